@@ -1,0 +1,81 @@
+//! The send half of the packet plane: gather lists over the device's own buffers, with offloads.
+
+/// A counted handle on a send buffer of the device. Dropping the last one (the device's own included) frees the buffer.
+///
+/// Bytes are written once, before the first frame that refers to them is sent; a retransmission refers to them again.
+/// Writing *behind* bytes that were sent already (filling the rest of the buffer) is allowed.
+pub trait TxBuffer: Clone + Send + 'static {
+    /// How many bytes fit.
+    fn capacity(&self) -> usize;
+
+    /// Copies `bytes` into the buffer at `offset`. Past the end: may panic.
+    fn write(&mut self, offset: usize, bytes: &[u8]);
+
+    /// Copies bytes out again (for software checksums, and for frames that are sent inline).
+    fn copy_to(&self, offset: usize, out: &mut [u8]);
+
+    /// The Internet checksum's running sum (RFC 1071) over `len` bytes from `offset` on.
+    fn checksum(&self, offset: usize, len: usize) -> u16;
+}
+
+/// A part of a send buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct TxSlice<'a, T> {
+    /// The buffer.
+    pub buffer: &'a T,
+    /// Where the part begins, in bytes.
+    pub offset: usize,
+    /// How long it is, in bytes.
+    pub len: usize,
+}
+
+/// What the device is to do to a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxOffload {
+    /// Fill in the IPv4 and the transport checksum (else the stack did).
+    pub checksum: bool,
+    /// Cut the payload into segments of this many bytes each.
+    pub tso_mss: Option<u16>,
+    /// Insert this VLAN tag.
+    pub vlan: Option<u16>,
+    /// Take the frame down the whole path, but never put it on the wire (VMA's dummy send: warms caches).
+    pub dummy: bool,
+}
+
+/// A frame to send: `head`, then the slices of `body` in order.
+#[derive(Clone, Copy, Debug)]
+pub struct TxFrame<'a, T> {
+    /// All headers, from Ethernet on; the device copies it.
+    pub head: &'a [u8],
+    /// The payload. At most [`super::Capabilities::gather_max`] slices.
+    pub body: &'a [TxSlice<'a, T>],
+    /// The offloads.
+    pub offload: TxOffload,
+}
+
+impl<T> TxFrame<'_, T> {
+    /// The frame's length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.head.len() + self.body.iter().map(|s| s.len).sum::<usize>()
+    }
+
+    /// Whether the frame has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Why a frame was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The send queue (or the receiver's, on shared memory) is full; [`super::Device::reap`] and try again.
+    #[error("the send queue is full")]
+    Full,
+    /// No station has that Ethernet address.
+    #[error("no such station")]
+    NoPeer,
+    /// Longer than the MTU allows, more slices than the device gathers, or a head longer than [`super::HEAD_MAX`].
+    #[error("the frame is too long")]
+    TooLong,
+}

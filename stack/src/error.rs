@@ -1,0 +1,63 @@
+//! Why a socket's call failed. `ffi` maps each variant to one errno, in one table.
+
+/// One variant a cause; the doc line says who is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Nobody: nothing to read, no room to write, or no connection to accept yet (EAGAIN).
+    #[error("the call would block")]
+    WouldBlock,
+    /// Nobody: the handshake is under way (EINPROGRESS).
+    #[error("connection in progress")]
+    InProgress,
+    /// The program: a handshake is already under way (EALREADY).
+    #[error("connection already in progress")]
+    Already,
+    /// The peer: it answered the SYN with a reset, or a datagram with port unreachable (ECONNREFUSED).
+    #[error("connection refused")]
+    Refused,
+    /// The peer: it reset the connection, or died (ECONNRESET).
+    #[error("connection reset by peer")]
+    Reset,
+    /// The program: it aborted the connection itself (ECONNABORTED).
+    #[error("connection aborted")]
+    Aborted,
+    /// The network or the peer: no answer within the retransmission or keepalive limit (ETIMEDOUT).
+    #[error("connection timed out")]
+    TimedOut,
+    /// The program: the socket isn't connected (ENOTCONN).
+    #[error("not connected")]
+    NotConnected,
+    /// The program: the socket is connected already (EISCONN).
+    #[error("already connected")]
+    AlreadyConnected,
+    /// The program: it wrote after its side, or the peer, closed (EPIPE).
+    #[error("broken pipe")]
+    Pipe,
+    /// The program: another socket of this ring has that address (EADDRINUSE).
+    #[error("address in use")]
+    AddressInUse,
+    /// The program: an argument that the call's documentation excludes (EINVAL).
+    #[error("invalid argument")]
+    Invalid,
+    /// The program: it named a socket that was closed (EBADF).
+    #[error("no such socket")]
+    BadSocket,
+    /// The program: it used a call that this kind of socket lacks (EOPNOTSUPP).
+    #[error("operation not supported by this socket")]
+    NotSupported,
+    /// The program: a datagram longer than the protocol can carry (EMSGSIZE).
+    #[error("message too long")]
+    MessageTooLong,
+    /// The program: a datagram without a destination (EDESTADDRREQ).
+    #[error("destination address required")]
+    DestinationRequired,
+    /// The machine: the device's buffers, or a stated limit, are used up (ENOBUFS).
+    #[error("no buffer space")]
+    NoBuffers,
+    /// The network: no path to that host (EHOSTUNREACH).
+    #[error("host unreachable")]
+    HostUnreachable,
+    /// The device: the link is down (ENETDOWN).
+    #[error("network is down")]
+    NetworkDown,
+}

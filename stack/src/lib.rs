@@ -1,0 +1,29 @@
+//! The Ringway stack: TCP and UDP sockets over any [`device::Device`].
+//!
+//! A [`ring::Ring`] owns one device's queues and every flow that is steered to them: a frame comes in by
+//! [`ring::Ring::poll`], is demultiplexed to a flow, and leaves as bytes in a socket's receive queue; what a program
+//! sends becomes segments that reference the device's own buffers. Time is an argument of every call that needs it
+//! ([`time::Instant`]), randomness a seed handed in at the start, and what must happen later a deadline
+//! ([`ring::Ring::next_deadline`]). So the code that runs in the simulator is the code that runs on the card.
+//!
+//! What this crate never does: read a clock, start a thread, make a system call, iterate over a default-hashed map,
+//! or look at memory that a peer may write other than through a counted handle ([`device::RxBuffer`]).
+//!
+//! - [`device`]: the contract that a NIC, a shared-memory segment or the simulator fulfils
+//! - [`wire`]: Ethernet, VLAN, ARP, IPv4, ICMP, UDP and TCP headers, parsed and emitted
+//! - [`tcp`]: the connection as a state machine without I/O
+//! - [`ring`]: queues, demultiplexing, timers, neighbours, and the sockets' calls that never block
+//! - [`offload`]: the names of the devices, and the reasons for not offloading
+#![forbid(unsafe_code)]
+
+pub mod device;
+pub mod error;
+pub mod offload;
+pub mod ring;
+pub mod tcp;
+pub mod time;
+pub mod timer;
+pub mod wire;
+
+pub use error::Error;
+pub use time::Instant;

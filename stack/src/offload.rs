@@ -1,0 +1,157 @@
+//! The devices' names, and the reasons why a process or a socket runs on the kernel instead.
+//! `ringway doctor`, the log and the statistics all speak in these two enums.
+
+use core::fmt;
+
+/// A device that can carry flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// ConnectX by direct verbs.
+    Mlx5,
+    /// Soft-RoCE.
+    Rxe,
+    /// AF_XDP on an ordinary interface.
+    Xdp,
+    /// Shared memory between processes of one user.
+    Shm,
+    /// The simulator.
+    Sim,
+}
+
+impl DeviceKind {
+    /// The name used on command lines and in logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mlx5 => "mlx5",
+            Self::Rxe => "rxe",
+            Self::Xdp => "xdp",
+            Self::Shm => "shm",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why something is not offloaded. Each has a stable short name and a sentence that a person can act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// `RINGWAY_DEVICE=off` (or `--device off`).
+    SwitchedOff,
+    /// `RINGWAY_DEVICE` names something else than auto, shm or off.
+    UnknownDevice,
+    /// The named device isn't built into this library yet.
+    DeviceMissing,
+    /// A parameter's value could not be understood.
+    BadParameter,
+    /// The kernel refused memory, descriptors or a thread.
+    NoResources,
+    /// A program known to serve inherited connections from forked workers.
+    PreforkServer,
+    /// The process was forked while it held offloaded connections; they stay with the parent.
+    ForkedConnection,
+    /// Set-user-id or otherwise privileged start: preloading is not trusted.
+    Privileged,
+    /// Neither AF_INET stream nor datagram (nor their IPv4-mapped IPv6 form).
+    Family,
+    /// The destination isn't an address of this machine, so shared memory cannot reach it.
+    NotLocal,
+    /// No offloaded process listens on that address.
+    NoOffloadedPeer,
+    /// The peer belongs to another user.
+    OtherUser,
+    /// The socket hasn't been bound or connected yet.
+    Undecided,
+    /// Multicast or broadcast, which this device does not carry.
+    Multicast,
+    /// A socket option or call that only the kernel can serve.
+    KernelOnlyOption,
+    /// The device's peers, rules or buffers are used up.
+    DeviceFull,
+    /// Another offloaded process holds this port's rule already (SO_REUSEPORT, or a listener inherited from a living parent).
+    RuleTaken,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::SwitchedOff,
+        Self::UnknownDevice,
+        Self::DeviceMissing,
+        Self::BadParameter,
+        Self::NoResources,
+        Self::PreforkServer,
+        Self::ForkedConnection,
+        Self::Privileged,
+        Self::Family,
+        Self::NotLocal,
+        Self::NoOffloadedPeer,
+        Self::OtherUser,
+        Self::Undecided,
+        Self::Multicast,
+        Self::KernelOnlyOption,
+        Self::DeviceFull,
+        Self::RuleTaken,
+    ];
+
+    /// The reason with that [`Reason::name`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.name() == name)
+    }
+
+    /// A stable identifier, for JSON and tests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SwitchedOff => "switched-off",
+            Self::UnknownDevice => "unknown-device",
+            Self::DeviceMissing => "device-missing",
+            Self::BadParameter => "bad-parameter",
+            Self::NoResources => "no-resources",
+            Self::PreforkServer => "prefork-server",
+            Self::ForkedConnection => "forked-connection",
+            Self::Privileged => "privileged",
+            Self::Family => "family",
+            Self::NotLocal => "not-local",
+            Self::NoOffloadedPeer => "no-offloaded-peer",
+            Self::OtherUser => "other-user",
+            Self::Undecided => "undecided",
+            Self::Multicast => "multicast",
+            Self::KernelOnlyOption => "kernel-only-option",
+            Self::DeviceFull => "device-full",
+            Self::RuleTaken => "rule-taken",
+        }
+    }
+
+    /// One sentence: what it is and what to do about it.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::SwitchedOff => "offloading is switched off; unset RINGWAY_DEVICE or set it to auto",
+            Self::UnknownDevice => "RINGWAY_DEVICE must be auto, shm or off",
+            Self::DeviceMissing => "that device is not part of this build; use RINGWAY_DEVICE=auto",
+            Self::BadParameter => "a VMA_* or RINGWAY_* parameter could not be understood; the log names it",
+            Self::NoResources => "the system refused memory, descriptors or a thread; raise the limits",
+            Self::PreforkServer => "this program hands connections to forked workers, which is not offloaded yet",
+            Self::ForkedConnection => "the connection was inherited across fork and stays with the parent",
+            Self::Privileged => "the program was started with raised privileges, where preloading is not trusted",
+            Self::Family => "only IPv4 TCP and UDP (also through IPv6 sockets) are offloaded",
+            Self::NotLocal => "the peer is on another machine and no NIC device is in use",
+            Self::NoOffloadedPeer => "no process on Ringway has that address; start the peer under ringway run, as the same user",
+            Self::OtherUser => "the peer runs as another user; shared memory is only used within one user",
+            Self::Undecided => "the socket has not been bound, connected or used yet",
+            Self::Multicast => "multicast and broadcast go through the kernel on this device",
+            Self::KernelOnlyOption => "a socket option was set that only the kernel can serve",
+            Self::DeviceFull => "the device has no room for another peer, rule or buffer",
+            Self::RuleTaken => "another offloaded process already serves this port; this one is reached through the kernel",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,306 @@
+//! Frames on their way in: parsed from the private copy of their head, verified, and handed to their flow.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use super::Ring;
+use super::output::Envelope;
+use super::slots::Socket;
+use super::types::{NextHop, Readiness};
+use crate::device::{ChecksumVerdict, Device, HEAD_MAX, MacAddr, Protocol, RxBuffer, RxFrame};
+use crate::error::Error;
+use crate::tcp;
+use crate::time::Instant;
+use crate::wire::checksum::Checksum;
+use crate::wire::{arp, ethernet, icmp, ipv4, tcp as wire_tcp, udp};
+
+/// What is left of a frame after its Ethernet and IPv4 headers.
+struct Packet<'a, B> {
+    from: MacAddr,
+    header: ipv4::Header,
+    /// The packet's bytes that were copied, from the transport header on.
+    head: &'a [u8],
+    body: Option<B>,
+    verified: bool,
+}
+
+impl<B: RxBuffer> Packet<'_, B> {
+    fn len(&self) -> usize {
+        self.head.len() + self.body.as_ref().map_or(0, RxBuffer::len)
+    }
+
+    /// Whether a checksum over pseudo header and everything in the packet comes out right.
+    fn transport_checksum_good(&self) -> bool {
+        self.sum_is_good(self.header.pseudo_header(self.len()))
+    }
+
+    fn sum_is_good(&self, mut sum: Checksum) -> bool {
+        sum.add(self.head);
+        if let Some(body) = &self.body {
+            sum.add_sum(body.checksum(0, body.len()), body.len());
+        }
+        sum.is_good()
+    }
+}
+
+impl<D: Device> Ring<D> {
+    /// One frame. `None`: it was not for us, or not right.
+    #[inline]
+    pub(super) fn on_frame(&mut self, now: Instant, frame: &mut RxFrame<D::Rx>) -> Option<()> {
+        let body = frame.body.take();
+        let verdict = frame.meta.checksum;
+        let head = &frame.head[..usize::from(frame.head_len).min(HEAD_MAX)];
+        let (link, at) = ethernet::Header::parse(head).ok()?;
+        let vlan = frame.meta.vlan.or(link.vlan).map(|tag| tag & 0xfff);
+        if vlan != self.config.vlan.map(|tag| tag & 0xfff) || (link.dst != self.mac && !link.dst.is_multicast()) {
+            return None;
+        }
+        match link.ethertype {
+            ethernet::ETHERTYPE_IPV4 => self.on_ipv4(now, link.src, &head[at..], body, verdict),
+            ethernet::ETHERTYPE_ARP => self.on_arp(&head[at..]),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: Option<D::Rx>, verdict: ChecksumVerdict) -> Option<()> {
+        let verified = match verdict {
+            ChecksumVerdict::Good => true,
+            ChecksumVerdict::Bad => return None,
+            ChecksumVerdict::Unknown => false,
+        };
+        let (header, at) = ipv4::Header::parse(bytes).ok()?;
+        if header.is_fragment() || (!verified && !ipv4::verify_checksum(bytes)) || !self.is_ours(header.dst) {
+            return None;
+        }
+        // Ethernet pads short frames: the packet ends where its header says.
+        let total = usize::from(header.total_len);
+        let (head, body) = match body {
+            None => (bytes.get(at..total)?, None),
+            Some(body) if total >= bytes.len() + body.len() => {
+                (total == bytes.len() + body.len()).then_some(())?;
+                (&bytes[at..], Some(body))
+            }
+            Some(body) if total > bytes.len() => (&bytes[at..], Some(body.slice(0, total - bytes.len()))),
+            Some(_) => (bytes.get(at..total)?, None),
+        };
+        let packet = Packet { from, header, head, body, verified };
+        match header.protocol {
+            ipv4::PROTOCOL_TCP => self.on_tcp(now, packet),
+            ipv4::PROTOCOL_UDP => self.on_udp(now, packet),
+            ipv4::PROTOCOL_ICMP => self.on_icmp(now, &packet),
+            _ => None,
+        }
+    }
+
+    fn is_ours(&self, ip: Ipv4Addr) -> bool {
+        self.config.addresses.is_empty() || self.config.addresses.contains(&ip)
+    }
+
+    #[inline]
+    fn on_tcp(&mut self, now: Instant, packet: Packet<'_, D::Rx>) -> Option<()> {
+        let (header, at) = wire_tcp::Header::parse(packet.head).ok()?;
+        if !packet.verified && !packet.transport_checksum_good() {
+            return None;
+        }
+        let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
+        let remote = SocketAddrV4::new(packet.header.src, header.src_port);
+        let payload_len = packet.len() - at;
+        self.output_rx(payload_len);
+        let found = self.demux.find(Protocol::Tcp, local, remote);
+        match found.map(|index| (index, self.slots.at(index))) {
+            Some((index, Some(Socket::Stream(stream)))) => {
+                if stream.connection.state() == tcp::State::TimeWait && stream.connection.accepts_new_syn(&header) {
+                    return self.on_syn_in_time_wait(now, index, &packet, &header, local, remote);
+                }
+                let payload = tcp::RxPayload { head: &packet.head[at..], body: packet.body };
+                stream.connection.on_segment(now, &header, payload);
+                self.after_input(now, index);
+                Some(())
+            }
+            Some((index, Some(Socket::Listener(_)))) => self.on_listener(now, index, &packet, &header, local, remote, payload_len),
+            _ => self.refuse(&packet, &header, payload_len),
+        }
+    }
+
+    /// RFC 9293 s3.10.7.4: a new SYN may end a TIME-WAIT early.
+    fn on_syn_in_time_wait(
+        &mut self,
+        now: Instant,
+        index: u32,
+        packet: &Packet<'_, D::Rx>,
+        header: &wire_tcp::Header,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+    ) -> Option<()> {
+        let orphan = self.slots.stream_at(index)?.orphan;
+        if !orphan {
+            return None;
+        }
+        self.drop_stream(index);
+        match self.demux.find(Protocol::Tcp, local, remote) {
+            Some(listener) => self.on_listener(now, listener, packet, header, local, remote, 0),
+            None => self.refuse(packet, header, 0),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one call site's pieces of one segment")]
+    fn on_listener(
+        &mut self,
+        now: Instant,
+        index: u32,
+        packet: &Packet<'_, D::Rx>,
+        header: &wire_tcp::Header,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        payload_len: usize,
+    ) -> Option<()> {
+        let flags = header.flags;
+        if flags.contains(wire_tcp::Flags::RST) {
+            return None;
+        }
+        if flags.contains(wire_tcp::Flags::ACK) || !flags.contains(wire_tcp::Flags::SYN) {
+            return self.refuse(packet, header, payload_len);
+        }
+        let hop = if self.output.caps.point_to_point { NextHop::Station(packet.from) } else { self.hop_back(packet) };
+        self.on_syn(now, index, header, local, remote, hop)
+    }
+
+    /// The way back to who sent a packet: through the neighbour table, which may learn from it at no cost.
+    fn hop_back(&mut self, packet: &Packet<'_, D::Rx>) -> NextHop {
+        self.neighbours.learn_asker(packet.header.src, packet.from);
+        NextHop::Neighbour(packet.header.src)
+    }
+
+    /// A reset for a segment that belongs to no connection (RFC 9293 s3.10.7.1).
+    fn refuse(&mut self, packet: &Packet<'_, D::Rx>, header: &wire_tcp::Header, payload_len: usize) -> Option<()> {
+        if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) {
+            let reset = tcp::reset_for(header, payload_len);
+            let to = Self::envelope_back(packet);
+            if self.output.tcp(&mut self.device, &to, &reset, &[], 0).is_err() {
+                self.output.counters.tx_drops += 1;
+            }
+        }
+        None
+    }
+
+    fn envelope_back(packet: &Packet<'_, D::Rx>) -> Envelope {
+        Envelope { src: packet.header.dst, dst: packet.header.src, mac: packet.from, ttl: 64, tos: 0 }
+    }
+
+    #[inline]
+    fn on_udp(&mut self, now: Instant, packet: Packet<'_, D::Rx>) -> Option<()> {
+        let (header, at) = udp::Header::parse(packet.head).ok()?;
+        let len = usize::from(header.len);
+        if len > packet.len() || (!packet.verified && header.checksum != 0 && !packet.transport_checksum_good()) {
+            return None;
+        }
+        let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
+        let remote = SocketAddrV4::new(packet.header.src, header.src_port);
+        self.output_rx(len - at);
+        let index = self.demux.find(Protocol::Udp, local, remote);
+        let Some((index, Socket::Udp(socket))) = index.and_then(|index| Some((index, self.slots.at(index)?))) else {
+            self.port_unreachable(&packet);
+            return None;
+        };
+        let head_end = len.min(packet.head.len());
+        let body = packet.body.filter(|_| len > head_end).map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
+        if socket.push(now, remote, packet.header.dst, &packet.head[at..head_end], body) {
+            self.raise(index, Readiness::IN);
+        }
+        Some(())
+    }
+
+    /// RFC 1122 s4.1.3.1: a datagram for a port that nobody has is answered, unless it was for many.
+    fn port_unreachable(&mut self, packet: &Packet<'_, D::Rx>) {
+        if packet.header.dst.is_multicast() || packet.header.dst.is_broadcast() {
+            return;
+        }
+        let Some(transport) = packet.head.first_chunk() else { return };
+        let quoted = icmp::Quoted { header: ipv4::Header { header_len: ipv4::LEN as u8, ..packet.header }, transport: *transport };
+        let message = icmp::Message::DestinationUnreachable { code: icmp::CODE_PORT_UNREACHABLE, mtu: 0, quoted };
+        if self.output.icmp(&mut self.device, &Self::envelope_back(packet), &message, &[]).is_err() {
+            self.output.counters.tx_drops += 1;
+        }
+    }
+
+    fn on_icmp(&mut self, now: Instant, packet: &Packet<'_, D::Rx>) -> Option<()> {
+        if !packet.verified && !packet.sum_is_good(Checksum::new()) {
+            return None;
+        }
+        let (message, at) = icmp::Message::parse(packet.head).ok()?;
+        match message {
+            icmp::Message::EchoRequest { id, seq } => {
+                // A ping longer than a head goes unanswered, rather than answered wrongly.
+                if packet.body.is_some() {
+                    return None;
+                }
+                let reply = icmp::Message::EchoReply { id, seq };
+                self.output.icmp(&mut self.device, &Self::envelope_back(packet), &reply, &packet.head[at..]).ok()
+            }
+            icmp::Message::DestinationUnreachable { code, quoted, .. } => self.on_unreachable(now, code, &quoted),
+            _ => None,
+        }
+    }
+
+    /// RFC 1122 s4.2.3.9 and RFC 5927: for TCP, an error only counts if it quotes what we have in flight, and then it is a hint;
+    /// during a handshake it ends the attempt.
+    fn on_unreachable(&mut self, now: Instant, code: u8, quoted: &icmp::Quoted) -> Option<()> {
+        let local = SocketAddrV4::new(quoted.header.src, quoted.src_port());
+        let remote = SocketAddrV4::new(quoted.header.dst, quoted.dst_port());
+        let hard = matches!(code, icmp::CODE_PORT_UNREACHABLE | icmp::CODE_PROTOCOL_UNREACHABLE);
+        match quoted.header.protocol {
+            ipv4::PROTOCOL_TCP => {
+                let index = self.demux.find(Protocol::Tcp, local, remote)?;
+                let stream = self.slots.stream_at(index)?;
+                stream.connection.on_unreachable(quoted.seq(), hard);
+                self.after_input(now, index);
+            }
+            ipv4::PROTOCOL_UDP => {
+                let index = self.demux.find(Protocol::Udp, local, remote)?;
+                let Socket::Udp(socket) = self.slots.at(index)? else { return None };
+                if socket.remote.is_none_or(|(peer, _)| peer != remote) {
+                    return None;
+                }
+                socket.error = Some(if hard { Error::Refused } else { Error::HostUnreachable });
+                self.raise(index, Readiness::ERR | Readiness::IN | Readiness::OUT);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn on_arp(&mut self, bytes: &[u8]) -> Option<()> {
+        if self.output.caps.point_to_point {
+            return None;
+        }
+        let (packet, _) = arp::Packet::parse(bytes).ok()?;
+        if packet.sender_mac.is_multicast() || packet.sender_ip.is_unspecified() {
+            return None;
+        }
+        let for_us = self.config.addresses.contains(&packet.target_ip);
+        match packet.operation {
+            arp::Operation::Request if for_us => {
+                self.neighbours.learn_asker(packet.sender_ip, packet.sender_mac);
+                let reply = arp::Packet {
+                    operation: arp::Operation::Reply,
+                    sender_mac: self.mac,
+                    sender_ip: packet.target_ip,
+                    target_mac: packet.sender_mac,
+                    target_ip: packet.sender_ip,
+                };
+                if self.output.arp(&mut self.device, packet.sender_mac, &reply).is_err() {
+                    self.output.counters.tx_drops += 1;
+                }
+            }
+            arp::Operation::Reply if for_us => self.neighbours.learn(packet.sender_ip, packet.sender_mac),
+            _ => return None,
+        }
+        self.neighbour_known(packet.sender_ip, packet.sender_mac);
+        Some(())
+    }
+
+    #[inline]
+    fn output_rx(&mut self, payload_len: usize) {
+        self.output.counters.rx_bytes += payload_len as u64;
+    }
+}

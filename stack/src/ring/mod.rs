@@ -1,0 +1,475 @@
+//! A ring: one device's queues, every flow steered to them, their timers, and the sockets' calls that never block.
+//!
+//! The owner (a preloaded library, a simulated host) keeps a ring behind one lock, calls [`Ring::poll`] while it waits,
+//! no later than [`Ring::next_deadline`], and learns from [`Ring::take_event`] which sockets changed.
+
+mod demux;
+mod info;
+mod input;
+mod neighbour;
+mod output;
+mod slots;
+mod stream;
+mod types;
+mod udp;
+
+pub use types::{Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions};
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+use self::demux::{Demux, FlowKey};
+use self::neighbour::{Neighbours, Retry};
+use self::output::{Envelope, Output};
+use self::slots::{STALL_MIN, Slots, Socket};
+use crate::device::{Device, DeviceEvent, MacAddr, Protocol, RxBatch};
+use crate::error::Error;
+use crate::tcp;
+use crate::time::Instant;
+use crate::timer::Wheel;
+
+/// Datagrams that wait for a neighbour's answer, in the whole ring.
+const HELD_MAX: usize = 64;
+
+/// A datagram that waits for its neighbour's Ethernet address.
+struct Held {
+    envelope: Envelope,
+    neighbour: Ipv4Addr,
+    ports: (u16, u16),
+    bytes: Vec<u8>,
+}
+
+/// One device's ring. See the module's documentation.
+pub struct Ring<D: Device> {
+    device: D,
+    config: RingConfig,
+    mac: MacAddr,
+    slots: Slots<D>,
+    demux: Demux,
+    wheel: Wheel<(u32, Instant)>,
+    fired: Vec<(u32, Instant)>,
+    /// Slots with edges that nobody took yet.
+    events: VecDeque<u32>,
+    /// Connections to transmit for at the end of the poll.
+    dirty: Vec<u32>,
+    /// Connections whose frames the device refused, and when to try again.
+    stalled: Vec<u32>,
+    retry_at: Option<Instant>,
+    retry_after: Duration,
+    waiting_neighbour: Vec<u32>,
+    held: Vec<Held>,
+    neighbours: Neighbours,
+    batch: RxBatch<D::Rx>,
+    output: Output,
+    secret: [u8; 32],
+}
+
+impl<D: Device> Ring<D> {
+    /// A ring on `device`. `seed` feeds initial sequence numbers, timestamps' offsets and jitter.
+    pub fn new(device: D, config: RingConfig, seed: [u8; 32]) -> Self {
+        let mut rng = ChaCha8Rng::from_seed(seed);
+        let mut secret = [0; 32];
+        rng.fill_bytes(&mut secret);
+        let (mac, caps) = (device.mac(), device.capabilities().clone());
+        Self {
+            mac,
+            slots: Slots::new(config.sockets_max),
+            demux: Demux::new(rng.next_u64()),
+            wheel: Wheel::default(),
+            fired: Vec::new(),
+            events: VecDeque::new(),
+            dirty: Vec::new(),
+            stalled: Vec::new(),
+            retry_at: None,
+            retry_after: STALL_MIN,
+            waiting_neighbour: Vec::new(),
+            held: Vec::new(),
+            neighbours: Neighbours::default(),
+            batch: RxBatch::new(config.batch.max(1)),
+            output: Output::new(caps, mac, config.vlan),
+            secret,
+            device,
+            config,
+        }
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The device below.
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// Receives one batch, runs the timers that are due, and sends what follows from both. Returns how many frames and
+    /// timers there were; zero means that there was nothing to do.
+    pub fn poll(&mut self, now: Instant) -> usize {
+        let frames = self.receive(now);
+        let mut done = frames + self.device_events(now);
+        if self.wheel.is_due(now) {
+            done += self.run_timers(now);
+        }
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_stalled(now);
+        }
+        if !self.output.caps.point_to_point {
+            self.retry_neighbours(now);
+        }
+        if !self.dirty.is_empty() {
+            for index in core::mem::take(&mut self.dirty) {
+                self.transmit(now, index);
+            }
+        }
+        if frames > 0 && self.output.lent {
+            self.output.lent = false;
+            self.device.reap();
+        }
+        self.output.flush(&mut self.device);
+        done
+    }
+
+    /// When [`Ring::poll`] must be called at the latest, even if no frame arrives.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [self.wheel.next(), self.retry_at, self.neighbours.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// The next socket whose readiness changed, each at most once until it is taken.
+    pub fn take_event(&mut self) -> Option<Event> {
+        while let Some(index) = self.events.pop_front() {
+            let slot = self.slots.slot(index);
+            let edges = core::mem::take(&mut slot.edges);
+            // A socket that was closed since has none, and its slot may be another's by now.
+            if !edges.is_empty() && slot.socket.is_some() {
+                return Some(Event { socket: self.slots.id_at(index), edges });
+            }
+        }
+        None
+    }
+
+    /// What the whole ring counted since its start.
+    pub fn counters(&self) -> Counters {
+        self.output.counters
+    }
+
+    /// Teaches the ring a neighbour's Ethernet address, or forgets it. (Also learned by ARP where the device has no
+    /// [`crate::device::Capabilities::point_to_point`].)
+    pub fn set_neighbour(&mut self, ip: Ipv4Addr, mac: Option<MacAddr>) {
+        self.neighbours.set(ip, mac);
+        if let Some(mac) = mac {
+            self.neighbour_known(ip, mac);
+        }
+    }
+
+    // --- TCP ---
+
+    /// Opens a connection: sends a SYN. `local` must be complete (the caller chose the port). The socket is writable once
+    /// connected; a failure shows as [`Readiness::ERR`] and in [`Ring::take_error`].
+    ///
+    /// # Errors
+    /// [`Error::AddressInUse`]: that pair of addresses has a connection; [`Error::NoBuffers`]: the table is full.
+    pub fn tcp_connect(
+        &mut self,
+        now: Instant,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        hop: NextHop,
+        config: &tcp::Config,
+    ) -> Result<SocketId, Error> {
+        self.connect_inner(now, local, remote, hop, config)
+    }
+
+    /// Opens a listener. A local address of `0.0.0.0` accepts on every address. Accepted connections inherit `config`.
+    ///
+    /// # Errors
+    /// [`Error::AddressInUse`], [`Error::NoBuffers`].
+    pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<SocketId, Error> {
+        self.listen_inner(local, backlog, config)
+    }
+
+    /// Changes a listener's backlog (a second `listen`).
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn tcp_set_backlog(&mut self, listener: SocketId, backlog: usize) -> Result<(), Error> {
+        self.slots.listener(listener)?.backlog = backlog;
+        Ok(())
+    }
+
+    /// Takes the oldest established connection off a listener's queue.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`], [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn tcp_accept(&mut self, listener: SocketId) -> Result<SocketId, Error> {
+        self.accept_inner(listener)
+    }
+
+    /// A connection's configuration, to be changed in place (no-delay, keepalive, buffer limits…); it takes effect with the next
+    /// call or segment.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not TCP).
+    pub fn tcp_configure(&mut self, now: Instant, socket: SocketId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error> {
+        match self.slots.find_mut(socket)? {
+            Socket::Listener(listener) => change(&mut listener.config),
+            Socket::Stream(stream) if !stream.orphan => {
+                stream.connection.configure(now, change);
+                self.transmit(now, socket.index);
+                self.output.flush(&mut self.device);
+            }
+            Socket::Stream(_) => return Err(Error::BadSocket),
+            Socket::Udp(_) => return Err(Error::NotSupported),
+        }
+        Ok(())
+    }
+
+    // --- UDP ---
+
+    /// Opens a UDP socket that receives datagrams for `local` (`0.0.0.0`: for every address; the port must be given).
+    ///
+    /// # Errors
+    /// [`Error::AddressInUse`], [`Error::NoBuffers`].
+    pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<SocketId, Error> {
+        self.udp_open_inner(local, options)
+    }
+
+    /// Fixes the peer (datagrams of others are no longer received), or undoes it.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP).
+    pub fn udp_connect(&mut self, socket: SocketId, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
+        self.slots.udp(socket)?.remote = remote;
+        Ok(())
+    }
+
+    /// A UDP socket's options, to be changed in place.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP).
+    pub fn udp_configure(&mut self, socket: SocketId, change: impl FnOnce(&mut UdpOptions)) -> Result<(), Error> {
+        change(&mut self.slots.udp(socket)?.options);
+        Ok(())
+    }
+
+    /// Sends one datagram, from `source` where the socket is bound to every address (else ignored), to `to` or to the
+    /// connected peer. A receiver that cannot keep up loses it, as on any network; that counts as success.
+    ///
+    /// # Errors
+    /// [`Error::MessageTooLong`], [`Error::DestinationRequired`], [`Error::HostUnreachable`] (no such station), a
+    /// pending [`Error::Refused`], [`Error::BadSocket`].
+    pub fn udp_send(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        data: &[IoSlice<'_>],
+        source: Ipv4Addr,
+        to: Option<(SocketAddrV4, NextHop)>,
+    ) -> Result<usize, Error> {
+        self.udp_send_inner(now, socket, data, source, to)
+    }
+
+    /// Takes (or peeks at) the oldest datagram. The rest of one longer than the buffers is lost, as ever.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`], a pending [`Error::Refused`], [`Error::BadSocket`].
+    pub fn udp_recv(&mut self, socket: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
+        self.udp_recv_inner(socket, into, flags)
+    }
+
+    // --- both ---
+
+    /// Writes to a TCP stream, as much as fits (at least one byte), and sends what may be sent.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`], [`Error::Pipe`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
+    pub fn tcp_send(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+        let Self { slots, device, .. } = self;
+        let stream = slots.stream(socket)?;
+        let written = stream.connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| device.tx_alloc(len));
+        let written = match written {
+            Err(Error::NoBuffers) => self.write_after_reap(now, socket, data, flags),
+            written => written,
+        };
+        self.transmit(now, socket.index);
+        self.output.flush(&mut self.device);
+        written
+    }
+
+    /// Reads from a TCP stream; `Ok(0)` with room in `into` is the end of the stream.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
+    pub fn tcp_recv(&mut self, now: Instant, socket: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
+        let stream = self.slots.stream(socket)?;
+        let read = stream.connection.read(now, into, flags.contains(RecvFlags::PEEK));
+        if stream.connection.wants_transmit() {
+            self.transmit(now, socket.index);
+            self.output.flush(&mut self.device);
+        }
+        read
+    }
+
+    /// Ends one or both directions.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`], [`Error::BadSocket`].
+    pub fn shutdown(&mut self, now: Instant, socket: SocketId, how: Shutdown) -> Result<(), Error> {
+        let (read, write) = (how != Shutdown::Write, how != Shutdown::Read);
+        match self.slots.find_mut(socket)? {
+            Socket::Stream(stream) => {
+                if matches!(stream.connection.state(), tcp::State::Closed | tcp::State::SynSent) {
+                    return Err(Error::NotConnected);
+                }
+                if read {
+                    stream.connection.shutdown_read();
+                }
+                if write {
+                    stream.connection.shutdown_write(now);
+                }
+                self.transmit(now, socket.index);
+                self.output.flush(&mut self.device);
+                Ok(())
+            }
+            Socket::Udp(udp) => {
+                let shut = udp.shut(read, write);
+                self.raise(socket.index, Readiness::IN | Readiness::RDHUP | Readiness::HUP);
+                shut
+            }
+            Socket::Listener(_) => Err(Error::NotSupported),
+        }
+    }
+
+    /// Gives the socket up. A stream goes on by itself until its bytes and its end are acknowledged (or fails to), unless it has unread
+    /// bytes or `abort` is set: then the peer gets a reset (RFC 9293 s3.10.4, RFC 2525 s2.17). A listener resets what was never
+    /// accepted. The id is dead at once.
+    pub fn close(&mut self, now: Instant, socket: SocketId, abort: bool) {
+        match self.slots.find_mut(socket) {
+            Ok(Socket::Stream(stream)) if !stream.orphan => self.close_stream(now, socket.index, abort),
+            Ok(Socket::Listener(_)) => self.close_listener(now, socket),
+            Ok(Socket::Udp(udp)) => {
+                let (rule, key) = (udp.rule, FlowKey::bound(Protocol::Udp, udp.local));
+                self.device.detach(rule);
+                self.demux.remove(key);
+                self.slots.remove(socket.index);
+            }
+            _ => {}
+        }
+        self.output.flush(&mut self.device);
+    }
+
+    /// Whether closed connections are still sending (what a process that exits waits for).
+    pub fn lingering(&self) -> bool {
+        self.slots.iter().any(|(_, socket)| match socket {
+            Socket::Stream(stream) => stream.orphan && stream.connection.is_flushing(),
+            _ => false,
+        })
+    }
+
+    /// What can be done without blocking right now. A dead id: `ERR | HUP`.
+    pub fn readiness(&self, socket: SocketId) -> Readiness {
+        match self.slots.find(socket) {
+            Some(Socket::Stream(stream)) if !stream.orphan => stream.connection.readiness(),
+            Some(Socket::Listener(listener)) if listener.ready.is_empty() => Readiness::empty(),
+            Some(Socket::Listener(_)) => Readiness::IN,
+            Some(Socket::Udp(udp)) => udp.readiness(),
+            _ => Readiness::ERR | Readiness::HUP,
+        }
+    }
+
+    /// Takes the socket's pending error (SO_ERROR).
+    pub fn take_error(&mut self, socket: SocketId) -> Option<Error> {
+        match self.slots.find_mut(socket).ok()? {
+            Socket::Stream(stream) => stream.connection.take_error(),
+            Socket::Udp(udp) => udp.error.take(),
+            Socket::Listener(_) => None,
+        }
+    }
+
+    /// Addresses, state, queues and counters of a socket. `None`: a dead id.
+    pub fn info(&self, socket: SocketId) -> Option<SocketInfo> {
+        self.slots.find(socket).map(info::of)
+    }
+
+    /// Every open socket, in the order of their slots.
+    pub fn sockets(&self) -> Vec<SocketId> {
+        self.slots
+            .iter()
+            .filter(|(_, socket)| !matches!(socket, Socket::Stream(stream) if stream.orphan || stream.parent.is_some()))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    fn receive(&mut self, now: Instant) -> usize {
+        let mut batch = core::mem::replace(&mut self.batch, RxBatch::new(0));
+        let count = self.device.poll_rx(now, &mut batch);
+        for frame in batch.frames_mut() {
+            self.output.counters.rx_packets += 1;
+            if self.on_frame(now, frame).is_none() {
+                self.output.counters.rx_drops += 1;
+            }
+        }
+        batch.clear();
+        self.batch = batch;
+        count
+    }
+
+    fn device_events(&mut self, now: Instant) -> usize {
+        let mut count = 0;
+        while let Some(event) = self.device.poll_event() {
+            count += 1;
+            match event {
+                DeviceEvent::PeerGone(mac) => self.peer_gone(now, mac),
+                // Retransmission timers carry connections over an outage; nothing to do at once.
+                DeviceEvent::Link { .. } => {}
+            }
+        }
+        count
+    }
+
+    fn run_timers(&mut self, now: Instant) -> usize {
+        let mut fired = core::mem::take(&mut self.fired);
+        self.wheel.advance(now, &mut fired);
+        let count = fired.len();
+        for (index, at) in fired.drain(..) {
+            self.on_wheel(now, index, at);
+        }
+        self.fired = fired;
+        count
+    }
+
+    fn retry_neighbours(&mut self, now: Instant) {
+        if self.neighbours.next_deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        for retry in self.neighbours.retry(now) {
+            match retry {
+                Retry::Ask { from, target } => self.output.arp_request(&mut self.device, from, target),
+                Retry::Unreachable(ip) => self.neighbour_unreachable(ip),
+            }
+        }
+    }
+
+    fn write_after_reap(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+        self.device.reap();
+        let Self { slots, device, .. } = self;
+        slots.stream(socket)?.connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| device.tx_alloc(len))
+    }
+
+    /// Notes edges, and queues the socket's event unless one is queued already.
+    fn raise(&mut self, index: u32, edges: Readiness) {
+        let slot = self.slots.slot(index);
+        if slot.edges.is_empty() {
+            self.events.push_back(index);
+        }
+        slot.edges |= edges;
+    }
+}
+
+#[cfg(test)]
+mod tests;

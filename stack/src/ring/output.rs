@@ -1,0 +1,213 @@
+//! Frames on their way out: headers built in place, checksums where the device doesn't fill them in.
+
+use std::net::Ipv4Addr;
+
+use super::types::Counters;
+use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
+use crate::wire::checksum::Checksum;
+use crate::wire::{arp, ethernet, icmp, ipv4, tcp, udp};
+
+/// From whom to whom, below the transport header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Envelope {
+    pub(super) src: Ipv4Addr,
+    pub(super) dst: Ipv4Addr,
+    pub(super) mac: MacAddr,
+    pub(super) ttl: u8,
+    pub(super) tos: u8,
+}
+
+/// The send side of a ring, apart from the device itself.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) caps: Capabilities,
+    mac: MacAddr,
+    vlan: Option<u16>,
+    /// Frames were queued since the last doorbell.
+    queued: bool,
+    /// Frames that refer to buffers were queued since the last reap.
+    pub(super) lent: bool,
+    packet_id: u16,
+    pub(super) counters: Counters,
+}
+
+impl Output {
+    pub(super) fn new(caps: Capabilities, mac: MacAddr, vlan: Option<u16>) -> Self {
+        Self { caps, mac, vlan, queued: false, lent: false, packet_id: 0, counters: Counters::default() }
+    }
+
+    /// The transport payload that one packet can carry beside `header_len` bytes of transport header.
+    pub(super) fn payload_max(&self, header_len: usize) -> usize {
+        self.caps.mtu.min(usize::from(u16::MAX)) - ipv4::LEN - header_len
+    }
+
+    /// Bytes before the transport header.
+    fn lower_len(&self) -> usize {
+        ethernet::LEN + if self.vlan.is_some() { ethernet::VLAN_LEN } else { 0 } + ipv4::LEN
+    }
+
+    #[inline]
+    fn ethernet(&self, dst: MacAddr, ethertype: u16) -> ethernet::Header {
+        ethernet::Header { dst, src: self.mac, vlan: self.vlan, ethertype }
+    }
+
+    #[inline]
+    fn lower(&mut self, to: &Envelope, protocol: u8, transport_len: usize, out: &mut [u8]) -> (usize, ipv4::Header) {
+        let at = self.ethernet(to.mac, ethernet::ETHERTYPE_IPV4).emit(out);
+        self.packet_id = self.packet_id.wrapping_add(1);
+        let header = ipv4::Header {
+            src: to.src,
+            dst: to.dst,
+            protocol,
+            ttl: to.ttl,
+            tos: to.tos,
+            id: self.packet_id,
+            total_len: (ipv4::LEN + transport_len) as u16,
+            dont_fragment: true,
+            more_fragments: false,
+            fragment_offset: 0,
+            header_len: ipv4::LEN as u8,
+        };
+        (at + header.emit(&mut out[at..], !self.caps.tx_checksum), header)
+    }
+
+    fn send<D: Device>(&mut self, device: &mut D, head: &[u8], body: &[TxSlice<'_, D::Tx>], payload_len: usize) -> Result<(), SendError> {
+        let offload = TxOffload { checksum: self.caps.tx_checksum, ..TxOffload::default() };
+        device.send(&TxFrame { head, body, offload })?;
+        self.queued = true;
+        self.lent |= !body.is_empty();
+        self.counters.tx_packets += 1;
+        self.counters.tx_bytes += payload_len as u64;
+        Ok(())
+    }
+
+    /// One TCP segment.
+    #[inline]
+    pub(super) fn tcp<D: Device>(
+        &mut self,
+        device: &mut D,
+        to: &Envelope,
+        header: &tcp::Header,
+        payload: &[TxSlice<'_, D::Tx>],
+        payload_len: usize,
+    ) -> Result<(), SendError> {
+        let mut head = [0; 128];
+        let header_len = header.header_len();
+        let (at, ip) = self.lower(to, ipv4::PROTOCOL_TCP, header_len + payload_len, &mut head);
+        let end = at + header.emit(&mut head[at..]);
+        if !self.caps.tx_checksum {
+            let mut sum = ip.pseudo_header(header_len + payload_len);
+            sum.add(&head[at..end]);
+            add_slices(&mut sum, payload);
+            let field = at + tcp::CHECKSUM_OFFSET;
+            head[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
+        }
+        self.send(device, &head[..end], payload, payload_len)
+    }
+
+    /// Whether a datagram of this size is sent from [`Output::udp_inline`].
+    #[inline]
+    pub(super) fn udp_fits_inline(&self, payload_len: usize) -> bool {
+        self.lower_len() + udp::LEN + payload_len <= self.caps.inline_max.min(HEAD_MAX)
+    }
+
+    /// One small datagram: `fill` writes the payload behind the headers, and no buffer is needed.
+    #[inline]
+    pub(super) fn udp_inline<D: Device>(
+        &mut self,
+        device: &mut D,
+        to: &Envelope,
+        ports: (u16, u16),
+        payload_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        let mut head = [0; HEAD_MAX];
+        let payload_at = self.lower_len() + udp::LEN;
+        let end = payload_at + payload_len;
+        fill(&mut head[payload_at..end]);
+        let (at, ip) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN + payload_len, &mut head);
+        let mut header = udp::Header { src_port: ports.0, dst_port: ports.1, len: (udp::LEN + payload_len) as u16, checksum: 0 };
+        header.emit(&mut head[at..]);
+        if !self.caps.tx_checksum {
+            let mut sum = ip.pseudo_header(udp::LEN + payload_len);
+            sum.add(&head[at..end]);
+            header.checksum = udp::nonzero_checksum(sum.finish());
+            header.emit(&mut head[at..]);
+        }
+        self.send(device, &head[..end], &[], payload_len)
+    }
+
+    /// One datagram whose payload lies in buffers.
+    pub(super) fn udp<D: Device>(
+        &mut self,
+        device: &mut D,
+        to: &Envelope,
+        ports: (u16, u16),
+        payload: &[TxSlice<'_, D::Tx>],
+        payload_len: usize,
+    ) -> Result<(), SendError> {
+        let mut head = [0; 64];
+        let (at, ip) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN + payload_len, &mut head);
+        let mut header = udp::Header { src_port: ports.0, dst_port: ports.1, len: (udp::LEN + payload_len) as u16, checksum: 0 };
+        let end = at + header.emit(&mut head[at..]);
+        if !self.caps.tx_checksum {
+            let mut sum = ip.pseudo_header(udp::LEN + payload_len);
+            sum.add(&head[at..end]);
+            add_slices(&mut sum, payload);
+            header.checksum = udp::nonzero_checksum(sum.finish());
+            header.emit(&mut head[at..]);
+        }
+        self.send(device, &head[..end], payload, payload_len)
+    }
+
+    /// One ICMP message, with `data` behind it; data that don't fit into a head are cut.
+    pub(super) fn icmp<D: Device>(&mut self, device: &mut D, to: &Envelope, message: &icmp::Message, data: &[u8]) -> Result<(), SendError> {
+        let data = &data[..data.len().min(HEAD_MAX - self.lower_len() - icmp::EMIT_MAX)];
+        let mut sum = Checksum::new();
+        sum.add(data);
+        let mut body = [0; HEAD_MAX];
+        let len = message.emit(&mut body, sum);
+        body[len..len + data.len()].copy_from_slice(data);
+        let len = len + data.len();
+        let mut head = [0; HEAD_MAX];
+        let (at, _) = self.lower(to, ipv4::PROTOCOL_ICMP, len, &mut head);
+        head[at..at + len].copy_from_slice(&body[..len]);
+        self.send(device, &head[..at + len], &[], 0)
+    }
+
+    /// One ARP packet.
+    pub(super) fn arp<D: Device>(&mut self, device: &mut D, to: MacAddr, packet: &arp::Packet) -> Result<(), SendError> {
+        let mut head = [0; 64];
+        let at = self.ethernet(to, ethernet::ETHERTYPE_ARP).emit(&mut head);
+        let end = at + packet.emit(&mut head[at..]);
+        self.send(device, &head[..end], &[], 0)
+    }
+
+    /// A request for `target`'s Ethernet address.
+    pub(super) fn arp_request<D: Device>(&mut self, device: &mut D, from: Ipv4Addr, target: Ipv4Addr) {
+        let packet = arp::Packet {
+            operation: arp::Operation::Request,
+            sender_mac: self.mac,
+            sender_ip: from,
+            target_mac: MacAddr::default(),
+            target_ip: target,
+        };
+        // A request that the device does not take is lost like one on the wire: the neighbour's timer sends another.
+        let _ = self.arp(device, MacAddr::BROADCAST, &packet);
+    }
+
+    /// Rings the doorbell, if anything was queued since the last time.
+    #[inline]
+    pub(super) fn flush<D: Device>(&mut self, device: &mut D) {
+        if self.queued {
+            self.queued = false;
+            device.doorbell();
+        }
+    }
+}
+
+fn add_slices<T: TxBuffer>(sum: &mut Checksum, slices: &[TxSlice<'_, T>]) {
+    for slice in slices {
+        sum.add_sum(slice.buffer.checksum(slice.offset, slice.len), slice.len);
+    }
+}

@@ -1,0 +1,163 @@
+//! The ring's sockets: a slab with generations, so that a stale id never reaches another socket.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+
+use super::types::{Counters, NextHop, Readiness, SocketId};
+use super::udp::UdpSocket;
+use crate::device::{Device, RuleId};
+use crate::error::Error;
+use crate::tcp;
+use crate::time::Instant;
+
+/// What a slot holds.
+pub(super) enum Socket<D: Device> {
+    Stream(Box<Stream<D>>),
+    Listener(Box<Listener>),
+    Udp(Box<UdpSocket<D>>),
+}
+
+/// A TCP connection with its addresses.
+pub(super) struct Stream<D: Device> {
+    pub(super) connection: tcp::Connection<D::Rx, D::Tx>,
+    pub(super) local: SocketAddrV4,
+    pub(super) remote: SocketAddrV4,
+    pub(super) hop: NextHop,
+    /// The wheel's entry that counts; others of this slot are stale.
+    pub(super) wheel_at: Option<Instant>,
+    /// The listener that has not seen it accepted yet.
+    pub(super) parent: Option<SocketId>,
+    /// Waits in the parent's accept queue.
+    pub(super) queued: bool,
+    /// The program closed it; it ends by itself.
+    pub(super) orphan: bool,
+    /// Waits in the ring's list of flows that the device refused.
+    pub(super) stalled: bool,
+}
+
+/// A listening socket.
+pub(super) struct Listener {
+    pub(super) local: SocketAddrV4,
+    pub(super) rule: RuleId,
+    pub(super) backlog: usize,
+    /// Handshakes under way.
+    pub(super) embryos: usize,
+    /// Established, not accepted yet.
+    pub(super) ready: VecDeque<SocketId>,
+    pub(super) config: tcp::Config,
+    pub(super) counters: Counters,
+}
+
+pub(super) struct Slot<D: Device> {
+    generation: u32,
+    pub(super) socket: Option<Socket<D>>,
+    /// Edges not taken yet; non-empty exactly if the slot is in the event queue.
+    pub(super) edges: Readiness,
+}
+
+/// The slab.
+pub(super) struct Slots<D: Device> {
+    slots: Vec<Slot<D>>,
+    free: Vec<u32>,
+    max: usize,
+}
+
+impl<D: Device> Slots<D> {
+    pub(super) fn new(max: usize) -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), max }
+    }
+
+    pub(super) fn insert(&mut self, socket: Socket<D>) -> Result<SocketId, Error> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < self.max => {
+                self.slots.push(Slot { generation: 0, socket: None, edges: Readiness::empty() });
+                (self.slots.len() - 1) as u32
+            }
+            None => return Err(Error::NoBuffers),
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.socket = Some(socket);
+        slot.edges = Readiness::empty();
+        Ok(SocketId { index, generation: slot.generation })
+    }
+
+    pub(super) fn remove(&mut self, index: u32) -> Option<Socket<D>> {
+        let socket = self.slots[index as usize].socket.take()?;
+        self.free.push(index);
+        Some(socket)
+    }
+
+    #[inline]
+    pub(super) fn slot(&mut self, index: u32) -> &mut Slot<D> {
+        &mut self.slots[index as usize]
+    }
+
+    #[inline]
+    pub(super) fn at(&mut self, index: u32) -> Option<&mut Socket<D>> {
+        self.slots.get_mut(index as usize)?.socket.as_mut()
+    }
+
+    #[inline]
+    pub(super) fn stream_at(&mut self, index: u32) -> Option<&mut Stream<D>> {
+        match self.at(index) {
+            Some(Socket::Stream(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn find(&self, id: SocketId) -> Option<&Socket<D>> {
+        self.slots.get(id.index as usize).filter(|s| s.generation == id.generation)?.socket.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn find_mut(&mut self, id: SocketId) -> Result<&mut Socket<D>, Error> {
+        self.slots
+            .get_mut(id.index as usize)
+            .filter(|s| s.generation == id.generation)
+            .and_then(|s| s.socket.as_mut())
+            .ok_or(Error::BadSocket)
+    }
+
+    #[inline]
+    pub(super) fn stream(&mut self, id: SocketId) -> Result<&mut Stream<D>, Error> {
+        match self.find_mut(id)? {
+            Socket::Stream(stream) if !stream.orphan => Ok(stream),
+            Socket::Stream(_) => Err(Error::BadSocket),
+            _ => Err(Error::NotSupported),
+        }
+    }
+
+    pub(super) fn listener(&mut self, id: SocketId) -> Result<&mut Listener, Error> {
+        match self.find_mut(id)? {
+            Socket::Listener(listener) => Ok(listener),
+            _ => Err(Error::NotSupported),
+        }
+    }
+
+    #[inline]
+    pub(super) fn udp(&mut self, id: SocketId) -> Result<&mut UdpSocket<D>, Error> {
+        match self.find_mut(id)? {
+            Socket::Udp(socket) => Ok(socket),
+            _ => Err(Error::NotSupported),
+        }
+    }
+
+    pub(super) fn id_at(&self, index: u32) -> SocketId {
+        SocketId { index, generation: self.slots[index as usize].generation }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SocketId, &Socket<D>)> {
+        (0u32..).zip(&self.slots).filter_map(|(index, slot)| {
+            slot.socket.as_ref().map(|socket| (SocketId { index, generation: slot.generation }, socket))
+        })
+    }
+}
+
+/// How long a flow whose frame the device refused waits before it tries again; doubled up to the maximum.
+pub(super) const STALL_MIN: Duration = Duration::from_micros(50);
+/// See [`STALL_MIN`].
+pub(super) const STALL_MAX: Duration = Duration::from_millis(5);

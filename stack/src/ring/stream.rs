@@ -1,0 +1,401 @@
+//! TCP in the ring: opening, accepting, transmitting, ending; the connection's own logic is in [`crate::tcp`].
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+use super::Ring;
+use super::demux::FlowKey;
+use super::neighbour::{Lookup, Neighbours};
+use super::output::{Envelope, Output};
+use super::slots::{Listener, STALL_MAX, STALL_MIN, Socket, Stream};
+use super::types::{Counters, NextHop, Readiness, SocketId};
+use super::udp::rule_error;
+use crate::device::{Device, FlowRule, MacAddr, Protocol, SendError};
+use crate::error::Error;
+use crate::tcp;
+use crate::time::Instant;
+use crate::wire::tcp as wire;
+
+impl<D: Device> Ring<D> {
+    pub(super) fn connect_inner(
+        &mut self,
+        now: Instant,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        hop: NextHop,
+        config: &tcp::Config,
+    ) -> Result<SocketId, Error> {
+        if local.port() == 0 || remote.port() == 0 || local.ip().is_unspecified() || remote.ip().is_unspecified() {
+            return Err(Error::Invalid);
+        }
+        let key = FlowKey::new(Protocol::Tcp, local, remote);
+        if let Some(old) = self.demux.exact(key) {
+            self.displace(old)?;
+        }
+        let config = self.limited(config);
+        let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, key));
+        let id = self.insert_stream(key, connection, local, remote, hop, None)?;
+        self.transmit(now, id.index);
+        self.output.flush(&mut self.device);
+        Ok(id)
+    }
+
+    /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again: the timestamps tell the two apart
+    /// (RFC 6191, Linux's tcp_tw_reuse).
+    fn displace(&mut self, index: u32) -> Result<(), Error> {
+        match self.slots.stream_at(index) {
+            Some(stream) if stream.orphan && stream.connection.state() == tcp::State::TimeWait => {
+                self.drop_stream(index);
+                Ok(())
+            }
+            _ => Err(Error::AddressInUse),
+        }
+    }
+
+    /// The configuration, held to what the device can carry.
+    pub(super) fn limited(&self, config: &tcp::Config) -> tcp::Config {
+        let mut config = config.clone();
+        config.mss_max = config.mss_max.min(self.output.payload_max(wire::LEN).min(usize::from(u16::MAX)) as u16);
+        config.gather_max = self.output.caps.gather_max;
+        config.time_wait = self.config.time_wait;
+        config
+    }
+
+    /// RFC 6528: an initial sequence number from a clock and a keyed function of the addresses, which nobody else can foretell.
+    fn opening(&self, now: Instant, key: FlowKey) -> tcp::Opening {
+        let mut seed = self.secret;
+        for (out, byte) in seed.iter_mut().zip(key.words().iter().flat_map(|w| w.to_le_bytes())) {
+            *out ^= byte;
+        }
+        let mut keyed = ChaCha8Rng::from_seed(seed);
+        // The clock advances once in 4 us (RFC 6528 s3).
+        let clock = (now.as_nanos() / 4096) as u32;
+        tcp::Opening { iss: wire::SeqNumber(keyed.next_u32().wrapping_add(clock)), timestamp_offset: keyed.next_u32() }
+    }
+
+    fn insert_stream(
+        &mut self,
+        key: FlowKey,
+        connection: tcp::Connection<D::Rx, D::Tx>,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        hop: NextHop,
+        parent: Option<SocketId>,
+    ) -> Result<SocketId, Error> {
+        let stream = Stream { connection, local, remote, hop, wheel_at: None, parent, queued: false, orphan: false, stalled: false };
+        let id = self.slots.insert(Socket::Stream(Box::new(stream)))?;
+        self.demux.insert(key, id.index);
+        Ok(id)
+    }
+
+    pub(super) fn listen_inner(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<SocketId, Error> {
+        if local.port() == 0 {
+            return Err(Error::Invalid);
+        }
+        let key = FlowKey::bound(Protocol::Tcp, local);
+        if self.demux.exact(key).is_some() {
+            return Err(Error::AddressInUse);
+        }
+        let rule = self.device.attach(&FlowRule { protocol: Protocol::Tcp, local, remote: None }).map_err(rule_error)?;
+        let listener = Listener {
+            local,
+            rule,
+            backlog,
+            embryos: 0,
+            ready: Default::default(),
+            config: config.clone(),
+            counters: Counters::default(),
+        };
+        match self.slots.insert(Socket::Listener(Box::new(listener))) {
+            Ok(id) => {
+                self.demux.insert(key, id.index);
+                Ok(id)
+            }
+            Err(error) => {
+                self.device.detach(rule);
+                Err(error)
+            }
+        }
+    }
+
+    /// A SYN for a listener. Beyond the backlog it is dropped, as Linux does: the peer tries again.
+    pub(super) fn on_syn(
+        &mut self,
+        now: Instant,
+        index: u32,
+        header: &wire::Header,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        hop: NextHop,
+    ) -> Option<()> {
+        let parent = self.slots.id_at(index);
+        let listener = self.slots.listener(parent).ok()?;
+        if listener.ready.len() + listener.embryos > listener.backlog {
+            listener.counters.rx_drops += 1;
+            return None;
+        }
+        let config = listener.config.clone();
+        let config = self.limited(&config);
+        let key = FlowKey::new(Protocol::Tcp, local, remote);
+        let connection = tcp::Connection::accept(now, &config, header, self.opening(now, key));
+        let id = self.insert_stream(key, connection, local, remote, hop, Some(parent)).ok()?;
+        if let Ok(listener) = self.slots.listener(parent) {
+            listener.embryos += 1;
+        }
+        self.after_input(now, id.index);
+        Some(())
+    }
+
+    pub(super) fn accept_inner(&mut self, id: SocketId) -> Result<SocketId, Error> {
+        let listener = self.slots.listener(id)?;
+        let child = listener.ready.pop_front().ok_or(Error::WouldBlock)?;
+        listener.counters.rx_packets += 1;
+        if let Ok(stream) = self.slots.stream(child) {
+            stream.parent = None;
+            stream.queued = false;
+        }
+        Ok(child)
+    }
+
+    /// After anything that came in for a connection: its events, its place in the accept queue, what it wants to send, its
+    /// timer, its end.
+    #[inline]
+    pub(super) fn after_input(&mut self, now: Instant, index: u32) {
+        let Some(stream) = self.slots.stream_at(index) else { return };
+        if stream.parent.is_some() {
+            self.promote(index);
+        }
+        self.transmit(now, index);
+    }
+
+    /// Moves a child whose handshake is complete (or failed) on from its listener's embryos.
+    fn promote(&mut self, index: u32) {
+        let id = self.slots.id_at(index);
+        let Some(stream) = self.slots.stream_at(index) else { return };
+        let Some(parent) = stream.parent else { return };
+        let state = stream.connection.state();
+        if stream.queued || matches!(state, tcp::State::SynReceived | tcp::State::Closed) {
+            return;
+        }
+        stream.queued = true;
+        let Ok(listener) = self.slots.listener(parent) else { return };
+        listener.embryos -= 1;
+        listener.ready.push_back(id);
+        self.raise(parent.index, Readiness::IN);
+    }
+
+    /// Sends what a connection wants to send, then settles its events, timer and end.
+    #[inline]
+    pub(super) fn transmit(&mut self, now: Instant, index: u32) {
+        let Self { slots, device, output, neighbours, .. } = self;
+        let Some(stream) = slots.stream_at(index) else { return };
+        if stream.connection.wants_transmit() {
+            match station(now, stream, neighbours, output, device) {
+                Some(mac) => {
+                    let gone = emit(now, stream, mac, output, device);
+                    if gone {
+                        stream.connection.peer_gone();
+                    } else if stream.connection.wants_transmit() && !stream.stalled {
+                        stream.stalled = true;
+                        self.stall(now, index);
+                    }
+                }
+                // The neighbour's answer, or its absence, wakes the flow.
+                None => self.await_neighbour(index),
+            }
+        }
+        self.settle(index);
+    }
+
+    fn await_neighbour(&mut self, index: u32) {
+        if let Some(stream) = self.slots.stream_at(index)
+            && !stream.stalled
+        {
+            stream.stalled = true;
+            self.waiting_neighbour.push(index);
+        }
+    }
+
+    fn stall(&mut self, now: Instant, index: u32) {
+        self.stalled.push(index);
+        if self.retry_at.is_none() {
+            self.retry_at = Some(now + self.retry_after);
+        }
+    }
+
+    /// Tries again what the device refused. The pause doubles while nothing moves.
+    pub(super) fn retry_stalled(&mut self, now: Instant) {
+        self.retry_at = None;
+        self.device.reap();
+        let stalled = core::mem::take(&mut self.stalled);
+        let before = self.output.counters.tx_packets;
+        for index in &stalled {
+            if let Some(stream) = self.slots.stream_at(*index) {
+                stream.stalled = false;
+                self.transmit(now, *index);
+            }
+        }
+        let moved = self.output.counters.tx_packets != before;
+        self.retry_after = if moved { STALL_MIN } else { (self.retry_after * 2).min(STALL_MAX) };
+        if !self.stalled.is_empty() {
+            self.retry_at = Some(now + self.retry_after);
+        }
+    }
+
+    pub(super) fn neighbour_known(&mut self, ip: Ipv4Addr, mac: MacAddr) {
+        self.release_held(ip, mac);
+        for index in core::mem::take(&mut self.waiting_neighbour) {
+            if let Some(stream) = self.slots.stream_at(index) {
+                stream.stalled = false;
+                self.dirty.push(index);
+            }
+        }
+    }
+
+    pub(super) fn neighbour_unreachable(&mut self, ip: Ipv4Addr) {
+        self.held.retain(|held| held.neighbour != ip);
+        for index in core::mem::take(&mut self.waiting_neighbour) {
+            if let Some(stream) = self.slots.stream_at(index) {
+                stream.stalled = false;
+                if stream.hop == NextHop::Neighbour(ip) {
+                    stream.connection.on_host_unreachable();
+                }
+                self.dirty.push(index);
+            }
+        }
+    }
+
+    /// Publishes a connection's new edges, keeps its timer in the wheel, and removes it once it has ended and nobody
+    /// will ask for it.
+    #[inline]
+    pub(super) fn settle(&mut self, index: u32) {
+        let Some(stream) = self.slots.stream_at(index) else { return };
+        let edges = stream.connection.take_edges();
+        if stream.connection.is_finished() && (stream.orphan || (stream.parent.is_some() && !stream.queued)) {
+            self.drop_stream(index);
+            return;
+        }
+        if let Some(deadline) = stream.connection.deadline()
+            && stream.wheel_at.is_none_or(|at| deadline < at)
+        {
+            stream.wheel_at = Some(deadline);
+            self.wheel.insert(deadline, (index, deadline));
+        }
+        let hidden = stream.orphan || stream.parent.is_some();
+        if !edges.is_empty() && !hidden {
+            self.raise(index, edges);
+        }
+    }
+
+    pub(super) fn on_wheel(&mut self, now: Instant, index: u32, at: Instant) {
+        let Some(stream) = self.slots.stream_at(index) else { return };
+        if stream.wheel_at != Some(at) {
+            return;
+        }
+        stream.wheel_at = None;
+        if stream.connection.deadline().is_some_and(|deadline| deadline <= now) {
+            stream.connection.on_timer(now);
+        }
+        self.transmit(now, index);
+    }
+
+    /// Forgets a connection.
+    pub(super) fn drop_stream(&mut self, index: u32) {
+        let Some(Socket::Stream(stream)) = self.slots.remove(index) else { return };
+        self.demux.remove(FlowKey::new(Protocol::Tcp, stream.local, stream.remote));
+        if let (Some(parent), false) = (stream.parent, stream.queued)
+            && let Ok(listener) = self.slots.listener(parent)
+        {
+            listener.embryos -= 1;
+        }
+    }
+
+    /// Ends a connection on the program's behalf.
+    pub(super) fn close_stream(&mut self, now: Instant, index: u32, abort: bool) {
+        let Some(stream) = self.slots.stream_at(index) else { return };
+        stream.orphan = true;
+        if abort {
+            stream.connection.abort();
+        } else {
+            stream.connection.orphan(now);
+        }
+        self.transmit(now, index);
+    }
+
+    /// A listener ends, and with it what nobody accepted.
+    pub(super) fn close_listener(&mut self, now: Instant, id: SocketId) {
+        let Some(Socket::Listener(listener)) = self.slots.remove(id.index) else { return };
+        self.device.detach(listener.rule);
+        self.demux.remove(FlowKey::bound(Protocol::Tcp, listener.local));
+        let children: Vec<u32> = self
+            .slots
+            .iter()
+            .filter_map(|(child, socket)| match socket {
+                Socket::Stream(stream) if stream.parent == Some(id) => Some(child.index),
+                _ => None,
+            })
+            .collect();
+        for child in children {
+            if let Some(stream) = self.slots.stream_at(child) {
+                stream.parent = None;
+            }
+            self.close_stream(now, child, true);
+        }
+    }
+
+    /// The station died: every connection to it ends.
+    pub(super) fn peer_gone(&mut self, now: Instant, mac: MacAddr) {
+        let lost: Vec<u32> = self
+            .slots
+            .iter()
+            .filter_map(|(id, socket)| match socket {
+                Socket::Stream(stream) if stream.hop == NextHop::Station(mac) => Some(id.index),
+                _ => None,
+            })
+            .collect();
+        for index in lost {
+            if let Some(stream) = self.slots.stream_at(index) {
+                stream.connection.peer_gone();
+            }
+            self.after_input(now, index);
+        }
+    }
+}
+
+#[inline]
+fn station<D: Device>(
+    now: Instant,
+    stream: &Stream<D>,
+    neighbours: &mut Neighbours,
+    output: &mut Output,
+    device: &mut D,
+) -> Option<MacAddr> {
+    match stream.hop {
+        NextHop::Station(mac) => Some(mac),
+        NextHop::Neighbour(ip) => match neighbours.lookup(now, *stream.local.ip(), ip) {
+            Lookup::Known(mac) => Some(mac),
+            Lookup::Unknown { ask } => {
+                if ask {
+                    output.arp_request(device, *stream.local.ip(), ip);
+                }
+                None
+            }
+        },
+    }
+}
+
+/// Sends until the connection has nothing more, or the device takes nothing more. `true`: the station is gone.
+#[inline]
+fn emit<D: Device>(now: Instant, stream: &mut Stream<D>, mac: MacAddr, output: &mut Output, device: &mut D) -> bool {
+    let (ttl, tos) = (stream.connection.config().ttl, stream.connection.config().tos);
+    let to = Envelope { src: *stream.local.ip(), dst: *stream.remote.ip(), mac, ttl, tos };
+    let mut gone = false;
+    stream.connection.poll_transmit(now, &mut |segment| {
+        let sent = output.tcp(device, &to, &segment.header, segment.payload, segment.payload_len);
+        gone |= sent == Err(SendError::NoPeer);
+        sent
+    });
+    gone
+}

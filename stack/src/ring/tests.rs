@@ -1,0 +1,332 @@
+//! Two rings on a cable without faults; what a network can do to them is tested in the simulator.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::device::{Capabilities, ChecksumVerdict, FlowRule, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxFrame};
+use crate::offload::DeviceKind;
+
+const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+#[derive(Clone, Debug)]
+struct Bytes(Arc<[u8]>, usize, usize);
+
+impl RxBuffer for Bytes {
+    fn len(&self) -> usize {
+        self.2
+    }
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.0[self.1 + offset..][..out.len()]);
+    }
+    fn checksum(&self, offset: usize, len: usize) -> u16 {
+        crate::wire::checksum::sum(&self.0[self.1 + offset..][..len])
+    }
+    fn slice(&self, offset: usize, len: usize) -> Self {
+        assert!(offset + len <= self.2);
+        Self(self.0.clone(), self.1 + offset, len)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl TxBuffer for Buffer {
+    fn capacity(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.0.lock().unwrap()[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.0.lock().unwrap()[offset..offset + out.len()]);
+    }
+    fn checksum(&self, offset: usize, len: usize) -> u16 {
+        crate::wire::checksum::sum(&self.0.lock().unwrap()[offset..offset + len])
+    }
+}
+
+type Wire = Arc<Mutex<VecDeque<Vec<u8>>>>;
+
+struct Cable {
+    caps: Capabilities,
+    mac: MacAddr,
+    out: Wire,
+    inward: Wire,
+    events: VecDeque<DeviceEvent>,
+    /// Frames that may still be sent before the queue counts as full.
+    room: usize,
+}
+
+impl Device for Cable {
+    type Rx = Bytes;
+    type Tx = Buffer;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.caps
+    }
+    fn mac(&self) -> MacAddr {
+        self.mac
+    }
+    fn poll_rx(&mut self, _: Instant, batch: &mut RxBatch<Bytes>) -> usize {
+        let mut count = 0;
+        while !batch.is_full() {
+            let Some(bytes) = self.inward.lock().unwrap().pop_front() else { break };
+            let frame = batch.push_slot().unwrap();
+            let head = bytes.len().min(100);
+            frame.head[..head].copy_from_slice(&bytes[..head]);
+            frame.head_len = head as u16;
+            frame.meta.checksum = ChecksumVerdict::Unknown;
+            if bytes.len() > head {
+                let len = bytes.len() - head;
+                frame.body = Some(Bytes(bytes.into(), head, len));
+            }
+            count += 1;
+        }
+        count
+    }
+    fn rx_ready(&self) -> bool {
+        !self.inward.lock().unwrap().is_empty()
+    }
+    fn tx_alloc(&mut self, len: usize) -> Option<Buffer> {
+        Some(Buffer(Arc::new(Mutex::new(vec![0; len.clamp(1, 4096)]))))
+    }
+    fn send(&mut self, frame: &TxFrame<'_, Buffer>) -> Result<(), SendError> {
+        self.room = self.room.checked_sub(1).ok_or(SendError::Full)?;
+        let mut bytes = frame.head.to_vec();
+        for slice in frame.body {
+            let at = bytes.len();
+            bytes.resize(at + slice.len, 0);
+            slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
+        }
+        self.out.lock().unwrap().push_back(bytes);
+        Ok(())
+    }
+    fn doorbell(&mut self) {}
+    fn reap(&mut self) {}
+    fn poll_event(&mut self) -> Option<DeviceEvent> {
+        self.events.pop_front()
+    }
+    fn attach(&mut self, _: &FlowRule) -> Result<RuleId, RuleError> {
+        Ok(RuleId(0))
+    }
+    fn detach(&mut self, _: RuleId) {}
+    fn arm(&mut self) -> bool {
+        !self.rx_ready()
+    }
+    fn disarm(&mut self) {}
+}
+
+struct Pair {
+    now: Instant,
+    a: Ring<Cable>,
+    b: Ring<Cable>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (ab, ba) = (Wire::default(), Wire::default());
+        let ring = |ip: Ipv4Addr, out: &Wire, inward: &Wire| {
+            let caps = Capabilities {
+                kind: DeviceKind::Sim,
+                packet_plane: true,
+                message_plane: false,
+                mtu: 1500,
+                inline_max: 128,
+                gather_max: 8,
+                tx_checksum: false,
+                rx_checksum: false,
+                tso_max: None,
+                point_to_point: false,
+            };
+            let mac = MacAddr([2, 0, 0, 0, 0, ip.octets()[3]]);
+            let device = Cable { caps, mac, out: out.clone(), inward: inward.clone(), events: VecDeque::new(), room: usize::MAX };
+            Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [ip.octets()[3]; 32])
+        };
+        Self { now: Instant::ZERO, a: ring(A, &ab, &ba), b: ring(B, &ba, &ab) }
+    }
+
+    /// Polls both until neither has anything to do at this instant.
+    fn settle(&mut self) {
+        while self.a.poll(self.now) + self.b.poll(self.now) > 0 {}
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(next) = [self.a.next_deadline(), self.b.next_deadline()].into_iter().flatten().min().filter(|n| *n <= end) {
+            self.now = self.now.max(next) + Duration::from_nanos(1);
+            self.settle();
+        }
+        self.now = end;
+        self.settle();
+    }
+
+    fn connected(&mut self) -> (SocketId, SocketId, SocketId) {
+        let config = tcp::Config::default();
+        let listener = self.b.tcp_listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 4, &config).unwrap();
+        let client = self.connect(5000);
+        self.settle();
+        let server = self.b.tcp_accept(listener).unwrap();
+        (client, server, listener)
+    }
+
+    fn connect(&mut self, port: u16) -> SocketId {
+        let (local, remote) = (SocketAddrV4::new(A, port), SocketAddrV4::new(B, 80));
+        self.a.tcp_connect(self.now, local, remote, NextHop::Neighbour(B), &tcp::Config::default()).unwrap()
+    }
+}
+
+fn read(ring: &mut Ring<Cable>, now: Instant, id: SocketId, len: usize) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; len];
+    let n = ring.tcp_recv(now, id, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty())?;
+    bytes.truncate(n);
+    Ok(bytes)
+}
+
+fn write(ring: &mut Ring<Cable>, now: Instant, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
+    ring.tcp_send(now, id, &[IoSlice::new(bytes)], SendFlags::empty())
+}
+
+#[test]
+fn a_stream_opens_carries_bytes_both_ways_and_closes() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    assert_eq!(pair.a.take_event().map(|e| (e.socket, e.edges.contains(Readiness::OUT))), Some((client, true)));
+    assert_eq!(write(&mut pair.a, pair.now, client, b"ping"), Ok(4));
+    pair.settle();
+    assert_eq!(read(&mut pair.b, pair.now, server, 64), Ok(b"ping".to_vec()));
+    let big: Vec<u8> = (0..20_000u32).map(|n| n as u8).collect();
+    assert_eq!(write(&mut pair.b, pair.now, server, &big), Ok(big.len()));
+    pair.settle();
+    assert_eq!(read(&mut pair.a, pair.now, client, 65536), Ok(big));
+    pair.a.close(pair.now, client, false);
+    pair.settle();
+    assert_eq!(read(&mut pair.b, pair.now, server, 64), Ok(Vec::new()));
+    pair.b.close(pair.now, server, false);
+    pair.b.close(pair.now, listener, false);
+    pair.settle();
+    assert!(!pair.a.lingering() && !pair.b.lingering());
+    pair.pass(Duration::from_secs(61));
+    assert_eq!(pair.a.slots.iter().count() + pair.b.slots.iter().count(), 0);
+}
+
+#[test]
+fn nobody_listening_refuses() {
+    let mut pair = Pair::new();
+    let client = pair.connect(5000);
+    pair.settle();
+    assert!(pair.a.readiness(client).contains(Readiness::HUP | Readiness::ERR));
+    assert_eq!(pair.a.take_error(client), Some(Error::Refused));
+    assert!(!pair.a.readiness(client).contains(Readiness::ERR));
+}
+
+#[test]
+fn beyond_the_backlog_a_syn_waits_for_its_retransmission() {
+    let mut pair = Pair::new();
+    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 1, &tcp::Config::default()).unwrap();
+    let clients: Vec<_> = (0..3).map(|n| pair.connect(5000 + n)).collect();
+    pair.settle();
+    let states: Vec<_> = clients.iter().map(|c| pair.a.info(*c).unwrap().state.unwrap()).collect();
+    assert_eq!(states, [tcp::State::Established, tcp::State::Established, tcp::State::SynSent]);
+    pair.b.tcp_accept(listener).unwrap();
+    pair.pass(Duration::from_secs(2));
+    assert_eq!(pair.a.info(clients[2]).unwrap().state, Some(tcp::State::Established));
+}
+
+#[test]
+fn closing_a_listener_resets_what_nobody_accepted() {
+    let mut pair = Pair::new();
+    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let client = pair.connect(5000);
+    pair.settle();
+    pair.b.close(pair.now, listener, false);
+    pair.settle();
+    assert_eq!(read(&mut pair.a, pair.now, client, 1), Err(Error::Reset));
+}
+
+#[test]
+fn a_dead_station_resets_its_connections() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let mac = MacAddr([2, 0, 0, 0, 0, 2]);
+    // Only flows that name their station are tied to it.
+    pair.a.slots.stream(client).unwrap().hop = NextHop::Station(mac);
+    pair.a.device_mut().events.push_back(DeviceEvent::PeerGone(mac));
+    pair.settle();
+    assert_eq!(read(&mut pair.a, pair.now, client, 1), Err(Error::Reset));
+    assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::WouldBlock));
+}
+
+#[test]
+fn a_full_send_queue_only_delays() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    pair.a.device_mut().room = 1;
+    write(&mut pair.a, pair.now, client, &[7; 10_000]).unwrap();
+    pair.settle();
+    pair.a.device_mut().room = usize::MAX;
+    pair.pass(Duration::from_millis(20));
+    assert_eq!(read(&mut pair.b, pair.now, server, 20_000).map(|b| b.len()), Ok(10_000));
+}
+
+#[test]
+fn datagrams_pass_whole_and_wait_for_arp() {
+    let mut pair = Pair::new();
+    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
+    let b = pair.b.udp_open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 2000), &UdpOptions::default()).unwrap();
+    let to = Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)));
+    for len in [0, 1, 60, 400, 1472] {
+        let bytes = vec![len as u8; len];
+        assert_eq!(pair.a.udp_send(pair.now, a, &[IoSlice::new(&bytes)], A, to), Ok(len));
+    }
+    assert_eq!(pair.a.udp_send(pair.now, a, &[IoSlice::new(&[0; 1473])], A, to), Err(Error::MessageTooLong));
+    pair.settle();
+    for len in [0, 1, 60, 400, 1472] {
+        let mut bytes = [0; 1000];
+        let got = pair.b.udp_recv(b, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()).unwrap();
+        assert_eq!((got.len, got.copied, got.from), (len, len.min(1000), SocketAddrV4::new(A, 1000)));
+        assert!(bytes[..got.copied].iter().all(|b| *b == len as u8));
+    }
+    assert_eq!(pair.b.udp_recv(b, &mut [], RecvFlags::empty()).unwrap_err(), Error::WouldBlock);
+}
+
+#[test]
+fn a_datagram_for_nobody_is_refused_to_a_connected_sender() {
+    let mut pair = Pair::new();
+    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
+    pair.a.udp_connect(a, Some((SocketAddrV4::new(B, 9), NextHop::Neighbour(B)))).unwrap();
+    pair.a.udp_send(pair.now, a, &[IoSlice::new(b"?")], A, None).unwrap();
+    pair.settle();
+    assert_eq!(pair.a.udp_recv(a, &mut [], RecvFlags::empty()).unwrap_err(), Error::Refused);
+}
+
+#[test]
+fn a_socket_that_nobody_reads_stops_at_its_limit() {
+    let mut pair = Pair::new();
+    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
+    let options = UdpOptions { rcvbuf: 10_000, ..UdpOptions::default() };
+    let b = pair.b.udp_open(SocketAddrV4::new(B, 2000), &options).unwrap();
+    let to = Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)));
+    pair.b.set_neighbour(A, Some(MacAddr([2, 0, 0, 0, 0, 1])));
+    pair.a.set_neighbour(B, Some(MacAddr([2, 0, 0, 0, 0, 2])));
+    for _ in 0..100 {
+        pair.a.udp_send(pair.now, a, &[IoSlice::new(&[1; 1000])], A, to).unwrap();
+        pair.settle();
+    }
+    let info = pair.b.info(b).unwrap();
+    assert!(info.recv_queue <= 10_000);
+    assert_eq!(info.counters.rx_packets + info.counters.rx_drops, 100);
+}
+
+#[test]
+fn a_stale_id_reaches_nobody() {
+    let mut pair = Pair::new();
+    let (client, ..) = pair.connected();
+    pair.a.close(pair.now, client, true);
+    pair.settle();
+    let other = pair.connect(6000);
+    assert_eq!(other.index, client.index);
+    assert_eq!(write(&mut pair.a, pair.now, client, b"x"), Err(Error::BadSocket));
+    assert_eq!(pair.a.readiness(client), Readiness::ERR | Readiness::HUP);
+}

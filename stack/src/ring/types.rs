@@ -1,0 +1,190 @@
+//! The plain types in which a ring and its caller speak.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use crate::device::{MacAddr, Protocol};
+use crate::tcp;
+use crate::time::Instant;
+
+/// Names a socket of one ring. Slots are used again, generations are not: a stale id is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketId {
+    /// The slot; dense, so that a caller can keep its own table beside the ring's.
+    pub index: u32,
+    /// Which use of the slot.
+    pub generation: u32,
+}
+
+bitflags::bitflags! {
+    /// What can be done with a socket without blocking. The bits are epoll's own.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Readiness: u32 {
+        /// Bytes, a datagram, a connection, or the end of the stream can be read.
+        const IN = 0x1;
+        /// Room to write.
+        const OUT = 0x4;
+        /// An error is pending.
+        const ERR = 0x8;
+        /// Both directions are finished.
+        const HUP = 0x10;
+        /// The peer finished sending.
+        const RDHUP = 0x2000;
+    }
+}
+
+/// A socket's readiness changed, or gained something new of the same kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Which socket.
+    pub socket: SocketId,
+    /// What arrived since its last event, whether or not it was ready before: what an edge-triggered wait wants.
+    pub edges: Readiness,
+}
+
+bitflags::bitflags! {
+    /// How to send.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SendFlags: u8 {
+        /// More follows: hold back a partial segment (MSG_MORE).
+        const MORE = 1;
+    }
+}
+
+bitflags::bitflags! {
+    /// How to receive.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RecvFlags: u8 {
+        /// Leave the bytes in the queue (MSG_PEEK).
+        const PEEK = 1;
+    }
+}
+
+/// Which direction to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// No more reading.
+    Read,
+    /// No more writing: the peer sees the end of the stream.
+    Write,
+    /// Neither.
+    Both,
+}
+
+/// How frames reach a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextHop {
+    /// The station is known.
+    Station(MacAddr),
+    /// Ask the neighbour table (and ARP) for this address.
+    Neighbour(Ipv4Addr),
+}
+
+/// A received datagram, apart from its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Bytes copied to the caller.
+    pub copied: usize,
+    /// Bytes the datagram had.
+    pub len: usize,
+    /// Who sent it.
+    pub from: SocketAddrV4,
+    /// The address it was sent to.
+    pub to: Ipv4Addr,
+    /// When the ring took it from the device.
+    pub received: Instant,
+}
+
+/// A UDP socket's options.
+#[derive(Clone, Copy, Debug)]
+pub struct UdpOptions {
+    /// Most bytes (with a fixed overhead for each datagram) that wait to be read; later datagrams are dropped.
+    pub rcvbuf: usize,
+    /// Time to live of what is sent.
+    pub ttl: u8,
+    /// Type-of-service byte of what is sent.
+    pub tos: u8,
+}
+
+impl Default for UdpOptions {
+    /// Linux's net.core.rmem_default.
+    fn default() -> Self {
+        Self { rcvbuf: 212_992, ttl: 64, tos: 0 }
+    }
+}
+
+/// A ring's configuration.
+#[derive(Clone, Debug)]
+pub struct RingConfig {
+    /// The addresses that the ring answers ARP and pings for. Packets for other addresses are dropped;
+    /// with no address named, packets for any address are ours (a medium that steers by flow rules alone).
+    pub addresses: Vec<Ipv4Addr>,
+    /// The VLAN that the ring's frames are tagged with, both ways (PCP, DEI and VID as on the wire); untagged if `None`.
+    pub vlan: Option<u16>,
+    /// Most sockets, connections that linger included.
+    pub sockets_max: usize,
+    /// Frames taken from the device in one poll (VMA_CQ_POLL_BATCH_MAX).
+    pub batch: usize,
+    /// Send a reset for a TCP segment that no flow matches (RFC 9293 s3.10.7.1).
+    pub reset_strangers: bool,
+    /// How long a connection stays in TIME-WAIT. Linux: 60 s.
+    pub time_wait: core::time::Duration,
+}
+
+impl Default for RingConfig {
+    fn default() -> Self {
+        Self {
+            addresses: Vec::new(),
+            vlan: None,
+            sockets_max: 1 << 20,
+            batch: 16,
+            reset_strangers: true,
+            time_wait: core::time::Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a ring, or a socket, counted since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames (ring) or segments and datagrams (socket) received.
+    pub rx_packets: u64,
+    /// Payload bytes received.
+    pub rx_bytes: u64,
+    /// Received frames or datagrams that were dropped: malformed, bad checksum, no flow, or no room.
+    pub rx_drops: u64,
+    /// Frames, segments or datagrams sent.
+    pub tx_packets: u64,
+    /// Payload bytes sent, retransmissions included.
+    pub tx_bytes: u64,
+    /// Frames that the device did not take.
+    pub tx_drops: u64,
+    /// TCP segments sent again.
+    pub retransmissions: u64,
+}
+
+/// A socket as `ss` would show it.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketInfo {
+    /// TCP or UDP.
+    pub protocol: Protocol,
+    /// Our address.
+    pub local: SocketAddrV4,
+    /// The peer's, if there is one.
+    pub remote: Option<SocketAddrV4>,
+    /// The TCP state; `None` for UDP.
+    pub state: Option<tcp::State>,
+    /// Bytes that wait to be read (for a listener: connections that wait to be accepted).
+    pub recv_queue: usize,
+    /// Bytes of the next datagram (UDP), else `recv_queue`: what FIONREAD says.
+    pub next_len: usize,
+    /// Bytes sent and not acknowledged, or not sent yet.
+    pub send_queue: usize,
+    /// Smoothed round-trip time; zero if unknown.
+    pub srtt: core::time::Duration,
+    /// Maximum segment size in use; zero for UDP and listeners.
+    pub mss: u16,
+    /// Congestion window in bytes; zero for UDP and listeners.
+    pub cwnd: usize,
+    /// Its counters.
+    pub counters: Counters,
+}

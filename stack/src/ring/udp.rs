@@ -1,0 +1,342 @@
+//! UDP sockets (RFC 768): datagrams in, datagrams out, whole or not at all.
+
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use arrayvec::ArrayVec;
+
+use super::Ring;
+use super::demux::FlowKey;
+use super::neighbour::Lookup;
+use super::output::Envelope;
+use super::slots::Socket;
+use super::types::{Counters, Datagram, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
+use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxSlice};
+use crate::error::Error;
+use crate::time::Instant;
+use crate::wire::udp as wire;
+
+/// What a waiting datagram counts beside its bytes, so that empty ones are bounded too.
+const OVERHEAD: usize = 256;
+/// A byte queue that has grown beyond this is given back when it runs empty.
+const QUEUE_KEPT: usize = 16 * 1024;
+/// The most buffers in one datagram: 64 KiB in the smallest that a device may hand out for large requests.
+const SLICES_MAX: usize = 32;
+
+struct Waiting<B> {
+    from: SocketAddrV4,
+    to: Ipv4Addr,
+    received: Instant,
+    /// Bytes in the socket's byte queue; the rest is `body`.
+    head: usize,
+    body: Option<B>,
+}
+
+/// A UDP socket.
+pub(super) struct UdpSocket<D: Device> {
+    pub(super) local: SocketAddrV4,
+    pub(super) remote: Option<(SocketAddrV4, NextHop)>,
+    pub(super) rule: RuleId,
+    pub(super) options: UdpOptions,
+    queue: VecDeque<Waiting<D::Rx>>,
+    bytes: VecDeque<u8>,
+    /// What the queue counts against `options.rcvbuf`.
+    queued: usize,
+    pub(super) error: Option<Error>,
+    shut_read: bool,
+    shut_write: bool,
+    pub(super) counters: Counters,
+}
+
+impl<D: Device> UdpSocket<D> {
+    /// Queues a datagram. `false`: it was dropped.
+    #[inline]
+    pub(super) fn push(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, head: &[u8], body: Option<D::Rx>) -> bool {
+        let len = head.len() + body.as_ref().map_or(0, RxBuffer::len);
+        let stranger = self.remote.is_some_and(|(remote, _)| remote != from);
+        if stranger || self.shut_read || self.queued + len + OVERHEAD > self.options.rcvbuf.max(len + OVERHEAD) {
+            self.counters.rx_drops += 1;
+            return false;
+        }
+        self.queued += len + OVERHEAD;
+        self.bytes.extend(head);
+        self.queue.push_back(Waiting { from, to, received: now, head: head.len(), body });
+        self.counters.rx_packets += 1;
+        self.counters.rx_bytes += len as u64;
+        true
+    }
+
+    fn pop(&mut self, into: &mut [IoSliceMut<'_>], peek: bool) -> Result<Datagram, Error> {
+        let Some(first) = self.queue.front() else {
+            return Err(if self.shut_read { Error::NotConnected } else { Error::WouldBlock });
+        };
+        let body_len = first.body.as_ref().map_or(0, RxBuffer::len);
+        let (a, b) = self.bytes.as_slices();
+        let head_a = &a[..first.head.min(a.len())];
+        let head_b = &b[..first.head - head_a.len()];
+        let mut copied = 0;
+        let mut body_at = 0;
+        for out in into {
+            let mut out = &mut out[..];
+            while !out.is_empty() {
+                let n = if copied < head_a.len() {
+                    take(&head_a[copied..], out)
+                } else if copied < first.head {
+                    take(&head_b[copied - head_a.len()..], out)
+                } else {
+                    let n = out.len().min(body_len - body_at);
+                    if let (Some(body), true) = (&first.body, n > 0) {
+                        body.copy_to(body_at, &mut out[..n]);
+                    }
+                    body_at += n;
+                    n
+                };
+                if n == 0 {
+                    break;
+                }
+                copied += n;
+                out = &mut out[n..];
+            }
+        }
+        let datagram = Datagram { copied, len: first.head + body_len, from: first.from, to: first.to, received: first.received };
+        if !peek {
+            self.bytes.drain(..first.head);
+            self.queue.pop_front();
+            self.queued -= datagram.len + OVERHEAD;
+            if self.queue.is_empty() && self.bytes.capacity() > QUEUE_KEPT {
+                self.bytes = VecDeque::new();
+                self.queue = VecDeque::new();
+            }
+        }
+        Ok(datagram)
+    }
+
+    pub(super) fn readiness(&self) -> Readiness {
+        let mut ready = Readiness::OUT;
+        ready.set(Readiness::IN, !self.queue.is_empty() || self.shut_read || self.error.is_some());
+        ready.set(Readiness::RDHUP, self.shut_read);
+        ready.set(Readiness::HUP, self.shut_read && self.shut_write);
+        ready.set(Readiness::ERR, self.error.is_some());
+        ready
+    }
+
+    /// Bytes waiting, and those of the next datagram.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        let next = self.queue.front().map_or(0, |w| w.head + w.body.as_ref().map_or(0, RxBuffer::len));
+        (self.queued - self.queue.len() * OVERHEAD, next)
+    }
+
+    pub(super) fn shut(&mut self, read: bool, write: bool) -> Result<(), Error> {
+        if self.remote.is_none() {
+            return Err(Error::NotConnected);
+        }
+        self.shut_read |= read;
+        self.shut_write |= write;
+        Ok(())
+    }
+}
+
+#[inline]
+fn take(from: &[u8], out: &mut [u8]) -> usize {
+    let n = from.len().min(out.len());
+    out[..n].copy_from_slice(&from[..n]);
+    n
+}
+
+impl<D: Device> Ring<D> {
+    pub(super) fn udp_open_inner(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<SocketId, Error> {
+        if local.port() == 0 {
+            return Err(Error::Invalid);
+        }
+        let key = FlowKey::bound(Protocol::Udp, local);
+        if self.demux.exact(key).is_some() {
+            return Err(Error::AddressInUse);
+        }
+        let rule = self.device.attach(&FlowRule { protocol: Protocol::Udp, local, remote: None }).map_err(rule_error)?;
+        let socket = UdpSocket {
+            local,
+            remote: None,
+            rule,
+            options: *options,
+            queue: VecDeque::new(),
+            bytes: VecDeque::new(),
+            queued: 0,
+            error: None,
+            shut_read: false,
+            shut_write: false,
+            counters: Counters::default(),
+        };
+        match self.slots.insert(Socket::Udp(Box::new(socket))) {
+            Ok(id) => {
+                self.demux.insert(key, id.index);
+                Ok(id)
+            }
+            Err(error) => {
+                self.device.detach(rule);
+                Err(error)
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn udp_send_inner(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        data: &[IoSlice<'_>],
+        source: Ipv4Addr,
+        to: Option<(SocketAddrV4, NextHop)>,
+    ) -> Result<usize, Error> {
+        let socket = self.slots.udp(id)?;
+        if let Some(error) = socket.error.take() {
+            return Err(error);
+        }
+        if socket.shut_write {
+            return Err(Error::Pipe);
+        }
+        let (remote, hop) = to.or(socket.remote).ok_or(Error::DestinationRequired)?;
+        let len = data.iter().map(|d| d.len()).sum::<usize>();
+        if len > self.output.payload_max(wire::LEN) {
+            return Err(Error::MessageTooLong);
+        }
+        let ports = (socket.local.port(), remote.port());
+        let src = if socket.local.ip().is_unspecified() { source } else { *socket.local.ip() };
+        let (ttl, tos) = (socket.options.ttl, socket.options.tos);
+        socket.counters.tx_packets += 1;
+        socket.counters.tx_bytes += len as u64;
+        let mac = match hop {
+            NextHop::Station(mac) => Some(mac),
+            NextHop::Neighbour(ip) => self.neighbour(now, src, ip),
+        };
+        let envelope = Envelope { src, dst: *remote.ip(), mac: mac.unwrap_or_default(), ttl, tos };
+        let sent = match (mac, hop) {
+            (None, NextHop::Neighbour(ip)) => {
+                self.hold_datagram(&envelope, ip, ports, data, len);
+                Ok(())
+            }
+            _ => self.udp_emit(&envelope, ports, data, len),
+        };
+        self.output.flush(&mut self.device);
+        match sent {
+            Ok(()) => Ok(len),
+            Err(SendError::NoPeer) => Err(Error::HostUnreachable),
+            Err(SendError::TooLong) => Err(Error::MessageTooLong),
+            // A queue that overflows loses datagrams, here as in a switch; the counters tell.
+            Err(SendError::Full) => {
+                self.output.counters.tx_drops += 1;
+                Ok(len)
+            }
+        }
+    }
+
+    #[inline]
+    fn udp_emit(&mut self, envelope: &Envelope, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) -> Result<(), SendError> {
+        if self.output.udp_fits_inline(len) {
+            return self.output.udp_inline(&mut self.device, envelope, ports, len, |out| gather(data, out));
+        }
+        let mut buffers = ArrayVec::<(D::Tx, usize), SLICES_MAX>::new();
+        fill_buffers(&mut self.device, data, len, &mut buffers)?;
+        let slices: ArrayVec<TxSlice<'_, D::Tx>, SLICES_MAX> =
+            buffers.iter().map(|(buffer, len)| TxSlice { buffer, offset: 0, len: *len }).collect();
+        self.output.udp(&mut self.device, envelope, ports, &slices, len)
+    }
+
+    /// Keeps a whole small frame until its neighbour answers; a large one is lost, as RFC 1122 s2.3.2.2 allows for all but the
+    /// latest.
+    fn hold_datagram(&mut self, envelope: &Envelope, ip: Ipv4Addr, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) {
+        let mut bytes = vec![0; len];
+        gather(data, &mut bytes);
+        self.held.push(super::Held { envelope: *envelope, neighbour: ip, ports, bytes });
+        if self.held.len() > super::HELD_MAX {
+            self.held.remove(0);
+            self.output.counters.tx_drops += 1;
+        }
+    }
+
+    /// Sends what waited for a neighbour that is known now.
+    pub(super) fn release_held(&mut self, ip: Ipv4Addr, mac: MacAddr) {
+        let mut at = 0;
+        while at < self.held.len() {
+            if self.held[at].neighbour == ip {
+                let held = self.held.remove(at);
+                let envelope = Envelope { mac, ..held.envelope };
+                if self.udp_emit(&envelope, held.ports, &[IoSlice::new(&held.bytes)], held.bytes.len()).is_err() {
+                    self.output.counters.tx_drops += 1;
+                }
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    pub(super) fn udp_recv_inner(&mut self, id: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
+        let socket = self.slots.udp(id)?;
+        if let Some(error) = socket.error.take() {
+            return Err(error);
+        }
+        socket.pop(into, flags.contains(RecvFlags::PEEK))
+    }
+
+    /// The neighbour's address, or a request for it on its way.
+    pub(super) fn neighbour(&mut self, now: Instant, from: Ipv4Addr, ip: Ipv4Addr) -> Option<MacAddr> {
+        match self.neighbours.lookup(now, from, ip) {
+            Lookup::Known(mac) => Some(mac),
+            Lookup::Unknown { ask } => {
+                if ask {
+                    self.output.arp_request(&mut self.device, from, ip);
+                }
+                None
+            }
+        }
+    }
+}
+
+pub(super) fn rule_error(error: RuleError) -> Error {
+    match error {
+        RuleError::Taken => Error::AddressInUse,
+        RuleError::Full => Error::NoBuffers,
+    }
+}
+
+fn gather(data: &[IoSlice<'_>], out: &mut [u8]) {
+    let mut at = 0;
+    for part in data {
+        out[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+}
+
+fn fill_buffers<D: Device>(
+    device: &mut D,
+    data: &[IoSlice<'_>],
+    len: usize,
+    buffers: &mut ArrayVec<(D::Tx, usize), SLICES_MAX>,
+) -> Result<(), SendError> {
+    let mut left = len;
+    for part in data {
+        let mut part = &part[..];
+        while !part.is_empty() {
+            let room = buffers.last().map_or(0, |(buffer, used)| buffer.capacity() - used);
+            if room == 0 {
+                if buffers.is_full() {
+                    return Err(SendError::TooLong);
+                }
+                let buffer = device.tx_alloc(left).or_else(|| {
+                    device.reap();
+                    device.tx_alloc(left)
+                });
+                buffers.push((buffer.ok_or(SendError::Full)?, 0));
+                continue;
+            }
+            let n = part.len().min(room);
+            if let Some((buffer, used)) = buffers.last_mut() {
+                buffer.write(*used, &part[..n]);
+                *used += n;
+            }
+            left -= n;
+            part = &part[n..];
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! When to acknowledge: at once, or later in the hope of something to ride on (RFC 9293 s3.8.6.3, Linux's quick-ACK and
+//! interactive modes).
+
+use crate::time::Instant;
+
+/// Acknowledgments sent at once at a connection's start, at most: the peer's slow start needs them (Linux's TCP_MAX_QUICKACKS).
+const QUICK_MAX: u8 = 16;
+/// The segment size assumed of a peer until it sends larger ones.
+const MSS_ASSUMED: usize = 536;
+
+/// The acknowledgment policy of one connection.
+#[derive(Clone, Debug)]
+pub(super) struct AckPolicy {
+    /// One must be sent now.
+    pub(super) now: bool,
+    /// So many more are sent at once.
+    quick: u8,
+    /// The program answers what it reads, so that acknowledgments ride on the answers.
+    interactive: bool,
+    /// The largest segment that the peer sent.
+    pub(super) peer_mss: usize,
+    /// When bytes last arrived.
+    data_at: Instant,
+}
+
+impl AckPolicy {
+    pub(super) const fn new() -> Self {
+        Self { now: false, quick: QUICK_MAX, interactive: false, peer_mss: MSS_ASSUMED, data_at: Instant::ZERO }
+    }
+
+    /// `len` bytes arrived in order; `unacknowledged` bytes have now. Whether to acknowledge at once.
+    #[inline]
+    pub(super) fn on_data(&mut self, now: Instant, len: usize, unacknowledged: usize, quickack: bool) -> bool {
+        self.data_at = now;
+        if len > self.peer_mss {
+            self.peer_mss = len;
+        }
+        // RFC 9293 s3.8.6.3: at least every second full-sized segment.
+        if unacknowledged > self.peer_mss || quickack {
+            return true;
+        }
+        if self.quick > 0 && !self.interactive {
+            self.quick -= 1;
+            return true;
+        }
+        false
+    }
+
+    /// We send bytes, `within` so many nanoseconds of the peer's: an answer.
+    #[inline]
+    pub(super) fn on_answer(&mut self, now: Instant, within_ns: u64) {
+        if !self.interactive && now.as_nanos().saturating_sub(self.data_at.as_nanos()) < within_ns {
+            self.interactive = true;
+        }
+    }
+
+    /// A delayed acknowledgment found nothing to ride on.
+    pub(super) fn on_delayed(&mut self) {
+        self.now = true;
+        self.interactive = false;
+    }
+}

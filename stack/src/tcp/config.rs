@@ -1,0 +1,140 @@
+//! What a program, or its host, decides about a connection.
+
+use core::time::Duration;
+
+/// Keepalive probes (SO_KEEPALIVE and its TCP options).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Silence before the first probe (TCP_KEEPIDLE).
+    pub idle: Duration,
+    /// Time between probes (TCP_KEEPINTVL).
+    pub interval: Duration,
+    /// Probes without an answer that end the connection (TCP_KEEPCNT).
+    pub count: u32,
+}
+
+impl Default for Keepalive {
+    /// Linux's sysctls.
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), count: 9 }
+    }
+}
+
+/// A connection's configuration. The default is Linux's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The largest segment that the device carries, in bytes: its MTU less 40.
+    pub mss_max: u16,
+    /// TCP_MAXSEG.
+    pub mss_user: Option<u16>,
+    /// SO_RCVBUF in bytes as the program gave it (not doubled); `None`: autotuned.
+    pub rcvbuf: Option<usize>,
+    /// tcp_rmem's second value. As on Linux, half of it can be filled with bytes.
+    pub rcvbuf_initial: usize,
+    /// tcp_rmem's third value.
+    pub rcvbuf_max: usize,
+    /// SO_SNDBUF in bytes as the program gave it (not doubled); `None`: autotuned.
+    pub sndbuf: Option<usize>,
+    /// tcp_wmem's second value.
+    pub sndbuf_initial: usize,
+    /// tcp_wmem's third value.
+    pub sndbuf_max: usize,
+    /// TCP_NODELAY.
+    pub nodelay: bool,
+    /// TCP_CORK.
+    pub cork: bool,
+    /// TCP_QUICKACK: acknowledge at once.
+    pub quickack: bool,
+    /// SO_KEEPALIVE.
+    pub keepalive: Option<Keepalive>,
+    /// TCP_USER_TIMEOUT: how long sent bytes may stay without an answer.
+    pub user_timeout: Option<Duration>,
+    /// Retransmissions of a SYN (tcp_syn_retries, TCP_SYNCNT), or of a SYN-ACK (tcp_synack_retries), whichever is less.
+    pub syn_retries: u32,
+    /// Retransmissions of anything else (tcp_retries2).
+    pub retries: u32,
+    /// Offer timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Offer SACK (RFC 2018).
+    pub sack: bool,
+    /// Offer window scaling (RFC 7323).
+    pub window_scaling: bool,
+    /// Time in TIME-WAIT.
+    pub time_wait: Duration,
+    /// Time in FIN-WAIT-2 once the program has closed the socket (tcp_fin_timeout).
+    pub fin_wait2: Duration,
+    /// Time to live of the packets.
+    pub ttl: u8,
+    /// Type-of-service byte of the packets.
+    pub tos: u8,
+    /// How long an acknowledgment waits for something to ride on.
+    pub delayed_ack: Duration,
+    /// The most slices of send buffers in one segment; at most [`super::GATHER_LIMIT`] count.
+    pub gather_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mss_max: 1460,
+            mss_user: None,
+            rcvbuf: None,
+            rcvbuf_initial: 131_072,
+            rcvbuf_max: 6 << 20,
+            sndbuf: None,
+            sndbuf_initial: 87_040,
+            sndbuf_max: 4 << 20,
+            nodelay: false,
+            cork: false,
+            quickack: false,
+            keepalive: None,
+            user_timeout: None,
+            syn_retries: 6,
+            retries: 15,
+            timestamps: true,
+            sack: true,
+            window_scaling: true,
+            time_wait: Duration::from_secs(60),
+            fin_wait2: Duration::from_secs(60),
+            ttl: 64,
+            tos: 0,
+            delayed_ack: Duration::from_millis(40),
+            gather_max: 8,
+        }
+    }
+}
+
+impl Config {
+    /// Linux's TCP_MIN_MSS: less would not leave room for options.
+    pub(super) const MSS_MIN: u16 = 88;
+
+    /// The segment size that we announce.
+    pub(super) fn mss_announced(&self) -> u16 {
+        self.mss_user.unwrap_or(u16::MAX).min(self.mss_max).max(Self::MSS_MIN)
+    }
+
+    /// Bytes of receive buffer that can be filled at first, and at most.
+    pub(super) fn receive_limits(&self) -> (usize, usize) {
+        const LEAST: usize = 1152;
+        match self.rcvbuf {
+            Some(fixed) => (fixed.max(LEAST), fixed.max(LEAST)),
+            None => ((self.rcvbuf_initial / 2).max(LEAST), (self.rcvbuf_max / 2).max(LEAST)),
+        }
+    }
+
+    /// The shift that lets the window count to the largest buffer (as Linux: to the whole of `rcvbuf_max`).
+    pub(super) fn receive_scale(&self) -> u8 {
+        let largest = self.rcvbuf.unwrap_or(0).max(self.rcvbuf_max);
+        (0..14).find(|shift| largest >> shift <= 65_535).unwrap_or(14)
+    }
+
+    /// Bytes that may be queued to be sent, for a congestion window of `cwnd` bytes.
+    #[inline]
+    pub(super) fn send_limit(&self, cwnd: usize) -> usize {
+        match self.sndbuf {
+            Some(fixed) => fixed.max(4608),
+            // Linux's tcp_sndbuf_expand: twice what can be in flight.
+            None => (2 * cwnd).max(self.sndbuf_initial).min(self.sndbuf_max.max(4608)),
+        }
+    }
+}

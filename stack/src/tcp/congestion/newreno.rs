@@ -1,0 +1,81 @@
+//! Slow start and congestion avoidance (RFC 5681), with an initial window of 10 segments (RFC 6928).
+
+use super::Controller;
+
+const INITIAL_SEGMENTS: usize = 10;
+
+/// The controller's state.
+#[derive(Clone, Debug)]
+pub(crate) struct NewReno {
+    cwnd: usize,
+    ssthresh: usize,
+    /// Bytes acknowledged since the window last grew, in congestion avoidance (RFC 5681 s3.1, RFC 3465).
+    counted: usize,
+    mss: usize,
+}
+
+impl NewReno {
+    pub(crate) const fn new(mss: usize) -> Self {
+        Self { cwnd: INITIAL_SEGMENTS * mss, ssthresh: usize::MAX, counted: 0, mss }
+    }
+
+    fn halved(&self, in_flight: usize) -> usize {
+        (in_flight / 2).max(2 * self.mss)
+    }
+}
+
+impl Controller for NewReno {
+    #[inline]
+    fn cwnd(&self) -> usize {
+        self.cwnd
+    }
+
+    fn set_mss(&mut self, mss: usize) {
+        if self.cwnd == INITIAL_SEGMENTS * self.mss {
+            self.cwnd = INITIAL_SEGMENTS * mss;
+        }
+        self.mss = mss;
+        self.cwnd = self.cwnd.max(mss);
+    }
+
+    #[inline]
+    fn on_ack(&mut self, acked: usize, in_flight: usize) {
+        // A window that wasn't used isn't known to be safe to grow (RFC 7661 s1; Linux's tcp_is_cwnd_limited).
+        if self.cwnd < self.ssthresh {
+            if 2 * in_flight >= self.cwnd {
+                self.cwnd = self.cwnd.saturating_add(acked).min(1 << 30);
+            }
+        } else if in_flight + self.mss > self.cwnd {
+            self.counted += acked;
+            if self.counted >= self.cwnd {
+                self.counted -= self.cwnd;
+                self.cwnd = (self.cwnd + self.mss).min(1 << 30);
+            }
+        }
+    }
+
+    fn on_loss(&mut self, in_flight: usize) {
+        self.ssthresh = self.halved(in_flight);
+        self.cwnd = self.ssthresh;
+        self.counted = 0;
+    }
+
+    fn on_recovered(&mut self, in_flight: usize) {
+        // RFC 6582 s3.2 step 3: no burst of everything that the acknowledgment set free.
+        self.cwnd = self.ssthresh.min(in_flight.max(self.mss) + self.mss);
+    }
+
+    fn on_timeout(&mut self, in_flight: usize, first: bool) {
+        // RFC 5681 s3.1: held constant when the same bytes time out again.
+        if first {
+            self.ssthresh = self.halved(in_flight);
+        }
+        self.cwnd = self.mss;
+        self.counted = 0;
+    }
+
+    fn on_idle(&mut self) {
+        // RFC 5681 s4.1: the restart window.
+        self.cwnd = self.cwnd.min(INITIAL_SEGMENTS * self.mss);
+    }
+}

@@ -1,0 +1,213 @@
+//! What an acknowledgment does: the send window, round-trip times, losses, congestion.
+
+use core::time::Duration;
+
+use super::{Connection, Controller, Phase};
+use crate::device::{RxBuffer, TxBuffer};
+use crate::ring::Readiness;
+use crate::tcp::timers::Timer;
+use crate::time::Instant;
+use crate::wire::tcp::{Flags, Header, SeqNumber};
+
+/// Duplicate acknowledgments that mean a loss (RFC 5681 s3.2).
+const DUPACK_THRESHOLD: u16 = 3;
+/// How long an idle connection keeps buffers that it might use again.
+pub(super) const RELEASE_AFTER: Duration = Duration::from_secs(1);
+
+impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
+    /// Processes the acknowledgment of a segment with `len` payload bytes (RFC 9293 s3.10.7.4, fifth check). `false`: the
+    /// segment is to be dropped.
+    pub(super) fn on_ack(&mut self, now: Instant, header: &Header, len: usize) -> bool {
+        let ack = header.ack;
+        // RFC 5961 s5.2: nobody who is in the connection acknowledges what is older than the largest window.
+        if ack.gt(self.snd_nxt) || ack.lt(self.snd_una - self.snd_wnd_max) {
+            self.challenge(now);
+            return false;
+        }
+        self.unanswered_probes = 0;
+        let sacked = self.take_sack(header);
+        let same_window = !self.update_window(header);
+        if ack.gt(self.snd_una) {
+            self.acknowledge(now, header);
+        } else if ack == self.snd_una && self.in_flight() > 0 {
+            let pure = len == 0 && !header.flags.intersects(Flags::SYN | Flags::FIN);
+            if sacked || (pure && same_window && !self.agreement.sack) {
+                self.on_duplicate_ack();
+            }
+        }
+        if sacked && self.phase == Phase::Open && self.scoreboard.loss_edge(self.mss).is_some() {
+            self.enter_recovery();
+        }
+        true
+    }
+
+    /// Takes the peer's window from the segment, unless an older one is newer (RFC 9293 s3.10.7.4). Whether it changed.
+    pub(super) fn update_window(&mut self, header: &Header) -> bool {
+        let (seq, ack) = (header.seq, header.ack);
+        let newer = self.snd_wl1.lt(seq) || (self.snd_wl1 == seq && self.snd_wl2.le(ack));
+        if !newer || ack.lt(self.snd_una) {
+            return false;
+        }
+        self.snd_wl1 = seq;
+        self.snd_wl2 = ack;
+        self.set_send_window(usize::from(header.window) << self.agreement.send_scale)
+    }
+
+    #[inline]
+    pub(super) fn set_send_window(&mut self, window: usize) -> bool {
+        if window == self.snd_wnd {
+            return false;
+        }
+        if window > self.snd_wnd {
+            self.timers.stop(Timer::Persist);
+            self.persist_backoff = 0;
+            self.tx_pending = true;
+        }
+        self.snd_wnd = window;
+        self.snd_wnd_max = self.snd_wnd_max.max(window);
+        true
+    }
+
+    fn take_sack(&mut self, header: &Header) -> bool {
+        if header.options.sack.is_empty() || !self.agreement.sack {
+            return false;
+        }
+        let una = self.snd_una.max(header.ack);
+        let mut news = false;
+        for block in header.options.sack.as_slice() {
+            news |= self.scoreboard.add(*block, una, self.snd_nxt);
+        }
+        news
+    }
+
+    /// Something new was acknowledged. `header.ack` is in `(snd_una, snd_nxt]`.
+    #[inline]
+    pub(super) fn acknowledge(&mut self, now: Instant, header: &Header) {
+        let ack = header.ack;
+        let flight = self.in_flight();
+        let acked = ack.since(self.snd_una);
+        let was_writable = self.is_writable();
+        self.snd_una = ack;
+        self.send.acknowledge(ack);
+        self.retries = 0;
+        let echo = header.options.timestamps.filter(|_| self.agreement.timestamps);
+        let clock = self.timestamp(now);
+        self.rtt.acknowledged(now, ack, || {
+            let (_, echoed) = echo?;
+            // An age beyond any timeout is an echo of nothing that we sent.
+            let age = clock.wrapping_sub(echoed);
+            (age < 120_000).then(|| Duration::from_millis(u64::from(age.max(1))))
+        });
+        if self.phase == Phase::Open {
+            self.dupacks = 0;
+            self.congestion.on_ack(acked, flight);
+        } else {
+            self.acknowledge_in_recovery(acked, flight);
+        }
+        self.scoreboard.advance(ack);
+        if self.snd_una == self.snd_nxt {
+            self.timers.stop(Timer::Retransmit);
+            self.timers.set(Timer::Release, now + RELEASE_AFTER);
+        } else {
+            // RFC 6298 s5.3.
+            self.timers.set(Timer::Retransmit, now + self.rtt.rto());
+        }
+        if (self.write_blocked || !was_writable) && self.is_writable() {
+            self.write_blocked = false;
+            self.edges |= Readiness::OUT;
+        }
+        if self.send.end().gt(self.snd_nxt) || self.fin_queued || self.phase != Phase::Open {
+            self.tx_pending = true;
+        }
+    }
+
+    fn acknowledge_in_recovery(&mut self, acked: usize, flight: usize) {
+        if self.snd_una.ge(self.recover) {
+            if self.phase == Phase::Recovery {
+                self.congestion.on_recovered(flight.saturating_sub(acked));
+            } else {
+                self.congestion.on_ack(acked, usize::MAX / 4);
+            }
+            self.phase = Phase::Open;
+            self.retransmit_now = false;
+            self.dupacks = 0;
+            return;
+        }
+        if self.phase == Phase::Loss {
+            self.congestion.on_ack(acked, usize::MAX / 4);
+        } else {
+            // RFC 6582 s3.2 step 3, partial acknowledgment: the next hole begins here.
+            let segments = acked.div_ceil(self.mss) as u16;
+            self.dupacks = self.dupacks.saturating_sub(segments.saturating_sub(1));
+            self.retransmit_now |= self.high_rxt.le(self.snd_una);
+        }
+        self.tx_pending = true;
+    }
+
+    fn on_duplicate_ack(&mut self) {
+        self.dupacks = self.dupacks.saturating_add(1);
+        // A segment has left the network: another may enter (RFC 3042, RFC 6675).
+        self.tx_pending = true;
+        if self.phase == Phase::Open && self.dupacks >= DUPACK_THRESHOLD {
+            self.enter_recovery();
+        }
+    }
+
+    fn enter_recovery(&mut self) {
+        self.phase = Phase::Recovery;
+        self.recover = self.snd_nxt;
+        self.high_rxt = self.snd_una;
+        self.retransmit_now = true;
+        self.rtt.retransmitted();
+        self.congestion.on_loss(self.in_flight());
+        self.tx_pending = true;
+    }
+
+    /// The retransmission timer ran out: everything that isn't reported by SACK counts as lost (RFC 5681 s3.1, RFC 6675 s5.1).
+    pub(super) fn enter_loss(&mut self) {
+        let first = self.retries == 0;
+        // The peer acknowledged up to a block that it reported before: it has dropped it (RFC 2018 s8).
+        if self.scoreboard.first() == Some(self.snd_una) {
+            self.scoreboard.clear();
+        }
+        self.congestion.on_timeout(self.in_flight(), first);
+        self.phase = Phase::Loss;
+        self.recover = self.snd_nxt;
+        self.high_rxt = self.snd_una;
+        self.retransmit_now = true;
+        self.dupacks = 0;
+        self.tx_pending = true;
+    }
+
+    /// Holes before this number are lost.
+    pub(super) fn loss_edge(&self) -> SeqNumber {
+        match self.phase {
+            Phase::Open => self.snd_una,
+            Phase::Loss => self.recover,
+            Phase::Recovery => {
+                let head = (self.snd_una + self.mss).min(self.snd_nxt);
+                let head = self.scoreboard.first().map_or(head, |first| head.min(first));
+                self.scoreboard.loss_edge(self.mss).map_or(head, |edge| edge.max(head))
+            }
+        }
+    }
+
+    /// Bytes that are thought to be in the network (RFC 6675 s4, `SetPipe`).
+    #[inline]
+    pub(super) fn pipe(&self) -> usize {
+        let flight = self.in_flight();
+        if self.phase == Phase::Open && self.dupacks == 0 && self.scoreboard.is_empty() {
+            return flight;
+        }
+        let arrived = if self.agreement.sack {
+            self.scoreboard.bytes()
+        } else if self.phase == Phase::Loss {
+            0
+        } else {
+            // Without SACK each duplicate acknowledgment stands for a segment that arrived.
+            (usize::from(self.dupacks) * self.mss).min(flight.saturating_sub(self.mss))
+        };
+        let lost = self.scoreboard.hole_bytes(self.high_rxt.max(self.snd_una), self.loss_edge());
+        flight.saturating_sub(arrived + lost)
+    }
+}

@@ -1,0 +1,402 @@
+//! One connection: its variables, how it begins, and what can be asked of it.
+
+mod ack;
+mod close;
+mod receive;
+mod stream;
+mod timeouts;
+mod transmit;
+
+use core::time::Duration;
+
+use super::acks::AckPolicy;
+use super::config::Config;
+use super::congestion::{Controller, NewReno};
+use super::handshake::{Agreement, TIMESTAMPS_LEN};
+use super::reassembly::Reassembly;
+use super::recv_queue::RecvQueue;
+use super::rtt::Rtt;
+use super::scoreboard::Scoreboard;
+use super::send_buffer::SendBuffer;
+use super::timers::{Timer, Timers};
+use super::window::ReceiveWindow;
+use super::{Opening, State};
+use crate::device::{RxBuffer, TxBuffer};
+use crate::error::Error;
+use crate::ring::{Counters, Readiness};
+use crate::time::Instant;
+use crate::wire::tcp::{Header, SeqNumber};
+
+/// Which retransmissions are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// None: nothing is thought to be lost.
+    Open,
+    /// Holes that duplicate acknowledgments or SACK point to (RFC 5681 s3.2, RFC 6675).
+    Recovery,
+    /// Everything that was on its way when the retransmission timer ran out.
+    Loss,
+}
+
+/// A TCP connection, over a device's receive and send buffers.
+pub struct Connection<R, T> {
+    state: State,
+    phase: Phase,
+    /// [`Connection::poll_transmit`] has something to look at.
+    tx_pending: bool,
+    /// A SYN or SYN-ACK must be sent, or sent again.
+    syn_due: bool,
+    /// The program ended our stream: a FIN follows the last byte.
+    fin_queued: bool,
+    /// The peer's FIN was received, and everything before it.
+    peer_fin: bool,
+    /// The program won't read any more.
+    read_shut: bool,
+    /// The program closed the socket.
+    orphaned: bool,
+    /// A reset must be sent.
+    reset_due: bool,
+    /// An empty segment below the window must be sent, to be answered.
+    probe_due: bool,
+    /// Partial segments may go: a cork's or a silly window's time ran out.
+    push: bool,
+    /// The last write said that more follows.
+    more: bool,
+    /// One lost segment goes out whatever the congestion window says (RFC 6675 s5 step 4.3).
+    retransmit_now: bool,
+    /// A write found too little room.
+    write_blocked: bool,
+    edges: Readiness,
+
+    local_port: u16,
+    remote_port: u16,
+    agreement: Agreement,
+    dupacks: u16,
+    /// Retransmissions of the same bytes so far.
+    retries: u32,
+
+    snd_una: SeqNumber,
+    /// Behind everything ever sent.
+    snd_nxt: SeqNumber,
+    /// The peer's window in bytes, and the largest that it ever offered.
+    snd_wnd: usize,
+    snd_wnd_max: usize,
+    snd_wl1: SeqNumber,
+    snd_wl2: SeqNumber,
+    /// The end of the last partial segment sent (Minshall's variant of Nagle's algorithm).
+    snd_small: SeqNumber,
+    /// Payload bytes of a full segment without SACK.
+    mss: usize,
+    /// Where a recovery ends, and what was retransmitted in it so far.
+    recover: SeqNumber,
+    high_rxt: SeqNumber,
+
+    window: ReceiveWindow,
+    acks: AckPolicy,
+    ts_recent: u32,
+    ts_offset: u32,
+    ts_recent_at: Instant,
+    last_rx: Instant,
+    last_tx: Instant,
+    timers: Timers,
+    rtt: Rtt,
+    congestion: NewReno,
+    send: SendBuffer<T>,
+    recv: RecvQueue<R>,
+    reassembly: Option<Box<Reassembly<R>>>,
+    scoreboard: Scoreboard,
+    counters: Counters,
+
+    /// No challenge ACK before then (RFC 5961 s7).
+    challenge_at: Instant,
+    /// When the oldest unacknowledged bytes timed out first.
+    stalled_since: Instant,
+    persist_backoff: u8,
+    unanswered_probes: u32,
+    path_mss: u16,
+    error: Option<Error>,
+    soft_error: Option<Error>,
+    config: Config,
+}
+
+impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
+    fn new(now: Instant, config: &Config, (local_port, remote_port): (u16, u16), opening: Opening, state: State) -> Self {
+        let iss = opening.iss;
+        let mut window = ReceiveWindow::new(now, config.receive_limits());
+        window.scale = config.receive_scale();
+        let mut connection = Self {
+            state,
+            phase: Phase::Open,
+            tx_pending: true,
+            syn_due: true,
+            fin_queued: false,
+            peer_fin: false,
+            read_shut: false,
+            orphaned: false,
+            reset_due: false,
+            probe_due: false,
+            push: false,
+            more: false,
+            retransmit_now: false,
+            write_blocked: false,
+            edges: Readiness::empty(),
+            local_port,
+            remote_port,
+            agreement: Agreement::offer(config),
+            dupacks: 0,
+            retries: 0,
+            snd_una: iss,
+            snd_nxt: iss,
+            snd_wnd: 0,
+            snd_wnd_max: 0,
+            snd_wl1: SeqNumber(0),
+            snd_wl2: iss,
+            snd_small: iss,
+            mss: 0,
+            recover: iss,
+            high_rxt: iss,
+            window,
+            acks: AckPolicy::new(),
+            ts_recent: 0,
+            ts_offset: opening.timestamp_offset,
+            ts_recent_at: now,
+            last_rx: now,
+            last_tx: now,
+            timers: Timers::new(),
+            rtt: Rtt::new(),
+            congestion: NewReno::new(usize::from(Config::MSS_MIN)),
+            send: SendBuffer::new(iss + 1),
+            recv: RecvQueue::new(),
+            reassembly: None,
+            scoreboard: Scoreboard::default(),
+            counters: Counters::default(),
+            challenge_at: Instant::ZERO,
+            stalled_since: now,
+            persist_backoff: 0,
+            unanswered_probes: 0,
+            path_mss: u16::MAX,
+            error: None,
+            soft_error: None,
+            config: config.clone(),
+        };
+        connection.update_mss();
+        connection
+    }
+
+    /// Opens a connection actively: SYN-SENT. The SYN comes out of [`Connection::poll_transmit`].
+    pub fn connect(now: Instant, config: &Config, local_port: u16, remote_port: u16, opening: Opening) -> Self {
+        Self::new(now, config, (local_port, remote_port), opening, State::SynSent)
+    }
+
+    /// Opens a connection passively, from a received SYN: SYN-RECEIVED. The SYN-ACK comes out of
+    /// [`Connection::poll_transmit`].
+    pub fn accept(now: Instant, config: &Config, syn: &Header, opening: Opening) -> Self {
+        let mut connection = Self::new(now, config, (syn.dst_port, syn.src_port), opening, State::SynReceived);
+        connection.take_syn(now, syn);
+        connection
+    }
+
+    /// Takes in what the peer's SYN says.
+    fn take_syn(&mut self, now: Instant, syn: &Header) {
+        self.agreement.settle(syn);
+        self.window.start(syn.seq + 1);
+        self.window.scale = self.agreement.receive_scale;
+        if let Some((value, _)) = syn.options.timestamps {
+            self.ts_recent = value;
+            self.ts_recent_at = now;
+        }
+        // A SYN's window is never scaled (RFC 7323 s2.2).
+        self.snd_wnd = usize::from(syn.window);
+        self.snd_wnd_max = self.snd_wnd;
+        self.snd_wl1 = syn.seq;
+        self.snd_wl2 = self.snd_una;
+        self.update_mss();
+    }
+
+    /// The handshake is complete.
+    fn establish(&mut self, now: Instant) {
+        self.state = State::Established;
+        self.syn_due = false;
+        self.retries = 0;
+        self.timers.stop(Timer::Retransmit);
+        self.edges |= Readiness::OUT;
+        self.start_keepalive(now);
+    }
+
+    fn update_mss(&mut self) {
+        let mss = self.agreement.peer_mss.min(self.config.mss_announced()).min(self.path_mss).max(Config::MSS_MIN);
+        self.mss = usize::from(mss) - if self.agreement.timestamps { TIMESTAMPS_LEN } else { 0 };
+        self.congestion.set_mss(self.mss);
+    }
+
+    /// The path carries packets of at most `mtu` bytes (RFC 1191): larger ones that are on their way are lost.
+    pub fn set_path_mtu(&mut self, mtu: u16) {
+        // Linux's route min_pmtu; a forged report can't make segments tiny.
+        let mss = mtu.max(552) - 40;
+        if mss < self.path_mss {
+            self.path_mss = mss;
+            self.update_mss();
+        }
+    }
+
+    /// Whether [`Connection::poll_transmit`] may have something to send.
+    #[inline]
+    pub fn wants_transmit(&self) -> bool {
+        self.tx_pending
+    }
+
+    /// When [`Connection::on_timer`] must be called at the latest.
+    #[inline]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// The state.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Changes the configuration; it takes effect with the next call or segment.
+    pub fn configure(&mut self, now: Instant, change: impl FnOnce(&mut Config)) {
+        let keepalive = self.config.keepalive;
+        change(&mut self.config);
+        self.window.set_limits(self.config.receive_limits());
+        self.update_mss();
+        if self.config.keepalive != keepalive {
+            self.start_keepalive(now);
+        }
+        // Uncorking, and no delay, let go what was held back.
+        self.tx_pending = true;
+    }
+
+    fn start_keepalive(&mut self, now: Instant) {
+        match &self.config.keepalive {
+            Some(keepalive) if self.state.is_synchronized() && self.state != State::TimeWait => {
+                self.timers.set(Timer::Keepalive, now + keepalive.idle);
+            }
+            _ => self.timers.stop(Timer::Keepalive),
+        }
+    }
+
+    /// What can be done without blocking (Linux's `tcp_poll`).
+    pub fn readiness(&self) -> Readiness {
+        let mut ready = Readiness::empty();
+        if self.error.is_some() {
+            ready |= Readiness::ERR;
+        }
+        match self.state {
+            State::Closed => return ready | Readiness::IN | Readiness::OUT | Readiness::RDHUP | Readiness::HUP,
+            State::Listen | State::SynSent | State::SynReceived => return ready,
+            _ => {}
+        }
+        let read_ended = self.peer_fin || self.read_shut;
+        if read_ended {
+            ready |= Readiness::RDHUP;
+        }
+        if read_ended || self.recv.len() > 0 {
+            ready |= Readiness::IN;
+        }
+        if read_ended && self.fin_queued {
+            ready |= Readiness::HUP;
+        }
+        if self.fin_queued || self.is_writable() {
+            ready |= Readiness::OUT;
+        }
+        ready
+    }
+
+    /// Whether a third of the send buffer is free (Linux's `sk_stream_is_writeable`).
+    #[inline]
+    fn is_writable(&self) -> bool {
+        let queued = self.send.len();
+        queued + queued / 2 < self.config.send_limit(self.congestion.cwnd())
+    }
+
+    /// What newly happened since the last call: [`Readiness::IN`] for every arrival, [`Readiness::OUT`] when there is room again.
+    #[inline]
+    pub fn take_edges(&mut self) -> Readiness {
+        core::mem::take(&mut self.edges)
+    }
+
+    /// Takes the pending error.
+    pub fn take_error(&mut self) -> Option<Error> {
+        self.error.take()
+    }
+
+    /// Whether no segment will be sent or expected any more. What was received can still be read.
+    #[inline]
+    pub fn is_finished(&self) -> bool {
+        self.state == State::Closed && !self.reset_due
+    }
+
+    /// Whether the program closed the socket.
+    pub fn is_orphaned(&self) -> bool {
+        self.orphaned
+    }
+
+    /// Bytes that can be read.
+    #[inline]
+    pub fn available(&self) -> usize {
+        self.recv.len()
+    }
+
+    /// Bytes written and not acknowledged.
+    #[inline]
+    pub fn send_queue(&self) -> usize {
+        self.send.len()
+    }
+
+    /// The smoothed round-trip time; zero if unknown.
+    pub fn srtt(&self) -> Duration {
+        self.rtt.srtt()
+    }
+
+    /// Payload bytes of a full segment.
+    pub fn mss(&self) -> u16 {
+        self.mss.min(usize::from(u16::MAX)) as u16
+    }
+
+    /// The congestion window in bytes.
+    pub fn cwnd(&self) -> usize {
+        self.congestion.cwnd()
+    }
+
+    /// What it counted.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Our port.
+    pub fn local_port(&self) -> u16 {
+        self.local_port
+    }
+
+    /// The peer's port.
+    pub fn remote_port(&self) -> u16 {
+        self.remote_port
+    }
+
+    /// Bytes on their way, and a FIN.
+    #[inline]
+    fn in_flight(&self) -> usize {
+        self.snd_nxt.since(self.snd_una)
+    }
+
+    /// The timestamp clock: milliseconds, as Linux's.
+    #[inline]
+    fn timestamp(&self, now: Instant) -> u32 {
+        (now.as_millis() as u32).wrapping_add(self.ts_offset)
+    }
+
+    #[inline]
+    fn ack_now(&mut self) {
+        self.acks.now = true;
+        self.tx_pending = true;
+    }
+}

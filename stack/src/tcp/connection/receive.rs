@@ -1,0 +1,405 @@
+//! A segment arrives (RFC 9293 s3.10.7).
+
+use core::time::Duration;
+
+use super::ack::RELEASE_AFTER;
+use super::{Connection, Phase};
+use crate::device::{RxBuffer, TxBuffer};
+use crate::error::Error;
+use crate::ring::Readiness;
+use crate::tcp::payload::RxPayload;
+use crate::tcp::reassembly::Reassembly;
+use crate::tcp::timers::Timer;
+use crate::tcp::{State, control_len};
+use crate::time::Instant;
+use crate::wire::tcp::{Flags, Header, SeqNumber};
+
+/// Linux's tcp_invalid_ratelimit: answers to segments that don't belong here are no more frequent.
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
+/// RFC 7323 s5.5: a timestamp that is older than this says nothing.
+const TS_RECENT_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
+
+impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
+    /// Takes in a segment of this connection, whose checksum was right.
+    #[inline]
+    pub fn on_segment(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>) {
+        let len = payload.len();
+        self.counters.rx_packets += 1;
+        if self.is_predicted(header, len) {
+            self.on_predicted(now, header, payload, len);
+        } else {
+            self.on_any_segment(now, header, payload, len);
+        }
+    }
+
+    /// Whether this is the next segment of an undisturbed stream: nothing of the long way would apply to it but what
+    /// [`Connection::on_predicted`] does (Van Jacobson's header prediction).
+    #[inline]
+    fn is_predicted(&self, header: &Header, len: usize) -> bool {
+        let timestamps_good = match header.options.timestamps {
+            Some((value, _)) => !self.agreement.timestamps || value.wrapping_sub(self.ts_recent) as i32 >= 0,
+            None => !self.agreement.timestamps,
+        };
+        let advances = header.ack != self.snd_una || len > 0 || self.snd_una == self.snd_nxt;
+        self.state == State::Established
+            && header.flags.union(Flags::PSH).bits() == (Flags::ACK.bits() | Flags::PSH.bits())
+            && header.seq == self.window.nxt
+            && len <= self.window.offered()
+            && header.ack.ge(self.snd_una)
+            && header.ack.le(self.snd_nxt)
+            && advances
+            && timestamps_good
+            && self.phase == Phase::Open
+            && self.reassembly.is_none()
+            && self.scoreboard.is_empty()
+            && header.options.sack.is_empty()
+    }
+
+    #[inline]
+    fn on_predicted(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, len: usize) {
+        self.last_rx = now;
+        self.unanswered_probes = 0;
+        self.take_timestamp(now, header);
+        if header.ack != self.snd_una {
+            self.acknowledge(now, header);
+        }
+        self.snd_wl1 = header.seq;
+        self.snd_wl2 = header.ack;
+        self.set_send_window(usize::from(header.window) << self.agreement.send_scale);
+        if len > 0 {
+            self.recv.push(payload);
+            self.window.nxt += len;
+            self.counters.rx_bytes += len as u64;
+            self.edges |= Readiness::IN;
+            self.schedule_ack(now, len);
+        }
+    }
+
+    fn on_any_segment(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, len: usize) {
+        match self.state {
+            State::Closed | State::Listen => {}
+            State::SynSent => self.on_segment_in_syn_sent(now, header),
+            _ => {
+                if self.is_acceptable(now, header, len) {
+                    self.last_rx = now;
+                    self.take_timestamp(now, header);
+                    self.on_acceptable(now, header, payload, len);
+                }
+            }
+        }
+    }
+
+    /// RFC 9293 s3.10.7.3.
+    fn on_segment_in_syn_sent(&mut self, now: Instant, header: &Header) {
+        let flags = header.flags;
+        let acknowledges = flags.contains(Flags::ACK);
+        if acknowledges && (header.ack.le(self.snd_una) || header.ack.gt(self.snd_nxt)) {
+            // Something of an older connection: tell it that this one isn't it.
+            if !flags.contains(Flags::RST) {
+                self.send_reset_at(header.ack);
+            }
+            return;
+        }
+        if flags.contains(Flags::RST) {
+            if acknowledges {
+                self.fail(Error::Refused);
+            }
+            return;
+        }
+        if !flags.contains(Flags::SYN) {
+            return;
+        }
+        self.last_rx = now;
+        self.take_syn(now, header);
+        if !acknowledges {
+            // Simultaneous open.
+            self.state = State::SynReceived;
+            self.syn_due = true;
+            self.tx_pending = true;
+            return;
+        }
+        self.window.adv = self.window.select_syn().1;
+        self.acknowledge(now, header);
+        self.snd_wl2 = header.ack;
+        self.establish(now);
+        self.ack_now();
+    }
+
+    /// The first checks: timestamps (RFC 7323 s5.3), sequence numbers, RST and SYN (RFC 9293 s3.10.7.4, RFC 5961).
+    fn is_acceptable(&mut self, now: Instant, header: &Header, len: usize) -> bool {
+        let flags = header.flags;
+        let reset = flags.contains(Flags::RST);
+        if !reset && self.is_old_duplicate(now, header) {
+            self.refuse(now, header, len);
+            return false;
+        }
+        let end = header.seq + len + control_len(flags);
+        if end.lt(self.window.wup) || header.seq.gt(self.window.adv.max(self.window.nxt)) {
+            if !reset {
+                self.refuse(now, header, len);
+            }
+            return false;
+        }
+        if reset {
+            // RFC 5961 s3.2: exactly the next number, or else the peer must prove itself.
+            if header.seq == self.window.nxt {
+                self.on_reset();
+            } else {
+                self.challenge(now);
+            }
+            return false;
+        }
+        if flags.contains(Flags::SYN) {
+            let peers_own = header.seq + 1 == self.window.nxt && len == 0;
+            if self.state == State::SynReceived && peers_own && !flags.contains(Flags::ACK) {
+                // Our SYN-ACK was lost.
+                self.syn_due = true;
+                self.tx_pending = true;
+                return false;
+            }
+            // The other half of a simultaneous open goes on below.
+            if self.state != State::SynReceived || !peers_own {
+                self.challenge(now);
+                return false;
+            }
+        }
+        flags.contains(Flags::ACK)
+    }
+
+    /// Protection against wrapped sequence numbers.
+    fn is_old_duplicate(&self, now: Instant, header: &Header) -> bool {
+        let Some((value, _)) = header.options.timestamps else { return false };
+        self.agreement.timestamps
+            && (value.wrapping_sub(self.ts_recent) as i32) < 0
+            && now.since(self.ts_recent_at) < TS_RECENT_VALID
+    }
+
+    /// RFC 7323 s4.3: the timestamp to echo is that of the segment at the left edge of what wasn't acknowledged yet.
+    #[inline]
+    fn take_timestamp(&mut self, now: Instant, header: &Header) {
+        let Some((value, _)) = header.options.timestamps else { return };
+        if header.seq.le(self.window.wup) && self.agreement.timestamps {
+            self.ts_recent = value;
+            self.ts_recent_at = now;
+        }
+    }
+
+    /// Answers a segment outside of the window. Only one that brings bytes does so without limit: it cannot be part of an endless
+    /// exchange of acknowledgments.
+    fn refuse(&mut self, now: Instant, header: &Header, len: usize) {
+        self.counters.rx_drops += 1;
+        if self.agreement.sack && len > 0 && (header.seq + len).le(self.window.nxt) {
+            let (start, end) = (header.seq, header.seq + len);
+            self.reassembly_mut().note_duplicate(start, end);
+        }
+        if self.state == State::TimeWait && header.flags.contains(Flags::FIN) {
+            // RFC 9293 s3.10.7.4: the peer didn't get our last acknowledgment.
+            self.timers.set(Timer::Linger, now + self.config.time_wait);
+        }
+        if len > 0 && !header.flags.contains(Flags::SYN) {
+            self.ack_now();
+        } else {
+            self.challenge(now);
+        }
+    }
+
+    /// Sends an acknowledgment that makes a peer prove or resynchronise itself, within limits (RFC 5961 s7).
+    pub(super) fn challenge(&mut self, now: Instant) {
+        if now >= self.challenge_at {
+            self.challenge_at = now + CHALLENGE_INTERVAL;
+            self.ack_now();
+        }
+    }
+
+    fn on_acceptable(&mut self, now: Instant, header: &Header, mut payload: RxPayload<'_, R>, len: usize) {
+        if self.state == State::SynReceived && !self.complete_passive_open(now, header) {
+            return;
+        }
+        if !self.on_ack(now, header, len) {
+            return;
+        }
+        self.on_fin_acknowledged(now);
+        if self.state == State::Closed {
+            return;
+        }
+        let mut fin = header.flags.contains(Flags::FIN);
+        if len == 0 && !fin {
+            return;
+        }
+        if !self.state.receives() {
+            // Nothing can follow the peer's FIN but that FIN again.
+            if header.seq.lt(self.window.nxt) {
+                self.refuse(now, header, len);
+            }
+            return;
+        }
+        let mut seq = header.seq;
+        let kept = self.trim(&mut seq, &mut payload, &mut fin);
+        let new_data = kept > 0 || payload.is_empty() && fin;
+        if self.orphaned && kept > 0 {
+            // RFC 9293 s3.10.4, RFC 2525 s2.17: nobody will read this.
+            self.abort();
+            return;
+        }
+        if !new_data {
+            self.ack_now();
+            return;
+        }
+        self.receive(now, seq, payload, kept, fin);
+    }
+
+    /// Cuts off what was received already and what lies behind the window, and gives how many bytes are left.
+    fn trim(&mut self, seq: &mut SeqNumber, payload: &mut RxPayload<'_, R>, fin: &mut bool) -> usize {
+        let len = payload.len();
+        let old = self.window.nxt.since(*seq).min(len + 1);
+        if old > 0 {
+            if self.agreement.sack && len > 0 {
+                let (start, end) = (*seq, (*seq + len).min(self.window.nxt));
+                self.reassembly_mut().note_duplicate(start, end);
+            }
+            *fin &= old <= len;
+            payload.split_to(old.min(len));
+            *seq += old;
+        }
+        let room = self.window.adv.since(*seq);
+        if payload.len() > room {
+            payload.truncate(room);
+            *fin = false;
+        }
+        payload.len()
+    }
+
+    /// Takes bytes in that are in the window, in order or not.
+    fn receive(&mut self, now: Instant, seq: SeqNumber, payload: RxPayload<'_, R>, len: usize, fin: bool) {
+        if seq != self.window.nxt {
+            let reassembly = self.reassembly_mut();
+            if fin {
+                reassembly.fin = Some(seq + len);
+            }
+            reassembly.insert(seq, payload);
+            // RFC 5681 s4.2: a gap is reported at once.
+            self.ack_now();
+            return;
+        }
+        let before = self.window.nxt;
+        self.recv.push(payload);
+        self.window.nxt += len;
+        let mut fin = fin;
+        let mut filled_gap = false;
+        if let Some(mut reassembly) = self.reassembly.take() {
+            filled_gap = reassembly.has_gap();
+            self.window.nxt = reassembly.drain(self.window.nxt, &mut self.recv);
+            fin |= reassembly.fin == Some(self.window.nxt);
+            if !fin && !reassembly.is_empty() {
+                self.reassembly = Some(reassembly);
+            }
+        }
+        let arrived = self.window.nxt.since(before);
+        if arrived > 0 {
+            self.counters.rx_bytes += arrived as u64;
+            self.edges |= Readiness::IN;
+            self.schedule_ack(now, len);
+        }
+        if filled_gap {
+            self.ack_now();
+        }
+        if fin {
+            self.on_fin(now);
+        }
+    }
+
+    #[inline]
+    fn schedule_ack(&mut self, now: Instant, len: usize) {
+        let unacknowledged = self.window.nxt.since(self.window.wup);
+        if self.acks.on_data(now, len, unacknowledged, self.config.quickack) {
+            self.ack_now();
+        } else {
+            self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
+        }
+    }
+
+    /// SYN-RECEIVED: the acknowledgment of our SYN completes the handshake.
+    fn complete_passive_open(&mut self, now: Instant, header: &Header) -> bool {
+        if header.ack.le(self.snd_una) || header.ack.gt(self.snd_nxt) {
+            self.send_reset_at(header.ack);
+            return false;
+        }
+        self.window.adv = self.window.adv.max(self.window.select_syn().1);
+        let fin_queued = self.fin_queued;
+        self.establish(now);
+        if fin_queued {
+            self.state = State::FinWait1;
+        }
+        self.snd_wl1 = header.seq;
+        self.snd_wl2 = header.ack;
+        let scale = if header.flags.contains(Flags::SYN) { 0 } else { self.agreement.send_scale };
+        self.set_send_window(usize::from(header.window) << scale);
+        self.tx_pending = true;
+        true
+    }
+
+    /// Our FIN was acknowledged, if it was.
+    fn on_fin_acknowledged(&mut self, now: Instant) {
+        if !self.snd_una.gt(self.send.end()) {
+            return;
+        }
+        match self.state {
+            State::FinWait1 => {
+                self.state = State::FinWait2;
+                if self.orphaned {
+                    self.timers.set(Timer::Linger, now + self.config.fin_wait2);
+                }
+            }
+            State::Closing => self.enter_time_wait(now),
+            State::LastAck => self.finish(),
+            _ => {}
+        }
+    }
+
+    /// The peer's stream ended, and all of it is here.
+    fn on_fin(&mut self, now: Instant) {
+        self.window.nxt += 1;
+        self.window.adv = self.window.adv.max(self.window.nxt);
+        self.peer_fin = true;
+        self.reassembly = None;
+        self.edges |= Readiness::IN | Readiness::RDHUP;
+        self.ack_now();
+        match self.state {
+            State::Established => self.state = State::CloseWait,
+            State::FinWait1 => self.state = State::Closing,
+            State::FinWait2 => self.enter_time_wait(now),
+            _ => {}
+        }
+        if self.fin_queued {
+            self.edges |= Readiness::HUP;
+        }
+        self.timers.set(Timer::Release, now + RELEASE_AFTER);
+    }
+
+    fn enter_time_wait(&mut self, now: Instant) {
+        self.state = State::TimeWait;
+        self.send.clear();
+        self.timers.stop(Timer::Retransmit);
+        self.timers.stop(Timer::Persist);
+        self.timers.stop(Timer::Keepalive);
+        self.timers.set(Timer::Linger, now + self.config.time_wait);
+    }
+
+    fn reassembly_mut(&mut self) -> &mut Reassembly<R> {
+        self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()))
+    }
+
+    /// Whether a SYN for this connection's addresses may take the place of this connection, which is in TIME-WAIT
+    /// (RFC 9293 s3.10.7.4, RFC 6191 s2).
+    pub fn accepts_new_syn(&self, syn: &Header) -> bool {
+        let bare = syn.flags.contains(Flags::SYN) && !syn.flags.intersects(Flags::ACK | Flags::RST | Flags::FIN);
+        if self.state != State::TimeWait || !bare {
+            return false;
+        }
+        let newer = match syn.options.timestamps {
+            Some((value, _)) if self.agreement.timestamps => value.wrapping_sub(self.ts_recent) as i32 > 0,
+            _ => false,
+        };
+        newer || syn.seq.gt(self.window.nxt)
+    }
+}

@@ -1,0 +1,108 @@
+//! The program's side: writing and reading.
+
+use core::time::Duration;
+use std::io::{IoSlice, IoSliceMut};
+
+use super::ack::RELEASE_AFTER;
+use super::{Connection, Controller, State};
+use crate::device::{RxBuffer, TxBuffer};
+use crate::error::Error;
+use crate::tcp::timers::Timer;
+use crate::time::Instant;
+
+/// When a writer that found no buffers is told to try again.
+const BUFFERS_AFTER: Duration = Duration::from_millis(1);
+
+impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
+    /// Copies as much of `data` as fits into the device's buffers, and gives how much that was. `more`: a partial segment
+    /// need not go out yet (MSG_MORE). `alloc` takes the size wanted, in bytes.
+    ///
+    /// # Errors
+    /// The pending error; [`Error::Pipe`]: our stream ended, or the connection did; [`Error::WouldBlock`]: no room, or not
+    /// connected yet; [`Error::NoBuffers`]: `alloc` had none. After the latter two, [`crate::ring::Readiness::OUT`] is
+    /// raised when it is worth trying again.
+    #[inline]
+    pub fn write(
+        &mut self,
+        now: Instant,
+        data: &[IoSlice<'_>],
+        more: bool,
+        alloc: &mut impl FnMut(usize) -> Option<T>,
+    ) -> Result<usize, Error> {
+        if !matches!(self.state, State::Established | State::CloseWait) {
+            return Err(self.write_error());
+        }
+        let wanted: usize = data.iter().map(|slice| slice.len()).sum();
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let room = self.config.send_limit(self.congestion.cwnd()).saturating_sub(self.send.len());
+        if room == 0 {
+            self.write_blocked = true;
+            return Err(Error::WouldBlock);
+        }
+        let copied = self.send.write(data, room, alloc);
+        if copied < wanted {
+            self.write_blocked = true;
+            if copied < room.min(wanted) {
+                self.timers.set(Timer::Release, now + BUFFERS_AFTER);
+            }
+            if copied == 0 {
+                return Err(Error::NoBuffers);
+            }
+        }
+        self.more = more;
+        self.tx_pending = true;
+        Ok(copied)
+    }
+
+    #[cold]
+    fn write_error(&mut self) -> Error {
+        if let Some(error) = self.error.take() {
+            return error;
+        }
+        match self.state {
+            State::SynSent | State::SynReceived if !self.fin_queued => Error::WouldBlock,
+            _ => Error::Pipe,
+        }
+    }
+
+    /// Copies received bytes to `into`, as many as there are and fit, and takes them off the queue unless `peek`. `Ok(0)`, if there
+    /// is room in `into`, is the end of the stream.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`]: nothing there yet; once everything was read, the pending error.
+    #[inline]
+    pub fn read(&mut self, now: Instant, into: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Error> {
+        if self.recv.len() == 0 {
+            return self.read_nothing(into);
+        }
+        let n = self.recv.read(into, peek);
+        if peek || n == 0 {
+            return Ok(n);
+        }
+        let queued = self.recv.len();
+        self.window.on_read(now, n, self.rtt.srtt(), self.acks.peer_mss);
+        if self.state.receives() && self.window.deserves_update(queued, self.acks.peer_mss) {
+            self.ack_now();
+        }
+        if queued == 0 && !self.write_blocked {
+            self.timers.set(Timer::Release, now + RELEASE_AFTER);
+        }
+        Ok(n)
+    }
+
+    #[cold]
+    fn read_nothing(&mut self, into: &[IoSliceMut<'_>]) -> Result<usize, Error> {
+        if self.peer_fin || self.read_shut || into.iter().all(|slice| slice.is_empty()) {
+            return Ok(0);
+        }
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        match self.state {
+            State::Closed => Ok(0),
+            _ => Err(Error::WouldBlock),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! A timer runs out.
+
+use core::time::Duration;
+
+use super::{Connection, State};
+use crate::device::{RxBuffer, TxBuffer};
+use crate::error::Error;
+use crate::ring::Readiness;
+use crate::tcp::keepalive::{self, Verdict};
+use crate::tcp::timers::{Timer, Timers};
+use crate::time::Instant;
+
+/// Linux's tcp_orphan_retries.
+const ORPHAN_RETRIES: u32 = 8;
+/// Linux's tcp_synack_retries.
+const SYN_ACK_RETRIES: u32 = 5;
+const PERSIST_MAX: Duration = Duration::from_secs(120);
+
+impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
+    /// Runs the timers that are due.
+    pub fn on_timer(&mut self, now: Instant) {
+        for timer in Timers::ALL {
+            if !self.timers.expired(timer, now) {
+                continue;
+            }
+            match timer {
+                Timer::Retransmit => self.on_retransmission_timeout(now),
+                Timer::Persist => self.on_persist(now),
+                Timer::DelayedAck => {
+                    self.acks.on_delayed();
+                    self.tx_pending = true;
+                }
+                Timer::Keepalive => self.on_keepalive(now),
+                Timer::Linger => self.finish(),
+                Timer::Cork => {
+                    self.push = true;
+                    self.tx_pending = true;
+                }
+                Timer::Release => self.on_release(),
+            }
+        }
+    }
+
+    /// RFC 6298 s5.4 to s5.6.
+    fn on_retransmission_timeout(&mut self, now: Instant) {
+        if self.retries == 0 {
+            self.stalled_since = now;
+        }
+        let handshake = !self.state.is_synchronized();
+        let limit = match self.state {
+            State::SynSent => self.config.syn_retries,
+            State::SynReceived => self.config.syn_retries.min(SYN_ACK_RETRIES),
+            _ if self.orphaned => self.config.retries.min(ORPHAN_RETRIES),
+            _ => self.config.retries,
+        };
+        let out_of_time = self.config.user_timeout.is_some_and(|limit| {
+            // The first timeout came one RTO after the bytes were sent.
+            !handshake && now.since(self.stalled_since) + self.rtt.rto() >= limit
+        });
+        if self.retries >= limit || out_of_time {
+            self.fail(self.soft_error.unwrap_or(Error::TimedOut));
+            return;
+        }
+        if handshake {
+            self.syn_due = true;
+            self.tx_pending = true;
+        } else if self.in_flight() > 0 {
+            self.enter_loss();
+        } else {
+            return;
+        }
+        self.retries += 1;
+        self.rtt.timed_out();
+        self.timers.set(Timer::Retransmit, now + self.rtt.rto());
+    }
+
+    /// RFC 9293 s3.8.6.1: a shut window is asked about until it opens.
+    fn on_persist(&mut self, now: Instant) {
+        let silent = now.since(self.last_rx);
+        let limit = if self.orphaned { self.config.retries.min(ORPHAN_RETRIES) } else { self.config.retries };
+        let out_of_time = self.config.user_timeout.is_some_and(|limit| self.unanswered_probes > 0 && silent >= limit);
+        if self.unanswered_probes > limit || out_of_time {
+            self.fail(self.soft_error.unwrap_or(Error::TimedOut));
+            return;
+        }
+        if self.snd_wnd > 0 {
+            // Open, but silly: after this time it is filled nevertheless.
+            self.push = true;
+        } else {
+            self.probe_due = true;
+            self.unanswered_probes += 1;
+            self.persist_backoff = self.persist_backoff.saturating_add(1);
+            self.timers.set(Timer::Persist, now + self.persist_interval());
+        }
+        self.tx_pending = true;
+    }
+
+    pub(super) fn persist_interval(&self) -> Duration {
+        self.rtt.rto().saturating_mul(1 << self.persist_backoff.min(12)).min(PERSIST_MAX)
+    }
+
+    fn on_keepalive(&mut self, now: Instant) {
+        let Some(settings) = self.config.keepalive else { return };
+        if !self.state.is_synchronized() || self.state == State::TimeWait {
+            return;
+        }
+        if self.send.len() > 0 {
+            // Retransmissions and window probes find out as well.
+            self.timers.set(Timer::Keepalive, now + settings.idle);
+            return;
+        }
+        let silence = now.since(self.last_rx);
+        match keepalive::judge(&settings, silence, self.unanswered_probes, self.config.user_timeout) {
+            Verdict::Wait(time) => self.timers.set(Timer::Keepalive, now + time),
+            Verdict::Probe(time) => {
+                self.unanswered_probes += 1;
+                self.probe_due = true;
+                self.tx_pending = true;
+                self.timers.set(Timer::Keepalive, now + time);
+            }
+            Verdict::Dead => {
+                self.fail(self.soft_error.unwrap_or(Error::TimedOut));
+                self.reset_due = true;
+                self.tx_pending = true;
+            }
+        }
+    }
+
+    fn on_release(&mut self) {
+        self.send.release_idle();
+        self.recv.release_idle();
+        if self.write_blocked && self.is_writable() {
+            self.write_blocked = false;
+            self.edges |= Readiness::OUT;
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What may be sent now, and with which header.
+
+use core::time::Duration;
+
+use arrayvec::ArrayVec;
+
+use super::{Connection, Controller, Phase};
+use crate::device::{RxBuffer, SendError, TxBuffer, TxSlice};
+use crate::tcp::timers::Timer;
+use crate::tcp::{GATHER_LIMIT, Segment, State};
+use crate::time::Instant;
+use crate::wire::tcp::{Flags, Header, Options, SeqNumber};
+
+/// How long a cork holds a partial segment (tcp(7), TCP_CORK).
+const CORK_MAX: Duration = Duration::from_millis(200);
+
+/// Why no further new segment goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// There is nothing.
+    Drained,
+    /// The peer's window.
+    Window,
+    /// The congestion window, Nagle's algorithm: an acknowledgment will come.
+    Acknowledgment,
+    /// A cork.
+    Cork,
+}
+
+impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
+    /// Calls `emit` for each segment that may be sent now. What `emit` took counts as sent; at [`SendError::Full`] this stops, and
+    /// [`Connection::wants_transmit`] stays true. (Other errors lose the segment, as a network might.) Whether anything
+    /// was sent.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> bool {
+        if !self.tx_pending {
+            return false;
+        }
+        let before = self.counters.tx_packets;
+        self.tx_pending = self.transmit(now, emit).is_err();
+        self.counters.tx_packets != before
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> Result<(), SendError> {
+        if self.reset_due || self.syn_due || self.probe_due || self.phase != Phase::Open {
+            self.transmit_special(now, emit)?;
+        }
+        if !self.state.is_synchronized() {
+            return Ok(());
+        }
+        let stop = self.transmit_new(now, emit)?;
+        if self.acks.now {
+            self.emit(now, self.snd_nxt, 0, Flags::ACK, emit)?;
+        }
+        self.push = false;
+        self.arm(now, stop);
+        Ok(())
+    }
+
+    /// All that an undisturbed stream doesn't need.
+    #[cold]
+    fn transmit_special(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> Result<(), SendError> {
+        if self.reset_due {
+            self.emit_reset(now, emit)?;
+        }
+        if self.syn_due {
+            self.emit_syn(now, emit)?;
+        }
+        if self.probe_due {
+            // Below the window, so that the peer must answer (RFC 9293 s3.8.4; as Linux, for shut windows too).
+            self.emit(now, self.snd_una - 1, 0, Flags::ACK, emit)?;
+            self.probe_due = false;
+        }
+        while self.phase != Phase::Open && self.retransmit_hole(now, emit)? {}
+        Ok(())
+    }
+
+    fn emit_reset(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> Result<(), SendError> {
+        let (seq, flags) = match self.state {
+            // RFC 9293 s3.10.7.1 and s3.10.7.3: at what the stranger acknowledged.
+            State::SynSent | State::SynReceived => (self.high_rxt, Flags::RST),
+            _ => (self.snd_nxt, Flags::RST | Flags::ACK),
+        };
+        self.emit(now, seq, 0, flags, emit)?;
+        self.reset_due = false;
+        Ok(())
+    }
+
+    fn emit_syn(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> Result<(), SendError> {
+        let seq = self.snd_una;
+        let flags = if self.state == State::SynReceived { Flags::SYN | Flags::ACK } else { Flags::SYN };
+        self.emit(now, seq, 0, flags, emit)?;
+        if self.snd_nxt == seq {
+            self.snd_nxt = seq + 1;
+            self.rtt.sent(now, self.snd_nxt);
+        } else {
+            self.rtt.retransmitted();
+            self.counters.retransmissions += 1;
+        }
+        self.syn_due = false;
+        self.timers.start(Timer::Retransmit, now + self.rtt.rto());
+        Ok(())
+    }
+
+    /// Sends the next lost segment again. Whether there may be another.
+    fn retransmit_hole(
+        &mut self,
+        now: Instant,
+        emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
+    ) -> Result<bool, SendError> {
+        let from = self.high_rxt.max(self.snd_una);
+        let Some((start, end)) = self.scoreboard.next_hole(from, self.loss_edge()) else { return Ok(false) };
+        let data_end = self.send.end();
+        let len = end.min(data_end).since(start).min(self.segment_max());
+        let pipe = self.pipe();
+        if !self.retransmit_now && pipe > 0 && pipe + len > self.congestion.cwnd() {
+            return Ok(false);
+        }
+        let fin = end.gt(data_end) && start + len == data_end;
+        if len == 0 && !fin {
+            return Ok(false);
+        }
+        let flags = if fin { Flags::ACK | Flags::FIN } else { Flags::ACK };
+        let sent = self.emit(now, start, len, flags, emit)?;
+        self.retransmit_now = false;
+        self.high_rxt = start + sent + usize::from(fin && sent == len);
+        self.counters.retransmissions += 1;
+        self.rtt.retransmitted();
+        if start == self.snd_una {
+            self.timers.set(Timer::Retransmit, now + self.rtt.rto());
+        }
+        Ok(true)
+    }
+
+    /// Sends what was never sent.
+    #[inline]
+    fn transmit_new(
+        &mut self,
+        now: Instant,
+        emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
+    ) -> Result<Stop, SendError> {
+        loop {
+            let unsent = self.send.end().since(self.snd_nxt);
+            let fin_due = self.fin_queued && self.snd_nxt.le(self.send.end());
+            if unsent == 0 && !fin_due {
+                return Ok(Stop::Drained);
+            }
+            let full = self.segment_max();
+            let usable = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
+            let len = unsent.min(full).min(usable);
+            if let Some(stop) = self.holds_back(len, unsent, full, fin_due) {
+                return Ok(stop);
+            }
+            self.restart_after_idle(now);
+            let last = len == unsent;
+            let flags = if fin_due && last { Flags::ACK | Flags::FIN } else { Flags::ACK };
+            let seq = self.snd_nxt;
+            let sent = self.emit(now, seq, len, flags, emit)?;
+            self.snd_nxt = seq + sent + usize::from(fin_due && last && sent == len);
+            if sent < full && sent == len {
+                self.snd_small = self.snd_nxt;
+            }
+            self.rtt.sent(now, self.snd_nxt);
+            self.acks.on_answer(now, self.config.delayed_ack.as_nanos() as u64);
+        }
+    }
+
+    /// Why a new segment of `len` bytes must not go out, if so (RFC 9293 s3.8.6.2.1 and s3.7.4, RFC 5681 s3.1).
+    #[inline]
+    fn holds_back(&self, len: usize, unsent: usize, full: usize, fin_due: bool) -> Option<Stop> {
+        let pipe = self.pipe();
+        if unsent > 0 && len == 0 {
+            return Some(Stop::Window);
+        }
+        if pipe > 0 && pipe + len > self.congestion.cwnd() {
+            return Some(Stop::Acknowledgment);
+        }
+        if len >= full || self.push {
+            return None;
+        }
+        if len < unsent {
+            // The window cuts the segment short: half of the largest window is worth sending, less is silly.
+            let worthwhile = self.in_flight() == 0 && 2 * len >= self.snd_wnd_max;
+            return (!worthwhile).then_some(Stop::Window);
+        }
+        if fin_due || (self.config.nodelay && !self.config.cork && !self.more) {
+            return None;
+        }
+        if self.config.cork || self.more {
+            return Some(Stop::Cork);
+        }
+        // Nagle's algorithm, in Minshall's variant: one partial segment at a time.
+        self.snd_small.gt(self.snd_una).then_some(Stop::Acknowledgment)
+    }
+
+    #[inline]
+    fn restart_after_idle(&mut self, now: Instant) {
+        if self.snd_una == self.snd_nxt && now.since(self.last_tx) > self.rtt.rto() {
+            self.congestion.on_idle();
+        }
+    }
+
+    /// Payload bytes of a full segment right now.
+    #[inline]
+    fn segment_max(&self) -> usize {
+        let mut max = self.mss;
+        if let Some(reassembly) = &self.reassembly
+            && self.agreement.sack
+        {
+            max -= (4 + 8 * reassembly.sack().as_slice().len()).min(max - 1);
+        }
+        // A peer with a small window gets it in halves, so that one is acknowledged while the other travels (Linux's
+        // tcp_bound_to_half_wnd).
+        let half = if self.snd_wnd_max > 536 { self.snd_wnd_max / 2 } else { self.snd_wnd_max };
+        if half > 0 && half < max { half.max(28).min(max) } else { max }
+    }
+
+    /// Emits one segment with up to `len` bytes from `seq` on, and gives how many it had: less if they lie in more buffers than the
+    /// device gathers. A FIN goes only with the last of them.
+    #[inline]
+    fn emit(
+        &mut self,
+        now: Instant,
+        seq: SeqNumber,
+        len: usize,
+        mut flags: Flags,
+        emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
+    ) -> Result<usize, SendError> {
+        let mut slices = ArrayVec::<TxSlice<'_, T>, GATHER_LIMIT>::new();
+        let mut sent = 0;
+        if len > 0 {
+            sent = self.send.gather(seq, len, self.config.gather_max, &mut slices);
+            debug_assert!(sent > 0, "bytes to send are in the buffer");
+            if seq + sent == self.send.end() {
+                flags |= Flags::PSH;
+            }
+            if sent < len {
+                flags -= Flags::FIN;
+            }
+        }
+        let (header, edge) = self.header(now, seq, flags);
+        let emitted = emit(&Segment { header, payload: &slices, payload_len: sent });
+        drop(slices);
+        match emitted {
+            Err(SendError::Full) => return Err(SendError::Full),
+            Ok(()) | Err(SendError::NoPeer | SendError::TooLong) => {}
+        }
+        self.counters.tx_packets += 1;
+        self.counters.tx_bytes += sent as u64;
+        self.last_tx = now;
+        if flags.contains(Flags::ACK) {
+            self.acknowledged_peer(edge);
+        }
+        Ok(sent)
+    }
+
+    /// A segment went out that acknowledges everything received.
+    #[inline]
+    fn acknowledged_peer(&mut self, edge: SeqNumber) {
+        self.window.adv = edge;
+        self.window.wup = self.window.nxt;
+        self.acks.now = false;
+        self.timers.stop(Timer::DelayedAck);
+        if let Some(reassembly) = &mut self.reassembly {
+            reassembly.duplicate_reported();
+            if reassembly.is_empty() {
+                self.reassembly = None;
+            }
+        }
+    }
+
+    /// The header of a segment, and the right edge of our window that it announces.
+    #[inline]
+    fn header(&self, now: Instant, seq: SeqNumber, flags: Flags) -> (Header, SeqNumber) {
+        let stamps = (self.timestamp(now), self.ts_recent);
+        let (options, (window, edge)) = if flags.contains(Flags::SYN) {
+            let offer = match flags.contains(Flags::ACK) {
+                true => stamps,
+                false => (stamps.0, 0),
+            };
+            (self.agreement.syn_options(&self.config, offer), self.window.select_syn())
+        } else {
+            let mut options = Options { timestamps: self.agreement.timestamps.then_some(stamps), ..Options::default() };
+            if let Some(reassembly) = &self.reassembly
+                && self.agreement.sack
+            {
+                options.sack = reassembly.sack();
+            }
+            (options, self.window.select(self.recv.len(), self.acks.peer_mss))
+        };
+        let ack = if flags.contains(Flags::ACK) { self.window.nxt } else { SeqNumber(0) };
+        let header = Header { src_port: self.local_port, dst_port: self.remote_port, seq, ack, flags, window, options, ..Header::default() };
+        (header, edge)
+    }
+
+    /// Sets the timers that what was sent, or couldn't be, needs.
+    #[inline]
+    fn arm(&mut self, now: Instant, stop: Stop) {
+        if self.snd_una != self.snd_nxt {
+            self.timers.start(Timer::Retransmit, now + self.rtt.rto());
+        } else if stop == Stop::Window {
+            self.timers.start(Timer::Persist, now + self.persist_interval());
+        }
+        if stop == Stop::Cork {
+            self.timers.start(Timer::Cork, now + CORK_MAX);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What SYNs offer and what both sides then agree on (RFC 9293 s3.7.1, RFC 7323, RFC 2018).
+
+use super::config::Config;
+use crate::wire::tcp::{Header, Options};
+
+/// Linux's TCP_MSS_DEFAULT: a SYN without the option means this (RFC 9293 s3.7.1).
+const MSS_DEFAULT: u16 = 536;
+/// RFC 7323 s2.3.
+const SCALE_MAX: u8 = 14;
+/// Bytes of the timestamps option with its padding.
+pub(super) const TIMESTAMPS_LEN: usize = 12;
+
+/// What is in force on a connection; before its handshake, what we offer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreement {
+    /// The largest segment that the peer takes, options included.
+    pub(super) peer_mss: u16,
+    /// The peer's shift count.
+    pub(super) send_scale: u8,
+    /// Our shift count.
+    pub(super) receive_scale: u8,
+    pub(super) scaling: bool,
+    pub(super) timestamps: bool,
+    pub(super) sack: bool,
+}
+
+impl Agreement {
+    /// What we offer.
+    pub(super) fn offer(config: &Config) -> Self {
+        Self {
+            peer_mss: MSS_DEFAULT,
+            send_scale: 0,
+            receive_scale: config.receive_scale(),
+            scaling: config.window_scaling,
+            timestamps: config.timestamps,
+            sack: config.sack,
+        }
+    }
+
+    /// The peer's SYN came: each option is in force if both sides sent it.
+    pub(super) fn settle(&mut self, syn: &Header) {
+        let options = &syn.options;
+        self.peer_mss = options.mss.unwrap_or(MSS_DEFAULT).max(Config::MSS_MIN);
+        self.timestamps &= options.timestamps.is_some();
+        self.sack &= options.sack_permitted;
+        self.scaling &= options.window_scale.is_some();
+        if self.scaling {
+            self.send_scale = options.window_scale.unwrap_or(0).min(SCALE_MAX);
+        } else {
+            self.receive_scale = 0;
+        }
+    }
+
+    /// The options of our SYN or SYN-ACK.
+    pub(super) fn syn_options(&self, config: &Config, timestamps: (u32, u32)) -> Options {
+        Options {
+            mss: Some(config.mss_announced()),
+            window_scale: self.scaling.then_some(self.receive_scale),
+            sack_permitted: self.sack,
+            timestamps: self.timestamps.then_some(timestamps),
+            ..Options::default()
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! TCP (RFC 9293) as a state machine without I/O: a segment in ([`Connection::on_segment`]), segments out
+//! ([`Connection::poll_transmit`]), time by [`Connection::deadline`] and [`Connection::on_timer`], the program by
+//! [`Connection::write`] and [`Connection::read`].
+//!
+//! Payload is never looked at: what is received stays behind the device's handles until it is read, what is written lies in
+//! the device's buffers until it is acknowledged, and a retransmission refers to them again. Where RFCs leave a choice, this
+//! does as Linux does.
+
+mod acks;
+mod config;
+mod congestion;
+mod connection;
+mod handshake;
+mod keepalive;
+mod payload;
+mod reassembly;
+mod recv_queue;
+mod rtt;
+mod scoreboard;
+mod send_buffer;
+mod state;
+mod timers;
+mod window;
+
+#[cfg(test)]
+pub(crate) mod test_util;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Config, Keepalive};
+pub use connection::Connection;
+pub use payload::RxPayload;
+pub use state::State;
+
+use crate::device::TxSlice;
+use crate::wire;
+use crate::wire::tcp::{Flags, SeqNumber};
+
+/// The most slices of send buffers in one segment, whatever the device gathers.
+pub const GATHER_LIMIT: usize = 16;
+
+/// What a new connection needs of chance (RFC 6528, RFC 7323 s5.4): its owner draws or derives it.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// The initial sequence number.
+    pub iss: SeqNumber,
+    /// Added to the timestamp clock.
+    pub timestamp_offset: u32,
+}
+
+/// A segment to send. The owner adds the addresses and the checksum.
+#[derive(Debug)]
+pub struct Segment<'a, T> {
+    /// The header, but for its checksum.
+    pub header: wire::tcp::Header,
+    /// The payload, in at most [`Config::gather_max`] slices.
+    pub payload: &'a [TxSlice<'a, T>],
+    /// The payload's length in bytes.
+    pub payload_len: usize,
+}
+
+/// The answer to a segment that no connection matches (RFC 9293 s3.10.7.1). To a reset there is none: the caller must not ask.
+pub fn reset_for(header: &wire::tcp::Header, payload_len: usize) -> wire::tcp::Header {
+    let mut reset = wire::tcp::Header { src_port: header.dst_port, dst_port: header.src_port, ..wire::tcp::Header::default() };
+    if header.flags.contains(Flags::ACK) {
+        reset.seq = header.ack;
+        reset.flags = Flags::RST;
+    } else {
+        reset.ack = header.seq + payload_len + control_len(header.flags);
+        reset.flags = Flags::RST | Flags::ACK;
+    }
+    reset
+}
+
+/// Sequence numbers that the control bits take (RFC 9293 s3.4).
+#[inline]
+fn control_len(flags: Flags) -> usize {
+    usize::from(flags.contains(Flags::SYN)) + usize::from(flags.contains(Flags::FIN))
+}

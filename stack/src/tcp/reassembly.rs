@@ -1,0 +1,196 @@
+//! What arrived out of order: kept until the gap before it is filled, and reported by SACK (RFC 2018).
+
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+
+use super::payload::RxPayload;
+use super::recv_queue::{COPY_BREAK, RecvQueue};
+use crate::device::RxBuffer;
+use crate::wire::tcp::{SackBlock, SackBlocks, SeqNumber};
+
+/// The most gaps that are kept track of. A peer that makes more (only one that means to does) has its segments dropped.
+const BLOCKS_MAX: usize = 256;
+/// Small payloads of one block are gathered in pieces of at most this many bytes.
+const PIECE_BYTES_MAX: usize = 16 << 10;
+
+enum Piece<R> {
+    Bytes(Vec<u8>),
+    Buffer(R),
+}
+
+/// Bytes `[start, end)`, without a gap.
+struct Block<R> {
+    start: SeqNumber,
+    end: SeqNumber,
+    pieces: VecDeque<Piece<R>>,
+}
+
+impl<R: RxBuffer> Block<R> {
+    fn append(&mut self, payload: RxPayload<'_, R>) {
+        self.end += payload.len();
+        self.append_bytes(payload.head);
+        match payload.body {
+            Some(body) if body.len() <= COPY_BREAK => {
+                let mut copy = [0; COPY_BREAK];
+                let copy = &mut copy[..body.len()];
+                body.copy_to(0, copy);
+                self.append_bytes(copy);
+            }
+            Some(body) => self.pieces.push_back(Piece::Buffer(body)),
+            None => {}
+        }
+    }
+
+    fn append_bytes(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        match self.pieces.back_mut() {
+            Some(Piece::Bytes(last)) if last.len() + bytes.len() <= PIECE_BYTES_MAX => last.extend_from_slice(bytes),
+            _ => self.pieces.push_back(Piece::Bytes(bytes.to_vec())),
+        }
+    }
+}
+
+/// The out-of-order queue. Its bytes are bounded by the receive window, since the caller trims segments to it.
+pub(super) struct Reassembly<R> {
+    /// Invariant: in order, disjoint, not adjacent, none empty.
+    blocks: VecDeque<Block<R>>,
+    /// The blocks that changed last, most recent first (RFC 2018 s4).
+    recent: ArrayVec<SackBlock, 4>,
+    /// What arrived twice, until it is reported (RFC 2883).
+    duplicate: Option<SackBlock>,
+    /// Where the peer's stream ends, if its FIN came early.
+    pub(super) fin: Option<SeqNumber>,
+}
+
+impl<R: RxBuffer> Reassembly<R> {
+    pub(super) fn new() -> Self {
+        Self { blocks: VecDeque::new(), recent: ArrayVec::new(), duplicate: None, fin: None }
+    }
+
+    /// Whether nothing is kept and nothing is left to report.
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.duplicate.is_none() && self.fin.is_none()
+    }
+
+    /// Whether there is a gap before something that arrived.
+    pub(super) fn has_gap(&self) -> bool {
+        !self.blocks.is_empty() || self.fin.is_some()
+    }
+
+    /// Remembers to report `[start, end)` as received twice.
+    pub(super) fn note_duplicate(&mut self, start: SeqNumber, end: SeqNumber) {
+        if start.lt(end) {
+            self.duplicate = Some(SackBlock { start, end });
+        }
+    }
+
+    /// The duplicate was reported.
+    pub(super) fn duplicate_reported(&mut self) {
+        self.duplicate = None;
+    }
+
+    /// Keeps the parts of `payload`, which begins at `seq`, that aren't there yet.
+    pub(super) fn insert(&mut self, seq: SeqNumber, mut payload: RxPayload<'_, R>) {
+        let end = seq + payload.len();
+        let mut at = seq;
+        let mut covered = true;
+        while at.lt(end) {
+            let index = self.blocks.partition_point(|block| block.end.le(at));
+            let part_end = match self.blocks.get(index) {
+                Some(block) if block.start.le(at) => {
+                    let skip = block.end.min(end);
+                    payload.split_to(skip.since(at));
+                    at = skip;
+                    continue;
+                }
+                Some(block) => block.start.min(end),
+                None => end,
+            };
+            covered = false;
+            if !self.put(index, at, payload.split_to(part_end.since(at))) {
+                return;
+            }
+            at = part_end;
+        }
+        if covered {
+            self.note_duplicate(seq, end);
+        }
+        self.note_recent(seq);
+    }
+
+    /// Puts bytes that no block has before block `index`. `false`: no room for another block.
+    fn put(&mut self, index: usize, at: SeqNumber, payload: RxPayload<'_, R>) -> bool {
+        let index = match index.checked_sub(1) {
+            Some(before) if self.blocks[before].end == at => {
+                self.blocks[before].append(payload);
+                before
+            }
+            _ => {
+                if self.blocks.len() >= BLOCKS_MAX {
+                    return false;
+                }
+                let mut block = Block { start: at, end: at, pieces: VecDeque::new() };
+                block.append(payload);
+                self.blocks.insert(index, block);
+                index
+            }
+        };
+        let joins = self.blocks.get(index + 1).is_some_and(|next| next.start == self.blocks[index].end);
+        if joins && let Some(mut next) = self.blocks.remove(index + 1) {
+            let block = &mut self.blocks[index];
+            block.end = next.end;
+            block.pieces.append(&mut next.pieces);
+        }
+        true
+    }
+
+    /// The block around `seq` changed last.
+    fn note_recent(&mut self, seq: SeqNumber) {
+        let index = self.blocks.partition_point(|block| block.end.le(seq));
+        let Some(block) = self.blocks.get(index) else { return };
+        let block = SackBlock { start: block.start, end: block.end };
+        self.recent.retain(|old| old.start.lt(block.start) || old.end.gt(block.end));
+        self.recent.truncate(3);
+        self.recent.insert(0, block);
+    }
+
+    /// Moves what follows `rcv_nxt` without a gap to `queue`, and gives the new `rcv_nxt`.
+    pub(super) fn drain(&mut self, mut rcv_nxt: SeqNumber, queue: &mut RecvQueue<R>) -> SeqNumber {
+        while self.blocks.front().is_some_and(|block| block.start.le(rcv_nxt)) {
+            let Some(block) = self.blocks.pop_front() else { break };
+            let mut skip = rcv_nxt.since(block.start);
+            for piece in block.pieces {
+                match piece {
+                    Piece::Bytes(bytes) => {
+                        let from = skip.min(bytes.len());
+                        skip -= from;
+                        if from < bytes.len() {
+                            queue.push_bytes(&bytes[from..]);
+                        }
+                    }
+                    Piece::Buffer(buffer) => {
+                        let from = skip.min(buffer.len());
+                        skip -= from;
+                        let rest = buffer.len() - from;
+                        queue.push_buffer(if from == 0 { buffer } else { buffer.slice(from, rest) });
+                    }
+                }
+            }
+            rcv_nxt = rcv_nxt.max(block.end);
+        }
+        self.recent.retain(|block| block.end.gt(rcv_nxt));
+        rcv_nxt
+    }
+
+    /// The blocks to report: first a duplicate (RFC 2883 s4), then the most recent ones.
+    pub(super) fn sack(&self) -> SackBlocks {
+        let mut blocks = SackBlocks::default();
+        for block in self.duplicate.iter().chain(&self.recent) {
+            blocks.push(*block);
+        }
+        blocks
+    }
+}

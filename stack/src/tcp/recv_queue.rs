@@ -1,0 +1,194 @@
+//! What arrived in order and waits for the reader.
+
+use std::collections::VecDeque;
+use std::io::IoSliceMut;
+
+use super::payload::RxPayload;
+use crate::device::RxBuffer;
+
+/// Up to this many bytes are copied rather than held by their buffer: cheaper for the processor, and a sender of tiny segments
+/// cannot pin a buffer with each.
+pub(super) const COPY_BREAK: usize = 512;
+
+enum Item<R> {
+    /// So many bytes of `RecvQueue::bytes`.
+    Bytes(usize),
+    /// A device's buffer, of which the reader took so many bytes already.
+    Buffer(R, usize),
+}
+
+/// The receive queue. Small payloads are appended to one byte vector that is used again; large ones stay where the device put
+/// them until they are read.
+pub(super) struct RecvQueue<R> {
+    /// Invariant: no two neighbours are `Bytes`; none is empty.
+    items: VecDeque<Item<R>>,
+    /// The bytes of all `Item::Bytes`, from `start` on.
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl<R: RxBuffer> RecvQueue<R> {
+    pub(super) fn new() -> Self {
+        Self { items: VecDeque::new(), bytes: Vec::new(), start: 0, len: 0 }
+    }
+
+    /// Bytes that wait.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether memory is held though nothing waits.
+    #[cfg(test)]
+    pub(super) fn holds_memory(&self) -> bool {
+        self.bytes.capacity() > 0
+    }
+
+    /// Appends a segment's payload.
+    #[inline]
+    pub(super) fn push(&mut self, payload: RxPayload<'_, R>) {
+        if !payload.head.is_empty() {
+            self.push_bytes(payload.head);
+        }
+        if let Some(body) = payload.body {
+            self.push_buffer(body);
+        }
+    }
+
+    /// Appends bytes by copying them.
+    #[inline]
+    pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
+        self.make_room(bytes.len());
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends a buffer, or a copy of it if it is small.
+    pub(super) fn push_buffer(&mut self, buffer: R) {
+        let len = buffer.len();
+        if len == 0 {
+            return;
+        }
+        if len <= COPY_BREAK {
+            self.make_room(len);
+            let at = self.bytes.len();
+            self.bytes.resize(at + len, 0);
+            buffer.copy_to(0, &mut self.bytes[at..]);
+        } else {
+            self.len += len;
+            self.items.push_back(Item::Buffer(buffer, 0));
+        }
+    }
+
+    /// Accounts for `len` bytes that are about to be appended to `bytes`.
+    #[inline]
+    fn make_room(&mut self, len: usize) {
+        self.len += len;
+        match self.items.back_mut() {
+            Some(Item::Bytes(last)) => *last += len,
+            _ => self.items.push_back(Item::Bytes(len)),
+        }
+        // A reader that never catches up must not make the vector grow without end; moving at most as many bytes as were read
+        // since the last time costs each byte one move.
+        if self.start > 4096 && self.start >= self.bytes.len() / 2 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+    }
+
+    /// Copies bytes out, as many as there are and fit; takes them off unless `peek`.
+    #[inline]
+    pub(super) fn read(&mut self, into: &mut [IoSliceMut<'_>], peek: bool) -> usize {
+        // One small message, one buffer: what a ping-pong does.
+        if let ([out], [Item::Bytes(n)], []) = (&mut *into, self.items.as_slices().0, self.items.as_slices().1) {
+            let n = out.len().min(*n);
+            out[..n].copy_from_slice(&self.bytes[self.start..self.start + n]);
+            if !peek {
+                self.consume(n);
+            }
+            return n;
+        }
+        let n = self.copy(into);
+        if !peek {
+            self.consume(n);
+        }
+        n
+    }
+
+    fn copy(&self, into: &mut [IoSliceMut<'_>]) -> usize {
+        let mut room = into.iter_mut().map(|slice| &mut **slice).filter(|slice| !slice.is_empty());
+        let mut out: &mut [u8] = &mut [];
+        let mut at = self.start;
+        let mut copied = 0;
+        for item in &self.items {
+            let (mut from, to) = match item {
+                Item::Bytes(n) => (at, at + n),
+                Item::Buffer(buffer, taken) => (*taken, buffer.len()),
+            };
+            while from < to {
+                if out.is_empty() {
+                    match room.next() {
+                        Some(next) => out = next,
+                        None => return copied,
+                    }
+                }
+                let len = out.len().min(to - from);
+                let (now, later) = out.split_at_mut(len);
+                match item {
+                    Item::Bytes(_) => now.copy_from_slice(&self.bytes[from..from + len]),
+                    Item::Buffer(buffer, _) => buffer.copy_to(from, now),
+                }
+                out = later;
+                from += len;
+                copied += len;
+            }
+            if matches!(item, Item::Bytes(_)) {
+                at = to;
+            }
+        }
+        copied
+    }
+
+    #[inline]
+    fn consume(&mut self, n: usize) {
+        self.len -= n;
+        let mut left = n;
+        while left > 0 {
+            let Some(front) = self.items.front_mut() else { break };
+            let done = match front {
+                Item::Bytes(len) => {
+                    let took = left.min(*len);
+                    *len -= took;
+                    self.start += took;
+                    left -= took;
+                    *len == 0
+                }
+                Item::Buffer(buffer, taken) => {
+                    let took = left.min(buffer.len() - *taken);
+                    *taken += took;
+                    left -= took;
+                    *taken == buffer.len()
+                }
+            };
+            if done {
+                self.items.pop_front();
+            }
+        }
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+    }
+
+    /// Lets go of everything that an idle connection need not hold.
+    pub(super) fn release_idle(&mut self) {
+        if self.len == 0 {
+            *self = Self::new();
+        }
+    }
+
+    /// Forgets all bytes: nobody will read them.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+}

@@ -1,0 +1,104 @@
+//! Round-trip time and the retransmission timeout (RFC 6298, with Linux's bounds).
+
+use core::time::Duration;
+
+use crate::time::Instant;
+use crate::wire::tcp::SeqNumber;
+
+/// Linux's TCP_RTO_MIN (RFC 6298 s2.4 would have a second).
+const RTO_MIN_NS: u64 = 200_000_000;
+/// Linux's TCP_RTO_MAX.
+const RTO_MAX_NS: u64 = 120_000_000_000;
+/// RFC 6298 s2.1.
+const RTO_INITIAL_NS: u64 = 1_000_000_000;
+
+/// The estimator. Times one segment at a time.
+#[derive(Clone, Debug)]
+pub(super) struct Rtt {
+    /// Smoothed; zero: no sample yet.
+    srtt_ns: u64,
+    var_ns: u64,
+    rto_ns: u64,
+    /// How often the timeout was doubled.
+    backoff: u8,
+    timing: bool,
+    timed_end: SeqNumber,
+    timed_at: Instant,
+}
+
+impl Rtt {
+    pub(super) const fn new() -> Self {
+        Self {
+            srtt_ns: 0,
+            var_ns: 0,
+            rto_ns: RTO_INITIAL_NS,
+            backoff: 0,
+            timing: false,
+            timed_end: SeqNumber(0),
+            timed_at: Instant::ZERO,
+        }
+    }
+
+    /// The smoothed round-trip time; zero if unknown.
+    #[inline]
+    pub(super) const fn srtt(&self) -> Duration {
+        Duration::from_nanos(self.srtt_ns)
+    }
+
+    /// The timeout, doubled as often as it ran out.
+    #[inline]
+    pub(super) fn rto(&self) -> Duration {
+        let doubled = self.rto_ns.saturating_mul(1 << self.backoff.min(16));
+        Duration::from_nanos(doubled.min(RTO_MAX_NS))
+    }
+
+    /// A segment that ends at `end` is sent for the first time.
+    #[inline]
+    pub(super) fn sent(&mut self, now: Instant, end: SeqNumber) {
+        if !self.timing {
+            self.timing = true;
+            self.timed_end = end;
+            self.timed_at = now;
+        }
+    }
+
+    /// Something was sent again: its acknowledgment would be ambiguous (Karn; RFC 6298 s3).
+    #[inline]
+    pub(super) fn retransmitted(&mut self) {
+        self.timing = false;
+    }
+
+    /// `ack` acknowledges something new. `echoed`: the age of the timestamp that came with it, which isn't ambiguous.
+    #[inline]
+    pub(super) fn acknowledged(&mut self, now: Instant, ack: SeqNumber, echoed: impl FnOnce() -> Option<Duration>) {
+        self.backoff = 0;
+        if self.timing {
+            if ack.ge(self.timed_end) {
+                self.timing = false;
+                self.sample(now.as_nanos().saturating_sub(self.timed_at.as_nanos()));
+            }
+        } else if let Some(age) = echoed() {
+            self.sample(age.as_nanos() as u64);
+        }
+    }
+
+    /// The timeout ran out (RFC 6298 s5.5).
+    pub(super) fn timed_out(&mut self) {
+        self.backoff = self.backoff.saturating_add(1);
+        self.timing = false;
+    }
+
+    #[inline]
+    fn sample(&mut self, rtt_ns: u64) {
+        let rtt = rtt_ns.clamp(1, RTO_MAX_NS);
+        if self.srtt_ns == 0 {
+            self.srtt_ns = rtt;
+            self.var_ns = rtt / 2;
+        } else {
+            self.var_ns = self.var_ns - self.var_ns / 4 + self.srtt_ns.abs_diff(rtt) / 4;
+            self.srtt_ns = self.srtt_ns - self.srtt_ns / 8 + rtt / 8;
+        }
+        self.srtt_ns = self.srtt_ns.max(1);
+        self.rto_ns = self.srtt_ns + (4 * self.var_ns).max(RTO_MIN_NS);
+    }
+}

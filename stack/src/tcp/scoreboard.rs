@@ -1,0 +1,110 @@
+//! What the peer reported to have received out of order, and what follows about losses (RFC 6675).
+
+use crate::wire::tcp::{SackBlock, SeqNumber};
+
+/// The most separate ranges that are remembered; further reports are ignored (the bytes are then sent once more than needed).
+const RANGES_MAX: usize = 256;
+
+/// The reported ranges above `snd_una`.
+#[derive(Debug, Default)]
+pub(super) struct Scoreboard {
+    /// Invariant: in order, disjoint, not adjacent, none empty.
+    ranges: Vec<SackBlock>,
+    bytes: usize,
+}
+
+impl Scoreboard {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Bytes reported.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The first reported byte.
+    pub(super) fn first(&self) -> Option<SeqNumber> {
+        self.ranges.first().map(|range| range.start)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Takes in a reported block; what lies outside of `[una, nxt]` is nonsense, or a duplicate's report. Whether it told anything new.
+    pub(super) fn add(&mut self, block: SackBlock, una: SeqNumber, nxt: SeqNumber) -> bool {
+        let SackBlock { mut start, mut end } = block;
+        if start.ge(end) || start.lt(una) || end.gt(nxt) {
+            return false;
+        }
+        let from = self.ranges.partition_point(|range| range.end.lt(start));
+        let to = self.ranges.partition_point(|range| range.start.le(end));
+        if let Some(touched) = self.ranges.get(from..to)
+            && let (Some(first), Some(last)) = (touched.first(), touched.last())
+        {
+            if touched.len() == 1 && first.start.le(start) && first.end.ge(end) {
+                return false;
+            }
+            start = start.min(first.start);
+            end = end.max(last.end);
+        } else if self.ranges.len() >= RANGES_MAX {
+            return false;
+        }
+        let replaced: usize = self.ranges[from..to].iter().map(|range| range.end.since(range.start)).sum();
+        self.bytes = self.bytes - replaced + end.since(start);
+        self.ranges.splice(from..to, [SackBlock { start, end }]);
+        true
+    }
+
+    /// Everything before `una` is acknowledged.
+    pub(super) fn advance(&mut self, una: SeqNumber) {
+        if self.ranges.is_empty() {
+            return;
+        }
+        let done = self.ranges.partition_point(|range| range.end.le(una));
+        self.ranges.drain(..done);
+        if let Some(first) = self.ranges.first_mut() {
+            first.start = first.start.max(una);
+        }
+        self.bytes = self.ranges.iter().map(|range| range.end.since(range.start)).sum();
+    }
+
+    /// Holes before this number are lost: more than two segments' worth of bytes arrived behind them (RFC 6675 s4, `IsLost`).
+    pub(super) fn loss_edge(&self, mss: usize) -> Option<SeqNumber> {
+        let mut above = 0;
+        for range in self.ranges.iter().rev() {
+            above += range.end.since(range.start);
+            if above > 2 * mss {
+                return Some(range.start);
+            }
+        }
+        None
+    }
+
+    /// The first hole in `[from, to)`.
+    pub(super) fn next_hole(&self, from: SeqNumber, to: SeqNumber) -> Option<(SeqNumber, SeqNumber)> {
+        let mut start = from;
+        let first = self.ranges.partition_point(|range| range.end.le(from));
+        for range in &self.ranges[first..] {
+            if range.start.gt(start) {
+                break;
+            }
+            start = range.end;
+        }
+        let next = self.ranges.partition_point(|range| range.start.le(start));
+        let end = self.ranges.get(next).map_or(to, |range| range.start.min(to));
+        start.lt(end).then_some((start, end))
+    }
+
+    /// Bytes of the holes in `[from, to)`.
+    pub(super) fn hole_bytes(&self, from: SeqNumber, to: SeqNumber) -> usize {
+        let first = self.ranges.partition_point(|range| range.end.le(from));
+        let covered: usize = self.ranges[first..]
+            .iter()
+            .take_while(|range| range.start.lt(to))
+            .map(|range| range.end.min(to).since(range.start.max(from)))
+            .sum();
+        to.since(from).saturating_sub(covered)
+    }
+}

@@ -1,0 +1,156 @@
+//! What the program wrote and the peer hasn't acknowledged, in the device's own buffers.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use arrayvec::ArrayVec;
+
+use super::GATHER_LIMIT;
+use crate::device::{TxBuffer, TxSlice};
+use crate::wire::tcp::SeqNumber;
+
+/// Buffers are asked for in at least this size once a queue builds up, so that a segment gathers few of them.
+const CHUNK_QUEUED: usize = 32 << 10;
+
+struct Chunk<T> {
+    buffer: T,
+    /// The sequence number of the buffer's first byte, whether that is still needed or not.
+    base: SeqNumber,
+    /// Bytes written. Invariant: at most the buffer's capacity; the next chunk's `base` is `base + written`.
+    written: usize,
+}
+
+impl<T> Chunk<T> {
+    #[inline]
+    fn end(&self) -> SeqNumber {
+        self.base + self.written
+    }
+}
+
+/// The send queue: bytes `[una, end)` in sequence space.
+pub(super) struct SendBuffer<T> {
+    /// Invariant: covers `[una, end)` without gaps. A last chunk that is acknowledged but has room left stays for the next bytes.
+    chunks: VecDeque<Chunk<T>>,
+    una: SeqNumber,
+    end: SeqNumber,
+}
+
+impl<T: TxBuffer> SendBuffer<T> {
+    pub(super) fn new(start: SeqNumber) -> Self {
+        Self { chunks: VecDeque::new(), una: start, end: start }
+    }
+
+    /// Bytes queued.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.end.since(self.una)
+    }
+
+    /// The sequence number behind the last byte.
+    #[inline]
+    pub(super) fn end(&self) -> SeqNumber {
+        self.end
+    }
+
+    /// Whether buffers are held.
+    #[cfg(test)]
+    pub(super) fn holds_buffers(&self) -> bool {
+        !self.chunks.is_empty()
+    }
+
+    /// Copies up to `room` bytes of `data` behind the queue, and gives how many there was a buffer for.
+    pub(super) fn write(&mut self, data: &[IoSlice<'_>], mut room: usize, alloc: &mut impl FnMut(usize) -> Option<T>) -> usize {
+        let mut total: usize = if data.len() == 1 { data[0].len() } else { data.iter().map(|slice| slice.len()).sum() };
+        total = total.min(room);
+        let mut copied = 0;
+        for slice in data {
+            let mut bytes = &slice[..slice.len().min(room)];
+            room -= bytes.len();
+            while !bytes.is_empty() {
+                let took = self.append(bytes, total - copied, alloc);
+                if took == 0 {
+                    return copied;
+                }
+                copied += took;
+                bytes = &bytes[took..];
+            }
+        }
+        copied
+    }
+
+    /// Appends a part of `bytes` that fits into one buffer. `expected`: how many bytes will follow in all.
+    #[inline]
+    fn append(&mut self, bytes: &[u8], expected: usize, alloc: &mut impl FnMut(usize) -> Option<T>) -> usize {
+        let full = self.chunks.back().is_none_or(|chunk| chunk.written >= chunk.buffer.capacity());
+        if full {
+            let wanted = expected.max(self.len().min(CHUNK_QUEUED));
+            let Some(buffer) = alloc(wanted).filter(|buffer| buffer.capacity() > 0) else { return 0 };
+            if self.len() == 0 {
+                self.chunks.clear();
+            }
+            self.chunks.push_back(Chunk { buffer, base: self.end, written: 0 });
+        }
+        let Some(chunk) = self.chunks.back_mut() else { return 0 };
+        let len = bytes.len().min(chunk.buffer.capacity() - chunk.written);
+        chunk.buffer.write(chunk.written, &bytes[..len]);
+        chunk.written += len;
+        self.end += len;
+        len
+    }
+
+    /// Everything before `una` is acknowledged. Keeps a last buffer that has room left.
+    #[inline]
+    pub(super) fn acknowledge(&mut self, una: SeqNumber) {
+        self.una = una.min(self.end).max(self.una);
+        while let Some(front) = self.chunks.front() {
+            let reusable = self.chunks.len() == 1 && front.written < front.buffer.capacity();
+            if front.end().gt(self.una) || reusable {
+                return;
+            }
+            self.chunks.pop_front();
+        }
+    }
+
+    /// Lets go of everything that an idle connection need not hold.
+    pub(super) fn release_idle(&mut self) {
+        if self.len() == 0 {
+            self.chunks = VecDeque::new();
+        }
+    }
+
+    /// Forgets all bytes: nobody will acknowledge them.
+    pub(super) fn clear(&mut self) {
+        self.una = self.end;
+        self.chunks = VecDeque::new();
+    }
+
+    /// Adds the slices that hold `len` bytes from `seq` on, at most `gather_max` of them, and gives how many bytes they have.
+    #[inline]
+    pub(super) fn gather<'a>(
+        &'a self,
+        seq: SeqNumber,
+        len: usize,
+        gather_max: usize,
+        slices: &mut ArrayVec<TxSlice<'a, T>, GATHER_LIMIT>,
+    ) -> usize {
+        let gather_max = gather_max.clamp(1, GATHER_LIMIT);
+        let mut index = match self.chunks.back() {
+            // New bytes are nearly always in the last buffer.
+            Some(last) if last.base.le(seq) => self.chunks.len() - 1,
+            _ => self.chunks.partition_point(|chunk| chunk.end().le(seq)),
+        };
+        let mut gathered = 0;
+        while gathered < len && slices.len() < gather_max {
+            let Some(chunk) = self.chunks.get(index) else { break };
+            let offset = (seq + gathered).since(chunk.base);
+            let part = chunk.written.saturating_sub(offset).min(len - gathered);
+            if part == 0 {
+                break;
+            }
+            slices.push(TxSlice { buffer: &chunk.buffer, offset, len: part });
+            gathered += part;
+            index += 1;
+        }
+        gathered
+    }
+}

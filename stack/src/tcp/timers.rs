@@ -1,0 +1,80 @@
+//! A connection's timers: plain deadlines, so that setting one is a store.
+
+use crate::time::Instant;
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timer {
+    /// Something sent wasn't acknowledged (RFC 6298).
+    Retransmit,
+    /// The peer's window is shut (RFC 9293 s3.8.6.1).
+    Persist,
+    /// An acknowledgment waits for something to ride on.
+    DelayedAck,
+    /// The peer is silent.
+    Keepalive,
+    /// TIME-WAIT, or an orphan's FIN-WAIT-2, ends.
+    Linger,
+    /// A corked partial segment waited long enough.
+    Cork,
+    /// An idle connection lets go of buffers; a writer that found none may try again.
+    Release,
+}
+
+const COUNT: usize = Timer::Release as usize + 1;
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+/// The deadlines, one for each [`Timer`].
+#[derive(Clone, Debug)]
+pub(super) struct Timers([Instant; COUNT]);
+
+impl Timers {
+    pub(super) const ALL: [Timer; COUNT] =
+        [Timer::Retransmit, Timer::Persist, Timer::DelayedAck, Timer::Keepalive, Timer::Linger, Timer::Cork, Timer::Release];
+
+    pub(super) const fn new() -> Self {
+        Self([NEVER; COUNT])
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, timer: Timer, at: Instant) {
+        self.0[timer as usize] = at;
+    }
+
+    /// Sets a timer that isn't set.
+    #[inline]
+    pub(super) fn start(&mut self, timer: Timer, at: Instant) {
+        if !self.is_set(timer) {
+            self.set(timer, at);
+        }
+    }
+
+    #[inline]
+    pub(super) fn stop(&mut self, timer: Timer) {
+        self.0[timer as usize] = NEVER;
+    }
+
+    #[inline]
+    pub(super) fn is_set(&self, timer: Timer) -> bool {
+        self.0[timer as usize] != NEVER
+    }
+
+    /// Stops `timer` if it is due, and tells whether it was.
+    pub(super) fn expired(&mut self, timer: Timer, now: Instant) -> bool {
+        let due = self.0[timer as usize] <= now;
+        if due {
+            self.stop(timer);
+        }
+        due
+    }
+
+    /// The earliest deadline.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Instant> {
+        let mut next = NEVER;
+        for &at in &self.0 {
+            next = next.min(at);
+        }
+        (next != NEVER).then_some(next)
+    }
+}

@@ -1,0 +1,124 @@
+//! Our receive window: how far it reaches, when it moves, and how large its buffer grows (Linux's dynamic right-sizing).
+
+use core::time::Duration;
+
+use crate::time::Instant;
+use crate::wire::tcp::SeqNumber;
+
+/// Between two looks at how fast the reader is, at least.
+const MEASURE_NS_MIN: u64 = 1_000_000;
+
+/// The receive side's sequence numbers and buffer limit.
+#[derive(Clone, Debug)]
+pub(super) struct ReceiveWindow {
+    /// `RCV.NXT`.
+    pub(super) nxt: SeqNumber,
+    /// The right edge that the peer was told. Invariant: never moves left.
+    pub(super) adv: SeqNumber,
+    /// What the last segment that we sent acknowledged.
+    pub(super) wup: SeqNumber,
+    /// Our shift count.
+    pub(super) scale: u8,
+    /// Bytes that may wait for the reader.
+    limit: usize,
+    limit_max: usize,
+    /// Bytes that the reader took since `measured_at`.
+    copied: usize,
+    /// The most it took in one measurement.
+    space: usize,
+    measured_at: Instant,
+}
+
+impl ReceiveWindow {
+    pub(super) fn new(now: Instant, (limit, limit_max): (usize, usize)) -> Self {
+        let zero = SeqNumber(0);
+        Self { nxt: zero, adv: zero, wup: zero, scale: 0, limit, limit_max, copied: 0, space: limit, measured_at: now }
+    }
+
+    /// The peer's first sequence number became known.
+    pub(super) fn start(&mut self, nxt: SeqNumber) {
+        self.nxt = nxt;
+        self.wup = nxt;
+        self.adv = nxt;
+    }
+
+    /// The program changed its limits. What was offered stays offered.
+    pub(super) fn set_limits(&mut self, (limit, limit_max): (usize, usize)) {
+        self.limit = if limit == limit_max { limit } else { self.limit.clamp(limit, limit_max.max(limit)) };
+        self.limit_max = limit_max;
+    }
+
+    /// Bytes that the peer may send.
+    #[inline]
+    pub(super) fn offered(&self) -> usize {
+        self.adv.since(self.nxt)
+    }
+
+    /// What to say in the next segment while `queued` bytes wait: the window field, and the right edge that it means.
+    #[inline]
+    pub(super) fn select(&self, queued: usize, mss: usize) -> (u16, SeqNumber) {
+        let unit = 1usize << self.scale;
+        let offered = self.offered();
+        let free = self.limit.saturating_sub(queued);
+        // RFC 9293 s3.8.6.2.2: the edge moves by a segment or half the buffer, or not at all.
+        let worthwhile = free >= mss.min(self.limit / 2);
+        let open = (free & !(unit - 1)).min(65_535 << self.scale);
+        if worthwhile && open >= offered {
+            return ((open >> self.scale) as u16, self.nxt + open);
+        }
+        // What was offered stays so: rounded up, unless that would let a peer creep past the limit unit by unit.
+        let up = offered.div_ceil(unit) * unit;
+        if queued + up <= self.limit + unit {
+            (((up >> self.scale).min(65_535)) as u16, self.nxt + up)
+        } else {
+            ((offered >> self.scale).min(65_535) as u16, self.adv)
+        }
+    }
+
+    /// As [`ReceiveWindow::select`], for a SYN, whose window is never scaled (RFC 7323 s2.2).
+    pub(super) fn select_syn(&self) -> (u16, SeqNumber) {
+        let open = self.limit.min(65_535);
+        (open as u16, self.nxt + open)
+    }
+
+    /// Whether the reader made so much room that the peer should hear of it: at least twice what is left of the window,
+    /// once that is at most half (Linux's `__tcp_cleanup_rbuf`).
+    #[inline]
+    pub(super) fn deserves_update(&self, queued: usize, mss: usize) -> bool {
+        let offered = self.offered();
+        if 2 * offered > self.limit {
+            return false;
+        }
+        let (_, edge) = self.select(queued, mss);
+        edge.since(self.nxt) >= (2 * offered).max(1)
+    }
+
+    /// The reader took `n` bytes. Lets the buffer grow to twice what it takes in a round trip, and more while that grows
+    /// (Linux's `tcp_rcv_space_adjust`).
+    #[inline]
+    pub(super) fn on_read(&mut self, now: Instant, n: usize, rtt: Duration, mss: usize) {
+        self.copied += n;
+        if self.limit >= self.limit_max {
+            return;
+        }
+        let elapsed = now.as_nanos().saturating_sub(self.measured_at.as_nanos());
+        if elapsed < MEASURE_NS_MIN || elapsed < rtt.as_nanos() as u64 {
+            return;
+        }
+        self.adjust(mss);
+        self.copied = 0;
+        self.measured_at = now;
+    }
+
+    fn adjust(&mut self, mss: usize) {
+        let (copied, space) = (self.copied, self.space.max(1));
+        if copied <= space {
+            return;
+        }
+        let window = 2 * copied + 16 * mss;
+        let growth = (window as u64).saturating_mul((copied - space) as u64) / space as u64;
+        let wanted = window.saturating_add(usize::try_from(growth).unwrap_or(usize::MAX).saturating_mul(2));
+        self.limit = self.limit.max(wanted.min(self.limit_max));
+        self.space = copied;
+    }
+}

@@ -1,0 +1,66 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn ms(n: u64) -> Instant {
+    Instant::from_nanos(n * 1_000_000)
+}
+
+#[test]
+fn fires_in_time_and_only_once() {
+    let mut wheel = Wheel::default();
+    wheel.insert(ms(5), 'a');
+    wheel.insert(ms(500), 'b');
+    let mut fired = Vec::new();
+    wheel.advance(ms(4), &mut fired);
+    assert!(fired.is_empty());
+    wheel.advance(ms(7), &mut fired);
+    assert_eq!(fired, ['a']);
+    wheel.advance(ms(499), &mut fired);
+    assert_eq!(fired, ['a']);
+    wheel.advance(ms(502), &mut fired);
+    assert_eq!(fired, ['a', 'b']);
+    assert_eq!(wheel.next(), None);
+}
+
+#[test]
+fn what_is_overdue_fires_at_the_next_advance() {
+    let mut wheel = Wheel::default();
+    let mut fired = Vec::new();
+    wheel.advance(ms(100), &mut fired);
+    wheel.insert(ms(3), 'x');
+    assert!(wheel.is_due(ms(100)));
+    wheel.advance(ms(100), &mut fired);
+    assert_eq!(fired, ['x']);
+}
+
+proptest! {
+    /// Against a sorted list: nothing early, nothing late by more than a tick, nothing twice, and `next` is never late.
+    #[test]
+    fn agrees_with_a_sorted_list(
+        deadlines in prop::collection::vec(0u64..20_000_000_000_000, 1..60),
+        steps in prop::collection::vec(1u64..400_000_000_000, 1..60),
+    ) {
+        let mut wheel = Wheel::default();
+        for (token, at) in deadlines.iter().enumerate() {
+            wheel.insert(Instant::from_nanos(*at), token);
+        }
+        let mut pending: Vec<(u64, usize)> = deadlines.iter().copied().zip(0..).collect();
+        let mut now = 0;
+        for step in steps {
+            now += step;
+            let at = Instant::from_nanos(now);
+            if let Some(earliest) = pending.iter().map(|p| p.0).min() {
+                prop_assert!(wheel.next().unwrap().as_nanos() <= earliest + (1 << TICK_SHIFT));
+            }
+            let mut fired = Vec::new();
+            wheel.advance(at, &mut fired);
+            for token in fired {
+                let position = pending.iter().position(|p| p.1 == token);
+                prop_assert!(position.is_some(), "fired twice");
+                prop_assert!(pending.remove(position.unwrap()).0 <= now, "fired early");
+            }
+            prop_assert!(pending.iter().all(|p| p.0 + (1 << TICK_SHIFT) > now), "not fired");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+use std::net::Ipv4Addr;
+
+use proptest::prelude::*;
+
+use super::checksum::{self, Checksum};
+use super::tcp::{Flags, Options, SackBlock, SackBlocks, SeqNumber};
+use super::{arp, ethernet, icmp, ipv4, tcp, udp};
+use crate::device::MacAddr;
+
+fn mac() -> impl Strategy<Value = MacAddr> {
+    any::<[u8; 6]>().prop_map(MacAddr)
+}
+
+fn ip() -> impl Strategy<Value = Ipv4Addr> {
+    any::<[u8; 4]>().prop_map(Ipv4Addr::from)
+}
+
+fn ipv4_header() -> impl Strategy<Value = ipv4::Header> {
+    (ip(), ip(), any::<(u8, u8, u8, u16, bool, bool)>(), 20..=u16::MAX, 0..0x2000u16).prop_map(
+        |(src, dst, (protocol, ttl, tos, id, dont_fragment, more_fragments), total_len, offset)| ipv4::Header {
+            src,
+            dst,
+            protocol,
+            ttl,
+            tos,
+            id,
+            total_len,
+            dont_fragment,
+            more_fragments,
+            fragment_offset: offset * 8,
+            header_len: 20,
+        },
+    )
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    let blocks = proptest::collection::vec(any::<(u32, u32)>(), 0..=4);
+    (any::<Option<u16>>(), any::<Option<u8>>(), any::<bool>(), any::<Option<(u32, u32)>>(), blocks).prop_map(
+        |(mss, window_scale, sack_permitted, timestamps, blocks)| {
+            let mut sack = SackBlocks::default();
+            for (start, end) in blocks {
+                sack.push(SackBlock { start: SeqNumber(start), end: SeqNumber(end) });
+            }
+            Options { mss, window_scale, sack_permitted, timestamps, sack }
+        },
+    )
+}
+
+fn tcp_header() -> impl Strategy<Value = tcp::Header> {
+    (any::<(u16, u16, u32, u32, u8, u16, u16, u16)>(), options()).prop_map(
+        |((src_port, dst_port, seq, ack, flags, window, checksum, urgent), options)| tcp::Header {
+            src_port,
+            dst_port,
+            seq: SeqNumber(seq),
+            ack: SeqNumber(ack),
+            flags: Flags::from_bits_retain(flags),
+            window,
+            checksum,
+            urgent,
+            options,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn ethernet_roundtrips(dst in mac(), src in mac(), vlan in any::<Option<u16>>(), ethertype in any::<u16>()) {
+        prop_assume!(ethertype != ethernet::ETHERTYPE_VLAN);
+        let header = ethernet::Header { dst, src, vlan, ethertype };
+        let mut out = [0; 18];
+        let len = header.emit(&mut out);
+        prop_assert_eq!(len, header.len());
+        prop_assert_eq!(ethernet::Header::parse(&out[..len]), Ok((header, len)));
+        prop_assert!(ethernet::Header::parse(&out[..len - 1]).is_err());
+    }
+
+    #[test]
+    fn arp_roundtrips(request in any::<bool>(), sender_mac in mac(), sender_ip in ip(), target_mac in mac(), target_ip in ip()) {
+        let operation = if request { arp::Operation::Request } else { arp::Operation::Reply };
+        let packet = arp::Packet { operation, sender_mac, sender_ip, target_mac, target_ip };
+        let mut out = [0; arp::LEN];
+        prop_assert_eq!(packet.emit(&mut out), arp::LEN);
+        prop_assert_eq!(arp::Packet::parse(&out), Ok((packet, arp::LEN)));
+    }
+
+    #[test]
+    fn ipv4_roundtrips_with_a_good_checksum(header in ipv4_header(), bit in 0..160usize) {
+        let mut out = [0; ipv4::LEN];
+        prop_assert_eq!(header.emit(&mut out, true), ipv4::LEN);
+        prop_assert_eq!(ipv4::Header::parse(&out), Ok((header, ipv4::LEN)));
+        prop_assert!(ipv4::verify_checksum(&out));
+        out[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(!ipv4::verify_checksum(&out), "one bit was flipped");
+    }
+
+    #[test]
+    fn udp_roundtrips(src_port: u16, dst_port: u16, len in 8..=u16::MAX, checksum: u16) {
+        let header = udp::Header { src_port, dst_port, len, checksum };
+        let mut out = [0; udp::LEN];
+        prop_assert_eq!(header.emit(&mut out), udp::LEN);
+        prop_assert_eq!(udp::Header::parse(&out), Ok((header, udp::LEN)));
+    }
+
+    #[test]
+    fn icmp_roundtrips(which in 0..4, id: u16, seq: u16, code: u8, header in ipv4_header(), transport: [u8; 8]) {
+        let quoted = icmp::Quoted { header, transport };
+        let message = match which {
+            0 => icmp::Message::EchoRequest { id, seq },
+            1 => icmp::Message::EchoReply { id, seq },
+            2 => icmp::Message::DestinationUnreachable { code, mtu: id, quoted },
+            _ => icmp::Message::TimeExceeded { code, quoted },
+        };
+        let mut out = [0; icmp::EMIT_MAX];
+        let len = message.emit(&mut out, Checksum::new());
+        prop_assert_eq!(icmp::Message::parse(&out[..len]), Ok((message, icmp::LEN)));
+        prop_assert_eq!(checksum::sum(&out[..len]), 0xffff);
+    }
+
+    #[test]
+    fn tcp_roundtrips_but_for_sack_blocks_that_do_not_fit(header in tcp_header()) {
+        let mut out = [0; tcp::LEN_MAX];
+        let len = header.emit(&mut out);
+        prop_assert_eq!(len, header.header_len());
+        let (parsed, parsed_len) = tcp::Header::parse(&out[..len]).unwrap();
+        prop_assert_eq!(parsed_len, len);
+        let kept = parsed.options.sack.as_slice().len();
+        let mut expected = header;
+        expected.options.sack.truncate(kept);
+        prop_assert_eq!(parsed, expected);
+        let blocks = header.options.sack.as_slice().len();
+        prop_assert!(kept == blocks || len + 8 > tcp::LEN_MAX || (kept == 0 && len + 12 > tcp::LEN_MAX));
+    }
+
+    #[test]
+    fn nothing_panics_on_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..80), offset in 0..16u8) {
+        let _ = ethernet::Header::parse(&bytes);
+        let _ = arp::Packet::parse(&bytes);
+        let _ = ipv4::Header::parse(&bytes);
+        let _ = ipv4::verify_checksum(&bytes);
+        let _ = icmp::Message::parse(&bytes);
+        let _ = udp::Header::parse(&bytes);
+        let _ = tcp::Header::parse(&bytes);
+        // A plausible data offset reaches the options far more often than chance does.
+        let mut bytes = bytes;
+        if let Some(byte) = bytes.get_mut(12) {
+            *byte = offset << 4;
+        }
+        let _ = tcp::Header::parse(&bytes);
+        if let Some(byte) = bytes.first_mut() {
+            *byte = 3;
+        }
+        let _ = icmp::Message::parse(&bytes);
+    }
+
+    #[test]
+    fn a_checksum_in_parts_is_that_of_the_whole(bytes in proptest::collection::vec(any::<u8>(), 0..300), a: usize, b: usize) {
+        let (a, b) = (a % (bytes.len() + 1), b % (bytes.len() + 1));
+        let (a, b) = (a.min(b), a.max(b));
+        let mut parts = Checksum::new();
+        parts.add(&bytes[..a]);
+        parts.add_sum(checksum::sum(&bytes[a..b]), b - a);
+        parts.add(&bytes[b..]);
+        // The definition, word by word.
+        let mut slow = 0u64;
+        for pair in bytes.chunks(2) {
+            slow += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
+        }
+        while slow > 0xffff {
+            slow = (slow >> 16) + (slow & 0xffff);
+        }
+        prop_assert_eq!(parts.folded(), slow as u16);
+        prop_assert_eq!(checksum::sum(&bytes), slow as u16);
+    }
+
+    #[test]
+    fn sequence_numbers_compare_across_the_wrap(start: u32, ahead in 1..0x7fff_ffffusize) {
+        let (a, b) = (SeqNumber(start), SeqNumber(start) + ahead);
+        prop_assert!(a.lt(b) && b.gt(a) && a.le(b) && b.ge(a));
+        prop_assert_eq!(b.since(a), ahead);
+        prop_assert_eq!(a.since(b), 0);
+        prop_assert_eq!((a.max(b), a.min(b)), (b, a));
+        prop_assert!(a.within(a, b) && !b.within(a, b));
+    }
+}
+
+#[test]
+fn rfc_1071_example() {
+    assert_eq!(checksum::sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
+}
+
+#[test]
+fn a_linux_syn_is_emitted_byte_for_byte() {
+    let header = tcp::Header {
+        src_port: 40000,
+        dst_port: 80,
+        seq: SeqNumber(0x0102_0304),
+        flags: Flags::SYN,
+        window: 64240,
+        options: Options {
+            mss: Some(1460),
+            window_scale: Some(7),
+            sack_permitted: true,
+            timestamps: Some((5, 0)),
+            sack: SackBlocks::default(),
+        },
+        ..tcp::Header::default()
+    };
+    let mut out = [0; 40];
+    assert_eq!(header.emit(&mut out), 40);
+    let expected = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 5, 0, 0, 0, 0, 1, 3, 3, 7];
+    assert_eq!(out[20..], expected);
+    assert_eq!(out[12], 0xa0);
+}
+
+#[test]
+fn options_with_lengths_that_lead_nowhere_end_the_list() {
+    for bytes in [[2, 0, 5, 180], [2, 1, 5, 180], [8, 10, 0, 0], [5, 3, 0, 0]] {
+        let mut segment = [0; 24];
+        segment[12] = 0x60;
+        segment[20..].copy_from_slice(&bytes);
+        let (header, len) = tcp::Header::parse(&segment).unwrap();
+        assert_eq!((header.options, len), (Options::default(), 24));
+    }
+}
