@@ -73,7 +73,15 @@ impl Output {
 
     fn send<D: Device>(&mut self, device: &mut D, head: &[u8], body: &[TxSlice<'_, D::Tx>], payload_len: usize) -> Result<(), SendError> {
         let offload = TxOffload { checksum: self.caps.tx_checksum, ..TxOffload::default() };
-        device.send(&TxFrame { head, body, offload })?;
+        let frame = TxFrame { head, body, offload };
+        match device.send(&frame) {
+            // Slots that the hardware is done with are only free again once they are reaped.
+            Err(SendError::Full) => {
+                device.reap();
+                device.send(&frame)?;
+            }
+            sent => sent?,
+        }
         self.queued = true;
         self.lent |= !body.is_empty();
         self.counters.tx_packets += 1;

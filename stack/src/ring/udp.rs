@@ -24,6 +24,9 @@ const QUEUE_KEPT: usize = 16 * 1024;
 /// The most buffers in one datagram: 64 KiB in the smallest that a device may hand out for large requests.
 const SLICES_MAX: usize = 32;
 
+/// Datagrams in buffers between two looks for buffers that came back.
+const REAP_EVERY: u64 = 32;
+
 struct Waiting<B> {
     from: SocketAddrV4,
     to: Ipv4Addr,
@@ -235,6 +238,10 @@ impl<D: Device> Ring<D> {
         if self.output.udp_fits_inline(len) {
             return self.output.udp_inline(&mut self.device, envelope, ports, len, |out| gather(data, out));
         }
+        // A program that only sends never polls: its buffers must come back here, before new ones cost new memory.
+        if self.output.counters.tx_packets.is_multiple_of(REAP_EVERY) {
+            self.device.reap();
+        }
         let mut buffers = ArrayVec::<(D::Tx, usize), SLICES_MAX>::new();
         fill_buffers(&mut self.device, data, len, &mut buffers)?;
         let slices: ArrayVec<TxSlice<'_, D::Tx>, SLICES_MAX> =
@@ -319,8 +326,9 @@ fn fill_buffers<D: Device>(
         while !part.is_empty() {
             let room = buffers.last().map_or(0, |(buffer, used)| buffer.capacity() - used);
             if room == 0 {
+                // The length was checked: only because the large buffers are used up do the small ones not do.
                 if buffers.is_full() {
-                    return Err(SendError::TooLong);
+                    return Err(SendError::Full);
                 }
                 let buffer = device.tx_alloc(left).or_else(|| {
                     device.reap();

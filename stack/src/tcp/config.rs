@@ -105,6 +105,8 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The smallest send buffer in bytes (Linux's SOCK_MIN_SNDBUF).
+    pub(super) const SEND_LIMIT_MIN: usize = 4608;
     /// Linux's TCP_MIN_MSS: less would not leave room for options.
     pub(super) const MSS_MIN: u16 = 88;
 
@@ -132,9 +134,9 @@ impl Config {
     #[inline]
     pub(super) fn send_limit(&self, cwnd: usize) -> usize {
         match self.sndbuf {
-            Some(fixed) => fixed.max(4608),
+            Some(fixed) => fixed.max(Self::SEND_LIMIT_MIN),
             // Linux's tcp_sndbuf_expand: twice what can be in flight.
-            None => (2 * cwnd).max(self.sndbuf_initial).min(self.sndbuf_max.max(4608)),
+            None => (2 * cwnd).max(self.sndbuf_initial).max(Self::SEND_LIMIT_MIN).min(self.sndbuf_max.max(Self::SEND_LIMIT_MIN)),
         }
     }
 }

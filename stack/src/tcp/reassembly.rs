@@ -193,4 +193,10 @@ impl<R: RxBuffer> Reassembly<R> {
         }
         blocks
     }
+
+    /// How many separate ranges are kept.
+    #[cfg(test)]
+    pub(super) fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
 }

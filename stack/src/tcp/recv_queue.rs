@@ -20,9 +20,11 @@ enum Item<R> {
 /// The receive queue. Small payloads are appended to one byte vector that is used again; large ones stay where the device put
 /// them until they are read.
 pub(super) struct RecvQueue<R> {
-    /// Invariant: no two neighbours are `Bytes`; none is empty.
+    /// So many bytes of `bytes` come before all items. Small messages, read before the next one comes, need no items.
+    lead: usize,
+    /// Invariant: the first is a `Buffer`; no two neighbours are `Bytes`; none is empty.
     items: VecDeque<Item<R>>,
-    /// The bytes of all `Item::Bytes`, from `start` on.
+    /// The bytes of the lead and of all `Item::Bytes`, from `start` on.
     bytes: Vec<u8>,
     start: usize,
     len: usize,
@@ -30,7 +32,7 @@ pub(super) struct RecvQueue<R> {
 
 impl<R: RxBuffer> RecvQueue<R> {
     pub(super) fn new() -> Self {
-        Self { items: VecDeque::new(), bytes: Vec::new(), start: 0, len: 0 }
+        Self { lead: 0, items: VecDeque::new(), bytes: Vec::new(), start: 0, len: 0 }
     }
 
     /// Bytes that wait.
@@ -85,8 +87,9 @@ impl<R: RxBuffer> RecvQueue<R> {
     fn make_room(&mut self, len: usize) {
         self.len += len;
         match self.items.back_mut() {
+            None => self.lead += len,
             Some(Item::Bytes(last)) => *last += len,
-            _ => self.items.push_back(Item::Bytes(len)),
+            Some(Item::Buffer(..)) => self.items.push_back(Item::Bytes(len)),
         }
         // A reader that never catches up must not make the vector grow without end; moving at most as many bytes as were read
         // since the last time costs each byte one move.
@@ -100,8 +103,10 @@ impl<R: RxBuffer> RecvQueue<R> {
     #[inline]
     pub(super) fn read(&mut self, into: &mut [IoSliceMut<'_>], peek: bool) -> usize {
         // One small message, one buffer: what a ping-pong does.
-        if let ([out], [Item::Bytes(n)], []) = (&mut *into, self.items.as_slices().0, self.items.as_slices().1) {
-            let n = out.len().min(*n);
+        if let [out] = &mut *into
+            && self.items.is_empty()
+        {
+            let n = out.len().min(self.lead);
             out[..n].copy_from_slice(&self.bytes[self.start..self.start + n]);
             if !peek {
                 self.consume(n);
@@ -120,7 +125,8 @@ impl<R: RxBuffer> RecvQueue<R> {
         let mut out: &mut [u8] = &mut [];
         let mut at = self.start;
         let mut copied = 0;
-        for item in &self.items {
+        let lead = Item::Bytes(self.lead);
+        for item in core::iter::once(&lead).chain(&self.items) {
             let (mut from, to) = match item {
                 Item::Bytes(n) => (at, at + n),
                 Item::Buffer(buffer, taken) => (*taken, buffer.len()),
@@ -152,7 +158,10 @@ impl<R: RxBuffer> RecvQueue<R> {
     #[inline]
     fn consume(&mut self, n: usize) {
         self.len -= n;
-        let mut left = n;
+        let lead = n.min(self.lead);
+        self.lead -= lead;
+        self.start += lead;
+        let mut left = n - lead;
         while left > 0 {
             let Some(front) = self.items.front_mut() else { break };
             let done = match front {
@@ -173,6 +182,11 @@ impl<R: RxBuffer> RecvQueue<R> {
             if done {
                 self.items.pop_front();
             }
+        }
+        // Bytes behind a buffer that was read lead now.
+        if let Some(Item::Bytes(next)) = self.items.front() {
+            self.lead += next;
+            self.items.pop_front();
         }
         if self.start == self.bytes.len() {
             self.bytes.clear();

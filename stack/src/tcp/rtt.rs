@@ -28,15 +28,7 @@ pub(super) struct Rtt {
 
 impl Rtt {
     pub(super) const fn new() -> Self {
-        Self {
-            srtt_ns: 0,
-            var_ns: 0,
-            rto_ns: RTO_INITIAL_NS,
-            backoff: 0,
-            timing: false,
-            timed_end: SeqNumber(0),
-            timed_at: Instant::ZERO,
-        }
+        Self { srtt_ns: 0, var_ns: 0, rto_ns: RTO_INITIAL_NS, backoff: 0, timing: false, timed_end: SeqNumber(0), timed_at: Instant::ZERO }
     }
 
     /// The smoothed round-trip time; zero if unknown.
@@ -45,11 +37,21 @@ impl Rtt {
         Duration::from_nanos(self.srtt_ns)
     }
 
-    /// The timeout, doubled as often as it ran out.
+    /// The timeout in nanoseconds, doubled as often as it ran out.
     #[inline]
+    pub(super) fn rto_ns(&self) -> u64 {
+        self.rto_ns.saturating_mul(1 << self.backoff.min(16)).min(RTO_MAX_NS)
+    }
+
+    /// [`Rtt::rto_ns`] as a duration.
     pub(super) fn rto(&self) -> Duration {
-        let doubled = self.rto_ns.saturating_mul(1 << self.backoff.min(16));
-        Duration::from_nanos(doubled.min(RTO_MAX_NS))
+        Duration::from_nanos(self.rto_ns())
+    }
+
+    /// When something sent now times out. (In whole nanoseconds: a `Duration` would be taken apart and put together again.)
+    #[inline]
+    pub(super) fn timeout_at(&self, now: Instant) -> Instant {
+        Instant::from_nanos(now.as_nanos().saturating_add(self.rto_ns()))
     }
 
     /// A segment that ends at `end` is sent for the first time.

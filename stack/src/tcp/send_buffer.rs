@@ -133,12 +133,27 @@ impl<T: TxBuffer> SendBuffer<T> {
         gather_max: usize,
         slices: &mut ArrayVec<TxSlice<'a, T>, GATHER_LIMIT>,
     ) -> usize {
-        let gather_max = gather_max.clamp(1, GATHER_LIMIT);
-        let mut index = match self.chunks.back() {
-            // New bytes are nearly always in the last buffer.
-            Some(last) if last.base.le(seq) => self.chunks.len() - 1,
-            _ => self.chunks.partition_point(|chunk| chunk.end().le(seq)),
-        };
+        // New bytes are nearly always in the last buffer.
+        if let Some(last) = self.chunks.back()
+            && last.base.le(seq)
+        {
+            let offset = seq.since(last.base);
+            let len = last.written.saturating_sub(offset).min(len);
+            slices.push(TxSlice { buffer: &last.buffer, offset, len });
+            return len;
+        }
+        self.gather_from_several(seq, len, gather_max.clamp(1, GATHER_LIMIT), slices)
+    }
+
+    #[inline(never)]
+    fn gather_from_several<'a>(
+        &'a self,
+        seq: SeqNumber,
+        len: usize,
+        gather_max: usize,
+        slices: &mut ArrayVec<TxSlice<'a, T>, GATHER_LIMIT>,
+    ) -> usize {
+        let mut index = self.chunks.partition_point(|chunk| chunk.end().le(seq));
         let mut gathered = 0;
         while gathered < len && slices.len() < gather_max {
             let Some(chunk) = self.chunks.get(index) else { break };

@@ -22,11 +22,11 @@ pub(super) enum Timer {
 }
 
 const COUNT: usize = Timer::Release as usize + 1;
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
+const NEVER: u64 = u64::MAX;
 
-/// The deadlines, one for each [`Timer`].
+/// The deadlines in nanoseconds, one for each [`Timer`].
 #[derive(Clone, Debug)]
-pub(super) struct Timers([Instant; COUNT]);
+pub(super) struct Timers([u64; COUNT]);
 
 impl Timers {
     pub(super) const ALL: [Timer; COUNT] =
@@ -38,7 +38,7 @@ impl Timers {
 
     #[inline]
     pub(super) fn set(&mut self, timer: Timer, at: Instant) {
-        self.0[timer as usize] = at;
+        self.0[timer as usize] = at.as_nanos();
     }
 
     /// Sets a timer that isn't set.
@@ -61,7 +61,7 @@ impl Timers {
 
     /// Stops `timer` if it is due, and tells whether it was.
     pub(super) fn expired(&mut self, timer: Timer, now: Instant) -> bool {
-        let due = self.0[timer as usize] <= now;
+        let due = self.0[timer as usize] <= now.as_nanos();
         if due {
             self.stop(timer);
         }
@@ -75,6 +75,6 @@ impl Timers {
         for &at in &self.0 {
             next = next.min(at);
         }
-        (next != NEVER).then_some(next)
+        (next != NEVER).then_some(Instant::from_nanos(next))
     }
 }

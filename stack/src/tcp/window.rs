@@ -32,7 +32,7 @@ pub(super) struct ReceiveWindow {
 impl ReceiveWindow {
     pub(super) fn new(now: Instant, (limit, limit_max): (usize, usize)) -> Self {
         let zero = SeqNumber(0);
-        Self { nxt: zero, adv: zero, wup: zero, scale: 0, limit, limit_max, copied: 0, space: limit, measured_at: now }
+        Self { nxt: zero, adv: zero, wup: zero, scale: 0, limit, limit_max, copied: 0, space: limit / 2, measured_at: now }
     }
 
     /// The peer's first sequence number became known.
@@ -66,7 +66,8 @@ impl ReceiveWindow {
         if worthwhile && open >= offered {
             return ((open >> self.scale) as u16, self.nxt + open);
         }
-        // What was offered stays so: rounded up, unless that would let a peer creep past the limit unit by unit.
+        // What was offered stays so: rounded up, unless that would let a peer creep past the limit unit by unit. Then what is
+        // said is less by a fraction of a unit (RFC 7323 s2.4), what is accepted isn't.
         let up = offered.div_ceil(unit) * unit;
         if queued + up <= self.limit + unit {
             (((up >> self.scale).min(65_535)) as u16, self.nxt + up)
@@ -82,7 +83,7 @@ impl ReceiveWindow {
     }
 
     /// Whether the reader made so much room that the peer should hear of it: at least twice what is left of the window,
-    /// once that is at most half (Linux's `__tcp_cleanup_rbuf`).
+    /// once that is at most half (Linux's `__tcp_cleanup_rbuf`), and worth a segment (RFC 9293 s3.8.6.2.2).
     #[inline]
     pub(super) fn deserves_update(&self, queued: usize, mss: usize) -> bool {
         let offered = self.offered();
@@ -90,7 +91,7 @@ impl ReceiveWindow {
             return false;
         }
         let (_, edge) = self.select(queued, mss);
-        edge.since(self.nxt) >= (2 * offered).max(1)
+        edge.since(self.nxt) >= 2 * offered && edge.since(self.adv) >= mss.min(self.limit / 2)
     }
 
     /// The reader took `n` bytes. Lets the buffer grow to twice what it takes in a round trip, and more while that grows

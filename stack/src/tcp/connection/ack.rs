@@ -110,7 +110,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.timers.set(Timer::Release, now + RELEASE_AFTER);
         } else {
             // RFC 6298 s5.3.
-            self.timers.set(Timer::Retransmit, now + self.rtt.rto());
+            self.timers.set(Timer::Retransmit, self.rtt.timeout_at(now));
         }
         if (self.write_blocked || !was_writable) && self.is_writable() {
             self.write_blocked = false;

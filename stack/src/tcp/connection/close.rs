@@ -1,6 +1,6 @@
 //! How a connection ends: by both sides' consent, by one side's, or by nobody's.
 
-use super::{Connection, State};
+use super::{Connection, Phase, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
 use crate::ring::Readiness;
@@ -129,6 +129,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.timers = Timers::new();
         self.send.clear();
         self.scoreboard.clear();
+        // What was lost went with the send buffer: a reset that is still due must not be preceded by it.
+        self.phase = Phase::Open;
         self.reassembly = None;
         self.syn_due = false;
         self.probe_due = false;

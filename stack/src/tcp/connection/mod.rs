@@ -314,8 +314,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Whether a third of the send buffer is free (Linux's `sk_stream_is_writeable`).
     #[inline]
     fn is_writable(&self) -> bool {
+        // What no limit excludes needs no look at the limits.
+        const ALWAYS: usize = Config::SEND_LIMIT_MIN / 2;
         let queued = self.send.len();
-        queued + queued / 2 < self.config.send_limit(self.congestion.cwnd())
+        queued < ALWAYS || queued + queued / 2 < self.config.send_limit(self.congestion.cwnd())
     }
 
     /// What newly happened since the last call: [`Readiness::IN`] for every arrival, [`Readiness::OUT`] when there is room again.
@@ -398,5 +400,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn ack_now(&mut self) {
         self.acks.now = true;
         self.tx_pending = true;
+    }
+
+    /// Whether buffers or queues hold memory.
+    #[cfg(test)]
+    pub(super) fn holds_memory(&self) -> bool {
+        self.send.holds_buffers() || self.recv.holds_memory()
+    }
+
+    /// How many separate ranges wait for a gap to be filled.
+    #[cfg(test)]
+    pub(super) fn out_of_order_blocks(&self) -> usize {
+        self.reassembly.as_ref().map_or(0, |reassembly| reassembly.block_count())
     }
 }

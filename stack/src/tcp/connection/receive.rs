@@ -169,9 +169,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Protection against wrapped sequence numbers.
     fn is_old_duplicate(&self, now: Instant, header: &Header) -> bool {
         let Some((value, _)) = header.options.timestamps else { return false };
-        self.agreement.timestamps
-            && (value.wrapping_sub(self.ts_recent) as i32) < 0
-            && now.since(self.ts_recent_at) < TS_RECENT_VALID
+        self.agreement.timestamps && (value.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.ts_recent_at) < TS_RECENT_VALID
     }
 
     /// RFC 7323 s4.3: the timestamp to echo is that of the segment at the left edge of what wasn't acknowledged yet.

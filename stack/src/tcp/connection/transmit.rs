@@ -51,7 +51,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let stop = self.transmit_new(now, emit)?;
         if self.acks.now {
-            self.emit(now, self.snd_nxt, 0, Flags::ACK, emit)?;
+            self.emit_rarely(now, self.snd_nxt, 0, Flags::ACK, emit)?;
         }
         self.push = false;
         self.arm(now, stop);
@@ -69,7 +69,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if self.probe_due {
             // Below the window, so that the peer must answer (RFC 9293 s3.8.4; as Linux, for shut windows too).
-            self.emit(now, self.snd_una - 1, 0, Flags::ACK, emit)?;
+            self.emit_rarely(now, self.snd_una - 1, 0, Flags::ACK, emit)?;
             self.probe_due = false;
         }
         while self.phase != Phase::Open && self.retransmit_hole(now, emit)? {}
@@ -82,7 +82,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             State::SynSent | State::SynReceived => (self.high_rxt, Flags::RST),
             _ => (self.snd_nxt, Flags::RST | Flags::ACK),
         };
-        self.emit(now, seq, 0, flags, emit)?;
+        self.emit_rarely(now, seq, 0, flags, emit)?;
         self.reset_due = false;
         Ok(())
     }
@@ -90,7 +90,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn emit_syn(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> Result<(), SendError> {
         let seq = self.snd_una;
         let flags = if self.state == State::SynReceived { Flags::SYN | Flags::ACK } else { Flags::SYN };
-        self.emit(now, seq, 0, flags, emit)?;
+        self.emit_rarely(now, seq, 0, flags, emit)?;
         if self.snd_nxt == seq {
             self.snd_nxt = seq + 1;
             self.rtt.sent(now, self.snd_nxt);
@@ -122,7 +122,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return Ok(false);
         }
         let flags = if fin { Flags::ACK | Flags::FIN } else { Flags::ACK };
-        let sent = self.emit(now, start, len, flags, emit)?;
+        let sent = self.emit_rarely(now, start, len, flags, emit)?;
         self.retransmit_now = false;
         self.high_rxt = start + sent + usize::from(fin && sent == len);
         self.counters.retransmissions += 1;
@@ -135,11 +135,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Sends what was never sent.
     #[inline]
-    fn transmit_new(
-        &mut self,
-        now: Instant,
-        emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
-    ) -> Result<Stop, SendError> {
+    fn transmit_new(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> Result<Stop, SendError> {
         loop {
             let unsent = self.send.end().since(self.snd_nxt);
             let fin_due = self.fin_queued && self.snd_nxt.le(self.send.end());
@@ -196,7 +192,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     #[inline]
     fn restart_after_idle(&mut self, now: Instant) {
-        if self.snd_una == self.snd_nxt && now.since(self.last_tx) > self.rtt.rto() {
+        if self.snd_una == self.snd_nxt && now.as_nanos().saturating_sub(self.last_tx.as_nanos()) > self.rtt.rto_ns() {
             self.congestion.on_idle();
         }
     }
@@ -216,9 +212,22 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if half > 0 && half < max { half.max(28).min(max) } else { max }
     }
 
+    /// [`Connection::emit`] as one copy of the code, for all but new segments.
+    #[inline(never)]
+    fn emit_rarely(
+        &mut self,
+        now: Instant,
+        seq: SeqNumber,
+        len: usize,
+        flags: Flags,
+        emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
+    ) -> Result<usize, SendError> {
+        self.emit(now, seq, len, flags, emit)
+    }
+
     /// Emits one segment with up to `len` bytes from `seq` on, and gives how many it had: less if they lie in more buffers than the
     /// device gathers. A FIN goes only with the last of them.
-    #[inline]
+    #[inline(always)]
     fn emit(
         &mut self,
         now: Instant,
@@ -271,7 +280,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     /// The header of a segment, and the right edge of our window that it announces.
-    #[inline]
+    #[inline(always)]
     fn header(&self, now: Instant, seq: SeqNumber, flags: Flags) -> (Header, SeqNumber) {
         let stamps = (self.timestamp(now), self.ts_recent);
         let (options, (window, edge)) = if flags.contains(Flags::SYN) {
@@ -290,7 +299,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             (options, self.window.select(self.recv.len(), self.acks.peer_mss))
         };
         let ack = if flags.contains(Flags::ACK) { self.window.nxt } else { SeqNumber(0) };
-        let header = Header { src_port: self.local_port, dst_port: self.remote_port, seq, ack, flags, window, options, ..Header::default() };
+        let header =
+            Header { src_port: self.local_port, dst_port: self.remote_port, seq, ack, flags, window, options, ..Header::default() };
         (header, edge)
     }
 
@@ -298,7 +308,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline]
     fn arm(&mut self, now: Instant, stop: Stop) {
         if self.snd_una != self.snd_nxt {
-            self.timers.start(Timer::Retransmit, now + self.rtt.rto());
+            self.timers.start(Timer::Retransmit, self.rtt.timeout_at(now));
         } else if stop == Stop::Window {
             self.timers.start(Timer::Persist, now + self.persist_interval());
         }

@@ -1,0 +1,141 @@
+//! Segments that no honest peer sends.
+
+use proptest::prelude::*;
+
+use super::pair::Side::{A, B};
+use super::pair::{Pair, ms, pattern};
+use crate::tcp::State;
+use crate::wire::tcp::{Flags, Header, Options, SackBlock, SackBlocks, SeqNumber};
+
+/// A header such as A would send next.
+fn next_of_a(pair: &mut Pair) -> Header {
+    pair.write(A, b"x").unwrap();
+    pair.transmit();
+    pair.settle();
+    let mut header = pair.sent(A).into_iter().find(|p| !p.payload.is_empty()).unwrap().header;
+    pair.read(B);
+    pair.run(ms(100));
+    pair.sent(B);
+    header.seq += 1;
+    header
+}
+
+#[test]
+fn a_reset_must_have_exactly_the_next_number() {
+    let mut pair = Pair::plain();
+    let next = next_of_a(&mut pair);
+    let reset = Header { flags: Flags::RST, seq: next.seq + 10, ..next };
+    for _ in 0..100 {
+        pair.deliver(B, &reset, &[]);
+        pair.transmit();
+    }
+    assert_eq!(pair.state(B), State::Established);
+    assert_eq!(pair.sent(B).len(), 1, "one challenge, and no more within half a second");
+    pair.deliver(B, &Header { seq: next.seq - 1, ..reset }, &[]);
+    assert_eq!(pair.state(B), State::Established);
+    pair.deliver(B, &Header { seq: next.seq, ..reset }, &[]);
+    assert_eq!(pair.state(B), State::Closed);
+}
+
+#[test]
+fn a_syn_in_an_open_connection_is_challenged() {
+    let mut pair = Pair::plain();
+    let next = next_of_a(&mut pair);
+    for seq in [next.seq, next.seq + 5, next.seq - 1000] {
+        pair.deliver(B, &Header { flags: Flags::SYN, seq, ..next }, &[]);
+    }
+    pair.transmit();
+    assert_eq!(pair.sent(B).len(), 1);
+    assert_eq!(pair.state(B), State::Established);
+}
+
+#[test]
+fn acknowledging_what_was_never_sent_is_challenged_and_dropped() {
+    let mut pair = Pair::plain();
+    let next = next_of_a(&mut pair);
+    pair.deliver(B, &Header { ack: next.ack + 1000, ..next }, b"evil");
+    assert_eq!(pair.side(B).available(), 0);
+    pair.transmit();
+    assert_eq!(pair.sent(B).len(), 1);
+}
+
+#[test]
+fn an_old_timestamp_is_not_believed() {
+    let mut pair = Pair::plain();
+    let mut next = next_of_a(&mut pair);
+    let (value, echo) = next.options.timestamps.unwrap();
+    next.options.timestamps = Some((value.wrapping_sub(1000), echo));
+    pair.deliver(B, &next, b"old");
+    assert_eq!(pair.side(B).available(), 0);
+    next.options.timestamps = Some((value, echo));
+    pair.deliver(B, &next, b"new");
+    assert_eq!(pair.side(B).available(), 3);
+}
+
+#[test]
+fn a_flood_of_single_bytes_with_gaps_is_bounded() {
+    let mut pair = Pair::plain();
+    let next = next_of_a(&mut pair);
+    for i in 0..30_000usize {
+        pair.deliver(B, &Header { seq: next.seq + 2 * i + 1, ..next }, b"x");
+    }
+    let kept = pair.side(B).out_of_order_blocks();
+    assert!((1..=256).contains(&kept), "{kept}");
+    // And the stream still works.
+    pair.transmit();
+    pair.deliver(B, &next, &pattern(1400));
+    assert!(pair.side(B).available() >= 1400);
+}
+
+/// Sequence and acknowledgment numbers and timestamp relative to what is expected, flags, window, SACK blocks, payload length.
+type Strange = (i32, i32, u8, u16, Option<(i32, u32)>, Vec<(i32, i32)>, usize);
+
+fn strange() -> impl Strategy<Value = Strange> {
+    let near = prop_oneof![-10..10i32, -70_000..70_000i32, any::<i32>()];
+    let stamps = proptest::option::of((-3..3i32, any::<u32>()));
+    let blocks = proptest::collection::vec((-3000..30_000i32, -3000..30_000i32), 0..4);
+    (near, -5000..5000i32, any::<u8>(), any::<u16>(), stamps, blocks, 0..3000usize)
+}
+
+proptest! {
+    /// Whatever arrives: no panic, the limits hold, and timers that ran are over.
+    #[test]
+    fn nothing_that_arrives_panics(headers in proptest::collection::vec(strange(), 1..40), close in any::<bool>()) {
+        let mut pair = Pair::plain();
+        pair.write(A, &pattern(20_000)).unwrap();
+        pair.write(B, &pattern(20_000)).unwrap();
+        pair.transmit();
+        if close {
+            pair.shutdown(B);
+        }
+        let next = pair.log.iter().rfind(|p| p.from == A).unwrap().header;
+        for (seq, ack, flags, window, stamps, blocks, len) in headers {
+            let mut sack = SackBlocks::default();
+            for (start, end) in blocks {
+                let at = |offset: i32| SeqNumber(next.ack.0.wrapping_add(offset as u32));
+                sack.push(SackBlock { start: at(start), end: at(end) });
+            }
+            let timestamps = stamps.map(|(value, echo)| (next.options.timestamps.unwrap().0.wrapping_add(value as u32), echo));
+            // Resets would end most runs at once.
+            let flags = Flags::from_bits_retain(flags) - if flags % 8 == 0 { Flags::empty() } else { Flags::RST };
+            let header = Header {
+                seq: SeqNumber(next.seq.0.wrapping_add(seq as u32)),
+                ack: SeqNumber(next.ack.0.wrapping_add(ack as u32)),
+                flags: flags | Flags::ACK,
+                window,
+                options: Options { timestamps, sack, ..Options::default() },
+                ..next
+            };
+            pair.deliver(B, &header, &pattern(len));
+            pair.transmit();
+            prop_assert!(pair.side(B).available() <= 65_536 + 128);
+            let due = pair.side(B).deadline();
+            if let Some(due) = due {
+                pair.now = pair.now.max(due);
+                let now = pair.now;
+                pair.side(B).on_timer(now);
+                pair.transmit();
+            }
+        }
+    }
+}

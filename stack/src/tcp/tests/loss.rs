@@ -1,0 +1,220 @@
+use core::time::Duration;
+
+use super::pair::Side::{A, B};
+use super::pair::{MS, Packet, Pair, ms, pattern};
+use crate::error::Error;
+use crate::tcp::{Config, State};
+use crate::wire::tcp::Flags;
+
+fn no_sack() -> Config {
+    Config { sack: false, ..Config::default() }
+}
+
+/// Loses the `nth` segments with payload that A sends, counted from 1.
+fn lose_nth(pair: &mut Pair, nth: &'static [usize]) {
+    let mut count = 0;
+    pair.lose(move |packet: &Packet| {
+        count += usize::from(packet.from == A && !packet.payload.is_empty());
+        packet.from == A && !packet.payload.is_empty() && nth.contains(&count)
+    });
+}
+
+#[test]
+fn a_lost_last_segment_is_sent_again_by_the_timer() {
+    let mut pair = Pair::plain();
+    lose_nth(&mut pair, &[1]);
+    pair.write(A, b"alone").unwrap();
+    let start = pair.now;
+    pair.run(ms(150));
+    assert_eq!(pair.read(B), b"");
+    pair.run(ms(100));
+    assert_eq!(pair.read(B), b"alone");
+    let sent = pair.sent(A);
+    let wait = sent[1].sent.since(start);
+    assert!(wait >= ms(200) && wait < ms(220), "RTO is 200 ms and the round trip: {wait:?}");
+    assert_eq!(pair.a.counters().retransmissions, 1);
+    assert_eq!(pair.a.cwnd(), 2 * 1448 - 1448 + 5, "one segment, grown by what was acknowledged");
+}
+
+#[test]
+fn the_timer_backs_off_and_gives_up() {
+    let config = Config { retries: 4, ..Config::default() };
+    let mut pair = Pair::open(&config, &config);
+    pair.lose(|_| true);
+    pair.write(A, b"x").unwrap();
+    pair.run(Duration::from_secs(60));
+    let times: Vec<_> = pair.sent(A).iter().map(|p| p.sent).collect();
+    assert_eq!(times.len(), 5, "once, and four times again");
+    let gaps: Vec<_> = times.windows(2).map(|w| w[1].since(w[0])).collect();
+    for pair in gaps.windows(2) {
+        assert_eq!(pair[1], pair[0] * 2);
+    }
+    assert_eq!(pair.state(A), State::Closed);
+    assert_eq!(pair.read_some(A, 1), Err(Error::TimedOut));
+}
+
+#[test]
+fn user_timeout_ends_it_sooner() {
+    let config = Config { user_timeout: Some(ms(1000)), ..Config::default() };
+    let mut pair = Pair::open(&config, &config);
+    pair.lose(|_| true);
+    pair.write(A, b"x").unwrap();
+    let start = pair.now;
+    let end = start + Duration::from_secs(100);
+    assert!(pair.run_until(end, |pair| pair.state(A) == State::Closed));
+    let took = pair.now.since(start);
+    assert!(took >= ms(600) && took <= ms(1700), "{took:?}");
+}
+
+#[test]
+fn three_duplicates_bring_a_fast_retransmission() {
+    for config in [Config::default(), no_sack()] {
+        let mut pair = Pair::open(&config, &config);
+        lose_nth(&mut pair, &[2]);
+        let data = pattern(14_000);
+        pair.write(A, &data).unwrap();
+        let start = pair.now;
+        pair.settle();
+        assert_eq!(pair.read(B), data, "without any timer; SACK: {}", config.sack);
+        assert!(pair.now.since(start) <= ms(6));
+        assert_eq!(pair.a.counters().retransmissions, 1);
+        assert!(pair.a.cwnd() < 14_480, "halved: {}", pair.a.cwnd());
+    }
+}
+
+#[test]
+fn several_losses_in_one_window_need_no_timer() {
+    for config in [Config::default(), no_sack()] {
+        let mut pair = Pair::open(&config, &config);
+        let warm = pattern(200_000);
+        assert_eq!(pair.transfer(A, &warm), warm);
+        pair.run(ms(50));
+        lose_nth(&mut pair, &[2, 5, 6, 9]);
+        let data = pattern(60_000);
+        let start = pair.now;
+        assert_eq!(pair.transfer(A, &data), data);
+        let took = pair.now.since(start);
+        assert!(took < ms(60), "SACK {}: {took:?}", config.sack);
+        assert_eq!(pair.a.counters().retransmissions, 4, "SACK: {}", config.sack);
+    }
+}
+
+#[test]
+fn sack_names_what_arrived_most_recent_first() {
+    let mut pair = Pair::plain();
+    lose_nth(&mut pair, &[1, 3, 5]);
+    pair.write(A, &pattern(1448 * 6)).unwrap();
+    pair.transmit();
+    let first = pair.sent(A)[0].header.seq;
+    pair.settle();
+    let acks = pair.sent(B);
+    let blocks: Vec<_> =
+        acks[2].header.options.sack.as_slice().iter().map(|b| (b.start.since(first) / 1448, b.end.since(first) / 1448)).collect();
+    assert_eq!(blocks, [(5, 6), (3, 4), (1, 2)]);
+    assert_eq!(pair.read(B), pattern(1448 * 6));
+}
+
+#[test]
+fn a_duplicate_is_reported_once() {
+    let mut pair = Pair::plain();
+    pair.fate = Box::new(|packet, latency| if packet.payload.is_empty() { vec![latency] } else { vec![latency, latency + MS] });
+    pair.write(A, b"twice").unwrap();
+    pair.settle();
+    assert_eq!(pair.read(B), b"twice");
+    let reports = pair.sent(B).iter().filter(|p| !p.header.options.sack.is_empty()).count();
+    assert_eq!(reports, 1, "D-SACK");
+    assert_eq!(pair.a.counters().retransmissions, 0);
+}
+
+#[test]
+fn reordering_by_one_place_retransmits_nothing() {
+    let mut pair = Pair::plain();
+    let mut count = 0;
+    pair.fate = Box::new(move |packet, latency| {
+        count += u64::from(packet.from == A);
+        let late = if packet.from == A && count % 4 == 0 { 15 } else { 0 };
+        vec![latency + Duration::from_nanos(10 * count + late)]
+    });
+    let data = pattern(500_000);
+    assert_eq!(pair.transfer(A, &data), data);
+    assert_eq!(pair.a.counters().retransmissions, 0);
+}
+
+#[test]
+fn lost_acknowledgments_cost_nothing() {
+    let mut pair = Pair::plain();
+    let mut count = 0;
+    pair.lose(move |packet| {
+        count += usize::from(packet.from == B);
+        packet.from == B && count % 3 == 0
+    });
+    let data = pattern(300_000);
+    assert_eq!(pair.transfer(A, &data), data);
+    assert!(pair.a.counters().retransmissions <= 2);
+}
+
+#[test]
+fn after_an_outage_everything_lost_is_sent_again() {
+    for config in [Config::default(), no_sack()] {
+        let mut pair = Pair::open(&config, &config);
+        let data = pattern(14_480);
+        pair.lose(|packet| packet.from == A);
+        pair.write(A, &data).unwrap();
+        pair.run(ms(300));
+        pair.lose_nothing();
+        pair.run(ms(3000));
+        assert_eq!(pair.read(B), data);
+        let sent = pair.sent(A).iter().filter(|p| !p.payload.is_empty()).count();
+        assert_eq!(sent, 10 + 1 + 10, "once into the void, one more, then each once");
+        assert_eq!(pair.a.send_queue(), 0);
+    }
+}
+
+#[test]
+fn a_lost_retransmission_is_found_by_the_timer() {
+    let mut pair = Pair::plain();
+    lose_nth(&mut pair, &[1, 11]);
+    let data = pattern(14_480);
+    pair.write(A, &data).unwrap();
+    pair.run(ms(1000));
+    assert_eq!(pair.read(B), data);
+}
+
+#[test]
+fn a_peer_that_forgets_what_it_reported_gets_it_again() {
+    let mut pair = Pair::plain();
+    pair.lose(|_| true);
+    pair.write(A, &pattern(1448 * 4)).unwrap();
+    pair.transmit();
+    let sent = pair.sent(A);
+    let una = sent[0].header.seq;
+    let mut ack = sent[0].header;
+    core::mem::swap(&mut ack.src_port, &mut ack.dst_port);
+    (ack.seq, ack.ack, ack.flags) = (sent[0].header.ack, una, Flags::ACK);
+    ack.options.timestamps = None;
+    // Segments 2 to 4 arrived, then (as if the peer had dropped them) only the first is acknowledged.
+    ack.options.sack.push(crate::wire::tcp::SackBlock { start: una + 1448, end: una + 4 * 1448 });
+    pair.deliver(A, &ack, &[]);
+    pair.transmit();
+    ack.options.sack.truncate(0);
+    ack.ack = una + 1448;
+    pair.deliver(A, &ack, &[]);
+    pair.sent(A);
+    pair.run(ms(500));
+    let again = pair.sent(A);
+    assert_eq!(again[0].header.seq, una + 1448);
+}
+
+#[test]
+fn a_lost_fin_is_sent_again() {
+    let mut pair = Pair::plain();
+    let mut first = true;
+    pair.lose(move |packet| packet.is(Flags::FIN) && core::mem::take(&mut first));
+    pair.write(A, b"bye").unwrap();
+    pair.transmit();
+    pair.shutdown(A);
+    pair.run(ms(300));
+    assert_eq!(pair.read(B), b"bye");
+    assert_eq!(pair.read_some(B, 1), Ok(vec![]));
+    assert_eq!((pair.state(A), pair.state(B)), (State::FinWait2, State::CloseWait));
+}

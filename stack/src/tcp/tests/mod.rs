@@ -1,0 +1,12 @@
+//! Stories about two connections and the wire between them.
+
+mod ack_policy;
+mod close;
+mod data;
+mod handshake;
+mod hostile;
+mod loss;
+mod pair;
+mod properties;
+mod queues;
+mod window;

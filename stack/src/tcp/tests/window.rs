@@ -1,0 +1,141 @@
+use super::pair::Side::{A, B};
+use super::pair::{Pair, ms, pattern};
+use crate::tcp::{Config, State};
+use crate::wire::tcp::SeqNumber;
+
+fn small_receiver() -> Config {
+    Config { rcvbuf: Some(8000), ..Config::default() }
+}
+
+/// The right edge that a header announces.
+fn edge(packet: &super::pair::Packet, scale: u8) -> SeqNumber {
+    packet.header.ack + (usize::from(packet.header.window) << scale)
+}
+
+#[test]
+fn a_shut_window_is_probed_and_reopens() {
+    let mut pair = Pair::open(&Config::default(), &small_receiver());
+    let data = pattern(20_000);
+    pair.write(A, &data).unwrap();
+    pair.run(ms(1000));
+    assert_eq!(pair.sent(B).last().unwrap().header.window, 0);
+    let filled = pair.side(B).available();
+    assert!((7500..=8128).contains(&filled), "{filled}");
+    // The update is lost: the probe finds out.
+    let mut got = pair.read(B);
+    pair.lose(|packet| packet.from == B);
+    pair.transmit();
+    pair.sent(A);
+    pair.lose_nothing();
+    pair.run(ms(2000));
+    let probes = pair.sent(A);
+    assert!(probes[0].payload.is_empty(), "a probe below the window");
+    got.extend(pair.read(B));
+    got.extend(pair.transfer(A, &[]));
+    let end = pair.now + ms(10_000);
+    pair.run_until(end, |pair| {
+        got.extend(pair.read(B));
+        got.len() == data.len()
+    });
+    assert_eq!(got, data);
+}
+
+#[test]
+fn probes_back_off_and_never_give_up_while_they_are_answered() {
+    let config = Config { retries: 3, ..Config::default() };
+    let mut pair = Pair::open(&config, &small_receiver());
+    pair.write(A, &pattern(20_000)).unwrap();
+    pair.run(ms(100));
+    pair.sent(A);
+    pair.run(ms(300_000));
+    assert_eq!(pair.state(A), State::Established);
+    let times: Vec<_> = pair.sent(A).iter().map(|p| p.sent).collect();
+    assert!((8..=14).contains(&times.len()), "{}", times.len());
+    let gaps: Vec<_> = times.windows(2).map(|w| w[1].since(w[0])).collect();
+    assert!(gaps[1] > gaps[0] && gaps[2] > gaps[1]);
+    // And when nobody answers, they do.
+    pair.lose(|_| true);
+    pair.run(ms(1_000_000));
+    assert_eq!(pair.state(A), State::Closed);
+}
+
+#[test]
+fn the_right_edge_never_retreats_and_is_never_passed() {
+    for scaling in [true, false] {
+        let receiver = Config { rcvbuf: Some(20_000), window_scaling: scaling, ..Config::default() };
+        let mut pair = Pair::open(&Config::default(), &receiver);
+        let scale = if scaling { 7 } else { 0 };
+        let data = pattern(200_000);
+        let (mut written, mut got) = (0, Vec::new());
+        let mut turn = 0usize;
+        while got.len() < data.len() {
+            written += pair.write(A, &data[written..]).unwrap_or(0);
+            // A slow and irregular reader.
+            turn += 1;
+            got.extend(pair.read_some(B, turn * 37 % 1500 + 1).unwrap_or_default());
+            pair.run(ms(1));
+            assert!(turn < 100_000, "{} bytes arrived", got.len());
+        }
+        assert_eq!(got, data);
+        let mut right: Option<SeqNumber> = None;
+        for packet in &pair.log {
+            match (packet.from, right) {
+                (B, Some(old)) => {
+                    // Rounded to a unit of the scaled window, as RFC 7323 s2.4 allows.
+                    let unit = 1usize << scale;
+                    assert!((edge(packet, scale) + (unit - 1)).ge(old), "the edge moved left");
+                    right = Some(edge(packet, scale).max(old));
+                }
+                (B, None) => right = Some(edge(packet, scale)),
+                (A, Some(old)) => assert!((packet.header.seq + packet.payload.len()).le(old), "sent beyond the window"),
+                (A, None) => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn no_silly_windows() {
+    let mut pair = Pair::open(&Config::default(), &small_receiver());
+    pair.write(A, &pattern(20_000)).unwrap();
+    pair.run(ms(1000));
+    pair.sent(B);
+    // Byte by byte: nothing is announced until it is worth a segment.
+    for _ in 0..1000 {
+        pair.read_some(B, 1).unwrap();
+        pair.transmit();
+    }
+    assert_eq!(pair.sent(B).len(), 0);
+    pair.read_some(B, 3500).unwrap();
+    pair.transmit();
+    let update = pair.sent(B);
+    assert_eq!(update.len(), 1);
+    assert!(usize::from(update[0].header.window) << 7 >= 4000);
+}
+
+#[test]
+fn a_small_window_is_used_in_halves() {
+    let shm = Config { mss_max: 65_495, ..Config::default() };
+    let mut pair = Pair::open(&shm, &shm);
+    pair.buffer = 32 << 10;
+    pair.write(A, &pattern(200_000)).unwrap();
+    pair.transmit();
+    let sizes: Vec<_> = pair.sent(A).iter().map(|p| p.payload.len()).collect();
+    assert_eq!(sizes, [32_767, 32_767], "one travels while the other is acknowledged");
+}
+
+#[test]
+fn bytes_beyond_the_window_are_not_taken() {
+    let mut pair = Pair::open(&Config::default(), &small_receiver());
+    pair.write(A, b"x").unwrap();
+    pair.transmit();
+    let mut header = pair.sent(A).remove(0).header;
+    let window = 8000 + 127;
+    pair.deliver(B, &header, &pattern(20_000));
+    let taken = pair.side(B).available();
+    assert!(taken <= window, "{taken}");
+    assert_eq!(pair.read(B), pattern(20_000)[..taken]);
+    header.seq += 1_000_000;
+    pair.deliver(B, &header, &pattern(100));
+    assert_eq!(pair.side(B).available(), 0);
+}
