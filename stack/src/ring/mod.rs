@@ -135,6 +135,15 @@ impl<D: Device> Ring<D> {
         done
     }
 
+    /// Whether [`Ring::poll`] would find anything to do: a few loads, for loops that spin.
+    #[inline]
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.device.rx_ready()
+            || self.wheel.is_due(now)
+            || self.retry_at.is_some_and(|at| at <= now)
+            || (!self.output.caps.point_to_point && self.neighbours.next_deadline().is_some_and(|at| at <= now))
+    }
+
     /// When [`Ring::poll`] must be called at the latest, even if no frame arrives.
     pub fn next_deadline(&self) -> Option<Instant> {
         [self.wheel.next(), self.retry_at, self.neighbours.next_deadline()].into_iter().flatten().min()

@@ -1,0 +1,20 @@
+//! The operating system as the Ringway stack sees it, safe to its callers and shared by all of `ffi`.
+//!
+//! The stack neither reads a clock nor sleeps. Whoever drives it takes the time from [`Clock`], spins by the rules of
+//! [`spin`], and sleeps by [`sleep`]; a [`Progress`] thread serves the rings while the program computes; [`Addresses`]
+//! says which destinations are on this machine.
+//!
+//! Nothing here goes through a libc function that a preloaded library interposes (`read`, `close`, `poll`…): `libvma.so`
+//! contains this crate, and would call itself. System calls are made by number.
+
+pub mod addresses;
+pub mod clock;
+pub mod progress;
+pub mod sleep;
+pub mod spin;
+mod syscall;
+
+pub use addresses::Addresses;
+pub use clock::Clock;
+pub use progress::{Plan, Progress, Work};
+pub use sleep::{EventFd, internal_fd, is_internal};

@@ -1,0 +1,57 @@
+use std::sync::mpsc::{Sender, channel};
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Reports each turn, and sleeps on what it was given.
+struct Reporter {
+    turns: Sender<bool>,
+    plan: Plan,
+}
+
+impl Work for Reporter {
+    fn turn(&mut self) -> Plan {
+        // SAFETY: a null set is allowed: the mask is only read.
+        let blocked = unsafe {
+            let mut mask: libc::sigset_t = core::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut mask);
+            libc::sigismember(&raw const mask, libc::SIGTERM) == 1
+        };
+        let _ = self.turns.send(blocked);
+        self.plan
+    }
+}
+
+#[test]
+fn turns_come_at_the_start_by_waking_by_descriptor_and_by_time() {
+    let (turns, turned) = channel();
+    let ready = EventFd::new().expect("eventfd");
+    let plan = Plan { descriptors: [None, Some(ready.fd()), None], timeout: None };
+    let progress = Progress::start("test", Reporter { turns, plan }).expect("thread");
+    assert_eq!(turned.recv_timeout(LONG), Ok(true), "signals are blocked");
+    progress.wake();
+    assert!(turned.recv_timeout(LONG).is_ok());
+    assert!(turned.recv_timeout(Duration::from_millis(30)).is_err(), "nothing to do: it sleeps");
+    ready.signal();
+    assert!(turned.recv_timeout(LONG).is_ok());
+    drop(progress);
+
+    let (turns, turned) = channel();
+    let plan = Plan { descriptors: [None; 3], timeout: Some(Duration::from_millis(1)) };
+    let _progress = Progress::start("test", Reporter { turns, plan }).expect("thread");
+    assert!((0..3).all(|_| turned.recv_timeout(LONG).is_ok()));
+}
+
+#[test]
+fn the_starters_signals_stay_as_they_were() {
+    let (turns, _turned) = channel();
+    let _progress = Progress::start("test", Reporter { turns, plan: Plan::default() }).expect("thread");
+    // SAFETY: a null set is allowed: the mask is only read.
+    let blocked = unsafe {
+        let mut mask: libc::sigset_t = core::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut mask);
+        libc::sigismember(&raw const mask, libc::SIGTERM)
+    };
+    assert_eq!(blocked, 0);
+}

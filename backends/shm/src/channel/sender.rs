@@ -1,0 +1,157 @@
+//! Sending: frames into our ring, and our buffers back from the peer.
+
+use arrayvec::ArrayVec;
+use ringway_stack::device::{SendError, TxFrame};
+
+use crate::error::Forged;
+use crate::layout::{ETHERNET_BYTES, POOL_AT};
+use crate::layout::{FLIGHTS, FRAME_MAX, GATHER_HEAD_MAX, GATHER_MAX, INLINE_MAX, SLOT_DATA, SLOT_GATHER, SLOT_VLAN, WAITING_AT};
+use crate::link::Link;
+use crate::pool::{Allocator, Pool, TxBuf};
+use crate::protocol::{Kicker, ReleaseReader, SlotWord, SlotWriter, WriteWords};
+use crate::stores::Segment;
+use crate::sync::Ordering;
+use std::sync::Arc;
+
+/// Why a frame was not put into the ring.
+pub(crate) enum NotSent {
+    Refused(SendError),
+    /// The peer's memory is not a member's.
+    Forged(Forged),
+}
+
+/// A frame's buffers, held until the peer hands the flight back.
+type Flight = ArrayVec<u32, GATHER_MAX>;
+
+/// The sending half of a channel.
+#[derive(Debug, Default)]
+pub(crate) struct Sender {
+    slots: SlotWriter,
+    releases: ReleaseReader,
+    pub(crate) kicker: Kicker,
+    /// By flight number. Empty: not in flight. Invariant: at most [`FLIGHTS`].
+    flights: Vec<Flight>,
+    free_flights: Vec<u16>,
+    /// Written to since the last doorbell.
+    pub(crate) is_touched: bool,
+    /// A frame was refused for want of room since the last sleep.
+    pub(crate) is_blocked: bool,
+}
+
+impl Sender {
+    /// Puts a frame into the ring.
+    #[inline]
+    pub(crate) fn send(&mut self, link: &Link, pool: &Arc<Pool>, member: &Segment, frame: &TxFrame<'_, TxBuf>) -> Result<(), NotSent> {
+        let len = frame.len();
+        if len > FRAME_MAX || frame.body.len() > GATHER_MAX || frame.head.len() < ETHERNET_BYTES {
+            return Err(NotSent::Refused(SendError::TooLong));
+        }
+        if !self.slots.has_room(&link.theirs).map_err(NotSent::Forged)? {
+            self.is_blocked = true;
+            return Err(NotSent::Refused(SendError::Full));
+        }
+        if frame.offload.dummy {
+            return Ok(());
+        }
+        let slot = self.slots.slot();
+        let word = if len <= INLINE_MAX {
+            copy_inline(link, pool, member, frame, slot);
+            SlotWord { inline_len: len, gather_count: 0, vlan: frame.offload.vlan.is_some(), flight: 0 }
+        } else {
+            self.gather(link, pool, frame, slot)?
+        };
+        if let Some(tag) = frame.offload.vlan {
+            link.own.store(slot + SLOT_VLAN, u64::from(tag), Ordering::Relaxed);
+        }
+        self.slots.publish(&link.own, word);
+        // The next slot's first line is the one that the peer watches: fetching it now would only take it away from
+        // there. The lines behind it are ours to have.
+        let next = self.slots.slot();
+        link.own.prefetch_for_write(next + 64);
+        link.own.prefetch_for_write(next + 128);
+        Ok(())
+    }
+
+    /// Writes the head, and the list of the body's buffers, which it holds from now on.
+    fn gather(&mut self, link: &Link, pool: &Arc<Pool>, frame: &TxFrame<'_, TxBuf>, slot: usize) -> Result<SlotWord, NotSent> {
+        if frame.head.len() > GATHER_HEAD_MAX {
+            return Err(NotSent::Refused(SendError::TooLong));
+        }
+        let Some(number) = self.take_flight() else {
+            self.is_blocked = true;
+            return Err(NotSent::Refused(SendError::Full));
+        };
+        link.own.write(slot + SLOT_DATA, frame.head);
+        let flight = &mut self.flights[usize::from(number)];
+        for slice in frame.body {
+            assert!(slice.buffer.is_of(pool), "a send buffer of another device");
+            let offset = slice.buffer.segment_offset(slice.offset, slice.len) - POOL_AT;
+            let entry = offset as u64 | (slice.len as u64) << 32;
+            link.own.store(slot + SLOT_GATHER + flight.len() * 8, entry, Ordering::Relaxed);
+            pool.retain(slice.buffer.index());
+            flight.push(slice.buffer.index());
+        }
+        Ok(SlotWord { inline_len: frame.head.len(), gather_count: flight.len(), vlan: frame.offload.vlan.is_some(), flight: number })
+    }
+
+    fn take_flight(&mut self) -> Option<u16> {
+        self.free_flights.pop().or_else(|| {
+            (self.flights.len() < FLIGHTS).then(|| {
+                self.flights.push(Flight::new());
+                (self.flights.len() - 1) as u16
+            })
+        })
+    }
+
+    /// Whether the peer holds any of our buffers.
+    #[inline]
+    pub(crate) fn has_flights(&self) -> bool {
+        self.free_flights.len() < self.flights.len()
+    }
+
+    /// Takes back what the peer handed back.
+    pub(crate) fn reap(&mut self, link: &Link, allocator: &mut Allocator) -> Result<(), Forged> {
+        while self.has_flights()
+            && let Some(number) = self.releases.pop(&link.theirs)
+        {
+            // A flight that is not out is empty: handing it back twice is as wrong as making it up.
+            let flight = self.flights.get_mut(number as usize).filter(|flight| !flight.is_empty()).ok_or(Forged("a released flight"))?;
+            for index in flight.drain(..) {
+                allocator.release(index);
+            }
+            self.free_flights.push(number as u16);
+        }
+        Ok(())
+    }
+
+    /// Takes everything back from a peer that is gone.
+    pub(crate) fn reclaim(&mut self, allocator: &mut Allocator) {
+        for index in self.flights.drain(..).flatten() {
+            allocator.release(index);
+        }
+        self.free_flights.clear();
+    }
+
+    /// Whether a frame would find room now (after [`Sender::reap`]).
+    pub(crate) fn has_room(&mut self, link: &Link) -> Result<bool, Forged> {
+        Ok(self.slots.has_room(&link.theirs)? && (!self.free_flights.is_empty() || self.flights.len() < FLIGHTS))
+    }
+
+    /// Tells the peer whether we sleep for want of room.
+    pub(crate) fn set_waiting(&mut self, link: &Link, is_waiting: bool) {
+        link.own.store(WAITING_AT, u64::from(is_waiting), Ordering::Relaxed);
+    }
+}
+
+/// Copies a whole frame into its slot.
+#[inline]
+fn copy_inline(link: &Link, pool: &Arc<Pool>, member: &Segment, frame: &TxFrame<'_, TxBuf>, slot: usize) {
+    let mut at = slot + SLOT_DATA;
+    link.own.write(at, frame.head);
+    at += frame.head.len();
+    for slice in frame.body {
+        assert!(slice.buffer.is_of(pool), "a send buffer of another device");
+        link.own.write_from(at, member, slice.buffer.segment_offset(slice.offset, slice.len), slice.len);
+        at += slice.len;
+    }
+}

@@ -1,0 +1,372 @@
+//! The Device: one ring's queues, made of the channels to all peers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ringway_stack::Instant;
+use ringway_stack::device::{Capabilities, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, TxFrame};
+use ringway_stack::offload::DeviceKind;
+
+use crate::channel::{Channel, NotSent};
+use crate::error::{AttachError, Forged};
+use crate::layout::{GATHER_MAX, INLINE_MAX, MTU};
+use crate::member::{Member, Notice, mac_of, slot_of};
+use crate::pool::{Allocator, TxBuf};
+use crate::protocol::Armer;
+use crate::rendezvous::Rendezvous;
+use crate::rx_buf::RxBuf;
+use crate::settings::Settings;
+use crate::sync::{Ordering, fence};
+use crate::sys;
+
+/// Frames taken from one peer before the next one's turn.
+const QUOTA: usize = 32;
+/// Between two looks at peers that wait for buffers, in polls. Slots are told of at once; only handles dropped while
+/// nothing is received need this.
+const POLLS_PER_SWEEP: u32 = 1024;
+
+/// Joins: makes this process a member, with a segment, a wake-up descriptor and a control socket.
+///
+/// # Errors
+/// [`AttachError`]; nothing is left behind.
+pub fn attach(settings: &Settings) -> Result<(ShmDevice, Arc<Rendezvous>), AttachError> {
+    let member = Arc::new(Member::new(settings)?);
+    let rendezvous = Arc::new(Rendezvous::new(member.clone(), settings)?);
+    Ok((ShmDevice::new(member, rendezvous.clone()), rendezvous))
+}
+
+/// Shared memory as a NIC. Dropping it leaves: peers see this station gone.
+#[derive(Debug)]
+pub struct ShmDevice {
+    capabilities: Capabilities,
+    member: Arc<Member>,
+    rendezvous: Arc<Rendezvous>,
+    allocator: Allocator,
+    /// By slot.
+    channels: Vec<Option<Box<Channel>>>,
+    /// The slots in use, in no order.
+    active: Vec<u16>,
+    /// Where in `active` the next poll begins.
+    turn: usize,
+    /// Slots written to since the last doorbell.
+    touched: Vec<u16>,
+    events: VecDeque<DeviceEvent>,
+    armer: Armer,
+    polls: u32,
+}
+
+impl ShmDevice {
+    fn new(member: Arc<Member>, rendezvous: Arc<Rendezvous>) -> Self {
+        let capabilities = Capabilities {
+            kind: DeviceKind::Shm,
+            packet_plane: true,
+            message_plane: false,
+            mtu: MTU,
+            inline_max: INLINE_MAX,
+            gather_max: GATHER_MAX,
+            // Memory corrupts nothing, so nobody reads checksums: there is nothing to fill in.
+            tx_checksum: true,
+            rx_checksum: true,
+            tso_max: None,
+            point_to_point: true,
+        };
+        let allocator = Allocator::new(member.segment.clone(), member.pool_shape.0, member.pool_shape.1);
+        Self {
+            capabilities,
+            member,
+            rendezvous,
+            allocator,
+            channels: Vec::new(),
+            active: Vec::new(),
+            turn: 0,
+            touched: Vec::new(),
+            events: VecDeque::new(),
+            armer: Armer::default(),
+            polls: 0,
+        }
+    }
+
+    /// Send buffers that are handed out or held by peers.
+    pub fn buffers_in_use(&mut self) -> usize {
+        self.allocator.in_use()
+    }
+
+    /// The link to a station, for tests that forge its memory.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn link(&self, mac: MacAddr) -> Option<Arc<crate::link::Link>> {
+        self.channels.get(slot_of(mac))?.as_deref().map(|channel| channel.link.clone())
+    }
+
+    /// The slot of the channel that `mac` names.
+    #[inline]
+    fn find(&mut self, mac: MacAddr) -> Option<usize> {
+        let slot = slot_of(mac);
+        let is_there = |device: &Self| matches!(device.channels.get(slot), Some(Some(channel)) if channel.link.mac == mac);
+        if is_there(self) {
+            return Some(slot);
+        }
+        // The rendezvous may have just connected it.
+        self.take_notices();
+        is_there(self).then_some(slot)
+    }
+
+    #[cold]
+    fn take_notices(&mut self) {
+        if !self.member.has_notices() {
+            return;
+        }
+        for notice in self.member.take_notices() {
+            match notice {
+                Notice::Joined(link) => {
+                    let slot = slot_of(link.mac);
+                    if self.channels.len() <= slot {
+                        self.channels.resize_with(slot + 1, || None);
+                    }
+                    self.channels[slot] = Some(Box::new(Channel::new(link)));
+                    self.active.push(slot as u16);
+                }
+                Notice::Gone(mac) => {
+                    if let Some(Some(channel)) = self.channels.get_mut(slot_of(mac))
+                        && channel.link.mac == mac
+                    {
+                        channel.is_dying = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends a peer: reports it, takes our buffers back, and frees its slot.
+    #[cold]
+    fn end(&mut self, slot: usize) {
+        let Some(mut channel) = self.channels.get_mut(slot).and_then(Option::take) else { return };
+        channel.tx.reclaim(&mut self.allocator);
+        self.active.retain(|&other| usize::from(other) != slot);
+        self.touched.retain(|&other| usize::from(other) != slot);
+        self.turn = 0;
+        self.events.push_back(DeviceEvent::PeerGone(channel.link.mac));
+        self.rendezvous.release_slot(&channel.link);
+        tracing::debug!(pid = channel.link.pid, mac = %channel.link.mac, "peer gone");
+    }
+
+    #[cold]
+    fn fail(&mut self, slot: usize, forged: Forged) {
+        tracing::warn!(slot, "ending a peer: {forged}");
+        self.end(slot);
+    }
+
+    /// Polls one peer. Whether it must end now.
+    #[inline]
+    fn poll_channel(channel: &mut Channel, own: MacAddr, batch: &mut RxBatch<RxBuf>, quota: usize) -> Option<Result<(), Forged>> {
+        let received = channel.rx.receive(&channel.link, own, batch, quota);
+        if received.has_told {
+            fence(Ordering::SeqCst);
+            wake_if_waiting(channel);
+        }
+        match received.forged {
+            Some(forged) => Some(Err(forged)),
+            None if channel.is_dying && !channel.rx.slots.is_ready(&channel.link.theirs) => Some(Ok(())),
+            None => None,
+        }
+    }
+
+    /// Wakes the peers that sleep for want of room and may have some now.
+    #[cold]
+    fn sweep_waiting(&mut self) {
+        fence(Ordering::SeqCst);
+        for &slot in &self.active {
+            if let Some(channel) = self.channels[usize::from(slot)].as_deref_mut() {
+                wake_if_waiting(channel);
+            }
+        }
+    }
+}
+
+/// The caller has put a sequentially consistent fence between what it published and this.
+fn wake_if_waiting(channel: &mut Channel) {
+    if channel.peer_waits_for_room() && channel.tx.kicker.must_kick(&channel.link.peer.view) {
+        sys::eventfd_signal(&channel.link.eventfd);
+    }
+}
+
+impl Device for ShmDevice {
+    type Rx = RxBuf;
+    type Tx = TxBuf;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn mac(&self) -> MacAddr {
+        mac_of(0, 0)
+    }
+
+    fn poll_rx(&mut self, _now: Instant, batch: &mut RxBatch<RxBuf>) -> usize {
+        if self.member.has_notices() {
+            self.take_notices();
+        }
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(POLLS_PER_SWEEP) {
+            self.sweep_waiting();
+        }
+        let before = batch.len();
+        let own = mac_of(0, 0);
+        let quota = if self.active.len() == 1 { usize::MAX } else { QUOTA };
+        let mut ended = None;
+        for _ in 0..self.active.len() {
+            if self.turn >= self.active.len() {
+                self.turn = 0;
+            }
+            let slot = usize::from(self.active[self.turn]);
+            self.turn += 1;
+            let Some(channel) = self.channels[slot].as_deref_mut() else { continue };
+            if let Some(end) = Self::poll_channel(channel, own, batch, quota) {
+                // One a poll: the list changes under it. The others end in the next.
+                ended = Some((slot, end));
+                break;
+            }
+            if batch.is_full() {
+                break;
+            }
+        }
+        match ended {
+            Some((slot, Ok(()))) => self.end(slot),
+            Some((slot, Err(forged))) => self.fail(slot, forged),
+            None => {}
+        }
+        batch.len() - before
+    }
+
+    #[inline]
+    fn rx_ready(&self) -> bool {
+        let has_frame = |&slot: &u16| {
+            self.channels[usize::from(slot)]
+                .as_deref()
+                .is_some_and(|channel| channel.is_dying || channel.rx.slots.is_ready(&channel.link.theirs))
+        };
+        self.active.iter().any(has_frame) || self.member.has_notices() || !self.events.is_empty()
+    }
+
+    fn tx_alloc(&mut self, len: usize) -> Option<TxBuf> {
+        if let Some(buffer) = self.allocator.alloc(len) {
+            return Some(buffer);
+        }
+        self.reap();
+        self.allocator.alloc(len).or_else(|| self.allocator.alloc_small())
+    }
+
+    #[inline]
+    fn send(&mut self, frame: &TxFrame<'_, TxBuf>) -> Result<(), SendError> {
+        let Some(&mac) = frame.head.first_chunk() else { return Err(SendError::NoPeer) };
+        let slot = self.find(MacAddr(mac)).ok_or(SendError::NoPeer)?;
+        let Some(channel) = self.channels[slot].as_deref_mut() else { return Err(SendError::NoPeer) };
+        match channel.tx.send(&channel.link, self.allocator.pool(), &self.member.segment, frame) {
+            Ok(()) => {
+                if !channel.tx.is_touched {
+                    channel.tx.is_touched = true;
+                    self.touched.push(slot as u16);
+                }
+                Ok(())
+            }
+            Err(NotSent::Refused(error)) => Err(error),
+            Err(NotSent::Forged(forged)) => {
+                self.fail(slot, forged);
+                Err(SendError::NoPeer)
+            }
+        }
+    }
+
+    #[inline]
+    fn doorbell(&mut self) {
+        if self.touched.is_empty() {
+            return;
+        }
+        // Between our publishing and our look at the peers' generations (protocol::wake).
+        fence(Ordering::SeqCst);
+        while let Some(slot) = self.touched.pop() {
+            let Some(channel) = self.channels[usize::from(slot)].as_deref_mut() else { continue };
+            channel.tx.is_touched = false;
+            if channel.tx.kicker.must_kick(&channel.link.peer.view) {
+                sys::eventfd_signal(&channel.link.eventfd);
+            }
+        }
+    }
+
+    fn reap(&mut self) {
+        let mut failed = None;
+        for &slot in &self.active {
+            let Some(channel) = self.channels[usize::from(slot)].as_deref_mut() else { continue };
+            if let Err(forged) = channel.tx.reap(&channel.link, &mut self.allocator) {
+                failed = Some((usize::from(slot), forged));
+            }
+        }
+        if let Some((slot, forged)) = failed {
+            self.fail(slot, forged);
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<DeviceEvent> {
+        self.events.pop_front()
+    }
+
+    fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {
+        self.rendezvous.publish(rule)
+    }
+
+    fn detach(&mut self, rule: RuleId) {
+        self.rendezvous.withdraw(rule);
+    }
+
+    fn arm(&mut self) -> bool {
+        for &slot in &self.active {
+            let Some(channel) = self.channels[usize::from(slot)].as_deref_mut() else { continue };
+            if channel.rx.slots.has_unpublished() {
+                channel.rx.slots.publish_consumed(&channel.link.own);
+            }
+            if channel.tx.is_blocked {
+                channel.tx.set_waiting(&channel.link, true);
+            }
+        }
+        // Its fence orders all of the above before the looks below, at both ends.
+        self.armer.arm(&*self.member.segment);
+        let has_room = |device: &mut Self| {
+            device.reap();
+            device.active.iter().any(|&slot| {
+                let channel = device.channels[usize::from(slot)].as_deref_mut();
+                channel.is_some_and(|channel| channel.tx.is_blocked && channel.tx.has_room(&channel.link).unwrap_or(true))
+            })
+        };
+        let is_blocked = |device: &Self| device.channels.iter().flatten().any(|channel| channel.tx.is_blocked);
+        if self.rx_ready() || (is_blocked(self) && has_room(self)) {
+            self.disarm();
+            return false;
+        }
+        self.sweep_waiting();
+        true
+    }
+
+    fn disarm(&mut self) {
+        if !self.armer.is_armed() {
+            return;
+        }
+        self.armer.disarm(&*self.member.segment);
+        for &slot in &self.active {
+            let Some(channel) = self.channels[usize::from(slot)].as_deref_mut() else { continue };
+            if channel.tx.is_blocked {
+                channel.tx.is_blocked = false;
+                channel.tx.set_waiting(&channel.link, false);
+            }
+        }
+        sys::eventfd_clear(&self.member.eventfd);
+    }
+
+    fn wait_fd(&self) -> Option<i32> {
+        Some(self.member.eventfd.raw())
+    }
+}
+
+impl Drop for ShmDevice {
+    fn drop(&mut self) {
+        self.rendezvous.leave();
+    }
+}

@@ -1,0 +1,66 @@
+//! Why joining, or finding a peer, failed.
+
+use std::io;
+
+/// Why [`crate::attach`] failed. The process then runs on the kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The system: it refused memory, address space, or a descriptor.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked of it.
+        what: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// The system: RLIMIT_FSIZE is below the size of the segment (growing it would raise SIGXFSZ).
+    #[error("the file size limit is {limit} bytes, and the segment needs {needed}")]
+    FileSizeLimit {
+        /// The limit in force.
+        limit: u64,
+        /// What the settings ask for.
+        needed: u64,
+    },
+}
+
+/// Why [`crate::Rendezvous::resolve`] could not tell who has an address. (That nobody has it is no error.)
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// The peer: another user's process holds the address.
+    #[error("the address belongs to a process of user {uid}")]
+    OtherUser {
+        /// That user.
+        uid: u32,
+    },
+    /// The settings: as many peers as [`crate::Settings::peers_max`] allows are connected.
+    #[error("no room for another peer")]
+    Full,
+    /// The peer: it has the address, but what it said or passed isn't what a member passes. It may be of another version.
+    #[error("the peer does not speak this version's protocol")]
+    Incompatible,
+    /// The system: it refused memory, address space, or a descriptor.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked of it.
+        what: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+impl ResolveError {
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}
+
+impl AttachError {
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}
+
+/// A value in a peer's memory that no correct member writes. It ends the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the peer's memory is not a member's: {0}")]
+pub(crate) struct Forged(pub(crate) &'static str);

@@ -1,0 +1,64 @@
+//! Descriptors of this crate's own, remembered so that a fork's child can close its copies without taking a lock.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::io;
+
+use crate::sys;
+
+/// The highest descriptor number that can be remembered, plus one.
+const LIMIT: usize = 1 << 20;
+
+/// Where this crate's descriptors are numbered from, if there is room.
+const HIGH: i32 = 600;
+
+/// Whether a descriptor is this crate's own: whoever closes it for the program closes a stranger's.
+pub fn is_internal(fd: i32) -> bool {
+    let word = usize::try_from(fd).ok().and_then(|n| OURS.get(n / 64));
+    word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (fd % 64) != 0)
+}
+
+/// One bit a descriptor. A child of fork may find any lock held for ever; these words are always usable.
+static OURS: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
+
+/// An owned descriptor; closed on drop, unless a fork has closed it already.
+#[derive(Debug)]
+pub(crate) struct Fd(i32);
+
+impl Fd {
+    /// Takes ownership of `raw`, under a high number: the program's own descriptors are to be numbered as on the kernel.
+    pub(crate) fn new(raw: i32) -> io::Result<Self> {
+        let raw = if raw < HIGH { sys::move_above(raw, HIGH) } else { raw };
+        let Some(word) = usize::try_from(raw).ok().and_then(|n| OURS.get(n / 64)) else {
+            sys::close(raw);
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        };
+        word.fetch_or(1 << (raw % 64), Ordering::Relaxed);
+        Ok(Self(raw))
+    }
+
+    /// Its number.
+    #[inline]
+    pub(crate) fn raw(&self) -> i32 {
+        self.0
+    }
+}
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        let bit = 1 << (self.0 % 64);
+        if OURS[self.0 as usize / 64].fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
+            sys::close(self.0);
+        }
+    }
+}
+
+/// Closes every descriptor of this crate's in a fork's child. Async-signal-safe.
+pub(crate) fn close_all_in_child() {
+    for (i, word) in OURS.iter().enumerate() {
+        let mut bits = word.swap(0, Ordering::Relaxed);
+        while bits != 0 {
+            sys::close((i * 64) as i32 + bits.trailing_zeros() as i32);
+            bits &= bits - 1;
+        }
+    }
+}

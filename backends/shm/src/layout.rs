@@ -1,0 +1,90 @@
+//! Where everything lies in the shared segments. Both sides must agree to the byte: changing anything here changes
+//! [`VERSION`].
+
+/// First word of a member segment.
+pub(crate) const MEMBER_MAGIC: u64 = u64::from_le_bytes(*b"RWmember");
+/// First word of a channel.
+pub(crate) const CHANNEL_MAGIC: u64 = u64::from_le_bytes(*b"RWchannl");
+/// Of everything in this file, and of the greeting.
+pub(crate) const VERSION: u64 = 1;
+
+/// Offsets common to both kinds of segment.
+pub(crate) const MAGIC_AT: usize = 0;
+pub(crate) const VERSION_AT: usize = 8;
+/// Whose segment it is.
+pub(crate) const OWNER_AT: usize = 16;
+
+/// Member segment: bytes of its pool.
+pub(crate) const POOL_LEN_AT: usize = 24;
+/// Member segment: the wake-up generation, odd while the member sleeps. Its own pair of cache lines, because processors
+/// prefetch lines in pairs.
+pub(crate) const ARMED_AT: usize = 128;
+/// Member segment: the rule table's generation, odd while it changes.
+pub(crate) const RULES_VERSION_AT: usize = 256;
+/// Member segment: how many entries of the rule table were ever used.
+pub(crate) const RULES_LEN_AT: usize = 264;
+/// Member segment: the rule table.
+pub(crate) const RULES_AT: usize = 4096;
+/// Entries, of eight bytes each.
+pub(crate) const RULES_MAX: usize = 4096;
+/// Member segment: the send buffers.
+pub(crate) const POOL_AT: usize = 65536;
+
+/// Channel: whom it is for.
+pub(crate) const TO_AT: usize = 24;
+/// Channel: how many slots of the opposite ring its owner has consumed.
+pub(crate) const CONSUMED_AT: usize = 128;
+/// Channel: nonzero while its owner sleeps and could not send for lack of room.
+pub(crate) const WAITING_AT: usize = 256;
+/// Channel: the ring.
+pub(crate) const SLOTS_AT: usize = 4096;
+/// Slots of the ring. (loom explores every interleaving, so its rings are short.)
+pub(crate) const SLOTS: usize = if cfg!(loom) { 2 } else { 256 };
+/// Bytes of a slot.
+pub(crate) const SLOT_BYTES: usize = 256;
+/// Within a slot: the VLAN tag, if the frame has one. (The publish word is first.)
+pub(crate) const SLOT_VLAN: usize = 8;
+/// Within a slot: the frame, or its headers.
+pub(crate) const SLOT_DATA: usize = 16;
+/// Within a slot: the gather list of a frame that isn't inline.
+pub(crate) const SLOT_GATHER: usize = 192;
+/// Channel: the release ring, flights that are handed back to the opposite ring's owner.
+pub(crate) const RELEASE_AT: usize = SLOTS_AT + 256 * SLOT_BYTES;
+/// Entries of the release ring, and so the most flights of one direction: it can't overflow.
+pub(crate) const FLIGHTS: usize = if cfg!(loom) { 2 } else { 4096 };
+/// Bytes of a channel.
+pub(crate) const CHANNEL_BYTES: usize = RELEASE_AT + 4096 * 8;
+
+/// The longest frame that is sent wholly inside its slot.
+pub(crate) const INLINE_MAX: usize = SLOT_BYTES - SLOT_DATA;
+/// The longest head of a frame that has a gather list: Ethernet with VLAN (18), IPv4 (60) and TCP (60) fit.
+pub(crate) const GATHER_HEAD_MAX: usize = SLOT_GATHER - SLOT_DATA;
+/// Most entries of a gather list.
+pub(crate) const GATHER_MAX: usize = (SLOT_BYTES - SLOT_GATHER) / 8;
+/// Bytes of a small send buffer.
+pub(crate) const SMALL_BYTES: usize = 2048;
+/// Bytes of a large send buffer.
+pub(crate) const LARGE_BYTES: usize = 32768;
+/// The largest IP packet.
+pub(crate) const MTU: usize = 65535;
+/// Bytes of an Ethernet header; no frame is shorter.
+pub(crate) const ETHERNET_BYTES: usize = 14;
+/// The longest frame: MTU, Ethernet and one VLAN tag.
+pub(crate) const FRAME_MAX: usize = MTU + ETHERNET_BYTES + 4;
+
+const _: () = assert!(SLOTS.is_power_of_two() && FLIGHTS.is_power_of_two() && FLIGHTS <= 1 << 16);
+const _: () = assert!(INLINE_MAX <= ringway_stack::device::HEAD_MAX && INLINE_MAX < 256);
+const _: () = assert!(GATHER_HEAD_MAX >= 18 + 60 + 60);
+const _: () = assert!(RULES_AT + RULES_MAX * 8 <= POOL_AT && POOL_AT.is_multiple_of(4096));
+const _: () = assert!(CHANNEL_BYTES.is_multiple_of(4096) && SLOTS_AT.is_multiple_of(SLOT_BYTES));
+const _: () = assert!(GATHER_MAX * LARGE_BYTES >= FRAME_MAX);
+
+/// Byte offset of the slot at ring position `position`.
+pub(crate) const fn slot_at(position: u64) -> usize {
+    SLOTS_AT + (position as usize & (SLOTS - 1)) * SLOT_BYTES
+}
+
+/// Byte offset of the release ring's entry at `position`.
+pub(crate) const fn release_at(position: u64) -> usize {
+    RELEASE_AT + (position as usize & (FLIGHTS - 1)) * 8
+}

@@ -1,0 +1,52 @@
+//! Shared memory as a NIC: processes of one user, in one network namespace, exchange frames without the kernel.
+//!
+//! Every process that [`attach`]es is a *member*. It writes only memory of its own, sealed memfds that its peers map
+//! read-only: one *member segment* (its wake-up word, the table of its flow rules, and its send buffers) and, for each peer,
+//! one *channel* (a ring of slots, what it consumed of the peer's ring, and the buffers that it hands back). So a
+//! member that is killed at any instruction, or that lies, spoils nothing but its own memory; what is read of it is
+//! copied once, checked, and costs it the connection when it is wrong.
+//!
+//! Members find each other without a broker: the kernel's abstract Unix names are the table of flow rules
+//! ([`Rendezvous`]). They belong to the network namespace, and vanish with their owner.
+//!
+//! - [`ShmDevice`]: the [`ringway_stack::device::Device`]; lives in a ring, behind its lock
+//! - [`Rendezvous`]: finding, greeting and losing peers; has its own locks, is served by a progress thread
+//! - `stores`: the only module that writes shared memory. `reads`: the only one that reads a peer's
+//! - `protocol`: the orderings of ring, release ring and wake-up, over an interface that loom can drive
+//!
+//! What this crate never does: start a thread, read a clock on a frame's path, enter the kernel for a frame unless a
+//! peer sleeps, or form a Rust reference to memory that another process may write.
+
+mod channel;
+mod copy;
+mod device;
+mod error;
+mod fd;
+mod layout;
+mod link;
+mod member;
+mod members;
+mod memfd;
+mod pool;
+mod protocol;
+mod reads;
+mod rendezvous;
+mod rules;
+mod rx_buf;
+mod settings;
+#[cfg(any(test, feature = "store-hook"))]
+pub mod store_hook;
+mod stores;
+mod sync;
+mod sys;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use device::{ShmDevice, attach};
+pub use error::{AttachError, ResolveError};
+pub use fd::is_internal;
+pub use members::{MemberName, members, query};
+pub use pool::TxBuf;
+pub use rendezvous::{ControlHandler, PeerInfo, Rendezvous, Resolved};
+pub use rx_buf::RxBuf;
+pub use settings::Settings;

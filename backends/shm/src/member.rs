@@ -1,0 +1,131 @@
+//! This process as its peers see it, and what its device and its rendezvous tell each other.
+
+use core::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ringway_stack::device::MacAddr;
+
+use crate::error::AttachError;
+use crate::fd::Fd;
+use crate::layout::{MAGIC_AT, MEMBER_MAGIC, OWNER_AT, POOL_AT, POOL_LEN_AT, RULES_LEN_AT, RULES_VERSION_AT, VERSION, VERSION_AT};
+use crate::link::Link;
+use crate::memfd;
+use crate::pool::Pool;
+use crate::protocol::WriteWords;
+use crate::settings::Settings;
+use crate::stores::Segment;
+use crate::sys;
+
+/// What the rendezvous tells the device.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// A peer joined.
+    Joined(Arc<Link>),
+    /// A peer's liveness ended: drain its ring, then let go of it.
+    Gone(MacAddr),
+}
+
+/// Shared by the device, the rendezvous, the links and the received handles.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// Random, unique among members.
+    pub(crate) id: u64,
+    pub(crate) uid: u32,
+    pub(crate) pid: i32,
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) segment_fd: Fd,
+    pub(crate) eventfd: Fd,
+    /// Small and large buffers.
+    pub(crate) pool_shape: (u32, u32),
+    /// Set in a fork's child, which has none of the mappings.
+    forked: AtomicBool,
+    noticed: AtomicBool,
+    notices: Mutex<Vec<Notice>>,
+}
+
+impl Member {
+    /// Makes the segment and its descriptors.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, AttachError> {
+        let pool_shape = settings.pool_shape();
+        let pool_bytes = Pool::bytes(pool_shape.0, pool_shape.1);
+        let needed = (POOL_AT + pool_bytes).next_multiple_of(4096);
+        let limit = sys::file_size_limit();
+        if limit < needed as u64 {
+            return Err(AttachError::FileSizeLimit { limit, needed: needed as u64 });
+        }
+        let id = sys::random_u64().map_err(AttachError::system("random number"))?;
+        let (segment, segment_fd) = memfd::create(c"ringway-member", needed).map_err(AttachError::system("member segment"))?;
+        let eventfd = sys::eventfd().map_err(AttachError::system("eventfd"))?;
+        for (at, value) in [
+            (VERSION_AT, VERSION),
+            (OWNER_AT, id),
+            (POOL_LEN_AT, pool_bytes as u64),
+            (RULES_VERSION_AT, 0),
+            (RULES_LEN_AT, 0),
+            (MAGIC_AT, MEMBER_MAGIC),
+        ] {
+            segment.store(at, value, Ordering::Release);
+        }
+        Ok(Self {
+            id,
+            uid: sys::effective_uid(),
+            pid: sys::pid(),
+            segment: Arc::new(segment),
+            segment_fd,
+            eventfd,
+            pool_shape,
+            forked: AtomicBool::new(false),
+            noticed: AtomicBool::new(false),
+            notices: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Whether this is a child of the member's process, which must not touch the mappings.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        self.forked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_forked(&self) {
+        self.forked.store(true, Ordering::Relaxed);
+    }
+
+    /// Leaves a notice to the device, and wakes whoever sleeps on it.
+    pub(crate) fn notify(&self, notice: Notice) {
+        self.lock().push(notice);
+        self.noticed.store(true, Ordering::Release);
+        // Joining and leaving are rare, so the sleeper is woken without asking whether there is one.
+        fence(Ordering::SeqCst);
+        sys::eventfd_signal(&self.eventfd);
+    }
+
+    /// Whether there are notices.
+    #[inline]
+    pub(crate) fn has_notices(&self) -> bool {
+        self.noticed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take_notices(&self) -> Vec<Notice> {
+        let mut notices = self.lock();
+        self.noticed.store(false, Ordering::Relaxed);
+        core::mem::take(&mut *notices)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Notice>> {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The Ethernet address by which this member knows the peer in `slot`: locally administered, with the slot, so that a sender
+/// finds the channel by it, and a generation, so that a dead peer's address never names its successor.
+pub(crate) const fn mac_of(slot: u16, generation: u32) -> MacAddr {
+    let [_, a, b, c] = generation.to_be_bytes();
+    let [hi, lo] = slot.to_be_bytes();
+    MacAddr([0x02, a, b, c, hi, lo])
+}
+
+/// The slot in such an address.
+#[inline]
+pub(crate) const fn slot_of(mac: MacAddr) -> usize {
+    u16::from_be_bytes([mac.0[4], mac.0[5]]) as usize
+}

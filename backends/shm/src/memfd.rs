@@ -1,0 +1,88 @@
+//! Sealed memory: made, checked, mapped.
+
+use core::ffi::CStr;
+use core::ptr::NonNull;
+use std::io;
+
+use crate::fd::Fd;
+use crate::reads::View;
+use crate::stores::Segment;
+use crate::sys;
+
+/// What a segment must promise before it is mapped: it neither shrinks (a read would raise SIGBUS) nor grows, and
+/// nobody but its maker can write it. The last seal also forbids punching holes (memfd_create(2), fcntl(2)).
+const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE;
+
+/// A mapping of a whole segment; unmapped on drop. A fork's child doesn't have it (MADV_DONTFORK).
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    /// The process that mapped it: in a child, the address may be something else's.
+    pid: i32,
+}
+
+// SAFETY: a mapping is plain memory; all accesses go through atomics or opaque copies.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(fd: &Fd, len: usize, protection: i32) -> io::Result<Self> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory.
+        let base = unsafe { libc::mmap(core::ptr::null_mut(), len, protection, libc::MAP_SHARED | libc::MAP_NORESERVE, fd.raw(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mapping = Self { base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len, pid: sys::pid() };
+        // SAFETY: our own fresh mapping.
+        if unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(mapping)
+    }
+
+    /// Bytes mapped.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The address of `len` bytes from `offset` on.
+    #[inline]
+    pub(crate) fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
+        assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: in range of the mapping.
+        unsafe { self.base.add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.pid == sys::pid() {
+            // SAFETY: mapped by `new` in this process, and nothing refers to it any more.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        }
+    }
+}
+
+/// Makes a sealed segment of `len` bytes, zeroed: our writable mapping, and the descriptor to pass to peers.
+pub(crate) fn create(name: &CStr, len: usize) -> io::Result<(Segment, Fd)> {
+    let fd = sys::memfd_create(name)?;
+    sys::ftruncate(&fd, len)?;
+    let mapping = Mapping::new(&fd, len, libc::PROT_READ | libc::PROT_WRITE)?;
+    sys::add_seals(&fd, SEALS | libc::F_SEAL_SEAL)?;
+    Ok((Segment::new(mapping), fd))
+}
+
+/// Checks and maps a peer's segment. `expected_len`: the exact size where it is known.
+pub(crate) fn open(fd: &Fd, expected_len: Option<usize>, len_max: usize) -> io::Result<View> {
+    // Huge pages can run out at the time of a read, which is SIGBUS again; only plain shared memory will do.
+    if !sys::is_tmpfs(fd)? || sys::seals(fd)? & SEALS != SEALS {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let len = sys::file_len(fd)?;
+    if len == 0 || len > len_max || expected_len.is_some_and(|expected| expected != len) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(View::new(Mapping::new(fd, len, libc::PROT_READ)?))
+}

@@ -1,0 +1,153 @@
+//! What members say to each other, once: the listener greets (so that the connector knows whom it has), the connector
+//! offers its descriptors, the listener answers with its own.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use ringway_stack::device::MacAddr;
+
+use crate::fd::Fd;
+use crate::layout::VERSION;
+use crate::link::{self, Link, PeerSegment};
+use crate::member::Member;
+use crate::protocol::ReleaseWriter;
+use crate::reads::View;
+use crate::rx_buf::Flights;
+use crate::stores::Segment;
+use crate::sys::{self, Passed};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"RingwayH");
+const BYTES: usize = 32;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The listener's first words.
+    Greeting = 1,
+    /// The connector's descriptors: segment, channel, wake-up.
+    Offer = 2,
+    /// The listener's.
+    Answer = 3,
+}
+
+/// A received message.
+pub(super) struct Message {
+    pub(super) kind: Kind,
+    /// Who sent it.
+    pub(super) id: u64,
+    pub(super) passed: Passed,
+}
+
+/// Sends a message, with descriptors unless it is a greeting.
+pub(super) fn send(socket: &Fd, kind: Kind, id: u64, passed: &[i32]) -> io::Result<()> {
+    let mut bytes = [0; BYTES];
+    for (to, word) in bytes.chunks_exact_mut(8).zip([MAGIC, VERSION, kind as u64, id]) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    sys::send_with(socket, &bytes, passed)
+}
+
+/// What there was to receive.
+pub(super) enum Incoming {
+    Message(Message),
+    /// Nothing yet.
+    Nothing,
+    /// The other end closed.
+    Closed,
+    /// Something else than a message of this version.
+    Garbage,
+}
+
+/// Receives a message, if there is one.
+pub(super) fn receive(socket: &Fd) -> Incoming {
+    // One byte more, so that a longer message shows.
+    let mut bytes = [0; BYTES + 1];
+    let (len, passed) = match sys::receive_with(socket, &mut bytes) {
+        Ok((0, _)) => return Incoming::Closed,
+        Ok(received) => received,
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Incoming::Nothing,
+        Err(_) => return Incoming::Closed,
+    };
+    let word = |i: usize| bytes.get(i * 8..i * 8 + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let kind = match word(2) {
+        1 => Kind::Greeting,
+        2 => Kind::Offer,
+        3 => Kind::Answer,
+        _ => return Incoming::Garbage,
+    };
+    if len != BYTES || word(0) != MAGIC || word(1) != VERSION {
+        return Incoming::Garbage;
+    }
+    Incoming::Message(Message { kind, id: word(3), passed })
+}
+
+/// Our half of a connection that is being made.
+pub(super) struct Half {
+    channel: Segment,
+    channel_fd: Fd,
+}
+
+impl Half {
+    pub(super) fn new(member: &Member, peer: u64) -> io::Result<Self> {
+        let (channel, channel_fd) = link::create_channel(member.id, peer)?;
+        Ok(Self { channel, channel_fd })
+    }
+
+    /// The descriptors that the peer gets. The channel's own isn't needed afterwards.
+    pub(super) fn send(channel_fd: &Fd, socket: &Fd, kind: Kind, member: &Member) -> io::Result<()> {
+        send(socket, kind, member.id, &[member.segment_fd.raw(), channel_fd.raw(), member.eventfd.raw()])
+    }
+
+    pub(super) fn channel_fd(&self) -> &Fd {
+        &self.channel_fd
+    }
+
+    /// Joins it with the peer's half. Hands the channel's descriptor back.
+    pub(super) fn join(self, member: &Arc<Member>, peer: PeerHalf, mac: MacAddr) -> (Arc<Link>, Fd) {
+        let link = Link {
+            member: member.clone(),
+            peer: peer.segment,
+            pid: peer.pid,
+            mac,
+            own: self.channel,
+            theirs: peer.channel,
+            eventfd: peer.eventfd,
+            alive: AtomicBool::new(true),
+            releases: ReleaseWriter::new(),
+            flights: Flights::new(),
+            copied: AtomicU64::new(0),
+        };
+        (Arc::new(link), self.channel_fd)
+    }
+}
+
+/// What a peer passed, checked and mapped.
+pub(super) struct PeerHalf {
+    segment: PeerSegment,
+    channel: View,
+    eventfd: Fd,
+    pid: i32,
+}
+
+impl PeerHalf {
+    pub(super) fn open(member: &Member, id: u64, pid: i32, passed: Passed) -> io::Result<Self> {
+        let [segment, channel, eventfd] =
+            <[Fd; 3]>::try_from(passed.into_iter().collect::<Vec<_>>()).map_err(|_| io::ErrorKind::InvalidData)?;
+        let segment = PeerSegment::open(&segment)?;
+        if segment.id != id || !sys::is_eventfd(&eventfd) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Self { segment, channel: link::open_channel(&channel, id, member.id)?, eventfd, pid })
+    }
+
+    /// Our own half, for the channel to ourselves.
+    pub(super) fn of_myself(member: &Member, half: &Half) -> io::Result<Self> {
+        Ok(Self {
+            segment: PeerSegment::open(&member.segment_fd)?,
+            channel: link::open_channel(half.channel_fd(), member.id, member.id)?,
+            eventfd: sys::duplicate(&member.eventfd)?,
+            pid: member.pid,
+        })
+    }
+}

@@ -1,0 +1,282 @@
+//! How members find, greet and lose each other, without a broker: the kernel's abstract Unix names are the table of flow rules.
+//!
+//! A member binds one listening socket a rule, named after it; connecting to that name is asking who has the address.
+//! The connection then carries both sides' descriptors, stays open, and is each side's proof that the other lives.
+//! All of it has its own lock, which is never held while waiting, so that it can be used under a ring's lock or without.
+
+mod control;
+mod hello;
+mod links;
+mod names;
+mod resolve;
+mod serve;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub(crate) use names::member_prefix;
+
+use core::fmt;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddrV4;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ringway_stack::device::{FlowRule, MacAddr, Protocol, RuleError, RuleId};
+
+use self::control::Client;
+use self::links::Entry;
+use self::serve::{Deferred, Incoming, Token};
+use crate::error::AttachError;
+use crate::fd::{self, Fd};
+use crate::layout::RULES_MAX;
+use crate::link::Link;
+use crate::member::Member;
+use crate::rules::{self, RuleTable};
+use crate::settings::Settings;
+use crate::sys::{self, Epoll};
+
+/// Answers a request that came over the control socket, in JSON. Called by [`Rendezvous::service`], without locks held.
+pub type ControlHandler = Box<dyn Fn(&str) -> String + Send + Sync>;
+
+/// Connections that wait to be accepted, on each rule.
+const BACKLOG: i32 = 64;
+
+/// Who has an address.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The station to send to.
+    pub mac: MacAddr,
+    /// The generation of its rules when it was asked.
+    pub generation: u64,
+    link: Arc<Link>,
+}
+
+impl Resolved {
+    fn new(link: &Arc<Link>) -> Self {
+        Self { mac: link.mac, generation: rules::version(&link.peer.view), link: link.clone() }
+    }
+}
+
+/// A connected member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// Its process.
+    pub pid: i32,
+    /// Its station address, as this member uses it.
+    pub mac: MacAddr,
+    /// Its random id.
+    pub id: u64,
+    /// Frames received from it that were copied, because its buffers were held for too long.
+    pub frames_copied: u64,
+}
+
+/// A member's side of the rendezvous. See the module's documentation.
+pub struct Rendezvous {
+    member: Arc<Member>,
+    epoll: Epoll,
+    name: String,
+    control: Fd,
+    slots: usize,
+    timeout: Duration,
+    state: Mutex<State>,
+    /// A negotiation ended.
+    settled: Condvar,
+    handler: Mutex<Option<Arc<ControlHandler>>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By slot. The first is this member's channel to itself.
+    links: Vec<Option<Entry>>,
+    generations: Vec<u32>,
+    free_slots: Vec<u16>,
+    /// Slots of living peers.
+    by_id: HashMap<u64, u16>,
+    /// Members that a thread of ours negotiates with.
+    outgoing: Vec<u64>,
+    incoming: VecDeque<Incoming>,
+    deferred: Vec<Deferred>,
+    rules: HashMap<u64, Published>,
+    table: RuleTable,
+    clients: VecDeque<Client>,
+    /// Numbers rules, incoming connections and clients; never reused.
+    next_number: u64,
+    /// The device is gone.
+    has_left: bool,
+}
+
+/// A rule of ours.
+struct Published {
+    socket: Fd,
+    place: u16,
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+}
+
+impl Rendezvous {
+    pub(crate) fn new(member: Arc<Member>, settings: &Settings) -> Result<Self, AttachError> {
+        let epoll = Epoll::new().map_err(AttachError::system("epoll instance"))?;
+        let name = names::member(member.uid, member.pid, member.id);
+        let control = sys::unix_socket(libc::SOCK_STREAM).map_err(AttachError::system("control socket"))?;
+        sys::listen_abstract(&control, &name, BACKLOG).map_err(AttachError::system("control socket's name"))?;
+        epoll.add(&control, libc::EPOLLIN, Token::Control.pack()).map_err(AttachError::system("epoll entry"))?;
+        Ok(Self {
+            member,
+            epoll,
+            name,
+            control,
+            slots: settings.slots(),
+            timeout: settings.resolve_timeout,
+            state: Mutex::default(),
+            settled: Condvar::new(),
+            handler: Mutex::default(),
+        })
+    }
+
+    /// Finds out who has an address, and connects to it. `None`: no member of this user has, in this network namespace. The first time it
+    /// takes a greeting with the peer's progress thread, typically 100 us, and at most
+    /// [`Settings::resolve_timeout`] in all; later, for any address of the same peer, it takes no system call.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    ///
+    /// [`ResolveError`]: crate::ResolveError
+    pub fn resolve(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, crate::ResolveError> {
+        resolve::resolve(self, protocol, to)
+    }
+
+    /// Whether the answer still holds: the peer lives, and has not changed its rules since. One load of its memory.
+    #[inline]
+    pub fn still_valid(&self, resolved: &Resolved) -> bool {
+        resolved.link.is_alive() && rules::version(&resolved.link.peer.view) == resolved.generation
+    }
+
+    /// Publishes a rule: from now on, this member is found under its address. A rule with a remote address is of one flow,
+    /// whose peer knows this station already, and is not published.
+    ///
+    /// # Errors
+    /// [`RuleError::Taken`]: another ring or process holds it; [`RuleError::Full`]: the table, or the system's descriptors, are
+    /// used up, or the device is gone.
+    pub fn publish(&self, rule: &FlowRule) -> Result<RuleId, RuleError> {
+        let mut state = self.lock();
+        let number = state.number();
+        if rule.remote.is_some() {
+            return Ok(RuleId(number));
+        }
+        if state.has_left || state.rules.len() >= RULES_MAX {
+            return Err(RuleError::Full);
+        }
+        let socket = sys::unix_socket(libc::SOCK_SEQPACKET).map_err(|_| RuleError::Full)?;
+        let name = names::rule(self.member.uid, rule.protocol, rule.local);
+        sys::listen_abstract(&socket, &name, BACKLOG).map_err(|e| match e.raw_os_error() {
+            Some(libc::EADDRINUSE) => RuleError::Taken,
+            _ => RuleError::Full,
+        })?;
+        self.epoll.add(&socket, libc::EPOLLIN, Token::Rule(number).pack()).map_err(|_| RuleError::Full)?;
+        let Some(place) = state.table.insert(&*self.member.segment, rule.protocol, rule.local) else {
+            self.discard(socket);
+            return Err(RuleError::Full);
+        };
+        state.rules.insert(number, Published { socket, place });
+        Ok(RuleId(number))
+    }
+
+    /// Takes a rule back. Unknown rules are ignored.
+    pub fn withdraw(&self, rule: RuleId) {
+        let mut state = self.lock();
+        if let Some(published) = state.rules.remove(&rule.0) {
+            state.table.remove(&*self.member.segment, published.place);
+            self.discard(published.socket);
+        }
+    }
+
+    /// The descriptor that is readable when [`Rendezvous::service`] has work.
+    pub fn epoll_fd(&self) -> RawFd {
+        self.epoll.raw()
+    }
+
+    /// Does what is there to do: greets those who connect, notices who is gone, answers control requests. Never waits; a
+    /// connector that stops in the middle holds up nobody. For the progress thread, but any thread may.
+    pub fn service(&self) {
+        serve::service(self);
+    }
+
+    /// Sets who answers control requests.
+    pub fn set_control_handler(&self, handler: ControlHandler) {
+        *self.handler.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(handler));
+    }
+
+    /// The name of the control socket, for [`crate::query`].
+    pub fn member_name(&self) -> String {
+        self.name.clone()
+    }
+
+    /// The connected members, this one's channel to itself included.
+    pub fn peers(&self) -> Vec<PeerInfo> {
+        let info = |entry: &Entry| PeerInfo {
+            pid: entry.link.pid,
+            mac: entry.link.mac,
+            id: entry.link.peer.id,
+            frames_copied: entry.link.copied.load(core::sync::atomic::Ordering::Relaxed),
+        };
+        self.lock().links.iter().flatten().filter(|entry| entry.link.is_alive()).map(info).collect()
+    }
+
+    /// To be called in a fork's child, before anything else: closes the child's copies of all descriptors, so that peers can
+    /// see the parent end. The child has none of the mappings; device, rendezvous and handles that it inherited can only be
+    /// forgotten or dropped. Takes no lock and allocates nothing.
+    pub fn after_fork_in_child(&self) {
+        self.member.set_forked();
+        fd::close_all_in_child();
+    }
+
+    /// Ends membership: peers see this station gone, its names vanish.
+    pub(crate) fn leave(&self) {
+        if self.member.is_forked() {
+            return;
+        }
+        let mut state = self.lock();
+        state.has_left = true;
+        self.epoll.remove(&self.control);
+        for entry in state.links.drain(..).flatten() {
+            entry.link.alive.store(false, core::sync::atomic::Ordering::Relaxed);
+            if let Some(socket) = entry.socket {
+                self.discard(socket);
+            }
+        }
+        let rules = state.rules.drain().map(|(_, rule)| rule.socket).collect::<Vec<_>>();
+        let incoming = state.incoming.drain(..).map(|incoming| incoming.socket).collect::<Vec<_>>();
+        let clients = state.clients.drain(..).map(|client| client.socket).collect::<Vec<_>>();
+        for socket in rules.into_iter().chain(incoming).chain(clients) {
+            self.discard(socket);
+        }
+        state.deferred.clear();
+        state.by_id.clear();
+        // Notices hold links, and links hold the member, which holds notices.
+        self.member.take_notices();
+        drop(state);
+        self.settled.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What a panic may have left half done is at worst a peer less.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes a socket that may be in the epoll instance.
+    fn discard(&self, socket: Fd) {
+        self.epoll.remove(&socket);
+    }
+}
+
+impl fmt::Debug for Rendezvous {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rendezvous").field("name", &self.name).finish_non_exhaustive()
+    }
+}

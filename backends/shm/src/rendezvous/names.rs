@@ -1,0 +1,24 @@
+//! Names in the kernel's abstract Unix namespace. The user is in them, so users don't get in each other's way.
+
+use std::net::SocketAddrV4;
+
+use ringway_stack::device::Protocol;
+
+/// Of a rule.
+pub(crate) fn rule(uid: u32, protocol: Protocol, address: SocketAddrV4) -> String {
+    let protocol = match protocol {
+        Protocol::Tcp => "tcp",
+        Protocol::Udp => "udp",
+    };
+    format!("ringway/{uid}/{protocol}/{address}")
+}
+
+/// What every control socket's name of a user begins with; its process follows.
+pub(crate) fn member_prefix(uid: u32) -> String {
+    format!("ringway/{uid}/member/")
+}
+
+/// Of a member's control socket.
+pub(crate) fn member(uid: u32, pid: i32, id: u64) -> String {
+    format!("{}{pid}-{id:016x}", member_prefix(uid))
+}

@@ -1,0 +1,229 @@
+//! The connecting side: from an address to a peer.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ringway_stack::device::{MacAddr, Protocol};
+
+use super::hello::{self, Half, Incoming, Kind, Message, PeerHalf};
+use super::{Rendezvous, Resolved, State, names};
+use crate::error::ResolveError;
+use crate::fd::Fd;
+use crate::link::Link;
+use crate::rules;
+use crate::sys;
+
+/// Between two attempts to connect to a listener whose backlog is full.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// What is behind a name.
+enum Outcome {
+    /// Nobody, or somebody who does not answer.
+    Nobody,
+    /// This member.
+    Myself,
+    Peer(Arc<Link>),
+}
+
+pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
+    let to = if to.ip().is_unspecified() { SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()) } else { to };
+    if let Some(link) = rendezvous.look_up(protocol, to)? {
+        return Ok(Some(Resolved::new(&link)));
+    }
+    let deadline = Instant::now() + rendezvous.timeout;
+    for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
+        let name = names::rule(rendezvous.member.uid, protocol, address);
+        match rendezvous.connect(&name, deadline)? {
+            Outcome::Nobody => {}
+            Outcome::Peer(link) => return Ok(Some(Resolved::new(&link))),
+            // Published since we looked.
+            Outcome::Myself => return rendezvous.look_up(protocol, to).map(|link| link.map(|link| Resolved::new(&link))),
+        }
+    }
+    Ok(None)
+}
+
+impl Rendezvous {
+    /// Looks into our own table and those of connected peers. An exact rule wins over one for every address. (A peer that is not
+    /// connected yet might have an exact rule beside a connected one's wildcard; the kernel, where both are bound
+    /// too, lets that happen only to UDP sockets with SO_REUSEADDR.)
+    fn look_up(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Arc<Link>>, ResolveError> {
+        let mut state = self.lock();
+        if state.has_left {
+            return Ok(None);
+        }
+        let mine = state.table.find(protocol, to);
+        if mine.exact {
+            return self.to_myself(&mut state).map(Some).map_err(ResolveError::system("channel to itself"));
+        }
+        let mut wildcard = None;
+        for entry in state.links.iter().flatten().filter(|entry| entry.link.is_alive() && entry.link.peer.id != self.member.id) {
+            let found = rules::find(&entry.link.peer.view, protocol, to);
+            if found.exact {
+                return Ok(Some(entry.link.clone()));
+            }
+            if found.wildcard {
+                wildcard = Some(entry.link.clone());
+            }
+        }
+        if mine.wildcard {
+            return self.to_myself(&mut state).map(Some).map_err(ResolveError::system("channel to itself"));
+        }
+        Ok(wildcard)
+    }
+
+    /// Connects to who bound `name`.
+    fn connect(&self, name: &str, deadline: Instant) -> Result<Outcome, ResolveError> {
+        let Some(socket) = dial(name, deadline)? else { return Ok(Outcome::Nobody) };
+        let credentials = sys::peer_credentials(&socket).map_err(ResolveError::system("peer's credentials"))?;
+        if credentials.uid != self.member.uid {
+            return Err(ResolveError::OtherUser { uid: credentials.uid });
+        }
+        let Some(greeting) = await_message(&socket, Kind::Greeting, deadline)? else { return Ok(Outcome::Nobody) };
+        let id = greeting.id;
+        if id == self.member.id {
+            return Ok(Outcome::Myself);
+        }
+        let mac = match self.begin(id, deadline)? {
+            Begun::Connected(link) => return Ok(Outcome::Peer(link)),
+            Begun::Nothing => return Ok(Outcome::Nobody),
+            Begun::Reserved(mac) => mac,
+        };
+        let negotiated = self.negotiate(&socket, id, credentials.pid, mac, deadline);
+        self.finish(id, mac, socket, negotiated)
+    }
+
+    /// Claims the negotiation with member `id`, unless there is a link already. One at a time: another thread's is waited for.
+    fn begin(&self, id: u64, deadline: Instant) -> Result<Begun, ResolveError> {
+        let mut state = self.lock();
+        loop {
+            if state.has_left {
+                return Ok(Begun::Nothing);
+            }
+            if let Some(link) = self.living(&mut state, id) {
+                return Ok(Begun::Connected(link));
+            }
+            if !state.outgoing.contains(&id) {
+                break;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Begun::Nothing);
+            }
+            state = self.settled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let mac = self.reserve(&mut state).ok_or(ResolveError::Full)?;
+        state.outgoing.push(id);
+        Ok(Begun::Reserved(mac))
+    }
+
+    /// Exchanges descriptors. `None`: the peer closed, or did not answer in time.
+    fn negotiate(&self, socket: &Fd, id: u64, pid: i32, mac: MacAddr, deadline: Instant) -> Result<Option<Arc<Link>>, ResolveError> {
+        let half = Half::new(&self.member, id).map_err(ResolveError::system("channel"))?;
+        if Half::send(half.channel_fd(), socket, Kind::Offer, &self.member).is_err() {
+            return Ok(None);
+        }
+        let Some(answer) = await_message(socket, Kind::Answer, deadline)? else { return Ok(None) };
+        if answer.id != id {
+            return Err(ResolveError::Incompatible);
+        }
+        let peer = PeerHalf::open(&self.member, id, pid, answer.passed).map_err(|e| match e.kind() {
+            io::ErrorKind::InvalidData => ResolveError::Incompatible,
+            _ => ResolveError::System { what: "peer's memory", source: e },
+        })?;
+        Ok(Some(half.join(&self.member, peer, mac).0))
+    }
+
+    /// Ends the negotiation, and answers those who had to wait for its end.
+    fn finish(
+        &self,
+        id: u64,
+        mac: MacAddr,
+        socket: Fd,
+        negotiated: Result<Option<Arc<Link>>, ResolveError>,
+    ) -> Result<Outcome, ResolveError> {
+        let mut state = self.lock();
+        state.outgoing.retain(|&other| other != id);
+        let outcome = self.conclude(&mut state, id, mac, socket, negotiated);
+        self.answer_deferred(&mut state);
+        drop(state);
+        self.settled.notify_all();
+        outcome
+    }
+
+    fn conclude(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        id: u64,
+        mac: MacAddr,
+        socket: Fd,
+        negotiated: Result<Option<Arc<Link>>, ResolveError>,
+    ) -> Result<Outcome, ResolveError> {
+        if state.has_left {
+            return Ok(Outcome::Nobody);
+        }
+        // The peer may have connected to us meanwhile, and closed this connection for that reason.
+        if let Some(link) = self.living(state, id) {
+            Self::unreserve(state, mac);
+            return Ok(Outcome::Peer(link));
+        }
+        let installed = negotiated.and_then(|link| {
+            let Some(link) = link else { return Ok(None) };
+            self.install(state, &link, Some(socket)).map_err(ResolveError::system("epoll entry"))?;
+            Ok(Some(link))
+        });
+        match installed {
+            Ok(Some(link)) => Ok(Outcome::Peer(link)),
+            Ok(None) => {
+                Self::unreserve(state, mac);
+                Ok(Outcome::Nobody)
+            }
+            Err(e) => {
+                Self::unreserve(state, mac);
+                Err(e)
+            }
+        }
+    }
+}
+
+enum Begun {
+    Connected(Arc<Link>),
+    Reserved(MacAddr),
+    Nothing,
+}
+
+/// Connects a socket. `None`: nobody listens, or not before the deadline.
+fn dial(name: &str, deadline: Instant) -> Result<Option<Fd>, ResolveError> {
+    let socket = sys::unix_socket(libc::SOCK_SEQPACKET).map_err(ResolveError::system("socket"))?;
+    loop {
+        match sys::connect_abstract(&socket, name) {
+            Ok(()) => return Ok(Some(socket)),
+            Err(e) => match e.raw_os_error() {
+                // EPROTOTYPE: a stranger's socket of another type has the name.
+                Some(libc::ECONNREFUSED | libc::ENOENT | libc::EPROTOTYPE) => return Ok(None),
+                Some(libc::EAGAIN) if Instant::now() + RETRY < deadline => std::thread::sleep(RETRY),
+                Some(libc::EAGAIN) => return Ok(None),
+                _ => return Err(ResolveError::System { what: "connect to a rule's name", source: e }),
+            },
+        }
+    }
+}
+
+/// Waits for a message of that kind. `None`: the peer closed, or said nothing until the deadline.
+fn await_message(socket: &Fd, kind: Kind, deadline: Instant) -> Result<Option<Message>, ResolveError> {
+    loop {
+        match hello::receive(socket) {
+            Incoming::Message(message) if message.kind == kind => return Ok(Some(message)),
+            Incoming::Message(_) | Incoming::Garbage => return Err(ResolveError::Incompatible),
+            Incoming::Closed => return Ok(None),
+            Incoming::Nothing => {}
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        sys::wait_for(socket, libc::POLLIN, left).map_err(ResolveError::system("poll"))?;
+    }
+}

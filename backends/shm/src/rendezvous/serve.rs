@@ -1,0 +1,202 @@
+//! The listening side: a state machine a connection, none of which ever waits.
+
+use std::sync::MutexGuard;
+
+use super::hello::{self, Half, Kind, PeerHalf};
+use super::{Rendezvous, State, control};
+use crate::fd::Fd;
+use crate::member::slot_of;
+use crate::sys::{self, Passed};
+
+/// Connections that were greeted and have not made their offer; the oldest gives way.
+const INCOMING_MAX: usize = 64;
+/// Connections accepted in one go.
+const ACCEPTS: usize = 16;
+
+/// What an epoll entry is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    /// The control socket.
+    Control,
+    /// A rule's socket.
+    Rule(u64),
+    /// A greeted connection.
+    Incoming(u64),
+    /// A control connection.
+    Client(u64),
+    /// The proof that the peer in a slot lives.
+    Alive(u64),
+}
+
+const KIND_SHIFT: u32 = 56;
+
+impl Token {
+    pub(super) const fn pack(self) -> u64 {
+        let (kind, number) = match self {
+            Self::Control => (0, 0),
+            Self::Rule(number) => (1, number),
+            Self::Incoming(number) => (2, number),
+            Self::Client(number) => (3, number),
+            Self::Alive(slot) => (4, slot),
+        };
+        kind << KIND_SHIFT | number
+    }
+
+    const fn parse(word: u64) -> Self {
+        let number = word & ((1 << KIND_SHIFT) - 1);
+        match word >> KIND_SHIFT {
+            1 => Self::Rule(number),
+            2 => Self::Incoming(number),
+            3 => Self::Client(number),
+            4 => Self::Alive(number),
+            _ => Self::Control,
+        }
+    }
+}
+
+/// A connection that was greeted.
+pub(super) struct Incoming {
+    number: u64,
+    pub(super) socket: Fd,
+    pid: i32,
+}
+
+/// An offer that waits for the end of our own negotiation with the same member.
+pub(super) struct Deferred {
+    socket: Fd,
+    id: u64,
+    pid: i32,
+    passed: Passed,
+}
+
+pub(super) fn service(rendezvous: &Rendezvous) {
+    let mut requests = Vec::new();
+    {
+        let mut state = rendezvous.lock();
+        if state.has_left {
+            return;
+        }
+        for token in rendezvous.epoll.ready() {
+            match Token::parse(token) {
+                Token::Control => rendezvous.accept_clients(&mut state),
+                Token::Rule(number) => rendezvous.accept_members(&mut state, number),
+                Token::Incoming(number) => rendezvous.hear(&mut state, number),
+                Token::Client(number) => requests.extend(rendezvous.serve_client(&mut state, number)),
+                Token::Alive(slot) => rendezvous.look_after(&mut state, slot as usize),
+            }
+        }
+    }
+    for request in requests {
+        control::answer(rendezvous, request);
+    }
+}
+
+impl Rendezvous {
+    fn accept_members(&self, state: &mut State, rule: u64) {
+        for _ in 0..ACCEPTS {
+            let Some(published) = state.rules.get(&rule) else { return };
+            let Ok(socket) = sys::accept(&published.socket) else { return };
+            let Ok(credentials) = sys::peer_credentials(&socket) else { continue };
+            if credentials.uid != self.member.uid {
+                tracing::debug!(uid = credentials.uid, "refusing another user's process");
+                continue;
+            }
+            let number = state.number();
+            if hello::send(&socket, Kind::Greeting, self.member.id, &[]).is_err()
+                || self.epoll.add(&socket, libc::EPOLLIN, Token::Incoming(number).pack()).is_err()
+            {
+                continue;
+            }
+            if state.incoming.len() >= INCOMING_MAX
+                && let Some(oldest) = state.incoming.pop_front()
+            {
+                self.discard(oldest.socket);
+            }
+            state.incoming.push_back(Incoming { number, socket, pid: credentials.pid });
+        }
+    }
+
+    /// A greeted connection has said something, or ended.
+    fn hear(&self, state: &mut State, number: u64) {
+        let Some(at) = state.incoming.iter().position(|incoming| incoming.number == number) else { return };
+        let received = hello::receive(&state.incoming[at].socket);
+        if matches!(received, hello::Incoming::Nothing) {
+            return;
+        }
+        let Some(incoming) = state.incoming.remove(at) else { return };
+        self.epoll.remove(&incoming.socket);
+        if let hello::Incoming::Message(message) = received
+            && message.kind == Kind::Offer
+        {
+            self.consider(state, Deferred { socket: incoming.socket, id: message.id, pid: incoming.pid, passed: message.passed });
+        }
+    }
+
+    /// Answers an offer, or closes its connection: the connector then looks whether there is a link by now.
+    ///
+    /// When two members make offers to each other at once, one of the two must give way, and both must agree which. The one with the
+    /// lower id lets the other's offer wait until its own was answered, which the other one does at once; so
+    /// the lower one's becomes the link, and nobody waits for somebody who waits.
+    fn consider(&self, state: &mut State, offer: Deferred) {
+        if offer.id == self.member.id || sys::is_hung_up(&offer.socket) || self.living(state, offer.id).is_some() {
+            return;
+        }
+        if state.outgoing.contains(&offer.id) && self.member.id < offer.id {
+            if state.deferred.len() < INCOMING_MAX {
+                state.deferred.push(offer);
+            }
+            return;
+        }
+        self.accept(state, offer);
+    }
+
+    fn accept(&self, state: &mut State, offer: Deferred) {
+        let Ok(peer) = PeerHalf::open(&self.member, offer.id, offer.pid, offer.passed) else {
+            tracing::warn!(pid = offer.pid, "what a peer passed is not a member's");
+            return;
+        };
+        let Ok(half) = Half::new(&self.member, offer.id) else { return };
+        let Some(mac) = self.reserve(state) else { return };
+        let (link, channel_fd) = half.join(&self.member, peer, mac);
+        // Before the answer: with the answer the peer may send, and the device must look there.
+        if self.install_then(state, &link, offer.socket, &channel_fd).is_err() {
+            if state.links[slot_of(mac)].is_some() {
+                self.lost(state, slot_of(mac));
+            } else {
+                Self::unreserve(state, mac);
+            }
+        }
+        self.settled.notify_all();
+    }
+
+    fn install_then(
+        &self,
+        state: &mut State,
+        link: &std::sync::Arc<crate::link::Link>,
+        socket: Fd,
+        channel_fd: &Fd,
+    ) -> std::io::Result<()> {
+        let slot = slot_of(link.mac);
+        self.install(state, link, Some(socket))?;
+        let Some(Some(super::Entry { socket: Some(socket), .. })) = state.links.get(slot) else { return Ok(()) };
+        Half::send(channel_fd, socket, Kind::Answer, &self.member)
+    }
+
+    /// Considers the deferred offers again, at the end of one of our own negotiations.
+    pub(super) fn answer_deferred(&self, state: &mut MutexGuard<'_, State>) {
+        for offer in core::mem::take(&mut state.deferred) {
+            self.consider(state, offer);
+        }
+    }
+
+    /// A peer's connection has something to say: only its end is expected.
+    fn look_after(&self, state: &mut State, slot: usize) {
+        let Some(Some(entry)) = state.links.get(slot) else { return };
+        let Some(socket) = &entry.socket else { return };
+        // Bytes are as good as an end: no member sends any, and they must not keep this entry ready.
+        if !sys::is_hung_up(socket) && matches!(hello::receive(socket), hello::Incoming::Nothing) {
+            return;
+        }
+        self.lost(state, slot);
+    }
+}

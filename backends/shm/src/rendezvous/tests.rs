@@ -1,0 +1,245 @@
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use ringway_stack::device::{Device, FlowRule, Protocol, RuleError};
+
+use crate::fd::Fd;
+use crate::rendezvous::names;
+use crate::tests::{Node, fresh_address, small, tcp, until};
+use crate::{ResolveError, Settings, attach, members, query, sys};
+
+#[test]
+fn nobody_there_is_no_error_and_quick() {
+    let node = Node::new();
+    let begin = Instant::now();
+    assert!(node.find(fresh_address()).is_none());
+    assert!(begin.elapsed() < Duration::from_millis(100));
+}
+
+#[test]
+fn rules_are_found_exactly_by_wildcard_and_by_protocol() {
+    let (a, mut b) = (Node::new(), Node::new());
+    let exact = fresh_address();
+    let wildcard = fresh_address();
+    b.device.attach(&tcp(exact)).unwrap();
+    let rule = b.device.attach(&tcp(std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 40_000 + wildcard.port()))).unwrap();
+    let at_wildcard = std::net::SocketAddrV4::new(*wildcard.ip(), 40_000 + wildcard.port());
+
+    let found = a.find(at_wildcard).unwrap();
+    assert_eq!(a.find(exact).unwrap().mac, found.mac, "one link for both");
+    assert!(a.rendezvous.resolve(Protocol::Udp, exact).unwrap().is_none());
+    assert!(a.rendezvous.still_valid(&found));
+    b.device.detach(rule);
+    assert!(!a.rendezvous.still_valid(&found));
+    assert!(a.find(at_wildcard).is_none());
+    assert_eq!(a.rendezvous.peers().len(), 1);
+}
+
+#[test]
+fn a_rule_has_one_owner_at_a_time() {
+    let (mut a, mut b) = (Node::new(), Node::new());
+    let address = fresh_address();
+    let rule = a.device.attach(&tcp(address)).unwrap();
+    assert_eq!(b.device.attach(&tcp(address)), Err(RuleError::Taken));
+    assert_eq!(a.device.attach(&tcp(address)), Err(RuleError::Taken));
+    b.device.attach(&FlowRule { protocol: Protocol::Udp, ..tcp(address) }).unwrap();
+    a.device.detach(rule);
+    b.device.attach(&tcp(address)).unwrap();
+}
+
+#[test]
+fn two_that_look_for_each_other_at_once_make_one_link() {
+    for _ in 0..40 {
+        let (mut a, mut b) = (Node::new(), Node::new());
+        let (at_a, at_b) = (fresh_address(), fresh_address());
+        a.device.attach(&tcp(at_a)).unwrap();
+        b.device.attach(&tcp(at_b)).unwrap();
+        let barrier = Barrier::new(4);
+        let (to_b, to_a) = std::thread::scope(|scope| {
+            let look = |node: &Node, address| {
+                let (rendezvous, barrier) = (node.rendezvous.clone(), &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    rendezvous.resolve(Protocol::Tcp, address).unwrap().expect("the other").mac
+                })
+            };
+            let (first, second, third, fourth) = (look(&a, at_b), look(&b, at_a), look(&a, at_b), look(&b, at_a));
+            let (to_b, to_a) = (first.join().unwrap(), second.join().unwrap());
+            assert_eq!((third.join().unwrap(), fourth.join().unwrap()), (to_b, to_a));
+            (to_b, to_a)
+        });
+        assert_eq!((a.rendezvous.peers().len(), b.rendezvous.peers().len()), (1, 1));
+        a.send(to_b, b"there").unwrap();
+        let there = b.receive();
+        assert_eq!((there.payload.as_slice(), there.source), (&b"there"[..], to_a));
+        b.send(to_a, b"back").unwrap();
+        assert_eq!(a.receive().payload, b"back");
+        assert!(a.device.poll_event().is_none() && b.device.poll_event().is_none());
+    }
+}
+
+#[test]
+fn the_limit_of_peers_holds() {
+    let a = Node::with(&Settings { peers_max: 3, ..small() });
+    let mut others: Vec<_> = (0..3).map(|_| Node::new()).collect();
+    let addresses: Vec<_> = others
+        .iter_mut()
+        .map(|node| {
+            let address = fresh_address();
+            node.device.attach(&tcp(address)).unwrap();
+            address
+        })
+        .collect();
+    assert!(a.find(addresses[0]).is_some());
+    assert!(a.find(addresses[1]).is_some());
+    assert!(matches!(a.rendezvous.resolve(Protocol::Tcp, addresses[2]), Err(ResolveError::Full)));
+}
+
+#[test]
+fn connectors_that_say_nothing_hold_up_nobody() {
+    let (a, mut b) = (Node::new(), Node::new());
+    let address = fresh_address();
+    b.device.attach(&tcp(address)).unwrap();
+    let name = names::rule(sys::effective_uid(), Protocol::Tcp, address);
+    let silent: Vec<Fd> = (0..100)
+        .map(|i| {
+            let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
+            until("a place in the backlog", || sys::connect_abstract(&socket, &name).ok());
+            if i % 3 == 0 {
+                sys::send(&socket, b"not a message of any version").unwrap();
+            }
+            socket
+        })
+        .collect();
+    assert!(a.find(address).is_some());
+    drop(silent);
+    assert_eq!(b.rendezvous.peers().len(), 1);
+}
+
+#[test]
+fn an_offer_of_anything_else_than_sealed_memory_is_refused() {
+    let mut b = Node::new();
+    let address = fresh_address();
+    b.device.attach(&tcp(address)).unwrap();
+    let name = names::rule(sys::effective_uid(), Protocol::Tcp, address);
+    let event = sys::eventfd().unwrap();
+    let unsealed = sys::memfd_create(c"unsealed").unwrap();
+    sys::ftruncate(&unsealed, crate::layout::POOL_AT * 2).unwrap();
+    let (_kept, sealed) = crate::link::create_channel(1, 2).unwrap();
+    let offers: [&[i32]; 5] = [
+        &[],
+        &[event.raw(), event.raw(), event.raw()],
+        &[unsealed.raw(), unsealed.raw(), event.raw()],
+        &[sealed.raw(), sealed.raw(), event.raw()],
+        &[sealed.raw(), sealed.raw()],
+    ];
+    for passed in offers {
+        let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
+        sys::connect_abstract(&socket, &name).unwrap();
+        super::hello::send(&socket, super::hello::Kind::Offer, 77, passed).unwrap();
+        until("a refusal", || sys::is_hung_up(&socket).then_some(()));
+    }
+    assert!(b.rendezvous.peers().is_empty());
+}
+
+#[test]
+fn the_control_socket_answers_one_line() {
+    let node = Node::new();
+    let name = node.rendezvous.member_name();
+    assert!(query(&name, "stats", Duration::from_secs(1)).unwrap().contains("not ready"));
+    let large = "x".repeat(1 << 20);
+    node.rendezvous.set_control_handler(Box::new({
+        let large = large.clone();
+        move |request| if request == "large" { large.clone() } else { format!("{{\"asked\":\"{request}\"}}") }
+    }));
+    assert_eq!(query(&name, "doctor", Duration::from_secs(1)).unwrap(), r#"{"asked":"doctor"}"#);
+    assert_eq!(query(&name, "large", Duration::from_secs(5)).unwrap(), large);
+    let listed = members(sys::effective_uid()).unwrap();
+    assert!(listed.iter().any(|member| member.name == name && member.pid == sys::pid()));
+    // One that asks and never reads the answer stops nobody.
+    let socket = sys::unix_socket(libc::SOCK_STREAM).unwrap();
+    sys::connect_abstract(&socket, &name).unwrap();
+    sys::send(&socket, b"large\n").unwrap();
+    assert_eq!(query(&name, "stats", Duration::from_secs(1)).unwrap(), r#"{"asked":"stats"}"#);
+    drop(node);
+    assert!(query(&name, "stats", Duration::from_secs(1)).is_err());
+    let _ = UnixStream::pair();
+}
+
+/// What only a privileged test can try. It fails where it must not be left out.
+fn privileged<T: Send>(what: &str, act: impl FnOnce() -> Option<T> + Send) -> Option<T> {
+    let result = std::thread::scope(|scope| scope.spawn(act).join().unwrap());
+    if result.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "{what} needs privileges that this test run lacks");
+        eprintln!("left out: {what} needs privileges");
+    }
+    result
+}
+
+#[test]
+fn two_network_namespaces_never_meet() {
+    let mut here = Node::new();
+    let address = fresh_address();
+    here.device.attach(&tcp(address)).unwrap();
+    // Of this thread only; it ends with it.
+    privileged("a network namespace", || {
+        // SAFETY: no memory is involved.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+            return None;
+        }
+        let mut there = Node::new();
+        assert!(there.find(address).is_none());
+        there.device.attach(&tcp(address)).unwrap();
+        assert_eq!(there.find(address).unwrap().mac, there.device.mac(), "its own");
+        Some(())
+    });
+    assert!(here.rendezvous.peers().is_empty());
+    assert!(Node::new().find(address).is_some());
+}
+
+#[test]
+fn other_users_are_refused_both_ways() {
+    const NOBODY: u32 = 65534;
+    let mut here = Node::new();
+    let address = fresh_address();
+    let squatted = fresh_address();
+    here.device.attach(&tcp(address)).unwrap();
+    let own = sys::effective_uid();
+    let is_over = AtomicBool::new(false);
+    let is_ready = Arc::new(Barrier::new(2));
+    std::thread::scope(|scope| {
+        let (is_over, ready) = (&is_over, is_ready.clone());
+        let other = scope.spawn(move || {
+            // SAFETY: the raw call changes only this thread's user.
+            if unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) } != 0 {
+                ready.wait();
+                return None;
+            }
+            // It knows the name, and connects: it isn't even greeted.
+            let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
+            sys::connect_abstract(&socket, &names::rule(own, Protocol::Tcp, address)).unwrap();
+            until("a refusal", || sys::is_hung_up(&socket).then_some(()));
+            assert!(sys::receive(&socket, &mut [0; 64]).map_or(true, |len| len == 0));
+            // Its own members don't find ours.
+            let (_device, rendezvous) = attach(&small()).unwrap();
+            assert!(rendezvous.resolve(Protocol::Tcp, address).unwrap().is_none());
+            // It binds a name that is ours to use.
+            let squatter = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
+            sys::listen_abstract(&squatter, &names::rule(own, Protocol::Tcp, squatted), 8).unwrap();
+            ready.wait();
+            until("the end", || is_over.load(Ordering::Relaxed).then_some(()));
+            Some(())
+        });
+        is_ready.wait();
+        let resolved = here.rendezvous.resolve(Protocol::Tcp, squatted);
+        let taken = here.device.attach(&tcp(squatted));
+        is_over.store(true, Ordering::Relaxed);
+        if privileged("another user", || other.join().unwrap()).is_some() {
+            assert!(matches!(resolved, Err(ResolveError::OtherUser { uid: NOBODY })), "{resolved:?}");
+            assert_eq!(taken, Err(RuleError::Taken));
+        }
+    });
+    assert!(here.rendezvous.peers().is_empty());
+}

@@ -1,0 +1,170 @@
+//! The table of flow rules that a member publishes in its segment: how connected peers learn, without a system call, who has an
+//! address.
+
+use core::sync::atomic::{Ordering, fence};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use ringway_stack::device::Protocol;
+
+use crate::layout::{RULES_AT, RULES_LEN_AT, RULES_MAX, RULES_VERSION_AT};
+use crate::protocol::{ReadWords, WriteWords};
+
+/// Readings of a table that changes meanwhile, before the reader gives up.
+const TRIES: usize = 16;
+
+/// An entry: in use (bit 56), protocol (bits 48..), port (32..), address. Never zero, which is a free entry.
+fn encode(protocol: Protocol, address: SocketAddrV4) -> u64 {
+    let protocol = match protocol {
+        Protocol::Tcp => 6,
+        Protocol::Udp => 17,
+    };
+    1 << 56 | protocol << 48 | u64::from(address.port()) << 32 | u64::from(address.ip().to_bits())
+}
+
+/// The owner's side.
+#[derive(Debug, Default)]
+pub(crate) struct RuleTable {
+    version: u64,
+    len: u16,
+    free: Vec<u16>,
+    /// What is published, and where.
+    entries: HashMap<u64, u16>,
+}
+
+impl RuleTable {
+    /// Adds a rule; its place, or none if the table is full.
+    pub(crate) fn insert(&mut self, own: &impl WriteWords, protocol: Protocol, address: SocketAddrV4) -> Option<u16> {
+        let entry = encode(protocol, address);
+        let place = self.free.pop().or_else(|| (usize::from(self.len) < RULES_MAX).then_some(self.len))?;
+        self.change(own, |own| own.store(RULES_AT + usize::from(place) * 8, entry, Ordering::Relaxed));
+        self.entries.insert(entry, place);
+        if place == self.len {
+            self.len += 1;
+            own.store(RULES_LEN_AT, u64::from(self.len), Ordering::Release);
+        }
+        Some(place)
+    }
+
+    /// Removes the rule at `place`.
+    pub(crate) fn remove(&mut self, own: &impl WriteWords, place: u16) {
+        self.change(own, |own| own.store(RULES_AT + usize::from(place) * 8, 0, Ordering::Relaxed));
+        self.entries.retain(|_, &mut other| other != place);
+        self.free.push(place);
+    }
+
+    /// Looks for the rules of our own that match `address`.
+    pub(crate) fn find(&self, protocol: Protocol, address: SocketAddrV4) -> Found {
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, address.port());
+        let has = |address| self.entries.contains_key(&encode(protocol, address));
+        Found { exact: has(address), wildcard: has(any), version: self.version }
+    }
+
+    /// A sequence lock: odd while the table changes.
+    fn change<W: WriteWords>(&mut self, own: &W, store: impl FnOnce(&W)) {
+        own.store(RULES_VERSION_AT, self.version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        store(own);
+        self.version += 2;
+        own.store(RULES_VERSION_AT, self.version, Ordering::Release);
+    }
+}
+
+/// What a look into a table gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// A rule for exactly that address.
+    pub(crate) exact: bool,
+    /// A rule for that port on every address.
+    pub(crate) wildcard: bool,
+    /// The table's generation.
+    pub(crate) version: u64,
+}
+
+/// Looks for the rules that match `address`. A table that never holds still (its owner died in the middle, or is hostile)
+/// has none.
+pub(crate) fn find(table: &impl ReadWords, protocol: Protocol, address: SocketAddrV4) -> Found {
+    let exact = encode(protocol, address);
+    let wildcard = encode(protocol, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, address.port()));
+    for _ in 0..TRIES {
+        let version = table.load(RULES_VERSION_AT, Ordering::Acquire);
+        if version & 1 == 1 {
+            core::hint::spin_loop();
+            continue;
+        }
+        let mut found = Found { version, ..Found::default() };
+        let len = (table.load(RULES_LEN_AT, Ordering::Acquire) as usize).min(RULES_MAX);
+        for place in 0..len {
+            let entry = table.load(RULES_AT + place * 8, Ordering::Relaxed);
+            found.exact |= entry == exact;
+            found.wildcard |= entry == wildcard;
+        }
+        fence(Ordering::Acquire);
+        if table.load(RULES_VERSION_AT, Ordering::Relaxed) == version {
+            return found;
+        }
+    }
+    Found::default()
+}
+
+/// The table's generation now.
+#[inline]
+pub(crate) fn version(table: &impl ReadWords) -> u64 {
+    table.load(RULES_VERSION_AT, Ordering::Acquire)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::layout::POOL_AT;
+    use crate::memfd;
+
+    fn address(text: &str) -> SocketAddrV4 {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_reader_sees_exact_and_wildcard_rules_and_every_change() {
+        let (own, fd) = memfd::create(c"rules-test", POOL_AT).unwrap();
+        let view = memfd::open(&fd, Some(POOL_AT), POOL_AT).unwrap();
+        let mut table = RuleTable::default();
+        let to = address("127.0.0.1:80");
+        assert_eq!(find(&view, Protocol::Tcp, to), Found::default());
+
+        let exact = table.insert(&own, Protocol::Tcp, to).unwrap();
+        let first = find(&view, Protocol::Tcp, to);
+        assert!(first.exact && !first.wildcard);
+        assert_eq!(find(&view, Protocol::Udp, to), Found { exact: false, ..first });
+        assert!(!find(&view, Protocol::Tcp, address("127.0.0.2:80")).exact);
+
+        table.insert(&own, Protocol::Tcp, address("0.0.0.0:80")).unwrap();
+        table.remove(&own, exact);
+        let second = find(&view, Protocol::Tcp, to);
+        assert!(!second.exact && second.wildcard && second.version != first.version);
+        assert!(find(&view, Protocol::Tcp, address("10.1.2.3:80")).wildcard);
+    }
+
+    #[test]
+    fn the_table_has_an_end_and_its_places_are_used_again() {
+        let (own, fd) = memfd::create(c"rules-test", POOL_AT).unwrap();
+        let view = memfd::open(&fd, Some(POOL_AT), POOL_AT).unwrap();
+        let mut table = RuleTable::default();
+        for port in 0..RULES_MAX as u16 {
+            table.insert(&own, Protocol::Udp, SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).unwrap();
+        }
+        assert_eq!(table.insert(&own, Protocol::Udp, address("127.0.0.1:9999")), None);
+        table.remove(&own, 17);
+        assert_eq!(table.insert(&own, Protocol::Udp, address("127.0.0.1:9999")), Some(17));
+        assert!(find(&view, Protocol::Udp, address("127.0.0.1:9999")).exact);
+        assert!(!find(&view, Protocol::Udp, address("127.0.0.1:17")).exact);
+    }
+
+    #[test]
+    fn a_table_left_in_the_middle_of_a_change_has_no_rules() {
+        let (own, fd) = memfd::create(c"rules-test", POOL_AT).unwrap();
+        let view = memfd::open(&fd, Some(POOL_AT), POOL_AT).unwrap();
+        RuleTable::default().insert(&own, Protocol::Tcp, address("127.0.0.1:80")).unwrap();
+        own.store(RULES_VERSION_AT, 7, Ordering::Release);
+        assert_eq!(find(&view, Protocol::Tcp, address("127.0.0.1:80")), Found::default());
+    }
+}

@@ -1,0 +1,43 @@
+//! What may be chosen when a process joins.
+
+use std::time::Duration;
+
+use crate::layout;
+
+/// Limits of one member. The defaults cost address space; memory is touched as it is used.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bytes of send buffers. A quarter goes to small buffers (2 KiB), the rest to large ones (32 KiB). Rounded to whole
+    /// buffers, at least one of each; at most [`Settings::POOL_BYTES_MAX`].
+    pub pool_bytes: usize,
+    /// Members that this one can be connected to at a time, itself included. At most [`Settings::PEERS_LIMIT`].
+    pub peers_max: usize,
+    /// How long [`crate::Rendezvous::resolve`] waits for a member that has the address but does not answer (stopped, or
+    /// without processor time).
+    pub resolve_timeout: Duration,
+}
+
+impl Settings {
+    /// Buffer offsets travel as 32 bits.
+    pub const POOL_BYTES_MAX: usize = 2 << 30;
+    /// A peer's slot is two bytes of its Ethernet address.
+    pub const PEERS_LIMIT: usize = 1 << 14;
+
+    /// How many small and large buffers that makes.
+    pub(crate) fn pool_shape(&self) -> (u32, u32) {
+        let bytes = self.pool_bytes.min(Self::POOL_BYTES_MAX);
+        let small = (bytes / 4 / layout::SMALL_BYTES).max(1);
+        let large = (bytes.saturating_sub(small * layout::SMALL_BYTES) / layout::LARGE_BYTES).max(1);
+        (small as u32, large as u32)
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.peers_max.clamp(1, Self::PEERS_LIMIT)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { pool_bytes: 256 << 20, peers_max: 1024, resolve_timeout: Duration::from_millis(500) }
+    }
+}

@@ -1,0 +1,354 @@
+//! System calls, made directly.
+//!
+//! This crate lives inside a library that stands in front of libc's `socket`, `poll`, `close` and the rest; calling those
+//! from here would call back into that library. `libc::syscall` goes past it.
+
+use core::ffi::{CStr, c_long};
+use core::mem::{self, MaybeUninit};
+use std::io;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+
+use crate::fd::Fd;
+
+/// The most descriptors that one greeting carries.
+pub(crate) const PASSED_MAX: usize = 3;
+/// Room for one descriptor more than a greeting has, so that a surplus is noticed (and closed).
+const CONTROL_BYTES: usize = 64;
+
+fn check(result: c_long) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+fn retry(mut call: impl FnMut() -> c_long) -> io::Result<i32> {
+    loop {
+        match check(call()) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+pub(crate) fn pid() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { libc::syscall(libc::SYS_getpid) as i32 }
+}
+
+pub(crate) fn effective_uid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { libc::syscall(libc::SYS_geteuid) as u32 }
+}
+
+/// Moves a descriptor to a number of at least `least`, close-on-exec. If there is no room, it stays where it is.
+pub(crate) fn move_above(fd: i32, least: i32) -> i32 {
+    // SAFETY: plain integers.
+    match check(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, least) }) {
+        Ok(high) => {
+            close(fd);
+            high
+        }
+        Err(_) => fd,
+    }
+}
+
+pub(crate) fn close(fd: i32) {
+    // SAFETY: the caller owns the number.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}
+
+pub(crate) fn random_u64() -> io::Result<u64> {
+    let mut bytes = [0u8; 8];
+    // SAFETY: `bytes` is writable for its length. Reads of up to 256 bytes are never cut short (getrandom(2)).
+    retry(|| unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) })?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+pub(crate) fn memfd_create(name: &CStr) -> io::Result<Fd> {
+    /// Linux 6.3; older kernels answer EINVAL.
+    const MFD_NOEXEC_SEAL: u32 = 8;
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: `name` is a C string.
+    let call = |flags: u32| check(unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) });
+    match call(flags | MFD_NOEXEC_SEAL) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Fd::new(call(flags)?),
+        result => Fd::new(result?),
+    }
+}
+
+pub(crate) fn ftruncate(fd: &Fd, len: usize) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    retry(|| unsafe { libc::syscall(libc::SYS_ftruncate, fd.raw(), len) }).map(drop)
+}
+
+pub(crate) fn add_seals(fd: &Fd, seals: i32) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::syscall(libc::SYS_fcntl, fd.raw(), libc::F_ADD_SEALS, seals) }).map(drop)
+}
+
+pub(crate) fn seals(fd: &Fd) -> io::Result<i32> {
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::syscall(libc::SYS_fcntl, fd.raw(), libc::F_GET_SEALS) })
+}
+
+pub(crate) fn file_len(fd: &Fd) -> io::Result<usize> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: fstat fills the structure when it succeeds. (libvma does not stand in front of it.)
+    let stat = unsafe {
+        check(c_long::from(libc::fstat(fd.raw(), stat.as_mut_ptr())))?;
+        stat.assume_init()
+    };
+    usize::try_from(stat.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+pub(crate) fn is_tmpfs(fd: &Fd) -> io::Result<bool> {
+    let mut stat = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: fstatfs fills the structure when it succeeds.
+    let stat = unsafe {
+        check(c_long::from(libc::fstatfs(fd.raw(), stat.as_mut_ptr())))?;
+        stat.assume_init()
+    };
+    Ok(stat.f_type == libc::TMPFS_MAGIC)
+}
+
+/// Whether `fd` is an eventfd. Writing to anything else that a peer passed could block.
+pub(crate) fn is_eventfd(fd: &Fd) -> bool {
+    let mut path = [0u8; 32];
+    let name = format!("/proc/self/fd/{}\0", fd.raw());
+    let mut target = [0u8; 32];
+    let Some(to) = path.get_mut(..name.len()) else { return false };
+    to.copy_from_slice(name.as_bytes());
+    // SAFETY: `path` ends with a zero, and `target` is writable for its length.
+    let len = unsafe { libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), target.as_mut_ptr(), target.len()) };
+    usize::try_from(len).is_ok_and(|len| target.get(..len) == Some(b"anon_inode:[eventfd]"))
+}
+
+pub(crate) fn eventfd() -> io::Result<Fd> {
+    // SAFETY: no memory is involved.
+    Fd::new(check(unsafe { libc::syscall(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?)
+}
+
+/// Another descriptor of the same file.
+pub(crate) fn duplicate(fd: &Fd) -> io::Result<Fd> {
+    // SAFETY: no memory is involved.
+    Fd::new(check(unsafe { libc::syscall(libc::SYS_fcntl, fd.raw(), libc::F_DUPFD_CLOEXEC, 0) })?)
+}
+
+/// Makes an eventfd readable. (A full counter is readable too, so a failure changes nothing.)
+pub(crate) fn eventfd_signal(fd: &Fd) {
+    let one = 1u64;
+    // SAFETY: eight readable bytes.
+    unsafe { libc::syscall(libc::SYS_write, fd.raw(), core::ptr::from_ref(&one), 8) };
+}
+
+/// Makes it unreadable again.
+pub(crate) fn eventfd_clear(fd: &Fd) {
+    let mut count = 0u64;
+    // SAFETY: eight writable bytes.
+    unsafe { libc::syscall(libc::SYS_read, fd.raw(), core::ptr::from_mut(&mut count), 8) };
+}
+
+/// RLIMIT_FSIZE: growing a file beyond it is answered with a signal.
+pub(crate) fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
+    // SAFETY: fills the structure, or leaves it as it is.
+    unsafe {
+        libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, core::ptr::null::<libc::rlimit64>(), core::ptr::from_mut(&mut limit))
+    };
+    limit.rlim_cur
+}
+
+pub(crate) fn unix_socket(kind: i32) -> io::Result<Fd> {
+    let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is involved.
+    Fd::new(check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) })?)
+}
+
+/// The abstract address of `name` (unix(7)): a zero byte, then the name.
+fn abstract_address(name: &str) -> io::Result<(libc::sockaddr_un, usize)> {
+    // SAFETY: all zeroes is a valid sockaddr_un.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let room = address.sun_path.get_mut(1..=name.len()).ok_or(io::ErrorKind::InvalidInput)?;
+    for (to, from) in room.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok((address, mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len()))
+}
+
+pub(crate) fn listen_abstract(fd: &Fd, name: &str, backlog: i32) -> io::Result<()> {
+    let (address, len) = abstract_address(name)?;
+    // SAFETY: `address` is readable for `len` bytes, which lie within it.
+    check(unsafe { libc::syscall(libc::SYS_bind, fd.raw(), core::ptr::from_ref(&address), len) })?;
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::syscall(libc::SYS_listen, fd.raw(), backlog) }).map(drop)
+}
+
+pub(crate) fn connect_abstract(fd: &Fd, name: &str) -> io::Result<()> {
+    let (address, len) = abstract_address(name)?;
+    // SAFETY: `address` is readable for `len` bytes, which lie within it.
+    retry(|| unsafe { libc::syscall(libc::SYS_connect, fd.raw(), core::ptr::from_ref(&address), len) }).map(drop)
+}
+
+pub(crate) fn accept(fd: &Fd) -> io::Result<Fd> {
+    let null = core::ptr::null_mut::<u8>();
+    // SAFETY: null address: none is written.
+    Fd::new(retry(|| unsafe { libc::syscall(libc::SYS_accept4, fd.raw(), null, null, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) })?)
+}
+
+/// Who is at the other end, as the kernel vouches: of a connected socket who connected, of a connecting one who listens.
+pub(crate) fn peer_credentials(fd: &Fd) -> io::Result<libc::ucred> {
+    let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = mem::size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the structure is writable for `len` bytes.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_getsockopt,
+            fd.raw(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            core::ptr::from_mut(&mut credentials),
+            core::ptr::from_mut(&mut len),
+        )
+    })?;
+    Ok(credentials)
+}
+
+/// Sends one message with descriptors.
+pub(crate) fn send_with(fd: &Fd, bytes: &[u8], passed: &[i32]) -> io::Result<()> {
+    assert!(passed.len() <= PASSED_MAX);
+    let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = [0u64; CONTROL_BYTES / 8];
+    // SAFETY: all zeroes is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut iov;
+    message.msg_iovlen = 1;
+    if !passed.is_empty() {
+        let passed_bytes = mem::size_of_val(passed) as u32;
+        message.msg_control = control.as_mut_ptr().cast();
+        // SAFETY: pure arithmetic; then: the control buffer is aligned, and large enough for PASSED_MAX descriptors.
+        unsafe {
+            message.msg_controllen = libc::CMSG_SPACE(passed_bytes) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(passed_bytes) as _;
+            core::ptr::copy_nonoverlapping(passed.as_ptr().cast::<u8>(), libc::CMSG_DATA(header), passed_bytes as usize);
+        }
+    }
+    // SAFETY: the message refers to live memory; sendmsg only reads it.
+    let sent = retry(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd.raw(), &raw const message, libc::MSG_NOSIGNAL) })?;
+    if sent as usize == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Sends what fits.
+pub(crate) fn send(fd: &Fd, bytes: &[u8]) -> io::Result<usize> {
+    let null = core::ptr::null::<u8>();
+    // SAFETY: `bytes` is readable for its length; no address.
+    retry(|| unsafe { libc::syscall(libc::SYS_sendto, fd.raw(), bytes.as_ptr(), bytes.len(), libc::MSG_NOSIGNAL, null, 0) })
+        .map(|n| n as usize)
+}
+
+/// Receives what is there.
+pub(crate) fn receive(fd: &Fd, into: &mut [u8]) -> io::Result<usize> {
+    let null = core::ptr::null::<u8>();
+    // SAFETY: `into` is writable for its length; no address.
+    retry(|| unsafe { libc::syscall(libc::SYS_recvfrom, fd.raw(), into.as_mut_ptr(), into.len(), 0, null, null) }).map(|n| n as usize)
+}
+
+/// Descriptors that came with a message.
+pub(crate) type Passed = ArrayVec<Fd, { CONTROL_BYTES / 4 }>;
+
+/// Receives one message with its descriptors. Zero bytes: the other end is closed.
+pub(crate) fn receive_with(fd: &Fd, into: &mut [u8]) -> io::Result<(usize, Passed)> {
+    let mut iov = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let mut control = [0u64; CONTROL_BYTES / 8];
+    // SAFETY: all zeroes is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut iov;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL_BYTES as _;
+    // SAFETY: the message refers to live, writable memory.
+    let len = retry(|| unsafe { libc::syscall(libc::SYS_recvmsg, fd.raw(), &raw mut message, libc::MSG_CMSG_CLOEXEC) })?;
+    let mut passed = Passed::new();
+    // SAFETY: the kernel filled the control buffer as `message` now says; the macros stay within it.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    while !header.is_null() {
+        // SAFETY: a header within the control buffer, with `cmsg_len` bytes of it and its data.
+        unsafe {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                for i in 0..bytes / mem::size_of::<i32>() {
+                    let raw = libc::CMSG_DATA(header).cast::<i32>().add(i).read_unaligned();
+                    if let Ok(fd) = Fd::new(raw) {
+                        passed.push(fd);
+                    }
+                }
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    }
+    Ok((len as usize, passed))
+}
+
+/// Waits until `events` hold on `fd`, at most `timeout`. An interrupted wait counts as over; the caller looks at its clock.
+pub(crate) fn wait_for(fd: &Fd, events: i16, timeout: Duration) -> io::Result<i16> {
+    let mut entry = libc::pollfd { fd: fd.raw(), events, revents: 0 };
+    let timeout = libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos().into() };
+    let null = core::ptr::null::<u8>();
+    // SAFETY: one entry, readable and writable; the timeout is readable; no signal mask.
+    match check(unsafe { libc::syscall(libc::SYS_ppoll, core::ptr::from_mut(&mut entry), 1, core::ptr::from_ref(&timeout), null, 0) }) {
+        Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
+        _ => Ok(entry.revents),
+    }
+}
+
+/// Whether the other end of a socket is gone.
+pub(crate) fn is_hung_up(fd: &Fd) -> bool {
+    wait_for(fd, libc::POLLRDHUP, Duration::ZERO).is_ok_and(|events| events & (libc::POLLHUP | libc::POLLRDHUP | libc::POLLERR) != 0)
+}
+
+/// An epoll instance.
+#[derive(Debug)]
+pub(crate) struct Epoll(Fd);
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: no memory is involved.
+        Fd::new(check(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?).map(Self)
+    }
+
+    pub(crate) fn raw(&self) -> i32 {
+        self.0.raw()
+    }
+
+    pub(crate) fn add(&self, fd: &Fd, events: i32, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, events, token)
+    }
+
+    pub(crate) fn modify(&self, fd: &Fd, events: i32, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, events, token)
+    }
+
+    /// Closing isn't enough: a child of fork may hold a copy, and epoll watches the file, not the number.
+    pub(crate) fn remove(&self, fd: &Fd) {
+        let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
+    }
+
+    fn control(&self, operation: i32, fd: &Fd, events: i32, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: token };
+        // SAFETY: `event` is readable.
+        check(unsafe { libc::syscall(libc::SYS_epoll_ctl, self.0.raw(), operation, fd.raw(), &raw mut event) }).map(drop)
+    }
+
+    /// The tokens that are ready now.
+    pub(crate) fn ready(&self) -> ArrayVec<u64, 64> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+        let null = core::ptr::null::<u8>();
+        // SAFETY: `events` is writable for 64 entries; timeout zero; no signal mask.
+        let count = check(unsafe { libc::syscall(libc::SYS_epoll_pwait, self.0.raw(), events.as_mut_ptr(), events.len(), 0, null, 8) })
+            .unwrap_or(0);
+        events.iter().take(count as usize).map(|event| event.u64).collect()
+    }
+}

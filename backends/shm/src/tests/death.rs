@@ -1,0 +1,249 @@
+//! Members that die. The dying ones are processes: this test binary again, told by the environment what to be.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddrV4;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ringway_stack::device::{Device, DeviceEvent, SendError};
+
+use super::{Node, fresh_address, pattern, tcp, until};
+use crate::store_hook;
+
+const ROLE: &str = "RINGWAY_SHM_TEST_ROLE";
+
+/// Starts the other process. `role`: what it does, then its arguments.
+fn start(role: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "tests::death::other_process", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until it says that it is ready.
+fn await_ready(child: &mut Child) {
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with("ready")), "it ended before it was ready");
+    // Its output is of no interest from here on; keeping the pipe open keeps it from failing.
+    std::thread::spawn(move || lines.for_each(drop));
+}
+
+#[test]
+#[ignore = "the other process of the tests in this file"]
+fn other_process() {
+    let role = std::env::var(ROLE).expect("started by one of the tests");
+    let mut words = role.split(' ');
+    let what = words.next().unwrap();
+    let address: SocketAddrV4 = words.next().unwrap().parse().unwrap();
+    let argument: u32 = words.next().map_or(0, |word| word.parse().unwrap());
+    let mut node = Node::new();
+    match what {
+        // Holds what it receives, until it is killed.
+        "hold" => {
+            node.device.attach(&tcp(address)).unwrap();
+            println!("ready");
+            let mut held = Vec::new();
+            loop {
+                held.extend(node.poll());
+            }
+        }
+        // Sends so many frames, and is killed by itself.
+        "send" => {
+            let to = node.find(address).unwrap().mac;
+            for i in 0..argument {
+                node.send(to, &pattern(i as usize * 100, i as usize)).unwrap();
+            }
+            // SAFETY: no memory is involved.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
+        // Sends and receives for ever, until the store after so many.
+        "stores" => {
+            let to = node.find(address).unwrap().mac;
+            store_hook::kill_after(argument);
+            for i in 0.. {
+                if node.send(to, &pattern(i * 37 % 3000, i)).is_err() {
+                    node.device.reap();
+                }
+                node.device.doorbell();
+                node.poll();
+                if node.device.arm() {
+                    node.device.disarm();
+                }
+            }
+        }
+        // Publishes and withdraws rules, until the store after so many.
+        "rules" => {
+            store_hook::kill_after(argument);
+            loop {
+                let rule = node.device.attach(&tcp(address)).unwrap();
+                node.device.detach(rule);
+            }
+        }
+        // Stops, once it has a rule.
+        "stop" => {
+            node.device.attach(&tcp(address)).unwrap();
+            println!("ready");
+            // SAFETY: no memory is involved.
+            unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+            loop {
+                node.poll();
+            }
+        }
+        // Forks a child that lives on; ends itself.
+        "fork" => {
+            let to = node.find(address).unwrap().mac;
+            node.send(to, b"before the fork").unwrap();
+            // SAFETY: the child calls only what is documented to be safe there, and sleeps.
+            unsafe {
+                if libc::fork() == 0 {
+                    node.rendezvous.after_fork_in_child();
+                    libc::close(1);
+                    libc::sleep(10);
+                    libc::_exit(0);
+                }
+                libc::usleep(50_000);
+                libc::kill(libc::getpid(), libc::SIGKILL);
+            }
+        }
+        other => panic!("unknown role {other}"),
+    }
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_killed_peer_is_gone_within_a_second_and_its_buffers_come_back() {
+    let mut node = Node::new();
+    let address = fresh_address();
+    let mut child = start(&format!("hold {address}"));
+    await_ready(&mut child);
+    let found = node.find(address).unwrap();
+    assert!(node.rendezvous.still_valid(&found));
+    for i in 0..50 {
+        node.send(found.mac, &pattern(i * 500, i)).unwrap();
+    }
+    node.device.doorbell();
+    assert!(node.device.buffers_in_use() > 0);
+    kill(child);
+    let begin = Instant::now();
+    assert_eq!(node.await_event(), DeviceEvent::PeerGone(found.mac));
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert_eq!(node.device.buffers_in_use(), 0);
+    assert!(!node.rendezvous.still_valid(&found));
+    assert_eq!(node.send(found.mac, b"x"), Err(SendError::NoPeer));
+    assert!(node.find(address).is_none());
+    assert!(node.rendezvous.peers().is_empty());
+
+    // Its slot serves another, whose address is new.
+    let mut child = start(&format!("hold {address}"));
+    await_ready(&mut child);
+    let next = node.find(address).unwrap();
+    assert_ne!(next.mac, found.mac);
+    assert_eq!(crate::member::slot_of(next.mac), crate::member::slot_of(found.mac));
+    assert_eq!(node.send(found.mac, b"x"), Err(SendError::NoPeer));
+    node.send(next.mac, b"x").unwrap();
+    kill(child);
+}
+
+#[test]
+fn what_a_peer_sent_before_its_death_arrives_before_the_news() {
+    let mut node = Node::new();
+    let address = fresh_address();
+    node.device.attach(&tcp(address)).unwrap();
+    let mut child = start(&format!("send {address} 200"));
+    child.wait().unwrap();
+    // The news is there before the first poll.
+    until("the end", || node.rendezvous.peers().is_empty().then_some(()));
+    let mut received = 0;
+    let event = until("the news", || {
+        for got in node.poll() {
+            assert_eq!(got.payload, pattern(received * 100, received));
+            received += 1;
+        }
+        node.device.poll_event()
+    });
+    assert_eq!(received, 200);
+    assert!(matches!(event, DeviceEvent::PeerGone(_)));
+    drop(child.stdout.take().map(|mut out| out.read_to_string(&mut String::new())));
+}
+
+#[test]
+fn death_at_any_store_leaves_whole_frames_and_an_end() {
+    // Every store of the first frames, then some of later ones.
+    for stores in (0..120).step_by(if cfg!(debug_assertions) { 7 } else { 1 }).chain([500, 1999, 4000, 9001, 30_011]) {
+        let mut node = Node::new();
+        let address = fresh_address();
+        node.device.attach(&tcp(address)).unwrap();
+        let mut child = start(&format!("stores {address} {stores}"));
+        let mut sequence = Vec::new();
+        let event = until("the end", || {
+            for got in node.poll() {
+                sequence.push(got.payload);
+            }
+            node.device.reap();
+            node.device.poll_event()
+        });
+        assert!(matches!(event, DeviceEvent::PeerGone(_)));
+        // Frames that found no room were not sent: the rest is in order, and whole.
+        let mut i = 0;
+        for payload in sequence {
+            while payload != pattern(i * 37 % 3000, i) {
+                i += 1;
+                assert!(i < 2_000_000, "a frame that was never sent, after {stores} stores");
+            }
+            i += 1;
+        }
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn death_in_the_middle_of_a_rule_leaves_no_rule() {
+    for stores in 0..10 {
+        let mut node = Node::new();
+        let address = fresh_address();
+        let mut child = start(&format!("rules {address} {stores}"));
+        while child.try_wait().unwrap().is_none() {
+            let _ = node.rendezvous.resolve(ringway_stack::device::Protocol::Tcp, address);
+        }
+        until("its rules' end", || node.find(address).is_none().then_some(()));
+        node.poll();
+    }
+}
+
+#[test]
+fn a_stopped_owner_is_waited_for_only_so_long() {
+    let node = Node::new();
+    let address = fresh_address();
+    let mut child = start(&format!("stop {address}"));
+    await_ready(&mut child);
+    // Stopped right after it said so.
+    std::thread::sleep(Duration::from_millis(100));
+    let begin = Instant::now();
+    assert!(node.find(address).is_none());
+    let waited = begin.elapsed();
+    assert!(waited >= Duration::from_millis(400) && waited < Duration::from_millis(1500), "{waited:?}");
+    // SAFETY: our own child.
+    unsafe { libc::kill(child.id() as i32, libc::SIGCONT) };
+    until("an answer", || node.find(address));
+    kill(child);
+}
+
+#[test]
+fn a_childs_copies_do_not_hide_the_parents_death() {
+    let mut node = Node::new();
+    let address = fresh_address();
+    node.device.attach(&tcp(address)).unwrap();
+    let mut child = start(&format!("fork {address}"));
+    assert_eq!(until("a frame", || node.poll().pop()).payload, b"before the fork");
+    child.wait().unwrap();
+    let begin = Instant::now();
+    assert!(matches!(node.await_event(), DeviceEvent::PeerGone(_)));
+    assert!(begin.elapsed() < Duration::from_secs(1));
+}

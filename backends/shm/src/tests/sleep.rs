@@ -1,0 +1,122 @@
+//! Sleeping and being woken.
+
+use std::time::{Duration, Instant};
+
+use ringway_stack::device::{Device, SendError};
+
+use super::{Node, fresh_address, pair, tcp, until};
+use crate::layout::SLOTS;
+use crate::sys;
+
+/// Whether the device's descriptor becomes readable within the time.
+fn wakes(node: &Node, within: Duration) -> bool {
+    let mut entry = libc::pollfd { fd: node.device.wait_fd().unwrap(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry.
+    unsafe { libc::poll(&raw mut entry, 1, within.as_millis() as i32) == 1 }
+}
+
+/// Joining wakes once; after this the device is asleep.
+fn settle(node: &mut Node) {
+    node.poll();
+    until("a sleep", || node.device.arm().then_some(()));
+    node.device.disarm();
+}
+
+#[test]
+fn a_frame_wakes_a_sleeper_once_and_nobody_else() {
+    let (mut a, mut b, to_b) = pair();
+    settle(&mut b);
+    a.send(to_b, b"for one who is awake").unwrap();
+    a.device.doorbell();
+    assert!(!wakes(&b, Duration::ZERO), "nobody sleeps, nobody is woken");
+    assert!(!b.device.arm(), "there is a frame");
+    b.receive();
+
+    assert!(b.device.arm());
+    assert!(!wakes(&b, Duration::from_millis(20)));
+    a.send(to_b, b"1").unwrap();
+    assert!(!wakes(&b, Duration::ZERO), "only the doorbell wakes");
+    a.device.doorbell();
+    assert!(wakes(&b, Duration::from_secs(1)));
+    sys::eventfd_clear(&b.device_eventfd());
+    a.send(to_b, b"2").unwrap();
+    a.device.doorbell();
+    assert!(!wakes(&b, Duration::from_millis(20)), "one kick a sleep");
+    b.device.disarm();
+    assert_eq!(b.poll().len(), 2);
+}
+
+#[test]
+fn ping_pong_between_sleepers_loses_no_wake_up() {
+    const ROUNDS: u32 = 3000;
+    let (mut a, mut b, to_b) = pair();
+    let begin = Instant::now();
+    let sleep = |node: &mut Node| loop {
+        let got = node.poll();
+        if let Some(got) = got.into_iter().next() {
+            return got;
+        }
+        if node.device.arm() {
+            assert!(wakes(node, Duration::from_secs(5)), "slept for ever");
+            node.device.disarm();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..ROUNDS {
+                let got = sleep(&mut b);
+                b.send(got.source, &got.payload).unwrap();
+                b.device.doorbell();
+            }
+        });
+        for round in 0..ROUNDS {
+            a.send(to_b, &round.to_le_bytes()).unwrap();
+            a.device.doorbell();
+            assert_eq!(sleep(&mut a).payload, round.to_le_bytes());
+        }
+    });
+    assert!(begin.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn a_sender_that_sleeps_for_room_is_woken_when_there_is_some() {
+    let (mut a, mut b, to_b) = pair();
+    settle(&mut a);
+    for _ in 0..SLOTS {
+        a.send(to_b, b"fill").unwrap();
+    }
+    assert_eq!(a.send(to_b, b"one more"), Err(SendError::Full));
+    assert!(a.device.arm(), "nothing to receive, and no room");
+    assert!(!wakes(&a, Duration::from_millis(20)));
+    b.poll();
+    assert!(wakes(&a, Duration::from_secs(1)));
+    a.device.disarm();
+    a.send(to_b, b"one more").unwrap();
+
+    // And without a sleep in between, the sender doesn't begin one.
+    while a.send(to_b, b"fill").is_ok() {}
+    while !b.poll().is_empty() {}
+    assert!(!a.device.arm());
+}
+
+#[test]
+fn a_joining_peer_wakes_a_sleeper() {
+    let mut b = Node::new();
+    let address = fresh_address();
+    b.device.attach(&tcp(address)).unwrap();
+    assert!(b.device.arm());
+    let mut a = Node::new();
+    let to_b = a.find(address).unwrap().mac;
+    assert!(wakes(&b, Duration::from_secs(1)));
+    a.send(to_b, b"hello").unwrap();
+    b.device.disarm();
+    assert_eq!(b.receive().payload, b"hello");
+}
+
+impl Node {
+    /// The eventfd, as somebody else who clears it.
+    fn device_eventfd(&self) -> crate::fd::Fd {
+        // SAFETY: duplicates a descriptor that is open.
+        crate::fd::Fd::new(unsafe { libc::dup(self.device.wait_fd().unwrap()) }).unwrap()
+    }
+}

@@ -1,0 +1,54 @@
+//! What Ringway is faster than, side by side. `cargo xtask bench` builds the library and this, and runs it.
+//!
+//! A row compares one figure of ours with a peer's. Both are measured in turn, in the same run, several times; a row holds
+//! medians, and goes as one line of JSON into a file and as a line of Markdown to the terminal.
+//!
+//! - [`apps`]: real programs, with `libvma.so` preloaded and without
+//! - [`cacheline`]: how long a cache line takes from one core to another and back: the floor under any of this
+#![forbid(unsafe_code)]
+
+mod apps;
+mod cacheline;
+mod row;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Ringway's benches.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask bench")]
+struct Arguments {
+    /// The library to preload.
+    #[arg(long, hide = true)]
+    library: PathBuf,
+    /// The folder for the rows.
+    #[arg(long, hide = true)]
+    output: PathBuf,
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// sockperf, iperf3, redis-benchmark, idle connections, idle servers.
+    Apps(apps::Options),
+    /// The round trip of a cache line between two cores.
+    Cacheline,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.bench {
+        Bench::Apps(options) => apps::run(&arguments.library, &arguments.output, &options),
+        Bench::Cacheline => cacheline::round_trip_ns().map(|ns| println!("{ns:.1} ns")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What the documents promise, as cases; each is to run on every device.
+//!
+//! This crate holds, for now, the outermost ring of them: programs that nobody here wrote, unmodified, with `libvma.so`
+//! preloaded (`tests/programs`). They are the same on the kernel and on Ringway, so that what a case expects is first
+//! proven right on the kernel (`RINGWAY_PROGRAMS=kernel`), and then demanded of Ringway.
+#![forbid(unsafe_code)]

@@ -1,0 +1,87 @@
+//! The `ringway` command, about programs that it did not write either.
+
+use std::time::Duration;
+
+use ringway_report::ProcessReport;
+use rustix::process::Signal;
+
+use crate::harness::{Case, Launch, PYTHON, World, eventually, free_port, library};
+use crate::{http, redis};
+
+/// `ringway run` does what LD_PRELOAD does.
+#[test]
+fn run() {
+    let case = Case::new("ringway-run");
+    if case.world() == World::Kernel {
+        return case.done();
+    }
+    let port = free_port();
+    let run = |device: &str| ringway(&case).args(&format!("run --device {device} --"));
+    let server = run("shm").env("RINGWAY_STATS_FILE", case.path("report.%d")).args(&format!("redis-server {}", redis::options(port)));
+    let server = server.serve(port);
+    let benchmark = format!("redis-benchmark -h 127.0.0.1 -p {port} -n 20000 -t get,set --csv");
+    redis::measured(&run("auto").env("RINGWAY_STATS_FILE", case.path("report.%d")).args(&benchmark).run().stdout, 2);
+    server.stop(Signal::TERM);
+    case.offloaded(&["redis-server", "redis-benchmark"], 1_000_000, 40_000);
+}
+
+#[test]
+fn stats() {
+    let case = Case::new("ringway-stats");
+    if case.world() == World::Kernel {
+        return case.done();
+    }
+    let (server, port) = redis::idle_server(&case);
+    let subscriber = case.program("redis-cli").args(&format!("-p {port} subscribe news")).spawn();
+    let pid = server.pid().to_string();
+    let connected = |report: &ProcessReport| report.sockets.iter().any(|s| s.state == "ESTABLISHED" && s.offloaded && s.rx_bytes > 0);
+    eventually("the connection is in the statistics", Duration::from_secs(5), || {
+        let answer = ringway(&case).args(&format!("stats --once --json {pid}")).run();
+        let reports: Vec<ProcessReport> = serde_json::from_str(&answer.stdout).expect("a line of reports");
+        assert_eq!(reports.len(), 1);
+        assert_eq!(reports[0].program, "redis-server");
+        let listener = reports[0].sockets.iter().find(|s| s.state == "LISTEN").expect("its listener");
+        assert!(listener.offloaded && listener.local == format!("127.0.0.1:{port}"), "{listener:?}");
+        connected(&reports[0])
+    });
+    // For people: all processes, a row each for ring and socket.
+    let table = ringway(&case).args("stats --once").run().stdout;
+    for expected in [pid, subscriber.pid().to_string(), "redis-cli".to_owned(), format!("127.0.0.1:{port}")] {
+        assert!(table.contains(&expected), "{expected} is missing:\n{table}");
+    }
+    drop(subscriber);
+    server.stop(Signal::TERM);
+    case.done();
+}
+
+#[test]
+fn doctor() {
+    let case = Case::new("ringway-doctor");
+    if case.world() == World::Kernel {
+        return case.done();
+    }
+    let machine = ringway(&case).args("doctor").run().stdout;
+    assert!(machine.lines().any(|l| l.starts_with("shm") && l.contains("yes")), "{machine}");
+    let (server, _) = redis::idle_server(&case);
+    let well = ringway(&case).args(&format!("doctor {}", server.pid())).run().stdout;
+    assert!(well.contains("offloaded by shm") && well.contains("LISTEN"), "{well}");
+    server.stop(Signal::TERM);
+
+    let port = free_port();
+    let plain = case.plain("redis-server").args(&redis::options(port)).serve(port);
+    let unwell = ringway(&case).args(&format!("doctor {}", plain.pid())).spawn().wait();
+    assert!(!unwell.status.success() && unwell.stdout.contains("libvma.so is not loaded"), "{}", unwell.stdout);
+    plain.stop(Signal::TERM);
+
+    let port = free_port();
+    let off = http::serve(case.program(PYTHON).env("RINGWAY_DEVICE", "off"), port, &case).serve(port);
+    let unwell = ringway(&case).args(&format!("doctor {}", off.pid())).spawn().wait();
+    assert!(!unwell.status.success() && unwell.stdout.contains("switched-off"), "{}", unwell.stdout);
+    off.stop(Signal::INT);
+    case.done();
+}
+
+/// The `ringway` command, which stands beside the library.
+fn ringway(case: &Case) -> Launch<'_> {
+    case.plain(library().with_file_name("ringway").to_str().expect("UTF-8"))
+}

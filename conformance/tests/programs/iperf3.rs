@@ -1,0 +1,70 @@
+//! iperf3: many streams, both directions at once, reversed, and UDP.
+
+use serde_json::Value;
+
+use crate::harness::{Case, Output, Side, free_port};
+
+/// The most payload that one segment of the kernel's loopback carries.
+const SEGMENT: u64 = 65_483;
+
+#[test]
+fn one_stream() {
+    tcp("iperf3-one", "");
+}
+
+#[test]
+fn eight_streams() {
+    tcp("iperf3-eight", "-P 8");
+}
+
+#[test]
+fn both_directions() {
+    tcp("iperf3-bidir", "--bidir");
+}
+
+#[test]
+fn reversed() {
+    tcp("iperf3-reverse", "-R");
+}
+
+#[test]
+fn udp() {
+    let case = Case::new("iperf3-udp");
+    let answer = exchange(&case, None, "-u -b 100M -l 1400");
+    let sum = &answer["end"]["sum"];
+    let (packets, lost) = (sum["packets"].as_u64().expect("packets"), sum["lost_percent"].as_f64().expect("loss"));
+    assert!(packets > 10_000, "{packets} packets in two seconds");
+    assert!(lost < 5.0, "{lost} % were lost");
+    case.offloaded(&["iperf3"], packets * 1_000, packets * 9 / 10);
+}
+
+fn tcp(name: &str, options: &str) {
+    let case = Case::new(name);
+    let answer = exchange(&case, None, options);
+    let bytes = received(&answer);
+    assert!(bytes > 50_000_000, "{bytes} bytes in two seconds");
+    case.offloaded(&["iperf3"], bytes, bytes / SEGMENT);
+}
+
+/// Two seconds between a client and a one-off server, `preloaded` or both of them on Ringway; the client's own report.
+pub(crate) fn exchange(case: &Case, preloaded: Option<Side>, options: &str) -> Value {
+    let (server, client) = match preloaded {
+        None => (case.program("iperf3"), case.program("iperf3")),
+        Some(side) => (case.server(side, "iperf3"), case.client(side, "iperf3")),
+    };
+    let port = free_port();
+    let server = server.args(&format!("-s -1 -p {port}")).serve(port);
+    let Output { stdout, .. } = client.args(&format!("-c 127.0.0.1 -p {port} -t 2 -J {options}")).run();
+    server.finish();
+    let answer: Value = serde_json::from_str(&stdout).expect("iperf3's JSON");
+    assert!(answer.get("error").is_none(), "{}", answer["error"]);
+    answer
+}
+
+/// Payload bytes that arrived, in both directions.
+pub(crate) fn received(answer: &Value) -> u64 {
+    let of = |sum: &str| answer["end"][sum]["bytes"].as_u64();
+    let (sent, received) = (of("sum_sent").expect("sent"), of("sum_received").expect("received"));
+    assert!(received <= sent, "{received} bytes received of {sent} sent");
+    received + of("sum_received_bidir_reverse").unwrap_or(0)
+}

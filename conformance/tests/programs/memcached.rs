@@ -1,0 +1,38 @@
+//! memcached, whose four threads share its connections, with two load generators of libmemcached's and its protocol by hand.
+
+use rustix::process::Signal;
+
+use crate::harness::{Case, Launch, free_port};
+
+#[test]
+fn by_hand() {
+    let case = Case::new("memcached-by-hand");
+    let port = free_port();
+    let server = start(&case, port).serve(port);
+    assert_eq!(case.python("memcache.py").arg(port.to_string()).run().stdout, "equal\n");
+    server.stop(Signal::TERM);
+    case.offloaded(&["memcached", "python3"], 20_000_000, 5_000);
+}
+
+#[test]
+fn many_clients() {
+    let case = Case::new("memcached-many");
+    let port = free_port();
+    let server = start(&case, port).serve(port);
+    for test in ["set", "get"] {
+        let load = format!("--servers=127.0.0.1:{port} --concurrency=8 --execute-number=2000 --initial-load=1000 --test={test}");
+        let answer = case.program("memcslap").args(&load).run();
+        assert!(answer.stdout.contains("seconds"), "{}{}", answer.stdout, answer.stderr);
+    }
+    let load = format!("--servers=127.0.0.1:{port} --threads=2 --concurrency=16 --execute_number=20000 --verify=1.0");
+    let answer = case.program("memcaslap").args(&load).run();
+    for wrong in ["verify_misses", "verify_failed", "get_misses"] {
+        assert!(answer.stdout.contains(&format!("{wrong}: 0\n")), "{wrong}:\n{}", answer.stdout);
+    }
+    server.stop(Signal::TERM);
+    case.offloaded(&["memcached", "memcslap", "memcaslap"], 5_000_000, 20_000);
+}
+
+pub(crate) fn start(case: &Case, port: u16) -> Launch<'_> {
+    case.program("memcached").args(&format!("-u root -U 0 -l 127.0.0.1 -p {port} -t 4"))
+}

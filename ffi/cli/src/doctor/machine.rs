@@ -1,0 +1,146 @@
+//! What this machine can do: the library, what shared memory needs of the kernel, and each device.
+
+use std::fmt;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::{Command, Stdio};
+
+use ringway_stack::offload::{DeviceKind, Reason};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::process::{getegid, geteuid, getgid, getuid};
+use serde::Serialize;
+
+use crate::library;
+use crate::table::table;
+
+/// All checks.
+#[derive(Serialize)]
+pub(super) struct Machine {
+    checks: Vec<Check>,
+    devices: Vec<Device>,
+}
+
+/// Something that must work.
+#[derive(Serialize)]
+struct Check {
+    what: &'static str,
+    ok: bool,
+    /// What was found; or what failed, and what follows.
+    detail: String,
+}
+
+/// A device, and why it is not available.
+#[derive(Serialize)]
+struct Device {
+    device: &'static str,
+    available: bool,
+    reason: Option<&'static str>,
+    advice: Option<String>,
+}
+
+impl Machine {
+    pub(super) fn examine() -> Self {
+        let shared_memory = [
+            check("sealed memory", sealed_memory(), "kernel 5.1 or later, and a memfd_create that no sandbox forbids"),
+            check("abstract sockets", abstract_socket(), "a sandbox that forbids Unix sockets cannot use shared memory"),
+            check("eventfd", eventfd_works(), "raise the limit of open files (ulimit -n)"),
+            check("one user", one_user(), "start it without set-user-id or set-group-id"),
+        ];
+        let missing = shared_memory.iter().find(|c| !c.ok).map(|c| format!("{}: {}", c.what, c.detail));
+        let mut checks = vec![
+            check("library", library::find().map(|l| l.display().to_string()).map_err(io::Error::other), "build or install it"),
+            check("preloading", preloading(), "the library does not load into programs of this machine"),
+            check("RINGWAY_DEVICE", device_variable(), Reason::UnknownDevice.advice()),
+        ];
+        checks.extend(shared_memory);
+        let devices = [DeviceKind::Mlx5, DeviceKind::Rxe, DeviceKind::Xdp, DeviceKind::Shm].map(|kind| match (kind, &missing) {
+            (DeviceKind::Shm, None) => Device { device: kind.name(), available: true, reason: None, advice: None },
+            (DeviceKind::Shm, Some(why)) => unavailable(kind, Reason::NoResources, why.clone()),
+            _ => unavailable(kind, Reason::DeviceMissing, Reason::DeviceMissing.advice().to_owned()),
+        });
+        Self { checks, devices: devices.into() }
+    }
+
+    /// Whether a program started now would be offloaded.
+    pub(super) fn usable(&self) -> bool {
+        self.checks.iter().all(|c| c.ok) && self.devices.iter().any(|d| d.available)
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut checks = table(&["check", "", ""]);
+        for check in &self.checks {
+            checks.add_row([check.what, if check.ok { "ok" } else { "NO" }, &check.detail]);
+        }
+        let mut devices = table(&["device", "", ""]);
+        for device in &self.devices {
+            let reason = device.reason.zip(device.advice.as_deref()).map_or_else(String::new, |(r, a)| format!("{r}: {a}"));
+            devices.add_row([device.device, if device.available { "yes" } else { "no" }, &reason]);
+        }
+        writeln!(f, "{checks}\n\n{devices}")
+    }
+}
+
+fn check(what: &'static str, result: io::Result<String>, advice: &str) -> Check {
+    match result {
+        Ok(detail) => Check { what, ok: true, detail },
+        Err(error) => Check { what, ok: false, detail: format!("{error}; {advice}") },
+    }
+}
+
+fn unavailable(kind: DeviceKind, reason: Reason, advice: String) -> Device {
+    Device { device: kind.name(), available: false, reason: Some(reason.name()), advice: Some(advice) }
+}
+
+/// The seals under which peers may map a member's memory: it cannot shrink below them, nor can they write.
+fn sealed_memory() -> io::Result<String> {
+    let memory = memfd_create("ringway-doctor", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&memory, 4096)?;
+    fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
+    Ok(String::new())
+}
+
+fn abstract_socket() -> io::Result<String> {
+    let name = format!("ringway/{}/doctor/{}", geteuid(), std::process::id());
+    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    Ok(String::new())
+}
+
+fn eventfd_works() -> io::Result<String> {
+    eventfd(0, EventfdFlags::CLOEXEC)?;
+    Ok(String::new())
+}
+
+fn one_user() -> io::Result<String> {
+    if getuid() == geteuid() && getgid() == getegid() {
+        Ok(format!("uid {}", geteuid()))
+    } else {
+        Err(io::Error::other("the real and the effective user differ"))
+    }
+}
+
+/// Loads the library into a program that does nothing. ld.so(8) goes on without a library that it cannot preload, and
+/// says so on standard error.
+fn preloading() -> io::Result<String> {
+    let library = library::find().map_err(io::Error::other)?;
+    let mut program = Command::new("true");
+    let output = program.env("LD_PRELOAD", library).env("RINGWAY_DEVICE", "off").stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match said.lines().find(|l| l.contains("cannot be preloaded")) {
+        Some(line) => Err(io::Error::other(line.to_owned())),
+        None if output.status.success() => Ok(String::new()),
+        None => Err(io::Error::other(format!("a program that does nothing ended with {}", output.status))),
+    }
+}
+
+fn device_variable() -> io::Result<String> {
+    match std::env::var("RINGWAY_DEVICE").as_deref() {
+        Ok("off") => Err(io::Error::other(Reason::SwitchedOff.name())),
+        Ok(name @ ("auto" | "shm")) => Ok(name.to_owned()),
+        Err(std::env::VarError::NotPresent) => Ok("not set: auto".to_owned()),
+        other => Err(io::Error::other(format!("{other:?}"))),
+    }
+}

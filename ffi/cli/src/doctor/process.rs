@@ -1,0 +1,133 @@
+//! One process: what it says itself, if it is on Ringway; else what /proc tells about why it is not.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+
+use anyhow::{Context as _, Result};
+use ringway_report::{Decision, ProcessReport, SocketReport};
+use ringway_stack::offload::Reason;
+use rustix::process::geteuid;
+use serde::Serialize;
+
+use crate::members;
+use crate::table::table;
+
+/// What is known of a process.
+#[derive(Serialize)]
+pub(super) struct Diagnosis {
+    pid: u32,
+    program: String,
+    /// What it says itself; `None`: it did not answer.
+    report: Option<ProcessReport>,
+    /// Why it did not.
+    silence: Option<String>,
+}
+
+impl Diagnosis {
+    /// Of a process that answered.
+    pub(super) fn of_member(report: ProcessReport) -> Self {
+        Self { pid: report.pid, program: report.program.clone(), report: Some(report), silence: None }
+    }
+
+    /// Of any process.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub(super) fn of_pid(pid: u32) -> Result<Self> {
+        let program = fs::read_to_string(format!("/proc/{pid}/comm")).with_context(|| format!("no process {pid}"))?;
+        match members::reports(&[pid], "doctor") {
+            Ok(mut reports) if !reports.is_empty() => Ok(Self::of_member(reports.remove(0))),
+            _ => Ok(Self { pid, program: program.trim_end().to_owned(), report: None, silence: Some(silence(pid)) }),
+        }
+    }
+
+    /// Whether it has a device.
+    pub(super) fn on_a_device(&self) -> bool {
+        self.report.as_ref().is_some_and(|r| r.device.is_some())
+    }
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, program, report, silence } = self;
+        if let Some(why) = silence {
+            return writeln!(f, "{program} ({pid}): not on Ringway: {why}");
+        }
+        let Some(report) = report else { return Ok(()) };
+        match &report.device {
+            Some(d) => writeln!(f, "{program} ({pid}): offloaded by {}, address {}, {} peers, MTU {}", d.kind, d.mac, d.peers, d.mtu)?,
+            None => writeln!(f, "{program} ({pid}): on the kernel")?,
+        }
+        decisions(f, &report.decisions)?;
+        sockets(f, report)
+    }
+}
+
+fn decisions(f: &mut fmt::Formatter<'_>, decisions: &[Decision]) -> fmt::Result {
+    let mut rows = table(&["  decision", "device", "outcome", ">times", "advice"]);
+    for d in decisions {
+        let outcome = if d.reason.is_empty() { "offloaded" } else { &d.reason };
+        rows.add_row([&format!("  {}", d.what), &d.device, outcome, &d.count.to_string(), &d.advice]);
+    }
+    if decisions.is_empty() { Ok(()) } else { writeln!(f, "{rows}") }
+}
+
+fn sockets(f: &mut fmt::Formatter<'_>, report: &ProcessReport) -> fmt::Result {
+    let mut rows = table(&["  fd", "proto", "local", "remote", "state", "offloaded", "why not"]);
+    for socket in &report.sockets {
+        let fd = format!("  {}", socket.fd);
+        let offloaded = if socket.offloaded { "yes" } else { "no" };
+        rows.add_row([&fd, &socket.protocol, &socket.local, &socket.remote, &socket.state, offloaded, &why_not(socket)]);
+    }
+    if report.sockets.is_empty() { writeln!(f, "  no sockets") } else { writeln!(f, "{rows}") }
+}
+
+fn why_not(socket: &SocketReport) -> String {
+    let Some(name) = &socket.reason else { return String::new() };
+    match Reason::from_name(name) {
+        Some(reason) => format!("{name}: {}", reason.advice()),
+        None => name.clone(),
+    }
+}
+
+/// Why a process that exists does not answer, as far as /proc tells.
+fn silence(pid: u32) -> String {
+    let file = |name: &str| format!("/proc/{pid}/{name}");
+    let uid = fs::metadata(file("")).map(|m| m.uid());
+    let ours = geteuid().as_raw();
+    if uid.as_ref().is_ok_and(|&uid| uid != ours) {
+        return format!("it runs as user {}, this is user {ours}; ask as that user", uid.unwrap_or_default());
+    }
+    let namespace = |path: &str| fs::read_link(path).ok();
+    if namespace(&file("ns/net")) != namespace("/proc/self/ns/net") {
+        return "it is in another network namespace; ask from there (nsenter --net)".to_owned();
+    }
+    match fs::read_to_string(file("maps")) {
+        Err(error) => format!("its mappings cannot be read: {error}"),
+        Ok(maps) if maps.contains("libvma.so") => loaded(&file("environ")),
+        Ok(maps) if !maps.contains("libc.so") => "a static program, which cannot be preloaded".to_owned(),
+        Ok(_) => "libvma.so is not loaded; start it by ringway run".to_owned(),
+    }
+}
+
+/// The library is there, and yet the process has no control socket: it decided for the kernel, or has not used a socket yet.
+fn loaded(environ: &str) -> String {
+    let device = read_variable(environ, "RINGWAY_DEVICE");
+    match device.as_ref().map(Option::as_deref) {
+        Ok(Some("off")) => format!("{}: {}", Reason::SwitchedOff, Reason::SwitchedOff.advice()),
+        Ok(None | Some("auto" | "shm")) => {
+            "libvma.so is loaded; either no socket was opened yet, or no device could be used (its log says why)".to_owned()
+        }
+        Ok(Some(name)) => format!("{} {name}: {}", Reason::UnknownDevice, Reason::UnknownDevice.advice()),
+        Err(error) => format!("libvma.so is loaded; its environment cannot be read: {error}"),
+    }
+}
+
+/// A variable of the environment that a process was started with.
+fn read_variable(environ: &str, name: &str) -> Result<Option<String>, io::Error> {
+    let all = fs::read(environ)?;
+    let mut entries = all.split(|&b| b == 0).map(String::from_utf8_lossy);
+    Ok(entries.find_map(|e| e.strip_prefix(name)?.strip_prefix('=').map(str::to_owned)))
+}

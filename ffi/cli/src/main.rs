@@ -1,0 +1,56 @@
+//! `ringway`: runs a program on Ringway, shows what its sockets do, and says why something is not offloaded.
+//!
+//! - [`run`]: finds `libvma.so`, preloads it, and becomes the program
+//! - [`stats`]: a live table of processes, rings and sockets
+//! - [`doctor`]: the machine, device by device; processes, socket by socket
+//! - [`members`]: the running processes, each asked over its control socket
+//! - [`library`]: where `libvma.so` is
+#![forbid(unsafe_code)]
+
+mod doctor;
+mod library;
+mod members;
+mod run;
+mod stats;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Runs unmodified socket programs in user space.
+#[derive(Parser)]
+#[command(name = "ringway", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a program on Ringway. The same as LD_PRELOAD=…/libvma.so PROGRAM.
+    Run(run::Options),
+    /// What processes, rings and sockets carry: a live table, or JSON.
+    Stats(stats::Options),
+    /// Is this offloaded? If not, why? The machine device by device, processes socket by socket.
+    Doctor(doctor::Options),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Run(options) => run::run(&options),
+        Command::Stats(options) => stats::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
+    };
+    // Not by returning the error from main: that would print a backtrace to whoever has RUST_BACKTRACE set.
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ringway: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

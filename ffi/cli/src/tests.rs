@@ -1,0 +1,24 @@
+use clap::CommandFactory as _;
+
+use super::*;
+
+#[test]
+fn the_command_line_is_consistent() {
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn the_subcommands_are_those_of_the_readme() {
+    // xtask's tidy holds the README against this list.
+    let names: Vec<_> = Arguments::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    assert_eq!(names, ["run", "stats", "doctor"]);
+}
+
+#[test]
+fn what_follows_the_program_is_the_programs() {
+    let Command::Run(options) = Arguments::parse_from(["ringway", "run", "--device", "shm", "--", "redis-server", "--port", "7"]).command
+    else {
+        panic!("not run");
+    };
+    assert_eq!(options.program, ["redis-server", "--port", "7"]);
+}

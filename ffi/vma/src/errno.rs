@@ -1,0 +1,105 @@
+//! The C edge: errno, the one table from errors to it, and the boundary that no panic crosses.
+
+use core::any::Any;
+use core::ffi::c_int;
+
+use ringway_stack::Error;
+
+/// The calling thread's errno.
+#[inline]
+pub(crate) fn current() -> c_int {
+    // SAFETY: the address is the calling thread's own, and valid for its life.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the calling thread's errno.
+#[inline]
+pub(crate) fn set(code: c_int) {
+    // SAFETY: as in `current`.
+    unsafe { *libc::__errno_location() = code };
+}
+
+/// Sets errno, and is what a failed call returns.
+#[inline]
+pub(crate) fn fail(code: c_int) -> c_int {
+    set(code);
+    -1
+}
+
+/// What a call failed with, as errno has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) c_int);
+
+impl Errno {
+    /// What the last call of libc's failed with.
+    pub(crate) fn last() -> Self {
+        Self(current())
+    }
+}
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Self {
+        Self(match error {
+            Error::WouldBlock => libc::EAGAIN,
+            Error::InProgress => libc::EINPROGRESS,
+            Error::Already => libc::EALREADY,
+            Error::Refused => libc::ECONNREFUSED,
+            Error::Reset => libc::ECONNRESET,
+            Error::Aborted => libc::ECONNABORTED,
+            Error::TimedOut => libc::ETIMEDOUT,
+            Error::NotConnected => libc::ENOTCONN,
+            Error::AlreadyConnected => libc::EISCONN,
+            Error::Pipe => libc::EPIPE,
+            Error::AddressInUse => libc::EADDRINUSE,
+            Error::Invalid => libc::EINVAL,
+            Error::BadSocket => libc::EBADF,
+            Error::NotSupported => libc::EOPNOTSUPP,
+            Error::MessageTooLong => libc::EMSGSIZE,
+            Error::DestinationRequired => libc::EDESTADDRREQ,
+            Error::NoBuffers => libc::ENOBUFS,
+            Error::HostUnreachable => libc::EHOSTUNREACH,
+            Error::NetworkDown => libc::ENETDOWN,
+        })
+    }
+}
+
+/// The result of a call that returns a count or a descriptor, in C's form.
+#[inline]
+pub(crate) fn to_ssize(result: Result<usize, Errno>) -> isize {
+    match result {
+        Ok(count) => count.cast_signed(),
+        Err(Errno(code)) => fail(code) as isize,
+    }
+}
+
+/// The result of a call that returns zero or a descriptor, in C's form.
+#[inline]
+pub(crate) fn to_int(result: Result<c_int, Errno>) -> c_int {
+    match result {
+        Ok(value) => value,
+        Err(Errno(code)) => fail(code),
+    }
+}
+
+/// A panic was caught at the boundary: says so, and fails the call with EIO.
+#[cold]
+pub(crate) fn panicked<T>(failure: T, payload: &(dyn Any + Send)) -> T {
+    let message =
+        payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+    tracing::error!("a call failed inside the library: {message}");
+    set(libc::EIO);
+    failure
+}
+
+/// Runs the body of an exported function; a panic fails the call instead of crossing into C. It costs nothing unless
+/// something panics.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! boundary {
+    ($failure:expr, $body:expr) => {
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| $body)) {
+            Ok(value) => value,
+            Err(payload) => $crate::errno::panicked($failure, &*payload),
+        }
+    };
+}

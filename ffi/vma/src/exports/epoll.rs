@@ -1,0 +1,178 @@
+//! epoll(7).
+
+use core::ffi::c_int;
+use core::time::Duration;
+
+use libc::{epoll_event, sigset_t, timespec};
+
+use super::timeout::{from_ms, from_timespec};
+use crate::errno::{Errno, fail, to_int};
+use crate::fdtable::{self, Entry};
+use crate::mux::epoll;
+use crate::process::process_or_init;
+use crate::{boundary, real};
+
+/// `epoll_create(2)`: a new instance. `size` is only checked. -1 with errno EINVAL, EMFILE, ENFILE, ENOMEM.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn epoll_create(size: c_int) -> c_int {
+    // SAFETY: no memory is passed.
+    created(unsafe { real::epoll_create(size) })
+}
+
+/// `epoll_create1(2)`: a new instance; `flags` may be EPOLL_CLOEXEC. -1 with errno EINVAL, EMFILE, ENFILE, ENOMEM.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn epoll_create1(flags: c_int) -> c_int {
+    // SAFETY: no memory is passed.
+    created(unsafe { real::epoll_create1(flags) })
+}
+
+fn created(fd: c_int) -> c_int {
+    if fd >= 0 {
+        epoll::on_create(fd);
+    }
+    fd
+}
+
+/// `epoll_ctl(2)`: adds, modifies or deletes `fd`. -1 with errno EBADF, EEXIST, EFAULT, EINVAL, ELOOP, ENOENT, ENOMEM,
+/// ENOSPC, EPERM.
+///
+/// # Safety
+/// As epoll_ctl(2): `event` is null or valid for reading.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_ctl(instance: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    boundary!(-1, {
+        // SAFETY: the caller's promise; the structure is packed, so that it has no alignment to keep.
+        let wanted = (!event.is_null() && operation != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
+        match epoll::control(instance, operation, fd, wanted) {
+            Some(result) => to_int(result.map(|()| 0)),
+            // SAFETY: the caller's arguments, as they are.
+            None => unsafe { real::epoll_ctl(instance, operation, fd, event) },
+        }
+    })
+}
+
+/// `epoll_wait(2)`: up to `count` events within `timeout` milliseconds (negative: without limit). -1 with errno EBADF, EFAULT,
+/// EINTR, EINVAL.
+///
+/// # Safety
+/// As epoll_wait(2): `events` is valid for writing `count` entries.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_wait(instance: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int {
+    boundary!(-1, {
+        // SAFETY: the caller's promise, for both.
+        unsafe { wait(instance, events, count, Ok(from_ms(timeout)), None, || real::epoll_wait(instance, events, count, timeout)) }
+    })
+}
+
+/// `epoll_pwait(2)`: as [`epoll_wait`], with a signal mask (null: none) for the time of the call.
+///
+/// # Safety
+/// As epoll_pwait(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_pwait(
+    instance: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    boundary!(-1, {
+        // SAFETY: the caller's promise, for all.
+        unsafe {
+            wait(instance, events, count, Ok(from_ms(timeout)), mask.as_ref(), || real::epoll_pwait(instance, events, count, timeout, mask))
+        }
+    })
+}
+
+/// `epoll_pwait2(2)`: as [`epoll_pwait`], with a timeout in nanoseconds (null: without limit).
+///
+/// # Safety
+/// As epoll_pwait2(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_pwait2(
+    instance: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    boundary!(-1, {
+        // SAFETY: the caller's promise, for all.
+        unsafe {
+            wait(instance, events, count, from_timespec(timeout.as_ref()), mask.as_ref(), || {
+                real::epoll_pwait2(instance, events, count, timeout, mask)
+            })
+        }
+    })
+}
+
+/// One wait, plain or not.
+///
+/// # Safety
+/// `events` is valid for writing `count` entries, or `plain` (the kernel's call with the same arguments) says EFAULT.
+unsafe fn wait(
+    instance: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: Result<Option<Duration>, Errno>,
+    mask: Option<&sigset_t>,
+    plain: impl Fn() -> c_int,
+) -> c_int {
+    let Entry::Epoll(mut index) = fdtable::lookup(instance) else { return plain() };
+    let (Ok(room), false) = (usize::try_from(count), events.is_null()) else { return plain() };
+    if room == 0 {
+        return plain();
+    }
+    if epoll::is_plain(index) {
+        // SAFETY: the caller's promise.
+        match unsafe { plain_wait(instance, events, &plain) } {
+            Plain::Done(found) => return found,
+            Plain::Registered(registered) => index = registered,
+        }
+    }
+    // After a fork, the state is made anew here.
+    let Some(process) = process_or_init() else { return plain() };
+    // SAFETY: the caller's promise; entries are written before they are read.
+    let events = unsafe { core::slice::from_raw_parts_mut(events, room.min(EVENTS_MAX)) };
+    let found = timeout.and_then(|timeout| epoll::wait_on(process, index, instance, events, timeout, mask));
+    to_int(found.map(|found| c_int::try_from(found).unwrap_or(c_int::MAX)))
+}
+
+/// How a wait in the plain real epoll ended.
+enum Plain {
+    /// This is what the call returns.
+    Done(c_int),
+    /// The instance was registered meanwhile, or is by now: the wait begins anew, with what we carry.
+    Registered(u32),
+}
+
+/// # Safety
+/// After `plain` returned a positive number, so many entries at `events` are valid.
+unsafe fn plain_wait(instance: c_int, events: *mut epoll_event, plain: &impl Fn() -> c_int) -> Plain {
+    fdtable::begin_plain_wait(instance);
+    // Whoever registers it after this look sees that a thread waits.
+    let found = match fdtable::lookup(instance) {
+        Entry::Epoll(index) if !epoll::is_plain(index) => Err(index),
+        _ => Ok(plain()),
+    };
+    fdtable::end_plain_wait(instance);
+    let found = match found {
+        Ok(found) => found,
+        Err(index) => return Plain::Registered(index),
+    };
+    let Some(got) = usize::try_from(found).ok().filter(|&got| got != 0) else { return Plain::Done(found) };
+    // SAFETY: the kernel wrote that many.
+    let got = unsafe { core::slice::from_raw_parts_mut(events, got) };
+    match epoll::after_plain_wait(instance, got) {
+        None => Plain::Done(found),
+        Some(0) => match fdtable::lookup(instance) {
+            Entry::Epoll(index) if !epoll::is_plain(index) => Plain::Registered(index),
+            _ => Plain::Done(fail(libc::EBADF)),
+        },
+        Some(left) => Plain::Done(c_int::try_from(left).unwrap_or(c_int::MAX)),
+    }
+}
+
+/// More than this in one call are not reported (a program may pass a count that its array does not have, knowing that it has
+/// few descriptors).
+const EVENTS_MAX: usize = 1 << 16;

@@ -1,0 +1,243 @@
+//! Descriptors: closing, duplicating, and their flags.
+
+use core::ffi::{c_int, c_uint, c_ulong};
+
+use ringway_stack::ring::SocketId;
+
+use crate::errno;
+use crate::fdtable::{self, Entry};
+use crate::process::{self, Process};
+use crate::real;
+use crate::slab::Key;
+use crate::socket::{Kind, lifecycle};
+
+/// Whether this is the process whose tables these are: false in a vfork child, which may only touch descriptors.
+fn tables_are_ours() -> bool {
+    process::process().is_none_or(Process::is_owner)
+}
+
+/// close(2).
+///
+/// # Safety
+/// As close(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if fdtable::lookup(fd) != Entry::None && tables_are_ours() {
+        crate::boundary!((), lifecycle::closing(fd));
+    }
+    // The program cannot mean it: it was never given that number.
+    if is_internal(fd) && tables_are_ours() {
+        return errno::fail(libc::EBADF);
+    }
+    // SAFETY: plain integers.
+    unsafe { real::close(fd) }
+}
+
+/// Whether a descriptor is the library's own, of which the program does not know.
+fn is_internal(fd: c_int) -> bool {
+    ringway_shm::is_internal(fd) || ringway_host::is_internal(fd)
+}
+
+/// Calls `body` with the parts of a range of descriptors between the library's own, until one fails.
+fn around_internals(first: c_uint, last: c_uint, mut body: impl FnMut(c_uint, c_uint) -> c_int) -> c_int {
+    let mut from = first;
+    for fd in first..=last.min(fdtable::LIMIT) {
+        if is_internal(fd.cast_signed()) {
+            if fd > from && body(from, fd - 1) != 0 {
+                return -1;
+            }
+            from = fd + 1;
+        }
+    }
+    if from <= last { body(from, last) } else { 0 }
+}
+
+/// close_range(2).
+///
+/// # Safety
+/// As close_range(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    const CLOEXEC_ONLY: c_int = 4;
+    if flags & CLOEXEC_ONLY == 0 && first <= last && tables_are_ours() {
+        crate::boundary!((), close_tracked(first, last));
+    }
+    if flags & CLOEXEC_ONLY != 0 || first > last || !tables_are_ours() || process::process().is_none() {
+        // SAFETY: plain integers.
+        return unsafe { real::close_range(first, last, flags) };
+    }
+    // SAFETY: plain integers.
+    around_internals(first, last, |first, last| unsafe { real::close_range(first, last, flags) })
+}
+
+/// closefrom(3).
+///
+/// # Safety
+/// As closefrom(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    if tables_are_ours() {
+        crate::boundary!((), close_tracked(c_uint::try_from(first).unwrap_or(0), c_uint::MAX));
+    }
+    let first = c_uint::try_from(first).unwrap_or(0);
+    if !tables_are_ours() || process::process().is_none() {
+        // SAFETY: plain integers.
+        unsafe { real::closefrom(first.cast_signed()) };
+        return;
+    }
+    // SAFETY: plain integers.
+    around_internals(first, c_uint::MAX, |first, last| unsafe { real::close_range(first, last, 0) });
+}
+
+fn close_tracked(first: c_uint, last: c_uint) {
+    let tracked: Vec<c_int> = fdtable::entries().map(|(fd, _)| fd).filter(|&fd| (first..=last).contains(&fd.cast_unsigned())).collect();
+    for fd in tracked {
+        lifecycle::closing(fd);
+    }
+}
+
+/// dup(2).
+///
+/// # Safety
+/// As dup(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: plain integers.
+    duplicate(fd, unsafe { real::dup(fd) })
+}
+
+/// After `fd` was duplicated to `copy`, or that failed.
+fn duplicate(fd: c_int, copy: c_int) -> c_int {
+    if copy >= 0 && fdtable::lookup(fd) != Entry::None && tables_are_ours() {
+        let saved = errno::current();
+        crate::boundary!((), lifecycle::duplicated(fd, copy));
+        errno::set(saved);
+    }
+    copy
+}
+
+/// dup2(2).
+///
+/// # Safety
+/// As dup2(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    // SAFETY: plain integers.
+    onto(old, new, || unsafe { real::dup2(old, new) })
+}
+
+/// dup3(2).
+///
+/// # Safety
+/// As dup3(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    // SAFETY: plain integers.
+    onto(old, new, || unsafe { real::dup3(old, new, flags) })
+}
+
+/// Duplicates `old` onto the number `new`, which is closed first if that will succeed.
+fn onto(old: c_int, new: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    let concerns_us = fdtable::lookup(old) != Entry::None || fdtable::lookup(new) != Entry::None;
+    if !concerns_us || old == new || !tables_are_ours() {
+        return kernel();
+    }
+    // SAFETY: plain integers. A bad `old` must leave `new` open.
+    if unsafe { real::fcntl(old, libc::F_GETFD, 0) } >= 0 && fdtable::lookup(new) != Entry::None {
+        crate::boundary!((), lifecycle::closing(new));
+    }
+    duplicate(old, kernel())
+}
+
+/// fcntl(2).
+///
+/// # Safety
+/// As fcntl(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the program's promise to fcntl(2).
+    control(fd, command, argument, unsafe { real::fcntl(fd, command, argument) })
+}
+
+/// fcntl(2), as programs with 64-bit offsets call it.
+///
+/// # Safety
+/// As fcntl(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the program's promise to fcntl(2).
+    control(fd, command, argument, unsafe { real::fcntl64(fd, command, argument) })
+}
+
+/// After the kernel's fcntl: what it means for us.
+fn control(fd: c_int, command: c_int, argument: usize, result: c_int) -> c_int {
+    if result < 0 {
+        return result;
+    }
+    match command {
+        libc::F_SETFL => set_nonblocking(fd, argument & libc::O_NONBLOCK as usize != 0),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            duplicate(fd, result);
+        }
+        _ => {}
+    }
+    result
+}
+
+fn set_nonblocking(fd: c_int, nonblocking: bool) {
+    if let Entry::Socket(key) = fdtable::lookup(fd)
+        && let Some(process) = process::process_or_init()
+    {
+        let saved = errno::current();
+        crate::boundary!((), {
+            if let Some(socket) = process.lock().sockets.find_mut(key) {
+                socket.nonblocking = nonblocking;
+            }
+        });
+        errno::set(saved);
+    }
+}
+
+/// ioctl(2).
+///
+/// # Safety
+/// As ioctl(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    if let Entry::Socket(key) = fdtable::lookup(fd)
+        && matches!(request, libc::FIONREAD | libc::TIOCOUTQ)
+        && argument != 0
+        && let Some(process) = process::process()
+        && let Some(bytes) = crate::boundary!(None, queued(process, key, request))
+    {
+        // SAFETY: the program's promise to ioctl(2): an int is to be written there.
+        unsafe { (argument as *mut c_int).write(bytes) };
+        return 0;
+    }
+    // SAFETY: the program's promise to ioctl(2).
+    let result = unsafe { real::ioctl(fd, request, argument) };
+    if result >= 0 && request == libc::FIONBIO && argument != 0 {
+        // SAFETY: the kernel read an int there just now.
+        set_nonblocking(fd, unsafe { (argument as *const c_int).read() } != 0);
+    }
+    result
+}
+
+/// FIONREAD's or SIOCOUTQ's answer, if the ring has it.
+fn queued(process: &Process, key: Key, request: c_ulong) -> Option<c_int> {
+    let mut guard = process.lock();
+    let id: SocketId = match guard.sockets.find(key)?.kind {
+        Kind::Stream(id) | Kind::Connecting(id) | Kind::Datagram(Some(id)) => id,
+        _ => return None,
+    };
+    let is_datagram = matches!(guard.sockets.find(key)?.kind, Kind::Datagram(_));
+    let now = process.now();
+    guard.poll_if_due(now);
+    let info = guard.ring.info(id)?;
+    let bytes = if request == libc::TIOCOUTQ { info.send_queue } else { info.next_len };
+    // Nothing of the ring's waits on a UDP socket: the kernel's half may have some.
+    if is_datagram && bytes == 0 {
+        return None;
+    }
+    Some(c_int::try_from(bytes).unwrap_or(c_int::MAX))
+}

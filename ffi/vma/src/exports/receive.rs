@@ -1,0 +1,423 @@
+//! read, recv and their kin, with the fortified forms.
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::mem::size_of;
+use core::time::Duration;
+use std::io::IoSliceMut;
+use std::time::{Instant, SystemTime};
+
+use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+
+use crate::errno::{Errno, to_ssize};
+use crate::fdtable::{self, Entry};
+use crate::process::process_or_init;
+use crate::real;
+use crate::slab::Key;
+use crate::socket::address::Raw;
+use crate::socket::datagram::{self, Received};
+use crate::socket::{Ancillary, Family, Kind, stream, vectors};
+
+/// What was received, and on what.
+enum Got {
+    /// Bytes of a stream.
+    Stream(usize),
+    /// Whatever the kernel put into the program's structures.
+    Kernel(usize),
+    /// A datagram of the ring.
+    Datagram(ringway_stack::ring::Datagram, Family, Ancillary),
+}
+
+/// Receives on a socket of ours; `kernel` receives from the kernel, with extra flags.
+#[inline]
+fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
+    let Some(process) = process_or_init() else { return by_kernel(fd, kernel) };
+    let guard = process.lock();
+    let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    match socket.kind {
+        Kind::Stream(id) | Kind::Connecting(id) => stream::receive(process, guard, key, id, into, flags).map(Got::Stream),
+        Kind::Datagram(_) => {
+            let (family, ancillary) = (socket.family, socket.ancillary);
+            match datagram::receive(process, guard, fd, key, into, flags, kernel)? {
+                Received::Ring(datagram) => Ok(Got::Datagram(datagram, family, ancillary)),
+                Received::Kernel(count) => Ok(Got::Kernel(count)),
+            }
+        }
+        Kind::Forked => Err(Errno(libc::ECONNRESET)),
+        Kind::Fresh | Kind::Listener(_) | Kind::Kernel => {
+            drop(guard);
+            by_kernel(fd, kernel)
+        }
+    }
+}
+
+fn by_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
+    let count = usize::try_from(kernel(0)).map_err(|_| Errno::last())?;
+    fdtable::count_kernel_rx(fd);
+    Ok(Got::Kernel(count))
+}
+
+impl Got {
+    /// The call's return value: recv(2) tells a datagram's real length if asked by MSG_TRUNC.
+    fn count(&self, flags: c_int) -> usize {
+        match self {
+            Self::Stream(count) | Self::Kernel(count) => *count,
+            Self::Datagram(datagram, ..) if flags & libc::MSG_TRUNC != 0 => datagram.len,
+            Self::Datagram(datagram, ..) => datagram.copied,
+        }
+    }
+}
+
+/// Looks up who is to receive. `Err` is the kernel's own result.
+#[inline]
+fn ours(fd: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
+    match fdtable::lookup(fd) {
+        Entry::Socket(key) => Ok(key),
+        Entry::Kernel(_) => {
+            let count = kernel();
+            if count >= 0 {
+                fdtable::count_kernel_rx(fd);
+            }
+            Err(count)
+        }
+        _ => Err(kernel()),
+    }
+}
+
+/// read(2).
+///
+/// # Safety
+/// As read(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
+    // SAFETY: the program's promise to read(2).
+    match ours(fd, || unsafe { real::read(fd, buffer, len) }) {
+        Err(result) => result,
+        // SAFETY: the program's promise to read(2). With no flags, recv is read.
+        Ok(key) => unsafe { receive_plain(fd, key, buffer, len, 0) },
+    }
+}
+
+/// recv(2).
+///
+/// # Safety
+/// As recv(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the program's promise to recv(2).
+    match ours(fd, || unsafe { real::recv(fd, buffer, len, flags) }) {
+        Err(result) => result,
+        // SAFETY: the program's promise to recv(2).
+        Ok(key) => unsafe { receive_plain(fd, key, buffer, len, flags) },
+    }
+}
+
+unsafe fn receive_plain(fd: c_int, key: Key, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the program's promise.
+    let kernel = |extra| unsafe { real::recv(fd, buffer, len, flags | extra) };
+    if buffer.is_null() && len > 0 && flags & libc::MSG_TRUNC != 0 {
+        return crate::boundary!(-1, to_ssize(discard(fd, key, len, flags, &kernel)));
+    }
+    crate::boundary!(
+        -1,
+        to_ssize(writable(buffer, len).and_then(|slice| { receive_on(fd, key, &mut [slice], flags, &kernel).map(|got| got.count(flags)) }))
+    )
+}
+
+/// tcp(7): a stream's MSG_TRUNC discards bytes, so that there need not be a buffer.
+#[cold]
+fn discard(fd: c_int, key: Key, len: usize, flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<usize, Errno> {
+    let Some(process) = process_or_init() else { return by_kernel(fd, kernel).map(|got| got.count(flags)) };
+    let guard = process.lock();
+    match guard.sockets.find(key).map(|s| s.kind) {
+        Some(Kind::Stream(id) | Kind::Connecting(id)) => stream::discard(process, guard, key, id, len, flags),
+        _ => {
+            drop(guard);
+            receive_on(fd, key, &mut [], flags, kernel).map(|got| got.count(flags))
+        }
+    }
+}
+
+/// The buffer as a slice.
+fn writable<'a>(buffer: *mut c_void, len: size_t) -> Result<IoSliceMut<'a>, Errno> {
+    // SAFETY: the program promised `len` writable bytes to the call that leads here.
+    unsafe { vectors::writable(buffer, len) }
+}
+
+/// `read` as _FORTIFY_SOURCE calls it.
+///
+/// # Safety
+/// As read(2).
+#[cfg_attr(not(test), unsafe(export_name = "__read_chk"))]
+pub unsafe extern "C" fn read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
+    if len > room || fdtable::lookup(fd) == Entry::None {
+        // SAFETY: the program's promise; it is libc's to end the program where the room is too small.
+        return unsafe { real::read_chk(fd, buffer, len, room) };
+    }
+    // SAFETY: the program's promise.
+    unsafe { read(fd, buffer, len) }
+}
+
+/// `recv` as _FORTIFY_SOURCE calls it.
+///
+/// # Safety
+/// As recv(2).
+#[cfg_attr(not(test), unsafe(export_name = "__recv_chk"))]
+pub unsafe extern "C" fn recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
+    if len > room || fdtable::lookup(fd) == Entry::None {
+        // SAFETY: as in `read_chk`.
+        return unsafe { real::recv_chk(fd, buffer, len, room, flags) };
+    }
+    // SAFETY: the program's promise.
+    unsafe { recv(fd, buffer, len, flags) }
+}
+
+/// readv(2).
+///
+/// # Safety
+/// As readv(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the program's promise to readv(2).
+    let key = match ours(fd, || unsafe { real::readv(fd, buffers, count) }) {
+        Err(result) => return result,
+        Ok(key) => key,
+    };
+    let kernel = |extra| {
+        // SAFETY: all of it is integers and pointers, for which zero is a value.
+        let mut message: msghdr = unsafe { core::mem::zeroed() };
+        message.msg_iov = buffers.cast_mut();
+        message.msg_iovlen = usize::try_from(count).unwrap_or(0);
+        // SAFETY: the program's promise to readv(2); recvmsg without flags is readv.
+        unsafe { real::recvmsg(fd, &raw mut message, extra) }
+    };
+    crate::boundary!(
+        -1,
+        // SAFETY: the program's promise to readv(2).
+        to_ssize(vectors::count(count).and_then(|count| unsafe {
+            vectors::with_writable(buffers, count, |into| receive_on(fd, key, into, 0, &kernel).map(|got| got.count(0)))
+        }))
+    )
+}
+
+/// recvfrom(2).
+///
+/// # Safety
+/// As recvfrom(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: the program's promise to recvfrom(2).
+    let kernel = |extra| unsafe { real::recvfrom(fd, buffer, len, flags | extra, from, from_len) };
+    match ours(fd, || kernel(0)) {
+        Err(result) => result,
+        Ok(key) => crate::boundary!(-1, {
+            let received = writable(buffer, len).and_then(|slice| {
+                let got = receive_on(fd, key, &mut [slice], flags, &kernel)?;
+                if let Got::Datagram(datagram, family, _) = got {
+                    // SAFETY: the program's promise to recvfrom(2).
+                    unsafe { Raw::new(datagram.from, family).write(from, from_len)? };
+                }
+                Ok(got.count(flags))
+            });
+            to_ssize(received)
+        }),
+    }
+}
+
+/// `recvfrom` as _FORTIFY_SOURCE calls it.
+///
+/// # Safety
+/// As recvfrom(2).
+#[cfg_attr(not(test), unsafe(export_name = "__recvfrom_chk"))]
+pub unsafe extern "C" fn recvfrom_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    room: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+) -> ssize_t {
+    if len > room || fdtable::lookup(fd) == Entry::None {
+        // SAFETY: as in `read_chk`.
+        return unsafe { real::recvfrom_chk(fd, buffer, len, room, flags, from, from_len) };
+    }
+    // SAFETY: the program's promise.
+    unsafe { recvfrom(fd, buffer, len, flags, from, from_len) }
+}
+
+/// recvmsg(2).
+///
+/// # Safety
+/// As recvmsg(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's promise to recvmsg(2).
+    let kernel = |extra| unsafe { real::recvmsg(fd, message, flags | extra) };
+    match ours(fd, || kernel(0)) {
+        Err(result) => result,
+        // SAFETY: the program's promise to recvmsg(2).
+        Ok(key) => crate::boundary!(-1, to_ssize(unsafe { receive_message(fd, key, message, flags, &kernel) })),
+    }
+}
+
+unsafe fn receive_message(
+    fd: c_int,
+    key: Key,
+    message: *mut msghdr,
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+) -> Result<usize, Errno> {
+    if message.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller's promise. The header is only written to after the call has its result.
+    let (list, count) = unsafe { ((*message).msg_iov, (*message).msg_iovlen) };
+    if count > vectors::VECTORS_MAX {
+        return Err(Errno(libc::EMSGSIZE));
+    }
+    // SAFETY: the caller's promise.
+    let got = unsafe { vectors::with_writable(list, count, |into| receive_on(fd, key, into, flags, kernel)) }?;
+    // SAFETY: the caller's promise.
+    let header = unsafe { &mut *message };
+    match got {
+        Got::Kernel(count) => Ok(count),
+        Got::Stream(count) => {
+            header.msg_namelen = 0;
+            header.msg_controllen = 0;
+            header.msg_flags = 0;
+            Ok(count)
+        }
+        Got::Datagram(datagram, family, ancillary) => {
+            if header.msg_name.is_null() {
+                header.msg_namelen = 0;
+            } else {
+                // SAFETY: the caller's promise.
+                unsafe { Raw::new(datagram.from, family).write(header.msg_name.cast(), &raw mut header.msg_namelen)? };
+            }
+            header.msg_flags = if datagram.len > datagram.copied { libc::MSG_TRUNC } else { 0 };
+            // SAFETY: the caller's promise.
+            unsafe { write_ancillary(header, &datagram, ancillary) };
+            Ok(got_count(&datagram, flags))
+        }
+    }
+}
+
+fn got_count(datagram: &ringway_stack::ring::Datagram, flags: c_int) -> usize {
+    if flags & libc::MSG_TRUNC != 0 { datagram.len } else { datagram.copied }
+}
+
+/// Writes the control messages that the socket was asked for.
+unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::Datagram, asked: Ancillary) {
+    let room = if header.msg_control.is_null() { 0 } else { header.msg_controllen };
+    let mut used = 0;
+    let mut cut = false;
+    let mut put = |level: c_int, kind: c_int, bytes: &[u8]| {
+        // SAFETY: CMSG_LEN and CMSG_SPACE only compute.
+        let (len, space) = unsafe { (libc::CMSG_LEN(bytes.len() as c_uint) as usize, libc::CMSG_SPACE(bytes.len() as c_uint) as usize) };
+        if used + len > room {
+            cut = true;
+            return;
+        }
+        let head = libc::cmsghdr { cmsg_len: len, cmsg_level: level, cmsg_type: kind };
+        // SAFETY: `used + len` bytes are within the room that the program gave.
+        unsafe {
+            let at = header.msg_control.cast::<u8>().add(used);
+            at.cast::<libc::cmsghdr>().write_unaligned(head);
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(libc::CMSG_LEN(0) as usize), bytes.len());
+        }
+        used = (used + space).min(room);
+    };
+    if asked.timestamp || asked.timestamp_ns {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        if asked.timestamp_ns {
+            put(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &pair(seconds, i64::from(now.subsec_nanos())));
+        } else {
+            put(libc::SOL_SOCKET, libc::SCM_TIMESTAMP, &pair(seconds, i64::from(now.subsec_micros())));
+        }
+    }
+    let to = datagram.to.octets();
+    if asked.packet_info {
+        // struct in_pktinfo: interface index (1 is the loopback), the address it came to, the one in the header.
+        let mut info = [0u8; 12];
+        info[..4].copy_from_slice(&1_u32.to_ne_bytes());
+        info[4..8].copy_from_slice(&to);
+        info[8..].copy_from_slice(&to);
+        put(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+    }
+    if asked.packet_info6 {
+        let mut info = [0u8; 20];
+        info[..16].copy_from_slice(&datagram.to.to_ipv6_mapped().octets());
+        info[16..].copy_from_slice(&1_u32.to_ne_bytes());
+        put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+    }
+    header.msg_controllen = used;
+    if cut {
+        header.msg_flags |= libc::MSG_CTRUNC;
+    }
+}
+
+/// A timeval's or timespec's bytes.
+fn pair(seconds: i64, fraction: i64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&seconds.to_ne_bytes());
+    bytes[8..].copy_from_slice(&fraction.to_ne_bytes());
+    bytes
+}
+
+/// recvmmsg(2).
+///
+/// # Safety
+/// As recvmmsg(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
+    if !matches!(fdtable::lookup(fd), Entry::Socket(_)) {
+        // SAFETY: the program's promise to recvmmsg(2).
+        return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+    }
+    if messages.is_null() && count > 0 {
+        return crate::errno::fail(libc::EFAULT);
+    }
+    // SAFETY: the program's promise to recvmmsg(2): null, or a time.
+    let limit = unsafe { timeout.as_ref() }.map(|t| Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0)));
+    let saved = crate::errno::current();
+    let began = Instant::now();
+    let mut flags = flags;
+    let count = count.min(1024) as usize;
+    for done in 0..count {
+        let one_flags = flags & !libc::MSG_WAITFORONE;
+        // SAFETY: the program's promise to recvmmsg(2): `count` messages are there.
+        let received = unsafe {
+            let one = &mut *messages.add(done);
+            let received = recvmsg(fd, &raw mut one.msg_hdr, one_flags);
+            if received >= 0 {
+                one.msg_len = c_uint::try_from(received).unwrap_or(c_uint::MAX);
+            }
+            received
+        };
+        if received < 0 {
+            if done > 0 {
+                crate::errno::set(saved);
+                return done as c_int;
+            }
+            return -1;
+        }
+        if flags & libc::MSG_WAITFORONE != 0 {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        // recvmmsg(2), BUGS: the time is only looked at after each datagram.
+        if limit.is_some_and(|limit| began.elapsed() >= limit) {
+            return (done + 1) as c_int;
+        }
+    }
+    count as c_int
+}
+
+const _: () = assert!(size_of::<libc::cmsghdr>() == 16, "the layouts above are for 64 bits");

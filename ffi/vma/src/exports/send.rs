@@ -1,0 +1,224 @@
+//! write, send and their kin.
+
+use core::ffi::{c_int, c_uint, c_void};
+use std::io::IoSlice;
+
+use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+
+use crate::errno::{Errno, to_ssize};
+use crate::fdtable::{self, Entry};
+use crate::process::process_or_init;
+use crate::real;
+use crate::slab::Key;
+use crate::socket::address::{self, Address};
+use crate::socket::{Family, Kind, datagram, stream, vectors};
+
+/// Sends on a socket of ours; `kernel` hands the call to the kernel.
+#[inline]
+fn send_on(
+    fd: c_int,
+    key: Key,
+    data: &[IoSlice<'_>],
+    flags: c_int,
+    to: impl FnOnce(Family) -> Option<Address>,
+    kernel: &dyn Fn() -> isize,
+) -> Result<usize, Errno> {
+    let Some(process) = process_or_init() else { return by_kernel(fd, kernel) };
+    let guard = process.lock();
+    let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    match socket.kind {
+        // tcp(7): an address given to a connected stream is ignored.
+        Kind::Stream(id) | Kind::Connecting(id) => stream::send(process, guard, key, id, data, flags),
+        Kind::Datagram(_) => {
+            let to = to(socket.family);
+            datagram::send(process, guard, fd, key, data, to, kernel)
+        }
+        Kind::Forked => Err(Errno(libc::ECONNRESET)),
+        Kind::Fresh | Kind::Listener(_) | Kind::Kernel => {
+            drop(guard);
+            by_kernel(fd, kernel)
+        }
+    }
+}
+
+fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
+    let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
+    fdtable::count_kernel_tx(fd);
+    Ok(sent)
+}
+
+/// Looks up who is to send. `Err` is the kernel's own result.
+#[inline]
+fn ours(fd: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
+    match fdtable::lookup(fd) {
+        Entry::Socket(key) => Ok(key),
+        Entry::Kernel(_) => {
+            let sent = kernel();
+            if sent >= 0 {
+                fdtable::count_kernel_tx(fd);
+            }
+            Err(sent)
+        }
+        _ => Err(kernel()),
+    }
+}
+
+/// write(2).
+///
+/// # Safety
+/// As write(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
+    // SAFETY: the program's promise to write(2).
+    let kernel = || unsafe { real::write(fd, buffer, len) };
+    match ours(fd, kernel) {
+        Err(result) => result,
+        Ok(key) => crate::boundary!(
+            -1,
+            // SAFETY: the program's promise to write(2).
+            to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, key, &[data], 0, |_| None, &kernel)))
+        ),
+    }
+}
+
+/// writev(2).
+///
+/// # Safety
+/// As writev(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the program's promise to writev(2).
+    let kernel = || unsafe { real::writev(fd, buffers, count) };
+    match ours(fd, kernel) {
+        Err(result) => result,
+        Ok(key) => {
+            crate::boundary!(
+                -1,
+                // SAFETY: the program's promise to writev(2).
+                to_ssize(vectors::count(count).and_then(|count| unsafe {
+                    vectors::with_readable(buffers, count, |data| send_on(fd, key, data, 0, |_| None, &kernel))
+                }))
+            )
+        }
+    }
+}
+
+/// send(2).
+///
+/// # Safety
+/// As send(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the program's promise to send(2).
+    let kernel = || unsafe { real::send(fd, buffer, len, flags) };
+    match ours(fd, kernel) {
+        Err(result) => result,
+        Ok(key) => crate::boundary!(
+            -1,
+            // SAFETY: the program's promise to send(2).
+            to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, key, &[data], flags, |_| None, &kernel)))
+        ),
+    }
+}
+
+/// sendto(2).
+///
+/// # Safety
+/// As sendto(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    buffer: *const c_void,
+    len: size_t,
+    flags: c_int,
+    to: *const sockaddr,
+    to_len: socklen_t,
+) -> ssize_t {
+    // SAFETY: the program's promise to sendto(2).
+    let kernel = || unsafe { real::sendto(fd, buffer, len, flags, to, to_len) };
+    match ours(fd, kernel) {
+        Err(result) => result,
+        Ok(key) => crate::boundary!(
+            -1,
+            // SAFETY: the program's promise to sendto(2).
+            to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| {
+                // SAFETY: as above.
+                send_on(fd, key, &[data], flags, |family| unsafe { destination(to, to_len, family) }, &kernel)
+            }))
+        ),
+    }
+}
+
+/// A call's destination; none if it names none.
+unsafe fn destination(to: *const sockaddr, len: socklen_t, family: Family) -> Option<Address> {
+    if to.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise: the program gave `len` bytes there.
+    Some(unsafe { address::read(to, len, family) })
+}
+
+/// sendmsg(2).
+///
+/// # Safety
+/// As sendmsg(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's promise to sendmsg(2).
+    let kernel = || unsafe { real::sendmsg(fd, message, flags) };
+    match ours(fd, kernel) {
+        Err(result) => result,
+        // SAFETY: the program's promise to sendmsg(2).
+        Ok(key) => crate::boundary!(-1, to_ssize(unsafe { send_message(fd, key, message, flags, &kernel) })),
+    }
+}
+
+unsafe fn send_message(fd: c_int, key: Key, message: *const msghdr, flags: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
+    if message.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller's promise.
+    let header = unsafe { &*message };
+    if header.msg_iovlen > vectors::VECTORS_MAX {
+        return Err(Errno(libc::EMSGSIZE));
+    }
+    let (to, to_len) = (header.msg_name.cast::<sockaddr>().cast_const(), header.msg_namelen);
+    // SAFETY: the caller's promise, for the vectors and for the address.
+    unsafe {
+        vectors::with_readable(header.msg_iov, header.msg_iovlen, |data| {
+            send_on(fd, key, data, flags, |family| destination(to, to_len, family), kernel)
+        })
+    }
+}
+
+/// sendmmsg(2).
+///
+/// # Safety
+/// As sendmmsg(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+    if !matches!(fdtable::lookup(fd), Entry::Socket(_)) {
+        // SAFETY: the program's promise to sendmmsg(2).
+        return unsafe { real::sendmmsg(fd, messages, count, flags) };
+    }
+    if messages.is_null() && count > 0 {
+        return crate::errno::fail(libc::EFAULT);
+    }
+    let count = count.min(1024) as usize;
+    for done in 0..count {
+        // SAFETY: the program's promise to sendmmsg(2): `count` messages are there.
+        let sent = unsafe {
+            let one = &mut *messages.add(done);
+            let sent = sendmsg(fd, &raw const one.msg_hdr, flags);
+            if sent >= 0 {
+                one.msg_len = c_uint::try_from(sent).unwrap_or(c_uint::MAX);
+            }
+            sent
+        };
+        if sent < 0 {
+            // An error after the first message is the next call's to report.
+            return if done == 0 { -1 } else { done as c_int };
+        }
+    }
+    count as c_int
+}

@@ -1,0 +1,158 @@
+//! Making, naming and connecting sockets.
+
+use core::ffi::{c_int, c_void};
+
+use libc::{sockaddr, socklen_t};
+
+use crate::errno::{self, Errno, to_int};
+use crate::fdtable::{self, Entry};
+use crate::process::{Process, process_or_init};
+use crate::real;
+use crate::slab::Key;
+use crate::socket::{accept, connect, lifecycle, listen, names, options};
+
+/// Runs `ours` if the descriptor is a socket that may be offloaded, in the process that owns it; else `theirs`.
+fn route(fd: c_int, theirs: impl FnOnce() -> c_int, ours: impl FnOnce(&'static Process, Key) -> Result<c_int, Errno>) -> c_int {
+    let Entry::Socket(key) = fdtable::lookup(fd) else { return theirs() };
+    let saved = errno::current();
+    crate::boundary!(-1, {
+        match process_or_init() {
+            Some(process) if process.is_owner() => {
+                let result = to_int(ours(process, key));
+                if result >= 0 {
+                    errno::set(saved);
+                }
+                result
+            }
+            _ => theirs(),
+        }
+    })
+}
+
+/// socket(2).
+///
+/// # Safety
+/// As socket(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // SAFETY: plain integers.
+    let fd = unsafe { real::socket(domain, kind, protocol) };
+    if fd >= 0 && matches!(domain, libc::AF_INET | libc::AF_INET6) {
+        let saved = errno::current();
+        crate::boundary!((), lifecycle::opened(fd, domain, kind, protocol));
+        errno::set(saved);
+    }
+    fd
+}
+
+/// bind(2).
+///
+/// # Safety
+/// As bind(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: the program's promise to bind(2), both times.
+    route(fd, || unsafe { real::bind(fd, address, len) }, |process, key| unsafe { listen::bind(process, fd, key, address, len) })
+}
+
+/// listen(2).
+///
+/// # Safety
+/// As listen(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    // SAFETY: plain integers.
+    route(fd, || unsafe { real::listen(fd, backlog) }, |process, key| listen::listen(process, fd, key, backlog))
+}
+
+/// connect(2).
+///
+/// # Safety
+/// As connect(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: the program's promise to connect(2), both times.
+    route(fd, || unsafe { real::connect(fd, address, len) }, |process, key| unsafe { connect::connect(process, fd, key, address, len) })
+}
+
+/// accept(2).
+///
+/// # Safety
+/// As accept(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the program's promise to accept(2), both times.
+    route(fd, || unsafe { real::accept(fd, address, len) }, |process, key| unsafe { accept::accept(process, fd, key, address, len, 0) })
+}
+
+/// accept4(2).
+///
+/// # Safety
+/// As accept4(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+    // SAFETY: the program's promise to accept4(2), both times.
+    route(
+        fd,
+        || unsafe { real::accept4(fd, address, len, flags) },
+        |process, key| unsafe { accept::accept(process, fd, key, address, len, flags) },
+    )
+}
+
+/// shutdown(2).
+///
+/// # Safety
+/// As shutdown(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    // SAFETY: plain integers.
+    route(fd, || unsafe { real::shutdown(fd, how) }, |process, key| listen::shutdown(process, fd, key, how))
+}
+
+/// getsockname(2).
+///
+/// # Safety
+/// As getsockname(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the program's promise to getsockname(2), both times.
+    route(fd, || unsafe { real::getsockname(fd, address, len) }, |process, key| unsafe { names::local(process, fd, key, address, len) })
+}
+
+/// getpeername(2).
+///
+/// # Safety
+/// As getpeername(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the program's promise to getpeername(2), both times.
+    route(fd, || unsafe { real::getpeername(fd, address, len) }, |process, key| unsafe { names::remote(process, fd, key, address, len) })
+}
+
+/// getsockopt(2).
+///
+/// # Safety
+/// As getsockopt(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
+    // SAFETY: the program's promise to getsockopt(2), both times.
+    route(
+        fd,
+        || unsafe { real::getsockopt(fd, level, name, value, len) },
+        |process, key| unsafe { options::get(process, fd, key, (level, name), value, len) },
+    )
+}
+
+/// setsockopt(2).
+///
+/// # Safety
+/// As setsockopt(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
+    // SAFETY: the program's promise to setsockopt(2), both times.
+    route(
+        fd,
+        || unsafe { real::setsockopt(fd, level, name, value, len) },
+        |process, key| unsafe { options::set(process, fd, key, (level, name), value, len) },
+    )
+}

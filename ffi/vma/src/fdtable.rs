@@ -1,0 +1,232 @@
+//! Which descriptors are ours: a lock-free table, looked up by every interposed call.
+//!
+//! Two levels, the second made as descriptors appear: a lookup of a descriptor that is not ours is one or two loads,
+//! and a huge RLIMIT_NOFILE costs nothing. What an entry names lives in the slabs of [`crate::process::Offload`] and is
+//! verified by its generation under the lock, so that no call counts references.
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::slab::Key;
+
+const CHUNK: usize = 1024;
+const CHUNKS: usize = 1024;
+
+const KIND_SHIFT: u32 = 61;
+const INDEX_BITS: u32 = 29;
+
+/// Descriptors from here on are not in the table.
+pub(crate) const LIMIT: u32 = (CHUNK * CHUNKS) as u32;
+
+/// The index of an epoll instance that has no entry in the epolls' table yet.
+pub(crate) const UNREGISTERED: u32 = (1 << INDEX_BITS) - 1;
+
+/// What a descriptor is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Not ours: the call is the kernel's.
+    None,
+    /// A socket that is, or may yet be, offloaded.
+    Socket(Key),
+    /// A socket that was left to the kernel for good; the key is for statistics.
+    Kernel(Key),
+    /// An epoll instance: its place in the epolls' table, or [`UNREGISTERED`].
+    Epoll(u32),
+    /// A descriptor of the library's own, which the program does not know of.
+    Internal,
+}
+
+impl Entry {
+    #[inline]
+    const fn unpack(word: u64) -> Self {
+        let key = Key { index: (word >> 32) as u32 & ((1 << INDEX_BITS) - 1), generation: word as u32 };
+        match word >> KIND_SHIFT {
+            1 => Self::Socket(key),
+            2 => Self::Kernel(key),
+            3 => Self::Epoll(key.index),
+            4 => Self::Internal,
+            _ => Self::None,
+        }
+    }
+
+    const fn pack(self) -> u64 {
+        let (kind, key) = match self {
+            Self::None => return 0,
+            Self::Socket(key) => (1, key),
+            Self::Kernel(key) => (2, key),
+            Self::Epoll(index) => (3, Key { index, generation: 0 }),
+            Self::Internal => (4, Key { index: 0, generation: 0 }),
+        };
+        kind << KIND_SHIFT | (key.index as u64) << 32 | key.generation as u64
+    }
+
+    /// The key of a socket, wherever it is carried.
+    pub(crate) const fn socket(self) -> Option<Key> {
+        match self {
+            Self::Socket(key) | Self::Kernel(key) => Some(key),
+            _ => None,
+        }
+    }
+}
+
+struct Slot {
+    entry: AtomicU64,
+    /// Successful receive calls that the kernel served.
+    kernel_rx: AtomicU64,
+    /// Successful send calls that the kernel served.
+    kernel_tx: AtomicU64,
+}
+
+type Chunk = [Slot; CHUNK];
+
+static TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+
+#[inline]
+fn slot(fd: i32) -> Option<&'static Slot> {
+    let fd = usize::try_from(fd).ok()?;
+    let chunk = TABLE.get(fd / CHUNK)?.load(Ordering::Acquire);
+    if chunk.is_null() {
+        return None;
+    }
+    // SAFETY: a chunk, once in the table, is never freed.
+    Some(unsafe { &(&*chunk)[fd % CHUNK] })
+}
+
+#[cold]
+fn slot_or_new(fd: i32) -> Option<&'static Slot> {
+    let place = TABLE.get(usize::try_from(fd).ok()? / CHUNK)?;
+    if place.load(Ordering::Acquire).is_null() {
+        let fresh: Box<Chunk> =
+            Box::new([const { Slot { entry: AtomicU64::new(0), kernel_rx: AtomicU64::new(0), kernel_tx: AtomicU64::new(0) } }; CHUNK]);
+        let fresh = Box::into_raw(fresh);
+        if place.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: another thread's chunk won; ours was never shared.
+            drop(unsafe { Box::from_raw(fresh) });
+        }
+    }
+    slot(fd)
+}
+
+/// What `fd` is to us.
+#[inline]
+pub(crate) fn lookup(fd: i32) -> Entry {
+    match slot(fd) {
+        Some(slot) => Entry::unpack(slot.entry.load(Ordering::Acquire)),
+        None => Entry::None,
+    }
+}
+
+/// Enters a descriptor, with counters at zero; `false`: its number is beyond the table, and it stays the kernel's alone.
+pub(crate) fn set(fd: i32, entry: Entry) -> bool {
+    let Some(slot) = slot_or_new(fd) else { return false };
+    slot.kernel_rx.store(0, Ordering::Relaxed);
+    slot.kernel_tx.store(0, Ordering::Relaxed);
+    slot.entry.store(entry.pack(), Ordering::Release);
+    true
+}
+
+/// Changes what a descriptor is, and keeps its counters.
+pub(crate) fn change(fd: i32, entry: Entry) {
+    if let Some(slot) = slot(fd) {
+        slot.entry.store(entry.pack(), Ordering::Release);
+    }
+}
+
+/// Takes a descriptor out; what it was.
+pub(crate) fn clear(fd: i32) -> Entry {
+    match slot(fd) {
+        // A plain load first: close() of what is not ours must not dirty the line.
+        Some(slot) if slot.entry.load(Ordering::Relaxed) != 0 => Entry::unpack(slot.entry.swap(0, Ordering::AcqRel)),
+        _ => Entry::None,
+    }
+}
+
+/// Counts a receive call that the kernel served.
+#[inline]
+pub(crate) fn count_kernel_rx(fd: i32) {
+    if let Some(slot) = slot(fd) {
+        slot.kernel_rx.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a send call that the kernel served.
+#[inline]
+pub(crate) fn count_kernel_tx(fd: i32) {
+    if let Some(slot) = slot(fd) {
+        slot.kernel_tx.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A thread is about to wait in the plain real epoll behind `fd`. (An epoll instance receives nothing: the counter is free.)
+#[inline]
+pub(crate) fn begin_plain_wait(fd: i32) {
+    if let Some(slot) = slot(fd) {
+        slot.kernel_rx.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// That wait is over.
+#[inline]
+pub(crate) fn end_plain_wait(fd: i32) {
+    if let Some(slot) = slot(fd) {
+        slot.kernel_rx.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Whether threads wait in the plain real epoll behind `fd`.
+pub(crate) fn has_plain_waits(fd: i32) -> bool {
+    slot(fd).is_some_and(|slot| slot.kernel_rx.load(Ordering::SeqCst) != 0)
+}
+
+/// Receive and send calls that the kernel served.
+pub(crate) fn kernel_counts(fd: i32) -> (u64, u64) {
+    slot(fd).map_or((0, 0), |s| (s.kernel_rx.load(Ordering::Relaxed), s.kernel_tx.load(Ordering::Relaxed)))
+}
+
+/// Every descriptor that is ours in some way, ascending.
+pub(crate) fn entries() -> impl Iterator<Item = (i32, Entry)> {
+    (0..CHUNKS).filter(|&chunk| !TABLE[chunk].load(Ordering::Acquire).is_null()).flat_map(|chunk| {
+        (chunk * CHUNK..(chunk + 1) * CHUNK).filter_map(|fd| {
+            let fd = i32::try_from(fd).ok()?;
+            let entry = lookup(fd);
+            (entry != Entry::None).then_some((fd, entry))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = Key { index: 0x1fff_fffe, generation: 0xdead_beef };
+
+    #[test]
+    fn entries_survive_packing() {
+        for entry in [Entry::None, Entry::Socket(KEY), Entry::Kernel(KEY), Entry::Epoll(UNREGISTERED), Entry::Internal] {
+            assert_eq!(Entry::unpack(entry.pack()), entry);
+        }
+    }
+
+    #[test]
+    fn what_was_inserted_is_found_until_removed() {
+        let fd = 700_001;
+        assert_eq!(lookup(fd), Entry::None);
+        assert!(set(fd, Entry::Socket(KEY)));
+        count_kernel_rx(fd);
+        change(fd, Entry::Kernel(KEY));
+        assert_eq!(lookup(fd), Entry::Kernel(KEY));
+        assert_eq!(kernel_counts(fd), (1, 0));
+        assert_eq!(entries().filter(|e| e.0 == fd).count(), 1);
+        assert_eq!(clear(fd), Entry::Kernel(KEY));
+        assert_eq!(clear(fd), Entry::None);
+    }
+
+    #[test]
+    fn numbers_beyond_the_table_are_never_ours() {
+        for fd in [-1, i32::MIN, i32::MAX] {
+            assert_eq!(lookup(fd), Entry::None);
+            assert!(!set(fd, Entry::Socket(KEY)));
+            assert_eq!(clear(fd), Entry::None);
+        }
+    }
+}

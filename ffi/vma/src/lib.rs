@@ -1,0 +1,39 @@
+//! `libvma.so`: unmodified socket programs on Ringway.
+//!
+//! Preloaded, this library puts its own functions in front of libc's socket calls. TCP and UDP sockets whose peers can be
+//! reached by shared memory are carried by a [`ringway_stack::ring::Ring`] over [`ringway_shm`]; every other socket, and
+//! every descriptor that is no socket at all, goes straight to libc. Each offloaded socket keeps a kernel descriptor as its
+//! placeholder: numbers, `dup`, close-on-exec and falling back to the kernel stay true, and listeners and UDP sockets
+//! receive from both worlds.
+//!
+//! - `exports`: the C symbols, a line or two each
+//! - `real`: libc's own functions, below ours; `fdtable`: which descriptors are ours
+//! - `process`: the state behind its lock; `socket`: what the calls mean; `mux`: waiting (poll, select, epoll, blocking calls)
+//! - `fork`, `exit`: the process's turning points; `params`, `log`, `report`: what people see
+//!
+//! What this library never does: let a panic cross into C, block or enter the kernel for a byte that is there, or touch
+//! a descriptor that is not a socket of the kinds above.
+
+mod errno;
+mod exit;
+pub mod exports;
+mod fdtable;
+mod fork;
+mod lock;
+mod log;
+mod mux;
+mod params;
+mod process;
+mod real;
+mod report;
+mod slab;
+mod socket;
+
+/// Runs when the library is loaded, before the program's own constructors.
+extern "C" fn at_load() {
+    real::resolve_all();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;

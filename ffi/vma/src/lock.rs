@@ -1,0 +1,161 @@
+//! The lock around a process's offloaded state: a short spin, then a futex.
+//!
+//! `std::sync::Mutex` would do but for fork: the prepare handler must leave it locked and the parent's handler unlock it
+//! without a guard in between ([`Lock::unlock_after_fork`]).
+
+use core::cell::UnsafeCell;
+use core::hint::spin_loop;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// Tries before a thread that waits for the lock sleeps: sections under the lock are well below a microsecond.
+const SPINS: u32 = 200;
+
+/// See the module's documentation.
+pub(crate) struct Lock<T> {
+    word: AtomicU32,
+    /// Threads that wait for it.
+    waiters: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `value` is only reached through a `Guard`, and there is one at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+// SAFETY: as `Mutex`: moving the lock moves the value.
+unsafe impl<T: Send> Send for Lock<T> {}
+
+impl<T> Lock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self { word: AtomicU32::new(FREE), waiters: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.lock_contended();
+        }
+        Guard { lock: self }
+    }
+
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard { lock: self })
+    }
+
+    /// Whether another thread waits for it: for holders that could let go for a moment.
+    #[inline]
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) != 0
+    }
+
+    #[cold]
+    fn lock_contended(&self) {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        self.lock_by_waiting();
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn lock_by_waiting(&self) {
+        for _ in 0..SPINS {
+            if self.word.load(Ordering::Relaxed) == FREE
+                && self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return;
+            }
+            spin_loop();
+        }
+        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
+            futex(&self.word, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, CONTENDED);
+        }
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
+            futex(&self.word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
+        }
+    }
+
+    /// The value, for the child of a fork: its only thread is the one whose prepare handler holds the lock.
+    ///
+    /// # Safety
+    /// No other thread of this address space can use the lock any more.
+    #[expect(clippy::mut_from_ref, reason = "the caller promises that it is the only user")]
+    pub(crate) unsafe fn value_of_the_dead(&self) -> &mut T {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.value.get() }
+    }
+
+    /// Releases a lock whose guard was forgotten by the prepare handler of a fork.
+    ///
+    /// # Safety
+    /// The lock is held, by a guard that was forgotten.
+    pub(crate) unsafe fn unlock_after_fork(&self) {
+        self.unlock();
+    }
+}
+
+/// Whoever has it has the value.
+pub(crate) struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard's existence means that the lock is held by its owner.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`, and `self` is borrowed exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.unlock();
+    }
+}
+
+fn futex(word: &AtomicU32, op: libc::c_int, value: u32) {
+    let saved = crate::errno::current();
+    // SAFETY: the word outlives the call; FUTEX_WAIT without a timeout and FUTEX_WAKE read nothing else.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, value, core::ptr::null::<libc::timespec>()) };
+    crate::errno::set(saved);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_threads_count_right() {
+        static LOCK: Lock<u64> = Lock::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..20_000).for_each(|_| *LOCK.lock() += 1));
+            }
+        });
+        assert_eq!(*LOCK.lock(), 80_000);
+    }
+
+    #[test]
+    fn a_held_lock_is_not_given_twice() {
+        let lock = Lock::new(());
+        let guard = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(guard);
+        assert!(lock.try_lock().is_some());
+    }
+}

@@ -1,0 +1,441 @@
+//! Epoll instances over both worlds.
+//!
+//! The descriptor that the program has is a real epoll of the kernel's, and descriptors that are not ours are the real
+//! one's alone, with the program's own data: nothing is kept for them here. An instance is *registered* (gets an
+//! [`Epoll`]) when the first offloaded socket, or another instance, is added to it; until then every call goes straight to
+//! the kernel. Items of the kernel's half of our sockets, and nested instances, are members of the real epoll too; their
+//! data is a token that leads back to the item.
+
+use core::sync::atomic::{Ordering, fence};
+use std::os::fd::RawFd;
+
+use libc::epoll_event;
+use ringway_host::EventFd;
+use ringway_host::sleep::epoll_ctl;
+use ringway_stack::time::Instant;
+
+use super::interest::{Interest, Item, Target};
+use super::{Source, State, Watcher};
+use crate::errno::Errno;
+use crate::fdtable::{self, Entry, UNREGISTERED};
+use crate::process::{Offload, fork_generation, process, process_or_init};
+use crate::slab::Slab;
+use crate::socket::Socket;
+
+mod collect;
+
+pub(super) use collect::is_readable;
+use collect::target_readiness;
+pub(crate) use collect::{after_plain_wait, wait_on};
+
+/// How deep instances may be nested (the kernel's EP_MAX_NESTS is 4, not counting the outermost).
+pub(crate) const NESTING_MAX: u32 = 5;
+
+/// An unregistered instance to which a kernel descriptor was added.
+const UNREGISTERED_IN_USE: u32 = UNREGISTERED - 1;
+
+/// The upper 24 bits of a token. No pointer and no descriptor looks like this; a program whose 64-bit data does (one in
+/// sixteen million, if they are random) is served through an item.
+const TOKEN_TAG: u64 = 0xa7_51d3;
+const TOKEN_TAG_SHIFT: u32 = 40;
+const GENERATION_SHIFT: u32 = 24;
+const INDEX_MASK: u64 = (1 << GENERATION_SHIFT) - 1;
+
+/// The token of the eventfd that tells threads which wait in the plain real epoll that the instance is registered now.
+const REGISTERED_TOKEN: u64 = (TOKEN_TAG << TOKEN_TAG_SHIFT) | ((1 << TOKEN_TAG_SHIFT) - 1);
+
+/// A registered instance.
+#[derive(Debug)]
+pub(crate) struct Epoll {
+    pub(super) interest: Interest,
+    /// The descriptors that name it.
+    fds: Vec<RawFd>,
+    /// The instances that it is nested in.
+    pub(super) parents: Vec<Watcher>,
+    /// Threads that sleep in it.
+    pub(super) sleepers: Vec<u32>,
+    /// Whether the real epoll may have members.
+    kernel_members: bool,
+    /// Collections since the real epoll was last asked, and when that was.
+    since_kernel: u32,
+    kernel_asked: Instant,
+    rounds: u32,
+    /// Items of descriptors that are the kernel's alone.
+    aliases: u32,
+    registered: Option<EventFd>,
+    /// The process that registered it, by its place in a line of forks: a child shares the real epoll, and must not take
+    /// its parent's members out.
+    generation: u32,
+}
+
+/// Whether calls on this entry go straight to the kernel.
+pub(crate) const fn is_plain(index: u32) -> bool {
+    index >= UNREGISTERED_IN_USE
+}
+
+/// A new instance of the kernel's becomes known.
+pub(crate) fn on_create(fd: RawFd) {
+    fdtable::set(fd, Entry::Epoll(UNREGISTERED));
+}
+
+/// A descriptor of an instance was closed, and is out of the descriptor table already.
+pub(crate) fn on_close(fd: RawFd, index: u32) {
+    if is_plain(index) {
+        return;
+    }
+    let Some(process) = process() else { return };
+    let mut offload = process.lock();
+    let Some(instance) = offload.mux.epolls.get_mut(index) else { return };
+    instance.fds.retain(|&known| known != fd);
+    if instance.fds.is_empty() {
+        destroy(&mut offload, index);
+    }
+}
+
+/// A descriptor of an instance was duplicated.
+pub(crate) fn on_dup(old: RawFd, new: RawFd) {
+    let Entry::Epoll(mut index) = fdtable::lookup(old) else { return };
+    if let Some(process) = process() {
+        let mut offload = process.lock();
+        // From now on both numbers must lead to one instance.
+        if let Some(registered) = register(&mut offload, old) {
+            index = registered;
+            if let Some(instance) = offload.mux.epolls.get_mut(index) {
+                instance.fds.push(new);
+            }
+        }
+    }
+    fdtable::set(new, Entry::Epoll(index));
+}
+
+/// The child of a fork goes on with its parent's instances: the real epolls are shared, so their tokens must stay good.
+pub(crate) fn adopt(old: &mut Offload, new: &mut Offload) {
+    new.mux.epolls = std::mem::replace(&mut old.mux.epolls, Slab::new());
+    for (_, instance) in new.mux.epolls.iter_mut() {
+        instance.sleepers.clear();
+    }
+    for (key, socket) in old.sockets.iter_mut() {
+        if let Some(adopted) = new.sockets.find_mut(key) {
+            adopted.watch.items = std::mem::take(&mut socket.watch.items);
+        }
+    }
+}
+
+/// `epoll_ctl` where at least one of the descriptors is ours. `None`: it is the kernel's to do, and nothing of ours.
+pub(crate) fn control(epfd: RawFd, operation: i32, fd: RawFd, event: Option<epoll_event>) -> Option<Result<(), Errno>> {
+    let target = fdtable::lookup(fd);
+    let instance = match fdtable::lookup(epfd) {
+        Entry::Epoll(index) => index,
+        Entry::None if matches!(target, Entry::Socket(_)) && is_epoll(epfd, fd) => {
+            on_create(epfd);
+            UNREGISTERED
+        }
+        _ => return None,
+    };
+    let process = match target {
+        Entry::Socket(_) => process(),
+        Entry::Epoll(_) if operation == libc::EPOLL_CTL_ADD || !is_plain(instance) => process_or_init(),
+        _ if event.is_some_and(|event| looks_like_token(event.u64)) || has_aliases(instance) => process(),
+        _ => None,
+    };
+    let Some(process) = process else {
+        if operation == libc::EPOLL_CTL_ADD {
+            note_kernel_member(epfd, instance);
+        }
+        return None;
+    };
+    let mut offload = process.lock();
+    let target = match target {
+        Entry::Socket(key) if offload.sockets.find(key).is_some_and(|socket| socket.source() != Source::Kernel) => {
+            Target::Socket(key.index)
+        }
+        Entry::Epoll(_) if epfd != fd => Target::Epoll(register(&mut offload, fd)?),
+        _ if needs_alias(&offload, instance, fd, event) => Target::Kernel,
+        _ => {
+            drop(offload);
+            note_kernel_member(epfd, instance);
+            return None;
+        }
+    };
+    match operation {
+        libc::EPOLL_CTL_ADD => {
+            let index = register(&mut offload, epfd)?;
+            Some(add(&mut offload, index, epfd, target, fd, event))
+        }
+        libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL => {
+            let Some(watcher) = find(&offload, instance, target, fd) else { return Some(Err(Errno(libc::ENOENT))) };
+            Some(if operation == libc::EPOLL_CTL_DEL {
+                remove(&mut offload, watcher, epfd);
+                Ok(())
+            } else {
+                modify(&mut offload, watcher, epfd, event)
+            })
+        }
+        _ => Some(Err(Errno(libc::EINVAL))),
+    }
+}
+
+/// Whether kernel descriptors of an instance may have items.
+fn has_aliases(index: u32) -> bool {
+    !is_plain(index) && process().is_some_and(|process| process.lock().mux.epolls.get(index).is_some_and(|instance| instance.aliases != 0))
+}
+
+/// Whether a kernel descriptor is served through an item: it has one, or its data looks like a token.
+fn needs_alias(offload: &Offload, index: u32, fd: RawFd, event: Option<epoll_event>) -> bool {
+    event.is_some_and(|event| looks_like_token(event.u64)) || find(offload, index, Target::Kernel, fd).is_some()
+}
+
+/// A descriptor that was not created through the library: is it an epoll instance? Deleting what is not in it says.
+fn is_epoll(epfd: RawFd, fd: RawFd) -> bool {
+    epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, None).is_err_and(|error| error.raw_os_error() == Some(libc::ENOENT))
+}
+
+/// The real epoll of an instance has, or will have, a member.
+fn note_kernel_member(epfd: RawFd, index: u32) {
+    if index == UNREGISTERED {
+        fdtable::change(epfd, Entry::Epoll(UNREGISTERED_IN_USE));
+    } else if !is_plain(index)
+        && let Some(process) = process()
+    {
+        process.lock().mux.has_kernel_members(index);
+    }
+}
+
+impl State {
+    /// Threads that sleep without the real epoll must look at it from now on.
+    fn has_kernel_members(&mut self, index: u32) {
+        let Some(instance) = self.epolls.get_mut(index) else { return };
+        if !std::mem::replace(&mut instance.kernel_members, true) {
+            self.activity += 1;
+            for sleeper in instance.sleepers.clone() {
+                self.wake(sleeper);
+            }
+        }
+    }
+}
+
+/// The place of an instance in the table, made if it has none.
+fn register(offload: &mut Offload, epfd: RawFd) -> Option<u32> {
+    let Entry::Epoll(index) = fdtable::lookup(epfd) else { return None };
+    if !is_plain(index) {
+        return Some(index);
+    }
+    let key = offload.mux.epolls.insert(Epoll {
+        interest: Interest::new(),
+        fds: vec![epfd],
+        parents: Vec::new(),
+        sleepers: Vec::new(),
+        kernel_members: index == UNREGISTERED_IN_USE,
+        since_kernel: 0,
+        kernel_asked: Instant::ZERO,
+        rounds: 0,
+        aliases: 0,
+        registered: None,
+        generation: fork_generation(),
+    });
+    fdtable::change(epfd, Entry::Epoll(key.index));
+    fence(Ordering::SeqCst);
+    if fdtable::has_plain_waits(epfd)
+        && let Some(instance) = offload.mux.epolls.get_mut(key.index)
+    {
+        instance.registered = call_plain_waiters(epfd);
+    }
+    Some(key.index)
+}
+
+/// Threads that wait in the plain real epoll are to come back: they find an event of ours there.
+fn call_plain_waiters(epfd: RawFd) -> Option<EventFd> {
+    let event = EventFd::new().ok()?;
+    event.signal();
+    fdtable::set(event.fd(), Entry::Internal);
+    epoll_ctl(epfd, libc::EPOLL_CTL_ADD, event.fd(), Some(registered_event())).ok()?;
+    Some(event)
+}
+
+fn registered_event() -> epoll_event {
+    epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: REGISTERED_TOKEN }
+}
+
+fn destroy(offload: &mut Offload, index: u32) {
+    let Some(key) = offload.mux.epolls.key_at(index) else { return };
+    let Some(instance) = offload.mux.epolls.remove(key) else { return };
+    for (item, Item { target, .. }) in instance.interest.items() {
+        unlink(offload, *target, |watcher| watcher.epoll == index && watcher.item == item);
+    }
+    for parent in instance.parents {
+        drop_item(&mut offload.mux, parent);
+    }
+    for sleeper in instance.sleepers {
+        offload.mux.wake(sleeper);
+    }
+    if let Some(event) = instance.registered {
+        fdtable::clear(event.fd());
+    }
+    offload.mux.activity += 1;
+}
+
+/// The list in which a target keeps who watches it.
+fn watchers(offload: &mut Offload, target: Target) -> Option<&mut Vec<Watcher>> {
+    match target {
+        Target::Socket(socket) => offload.sockets.get_mut(socket).map(|socket| &mut socket.watch.items),
+        Target::Epoll(inner) => offload.mux.epolls.get_mut(inner).map(|inner| &mut inner.parents),
+        Target::Kernel => None,
+    }
+}
+
+fn unlink(offload: &mut Offload, target: Target, which: impl Fn(&Watcher) -> bool) {
+    if let Some(watchers) = watchers(offload, target) {
+        watchers.retain(|watcher| !which(watcher));
+    }
+}
+
+/// The item by its name: most descriptors are in one instance, so that the list is short.
+fn find(offload: &Offload, epoll: u32, target: Target, fd: RawFd) -> Option<Watcher> {
+    let watchers = match target {
+        Target::Socket(socket) => &offload.sockets.get(socket)?.watch.items,
+        Target::Epoll(inner) => &offload.mux.epolls.get(inner)?.parents,
+        Target::Kernel => {
+            let mut items = offload.mux.epolls.get(epoll)?.interest.items();
+            return items.find(|(_, item)| item.target == Target::Kernel && item.fd == fd).map(|(item, _)| Watcher { epoll, item, fd });
+        }
+    };
+    watchers.iter().find(|watcher| watcher.epoll == epoll && watcher.fd == fd).copied()
+}
+
+fn source(offload: &Offload, target: Target) -> Source {
+    match target {
+        Target::Socket(socket) => offload.sockets.get(socket).map_or(Source::Kernel, Socket::source),
+        // The inner real epoll is watched for everything; what is offloaded comes on top.
+        Target::Epoll(_) | Target::Kernel => Source::Both(None),
+    }
+}
+
+fn token(interest: &Interest, item: u32) -> u64 {
+    TOKEN_TAG << TOKEN_TAG_SHIFT | u64::from(interest.generation(item)) << GENERATION_SHIFT | u64::from(item)
+}
+
+/// Bits that may be combined with EPOLLEXCLUSIVE (epoll_ctl(2)).
+const EXCLUSIVE_OK: u32 =
+    (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP | libc::EPOLLWAKEUP | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32;
+
+fn add(offload: &mut Offload, epoll: u32, epfd: RawFd, target: Target, fd: RawFd, event: Option<epoll_event>) -> Result<(), Errno> {
+    let event = event.ok_or(Errno(libc::EFAULT))?;
+    let exclusive = event.events & libc::EPOLLEXCLUSIVE as u32 != 0;
+    if exclusive && (event.events & !EXCLUSIVE_OK != 0 || matches!(target, Target::Epoll(_))) {
+        return Err(Errno(libc::EINVAL));
+    }
+    if target != Target::Kernel && find(offload, epoll, target, fd).is_some() {
+        return Err(Errno(libc::EEXIST));
+    }
+    let kernel = source(offload, target).kernel_mask(event.events);
+    let instance = offload.mux.epolls.get_mut(epoll).ok_or(Errno(libc::EBADF))?;
+    let item = instance.interest.add(Item { target, fd, events: event.events, data: event.u64, kernel });
+    if let Some(mask) = kernel {
+        let token = token(&instance.interest, item);
+        if let Err(error) = epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, Some(epoll_event { events: mask, u64: token })) {
+            instance.interest.remove(item);
+            return Err(Errno(error.raw_os_error().unwrap_or(libc::EINVAL)));
+        }
+        instance.aliases += u32::from(target == Target::Kernel);
+        offload.mux.has_kernel_members(epoll);
+    }
+    if let Some(watchers) = watchers(offload, target) {
+        watchers.push(Watcher { epoll, item, fd });
+    }
+    reevaluate(offload, epoll, item, target);
+    Ok(())
+}
+
+fn modify(offload: &mut Offload, watcher: Watcher, epfd: RawFd, event: Option<epoll_event>) -> Result<(), Errno> {
+    let event = event.ok_or(Errno(libc::EFAULT))?;
+    let instance = offload.mux.epolls.get(watcher.epoll).ok_or(Errno(libc::EBADF))?;
+    let item = *instance.interest.item(watcher.item).ok_or(Errno(libc::ENOENT))?;
+    if (event.events | item.events) & libc::EPOLLEXCLUSIVE as u32 != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    let kernel = source(offload, item.target).kernel_mask(event.events);
+    let instance = offload.mux.epolls.get_mut(watcher.epoll).ok_or(Errno(libc::EBADF))?;
+    set_kernel(instance, epfd, watcher, item.kernel, kernel)?;
+    instance.interest.modify(watcher.item, event.events, event.u64);
+    if kernel.is_some() {
+        offload.mux.has_kernel_members(watcher.epoll);
+    }
+    reevaluate(offload, watcher.epoll, watcher.item, item.target);
+    Ok(())
+}
+
+/// Brings an item's membership in the real epoll from one mask to another.
+fn set_kernel(instance: &mut Epoll, epfd: RawFd, watcher: Watcher, from: Option<u32>, to: Option<u32>) -> Result<(), Errno> {
+    let token = token(&instance.interest, watcher.item);
+    let operation = match (from, to) {
+        (None, None) => return Ok(()),
+        (None, Some(_)) => libc::EPOLL_CTL_ADD,
+        (Some(_), Some(_)) => libc::EPOLL_CTL_MOD,
+        (Some(_), None) => libc::EPOLL_CTL_DEL,
+    };
+    let event = epoll_event { events: to.unwrap_or(0), u64: token };
+    epoll_ctl(epfd, operation, watcher.fd, Some(event)).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EINVAL)))?;
+    if let Some(item) = instance.interest.item_mut(watcher.item) {
+        item.kernel = to;
+    }
+    Ok(())
+}
+
+fn remove(offload: &mut Offload, watcher: Watcher, epfd: RawFd) {
+    let Some(instance) = offload.mux.epolls.get_mut(watcher.epoll) else { return };
+    let Some(item) = instance.interest.remove(watcher.item) else { return };
+    if item.kernel.is_some() {
+        let _ = epoll_ctl(epfd, libc::EPOLL_CTL_DEL, watcher.fd, None);
+    }
+    unlink(offload, item.target, |other| *other == watcher);
+}
+
+/// What an item watches is gone: so is the item. (Its membership in the real epoll ends with the last descriptor; if that is
+/// held elsewhere, the token's generation tells that it is stale.)
+pub(super) fn drop_item(mux: &mut State, watcher: Watcher) {
+    if let Some(instance) = mux.epolls.get_mut(watcher.epoll)
+        && let Some(item) = instance.interest.remove(watcher.item)
+        && item.kernel.is_some()
+        && instance.generation == fork_generation()
+        && let Some(&epfd) = instance.fds.first()
+    {
+        let _ = epoll_ctl(epfd, libc::EPOLL_CTL_DEL, watcher.fd, None);
+    }
+}
+
+/// After adding and modifying: is it ready now?
+fn reevaluate(offload: &mut Offload, epoll: u32, item: u32, target: Target) {
+    let Offload { ring, sockets, mux, .. } = offload;
+    let ready = target_readiness(ring, sockets, &mut mux.epolls, target, 0);
+    mux.edge(epoll, item, ready);
+}
+
+/// A socket's source changed: the item's half in the real epoll follows.
+pub(super) fn resettle(offload: &mut Offload, socket: u32, watcher: Watcher, source: Source) {
+    let Some(instance) = offload.mux.epolls.get_mut(watcher.epoll) else { return };
+    let (Some(&item), Some(&epfd)) = (instance.interest.item(watcher.item), instance.fds.first()) else { return };
+    let wanted = source.kernel_mask(item.events);
+    if source == Source::Kernel {
+        // From now on it is a kernel descriptor like any other: the program's own data goes into the real epoll.
+        if item.kernel.is_some() {
+            let _ = epoll_ctl(epfd, libc::EPOLL_CTL_DEL, watcher.fd, None);
+        }
+        instance.interest.remove(watcher.item);
+        let event = epoll_event { events: item.events, u64: item.data };
+        if let Err(error) = epoll_ctl(epfd, libc::EPOLL_CTL_ADD, watcher.fd, Some(event)) {
+            tracing::debug!(%error, fd = watcher.fd, "a socket left to the kernel cannot be watched there");
+        }
+        unlink(offload, Target::Socket(socket), |other| *other == watcher);
+    } else if wanted != item.kernel {
+        // EPOLLEXCLUSIVE forbids modifying: remove and add.
+        let _ = set_kernel(instance, epfd, watcher, item.kernel, None).and_then(|()| set_kernel(instance, epfd, watcher, None, wanted));
+    }
+    if wanted.is_some() {
+        offload.mux.has_kernel_members(watcher.epoll);
+    }
+}
+
+/// Whether a program's own data could be taken for a token.
+const fn looks_like_token(data: u64) -> bool {
+    data >> TOKEN_TAG_SHIFT == TOKEN_TAG
+}

@@ -1,0 +1,241 @@
+//! Collecting events: what is ready of what we carry, and of what the real epoll has.
+
+use core::time::Duration;
+use std::ops::Range;
+use std::os::fd::RawFd;
+
+use libc::epoll_event;
+use ringway_host::sleep::{epoll_ctl, epoll_wait};
+use ringway_shm::ShmDevice;
+use ringway_stack::ring::Ring;
+use ringway_stack::time::Instant;
+
+use super::super::interest::{Item, Target};
+use super::super::wait::{SpinClass, Waited, Waiting, wait};
+use super::super::{IN, readiness};
+use super::{Epoll, INDEX_MASK, NESTING_MAX, REGISTERED_TOKEN, TOKEN_TAG, TOKEN_TAG_SHIFT, is_plain, registered_event, token};
+use crate::errno::Errno;
+use crate::fdtable::{self, Entry};
+use crate::process::{Offload, Process, process};
+use crate::slab::Slab;
+use crate::socket::Socket;
+
+/// The real epoll is asked at least this often while offloaded sockets keep a program busy.
+const KERNEL_EVERY: Duration = Duration::from_millis(1);
+
+/// What an item's target is ready for, as far as we carry it.
+#[inline]
+pub(super) fn target_readiness(
+    ring: &Ring<ShmDevice>,
+    sockets: &Slab<Socket>,
+    epolls: &mut Slab<Epoll>,
+    target: Target,
+    depth: u32,
+) -> u32 {
+    match target {
+        Target::Socket(socket) => sockets.get(socket).map_or(0, |socket| readiness(ring, socket)),
+        Target::Epoll(inner) => nested_readiness(ring, sockets, epolls, inner, depth),
+        Target::Kernel => 0,
+    }
+}
+
+fn nested_readiness(ring: &Ring<ShmDevice>, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, index: u32, depth: u32) -> u32 {
+    let Some(instance) = epolls.get_mut(index).filter(|instance| depth < NESTING_MAX && instance.interest.may_be_ready()) else { return 0 };
+    let mut interest = std::mem::take(&mut instance.interest);
+    let ready = interest.is_ready(|item| target_readiness(ring, sockets, epolls, item.target, depth + 1));
+    if let Some(instance) = epolls.get_mut(index) {
+        instance.interest = interest;
+    }
+    if ready { IN } else { 0 }
+}
+
+/// Whether an instance, polled from outside, is readable for what we carry.
+pub(crate) fn is_readable(offload: &mut Offload, index: u32) -> bool {
+    let Offload { ring, sockets, mux, .. } = offload;
+    nested_readiness(ring, sockets, &mut mux.epolls, index, 0) != 0
+}
+
+/// Reports what is ready of what we carry.
+#[inline]
+fn collect(offload: &mut Offload, index: u32, round: u32, events: &mut [epoll_event]) -> usize {
+    let Offload { ring, sockets, mux, .. } = offload;
+    let Some(instance) = mux.epolls.get_mut(index).filter(|instance| instance.interest.may_be_ready()) else { return 0 };
+    let mut interest = std::mem::take(&mut instance.interest);
+    let collected = interest.collect(
+        round,
+        events.len(),
+        |item| target_readiness(ring, sockets, &mut mux.epolls, item.target, 0),
+        |place, data, ready| events[place] = epoll_event { events: ready, u64: data },
+    );
+    let more = interest.may_be_ready();
+    if let Some(instance) = mux.epolls.get_mut(index) {
+        instance.interest = interest;
+        // As the kernel: what is left over, or still ready, is the next waiter's.
+        if more && let Some(&sleeper) = instance.sleepers.first() {
+            mux.wake(sleeper);
+        }
+    }
+    collected
+}
+
+/// The result of looking at both halves once.
+struct Collected {
+    count: usize,
+    /// Whether the real epoll has members.
+    members: bool,
+}
+
+/// `epoll_wait` on a registered instance. `None`: until something is ready.
+pub(crate) fn wait_on(
+    process: &Process,
+    index: u32,
+    epfd: RawFd,
+    events: &mut [epoll_event],
+    timeout: Option<Duration>,
+    sigmask: Option<&libc::sigset_t>,
+) -> Result<usize, Errno> {
+    let started = process.now();
+    let deadline = timeout.map(|timeout| started + timeout);
+    let mut looked = look(process, index, epfd, started, events)?;
+    loop {
+        if looked.count != 0 {
+            return Ok(looked.count);
+        }
+        let mut kernel = [libc::pollfd { fd: epfd, events: libc::POLLIN, revents: 0 }];
+        let kernel = if looked.members { &mut kernel[..] } else { &mut [] };
+        let epolls = [index];
+        let mut w = Waiting { sockets: &[], epolls: &epolls, kernel, deadline, sigmask, spin: SpinClass::Select, restart: false };
+        let waited = wait(process, &mut w, |offload, _| {
+            let Some(instance) = offload.mux.epolls.get_mut(index) else { return Some(Err(Errno(libc::EBADF))) };
+            let (round, members) = (next_round(instance), instance.kernel_members);
+            let count = collect(offload, index, round, events);
+            (count != 0 || members != looked.members).then_some(Ok(Collected { count, members }))
+        });
+        looked = match waited {
+            Waited::Ready(found) => found?,
+            Waited::Kernel => {
+                let count = collect_kernel(process, index, epfd, 0, events, 0)?;
+                if count == 0 && deadline.is_some_and(|deadline| deadline <= process.now()) {
+                    return Ok(0);
+                }
+                Collected { count, members: true }
+            }
+            Waited::TimedOut => return Ok(0),
+            Waited::Interrupted => return Err(Errno(libc::EINTR)),
+        };
+    }
+}
+
+fn next_round(instance: &mut Epoll) -> u32 {
+    instance.rounds = instance.rounds.wrapping_add(1).max(1);
+    instance.rounds
+}
+
+/// One look at our half, and at the real epoll if it was left out for long.
+fn look(process: &Process, index: u32, epfd: RawFd, now: Instant, events: &mut [epoll_event]) -> Result<Collected, Errno> {
+    let ratio = process.params.select_poll_os_ratio;
+    let mut offload = process.lock();
+    offload.poll_if_due(now);
+    let instance = offload.mux.epolls.get_mut(index).ok_or(Errno(libc::EBADF))?;
+    let (round, members) = (next_round(instance), instance.kernel_members);
+    instance.since_kernel += 1;
+    let due = members && ratio != 0 && (instance.since_kernel >= ratio || now.since(instance.kernel_asked) >= KERNEL_EVERY);
+    if !due {
+        let count = collect(&mut offload, index, round, events);
+        return Ok(Collected { count, members });
+    }
+    (instance.since_kernel, instance.kernel_asked) = (0, now);
+    // Both halves get room, whichever is busier.
+    let room = events.len();
+    let ours = if room == 1 { 0 } else { room - room / 4 };
+    let mut count = collect(&mut offload, index, round, &mut events[..ours]);
+    drop(offload);
+    count = collect_kernel(process, index, epfd, count, events, round)?;
+    if count == 0 {
+        count = collect(&mut process.lock(), index, round, events);
+    }
+    Ok(Collected { count, members })
+}
+
+/// Adds what the real epoll has ready to the first `count` events, of which those of the collection `round` are merged. Returns how
+/// many there are now.
+fn collect_kernel(
+    process: &Process,
+    index: u32,
+    epfd: RawFd,
+    count: usize,
+    events: &mut [epoll_event],
+    round: u32,
+) -> Result<usize, Errno> {
+    let found = match epoll_wait(epfd, &mut events[count..], Some(Duration::ZERO), None) {
+        Ok(found) => found,
+        Err(error) if count != 0 || error.raw_os_error() == Some(libc::EINTR) => {
+            tracing::trace!(%error, "the real epoll could not be asked");
+            return Ok(count);
+        }
+        Err(error) => return Err(Errno(error.raw_os_error().unwrap_or(libc::EINVAL))),
+    };
+    let end = count + found;
+    if events[count..end].iter().any(is_token) { Ok(translate(&mut process.lock(), index, events, count..end, round)) } else { Ok(end) }
+}
+
+#[inline]
+const fn is_token(event: &epoll_event) -> bool {
+    event.u64 >> TOKEN_TAG_SHIFT == TOKEN_TAG
+}
+
+/// Turns tokens among `range` of the events into what the program wants to see. Returns the new end.
+fn translate(offload: &mut Offload, index: u32, events: &mut [epoll_event], range: Range<usize>, round: u32) -> usize {
+    let Offload { sockets, mux, .. } = offload;
+    let Some(instance) = mux.epolls.get_mut(index) else { return range.start };
+    let mut end = range.start;
+    for place in range {
+        let event = events[place];
+        if !is_token(&event) {
+            events[end] = event;
+            end += 1;
+            continue;
+        }
+        let item = u32::try_from(event.u64 & INDEX_MASK).unwrap_or(u32::MAX);
+        if event.u64 == REGISTERED_TOKEN || event.u64 != token(&instance.interest, item) {
+            continue;
+        }
+        if let Some(&Item { target: Target::Socket(socket), .. }) = instance.interest.item(item)
+            && let Some(socket) = sockets.get_mut(socket)
+        {
+            socket.kernel_poll.hint = true;
+        }
+        let earlier = if round == 0 { None } else { instance.interest.reported_in(round, item) };
+        let Some((data, ready)) = instance.interest.kernel_event(item, event.events) else { continue };
+        match earlier.and_then(|place| events.get_mut(place as usize)) {
+            Some(earlier) => earlier.events |= ready,
+            None => {
+                events[end] = epoll_event { events: ready, u64: data };
+                end += 1;
+            }
+        }
+    }
+    end
+}
+
+/// The result of a plain wait in the real epoll: whether the instance was registered meanwhile, in which case the events that are
+/// not the program's are taken out. Returns how many remain.
+pub(crate) fn after_plain_wait(epfd: RawFd, events: &mut [epoll_event]) -> Option<usize> {
+    if !events.iter().any(is_token) {
+        return None;
+    }
+    let (Entry::Epoll(index), Some(process)) = (fdtable::lookup(epfd), process()) else { return None };
+    if is_plain(index) {
+        return None;
+    }
+    let mut offload = process.lock();
+    let count = events.len();
+    let end = translate(&mut offload, index, events, 0..count, 0);
+    if fdtable::has_plain_waits(epfd)
+        && let Some(Epoll { registered: Some(event), .. }) = offload.mux.epolls.get(index)
+    {
+        // The next thread is to learn of it, too: modifying makes the edge again.
+        let _ = epoll_ctl(epfd, libc::EPOLL_CTL_MOD, event.fd(), Some(registered_event()));
+    }
+    Some(end)
+}

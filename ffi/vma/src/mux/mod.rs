@@ -1,0 +1,205 @@
+//! Waiting: poll, select, epoll, and the waits inside blocking calls, over offloaded and kernel descriptors at once.
+//!
+//! Everything that waits comes down to [`wait::wait`]. What makes a wait end arrives through [`Offload::dispatch`], which
+//! every call runs after it touched the ring: it puts the ring's events onto the ready lists of the epoll instances that
+//! watch the socket ([`interest`]), and wakes the threads that sleep for it ([`sleepers`]). The kernel's half of a
+//! socket (a listener's and a UDP socket's placeholder) is watched by the kernel: by ppoll while a thread sleeps, and by
+//! the real epoll behind an epoll instance ([`epoll`]).
+
+pub(crate) mod epoll;
+pub(crate) mod interest;
+pub(crate) mod poll;
+pub(crate) mod progress;
+pub(crate) mod select;
+mod sleepers;
+mod thread;
+pub(crate) mod wait;
+
+use std::os::fd::RawFd;
+
+use ringway_shm::ShmDevice;
+use ringway_stack::ring::{Ring, SocketId};
+
+use crate::process::Offload;
+use crate::slab::Slab;
+use crate::socket::Socket;
+use epoll::Epoll;
+pub(crate) use sleepers::{RingWatch, Sleeper};
+
+pub(crate) const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+pub(crate) const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
+
+/// As the kernel's tcp_poll reports a socket that was never connected.
+const FRESH: u32 = OUT | libc::EPOLLHUP as u32;
+
+/// Where a socket's readiness comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A TCP socket that is neither connected nor listening: a constant.
+    Fresh,
+    /// The ring alone: a connection.
+    Ring(SocketId),
+    /// The kernel, and the ring where there is an id: a listener or a UDP socket.
+    Both(Option<SocketId>),
+    /// The kernel alone, for good.
+    Kernel,
+}
+
+impl Source {
+    /// What the placeholder is watched for in the kernel, of what the program wants; `None`: it is not watched.
+    pub(crate) const fn kernel_mask(self, events: u32) -> Option<u32> {
+        match self {
+            Self::Fresh | Self::Ring(_) => None,
+            // There is always room to send on the ring; asking the kernel too would report it twice.
+            Self::Both(Some(_)) => Some(events & !(OUT | libc::EPOLLWRBAND as u32)),
+            Self::Both(None) | Self::Kernel => Some(events),
+        }
+    }
+}
+
+/// An item of an epoll instance, seen from what it watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Watcher {
+    pub(crate) epoll: u32,
+    pub(crate) item: u32,
+    /// The number under which it was added.
+    pub(crate) fd: RawFd,
+}
+
+/// Who watches a socket.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    items: Vec<Watcher>,
+    /// Threads that sleep for it, by their place in the sleepers' table.
+    sleepers: Vec<u32>,
+}
+
+/// What waiting keeps under the process's lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) epolls: Slab<Epoll>,
+    pub(crate) sleepers: Slab<Sleeper>,
+    pub(crate) watch: RingWatch,
+    /// Moves whenever something that a wait looks at may have become ready.
+    pub(crate) activity: u64,
+    /// Moves whenever a descriptor's readiness comes from elsewhere than before.
+    pub(crate) changes: u64,
+    /// Moves with every call that touches the ring.
+    pub(crate) calls: u64,
+    /// Times that a wait stopped spinning and slept.
+    pub(crate) sleeps: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { epolls: Slab::new(), sleepers: Slab::new(), watch: RingWatch::default(), activity: 0, changes: 0, calls: 0, sleeps: 0 }
+    }
+}
+
+impl State {
+    /// An item's target is ready, or got something new.
+    #[inline]
+    pub(crate) fn edge(&mut self, epoll: u32, item: u32, edges: u32) {
+        self.activity += 1;
+        if let Some(instance) = self.epolls.get_mut(epoll)
+            && instance.interest.edge(item, edges)
+        {
+            self.epoll_ready(epoll, 0);
+        }
+    }
+
+    /// An epoll instance has something to report: one of the threads that sleep in it is woken, and so are the instances
+    /// that it is nested in.
+    fn epoll_ready(&mut self, epoll: u32, depth: u32) {
+        let Some(instance) = self.epolls.get(epoll) else { return };
+        let parents = instance.parents.len();
+        if let Some(&sleeper) = instance.sleepers.iter().find(|&&s| self.sleepers.get(s).is_some_and(|s| !s.signalled)) {
+            self.wake(sleeper);
+        }
+        if depth == epoll::NESTING_MAX {
+            return;
+        }
+        for place in 0..parents {
+            let Some(&parent) = self.epolls.get(epoll).and_then(|instance| instance.parents.get(place)) else { break };
+            if self.epolls.get_mut(parent.epoll).is_some_and(|outer| outer.interest.edge(parent.item, IN)) {
+                self.epoll_ready(parent.epoll, depth + 1);
+            }
+        }
+    }
+}
+
+impl Offload {
+    /// Hands on what the ring has to tell. Every call that touched the ring ends with it, under the same lock.
+    #[inline]
+    pub(crate) fn dispatch(&mut self) {
+        self.mux.calls += 1;
+        while let Some(event) = self.ring.take_event() {
+            if let Some(socket) = self.socket_of(event.socket) {
+                self.announce(socket, expand(event.edges.bits()));
+            }
+        }
+        if self.mux.watch.is_deep() {
+            self.check_deep_sleep();
+        }
+    }
+
+    /// A socket is ready for something, or got something new.
+    pub(crate) fn announce(&mut self, socket: u32, edges: u32) {
+        self.mux.activity += 1;
+        let Some(socket) = self.sockets.get(socket) else { return };
+        for watcher in &socket.watch.items {
+            self.mux.edge(watcher.epoll, watcher.item, edges);
+        }
+        for &sleeper in &socket.watch.sleepers {
+            self.mux.wake(sleeper);
+        }
+    }
+}
+
+/// The ring names one bit a kind; the kernel sets its synonyms too.
+#[inline]
+pub(crate) const fn expand(bits: u32) -> u32 {
+    let input = if bits & libc::EPOLLIN as u32 != 0 { IN } else { 0 };
+    let output = if bits & libc::EPOLLOUT as u32 != 0 { OUT } else { 0 };
+    bits | input | output
+}
+
+/// What the ring knows of a socket's readiness, in epoll's bits. The kernel's half is the kernel's to say.
+#[inline]
+pub(crate) fn readiness(ring: &Ring<ShmDevice>, socket: &Socket) -> u32 {
+    match socket.source() {
+        Source::Ring(id) | Source::Both(Some(id)) => expand(ring.readiness(id).bits()),
+        Source::Fresh => FRESH,
+        Source::Both(None) | Source::Kernel => 0,
+    }
+}
+
+/// A socket's [`Source`] changed: what watches it is set up anew. Call it under the lock, after the change.
+pub(crate) fn refresh(offload: &mut Offload, index: u32) {
+    let Some(socket) = offload.sockets.get(index) else { return };
+    let source = socket.source();
+    offload.mux.changes += 1;
+    let watchers = socket.watch.items.clone();
+    for watcher in watchers {
+        epoll::resettle(offload, index, watcher, source);
+    }
+    let Some(socket) = offload.sockets.get(index) else { return };
+    let ready = readiness(&offload.ring, socket);
+    offload.announce(index, ready);
+}
+
+/// A socket's last descriptor is closed: nothing watches it any more. Call it under the lock, before it is removed.
+pub(crate) fn forget(offload: &mut Offload, index: u32) {
+    let Some(socket) = offload.sockets.get_mut(index) else { return };
+    let watch = std::mem::take(&mut socket.watch);
+    for watcher in watch.items {
+        epoll::drop_item(&mut offload.mux, watcher);
+    }
+    for sleeper in watch.sleepers {
+        offload.mux.wake(sleeper);
+    }
+    offload.mux.activity += 1;
+}
+
+#[cfg(test)]
+mod tests;

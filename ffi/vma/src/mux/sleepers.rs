@@ -1,0 +1,185 @@
+//! Who watches the ring: spinning threads, sleeping threads, the progress thread.
+//!
+//! While a thread spins, it polls the ring, and the ring is not armed: peers need not wake anybody. Of the threads that
+//! sleep, one (the *leader*) sleeps on the ring's descriptor as well as on its own; the ring is armed for it. The
+//! leader hands on what it finds to the others, each through its own eventfd; when it goes back to the program, another
+//! sleeper is woken and takes the lead. While no thread waits, the progress thread ticks; when nothing happens it sleeps
+//! deeply, on the armed ring, until a peer or a timer wants something.
+
+use std::os::fd::RawFd;
+
+use ringway_stack::device::Device;
+use ringway_stack::time::Instant;
+
+use super::State;
+use crate::process::Offload;
+
+/// A ring that receives faster than this many polls can drain does not let itself be armed: whoever wakes next polls on.
+const ARM_TRIES: u32 = 4;
+
+/// Arming costs a store and a fence. After this many in one deep sleep of the progress thread, the program is so
+/// active that the thread is to tick instead.
+const DEEP_ARMS_MAX: u32 = 64;
+
+/// A thread that sleeps in a wait.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    /// Its eventfd.
+    pub(crate) waker: RawFd,
+    /// Whether it was woken already.
+    pub(crate) signalled: bool,
+}
+
+/// How the ring is watched. See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct RingWatch {
+    /// Threads that spin.
+    pub(crate) spinning: u32,
+    /// The sleeper that sleeps on the ring.
+    pub(crate) leader: Option<u32>,
+    /// The ring will signal its descriptor.
+    armed: bool,
+    deep: Option<Deep>,
+    /// The progress thread's eventfd.
+    pub(crate) progress: Option<RawFd>,
+}
+
+/// The progress thread's deep sleep.
+#[derive(Debug)]
+struct Deep {
+    /// When it wakes by itself.
+    until: Option<Instant>,
+    arms: u32,
+}
+
+impl RingWatch {
+    /// Whether the progress thread sleeps on the ring.
+    #[inline]
+    pub(crate) const fn is_deep(&self) -> bool {
+        self.deep.is_some()
+    }
+}
+
+impl State {
+    pub(crate) fn wake(&mut self, sleeper: u32) {
+        if let Some(sleeper) = self.sleepers.get_mut(sleeper)
+            && !sleeper.signalled
+        {
+            sleeper.signalled = true;
+            ringway_host::sleep::signal(sleeper.waker);
+        }
+    }
+
+    fn wake_any(&mut self) -> bool {
+        let awake = self.sleepers.iter().find(|(_, sleeper)| !sleeper.signalled).map(|(key, _)| key.index);
+        awake.inspect(|&sleeper| self.wake(sleeper)).is_some()
+    }
+
+    /// The progress thread is to tick again.
+    #[cold]
+    fn rouse_progress(&mut self) {
+        self.watch.deep = None;
+        if let Some(progress) = self.watch.progress {
+            ringway_host::sleep::signal(progress);
+        }
+    }
+}
+
+impl Offload {
+    /// A thread begins to spin.
+    #[inline]
+    pub(crate) fn begin_spin(&mut self) {
+        self.mux.watch.spinning += 1;
+        self.disarm();
+    }
+
+    /// A thread stops spinning; what remains to be watched is watched by others.
+    #[inline]
+    pub(crate) fn end_spin(&mut self, now: Instant) {
+        self.mux.watch.spinning -= 1;
+        self.attend(now);
+    }
+
+    /// Ends what [`Offload::arm`] began.
+    #[inline]
+    pub(crate) fn disarm(&mut self) {
+        if self.mux.watch.armed {
+            self.mux.watch.armed = false;
+            self.ring.device_mut().disarm();
+        }
+    }
+
+    /// Makes the ring signal its descriptor. `false`: it has something to poll right now.
+    pub(crate) fn arm(&mut self) -> bool {
+        if !self.mux.watch.armed {
+            self.mux.watch.armed = self.ring.device_mut().arm();
+        }
+        self.mux.watch.armed
+    }
+
+    /// Before a thread goes back to the program: makes sure that whoever relies on being woken will be.
+    #[inline]
+    pub(crate) fn attend(&mut self, now: Instant) {
+        let watch = &self.mux.watch;
+        let relied_on = watch.deep.is_some() || watch.leader.is_some();
+        if watch.spinning == 0 && !watch.armed && (relied_on || self.mux.sleepers.len() != 0) {
+            self.attend_others(now);
+        }
+    }
+
+    fn attend_others(&mut self, now: Instant) {
+        if self.mux.watch.leader.is_none() && self.mux.sleepers.len() != 0 {
+            // The one who wakes takes the lead; meanwhile the progress thread, if deep asleep, relies on the ring as well.
+            self.mux.wake_any();
+        }
+        if let Some(deep) = &mut self.mux.watch.deep {
+            deep.arms += 1;
+            if deep.arms > DEEP_ARMS_MAX {
+                self.mux.rouse_progress();
+            }
+        }
+        if self.mux.watch.leader.is_none() && self.mux.watch.deep.is_none() {
+            return;
+        }
+        for _ in 0..ARM_TRIES {
+            if self.arm() {
+                return;
+            }
+            self.ring.poll(now);
+            self.dispatch();
+        }
+        match self.mux.watch.leader {
+            Some(leader) => self.mux.wake(leader),
+            None => self.mux.rouse_progress(),
+        }
+    }
+
+    /// The progress thread goes to sleep on the ring. `false`: there is something to do first.
+    pub(crate) fn sleep_deeply(&mut self) -> bool {
+        if self.mux.watch.spinning == 0 && !self.arm() {
+            return false;
+        }
+        self.mux.watch.deep = Some(Deep { until: self.ring.next_deadline(), arms: 0 });
+        true
+    }
+
+    /// The progress thread is awake.
+    pub(crate) fn wake_from_deep(&mut self) {
+        if self.mux.watch.deep.take().is_some() {
+            self.disarm();
+        }
+    }
+
+    /// A call set a timer that ends before the progress thread's sleep does.
+    pub(crate) fn check_deep_sleep(&mut self) {
+        let Some(deep) = &self.mux.watch.deep else { return };
+        let sooner = match (self.ring.next_deadline(), deep.until) {
+            (Some(deadline), Some(until)) => deadline < until,
+            (deadline, None) => deadline.is_some(),
+            (None, Some(_)) => false,
+        };
+        if sooner {
+            self.mux.rouse_progress();
+        }
+    }
+}

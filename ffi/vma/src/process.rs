@@ -1,0 +1,253 @@
+//! The process's offloaded state: one ring, its sockets and epoll instances, behind one lock.
+//!
+//! It is made by the first call that could use it, is never freed (a call may be under way in any thread), and is
+//! replaced after a fork. If it cannot be made, the whole process stays on the kernel, and one log line says why.
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ringway_host::{Addresses, Clock};
+use ringway_report::ClosedSockets;
+use ringway_shm::{Rendezvous, ShmDevice};
+use ringway_stack::device::Device;
+use ringway_stack::offload::Reason;
+use ringway_stack::ring::{Ring, RingConfig, SocketId};
+use ringway_stack::tcp;
+use ringway_stack::time::Instant;
+
+use crate::lock::{Guard, Lock};
+use crate::params::{self, Params};
+use crate::slab::{Key, Slab};
+use crate::socket::Socket;
+use crate::{fork, log, mux};
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
+static FORKS: AtomicU32 = AtomicU32::new(0);
+/// Set once the process is to stay on the kernel: nothing is tried again.
+static DECLINED: OnceLock<Reason> = OnceLock::new();
+static INIT: Mutex<()> = Mutex::new(());
+
+/// See the module's documentation.
+pub(crate) struct Process {
+    /// The process that made it. A vfork child shares this memory but not this id.
+    pub(crate) owner_pid: i32,
+    pub(crate) clock: Clock,
+    pub(crate) params: &'static Params,
+    pub(crate) rendezvous: Arc<Rendezvous>,
+    pub(crate) addresses: Addresses,
+    /// What TCP connections start with.
+    pub(crate) tcp_defaults: tcp::Config,
+    /// The progress thread's own handle, so that exit and fork can reach it.
+    pub(crate) progress: Mutex<Option<ringway_host::Progress>>,
+    state: Lock<Offload>,
+}
+
+/// What the lock protects.
+pub(crate) struct Offload {
+    pub(crate) ring: Ring<ShmDevice>,
+    pub(crate) sockets: Slab<Socket>,
+    pub(crate) mux: mux::State,
+    /// The ring's socket slot -> our socket's index; `u32::MAX` where there is none.
+    by_ring: Vec<u32>,
+    /// Sums over closed sockets.
+    pub(crate) closed: ClosedSockets,
+    /// What was decided, per call and reason.
+    pub(crate) decisions: Vec<Decided>,
+}
+
+/// How often one call was decided in one way; no reason: it was offloaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decided {
+    pub(crate) what: &'static str,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) count: u64,
+}
+
+/// The process's state, if it has any.
+#[inline]
+pub(crate) fn process() -> Option<&'static Process> {
+    // SAFETY: what the pointer names is leaked on purpose, so it lives for ever.
+    unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
+}
+
+/// The process's state, made if there is none. `None`: the process runs on the kernel.
+pub(crate) fn process_or_init() -> Option<&'static Process> {
+    if let Some(process) = process() {
+        return Some(process);
+    }
+    if DECLINED.get().is_some() {
+        return None;
+    }
+    init()
+}
+
+/// How often this process has been forked off from one with offloaded state, plus one for each generation.
+#[inline]
+pub(crate) fn fork_generation() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// The state of a parent, taken away from the child of a fork.
+pub(crate) fn take_for_child() -> Option<&'static Process> {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    let old = PROCESS.swap(ptr::null_mut(), Ordering::AcqRel);
+    // SAFETY: leaked, as in `process`.
+    unsafe { old.as_ref() }
+}
+
+/// Leaves the process on the kernel from now on.
+pub(crate) fn decline(reason: Reason, detail: &str) {
+    if DECLINED.set(reason).is_ok() {
+        log::declined(reason, detail);
+    }
+}
+
+#[cold]
+fn init() -> Option<&'static Process> {
+    let _one_at_a_time = INIT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(process) = process() {
+        return Some(process);
+    }
+    if DECLINED.get().is_some() {
+        return None;
+    }
+    match make() {
+        Ok(process) => Some(process),
+        Err((reason, detail)) => {
+            decline(reason, &detail);
+            None
+        }
+    }
+}
+
+fn make() -> Result<&'static Process, (Reason, String)> {
+    let params = params::read()?;
+    params::admissible(params)?;
+    let no_resources = |e: &dyn core::fmt::Display| (Reason::NoResources, e.to_string());
+
+    let clock = Clock::new();
+    let (device, rendezvous) = ringway_shm::attach(&params.shm_settings()).map_err(|e| no_resources(&e))?;
+    let capabilities = device.capabilities();
+    let tcp_defaults = tcp::Config {
+        // RFC 9293 s3.7.1: the MTU less both fixed headers.
+        mss_max: u16::try_from(capabilities.mtu - 40).unwrap_or(u16::MAX),
+        gather_max: capabilities.gather_max,
+        nodelay: params.tcp_nodelay,
+        quickack: params.tcp_quickack,
+        ..tcp::Config::default()
+    };
+    let config = RingConfig { batch: params.cq_poll_batch_max, ..RingConfig::default() };
+    let ring = Ring::new(device, config, params::random_seed().map_err(|e| no_resources(&e))?);
+    let process: &'static Process = Box::leak(Box::new(Process {
+        // SAFETY: getpid has no preconditions.
+        owner_pid: unsafe { libc::getpid() },
+        clock,
+        params,
+        rendezvous,
+        addresses: Addresses::new(),
+        tcp_defaults,
+        progress: Mutex::new(None),
+        state: Lock::new(Offload {
+            ring,
+            sockets: Slab::new(),
+            mux: mux::State::default(),
+            by_ring: Vec::new(),
+            closed: ClosedSockets::default(),
+            decisions: Vec::new(),
+        }),
+    }));
+    crate::report::serve(process);
+    fork::install();
+    let progress = mux::progress::start(process).map_err(|e| no_resources(&e))?;
+    *process.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(progress);
+    PROCESS.store(ptr::from_ref(process).cast_mut(), Ordering::Release);
+    fork::adopt(process);
+    log::offloading(process);
+    Ok(process)
+}
+
+impl Process {
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, Offload> {
+        self.state.lock()
+    }
+
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, Offload>> {
+        self.state.try_lock()
+    }
+
+    /// The lock itself, for the fork handlers.
+    pub(crate) const fn state(&self) -> &Lock<Offload> {
+        &self.state
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Whether the calling process is the one that this state belongs to: false in a vfork child. Costs a system call.
+    pub(crate) fn is_owner(&self) -> bool {
+        // SAFETY: getpid has no preconditions.
+        self.owner_pid == unsafe { libc::getpid() }
+    }
+}
+
+impl Offload {
+    /// Polls the ring if it has anything to do, and hands its events on.
+    #[inline]
+    pub(crate) fn poll_if_due(&mut self, now: Instant) {
+        if self.ring.is_due(now) {
+            self.ring.poll(now);
+            self.dispatch();
+        }
+    }
+
+    /// Our socket that stands above a ring's socket.
+    #[inline]
+    pub(crate) fn socket_of(&self, id: SocketId) -> Option<u32> {
+        let index = *self.by_ring.get(id.index as usize)?;
+        let socket = self.sockets.get(index)?;
+        (socket.ring_id() == Some(id)).then_some(index)
+    }
+
+    /// Remembers which of our sockets stands above a ring's socket.
+    pub(crate) fn link(&mut self, id: SocketId, index: u32) {
+        let slot = id.index as usize;
+        if slot >= self.by_ring.len() {
+            self.by_ring.resize(slot + 1, u32::MAX);
+        }
+        self.by_ring[slot] = index;
+    }
+
+    /// Counts a decision for (`None`) or against offloading.
+    pub(crate) fn decided(&mut self, what: &'static str, reason: Option<Reason>) {
+        match self.decisions.iter_mut().find(|d| d.what == what && d.reason == reason) {
+            Some(decision) => decision.count += 1,
+            None => self.decisions.push(Decided { what, reason, count: 1 }),
+        }
+    }
+
+    /// Leaves a socket to the kernel for good.
+    pub(crate) fn leave_to_kernel(&mut self, key: Key, what: &'static str, reason: Reason) {
+        self.decided(what, Some(reason));
+        let Some(socket) = self.sockets.find_mut(key) else { return };
+        socket.kind = crate::socket::Kind::Kernel;
+        socket.reason = Some(reason);
+        for (fd, entry) in descriptors_of(socket.fd, socket.fds, key) {
+            debug_assert_eq!(entry.socket(), Some(key));
+            crate::fdtable::change(fd, crate::fdtable::Entry::Kernel(key));
+        }
+        mux::refresh(self, key.index);
+    }
+}
+
+/// The descriptors of a socket: the one it knows, or all of them by a walk over the table if it was duplicated.
+fn descriptors_of(fd: i32, fds: u32, key: Key) -> Vec<(i32, crate::fdtable::Entry)> {
+    if fds == 1 {
+        return vec![(fd, crate::fdtable::lookup(fd))];
+    }
+    crate::fdtable::entries().filter(|(_, entry)| entry.socket() == Some(key)).collect()
+}

@@ -1,0 +1,138 @@
+//! What `ringway stats` and `ringway doctor` hear from this process.
+
+use std::fs::File;
+use std::io::Write as _;
+
+use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, STATS_FILE_ENV, SocketReport};
+use ringway_stack::device::{Device, Protocol};
+use ringway_stack::offload::Reason;
+use ringway_stack::tcp;
+
+use crate::process::{Offload, Process};
+use crate::slab::Key;
+use crate::socket::{Kind, Socket};
+use crate::{fdtable, params};
+
+/// Answers the control socket with the report.
+pub(crate) fn serve(process: &'static Process) {
+    process.rendezvous.set_control_handler(Box::new(move |_request| {
+        serde_json::to_string(&gather(process)).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+    }));
+}
+
+/// Appends the report to the file that RINGWAY_STATS_FILE names, in one write.
+pub(crate) fn append(process: &Process) {
+    let Some(path) = std::env::var_os(STATS_FILE_ENV) else { return };
+    let path = path.to_string_lossy().replacen("%d", &std::process::id().to_string(), 1);
+    let written = serde_json::to_string(&gather(process)).map_err(std::io::Error::from).and_then(|mut line| {
+        line.push('\n');
+        File::options().create(true).append(true).open(&path)?.write_all(line.as_bytes())
+    });
+    if let Err(error) = written {
+        tracing::warn!("the statistics were not written to {path}: {error}");
+    }
+}
+
+fn gather(process: &Process) -> ProcessReport {
+    let guard = process.lock();
+    let offload = &*guard;
+    let device = offload.ring.device();
+    let capabilities = device.capabilities();
+    let counters = offload.ring.counters();
+    ProcessReport {
+        pid: std::process::id(),
+        program: params::program_name(),
+        device: Some(DeviceReport {
+            kind: capabilities.kind.name().to_owned(),
+            mac: device.mac().to_string(),
+            peers: u32::try_from(process.rendezvous.peers().len()).unwrap_or(u32::MAX),
+            mtu: u32::try_from(capabilities.mtu).unwrap_or(u32::MAX),
+        }),
+        ring: RingReport {
+            rx_packets: counters.rx_packets,
+            rx_bytes: counters.rx_bytes,
+            rx_drops: counters.rx_drops,
+            tx_packets: counters.tx_packets,
+            tx_bytes: counters.tx_bytes,
+            tx_drops: counters.tx_drops,
+            retransmissions: counters.retransmissions,
+            polls: offload.mux.calls,
+            sleeps: offload.mux.sleeps,
+        },
+        sockets: sockets(offload),
+        closed_sockets: offload.closed,
+        decisions: offload.decisions.iter().map(|d| decision(d.what, d.reason, d.count)).collect(),
+    }
+}
+
+fn decision(what: &str, reason: Option<Reason>, count: u64) -> Decision {
+    Decision {
+        what: what.to_owned(),
+        device: "shm".to_owned(),
+        reason: reason.map_or_else(String::new, |r| r.name().to_owned()),
+        advice: reason.map_or_else(String::new, |r| r.advice().to_owned()),
+        count,
+    }
+}
+
+fn sockets(offload: &Offload) -> Vec<SocketReport> {
+    let mut reports: Vec<(Key, SocketReport)> = Vec::new();
+    for (fd, entry) in fdtable::entries() {
+        let Some(key) = entry.socket() else { continue };
+        let (rx, tx) = fdtable::kernel_counts(fd);
+        if let Some((_, report)) = reports.iter_mut().find(|(seen, _)| *seen == key) {
+            report.kernel_rx_packets += rx;
+            report.kernel_tx_packets += tx;
+        } else if let Some(socket) = offload.sockets.find(key) {
+            let mut report = socket_report(offload, socket, fd);
+            report.kernel_rx_packets = rx;
+            report.kernel_tx_packets = tx;
+            reports.push((key, report));
+        }
+    }
+    reports.into_iter().map(|(_, report)| report).collect()
+}
+
+fn socket_report(offload: &Offload, socket: &Socket, fd: i32) -> SocketReport {
+    let mut report = SocketReport {
+        fd,
+        protocol: if socket.protocol == Protocol::Tcp { "tcp" } else { "udp" }.to_owned(),
+        local: socket.bound.map_or_else(String::new, |a| a.to_string()),
+        remote: socket.peer.map_or_else(String::new, |a| a.to_string()),
+        offloaded: socket.ring_id().is_some(),
+        reason: socket.reason.map(|r| r.name().to_owned()),
+        ..SocketReport::default()
+    };
+    if matches!(socket.kind, Kind::Listener(_)) {
+        "LISTEN".clone_into(&mut report.state);
+    }
+    let Some(info) = socket.ring_id().and_then(|id| offload.ring.info(id)) else { return report };
+    if !matches!(socket.kind, Kind::Listener(_)) {
+        report.state = info.state.map_or_else(String::new, |s| state_name(s).to_owned());
+    }
+    report.rx_packets = info.counters.rx_packets;
+    report.rx_bytes = info.counters.rx_bytes;
+    report.tx_packets = info.counters.tx_packets;
+    report.tx_bytes = info.counters.tx_bytes;
+    report.recv_queue = info.recv_queue as u64;
+    report.send_queue = info.send_queue as u64;
+    report.retransmissions = info.counters.retransmissions;
+    report
+}
+
+/// RFC 9293 s3.3.2's words.
+const fn state_name(state: tcp::State) -> &'static str {
+    match state {
+        tcp::State::Closed => "CLOSED",
+        tcp::State::Listen => "LISTEN",
+        tcp::State::SynSent => "SYN-SENT",
+        tcp::State::SynReceived => "SYN-RECEIVED",
+        tcp::State::Established => "ESTABLISHED",
+        tcp::State::FinWait1 => "FIN-WAIT-1",
+        tcp::State::FinWait2 => "FIN-WAIT-2",
+        tcp::State::CloseWait => "CLOSE-WAIT",
+        tcp::State::Closing => "CLOSING",
+        tcp::State::LastAck => "LAST-ACK",
+        tcp::State::TimeWait => "TIME-WAIT",
+    }
+}

@@ -1,0 +1,225 @@
+//! connect(2) on a TCP socket: over the ring where an offloaded process of this machine listens, else by the kernel.
+
+use core::ffi::c_int;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use libc::{sockaddr, socklen_t};
+use ringway_shm::Resolved;
+use ringway_stack::device::Protocol;
+use ringway_stack::offload::Reason;
+use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::{Error, tcp};
+
+use super::address::{self, Address, Raw};
+use super::{Family, Kind, datagram, stream};
+use crate::errno::Errno;
+use crate::process::{Offload, Process};
+use crate::slab::Key;
+use crate::{mux, real};
+
+/// connect(2).
+///
+/// # Errors
+/// As connect(2).
+///
+/// # Safety
+/// `raw` is null, or `len` bytes can be read there.
+pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const sockaddr, len: socklen_t) -> Result<c_int, Errno> {
+    let Some((kind, family)) = process.lock().sockets.find(key).map(|s| (s.kind, s.family)) else {
+        return Err(Errno(libc::EBADF));
+    };
+    // SAFETY: the caller's promise.
+    let by_kernel = || unsafe { real::connect(fd, raw, len) };
+    // SAFETY: the caller's promise.
+    let to = unsafe { address::read(raw, len, family) };
+    match kind {
+        Kind::Fresh => match reachable(process, Protocol::Tcp, to) {
+            Ok((remote, hop)) => open(process, fd, key, remote, hop),
+            Err(Unreachable::NotAnAddress) => kernel_result(by_kernel()),
+            Err(Unreachable::Because(reason)) => {
+                process.lock().leave_to_kernel(key, "connect", reason);
+                kernel_result(by_kernel())
+            }
+        },
+        Kind::Connecting(id) => again(process, key, id),
+        Kind::Stream(_) if to == Address::Unspecified => disconnect(process, fd, key, raw, len),
+        Kind::Stream(_) => Err(Errno(libc::EISCONN)),
+        Kind::Forked => Err(Errno(libc::EISCONN)),
+        // SAFETY: the caller's promise.
+        Kind::Datagram(_) => unsafe { datagram::connect(process, fd, key, to, raw, len) },
+        Kind::Listener(_) | Kind::Kernel => kernel_result(by_kernel()),
+    }
+}
+
+pub(crate) fn kernel_result(result: c_int) -> Result<c_int, Errno> {
+    if result < 0 { Err(Errno::last()) } else { Ok(result) }
+}
+
+/// Why a destination is the kernel's.
+pub(crate) enum Unreachable {
+    /// `AF_UNSPEC`, or nothing that connects at all: the kernel says what it thinks of it, and nothing is decided.
+    NotAnAddress,
+    Because(Reason),
+}
+
+/// Whether an offloaded process has that address, and where. May talk to it, so no lock is held.
+pub(crate) fn reachable(process: &Process, protocol: Protocol, to: Address) -> Result<(SocketAddrV4, Resolved), Unreachable> {
+    let remote = match to {
+        Address::V4(remote) => address::destination(remote),
+        // Linux connects `::` to the IPv6 loopback, where nothing is offloaded.
+        Address::Any6(_) | Address::Other => return Err(Unreachable::Because(Reason::Family)),
+        Address::Unspecified => return Err(Unreachable::NotAnAddress),
+    };
+    if remote.ip().is_multicast() || *remote.ip() == Ipv4Addr::BROADCAST {
+        return Err(Unreachable::Because(Reason::Multicast));
+    }
+    if remote.port() == 0 {
+        return Err(Unreachable::NotAnAddress);
+    }
+    if !process.addresses.contains(*remote.ip()) {
+        return Err(Unreachable::Because(Reason::NotLocal));
+    }
+    match process.rendezvous.resolve(protocol, remote) {
+        Ok(Some(hop)) => Ok((remote, hop)),
+        Ok(None) => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
+        Err(error) => {
+            tracing::debug!("{remote} cannot be reached by shared memory: {error}");
+            Err(Unreachable::Because(super::reason_of(&error)))
+        }
+    }
+}
+
+/// Opens the connection over the ring, and waits for it unless the socket does not block.
+fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resolved) -> Result<c_int, Errno> {
+    let family = process.lock().sockets.find(key).map_or(Family::V4, |s| s.family);
+    let local = local_for(fd, family, *remote.ip())?;
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+    if socket.kind != Kind::Fresh {
+        // Another thread connected it meanwhile.
+        return Err(Errno(libc::EALREADY));
+    }
+    let id = match offload.ring.tcp_connect(process.now(), local, remote, NextHop::Station(hop.mac), &socket.tcp) {
+        Ok(id) => id,
+        Err(Error::AddressInUse) => return Err(Errno(libc::EADDRNOTAVAIL)),
+        Err(error) => return Err(error.into()),
+    };
+    socket.kind = Kind::Connecting(id);
+    socket.bound = Some(local);
+    socket.peer = Some(remote);
+    socket.reason = None;
+    let nonblocking = socket.nonblocking;
+    offload.link(id, key.index);
+    offload.decided("connect", None);
+    mux::refresh(offload, key.index);
+    offload.dispatch();
+    drop(guard);
+    if nonblocking { Err(Errno(libc::EINPROGRESS)) } else { finish(process, key, id) }
+}
+
+/// Binds the placeholder as a connect would have, and says to what.
+fn local_for(fd: c_int, family: Family, remote: Ipv4Addr) -> Result<SocketAddrV4, Errno> {
+    let source = address::source_for(remote);
+    let mut local = address::of_placeholder(fd, family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
+    if local.port() == 0 {
+        let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
+        let raw = Raw::new(SocketAddrV4::new(ip, 0), family);
+        // SAFETY: the address is as long as it says.
+        if unsafe { real::bind(fd, raw.as_ptr(), raw.len()) } != 0 {
+            return Err(match Errno::last() {
+                Errno(libc::EADDRINUSE) => Errno(libc::EADDRNOTAVAIL),
+                other => other,
+            });
+        }
+        local = address::of_placeholder(fd, family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
+    }
+    if local.ip().is_unspecified() {
+        local.set_ip(source);
+    }
+    Ok(local)
+}
+
+/// What became of a handshake.
+fn progress(offload: &Offload, id: SocketId) -> Result<(), Error> {
+    match offload.ring.info(id).and_then(|info| info.state) {
+        Some(tcp::State::SynSent | tcp::State::SynReceived) => Err(Error::WouldBlock),
+        Some(tcp::State::Closed) | None => Err(Error::Refused),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Waits for the end of a handshake.
+fn finish(process: &Process, key: Key, id: SocketId) -> Result<c_int, Errno> {
+    let timeout = process.lock().sockets.find(key).and_then(|s| s.send_timeout);
+    match stream::blocking(process, key, timeout, |offload, _| progress(offload, id)) {
+        Ok(()) => {
+            if let Some(socket) = process.lock().sockets.find_mut(key) {
+                socket.kind = Kind::Stream(id);
+            }
+            Ok(0)
+        }
+        // socket(7): a connect that runs into SO_SNDTIMEO fails with EINPROGRESS, and goes on.
+        Err(Errno(libc::EAGAIN)) => Err(Errno(libc::EINPROGRESS)),
+        Err(Errno(libc::ECONNREFUSED)) => Err(failed(process, key, id)),
+        Err(error) => Err(error),
+    }
+}
+
+/// A second connect while (or after) a first one was under way.
+fn again(process: &Process, key: Key, id: SocketId) -> Result<c_int, Errno> {
+    let mut guard = process.lock();
+    let now = process.now();
+    guard.poll_if_due(now);
+    match progress(&guard, id) {
+        Ok(()) => {
+            if let Some(socket) = guard.sockets.find_mut(key) {
+                socket.kind = Kind::Stream(id);
+            }
+            Ok(0)
+        }
+        Err(Error::WouldBlock) => {
+            let nonblocking = guard.sockets.find(key).is_none_or(|s| s.nonblocking);
+            drop(guard);
+            if nonblocking { Err(Errno(libc::EALREADY)) } else { finish(process, key, id) }
+        }
+        Err(_) => {
+            drop(guard);
+            Err(failed(process, key, id))
+        }
+    }
+}
+
+/// The handshake failed: the reason, and a socket that may try again, as Linux's may.
+fn failed(process: &Process, key: Key, id: SocketId) -> Errno {
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    // A reason that SO_ERROR took away earlier leaves Linux's connect with ECONNABORTED.
+    let error = offload.ring.take_error(id).unwrap_or(Error::Aborted);
+    offload.ring.close(process.now(), id, true);
+    if let Some(socket) = offload.sockets.find_mut(key) {
+        socket.kind = Kind::Fresh;
+        socket.peer = None;
+    }
+    mux::refresh(offload, key.index);
+    offload.dispatch();
+    error.into()
+}
+
+/// connect with `AF_UNSPEC` on a stream: the connection is reset, the socket is as new.
+fn disconnect(process: &Process, fd: c_int, key: Key, raw: *const sockaddr, len: socklen_t) -> Result<c_int, Errno> {
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    if let Some(socket) = offload.sockets.find_mut(key)
+        && let Kind::Stream(id) = socket.kind
+    {
+        socket.kind = Kind::Fresh;
+        socket.peer = None;
+        offload.ring.close(process.now(), id, true);
+        mux::refresh(offload, key.index);
+        offload.dispatch();
+    }
+    drop(guard);
+    // SAFETY: the caller of `connect` vouched for the address.
+    kernel_result(unsafe { real::connect(fd, raw, len) })
+}

@@ -1,0 +1,489 @@
+//! UDP: one socket, two worlds. The ring's datagrams and the kernel's are received alike; where one is sent is decided
+//! for each destination, and remembered.
+
+use core::ffi::c_int;
+use core::time::Duration;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddrV4;
+
+use libc::{sockaddr, socklen_t};
+use ringway_shm::Resolved;
+use ringway_stack::device::{MacAddr, Protocol};
+use ringway_stack::offload::Reason;
+use ringway_stack::ring::{Datagram, NextHop, RecvFlags, SocketId};
+use ringway_stack::{Error, Instant};
+
+use super::address::{self, Address};
+use super::connect::{Unreachable, kernel_result, reachable};
+use super::{Kind, Socket};
+use crate::errno::{self, Errno};
+use crate::lock::Guard;
+use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
+use crate::process::{Offload, Process};
+use crate::slab::Key;
+use crate::{mux, real};
+
+/// How long a destination that nobody offloads is left to the kernel before it is asked for again.
+const KERNEL_FOR: Duration = Duration::from_millis(100);
+
+/// Calls that find nothing, this close together, are a program that spins.
+const TIGHT: Duration = Duration::from_micros(5);
+
+/// The last destination, and how it is reached.
+#[derive(Debug, Default)]
+pub(crate) struct Route {
+    to: Option<SocketAddrV4>,
+    by: By,
+}
+
+#[derive(Debug, Default)]
+enum By {
+    #[default]
+    Unknown,
+    Station(Resolved),
+    /// Through the kernel, until then.
+    Kernel(Instant),
+}
+
+/// When the kernel's half of the socket is asked. Asking costs a system call, so a spinning program does not pay for it on
+/// every turn, and a stream of the ring's datagrams does not starve the kernel's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KernelPoll {
+    /// Something saw the placeholder readable: ask at once.
+    pub(crate) hint: bool,
+    /// Calls since the kernel was asked.
+    since: u32,
+    /// When a call last found nothing.
+    empty_at: Instant,
+}
+
+impl KernelPoll {
+    /// A call found nothing on the ring: whether to ask the kernel now.
+    fn on_empty(&mut self, now: Instant, ratio: u32) -> bool {
+        let tight = now.since(self.empty_at) < TIGHT;
+        self.empty_at = now;
+        self.since = self.since.saturating_add(1);
+        let ask = self.hint || !tight || (ratio != 0 && self.since >= ratio);
+        if ask {
+            self.asked();
+        }
+        ask
+    }
+
+    /// A call found a datagram on the ring: whether the kernel's have waited long enough.
+    fn on_ring(&mut self, ratio: u32) -> bool {
+        self.since = self.since.saturating_add(1);
+        let ask = ratio != 0 && self.since >= ratio;
+        if ask {
+            self.asked();
+        }
+        ask
+    }
+
+    fn asked(&mut self) {
+        self.hint = false;
+        self.since = 0;
+    }
+}
+
+/// Publishes the bound address, so that offloaded senders find it. What does not work is left to the kernel.
+pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
+    let Some(socket) = offload.sockets.find_mut(key) else { return };
+    let (Kind::Datagram(None), Some(local)) = (socket.kind, socket.bound) else { return };
+    if local.ip().is_multicast() || !(local.ip().is_unspecified() || process.addresses.contains(*local.ip())) {
+        socket.reason = Some(Reason::Multicast);
+        offload.decided("bind", Some(Reason::Multicast));
+        return;
+    }
+    match offload.ring.udp_open(local, &socket.udp) {
+        Ok(id) => {
+            socket.kind = Kind::Datagram(Some(id));
+            socket.reason = None;
+            offload.link(id, key.index);
+            offload.decided("bind", None);
+        }
+        Err(error) => {
+            let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::DeviceFull };
+            socket.reason = Some(reason);
+            offload.decided("bind", Some(reason));
+        }
+    }
+    mux::refresh(offload, key.index);
+}
+
+/// Gives the socket an address and a rule, if it can have them: what a sender needs to be answered.
+fn ensure_published(process: &Process, fd: c_int, key: Key) {
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return };
+    if socket.kind != Kind::Datagram(None) || socket.reason != Some(Reason::Undecided) {
+        return;
+    }
+    let mut local = address::of_placeholder(fd, socket.family);
+    if local.is_some_and(|l| l.port() == 0) {
+        let any = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+        let raw = address::Raw::new(any, socket.family);
+        // SAFETY: the address is as long as it says.
+        if unsafe { real::bind(fd, raw.as_ptr(), raw.len()) } == 0 {
+            local = address::of_placeholder(fd, socket.family);
+        }
+    }
+    socket.bound = local.filter(|l| l.port() != 0);
+    if socket.bound.is_none() {
+        socket.reason = Some(Reason::Family);
+    }
+    publish(process, offload, key);
+}
+
+/// connect(2) on a UDP socket. The placeholder is connected too: the kernel filters, and getpeername is right.
+///
+/// # Errors
+/// The kernel's.
+///
+/// # Safety
+/// `raw` is null, or `len` bytes can be read there.
+pub(crate) unsafe fn connect(
+    process: &Process,
+    fd: c_int,
+    key: Key,
+    to: Address,
+    raw: *const sockaddr,
+    len: socklen_t,
+) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise.
+    kernel_result(unsafe { real::connect(fd, raw, len) })?;
+    let found = reachable(process, Protocol::Udp, to);
+    if let Ok((remote, _)) = found {
+        // The ring must filter by peer from the first datagram on: publish before connecting there.
+        ensure_published_connected(process, fd, key, remote);
+    }
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
+    let peer = match to {
+        Address::V4(remote) => Some(address::destination(remote)),
+        _ => None,
+    };
+    socket.peer = peer;
+    socket.route = Route { to: peer, by: By::Unknown };
+    match found {
+        Ok((_, hop)) => socket.route.by = By::Station(hop),
+        Err(Unreachable::Because(reason)) => {
+            socket.route.by = By::Kernel(process.now() + KERNEL_FOR);
+            if socket.kind == Kind::Datagram(None) {
+                socket.reason = Some(reason);
+            }
+            offload.decided("connect", Some(reason));
+        }
+        Err(Unreachable::NotAnAddress) => {}
+    }
+    connect_on_ring(offload, key);
+    offload.dispatch();
+    Ok(0)
+}
+
+/// As [`ensure_published`], for a socket that the kernel has connected (and so bound to an address of its choice).
+fn ensure_published_connected(process: &Process, fd: c_int, key: Key, _remote: SocketAddrV4) {
+    if let Some(socket) = process.lock().sockets.find_mut(key)
+        && socket.kind == Kind::Datagram(None)
+        && socket.bound.is_none()
+    {
+        socket.reason = Some(Reason::Undecided);
+    }
+    ensure_published(process, fd, key);
+}
+
+/// Tells the ring's socket who its peer is.
+fn connect_on_ring(offload: &mut Offload, key: Key) {
+    let Some(socket) = offload.sockets.find(key) else { return };
+    let Kind::Datagram(Some(id)) = socket.kind else { return };
+    // A peer that only the kernel reaches is named so that strangers are filtered; nothing is sent to that station.
+    let hop = match &socket.route.by {
+        By::Station(hop) => NextHop::Station(hop.mac),
+        By::Unknown | By::Kernel(_) => NextHop::Station(MacAddr::default()),
+    };
+    if let Err(error) = offload.ring.udp_connect(id, socket.peer.map(|peer| (peer, hop))) {
+        tracing::debug!("the ring did not connect a datagram socket: {error}");
+    }
+}
+
+/// sendto(2), with `kernel` to hand the datagram to the kernel.
+///
+/// # Errors
+/// As sendto(2).
+pub(crate) fn send(
+    process: &Process,
+    mut guard: Guard<'_, Offload>,
+    fd: c_int,
+    key: Key,
+    data: &[IoSlice<'_>],
+    to: Option<Address>,
+    kernel: &dyn Fn() -> isize,
+) -> Result<usize, Errno> {
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    let to = match to {
+        None => socket.peer,
+        Some(Address::V4(to)) => Some(address::destination(to)),
+        // The kernel says what it thinks of it.
+        Some(_) => None,
+    };
+    let Some(to) = to else {
+        drop(guard);
+        return by_kernel(fd, kernel);
+    };
+    let now = process.now();
+    if let Some(hop) = usable(process, socket, to, now) {
+        if let (Some(hop), Kind::Datagram(Some(id))) = (hop, socket.kind) {
+            let result = send_on_ring(offload, now, id, data, to, hop);
+            offload.dispatch();
+            if result != Err(Error::HostUnreachable) {
+                return result.map_err(Errno::from);
+            }
+            // The station died meanwhile: whoever has the address now is asked for below.
+        } else {
+            drop(guard);
+            return by_kernel(fd, kernel);
+        }
+    }
+    drop(guard);
+    send_after_asking(process, fd, key, data, to, kernel)
+}
+
+/// The remembered way to a destination: `Some(None)` is the kernel, `None` is not known.
+#[inline]
+fn usable(process: &Process, socket: &Socket, to: SocketAddrV4, now: Instant) -> Option<Option<MacAddr>> {
+    if socket.route.to != Some(to) {
+        return None;
+    }
+    match &socket.route.by {
+        By::Station(hop) if process.rendezvous.still_valid(hop) => Some(Some(hop.mac)),
+        By::Kernel(until) if now < *until => Some(None),
+        _ => None,
+    }
+}
+
+#[inline]
+fn send_on_ring(
+    offload: &mut Offload,
+    now: Instant,
+    id: SocketId,
+    data: &[IoSlice<'_>],
+    to: SocketAddrV4,
+    station: MacAddr,
+) -> Result<usize, Error> {
+    let source = address::source_for(*to.ip());
+    offload.ring.udp_send(now, id, data, source, Some((to, NextHop::Station(station))))
+}
+
+/// The destination is not known: ask the rendezvous (without the lock), remember, send.
+#[cold]
+fn send_after_asking(
+    process: &Process,
+    fd: c_int,
+    key: Key,
+    data: &[IoSlice<'_>],
+    to: SocketAddrV4,
+    kernel: &dyn Fn() -> isize,
+) -> Result<usize, Errno> {
+    let saved = errno::current();
+    let found = reachable(process, Protocol::Udp, Address::V4(to));
+    if found.is_ok() {
+        ensure_published(process, fd, key);
+    }
+    errno::set(saved);
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let now = process.now();
+    let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+    match (found, socket.kind) {
+        (Ok((_, hop)), Kind::Datagram(Some(id))) => {
+            let station = hop.mac;
+            socket.route = Route { to: Some(to), by: By::Station(hop) };
+            let result = send_on_ring(offload, now, id, data, to, station);
+            offload.dispatch();
+            if result != Err(Error::HostUnreachable) {
+                return result.map_err(Errno::from);
+            }
+        }
+        (Ok(_), _) => socket.route = Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) },
+        (Err(unreachable), _) => {
+            socket.route = Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) };
+            if let Unreachable::Because(reason) = unreachable {
+                offload.decided("send", Some(reason));
+            }
+        }
+    }
+    drop(guard);
+    by_kernel(fd, kernel)
+}
+
+fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
+    let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
+    crate::fdtable::count_kernel_tx(fd);
+    Ok(sent)
+}
+
+/// What a receive call brought: from the ring, or (already in the program's own structures) from the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Received {
+    Ring(Datagram),
+    Kernel(usize),
+}
+
+/// recvmsg(2), with `kernel` to receive from the kernel with extra flags.
+///
+/// # Errors
+/// As recvmsg(2).
+pub(crate) fn receive(
+    process: &Process,
+    mut guard: Guard<'_, Offload>,
+    fd: c_int,
+    key: Key,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+) -> Result<Received, Errno> {
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+    let ratio = process.params.rx_udp_poll_os_ratio;
+    let Kind::Datagram(Some(id)) = socket.kind else {
+        // Not published, so the ring brings nothing now; but it may be while a blocking call waits.
+        let blocking = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
+        let timeout = socket.receive_timeout;
+        drop(guard);
+        if blocking && timeout.is_none() && flags & libc::MSG_ERRQUEUE == 0 {
+            return wait_to_receive(process, fd, key, into, flags, kernel, None);
+        }
+        return from_kernel(fd, kernel, 0);
+    };
+    if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
+        drop(guard);
+        return from_kernel(fd, kernel, 0);
+    }
+    let ask_first = socket.kernel_poll.on_ring(ratio);
+    if ask_first && let Some(received) = ask_kernel(fd, kernel) {
+        return received;
+    }
+    let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
+    let now = process.now();
+    for polled in [false, true] {
+        if polled {
+            offload.poll_if_due(now);
+        }
+        match offload.ring.udp_recv(id, into, ring_flags) {
+            Err(Error::WouldBlock) => {}
+            result => {
+                offload.dispatch();
+                return result.map(Received::Ring).map_err(Errno::from);
+            }
+        }
+    }
+    let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+    if socket.nonblocking || flags & libc::MSG_DONTWAIT != 0 {
+        let ask = socket.kernel_poll.on_empty(now, ratio);
+        drop(guard);
+        return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT) } else { Err(Errno(libc::EAGAIN)) };
+    }
+    let timeout = socket.receive_timeout;
+    let hinted = core::mem::take(&mut socket.kernel_poll.hint);
+    drop(guard);
+    if hinted && let Some(received) = ask_kernel(fd, kernel) {
+        return received;
+    }
+    wait_to_receive(process, fd, key, into, flags, kernel, timeout)
+}
+
+/// The kernel's answer, unless it has nothing.
+fn ask_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Option<Result<Received, Errno>> {
+    let saved = errno::current();
+    match from_kernel(fd, kernel, libc::MSG_DONTWAIT) {
+        Err(Errno(libc::EAGAIN)) => {
+            errno::set(saved);
+            None
+        }
+        result => Some(result),
+    }
+}
+
+fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Result<Received, Errno> {
+    let count = usize::try_from(kernel(extra)).map_err(|_| Errno::last())?;
+    crate::fdtable::count_kernel_rx(fd);
+    Ok(Received::Kernel(count))
+}
+
+fn wait_to_receive(
+    process: &Process,
+    fd: c_int,
+    key: Key,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+    timeout: Option<Duration>,
+) -> Result<Received, Errno> {
+    let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
+    let saved = errno::current();
+    let mut descriptors = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    let mut waiting = Waiting {
+        sockets: &[key.index],
+        epolls: &[],
+        kernel: &mut descriptors,
+        deadline: timeout.map(|t| process.now() + t),
+        sigmask: None,
+        spin: SpinClass::Rx,
+        restart: timeout.is_none(),
+    };
+    loop {
+        let waited = wait(process, &mut waiting, |offload, _| {
+            let id = match offload.sockets.find(key).map(|s| s.kind) {
+                Some(Kind::Datagram(Some(id))) => id,
+                Some(Kind::Datagram(None)) => return None,
+                _ => return Some(Err(Errno(libc::EBADF))),
+            };
+            match offload.ring.udp_recv(id, into, ring_flags) {
+                Err(Error::WouldBlock) => None,
+                result => {
+                    offload.dispatch();
+                    Some(result.map_err(Errno::from))
+                }
+            }
+        });
+        errno::set(saved);
+        match waited {
+            Waited::Ready(result) => return result.map(Received::Ring),
+            // Another thread may have been quicker.
+            Waited::Kernel => {
+                if let Some(received) = ask_kernel(fd, kernel) {
+                    return received;
+                }
+            }
+            Waited::TimedOut => return Err(Errno(libc::EAGAIN)),
+            Waited::Interrupted => return Err(Errno(libc::EINTR)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spinning_program_asks_the_kernel_at_the_ratio_and_a_quiet_one_always() {
+        let mut poll = KernelPoll::default();
+        let at = |us: u64| Instant::from_nanos(1_000_000_000 + us * 1000);
+        assert!(poll.on_empty(at(0), 100), "after a long quiet");
+        let asked = (1..=1000).filter(|&us| poll.on_empty(at(us), 100)).count();
+        assert_eq!(asked, 10);
+        assert!(poll.on_empty(at(1100), 100), "after 100 us of quiet");
+        poll.hint = true;
+        assert!(poll.on_empty(at(1101), 100), "somebody saw it readable");
+        assert!(!poll.on_empty(at(1102), 100));
+    }
+
+    #[test]
+    fn a_busy_ring_does_not_starve_the_kernel() {
+        let mut poll = KernelPoll::default();
+        assert_eq!((0..1000).filter(|_| poll.on_ring(100)).count(), 10);
+        assert_eq!((0..1000).filter(|_| poll.on_ring(0)).count(), 0);
+    }
+}

@@ -1,0 +1,190 @@
+//! The beginning and end of a socket: socket(2), dup(2), close(2).
+
+use core::ffi::c_int;
+use core::time::Duration;
+
+use ringway_stack::device::Protocol;
+use ringway_stack::offload::Reason;
+use ringway_stack::{Error, tcp};
+
+use super::connect::kernel_result;
+use super::{Family, Kind, Socket, stream};
+use crate::errno::Errno;
+use crate::fdtable::{self, Entry};
+use crate::process::{Offload, Process};
+use crate::slab::Key;
+use crate::{mux, process, real};
+
+/// The part of a socket's type that says what it is.
+const TYPE_MASK: c_int = 0xf;
+
+/// After socket(2) made `fd`: takes it up if it is of a kind that is offloaded.
+pub(crate) fn opened(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
+    let family = match domain {
+        libc::AF_INET => Family::V4,
+        libc::AF_INET6 => Family::V6,
+        _ => return,
+    };
+    let transport = match (kind & TYPE_MASK, protocol) {
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Protocol::Tcp,
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Protocol::Udp,
+        _ => return,
+    };
+    let Some(process) = process::process_or_init() else { return };
+    let socket = Socket::new(fd, family, transport, kind & libc::SOCK_NONBLOCK != 0, process.tcp_config());
+    let mut guard = process.lock();
+    let key = guard.sockets.insert(socket);
+    if !fdtable::set(fd, Entry::Socket(key)) {
+        guard.sockets.remove(key);
+    }
+}
+
+/// A fresh kernel socket to stand for a connection of the ring.
+pub(crate) fn placeholder(family: Family, flags: c_int) -> Result<c_int, Errno> {
+    let domain = match family {
+        Family::V4 => libc::AF_INET,
+        Family::V6 => libc::AF_INET6,
+    };
+    // SAFETY: plain integers.
+    kernel_result(unsafe { real::socket(domain, libc::SOCK_STREAM | flags, 0) })
+}
+
+impl Socket {
+    /// A connection that a listener accepted: it inherits the listener's options, as Linux's do.
+    pub(crate) fn accepted(listener: &Self, fd: c_int, nonblocking: bool) -> Self {
+        let mut socket = Self::new(fd, listener.family, Protocol::Tcp, nonblocking, listener.tcp.clone());
+        socket.receive_timeout = listener.receive_timeout;
+        socket.send_timeout = listener.send_timeout;
+        socket.linger = listener.linger;
+        socket.receive_low_water = listener.receive_low_water;
+        socket.keepalive = listener.keepalive;
+        socket.inherited.clone_from(&listener.inherited);
+        socket
+    }
+}
+
+impl Socket {
+    /// What the child of a fork has of a parent's socket: its options, not what carried it.
+    pub(crate) fn copy_for_child(&self, fd: c_int) -> Self {
+        let mut copy = Self::new(fd, self.family, self.protocol, self.nonblocking, self.tcp.clone());
+        copy.udp = self.udp;
+        copy.receive_timeout = self.receive_timeout;
+        copy.send_timeout = self.send_timeout;
+        copy.linger = self.linger;
+        copy.receive_low_water = self.receive_low_water;
+        copy.reuse_port = self.reuse_port;
+        copy.ancillary = self.ancillary;
+        copy.bound = self.bound;
+        copy.peer = self.peer;
+        copy.reason = self.reason;
+        copy.backlog = self.backlog;
+        copy.keepalive = self.keepalive;
+        copy.inherited.clone_from(&self.inherited);
+        copy
+    }
+}
+
+/// Sets the options that a listener's connections inherit on an accepted one's placeholder, so that getsockopt tells them.
+pub(crate) fn replay_options(socket: &Socket) {
+    for &(level, name, value) in &socket.inherited {
+        // SAFETY: the value is an integer of the length given.
+        unsafe { real::setsockopt(socket.fd, level, name, (&raw const value).cast(), size_of::<c_int>() as libc::socklen_t) };
+    }
+}
+
+impl Process {
+    /// What connections start with, by the parameters.
+    pub(crate) fn tcp_config(&self) -> tcp::Config {
+        self.tcp_defaults.clone()
+    }
+}
+
+/// `copy` is another name for what `fd` names. Control calls of a vfork child never come here.
+pub(crate) fn duplicated(fd: c_int, copy: c_int) {
+    match fdtable::lookup(fd) {
+        entry @ (Entry::Socket(key) | Entry::Kernel(key)) => {
+            if let Some(process) = process::process() {
+                let mut guard = process.lock();
+                let Some(socket) = guard.sockets.find_mut(key) else { return };
+                socket.fds += 1;
+                if !fdtable::set(copy, entry) {
+                    socket.fds -= 1;
+                }
+            } else {
+                // A child of a fork that has no state yet: it will count from the table.
+                fdtable::set(copy, entry);
+            }
+        }
+        Entry::Epoll(_) => mux::epoll::on_dup(fd, copy),
+        Entry::None | Entry::Internal => {}
+    }
+}
+
+/// `fd` is about to be closed (or replaced, by dup2): takes it out of the tables; the last name ends the socket.
+pub(crate) fn closing(fd: c_int) {
+    if let Entry::Epoll(index) = fdtable::lookup(fd) {
+        mux::epoll::on_close(fd, index);
+        fdtable::clear(fd);
+        return;
+    }
+    let (rx, tx) = fdtable::kernel_counts(fd);
+    let Some(key) = fdtable::clear(fd).socket() else { return };
+    let Some(process) = process::process() else { return };
+    linger(process, key);
+    let mut guard = process.lock();
+    guard.closed.kernel_rx_packets += rx;
+    guard.closed.kernel_tx_packets += tx;
+    release(process, &mut guard, key, fd);
+}
+
+fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int) {
+    let Some(socket) = offload.sockets.find_mut(key) else { return };
+    socket.fds = socket.fds.saturating_sub(1);
+    if socket.fds > 0 {
+        if socket.fd == fd
+            && let Some((other, _)) = fdtable::entries().find(|(_, entry)| entry.socket() == Some(key))
+        {
+            socket.fd = other;
+        }
+        return;
+    }
+    mux::forget(offload, key.index);
+    let Some(socket) = offload.sockets.remove(key) else { return };
+    if let Some(id) = socket.ring_id() {
+        if let Some(info) = offload.ring.info(id) {
+            offload.closed.rx_bytes += info.counters.rx_bytes;
+            offload.closed.tx_bytes += info.counters.tx_bytes;
+        }
+        offload.closed.offloaded += 1;
+        let abort = socket.linger == Some(Duration::ZERO);
+        offload.ring.close(process.now(), id, abort);
+        offload.dispatch();
+    } else if socket.reason != Some(Reason::Undecided) {
+        offload.closed.kernel += 1;
+    }
+}
+
+/// SO_LINGER with a time: the last close waits until the peer has everything (socket(7)).
+fn linger(process: &Process, key: Key) {
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find(key) else { return };
+    let (Some(time), Kind::Stream(id), 1) = (socket.linger, socket.kind, socket.fds) else { return };
+    // Linux's tcp_close lingers for blocking and non-blocking descriptors alike.
+    if time.is_zero() {
+        return;
+    }
+    if offload.ring.shutdown(process.now(), id, ringway_stack::ring::Shutdown::Write).is_err() {
+        return;
+    }
+    offload.dispatch();
+    drop(guard);
+    // Time over or interrupted: the close goes on in the background.
+    let _ = stream::blocking(process, key, Some(time), |offload, _| {
+        match offload.ring.info(id).and_then(|info| info.state.map(|state| (state, info.send_queue))) {
+            Some((tcp::State::FinWait1 | tcp::State::Closing | tcp::State::LastAck, _)) => Err(Error::WouldBlock),
+            Some((_, queued)) if queued > 0 => Err(Error::WouldBlock),
+            _ => Ok(()),
+        }
+    });
+}

@@ -1,0 +1,156 @@
+//! bind(2), listen(2) and shutdown(2): first in the kernel, so that both worlds show the same address, then on the ring.
+
+use core::ffi::c_int;
+
+use libc::{sockaddr, socklen_t};
+use ringway_stack::Error;
+use ringway_stack::offload::Reason;
+use ringway_stack::ring::Shutdown;
+
+use super::address::{self};
+use super::connect::kernel_result;
+use super::{Kind, datagram};
+use crate::errno::Errno;
+use crate::process::{Offload, Process};
+use crate::slab::Key;
+use crate::{mux, real};
+
+/// Linux's net.core.somaxconn: the ceiling of a backlog.
+const BACKLOG_MAX: i32 = 4096;
+
+/// bind(2).
+///
+/// # Errors
+/// As bind(2): the kernel's.
+///
+/// # Safety
+/// `raw` is null, or `len` bytes can be read there.
+pub(crate) unsafe fn bind(process: &Process, fd: c_int, key: Key, raw: *const sockaddr, len: socklen_t) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise.
+    kernel_result(unsafe { real::bind(fd, raw, len) })?;
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
+    match (socket.kind, address::of_placeholder(fd, socket.family)) {
+        (Kind::Fresh, Some(local)) => socket.bound = Some(local),
+        (Kind::Datagram(None), Some(local)) => {
+            socket.bound = Some(local);
+            datagram::publish(process, offload, key);
+        }
+        (Kind::Fresh | Kind::Datagram(None), None) => offload.leave_to_kernel(key, "bind", Reason::Family),
+        _ => {}
+    }
+    Ok(0)
+}
+
+/// listen(2).
+///
+/// # Errors
+/// As listen(2): the kernel's.
+pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> Result<c_int, Errno> {
+    let connected = |kind| matches!(kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Forked);
+    if process.lock().sockets.find(key).is_some_and(|s| connected(s.kind)) {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: plain integers.
+    kernel_result(unsafe { real::listen(fd, backlog) })?;
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
+    // A negative backlog is a huge one: the kernel compares it unsigned.
+    socket.backlog = if backlog < 0 { BACKLOG_MAX } else { backlog.clamp(1, BACKLOG_MAX) };
+    match socket.kind {
+        Kind::Fresh => {
+            socket.bound = address::of_placeholder(fd, socket.family);
+            publish(offload, key);
+        }
+        Kind::Listener(Some(id)) => {
+            let backlog = socket.backlog as usize;
+            if let Err(error) = offload.ring.tcp_set_backlog(id, backlog) {
+                tracing::debug!("the backlog was not changed: {error}");
+            }
+        }
+        _ => {}
+    }
+    Ok(0)
+}
+
+/// Makes the ring listen where the placeholder does. What does not work is left to the kernel, with its reason.
+pub(crate) fn publish(offload: &mut Offload, key: Key) {
+    let Some(socket) = offload.sockets.find_mut(key) else { return };
+    let Some(local) = socket.bound else {
+        offload.leave_to_kernel(key, "listen", Reason::Family);
+        return;
+    };
+    let backlog = usize::try_from(socket.backlog).unwrap_or(1);
+    match offload.ring.tcp_listen(local, backlog, &socket.tcp) {
+        Ok(id) => {
+            socket.kind = Kind::Listener(Some(id));
+            socket.reason = None;
+            offload.link(id, key.index);
+            offload.decided("listen", None);
+        }
+        Err(error) => {
+            let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::DeviceFull };
+            tracing::info!("{local} is served by the kernel only: {error}");
+            socket.kind = Kind::Listener(None);
+            socket.reason = Some(reason);
+            offload.decided("listen", Some(reason));
+        }
+    }
+    mux::refresh(offload, key.index);
+    offload.dispatch();
+}
+
+/// shutdown(2).
+///
+/// # Errors
+/// As shutdown(2): ENOTCONN, EINVAL.
+pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Result<c_int, Errno> {
+    let ends = match how {
+        libc::SHUT_RD => Shutdown::Read,
+        libc::SHUT_WR => Shutdown::Write,
+        libc::SHUT_RDWR => Shutdown::Both,
+        _ => return Err(Errno(libc::EINVAL)),
+    };
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+    match socket.kind {
+        Kind::Connecting(id) | Kind::Stream(id) => {
+            let result = offload.ring.shutdown(process.now(), id, ends);
+            if result.is_ok() {
+                socket.shut.read |= ends != Shutdown::Write;
+                socket.shut.write |= ends != Shutdown::Read;
+            }
+            mux::refresh(offload, key.index);
+            offload.dispatch();
+            result.map(|()| 0).map_err(Errno::from)
+        }
+        // The kernel's listener ends with SHUT_RD, and the ring's with it.
+        Kind::Listener(Some(id)) if ends != Shutdown::Write => {
+            socket.kind = Kind::Listener(None);
+            offload.ring.close(process.now(), id, false);
+            mux::refresh(offload, key.index);
+            offload.dispatch();
+            drop(guard);
+            // SAFETY: plain integers.
+            kernel_result(unsafe { real::shutdown(fd, how) })
+        }
+        Kind::Forked => Err(Errno(libc::ENOTCONN)),
+        Kind::Datagram(Some(id)) => {
+            // The kernel knows whether it is connected; it ends its half, and wakes who waits there.
+            // SAFETY: plain integers.
+            kernel_result(unsafe { real::shutdown(fd, how) })?;
+            let result = offload.ring.shutdown(process.now(), id, ends);
+            mux::refresh(offload, key.index);
+            offload.dispatch();
+            result.map(|()| 0).map_err(Errno::from)
+        }
+        _ => {
+            drop(guard);
+            // SAFETY: plain integers.
+            kernel_result(unsafe { real::shutdown(fd, how) })
+        }
+    }
+}

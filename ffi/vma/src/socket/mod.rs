@@ -1,0 +1,186 @@
+//! A socket: what stands above the ring and the kernel's placeholder descriptor.
+//!
+//! Every function here runs under the lock of [`crate::process::Process`] unless it says otherwise; those that block
+//! take the process and lock it themselves.
+
+pub(crate) mod accept;
+pub(crate) mod address;
+pub(crate) mod connect;
+pub(crate) mod datagram;
+pub(crate) mod lifecycle;
+pub(crate) mod listen;
+pub(crate) mod names;
+pub(crate) mod options;
+pub(crate) mod stream;
+pub(crate) mod vectors;
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use ringway_stack::device::Protocol;
+use ringway_stack::offload::Reason;
+use ringway_stack::ring::{SocketId, UdpOptions};
+use ringway_stack::tcp;
+
+use crate::mux;
+
+/// How the program names addresses on this socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// `AF_INET`.
+    V4,
+    /// `AF_INET6`: only its IPv4-mapped addresses are offloaded.
+    V6,
+}
+
+/// What carries the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A TCP socket that is neither connected nor listening yet.
+    Fresh,
+    /// A TCP connection whose handshake the program has not been told the end of.
+    Connecting(SocketId),
+    /// A TCP connection.
+    Stream(SocketId),
+    /// A listening socket; `None`: only the kernel's half of it is there.
+    Listener(Option<SocketId>),
+    /// A UDP socket; `None`: not published (yet).
+    Datagram(Option<SocketId>),
+    /// Left to the kernel for good.
+    Kernel,
+    /// A connection that stayed with the process which forked this one.
+    Forked,
+}
+
+/// One socket. Duplicated descriptors share it.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    /// How many descriptors name it.
+    pub(crate) fds: u32,
+    /// One of them: the placeholder that the kernel is asked through.
+    pub(crate) fd: i32,
+    pub(crate) family: Family,
+    pub(crate) protocol: Protocol,
+    pub(crate) kind: Kind,
+    /// O_NONBLOCK, which duplicates share as they do in the kernel.
+    pub(crate) nonblocking: bool,
+    /// SO_RCVTIMEO; `None` waits for ever.
+    pub(crate) receive_timeout: Option<Duration>,
+    /// SO_SNDTIMEO; `None` waits for ever.
+    pub(crate) send_timeout: Option<Duration>,
+    /// SO_LINGER.
+    pub(crate) linger: Option<Duration>,
+    /// SO_RCVLOWAT.
+    pub(crate) receive_low_water: usize,
+    /// SO_REUSEPORT: several sockets may share the address, which flow rules cannot express yet.
+    pub(crate) reuse_port: bool,
+    /// What the connection will be opened with; changed in place once there is one.
+    pub(crate) tcp: tcp::Config,
+    /// The same for UDP.
+    pub(crate) udp: UdpOptions,
+    /// UDP ancillary data that was asked for.
+    pub(crate) ancillary: Ancillary,
+    /// Whether `bind` was called, and to what (port 0 already resolved).
+    pub(crate) bound: Option<SocketAddrV4>,
+    /// The connected peer.
+    pub(crate) peer: Option<SocketAddrV4>,
+    /// Which directions were shut down.
+    pub(crate) shut: Shut,
+    /// The last destination of unconnected datagrams.
+    pub(crate) route: datagram::Route,
+    /// How the kernel's half of a UDP socket is asked.
+    pub(crate) kernel_poll: datagram::KernelPoll,
+    /// Who watches it.
+    pub(crate) watch: mux::Watch,
+    /// Why the ring does not carry it.
+    pub(crate) reason: Option<Reason>,
+    /// The backlog of a listener, to publish it again after a fork.
+    pub(crate) backlog: i32,
+    /// TCP_KEEPIDLE and its like, which may be set before SO_KEEPALIVE is.
+    pub(crate) keepalive: tcp::Keepalive,
+    /// Integer options (level, name, value) that accepted connections' placeholders are to show.
+    pub(crate) inherited: Vec<(i32, i32, i32)>,
+}
+
+/// Why an address that could not be resolved is the kernel's.
+pub(crate) fn reason_of(error: &ringway_shm::ResolveError) -> Reason {
+    match error {
+        ringway_shm::ResolveError::OtherUser { .. } => Reason::OtherUser,
+        ringway_shm::ResolveError::Full => Reason::DeviceFull,
+        ringway_shm::ResolveError::Incompatible => Reason::NoOffloadedPeer,
+        ringway_shm::ResolveError::System { .. } => Reason::NoResources,
+    }
+}
+
+/// Ancillary data that a UDP socket was asked to deliver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ancillary {
+    /// IP_PKTINFO.
+    pub(crate) packet_info: bool,
+    /// IPV6_RECVPKTINFO.
+    pub(crate) packet_info6: bool,
+    /// SO_TIMESTAMP.
+    pub(crate) timestamp: bool,
+    /// SO_TIMESTAMPNS.
+    pub(crate) timestamp_ns: bool,
+}
+
+/// Directions that the program shut down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shut {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+}
+
+impl Socket {
+    pub(crate) fn new(fd: i32, family: Family, protocol: Protocol, nonblocking: bool, tcp: tcp::Config) -> Self {
+        Self {
+            fds: 1,
+            fd,
+            family,
+            protocol,
+            kind: match protocol {
+                Protocol::Tcp => Kind::Fresh,
+                Protocol::Udp => Kind::Datagram(None),
+            },
+            nonblocking,
+            receive_timeout: None,
+            send_timeout: None,
+            linger: None,
+            receive_low_water: 1,
+            reuse_port: false,
+            tcp,
+            udp: UdpOptions::default(),
+            ancillary: Ancillary::default(),
+            bound: None,
+            peer: None,
+            shut: Shut::default(),
+            route: datagram::Route::default(),
+            kernel_poll: datagram::KernelPoll::default(),
+            watch: mux::Watch::default(),
+            reason: Some(Reason::Undecided),
+            backlog: 0,
+            keepalive: tcp::Keepalive::default(),
+            inherited: Vec::new(),
+        }
+    }
+
+    /// The ring's socket, if there is one.
+    #[inline]
+    pub(crate) const fn ring_id(&self) -> Option<SocketId> {
+        match self.kind {
+            Kind::Connecting(id) | Kind::Stream(id) | Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Where its readiness comes from.
+    pub(crate) const fn source(&self) -> mux::Source {
+        match self.kind {
+            Kind::Fresh => mux::Source::Fresh,
+            Kind::Connecting(id) | Kind::Stream(id) => mux::Source::Ring(id),
+            Kind::Listener(id) | Kind::Datagram(id) => mux::Source::Both(id),
+            Kind::Kernel | Kind::Forked => mux::Source::Kernel,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! getsockname(2) and getpeername(2).
+
+use core::ffi::c_int;
+
+use libc::{sockaddr, socklen_t};
+use ringway_stack::tcp;
+
+use super::Kind;
+use super::address::Raw;
+use super::connect::kernel_result;
+use crate::errno::Errno;
+use crate::process::Process;
+use crate::real;
+use crate::slab::Key;
+
+/// getsockname(2).
+///
+/// # Errors
+/// As getsockname(2).
+///
+/// # Safety
+/// As getsockname(2): `out` and `len` are valid for writing.
+pub(crate) unsafe fn local(process: &Process, fd: c_int, key: Key, out: *mut sockaddr, len: *mut socklen_t) -> Result<c_int, Errno> {
+    let known = process.lock().sockets.find(key).and_then(|socket| match socket.kind {
+        Kind::Connecting(_) | Kind::Stream(_) | Kind::Forked => socket.bound.map(|local| (local, socket.family)),
+        _ => None,
+    });
+    match known {
+        None => {
+            // SAFETY: the caller's promise.
+            kernel_result(unsafe { real::getsockname(fd, out, len) })
+        }
+        Some(_) if out.is_null() || len.is_null() => Err(Errno(libc::EFAULT)),
+        Some((local, family)) => {
+            // SAFETY: the caller's promise.
+            unsafe { Raw::new(local, family).write(out, len)? };
+            Ok(0)
+        }
+    }
+}
+
+/// getpeername(2).
+///
+/// # Errors
+/// As getpeername(2).
+///
+/// # Safety
+/// As getpeername(2): `out` and `len` are valid for writing.
+pub(crate) unsafe fn remote(process: &Process, fd: c_int, key: Key, out: *mut sockaddr, len: *mut socklen_t) -> Result<c_int, Errno> {
+    let guard = process.lock();
+    let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    let (peer, family) = (socket.peer, socket.family);
+    let connected = match socket.kind {
+        Kind::Connecting(id) | Kind::Stream(id) => {
+            let state = guard.ring.info(id).and_then(|info| info.state);
+            !matches!(state, None | Some(tcp::State::Closed | tcp::State::SynSent))
+        }
+        Kind::Forked => false,
+        _ => {
+            drop(guard);
+            // SAFETY: the caller's promise.
+            return kernel_result(unsafe { real::getpeername(fd, out, len) });
+        }
+    };
+    drop(guard);
+    let peer = peer.filter(|_| connected).ok_or(Errno(libc::ENOTCONN))?;
+    if out.is_null() || len.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { Raw::new(peer, family).write(out, len)? };
+    Ok(0)
+}

@@ -1,0 +1,389 @@
+//! getsockopt(2) and setsockopt(2).
+//!
+//! An option is always set on the placeholder first: the kernel checks it, and getsockopt answers from there. What has a
+//! meaning for the ring is then done on the ring too; what only the ring knows (a connection's error and state) is answered
+//! from the ring.
+
+use core::ffi::{c_int, c_void};
+use core::mem::size_of;
+use core::time::Duration;
+
+use libc::socklen_t;
+use ringway_stack::device::Protocol;
+use ringway_stack::offload::Reason;
+use ringway_stack::ring::SocketId;
+use ringway_stack::tcp;
+
+use super::connect::kernel_result;
+use super::{Kind, Socket};
+use crate::errno::Errno;
+use crate::process::{Offload, Process};
+use crate::real;
+use crate::slab::Key;
+
+const TCP_ZEROCOPY_RECEIVE: c_int = 35;
+const TCP_REPAIR: c_int = 19;
+const TCP_MD5SIG: c_int = 14;
+const TCP_ULP: c_int = 31;
+const TCP_AO_ADD_KEY: c_int = 38;
+const SO_ATTACH_FILTER: c_int = 26;
+const SO_ATTACH_BPF: c_int = 50;
+const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
+const SO_ATTACH_REUSEPORT_EBPF: c_int = 52;
+const SO_ZEROCOPY: c_int = 60;
+const SO_TXTIME: c_int = 61;
+/// The y2038-safe forms have the layout of the old ones on 64-bit machines.
+const SO_RCVTIMEO_NEW: c_int = 66;
+const SO_SNDTIMEO_NEW: c_int = 67;
+
+/// setsockopt(2).
+///
+/// # Errors
+/// As setsockopt(2): the kernel's.
+///
+/// # Safety
+/// `value` is null, or `len` bytes can be read there.
+pub(crate) unsafe fn set(
+    process: &Process,
+    fd: c_int,
+    key: Key,
+    (level, name): (c_int, c_int),
+    value: *const c_void,
+    len: socklen_t,
+) -> Result<c_int, Errno> {
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    if let Some(socket) = offload.sockets.find(key)
+        && kernel_only(level, name)
+    {
+        if matches!(socket.kind, Kind::Fresh | Kind::Datagram(None)) {
+            offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
+        } else if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_)) {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+    }
+    drop(guard);
+    // SAFETY: the caller's promise.
+    kernel_result(unsafe { real::setsockopt(fd, level, name, value, len) })?;
+    // SAFETY: the kernel read the option's bytes there just now.
+    let argument = unsafe { Argument::read(value, len) };
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
+    if matches!(socket.kind, Kind::Kernel | Kind::Forked) {
+        return Ok(0);
+    }
+    apply(socket, process, level, name, &argument);
+    push(offload, process, key);
+    Ok(0)
+}
+
+/// Options that change what the kernel does to packets: the ring cannot do as much.
+fn kernel_only(level: c_int, name: c_int) -> bool {
+    match level {
+        libc::SOL_SOCKET => {
+            matches!(name, SO_ZEROCOPY | SO_TXTIME | SO_ATTACH_FILTER | SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_CBPF | SO_ATTACH_REUSEPORT_EBPF)
+        }
+        libc::IPPROTO_TCP => matches!(name, TCP_REPAIR | TCP_MD5SIG | TCP_ULP | TCP_ZEROCOPY_RECEIVE | TCP_AO_ADD_KEY),
+        _ => false,
+    }
+}
+
+/// An option's value in the forms that are needed.
+struct Argument {
+    bytes: [u8; 32],
+    len: usize,
+}
+
+impl Argument {
+    unsafe fn read(value: *const c_void, len: socklen_t) -> Self {
+        let mut argument = Self { bytes: [0; 32], len: 0 };
+        if !value.is_null() {
+            argument.len = (len as usize).min(argument.bytes.len());
+            // SAFETY: the caller's promise; at most the array's length.
+            unsafe { core::ptr::copy_nonoverlapping(value.cast::<u8>(), argument.bytes.as_mut_ptr(), argument.len) };
+        }
+        argument
+    }
+
+    fn i64_at(&self, offset: usize) -> i64 {
+        self.bytes[offset..offset + 8].try_into().map_or(0, i64::from_ne_bytes)
+    }
+
+    /// The option as an integer; IP options may come as a single byte.
+    fn int(&self) -> c_int {
+        if self.len >= 4 { self.bytes[..4].try_into().map_or(0, c_int::from_ne_bytes) } else { c_int::from(self.bytes[0]) }
+    }
+
+    fn flag(&self) -> bool {
+        self.int() != 0
+    }
+
+    fn size(&self) -> usize {
+        usize::try_from(self.int()).unwrap_or(0)
+    }
+
+    fn seconds(&self) -> Duration {
+        Duration::from_secs(u64::try_from(self.int()).unwrap_or(0))
+    }
+
+    /// A timeval; zero means no timeout.
+    fn timeval(&self) -> Option<Duration> {
+        let (seconds, micros) = (self.i64_at(0), self.i64_at(8));
+        // Linux takes a negative time for "at once", but no shorter than a tick.
+        if seconds < 0 {
+            return Some(Duration::from_millis(1));
+        }
+        let time = Duration::from_secs(seconds.unsigned_abs()) + Duration::from_micros(micros.unsigned_abs());
+        (!time.is_zero()).then_some(time)
+    }
+
+    fn linger(&self) -> Option<Duration> {
+        let time = self.bytes[4..8].try_into().map_or(0, c_int::from_ne_bytes);
+        self.flag().then(|| Duration::from_secs(u64::try_from(time).unwrap_or(0)))
+    }
+}
+
+/// Notes what an option means for us.
+fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argument: &Argument) {
+    let tcp = &mut socket.tcp;
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW) => socket.receive_timeout = argument.timeval(),
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW) => socket.send_timeout = argument.timeval(),
+        (libc::SOL_SOCKET, libc::SO_LINGER) => socket.linger = argument.linger(),
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => socket.receive_low_water = argument.size().max(1),
+        (libc::SOL_SOCKET, libc::SO_REUSEPORT) => socket.reuse_port = argument.flag(),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => {
+            let bytes = argument.size().max(process.params.rx_bytes_min);
+            match socket.protocol {
+                Protocol::Tcp => tcp.rcvbuf = Some(bytes),
+                // The kernel doubles it for its overhead; the ring counts overhead likewise.
+                Protocol::Udp => socket.udp.rcvbuf = bytes * 2,
+            }
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => tcp.sndbuf = Some(argument.size().max(2048)),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => tcp.keepalive = argument.flag().then_some(socket.keepalive),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => socket.ancillary.timestamp = argument.flag(),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => socket.ancillary.timestamp_ns = argument.flag(),
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => tcp.nodelay = argument.flag() || process.params.tcp_nodelay,
+        (libc::IPPROTO_TCP, libc::TCP_CORK) => tcp.cork = argument.flag(),
+        (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => tcp.quickack = argument.flag() || process.params.tcp_quickack,
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => tcp.mss_user = u16::try_from(argument.int()).ok(),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => set_keepalive(socket, |k| k.idle = argument.seconds()),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => set_keepalive(socket, |k| k.interval = argument.seconds()),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => set_keepalive(socket, |k| k.count = argument.int().unsigned_abs()),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
+            let ms = argument.int().unsigned_abs();
+            tcp.user_timeout = (ms != 0).then(|| Duration::from_millis(u64::from(ms)));
+        }
+        (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => tcp.syn_retries = argument.int().unsigned_abs(),
+        (libc::IPPROTO_TCP, libc::TCP_LINGER2) => {
+            tcp.fin_wait2 = if argument.int() < 0 { Duration::ZERO } else { argument.seconds() };
+        }
+        (libc::IPPROTO_IP, libc::IP_TOS) => set_tos(socket, argument),
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => set_tos(socket, argument),
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
+            let ttl = u8::try_from(argument.int()).unwrap_or(64);
+            socket.tcp.ttl = ttl;
+            socket.udp.ttl = ttl;
+        }
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => socket.ancillary.packet_info = argument.flag(),
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => socket.ancillary.packet_info6 = argument.flag(),
+        _ => return,
+    }
+    if matches!(socket.kind, Kind::Fresh | Kind::Listener(_)) && argument.len == size_of::<c_int>() {
+        socket.inherited.retain(|&(l, n, _)| (l, n) != (level, name));
+        socket.inherited.push((level, name, argument.int()));
+    }
+}
+
+fn set_tos(socket: &mut Socket, argument: &Argument) {
+    let tos = argument.int().to_ne_bytes()[0];
+    socket.tcp.tos = tos;
+    socket.udp.tos = tos;
+}
+
+fn set_keepalive(socket: &mut Socket, change: impl FnOnce(&mut tcp::Keepalive)) {
+    change(&mut socket.keepalive);
+    if socket.tcp.keepalive.is_some() {
+        socket.tcp.keepalive = Some(socket.keepalive);
+    }
+}
+
+/// Makes an existing ring socket heed the socket's options.
+fn push(offload: &mut Offload, process: &Process, key: Key) {
+    let Some(socket) = offload.sockets.find(key) else { return };
+    let result = match socket.kind {
+        Kind::Connecting(id) | Kind::Stream(id) | Kind::Listener(Some(id)) => {
+            let wanted = &socket.tcp;
+            offload.ring.tcp_configure(process.now(), id, |config| config.clone_from(wanted))
+        }
+        Kind::Datagram(Some(id)) => {
+            let wanted = socket.udp;
+            offload.ring.udp_configure(id, |options| *options = wanted)
+        }
+        _ => Ok(()),
+    };
+    if let Err(error) = result {
+        tracing::debug!("an option was not taken by the ring: {error}");
+    }
+    offload.dispatch();
+}
+
+/// getsockopt(2).
+///
+/// # Errors
+/// As getsockopt(2).
+///
+/// # Safety
+/// As getsockopt(2): `value` and `len` are valid for writing.
+pub(crate) unsafe fn get(
+    process: &Process,
+    fd: c_int,
+    key: Key,
+    (level, name): (c_int, c_int),
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> Result<c_int, Errno> {
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+    let kind = socket.kind;
+    match (level, name, kind) {
+        (libc::SOL_SOCKET, libc::SO_ERROR, Kind::Connecting(id) | Kind::Stream(id)) => {
+            let now = process.now();
+            offload.poll_if_due(now);
+            let error = offload.ring.take_error(id).map_or(0, |error| Errno::from(error).0);
+            drop(guard);
+            // SAFETY: the caller's promise.
+            unsafe { answer(&error, value, len) }
+        }
+        (libc::SOL_SOCKET, libc::SO_ERROR, Kind::Datagram(Some(id))) => {
+            if let Some(error) = offload.ring.take_error(id) {
+                drop(guard);
+                // SAFETY: the caller's promise.
+                return unsafe { answer(&Errno::from(error).0, value, len) };
+            }
+            drop(guard);
+            // SAFETY: the caller's promise.
+            kernel_result(unsafe { real::getsockopt(fd, level, name, value, len) })
+        }
+        (libc::IPPROTO_TCP, libc::TCP_INFO, Kind::Connecting(id) | Kind::Stream(id)) => {
+            let info = tcp_info(offload, id);
+            drop(guard);
+            // SAFETY: the caller's promise.
+            unsafe { answer(&info, value, len) }
+        }
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG, Kind::Connecting(id) | Kind::Stream(id)) => {
+            let mss = offload.ring.info(id).map_or(0, |info| c_int::from(info.mss));
+            drop(guard);
+            // SAFETY: the caller's promise.
+            unsafe { answer(&mss, value, len) }
+        }
+        // What the ring's connections run, whatever the placeholder's default is.
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION, Kind::Connecting(_) | Kind::Stream(_)) => {
+            drop(guard);
+            // SAFETY: the caller's promise.
+            unsafe { answer(b"reno\0\0\0\0\0\0\0\0\0\0\0\0", value, len) }
+        }
+        _ => {
+            drop(guard);
+            // SAFETY: the caller's promise.
+            kernel_result(unsafe { real::getsockopt(fd, level, name, value, len) })
+        }
+    }
+}
+
+/// Writes an answer, cut to the room there is.
+unsafe fn answer<T: Copy>(answer: &T, value: *mut c_void, len: *mut socklen_t) -> Result<c_int, Errno> {
+    if len.is_null() || value.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller's promise.
+    let room = unsafe { len.read() };
+    if i32::try_from(room).is_err() {
+        return Err(Errno(libc::EINVAL));
+    }
+    let written = (room as usize).min(size_of::<T>());
+    // SAFETY: at most the caller's room is written, and at most the answer read.
+    unsafe {
+        core::ptr::copy_nonoverlapping(core::ptr::from_ref(answer).cast::<u8>(), value.cast::<u8>(), written);
+        len.write(written as socklen_t);
+    }
+    Ok(0)
+}
+
+/// The fields of struct tcp_info (linux/tcp.h) that the ring knows.
+fn tcp_info(offload: &Offload, id: SocketId) -> libc::tcp_info {
+    // SAFETY: all of it is integers, for which zero is a value.
+    let mut raw: libc::tcp_info = unsafe { core::mem::zeroed() };
+    let Some(info) = offload.ring.info(id) else {
+        raw.tcpi_state = STATE_CLOSE;
+        return raw;
+    };
+    let segments = |bytes: usize| u32::try_from(bytes / usize::from(info.mss.max(1))).unwrap_or(u32::MAX);
+    raw.tcpi_state = info.state.map_or(STATE_CLOSE, linux_state);
+    raw.tcpi_snd_mss = u32::from(info.mss);
+    raw.tcpi_rcv_mss = u32::from(info.mss);
+    raw.tcpi_advmss = u32::from(info.mss);
+    raw.tcpi_rtt = u32::try_from(info.srtt.as_micros()).unwrap_or(u32::MAX);
+    raw.tcpi_snd_cwnd = segments(info.cwnd);
+    raw.tcpi_unacked = segments(info.send_queue);
+    raw.tcpi_total_retrans = u32::try_from(info.counters.retransmissions).unwrap_or(u32::MAX);
+    raw.tcpi_pmtu = u32::from(info.mss) + 40;
+    raw
+}
+
+const STATE_CLOSE: u8 = 7;
+
+/// The numbers of include/net/tcp_states.h.
+const fn linux_state(state: tcp::State) -> u8 {
+    match state {
+        tcp::State::Established => 1,
+        tcp::State::SynSent => 2,
+        tcp::State::SynReceived => 3,
+        tcp::State::FinWait1 => 4,
+        tcp::State::FinWait2 => 5,
+        tcp::State::TimeWait => 6,
+        tcp::State::Closed => STATE_CLOSE,
+        tcp::State::CloseWait => 8,
+        tcp::State::LastAck => 9,
+        tcp::State::Listen => 10,
+        tcp::State::Closing => 11,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argument<T: Copy>(value: T) -> Argument {
+        // SAFETY: the value is as long as it says.
+        unsafe { Argument::read((&raw const value).cast(), size_of::<T>() as socklen_t) }
+    }
+
+    #[test]
+    fn times_are_read_as_linux_reads_them() {
+        let timeval = |tv_sec, tv_usec| argument(libc::timeval { tv_sec, tv_usec }).timeval();
+        assert_eq!(timeval(0, 0), None);
+        assert_eq!(timeval(2, 500_000), Some(Duration::from_millis(2500)));
+        assert_eq!(timeval(-1, 0), Some(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn linger_is_on_off_and_seconds() {
+        let linger = |l_onoff, l_linger| argument(libc::linger { l_onoff, l_linger }).linger();
+        assert_eq!(linger(0, 5), None);
+        assert_eq!(linger(1, 0), Some(Duration::ZERO));
+        assert_eq!(linger(1, 5), Some(Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn an_answer_is_cut_to_the_room() {
+        let mut out = [0xeeu8; 8];
+        let mut len: socklen_t = 2;
+        // SAFETY: two bytes of eight.
+        unsafe { answer(&0x0102_0304_i32.to_be(), out.as_mut_ptr().cast(), &raw mut len) }.expect("valid");
+        assert_eq!((len, out[..3].to_vec()), (2, vec![1, 2, 0xee]));
+    }
+}

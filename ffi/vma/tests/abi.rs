@@ -1,0 +1,85 @@
+//! Nobody can tell: C programs print what they observe of every call (results, errno, bytes), once on the kernel and once
+//! with the library preloaded, and both must print the same. The second run must also have been offloaded.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What ends a program that hangs.
+const TIMEOUT_S: &str = "60";
+
+fn compile(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/abi").join(format!("{name}.c"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let status = Command::new("gcc")
+        .args(["-O1", "-Wall", "-Wextra", "-Wno-unused-result", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .status()
+        .expect("gcc must be installed");
+    assert!(status.success(), "{} does not compile", source.display());
+    program
+}
+
+/// The library that this build made: beside the test's own directory.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("the test has a path");
+    let profile = test.parent().and_then(Path::parent).expect("target/<profile>/deps/<test>");
+    [profile.join("libvma.so"), profile.join("deps/libvma.so")]
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("libvma.so is built with its tests")
+}
+
+fn run(program: &Path, preload: Option<(&Path, &Path)>) -> Output {
+    let mut command = Command::new("timeout");
+    command.arg(TIMEOUT_S).arg(program).env_remove("LD_PRELOAD");
+    if let Some((library, statistics)) = preload {
+        command.env("LD_PRELOAD", library).env("RINGWAY_STATS_FILE", statistics);
+    }
+    command.output().expect("timeout(1) is part of coreutils")
+}
+
+fn same_on_both(name: &str) {
+    let program = compile(name);
+    let statistics = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.stats"));
+    let _ = std::fs::remove_file(&statistics);
+    let kernel = run(&program, None);
+    let ring = run(&program, Some((&library(), &statistics)));
+    assert!(kernel.status.success(), "on the kernel: {:?}\n{}", kernel.status, String::from_utf8_lossy(&kernel.stdout));
+    let (kernel_says, ring_says) = (String::from_utf8_lossy(&kernel.stdout), String::from_utf8_lossy(&ring.stdout));
+    let (mut differences, mut lines) = (String::new(), ring_says.lines());
+    for expected in kernel_says.lines() {
+        let found = lines.next().unwrap_or("(nothing)");
+        if expected != found {
+            differences += &format!("kernel: {expected}\nring:   {found}\n");
+        }
+    }
+    lines.for_each(|extra| differences += &format!("ring only: {extra}\n"));
+    assert!(differences.is_empty(), "{name} can tell:\n{differences}");
+    assert_eq!(ring.status.code(), kernel.status.code(), "{}", String::from_utf8_lossy(&ring.stderr));
+    assert!(kernel_says.lines().count() > 10, "{name} observed something");
+    let report = std::fs::read_to_string(&statistics).expect("the preloaded program wrote its statistics");
+    let carried: u64 = report
+        .lines()
+        .map(|line| {
+            let report: serde_json::Value = serde_json::from_str(line).expect("a line is a report");
+            report["ring"]["rx_packets"].as_u64().unwrap_or(0)
+        })
+        .sum();
+    assert!(carried > 0, "{name} was not offloaded: {report}");
+}
+
+#[test]
+fn streams() {
+    same_on_both("stream");
+}
+
+#[test]
+fn datagrams() {
+    same_on_both("datagram");
+}
+
+#[test]
+fn processes() {
+    same_on_both("process");
+}

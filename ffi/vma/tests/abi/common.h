@@ -1,0 +1,90 @@
+// What the ABI programs share. Each prints what it observes; the test runs it with and without libvma.so and compares.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+// Prints a call's result, and errno where it failed.
+#define SHOW(call)                                                                                   \
+    do {                                                                                             \
+        errno = 0;                                                                                   \
+        long shown = (long)(call);                                                                   \
+        int code = errno;                                                                            \
+        printf("%s:%d %s = %ld%s%s\n", __func__, __LINE__, #call, shown, shown < 0 ? " " : "",       \
+               shown < 0 ? strerrorname_np(code) : (code ? " errno touched" : ""));                  \
+    } while (0)
+
+// A call that must work for the rest to mean anything.
+#define MUST(call)                                                                                   \
+    ({                                                                                               \
+        long must = (long)(call);                                                                    \
+        if (must < 0) {                                                                              \
+            printf("%s:%d %s failed: %s\n", __func__, __LINE__, #call, strerror(errno));             \
+            exit(1);                                                                                 \
+        }                                                                                            \
+        (int)must;                                                                                   \
+    })
+
+static inline struct sockaddr_in loopback(int port) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return a;
+}
+
+#define SA(a) ((struct sockaddr *)&(a))
+
+static inline int listener(struct sockaddr_in *where) {
+    int fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    *where = loopback(0);
+    MUST(bind(fd, SA(*where), sizeof *where));
+    MUST(listen(fd, 16));
+    socklen_t len = sizeof *where;
+    MUST(getsockname(fd, SA(*where), &len));
+    return fd;
+}
+
+// A connected pair of TCP sockets.
+static inline void stream_pair(int fds[2]) {
+    struct sockaddr_in where;
+    int listening = listener(&where);
+    fds[0] = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    MUST(connect(fds[0], SA(where), sizeof where));
+    fds[1] = MUST(accept(listening, NULL, NULL));
+    MUST(close(listening));
+}
+
+static inline int datagram(struct sockaddr_in *where) {
+    int fd = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+    *where = loopback(0);
+    MUST(bind(fd, SA(*where), sizeof *where));
+    socklen_t len = sizeof *where;
+    MUST(getsockname(fd, SA(*where), &len));
+    return fd;
+}
+
+// Waits until `fd` has one of `events`, and shows which.
+static inline int ready(int fd, int events) {
+    struct pollfd p = {.fd = fd, .events = events};
+    int n = poll(&p, 1, 3000);
+    return n == 1 ? p.revents : -1000 - n;
+}
+
+static inline void nap(int ms) {
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    while (nanosleep(&t, &t) && errno == EINTR) {}
+}

@@ -1,0 +1,536 @@
+/* Waits in every way, and prints what it sees. Run with and without libvma.so: both must print the same.
+ * usage: mux CASE */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHECK(x) do { if (!(x)) { printf("FAILED %s:%d %s errno %d\n", __FILE__, __LINE__, #x, errno); exit(1); } } while (0)
+
+static struct sockaddr_in loopback(int port) {
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return a;
+}
+
+static int listener(struct sockaddr_in *a) {
+    int l = socket(AF_INET, SOCK_STREAM, 0);
+    socklen_t len = sizeof *a;
+    *a = loopback(0);
+    CHECK(l >= 0 && bind(l, (void *)a, sizeof *a) == 0 && listen(l, 64) == 0 && getsockname(l, (void *)a, &len) == 0);
+    return l;
+}
+
+/* a connected pair: s[0] accepted, s[1] connecting side */
+static void pair(int s[2]) {
+    struct sockaddr_in a;
+    int l = listener(&a), one = 1;
+    s[1] = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(s[1], (void *)&a, sizeof a) == 0);
+    s[0] = accept(l, 0, 0);
+    CHECK(s[0] >= 0);
+    setsockopt(s[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(s[1], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    close(l);
+}
+
+static void ctl(int ep, int op, int fd, uint32_t events, uint64_t data) {
+    struct epoll_event e = { .events = events, .data.u64 = data };
+    errno = 0;
+    int r = epoll_ctl(ep, op, fd, &e);
+    if (r) printf("ctl %d: errno %d\n", op, errno);
+}
+
+static int by_data(const void *a, const void *b) {
+    uint64_t x = ((struct epoll_event *)a)->data.u64, y = ((struct epoll_event *)b)->data.u64;
+    return x < y ? -1 : x > y;
+}
+
+static void show(const char *what, int ep, int timeout) {
+    struct epoll_event e[16];
+    int n = epoll_wait(ep, e, 16, timeout);
+    printf("%s: %d", what, n);
+    if (n < 0) printf(" errno %d", errno);
+    if (n > 0) qsort(e, n, sizeof *e, by_data);
+    for (int i = 0; i < n; i++) printf(" %llu:%x", (unsigned long long)e[i].data.u64, e[i].events);
+    printf("\n");
+}
+
+static void show_poll(const char *what, struct pollfd *p, int n, int timeout) {
+    int r = poll(p, n, timeout);
+    printf("%s: %d", what, r);
+    for (int i = 0; i < n; i++) printf(" %x", p[i].revents);
+    printf("\n");
+}
+
+static void put(int fd, const char *s) { CHECK(write(fd, s, strlen(s)) == (ssize_t)strlen(s)); }
+static void get(int fd, int n) { char b[64]; CHECK(read(fd, b, n) == n); }
+
+static void level(void) {
+    int s[2], ep = epoll_create1(0);
+    pair(s);
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN, 1);
+    show("nothing", ep, 0);
+    put(s[1], "ab");
+    show("two bytes", ep, 1000);
+    show("still", ep, 0);
+    get(s[0], 1);
+    show("one left", ep, 0);
+    get(s[0], 1);
+    show("none left", ep, 0);
+    ctl(ep, EPOLL_CTL_MOD, s[0], EPOLLIN | EPOLLOUT, 2);
+    show("writable", ep, 0);
+    ctl(ep, EPOLL_CTL_MOD, s[0], EPOLLIN | EPOLLRDHUP, 3);
+    show("not asked", ep, 0);
+    shutdown(s[1], SHUT_WR);
+    show("peer finished", ep, 1000);
+    shutdown(s[0], SHUT_WR);
+    usleep(20000);
+    show("both finished", ep, 1000);
+    ctl(ep, EPOLL_CTL_DEL, s[0], 0, 0);
+    show("deleted", ep, 0);
+}
+
+static void edge(void) {
+    int s[2], ep = epoll_create1(0);
+    pair(s);
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN | EPOLLOUT | EPOLLET, 1);
+    show("writable at first", ep, 1000);
+    show("no edge", ep, 0);
+    put(s[1], "a");
+    show("an edge", ep, 1000);
+    show("no edge", ep, 0);
+    put(s[1], "b");
+    show("another", ep, 1000);
+    ctl(ep, EPOLL_CTL_MOD, s[0], EPOLLIN | EPOLLET, 2);
+    show("modified", ep, 1000);
+    show("no edge", ep, 0);
+    close(s[1]);
+    show("closed", ep, 1000);
+}
+
+static void oneshot(void) {
+    int s[2], ep = epoll_create1(0);
+    pair(s);
+    put(s[1], "abc");
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN | EPOLLONESHOT, 1);
+    show("once", ep, 1000);
+    show("disarmed", ep, 50);
+    put(s[1], "d");
+    show("still disarmed", ep, 50);
+    ctl(ep, EPOLL_CTL_MOD, s[0], EPOLLIN | EPOLLONESHOT, 2);
+    show("armed again", ep, 1000);
+    show("disarmed", ep, 0);
+}
+
+static void fresh(void) {
+    int ep = epoll_create1(0), f = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    struct sockaddr_in a;
+    int l = listener(&a);
+    ctl(ep, EPOLL_CTL_ADD, f, EPOLLIN | EPOLLOUT | EPOLLET, 1);
+    show("fresh", ep, 0);
+    struct pollfd p = { f, POLLIN | POLLOUT, 0 };
+    show_poll("fresh", &p, 1, 0);
+    int r = connect(f, (void *)&a, sizeof a);
+    CHECK(r == 0 || errno == EINPROGRESS);
+    struct pollfd c = { f, POLLOUT, 0 };
+    show_poll("connected", &c, 1, 1000);
+    show("connected", ep, 1000);
+    int s = accept(l, 0, 0);
+    put(s, "x");
+    show("a byte", ep, 1000);
+    /* nobody listens there: the connection is refused, wherever it is tried */
+    int g = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    close(l);
+    ctl(ep, EPOLL_CTL_ADD, g, EPOLLIN | EPOLLOUT | EPOLLET, 2);
+    show("fresh", ep, 0);
+    r = connect(g, (void *)&a, sizeof a);
+    printf("refused: %d\n", r == 0 || errno == EINPROGRESS || errno == ECONNREFUSED);
+    show("refused", ep, 1000);
+    int error = 0;
+    socklen_t len = sizeof error;
+    getsockopt(g, SOL_SOCKET, SO_ERROR, &error, &len);
+    printf("error %d\n", error);
+}
+
+static void nested(void) {
+    int s[2], in = epoll_create1(0), out = epoll_create1(0), p[2];
+    pair(s);
+    CHECK(pipe(p) == 0);
+    ctl(in, EPOLL_CTL_ADD, s[0], EPOLLIN, 1);
+    ctl(in, EPOLL_CTL_ADD, p[0], EPOLLIN, 2);
+    ctl(out, EPOLL_CTL_ADD, in, EPOLLIN, 3);
+    show("nothing", out, 0);
+    put(s[1], "a");
+    show("outer", out, 1000);
+    struct pollfd q = { in, POLLIN, 0 };
+    show_poll("polled", &q, 1, 1000);
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(in, &set);
+    struct timeval t = { 1, 0 };
+    printf("selected: %d\n", select(in + 1, &set, 0, 0, &t));
+    show("inner", in, 0);
+    get(s[0], 1);
+    show("inner empty", in, 0);
+    show("outer empty", out, 0);
+    put(p[1], "b");
+    show("outer by pipe", out, 1000);
+    put(s[1], "c");
+    usleep(20000);
+    show("inner both", in, 1000);
+    ctl(in, EPOLL_CTL_ADD, in, EPOLLIN, 9);
+    ctl(in, EPOLL_CTL_ADD, out, EPOLLIN, 9);
+    ctl(out, EPOLL_CTL_ADD, in, EPOLLIN, 9);
+    ctl(out, EPOLL_CTL_DEL, in, 0, 0);
+    show("outer deleted", out, 0);
+    ctl(out, EPOLL_CTL_DEL, in, 0, 0);
+    ctl(out, EPOLL_CTL_ADD, in, EPOLLIN | EPOLLET, 4);
+    show("outer again", out, 0);
+    close(in);
+    show("inner closed", out, 0);
+}
+
+static void two(void) {
+    int s[2], a = epoll_create1(0), b = epoll_create1(0);
+    pair(s);
+    ctl(a, EPOLL_CTL_ADD, s[0], EPOLLIN, 1);
+    ctl(b, EPOLL_CTL_ADD, s[0], EPOLLIN | EPOLLET, 2);
+    put(s[1], "x");
+    show("first", a, 1000);
+    show("second", b, 1000);
+    show("first", a, 0);
+    show("second", b, 0);
+    int d = dup(s[0]);
+    ctl(a, EPOLL_CTL_ADD, d, EPOLLIN, 3);
+    show("two items", a, 0);
+    ctl(a, EPOLL_CTL_DEL, s[0], 0, 0);
+    show("the duplicate", a, 0);
+    close(s[0]);
+    show("still the duplicate", a, 0);
+    close(d);
+    show("none", a, 0);
+}
+
+static void mixed(void) {
+    int s[2], p[2], ep = epoll_create1(0);
+    pair(s);
+    CHECK(pipe(p) == 0);
+    ctl(ep, EPOLL_CTL_ADD, p[0], EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN, 2);
+    show("nothing", ep, 0);
+    show("nothing", ep, 20);
+    put(p[1], "a");
+    show("pipe", ep, 1000);
+    put(s[1], "b");
+    /* both are reported within a bounded number of calls, whichever is first */
+    int seen = 0;
+    for (int i = 0; i < 100 && seen != 3; i++) {
+        struct epoll_event e;
+        CHECK(epoll_wait(ep, &e, 1, 1000) == 1);
+        seen |= (int)e.data.u64;
+    }
+    printf("seen %d\n", seen);
+    get(p[0], 1);
+    show("socket", ep, 1000);
+    struct pollfd q[4] = { { p[0], POLLIN, 0 }, { s[0], POLLIN, 0 }, { -1, POLLIN, 77 }, { 999, POLLIN, 0 } };
+    show_poll("poll", q, 3, 1000);
+    q[1].events = 0;
+    show_poll("invalid", q, 4, 1000);
+    put(p[1], "c");
+    fd_set r, w;
+    FD_ZERO(&r);
+    FD_ZERO(&w);
+    FD_SET(p[0], &r);
+    FD_SET(s[0], &r);
+    FD_SET(s[1], &w);
+    int max = p[0] > s[0] ? p[0] : s[0];
+    struct timeval t = { 5, 0 };
+    get(s[0], 1);
+    int n = select((max > s[1] ? max : s[1]) + 1, &r, &w, 0, &t);
+    printf("select %d: write %d, time left %d\n", n > 0, !!FD_ISSET(s[1], &w), t.tv_sec == 4 || t.tv_sec == 5);
+    FD_ZERO(&r);
+    FD_SET(s[0], &r);
+    t = (struct timeval){ 0, 30000 };
+    n = select(s[0] + 1, &r, 0, 0, &t);
+    printf("timeout %d %d %ld %ld\n", n, !!FD_ISSET(s[0], &r), (long)t.tv_sec, (long)t.tv_usec);
+}
+
+static void errors(void) {
+    int s[2], ep = epoll_create1(0), file = open("/proc/self/exe", O_RDONLY);
+    pair(s);
+    ctl(ep, EPOLL_CTL_MOD, s[0], EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_DEL, s[0], EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN, 1);
+    ctl(ep, 99, s[0], EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_ADD, ep, EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_ADD, 998, EPOLLIN, 1);
+    ctl(998, EPOLL_CTL_ADD, s[0], EPOLLIN, 1);
+    ctl(s[0], EPOLL_CTL_ADD, s[1], EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_ADD, file, EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_MOD, s[0], EPOLLIN | EPOLLEXCLUSIVE, 1);
+    ctl(ep, EPOLL_CTL_ADD, s[1], EPOLLIN | EPOLLEXCLUSIVE, 2);
+    ctl(ep, EPOLL_CTL_MOD, s[1], EPOLLIN, 1);
+    printf("null event %d", epoll_ctl(ep, EPOLL_CTL_MOD, s[0], 0));
+    printf(" errno %d\n", errno);
+    struct epoll_event e;
+    printf("no room %d", epoll_wait(ep, &e, 0, 0));
+    printf(" errno %d\n", errno);
+    printf("closed %d", epoll_wait(998, &e, 1, 0));
+    printf(" errno %d\n", errno);
+    printf("not an epoll %d", epoll_wait(s[0], &e, 1, 0));
+    printf(" errno %d\n", errno);
+}
+
+/* data that looks like the library's own tokens is reported as it was given */
+static void alike(void) {
+    int s[2], p[2], ep = epoll_create1(0);
+    pair(s);
+    CHECK(pipe(p) == 0);
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_ADD, p[0], EPOLLIN, 0xa751d30000000000);
+    ctl(ep, EPOLL_CTL_ADD, p[0], EPOLLIN, 0xa751d30000000000);
+    put(p[1], "a");
+    show("alike", ep, 1000);
+    ctl(ep, EPOLL_CTL_MOD, p[0], EPOLLIN | EPOLLET, 0xa751d3ffffffffff);
+    show("modified", ep, 1000);
+    show("an edge", ep, 20);
+    ctl(ep, EPOLL_CTL_DEL, p[0], 0, 0);
+    ctl(ep, EPOLL_CTL_DEL, p[0], 0, 0);
+    ctl(ep, EPOLL_CTL_ADD, p[0], EPOLLIN, 2);
+    show("unlike", ep, 1000);
+    put(s[1], "b");
+    usleep(20000);
+    show("both", ep, 1000);
+}
+
+static void hangup(void) {
+    int s[2];
+    pair(s);
+    struct pollfd p = { s[0], POLLIN | POLLRDHUP, 0 };
+    show_poll("quiet", &p, 1, 10);
+    put(s[1], "a");
+    show_poll("a byte", &p, 1, 1000);
+    p.events = POLLRDNORM | POLLWRNORM | POLLPRI;
+    show_poll("synonyms", &p, 1, 1000);
+    p.events = POLLRDHUP;
+    shutdown(s[1], SHUT_WR);
+    show_poll("half closed", &p, 1, 1000);
+    get(s[0], 1);
+    shutdown(s[0], SHUT_WR);
+    usleep(20000);
+    p.events = 0;
+    show_poll("closed", &p, 1, 1000);
+    pair(s);
+    struct linger l = { 1, 0 };
+    setsockopt(s[1], SOL_SOCKET, SO_LINGER, &l, sizeof l);
+    close(s[1]);
+    p = (struct pollfd){ s[0], POLLIN | POLLOUT | POLLRDHUP, 0 };
+    usleep(20000);
+    show_poll("reset", &p, 1, 1000);
+}
+
+/* what the library does not see: a socket of the kernel's own */
+static int kernel_socket(int type) { return (int)syscall(SYS_socket, AF_INET, type, 0); }
+
+static void both_worlds(void) {
+    struct sockaddr_in a, u = loopback(0);
+    int l = listener(&a), ep = epoll_create1(0), d = socket(AF_INET, SOCK_DGRAM, 0);
+    socklen_t len = sizeof u;
+    CHECK(bind(d, (void *)&u, sizeof u) == 0 && getsockname(d, (void *)&u, &len) == 0);
+    ctl(ep, EPOLL_CTL_ADD, l, EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_ADD, d, EPOLLIN, 2);
+    show("nothing", ep, 10);
+    int k = kernel_socket(SOCK_STREAM), o = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(syscall(SYS_connect, k, &a, sizeof a) == 0);
+    show("kernel connection", ep, 1000);
+    close(accept(l, 0, 0));
+    show("accepted", ep, 10);
+    CHECK(connect(o, (void *)&a, sizeof a) == 0);
+    show("own connection", ep, 1000);
+    close(accept(l, 0, 0));
+    show("accepted", ep, 10);
+    int kd = kernel_socket(SOCK_DGRAM), od = socket(AF_INET, SOCK_DGRAM, 0);
+    CHECK(syscall(SYS_sendto, kd, "k", 1, 0, &u, sizeof u) == 1);
+    show("kernel datagram", ep, 1000);
+    struct pollfd p = { d, POLLIN, 0 };
+    show_poll("kernel datagram", &p, 1, 1000);
+    get(d, 1);
+    show_poll("taken", &p, 1, 10);
+    CHECK(sendto(od, "o", 1, 0, (void *)&u, sizeof u) == 1);
+    show("own datagram", ep, 1000);
+    show_poll("own datagram", &p, 1, 1000);
+    get(d, 1);
+    show("taken", ep, 10);
+    /* both at once: one event */
+    CHECK(syscall(SYS_sendto, kd, "k", 1, 0, &u, sizeof u) == 1);
+    CHECK(sendto(od, "o", 1, 0, (void *)&u, sizeof u) == 1);
+    for (int i = 0; i < 25; i++) {
+        struct epoll_event e[4];
+        CHECK(epoll_wait(ep, e, 4, 1000) == 1 && e[0].data.u64 == 2);
+    }
+    get(d, 1);
+    show("one left", ep, 1000);
+    get(d, 1);
+    show("none left", ep, 10);
+}
+
+enum { THREADS = 8, ROUNDS = 500 };
+static int rows[THREADS][2];
+
+static void *echo(void *arg) {
+    int *s = arg, ep = epoll_create1(0);
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN | EPOLLET, 5);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct epoll_event e;
+        int n;
+        while ((n = epoll_wait(ep, &e, 1, 10000)) == 1 && !(e.events & EPOLLIN)) {}
+        CHECK(n == 1 && e.data.u64 == 5);
+        char c;
+        CHECK(read(s[0], &c, 1) == 1 && write(s[0], &c, 1) == 1);
+    }
+    close(ep);
+    return 0;
+}
+
+static void threads(void) {
+    pthread_t t[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        pair(rows[i]);
+        pthread_create(&t[i], 0, echo, rows[i]);
+    }
+    for (int r = 0; r < ROUNDS; r++) {
+        for (int i = 0; i < THREADS; i++) put(rows[i][1], "x");
+        for (int i = 0; i < THREADS; i++) get(rows[i][1], 1);
+    }
+    for (int i = 0; i < THREADS; i++) pthread_join(t[i], 0);
+    printf("echoed %d\n", THREADS * ROUNDS);
+}
+
+static void *wait_for_one(void *arg) {
+    show("woken", *(int *)arg, 10000);
+    return 0;
+}
+
+static void *wait_in_poll(void *arg) {
+    struct pollfd p = { *(int *)arg, POLLIN, 0 };
+    show_poll("woken in poll", &p, 1, 10000);
+    return 0;
+}
+
+/* a thread waits in an instance while another one adds the first socket to it */
+static void added(void) {
+    int s[2], p[2], ep = epoll_create1(0);
+    pthread_t t;
+    CHECK(pipe(p) == 0);
+    ctl(ep, EPOLL_CTL_ADD, p[0], EPOLLIN, 1);
+    pthread_create(&t, 0, wait_for_one, &ep);
+    usleep(50000);
+    pair(s);
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN, 2);
+    usleep(50000);
+    put(s[1], "a");
+    pthread_join(t, 0);
+    get(s[0], 1);
+    pthread_create(&t, 0, wait_for_one, &ep);
+    usleep(50000);
+    put(p[1], "b");
+    pthread_join(t, 0);
+    get(p[0], 1);
+    int q[2];
+    pair(q);
+    pthread_create(&t, 0, wait_for_one, &ep);
+    usleep(50000);
+    put(q[1], "c");
+    usleep(50000);
+    ctl(ep, EPOLL_CTL_ADD, q[0], EPOLLIN, 3);
+    pthread_join(t, 0);
+    pthread_create(&t, 0, wait_in_poll, &s[0]);
+    usleep(50000);
+    put(s[1], "d");
+    pthread_join(t, 0);
+}
+
+static void on_alarm(int n) { (void)n; }
+
+static void interrupted(void) {
+    int s[2], ep = epoll_create1(0);
+    struct sigaction sa = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+    pair(s);
+    sigaction(SIGALRM, &sa, 0);
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN, 1);
+    alarm(1);
+    show("alarm", ep, 20000);
+    struct pollfd p = { s[0], POLLIN, 0 };
+    alarm(1);
+    printf("poll %d", poll(&p, 1, 20000));
+    printf(" errno %d\n", errno);
+    /* pending while blocked, let through by the mask of the wait */
+    sigset_t block, open;
+    sigemptyset(&block);
+    sigaddset(&block, SIGALRM);
+    sigemptyset(&open);
+    sigprocmask(SIG_BLOCK, &block, 0);
+    raise(SIGALRM);
+    struct epoll_event e;
+    printf("pwait %d", epoll_pwait(ep, &e, 1, 20000, &open));
+    printf(" errno %d\n", errno);
+    raise(SIGALRM);
+    printf("ppoll %d", ppoll(&p, 1, 0, &open));
+    printf(" errno %d\n", errno);
+}
+
+static void idle(void) {
+    struct sockaddr_in a;
+    int s[2], l = listener(&a), ep = epoll_create1(0);
+    struct rusage before, after;
+    pair(s);
+    ctl(ep, EPOLL_CTL_ADD, l, EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN, 2);
+    usleep(200000);
+    getrusage(RUSAGE_SELF, &before);
+    for (int i = 0; i < 20; i++) {
+        struct epoll_event e;
+        CHECK(epoll_wait(ep, &e, 1, 100) == 0);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    long us = (after.ru_utime.tv_sec + after.ru_stime.tv_sec - before.ru_utime.tv_sec - before.ru_stime.tv_sec) * 1000000L
+            + after.ru_utime.tv_usec + after.ru_stime.tv_usec - before.ru_utime.tv_usec - before.ru_stime.tv_usec;
+    /* two seconds of waiting, one in a hundred parts of processor */
+    printf("idle %d\n", us < 20000);
+    fprintf(stderr, "cpu %ld us, switches %ld\n", us, after.ru_nvcsw - before.ru_nvcsw);
+}
+
+static const struct { const char *name; void (*run)(void); } cases[] = {
+    { "level", level }, { "edge", edge }, { "oneshot", oneshot }, { "fresh", fresh }, { "nested", nested }, { "two", two },
+    { "mixed", mixed }, { "errors", errors }, { "hangup", hangup }, { "alike", alike }, { "both_worlds", both_worlds }, { "threads", threads },
+    { "added", added }, { "interrupted", interrupted }, { "idle", idle },
+};
+
+int main(int argc, char **argv) {
+    setvbuf(stdout, 0, _IOLBF, 0);
+    for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++)
+        if (!strcmp(cases[i].name, argv[1])) {
+            cases[i].run();
+            return 0;
+        }
+    fprintf(stderr, "usage: %s CASE\n", argv[0]);
+    return 2;
+}

@@ -1,0 +1,62 @@
+//! Waiting as programs see it: a C program runs each case on the kernel and under libvma.so, and must print the same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use ringway_report::{ProcessReport, STATS_FILE_ENV};
+
+/// The directory of this build's artifacts; the library lies in it, or beside the tests.
+fn artifacts() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    test.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST").to_owned()
+}
+
+fn library() -> PathBuf {
+    let beside = artifacts().join("deps/libvma.so");
+    if beside.exists() { beside } else { artifacts().join("libvma.so") }
+}
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("mux");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/mux.c");
+        let made = Command::new("gcc").args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"]).arg(&program).arg(source).output();
+        let made = made.expect("gcc must be installed");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        program
+    })
+}
+
+fn finish(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("the program starts");
+    let text = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(status.success(), "{command:?}: {status}\n{text}{}", String::from_utf8_lossy(&stderr));
+    text
+}
+
+/// Runs a case both ways; what the process said about itself.
+fn same(case: &str) -> ProcessReport {
+    let on_kernel = finish(Command::new(program()).arg(case));
+    let stats = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mux-{case}.json"));
+    let _ = fs::remove_file(&stats);
+    let mut offloaded = Command::new(program());
+    offloaded.arg(case).env("LD_PRELOAD", library()).env(STATS_FILE_ENV, &stats);
+    assert_eq!(finish(&mut offloaded), on_kernel, "{case}: offloaded on the left, the kernel on the right");
+    let line = fs::read_to_string(&stats).expect("the process left its report");
+    serde_json::from_str(line.lines().last().expect("one line")).expect("the report is JSON")
+}
+
+macro_rules! cases {
+    ($($case:ident)*) => {$(
+        #[test]
+        fn $case() {
+            let report = same(stringify!($case));
+            assert!(report.ring.rx_packets > 0, "nothing went through the ring: {report:?}");
+        }
+    )*};
+}
+
+cases! { level edge oneshot fresh nested two mixed errors hangup alike both_worlds threads added interrupted idle }

@@ -1,0 +1,47 @@
+//! Workloads that know what they ought to receive, and panic when they receive anything else.
+//!
+//! A [`Client`] and a [`Server`] hold [`Conversation`](Dialogue)s over TCP: two [`Side`]s, each of which writes a known stream of bytes
+//! at its own pace and then closes or aborts. [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is
+//! kept in a [`Tally`] that outlives the world.
+
+mod conversation;
+mod pattern;
+mod tcp;
+mod udp;
+
+pub use conversation::{Dialogue, Ending, Pace, Parting, Side, Tally};
+pub use pattern::Pattern;
+pub use tcp::{Client, Server};
+pub use udp::{Echo, Pinger, Pings};
+
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+
+/// Something that a program writes and its world's owner reads.
+#[derive(Debug, Default)]
+pub struct Shared<T>(Rc<RefCell<T>>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<T> Shared<T> {
+    /// Starts with `value`.
+    pub fn new(value: T) -> Self {
+        Self(Rc::new(RefCell::new(value)))
+    }
+
+    /// What stands there now.
+    pub fn read(&self) -> Ref<'_, T> {
+        self.0.borrow()
+    }
+
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        change(&mut self.0.borrow_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests;

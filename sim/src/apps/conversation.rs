@@ -1,0 +1,256 @@
+//! One TCP connection as two programs use it: what each side writes, when, and how it parts.
+
+use core::time::Duration;
+use std::io::{IoSlice, IoSliceMut};
+
+use ringway_stack::ring::{Readiness, RecvFlags, SendFlags, Shutdown, SocketId};
+use ringway_stack::{Error, Instant};
+
+use super::{Pattern, Shared};
+use crate::host::Context;
+
+/// After how long a write is tried again that found no buffers: no event announces them.
+const NO_BUFFERS_RETRY: Duration = Duration::from_millis(1);
+
+/// When a side writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As fast as it can.
+    Free,
+    /// Requests of so many bytes, each after the whole response of so many to the one before.
+    Asks {
+        /// Bytes of a request.
+        request: u64,
+        /// Bytes of a response.
+        response: u64,
+    },
+    /// A response to each whole request.
+    Answers {
+        /// Bytes of a request.
+        request: u64,
+        /// Bytes of a response.
+        response: u64,
+    },
+    /// After the peer has ended its stream: a half-closed connection.
+    AfterPeer,
+}
+
+/// What a side does when it has written everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// Ends its stream, reads to the end of the peer's, closes.
+    Close,
+    /// Closes with a reset, whatever is under way.
+    Abort,
+}
+
+/// One side of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// The key of what it writes.
+    pub pattern: Pattern,
+    /// How many bytes it writes.
+    pub total: u64,
+    /// When it writes them.
+    pub pace: Pace,
+    /// What it does then.
+    pub parting: Parting,
+    /// Most bytes in one write.
+    pub write_max: usize,
+    /// Most bytes in one read.
+    pub read_max: usize,
+    /// How long it rests after a read: a slow reader.
+    pub read_pause: Duration,
+}
+
+impl Side {
+    /// Writes nothing, reads what comes, and closes after the peer.
+    pub fn silent() -> Self {
+        Self {
+            pattern: Pattern(0),
+            total: 0,
+            pace: Pace::Free,
+            parting: Parting::Close,
+            write_max: 16 << 10,
+            read_max: 16 << 10,
+            read_pause: Duration::ZERO,
+        }
+    }
+
+    /// How many bytes it may have written by now.
+    fn allowance(&self, read: u64, peer_ended: bool) -> u64 {
+        let allowed = match self.pace {
+            Pace::Free => self.total,
+            Pace::AfterPeer if peer_ended => self.total,
+            Pace::AfterPeer => 0,
+            Pace::Asks { request, response } => (read / response + 1).saturating_mul(request),
+            Pace::Answers { request, response } => (read / request).saturating_mul(response),
+        };
+        allowed.min(self.total)
+    }
+}
+
+/// A conversation from one side's point of view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dialogue {
+    /// What this side does.
+    pub own: Side,
+    /// What the other side does.
+    pub peer: Side,
+}
+
+impl Dialogue {
+    /// The same from the other side.
+    #[must_use]
+    pub fn turned(self) -> Self {
+        Self { own: self.peer, peer: self.own }
+    }
+}
+
+/// How a side's part in a conversation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Both streams came to their ends.
+    Whole,
+    /// It aborted, as it was to.
+    Aborted,
+    /// The connection failed under it.
+    Failed(Error),
+}
+
+/// What a side came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Bytes that the connection took.
+    pub written: u64,
+    /// Bytes that it gave.
+    pub read: u64,
+    /// How it ended; `None`: it hasn't.
+    pub ending: Option<Ending>,
+}
+
+/// One side, at work.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    socket: SocketId,
+    dialogue: Dialogue,
+    tally: Shared<Tally>,
+    read_at: Instant,
+    write_at: Instant,
+    peer_ended: bool,
+    own_ended: bool,
+    buffer: Vec<u8>,
+}
+
+impl Conversation {
+    pub(super) fn new(socket: SocketId, dialogue: Dialogue, tally: Shared<Tally>) -> Self {
+        let buffer = vec![0; dialogue.own.read_max.max(dialogue.own.write_max).max(1)];
+        let start = Instant::ZERO;
+        Self { socket, dialogue, tally, read_at: start, write_at: start, peer_ended: false, own_ended: false, buffer }
+    }
+
+    pub(super) fn ended(&self) -> bool {
+        self.tally.read().ending.is_some()
+    }
+
+    /// Does what can be done. Says when it wants to go on by itself.
+    pub(super) fn step(&mut self, cx: &mut Context<'_>) -> Option<Instant> {
+        if self.ended() || cx.ring.readiness(self.socket).is_empty() {
+            return None;
+        }
+        let outcome = self.read(cx).and_then(|()| self.write(cx));
+        match outcome {
+            Err(error) => self.end(cx, Ending::Failed(error)),
+            Ok(()) => self.part(cx),
+        }
+        if self.ended() {
+            return None;
+        }
+        [self.read_at, self.write_at].into_iter().filter(|&at| at > cx.now).min()
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        let (own, peer) = (self.dialogue.own, self.dialogue.peer);
+        while !self.peer_ended && self.read_at <= cx.now {
+            let into = &mut self.buffer[..own.read_max];
+            let len = match cx.ring.tcp_recv(cx.now, self.socket, &mut [IoSliceMut::new(into)], RecvFlags::empty()) {
+                Ok(len) => len,
+                Err(Error::WouldBlock) => break,
+                Err(error) => return Err(error),
+            };
+            let offset = self.tally.read().read;
+            if len == 0 {
+                self.check_end(cx, offset);
+                self.peer_ended = true;
+                break;
+            }
+            let read = offset + len as u64;
+            let wrong = peer.pattern.mismatch(offset, &self.buffer[..len]);
+            assert!(wrong.is_none(), "{}: byte {wrong:?} of the stream is not what was written (read at {offset}, {len} bytes)", cx.ip);
+            assert!(read <= peer.total, "{}: {read} bytes read of a stream of {}", cx.ip, peer.total);
+            self.tally.change(|t| t.read = read);
+            if own.read_pause > Duration::ZERO {
+                self.read_at = cx.now + own.read_pause;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a stream, without an error: it must be the whole, and its writer must have meant to end it.
+    fn check_end(&self, cx: &Context<'_>, read: u64) {
+        let peer = self.dialogue.peer;
+        assert_eq!(read, peer.total, "{}: the stream ended early, without an error", cx.ip);
+        assert_eq!(peer.parting, Parting::Close, "{}: the stream ended, but its writer aborted", cx.ip);
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        let own = self.dialogue.own;
+        while self.write_at <= cx.now {
+            let Tally { written, read, .. } = *self.tally.read();
+            let room = own.allowance(read, self.peer_ended) - written;
+            if room == 0 {
+                break;
+            }
+            let len = usize::try_from(room).unwrap_or(usize::MAX).min(own.write_max);
+            own.pattern.fill(written, &mut self.buffer[..len]);
+            match cx.ring.tcp_send(cx.now, self.socket, &[IoSlice::new(&self.buffer[..len])], SendFlags::empty()) {
+                Ok(taken) => {
+                    assert!((1..=len).contains(&taken), "{}: a write of {len} bytes took {taken}", cx.ip);
+                    self.tally.change(|t| t.written += taken as u64);
+                }
+                Err(Error::WouldBlock) => break,
+                Err(Error::NoBuffers) => self.write_at = cx.now + NO_BUFFERS_RETRY,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what is to be ended.
+    fn part(&mut self, cx: &mut Context<'_>) {
+        let own = self.dialogue.own;
+        let written = self.tally.read().written;
+        if written == own.total && own.parting == Parting::Abort {
+            self.end(cx, Ending::Aborted);
+            return;
+        }
+        // Even with nothing to say, the side that speaks second ends second.
+        let waits = own.pace == Pace::AfterPeer && !self.peer_ended;
+        if written == own.total && !self.own_ended && !waits {
+            self.own_ended = true;
+            if let Err(error) = cx.ring.shutdown(cx.now, self.socket, Shutdown::Write) {
+                self.end(cx, Ending::Failed(error));
+                return;
+            }
+        }
+        if self.own_ended && self.peer_ended {
+            self.end(cx, Ending::Whole);
+        }
+    }
+
+    fn end(&mut self, cx: &mut Context<'_>, ending: Ending) {
+        cx.ring.close(cx.now, self.socket, ending == Ending::Aborted);
+        self.tally.change(|t| t.ending = Some(ending));
+        assert_eq!(cx.ring.readiness(self.socket), Readiness::ERR | Readiness::HUP, "a closed socket is dead");
+    }
+}

@@ -1,0 +1,38 @@
+//! Streams of bytes that both ends can compute at any offset, so that nothing has to be remembered to be compared.
+
+/// A pseudo-random stream, by its key. Two offsets of it, or two keys, are as different as random bytes: a byte in the wrong place is
+/// noticed within a few more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern(pub u64);
+
+impl Pattern {
+    /// Writes the bytes from `offset` on into `out`.
+    pub fn fill(self, offset: u64, out: &mut [u8]) {
+        let mut at = offset;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let word = self.word(at / 8);
+            let skip = usize::try_from(at % 8).unwrap_or(0);
+            let len = rest.len().min(8 - skip);
+            let (now, later) = rest.split_at_mut(len);
+            now.copy_from_slice(&word[skip..skip + len]);
+            rest = later;
+            at += len as u64;
+        }
+    }
+
+    /// Where `bytes` first differ from the stream at `offset`.
+    pub fn mismatch(self, offset: u64, bytes: &[u8]) -> Option<u64> {
+        let mut expected = vec![0; bytes.len()];
+        self.fill(offset, &mut expected);
+        let at = bytes.iter().zip(&expected).position(|(a, b)| a != b)?;
+        Some(offset + at as u64)
+    }
+
+    fn word(self, index: u64) -> [u8; 8] {
+        let mut z = self.0 ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)).to_le_bytes()
+    }
+}

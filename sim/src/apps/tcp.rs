@@ -1,0 +1,107 @@
+//! A program that connects, and one that accepts.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+
+use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::tcp::Config;
+use ringway_stack::{Error, Instant};
+
+use super::conversation::Conversation;
+use super::{Dialogue, Ending, Shared, Tally};
+use crate::host::{App, Context, Step};
+
+/// Connections that wait to be accepted.
+const BACKLOG: usize = 128;
+
+/// Opens one connection, holds one conversation.
+#[derive(Debug)]
+pub struct Client {
+    port: u16,
+    server: SocketAddrV4,
+    dialogue: Dialogue,
+    config: Config,
+    tally: Shared<Tally>,
+    conversation: Option<Conversation>,
+}
+
+impl Client {
+    /// Connects from `port` to `server` at its first step.
+    pub fn new(port: u16, server: SocketAddrV4, dialogue: Dialogue, config: Config, tally: Shared<Tally>) -> Self {
+        Self { port, server, dialogue, config, tally, conversation: None }
+    }
+
+    fn connect(&mut self, cx: &mut Context<'_>) -> Result<SocketId, Error> {
+        let local = SocketAddrV4::new(cx.ip, self.port);
+        cx.ring.tcp_connect(cx.now, local, self.server, NextHop::Neighbour(*self.server.ip()), &self.config)
+    }
+}
+
+impl App for Client {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        if self.conversation.is_none() {
+            match self.connect(cx) {
+                Ok(socket) => self.conversation = Some(Conversation::new(socket, self.dialogue, self.tally.clone())),
+                Err(error) => self.tally.change(|t| t.ending = Some(Ending::Failed(error))),
+            }
+        }
+        let Some(conversation) = &mut self.conversation else { return Step::Finished };
+        let next = conversation.step(cx);
+        if conversation.ended() {
+            return Step::Finished;
+        }
+        next.map_or(Step::Wait, Step::Until)
+    }
+}
+
+/// Listens, and holds with each client the conversation that was arranged for its address.
+#[derive(Debug)]
+pub struct Server {
+    port: u16,
+    config: Config,
+    expected: BTreeMap<SocketAddrV4, (Dialogue, Shared<Tally>)>,
+    listener: Shared<Option<SocketId>>,
+    conversations: Vec<Conversation>,
+}
+
+impl Server {
+    /// Listens on `port` from its first step on; the socket is noted in `listener`.
+    pub fn new(port: u16, config: Config, listener: Shared<Option<SocketId>>) -> Self {
+        Self { port, config, expected: BTreeMap::new(), listener, conversations: Vec::new() }
+    }
+
+    /// Arranges a conversation with `client`.
+    pub fn expect(&mut self, client: SocketAddrV4, dialogue: Dialogue, tally: Shared<Tally>) {
+        self.expected.insert(client, (dialogue, tally));
+    }
+
+    fn accept_all(&mut self, cx: &mut Context<'_>, listener: SocketId) {
+        while let Ok(socket) = cx.ring.tcp_accept(listener) {
+            let client = cx.ring.info(socket).and_then(|info| info.remote).expect("an accepted connection has a peer");
+            let arranged = self.expected.remove(&client);
+            // Had it been corrupted or duplicated into being, nobody would have arranged it.
+            let (dialogue, tally) = arranged.unwrap_or_else(|| panic!("{}: a connection from {client}, who made none", cx.ip));
+            self.conversations.push(Conversation::new(socket, dialogue, tally));
+        }
+    }
+}
+
+impl App for Server {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        let listener = *self.listener.read();
+        let listener = listener.unwrap_or_else(|| {
+            let local = SocketAddrV4::new(cx.ip, self.port);
+            let socket = cx.ring.tcp_listen(local, BACKLOG, &self.config).expect("a fresh host's port is free");
+            self.listener.change(|l| *l = Some(socket));
+            socket
+        });
+        self.accept_all(cx, listener);
+        let next: Option<Instant> = self.conversations.iter_mut().filter_map(|c| c.step(cx)).min();
+        self.conversations.retain(|c| !c.ended());
+        match next {
+            _ if self.conversations.is_empty() => Step::Idle,
+            Some(at) => Step::Until(at),
+            None => Step::Wait,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A program that sends datagrams and waits for their echoes, and the one that echoes them.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddrV4;
+
+use ringway_stack::ring::{NextHop, RecvFlags, SocketId, UdpOptions};
+use ringway_stack::{Error, Instant};
+
+use super::{Pattern, Shared};
+use crate::host::{App, Context, Step};
+
+/// Bytes at a datagram's beginning that number it.
+const NUMBER_LEN: usize = 8;
+/// Datagrams without an echo before the pause between them doubles, and how long it gets.
+const PATIENCE: u32 = 64;
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The longest datagram there can be.
+const DATAGRAM_MAX: usize = 65_507;
+
+/// What a [`Pinger`] does, and how far it got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pings {
+    /// It goes on until so many different datagrams came back.
+    pub wanted: u64,
+    /// Bytes of the shortest and the longest datagram; lengths in between take turns.
+    pub len: (usize, usize),
+    /// The time between two.
+    pub interval: Duration,
+    /// The key of their contents.
+    pub pattern: Pattern,
+    /// How many were sent.
+    pub sent: u64,
+    /// How many of them since the last one came back.
+    pub unanswered: u32,
+    /// How many times each came back.
+    pub echoed: BTreeMap<u64, u64>,
+}
+
+impl Pings {
+    /// Nothing sent yet.
+    pub fn new(wanted: u64, len: (usize, usize), interval: Duration, pattern: Pattern) -> Self {
+        Self { wanted, len, interval, pattern, sent: 0, unanswered: 0, echoed: BTreeMap::new() }
+    }
+
+    /// Whether as many came back as are wanted.
+    pub fn enough(&self) -> bool {
+        self.echoed.len() as u64 >= self.wanted
+    }
+
+    /// The datagram of a number.
+    pub(super) fn datagram(&self, number: u64) -> Vec<u8> {
+        let span = (self.len.1 - self.len.0) as u64 + 1;
+        let len = self.len.0 + usize::try_from(number.wrapping_mul(7919) % span).unwrap_or(0);
+        let mut bytes = vec![0; len.max(NUMBER_LEN)];
+        self.pattern.fill(number << 32, &mut bytes);
+        bytes[..NUMBER_LEN].copy_from_slice(&number.to_be_bytes());
+        bytes
+    }
+
+    /// A datagram came back: it must be one that was sent, whole.
+    pub(super) fn check(&mut self, bytes: &[u8]) {
+        let number = bytes.first_chunk().map(|n| u64::from_be_bytes(*n));
+        let Some(number) = number.filter(|&n| n < self.sent) else { panic!("a datagram nobody sent: {bytes:02x?}") };
+        assert!(self.datagram(number) == bytes, "datagram {number} is not whole: {} bytes", bytes.len());
+        *self.echoed.entry(number).or_default() += 1;
+        self.unanswered = 0;
+    }
+
+    /// The time to the next one: silence makes it longer, so that a dead network costs few of them.
+    fn pause(&self) -> Duration {
+        let doublings = (self.unanswered / PATIENCE).min(16);
+        (self.interval * (1 << doublings)).min(self.interval.max(PAUSE_MAX))
+    }
+}
+
+/// Sends numbered datagrams at an interval until enough came back.
+#[derive(Debug)]
+pub struct Pinger {
+    port: u16,
+    server: SocketAddrV4,
+    pings: Shared<Pings>,
+    socket: Option<SocketId>,
+    next_at: Instant,
+    buffer: Vec<u8>,
+}
+
+impl Pinger {
+    /// Sends from `port` to `server`.
+    pub fn new(port: u16, server: SocketAddrV4, pings: Shared<Pings>) -> Self {
+        Self { port, server, pings, socket: None, next_at: Instant::ZERO, buffer: vec![0; DATAGRAM_MAX] }
+    }
+
+    fn receive(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+        loop {
+            let received = cx.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty());
+            match received {
+                Ok(datagram) => {
+                    assert_eq!(datagram.from, self.server, "an echo from a stranger");
+                    assert_eq!((datagram.to, datagram.len), (cx.ip, datagram.copied));
+                    self.pings.change(|p| p.check(&self.buffer[..datagram.copied]));
+                }
+                // The echo's port is open from the first instant on: nobody may refuse it.
+                Err(error) => return assert_eq!(error, Error::WouldBlock),
+            }
+        }
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+        let datagram = self.pings.change(|p| {
+            p.sent += 1;
+            p.unanswered += 1;
+            p.datagram(p.sent - 1)
+        });
+        let to = (self.server, NextHop::Neighbour(*self.server.ip()));
+        match cx.ring.udp_send(cx.now, socket, &[IoSlice::new(&datagram)], cx.ip, Some(to)) {
+            Ok(len) => assert_eq!(len, datagram.len()),
+            Err(error) => assert!(matches!(error, Error::HostUnreachable | Error::NoBuffers), "a datagram was refused: {error}"),
+        }
+    }
+}
+
+impl App for Pinger {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        let socket = *self.socket.get_or_insert_with(|| open(cx, self.port));
+        self.receive(cx, socket);
+        if self.pings.read().enough() {
+            cx.ring.close(cx.now, socket, false);
+            return Step::Finished;
+        }
+        if self.next_at <= cx.now {
+            self.send(cx, socket);
+            self.next_at = cx.now + self.pings.read().pause();
+        }
+        Step::Until(self.next_at)
+    }
+}
+
+/// Sends every datagram back to where it came from.
+#[derive(Debug)]
+pub struct Echo {
+    port: u16,
+    socket: Shared<Option<SocketId>>,
+    buffer: Vec<u8>,
+}
+
+impl Echo {
+    /// Echoes on `port`; the socket is noted in `socket`.
+    pub fn new(port: u16, socket: Shared<Option<SocketId>>) -> Self {
+        Self { port, socket, buffer: vec![0; DATAGRAM_MAX] }
+    }
+}
+
+impl App for Echo {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        let socket = *self.socket.read();
+        let socket = socket.unwrap_or_else(|| {
+            let socket = open(cx, self.port);
+            self.socket.change(|s| *s = Some(socket));
+            socket
+        });
+        loop {
+            let datagram = match cx.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty()) {
+                Ok(datagram) => datagram,
+                Err(_) => return Step::Idle,
+            };
+            let to = (datagram.from, NextHop::Neighbour(*datagram.from.ip()));
+            let echo = [IoSlice::new(&self.buffer[..datagram.copied])];
+            // What cannot be sent is lost, as anywhere else on its way.
+            let _ = cx.ring.udp_send(cx.now, socket, &echo, datagram.to, Some(to));
+        }
+    }
+}
+
+fn open(cx: &mut Context<'_>, port: u16) -> SocketId {
+    cx.ring.udp_open(SocketAddrV4::new(cx.ip, port), &UdpOptions::default()).expect("a fresh host's port is free")
+}

@@ -1,0 +1,96 @@
+//! Checksums as the simulated NIC computes and verifies them (RFC 1071, RFC 768, RFC 9293 s3.1).
+
+use ringway_stack::device::ChecksumVerdict;
+
+use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
+
+/// The ones'-complement sum of `bytes`, taken as big-endian 16-bit words, on top of `seed`; folded, not complemented.
+pub(crate) fn sum(seed: u16, bytes: &[u8]) -> u16 {
+    let mut total = u64::from(seed);
+    let (words, rest) = bytes.as_chunks::<2>();
+    for word in words {
+        total += u64::from(u16::from_be_bytes(*word));
+    }
+    if let [last] = rest {
+        total += u64::from(u16::from_be_bytes([*last, 0]));
+    }
+    while total >> 16 != 0 {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    u16::try_from(total).unwrap_or(u16::MAX)
+}
+
+/// Judges a received frame's IPv4 header and transport checksums, as a receiver that is strict about lengths would.
+pub(crate) fn verify(frame: &[u8]) -> ChecksumVerdict {
+    let ip = match dissect::payload(frame) {
+        Payload::Ipv4(ip) => ip,
+        // It claims to be IPv4, yet its header cannot be parsed.
+        Payload::Other(0x0800) => return ChecksumVerdict::Bad,
+        _ => return ChecksumVerdict::Unknown,
+    };
+    if sum(0, &frame[ip.offset..ip.l4]) != 0xffff {
+        return ChecksumVerdict::Bad;
+    }
+    if ip.fragment {
+        return ChecksumVerdict::Unknown;
+    }
+    verify_transport(frame, &ip)
+}
+
+fn verify_transport(frame: &[u8], ip: &Ipv4) -> ChecksumVerdict {
+    let l4 = &frame[ip.l4..ip.end];
+    let good = match ip.protocol {
+        TCP if l4.len() >= 20 => sum(pseudo(ip, l4.len()), l4) == 0xffff,
+        UDP if l4.len() >= 8 => {
+            let len = dissect::be16(l4, 4).map_or(0, usize::from);
+            match dissect::be16(l4, 6) {
+                // RFC 768: an all-zero checksum means that the sender computed none.
+                Some(0) => return ChecksumVerdict::Unknown,
+                _ => len >= 8 && len <= l4.len() && sum(pseudo(ip, len), &l4[..len]) == 0xffff,
+            }
+        }
+        ICMP if l4.len() >= 8 => sum(0, l4) == 0xffff,
+        TCP | UDP | ICMP => false,
+        _ => return ChecksumVerdict::Unknown,
+    };
+    if good { ChecksumVerdict::Good } else { ChecksumVerdict::Bad }
+}
+
+/// Fills in the IPv4 header's and the transport's checksum, whatever stood there: transmit checksum offload.
+pub(crate) fn fill(frame: &mut [u8]) {
+    let Payload::Ipv4(ip) = dissect::payload(frame) else { return };
+    put(frame, ip.offset + 10, 0);
+    let header = !sum(0, &frame[ip.offset..ip.l4]);
+    put(frame, ip.offset + 10, header);
+    let len = ip.end - ip.l4;
+    let at = match ip.protocol {
+        TCP if len >= 20 => ip.l4 + 16,
+        UDP if len >= 8 => ip.l4 + 6,
+        _ => return,
+    };
+    if ip.fragment {
+        return;
+    }
+    put(frame, at, 0);
+    let mut checksum = !sum(pseudo(&ip, len), &frame[ip.l4..ip.end]);
+    if ip.protocol == UDP && checksum == 0 {
+        checksum = 0xffff;
+    }
+    put(frame, at, checksum);
+}
+
+fn pseudo(ip: &Ipv4, len: usize) -> u16 {
+    let mut header = [0; 12];
+    header[..4].copy_from_slice(&ip.src.octets());
+    header[4..8].copy_from_slice(&ip.dst.octets());
+    header[9] = ip.protocol;
+    header[10..].copy_from_slice(&u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes());
+    sum(0, &header)
+}
+
+fn put(frame: &mut [u8], at: usize, value: u16) {
+    frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests;

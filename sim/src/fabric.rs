@@ -1,0 +1,128 @@
+//! Wires and a switch: how a frame gets from one host to another, or doesn't.
+//!
+//! Every host has one full-duplex link to one switch. The switch forwards by a static table of Ethernet addresses: nothing is
+//! learned, so nothing depends on who spoke first. Group addresses go to every other port.
+
+mod lane;
+
+pub(crate) use lane::Lane;
+pub use lane::Strike;
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use ringway_stack::Instant;
+use ringway_stack::device::MacAddr;
+
+use crate::faults::Faults;
+
+/// A link between a host and the switch, both ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkConfig {
+    /// Propagation delay, one way.
+    pub latency: Duration,
+    /// Bits a second, each way; `None`: frames take no time to serialise.
+    pub bandwidth_bps: Option<u64>,
+    /// Most bytes that wait for the link on the switch's side; more are dropped. (On the host's side its send queue waits.)
+    pub queue_bytes_max: usize,
+    /// What goes wrong on it, each way.
+    pub faults: Faults,
+}
+
+impl Default for LinkConfig {
+    /// 10 Gbit/s over 5 µs, half a megabyte of switch buffer, no faults.
+    fn default() -> Self {
+        Self {
+            latency: Duration::from_micros(5),
+            bandwidth_bps: Some(10_000_000_000),
+            queue_bytes_max: 512 << 10,
+            faults: Faults::default(),
+        }
+    }
+}
+
+/// One way along a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the host to the switch.
+    Up,
+    /// From the switch to the host.
+    Down,
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        })
+    }
+}
+
+bitflags::bitflags! {
+    /// What has befallen a frame so far.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Marks: u8 {
+        /// Its bits flipped.
+        const CORRUPTED = 1;
+        /// It is the second copy.
+        const DUPLICATE = 2;
+        /// It was held back.
+        const HELD_BACK = 4;
+    }
+}
+
+/// A frame under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// Which transmission it is: counted over the whole world, shared by all copies.
+    pub(crate) id: u64,
+    /// From the Ethernet header to the padding.
+    pub(crate) bytes: Arc<[u8]>,
+    /// What has befallen it.
+    pub(crate) marks: Marks,
+}
+
+/// A frame at the end of a lane.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) at: Instant,
+    pub(crate) frame: Frame,
+}
+
+/// All links and the switch between them. A link has the number of its host.
+#[derive(Debug, Default)]
+pub(crate) struct Fabric {
+    links: Vec<[Lane; 2]>,
+    stations: BTreeMap<MacAddr, usize>,
+}
+
+impl Fabric {
+    pub(crate) fn attach(&mut self, seed: u64, mac: MacAddr, config: LinkConfig) -> usize {
+        let link = self.links.len();
+        self.links.push([Direction::Up, Direction::Down].map(|direction| Lane::new(seed, link, direction, config)));
+        let taken = self.stations.insert(mac, link);
+        assert!(taken.is_none(), "two hosts have the Ethernet address {mac}");
+        link
+    }
+
+    pub(crate) fn lane(&mut self, link: usize, direction: Direction) -> &mut Lane {
+        &mut self.links[link][direction as usize]
+    }
+
+    /// The links on which the switch sends a frame that came in from `from`; none if no station has the address.
+    pub(crate) fn route(&self, from: usize, frame: &[u8]) -> ArrayVec<usize, { crate::HOSTS_MAX }> {
+        let Some(dst) = crate::dissect::mac_at(frame, 0) else { return ArrayVec::new() };
+        if dst.is_multicast() {
+            return (0..self.links.len()).filter(|&link| link != from).collect();
+        }
+        // A switch never sends a frame back to where it came from (IEEE 802.1D s7.7.1).
+        self.stations.get(&dst).copied().filter(|&link| link != from).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

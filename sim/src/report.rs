@@ -1,0 +1,40 @@
+//! What a run came to, and the proof that it comes to the same again.
+
+use core::fmt;
+
+use ringway_stack::Instant;
+
+use crate::faults::FaultCounts;
+use crate::trace::TraceHash;
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The seed that it followed from.
+    pub seed: u64,
+    /// The hash of everything that happened on the wire.
+    pub hash: TraceHash,
+    /// How many things happened on the wire.
+    pub events: u64,
+    /// How often faults struck.
+    pub faults: FaultCounts,
+    /// When, in virtual time, it ended.
+    pub ended: Instant,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, hash, events, faults, ended } = self;
+        write!(f, "seed {seed}: trace {hash}, {events} events in {} ms of virtual time, {faults:?}", ended.as_millis())
+    }
+}
+
+/// Runs `seed` twice and returns the first report.
+///
+/// # Panics
+/// The two reports differ: something in the run follows from more than its seed.
+pub fn assert_deterministic(seed: u64, mut run: impl FnMut(u64) -> Report) -> Report {
+    let (first, second) = (run(seed), run(seed));
+    assert!(first == second, "one seed, two stories:\n  {first}\n  {second}");
+    first
+}

@@ -1,0 +1,125 @@
+//! Traces as pcapng (draft-ietf-opsawg-pcapng), for Wireshark: an interface a host, both ends of every frame.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::{DataLink, Endianness, PcapError};
+
+use super::{Interface, Record, Trace, What};
+use crate::device::RxDrop;
+use crate::fabric::Marks;
+
+/// Timestamps count nanoseconds: ten to the minus ninth.
+const RESOLUTION_NANOSECONDS: u8 = 9;
+/// The direction bits of a packet's flags word.
+const INBOUND: u32 = 1;
+const OUTBOUND: u32 = 2;
+
+/// Why a trace could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The world was not told to keep frames.
+    #[error("this world kept no frames: build it with Capture::Frames")]
+    NotKept,
+    /// The file could not be written.
+    #[error("the trace could not be written: {0}")]
+    Write(#[from] PcapError),
+}
+
+impl Trace {
+    /// Writes the trace as pcapng. What a link did to a frame stands as a comment on the frame where it was sent and where it arrived.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn write_pcapng(&self, out: impl Write) -> Result<(), TraceError> {
+        if !self.keep {
+            return Err(TraceError::NotKept);
+        }
+        let mut writer = PcapNgWriter::with_section_header(out, self.section())?;
+        for interface in &self.interfaces {
+            writer.write_pcapng_block(describe(interface))?;
+        }
+        let fates = self.fates();
+        for record in &self.records {
+            if let Some(block) = packet(record, &fates) {
+                writer.write_pcapng_block(block)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn section(&self) -> SectionHeaderBlock<'static> {
+        let about = format!("seed {}, trace hash {}", self.seed, self.hash());
+        SectionHeaderBlock {
+            // Not the machine's own: the same run gives the same file everywhere.
+            endianness: Endianness::Little,
+            options: vec![
+                SectionHeaderOption::UserApplication(Cow::Borrowed("ringway-sim")),
+                SectionHeaderOption::Comment(Cow::Owned(about)),
+            ],
+            ..SectionHeaderBlock::default()
+        }
+    }
+
+    /// What befell each frame on its way, by the frame's number.
+    fn fates(&self) -> BTreeMap<u64, String> {
+        let mut fates: BTreeMap<u64, String> = BTreeMap::new();
+        for record in &self.records {
+            let name = self.host_name(record.host);
+            let fate = match record.what {
+                What::Sent | What::Delivered => continue,
+                What::Refused(RxDrop::QueueFull) => format!("{name}: dropped, receive queue full"),
+                What::Refused(RxDrop::NoBuffer) => format!("{name}: dropped, no receive buffer"),
+                What::NoStation => "switch: no such station".to_owned(),
+                What::Struck(direction, strike) => format!("{name}'s link, {direction}: {strike}"),
+            };
+            let all = fates.entry(record.frame).or_default();
+            if !all.is_empty() {
+                all.push_str("; ");
+            }
+            all.push_str(&fate);
+        }
+        fates
+    }
+}
+
+fn describe(interface: &Interface) -> InterfaceDescriptionBlock<'_> {
+    let mut options = vec![
+        InterfaceDescriptionOption::IfName(Cow::Borrowed(&interface.name)),
+        InterfaceDescriptionOption::IfMacAddr(Cow::Borrowed(&interface.mac.0)),
+        InterfaceDescriptionOption::IfTsResol(RESOLUTION_NANOSECONDS),
+    ];
+    options.extend(interface.bandwidth_bps.map(InterfaceDescriptionOption::IfSpeed));
+    InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: 0, options }
+}
+
+fn packet<'a>(record: &'a Record, fates: &'a BTreeMap<u64, String>) -> Option<EnhancedPacketBlock<'a>> {
+    let (flags, comment) = match record.what {
+        What::Sent => (OUTBOUND, fates.get(&record.frame).map(|fate| Cow::Borrowed(fate.as_str()))),
+        What::Delivered => (INBOUND, befallen(record.marks).map(Cow::Owned)),
+        _ => return None,
+    };
+    let mut options = vec![EnhancedPacketOption::Flags(flags)];
+    options.extend(comment.map(EnhancedPacketOption::Comment));
+    Some(EnhancedPacketBlock {
+        interface_id: u32::try_from(record.host).unwrap_or(u32::MAX),
+        timestamp: core::time::Duration::from_nanos(record.at.as_nanos()),
+        original_len: u32::try_from(record.bytes.len()).unwrap_or(u32::MAX),
+        data: Cow::Borrowed(&record.bytes),
+        options,
+    })
+}
+
+/// The marks of one copy, in words.
+pub(super) fn befallen(marks: Marks) -> Option<String> {
+    let words: Vec<_> = [(Marks::CORRUPTED, "corrupted"), (Marks::DUPLICATE, "second copy"), (Marks::HELD_BACK, "held back")]
+        .into_iter()
+        .filter_map(|(mark, word)| marks.contains(mark).then_some(word))
+        .collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}

@@ -1,0 +1,76 @@
+use super::*;
+use crate::frames;
+use pcap_file::pcapng::{Block, PcapNgReader};
+
+fn record(trace: &mut Trace, at_us: u64, host: usize, what: What, marks: Marks, bytes: &[u8]) {
+    let frame = Frame { id: 3, bytes: bytes.into(), marks };
+    trace.record(Instant::from_nanos(at_us * 1000), host, what, &frame);
+}
+
+fn sample() -> Trace {
+    let mut trace = Trace::new(5, true);
+    for (i, name) in ["a", "b"].into_iter().enumerate() {
+        let mac = frames::mac(u8::try_from(i).unwrap());
+        trace.add_interface(Interface { name: name.to_owned(), mac, bandwidth_bps: Some(1_000_000) });
+    }
+    let bytes = frames::udp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap(), b"data");
+    record(&mut trace, 1_000_000, 0, What::Sent, Marks::default(), &bytes);
+    let strike = Strike::HeldBack { by: core::time::Duration::from_micros(12) };
+    record(&mut trace, 1_000_001, 0, What::Struck(Direction::Up, strike), Marks::default(), &bytes);
+    record(&mut trace, 1_000_020, 1, What::Delivered, Marks::HELD_BACK, &bytes);
+    trace
+}
+
+#[test]
+fn lines_say_what_happened() {
+    let expected = "  1.000000        a > 10.0.0.1:1 > 10.0.0.2:2: UDP, length 4
+  1.000001        a ! 10.0.0.1:1 > 10.0.0.2:2: UDP, length 4  [up: held back by 12µs]
+  1.000020        b < 10.0.0.1:1 > 10.0.0.2:2: UDP, length 4  [held back]
+";
+    assert_eq!(render(&sample()), expected);
+}
+
+#[test]
+fn pcapng_reads_back() {
+    let trace = sample();
+    let mut file = Vec::new();
+    trace.write_pcapng(&mut file).unwrap();
+    let mut reader = PcapNgReader::new(&file[..]).unwrap();
+    let mut seen = Vec::new();
+    while let Some(block) = reader.next_block() {
+        if let Block::EnhancedPacket(packet) = block.unwrap().into_owned() {
+            seen.push((packet.interface_id, packet.timestamp.as_micros(), format!("{:?}", packet.options)));
+            assert_eq!(packet.data[..], trace.records()[0].bytes[..]);
+        }
+    }
+    assert_eq!(reader.interfaces().len(), 2);
+    let expected = [
+        (0, 1_000_000, r#"[Flags(2), Comment("a's link, up: held back by 12µs")]"#.to_owned()),
+        (1, 1_000_020, r#"[Flags(1), Comment("held back")]"#.to_owned()),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn without_frames_there_is_nothing_to_write() {
+    let trace = Trace::new(1, false);
+    assert!(matches!(trace.write_pcapng(Vec::new()), Err(TraceError::NotKept)));
+}
+
+#[test]
+fn every_part_of_an_event_is_hashed() {
+    let base = |at, host, what, bytes: &[u8]| {
+        let mut trace = Trace::new(1, false);
+        record(&mut trace, at, host, what, Marks::default(), bytes);
+        trace.hash()
+    };
+    let original = base(1, 0, What::Sent, b"frame");
+    let others = [
+        base(2, 0, What::Sent, b"frame"),
+        base(1, 1, What::Sent, b"frame"),
+        base(1, 0, What::Delivered, b"frame"),
+        base(1, 0, What::Sent, b"fraMe"),
+        base(1, 0, What::Sent, b"frame\0"),
+    ];
+    assert!(others.iter().all(|&other| other != original));
+}

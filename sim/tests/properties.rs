@@ -1,0 +1,108 @@
+//! What must hold whatever the network does, for any mix of faults at any strength, and any mix of workloads:
+//!
+//! 1. what a reader gets is a prefix of what was written;
+//! 2. the end of a stream, without an error, means that it was the whole;
+//! 3. once faults stop, every program finishes or fails within a stated bound of virtual time
+//!    ([`ringway_sim::scenario::LIVENESS_BOUND`]), without faults everything succeeds, and in the end every buffer, queue slot and rule is back;
+//! 4. datagrams arrive whole, and only those that were sent;
+//! 5. a seed tells the same story twice.
+//!
+//! `RINGWAY_SIM_SEED=… cargo test -p ringway-sim --test properties replay -- --nocapture` replays one scenario;
+//! `RINGWAY_SIM_SEEDS=A..B` runs a range of seeds, `PROPTEST_CASES=…` more random ones.
+
+use core::ops::Range;
+use core::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use ringway_sim::scenario::{self, SCALE_MAX, Scenario};
+use ringway_sim::{FaultCounts, FaultSet};
+use ringway_stack::Instant;
+
+/// Cases a run of the tests draws afresh, if `PROPTEST_CASES` doesn't say.
+const FRESH_CASES: u32 = 64;
+/// Seeds that every run of the tests goes through.
+const FIXED_SEEDS: u64 = 256;
+
+/// A seed and a mix of faults. It shrinks to fewer faults and less work; the seed stays, since another would be another story.
+fn any_scenario() -> impl Strategy<Value = Scenario> {
+    let seed = any::<u64>().no_shrink();
+    (seed, 0..=FaultSet::all().bits(), 0..=SCALE_MAX).prop_map(|(seed, faults, scale)| Scenario {
+        seed,
+        faults: FaultSet::from_bits_truncate(faults),
+        scale,
+    })
+}
+
+fn config() -> Config {
+    let default = Config::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { FRESH_CASES };
+    // Failing seeds are kept by name in `regressions`, not in a file of proptest's.
+    Config { cases, failure_persistence: None, max_shrink_iters: 64, ..default }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn any_seed_keeps_its_promises(scenario in any_scenario()) {
+        scenario.check();
+    }
+}
+
+#[test]
+fn fixed_seeds_keep_their_promises() {
+    let mut faults = FaultCounts::default();
+    for seed in 0..FIXED_SEEDS {
+        faults += Scenario::of_seed(seed).check().faults;
+    }
+    // A suite in which nothing goes wrong would prove nothing.
+    let FaultCounts { lost, duplicated, held_back, corrupted, .. } = faults;
+    assert!([lost, duplicated, held_back, corrupted].iter().all(|&n| n > 100), "{faults:?}");
+}
+
+/// Replays what the environment names: a scenario, or a range of seeds. Without either there is nothing to replay.
+#[test]
+fn replay() {
+    if let Some(scenario) = scenario::from_env() {
+        println!("scenario {scenario}\n{}\n{}", scenario.options(), scenario.check());
+    }
+    if let Ok(range) = std::env::var("RINGWAY_SIM_SEEDS") {
+        let (from, to) = range.split_once("..").expect("RINGWAY_SIM_SEEDS=A..B");
+        let bound = |s: &str| s.parse::<u64>().expect("RINGWAY_SIM_SEEDS=A..B, in numbers");
+        campaign(bound(from)..bound(to));
+    }
+}
+
+/// Runs a range of seeds to its end, whatever fails, and sums up.
+fn campaign(seeds: Range<u64>) {
+    let (mut events, mut faults, mut simulated) = (0, FaultCounts::default(), Duration::ZERO);
+    let mut failed = Vec::new();
+    for seed in seeds.clone() {
+        match std::panic::catch_unwind(|| Scenario::of_seed(seed).check()) {
+            Ok(report) => {
+                events += report.events;
+                faults += report.faults;
+                simulated += report.ended.since(Instant::ZERO);
+            }
+            Err(_) => failed.push(seed),
+        }
+    }
+    println!("seeds {seeds:?}: {events} events on the wire in {} s of virtual time, {faults:?}", simulated.as_secs());
+    assert!(failed.is_empty(), "{} seeds failed: {failed:?}", failed.len());
+}
+
+/// Scenarios that failed once, and why.
+#[test]
+fn regressions() {
+    for text in REGRESSIONS {
+        text.parse::<Scenario>().expect("a scenario").check();
+    }
+}
+
+const REGRESSIONS: [&str; 2] = [
+    // Send slots of inline frames were never reaped: after `tx_queue_max` datagrams nothing left the host any more.
+    "180/none/2",
+    // A connection that was aborted while it recovered from a loss went on to retransmit what it had just thrown away.
+    "186/loss+duplication+reordering+corruption/8",
+];

@@ -1,0 +1,27 @@
+//! `cargo xtask bench`: builds what is measured, and hands over to `ringway-benches`.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+
+use crate::install::{self, Package};
+use crate::workspace::{self, Workspace, run_command};
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The bench, and its options: `apps`, `cacheline`; `apps --help` tells more.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Runs one bench.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    install::packages(&[Package::CC, Package::SOCKPERF, Package::IPERF3, Package::REDIS_SERVER, Package::REDIS_TOOLS, Package::PYTHON])?;
+    let workspace = Workspace::find()?;
+    workspace.build_release()?;
+    run_command(workspace::cargo().args(["build", "--release", "--quiet", "--package", "ringway-benches"]))?;
+    let mut bench = workspace.command(workspace.release("ringway-benches"));
+    bench.arg("--library").arg(workspace.release("libvma.so")).arg("--output").arg(workspace.target.join("bench"));
+    run_command(bench.args(&options.arguments))
+}

@@ -1,0 +1,140 @@
+//! What the tasks need beside Rust: Debian's packages, cargo's tools, rustup's components. Each is looked for first; what
+//! is missing is installed where that is allowed, and otherwise named in one line.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::workspace::{cargo, run_command};
+
+/// A Debian package, and the program by which its presence is seen.
+#[derive(Clone, Copy)]
+pub(crate) struct Package {
+    name: &'static str,
+    binary: &'static str,
+}
+
+impl Package {
+    pub(crate) const CC: Self = Self { name: "gcc libc6-dev", binary: "cc" };
+    pub(crate) const CURL: Self = Self { name: "curl", binary: "curl" };
+    pub(crate) const IPERF3: Self = Self { name: "iperf3", binary: "iperf3" };
+    pub(crate) const IPROUTE: Self = Self { name: "iproute2", binary: "ip" };
+    pub(crate) const LIBMEMCACHED: Self = Self { name: "libmemcached-tools", binary: "memcaslap" };
+    pub(crate) const MEMCACHED: Self = Self { name: "memcached", binary: "memcached" };
+    /// Debian's own interpreter, not one that comes first in PATH: its calls go through libc's symbols.
+    pub(crate) const PYTHON: Self = Self { name: "python3", binary: "/usr/bin/python3" };
+    pub(crate) const REDIS_SERVER: Self = Self { name: "redis-server", binary: "redis-server" };
+    pub(crate) const REDIS_TOOLS: Self = Self { name: "redis-tools", binary: "redis-benchmark" };
+    pub(crate) const SOCKPERF: Self = Self { name: "sockperf", binary: "sockperf" };
+    pub(crate) const UNSHARE: Self = Self { name: "util-linux", binary: "unshare" };
+
+    fn present(self) -> bool {
+        found(self.binary)
+    }
+}
+
+/// How this user may act as root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Privilege {
+    /// It is root.
+    Root,
+    /// sudo asks for no password.
+    Sudo,
+    /// Not at all.
+    None,
+}
+
+impl Privilege {
+    pub(crate) fn of_this_user() -> Self {
+        let quiet = |program: &str, args: &[&str]| {
+            let output = Command::new(program).args(args).stdin(Stdio::null()).stderr(Stdio::null()).output();
+            output.ok().filter(|o| o.status.success()).map(|o| o.stdout)
+        };
+        if quiet("id", &["-u"]).is_some_and(|uid| uid == b"0\n") {
+            Self::Root
+        } else if quiet("sudo", &["-n", "true"]).is_some() {
+            Self::Sudo
+        } else {
+            Self::None
+        }
+    }
+
+    /// `program`, run as root; `None` if that may not be.
+    pub(crate) fn command(self, program: &str) -> Option<Command> {
+        match self {
+            Self::Root => Some(Command::new(program)),
+            Self::Sudo => {
+                let mut command = Command::new("sudo");
+                command.args(["-n", "--preserve-env", program]);
+                Some(command)
+            }
+            Self::None => None,
+        }
+    }
+}
+
+/// Makes sure that `packages` are there.
+///
+/// # Errors
+/// One line that names what is missing, if it may not be installed or apt could not.
+pub(crate) fn packages(packages: &[Package]) -> Result<()> {
+    let missing: Vec<&str> = packages.iter().filter(|p| !p.present()).flat_map(|p| p.name.split(' ')).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let advice = format!("missing packages: sudo apt-get install -y {}", missing.join(" "));
+    if !found("apt-get") {
+        bail!("{advice} (or this distribution's packages of these programs)");
+    }
+    let privilege = Privilege::of_this_user();
+    let apt = |args: &[&str]| {
+        let mut command = privilege.command("apt-get")?;
+        command.env("DEBIAN_FRONTEND", "noninteractive").arg("-qq").args(args);
+        Some(command)
+    };
+    let (Some(mut update), Some(mut install)) = (apt(&["update"]), apt(&["install", "-y", "--no-install-recommends"])) else {
+        bail!(advice);
+    };
+    println!("installing {}", missing.join(" "));
+    run_command(&mut update).and_then(|()| run_command(install.args(&missing)).map(drop)).context(advice)
+}
+
+/// Makes sure that cargo has the subcommand `name`, from the crate `cargo-<name>`.
+///
+/// # Errors
+/// It could not be built.
+pub(crate) fn cargo_tool(name: &str) -> Result<()> {
+    if answers(name) {
+        return Ok(());
+    }
+    println!("installing cargo-{name}; this takes some minutes, once");
+    run_command(cargo().args(["install", "--locked", "--quiet", &format!("cargo-{name}")]))
+}
+
+/// Makes sure that rustfmt and clippy are there: rustup's minimal profile has neither.
+///
+/// # Errors
+/// They are missing, and rustup could not add them.
+pub(crate) fn rust_components() -> Result<()> {
+    for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        if !answers(subcommand) {
+            run_command(Command::new("rustup").args(["component", "add", component])).with_context(|| format!("{component} is missing"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether `cargo <subcommand> --version` works.
+fn answers(subcommand: &str) -> bool {
+    let status = cargo().args([subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|s| s.success())
+}
+
+/// Whether a program is in PATH, or in the directories of the system's own that PATH may lack.
+fn found(binary: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(Path::new);
+    env::split_paths(&path).any(|dir| dir.join(binary).is_file()) || system.iter().any(|dir| dir.join(binary).is_file())
+}

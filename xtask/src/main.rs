@@ -1,0 +1,57 @@
+//! Every command of the README: `cargo xtask {demo,test,bench,tidy,ci}`. One file a subcommand.
+//!
+//! - [`install`]: the packages that a subcommand needs, installed where that is allowed
+//! - [`workspace`]: where things are, how they are built, and how other programs are run
+#![forbid(unsafe_code)]
+
+mod bench;
+mod ci;
+mod demo;
+mod install;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Ringway's tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// A plain ping-pong program, on the kernel's loopback and on Ringway in turn.
+    Demo(demo::Options),
+    /// Everything that must hold: format, lints, licences, unit tests, loom, real programs.
+    Test(test::Options),
+    /// Ringway and the kernel side by side; writes target/bench/*.jsonl and prints tables.
+    Bench(bench::Options),
+    /// What lints cannot check: file length, forbidden APIs, dead files, paths of one machine, the README's commands.
+    Tidy,
+    /// What continuous integration runs.
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Demo(options) => demo::run(&options),
+        Task::Test(options) => test::run(&options),
+        Task::Bench(options) => bench::run(&options),
+        Task::Tidy => tidy::run(),
+        Task::Ci => ci::run(),
+    };
+    // Not by returning the error from main: that would print a backtrace to whoever has RUST_BACKTRACE set.
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

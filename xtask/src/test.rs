@@ -1,0 +1,185 @@
+//! `cargo xtask test`: everything that must hold, step by step, each with its duration, and a summary at the end.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::ValueEnum;
+
+use crate::install::{self, Package, Privilege};
+use crate::tidy;
+use crate::workspace::{Workspace, cargo, run_command};
+
+/// Which steps, and how strictly.
+#[derive(clap::Args, Default)]
+pub(crate) struct Options {
+    /// Run only this step (may be repeated).
+    #[arg(long, value_enum)]
+    pub(crate) only: Vec<Step>,
+    /// Only real programs' cases whose name contains this.
+    #[arg(long)]
+    pub(crate) programs: Vec<String>,
+    /// As under CI=true: a case that cannot run here is a failure.
+    #[arg(long, env = "CI", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) ci: bool,
+}
+
+/// A step. The order is that of running: cheap and common failures first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Step {
+    /// cargo fmt --check.
+    Fmt,
+    /// `cargo xtask tidy`.
+    Tidy,
+    /// clippy on every target, warnings are errors.
+    Clippy,
+    /// cargo deny: licences, sources and banned crates.
+    Deny,
+    /// Unit tests, the simulator's properties, documentation tests.
+    Unit,
+    /// The shared-memory rings under loom.
+    Loom,
+    /// libvma.so and ringway, as users get them.
+    Build,
+    /// Real programs on Ringway.
+    Programs,
+}
+
+const PROGRAMS: [Package; 10] = [
+    Package::SOCKPERF,
+    Package::IPERF3,
+    Package::REDIS_SERVER,
+    Package::REDIS_TOOLS,
+    Package::MEMCACHED,
+    Package::LIBMEMCACHED,
+    Package::CURL,
+    Package::PYTHON,
+    Package::IPROUTE,
+    Package::UNSHARE,
+];
+
+/// Runs the steps; all of them, even if one fails.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let steps = Step::value_variants().iter().copied().filter(|s| options.only.is_empty() || options.only.contains(s));
+    let mut results = Vec::new();
+    for step in steps {
+        println!("\n=== {}", step.name());
+        let start = Instant::now();
+        let result = step.run(&workspace, options);
+        if let Err(error) = &result {
+            println!("{error:#}");
+        }
+        println!("=== {} {} in {}", step.name(), verdict(&result), seconds(start.elapsed()));
+        results.push((step, result, start.elapsed()));
+    }
+    println!("\nsummary");
+    for (step, result, took) in &results {
+        println!("  {:10} {:7} {:>9}", step.name(), verdict(result), seconds(*took));
+    }
+    let failed = results.iter().filter(|(_, result, _)| result.is_err()).count();
+    ensure!(failed == 0, "{failed} of {} steps failed", results.len());
+    Ok(())
+}
+
+impl Step {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned())
+    }
+
+    fn run(self, workspace: &Workspace, options: &Options) -> Result<()> {
+        match self {
+            Self::Fmt => {
+                install::rust_components()?;
+                run_command(cargo().args(["fmt", "--all", "--check"]))
+            }
+            Self::Tidy => tidy::run(),
+            Self::Clippy => clippy(),
+            Self::Deny => {
+                install::cargo_tool("deny")?;
+                run_command(cargo().args(["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]))
+            }
+            Self::Unit => {
+                install::packages(&[Package::CC])?;
+                run_command(cargo().args(["test", "--workspace", "--quiet"]))
+            }
+            Self::Loom => loom(workspace),
+            Self::Build => workspace.build_release(),
+            Self::Programs => programs(workspace, options),
+        }
+    }
+}
+
+fn clippy() -> Result<()> {
+    install::rust_components()?;
+    let deny = ["--", "--deny", "warnings"];
+    run_command(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet"]).args(deny))?;
+    // Not among "all targets", since `cargo test` must not run it by itself.
+    run_command(cargo().args(["clippy", "--package", "ringway-conformance", "--test", "programs", "--quiet"]).args(deny))
+}
+
+/// loom replaces the atomics, so everything is built again, beside the ordinary build.
+fn loom(workspace: &Workspace) -> Result<()> {
+    let mut test = cargo();
+    test.args(["test", "--quiet", "--package", "ringway-shm", "--lib", "--target-dir"]).arg(workspace.target.join("loom"));
+    // Exploring all interleavings is what takes the time: optimise.
+    run_command(test.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_DEV_OPT_LEVEL", "3").arg("loom"))
+}
+
+/// The cases run as root in a network namespace of their own where that may be, so that the kernel's counters tell about
+/// them alone, and a second user and a second namespace can be had.
+fn programs(workspace: &Workspace, options: &Options) -> Result<()> {
+    install::packages(&PROGRAMS)?;
+    ensure!(workspace.release("libvma.so").exists(), "libvma.so is not built: run the step `build` first");
+    let binary = build_programs()?;
+    let privilege = Privilege::of_this_user();
+    let mut command = match privilege.command("unshare") {
+        Some(mut command) => {
+            command.arg("--net");
+            command
+        }
+        None if options.ci => bail!("the case of two users needs root or sudo, which this account has not"),
+        None => {
+            println!("not run, for it needs root: isolation::another_user_is_refused");
+            let mut command = Command::new("unshare");
+            command.args(["--map-root-user", "--net"]);
+            command
+        }
+    };
+    command.args(["sh", "-c", "ip link set lo up && exec \"$@\"", "sh"]).arg(binary);
+    command.args(["--test-threads", "1"]).args(&options.programs);
+    if privilege == Privilege::None {
+        command.args(["--skip", "another_user_is_refused"]);
+    }
+    run_command(command.current_dir(workspace.root.join("conformance")).env("RINGWAY_LIBVMA", workspace.release("libvma.so")))
+}
+
+/// Builds the cases; the path of the program that runs them.
+fn build_programs() -> Result<PathBuf> {
+    let mut build = cargo();
+    build.args([
+        "test",
+        "--package",
+        "ringway-conformance",
+        "--test",
+        "programs",
+        "--no-run",
+        "--message-format",
+        "json-render-diagnostics",
+    ]);
+    let output = build.stderr(std::process::Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "the cases do not build");
+    let messages = String::from_utf8(output.stdout)?;
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let programs = artifacts.filter(|a| a["target"]["name"] == "programs");
+    programs.filter_map(|a| a["executable"].as_str().map(PathBuf::from)).next_back().context("cargo names no program")
+}
+
+fn verdict(result: &Result<()>) -> &'static str {
+    if result.is_ok() { "ok" } else { "FAILED" }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}

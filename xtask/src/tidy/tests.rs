@@ -1,0 +1,61 @@
+use super::*;
+
+fn findings(files: &[(&str, &str)]) -> Vec<String> {
+    let readme = [("README.md", "fine")];
+    check(&readme.iter().chain(files).map(|(file, text)| (PathBuf::from(file), (*text).to_owned())).collect())
+}
+
+#[test]
+fn a_tidy_crate_has_no_findings() {
+    let files = [
+        ("a/Cargo.toml", ""),
+        ("a/src/lib.rs", "mod b;\npub(crate) mod c;\n#[path = \"odd.rs\"]\nmod d;\n"),
+        ("a/src/b.rs", "mod inner;\n"),
+        ("a/src/b/inner.rs", ""),
+        ("a/src/c/mod.rs", "mod deep;\n"),
+        ("a/src/c/deep.rs", ""),
+        ("a/src/odd.rs", ""),
+        ("a/tests/it.rs", "mod common;"),
+        ("a/tests/common/mod.rs", ""),
+    ];
+    assert_eq!(findings(&files), Vec::<String>::new());
+}
+
+#[test]
+fn dead_files_are_found() {
+    let files = [("a/Cargo.toml", ""), ("a/src/lib.rs", "// mod b;\n"), ("a/src/b.rs", "")];
+    assert_eq!(findings(&files), ["a/src/b.rs:1: no crate reaches this file"]);
+}
+
+#[test]
+fn long_files_are_found_and_tests_are_not() {
+    let long = "\n".repeat(LINES_MAX + 1);
+    let files = [("a/Cargo.toml", ""), ("a/src/lib.rs", long.as_str()), ("a/tests/it.rs", long.as_str())];
+    assert_eq!(findings(&files).len(), 1);
+}
+
+#[test]
+fn what_cannot_replay_is_found() {
+    let text = "use std::time::Instant;\nlet x = unsafe { y };\n#![forbid(unsafe_code)]\n// unsafe in prose\nlet m: HashMap<u8, u8>;\n";
+    let found = findings(&[("stack/Cargo.toml", ""), ("stack/src/lib.rs", text)]);
+    let lines: Vec<_> = found.iter().map(|f| f.split(':').nth(1).unwrap()).collect();
+    assert_eq!(lines, ["1", "2", "5"]);
+    assert!(findings(&[("ffi/vma/Cargo.toml", ""), ("ffi/vma/src/lib.rs", text)]).is_empty());
+}
+
+#[test]
+fn marks_and_machine_paths_are_found() {
+    for word in UNFINISHED.iter().chain(&MACHINE_PATHS) {
+        assert_eq!(findings(&[("notes.md", &format!("see {word} there"))]).len(), 1, "{word}");
+    }
+    assert!(findings(&[("notes.c", &format!("mkstemp(\"X{}X\")", UNFINISHED[4]))]).is_empty());
+    assert!(findings(&[("notes.md", &format!("target{}x", MACHINE_PATHS[0]))]).is_empty());
+}
+
+#[test]
+fn the_readmes_commands_must_exist() {
+    let found = |text: &str| check(&BTreeMap::from([(PathBuf::from("README.md"), text.to_owned())])).len();
+    assert_eq!(found("```\ncargo xtask test --only fmt\nringway run -- x\n```\nand `target/release/ringway stats`"), 0);
+    assert_eq!(found("```\ncargo xtask fly\n```"), 1);
+    assert_eq!(found("Use `ringway fly`."), 1);
+}
