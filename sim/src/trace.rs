@@ -7,6 +7,7 @@ pub use pcapng::TraceError;
 pub use render::render;
 
 use core::fmt;
+use core::time::Duration;
 use std::sync::Arc;
 
 use ringway_stack::Instant;
@@ -79,6 +80,8 @@ pub struct Trace {
     hash: u64,
     events: u64,
     counts: FaultCounts,
+    last_at: Instant,
+    silence_max: Duration,
     keep: bool,
     records: Vec<Record>,
     interfaces: Vec<Interface>,
@@ -86,7 +89,17 @@ pub struct Trace {
 
 impl Trace {
     pub(crate) fn new(seed: u64, keep: bool) -> Self {
-        Self { seed, hash: seed, events: 0, counts: FaultCounts::default(), keep, records: Vec::new(), interfaces: Vec::new() }
+        Self {
+            seed,
+            hash: seed,
+            events: 0,
+            counts: FaultCounts::default(),
+            last_at: Instant::ZERO,
+            silence_max: Duration::ZERO,
+            keep,
+            records: Vec::new(),
+            interfaces: Vec::new(),
+        }
     }
 
     /// The hash of everything so far.
@@ -102,6 +115,16 @@ impl Trace {
     /// How often each fault struck so far.
     pub fn faults(&self) -> FaultCounts {
         self.counts
+    }
+
+    /// When something happened last.
+    pub fn last_at(&self) -> Instant {
+        self.last_at
+    }
+
+    /// The longest time in which nothing happened, between two things that did.
+    pub fn silence_max(&self) -> Duration {
+        self.silence_max
     }
 
     /// What happened, in order; empty unless the world was told to keep it.
@@ -121,6 +144,8 @@ impl Trace {
     pub(crate) fn record(&mut self, at: Instant, host: usize, what: What, frame: &Frame) {
         self.count(what);
         self.events += 1;
+        self.silence_max = self.silence_max.max(at.since(self.last_at));
+        self.last_at = at;
         let (tag, detail) = digest(what);
         for word in [at.as_nanos(), host as u64, frame.id, tag, detail, frame.bytes.len() as u64] {
             self.hash = mix(self.hash, word);
@@ -171,7 +196,7 @@ fn digest(what: What) -> (u64, u64) {
     }
 }
 
-fn nanos(d: core::time::Duration) -> u64 {
+fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 

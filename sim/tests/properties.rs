@@ -23,6 +23,8 @@ use ringway_stack::Instant;
 const FRESH_CASES: u32 = 64;
 /// Seeds that every run of the tests goes through.
 const FIXED_SEEDS: u64 = 256;
+/// Seeds that every run of the tests goes through without their faults.
+const CALM_SEEDS: u64 = 256;
 
 /// A seed and a mix of faults. It shrinks to fewer faults and less work; the seed stays, since another would be another story.
 fn any_scenario() -> impl Strategy<Value = Scenario> {
@@ -59,6 +61,14 @@ fn fixed_seeds_keep_their_promises() {
     // A suite in which nothing goes wrong would prove nothing.
     let FaultCounts { lost, duplicated, held_back, corrupted, .. } = faults;
     assert!([lost, duplicated, held_back, corrupted].iter().all(|&n| n > 100), "{faults:?}");
+}
+
+/// Without faults, and with no reader that rests, nothing ever waits for a timer to put it right.
+#[test]
+fn calm_seeds_never_stall() {
+    for seed in 0..CALM_SEEDS {
+        Scenario { faults: FaultSet::empty(), ..Scenario::of_seed(seed) }.check();
+    }
 }
 
 /// Replays what the environment names: a scenario, or a range of seeds. Without either there is nothing to replay.

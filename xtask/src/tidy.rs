@@ -117,8 +117,9 @@ fn marks(file: &Path, text: &str, findings: &mut Vec<String>) {
 fn stands_alone(line: &str, mark: &str) -> bool {
     let letter = |c: Option<char>| c.is_some_and(char::is_alphabetic);
     line.match_indices(mark).any(|(at, _)| {
-        let after = line[at + mark.len()..].chars().next();
-        !letter(line[..at].chars().next_back()) && !(mark.ends_with(char::is_alphabetic) && letter(after))
+        let (before, after) = (line[..at].chars().next_back(), line[at + mark.len()..].chars().next());
+        let goes_on = mark.ends_with(char::is_alphabetic) && letter(after);
+        !letter(before) && !goes_on
     })
 }
 

@@ -1,19 +1,48 @@
 //! The lock around a process's offloaded state: a short spin, then a futex.
 //!
 //! `std::sync::Mutex` would do but for fork: the prepare handler must leave it locked and the parent's handler unlock it
-//! without a guard in between ([`Lock::unlock_after_fork`]).
+//! without a guard in between ([`Lock::unlock_after_fork`]), and for signals: a handler may leave by longjmp, or call us, so
+//! none may run while its thread holds the lock. The word names the holder; the trampoline of
+//! [`crate::exports::signal`] looks ([`Lock::is_mine`]), and leaves the signal to be raised again when the lock is released.
 
 use core::cell::UnsafeCell;
 use core::hint::spin_loop;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const FREE: u32 = 0;
-const HELD: u32 = 1;
-const CONTENDED: u32 = 2;
+/// Beside the holder: others wait.
+const CONTENDED: u32 = 1 << 31;
 
 /// Tries before a thread that waits for the lock sleeps: sections under the lock are well below a microsecond.
 const SPINS: u32 = 200;
+
+/// Signals (bit by number) that came while their thread held a lock.
+pub(crate) static DEFERRED: AtomicU64 = AtomicU64::new(0);
+
+/// The calling thread, as the word names it: never zero. Two threads have one name only if their control blocks are a
+/// multiple of 128 GiB apart; then a signal may be deferred without need.
+#[inline]
+fn me() -> u32 {
+    (thread_pointer() >> 6) as u32 & !CONTENDED | 1
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the x86-64 ABI keeps the address of a thread's control block in its own first word.
+    unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly, pure)) };
+    pointer
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn thread_pointer() -> usize {
+    // errno lives in the thread's control block.
+    // SAFETY: no preconditions.
+    unsafe { libc::__errno_location() as usize }
+}
 
 /// See the module's documentation.
 pub(crate) struct Lock<T> {
@@ -35,7 +64,7 @@ impl<T> Lock<T> {
 
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if self.word.compare_exchange(FREE, me(), Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.lock_contended();
         }
         Guard { lock: self }
@@ -43,7 +72,7 @@ impl<T> Lock<T> {
 
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard { lock: self })
+        self.word.compare_exchange(FREE, me(), Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard { lock: self })
     }
 
     /// Whether another thread waits for it: for holders that could let go for a moment.
@@ -62,21 +91,37 @@ impl<T> Lock<T> {
     fn lock_by_waiting(&self) {
         for _ in 0..SPINS {
             if self.word.load(Ordering::Relaxed) == FREE
-                && self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                && self.word.compare_exchange(FREE, me(), Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
                 return;
             }
             spin_loop();
         }
-        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
-            futex(&self.word, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, CONTENDED);
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            let wanted = if word == FREE { me() | CONTENDED } else { word | CONTENDED };
+            if word != wanted && self.word.compare_exchange(word, wanted, Ordering::Acquire, Ordering::Relaxed).is_err() {
+                continue;
+            }
+            if word == FREE {
+                return;
+            }
+            futex(&self.word, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, wanted);
         }
+    }
+
+    /// Whether the calling thread holds it. Async-signal-safe.
+    pub(crate) fn is_mine(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & !CONTENDED == me()
     }
 
     #[inline]
     fn unlock(&self) {
-        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
+        if self.word.swap(FREE, Ordering::Release) & CONTENDED != 0 {
             futex(&self.word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
+        }
+        if DEFERRED.load(Ordering::Relaxed) != 0 {
+            crate::exports::signal::raise_deferred();
         }
     }
 

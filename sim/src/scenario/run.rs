@@ -26,6 +26,11 @@ pub const LIVENESS_BOUND: Duration = Duration::from_secs(300);
 /// TIME-WAIT at 60 s each.
 pub const WIND_DOWN_BOUND: Duration = Duration::from_secs(300);
 
+/// The longest silence, beyond a round trip, in which nothing is wrong. Longer than a delayed acknowledgment (40 ms), than pings' largest
+/// interval (100 ms) and than the serialisation of what a round trip can hold; shorter than Linux's least retransmission
+/// timeout (200 ms), which would hide a stall.
+const SILENCE_MAX: Duration = Duration::from_millis(190);
+
 const TCP_PORT: u16 = 80;
 const UDP_PORT: u16 = 7;
 const CLIENT_PORT: u16 = 40_000;
@@ -68,7 +73,10 @@ impl Stage {
     /// A check failed.
     pub fn play(mut self) -> Report {
         let heal_at = Instant::ZERO + self.options.safety;
-        // Programs that finish early leave nothing to heal: faults go on striking what lingers until the appointed time.
+        if self.world.run_until_finished(heal_at).is_ok() {
+            self.check_promptness();
+        }
+        // Faults go on striking what lingers until the appointed time.
         self.world.run_until(heal_at);
         self.world.set_faults(false);
         let finished = self.world.run_until_finished(heal_at + LIVENESS_BOUND);
@@ -115,9 +123,28 @@ impl Stage {
         }
     }
 
+    /// Whether nothing went wrong: no fault was let loose, and no queue overflowed.
+    fn calm(&self) -> bool {
+        self.scenario.faults.is_empty() && self.world.trace().faults() == FaultCounts::default()
+    }
+
+    /// While nothing goes wrong and no reader rests, the wire is never silent for long: otherwise someone forgot to go on, and only a
+    /// retransmission, a probe or a keepalive helped.
+    fn check_promptness(&self) {
+        let rests = self.options.talks.iter().any(|t| [t.dialogue.own, t.dialogue.peer].iter().any(|s| s.read_pause > Duration::ZERO));
+        if rests || !self.calm() {
+            return;
+        }
+        let one_way = |host: &super::HostOptions| host.link.latency + host.poll_delay;
+        let round_trip: Duration = self.options.hosts.iter().map(one_way).sum::<Duration>() * 2;
+        let trace = self.world.trace();
+        let silence = trace.silence_max().max(self.world.now().since(trace.last_at()));
+        assert!(silence <= SILENCE_MAX + round_trip, "a silence of {silence:?}, though nothing went wrong\n{}", self.describe());
+    }
+
     /// Programs have finished; were they right to?
     fn check_endings(&self) {
-        let calm = self.scenario.faults.is_empty() && self.world.trace().faults() == FaultCounts::default();
+        let calm = self.calm();
         for (talk, parts) in self.options.talks.iter().zip(&self.talks) {
             let aborts = parts.iter().any(|(dialogue, _)| dialogue.own.parting == Parting::Abort);
             for (_, tally) in parts {
@@ -153,7 +180,7 @@ impl Stage {
         let back = self.world.outstanding().iter().all(|o| *o == Outstanding::default());
         let quiet = |&host: &HostId| {
             let ring = self.world.host(host).ring();
-            ring.sockets().is_empty() && !ring.lingering()
+            ring.occupied() == 0
         };
         back && self.hosts.iter().all(quiet)
     }

@@ -380,6 +380,11 @@ impl<D: Device> Ring<D> {
         })
     }
 
+    /// How many sockets there are, closed connections that linger or wait out their TIME-WAIT included. Zero: nothing is left.
+    pub fn occupied(&self) -> usize {
+        self.slots.iter().count()
+    }
+
     /// What can be done without blocking right now. A dead id: `ERR | HUP`.
     pub fn readiness(&self, socket: SocketId) -> Readiness {
         match self.slots.find(socket) {

@@ -20,7 +20,7 @@ pub(super) struct Rtt {
     var_ns: u64,
     rto_ns: u64,
     /// How often the timeout was doubled.
-    backoff: u8,
+    backoff: u32,
     timing: bool,
     timed_end: SeqNumber,
     timed_at: Instant,

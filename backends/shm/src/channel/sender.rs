@@ -143,15 +143,20 @@ impl Sender {
     }
 }
 
-/// Copies a whole frame into its slot.
+/// Bytes of the frame that share the cache line of the publish word.
+const FIRST_LINE: usize = 64 - SLOT_DATA;
+
+/// Copies a whole frame into its slot. The line that the reader watches comes last: between the first store to it and the
+/// publish word, the reader's next look would take it away once more.
 #[inline]
 fn copy_inline(link: &Link, pool: &Arc<Pool>, member: &Segment, frame: &TxFrame<'_, TxBuf>, slot: usize) {
-    let mut at = slot + SLOT_DATA;
-    link.own.write(at, frame.head);
-    at += frame.head.len();
+    let mut at = slot + SLOT_DATA + frame.head.len();
     for slice in frame.body {
         assert!(slice.buffer.is_of(pool), "a send buffer of another device");
         link.own.write_from(at, member, slice.buffer.segment_offset(slice.offset, slice.len), slice.len);
         at += slice.len;
     }
+    let (first, rest) = frame.head.split_at(frame.head.len().min(FIRST_LINE));
+    link.own.write(slot + 64, rest);
+    link.own.write(slot + SLOT_DATA, first);
 }

@@ -1,17 +1,23 @@
 //! sigaction and signal: a handler that runs while a thread spins in one of our waits must end the wait as it would end a
 //! sleep in the kernel. So handlers are installed behind a trampoline that leaves a note for the wait.
 //!
-//! Everything here is async-signal-safe: atomics only.
+//! The trampoline also keeps handlers from running while their thread holds the state's lock: iperf3's leaves by longjmp,
+//! and another may call send. Such a signal is raised again once the lock is released.
+//!
+//! Everything here is async-signal-safe: atomics, and system calls by number.
 
+use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{SA_RESTART, SA_SIGINFO, SIG_DFL, SIG_ERR, SIG_IGN, sighandler_t, siginfo_t};
 
 use crate::errno;
+use crate::lock::DEFERRED;
 use crate::mux::wait::note_signal;
-use crate::real;
+use crate::{process, real};
 
 const SIGNALS: usize = 65;
 
@@ -32,8 +38,62 @@ fn handler(signal: c_int) -> Option<&'static Handler> {
     HANDLERS.get(usize::try_from(signal).ok().filter(|&s| s > 0)?)
 }
 
+/// What came with a deferred signal. Standard signals do not queue, so one place for each will do.
+struct Place(UnsafeCell<MaybeUninit<siginfo_t>>);
+
+// SAFETY: a place is written by the trampoline before the signal's bit is set, and read by the one that clears the bit; a second
+// signal of that number meanwhile finds the bit set, and merges as a pending signal does.
+unsafe impl Sync for Place {}
+
+static DEFERRED_INFO: [Place; SIGNALS] = [const { Place(UnsafeCell::new(MaybeUninit::uninit())) }; SIGNALS];
+
+/// The threads that deferred signals are for, by their numbers.
+static DEFERRED_FOR: [AtomicI32; SIGNALS] = [const { AtomicI32::new(0) }; SIGNALS];
+
+/// Puts a signal off if its thread holds the state's lock. Faults are never put off: they would only come again.
+fn defer(signal: c_int, info: *mut siginfo_t) -> bool {
+    let is_fault = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP | libc::SIGSYS);
+    if is_fault || signal > 63 || !process::process().is_some_and(|process| process.state().is_mine()) {
+        return false;
+    }
+    let place = signal.unsigned_abs() as usize;
+    if DEFERRED.load(Ordering::Acquire) & 1 << signal == 0 {
+        // SAFETY: the kernel gave a siginfo; the bit is clear, so nobody reads the place.
+        unsafe { (*DEFERRED_INFO[place].0.get()).write(info.read()) };
+        // SAFETY: gettid has no preconditions.
+        DEFERRED_FOR[place].store(unsafe { libc::gettid() }, Ordering::Relaxed);
+        DEFERRED.fetch_or(1 << signal, Ordering::Release);
+    }
+    true
+}
+
+/// The calling thread has released the state's lock: its deferred signals are raised again, with what came with them.
+#[cold]
+pub(crate) fn raise_deferred() {
+    // SAFETY: gettid and getpid have no preconditions.
+    let (tid, pid) = unsafe { (libc::gettid(), libc::getpid()) };
+    let saved = errno::current();
+    let mut waiting = DEFERRED.load(Ordering::Acquire);
+    while waiting != 0 {
+        let signal = waiting.trailing_zeros();
+        waiting &= waiting - 1;
+        if DEFERRED_FOR[signal as usize].load(Ordering::Relaxed) != tid {
+            continue;
+        }
+        // SAFETY: the bit is set, so the place was written; only this thread, whose signal it is, clears the bit.
+        let info = unsafe { (*DEFERRED_INFO[signal as usize].0.get()).assume_init_read() };
+        DEFERRED.fetch_and(!(1 << signal), Ordering::Release);
+        // SAFETY: the siginfo is the kernel's own, and the thread is this one. It may not return: handlers longjmp.
+        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &raw const info) };
+    }
+    errno::set(saved);
+}
+
 unsafe extern "C" fn trampoline(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let Some(handler) = handler(signal) else { return };
+    if defer(signal, info) {
+        return;
+    }
     let saved = errno::current();
     note_signal(handler.restart.load(Ordering::Relaxed));
     errno::set(saved);

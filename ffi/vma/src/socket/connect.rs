@@ -11,11 +11,14 @@ use ringway_stack::ring::{NextHop, SocketId};
 use ringway_stack::{Error, tcp};
 
 use super::address::{self, Address, Raw};
-use super::{Family, Kind, datagram, stream};
+use super::{Family, Kind, datagram, lifecycle, stream};
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{mux, real};
+
+/// Ports that are tried where the kernel chooses one which the ring still uses.
+const PORTS_TRIED: u32 = 64;
 
 /// connect(2).
 ///
@@ -92,19 +95,31 @@ pub(crate) fn reachable(process: &Process, protocol: Protocol, to: Address) -> R
 /// Opens the connection over the ring, and waits for it unless the socket does not block.
 fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resolved) -> Result<c_int, Errno> {
     let family = process.lock().sockets.find(key).map_or(Family::V4, |s| s.family);
-    let local = local_for(fd, family, *remote.ip())?;
-    let mut guard = process.lock();
+    let mut tries = 0;
+    let (mut guard, local, id) = loop {
+        let local = local_for(fd, family, *remote.ip())?;
+        let mut guard = process.lock();
+        let offload = &mut *guard;
+        let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+        if socket.kind != Kind::Fresh {
+            // Another thread connected it meanwhile.
+            return Err(Errno(libc::EALREADY));
+        }
+        let replaceable = socket.fds == 1 && socket.bound.is_none();
+        match offload.ring.tcp_connect(process.now(), local, remote, NextHop::Station(hop.mac), &socket.tcp) {
+            Ok(id) => break (guard, local, id),
+            // The kernel gave a port that a closed connection of the ring's still uses.
+            Err(Error::AddressInUse) if replaceable && tries < PORTS_TRIED => {
+                tries += 1;
+                drop(guard);
+                lifecycle::renew_placeholder(process, fd, key)?;
+            }
+            Err(Error::AddressInUse) => return Err(Errno(libc::EADDRNOTAVAIL)),
+            Err(error) => return Err(error.into()),
+        }
+    };
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
-    if socket.kind != Kind::Fresh {
-        // Another thread connected it meanwhile.
-        return Err(Errno(libc::EALREADY));
-    }
-    let id = match offload.ring.tcp_connect(process.now(), local, remote, NextHop::Station(hop.mac), &socket.tcp) {
-        Ok(id) => id,
-        Err(Error::AddressInUse) => return Err(Errno(libc::EADDRNOTAVAIL)),
-        Err(error) => return Err(error.into()),
-    };
     socket.kind = Kind::Connecting(id);
     socket.bound = Some(local);
     socket.peer = Some(remote);

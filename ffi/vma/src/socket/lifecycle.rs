@@ -49,6 +49,25 @@ pub(crate) fn placeholder(family: Family, flags: c_int) -> Result<c_int, Errno> 
     kernel_result(unsafe { real::socket(domain, libc::SOCK_STREAM | flags, 0) })
 }
 
+/// Puts a new placeholder, bound to nothing, under the number of an old one.
+pub(crate) fn renew_placeholder(process: &Process, fd: c_int, key: Key) -> Result<(), Errno> {
+    // SAFETY: plain integers.
+    let (status, descriptor) = unsafe { (real::fcntl(fd, libc::F_GETFL, 0), real::fcntl(fd, libc::F_GETFD, 0)) };
+    let nonblocking = if status & libc::O_NONBLOCK != 0 { libc::SOCK_NONBLOCK } else { 0 };
+    let family = process.lock().sockets.find(key).ok_or(Errno(libc::EBADF))?.family;
+    let fresh = placeholder(family, libc::SOCK_CLOEXEC | nonblocking)?;
+    let cloexec = if descriptor & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: plain integers; the fresh one was made here, and nobody knows of it.
+    let replaced = kernel_result(unsafe { real::dup3(fresh, fd, cloexec) });
+    // SAFETY: as above.
+    unsafe { real::close(fresh) };
+    replaced?;
+    if let Some(socket) = process.lock().sockets.find(key) {
+        replay_options(socket);
+    }
+    Ok(())
+}
+
 impl Socket {
     /// A connection that a listener accepted: it inherits the listener's options, as Linux's do.
     pub(crate) fn accepted(listener: &Self, fd: c_int, nonblocking: bool) -> Self {
