@@ -45,6 +45,8 @@ extern "C" fn child() {
     if let Some(old) = process::take_for_child() {
         INHERITED.store(ptr::from_ref(old).cast_mut(), Ordering::Release);
         old.rendezvous.after_fork_in_child();
+        // What was put off during the fork was for the parent.
+        crate::lock::DEFERRED.store(0, Ordering::Relaxed);
     }
 }
 

@@ -13,7 +13,9 @@ mod stream;
 mod types;
 mod udp;
 
-pub use types::{Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions};
+pub use types::{
+    Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions,
+};
 
 use core::time::Duration;
 use std::collections::VecDeque;

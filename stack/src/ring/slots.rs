@@ -151,9 +151,9 @@ impl<D: Device> Slots<D> {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SocketId, &Socket<D>)> {
-        (0u32..).zip(&self.slots).filter_map(|(index, slot)| {
-            slot.socket.as_ref().map(|socket| (SocketId { index, generation: slot.generation }, socket))
-        })
+        (0u32..)
+            .zip(&self.slots)
+            .filter_map(|(index, slot)| slot.socket.as_ref().map(|socket| (SocketId { index, generation: slot.generation }, socket)))
     }
 }
 

@@ -99,15 +99,8 @@ impl<D: Device> Ring<D> {
             return Err(Error::AddressInUse);
         }
         let rule = self.device.attach(&FlowRule { protocol: Protocol::Tcp, local, remote: None }).map_err(rule_error)?;
-        let listener = Listener {
-            local,
-            rule,
-            backlog,
-            embryos: 0,
-            ready: Default::default(),
-            config: config.clone(),
-            counters: Counters::default(),
-        };
+        let listener =
+            Listener { local, rule, backlog, embryos: 0, ready: Default::default(), config: config.clone(), counters: Counters::default() };
         match self.slots.insert(Socket::Listener(Box::new(listener))) {
             Ok(id) => {
                 self.demux.insert(key, id.index);
