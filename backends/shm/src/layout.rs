@@ -42,12 +42,16 @@ pub(crate) const SLOTS_AT: usize = 4096;
 pub(crate) const SLOTS: usize = if cfg!(loom) { 2 } else { 256 };
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: usize = 256;
-/// Within a slot: the VLAN tag, if the frame has one. (The publish word is first.)
-pub(crate) const SLOT_VLAN: usize = 8;
-/// Within a slot: the frame, or its headers.
-pub(crate) const SLOT_DATA: usize = 16;
+/// Within a slot: the frame, or its headers, from the Ethernet header's type field on. The addresses are left out: they name
+/// slots of whoever uses them, so the receiver puts its own there. (The publish word is first. So a small TCP segment
+/// with its headers fits into two cache lines, which processors fetch as one.)
+pub(crate) const SLOT_DATA: usize = 8;
+/// Bytes of a frame that are not in its slot: both Ethernet addresses.
+pub(crate) const ADDRESSES: usize = 12;
 /// Within a slot: the gather list of a frame that isn't inline.
-pub(crate) const SLOT_GATHER: usize = 192;
+pub(crate) const SLOT_GATHER: usize = 184;
+/// Within a slot: the VLAN tag, if the frame has one.
+pub(crate) const SLOT_VLAN: usize = 248;
 /// Channel: the release ring, flights that are handed back to the opposite ring's owner.
 pub(crate) const RELEASE_AT: usize = SLOTS_AT + 256 * SLOT_BYTES;
 /// Entries of the release ring, and so the most flights of one direction: it can't overflow.
@@ -56,11 +60,11 @@ pub(crate) const FLIGHTS: usize = if cfg!(loom) { 2 } else { 4096 };
 pub(crate) const CHANNEL_BYTES: usize = RELEASE_AT + 4096 * 8;
 
 /// The longest frame that is sent wholly inside its slot.
-pub(crate) const INLINE_MAX: usize = SLOT_BYTES - SLOT_DATA;
+pub(crate) const INLINE_MAX: usize = SLOT_VLAN - SLOT_DATA + ADDRESSES;
 /// The longest head of a frame that has a gather list: Ethernet with VLAN (18), IPv4 (60) and TCP (60) fit.
-pub(crate) const GATHER_HEAD_MAX: usize = SLOT_GATHER - SLOT_DATA;
+pub(crate) const GATHER_HEAD_MAX: usize = SLOT_GATHER - SLOT_DATA + ADDRESSES;
 /// Most entries of a gather list.
-pub(crate) const GATHER_MAX: usize = (SLOT_BYTES - SLOT_GATHER) / 8;
+pub(crate) const GATHER_MAX: usize = (SLOT_VLAN - SLOT_GATHER) / 8;
 /// Bytes of a small send buffer.
 pub(crate) const SMALL_BYTES: usize = 2048;
 /// Bytes of a large send buffer.

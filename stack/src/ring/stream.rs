@@ -270,7 +270,7 @@ impl<D: Device> Ring<D> {
             self.drop_stream(index);
             return;
         }
-        if let Some(deadline) = stream.connection.deadline()
+        if let Some(deadline) = stream.connection.take_sooner_deadline()
             && stream.wheel_at.is_none_or(|at| deadline < at)
         {
             stream.wheel_at = Some(deadline);
@@ -292,6 +292,13 @@ impl<D: Device> Ring<D> {
             stream.connection.on_timer(now);
         }
         self.transmit(now, index);
+        let Some(stream) = self.slots.stream_at(index) else { return };
+        if let Some(deadline) = stream.connection.deadline()
+            && stream.wheel_at.is_none_or(|at| deadline < at)
+        {
+            stream.wheel_at = Some(deadline);
+            self.wheel.insert(deadline, (index, deadline));
+        }
     }
 
     /// Forgets a connection.

@@ -26,19 +26,24 @@ const NEVER: u64 = u64::MAX;
 
 /// The deadlines in nanoseconds, one for each [`Timer`].
 #[derive(Clone, Debug)]
-pub(super) struct Timers([u64; COUNT]);
+pub(super) struct Timers {
+    at: [u64; COUNT],
+    /// The earliest deadline set since [`Timers::take_sooner`], whether or not it was stopped again.
+    sooner: u64,
+}
 
 impl Timers {
     pub(super) const ALL: [Timer; COUNT] =
         [Timer::Retransmit, Timer::Persist, Timer::DelayedAck, Timer::Keepalive, Timer::Linger, Timer::Cork, Timer::Release];
 
     pub(super) const fn new() -> Self {
-        Self([NEVER; COUNT])
+        Self { at: [NEVER; COUNT], sooner: NEVER }
     }
 
     #[inline]
     pub(super) fn set(&mut self, timer: Timer, at: Instant) {
-        self.0[timer as usize] = at.as_nanos();
+        self.at[timer as usize] = at.as_nanos();
+        self.sooner = self.sooner.min(at.as_nanos());
     }
 
     /// Sets a timer that isn't set.
@@ -51,28 +56,34 @@ impl Timers {
 
     #[inline]
     pub(super) fn stop(&mut self, timer: Timer) {
-        self.0[timer as usize] = NEVER;
+        self.at[timer as usize] = NEVER;
     }
 
     #[inline]
     pub(super) fn is_set(&self, timer: Timer) -> bool {
-        self.0[timer as usize] != NEVER
+        self.at[timer as usize] != NEVER
     }
 
     /// Stops `timer` if it is due, and tells whether it was.
     pub(super) fn expired(&mut self, timer: Timer, now: Instant) -> bool {
-        let due = self.0[timer as usize] <= now.as_nanos();
+        let due = self.at[timer as usize] <= now.as_nanos();
         if due {
             self.stop(timer);
         }
         due
     }
 
-    /// The earliest deadline.
+    /// The earliest deadline that was set since the last call.
     #[inline]
+    pub(super) fn take_sooner(&mut self) -> Option<Instant> {
+        let sooner = core::mem::replace(&mut self.sooner, NEVER);
+        (sooner != NEVER).then_some(Instant::from_nanos(sooner))
+    }
+
+    /// The earliest deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         let mut next = NEVER;
-        for &at in &self.0 {
+        for &at in &self.at {
             next = next.min(at);
         }
         (next != NEVER).then_some(Instant::from_nanos(next))

@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use ringway_stack::device::{ChecksumVerdict, MacAddr, RxBatch};
 
 use crate::error::Forged;
-use crate::layout::{ETHERNET_BYTES, FLIGHTS, GATHER_MAX, SLOT_DATA, SLOT_GATHER, SLOT_VLAN};
+use crate::layout::{ADDRESSES, ETHERNET_BYTES, FLIGHTS, GATHER_MAX, SLOT_DATA, SLOT_GATHER, SLOT_VLAN};
 use crate::link::Link;
 use crate::protocol::{ReadWords, SlotReader, SlotWord};
 use crate::rx_buf::{Piece, RxBuf};
@@ -66,9 +66,8 @@ impl Receiver {
         }
         let body = if word.gather_count > 0 { Some(self.body(link, slot, word)?) } else { None };
         let Some(frame) = batch.push_slot() else { return Ok(false) };
-        link.theirs.copy_out(slot + SLOT_DATA, &mut frame.head[..word.inline_len]);
-        // Addresses name slots of whoever uses them: the sender's are replaced by ours, which also makes them impossible
-        // to forge.
+        link.theirs.copy_out(slot + SLOT_DATA, &mut frame.head[ADDRESSES..word.inline_len]);
+        // Which also makes them impossible to forge.
         frame.head[..6].copy_from_slice(&own.0);
         frame.head[6..12].copy_from_slice(&link.mac.0);
         frame.head_len = word.inline_len as u16;

@@ -5,7 +5,7 @@ use ringway_stack::device::{SendError, TxFrame};
 
 use crate::error::Forged;
 use crate::layout::{ETHERNET_BYTES, POOL_AT};
-use crate::layout::{FLIGHTS, FRAME_MAX, GATHER_HEAD_MAX, GATHER_MAX, INLINE_MAX, SLOT_DATA, SLOT_GATHER, SLOT_VLAN, WAITING_AT};
+use crate::layout::{ADDRESSES, FLIGHTS, FRAME_MAX, GATHER_HEAD_MAX, GATHER_MAX, INLINE_MAX, SLOT_DATA, SLOT_GATHER, SLOT_VLAN, WAITING_AT};
 use crate::link::Link;
 use crate::pool::{Allocator, Pool, TxBuf};
 use crate::protocol::{Kicker, ReleaseReader, SlotWord, SlotWriter, WriteWords};
@@ -81,7 +81,7 @@ impl Sender {
             self.is_blocked = true;
             return Err(NotSent::Refused(SendError::Full));
         };
-        link.own.write(slot + SLOT_DATA, frame.head);
+        link.own.write(slot + SLOT_DATA, &frame.head[ADDRESSES..]);
         let flight = &mut self.flights[usize::from(number)];
         for slice in frame.body {
             assert!(slice.buffer.is_of(pool), "a send buffer of another device");
@@ -150,13 +150,14 @@ const FIRST_LINE: usize = 64 - SLOT_DATA;
 /// publish word, the reader's next look would take it away once more.
 #[inline]
 fn copy_inline(link: &Link, pool: &Arc<Pool>, member: &Segment, frame: &TxFrame<'_, TxBuf>, slot: usize) {
-    let mut at = slot + SLOT_DATA + frame.head.len();
+    let head = &frame.head[ADDRESSES..];
+    let mut at = slot + SLOT_DATA + head.len();
     for slice in frame.body {
         assert!(slice.buffer.is_of(pool), "a send buffer of another device");
         link.own.write_from(at, member, slice.buffer.segment_offset(slice.offset, slice.len), slice.len);
         at += slice.len;
     }
-    let (first, rest) = frame.head.split_at(frame.head.len().min(FIRST_LINE));
+    let (first, rest) = head.split_at(head.len().min(FIRST_LINE));
     link.own.write(slot + 64, rest);
     link.own.write(slot + SLOT_DATA, first);
 }

@@ -85,18 +85,22 @@ pub(crate) fn wait<T>(process: &Process, w: &mut Waiting<'_>, mut check: impl Fn
         };
     }
     let limit = limit(process, w.spin);
-    let mut state = Spin::new(started, &history(w.spin).get(), limit);
-    let waited = match spin(process, w, marks, &mut state, started, &mut check) {
-        Some(waited) => waited,
-        None => sleep(process, w, marks, &mut check),
+    let before = history(w.spin).get();
+    let mut state = Spin::new(started, &before, limit);
+    let (spun, until) = spin(process, w, marks, &mut state, started, &mut check);
+    let (waited, until) = match spun {
+        Some(waited) => (waited, until),
+        None => (sleep(process, w, marks, &mut check), process.now()),
     };
     let outcome = match waited {
         Waited::Ready(_) | Waited::Kernel => Outcome::Satisfied,
         Waited::TimedOut | Waited::Interrupted => Outcome::InVain,
     };
-    let mut learned = history(w.spin).get();
-    learned.ended(limit, process.now().since(started), outcome, &state);
-    history(w.spin).set(learned);
+    let mut learned = before;
+    learned.ended(limit, until.since(started), outcome, &state);
+    if learned != before {
+        history(w.spin).set(learned);
+    }
     waited
 }
 
@@ -131,7 +135,7 @@ fn limit(process: &Process, class: SpinClass) -> Limit {
     Limit::from_vma(set.unwrap_or(POLL_US_DEFAULT), set.is_some())
 }
 
-/// Looks at the ring again and again. `None`: the budget is spent.
+/// Looks at the ring again and again, and gives the time of the last look. `None`: the budget is spent.
 fn spin<T>(
     process: &Process,
     w: &mut Waiting<'_>,
@@ -139,9 +143,9 @@ fn spin<T>(
     spin: &mut Spin,
     started: Instant,
     check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
-) -> Option<Waited<T>> {
+) -> (Option<Waited<T>>, Instant) {
     if spin.step(started) == Step::Stop {
-        return None;
+        return (None, started);
     }
     let ratio = match w.spin {
         SpinClass::Rx => process.params.rx_udp_poll_os_ratio,
@@ -160,7 +164,7 @@ fn spin<T>(
     let ended = loop {
         let now = process.now();
         if let Some(found) = look(process, now, &mut seen, check) {
-            return Some(Waited::Ready(found));
+            return (Some(Waited::Ready(found)), now);
         }
         if marks.interrupted(w.restart) {
             break Some(Waited::Interrupted);
@@ -192,8 +196,9 @@ fn spin<T>(
             Step::Stop => break None,
         }
     };
-    process.lock().end_spin(process.now());
-    ended
+    let now = process.now();
+    process.lock().end_spin(now);
+    (ended, now)
 }
 
 /// A few looks in one hold of the lock.

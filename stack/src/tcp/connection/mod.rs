@@ -251,6 +251,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.timers.next()
     }
 
+    /// The earliest deadline set since the last call: a cheap hint for an owner that already waits for
+    /// [`Connection::deadline`] as of then. It may be early, never late.
+    #[inline]
+    pub fn take_sooner_deadline(&mut self) -> Option<Instant> {
+        self.timers.take_sooner()
+    }
+
     /// The state.
     #[inline]
     pub fn state(&self) -> State {
