@@ -81,6 +81,16 @@ impl<T: Copy> Wheel<T> {
         self.next_tick <= now.as_nanos() >> TICK_SHIFT || !self.overdue.is_empty()
     }
 
+    /// Entries, stale ones included.
+    pub fn len(&self) -> usize {
+        self.overdue.len() + self.levels.iter().flat_map(|level| &level.slots).map(Vec::len).sum::<usize>()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Moves to `now` and appends what fired to `fired`.
     pub fn advance(&mut self, now: Instant, fired: &mut Vec<T>) {
         fired.append(&mut self.overdue);

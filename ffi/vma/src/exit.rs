@@ -46,8 +46,11 @@ pub(crate) fn finish() {
         tracing::warn!("the program ended in the middle of a call: what it had not sent yet is lost");
         return;
     }
-    report::append(process);
+    let report = report::last(process);
     flush(process);
+    if let Some(report) = report {
+        report::append(process, report);
+    }
 }
 
 fn flush(process: &Process) {

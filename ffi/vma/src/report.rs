@@ -20,11 +20,18 @@ pub(crate) fn serve(process: &'static Process) {
     }));
 }
 
-/// Appends the report to the file that RINGWAY_STATS_FILE names, in one write.
-pub(crate) fn append(process: &Process) {
+/// The report for the file that RINGWAY_STATS_FILE names, if it names one: taken while the sockets are still there, to be
+/// written by [`append`] once what they had queued was sent.
+pub(crate) fn last(process: &Process) -> Option<ProcessReport> {
+    std::env::var_os(STATS_FILE_ENV).map(|_| gather(process))
+}
+
+/// Appends the report, with the ring's totals as they are now, in one write.
+pub(crate) fn append(process: &Process, mut report: ProcessReport) {
     let Some(path) = std::env::var_os(STATS_FILE_ENV) else { return };
+    report.ring = ring_report(&process.lock());
     let path = path.to_string_lossy().replacen("%d", &std::process::id().to_string(), 1);
-    let written = serde_json::to_string(&gather(process)).map_err(std::io::Error::from).and_then(|mut line| {
+    let written = serde_json::to_string(&report).map_err(std::io::Error::from).and_then(|mut line| {
         line.push('\n');
         File::options().create(true).append(true).open(&path)?.write_all(line.as_bytes())
     });
@@ -33,12 +40,26 @@ pub(crate) fn append(process: &Process) {
     }
 }
 
+fn ring_report(offload: &Offload) -> RingReport {
+    let counters = offload.ring.counters();
+    RingReport {
+        rx_packets: counters.rx_packets,
+        rx_bytes: counters.rx_bytes,
+        rx_drops: counters.rx_drops,
+        tx_packets: counters.tx_packets,
+        tx_bytes: counters.tx_bytes,
+        tx_drops: counters.tx_drops,
+        retransmissions: counters.retransmissions,
+        polls: offload.mux.calls,
+        sleeps: offload.mux.sleeps,
+    }
+}
+
 fn gather(process: &Process) -> ProcessReport {
     let guard = process.lock();
     let offload = &*guard;
     let device = offload.ring.device();
     let capabilities = device.capabilities();
-    let counters = offload.ring.counters();
     ProcessReport {
         pid: std::process::id(),
         program: params::program_name(),
@@ -48,17 +69,7 @@ fn gather(process: &Process) -> ProcessReport {
             peers: u32::try_from(process.rendezvous.peers().len()).unwrap_or(u32::MAX),
             mtu: u32::try_from(capabilities.mtu).unwrap_or(u32::MAX),
         }),
-        ring: RingReport {
-            rx_packets: counters.rx_packets,
-            rx_bytes: counters.rx_bytes,
-            rx_drops: counters.rx_drops,
-            tx_packets: counters.tx_packets,
-            tx_bytes: counters.tx_bytes,
-            tx_drops: counters.tx_drops,
-            retransmissions: counters.retransmissions,
-            polls: offload.mux.calls,
-            sleeps: offload.mux.sleeps,
-        },
+        ring: ring_report(offload),
         sockets: sockets(offload),
         closed_sockets: offload.closed,
         decisions: offload.decisions.iter().map(|d| decision(d.what, d.reason, d.count)).collect(),

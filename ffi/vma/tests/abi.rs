@@ -20,14 +20,13 @@ fn compile(name: &str) -> PathBuf {
     program
 }
 
-/// The library that this build made: beside the test's own directory.
+/// The library that this build made: beside the test. (One directory up is what `cargo build` made last, perhaps long ago.)
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("the test has a path");
     let profile = test.parent().and_then(Path::parent).expect("target/<profile>/deps/<test>");
-    [profile.join("libvma.so"), profile.join("deps/libvma.so")]
-        .into_iter()
-        .find(|path| path.exists())
-        .expect("libvma.so is built with its tests")
+    let library = profile.join("deps/libvma.so");
+    assert!(library.exists(), "libvma.so is built with its tests");
+    library
 }
 
 fn run(program: &Path, preload: Option<(&Path, &Path)>) -> Output {

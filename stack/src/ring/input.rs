@@ -109,6 +109,9 @@ impl<D: Device> Ring<D> {
         let found = self.demux.find(Protocol::Tcp, local, remote);
         match found.map(|index| (index, self.slots.at(index))) {
             Some((index, Some(Socket::Stream(stream)))) => {
+                if self.output.caps.point_to_point && stream.hop != NextHop::Station(packet.from) {
+                    return self.on_stranger(now, index, &packet, &header, local, remote, payload_len);
+                }
                 if stream.connection.state() == tcp::State::TimeWait && stream.connection.accepts_new_syn(&header) {
                     return self.on_syn_in_time_wait(now, index, &packet, &header, local, remote);
                 }
@@ -119,6 +122,31 @@ impl<D: Device> Ring<D> {
             }
             Some((index, Some(Socket::Listener(_)))) => self.on_listener(now, index, &packet, &header, local, remote, payload_len),
             _ => self.refuse(&packet, &header, payload_len),
+        }
+    }
+
+    /// A segment from another station than the one that the connection is with.
+    #[expect(clippy::too_many_arguments, reason = "one call site's pieces of one segment")]
+    #[cold]
+    fn on_stranger(
+        &mut self,
+        now: Instant,
+        index: u32,
+        packet: &Packet<'_, D::Rx>,
+        header: &wire_tcp::Header,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        payload_len: usize,
+    ) -> Option<()> {
+        let opens = header.flags.contains(wire_tcp::Flags::SYN)
+            && !header.flags.intersects(wire_tcp::Flags::ACK | wire_tcp::Flags::RST | wire_tcp::Flags::FIN);
+        if !opens {
+            return self.refuse(packet, header, payload_len);
+        }
+        self.on_heir(now, index);
+        match self.demux.find(Protocol::Tcp, local, remote) {
+            Some(listener) => self.on_listener(now, listener, packet, header, local, remote, payload_len),
+            None => self.refuse(packet, header, payload_len),
         }
     }
 

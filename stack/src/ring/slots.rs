@@ -26,6 +26,9 @@ pub(super) struct Stream<D: Device> {
     pub(super) hop: NextHop,
     /// The wheel's entry that counts; others of this slot are stale.
     pub(super) wheel_at: Option<Instant>,
+    /// A later entry that an earlier one took over from. It is used again, so that a connection which is busy now and then
+    /// doesn't leave an entry for its keepalive behind each time.
+    pub(super) far_at: Option<Instant>,
     /// The listener that has not seen it accepted yet.
     pub(super) parent: Option<SocketId>,
     /// Waits in the parent's accept queue.
@@ -34,6 +37,25 @@ pub(super) struct Stream<D: Device> {
     pub(super) orphan: bool,
     /// Waits in the ring's list of flows that the device refused.
     pub(super) stalled: bool,
+}
+
+impl<D: Device> Stream<D> {
+    /// Whether a new entry must go into the wheel for `deadline`; then it is the one that counts.
+    #[inline]
+    pub(super) fn needs_wheel(&mut self, deadline: Instant) -> bool {
+        if self.wheel_at.is_some_and(|at| at <= deadline) {
+            return false;
+        }
+        if self.wheel_at.is_none() && self.far_at.is_some_and(|far| far <= deadline) {
+            self.wheel_at = self.far_at.take();
+            return false;
+        }
+        if self.far_at.is_none() {
+            self.far_at = self.wheel_at;
+        }
+        self.wheel_at = Some(deadline);
+        true
+    }
 }
 
 /// A listening socket.

@@ -54,6 +54,20 @@ impl<D: Device> Ring<D> {
         }
     }
 
+    /// A SYN for a connection's addresses, from another station: the kernel gave the peer's port to another process, so that
+    /// whoever had it is through with it. The addresses are the newcomer's.
+    pub(super) fn on_heir(&mut self, now: Instant, index: u32) {
+        let Some(stream) = self.slots.stream_at(index) else { return };
+        if stream.orphan {
+            self.drop_stream(index);
+            return;
+        }
+        let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
+        stream.connection.peer_gone();
+        self.demux.remove(key);
+        self.after_input(now, index);
+    }
+
     /// The configuration, held to what the device can carry.
     pub(super) fn limited(&self, config: &tcp::Config) -> tcp::Config {
         let mut config = config.clone();
@@ -84,7 +98,8 @@ impl<D: Device> Ring<D> {
         hop: NextHop,
         parent: Option<SocketId>,
     ) -> Result<SocketId, Error> {
-        let stream = Stream { connection, local, remote, hop, wheel_at: None, parent, queued: false, orphan: false, stalled: false };
+        let stream =
+            Stream { connection, local, remote, hop, wheel_at: None, far_at: None, parent, queued: false, orphan: false, stalled: false };
         let id = self.slots.insert(Socket::Stream(Box::new(stream)))?;
         self.demux.insert(key, id.index);
         Ok(id)
@@ -271,9 +286,8 @@ impl<D: Device> Ring<D> {
             return;
         }
         if let Some(deadline) = stream.connection.take_sooner_deadline()
-            && stream.wheel_at.is_none_or(|at| deadline < at)
+            && stream.needs_wheel(deadline)
         {
-            stream.wheel_at = Some(deadline);
             self.wheel.insert(deadline, (index, deadline));
         }
         let hidden = stream.orphan || stream.parent.is_some();
@@ -284,19 +298,21 @@ impl<D: Device> Ring<D> {
 
     pub(super) fn on_wheel(&mut self, now: Instant, index: u32, at: Instant) {
         let Some(stream) = self.slots.stream_at(index) else { return };
-        if stream.wheel_at != Some(at) {
+        if stream.wheel_at == Some(at) {
+            stream.wheel_at = None;
+        } else if stream.far_at == Some(at) {
+            stream.far_at = None;
+        } else {
             return;
         }
-        stream.wheel_at = None;
         if stream.connection.deadline().is_some_and(|deadline| deadline <= now) {
             stream.connection.on_timer(now);
         }
         self.transmit(now, index);
         let Some(stream) = self.slots.stream_at(index) else { return };
         if let Some(deadline) = stream.connection.deadline()
-            && stream.wheel_at.is_none_or(|at| deadline < at)
+            && stream.needs_wheel(deadline)
         {
-            stream.wheel_at = Some(deadline);
             self.wheel.insert(deadline, (index, deadline));
         }
     }
@@ -304,7 +320,10 @@ impl<D: Device> Ring<D> {
     /// Forgets a connection.
     pub(super) fn drop_stream(&mut self, index: u32) {
         let Some(Socket::Stream(stream)) = self.slots.remove(index) else { return };
-        self.demux.remove(FlowKey::new(Protocol::Tcp, stream.local, stream.remote));
+        let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
+        if self.demux.exact(key) == Some(index) {
+            self.demux.remove(key);
+        }
         if let (Some(parent), false) = (stream.parent, stream.queued)
             && let Ok(listener) = self.slots.listener(parent)
         {

@@ -330,3 +330,40 @@ fn a_stale_id_reaches_nobody() {
     assert_eq!(write(&mut pair.a, pair.now, client, b"x"), Err(Error::BadSocket));
     assert_eq!(pair.a.readiness(client), Readiness::ERR | Readiness::HUP);
 }
+
+#[test]
+fn a_port_that_went_to_another_station_is_the_newcomers() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    // To B, the client's frames come from a station that the connection isn't with.
+    pair.b.output.caps.point_to_point = true;
+    pair.b.slots.stream(server).unwrap().hop = NextHop::Station(MacAddr([2, 0, 0, 0, 0, 9]));
+    write(&mut pair.a, pair.now, client, b"who?").unwrap();
+    pair.settle();
+    assert_eq!(read(&mut pair.a, pair.now, client, 1), Err(Error::Reset), "a stranger in the middle of a connection is refused");
+    assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::WouldBlock), "and disturbs nobody");
+    pair.a.close(pair.now, client, false);
+    let heir = pair.connect(5000);
+    pair.settle();
+    assert_eq!(pair.a.info(heir).unwrap().state, Some(tcp::State::Established));
+    assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::Reset));
+    let accepted = pair.b.tcp_accept(listener).unwrap();
+    pair.b.close(pair.now, server, false);
+    write(&mut pair.a, pair.now, heir, b"me").unwrap();
+    pair.settle();
+    assert_eq!(read(&mut pair.b, pair.now, accepted, 8), Ok(b"me".to_vec()), "the old socket's end takes nothing away");
+}
+
+#[test]
+fn a_busy_connection_with_a_far_timer_leaves_no_trail_in_the_wheel() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let keepalive = tcp::Keepalive { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), count: 9 };
+    pair.a.tcp_configure(pair.now, client, |config| config.keepalive = Some(keepalive)).unwrap();
+    for _ in 0..200 {
+        write(&mut pair.a, pair.now, client, b"x").unwrap();
+        pair.pass(Duration::from_millis(1500));
+        read(&mut pair.b, pair.now, server, 8).unwrap();
+    }
+    assert!(pair.a.wheel.len() < 10, "{} entries", pair.a.wheel.len());
+}

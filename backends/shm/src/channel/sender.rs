@@ -4,8 +4,10 @@ use arrayvec::ArrayVec;
 use ringway_stack::device::{SendError, TxFrame};
 
 use crate::error::Forged;
+use crate::layout::{
+    ADDRESSES, FLIGHTS, FRAME_MAX, GATHER_HEAD_MAX, GATHER_MAX, INLINE_MAX, SLOT_DATA, SLOT_GATHER, SLOT_VLAN, WAITING_AT,
+};
 use crate::layout::{ETHERNET_BYTES, POOL_AT};
-use crate::layout::{ADDRESSES, FLIGHTS, FRAME_MAX, GATHER_HEAD_MAX, GATHER_MAX, INLINE_MAX, SLOT_DATA, SLOT_GATHER, SLOT_VLAN, WAITING_AT};
 use crate::link::Link;
 use crate::pool::{Allocator, Pool, TxBuf};
 use crate::protocol::{Kicker, ReleaseReader, SlotWord, SlotWriter, WriteWords};
