@@ -17,4 +17,4 @@ mod syscall;
 pub use addresses::Addresses;
 pub use clock::Clock;
 pub use progress::{Plan, Progress, Work};
-pub use sleep::{EventFd, internal_fd, is_internal};
+pub use sleep::{EventFd, Pidfd, internal_fd, is_internal};

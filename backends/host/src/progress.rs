@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 use crate::sleep::{EventFd, ppoll};
@@ -38,6 +38,8 @@ pub struct Progress {
 struct Shared {
     wake: EventFd,
     stop: AtomicBool,
+    /// A `fn()` to be run, or null.
+    errand: AtomicPtr<()>,
 }
 
 impl Progress {
@@ -46,7 +48,7 @@ impl Progress {
     /// # Errors
     /// No descriptor or no thread could be had.
     pub fn start(name: &str, mut work: impl Work) -> io::Result<Self> {
-        let shared = Arc::new(Shared { wake: EventFd::new()?, stop: AtomicBool::new(false) });
+        let shared = Arc::new(Shared { wake: EventFd::new()?, stop: AtomicBool::new(false), errand: AtomicPtr::default() });
         let theirs = Arc::clone(&shared);
         let unmasked = block_signals();
         let thread = Builder::new().name(name.to_owned()).spawn(move || run(&theirs, &mut work));
@@ -57,6 +59,13 @@ impl Progress {
     /// Gives the thread a turn now.
     pub fn wake(&self) {
         self.shared.wake.signal();
+    }
+
+    /// Has the thread run `errand` before its next turn, which is now. A second request before the first was served replaces it.
+    /// Async-signal-safe.
+    pub fn request(&self, errand: fn()) {
+        self.shared.errand.store(errand as *mut (), Ordering::Release);
+        self.wake();
     }
 
     /// The eventfd that [`Progress::wake`] writes to, for those that cannot hold on to this value.
@@ -84,6 +93,12 @@ impl Drop for Progress {
 
 fn run(shared: &Shared, work: &mut impl Work) {
     while !shared.stop.load(Ordering::Acquire) {
+        let errand = shared.errand.swap(core::ptr::null_mut(), Ordering::Acquire);
+        if !errand.is_null() {
+            // SAFETY: only `Progress::request` stores anything but null there: a `fn()`.
+            let errand: fn() = unsafe { core::mem::transmute(errand) };
+            errand();
+        }
         let plan = work.turn();
         let mut fds = [libc::pollfd { fd: shared.wake.fd(), events: libc::POLLIN, revents: 0 }; 4];
         for (slot, descriptor) in fds[1..].iter_mut().zip(plan.descriptors) {

@@ -75,7 +75,7 @@ pub fn yield_core() {
 /// One bit an event descriptor.
 static OURS: [AtomicU64; (1 << 20) / 64] = [const { AtomicU64::new(0) }; (1 << 20) / 64];
 
-/// Whether a descriptor is an [`EventFd`]: whoever closes it for the program closes a stranger's.
+/// Whether a descriptor is an [`EventFd`] or a [`Pidfd`]: whoever closes it for the program closes a stranger's.
 pub fn is_internal(fd: RawFd) -> bool {
     let word = usize::try_from(fd).ok().and_then(|n| OURS.get(n / 64));
     word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (fd % 64) != 0)
@@ -128,11 +128,16 @@ impl EventFd {
         signal(self.0);
     }
 
-    /// Makes it unreadable.
+    /// Makes it unreadable; leaves errno alone, for it may be so already (EAGAIN).
     pub fn clear(&self) {
         let mut count = 0u64;
-        // SAFETY: `count` is valid for writing 8 bytes.
-        unsafe { libc::syscall(libc::SYS_read, self.0, &raw mut count, 8usize) };
+        // SAFETY: errno is this thread's own; `count` is valid for writing 8 bytes.
+        unsafe {
+            let errno = libc::__errno_location();
+            let saved = *errno;
+            libc::syscall(libc::SYS_read, self.0, &raw mut count, 8usize);
+            *errno = saved;
+        }
     }
 }
 
@@ -150,6 +155,42 @@ pub fn signal(fd: RawFd) {
 }
 
 impl Drop for EventFd {
+    fn drop(&mut self) {
+        remember(self.0, false);
+        syscall::close(self.0);
+    }
+}
+
+/// Another process, to wait for its end: readable once it has ended, and closed all that it had. Close-on-exec, numbered high.
+#[derive(Debug)]
+pub struct Pidfd(RawFd);
+
+impl Pidfd {
+    /// The process of that id.
+    ///
+    /// # Errors
+    /// ESRCH: it has ended, and was waited for. EMFILE, ENFILE, ENOMEM, ENOSYS (before Linux 5.3).
+    pub fn new(pid: i32) -> io::Result<Self> {
+        // SAFETY: no memory is passed. The descriptor is close-on-exec without a flag.
+        let fd = syscall::check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+        let fd = internal_fd(i32::try_from(fd).unwrap_or(-1));
+        remember(fd, true);
+        Ok(Self(fd))
+    }
+
+    /// Its number, for the set that a sleeper passes to [`ppoll`].
+    pub const fn fd(&self) -> RawFd {
+        self.0
+    }
+
+    /// Whether the process has ended. Costs a system call.
+    pub fn has_ended(&self) -> bool {
+        let mut fds = [libc::pollfd { fd: self.0, events: libc::POLLIN, revents: 0 }];
+        ppoll(&mut fds, Some(Duration::ZERO), None).is_ok_and(|ready| ready != 0)
+    }
+}
+
+impl Drop for Pidfd {
     fn drop(&mut self) {
         remember(self.0, false);
         syscall::close(self.0);

@@ -141,11 +141,16 @@ pub(crate) fn eventfd_signal(fd: &Fd) {
     unsafe { libc::syscall(libc::SYS_write, fd.raw(), core::ptr::from_ref(&one), 8) };
 }
 
-/// Makes it unreadable again.
+/// Makes it unreadable again; leaves errno alone, for it often is so already (EAGAIN).
 pub(crate) fn eventfd_clear(fd: &Fd) {
     let mut count = 0u64;
-    // SAFETY: eight writable bytes.
-    unsafe { libc::syscall(libc::SYS_read, fd.raw(), core::ptr::from_mut(&mut count), 8) };
+    // SAFETY: eight writable bytes; errno is this thread's own.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        libc::syscall(libc::SYS_read, fd.raw(), core::ptr::from_mut(&mut count), 8);
+        *errno = saved;
+    }
 }
 
 /// RLIMIT_FSIZE: growing a file beyond it is answered with a signal.

@@ -76,3 +76,12 @@ fn two_network_namespaces_never_meet() {
     drop(there);
     case.done();
 }
+
+#[test]
+fn no_port_left_to_bind() {
+    let case = Case::new("no-ports");
+    let flags = if geteuid().is_root() { "--net" } else { "--map-root-user --net" };
+    let ran = case.program("unshare").args(flags).arg(PYTHON).arg(script_path("no_ports.py")).run();
+    assert_eq!(ran.stdout, "equal\n");
+    case.done();
+}

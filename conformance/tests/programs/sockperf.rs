@@ -8,15 +8,15 @@ use crate::harness::{Case, Output, free_port};
 
 #[test]
 fn ping_pong() {
-    run("sockperf-ping-pong-tcp", "--tcp", "ping-pong -t 1 -m 64", 5_000);
-    run("sockperf-ping-pong-udp", "", "ping-pong -t 1 -m 64", 5_000);
+    run("sockperf-ping-pong-tcp", "--tcp", "ping-pong -t 1 --mps 5000000 -m 64", 5_000);
+    run("sockperf-ping-pong-udp", "", "ping-pong -t 1 --mps 5000000 -m 64", 5_000);
 }
 
 #[test]
 fn ping_pong_non_blocking() {
     // Two kernel programs that spin get in each other's way on a busy machine: hence so little.
-    run("sockperf-nonblocked-tcp", "--tcp --nonblocked", "ping-pong -t 1 -m 64", 300);
-    run("sockperf-nonblocked-udp", "--nonblocked", "ping-pong -t 1 -m 64", 300);
+    run("sockperf-nonblocked-tcp", "--tcp --nonblocked", "ping-pong -t 1 --mps 5000000 -m 64", 300);
+    run("sockperf-nonblocked-udp", "--nonblocked", "ping-pong -t 1 --mps 5000000 -m 64", 300);
 }
 
 /// Several sockets of both protocols behind epoll, poll and select.
@@ -30,7 +30,7 @@ fn multiplexed() {
         fs::write(&feed, lines).expect("the feed file");
         let common = format!("-f {} -F {wait}", feed.display());
         let server = case.program("sockperf").args(&format!("server {common}")).serve(ports[3]);
-        right(&case.program("sockperf").args(&format!("ping-pong {common} -t 1 -m 64")).run(), "ping-pong");
+        right(&case.program("sockperf").args(&format!("ping-pong {common} -t 1 --mps 5000000 -m 64")).run(), "ping-pong");
         server.stop(Signal::INT);
         case.offloaded(&["sockperf"], 40_000, 3_000);
     }

@@ -1,10 +1,12 @@
 //! The end of the process: what was written is delivered, what was counted is kept.
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
 use ringway_stack::device::Device;
 use ringway_stack::ring::Shutdown;
 
+use crate::mux::wait::in_handler;
 use crate::process::{self, Process};
 use crate::socket::Kind;
 use crate::{real, report};
@@ -12,28 +14,79 @@ use crate::{real, report};
 /// Without progress for this long, what is left is given up: the peer is stopped, or gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// However slowly the peers take what is left, a program that was told to end does end.
+const PATIENCE_IN_ALL: Duration = Duration::from_secs(10);
+
+/// Moves while [`finish`] makes progress; [`FINISHED`] once another thread has run it for one that could not.
+static PULSE: AtomicU32 = AtomicU32::new(0);
+const FINISHED: u32 = u32::MAX;
+
 /// Looks, a moment apart, for a lock that is only held by a call under way.
 const LOCK_TRIES: u32 = 4000;
 
 /// Runs after the program's own exit handlers and destructors.
 extern "C" fn at_unload() {
-    crate::boundary!((), finish());
+    crate::boundary!((), finish_from_anywhere());
 }
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_UNLOAD: extern "C" fn() = at_unload;
 
+/// [`finish`], also for signal handlers: what they interrupted may hold malloc's lock, or one of the rendezvous's, so
+/// there the progress thread does it, and is waited for only so long.
+pub(crate) fn finish_from_anywhere() {
+    if in_handler() { finish_elsewhere() } else { finish() }
+}
+
+fn finish_elsewhere() {
+    let Some(process) = process::process() else { return };
+    if !process.is_owner() {
+        return;
+    }
+    let Ok(progress) = process.progress.try_lock() else { return };
+    let Some(progress) = progress.as_ref() else { return };
+    PULSE.store(0, Ordering::Relaxed);
+    progress.request(finish_for_another);
+    let started = process.now();
+    loop {
+        let seen = PULSE.load(Ordering::Acquire);
+        if seen == FINISHED || process.now().since(started) > PATIENCE_IN_ALL || !pulse_moves(seen) {
+            return;
+        }
+    }
+}
+
+fn finish_for_another() {
+    crate::boundary!((), finish());
+    PULSE.store(FINISHED, Ordering::Release);
+    wake_the_waiting();
+}
+
+/// Sleeps until the pulse is no longer `seen`. `false`: it stood still for as long as anybody is patient.
+fn pulse_moves(seen: u32) -> bool {
+    let timeout = libc::timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word is a static, and the time is valid.
+    let result = unsafe { libc::syscall(libc::SYS_futex, PULSE.as_ptr(), op, seen, &raw const timeout) };
+    result == 0 || crate::errno::current() != libc::ETIMEDOUT
+}
+
+fn wake_the_waiting() {
+    // SAFETY: the word is a static; FUTEX_WAKE reads nothing else.
+    unsafe { libc::syscall(libc::SYS_futex, PULSE.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, i32::MAX) };
+}
+
 /// Ends every connection in order, waits until the peers have everything, and writes the report. Only once, and only in
 /// the process that owns the state (not in a vfork child).
 pub(crate) fn finish() {
-    static DONE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(u32::MAX);
+    static DONE: AtomicU32 = AtomicU32::new(u32::MAX);
     let Some(process) = process::process() else { return };
     if !process.is_owner() {
         return;
     }
     let generation = process::fork_generation();
-    if DONE.swap(generation, std::sync::atomic::Ordering::AcqRel) == generation {
+    if DONE.swap(generation, Ordering::AcqRel) == generation {
         return;
     }
     // A signal handler that left one of our calls by longjmp left the state locked, and whatever the ring was doing undone.
@@ -76,17 +129,23 @@ fn flush(process: &Process) {
             }
         }
     }
-    let mut last = process.now();
+    let started = process.now();
+    let (mut last, mut left) = (started, usize::MAX);
     loop {
         let mut guard = process.lock();
         let offload = &mut *guard;
         let now = process.now();
-        if offload.ring.poll(now) > 0 {
-            last = now;
-        }
+        offload.ring.poll(now);
         while offload.ring.take_event().is_some() {}
-        if !offload.ring.lingering() || now.since(last) > PATIENCE {
+        if !offload.ring.lingering() || now.since(last) > PATIENCE || now.since(started) > PATIENCE_IN_ALL {
             return;
+        }
+        // Only what the peers acknowledge is progress: what they send is not wanted any more.
+        let still = offload.ring.lingering_bytes();
+        if still != left {
+            (left, last) = (still, now);
+            PULSE.fetch_add(1, Ordering::Relaxed);
+            wake_the_waiting();
         }
         let ready = offload.ring.device().rx_ready();
         drop(guard);

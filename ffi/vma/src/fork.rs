@@ -4,40 +4,74 @@
 //! descriptors stays; the child's first use of one makes it a state of its own, in which listeners and UDP sockets are
 //! published anew and connections are marked as the parent's. So a program that becomes a daemon after it listened goes on,
 //! and one that only forks to exec a helper pays for two pointers.
+//!
+//! Who has an inherited listener's rule must also accept. So a process that forks before it ever waited on a listener gives
+//! the rule up (connections that nobody accepted yet are reset), and each process publishes a listener when it first waits on
+//! it: a parent that leaves accepting to its workers is not in their way. What a parent keeps is published when it ends.
 
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::Once;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use ringway_host::Pidfd;
 use ringway_stack::offload::Reason;
 
 use crate::fdtable::{self, Entry};
+use crate::lock::Lock;
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
-use crate::socket::{Kind, Socket, datagram, listen};
+use crate::socket::{Kind, Socket, accept, datagram, listen};
 
 /// In a child: the state that its parent had, to be adopted.
 static INHERITED: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
-/// Registers the handlers; only the first call does anything.
+/// The locks beside the state's, in the order in which they are taken. A child whose parent had another thread hold one would
+/// never get it.
+static OUTER: [&Lock<()>; 2] = [&process::INIT, &accept::KERNEL_ACCEPT];
+
+/// Which of [`OUTER`] the prepare handler locked; written under the first of them, by the thread that forks.
+static LOCKED: AtomicU32 = AtomicU32::new(0);
+
+/// Registers the handlers, when the library is loaded: the program's own prepare handlers run before ours.
 pub(crate) fn install() {
-    static ONCE: Once = Once::new();
     // SAFETY: the handlers are functions of this library, which is never unloaded.
-    ONCE.call_once(|| unsafe {
-        libc::pthread_atfork(Some(prepare), Some(parent), Some(child));
-    });
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
 extern "C" fn prepare() {
+    let mut locked = 0;
+    for (bit, lock) in OUTER.iter().enumerate() {
+        // A signal handler that forks may have interrupted its own thread with the lock held.
+        if !lock.is_mine() {
+            core::mem::forget(lock.lock());
+            locked |= 1 << bit;
+        }
+    }
+    LOCKED.store(locked, Ordering::Relaxed);
     if let Some(process) = process::process() {
-        core::mem::forget(process.lock());
+        let mut guard = process.lock();
+        if process.is_owner() {
+            listen::give_up_unawaited(process, &mut guard);
+        }
+        core::mem::forget(guard);
     }
 }
 
 extern "C" fn parent() {
+    // Taken first: with the state's lock go the signals that were put off, and their handlers may fork.
+    let locked = LOCKED.swap(0, Ordering::Relaxed);
     if let Some(process) = process::process() {
         // SAFETY: `prepare` locked it, and forgot the guard.
         unsafe { process.state().unlock_after_fork() };
+    }
+    unlock_outer(locked);
+}
+
+fn unlock_outer(locked: u32) {
+    for (bit, lock) in OUTER.iter().enumerate().rev() {
+        if locked & 1 << bit != 0 {
+            // SAFETY: `prepare` locked it, and forgot the guard.
+            unsafe { lock.unlock_after_fork() };
+        }
     }
 }
 
@@ -48,6 +82,7 @@ extern "C" fn child() {
         // What was put off during the fork was for the parent.
         crate::lock::DEFERRED.store(0, Ordering::Relaxed);
     }
+    unlock_outer(LOCKED.swap(0, Ordering::Relaxed));
 }
 
 /// Takes over what a parent had, into a state that was just made. Called with no lock held.
@@ -57,7 +92,9 @@ pub(crate) fn adopt(process: &'static Process) {
     let Some(old) = (unsafe { old.as_ref() }) else { return };
     // SAFETY: this process has no thread that knew the old state: fork copied only the one that called it, which held
     // its lock, and it was taken out of reach there.
-    let old = unsafe { old.state().value_of_the_dead() };
+    let (owner, old) = (old.owner_pid, unsafe { old.state().value_of_the_dead() });
+    // The child's copy of what its parent watched.
+    drop(old.parent.take());
     let mut guard = process.lock();
     let offload = &mut *guard;
     let mut forked = 0u32;
@@ -72,11 +109,9 @@ pub(crate) fn adopt(process: &'static Process) {
             fdtable::change(fd, Entry::None);
         }
     }
-    let keys: Vec<Key> = offload.sockets.iter().map(|(key, _)| key).collect();
-    for &key in &keys {
-        publish(process, offload, key);
-    }
+    publish(process, offload);
     crate::mux::epoll::adopt(old, offload);
+    wait_for_rules(process, offload, owner);
     drop(guard);
     if forked > 0 {
         tracing::warn!(
@@ -95,18 +130,54 @@ fn inherited(socket: &Socket, fd: i32) -> Socket {
             copy.reason = Some(Reason::ForkedConnection);
             Kind::Forked
         }
-        Kind::Listener(_) => Kind::Listener(None),
+        Kind::Listener(_) => {
+            // Published once this process waits for its connections: nobody is to connect to a mere helper.
+            copy.reason = Some(Reason::RuleTaken);
+            Kind::Listener(None)
+        }
         Kind::Datagram(_) => Kind::Datagram(None),
         kind @ (Kind::Fresh | Kind::Kernel) => kind,
     };
     copy
 }
 
-/// Publishes an inherited listener or UDP socket. While the parent lives it holds the rule, and the kernel serves the child.
-fn publish(process: &Process, offload: &mut Offload, key: Key) {
-    match offload.sockets.find(key).map(|s| (s.kind, s.backlog)) {
-        Some((Kind::Listener(None), _)) => listen::publish(offload, key),
-        Some((Kind::Datagram(None), _)) => datagram::publish(process, offload, key),
-        _ => {}
+/// Publishes what is not: UDP sockets, and listeners that this process waits on. While another process holds a rule, the kernel
+/// serves this one.
+fn publish(process: &Process, offload: &mut Offload) {
+    let keys: Vec<Key> = offload.sockets.iter().map(|(key, _)| key).collect();
+    for key in keys {
+        match offload.sockets.find(key) {
+            Some(Socket { kind: Kind::Listener(None), waited: true, .. }) => listen::retry(offload, key),
+            Some(Socket { kind: Kind::Datagram(None), bound: Some(_), .. }) => datagram::publish(process, offload, key),
+            _ => {}
+        }
+    }
+}
+
+/// The rules that the parent holds are to be had when it ends: the progress thread watches for that.
+fn wait_for_rules(process: &Process, offload: &mut Offload, owner: i32) {
+    if !offload.sockets.iter().any(|(_, socket)| socket.reason == Some(Reason::RuleTaken)) {
+        return;
+    }
+    match Pidfd::new(owner) {
+        Ok(parent) => {
+            offload.parent = Some(parent);
+            if let Some(progress) = offload.mux.watch.progress {
+                ringway_host::sleep::signal(progress);
+            }
+        }
+        Err(error) => {
+            tracing::debug!(%error, "the parent cannot be watched");
+            publish(process, offload);
+        }
+    }
+}
+
+/// Publishes what the parent held, once it has ended. For the progress thread.
+pub(crate) fn look_after_parent(process: &Process, offload: &mut Offload) {
+    if offload.parent.as_ref().is_some_and(Pidfd::has_ended) {
+        offload.parent = None;
+        publish(process, offload);
+        offload.dispatch();
     }
 }

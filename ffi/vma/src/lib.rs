@@ -32,6 +32,7 @@ mod socket;
 /// Runs when the library is loaded, before the program's own constructors.
 extern "C" fn at_load() {
     real::resolve_all();
+    fork::install();
 }
 
 #[used]

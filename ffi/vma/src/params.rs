@@ -235,10 +235,15 @@ pub(crate) fn admissible(params: &Params) -> Result<(), (Reason, String)> {
         return Err((Reason::SwitchedOff, "VMA_OFFLOADED_SOCKETS=0".to_owned()));
     }
     let program = program_name();
-    if PREFORK_SERVERS.contains(&program.as_str()) {
+    if is_prefork_server(&program) {
         return Err((Reason::PreforkServer, program));
     }
     Ok(())
+}
+
+/// By the beginning of its name: distributions number their builds (php-fpm8.2), and parts have names of their own (sshd-session).
+fn is_prefork_server(program: &str) -> bool {
+    PREFORK_SERVERS.iter().any(|known| program.starts_with(known))
 }
 
 /// The program's short name: that of the file that was executed, which a process that renames itself does not change.

@@ -7,7 +7,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use ringway_host::{Addresses, Clock};
+use ringway_host::{Addresses, Clock, Pidfd};
 use ringway_report::ClosedSockets;
 use ringway_shm::{Rendezvous, ShmDevice};
 use ringway_stack::device::Device;
@@ -26,7 +26,8 @@ static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Set once the process is to stay on the kernel: nothing is tried again.
 static DECLINED: OnceLock<Reason> = OnceLock::new();
-static INIT: Mutex<()> = Mutex::new(());
+/// Held while the state is made, and across a fork.
+pub(crate) static INIT: Lock<()> = Lock::new(());
 
 /// See the module's documentation.
 pub(crate) struct Process {
@@ -54,6 +55,8 @@ pub(crate) struct Offload {
     pub(crate) closed: ClosedSockets,
     /// What was decided, per call and reason.
     pub(crate) decisions: Vec<Decided>,
+    /// The process that inherited sockets come from, while it holds rules that are to be had when it ends.
+    pub(crate) parent: Option<Pidfd>,
 }
 
 /// How often one call was decided in one way; no reason: it was offloaded.
@@ -105,7 +108,11 @@ pub(crate) fn decline(reason: Reason, detail: &str) {
 
 #[cold]
 fn init() -> Option<&'static Process> {
-    let _one_at_a_time = INIT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    // A handler that interrupted this very function makes do with the kernel.
+    if INIT.is_mine() {
+        return None;
+    }
+    let _one_at_a_time = INIT.lock();
     if let Some(process) = process() {
         return Some(process);
     }
@@ -155,10 +162,10 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             by_ring: Vec::new(),
             closed: ClosedSockets::default(),
             decisions: Vec::new(),
+            parent: None,
         }),
     }));
     crate::report::serve(process);
-    fork::install();
     let progress = mux::progress::start(process).map_err(|e| no_resources(&e))?;
     *process.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(progress);
     PROCESS.store(ptr::from_ref(process).cast_mut(), Ordering::Release);

@@ -124,6 +124,10 @@ real! {
     epoll_pwait2 = "epoll_pwait2"(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
 
     sigaction = "sigaction"(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+    longjmp = "longjmp"(environment: *mut c_void, value: c_int) -> c_int;
+    longjmp_bsd = "_longjmp"(environment: *mut c_void, value: c_int) -> c_int;
+    siglongjmp = "siglongjmp"(environment: *mut c_void, value: c_int) -> c_int;
+    longjmp_checked = "__longjmp_chk"(environment: *mut c_void, value: c_int) -> c_int;
     _exit = "_exit"(status: c_int) -> c_int;
     quick_exit = "quick_exit"(status: c_int) -> c_int;
 }

@@ -88,16 +88,24 @@ fn decision(what: &str, reason: Option<Reason>, count: u64) -> Decision {
 
 fn sockets(offload: &Offload) -> Vec<SocketReport> {
     let mut reports: Vec<(Key, SocketReport)> = Vec::new();
+    // A socket's slot -> its place among the reports: this runs under the lock, and there may be many descriptors.
+    let mut places: Vec<usize> = Vec::new();
     for (fd, entry) in fdtable::entries() {
         let Some(key) = entry.socket() else { continue };
         let (rx, tx) = fdtable::kernel_counts(fd);
-        if let Some((_, report)) = reports.iter_mut().find(|(seen, _)| *seen == key) {
+        let slot = key.index as usize;
+        let seen = places.get(slot).and_then(|&place| reports.get_mut(place)).filter(|(seen, _)| *seen == key);
+        if let Some((_, report)) = seen {
             report.kernel_rx_packets += rx;
             report.kernel_tx_packets += tx;
         } else if let Some(socket) = offload.sockets.find(key) {
             let mut report = socket_report(offload, socket, fd);
             report.kernel_rx_packets = rx;
             report.kernel_tx_packets = tx;
+            if places.len() <= slot {
+                places.resize(slot + 1, usize::MAX);
+            }
+            places[slot] = reports.len();
             reports.push((key, report));
         }
     }

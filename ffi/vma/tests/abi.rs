@@ -82,3 +82,23 @@ fn datagrams() {
 fn processes() {
     same_on_both("process");
 }
+
+#[test]
+fn inherited_listeners() {
+    same_on_both("inherited");
+}
+
+#[test]
+fn what_a_parent_leaves() {
+    same_on_both("heir");
+}
+
+#[test]
+fn late_calls() {
+    same_on_both("late");
+}
+
+#[test]
+fn endings() {
+    same_on_both("endings");
+}

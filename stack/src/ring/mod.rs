@@ -382,6 +382,16 @@ impl<D: Device> Ring<D> {
         })
     }
 
+    /// What closed connections have yet to get acknowledged: their bytes, and one for the end of each, which has a sequence number
+    /// too (RFC 9293 s3.4). For a process that exits: while this falls, waiting is worth it.
+    pub fn lingering_bytes(&self) -> usize {
+        let lingers = |socket: &Socket<D>| match socket {
+            Socket::Stream(stream) if stream.orphan && stream.connection.is_flushing() => stream.connection.send_queue() + 1,
+            _ => 0,
+        };
+        self.slots.iter().map(|(_, socket)| lingers(socket)).sum()
+    }
+
     /// How many sockets there are, closed connections that linger or wait out their TIME-WAIT included. Zero: nothing is left.
     pub fn occupied(&self) -> usize {
         self.slots.iter().count()

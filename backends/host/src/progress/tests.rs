@@ -33,6 +33,10 @@ fn turns_come_at_the_start_by_waking_by_descriptor_and_by_time() {
     progress.wake();
     assert!(turned.recv_timeout(LONG).is_ok());
     assert!(turned.recv_timeout(Duration::from_millis(30)).is_err(), "nothing to do: it sleeps");
+    static RAN: AtomicBool = AtomicBool::new(false);
+    progress.request(|| RAN.store(true, Ordering::Relaxed));
+    assert!(turned.recv_timeout(LONG).is_ok());
+    assert!(RAN.load(Ordering::Relaxed), "an errand runs before the turn that it causes");
     ready.signal();
     assert!(turned.recv_timeout(LONG).is_ok());
     drop(progress);

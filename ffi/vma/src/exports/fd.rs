@@ -138,6 +138,10 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 
 /// Duplicates `old` onto the number `new`, which is closed first if that will succeed.
 fn onto(old: c_int, new: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    // The kernel would close what the library needs; and the program was never given that number.
+    if is_internal(new) && tables_are_ours() {
+        return errno::fail(libc::EBADF);
+    }
     let concerns_us = fdtable::lookup(old) != Entry::None || fdtable::lookup(new) != Entry::None;
     if !concerns_us || old == new || !tables_are_ours() {
         return kernel();

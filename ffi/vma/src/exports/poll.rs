@@ -8,7 +8,7 @@ use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 use super::timeout::{from_ms, from_timespec};
 use crate::errno::{Errno, to_int};
 use crate::mux::poll::{concerns, poll as poll_both};
-use crate::process::process;
+use crate::process::process_or_init;
 use crate::{boundary, real};
 
 /// The set, if any descriptor in it is one that the kernel cannot answer for.
@@ -25,7 +25,8 @@ unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> 
 }
 
 fn mixed(fds: &mut [pollfd], timeout: Result<Option<Duration>, Errno>, mask: Option<&sigset_t>) -> Option<c_int> {
-    let process = process()?;
+    // After a fork, the state is made anew here.
+    let process = process_or_init()?;
     let ready = timeout.and_then(|timeout| poll_both(process, fds, timeout, mask));
     Some(to_int(ready.map(|ready| c_int::try_from(ready).unwrap_or(c_int::MAX))))
 }

@@ -8,7 +8,7 @@ use libc::{fd_set, sigset_t, timespec, timeval};
 use super::timeout::{from_timespec, from_timeval};
 use crate::errno::{Errno, to_int};
 use crate::mux::select::{Set, Sets, select as select_both};
-use crate::process::process;
+use crate::process::{process, process_or_init};
 use crate::{boundary, real};
 
 /// The call's sets, if any descriptor in them is one that the kernel cannot answer for.
@@ -24,7 +24,8 @@ unsafe fn ours<'a>(count: c_int, read: *mut fd_set, write: *mut fd_set, except: 
 }
 
 fn mixed(sets: &mut Sets<'_>, timeout: Result<Option<Duration>, Errno>, mask: Option<&sigset_t>) -> Option<c_int> {
-    let process = process()?;
+    // After a fork, the state is made anew here.
+    let process = process_or_init()?;
     let ready = timeout.and_then(|timeout| select_both(process, sets, timeout, mask));
     Some(to_int(ready.map(|ready| c_int::try_from(ready).unwrap_or(c_int::MAX))))
 }
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn select(count: c_int, read: *mut fd_set, write: *mut fd_
         let found = unsafe {
             ours(count, read, write, except).and_then(|mut sets| {
                 let limit = from_timeval(timeout.as_ref());
-                let started = process().map(|process| process.now());
+                let started = process_or_init().map(|process| process.now());
                 let found = mixed(&mut sets, limit, None);
                 if let (Some(left), Ok(Some(limit)), Some(started), Some(process)) = (timeout.as_mut(), limit, started, process()) {
                     *left = to_timeval(limit.saturating_sub(process.now().since(started)));

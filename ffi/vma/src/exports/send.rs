@@ -182,6 +182,12 @@ unsafe fn send_message(fd: c_int, key: Key, message: *const msghdr, flags: c_int
     if header.msg_iovlen > vectors::VECTORS_MAX {
         return Err(Errno(libc::EMSGSIZE));
     }
+    // What the control messages ask for (segmentation, a source address, …) is the kernel's to do.
+    if header.msg_controllen != 0
+        && process_or_init().is_some_and(|p| p.lock().sockets.find(key).is_some_and(|s| matches!(s.kind, Kind::Datagram(_))))
+    {
+        return by_kernel(fd, kernel);
+    }
     let (to, to_len) = (header.msg_name.cast::<sockaddr>().cast_const(), header.msg_namelen);
     // SAFETY: the caller's promise, for the vectors and for the address.
     unsafe {

@@ -2,7 +2,8 @@
 //! sleep in the kernel. So handlers are installed behind a trampoline that leaves a note for the wait.
 //!
 //! The trampoline also keeps handlers from running while their thread holds the state's lock: iperf3's leaves by longjmp,
-//! and another may call send. Such a signal is raised again once the lock is released.
+//! and another may call send. Such a signal is raised again once the lock is released. (So the kernel must not take the
+//! handler away when it enters the trampoline: SA_RESETHAND is done here, when the handler really runs.)
 //!
 //! Everything here is async-signal-safe: atomics, and system calls by number.
 
@@ -12,11 +13,11 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
-use libc::{SA_RESTART, SA_SIGINFO, SIG_DFL, SIG_ERR, SIG_IGN, sighandler_t, siginfo_t};
+use libc::{SA_NODEFER, SA_RESETHAND, SA_RESTART, SA_SIGINFO, SIG_DFL, SIG_ERR, SIG_IGN, sighandler_t, siginfo_t};
 
 use crate::errno;
 use crate::lock::DEFERRED;
-use crate::mux::wait::note_signal;
+use crate::mux::wait::{leave_wait, note_signal, run_handler};
 use crate::{process, real};
 
 const SIGNALS: usize = 65;
@@ -26,10 +27,35 @@ struct Handler {
     address: AtomicUsize,
     with_info: AtomicBool,
     restart: AtomicBool,
+    /// It was installed with SA_RESETHAND: it runs once.
+    reset: AtomicBool,
 }
 
-static HANDLERS: [Handler; SIGNALS] =
-    [const { Handler { address: AtomicUsize::new(SIG_DFL), with_info: AtomicBool::new(false), restart: AtomicBool::new(false) } }; SIGNALS];
+impl Handler {
+    const fn new() -> Self {
+        Self {
+            address: AtomicUsize::new(SIG_DFL),
+            with_info: AtomicBool::new(false),
+            restart: AtomicBool::new(false),
+            reset: AtomicBool::new(false),
+        }
+    }
+
+    /// The flags that matter here.
+    fn flags(&self) -> c_int {
+        let flag = |set: &AtomicBool, flag| if set.load(Ordering::Relaxed) { flag } else { 0 };
+        flag(&self.with_info, SA_SIGINFO) | flag(&self.restart, SA_RESTART) | flag(&self.reset, SA_RESETHAND)
+    }
+
+    fn install(&self, address: usize, flags: c_int) {
+        self.with_info.store(flags & SA_SIGINFO != 0, Ordering::Relaxed);
+        self.restart.store(flags & SA_RESTART != 0, Ordering::Relaxed);
+        self.reset.store(flags & SA_RESETHAND != 0, Ordering::Relaxed);
+        self.address.store(address, Ordering::Release);
+    }
+}
+
+static HANDLERS: [Handler; SIGNALS] = [const { Handler::new() }; SIGNALS];
 
 /// Keeps `HANDLERS` and the kernel's table in step between threads. A spin lock, for handlers may install handlers.
 static CHANGING: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
@@ -101,10 +127,43 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut siginfo_t, context: *m
     if address == SIG_DFL || address == SIG_IGN {
         return;
     }
-    if handler.with_info.load(Ordering::Relaxed) {
-        // SAFETY: the program installed the address as a handler of this form.
+    let with_info = handler.with_info.load(Ordering::Relaxed);
+    if handler.reset.swap(false, Ordering::Relaxed) {
+        reset(signal, with_info);
+        errno::set(saved);
+    }
+    // SAFETY: the program installed the address as a handler of this form; the arguments are the kernel's own.
+    run_handler(|| unsafe { call(address, with_info, signal, info, context) });
+}
+
+/// What SA_RESETHAND does when a handler is entered: the action is the default's from now on, flags and mask stay.
+fn reset(signal: c_int, with_info: bool) {
+    // SAFETY: all of it is integers, for which zero is a value; both calls get valid actions.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        real::sigaction(signal, ptr::null(), &raw mut action);
+        if action.sa_sigaction != trampoline as *const () as sighandler_t {
+            // Another thread has just changed it.
+            return;
+        }
+        action.sa_sigaction = SIG_DFL;
+        action.sa_flags |= SA_RESETHAND;
+        if !with_info {
+            action.sa_flags &= !SA_SIGINFO;
+        }
+        real::sigaction(signal, &raw const action, ptr::null_mut());
+    }
+}
+
+/// Calls a handler.
+///
+/// # Safety
+/// The address is a handler's of the form that `with_info` says.
+unsafe fn call(address: usize, with_info: bool, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    if with_info {
+        // SAFETY: the caller's promise.
         let call: unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = unsafe { core::mem::transmute(address) };
-        // SAFETY: with the kernel's own arguments.
+        // SAFETY: as above.
         unsafe { call(signal, info, context) };
     } else {
         // SAFETY: as above.
@@ -127,7 +186,7 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, o
     let me = (&raw const slot.address).cast::<c_void>().cast_mut();
     let locked = lock(me);
     let previous = slot.address.load(Ordering::Acquire);
-    let previous_info = slot.with_info.load(Ordering::Relaxed);
+    let previous_flags = slot.flags();
     // SAFETY: null, or a valid action, by the program's promise.
     let wanted = unsafe { new.as_ref() }.copied();
     let mut passed = wanted;
@@ -135,11 +194,9 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, o
         && action.sa_sigaction != SIG_DFL
         && action.sa_sigaction != SIG_IGN
     {
-        slot.with_info.store(action.sa_flags & SA_SIGINFO != 0, Ordering::Relaxed);
-        slot.restart.store(action.sa_flags & SA_RESTART != 0, Ordering::Relaxed);
-        slot.address.store(action.sa_sigaction, Ordering::Release);
+        slot.install(action.sa_sigaction, action.sa_flags);
         action.sa_sigaction = trampoline as *const () as sighandler_t;
-        action.sa_flags |= SA_SIGINFO;
+        action.sa_flags = action.sa_flags & !SA_RESETHAND | SA_SIGINFO;
     }
     let raw = passed.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the program's promise to sigaction(2).
@@ -150,13 +207,10 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, o
             && old.sa_sigaction == trampoline as *const () as sighandler_t
         {
             old.sa_sigaction = previous;
-            if !previous_info {
-                old.sa_flags &= !SA_SIGINFO;
-            }
+            old.sa_flags = old.sa_flags & !SA_SIGINFO | previous_flags & (SA_SIGINFO | SA_RESETHAND);
         }
     } else {
-        slot.address.store(previous, Ordering::Release);
-        slot.with_info.store(previous_info, Ordering::Relaxed);
+        slot.install(previous, previous_flags);
     }
     if locked {
         CHANGING.store(ptr::null_mut(), Ordering::Release);
@@ -181,6 +235,52 @@ fn lock(me: *mut c_void) -> bool {
 /// As signal(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the program's promise to signal(2).
+    unsafe { install(signal, handler, SA_RESTART) }
+}
+
+/// signal(2) under its BSD name.
+///
+/// # Safety
+/// As signal(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the same function.
+    unsafe { signal(number, handler) }
+}
+
+/// signal(2) under its System V name for software signals.
+///
+/// # Safety
+/// As signal(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ssignal(number: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the same function.
+    unsafe { signal(number, handler) }
+}
+
+/// signal(2) with System V's semantics: the handler runs once, with its signal unblocked, and calls are not restarted.
+///
+/// # Safety
+/// As signal(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    const SA_INTERRUPT: c_int = 0x2000_0000;
+    // SAFETY: the program's promise to signal(2).
+    unsafe { install(signal, handler, SA_RESETHAND | SA_NODEFER | SA_INTERRUPT) }
+}
+
+/// What `signal` is in programs compiled for System V's semantics.
+///
+/// # Safety
+/// As signal(2).
+#[cfg_attr(not(test), unsafe(export_name = "__sysv_signal"))]
+pub unsafe extern "C" fn sysv_signal_reserved(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the same function.
+    unsafe { sysv_signal(signal, handler) }
+}
+
+unsafe fn install(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
     if handler == SIG_ERR {
         errno::set(libc::EINVAL);
         return SIG_ERR;
@@ -188,12 +288,41 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighand
     // SAFETY: all of it is integers, for which zero is a value.
     let (mut new, mut old): (libc::sigaction, libc::sigaction) = unsafe { (core::mem::zeroed(), core::mem::zeroed()) };
     new.sa_sigaction = handler;
-    new.sa_flags = SA_RESTART;
-    // SAFETY: a valid set.
-    unsafe { libc::sigaddset(&raw mut new.sa_mask, signal) };
+    new.sa_flags = flags;
+    if flags & SA_NODEFER == 0 {
+        // SAFETY: a valid set.
+        unsafe { libc::sigaddset(&raw mut new.sa_mask, signal) };
+    }
     // SAFETY: valid actions.
     if unsafe { sigaction(signal, &raw const new, &raw mut old) } != 0 {
         return SIG_ERR;
     }
     old.sa_sigaction
+}
+
+macro_rules! jumps {
+    ($($(#[$doc:meta])* $name:ident = $symbol:literal by $real:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As longjmp(3).
+        #[cfg_attr(not(test), unsafe(export_name = $symbol))]
+        pub unsafe extern "C" fn $name(environment: *mut c_void, value: c_int) -> ! {
+            leave_wait();
+            // SAFETY: the program's promise to longjmp(3). The frame that is left has nothing to drop.
+            unsafe { real::$real(environment, value) };
+            std::process::abort()
+        }
+    )*};
+}
+
+jumps! {
+    /// longjmp(3): out of a handler, it may leave a wait of ours that nobody will return to.
+    longjmp = "longjmp" by longjmp;
+    /// longjmp(3) as BSD has it.
+    longjmp_bsd = "_longjmp" by longjmp_bsd;
+    /// siglongjmp(3).
+    siglongjmp = "siglongjmp" by siglongjmp;
+    /// longjmp(3) of programs compiled with _FORTIFY_SOURCE.
+    longjmp_checked = "__longjmp_chk" by longjmp_checked;
 }

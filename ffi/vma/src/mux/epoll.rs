@@ -20,7 +20,7 @@ use crate::errno::Errno;
 use crate::fdtable::{self, Entry, UNREGISTERED};
 use crate::process::{Offload, fork_generation, process, process_or_init};
 use crate::slab::Slab;
-use crate::socket::Socket;
+use crate::socket::{Socket, listen};
 
 mod collect;
 
@@ -66,6 +66,8 @@ pub(crate) struct Epoll {
     /// The process that registered it, by its place in a line of forks: a child shares the real epoll, and must not take
     /// its parent's members out.
     generation: u32,
+    /// It came from the parent, and this process has not waited in it yet.
+    adopted: bool,
 }
 
 /// Whether calls on this entry go straight to the kernel.
@@ -113,10 +115,32 @@ pub(crate) fn adopt(old: &mut Offload, new: &mut Offload) {
     new.mux.epolls = std::mem::replace(&mut old.mux.epolls, Slab::new());
     for (_, instance) in new.mux.epolls.iter_mut() {
         instance.sleepers.clear();
+        instance.adopted = true;
     }
     for (key, socket) in old.sockets.iter_mut() {
         if let Some(adopted) = new.sockets.find_mut(key) {
             adopted.watch.items = std::mem::take(&mut socket.watch.items);
+        }
+    }
+}
+
+/// A child waits in an instance of its parent's: it waits for the listeners in it.
+#[cold]
+fn await_adopted(offload: &mut Offload, index: u32, depth: u32) {
+    let Some(instance) = offload.mux.epolls.get_mut(index) else { return };
+    if !std::mem::replace(&mut instance.adopted, false) || depth == NESTING_MAX {
+        return;
+    }
+    let targets: Vec<Target> = instance.interest.items().map(|(_, item)| item.target).collect();
+    for target in targets {
+        match target {
+            Target::Socket(socket) => {
+                if let Some(key) = offload.sockets.key_at(socket) {
+                    listen::awaited(offload, key);
+                }
+            }
+            Target::Epoll(inner) => await_adopted(offload, inner, depth + 1),
+            Target::Kernel => {}
         }
     }
 }
@@ -133,7 +157,8 @@ pub(crate) fn control(epfd: RawFd, operation: i32, fd: RawFd, event: Option<epol
         _ => return None,
     };
     let process = match target {
-        Entry::Socket(_) => process(),
+        // In the child of a fork, the state is made anew here: an inherited listener must not end up watched by the kernel alone.
+        Entry::Socket(_) => process_or_init(),
         Entry::Epoll(_) if operation == libc::EPOLL_CTL_ADD || !is_plain(instance) => process_or_init(),
         _ if event.is_some_and(|event| looks_like_token(event.u64)) || has_aliases(instance) => process(),
         _ => None,
@@ -160,6 +185,9 @@ pub(crate) fn control(epfd: RawFd, operation: i32, fd: RawFd, event: Option<epol
     match operation {
         libc::EPOLL_CTL_ADD => {
             let index = register(&mut offload, epfd)?;
+            if let Entry::Socket(key) = fdtable::lookup(fd) {
+                listen::awaited(&mut offload, key);
+            }
             Some(add(&mut offload, index, epfd, target, fd, event))
         }
         libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL => {
@@ -232,6 +260,7 @@ fn register(offload: &mut Offload, epfd: RawFd) -> Option<u32> {
         aliases: 0,
         registered: None,
         generation: fork_generation(),
+        adopted: false,
     });
     fdtable::change(epfd, Entry::Epoll(key.index));
     fence(Ordering::SeqCst);

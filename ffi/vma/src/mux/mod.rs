@@ -74,6 +74,13 @@ pub(crate) struct Watch {
     sleepers: Vec<u32>,
 }
 
+impl Watch {
+    /// Whether an epoll instance watches it.
+    pub(crate) const fn is_watched(&self) -> bool {
+        !self.items.is_empty()
+    }
+}
+
 /// What waiting keeps under the process's lock.
 #[derive(Debug)]
 pub(crate) struct State {

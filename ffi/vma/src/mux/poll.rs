@@ -14,6 +14,7 @@ use super::{Source, epoll, readiness, thread};
 use crate::errno::Errno;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
+use crate::socket::listen;
 
 /// Reported whether asked for or not (poll(2)).
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
@@ -130,6 +131,11 @@ fn examine(offload: &mut Offload, fds: &mut [pollfd]) -> usize {
 fn plan(offload: &mut Offload, fds: &[pollfd]) -> Plan {
     let mut plan = Plan::default();
     for fd in fds {
+        if fd.events & libc::POLLIN != 0
+            && let Entry::Socket(key) = fdtable::lookup(fd.fd)
+        {
+            listen::awaited(offload, key);
+        }
         let events = match fdtable::lookup(fd.fd) {
             Entry::Socket(key) => match offload.sockets.find(key) {
                 Some(socket) => {

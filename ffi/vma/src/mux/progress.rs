@@ -8,12 +8,13 @@ use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 
-use ringway_host::{Plan, Progress, Work};
+use ringway_host::{Pidfd, Plan, Progress, Work};
 use ringway_shm::Rendezvous;
 use ringway_stack::device::Device;
 use ringway_stack::time::Instant;
 
 use crate::fdtable::{self, Entry};
+use crate::fork;
 use crate::process::{Offload, Process};
 
 /// Ticks without a call of the program's that touched the ring, before the thread sleeps deeply.
@@ -56,6 +57,8 @@ impl Work for Service {
             self.quiet = 0;
             return Plan { descriptors: [greetings, None, None], timeout: Some(self.interval.max(Duration::from_millis(1))) };
         };
+        fork::look_after_parent(process, &mut offload);
+        let parent = offload.parent.as_ref().map(Pidfd::fd);
         let woken = offload.mux.watch.is_deep();
         offload.wake_from_deep();
         let active = offload.mux.calls != self.calls;
@@ -70,10 +73,10 @@ impl Work for Service {
         self.calls = offload.mux.calls;
         if deeply {
             let timeout = offload.ring.next_deadline().map(|deadline| deadline.since(now));
-            return Plan { descriptors: [greetings, offload.ring.device().wait_fd(), None], timeout };
+            return Plan { descriptors: [greetings, offload.ring.device().wait_fd(), parent], timeout };
         }
         let tick = self.next_tick.since(now).max(Duration::from_millis(1));
-        Plan { descriptors: [greetings, None, None], timeout: Some(tick) }
+        Plan { descriptors: [greetings, None, parent], timeout: Some(tick) }
     }
 }
 

@@ -12,7 +12,8 @@ use ringway_stack::device::Device;
 use ringway_stack::time::Instant;
 
 use super::State;
-use crate::process::Offload;
+use super::thread::Thread;
+use crate::process::{Offload, fork_generation};
 
 /// A ring that receives faster than this many polls can drain does not let itself be armed: whoever wakes next polls on.
 const ARM_TRIES: u32 = 4;
@@ -88,15 +89,50 @@ impl State {
 impl Offload {
     /// A thread begins to spin.
     #[inline]
-    pub(crate) fn begin_spin(&mut self) {
+    pub(super) fn begin_spin(&mut self, thread: &Thread) {
+        thread.generation.set(fork_generation());
+        thread.spinning.set(true);
         self.mux.watch.spinning += 1;
         self.disarm();
     }
 
     /// A thread stops spinning; what remains to be watched is watched by others.
     #[inline]
-    pub(crate) fn end_spin(&mut self, now: Instant) {
-        self.mux.watch.spinning -= 1;
+    pub(super) fn end_spin(&mut self, thread: &Thread, now: Instant) {
+        // Not if a handler waited meanwhile, and took this wait for one that was left.
+        if thread.spinning.take() {
+            self.mux.watch.spinning -= 1;
+        }
+        self.attend(now);
+    }
+
+    /// Takes the calling thread out of the tables in which a wait entered it that will not go on (a handler left it by longjmp,
+    /// or the thread ends), or that has a handler's wait on top of it: it will find out.
+    #[cold]
+    pub(super) fn forsake(&mut self, thread: &Thread, now: Instant) {
+        let (spun, slept) = (thread.spinning.take(), thread.asleep.take());
+        thread.stand_up();
+        if thread.generation.get() != fork_generation() {
+            // The tables were a parent's.
+            return;
+        }
+        if spun {
+            self.mux.watch.spinning -= 1;
+        }
+        if let Some(key) = slept
+            && self.mux.sleepers.remove(key).is_some()
+        {
+            for (_, socket) in self.sockets.iter_mut() {
+                socket.watch.sleepers.retain(|&sleeper| sleeper != key.index);
+            }
+            for (_, epoll) in self.mux.epolls.iter_mut() {
+                epoll.sleepers.retain(|&sleeper| sleeper != key.index);
+            }
+            if self.mux.watch.leader == Some(key.index) {
+                self.mux.watch.leader = None;
+                self.disarm();
+            }
+        }
         self.attend(now);
     }
 

@@ -1,14 +1,16 @@
 //! What waiting keeps for each thread: its spinning history, its eventfd, and what signal handlers tell it.
 
 use core::cell::{Cell, RefCell};
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
 use std::os::fd::RawFd;
 
 use ringway_host::EventFd;
-use ringway_host::spin::History;
+use ringway_host::spin::{History, Seat};
 
 use crate::fdtable::{self, Entry};
 use crate::process::fork_generation;
+use crate::slab::Key;
 
 /// Invariant: no destructor, so that a signal handler may use it at any time of the thread's life.
 pub(super) struct Thread {
@@ -22,6 +24,17 @@ pub(super) struct Thread {
     interrupting: AtomicU32,
     /// While the thread is about to sleep: the eventfd that ends the sleep. Else -1.
     sleeping_on: AtomicI32,
+    /// Handlers of the program that run. One that left by longjmp counts for ever.
+    handlers: Cell<u32>,
+    /// How the thread is entered with [`super::RingWatch`] and among the sleepers. A handler may leave a wait by longjmp; then
+    /// whoever finds this set puts the tables right ([`crate::process::Offload::forsake`]). Changed under the state's lock, where
+    /// no handler runs.
+    pub(super) spinning: Cell<bool>,
+    pub(super) asleep: Cell<Option<Key>>,
+    /// The [`fork_generation`] of the tables that these two speak of.
+    pub(super) generation: Cell<u32>,
+    /// Its seat on the core where it spins.
+    pub(super) seat: Cell<Option<ManuallyDrop<Seat<'static>>>>,
 }
 
 thread_local! {
@@ -33,6 +46,11 @@ thread_local! {
             signals: AtomicU32::new(0),
             interrupting: AtomicU32::new(0),
             sleeping_on: AtomicI32::new(-1),
+            handlers: Cell::new(0),
+            spinning: Cell::new(false),
+            asleep: Cell::new(None),
+            generation: Cell::new(0),
+            seat: Cell::new(None),
         }
     };
     static WAKER: RefCell<Option<Waker>> = const { RefCell::new(None) };
@@ -47,6 +65,8 @@ struct Waker {
 
 impl Drop for Waker {
     fn drop(&mut self) {
+        // The thread ends, perhaps out of the middle of a wait.
+        super::wait::leave_wait();
         fdtable::clear(self.event.fd());
     }
 }
@@ -60,7 +80,8 @@ pub(super) fn with<T>(f: impl FnOnce(&Thread) -> T) -> T {
 pub(super) fn waker() -> Option<RawFd> {
     WAKER
         .try_with(|waker| {
-            let mut waker = waker.borrow_mut();
+            // Borrowed: a handler interrupted this very function, perhaps for good.
+            let mut waker = waker.try_borrow_mut().ok()?;
             if waker.as_ref().is_none_or(|waker| waker.generation != fork_generation()) {
                 let event = EventFd::new().ok()?;
                 fdtable::set(event.fd(), Entry::Internal);
@@ -74,7 +95,7 @@ pub(super) fn waker() -> Option<RawFd> {
 
 /// Makes the calling thread's eventfd unreadable.
 pub(super) fn clear_waker() {
-    let _ = WAKER.try_with(|waker| waker.borrow().as_ref().map(|waker| waker.event.clear()));
+    let _ = WAKER.try_with(|waker| waker.try_borrow().map(|waker| waker.as_ref().map(|waker| waker.event.clear())));
 }
 
 /// A handler of the program ran on this thread. Async-signal-safe.
@@ -92,44 +113,62 @@ pub(crate) fn note_signal(restart: bool) {
     });
 }
 
+/// Runs a handler of the program.
+pub(crate) fn run_handler(handler: impl FnOnce()) {
+    let outer = THREAD.with(|thread| thread.handlers.replace(thread.handlers.get().wrapping_add(1)));
+    handler();
+    THREAD.with(|thread| thread.handlers.set(outer));
+}
+
+/// Whether the calling thread runs a handler of the program, or left one by longjmp.
+pub(crate) fn in_handler() -> bool {
+    THREAD.with(|thread| thread.handlers.get() != 0)
+}
+
+impl Thread {
+    #[inline]
+    pub(super) fn marks(&self) -> Marks {
+        Marks { signals: self.signals.load(Ordering::Relaxed), interrupting: self.interrupting.load(Ordering::Relaxed) }
+    }
+
+    /// Whether a handler ran since then that ends a wait: any, or (where the call restarts) one without SA_RESTART.
+    #[inline]
+    pub(super) fn interrupted(&self, marks: Marks, restart: bool) -> bool {
+        let now = self.marks();
+        if restart { now.interrupting != marks.interrupting } else { now.signals != marks.signals }
+    }
+
+    /// Whether a handler ran since then.
+    pub(super) fn signalled(&self, marks: Marks) -> bool {
+        self.marks().signals != marks.signals
+    }
+
+    /// Whether the tables of who waits name this thread.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        self.spinning.get() || self.asleep.get().is_some()
+    }
+
+    #[inline]
+    pub(super) fn stand_up(&self) {
+        drop(self.seat.take().map(ManuallyDrop::into_inner));
+    }
+
+    /// Runs `sleep` such that a signal which arrives before it really sleeps ends it. `None`: one arrived already.
+    pub(super) fn sleeping<T>(&self, waker: RawFd, marks: Marks, sleep: impl FnOnce() -> T) -> Option<T> {
+        self.sleeping_on.store(waker, Ordering::Relaxed);
+        // The handler runs on this very thread: program order is all there is to keep.
+        compiler_fence(Ordering::SeqCst);
+        let result = (!self.signalled(marks)).then(sleep);
+        compiler_fence(Ordering::SeqCst);
+        self.sleeping_on.store(-1, Ordering::Relaxed);
+        result
+    }
+}
+
 /// How many handlers had run at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
     signals: u32,
     interrupting: u32,
-}
-
-impl Marks {
-    #[inline]
-    pub(super) fn now() -> Self {
-        THREAD.with(|thread| Self {
-            signals: thread.signals.load(Ordering::Relaxed),
-            interrupting: thread.interrupting.load(Ordering::Relaxed),
-        })
-    }
-
-    /// Whether a handler ran since then that ends a wait: any, or (where the call restarts) one without SA_RESTART.
-    #[inline]
-    pub(super) fn interrupted(&self, restart: bool) -> bool {
-        let now = Self::now();
-        if restart { now.interrupting != self.interrupting } else { now.signals != self.signals }
-    }
-
-    /// Whether a handler ran since then.
-    pub(super) fn any(&self) -> bool {
-        Self::now().signals != self.signals
-    }
-}
-
-/// Runs `sleep` such that a signal which arrives before it really sleeps ends it. `None`: one arrived already.
-pub(super) fn sleeping<T>(waker: RawFd, marks: Marks, sleep: impl FnOnce() -> T) -> Option<T> {
-    THREAD.with(|thread| {
-        thread.sleeping_on.store(waker, Ordering::Relaxed);
-        // The handler runs on this very thread: program order is all there is to keep.
-        compiler_fence(Ordering::SeqCst);
-        let result = (!marks.any()).then(sleep);
-        compiler_fence(Ordering::SeqCst);
-        thread.sleeping_on.store(-1, Ordering::Relaxed);
-        result
-    })
 }

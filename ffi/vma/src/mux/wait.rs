@@ -1,17 +1,25 @@
 //! The one place where threads wait: look, spin, sleep.
+//!
+//! A wait may end without returning: by a handler's longjmp (see [`leave_wait`]), or by a panic ([`Spinning`]). Thread
+//! cancellation is not among the ways: the sleep is a bare system call, so a deferred request (the default) takes effect at
+//! the thread's next cancellation point in the program. Asynchronous cancellation of a thread inside our calls is undefined
+//! behaviour, as it is in all but three functions of POSIX.
 
+use core::cell::Cell;
+use core::mem::ManuallyDrop;
 use core::time::Duration;
 
 use ringway_host::sleep::{ppoll, yield_core};
-use ringway_host::spin::{Cores, Limit, Outcome, Seat, Spin, Step};
+use ringway_host::spin::{Cores, History, Limit, Outcome, Spin, Step};
 use ringway_stack::device::Device;
 use ringway_stack::time::Instant;
 use std::sync::LazyLock;
 
-pub(crate) use super::thread::note_signal;
-use super::thread::{self, Marks};
+use super::thread::{self, Marks, Thread};
+pub(crate) use super::thread::{in_handler, note_signal, run_handler};
+use crate::errno;
 use crate::params::POLL_US_DEFAULT;
-use crate::process::{Offload, Process};
+use crate::process::{self, Offload, Process, fork_generation};
 
 /// Looks at the ring in one hold of the lock, unless another thread asks for it. (Without pauses in between: on
 /// recent processors a pause costs as much as a line's way from core to core.)
@@ -68,10 +76,35 @@ pub(crate) enum Waited<T> {
 
 /// Waits until `check` finds something. It runs under the lock, on a ring freshly polled, once before anything else.
 pub(crate) fn wait<T>(process: &Process, w: &mut Waiting<'_>, mut check: impl FnMut(&mut Offload, Instant) -> Option<T>) -> Waited<T> {
-    let marks = Marks::now();
+    thread::with(|thread| wait_as(thread, process, w, &mut check))
+}
+
+/// The program leaves, by longjmp, what may be a wait; or the thread ends. Async-signal-safe outside the state's lock, where
+/// handlers run.
+pub(crate) fn leave_wait() {
+    thread::with(|thread| {
+        if thread.is_waiting()
+            && let Some(process) = process::process()
+            && !process.state().is_mine()
+        {
+            process.lock().forsake(thread, process.now());
+        }
+    });
+}
+
+fn wait_as<T>(
+    thread: &Thread,
+    process: &Process,
+    w: &mut Waiting<'_>,
+    check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
+) -> Waited<T> {
+    let marks = thread.marks();
     let started = process.now();
     {
         let mut offload = process.lock();
+        if thread.is_waiting() {
+            offload.forsake(thread, started);
+        }
         offload.poll_if_due(started);
         if let Some(found) = check(&mut offload, started) {
             return Waited::Ready(found);
@@ -85,12 +118,19 @@ pub(crate) fn wait<T>(process: &Process, w: &mut Waiting<'_>, mut check: impl Fn
         };
     }
     let limit = limit(process, w.spin);
-    let before = history(w.spin).get();
+    let history = history(thread, w.spin);
+    let before = history.get();
     let mut state = Spin::new(started, &before, limit);
-    let (spun, until) = spin(process, w, marks, &mut state, started, &mut check);
+    let (spun, until) = spin(thread, process, w, marks, &mut state, started, check);
     let (waited, until) = match spun {
         Some(waited) => (waited, until),
-        None => (sleep(process, w, marks, &mut check), process.now()),
+        None => {
+            // What a sleep's system calls say of themselves is not what the program's call says.
+            let saved = errno::current();
+            let waited = sleep(thread, process, w, marks, check);
+            errno::set(saved);
+            (waited, process.now())
+        }
     };
     let outcome = match waited {
         Waited::Ready(_) | Waited::Kernel => Outcome::Satisfied,
@@ -99,31 +139,16 @@ pub(crate) fn wait<T>(process: &Process, w: &mut Waiting<'_>, mut check: impl Fn
     let mut learned = before;
     learned.ended(limit, until.since(started), outcome, &state);
     if learned != before {
-        history(w.spin).set(learned);
+        history.set(learned);
     }
     waited
 }
 
-fn history(class: SpinClass) -> HistoryCell {
-    HistoryCell(class)
-}
-
 /// The calling thread's history of one class.
-struct HistoryCell(SpinClass);
-
-impl HistoryCell {
-    fn get(&self) -> ringway_host::spin::History {
-        thread::with(|thread| match self.0 {
-            SpinClass::Rx => thread.rx.get(),
-            SpinClass::Select => thread.select.get(),
-        })
-    }
-
-    fn set(&self, history: ringway_host::spin::History) {
-        thread::with(|thread| match self.0 {
-            SpinClass::Rx => thread.rx.set(history),
-            SpinClass::Select => thread.select.set(history),
-        });
+fn history(thread: &Thread, class: SpinClass) -> &Cell<History> {
+    match class {
+        SpinClass::Rx => &thread.rx,
+        SpinClass::Select => &thread.select,
     }
 }
 
@@ -137,6 +162,7 @@ fn limit(process: &Process, class: SpinClass) -> Limit {
 
 /// Looks at the ring again and again, and gives the time of the last look. `None`: the budget is spent.
 fn spin<T>(
+    thread: &Thread,
     process: &Process,
     w: &mut Waiting<'_>,
     marks: Marks,
@@ -152,10 +178,11 @@ fn spin<T>(
         SpinClass::Select => process.params.select_poll_os_ratio,
     };
     let exact = matches!(limit(process, w.spin), Limit::Exact(_));
-    let mut seat: Option<Seat<'_>> = None;
+    let mut seated = false;
+    let _spinning = Spinning { process, thread };
     let mut seen = {
         let mut offload = process.lock();
-        offload.begin_spin();
+        offload.begin_spin(thread);
         // What happened since the first look is looked at in the first round.
         offload.mux.activity.wrapping_sub(1)
     };
@@ -163,16 +190,16 @@ fn spin<T>(
     let mut ask_now = w.sigmask.is_some();
     let ended = loop {
         let now = process.now();
-        if let Some(found) = look(process, now, &mut seen, check) {
+        if let Some(found) = look(thread, process, now, &mut seen, check) {
             return (Some(Waited::Ready(found)), now);
         }
-        if marks.interrupted(w.restart) {
+        if thread.interrupted(marks, w.restart) {
             break Some(Waited::Interrupted);
         }
         if w.deadline.is_some_and(|deadline| deadline <= now) {
             break Some(Waited::TimedOut);
         }
-        if ask_now || kernel_is_due(w, ratio) {
+        if ask_now || kernel_is_due(thread, w, ratio) {
             ask_now = false;
             match ask_kernel(w) {
                 Asked::Nothing => {}
@@ -180,11 +207,10 @@ fn spin<T>(
                 Asked::Signal => break Some(Waited::Interrupted),
             }
         }
-        if !exact && seat.is_none() && now.since(started) > UNSEATED {
-            seat = CORES.sit();
-            if seat.is_none() {
-                break None;
-            }
+        if !exact && !seated && now.since(started) > UNSEATED {
+            let Some(seat) = CORES.sit() else { break None };
+            thread.seat.set(Some(ManuallyDrop::new(seat)));
+            seated = true;
         }
         match spin.step(now) {
             Step::Poll if process.state().has_waiters() => (0..16).for_each(|_| core::hint::spin_loop()),
@@ -197,20 +223,42 @@ fn spin<T>(
         }
     };
     let now = process.now();
-    process.lock().end_spin(now);
+    process.lock().end_spin(thread, now);
     (ended, now)
+}
+
+/// Ends a thread's spinning where a panic would leave it entered.
+struct Spinning<'a> {
+    process: &'a Process,
+    thread: &'a Thread,
+}
+
+impl Drop for Spinning<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.thread.stand_up();
+        if self.thread.spinning.get() {
+            crate::boundary!((), self.process.lock().end_spin(self.thread, self.process.now()));
+        }
+    }
 }
 
 /// A few looks in one hold of the lock.
 #[inline]
-fn look<T>(process: &Process, now: Instant, seen: &mut u64, check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>) -> Option<T> {
+fn look<T>(
+    thread: &Thread,
+    process: &Process,
+    now: Instant,
+    seen: &mut u64,
+    check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
+) -> Option<T> {
     let mut offload = process.lock();
     for _ in 0..LOOKS {
         offload.poll_if_due(now);
         if offload.mux.activity != *seen {
             *seen = offload.mux.activity;
             if let Some(found) = check(&mut offload, now) {
-                offload.end_spin(now);
+                offload.end_spin(thread, now);
                 return Some(found);
             }
         }
@@ -222,14 +270,13 @@ fn look<T>(process: &Process, now: Instant, seen: &mut u64, check: &mut impl FnM
 }
 
 #[inline]
-fn kernel_is_due(w: &Waiting<'_>, ratio: u32) -> bool {
-    !w.kernel.is_empty()
-        && ratio != 0
-        && thread::with(|thread| {
-            let since = thread.since_kernel.get() + 1;
-            thread.since_kernel.set(if since >= ratio { 0 } else { since });
-            since >= ratio
-        })
+fn kernel_is_due(thread: &Thread, w: &Waiting<'_>, ratio: u32) -> bool {
+    if w.kernel.is_empty() || ratio == 0 {
+        return false;
+    }
+    let since = thread.since_kernel.get() + 1;
+    thread.since_kernel.set(if since >= ratio { 0 } else { since });
+    since >= ratio
 }
 
 enum Asked {
@@ -253,6 +300,7 @@ fn ask_kernel(w: &mut Waiting<'_>) -> Asked {
 
 /// Sleeps until woken, again and again if it was not for this.
 fn sleep<T>(
+    thread: &Thread,
     process: &Process,
     w: &mut Waiting<'_>,
     mut marks: Marks,
@@ -260,7 +308,7 @@ fn sleep<T>(
 ) -> Waited<T> {
     let waker = thread::waker();
     loop {
-        if marks.interrupted(w.restart) {
+        if thread.interrupted(marks, w.restart) {
             return Waited::Interrupted;
         }
         let asleep = {
@@ -271,16 +319,16 @@ fn sleep<T>(
                 offload.attend(now);
                 return Waited::Ready(found);
             }
-            match offload.fall_asleep(w, waker, now) {
+            match offload.fall_asleep(thread, w, waker, now) {
                 Some(asleep) => asleep,
                 None => continue,
             }
         };
-        let slept = thread::sleeping(waker.unwrap_or(-1), marks, || sleep_on(w.kernel, &asleep, w.sigmask));
+        let slept = thread.sleeping(waker.unwrap_or(-1), marks, || sleep_on(w.kernel, &asleep, w.sigmask));
         let now = process.now();
         let (woken, found) = {
             let mut offload = process.lock();
-            let woken = offload.wake_up(w, &asleep);
+            let woken = offload.wake_up(thread, w, &asleep);
             offload.poll_if_due(now);
             let found = check(&mut offload, now);
             offload.attend(now);
@@ -295,16 +343,18 @@ fn sleep<T>(
         match slept {
             Some(Ok(slept)) if slept.kernel => return Waited::Kernel,
             // Without a handler of the program's that the library saw, the kernel's word counts.
-            Some(Err(error)) if error.raw_os_error() == Some(libc::EINTR) && (marks.interrupted(w.restart) || !marks.any()) => {
+            Some(Err(error))
+                if error.raw_os_error() == Some(libc::EINTR) && (thread.interrupted(marks, w.restart) || !thread.signalled(marks)) =>
+            {
                 return Waited::Interrupted;
             }
             _ => {}
         }
-        if marks.any() {
-            if marks.interrupted(w.restart) {
+        if thread.signalled(marks) {
+            if thread.interrupted(marks, w.restart) {
                 return Waited::Interrupted;
             }
-            marks = Marks::now();
+            marks = thread.marks();
         }
         if w.deadline.is_some_and(|deadline| deadline <= now) {
             return Waited::TimedOut;
@@ -324,7 +374,7 @@ struct Asleep {
 
 impl Offload {
     /// Enters the calling thread among the sleepers. `None`: the ring has something, look again.
-    fn fall_asleep(&mut self, w: &Waiting<'_>, waker: Option<i32>, now: Instant) -> Option<Asleep> {
+    fn fall_asleep(&mut self, thread: &Thread, w: &Waiting<'_>, waker: Option<i32>, now: Instant) -> Option<Asleep> {
         let leads = self.mux.watch.leader.is_none() && waker.is_some();
         if leads && self.mux.watch.spinning == 0 && !self.arm() {
             return None;
@@ -336,6 +386,8 @@ impl Offload {
             return Some(Asleep { key: None, waker: -1, ring: -1, leads, timeout });
         };
         let key = self.mux.sleepers.insert(super::Sleeper { waker, signalled: false });
+        thread.generation.set(fork_generation());
+        thread.asleep.set(Some(key));
         for &socket in w.sockets {
             if let Some(socket) = self.sockets.get_mut(socket) {
                 socket.watch.sleepers.push(key.index);
@@ -357,8 +409,12 @@ impl Offload {
     }
 
     /// Undoes [`Offload::fall_asleep`]. Whether somebody had woken the thread.
-    fn wake_up(&mut self, w: &Waiting<'_>, asleep: &Asleep) -> bool {
+    fn wake_up(&mut self, thread: &Thread, w: &Waiting<'_>, asleep: &Asleep) -> bool {
         let Some(key) = asleep.key else { return false };
+        if thread.asleep.take() != Some(key) {
+            // A handler waited meanwhile, and took this wait for one that was left.
+            return true;
+        }
         for &socket in w.sockets {
             if let Some(socket) = self.sockets.get_mut(socket) {
                 socket.watch.sleepers.retain(|&sleeper| sleeper != key.index);

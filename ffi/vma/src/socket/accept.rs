@@ -1,7 +1,7 @@
 //! accept4(2): connections from both worlds, those of the ring first.
 
 use core::ffi::c_int;
-use std::sync::{Mutex, PoisonError};
+use core::time::Duration;
 
 use libc::{sockaddr, socklen_t};
 use ringway_stack::Error;
@@ -12,8 +12,9 @@ use ringway_stack::ring::{Readiness, SocketId};
 use super::address::Raw;
 use super::connect::kernel_result;
 use super::{Family, Kind, Socket, lifecycle, listen};
-use crate::errno::Errno;
+use crate::errno::{self, Errno};
 use crate::fdtable::{self, Entry};
+use crate::lock::Lock;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
 use crate::real;
@@ -21,7 +22,7 @@ use crate::slab::Key;
 
 /// One kernel accept at a time: between "a connection waits" and taking it, no other thread may take it, or this one would
 /// block in the kernel and never see the ring's.
-static KERNEL_ACCEPT: Mutex<()> = Mutex::new(());
+pub(crate) static KERNEL_ACCEPT: Lock<()> = Lock::new(());
 
 /// accept4(2).
 ///
@@ -50,7 +51,13 @@ pub(crate) unsafe fn accept(
         if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
             return Err(Errno(libc::EINVAL));
         }
-        let id = id.or_else(|| retry(&mut guard, key));
+        if let Some(socket) = guard.sockets.find_mut(key) {
+            socket.waited = true;
+        }
+        let id = id.or_else(|| {
+            listen::retry(&mut guard, key);
+            guard.sockets.find(key)?.ring_id()
+        });
         if let Some(id) = id {
             if !waits(&guard, id) {
                 let now = process.now();
@@ -67,7 +74,7 @@ pub(crate) unsafe fn accept(
         }
         drop(guard);
         // SAFETY: the caller's promise.
-        match unsafe { from_kernel(process, fd, key, out, len, flags, nonblocking) } {
+        match unsafe { from_kernel(process, fd, key, out, len, flags, (!nonblocking).then_some(timeout)) } {
             Err(Errno(libc::EAGAIN)) if !nonblocking => {}
             result => return result,
         }
@@ -96,15 +103,6 @@ pub(crate) unsafe fn accept(
 
 fn waits(offload: &Offload, id: SocketId) -> bool {
     offload.ring.readiness(id).contains(Readiness::IN)
-}
-
-/// A listener whose rule another process held may have it now (the parent of a daemon is gone).
-fn retry(offload: &mut Offload, key: Key) -> Option<SocketId> {
-    if offload.sockets.find(key)?.reason != Some(Reason::RuleTaken) {
-        return None;
-    }
-    listen::publish(offload, key);
-    offload.sockets.find(key)?.ring_id()
 }
 
 /// Takes a connection from the ring's queue, with a fresh placeholder.
@@ -164,19 +162,19 @@ unsafe fn from_kernel(
     out: *mut sockaddr,
     len: *mut socklen_t,
     flags: c_int,
-    nonblocking: bool,
+    blocking: Option<Option<Duration>>,
 ) -> Result<c_int, Errno> {
-    let one = (!nonblocking).then(|| KERNEL_ACCEPT.lock().unwrap_or_else(PoisonError::into_inner));
-    if one.is_some() {
-        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid pollfd.
-        if unsafe { real::poll(&raw mut poll, 1, 0) } == 0 {
-            return Err(Errno(libc::EAGAIN));
-        }
-    }
     // SAFETY: the caller's promise.
-    let accepted = kernel_result(unsafe { real::accept4(fd, out, len, flags) })?;
-    drop(one);
+    let accept = || kernel_result(unsafe { real::accept4(fd, out, len, flags) });
+    let accepted = match blocking {
+        None => accept()?,
+        Some(timeout) => {
+            // A handler that leaves by longjmp would leave the locks behind.
+            let _undisturbed = SignalsBlocked::new();
+            let _one = KERNEL_ACCEPT.lock();
+            without_blocking(fd, timeout, accept)?
+        }
+    };
     let mut guard = process.lock();
     let offload = &mut *guard;
     let family = offload.sockets.find(listener).map_or(Family::V4, |s| s.family);
@@ -189,4 +187,97 @@ unsafe fn from_kernel(
         offload.sockets.remove(key);
     }
     Ok(accepted)
+}
+
+/// Accepts on a socket that blocks only if a connection waits, and never blocks: the ring's would not be seen. The open file may
+/// be shared with other processes (a fork's), so "a connection waits" may be over by the time it is taken, and O_NONBLOCK is not
+/// ours to set. Processes that run this library take turns by a record lock on the socket, which a process's end releases;
+/// against all others there is a receive timeout (socket(7)) for the time of the call, in place of the program's.
+fn without_blocking(fd: c_int, timeout: Option<Duration>, accept: impl FnOnce() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
+    let turn = Turn::take(fd).ok_or(Errno(libc::EAGAIN))?;
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid pollfd.
+    if unsafe { real::poll(&raw mut poll, 1, 0) } == 0 {
+        return Err(Errno(libc::EAGAIN));
+    }
+    set_receive_timeout(fd, libc::timeval { tv_sec: 0, tv_usec: 1 });
+    let accepted = accept();
+    set_receive_timeout(fd, timeout.map_or(libc::timeval { tv_sec: 0, tv_usec: 0 }, timeval));
+    drop(turn);
+    accepted
+}
+
+/// No handler runs on this thread.
+struct SignalsBlocked(libc::sigset_t);
+
+impl SignalsBlocked {
+    fn new() -> Self {
+        // SAFETY: both sets are valid for the calls; sigfillset initialises the first, pthread_sigmask the second.
+        unsafe {
+            let mut all: libc::sigset_t = core::mem::zeroed();
+            let mut old: libc::sigset_t = core::mem::zeroed();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
+            Self(old)
+        }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY: the set was filled in by pthread_sigmask.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, core::ptr::null_mut()) };
+    }
+}
+
+/// The right to accept on a socket that may be shared between processes.
+struct Turn(c_int);
+
+impl Turn {
+    /// `None`: another process has it; a moment has passed.
+    fn take(fd: c_int) -> Option<Self> {
+        if record_lock(fd, libc::F_WRLCK).is_ok() {
+            return Some(Self(fd));
+        }
+        match Errno::last() {
+            Errno(libc::EAGAIN | libc::EACCES) => {
+                let mut nothing = libc::pollfd { fd: -1, events: 0, revents: 0 };
+                let moment = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+                // SAFETY: one pollfd that names no descriptor, and a valid time.
+                unsafe { real::ppoll(&raw mut nothing, 1, &raw const moment, core::ptr::null()) };
+                None
+            }
+            // Locks cannot be had here: the timeout alone must do.
+            _ => Some(Self(fd)),
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let saved = errno::current();
+        let _ = record_lock(self.0, libc::F_UNLCK);
+        errno::set(saved);
+    }
+}
+
+fn record_lock(fd: c_int, kind: c_int) -> Result<(), Errno> {
+    // SAFETY: all of it is integers, for which zero is a value: from the beginning, the whole.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    // SAFETY: the structure outlives the call.
+    kernel_result(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_SETLK, &raw const lock) } as c_int).map(drop)
+}
+
+fn set_receive_timeout(fd: c_int, time: libc::timeval) {
+    let len = size_of::<libc::timeval>() as socklen_t;
+    // SAFETY: the value is as long as it says.
+    unsafe { real::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw const time).cast(), len) };
+}
+
+fn timeval(time: Duration) -> libc::timeval {
+    libc::timeval {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_usec: libc::suseconds_t::from(time.subsec_micros()),
+    }
 }

@@ -144,6 +144,18 @@ pub(crate) fn of_placeholder(fd: i32, family: Family) -> Option<SocketAddrV4> {
     }
 }
 
+/// Whether an IPv6 socket was told to leave IPv4 alone (IPV6_V6ONLY, or net.ipv6.bindv6only): then nothing of it is offloaded.
+pub(crate) fn is_v6_only(fd: i32, family: Family) -> bool {
+    if family == Family::V4 {
+        return false;
+    }
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as socklen_t;
+    // SAFETY: the value is as long as it says.
+    let asked = unsafe { crate::real::getsockopt(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, (&raw mut value).cast(), &raw mut len) };
+    asked == 0 && value != 0
+}
+
 /// The address that Linux would send from, to a local destination: its route for 127.0.0.0/8 prefers 127.0.0.1, any other
 /// local address is its own source.
 pub(crate) const fn source_for(destination: Ipv4Addr) -> Ipv4Addr {

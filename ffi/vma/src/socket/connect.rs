@@ -36,16 +36,21 @@ pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const
     // SAFETY: the caller's promise.
     let to = unsafe { address::read(raw, len, family) };
     match kind {
+        // IPV6_V6ONLY: the kernel refuses IPv4-mapped destinations.
+        Kind::Fresh if matches!(to, Address::V4(_)) && address::is_v6_only(fd, family) => {
+            process.lock().leave_to_kernel(key, "connect", Reason::Family);
+            kernel_result(by_kernel())
+        }
         Kind::Fresh => match reachable(process, Protocol::Tcp, to) {
-            Ok((remote, hop)) => open(process, fd, key, remote, hop),
+            Ok((remote, hop)) => open(process, fd, key, remote, hop, &by_kernel),
             Err(Unreachable::NotAnAddress) => kernel_result(by_kernel()),
             Err(Unreachable::Because(reason)) => {
                 process.lock().leave_to_kernel(key, "connect", reason);
                 kernel_result(by_kernel())
             }
         },
+        Kind::Connecting(_) | Kind::Stream(_) if to == Address::Unspecified => disconnect(process, fd, key, raw, len),
         Kind::Connecting(id) => again(process, key, id),
-        Kind::Stream(_) if to == Address::Unspecified => disconnect(process, fd, key, raw, len),
         Kind::Stream(_) => Err(Errno(libc::EISCONN)),
         Kind::Forked => Err(Errno(libc::EISCONN)),
         // SAFETY: the caller's promise.
@@ -92,12 +97,24 @@ pub(crate) fn reachable(process: &Process, protocol: Protocol, to: Address) -> R
     }
 }
 
-/// Opens the connection over the ring, and waits for it unless the socket does not block.
-fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resolved) -> Result<c_int, Errno> {
+/// Opens the connection over the ring, and waits for it unless the socket does not block. Where no port can be had, which the
+/// kernel's own connect may still have (it shares ports between destinations, and takes them from TIME-WAITs), that has its turn.
+fn open(
+    process: &Process,
+    fd: c_int,
+    key: Key,
+    remote: SocketAddrV4,
+    hop: Resolved,
+    by_kernel: &dyn Fn() -> c_int,
+) -> Result<c_int, Errno> {
+    let leave = || {
+        process.lock().leave_to_kernel(key, "connect", Reason::DeviceFull);
+        kernel_result(by_kernel())
+    };
     let family = process.lock().sockets.find(key).map_or(Family::V4, |s| s.family);
     let mut tries = 0;
     let (mut guard, local, id) = loop {
-        let local = local_for(fd, family, *remote.ip())?;
+        let Some(local) = local_for(fd, family, *remote.ip())? else { return leave() };
         let mut guard = process.lock();
         let offload = &mut *guard;
         let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
@@ -105,7 +122,8 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resol
             // Another thread connected it meanwhile.
             return Err(Errno(libc::EALREADY));
         }
-        let replaceable = socket.fds == 1 && socket.bound.is_none();
+        let chosen_by_program = socket.bound.is_some() && !socket.bound_by_connect;
+        let replaceable = socket.fds == 1 && !chosen_by_program;
         match offload.ring.tcp_connect(process.now(), local, remote, NextHop::Station(hop.mac), &socket.tcp) {
             Ok(id) => break (guard, local, id),
             // The kernel gave a port that a closed connection of the ring's still uses.
@@ -114,13 +132,18 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resol
                 drop(guard);
                 lifecycle::renew_placeholder(process, fd, key)?;
             }
-            Err(Error::AddressInUse) => return Err(Errno(libc::EADDRNOTAVAIL)),
+            Err(Error::AddressInUse) if chosen_by_program => return Err(Errno(libc::EADDRNOTAVAIL)),
+            Err(Error::AddressInUse) => {
+                drop(guard);
+                return leave();
+            }
             Err(error) => return Err(error.into()),
         }
     };
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     socket.kind = Kind::Connecting(id);
+    socket.bound_by_connect |= socket.bound.is_none();
     socket.bound = Some(local);
     socket.peer = Some(remote);
     socket.reason = None;
@@ -133,8 +156,8 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resol
     if nonblocking { Err(Errno(libc::EINPROGRESS)) } else { finish(process, key, id) }
 }
 
-/// Binds the placeholder as a connect would have, and says to what.
-fn local_for(fd: c_int, family: Family, remote: Ipv4Addr) -> Result<SocketAddrV4, Errno> {
+/// Binds the placeholder as a connect would have, and says to what. `None`: bind(2) has no port left.
+fn local_for(fd: c_int, family: Family, remote: Ipv4Addr) -> Result<Option<SocketAddrV4>, Errno> {
     let source = address::source_for(remote);
     let mut local = address::of_placeholder(fd, family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
     if local.port() == 0 {
@@ -142,17 +165,17 @@ fn local_for(fd: c_int, family: Family, remote: Ipv4Addr) -> Result<SocketAddrV4
         let raw = Raw::new(SocketAddrV4::new(ip, 0), family);
         // SAFETY: the address is as long as it says.
         if unsafe { real::bind(fd, raw.as_ptr(), raw.len()) } != 0 {
-            return Err(match Errno::last() {
-                Errno(libc::EADDRINUSE) => Errno(libc::EADDRNOTAVAIL),
-                other => other,
-            });
+            return match Errno::last() {
+                Errno(libc::EADDRINUSE) => Ok(None),
+                other => Err(other),
+            };
         }
         local = address::of_placeholder(fd, family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
     }
     if local.ip().is_unspecified() {
         local.set_ip(source);
     }
-    Ok(local)
+    Ok(Some(local))
 }
 
 /// What became of a handshake.
@@ -221,20 +244,31 @@ fn failed(process: &Process, key: Key, id: SocketId) -> Errno {
     error.into()
 }
 
-/// connect with `AF_UNSPEC` on a stream: the connection is reset, the socket is as new.
+/// connect with `AF_UNSPEC` on a stream: the connection is reset, the socket is as new, and a port that the program did not choose
+/// is given back.
 fn disconnect(process: &Process, fd: c_int, key: Key, raw: *const sockaddr, len: socklen_t) -> Result<c_int, Errno> {
     let mut guard = process.lock();
     let offload = &mut *guard;
     if let Some(socket) = offload.sockets.find_mut(key)
-        && let Kind::Stream(id) = socket.kind
+        && let Kind::Connecting(id) | Kind::Stream(id) = socket.kind
     {
         socket.kind = Kind::Fresh;
         socket.peer = None;
+        let replaceable = socket.bound_by_connect && socket.fds == 1;
+        if replaceable {
+            socket.bound_by_connect = false;
+            socket.bound = None;
+        }
         offload.ring.close(process.now(), id, true);
         mux::refresh(offload, key.index);
         offload.dispatch();
+        drop(guard);
+        if replaceable {
+            lifecycle::renew_placeholder(process, fd, key)?;
+        }
+    } else {
+        drop(guard);
     }
-    drop(guard);
     // SAFETY: the caller of `connect` vouched for the address.
     kernel_result(unsafe { real::connect(fd, raw, len) })
 }

@@ -116,7 +116,13 @@ fn ensure_published(process: &Process, fd: c_int, key: Key) {
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return };
-    if socket.kind != Kind::Datagram(None) || socket.reason != Some(Reason::Undecided) {
+    // Connected before its server started, it was left to the kernel until now.
+    let may_be = matches!(socket.reason, Some(Reason::Undecided | Reason::NoOffloadedPeer));
+    if socket.kind != Kind::Datagram(None) || !may_be {
+        return;
+    }
+    if address::is_v6_only(fd, socket.family) {
+        offload.leave_to_kernel(key, "bind", Reason::Family);
         return;
     }
     let mut local = address::of_placeholder(fd, socket.family);
@@ -132,7 +138,11 @@ fn ensure_published(process: &Process, fd: c_int, key: Key) {
     if socket.bound.is_none() {
         socket.reason = Some(Reason::Family);
     }
+    let connected = socket.peer.is_some();
     publish(process, offload, key);
+    if connected {
+        connect_on_ring(offload, key);
+    }
 }
 
 /// connect(2) on a UDP socket. The placeholder is connected too: the kernel filters, and getpeername is right.

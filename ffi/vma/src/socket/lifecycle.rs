@@ -9,7 +9,7 @@ use ringway_stack::{Error, tcp};
 
 use super::connect::kernel_result;
 use super::{Family, Kind, Socket, stream};
-use crate::errno::Errno;
+use crate::errno::{self, Errno};
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -188,9 +188,11 @@ fn linger(process: &Process, key: Key) {
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find(key) else { return };
-    let (Some(time), Kind::Stream(id), 1) = (socket.linger, socket.kind, socket.fds) else { return };
-    // Linux's tcp_close lingers for blocking and non-blocking descriptors alike.
-    if time.is_zero() {
+    // A non-blocking connect leaves the kind at connecting until somebody asks how it ended.
+    let (Some(time), Kind::Stream(id) | Kind::Connecting(id), 1) = (socket.linger, socket.kind, socket.fds) else { return };
+    // Linux's tcp_close lingers for blocking and non-blocking descriptors alike, but not for an unfinished handshake.
+    let state = offload.ring.info(id).and_then(|info| info.state);
+    if time.is_zero() || matches!(state, None | Some(tcp::State::SynSent | tcp::State::SynReceived)) {
         return;
     }
     if offload.ring.shutdown(process.now(), id, ringway_stack::ring::Shutdown::Write).is_err() {
@@ -199,6 +201,7 @@ fn linger(process: &Process, key: Key) {
     offload.dispatch();
     drop(guard);
     // Time over or interrupted: the close goes on in the background.
+    let saved = errno::current();
     let _ = stream::blocking(process, key, Some(time), |offload, _| {
         match offload.ring.info(id).and_then(|info| info.state.map(|state| (state, info.send_queue))) {
             Some((tcp::State::FinWait1 | tcp::State::Closing | tcp::State::LastAck, _)) => Err(Error::WouldBlock),
@@ -206,4 +209,5 @@ fn linger(process: &Process, key: Key) {
             _ => Ok(()),
         }
     });
+    errno::set(saved);
 }

@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use libc::{sockaddr, socklen_t};
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::Shutdown;
+use ringway_stack::ring::{Shutdown, SocketId};
 
 use super::address::{self};
 use super::connect::kernel_result;
@@ -31,7 +31,8 @@ pub(crate) unsafe fn bind(process: &Process, fd: c_int, key: Key, raw: *const so
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
-    match (socket.kind, address::of_placeholder(fd, socket.family)) {
+    let local = address::of_placeholder(fd, socket.family).filter(|_| !address::is_v6_only(fd, socket.family));
+    match (socket.kind, local) {
         (Kind::Fresh, Some(local)) => socket.bound = Some(local),
         (Kind::Datagram(None), Some(local)) => {
             socket.bound = Some(local);
@@ -61,7 +62,8 @@ pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> 
     socket.backlog = if backlog < 0 { BACKLOG_MAX } else { backlog.clamp(1, BACKLOG_MAX) };
     match socket.kind {
         Kind::Fresh => {
-            socket.bound = address::of_placeholder(fd, socket.family);
+            socket.bound = address::of_placeholder(fd, socket.family).filter(|_| !address::is_v6_only(fd, socket.family));
+            socket.waited |= socket.watch.is_watched();
             publish(offload, key);
         }
         Kind::Listener(Some(id)) => {
@@ -83,6 +85,7 @@ pub(crate) fn publish(offload: &mut Offload, key: Key) {
         return;
     };
     let backlog = usize::try_from(socket.backlog).unwrap_or(1);
+    let before = socket.kind;
     match offload.ring.tcp_listen(local, backlog, &socket.tcp) {
         Ok(id) => {
             socket.kind = Kind::Listener(Some(id));
@@ -92,14 +95,59 @@ pub(crate) fn publish(offload: &mut Offload, key: Key) {
         }
         Err(error) => {
             let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::DeviceFull };
-            tracing::info!("{local} is served by the kernel only: {error}");
             socket.kind = Kind::Listener(None);
-            socket.reason = Some(reason);
-            offload.decided("listen", Some(reason));
+            // Tried again and again, it is said and counted once.
+            let is_news = socket.reason.replace(reason) != Some(reason);
+            if is_news {
+                tracing::info!("{local} is served by the kernel only: {error}");
+                offload.decided("listen", Some(reason));
+            }
         }
     }
-    mux::refresh(offload, key.index);
+    if offload.sockets.find(key).is_some_and(|socket| socket.kind != before) {
+        mux::refresh(offload, key.index);
+    }
     offload.dispatch();
+}
+
+/// The process is about to wait for a listener's connections. If it left the rule to others so far, it tries to have it now.
+pub(crate) fn awaited(offload: &mut Offload, key: Key) {
+    let Some(socket) = offload.sockets.find_mut(key) else { return };
+    if socket.waited || !matches!(socket.kind, Kind::Listener(_)) {
+        return;
+    }
+    socket.waited = true;
+    retry(offload, key);
+}
+
+/// A listener whose rule another process held may have it now (that process is gone, or gave it up).
+pub(crate) fn retry(offload: &mut Offload, key: Key) {
+    let Some(socket) = offload.sockets.find(key) else { return };
+    if socket.kind == Kind::Listener(None) && socket.reason == Some(Reason::RuleTaken) {
+        publish(offload, key);
+    }
+}
+
+/// Before a fork: the rules of listeners that nobody here ever waited on are given up, so that a child that does wait can have
+/// them. A server that merely forks a helper gets them back with its first wait.
+pub(crate) fn give_up_unawaited(process: &Process, offload: &mut Offload) {
+    let unawaited = offload.sockets.iter().filter(|(_, socket)| !socket.waited);
+    let unawaited: Vec<_> = unawaited.filter_map(|(key, socket)| Some((key, listening(socket.kind)?))).collect();
+    for (key, id) in unawaited {
+        let Some(socket) = offload.sockets.find_mut(key) else { continue };
+        socket.kind = Kind::Listener(None);
+        socket.reason = Some(Reason::RuleTaken);
+        offload.ring.close(process.now(), id, false);
+        mux::refresh(offload, key.index);
+        offload.dispatch();
+    }
+}
+
+const fn listening(kind: Kind) -> Option<SocketId> {
+    match kind {
+        Kind::Listener(id) => id,
+        _ => None,
+    }
 }
 
 /// shutdown(2).

@@ -82,6 +82,8 @@ pub(crate) struct Socket {
     pub(crate) ancillary: Ancillary,
     /// Whether `bind` was called, and to what (port 0 already resolved).
     pub(crate) bound: Option<SocketAddrV4>,
+    /// Whether the port in `bound` was chosen for a connect, which the program may have another of.
+    pub(crate) bound_by_connect: bool,
     /// The connected peer.
     pub(crate) peer: Option<SocketAddrV4>,
     /// Which directions were shut down.
@@ -96,6 +98,8 @@ pub(crate) struct Socket {
     pub(crate) reason: Option<Reason>,
     /// The backlog of a listener, to publish it again after a fork.
     pub(crate) backlog: i32,
+    /// Whether this process ever waited for a listener's connections: one that only forks workers leaves the rule to them.
+    pub(crate) waited: bool,
     /// TCP_KEEPIDLE and its like, which may be set before SO_KEEPALIVE is.
     pub(crate) keepalive: tcp::Keepalive,
     /// Integer options (level, name, value) that accepted connections' placeholders are to show.
@@ -153,6 +157,7 @@ impl Socket {
             udp: UdpOptions::default(),
             ancillary: Ancillary::default(),
             bound: None,
+            bound_by_connect: false,
             peer: None,
             shut: Shut::default(),
             route: datagram::Route::default(),
@@ -160,6 +165,7 @@ impl Socket {
             watch: mux::Watch::default(),
             reason: Some(Reason::Undecided),
             backlog: 0,
+            waited: false,
             keepalive: tcp::Keepalive::default(),
             inherited: Vec::new(),
         }

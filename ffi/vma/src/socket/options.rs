@@ -32,6 +32,10 @@ const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
 const SO_ATTACH_REUSEPORT_EBPF: c_int = 52;
 const SO_ZEROCOPY: c_int = 60;
 const SO_TXTIME: c_int = 61;
+const UDP_CORK: c_int = 1;
+const UDP_ENCAP: c_int = 100;
+const UDP_SEGMENT: c_int = 103;
+const UDP_GRO: c_int = 104;
 /// The y2038-safe forms have the layout of the old ones on 64-bit machines.
 const SO_RCVTIMEO_NEW: c_int = 66;
 const SO_SNDTIMEO_NEW: c_int = 67;
@@ -56,10 +60,18 @@ pub(crate) unsafe fn set(
     if let Some(socket) = offload.sockets.find(key)
         && kernel_only(level, name)
     {
-        if matches!(socket.kind, Kind::Fresh | Kind::Datagram(None)) {
-            offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
-        } else if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_)) {
-            return Err(Errno(libc::EOPNOTSUPP));
+        match socket.kind {
+            Kind::Stream(_) | Kind::Connecting(_) => return Err(Errno(libc::EOPNOTSUPP)),
+            Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => {
+                // The kernel's half is bound to the same address: peers find it once the rule is gone.
+                offload.ring.close(process.now(), id, false);
+                offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
+                offload.dispatch();
+            }
+            Kind::Fresh | Kind::Listener(None) | Kind::Datagram(None) => {
+                offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
+            }
+            Kind::Kernel | Kind::Forked => {}
         }
     }
     drop(guard);
@@ -84,6 +96,7 @@ fn kernel_only(level: c_int, name: c_int) -> bool {
         libc::SOL_SOCKET => {
             matches!(name, SO_ZEROCOPY | SO_TXTIME | SO_ATTACH_FILTER | SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_CBPF | SO_ATTACH_REUSEPORT_EBPF)
         }
+        libc::IPPROTO_UDP => matches!(name, UDP_CORK | UDP_ENCAP | UDP_SEGMENT | UDP_GRO),
         libc::IPPROTO_TCP => matches!(name, TCP_REPAIR | TCP_MD5SIG | TCP_ULP | TCP_ZEROCOPY_RECEIVE | TCP_AO_ADD_KEY),
         _ => false,
     }

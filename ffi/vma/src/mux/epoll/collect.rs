@@ -13,7 +13,9 @@ use ringway_stack::time::Instant;
 use super::super::interest::{Item, Target};
 use super::super::wait::{SpinClass, Waited, Waiting, wait};
 use super::super::{IN, readiness};
-use super::{Epoll, INDEX_MASK, NESTING_MAX, REGISTERED_TOKEN, TOKEN_TAG, TOKEN_TAG_SHIFT, is_plain, registered_event, token};
+use super::{
+    Epoll, INDEX_MASK, NESTING_MAX, REGISTERED_TOKEN, TOKEN_TAG, TOKEN_TAG_SHIFT, await_adopted, is_plain, registered_event, token,
+};
 use crate::errno::Errno;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process};
@@ -136,6 +138,9 @@ fn look(process: &Process, index: u32, epfd: RawFd, now: Instant, events: &mut [
     let ratio = process.params.select_poll_os_ratio;
     let mut offload = process.lock();
     offload.poll_if_due(now);
+    if offload.mux.epolls.get(index).is_some_and(|instance| instance.adopted) {
+        await_adopted(&mut offload, index, 0);
+    }
     let instance = offload.mux.epolls.get_mut(index).ok_or(Errno(libc::EBADF))?;
     let (round, members) = (next_round(instance), instance.kernel_members);
     instance.since_kernel += 1;
