@@ -107,6 +107,20 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
+    /// The folded sum of `len` bytes that `copy` copies out, a piece at a time: no sum is taken over memory that may change.
+    pub(crate) fn over(len: usize, copy: impl Fn(usize, &mut [u8])) -> u16 {
+        let mut sum = Self::default();
+        let mut piece = [0u8; 512];
+        let mut done = 0;
+        while done < len {
+            let piece = &mut piece[..(len - done).min(512)];
+            copy(done, piece);
+            sum.add(piece);
+            done += piece.len();
+        }
+        sum.fold()
+    }
+
     /// Adds the next bytes.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         let mut bytes = bytes;

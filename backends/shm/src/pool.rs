@@ -242,15 +242,6 @@ impl TxBuffer for TxBuf {
     }
 
     fn checksum(&self, offset: usize, len: usize) -> u16 {
-        let mut sum = Sum::default();
-        let mut piece = [0u8; 512];
-        let mut done = 0;
-        while done < len {
-            let piece = &mut piece[..(len - done).min(512)];
-            self.copy_to(offset + done, piece);
-            sum.add(piece);
-            done += piece.len();
-        }
-        sum.fold()
+        Sum::over(len, |at, piece| self.copy_to(offset + at, piece))
     }
 }

@@ -136,16 +136,7 @@ impl RxBuffer for RxBuf {
 
     fn checksum(&self, offset: usize, len: usize) -> u16 {
         self.check(offset, len);
-        let mut sum = Sum::default();
-        let mut piece = [0u8; 512];
-        let mut done = 0;
-        while done < len {
-            let piece = &mut piece[..(len - done).min(512)];
-            self.copy_to(offset + done, piece);
-            sum.add(piece);
-            done += piece.len();
-        }
-        sum.fold()
+        Sum::over(len, |at, piece| self.copy_to(offset + at, piece))
     }
 
     fn slice(&self, offset: usize, len: usize) -> Self {
