@@ -5,11 +5,13 @@
 //!
 //! - [`apps`]: real programs, with `libvma.so` preloaded and without
 //! - [`cacheline`]: how long a cache line takes from one core to another and back: the floor under any of this
+//! - [`sim`]: the simulator's own speed
 #![forbid(unsafe_code)]
 
 mod apps;
 mod cacheline;
 mod row;
+mod sim;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,12 +38,15 @@ enum Bench {
     Apps(apps::Options),
     /// The round trip of a cache line between two cores.
     Cacheline,
+    /// The simulator: packets, virtual time, seeds.
+    Sim(sim::Options),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.bench {
         Bench::Apps(options) => apps::run(&arguments.library, &arguments.output, &options),
+        Bench::Sim(options) => sim::run(&arguments.output, &options),
         Bench::Cacheline => cacheline::round_trip_ns().map(|ns| println!("{ns:.1} ns")),
     };
     match result {

@@ -38,6 +38,11 @@ impl<T> Shared<T> {
         self.0.borrow()
     }
 
+    /// Replaces what stands there.
+    pub fn set(&self, value: T) {
+        *self.0.borrow_mut() = value;
+    }
+
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         change(&mut self.0.borrow_mut())
     }

@@ -10,16 +10,19 @@ use crate::workspace::{self, Workspace, run_command};
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The bench, and its options: `apps`, `cacheline`; `apps --help` tells more.
+    /// The bench, and its options: `apps`, `cacheline`, `sim`; `apps --help` tells more.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     arguments: Vec<OsString>,
 }
 
 /// Runs one bench.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    install::packages(&[Package::CC, Package::SOCKPERF, Package::IPERF3, Package::REDIS_SERVER, Package::REDIS_TOOLS, Package::PYTHON])?;
     let workspace = Workspace::find()?;
-    workspace.build_release()?;
+    // The simulator needs neither the library nor anybody's programs.
+    if options.arguments.first().is_none_or(|bench| bench != "sim") {
+        install::packages(&[Package::CC, Package::SOCKPERF, Package::IPERF3, Package::REDIS_SERVER, Package::REDIS_TOOLS, Package::PYTHON])?;
+        workspace.build_release()?;
+    }
     run_command(workspace::cargo().args(["build", "--release", "--quiet", "--package", "ringway-benches"]))?;
     let mut bench = workspace.command(workspace.release("ringway-benches"));
     bench.arg("--library").arg(workspace.release("libvma.so")).arg("--output").arg(workspace.target.join("bench"));
