@@ -5,15 +5,20 @@ use ringway_stack::device::ChecksumVerdict;
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
 
 /// The ones'-complement sum of `bytes`, taken as big-endian 16-bit words, on top of `seed`; folded, not complemented.
+///
+/// Summed as 32-bit words in the machine's order, which comes to the same after folding and swapping (RFC 1071 s2 (B), (C)).
 pub(crate) fn sum(seed: u16, bytes: &[u8]) -> u16 {
-    let mut total = u64::from(seed);
-    let (words, rest) = bytes.as_chunks::<2>();
-    for word in words {
-        total += u64::from(u16::from_be_bytes(*word));
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut total: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let (pairs, last) = rest.as_chunks::<2>();
+    total += pairs.iter().map(|pair| u64::from(u16::from_ne_bytes(*pair))).sum::<u64>();
+    if let [last] = last {
+        total += u64::from(u16::from_ne_bytes([*last, 0]));
     }
-    if let [last] = rest {
-        total += u64::from(u16::from_be_bytes([*last, 0]));
-    }
+    fold(u64::from(seed) + u64::from(u16::from_be_bytes(fold(total).to_ne_bytes())))
+}
+
+fn fold(mut total: u64) -> u16 {
     while total >> 16 != 0 {
         total = (total & 0xffff) + (total >> 16);
     }

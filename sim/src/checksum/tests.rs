@@ -52,3 +52,19 @@ fn a_computed_zero_is_sent_as_ones() {
     assert_eq!(frame[40..42], [0xff, 0xff]);
     assert_eq!(verify(&frame), ChecksumVerdict::Good);
 }
+
+/// RFC 1071 as it is written: one 16-bit word after the other.
+#[test]
+fn wide_words_sum_as_narrow_ones() {
+    let bytes: Vec<u8> = (0..2000u32).map(|i| u8::try_from(i * 31 % 251).unwrap()).collect();
+    for len in (0..70).chain([1499, 1500, 2000]) {
+        for seed in [0, 1, 0xfffe, 0xffff] {
+            let pairs = bytes[..len].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], *w.get(1).unwrap_or(&0)])));
+            let mut total = u32::from(seed) + pairs.sum::<u32>();
+            while total > 0xffff {
+                total = (total & 0xffff) + (total >> 16);
+            }
+            assert_eq!(u32::from(sum(seed, &bytes[..len])), total, "{len} bytes on top of {seed}");
+        }
+    }
+}
