@@ -152,9 +152,15 @@ fn loom_two_members_never_both_keep_a_core() {
         let (memories, inside) = ([Memory::new(), Memory::new()], Arc::new(AtomicU64::new(0)));
         let other = {
             let (memories, inside) = (memories.clone(), inside.clone());
-            thread::spawn(move || [(); 2].map(|()| spin_once(&memories, 1, &inside, None)))
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    spin_once(&memories, 1, &inside, None);
+                }
+            })
         };
-        [(); 2].map(|()| spin_once(&memories, 0, &inside, None));
+        for _ in 0..2 {
+            spin_once(&memories, 0, &inside, None);
+        }
         other.join().unwrap();
         assert!(spin_once(&memories, 1, &inside, None), "what was refused or given up stayed claimed");
     });

@@ -243,8 +243,9 @@ fn a_killed_members_core_is_free() {
     let mut child = start(&format!("sit {address} 3"));
     await_ready(&mut child);
     let found = node.find(address).unwrap();
-    assert!(!node.device.claim_core(3) && node.device.claim_core(4));
+    let claimed = [3, 4].map(|core| node.device.claim_core(core));
     kill(child);
+    assert_eq!(claimed, [false, true]);
     assert_eq!(node.await_event(), DeviceEvent::PeerGone(found.mac));
     assert!(node.device.claim_core(3));
 }
