@@ -4,11 +4,11 @@
 //! [`History`] keeps, for each place that waits, a budget that recent waits have earned: it begins small, grows while
 //! waits end within it, and falls to nothing when they do not. The limits that a user sets (VMA_RX_POLL, VMA_SELECT_POLL)
 //! are obeyed to the letter instead ([`Limit::Exact`]). One wait's spinning is a [`Spin`]: told the time, it says
-//! what to do next. Nothing here reads a clock or makes a system call, but for [`Cores`], which asks for the core's number.
+//! what to do next. Where it spins is counted by [`Cores`]. Nothing here reads a clock; only [`current_core`] asks the kernel.
 
 mod cores;
 
-pub use cores::{Cores, Seat};
+pub use cores::{Cores, Seat, current_core};
 
 use core::time::Duration;
 

@@ -1,5 +1,7 @@
 //! The Device: one ring's queues, made of the channels to all peers.
 
+mod seats;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use crate::error::{AttachError, Forged};
 use crate::layout::{GATHER_MAX, INLINE_MAX, MTU};
 use crate::member::{Member, Notice, mac_of, slot_of};
 use crate::pool::{Allocator, TxBuf};
-use crate::protocol::Armer;
+use crate::protocol::{Armer, Seats};
 use crate::rendezvous::Rendezvous;
 use crate::rx_buf::RxBuf;
 use crate::settings::Settings;
@@ -52,6 +54,7 @@ pub struct ShmDevice {
     touched: Vec<u16>,
     events: VecDeque<DeviceEvent>,
     armer: Armer,
+    seats: Seats,
     polls: u32,
 }
 
@@ -82,6 +85,7 @@ impl ShmDevice {
             touched: Vec::new(),
             events: VecDeque::new(),
             armer: Armer::default(),
+            seats: Seats::default(),
             polls: 0,
         }
     }

@@ -67,6 +67,10 @@ pub struct RingReport {
     pub polls: u64,
     /// Times that a wait stopped spinning and slept.
     pub sleeps: u64,
+    /// Times that a wait which spun for a while took its core's only seat for a spinner.
+    pub seats: u64,
+    /// Times that it found the seat taken, by this process or another one.
+    pub seats_refused: u64,
 }
 
 /// One socket.

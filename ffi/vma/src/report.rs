@@ -52,6 +52,8 @@ fn ring_report(offload: &Offload) -> RingReport {
         retransmissions: counters.retransmissions,
         polls: offload.mux.calls,
         sleeps: offload.mux.sleeps,
+        seats: offload.mux.seats,
+        seats_refused: offload.mux.seats_refused,
     }
 }
 

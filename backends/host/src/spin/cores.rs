@@ -1,17 +1,19 @@
 //! At most one spinner a core: two on the same one only take turns at finding nothing.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
-/// Which cores have a spinner, of this process's threads.
+/// Which cores have a spinner, of this process's threads. What other processes do there is the device's to know: it is
+/// asked by the closures.
 #[derive(Debug)]
 pub struct Cores {
     /// By the core's number, modulo the length.
-    taken: Box<[AtomicBool]>,
+    taken: Box<[bool]>,
 }
 
-/// A core's only seat for a spinner, until dropped.
-#[derive(Debug)]
-pub struct Seat<'a>(&'a AtomicBool);
+/// A core's only seat for a spinner. Given back by [`Cores::stand`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a seat that is not given back stays taken"]
+pub struct Seat {
+    core: usize,
+}
 
 impl Cores {
     /// Room for every core that may come online.
@@ -19,15 +21,24 @@ impl Cores {
         // SAFETY: no preconditions.
         let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
         let count = usize::try_from(configured).unwrap_or(1).max(1);
-        Self { taken: (0..count).map(|_| AtomicBool::new(false)).collect() }
+        Self { taken: vec![false; count].into() }
     }
 
-    /// Takes the current core's seat. `None`: somebody spins there already.
-    pub fn sit(&self) -> Option<Seat<'_>> {
-        // SAFETY: no preconditions.
-        let core = usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0);
-        let seat = &self.taken[core % self.taken.len()];
-        (!seat.swap(true, Ordering::Relaxed)).then(|| Seat(seat))
+    /// Takes the seat of `core`. `claim` claims it among processes, and is only asked if no thread of this one has it.
+    /// `None`: somebody spins there already.
+    pub fn sit(&mut self, core: usize, claim: impl FnOnce(usize) -> bool) -> Option<Seat> {
+        let taken = &mut self.taken[core % self.taken.len()];
+        if *taken || !claim(core) {
+            return None;
+        }
+        *taken = true;
+        Some(Seat { core })
+    }
+
+    /// Gives a seat back, also to other processes by `release`.
+    pub fn stand(&mut self, seat: Seat, release: impl FnOnce(usize)) {
+        self.taken[seat.core % self.taken.len()] = false;
+        release(seat.core);
     }
 }
 
@@ -37,23 +48,61 @@ impl Default for Cores {
     }
 }
 
-impl Drop for Seat<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+impl Seat {
+    /// Whether the calling thread runs on another core than when it took the seat.
+    #[inline]
+    pub fn is_left(self) -> bool {
+        self.core != current_core()
     }
+}
+
+/// The core on which the calling thread runs; it may be another one at once.
+#[inline]
+pub fn current_core() -> usize {
+    // SAFETY: no preconditions.
+    usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
+    use core::cell::RefCell;
+
     use super::*;
 
     #[test]
     fn a_core_has_one_seat() {
-        let cores = Cores::new();
-        // The test may be moved to another core between two calls; yet every seat is somebody's only once.
-        let seats: Vec<_> = (0..10_000).filter_map(|_| cores.sit()).collect();
-        assert!((1..=cores.taken.len()).contains(&seats.len()));
-        drop(seats);
-        assert!(cores.sit().is_some());
+        let mut cores = Cores::new();
+        let seat = cores.sit(0, |_| true).unwrap();
+        assert_eq!(cores.sit(0, |_| panic!("a thread of ours has it: nobody else need be asked")), None);
+        cores.stand(seat, |_| ());
+        assert!(cores.sit(0, |_| true).is_some());
+    }
+
+    #[test]
+    fn a_seat_of_another_process_is_not_taken() {
+        let mut cores = Cores::new();
+        assert_eq!(cores.sit(0, |_| false), None);
+        assert!(cores.sit(0, |_| true).is_some(), "a refusal leaves nothing behind");
+    }
+
+    #[test]
+    fn other_processes_hear_of_every_seat_by_its_cores_number() {
+        let mut cores = Cores::new();
+        // More than there are here: the table is shorter, but what others hear is the number itself.
+        let beyond = cores.taken.len() + 5;
+        let heard = RefCell::new(Vec::new());
+        let seat = cores.sit(beyond, |core| {
+            heard.borrow_mut().push((core, true));
+            true
+        });
+        cores.stand(seat.unwrap(), |core| heard.borrow_mut().push((core, false)));
+        assert_eq!(heard.into_inner(), [(beyond, true), (beyond, false)]);
+    }
+
+    #[test]
+    fn a_seat_is_left_by_moving_to_another_core() {
+        assert!(Seat { core: usize::MAX }.is_left());
+        // The scheduler may move the test between the two looks, but not every time.
+        assert!((0..1000).any(|_| !Seat { core: current_core() }.is_left()));
     }
 }

@@ -9,8 +9,8 @@ use loom::thread;
 
 use core::sync::atomic::Ordering;
 
-use super::{Armer, Kicker, ReadWords, ReleaseReader, ReleaseWriter, SlotReader, SlotWord, SlotWriter, WriteWords};
-use crate::layout::{ARMED_AT, CONSUMED_AT, FLIGHTS, SLOT_DATA, SLOTS, release_at, slot_at};
+use super::{Armer, Kicker, ReadWords, ReleaseReader, ReleaseWriter, Seats, SlotReader, SlotWord, SlotWriter, WriteWords};
+use crate::layout::{ARMED_AT, CONSUMED_AT, FLIGHTS, SEATS_AT, SLOT_DATA, SLOTS, release_at, slot_at};
 use crate::sync::fence;
 
 /// One process's memory: only the words that a model uses.
@@ -21,7 +21,7 @@ impl Memory {
     fn new() -> Self {
         let slots = (0..SLOTS as u64).flat_map(|i| [slot_at(i), slot_at(i) + SLOT_DATA]);
         let releases = (0..FLIGHTS as u64).map(release_at);
-        let words = [ARMED_AT, CONSUMED_AT].into_iter().chain(slots).chain(releases);
+        let words = [ARMED_AT, CONSUMED_AT, SEATS_AT].into_iter().chain(slots).chain(releases);
         Self(StdArc::new(words.map(|at| (at, AtomicU64::new(0))).collect()))
     }
 }
@@ -126,5 +126,75 @@ fn loom_no_wake_up_is_lost() {
         let found = SlotReader::default().is_ready(&sender);
         let kicked = sending.join().unwrap();
         assert!(found || kicked, "slept beside a published slot");
+    });
+}
+
+/// A member with that memory and id claims core 0 in the face of the others, and, if it gets it, checks that it is the only
+/// one before it gives it up. Whether it got it.
+fn spin_once(memories: &[Memory], id: usize, inside: &AtomicU64, looks: Option<u32>) -> bool {
+    let mut seats = Seats::default();
+    let peers = memories.iter().enumerate().filter(|(peer, _)| *peer != id).map(|(peer, memory)| (memory, peer as u64));
+    let got = match looks {
+        None => seats.take(&memories[id], id as u64, 0, peers),
+        Some(looks) => seats.take_patiently(&memories[id], id as u64, 0, peers, looks),
+    };
+    if got {
+        assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0, "two spin on one core");
+        inside.fetch_sub(1, Ordering::Relaxed);
+        seats.leave(&memories[id], 0);
+    }
+    got
+}
+
+#[test]
+fn loom_two_members_never_both_keep_a_core() {
+    loom::model(|| {
+        let (memories, inside) = ([Memory::new(), Memory::new()], Arc::new(AtomicU64::new(0)));
+        let other = {
+            let (memories, inside) = (memories.clone(), inside.clone());
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    spin_once(&memories, 1, &inside, None);
+                }
+            })
+        };
+        for _ in 0..2 {
+            spin_once(&memories, 0, &inside, None);
+        }
+        other.join().unwrap();
+        assert!(spin_once(&memories, 1, &inside, None), "what was refused or given up stayed claimed");
+    });
+}
+
+#[test]
+fn loom_three_members_never_share_a_core() {
+    let mut model = loom::model::Builder::new();
+    // Three threads have too many interleavings to try them all.
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let (memories, inside) = ([Memory::new(), Memory::new(), Memory::new()], Arc::new(AtomicU64::new(0)));
+        let others: Vec<_> = (1..3)
+            .map(|id| {
+                let (memories, inside) = (memories.clone(), inside.clone());
+                thread::spawn(move || spin_once(&memories, id, &inside, None))
+            })
+            .collect();
+        spin_once(&memories, 0, &inside, None);
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn loom_of_two_that_claim_at_once_the_lower_gets_the_core_if_it_is_patient() {
+    loom::model(|| {
+        let (memories, inside) = ([Memory::new(), Memory::new()], Arc::new(AtomicU64::new(0)));
+        let other = {
+            let (memories, inside) = (memories.clone(), inside.clone());
+            thread::spawn(move || spin_once(&memories, 1, &inside, None))
+        };
+        assert!(spin_once(&memories, 0, &inside, Some(u32::MAX)), "it gave way although the other did or left");
+        other.join().unwrap();
     });
 }

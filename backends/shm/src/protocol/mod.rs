@@ -1,4 +1,4 @@
-//! The orderings by which two processes share a ring, hand buffers back, and wake each other.
+//! The orderings by which two processes share a ring, hand buffers back, wake each other, and agree on who spins.
 //!
 //! Each is written over [`ReadWords`] and [`WriteWords`], which are a peer's memory and our own in life, and loom's atomics in
 //! its models. Nothing here allocates, blocks, or trusts what it reads.
@@ -6,12 +6,14 @@
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod release;
+mod seats;
 mod slots;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod wake;
 
 pub(crate) use release::{ReleaseReader, ReleaseWriter};
+pub(crate) use seats::Seats;
 pub(crate) use slots::{SlotReader, SlotWord, SlotWriter};
 pub(crate) use wake::{Armer, Kicker};
 

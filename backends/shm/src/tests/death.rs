@@ -82,6 +82,25 @@ fn other_process() {
                 node.device.detach(rule);
             }
         }
+        // Has a core, until it is killed.
+        "sit" => {
+            node.device.attach(&tcp(address)).unwrap();
+            assert!(node.device.claim_core(argument as usize));
+            println!("ready");
+            loop {
+                node.poll();
+            }
+        }
+        // Claims a core and gives it up, until the store after so many.
+        "seats" => {
+            node.find(address).unwrap();
+            store_hook::kill_after(argument);
+            loop {
+                if node.device.claim_core(0) {
+                    node.device.release_core(0);
+                }
+            }
+        }
         // Stops, once it has a rule.
         "stop" => {
             node.device.attach(&tcp(address)).unwrap();
@@ -214,6 +233,33 @@ fn death_in_the_middle_of_a_rule_leaves_no_rule() {
         }
         until("its rules' end", || node.find(address).is_none().then_some(()));
         node.poll();
+    }
+}
+
+#[test]
+fn a_killed_members_core_is_free() {
+    let mut node = Node::new();
+    let address = fresh_address();
+    let mut child = start(&format!("sit {address} 3"));
+    await_ready(&mut child);
+    let found = node.find(address).unwrap();
+    let claimed = [3, 4].map(|core| node.device.claim_core(core));
+    kill(child);
+    assert_eq!(claimed, [false, true]);
+    assert_eq!(node.await_event(), DeviceEvent::PeerGone(found.mac));
+    assert!(node.device.claim_core(3));
+}
+
+#[test]
+fn death_between_claiming_a_core_and_giving_it_up_frees_it() {
+    for stores in 0..4 {
+        let mut node = Node::new();
+        let address = fresh_address();
+        node.device.attach(&tcp(address)).unwrap();
+        let mut child = start(&format!("seats {address} {stores}"));
+        child.wait().unwrap();
+        assert!(matches!(node.await_event(), DeviceEvent::PeerGone(_)));
+        assert!(node.device.claim_core(0), "after {stores} stores");
     }
 }
 

@@ -4,6 +4,7 @@ mod death;
 mod frames;
 mod hostile;
 mod leave;
+mod seats;
 mod sleep;
 
 use std::net::{Ipv4Addr, SocketAddrV4};

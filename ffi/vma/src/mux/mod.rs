@@ -17,6 +17,7 @@ pub(crate) mod wait;
 
 use std::os::fd::RawFd;
 
+use ringway_host::spin::Cores;
 use ringway_shm::ShmDevice;
 use ringway_stack::ring::{Ring, SocketId};
 
@@ -87,6 +88,8 @@ pub(crate) struct State {
     pub(crate) epolls: Slab<Epoll>,
     pub(crate) sleepers: Slab<Sleeper>,
     pub(crate) watch: RingWatch,
+    /// Where threads spin.
+    cores: Cores,
     /// Moves whenever something that a wait looks at may have become ready.
     pub(crate) activity: u64,
     /// Moves whenever a descriptor's readiness comes from elsewhere than before.
@@ -95,11 +98,26 @@ pub(crate) struct State {
     pub(crate) calls: u64,
     /// Times that a wait stopped spinning and slept.
     pub(crate) sleeps: u64,
+    /// Times that a spinning wait took its core's seat.
+    pub(crate) seats: u64,
+    /// Times that it found the seat taken.
+    pub(crate) seats_refused: u64,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { epolls: Slab::new(), sleepers: Slab::new(), watch: RingWatch::default(), activity: 0, changes: 0, calls: 0, sleeps: 0 }
+        Self {
+            epolls: Slab::new(),
+            sleepers: Slab::new(),
+            watch: RingWatch::default(),
+            cores: Cores::new(),
+            activity: 0,
+            changes: 0,
+            calls: 0,
+            sleeps: 0,
+            seats: 0,
+            seats_refused: 0,
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::os::fd::RawFd;
 
+use ringway_host::spin::current_core;
 use ringway_stack::device::Device;
 use ringway_stack::time::Instant;
 
@@ -102,8 +103,35 @@ impl Offload {
         // Not if a handler waited meanwhile, and took this wait for one that was left.
         if thread.spinning.take() {
             self.mux.watch.spinning -= 1;
+            self.stand_up(thread);
         }
         self.attend(now);
+    }
+
+    /// The calling thread, which spins, takes the seat of the core that it runs on, and gives up the one that it has.
+    /// `false`: somebody spins there already, of this process or of a connected one.
+    pub(super) fn sit(&mut self, thread: &Thread) -> bool {
+        if !thread.spinning.get() {
+            // A handler waited meanwhile, and took this wait for one that was left: nobody would stand up for it.
+            return true;
+        }
+        self.stand_up(thread);
+        let device = self.ring.device_mut();
+        let seat = self.mux.cores.sit(current_core(), |core| device.claim_core(core));
+        thread.seat.set(seat);
+        match seat {
+            Some(_) => self.mux.seats += 1,
+            None => self.mux.seats_refused += 1,
+        }
+        seat.is_some()
+    }
+
+    #[inline]
+    fn stand_up(&mut self, thread: &Thread) {
+        if let Some(seat) = thread.seat.take() {
+            let device = self.ring.device_mut();
+            self.mux.cores.stand(seat, |core| device.release_core(core));
+        }
     }
 
     /// Takes the calling thread out of the tables in which a wait entered it that will not go on (a handler left it by longjmp,
@@ -111,11 +139,12 @@ impl Offload {
     #[cold]
     pub(super) fn forsake(&mut self, thread: &Thread, now: Instant) {
         let (spun, slept) = (thread.spinning.take(), thread.asleep.take());
-        thread.stand_up();
         if thread.generation.get() != fork_generation() {
-            // The tables were a parent's.
+            // The tables were a parent's, and so was the seat.
+            thread.seat.set(None);
             return;
         }
+        self.stand_up(thread);
         if spun {
             self.mux.watch.spinning -= 1;
         }

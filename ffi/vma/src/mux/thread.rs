@@ -1,7 +1,6 @@
 //! What waiting keeps for each thread: its spinning history, its eventfd, and what signal handlers tell it.
 
 use core::cell::{Cell, RefCell};
-use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
 use std::os::fd::RawFd;
 
@@ -33,8 +32,8 @@ pub(super) struct Thread {
     pub(super) asleep: Cell<Option<Key>>,
     /// The [`fork_generation`] of the tables that these two speak of.
     pub(super) generation: Cell<u32>,
-    /// Its seat on the core where it spins.
-    pub(super) seat: Cell<Option<ManuallyDrop<Seat<'static>>>>,
+    /// Its seat on the core where it spins. Invariant: none unless `spinning`, so that who ends the one ends the other.
+    pub(super) seat: Cell<Option<Seat>>,
 }
 
 thread_local! {
@@ -149,9 +148,10 @@ impl Thread {
         self.spinning.get() || self.asleep.get().is_some()
     }
 
+    /// Whether it was moved to another core than it has its seat on.
     #[inline]
-    pub(super) fn stand_up(&self) {
-        drop(self.seat.take().map(ManuallyDrop::into_inner));
+    pub(super) fn has_moved(&self) -> bool {
+        self.seat.get().is_some_and(Seat::is_left)
     }
 
     /// Runs `sleep` such that a signal which arrives before it really sleeps ends it. `None`: one arrived already.

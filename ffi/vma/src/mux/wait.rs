@@ -6,14 +6,12 @@
 //! behaviour, as it is in all but three functions of POSIX.
 
 use core::cell::Cell;
-use core::mem::ManuallyDrop;
 use core::time::Duration;
 
 use ringway_host::sleep::{ppoll, yield_core};
-use ringway_host::spin::{Cores, History, Limit, Outcome, Spin, Step};
+use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
 use ringway_stack::device::Device;
 use ringway_stack::time::Instant;
-use std::sync::LazyLock;
 
 use super::thread::{self, Marks, Thread};
 pub(crate) use super::thread::{in_handler, note_signal, run_handler};
@@ -33,8 +31,6 @@ const WITHOUT_WAKER: Duration = Duration::from_millis(1);
 
 /// Kernel descriptors that are polled without an allocation.
 const FEW: usize = 14;
-
-static CORES: LazyLock<Cores> = LazyLock::new(Cores::new);
 
 /// Which of VMA's limits applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +173,7 @@ fn spin<T>(
         SpinClass::Rx => process.params.rx_udp_poll_os_ratio,
         SpinClass::Select => process.params.select_poll_os_ratio,
     };
+    // What the user set is spun to the letter, on a taken core as well; but others give way to it.
     let exact = matches!(limit(process, w.spin), Limit::Exact(_));
     let mut seated = false;
     let _spinning = Spinning { process, thread };
@@ -207,10 +204,11 @@ fn spin<T>(
                 Asked::Signal => break Some(Waited::Interrupted),
             }
         }
-        if !exact && !seated && now.since(started) > UNSEATED {
-            let Some(seat) = CORES.sit() else { break None };
-            thread.seat.set(Some(ManuallyDrop::new(seat)));
+        if !seated && now.since(started) > UNSEATED {
             seated = true;
+            if !process.lock().sit(thread) && !exact {
+                break None;
+            }
         }
         match spin.step(now) {
             Step::Poll if process.state().has_waiters() => (0..16).for_each(|_| core::hint::spin_loop()),
@@ -218,6 +216,9 @@ fn spin<T>(
             Step::Yield => {
                 yield_core();
                 spin.yielded(now, process.now());
+                if thread.has_moved() && !process.lock().sit(thread) && !exact {
+                    break None;
+                }
             }
             Step::Stop => break None,
         }
@@ -236,7 +237,6 @@ struct Spinning<'a> {
 impl Drop for Spinning<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.thread.stand_up();
         if self.thread.spinning.get() {
             crate::boundary!((), self.process.lock().end_spin(self.thread, self.process.now()));
         }
