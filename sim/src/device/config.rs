@@ -33,16 +33,12 @@ pub struct NicConfig {
 impl NicConfig {
     pub(super) fn capabilities(&self) -> Capabilities {
         Capabilities {
-            kind: DeviceKind::Sim,
-            packet_plane: true,
-            message_plane: false,
-            mtu: self.mtu,
             inline_max: self.inline_max,
             gather_max: self.gather_max,
             tx_checksum: self.tx_checksum,
             rx_checksum: self.rx_checksum,
-            tso_max: None,
-            point_to_point: false,
+            rules_max: self.rules_max,
+            ..Capabilities::least(DeviceKind::Sim, self.mtu)
         }
     }
 }

@@ -138,10 +138,10 @@ fn breaches_of_the_contract_panic() {
 fn rules_are_counted_and_taken_once() {
     use ringway_stack::device::Protocol;
     let mut device = device(NicConfig { rules_max: 1, ..NicConfig::default() });
-    let rule = FlowRule { protocol: Protocol::Tcp, local: "10.0.0.1:80".parse().unwrap(), remote: None };
+    let rule = FlowRule::flow(Protocol::Tcp, "10.0.0.1:80".parse().unwrap(), None);
     let id = device.attach(&rule).unwrap();
     assert_eq!(device.attach(&rule), Err(RuleError::Taken));
-    assert_eq!(device.attach(&FlowRule { protocol: Protocol::Udp, ..rule }), Err(RuleError::Full));
+    assert_eq!(device.attach(&FlowRule::flow(Protocol::Udp, "10.0.0.1:80".parse().unwrap(), None)), Err(RuleError::Full));
     device.detach(id);
     assert_eq!(device.outstanding(), Outstanding::default());
 }

@@ -113,7 +113,7 @@ impl<D: Device> Ring<D> {
         if self.demux.exact(key).is_some() {
             return Err(Error::AddressInUse);
         }
-        let rule = self.device.attach(&FlowRule { protocol: Protocol::Tcp, local, remote: None }).map_err(rule_error)?;
+        let rule = self.device.attach(&FlowRule::flow(Protocol::Tcp, local, None)).map_err(rule_error)?;
         let listener =
             Listener { local, rule, backlog, embryos: 0, ready: Default::default(), config: config.clone(), counters: Counters::default() };
         match self.slots.insert(Socket::Listener(Box::new(listener))) {

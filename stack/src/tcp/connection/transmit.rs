@@ -253,7 +253,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         drop(slices);
         match emitted {
             Err(SendError::Full) => return Err(SendError::Full),
-            Ok(()) | Err(SendError::NoPeer | SendError::TooLong) => {}
+            Ok(()) | Err(SendError::NoPeer | SendError::TooLong | SendError::Unsupported(_)) => {}
         }
         self.counters.tx_packets += 1;
         self.counters.tx_bytes += sent as u64;
