@@ -63,10 +63,7 @@ fn verify_transport(frame: &[u8], ip: &Ipv4) -> ChecksumVerdict {
 
 /// Fills in the IPv4 header's and the transport's checksum, whatever stood there: transmit checksum offload.
 pub(crate) fn fill(frame: &mut [u8]) {
-    let Payload::Ipv4(ip) = dissect::payload(frame) else { return };
-    put(frame, ip.offset + 10, 0);
-    let header = !sum(0, &frame[ip.offset..ip.l4]);
-    put(frame, ip.offset + 10, header);
+    let Some(ip) = fill_ip_header(frame) else { return };
     let len = ip.end - ip.l4;
     let at = match ip.protocol {
         TCP if len >= 20 => ip.l4 + 16,
@@ -82,6 +79,15 @@ pub(crate) fn fill(frame: &mut [u8]) {
         checksum = 0xffff;
     }
     put(frame, at, checksum);
+}
+
+/// Fills in the IPv4 header's checksum only.
+pub(crate) fn fill_ip_header(frame: &mut [u8]) -> Option<Ipv4> {
+    let Payload::Ipv4(ip) = dissect::payload(frame) else { return None };
+    put(frame, ip.offset + 10, 0);
+    let header = !sum(0, &frame[ip.offset..ip.l4]);
+    put(frame, ip.offset + 10, header);
+    Some(ip)
 }
 
 fn pseudo(ip: &Ipv4, len: usize) -> u16 {

@@ -5,6 +5,8 @@ use core::ops::AddAssign;
 use core::str::FromStr;
 use core::time::Duration;
 
+use crate::nic::NicFaultCounts;
+
 bitflags::bitflags! {
     /// Fault classes, to be switched on and off by name.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,16 +102,19 @@ pub struct FaultCounts {
     pub frame_check: u64,
     /// Frames that found a queue (a link's, or a host's receive queue or buffers) full.
     pub queue_full: u64,
+    /// Faults of NICs.
+    pub nic: NicFaultCounts,
 }
 
 impl AddAssign for FaultCounts {
     fn add_assign(&mut self, other: Self) {
-        let Self { lost, duplicated, held_back, corrupted, frame_check, queue_full } = self;
+        let Self { lost, duplicated, held_back, corrupted, frame_check, queue_full, nic } = self;
         *lost += other.lost;
         *duplicated += other.duplicated;
         *held_back += other.held_back;
         *corrupted += other.corrupted;
         *frame_check += other.frame_check;
         *queue_full += other.queue_full;
+        *nic += other.nic;
     }
 }

@@ -1,14 +1,14 @@
-//! A simulated host: one ring, one NIC, and the programs that use its sockets.
+//! A simulated host: a NIC, its rings, and the programs that use their sockets.
 
 use core::time::Duration;
 use std::net::Ipv4Addr;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{Device, MacAddr};
+use ringway_stack::device::MacAddr;
 use ringway_stack::ring::{Event, Ring, RingConfig};
 
-use crate::device::{NicConfig, SimDevice};
 use crate::fabric::LinkConfig;
+use crate::nic::{Nic, NicConfig, SimDevice};
 
 /// Rounds of polling and stepping at one point in virtual time before it counts as a livelock.
 const ROUNDS_MAX: u32 = 20_000;
@@ -24,9 +24,9 @@ pub trait App {
 pub struct Context<'a> {
     /// Virtual time.
     pub now: Instant,
-    /// The host's sockets.
+    /// The sockets of the program's ring.
     pub ring: &'a mut Ring<SimDevice>,
-    /// Sockets (of all programs of the host) that changed since the last call; none at the start and at a wake-up.
+    /// Sockets (of all programs of the ring) that changed since the last call; none at the start and at a wake-up.
     pub events: &'a [Event],
     /// The host's address.
     pub ip: Ipv4Addr,
@@ -56,8 +56,10 @@ pub struct HostConfig {
     pub nic: NicConfig,
     /// Its link to the switch.
     pub link: LinkConfig,
-    /// Its ring. The host's address is added to the ring's.
+    /// Its rings. The host's address is added to theirs.
     pub ring: RingConfig,
+    /// How many rings it has. What no rule steers goes to the first, but for frames that aren't IP: those go to all.
+    pub rings: usize,
     /// How long a frame lies in the receive queue before the host polls: what comes meanwhile is polled with it.
     pub poll_delay: Duration,
 }
@@ -71,6 +73,7 @@ impl HostConfig {
             nic: NicConfig::default(),
             link: LinkConfig::default(),
             ring: RingConfig::default(),
+            rings: 1,
             poll_delay: Duration::ZERO,
         }
     }
@@ -92,21 +95,26 @@ impl HostConfig {
 pub struct Host {
     name: String,
     ip: Ipv4Addr,
-    ring: Ring<SimDevice>,
+    nic: Nic,
+    /// Invariant: at least one.
+    rings: Vec<Ring<SimDevice>>,
     poll_delay: Duration,
     programs: Vec<Program>,
     /// When the agenda wakes it; other entries of the agenda are stale.
     wake_at: Option<Instant>,
+    /// When the agenda looks at its NIC.
+    nic_at: Option<Instant>,
     events: Vec<Event>,
 }
 
 struct Program {
+    ring: usize,
     app: Box<dyn App>,
     last: Step,
 }
 
 impl Host {
-    pub(crate) fn new(index: usize, config: HostConfig, seed: [u8; 32]) -> Self {
+    pub(crate) fn new(index: usize, config: HostConfig, seed: u64, ring_seed: impl Fn(u8) -> [u8; 32]) -> Self {
         let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
         let ip = config.ip.unwrap_or(Ipv4Addr::from_bits((10 << 24) + number));
         let [_, _, hi, lo] = number.to_be_bytes();
@@ -114,8 +122,11 @@ impl Host {
         let mac = MacAddr([0x02, 0, 0, 0, hi, lo]);
         let mut ring_config = config.ring;
         ring_config.addresses.push(ip);
-        let ring = Ring::new(SimDevice::new(mac, config.nic), ring_config, seed);
-        Self { name: config.name, ip, ring, poll_delay: config.poll_delay, programs: Vec::new(), wake_at: None, events: Vec::new() }
+        let nic = Nic::seeded(mac, config.nic, seed, u32::try_from(index).unwrap_or(u32::MAX));
+        let count = u8::try_from(config.rings.max(1)).unwrap_or(u8::MAX);
+        let rings = (0..count).map(|i| Ring::new(nic.ring(), ring_config.clone(), ring_seed(i))).collect();
+        let (programs, events) = (Vec::new(), Vec::new());
+        Self { name: config.name, ip, nic, rings, poll_delay: config.poll_delay, programs, wake_at: None, nic_at: None, events }
     }
 
     /// Its name.
@@ -130,12 +141,22 @@ impl Host {
 
     /// Its Ethernet address.
     pub fn mac(&self) -> MacAddr {
-        self.ring.device().mac()
+        self.nic.mac()
     }
 
-    /// Its ring, to look at.
+    /// Its first ring, to look at.
     pub fn ring(&self) -> &Ring<SimDevice> {
-        &self.ring
+        &self.rings[0]
+    }
+
+    /// Its rings, to look at.
+    pub fn rings(&self) -> &[Ring<SimDevice>] {
+        &self.rings
+    }
+
+    /// Its NIC.
+    pub fn nic(&self) -> &Nic {
+        &self.nic
     }
 
     /// Whether all of its programs have finished.
@@ -144,15 +165,34 @@ impl Host {
     }
 
     pub(crate) fn ring_mut(&mut self) -> &mut Ring<SimDevice> {
-        &mut self.ring
+        &mut self.rings[0]
+    }
+
+    pub(crate) fn rings_mut(&mut self) -> &mut [Ring<SimDevice>] {
+        &mut self.rings
     }
 
     pub(crate) fn poll_delay(&self) -> Duration {
         self.poll_delay
     }
 
-    pub(crate) fn add(&mut self, app: Box<dyn App>) {
-        self.programs.push(Program { app, last: Step::Until(Instant::ZERO) });
+    pub(crate) fn add(&mut self, ring: usize, app: Box<dyn App>) {
+        assert!(ring < self.rings.len(), "host {} has {} rings", self.name, self.rings.len());
+        self.programs.push(Program { ring, app, last: Step::Until(Instant::ZERO) });
+    }
+
+    /// As [`Host::wake_by`], for the NIC.
+    pub(crate) fn nic_due_by(&mut self, at: Instant) -> bool {
+        let news = self.nic_at.is_none_or(|planned| at < planned);
+        if news {
+            self.nic_at = Some(at);
+        }
+        news
+    }
+
+    /// As [`Host::woken`], for the NIC.
+    pub(crate) fn nic_due(&mut self, now: Instant) -> bool {
+        self.nic_at.take_if(|at| *at == now).is_some()
     }
 
     /// Notes that the host is to wake at `at`; says whether that is news to the agenda.
@@ -176,36 +216,43 @@ impl Host {
     /// Polls and steps until nothing is left to do at this instant, then says when to do so again.
     pub(crate) fn service(&mut self, now: Instant) -> Option<Instant> {
         for _ in 0..ROUNDS_MAX {
-            let polled = self.ring.poll(now);
-            self.events.clear();
-            while let Some(event) = self.ring.take_event() {
-                self.events.push(event);
+            let mut busy = false;
+            // What arrived on a ring that a program polls itself concerns every program: no ring's events tell of it.
+            let news = self.nic.take_news();
+            for ring in 0..self.rings.len() {
+                busy |= self.round(now, ring, news);
             }
-            let stepped = self.step(now);
-            self.ring.device().check_doorbell();
+            self.nic.check_doorbells();
             let next = self.next_wake();
-            if polled == 0 && !stepped && self.events.is_empty() && next.is_none_or(|at| at > now) {
+            if !busy && next.is_none_or(|at| at > now) {
                 return next;
             }
         }
-        panic!("host {} never comes to rest at {} ns: deadline {:?}", self.name, now.as_nanos(), self.ring.next_deadline());
+        let deadlines: Vec<_> = self.rings.iter().map(Ring::next_deadline).collect();
+        panic!("host {} never comes to rest at {} ns: deadlines {deadlines:?}", self.name, now.as_nanos());
     }
 
-    fn step(&mut self, now: Instant) -> bool {
-        let mut stepped = false;
-        for program in &mut self.programs {
+    /// Polls one ring and steps its programs, once. Whether there was anything to do.
+    fn round(&mut self, now: Instant, ring: usize, news: bool) -> bool {
+        let polled = self.rings[ring].poll(now);
+        self.events.clear();
+        while let Some(event) = self.rings[ring].take_event() {
+            self.events.push(event);
+        }
+        let mut busy = polled > 0 || !self.events.is_empty();
+        for program in self.programs.iter_mut().filter(|program| program.ring == ring) {
             let due = match program.last {
                 Step::Finished => continue,
                 Step::Until(at) => at <= now,
                 Step::Wait | Step::Idle => false,
             };
-            if due || !self.events.is_empty() {
-                stepped = true;
-                let mut cx = Context { now, ring: &mut self.ring, events: &self.events, ip: self.ip };
+            if due || news || !self.events.is_empty() {
+                busy = true;
+                let mut cx = Context { now, ring: &mut self.rings[ring], events: &self.events, ip: self.ip };
                 program.last = program.app.step(&mut cx);
             }
         }
-        stepped
+        busy
     }
 
     fn next_wake(&self) -> Option<Instant> {
@@ -213,6 +260,6 @@ impl Host {
             Step::Until(at) => Some(at),
             _ => None,
         });
-        programs.chain(self.ring.next_deadline()).min()
+        programs.chain(self.rings.iter().filter_map(Ring::next_deadline)).min()
     }
 }

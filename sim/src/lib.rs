@@ -24,7 +24,7 @@
 //!
 //! - [`World`], [`Host`], [`App`]: who takes part, and what they do
 //! - [`LinkConfig`], [`Faults`]: what lies between them
-//! - [`NicConfig`], [`SimDevice`]: what they do it with; each buffer, queue slot and rule is counted
+//! - [`Nic`], [`NicConfig`], [`SimDevice`], [`NicFaults`]: what they do it with; each buffer, queue slot and rule is counted
 //! - [`apps`]: workloads that check what they get
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
 //! - [`trace`]: hash, pcapng and text
@@ -32,7 +32,6 @@
 
 pub mod apps;
 mod checksum;
-mod device;
 mod dissect;
 mod fabric;
 mod faults;
@@ -40,6 +39,7 @@ mod faults;
 mod frames;
 mod host;
 mod network;
+mod nic;
 mod queue;
 pub mod random;
 mod report;
@@ -47,10 +47,12 @@ pub mod scenario;
 pub mod trace;
 mod world;
 
-pub use device::{NicConfig, Outstanding, RxDrop, SimDevice, SimRx, SimTx};
 pub use fabric::{Direction, LinkConfig, Marks, Strike};
 pub use faults::{FaultCounts, FaultSet, Faults, UnknownFault};
 pub use host::{App, Context, Host, HostConfig, Step};
+pub use nic::{
+    Nic, NicConfig, NicFault, NicFaultCounts, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimDevice, SimRx, SimTx, Strength,
+};
 pub use report::{Report, assert_deterministic};
 pub use trace::{Trace, TraceHash};
 pub use world::{Capture, HostId, Unfinished, World, WorldConfig};

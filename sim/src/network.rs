@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ringway_stack::Instant;
 
-use crate::device::RxDrop;
 use crate::fabric::{Direction, Fabric, Frame, Marks};
+use crate::nic::RxDrop;
 use crate::queue::EventQueue;
 use crate::trace::{Trace, What};
 
@@ -18,7 +18,9 @@ pub(crate) enum Event {
     AtHost { host: usize, frame: Frame },
     /// A host's frame has left its NIC.
     Departed { host: usize },
-    /// A host looks at its ring.
+    /// Something is due in a host's NIC.
+    Nic { host: usize },
+    /// A host looks at its rings.
     Wake { host: usize },
 }
 
@@ -39,8 +41,8 @@ impl Network {
     }
 
     /// A host's NIC puts a frame on its wire.
-    pub(crate) fn send(&mut self, host: usize, bytes: Vec<u8>) {
-        let frame = Frame { id: self.frames, bytes: bytes.into(), marks: Marks::default() };
+    pub(crate) fn send(&mut self, host: usize, bytes: Arc<[u8]>) {
+        let frame = Frame { id: self.frames, bytes, marks: Marks::default() };
         self.frames += 1;
         self.trace.record(self.now, host, What::Sent, &frame);
         let departs = self.carry(host, Direction::Up, frame);

@@ -18,6 +18,20 @@ pub enum Purpose {
     Reordering = 3,
     /// Whether bits of a frame flip.
     Corruption = 4,
+    /// Whether a NIC resets.
+    NicReset = 16,
+    /// Whether a send completes with an error.
+    SendError = 17,
+    /// Whether a completion queue overruns.
+    CqOverrun = 18,
+    /// Whether receive buffers run out.
+    RxExhausted = 19,
+    /// Whether a send queue is full.
+    SendFull = 20,
+    /// Whether registering a buffer or a rule fails.
+    Registration = 21,
+    /// Whether a doorbell takes effect late.
+    Doorbell = 22,
     /// The seed that a host's stack is given.
     Stack = 64,
     /// Options of a scenario: one stream an option, by its index.

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
 
-use crate::device::RxDrop;
 use crate::fabric::{Direction, Frame, Marks, Strike};
 use crate::faults::FaultCounts;
+use crate::nic::{NicStrike, RxDrop};
 
 /// The hash of everything that happened: equal for equal runs, byte for byte and nanosecond for nanosecond.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -160,10 +160,20 @@ impl Trace {
         }
     }
 
+    /// Notes a fault of a host's NIC.
+    pub(crate) fn strike(&mut self, at: Instant, host: usize, strike: NicStrike) {
+        *self.counts.nic.count_mut(strike.fault) += 1;
+        self.events += 1;
+        for word in [at.as_nanos(), host as u64, 32 + strike.fault as u64, strike.ring as u64, nanos(strike.lasts)] {
+            self.hash = mix(self.hash, word);
+        }
+    }
+
     fn count(&mut self, what: What) {
         let counts = &mut self.counts;
         let counter = match what {
             What::Sent | What::Delivered | What::NoStation => return,
+            What::Refused(RxDrop::Down) => return,
             What::Refused(_) | What::Struck(_, Strike::QueueFull) => &mut counts.queue_full,
             What::Struck(_, Strike::Lost) => &mut counts.lost,
             What::Struck(_, Strike::FrameCheck) => &mut counts.frame_check,
@@ -182,6 +192,7 @@ fn digest(what: What) -> (u64, u64) {
         What::Delivered => (2, 0),
         What::Refused(RxDrop::QueueFull) => (3, 0),
         What::Refused(RxDrop::NoBuffer) => (3, 1),
+        What::Refused(RxDrop::Down) => (3, 2),
         What::NoStation => (4, 0),
         What::Struck(direction, strike) => {
             let (kind, detail) = match strike {

@@ -6,10 +6,10 @@ use core::time::Duration;
 use ringway_stack::Instant;
 use ringway_stack::device::Device;
 
-use crate::device::{Outstanding, SimDevice};
 use crate::fabric::{Direction, LinkConfig};
 use crate::host::{App, Context, Host, HostConfig};
 use crate::network::{Event, Network};
+use crate::nic::{Nic, Outstanding, SimDevice};
 use crate::random::{Purpose, Stream};
 use crate::report::Report;
 use crate::trace::{Interface, Trace};
@@ -81,9 +81,10 @@ impl World {
     pub fn add_host(&mut self, config: HostConfig) -> HostId {
         let index = self.hosts.len();
         assert!(index < crate::HOSTS_MAX, "a world has at most {} hosts", crate::HOSTS_MAX);
-        let seed = Stream::new(self.seed, Purpose::Stack, u32::try_from(index).unwrap_or(u32::MAX), 0).seed();
+        let number = u32::try_from(index).unwrap_or(u32::MAX);
+        let ring_seed = |ring| Stream::new(self.seed, Purpose::Stack, number, ring).seed();
         let (name, link) = (config.name.clone(), config.link);
-        let host = Host::new(index, config, seed);
+        let host = Host::new(index, config, self.seed, ring_seed);
         self.network.trace.add_interface(Interface { name, mac: host.mac(), bandwidth_bps: link.bandwidth_bps });
         self.network.fabric.attach(self.seed, host.mac(), link);
         self.hosts.push(host);
@@ -92,8 +93,25 @@ impl World {
 
     /// Starts a program on a host, now.
     pub fn add_app(&mut self, host: HostId, app: impl App + 'static) {
-        self.hosts[host.0].add(Box::new(app));
+        self.add_app_on(host, 0, app);
+    }
+
+    /// Starts a program on one of a host's rings, now.
+    ///
+    /// # Panics
+    /// The host has fewer rings ([`HostConfig::rings`]).
+    pub fn add_app_on(&mut self, host: HostId, ring: usize, app: impl App + 'static) {
+        self.hosts[host.0].add(ring, Box::new(app));
         self.wake(host.0, self.network.now);
+    }
+
+    /// A ring of a host's NIC that gets what its rules steer to it, for a program that speaks Ethernet itself
+    /// ([`ringway_stack::raw`]). The host's programs are called when something arrives on it.
+    ///
+    /// # Panics
+    /// The NIC has no ring left.
+    pub fn add_raw_ring(&mut self, host: HostId) -> SimDevice {
+        self.hosts[host.0].nic().steered_ring()
     }
 
     /// Tells every host every other's Ethernet address, so that nobody needs ARP.
@@ -102,7 +120,7 @@ impl World {
         for host in &mut self.hosts {
             let own = host.mac();
             for &(ip, mac) in known.iter().filter(|&&(_, mac)| mac != own) {
-                host.ring_mut().set_neighbour(ip, Some(mac));
+                host.rings_mut().iter_mut().for_each(|ring| ring.set_neighbour(ip, Some(mac)));
             }
         }
     }
@@ -125,6 +143,11 @@ impl World {
     /// Switches all faults on or off: a run's safety phase ends, and its liveness phase begins.
     pub fn set_faults(&mut self, on: bool) {
         self.network.faults_on = on;
+        for host in 0..self.hosts.len() {
+            self.hosts[host].nic().advance(self.network.now);
+            self.hosts[host].nic().set_faults(on);
+            self.advance_nic(host);
+        }
     }
 
     /// Changes a host's link, both ways.
@@ -138,6 +161,7 @@ impl World {
     pub fn call<R>(&mut self, host: HostId, act: impl FnOnce(&mut Context<'_>) -> R) -> R {
         let now = self.network.now;
         let target = &mut self.hosts[host.0];
+        target.nic().advance(now);
         let ip = target.ip();
         let result = act(&mut Context { now, ring: target.ring_mut(), events: &[], ip });
         self.service(host.0);
@@ -183,9 +207,8 @@ impl World {
     /// What each host's NIC has lent out, after reaping what is complete.
     pub fn outstanding(&mut self) -> Vec<Outstanding> {
         let lent = |host: &mut Host| {
-            let device: &mut SimDevice = host.ring_mut().device_mut();
-            device.reap();
-            device.outstanding()
+            host.rings_mut().iter_mut().for_each(|ring| ring.device_mut().reap());
+            host.nic().outstanding()
         };
         self.hosts.iter_mut().map(lent).collect()
     }
@@ -202,14 +225,22 @@ impl World {
             Event::AtSwitch { from, frame } => self.network.switch(from, frame),
             Event::AtHost { host, frame } => {
                 let target = &mut self.hosts[host];
-                let outcome = target.ring_mut().device_mut().receive(now, &frame.bytes);
-                let poll_at = now + target.poll_delay();
-                self.network.received(host, &frame, outcome);
-                self.wake(host, poll_at);
+                let reception = target.nic().receive(now, &frame.bytes);
+                let poll_at = reception.wake_at.map(|at| at + target.poll_delay());
+                self.network.received(host, &frame, reception.outcome);
+                if let Some(at) = poll_at {
+                    self.wake(host, at);
+                }
+                self.after_nic(host);
             }
             Event::Departed { host } => {
-                if self.hosts[host].ring_mut().device_mut().complete() {
+                if self.hosts[host].nic().complete() {
                     self.wake(host, now);
+                }
+            }
+            Event::Nic { host } => {
+                if self.hosts[host].nic_due(now) {
+                    self.advance_nic(host);
                 }
             }
             Event::Wake { host } => {
@@ -221,13 +252,41 @@ impl World {
     }
 
     fn service(&mut self, host: usize) {
+        self.hosts[host].nic().advance(self.network.now);
         let next = self.hosts[host].service(self.network.now);
-        let device = self.hosts[host].ring_mut().device_mut();
-        while let Some(bytes) = device.transmit() {
-            self.network.send(host, bytes);
-        }
+        self.transmit(host);
         if let Some(at) = next {
             self.wake(host, at);
+        }
+    }
+
+    /// Lets a NIC do what is due in it by itself.
+    fn advance_nic(&mut self, host: usize) {
+        let now = self.network.now;
+        if self.hosts[host].nic().advance(now) {
+            self.wake(host, now);
+        }
+        self.transmit(host);
+    }
+
+    fn transmit(&mut self, host: usize) {
+        let now = self.network.now;
+        while let Some(bytes) = self.hosts[host].nic().transmit(now) {
+            self.network.send(host, bytes);
+        }
+        self.after_nic(host);
+    }
+
+    /// Notes what struck a NIC, and when it is to be looked at again.
+    fn after_nic(&mut self, host: usize) {
+        let nic: &Nic = self.hosts[host].nic();
+        for strike in nic.take_strikes() {
+            self.network.trace.strike(self.network.now, host, strike);
+        }
+        if let Some(at) = nic.next_at().map(|at| at.max(self.network.now))
+            && self.hosts[host].nic_due_by(at)
+        {
+            self.network.agenda.push(at, Event::Nic { host });
         }
     }
 

@@ -10,11 +10,15 @@
 //! registered them once; the stack holds counted handles ([`TxBuffer`], [`RxBuffer`]) and never a Rust slice over
 //! memory that a peer or a card may write.
 
+mod cyclic;
+mod memory;
 mod rule;
 mod rx;
 mod tx;
 
-pub use rule::{FlowRule, Protocol, RuleError, RuleId};
+pub use cyclic::{CyclicConfig, CyclicError, CyclicId, CyclicPacket};
+pub use memory::{DEVICE_MEMORY_ALIGN, DeviceMemory, DeviceMemoryError};
+pub use rule::{EthernetMatch, Flow, FlowRule, HeaderMatch, IpMatch, Protocol, RuleError, RuleId, Steering, TransportMatch, VxlanMatch};
 pub use rx::{ChecksumVerdict, HEAD_MAX, NoRx, RxBatch, RxBuffer, RxFrame, RxMeta};
 pub use tx::{SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 
@@ -67,6 +71,66 @@ pub struct Capabilities {
     pub tso_max: Option<usize>,
     /// Peers' Ethernet addresses come with the flow; ARP is neither needed nor answered.
     pub point_to_point: bool,
+    /// How many rings one device can have.
+    pub rings_max: usize,
+    /// How many flow rules fit into its table.
+    pub rules_max: usize,
+    /// Which rules it can steer by, beside the flows of sockets.
+    pub steering: Steering,
+    /// In-order TCP segments of one flow are merged before they are polled (receive coalescing): frames can be longer than the MTU, and
+    /// [`RxMeta::coalesced`] counts.
+    pub lro: bool,
+    /// [`TxOffload::vlan`] works.
+    pub vlan_insert: bool,
+    /// VLAN tags are taken out of received frames, into [`RxMeta::vlan`].
+    pub vlan_strip: bool,
+    /// Checksums inside VXLAN tunnels are filled in and verified.
+    pub vxlan: bool,
+    /// [`Device::pace`] works.
+    pub pacing: bool,
+    /// [`Device::moderate`] works.
+    pub moderation: bool,
+    /// [`RxMeta::hardware_time`] is filled in.
+    pub hardware_time: bool,
+    /// Cyclic receive queues can be created.
+    pub striding: bool,
+    /// Bytes of device memory in all; zero: none.
+    pub device_memory: usize,
+}
+
+impl Capabilities {
+    /// A device of that kind with a packet plane for frames of up to `mtu` bytes of IP packet in one buffer, and nothing else.
+    pub const fn least(kind: DeviceKind, mtu: usize) -> Self {
+        Self {
+            kind,
+            packet_plane: true,
+            message_plane: false,
+            mtu,
+            inline_max: 0,
+            gather_max: 1,
+            tx_checksum: false,
+            rx_checksum: false,
+            tso_max: None,
+            point_to_point: false,
+            rings_max: 1,
+            rules_max: usize::MAX,
+            steering: Steering::empty(),
+            lro: false,
+            vlan_insert: false,
+            vlan_strip: false,
+            vxlan: false,
+            pacing: false,
+            moderation: false,
+            hardware_time: false,
+            striding: false,
+            device_memory: 0,
+        }
+    }
+
+    /// The refusal of something that this device lacks.
+    pub const fn lacks(&self, what: &'static str) -> Unsupported {
+        Unsupported { device: self.kind, what }
+    }
 }
 
 /// Something that the device lacks was asked of it.
@@ -90,9 +154,12 @@ pub enum DeviceEvent {
         /// Whether frames can pass.
         up: bool,
     },
+    /// The device was reset: frames that were queued, in flight or not polled are lost, and their buffers are back. Flow rules,
+    /// buffers that are held, and cyclic queues stay; the backend attached and posted them again.
+    Reset,
 }
 
-/// The send rate of one flow or ring.
+/// The send rate of one ring, that is, of one send queue. A program that wants several rates uses several rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pacing {
     /// Kilobits a second; zero lifts the limit.
@@ -103,7 +170,8 @@ pub struct Pacing {
     pub typical_packet_bytes: u16,
 }
 
-/// How completions are coalesced before the ring's descriptor becomes readable.
+/// How completions are coalesced before the ring's descriptor becomes readable: after so many, or so long after the first. Whoever
+/// polls sees them at once. All zero: not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moderation {
     /// After this many completions.
@@ -155,7 +223,7 @@ pub trait Device {
     /// Steers matching frames to this ring.
     ///
     /// # Errors
-    /// [`RuleError`]: taken by another ring, or no room.
+    /// [`RuleError`]: taken by another ring, no room, or more than the device can steer by.
     fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError>;
 
     /// Ends what [`Device::attach`] began.
@@ -178,7 +246,7 @@ pub trait Device {
     /// # Errors
     /// [`Unsupported`] on a device without packet pacing.
     fn pace(&mut self, _pacing: Pacing) -> Result<(), Unsupported> {
-        Err(Unsupported { device: self.capabilities().kind, what: "packet pacing" })
+        Err(self.capabilities().lacks("packet pacing"))
     }
 
     /// Coalesces completions.
@@ -186,6 +254,87 @@ pub trait Device {
     /// # Errors
     /// [`Unsupported`] on a device without completion moderation.
     fn moderate(&mut self, _moderation: Moderation) -> Result<(), Unsupported> {
-        Err(Unsupported { device: self.capabilities().kind, what: "completion moderation" })
+        Err(self.capabilities().lacks("completion moderation"))
+    }
+
+    /// Creates a cyclic receive queue. Nothing is steered to it yet.
+    ///
+    /// # Errors
+    /// [`CyclicError`].
+    fn cyclic_create(&mut self, _config: &CyclicConfig) -> Result<CyclicId, CyclicError> {
+        Err(self.capabilities().lacks("striding receive queue").into())
+    }
+
+    /// Steers matching frames to a cyclic queue of this ring, instead of [`Device::poll_rx`]. [`Device::detach`] ends it.
+    ///
+    /// # Errors
+    /// [`RuleError`].
+    fn cyclic_attach(&mut self, _queue: CyclicId, _rule: &FlowRule) -> Result<RuleId, RuleError> {
+        Err(self.capabilities().lacks("striding receive queue").into())
+    }
+
+    /// Takes the next run of at most `packets_max` packets, which lie in the buffer one behind the other; a run ends at the buffer's
+    /// linear end. Adds them to `packets`, and gives a handle on all of the run's strides: as long as it or a slice of it is held, they are not
+    /// written again, and packets that find no free stride are dropped. `None`: nothing has arrived.
+    ///
+    /// # Errors
+    /// [`CyclicError::Unsupported`], [`CyclicError::Unknown`].
+    fn cyclic_read(
+        &mut self,
+        _queue: CyclicId,
+        _packets_max: usize,
+        _packets: &mut Vec<CyclicPacket>,
+    ) -> Result<Option<Self::Rx>, CyclicError> {
+        Err(self.capabilities().lacks("striding receive queue").into())
+    }
+
+    /// Destroys a cyclic queue, and what it holds.
+    ///
+    /// # Errors
+    /// [`CyclicError::Busy`]: a rule steers to it or a run is held; [`CyclicError::Unsupported`], [`CyclicError::Unknown`].
+    fn cyclic_destroy(&mut self, _queue: CyclicId) -> Result<(), CyclicError> {
+        Err(self.capabilities().lacks("striding receive queue").into())
+    }
+
+    /// Allocates `len` bytes of device memory.
+    ///
+    /// # Errors
+    /// [`DeviceMemoryError::Unsupported`], [`DeviceMemoryError::Full`], [`DeviceMemoryError::OutOfRange`] (of no bytes).
+    fn dm_alloc(&mut self, _len: usize) -> Result<DeviceMemory, DeviceMemoryError> {
+        Err(self.capabilities().lacks("device memory").into())
+    }
+
+    /// Copies `bytes` to `offset` bytes into device memory. Offset and length are multiples of [`DEVICE_MEMORY_ALIGN`] (the seed, 003:
+    /// the address within the device memory must be a multiple of 4 bytes).
+    ///
+    /// # Errors
+    /// [`DeviceMemoryError`]. [`DeviceMemoryError::Busy`]: a queued frame reads these bytes.
+    fn dm_copy_to(&mut self, _memory: DeviceMemory, _offset: usize, _bytes: &[u8]) -> Result<(), DeviceMemoryError> {
+        Err(self.capabilities().lacks("device memory").into())
+    }
+
+    /// Copies from `offset` bytes into device memory to `out`; aligned as for [`Device::dm_copy_to`].
+    ///
+    /// # Errors
+    /// [`DeviceMemoryError`].
+    fn dm_copy_from(&mut self, _memory: DeviceMemory, _offset: usize, _out: &mut [u8]) -> Result<(), DeviceMemoryError> {
+        Err(self.capabilities().lacks("device memory").into())
+    }
+
+    /// Registers `len` bytes from `offset` (any) on for sending: the handle serves in a [`TxSlice`] as any send buffer does, but is
+    /// written with [`Device::dm_copy_to`] only. Dropping the last one ends the registration.
+    ///
+    /// # Errors
+    /// [`DeviceMemoryError`].
+    fn dm_register(&mut self, _memory: DeviceMemory, _offset: usize, _len: usize) -> Result<Self::Tx, DeviceMemoryError> {
+        Err(self.capabilities().lacks("device memory").into())
+    }
+
+    /// Gives device memory back.
+    ///
+    /// # Errors
+    /// [`DeviceMemoryError::Busy`]: a registration is still held; [`DeviceMemoryError::Unknown`].
+    fn dm_free(&mut self, _memory: DeviceMemory) -> Result<(), DeviceMemoryError> {
+        Err(self.capabilities().lacks("device memory").into())
     }
 }

@@ -61,17 +61,13 @@ pub struct ShmDevice {
 impl ShmDevice {
     fn new(member: Arc<Member>, rendezvous: Arc<Rendezvous>) -> Self {
         let capabilities = Capabilities {
-            kind: DeviceKind::Shm,
-            packet_plane: true,
-            message_plane: false,
-            mtu: MTU,
             inline_max: INLINE_MAX,
             gather_max: GATHER_MAX,
             // Memory corrupts nothing, so nobody reads checksums: there is nothing to fill in.
             tx_checksum: true,
             rx_checksum: true,
-            tso_max: None,
             point_to_point: true,
+            ..Capabilities::least(DeviceKind::Shm, MTU)
         };
         let allocator = Allocator::new(member.segment.clone(), member.pool_shape.0, member.pool_shape.1);
         Self {

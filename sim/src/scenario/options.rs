@@ -7,9 +7,9 @@ use ringway_stack::tcp::{Config, Keepalive};
 
 use super::Scenario;
 use crate::apps::{Dialogue, Pace, Parting, Pattern, Side};
-use crate::device::NicConfig;
 use crate::fabric::LinkConfig;
 use crate::faults::Faults;
+use crate::nic::NicConfig;
 use crate::random::{Purpose, Stream};
 
 /// Options by their streams' index. Add at the end, never renumber.

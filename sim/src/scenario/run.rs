@@ -11,9 +11,9 @@ use ringway_stack::ring::{RingConfig, SocketId};
 
 use super::{Options, Scenario};
 use crate::apps::{Client, Dialogue, Echo, Ending, Parting, Pinger, Pings, Server, Shared, Tally};
-use crate::device::Outstanding;
 use crate::faults::FaultCounts;
 use crate::host::HostConfig;
+use crate::nic::Outstanding;
 use crate::report::Report;
 use crate::world::{Capture, HostId, World, WorldConfig};
 

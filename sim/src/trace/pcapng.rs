@@ -11,8 +11,8 @@ use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeade
 use pcap_file::{DataLink, Endianness, PcapError};
 
 use super::{Interface, Record, Trace, What};
-use crate::device::RxDrop;
 use crate::fabric::Marks;
+use crate::nic::RxDrop;
 
 /// Timestamps count nanoseconds: ten to the minus ninth.
 const RESOLUTION_NANOSECONDS: u8 = 9;
@@ -75,6 +75,7 @@ impl Trace {
                 What::Sent | What::Delivered => continue,
                 What::Refused(RxDrop::QueueFull) => format!("{name}: dropped, receive queue full"),
                 What::Refused(RxDrop::NoBuffer) => format!("{name}: dropped, no receive buffer"),
+                What::Refused(RxDrop::Down) => format!("{name}: dropped, NIC down"),
                 What::NoStation => "switch: no such station".to_owned(),
                 What::Struck(direction, strike) => format!("{name}'s link, {direction}: {strike}"),
             };

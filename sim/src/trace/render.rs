@@ -8,8 +8,8 @@ use std::net::SocketAddrV4;
 use super::pcapng::befallen;
 use super::{Record, Trace, What};
 use crate::checksum;
-use crate::device::RxDrop;
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP, be16, be32, ip_at, mac_at};
+use crate::nic::RxDrop;
 
 /// Renders a kept trace, an event a line.
 ///
@@ -52,6 +52,7 @@ impl Renderer {
             What::Delivered => befallen(record.marks).map_or(Ok(()), |marks| write!(out, "  [{marks}]")),
             What::Refused(RxDrop::QueueFull) => write!(out, "  [receive queue full]"),
             What::Refused(RxDrop::NoBuffer) => write!(out, "  [no receive buffer]"),
+            What::Refused(RxDrop::Down) => write!(out, "  [NIC down]"),
             What::NoStation => write!(out, "  [no such station]"),
             What::Struck(direction, strike) => write!(out, "  [{direction}: {strike}]"),
         };

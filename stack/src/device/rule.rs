@@ -1,6 +1,8 @@
 //! Flow rules: which frames are steered to a ring.
 
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
+
+use super::{MacAddr, Unsupported};
 
 /// The transport protocol of a rule or a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,19 +13,234 @@ pub enum Protocol {
     Udp,
 }
 
-/// Matches IPv4 frames by protocol and local address, and by the remote address where one is named.
-///
-/// A rule with a remote address is more specific than one without, and a rule with a local IP than one with
-/// `0.0.0.0`; the most specific one wins. (Ethernet, VLAN, ToS, VXLAN and flow-tag fields join with the devices that
-/// steer by them.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FlowRule {
+/// What sockets steer by: protocol and addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flow {
     /// TCP or UDP.
     pub protocol: Protocol,
     /// Destination of the frames: our side. `0.0.0.0` matches every local address.
     pub local: SocketAddrV4,
     /// Source of the frames: the peer. `None` matches every peer.
     pub remote: Option<SocketAddrV4>,
+}
+
+/// Fields of an Ethernet header; `None` matches anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EthernetMatch {
+    /// Destination.
+    pub dst: Option<MacAddr>,
+    /// Source.
+    pub src: Option<MacAddr>,
+    /// The type behind a VLAN tag, if there is one.
+    pub ethertype: Option<u16>,
+}
+
+/// Fields of an IP header; `None` matches anything of that version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IpMatch {
+    /// IPv4.
+    V4 {
+        /// Source.
+        src: Option<Ipv4Addr>,
+        /// Destination.
+        dst: Option<Ipv4Addr>,
+        /// The type-of-service byte: DSCP and ECN as on the wire.
+        tos: Option<u8>,
+    },
+    /// IPv6.
+    V6 {
+        /// Source.
+        src: Option<Ipv6Addr>,
+        /// Destination.
+        dst: Option<Ipv6Addr>,
+        /// The traffic class byte.
+        traffic_class: Option<u8>,
+    },
+}
+
+/// A transport protocol and its ports; `None` matches any port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TransportMatch {
+    /// TCP or UDP. Fragments behind the first have no ports, and match no rule that names a protocol.
+    pub protocol: Protocol,
+    /// Source port.
+    pub src_port: Option<u16>,
+    /// Destination port.
+    pub dst_port: Option<u16>,
+}
+
+/// Headers from Ethernet to transport; `None` matches anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HeaderMatch {
+    /// Ethernet.
+    pub ethernet: EthernetMatch,
+    /// VLAN id (12 bits).
+    pub vlan: Option<u16>,
+    /// IPv4 or IPv6.
+    pub ip: Option<IpMatch>,
+    /// TCP or UDP.
+    pub transport: Option<TransportMatch>,
+}
+
+/// A VXLAN tunnel (RFC 7348) inside the outer headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct VxlanMatch {
+    /// The tunnel's network identifier (24 bits).
+    pub vni: Option<u32>,
+    /// The encapsulated frame.
+    pub inner: HeaderMatch,
+}
+
+/// Which frames are steered to a ring, and with what mark.
+///
+/// Of the rules that match a frame, the one with the lowest [`FlowRule::priority`] wins; of those, the most specific one (that names
+/// the most fields); of those, the one attached first. Frames for a group address are copied to every ring that has a rule for
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowRule {
+    /// The frame's own headers.
+    pub outer: HeaderMatch,
+    /// The tunnel inside. `None`: matches with and without.
+    pub vxlan: Option<VxlanMatch>,
+    /// Lower wins, as with verbs and mlx5.
+    pub priority: u16,
+    /// Delivered with each frame, as [`super::RxMeta::flow_tag`].
+    pub tag: u32,
+    /// Rings that attach shared rules with equal fields and priority form a group: each flow goes to one of them, by a Toeplitz
+    /// hash over its addresses and ports (RSS). Rules that aren't shared are held by one ring only.
+    pub shared: bool,
+}
+
+impl FlowRule {
+    /// The priority of sockets' rules, and of [`FlowRule::any`]: a program's own rules can go before and behind.
+    pub const PRIORITY_DEFAULT: u16 = 16;
+
+    /// Matches every frame.
+    pub const fn any() -> Self {
+        const ANY: HeaderMatch =
+            HeaderMatch { ethernet: EthernetMatch { dst: None, src: None, ethertype: None }, vlan: None, ip: None, transport: None };
+        Self { outer: ANY, vxlan: None, priority: Self::PRIORITY_DEFAULT, tag: 0, shared: false }
+    }
+
+    /// What sockets attach: IPv4 frames of `protocol` to `local` (`0.0.0.0`: to every address), from `remote` or anybody.
+    pub fn flow(protocol: Protocol, local: SocketAddrV4, remote: Option<SocketAddrV4>) -> Self {
+        let dst = (!local.ip().is_unspecified()).then_some(*local.ip());
+        let ip = IpMatch::V4 { src: remote.map(|r| *r.ip()), dst, tos: None };
+        let transport = TransportMatch { protocol, src_port: remote.map(|r| r.port()), dst_port: Some(local.port()) };
+        let outer = HeaderMatch { ip: Some(ip), transport: Some(transport), ..HeaderMatch::default() };
+        Self { outer, ..Self::any() }
+    }
+
+    /// The same rule, at this priority.
+    #[must_use]
+    pub const fn priority(self, priority: u16) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// The same rule, with this flow tag.
+    #[must_use]
+    pub const fn tag(self, tag: u32) -> Self {
+        Self { tag, ..self }
+    }
+
+    /// The same rule, as one ring's part of a group.
+    #[must_use]
+    pub const fn shared(self) -> Self {
+        Self { shared: true, ..self }
+    }
+
+    /// The rule as [`FlowRule::flow`] made it, whatever its priority, tag and sharing. `None`: it names other fields.
+    pub fn addresses(&self) -> Option<Flow> {
+        let HeaderMatch { ethernet, vlan: None, ip: Some(IpMatch::V4 { src, dst, tos: None }), transport: Some(transport) } = self.outer
+        else {
+            return None;
+        };
+        if ethernet != EthernetMatch::default() || self.vxlan.is_some() {
+            return None;
+        }
+        let remote = match (src, transport.src_port) {
+            (None, None) => None,
+            (Some(ip), Some(port)) => Some(SocketAddrV4::new(ip, port)),
+            _ => return None,
+        };
+        let local = SocketAddrV4::new(dst.unwrap_or(Ipv4Addr::UNSPECIFIED), transport.dst_port?);
+        Some(Flow { protocol: transport.protocol, local, remote })
+    }
+
+    /// The rule as [`FlowRule::flow`] made it, for devices that steer by nothing else. `None`: it asks for more than that.
+    pub fn as_flow(&self) -> Option<Flow> {
+        let plain = self.priority == Self::PRIORITY_DEFAULT && self.tag == 0 && !self.shared;
+        self.addresses().filter(|_| plain)
+    }
+
+    /// What a device must be able to steer by for this rule.
+    pub fn needs(&self) -> Steering {
+        let mut needs = self.outer.needs();
+        if let Some(vxlan) = &self.vxlan {
+            needs |= Steering::VXLAN | vxlan.inner.needs();
+        }
+        needs.set(Steering::PRIORITY, self.priority != Self::PRIORITY_DEFAULT);
+        needs.set(Steering::TAG, self.tag != 0);
+        needs.set(Steering::RSS, self.shared);
+        needs
+    }
+
+    /// How many fields the rule names.
+    pub fn specificity(&self) -> u32 {
+        let vxlan = self.vxlan.map_or(0, |vxlan| 1 + u32::from(vxlan.vni.is_some()) + vxlan.inner.specificity());
+        self.outer.specificity() + vxlan
+    }
+
+    /// Whether two rules match the same frames at the same priority: one ring has them, or a group.
+    pub fn collides_with(&self, other: &Self) -> bool {
+        self.priority == other.priority && self.outer == other.outer && self.vxlan == other.vxlan
+    }
+}
+
+impl HeaderMatch {
+    fn needs(&self) -> Steering {
+        let mut needs = Steering::empty();
+        needs.set(Steering::ETHERNET, self.ethernet != EthernetMatch::default());
+        needs.set(Steering::VLAN, self.vlan.is_some());
+        needs.set(Steering::TOS, matches!(self.ip, Some(IpMatch::V4 { tos: Some(_), .. } | IpMatch::V6 { traffic_class: Some(_), .. })));
+        needs.set(Steering::IPV6, matches!(self.ip, Some(IpMatch::V6 { .. })));
+        needs
+    }
+
+    fn specificity(&self) -> u32 {
+        let count = |named: &[bool]| named.iter().map(|&named| u32::from(named)).sum::<u32>();
+        let EthernetMatch { dst, src, ethertype } = self.ethernet;
+        let ip = match self.ip {
+            None => 0,
+            Some(IpMatch::V4 { src, dst, tos }) => 1 + count(&[src.is_some(), dst.is_some(), tos.is_some()]),
+            Some(IpMatch::V6 { src, dst, traffic_class }) => 1 + count(&[src.is_some(), dst.is_some(), traffic_class.is_some()]),
+        };
+        let transport = self.transport.map_or(0, |t| 1 + count(&[t.src_port.is_some(), t.dst_port.is_some()]));
+        count(&[dst.is_some(), src.is_some(), ethertype.is_some(), self.vlan.is_some()]) + ip + transport
+    }
+}
+
+bitflags::bitflags! {
+    /// What a device can steer by, beside the flows of sockets ([`FlowRule::flow`]).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Steering: u16 {
+        /// Ethernet addresses and type.
+        const ETHERNET = 1;
+        /// VLAN id.
+        const VLAN = 2;
+        /// IPv4's type of service, IPv6's traffic class.
+        const TOS = 4;
+        /// IPv6 addresses.
+        const IPV6 = 8;
+        /// VXLAN's network identifier and the headers inside.
+        const VXLAN = 16;
+        /// Priorities.
+        const PRIORITY = 32;
+        /// Flow tags.
+        const TAG = 64;
+        /// Groups of rings: [`FlowRule::shared`].
+        const RSS = 128;
+    }
 }
 
 /// Names an attached rule.
@@ -39,4 +256,13 @@ pub enum RuleError {
     /// The device's table is full, or the system refused a resource.
     #[error("no room for another flow rule")]
     Full,
+    /// The caller: the device cannot steer by these fields.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The caller: no such cyclic queue.
+    #[error("no such cyclic queue")]
+    NoQueue,
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,6 +69,8 @@ pub struct RxMeta {
     pub vlan: Option<u16>,
     /// When the frame arrived, by the device's clock.
     pub hardware_time: Option<Instant>,
+    /// How many TCP segments of one flow the device merged into this frame ([`super::Capabilities::lro`]); below two: none.
+    pub coalesced: u16,
 }
 
 /// One received frame: its first bytes as a private copy, the rest behind a handle.

@@ -1,5 +1,7 @@
 //! The send half of the packet plane: gather lists over the device's own buffers, with offloads.
 
+use super::Unsupported;
+
 /// A counted handle on a send buffer of the device. Dropping the last one (the device's own included) frees the buffer.
 ///
 /// Bytes are written once, before the first frame that refers to them is sent; a retransmission refers to them again.
@@ -32,9 +34,11 @@ pub struct TxSlice<'a, T> {
 /// What the device is to do to a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxOffload {
-    /// Fill in the IPv4 and the transport checksum (else the stack did).
+    /// Fill in the IPv4 and the transport checksum (else the stack did). Of a VXLAN frame: the inner ones and the outer IPv4's, on a
+    /// device with [`super::Capabilities::vxlan`]; the outer UDP checksum stays what it is (RFC 7348 s5: zero, usually).
     pub checksum: bool,
-    /// Cut the payload into segments of this many bytes each.
+    /// Cut the payload of an IPv4 TCP frame into segments of this many bytes each: `head` is repeated, with sequence number and IP
+    /// identification counting up, PSH and FIN on the last one only, CWR on the first, and checksums filled in.
     pub tso_mss: Option<u16>,
     /// Insert this VLAN tag.
     pub vlan: Option<u16>,
@@ -75,7 +79,10 @@ pub enum SendError {
     /// No station has that Ethernet address.
     #[error("no such station")]
     NoPeer,
-    /// Longer than the MTU allows, more slices than the device gathers, or a head longer than [`super::HEAD_MAX`].
+    /// Longer than the MTU (with TSO: than [`super::Capabilities::tso_max`]) allows, more slices than the device gathers, or a head longer than [`super::HEAD_MAX`].
     #[error("the frame is too long")]
     TooLong,
+    /// The caller: an offload that the capabilities don't name, or TSO for what is no plain IPv4 TCP frame.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
 }

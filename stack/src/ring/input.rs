@@ -6,7 +6,7 @@ use super::Ring;
 use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{NextHop, Readiness};
-use crate::device::{ChecksumVerdict, Device, HEAD_MAX, MacAddr, Protocol, RxBuffer, RxFrame};
+use crate::device::{ChecksumVerdict, Device, HEAD_MAX, MacAddr, Protocol, RxBuffer, RxFrame, RxMeta};
 use crate::error::Error;
 use crate::tcp;
 use crate::time::Instant;
@@ -21,6 +21,8 @@ struct Packet<'a, B> {
     head: &'a [u8],
     body: Option<B>,
     verified: bool,
+    /// How many segments the device merged into it.
+    segments: u16,
 }
 
 impl<B: RxBuffer> Packet<'_, B> {
@@ -47,7 +49,7 @@ impl<D: Device> Ring<D> {
     #[inline]
     pub(super) fn on_frame(&mut self, now: Instant, frame: &mut RxFrame<D::Rx>) -> Option<()> {
         let body = frame.body.take();
-        let verdict = frame.meta.checksum;
+        let meta = frame.meta;
         let head = &frame.head[..usize::from(frame.head_len).min(HEAD_MAX)];
         let (link, at) = ethernet::Header::parse(head).ok()?;
         let vlan = frame.meta.vlan.or(link.vlan).map(|tag| tag & 0xfff);
@@ -55,15 +57,15 @@ impl<D: Device> Ring<D> {
             return None;
         }
         match link.ethertype {
-            ethernet::ETHERTYPE_IPV4 => self.on_ipv4(now, link.src, &head[at..], body, verdict),
+            ethernet::ETHERTYPE_IPV4 => self.on_ipv4(now, link.src, &head[at..], body, &meta),
             ethernet::ETHERTYPE_ARP => self.on_arp(&head[at..]),
             _ => None,
         }
     }
 
     #[inline]
-    fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: Option<D::Rx>, verdict: ChecksumVerdict) -> Option<()> {
-        let verified = match verdict {
+    fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: Option<D::Rx>, meta: &RxMeta) -> Option<()> {
+        let verified = match meta.checksum {
             ChecksumVerdict::Good => true,
             ChecksumVerdict::Bad => return None,
             ChecksumVerdict::Unknown => false,
@@ -83,7 +85,7 @@ impl<D: Device> Ring<D> {
             Some(body) if total > bytes.len() => (&bytes[at..], Some(body.slice(0, total - bytes.len()))),
             Some(_) => (bytes.get(at..total)?, None),
         };
-        let packet = Packet { from, header, head, body, verified };
+        let packet = Packet { from, header, head, body, verified, segments: meta.coalesced };
         match header.protocol {
             ipv4::PROTOCOL_TCP => self.on_tcp(now, packet),
             ipv4::PROTOCOL_UDP => self.on_udp(now, packet),
@@ -116,7 +118,7 @@ impl<D: Device> Ring<D> {
                     return self.on_syn_in_time_wait(now, index, &packet, &header, local, remote);
                 }
                 let payload = tcp::RxPayload { head: &packet.head[at..], body: packet.body };
-                stream.connection.on_segment(now, &header, payload);
+                stream.connection.on_coalesced(now, &header, payload, packet.segments);
                 self.after_input(now, index);
                 Some(())
             }
@@ -204,7 +206,8 @@ impl<D: Device> Ring<D> {
         if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) {
             let reset = tcp::reset_for(header, payload_len);
             let to = Self::envelope_back(packet);
-            if self.output.tcp(&mut self.device, &to, &reset, &[], 0).is_err() {
+            let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None };
+            if self.output.tcp(&mut self.device, &to, &reset).is_err() {
                 self.output.counters.tx_drops += 1;
             }
         }

@@ -453,6 +453,8 @@ impl<D: Device> Ring<D> {
                 DeviceEvent::PeerGone(mac) => self.peer_gone(now, mac),
                 // Retransmission timers carry connections over an outage; nothing to do at once.
                 DeviceEvent::Link { .. } => {}
+                // Buffers that were in flight are back: whoever waits for some tries again now.
+                DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| !self.stalled.is_empty()),
             }
         }
         count

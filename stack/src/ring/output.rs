@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::types::Counters;
 use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
+use crate::tcp::Segment;
 use crate::wire::checksum::Checksum;
 use crate::wire::{arp, ethernet, icmp, ipv4, tcp, udp};
 
@@ -41,14 +42,27 @@ impl Output {
         self.caps.mtu.min(usize::from(u16::MAX)) - ipv4::LEN - header_len
     }
 
+    /// The TCP payload of the longest segment that the device cuts, below all headers there may be; zero: it cuts none.
+    pub(super) fn tso_payload_max(&self) -> usize {
+        const TCP_LEN_MAX: usize = 60;
+        let packet_max = |frame_max: usize| frame_max.saturating_sub(ethernet::LEN + ethernet::VLAN_LEN).min(usize::from(u16::MAX));
+        self.caps.tso_max.map_or(0, |frame_max| packet_max(frame_max).saturating_sub(ipv4::LEN + TCP_LEN_MAX))
+    }
+
     /// Bytes before the transport header.
     fn lower_len(&self) -> usize {
-        ethernet::LEN + if self.vlan.is_some() { ethernet::VLAN_LEN } else { 0 } + ipv4::LEN
+        ethernet::LEN + if self.vlan_in_head().is_some() { ethernet::VLAN_LEN } else { 0 } + ipv4::LEN
     }
 
     #[inline]
     fn ethernet(&self, dst: MacAddr, ethertype: u16) -> ethernet::Header {
-        ethernet::Header { dst, src: self.mac, vlan: self.vlan, ethertype }
+        ethernet::Header { dst, src: self.mac, vlan: self.vlan_in_head(), ethertype }
+    }
+
+    /// The tag that the stack writes itself, because the device cannot.
+    #[inline]
+    fn vlan_in_head(&self) -> Option<u16> {
+        if self.caps.vlan_insert { None } else { self.vlan }
     }
 
     #[inline]
@@ -72,7 +86,19 @@ impl Output {
     }
 
     fn send<D: Device>(&mut self, device: &mut D, head: &[u8], body: &[TxSlice<'_, D::Tx>], payload_len: usize) -> Result<(), SendError> {
-        let offload = TxOffload { checksum: self.caps.tx_checksum, ..TxOffload::default() };
+        self.send_cut(device, head, body, payload_len, None)
+    }
+
+    fn send_cut<D: Device>(
+        &mut self,
+        device: &mut D,
+        head: &[u8],
+        body: &[TxSlice<'_, D::Tx>],
+        payload_len: usize,
+        tso_mss: Option<u16>,
+    ) -> Result<(), SendError> {
+        let vlan = if self.caps.vlan_insert { self.vlan } else { None };
+        let offload = TxOffload { checksum: self.caps.tx_checksum, tso_mss, vlan, dummy: false };
         let frame = TxFrame { head, body, offload };
         match device.send(&frame) {
             // Slots that the hardware is done with are only free again once they are reaped.
@@ -80,25 +106,25 @@ impl Output {
                 device.reap();
                 device.send(&frame)?;
             }
-            sent => sent?,
+            sent => {
+                debug_assert!(!matches!(sent, Err(SendError::Unsupported(_))), "asked of a device that lacks it: {sent:?}");
+                sent?;
+            }
         }
         self.queued = true;
         self.lent |= !body.is_empty();
-        self.counters.tx_packets += 1;
+        // A device that cuts a packet counts its identification up.
+        let packets = tso_mss.map_or(1, |mss| payload_len.div_ceil(usize::from(mss)));
+        self.packet_id = self.packet_id.wrapping_add((packets - 1) as u16);
+        self.counters.tx_packets += packets as u64;
         self.counters.tx_bytes += payload_len as u64;
         Ok(())
     }
 
-    /// One TCP segment.
+    /// One TCP segment, or one for the device to cut.
     #[inline]
-    pub(super) fn tcp<D: Device>(
-        &mut self,
-        device: &mut D,
-        to: &Envelope,
-        header: &tcp::Header,
-        payload: &[TxSlice<'_, D::Tx>],
-        payload_len: usize,
-    ) -> Result<(), SendError> {
+    pub(super) fn tcp<D: Device>(&mut self, device: &mut D, to: &Envelope, segment: &Segment<'_, D::Tx>) -> Result<(), SendError> {
+        let Segment { header, payload, payload_len, cut } = *segment;
         let mut head = [0; 128];
         let header_len = header.header_len();
         let (at, ip) = self.lower(to, ipv4::PROTOCOL_TCP, header_len + payload_len, &mut head);
@@ -110,7 +136,7 @@ impl Output {
             let field = at + tcp::CHECKSUM_OFFSET;
             head[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
         }
-        self.send(device, &head[..end], payload, payload_len)
+        self.send_cut(device, &head[..end], payload, payload_len, cut)
     }
 
     /// Whether a datagram of this size is sent from [`Output::udp_inline`].

@@ -24,6 +24,8 @@ pub(super) struct Stream<D: Device> {
     pub(super) local: SocketAddrV4,
     pub(super) remote: SocketAddrV4,
     pub(super) hop: NextHop,
+    /// The rule that steers it here, on a device with several rings.
+    pub(super) rule: Option<RuleId>,
     /// The wheel's entry that counts; others of this slot are stale.
     pub(super) wheel_at: Option<Instant>,
     /// A later entry that an earlier one took over from. It is used again, so that a connection which is busy now and then

@@ -12,7 +12,7 @@ use super::output::{Envelope, Output};
 use super::slots::{Listener, STALL_MAX, STALL_MIN, Socket, Stream};
 use super::types::{Counters, NextHop, Readiness, SocketId};
 use super::udp::rule_error;
-use crate::device::{Device, FlowRule, MacAddr, Protocol, SendError};
+use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, SendError};
 use crate::error::Error;
 use crate::tcp;
 use crate::time::Instant;
@@ -35,8 +35,9 @@ impl<D: Device> Ring<D> {
             self.displace(old)?;
         }
         let config = self.limited(config);
+        let rule = self.steer(local, remote).map_err(rule_error)?;
         let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, key));
-        let id = self.insert_stream(key, connection, local, remote, hop, None)?;
+        let id = self.insert_stream(key, connection, local, remote, hop, None, rule)?;
         self.transmit(now, id.index);
         self.output.flush(&mut self.device);
         Ok(id)
@@ -73,6 +74,7 @@ impl<D: Device> Ring<D> {
         let mut config = config.clone();
         config.mss_max = config.mss_max.min(self.output.payload_max(wire::LEN).min(usize::from(u16::MAX)) as u16);
         config.gather_max = self.output.caps.gather_max;
+        config.tso_max = self.output.tso_payload_max();
         config.time_wait = self.config.time_wait;
         config
     }
@@ -89,6 +91,7 @@ impl<D: Device> Ring<D> {
         tcp::Opening { iss: wire::SeqNumber(keyed.next_u32().wrapping_add(clock)), timestamp_offset: keyed.next_u32() }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "two call sites' pieces of one connection")]
     fn insert_stream(
         &mut self,
         key: FlowKey,
@@ -97,12 +100,30 @@ impl<D: Device> Ring<D> {
         remote: SocketAddrV4,
         hop: NextHop,
         parent: Option<SocketId>,
+        rule: Option<RuleId>,
     ) -> Result<SocketId, Error> {
+        let (wheel_at, far_at) = (None, None);
         let stream =
-            Stream { connection, local, remote, hop, wheel_at: None, far_at: None, parent, queued: false, orphan: false, stalled: false };
-        let id = self.slots.insert(Socket::Stream(Box::new(stream)))?;
-        self.demux.insert(key, id.index);
-        Ok(id)
+            Stream { connection, local, remote, hop, rule, wheel_at, far_at, parent, queued: false, orphan: false, stalled: false };
+        match self.slots.insert(Socket::Stream(Box::new(stream))) {
+            Ok(id) => {
+                self.demux.insert(key, id.index);
+                Ok(id)
+            }
+            Err(error) => {
+                rule.into_iter().for_each(|rule| self.device.detach(rule));
+                Err(error)
+            }
+        }
+    }
+
+    /// Steers one connection's frames to this ring, where a device has several: a group's hash, or another ring's wider rule, might
+    /// send them elsewhere.
+    fn steer(&mut self, local: SocketAddrV4, remote: SocketAddrV4) -> Result<Option<RuleId>, RuleError> {
+        if self.output.caps.point_to_point || self.output.caps.rings_max < 2 {
+            return Ok(None);
+        }
+        self.device.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))).map(Some)
     }
 
     pub(super) fn listen_inner(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<SocketId, Error> {
@@ -113,7 +134,8 @@ impl<D: Device> Ring<D> {
         if self.demux.exact(key).is_some() {
             return Err(Error::AddressInUse);
         }
-        let rule = self.device.attach(&FlowRule { protocol: Protocol::Tcp, local, remote: None }).map_err(rule_error)?;
+        let rule = FlowRule { shared: config.reuse_port, ..FlowRule::flow(Protocol::Tcp, local, None) };
+        let rule = self.device.attach(&rule).map_err(rule_error)?;
         let listener =
             Listener { local, rule, backlog, embryos: 0, ready: Default::default(), config: config.clone(), counters: Counters::default() };
         match self.slots.insert(Socket::Listener(Box::new(listener))) {
@@ -147,8 +169,10 @@ impl<D: Device> Ring<D> {
         let config = listener.config.clone();
         let config = self.limited(&config);
         let key = FlowKey::new(Protocol::Tcp, local, remote);
+        // Without a rule of its own the connection might not outlive a change of the listener's group: the peer tries again.
+        let rule = self.steer(local, remote).ok()?;
         let connection = tcp::Connection::accept(now, &config, header, self.opening(now, key));
-        let id = self.insert_stream(key, connection, local, remote, hop, Some(parent)).ok()?;
+        let id = self.insert_stream(key, connection, local, remote, hop, Some(parent), rule).ok()?;
         if let Ok(listener) = self.slots.listener(parent) {
             listener.embryos += 1;
         }
@@ -324,6 +348,7 @@ impl<D: Device> Ring<D> {
         if self.demux.exact(key) == Some(index) {
             self.demux.remove(key);
         }
+        stream.rule.into_iter().for_each(|rule| self.device.detach(rule));
         if let (Some(parent), false) = (stream.parent, stream.queued)
             && let Ok(listener) = self.slots.listener(parent)
         {
@@ -412,7 +437,7 @@ fn emit<D: Device>(now: Instant, stream: &mut Stream<D>, mac: MacAddr, output: &
     let to = Envelope { src: *stream.local.ip(), dst: *stream.remote.ip(), mac, ttl, tos };
     let mut gone = false;
     stream.connection.poll_transmit(now, &mut |segment| {
-        let sent = output.tcp(device, &to, &segment.header, segment.payload, segment.payload_len);
+        let sent = output.tcp(device, &to, segment);
         gone |= sent == Err(SendError::NoPeer);
         sent
     });

@@ -128,18 +128,7 @@ impl Pair {
     fn new() -> Self {
         let (ab, ba) = (Wire::default(), Wire::default());
         let ring = |ip: Ipv4Addr, out: &Wire, inward: &Wire| {
-            let caps = Capabilities {
-                kind: DeviceKind::Sim,
-                packet_plane: true,
-                message_plane: false,
-                mtu: 1500,
-                inline_max: 128,
-                gather_max: 8,
-                tx_checksum: false,
-                rx_checksum: false,
-                tso_max: None,
-                point_to_point: false,
-            };
+            let caps = Capabilities { inline_max: 128, gather_max: 8, ..Capabilities::least(DeviceKind::Sim, 1500) };
             let mac = MacAddr([2, 0, 0, 0, 0, ip.octets()[3]]);
             let device = Cable { caps, mac, out: out.clone(), inward: inward.clone(), events: VecDeque::new(), room: usize::MAX };
             Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [ip.octets()[3]; 32])

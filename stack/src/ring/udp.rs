@@ -156,7 +156,7 @@ impl<D: Device> Ring<D> {
         if self.demux.exact(key).is_some() {
             return Err(Error::AddressInUse);
         }
-        let rule = self.device.attach(&FlowRule { protocol: Protocol::Udp, local, remote: None }).map_err(rule_error)?;
+        let rule = self.device.attach(&FlowRule::flow(Protocol::Udp, local, None)).map_err(rule_error)?;
         let socket = UdpSocket {
             local,
             remote: None,
@@ -225,6 +225,7 @@ impl<D: Device> Ring<D> {
             Ok(()) => Ok(len),
             Err(SendError::NoPeer) => Err(Error::HostUnreachable),
             Err(SendError::TooLong) => Err(Error::MessageTooLong),
+            Err(SendError::Unsupported(_)) => Err(Error::NotSupported),
             // A queue that overflows loses datagrams, here as in a switch; the counters tell.
             Err(SendError::Full) => {
                 self.output.counters.tx_drops += 1;
@@ -302,7 +303,8 @@ impl<D: Device> Ring<D> {
 pub(super) fn rule_error(error: RuleError) -> Error {
     match error {
         RuleError::Taken => Error::AddressInUse,
-        RuleError::Full => Error::NoBuffers,
+        RuleError::Full | RuleError::NoQueue => Error::NoBuffers,
+        RuleError::Unsupported(_) => Error::NotSupported,
     }
 }
 

@@ -19,23 +19,26 @@ pub(super) struct AckPolicy {
     interactive: bool,
     /// The largest segment that the peer sent.
     pub(super) peer_mss: usize,
+    /// How many of the peer's segments the one that is being received was: the device may have merged some.
+    pub(super) segments: u16,
     /// When bytes last arrived.
     data_at: Instant,
 }
 
 impl AckPolicy {
     pub(super) const fn new() -> Self {
-        Self { now: false, quick: QUICK_MAX, interactive: false, peer_mss: MSS_ASSUMED, data_at: Instant::ZERO }
+        Self { now: false, quick: QUICK_MAX, interactive: false, peer_mss: MSS_ASSUMED, segments: 1, data_at: Instant::ZERO }
     }
 
     /// `len` bytes arrived in order; `unacknowledged` bytes have now. Whether to acknowledge at once.
     #[inline]
     pub(super) fn on_data(&mut self, now: Instant, len: usize, unacknowledged: usize, quickack: bool) -> bool {
         self.data_at = now;
-        if len > self.peer_mss {
-            self.peer_mss = len;
+        let segment_len = if self.segments > 1 { len.div_ceil(usize::from(self.segments)) } else { len };
+        if segment_len > self.peer_mss {
+            self.peer_mss = segment_len;
         }
-        // RFC 9293 s3.8.6.3: at least every second full-sized segment.
+        // RFC 9293 s3.8.6.3: at least every second full-sized segment, however many of them came as one.
         if unacknowledged > self.peer_mss || quickack {
             return true;
         }

@@ -71,6 +71,10 @@ pub struct Config {
     pub delayed_ack: Duration,
     /// The most slices of send buffers in one segment; at most [`super::GATHER_LIMIT`] count.
     pub gather_max: usize,
+    /// Payload bytes of the longest segment that the device cuts into smaller ones (TSO); zero: it cuts none.
+    pub tso_max: usize,
+    /// SO_REUSEPORT: listeners of several rings of one device may have one address, and share its connections.
+    pub reuse_port: bool,
 }
 
 impl Default for Config {
@@ -100,6 +104,8 @@ impl Default for Config {
             tos: 0,
             delayed_ack: Duration::from_millis(40),
             gather_max: 8,
+            tso_max: 0,
+            reuse_port: false,
         }
     }
 }

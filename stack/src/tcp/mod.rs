@@ -57,6 +57,8 @@ pub struct Segment<'a, T> {
     pub payload: &'a [TxSlice<'a, T>],
     /// The payload's length in bytes.
     pub payload_len: usize,
+    /// Longer than a segment may be: the device cuts the payload into pieces of this many bytes. (Only with [`Config::tso_max`].)
+    pub cut: Option<u16>,
 }
 
 /// The answer to a segment that no connection matches (RFC 9293 s3.10.7.1). To a reset there is none: the caller must not ask.

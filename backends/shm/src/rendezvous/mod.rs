@@ -22,7 +22,8 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ringway_stack::device::{FlowRule, MacAddr, Protocol, RuleError, RuleId};
+use ringway_stack::device::{FlowRule, MacAddr, Protocol, RuleError, RuleId, Unsupported};
+use ringway_stack::offload::DeviceKind;
 
 use self::control::Client;
 use self::links::Entry;
@@ -162,24 +163,27 @@ impl Rendezvous {
     ///
     /// # Errors
     /// [`RuleError::Taken`]: another ring or process holds it; [`RuleError::Full`]: the table, or the system's descriptors, are
-    /// used up, or the device is gone.
+    /// used up, or the device is gone; [`RuleError::Unsupported`]: it asks for more than [`FlowRule::as_flow`] tells.
     pub fn publish(&self, rule: &FlowRule) -> Result<RuleId, RuleError> {
+        let Some(flow) = rule.as_flow() else {
+            return Err(Unsupported { device: DeviceKind::Shm, what: "steering beyond protocol and addresses" }.into());
+        };
         let mut state = self.lock();
         let number = state.number();
-        if rule.remote.is_some() {
+        if flow.remote.is_some() {
             return Ok(RuleId(number));
         }
         if state.has_left || state.rules.len() >= RULES_MAX {
             return Err(RuleError::Full);
         }
         let socket = sys::unix_socket(libc::SOCK_SEQPACKET).map_err(|_| RuleError::Full)?;
-        let name = names::rule(self.member.uid, rule.protocol, rule.local);
+        let name = names::rule(self.member.uid, flow.protocol, flow.local);
         sys::listen_abstract(&socket, &name, BACKLOG).map_err(|e| match e.raw_os_error() {
             Some(libc::EADDRINUSE) => RuleError::Taken,
             _ => RuleError::Full,
         })?;
         self.epoll.add(&socket, libc::EPOLLIN, Token::Rule(number).pack()).map_err(|_| RuleError::Full)?;
-        let Some(place) = state.table.insert(&*self.member.segment, rule.protocol, rule.local) else {
+        let Some(place) = state.table.insert(&*self.member.segment, flow.protocol, flow.local) else {
             self.discard(socket);
             return Err(RuleError::Full);
         };

@@ -44,7 +44,7 @@ fn a_rule_has_one_owner_at_a_time() {
     let rule = a.device.attach(&tcp(address)).unwrap();
     assert_eq!(b.device.attach(&tcp(address)), Err(RuleError::Taken));
     assert_eq!(a.device.attach(&tcp(address)), Err(RuleError::Taken));
-    b.device.attach(&FlowRule { protocol: Protocol::Udp, ..tcp(address) }).unwrap();
+    b.device.attach(&FlowRule::flow(Protocol::Udp, address, None)).unwrap();
     a.device.detach(rule);
     b.device.attach(&tcp(address)).unwrap();
 }

@@ -27,7 +27,7 @@ pub(crate) fn fresh_address() -> SocketAddrV4 {
 }
 
 pub(crate) fn tcp(local: SocketAddrV4) -> FlowRule {
-    FlowRule { protocol: Protocol::Tcp, local, remote: None }
+    FlowRule::flow(Protocol::Tcp, local, None)
 }
 
 pub(crate) fn small() -> Settings {

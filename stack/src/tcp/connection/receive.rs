@@ -23,6 +23,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Takes in a segment of this connection, whose checksum was right.
     #[inline]
     pub fn on_segment(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>) {
+        self.on_coalesced(now, header, payload, 1);
+    }
+
+    /// As [`Connection::on_segment`], for `segments` of them that the device merged into one.
+    #[inline]
+    pub fn on_coalesced(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, segments: u16) {
+        self.acks.segments = segments.max(1);
         let len = payload.len();
         self.counters.rx_packets += 1;
         if self.is_predicted(header, len) {

@@ -144,11 +144,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             let full = self.segment_max();
             let usable = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
-            let len = unsent.min(full).min(usable);
+            let mut len = unsent.min(full).min(usable);
             if let Some(stop) = self.holds_back(len, unsent, full, fin_due) {
                 return Ok(stop);
             }
             self.restart_after_idle(now);
+            if self.config.tso_max >= 2 * full && len == full {
+                len = self.full_segments(full, unsent.min(usable)) * full;
+            }
             let last = len == unsent;
             let flags = if fin_due && last { Flags::ACK | Flags::FIN } else { Flags::ACK };
             let seq = self.snd_nxt;
@@ -188,6 +191,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         // Nagle's algorithm, in Minshall's variant: one partial segment at a time.
         self.snd_small.gt(self.snd_una).then_some(Stop::Acknowledgment)
+    }
+
+    /// How many full segments can go as one that the device cuts, of `available` bytes: each of them might have gone by itself.
+    fn full_segments(&self, full: usize, available: usize) -> usize {
+        let room = self.congestion.cwnd().saturating_sub(self.pipe());
+        (available.min(room).min(self.config.tso_max) / full).max(1)
     }
 
     #[inline]
@@ -238,9 +247,19 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     ) -> Result<usize, SendError> {
         let mut slices = ArrayVec::<TxSlice<'_, T>, GATHER_LIMIT>::new();
         let mut sent = 0;
+        let mut cut = None;
         if len > 0 {
             sent = self.send.gather(seq, len, self.config.gather_max, &mut slices);
             debug_assert!(sent > 0, "bytes to send are in the buffer");
+            if self.config.tso_max > 0 && len > self.segment_max() {
+                let full = self.segment_max();
+                // What the device gathers is seldom a whole number of segments; the rest goes with the next.
+                if sent < len && sent > full {
+                    sent = sent / full * full;
+                    shorten(&mut slices, sent);
+                }
+                cut = (sent > full).then_some(full as u16);
+            }
             if seq + sent == self.send.end() {
                 flags |= Flags::PSH;
             }
@@ -249,13 +268,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
         }
         let (header, edge) = self.header(now, seq, flags);
-        let emitted = emit(&Segment { header, payload: &slices, payload_len: sent });
+        let emitted = emit(&Segment { header, payload: &slices, payload_len: sent, cut });
         drop(slices);
         match emitted {
             Err(SendError::Full) => return Err(SendError::Full),
-            Ok(()) | Err(SendError::NoPeer | SendError::TooLong) => {}
+            Ok(()) | Err(SendError::NoPeer | SendError::TooLong | SendError::Unsupported(_)) => {}
         }
-        self.counters.tx_packets += 1;
+        self.counters.tx_packets += cut.map_or(1, |mss| sent.div_ceil(usize::from(mss)) as u64);
         self.counters.tx_bytes += sent as u64;
         self.last_tx = now;
         if flags.contains(Flags::ACK) {
@@ -316,4 +335,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.timers.start(Timer::Cork, now + CORK_MAX);
         }
     }
+}
+
+/// Cuts slices off at the end, so that `len` bytes are left.
+fn shorten<T>(slices: &mut ArrayVec<TxSlice<'_, T>, GATHER_LIMIT>, mut len: usize) {
+    slices.retain(|slice| {
+        slice.len = slice.len.min(len);
+        len -= slice.len;
+        slice.len > 0
+    });
 }

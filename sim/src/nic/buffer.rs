@@ -1,10 +1,12 @@
 //! Buffers that know how many of them are out.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringway_stack::device::{RxBuffer, TxBuffer};
 
+use super::memory::Block;
 use crate::checksum;
 
 /// What a send buffer holds before it is written: recognisable, and never what a workload writes for long.
@@ -26,7 +28,7 @@ impl Pool {
         self.outstanding.load(Ordering::Relaxed)
     }
 
-    fn take(self: &Arc<Self>) -> Option<Token> {
+    pub(super) fn take(self: &Arc<Self>) -> Option<Token> {
         if self.outstanding() >= self.max {
             return None;
         }
@@ -37,7 +39,7 @@ impl Pool {
 
 /// One buffer's place in the pool, given back when its last handle is gone.
 #[derive(Debug)]
-struct Token(Arc<Pool>);
+pub(super) struct Token(Arc<Pool>);
 
 impl Drop for Token {
     fn drop(&mut self) {
@@ -57,6 +59,16 @@ pub struct SimRx {
 impl SimRx {
     pub(super) fn new(pool: &Arc<Pool>, bytes: &Arc<[u8]>, offset: usize, len: usize) -> Option<Self> {
         Some(Self { _token: Arc::new(pool.take()?), bytes: Arc::clone(bytes), offset, len })
+    }
+
+    /// All of `bytes`, counted by `token`.
+    pub(super) fn whole(bytes: Arc<[u8]>, token: Arc<Token>) -> Self {
+        Self { offset: 0, len: bytes.len(), bytes, _token: token }
+    }
+
+    /// The same buffer, with `bytes` from `offset` on in it.
+    pub(super) fn refilled(self, bytes: &Arc<[u8]>, offset: usize) -> Self {
+        Self { bytes: Arc::clone(bytes), offset, len: bytes.len() - offset, ..self }
     }
 
     fn part(&self, offset: usize, len: usize) -> &[u8] {
@@ -84,11 +96,18 @@ impl RxBuffer for SimRx {
     }
 }
 
-/// A handle on a send buffer.
+/// A handle on a send buffer, or on registered device memory.
 #[derive(Clone, Debug)]
 pub struct SimTx {
-    cell: Arc<Cell>,
+    source: Source,
     capacity: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Host(Arc<Cell>),
+    /// From this byte of the block on.
+    Device(Arc<Block>, usize),
 }
 
 #[derive(Debug)]
@@ -108,28 +127,59 @@ impl SimTx {
     pub(super) fn new(pool: &Arc<Pool>, capacity: usize) -> Option<Self> {
         let token = pool.take()?;
         let contents = Contents { bytes: vec![POISON; capacity].into(), sealed: Vec::new() };
-        Some(Self { cell: Arc::new(Cell { contents: Mutex::new(contents), _token: token }), capacity })
+        Some(Self { source: Source::Host(Arc::new(Cell { contents: Mutex::new(contents), _token: token })), capacity })
+    }
+
+    pub(super) fn on_device(block: Arc<Block>, range: Range<usize>) -> Self {
+        Self { source: Source::Device(block, range.start), capacity: range.len() }
     }
 
     /// From now on these bytes may be on the wire at any time.
     pub(super) fn seal(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.capacity, "device contract: a slice past the end of its buffer");
-        if len > 0 {
-            self.contents().seal(offset, offset + len);
+        if let Source::Host(cell) = &self.source
+            && len > 0
+        {
+            cell.contents().seal(offset, offset + len);
         }
     }
 
     pub(super) fn append_to(&self, offset: usize, len: usize, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.contents().bytes[offset..offset + len]);
+        self.with(offset, len, |bytes| out.extend_from_slice(bytes));
     }
 
+    /// Whether a frame with these bytes of the handle reads any of `range` of device memory.
+    pub(super) fn reads(&self, offset: usize, len: usize, block: &Arc<Block>, range: &Range<usize>) -> bool {
+        match &self.source {
+            Source::Host(_) => false,
+            Source::Device(own, base) => Arc::ptr_eq(own, block) && base + offset < range.end && range.start < base + offset + len,
+        }
+    }
+
+    fn with<R>(&self, offset: usize, len: usize, look: impl FnOnce(&[u8]) -> R) -> R {
+        assert!(offset + len <= self.capacity, "device contract: a slice past the end of its buffer");
+        match &self.source {
+            Source::Host(cell) => look(&cell.contents().bytes[offset..offset + len]),
+            Source::Device(block, base) => block.with(|bytes| look(&bytes[base + offset..base + offset + len])),
+        }
+    }
+}
+
+impl Cell {
     fn contents(&self) -> MutexGuard<'_, Contents> {
-        self.cell.contents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Contents {
     fn seal(&mut self, mut start: usize, mut end: usize) {
+        // Nearly always right behind what was sent last.
+        if let Some(last) = self.sealed.last_mut()
+            && last.1 == start
+        {
+            last.1 = end;
+            return;
+        }
         self.sealed.retain(|&(s, e)| {
             let apart = e < start || end < s;
             if !apart {
@@ -148,7 +198,8 @@ impl TxBuffer for SimTx {
     }
 
     fn write(&mut self, offset: usize, bytes: &[u8]) {
-        let mut contents = self.contents();
+        let Source::Host(cell) = &self.source else { panic!("device contract: device memory is written by dm_copy_to only") };
+        let mut contents = cell.contents();
         let end = offset + bytes.len();
         let clash = contents.sealed.iter().find(|&&(s, e)| s < end && offset < e);
         assert!(clash.is_none(), "device contract: bytes {offset}..{end} were written after {clash:?} had been sent");
@@ -156,10 +207,10 @@ impl TxBuffer for SimTx {
     }
 
     fn copy_to(&self, offset: usize, out: &mut [u8]) {
-        out.copy_from_slice(&self.contents().bytes[offset..offset + out.len()]);
+        self.with(offset, out.len(), |bytes| out.copy_from_slice(bytes));
     }
 
     fn checksum(&self, offset: usize, len: usize) -> u16 {
-        checksum::sum(0, &self.contents().bytes[offset..offset + len])
+        self.with(offset, len, |bytes| checksum::sum(0, bytes))
     }
 }

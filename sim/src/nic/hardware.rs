@@ -1,0 +1,302 @@
+//! The hardware: what all rings of a NIC share, and what happens without a driver.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ringway_stack::Instant;
+use ringway_stack::device::{ChecksumVerdict, DeviceEvent, MacAddr, RxMeta};
+
+use super::config::NicConfig;
+use super::faults::{NicFault, Trouble};
+use super::fields::Fields;
+use super::memory::OnDevice;
+use super::offload::{Queued, tunnel};
+use super::queues::Queues;
+use super::steering::{RINGS_MAX, Steering, Target, Targets};
+use super::{Outstanding, Reception, RxDrop};
+use crate::checksum;
+use crate::dissect::{ETHERNET_LEN, be16};
+
+/// A NIC's state.
+#[derive(Debug)]
+pub(super) struct Hardware {
+    pub(super) config: NicConfig,
+    pub(super) mac: MacAddr,
+    pub(super) now: Instant,
+    pub(super) rings: Vec<Queues>,
+    pub(super) steering: Steering,
+    pub(super) memory: OnDevice,
+    pub(super) trouble: Trouble,
+    /// Frames on their way to the wire: whose, and what completes with the last of a cut one.
+    wire: VecDeque<(usize, u32, Option<Queued>)>,
+    /// The ring whose turn it is to send.
+    turn: usize,
+    /// After a reset: until when nothing works.
+    down_until: Option<Instant>,
+    /// Where frames are made.
+    scratch: Vec<u8>,
+}
+
+impl Hardware {
+    pub(super) fn new(mac: MacAddr, config: NicConfig, seed: u64, host: u32) -> Self {
+        Self {
+            mac,
+            now: Instant::ZERO,
+            rings: Vec::new(),
+            steering: Steering::default(),
+            memory: OnDevice::new(config.device_memory),
+            trouble: Trouble::new(config.faults, seed, host),
+            wire: VecDeque::new(),
+            turn: 0,
+            down_until: None,
+            scratch: Vec::new(),
+            config,
+        }
+    }
+
+    pub(super) fn open_ring(&mut self, steered_only: bool) -> usize {
+        let index = self.rings.iter().position(|ring| !ring.open).unwrap_or(self.rings.len());
+        let max = self.config.rings_max.min(RINGS_MAX);
+        assert!(index < max, "a NIC of this kind has {max} rings");
+        if index == self.rings.len() {
+            self.rings.push(Queues::new(&self.config));
+        }
+        let ring = &mut self.rings[index];
+        ring.open = true;
+        ring.steered_only = steered_only;
+        index
+    }
+
+    pub(super) fn close_ring(&mut self, index: usize) {
+        self.steering.detach_all(index);
+        self.rings[index].shut();
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.down_until.is_some_and(|until| until > self.now)
+    }
+
+    pub(super) fn receive(&mut self, now: Instant, bytes: &Arc<[u8]>) -> Reception {
+        self.now = self.now.max(now);
+        if self.is_down() {
+            return Reception { outcome: Err(RxDrop::Down), wake_at: None };
+        }
+        if let Some(until) = self.trouble.strikes(NicFault::Reset, 0, now) {
+            self.reset(until);
+            return Reception { outcome: Err(RxDrop::Down), wake_at: None };
+        }
+        let mut reception = Reception { outcome: Err(RxDrop::Down), wake_at: None };
+        for (i, target) in self.targets(bytes).into_iter().enumerate() {
+            match self.deliver(now, target, bytes) {
+                Ok(wake_at) => {
+                    reception.outcome = Ok(());
+                    reception.wake_at = [reception.wake_at, wake_at].into_iter().flatten().min();
+                }
+                Err(drop) if i == 0 => reception.outcome = Err(drop),
+                Err(_) => {}
+            }
+        }
+        reception
+    }
+
+    fn targets(&self, bytes: &[u8]) -> Targets {
+        let Some(fields) = Fields::parse(bytes, 0) else { return Targets::new() };
+        let steered = self.steering.targets(&fields, bytes);
+        if !steered.is_empty() {
+            return steered;
+        }
+        let mut stacks = (0..self.rings.len()).filter(|&ring| self.rings[ring].open && !self.rings[ring].steered_only);
+        let unsteered = |ring| Target { ring, queue: None, tag: 0 };
+        if fields.is_ip() { stacks.next().into_iter().map(unsteered).collect() } else { stacks.map(unsteered).collect() }
+    }
+
+    fn deliver(&mut self, now: Instant, target: Target, bytes: &Arc<[u8]>) -> Result<Option<Instant>, RxDrop> {
+        let overruns = self.trouble.strikes(NicFault::CqOverrun, target.ring, now);
+        let exhausts = self.trouble.strikes(NicFault::RxExhausted, target.ring, now);
+        let ring = &mut self.rings[target.ring];
+        if let Some(until) = overruns {
+            ring.drop_received();
+            ring.until[NicFault::CqOverrun as usize].get_or_insert(until);
+        }
+        if let Some(until) = exhausts {
+            ring.until[NicFault::RxExhausted as usize].get_or_insert(until);
+        }
+        // Until the driver has dealt with it, that is, until `advance` has told it.
+        if ring.until[NicFault::CqOverrun as usize].is_some() {
+            return Err(RxDrop::Down);
+        }
+        if ring.suffers(NicFault::RxExhausted, now) {
+            return Err(RxDrop::NoBuffer);
+        }
+        let checksum = if self.config.rx_checksum { verify(bytes, self.config.vxlan) } else { ChecksumVerdict::Unknown };
+        let hardware_time = self.config.hardware_time.then_some(now);
+        let mut meta = RxMeta { flow_tag: target.tag, checksum, hardware_time, ..RxMeta::default() };
+        let stripped = if self.config.vlan_strip { strip(bytes) } else { None };
+        meta.vlan = stripped.as_ref().map(|(tag, _)| *tag);
+        let bytes = stripped.as_ref().map_or(bytes, |(_, bytes)| bytes);
+        match target.queue.and_then(|queue| ring.cyclic.get_mut(&queue.0)) {
+            Some(cyclic) => cyclic.fill(bytes, meta).then_some(()).ok_or(RxDrop::NoBuffer)?,
+            None => ring.push(&self.config, bytes, meta)?,
+        }
+        Ok(ring.announce(now))
+    }
+
+    pub(super) fn transmit(&mut self, now: Instant) -> Option<Arc<[u8]>> {
+        self.now = self.now.max(now);
+        for _ in 0..self.rings.len() {
+            let index = self.turn % self.rings.len();
+            self.turn = index + 1;
+            if let Some(frame) = self.transmit_from(now, index) {
+                return Some(frame);
+            }
+        }
+        None
+    }
+
+    fn transmit_from(&mut self, now: Instant, index: usize) -> Option<Arc<[u8]>> {
+        let ring = &mut self.rings[index];
+        loop {
+            let (ready_at, frame) = ring.posted.front_mut()?;
+            if *ready_at > now {
+                return None;
+            }
+            if frame.dummy {
+                ring.completed.extend(ring.posted.pop_front().map(|(_, frame)| frame));
+                continue;
+            }
+            let len = frame.next_len();
+            if ring.bucket.as_ref().is_some_and(|bucket| bucket.ready_at(len) > now) {
+                return None;
+            }
+            if let Some(until) = self.trouble.strikes(NicFault::SendError, index, now) {
+                ring.until[NicFault::SendError as usize] = Some(until);
+            }
+            if ring.until[NicFault::SendError as usize].is_some_and(|until| until > now) {
+                // Flushed: completed with an error, the buffers come back.
+                ring.completed.extend(ring.posted.pop_front().map(|(_, frame)| frame));
+                continue;
+            }
+            if let Some(bucket) = &mut ring.bucket {
+                bucket.take(now, len);
+            }
+            let last = frame.emit(&mut self.scratch);
+            let done = if last { ring.posted.pop_front().map(|(_, frame)| frame) } else { None };
+            ring.sending += usize::from(last);
+            self.wire.push_back((index, ring.generation, done));
+            return Some(self.scratch[..].into());
+        }
+    }
+
+    pub(super) fn complete(&mut self) -> bool {
+        let (index, generation, frame) = self.wire.pop_front().expect("a completion for a frame that was never read");
+        let ring = &mut self.rings[index];
+        let Some(frame) = frame.filter(|_| ring.generation == generation) else { return false };
+        ring.sending -= 1;
+        ring.completed.push(frame);
+        ring.take_starved()
+    }
+
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        let ring_at = |ring: &Queues| {
+            let posted = ring.posted.front().map(|(ready_at, frame)| {
+                let paced = ring.bucket.as_ref().map_or(Instant::ZERO, |bucket| bucket.ready_at(frame.next_len()));
+                paced.max(*ready_at)
+            });
+            ring.until.iter().copied().flatten().chain(posted).chain(ring.wake_due).min()
+        };
+        self.rings.iter().filter(|ring| ring.open).filter_map(ring_at).chain(self.down_until).min()
+    }
+
+    pub(super) fn advance(&mut self, now: Instant) -> bool {
+        self.now = self.now.max(now);
+        let mut wake = false;
+        let recovered = self.down_until.take_if(|until| *until <= now).is_some();
+        for ring in self.rings.iter_mut().filter(|ring| ring.open) {
+            let mut ended = false;
+            let mut reset = recovered;
+            for fault in NicFault::ALL {
+                if ring.until[fault as usize].take_if(|until| *until <= now).is_some() {
+                    ended = true;
+                    reset |= fault == NicFault::CqOverrun;
+                }
+            }
+            if reset {
+                ring.events.push_back(DeviceEvent::Reset);
+                ring.news = true;
+            }
+            let woken = ring.wake_due.take_if(|due| *due <= now).is_some();
+            wake |= woken || reset || (ended && ring.take_starved());
+        }
+        wake
+    }
+
+    /// Everything on the NIC is lost but rules, buffers that are held, and device memory.
+    fn reset(&mut self, until: Instant) {
+        self.down_until = Some(until);
+        for ring in self.rings.iter_mut().filter(|ring| ring.open) {
+            ring.drop_received();
+            ring.flush_posted();
+        }
+    }
+
+    pub(super) fn set_faults(&mut self, on: bool) {
+        self.trouble.on = on;
+        if on {
+            return;
+        }
+        // What they brought about ends now, as it would have in time: whoever was refused is woken.
+        let now = self.now;
+        let end = |until: &mut Option<Instant>| *until = until.map(|until| until.min(now));
+        end(&mut self.down_until);
+        for ring in &mut self.rings {
+            ring.until.iter_mut().for_each(end);
+            for (ready_at, _) in &mut ring.posted {
+                *ready_at = (*ready_at).min(now);
+            }
+        }
+    }
+
+    pub(super) fn outstanding(&self) -> Outstanding {
+        let mut all = Outstanding { device_memory: self.memory.used(), ..Outstanding::default() };
+        for ring in &self.rings {
+            all += ring.outstanding(0, 0);
+        }
+        all.rules = self.steering.len();
+        all
+    }
+
+    pub(super) fn take_news(&mut self) -> bool {
+        let mut news = false;
+        for ring in self.rings.iter_mut().filter(|ring| ring.open) {
+            news |= core::mem::take(&mut ring.news) && ring.steered_only;
+        }
+        news
+    }
+
+    pub(super) fn check_doorbells(&self) {
+        for ring in &self.rings {
+            assert!(ring.queued.is_empty(), "device contract: {} frames were queued without a doorbell", ring.queued.len());
+        }
+    }
+}
+
+/// Judges a frame's checksums, those inside a tunnel too if the NIC looks there.
+fn verify(frame: &[u8], vxlan: bool) -> ChecksumVerdict {
+    let outer = checksum::verify(frame);
+    match if vxlan { tunnel(frame) } else { None } {
+        // RFC 7348 s5: the outer UDP checksum is usually zero, which says nothing against the frame.
+        Some(tunnel) if outer != ChecksumVerdict::Bad => checksum::verify(&frame[tunnel.inner_at..]),
+        _ => outer,
+    }
+}
+
+/// The frame without its VLAN tag, and the tag.
+fn strip(frame: &[u8]) -> Option<(u16, Arc<[u8]>)> {
+    if be16(frame, 12)? != 0x8100 || frame.len() < ETHERNET_LEN + 4 {
+        return None;
+    }
+    let tag = be16(frame, 14)?;
+    let mut bytes = frame[..12].to_vec();
+    bytes.extend_from_slice(&frame[16..]);
+    Some((tag, bytes.into()))
+}

@@ -1,0 +1,195 @@
+//! The simulated NIC: the packet plane of a ConnectX, in virtual time.
+//!
+//! A [`Nic`] has several rings ([`SimDevice`]), one steering table, one wire and some memory of its own. It is as unforgiving as the contract
+//! allows: bytes of a send buffer that was sent may not be written again, a frame that was queued must be followed by a doorbell, and what is
+//! detached must have been attached. A breach panics, naming the contract, since no later symptom would point back at it. What the
+//! capabilities don't name is refused with a typed error. Every limit is enforced and every buffer counted.
+
+mod buffer;
+mod config;
+mod cyclic;
+mod faults;
+mod fields;
+mod hardware;
+mod lro;
+mod memory;
+mod offload;
+mod pacing;
+mod queues;
+mod ring;
+mod rss;
+mod steering;
+
+pub use buffer::{SimRx, SimTx};
+pub use config::NicConfig;
+pub use faults::{NicFault, NicFaultCounts, NicFaults, NicStrike, Strength};
+pub use ring::SimDevice;
+
+use core::cell::{RefCell, RefMut};
+use core::fmt;
+use core::ops::AddAssign;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ringway_stack::Instant;
+use ringway_stack::device::MacAddr;
+
+use hardware::Hardware;
+
+/// Buffers, queue slots and rules that are in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outstanding {
+    /// Send buffers that someone holds a handle on.
+    pub tx_buffers: usize,
+    /// Receive buffers that someone holds a handle on, those of queued frames included.
+    pub rx_buffers: usize,
+    /// Frames queued for sending, or sent and not reaped.
+    pub tx_frames: usize,
+    /// Frames received and not polled.
+    pub rx_frames: usize,
+    /// Flow rules attached.
+    pub rules: usize,
+    /// Cyclic queues.
+    pub cyclic_queues: usize,
+    /// Runs of cyclic queues that someone reads.
+    pub cyclic_runs: usize,
+    /// Bytes of device memory allocated.
+    pub device_memory: usize,
+}
+
+impl AddAssign for Outstanding {
+    fn add_assign(&mut self, other: Self) {
+        let Self { tx_buffers, rx_buffers, tx_frames, rx_frames, rules, cyclic_queues, cyclic_runs, device_memory } = self;
+        *tx_buffers += other.tx_buffers;
+        *rx_buffers += other.rx_buffers;
+        *tx_frames += other.tx_frames;
+        *rx_frames += other.rx_frames;
+        *rules += other.rules;
+        *cyclic_queues += other.cyclic_queues;
+        *cyclic_runs += other.cyclic_runs;
+        *device_memory += other.device_memory;
+    }
+}
+
+/// Why the NIC dropped an arriving frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RxDrop {
+    /// The receive queue was full.
+    QueueFull,
+    /// No receive buffer was posted, or no stride free.
+    NoBuffer,
+    /// The NIC or the ring was down after a fault, or no ring wanted the frame.
+    Down,
+}
+
+/// What became of an arriving frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reception {
+    /// Whether at least one ring got it, or why the first one did not.
+    pub outcome: Result<(), RxDrop>,
+    /// When whoever sleeps on a ring is to be woken for it; `None`: not for this frame alone.
+    pub wake_at: Option<Instant>,
+}
+
+/// A simulated NIC. Handles on one NIC are equal; the drivers' side is [`SimDevice`], a ring's.
+#[derive(Clone)]
+pub struct Nic(Rc<RefCell<Hardware>>);
+
+impl fmt::Debug for Nic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Nic").field(&self.hardware().mac).finish()
+    }
+}
+
+impl Nic {
+    /// A NIC without rings.
+    pub fn new(mac: MacAddr, config: NicConfig) -> Self {
+        Self::seeded(mac, config, 0, 0)
+    }
+
+    /// A NIC without rings, whose faults follow from a world's seed and a host's number.
+    pub fn seeded(mac: MacAddr, config: NicConfig, seed: u64, host: u32) -> Self {
+        Self(Rc::new(RefCell::new(Hardware::new(mac, config, seed, host))))
+    }
+
+    /// A ring for a stack. The first of them gets the IP frames, and each of them gets the others, that no rule steers.
+    ///
+    /// # Panics
+    /// The NIC has [`NicConfig::rings_max`] of them already.
+    pub fn ring(&self) -> SimDevice {
+        SimDevice::open(self.clone(), false)
+    }
+
+    /// A ring that gets nothing but what its rules steer to it.
+    ///
+    /// # Panics
+    /// The NIC has [`NicConfig::rings_max`] of them already.
+    pub fn steered_ring(&self) -> SimDevice {
+        SimDevice::open(self.clone(), true)
+    }
+
+    /// The wire's side: a frame's last bit arrives.
+    pub fn receive(&self, now: Instant, bytes: &Arc<[u8]>) -> Reception {
+        self.hardware().receive(now, bytes)
+    }
+
+    /// The wire's side: the next frame that leaves now, read out of the stack's buffers. Dummies complete on the way.
+    pub fn transmit(&self, now: Instant) -> Option<Arc<[u8]>> {
+        self.hardware().transmit(now)
+    }
+
+    /// The wire's side: the oldest frame that was read has left. Whether someone waits for room.
+    ///
+    /// # Panics
+    /// There is no such frame.
+    pub fn complete(&self) -> bool {
+        self.hardware().complete()
+    }
+
+    /// When [`Nic::advance`] and [`Nic::transmit`] have something to do, if no frame arrives and no driver calls before.
+    pub fn next_at(&self) -> Option<Instant> {
+        self.hardware().next_at()
+    }
+
+    /// Lets what is due by `now` happen. Whether whoever sleeps on a ring is to be woken.
+    pub fn advance(&self, now: Instant) -> bool {
+        self.hardware().advance(now)
+    }
+
+    /// Switches faults on or off; what they brought about ends with them.
+    pub fn set_faults(&self, on: bool) {
+        self.hardware().set_faults(on);
+    }
+
+    /// The faults that struck since the last call.
+    pub fn take_strikes(&self) -> Vec<NicStrike> {
+        self.hardware().trouble.take_strikes()
+    }
+
+    /// What is in use right now, on all rings. All zero once every socket is gone and the wire is quiet, or something leaked.
+    pub fn outstanding(&self) -> Outstanding {
+        self.hardware().outstanding()
+    }
+
+    /// Its Ethernet address.
+    pub fn mac(&self) -> MacAddr {
+        self.hardware().mac
+    }
+
+    /// Whether something arrived on a ring of [`Nic::steered_ring`] since the last call: its owner is a program, not a stack.
+    pub(crate) fn take_news(&self) -> bool {
+        self.hardware().take_news()
+    }
+
+    /// Panics if frames were queued and no doorbell followed.
+    pub(crate) fn check_doorbells(&self) {
+        self.hardware().check_doorbells();
+    }
+
+    fn hardware(&self) -> RefMut<'_, Hardware> {
+        self.0.borrow_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests;

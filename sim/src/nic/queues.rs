@@ -1,0 +1,247 @@
+//! One ring's queues: what the driver put in, what the hardware put out, and what ails them.
+
+use core::mem;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use ringway_stack::Instant;
+use ringway_stack::device::{DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxMeta};
+
+use super::buffer::{Pool, SimRx};
+use super::config::NicConfig;
+use super::cyclic::Cyclic;
+use super::faults::NicFault;
+use super::lro::{Merged, Sessions, is_sound};
+use super::offload::Queued;
+use super::pacing::Bucket;
+use super::{Outstanding, RxDrop};
+
+/// A ring's state.
+#[derive(Debug)]
+pub(super) struct Queues {
+    /// Someone has it.
+    pub(super) open: bool,
+    /// It gets what rules steer to it, and nothing else.
+    pub(super) steered_only: bool,
+    /// Counts its owners: completions of an earlier one are nobody's.
+    pub(super) generation: u32,
+    rx: VecDeque<Received>,
+    /// The number of the first frame in `rx`, counted since the start.
+    rx_base: u64,
+    sessions: Sessions,
+    pub(super) events: VecDeque<DeviceEvent>,
+    /// Something arrived that nobody has looked at.
+    pub(super) news: bool,
+    /// Queued since the last doorbell.
+    pub(super) queued: Vec<Queued>,
+    /// Handed to the hardware, which reads them from the given time on.
+    pub(super) posted: VecDeque<(Instant, Queued)>,
+    /// Frames read by the hardware and on their way to the wire; the buffers belong to it.
+    pub(super) sending: usize,
+    /// Completed, not reaped.
+    pub(super) completed: Vec<Queued>,
+    spare: Vec<Queued>,
+    /// Something was refused since the last completion: whoever asked wants to try again.
+    pub(super) starved: bool,
+    pub(super) tx_pool: Arc<Pool>,
+    rx_pool: Arc<Pool>,
+    pub(super) bucket: Option<Bucket>,
+    pub(super) moderation: Option<Moderation>,
+    /// Completions since the owner was woken, and when it must be at the latest.
+    unwoken: u16,
+    pub(super) wake_due: Option<Instant>,
+    pub(super) cyclic: BTreeMap<u64, Cyclic>,
+    pub(super) cyclic_made: u64,
+    /// Until when each fault's condition lasts.
+    pub(super) until: [Option<Instant>; 7],
+}
+
+#[derive(Debug)]
+struct Received {
+    bytes: Arc<[u8]>,
+    body: Option<SimRx>,
+    merged: Option<Box<Merged>>,
+    meta: RxMeta,
+}
+
+impl Queues {
+    pub(super) fn new(config: &NicConfig) -> Self {
+        Self {
+            open: true,
+            steered_only: false,
+            generation: 0,
+            rx: VecDeque::new(),
+            rx_base: 0,
+            sessions: Sessions::default(),
+            events: VecDeque::new(),
+            news: false,
+            queued: Vec::new(),
+            posted: VecDeque::new(),
+            sending: 0,
+            completed: Vec::new(),
+            spare: Vec::new(),
+            starved: false,
+            tx_pool: Pool::new(config.tx_buffers_max),
+            rx_pool: Pool::new(config.rx_buffers_max),
+            bucket: None,
+            moderation: None,
+            unwoken: 0,
+            wake_due: None,
+            cyclic: BTreeMap::new(),
+            cyclic_made: 0,
+            until: [None; 7],
+        }
+    }
+
+    pub(super) fn outstanding(&self, rules: usize, device_memory: usize) -> Outstanding {
+        Outstanding {
+            tx_buffers: self.tx_pool.outstanding(),
+            rx_buffers: self.rx_pool.outstanding(),
+            tx_frames: self.tx_slots_used(),
+            rx_frames: self.rx.len(),
+            rules,
+            cyclic_queues: self.cyclic.len(),
+            cyclic_runs: self.cyclic.values().map(Cyclic::held).sum(),
+            device_memory,
+        }
+    }
+
+    pub(super) fn tx_slots_used(&self) -> usize {
+        self.queued.len() + self.posted.len() + self.sending + self.completed.len()
+    }
+
+    pub(super) fn has_something(&self) -> bool {
+        !self.rx.is_empty() || !self.events.is_empty() || self.cyclic.values().any(Cyclic::has_packets)
+    }
+
+    pub(super) fn suffers(&self, fault: NicFault, now: Instant) -> bool {
+        self.until[fault as usize].is_some_and(|until| until > now)
+    }
+
+    /// A frame for the ring's own queue arrives.
+    pub(super) fn push(&mut self, config: &NicConfig, bytes: &Arc<[u8]>, meta: RxMeta) -> Result<(), RxDrop> {
+        let coalesces = config.lro && config.rx_checksum;
+        if coalesces && let Some(frame) = self.sessions.continues(bytes).filter(|_| is_sound(meta.checksum)) {
+            return self.merge(frame, bytes, meta);
+        }
+        if self.rx.len() >= config.rx_queue_max {
+            return Err(RxDrop::QueueFull);
+        }
+        let body = match bytes.len().checked_sub(HEAD_MAX) {
+            None | Some(0) => None,
+            Some(len) => Some(SimRx::new(&self.rx_pool, bytes, HEAD_MAX, len).ok_or(RxDrop::NoBuffer)?),
+        };
+        if coalesces && is_sound(meta.checksum) {
+            self.sessions.open(self.rx_base + self.rx.len() as u64, bytes);
+        }
+        self.rx.push_back(Received { bytes: Arc::clone(bytes), body, merged: None, meta });
+        Ok(())
+    }
+
+    fn merge(&mut self, frame: u64, bytes: &[u8], meta: RxMeta) -> Result<(), RxDrop> {
+        let at = usize::try_from(frame - self.rx_base).unwrap_or(usize::MAX);
+        let Some(received) = self.rx.get_mut(at) else { return Err(RxDrop::QueueFull) };
+        if received.body.is_none() {
+            received.body = Some(SimRx::new(&self.rx_pool, &received.bytes, 0, 0).ok_or(RxDrop::NoBuffer)?);
+        }
+        self.sessions.merge(&received.bytes, &mut received.merged, bytes);
+        received.meta.hardware_time = meta.hardware_time;
+        Ok(())
+    }
+
+    /// Notes that there is something to poll, and says when the ring's owner is to be woken for it.
+    pub(super) fn announce(&mut self, now: Instant) -> Option<Instant> {
+        self.news = true;
+        let Some(Moderation { count, period_us }) = self.moderation else { return Some(now) };
+        self.unwoken = self.unwoken.saturating_add(1);
+        if count > 0 && self.unwoken >= count {
+            self.wake_due = None;
+            self.unwoken = 0;
+            return Some(now);
+        }
+        if self.wake_due.is_none() {
+            self.wake_due = Some(now + core::time::Duration::from_micros(u64::from(period_us)));
+        }
+        None
+    }
+
+    pub(super) fn poll(&mut self, batch: &mut RxBatch<SimRx>) -> usize {
+        let mut polled = 0;
+        self.sessions.close();
+        self.unwoken = 0;
+        self.wake_due = None;
+        while !self.rx.is_empty() {
+            let Some(slot) = batch.push_slot() else { break };
+            let Some(frame) = self.rx.pop_front().map(Received::finish) else { break };
+            self.rx_base += 1;
+            let head_len = frame.bytes.len().min(HEAD_MAX);
+            slot.head[..head_len].copy_from_slice(&frame.bytes[..head_len]);
+            slot.head_len = u16::try_from(head_len).unwrap_or(0);
+            slot.body = frame.body;
+            slot.meta = frame.meta;
+            polled += 1;
+        }
+        polled
+    }
+
+    /// A blank to queue a frame in.
+    pub(super) fn blank(&mut self) -> Queued {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    pub(super) fn reap(&mut self) {
+        for mut frame in self.completed.drain(..) {
+            frame.inline.clear();
+            frame.body.clear();
+            self.spare.push(frame);
+        }
+    }
+
+    /// All that was received and not polled is lost.
+    pub(super) fn drop_received(&mut self) {
+        self.sessions.close();
+        self.rx_base += self.rx.len() as u64;
+        self.rx.clear();
+        self.cyclic.values_mut().for_each(Cyclic::clear);
+    }
+
+    /// All that waits to be sent completes unsent.
+    pub(super) fn flush_posted(&mut self) {
+        let queued = self.queued.drain(..);
+        self.completed.extend(self.posted.drain(..).map(|(_, frame)| frame).chain(queued));
+    }
+
+    /// Its owner is gone: everything that it had is given back.
+    pub(super) fn shut(&mut self) {
+        self.drop_received();
+        self.flush_posted();
+        self.reap();
+        self.open = false;
+        self.generation += 1;
+        self.sending = 0;
+        self.cyclic.clear();
+        self.events.clear();
+        self.news = false;
+        self.starved = false;
+        self.bucket = None;
+        self.moderation = None;
+        self.wake_due = None;
+        self.until = [None; 7];
+    }
+
+    pub(super) fn take_starved(&mut self) -> bool {
+        mem::take(&mut self.starved)
+    }
+}
+
+impl Received {
+    /// The frame as it goes up.
+    fn finish(mut self) -> Self {
+        let Some(merged) = self.merged.take() else { return self };
+        self.meta.coalesced = merged.segments;
+        self.bytes = merged.finish().into();
+        let beyond_head = self.bytes.len() > HEAD_MAX;
+        self.body = self.body.filter(|_| beyond_head).map(|body| body.refilled(&self.bytes, HEAD_MAX));
+        self
+    }
+}

@@ -1,0 +1,316 @@
+//! The driver's side: [`SimDevice`], one ring as the [`Device`] contract has it.
+
+use core::cell::RefMut;
+
+use ringway_stack::Instant;
+use ringway_stack::device::{
+    Capabilities, CyclicConfig, CyclicError, CyclicId, CyclicPacket, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule,
+    HEAD_MAX, MacAddr, Moderation, Pacing, RuleError, RuleId, RxBatch, SendError, TxFrame, TxOffload, Unsupported,
+};
+
+use super::buffer::{SimRx, SimTx};
+use super::config::NicConfig;
+use super::cyclic::Cyclic;
+use super::faults::NicFault;
+use super::hardware::Hardware;
+use super::offload::Cut;
+use super::pacing::Bucket;
+use super::steering::Target;
+use super::{Nic, Outstanding};
+use crate::dissect::ETHERNET_LEN;
+
+/// One ring of a simulated NIC. Dropping it gives everything back that it had.
+#[derive(Debug)]
+pub struct SimDevice {
+    nic: Nic,
+    ring: usize,
+    capabilities: Capabilities,
+    mac: MacAddr,
+}
+
+impl SimDevice {
+    /// The only ring of a NIC of its own.
+    pub fn new(mac: MacAddr, config: NicConfig) -> Self {
+        Nic::new(mac, config).ring()
+    }
+
+    pub(super) fn open(nic: Nic, steered_only: bool) -> Self {
+        let mut hardware = nic.hardware();
+        let (ring, mac, capabilities) = (hardware.open_ring(steered_only), hardware.mac, hardware.config.capabilities());
+        drop(hardware);
+        Self { nic, ring, capabilities, mac }
+    }
+
+    /// The NIC that it is a ring of.
+    pub fn nic(&self) -> &Nic {
+        &self.nic
+    }
+
+    /// What this ring has in use right now; device memory counts for each ring of the NIC.
+    pub fn outstanding(&self) -> Outstanding {
+        let hardware = self.nic.hardware();
+        hardware.rings[self.ring].outstanding(hardware.steering.rules_of(self.ring), hardware.memory.used())
+    }
+
+    fn hardware(&self) -> RefMut<'_, Hardware> {
+        self.nic.hardware()
+    }
+
+    /// Whether registering something fails right now.
+    fn registration_fails(&self, hardware: &mut Hardware) -> bool {
+        let now = hardware.now;
+        if let Some(until) = hardware.trouble.strikes(NicFault::Registration, self.ring, now) {
+            hardware.rings[self.ring].until[NicFault::Registration as usize].get_or_insert(until);
+        }
+        let ring = &mut hardware.rings[self.ring];
+        let fails = ring.suffers(NicFault::Registration, now);
+        ring.starved |= fails;
+        fails
+    }
+
+    /// Whether the send queue takes nothing right now, for no reason of its own.
+    fn send_fails(&self, hardware: &mut Hardware) -> bool {
+        let now = hardware.now;
+        if let Some(until) = hardware.trouble.strikes(NicFault::SendFull, self.ring, now) {
+            hardware.rings[self.ring].until[NicFault::SendFull as usize].get_or_insert(until);
+        }
+        hardware.is_down() || hardware.rings[self.ring].suffers(NicFault::SendFull, now)
+    }
+
+    fn check_offload(&self, frame: &TxFrame<'_, SimTx>) -> Result<Option<Cut>, SendError> {
+        let TxOffload { checksum, tso_mss, vlan, .. } = frame.offload;
+        let lacks = |what| Err(SendError::Unsupported(self.capabilities.lacks(what)));
+        if checksum && !self.capabilities.tx_checksum {
+            return lacks("checksum offload");
+        }
+        if vlan.is_some() && !self.capabilities.vlan_insert {
+            return lacks("VLAN insertion");
+        }
+        let Some(mss) = tso_mss else { return Ok(None) };
+        if self.capabilities.tso_max.is_none() {
+            return lacks("TSO");
+        }
+        Cut::plan(frame.head, mss).map_or_else(|| lacks("TSO for what is no plain IPv4 TCP frame"), |cut| Ok(Some(cut)))
+    }
+
+    fn check_len(&self, frame: &TxFrame<'_, SimTx>, cut: Option<Cut>) -> Result<(), SendError> {
+        let tag_len = if frame.head[12..14] == [0x81, 0x00] { 4 } else { 0 };
+        let frame_max = match cut {
+            Some(_) => self.capabilities.tso_max.unwrap_or(0),
+            None => self.capabilities.mtu + ETHERNET_LEN + tag_len,
+        };
+        let too_long = frame.len() > frame_max
+            || cut.is_some_and(|cut| cut.packet_len() > self.capabilities.mtu)
+            || frame.body.len() > self.capabilities.gather_max
+            || frame.head.len() > HEAD_MAX;
+        if too_long { Err(SendError::TooLong) } else { Ok(()) }
+    }
+
+    fn attach_to(&mut self, queue: Option<CyclicId>, rule: &FlowRule) -> Result<RuleId, RuleError> {
+        if !self.capabilities.steering.contains(rule.needs()) {
+            return Err(self.capabilities.lacks("steering by all fields of this rule").into());
+        }
+        let hardware = &mut *self.hardware();
+        if self.registration_fails(hardware) {
+            return Err(RuleError::Full);
+        }
+        let target = Target { ring: self.ring, queue, tag: rule.tag };
+        hardware.steering.attach(rule, target, hardware.config.rules_max)
+    }
+}
+
+impl Device for SimDevice {
+    type Rx = SimRx;
+    type Tx = SimTx;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn mac(&self) -> MacAddr {
+        self.mac
+    }
+
+    fn poll_rx(&mut self, now: Instant, batch: &mut RxBatch<SimRx>) -> usize {
+        let mut hardware = self.hardware();
+        hardware.now = hardware.now.max(now);
+        hardware.rings[self.ring].poll(batch)
+    }
+
+    fn rx_ready(&self) -> bool {
+        self.hardware().rings[self.ring].has_something()
+    }
+
+    fn tx_alloc(&mut self, len: usize) -> Option<SimTx> {
+        assert!(len > 0, "device contract: a send buffer has at least one byte");
+        let hardware = &mut *self.hardware();
+        if self.registration_fails(hardware) {
+            return None;
+        }
+        let ring = &mut hardware.rings[self.ring];
+        let buffer = SimTx::new(&ring.tx_pool, hardware.config.tx_buffer_bytes);
+        ring.starved |= buffer.is_none();
+        buffer
+    }
+
+    fn send(&mut self, frame: &TxFrame<'_, SimTx>) -> Result<(), SendError> {
+        assert!(frame.head.len() >= ETHERNET_LEN, "device contract: a head without an Ethernet header");
+        let cut = self.check_offload(frame)?;
+        self.check_len(frame, cut)?;
+        let hardware = &mut *self.hardware();
+        let fails = self.send_fails(hardware);
+        let (tx_queue_max, inline_max) = (hardware.config.tx_queue_max, hardware.config.inline_max);
+        let inner_checksum = hardware.config.vxlan;
+        let ring = &mut hardware.rings[self.ring];
+        if fails || ring.tx_slots_used() >= tx_queue_max {
+            ring.starved = true;
+            return Err(SendError::Full);
+        }
+        let TxOffload { checksum, vlan, dummy, .. } = frame.offload;
+        let mut queued = ring.blank();
+        queued.inline.extend_from_slice(frame.head);
+        (queued.checksum, queued.inner_checksum, queued.vlan, queued.dummy, queued.cut) = (checksum, inner_checksum, vlan, dummy, cut);
+        for slice in frame.body {
+            slice.buffer.seal(slice.offset, slice.len);
+            queued.body.push((slice.buffer.clone(), slice.offset, slice.len));
+        }
+        if frame.len() <= inline_max {
+            queued.inline_body();
+        }
+        ring.queued.push(queued);
+        Ok(())
+    }
+
+    fn doorbell(&mut self) {
+        let hardware = &mut *self.hardware();
+        let now = hardware.now;
+        let late = hardware.trouble.strikes(NicFault::Doorbell, self.ring, now).unwrap_or(now);
+        let ring = &mut hardware.rings[self.ring];
+        // Frames never overtake: what an earlier doorbell still holds up holds these up too.
+        let ready_at = ring.posted.back().map_or(late, |(earlier, _)| late.max(*earlier));
+        ring.posted.extend(ring.queued.drain(..).map(|frame| (ready_at, frame)));
+    }
+
+    fn reap(&mut self) {
+        self.hardware().rings[self.ring].reap();
+    }
+
+    fn poll_event(&mut self) -> Option<DeviceEvent> {
+        self.hardware().rings[self.ring].events.pop_front()
+    }
+
+    fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {
+        self.attach_to(None, rule)
+    }
+
+    fn detach(&mut self, rule: RuleId) {
+        let hardware = &mut *self.hardware();
+        let held = hardware.steering.detach(rule);
+        assert!(held.is_some_and(|target| target.ring == self.ring), "device contract: a rule was detached that is not attached");
+        if let Some(queue) = held.and_then(|target| hardware.rings[self.ring].cyclic.get_mut(&target.queue?.0)) {
+            queue.rules -= 1;
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        !self.rx_ready()
+    }
+
+    fn disarm(&mut self) {}
+
+    fn pace(&mut self, pacing: Pacing) -> Result<(), Unsupported> {
+        if !self.capabilities.pacing {
+            return Err(self.capabilities.lacks("packet pacing"));
+        }
+        self.hardware().rings[self.ring].bucket = Bucket::new(pacing, self.capabilities.mtu + ETHERNET_LEN);
+        Ok(())
+    }
+
+    fn moderate(&mut self, moderation: Moderation) -> Result<(), Unsupported> {
+        if !self.capabilities.moderation {
+            return Err(self.capabilities.lacks("completion moderation"));
+        }
+        // Without a period, a count alone might never be reached.
+        self.hardware().rings[self.ring].moderation = (moderation.period_us > 0).then_some(moderation);
+        Ok(())
+    }
+
+    fn cyclic_create(&mut self, config: &CyclicConfig) -> Result<CyclicId, CyclicError> {
+        if !self.capabilities.striding {
+            return Err(self.capabilities.lacks("striding receive queue").into());
+        }
+        let hardware = &mut *self.hardware();
+        let ring = &mut hardware.rings[self.ring];
+        if ring.cyclic.len() >= hardware.config.cyclic_queues_max {
+            return Err(CyclicError::Full);
+        }
+        ring.cyclic_made += 1;
+        ring.cyclic.insert(ring.cyclic_made, Cyclic::new(*config)?);
+        Ok(CyclicId(ring.cyclic_made))
+    }
+
+    fn cyclic_attach(&mut self, queue: CyclicId, rule: &FlowRule) -> Result<RuleId, RuleError> {
+        if !self.hardware().rings[self.ring].cyclic.contains_key(&queue.0) {
+            return Err(RuleError::NoQueue);
+        }
+        let attached = self.attach_to(Some(queue), rule)?;
+        if let Some(cyclic) = self.hardware().rings[self.ring].cyclic.get_mut(&queue.0) {
+            cyclic.rules += 1;
+        }
+        Ok(attached)
+    }
+
+    fn cyclic_read(&mut self, queue: CyclicId, packets_max: usize, packets: &mut Vec<CyclicPacket>) -> Result<Option<SimRx>, CyclicError> {
+        let mut hardware = self.hardware();
+        let ring = &mut hardware.rings[self.ring];
+        let cyclic = ring.cyclic.get_mut(&queue.0).ok_or(CyclicError::Unknown)?;
+        Ok(cyclic.read(packets_max, packets))
+    }
+
+    fn cyclic_destroy(&mut self, queue: CyclicId) -> Result<(), CyclicError> {
+        let mut hardware = self.hardware();
+        let cyclic = &mut hardware.rings[self.ring].cyclic;
+        let held = cyclic.get(&queue.0).ok_or(CyclicError::Unknown)?;
+        if held.rules > 0 || held.held() > 0 {
+            return Err(CyclicError::Busy);
+        }
+        cyclic.remove(&queue.0);
+        Ok(())
+    }
+
+    fn dm_alloc(&mut self, len: usize) -> Result<DeviceMemory, DeviceMemoryError> {
+        if self.capabilities.device_memory == 0 {
+            return Err(self.capabilities.lacks("device memory").into());
+        }
+        self.hardware().memory.alloc(len)
+    }
+
+    fn dm_copy_to(&mut self, memory: DeviceMemory, offset: usize, bytes: &[u8]) -> Result<(), DeviceMemoryError> {
+        let hardware = self.hardware();
+        hardware.memory.copy_to(memory, offset, bytes, |block, range| {
+            let waiting = |ring: &super::queues::Queues| {
+                let frames = ring.queued.iter().chain(ring.posted.iter().map(|(_, frame)| frame));
+                frames.flat_map(|frame| &frame.body).any(|(buffer, at, len)| buffer.reads(*at, *len, block, &range))
+            };
+            hardware.rings.iter().any(waiting)
+        })
+    }
+
+    fn dm_copy_from(&mut self, memory: DeviceMemory, offset: usize, out: &mut [u8]) -> Result<(), DeviceMemoryError> {
+        self.hardware().memory.copy_from(memory, offset, out)
+    }
+
+    fn dm_register(&mut self, memory: DeviceMemory, offset: usize, len: usize) -> Result<SimTx, DeviceMemoryError> {
+        self.hardware().memory.register(memory, offset, len)
+    }
+
+    fn dm_free(&mut self, memory: DeviceMemory) -> Result<(), DeviceMemoryError> {
+        self.hardware().memory.free(memory)
+    }
+}
+
+impl Drop for SimDevice {
+    fn drop(&mut self) {
+        self.hardware().close_ring(self.ring);
+    }
+}

@@ -1,0 +1,232 @@
+//! The steering table: which rings a frame goes to.
+
+use core::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+
+use arrayvec::ArrayVec;
+use ringway_stack::device::{CyclicId, Flow, FlowRule, IpMatch, RuleError, RuleId};
+
+use super::fields::Fields;
+use super::rss;
+
+/// The most rings of a NIC.
+pub(super) const RINGS_MAX: usize = 64;
+
+/// Where a frame goes, and its mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) ring: usize,
+    /// A cyclic queue of the ring, rather than the ring's own.
+    pub(super) queue: Option<CyclicId>,
+    pub(super) tag: u32,
+}
+
+/// Where a frame goes: to one ring, or copied to several.
+pub(super) type Targets = ArrayVec<Target, RINGS_MAX>;
+
+/// Rules by what they match.
+#[derive(Debug, Default)]
+pub(super) struct Steering {
+    entries: BTreeMap<u64, Entry>,
+    /// Entries of sockets' rules at the default priority, by what they match: the many.
+    flows: BTreeMap<Flow, u64>,
+    /// How many of those there are, by [`shape`].
+    shapes: [usize; 4],
+    /// All other entries, in the order in which they are asked: the few.
+    others: Vec<(Order, u64)>,
+    /// Which entry a rule belongs to.
+    rules: BTreeMap<u64, u64>,
+    made: u64,
+}
+
+/// Priority, then specificity, then age.
+type Order = (u16, Reverse<u32>, u64);
+
+/// Rules that match the same: one, or a group's.
+#[derive(Debug)]
+struct Entry {
+    rule: FlowRule,
+    order: Order,
+    members: Vec<(RuleId, Target)>,
+}
+
+impl Steering {
+    /// How many rules are attached.
+    pub(super) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// How many of them steer to `ring`.
+    pub(super) fn rules_of(&self, ring: usize) -> usize {
+        self.entries.values().flat_map(|entry| &entry.members).filter(|(_, target)| target.ring == ring).count()
+    }
+
+    pub(super) fn attach(&mut self, rule: &FlowRule, target: Target, rules_max: usize) -> Result<RuleId, RuleError> {
+        let id = RuleId(self.made + 1);
+        let full = self.rules.len() >= rules_max;
+        let entry = match self.entry_like(rule) {
+            Some(entry) => {
+                let joined = self.entries.get_mut(&entry).ok_or(RuleError::Taken)?;
+                let joins = joined.rule.shared && rule.shared || is_group(rule);
+                if !joins || joined.members.iter().any(|(_, member)| member.ring == target.ring) {
+                    return Err(RuleError::Taken);
+                }
+                if full {
+                    return Err(RuleError::Full);
+                }
+                joined.members.push((id, target));
+                joined.members.sort_by_key(|(_, member)| member.ring);
+                entry
+            }
+            None if full => return Err(RuleError::Full),
+            None => self.insert(rule, (id, target)),
+        };
+        self.made += 1;
+        self.rules.insert(id.0, entry);
+        Ok(id)
+    }
+
+    /// Detaches a rule, and gives where it steered to; none if it is not attached.
+    pub(super) fn detach(&mut self, rule: RuleId) -> Option<Target> {
+        let number = self.rules.remove(&rule.0)?;
+        let entry = self.entries.get_mut(&number)?;
+        let at = entry.members.iter().position(|(id, _)| *id == rule)?;
+        let (_, target) = entry.members.remove(at);
+        if entry.members.is_empty() {
+            self.remove(number);
+        }
+        Some(target)
+    }
+
+    /// Detaches every rule that steers to `ring`.
+    pub(super) fn detach_all(&mut self, ring: usize) {
+        let of_ring = |(id, target): &(RuleId, Target)| (target.ring == ring).then_some(*id);
+        let rules: Vec<_> = self.entries.values().flat_map(|entry| entry.members.iter().filter_map(of_ring)).collect();
+        for rule in rules {
+            self.detach(rule);
+        }
+    }
+
+    /// The rings that rules steer a frame to; none if no rule matches.
+    pub(super) fn targets(&self, fields: &Fields, frame: &[u8]) -> Targets {
+        if fields.dst.is_multicast() {
+            return self.copies(fields, frame);
+        }
+        let flow = self.flow_entries(fields).next();
+        let other = self.other_entries(fields, frame).next();
+        let best = match (flow, other) {
+            (Some(a), Some(b)) => Some(if a.order < b.order { a } else { b }),
+            (a, b) => a.or(b),
+        };
+        best.into_iter().filter_map(|entry| entry.member(fields)).collect()
+    }
+
+    /// A frame for a group: one copy for each ring, by its best rule.
+    fn copies(&self, fields: &Fields, frame: &[u8]) -> Targets {
+        let mut entries: Vec<_> = self.flow_entries(fields).chain(self.other_entries(fields, frame)).collect();
+        entries.sort_by_key(|entry| entry.order);
+        let mut targets = Targets::new();
+        let mut add = |target: Target| {
+            if targets.iter().all(|other| other.ring != target.ring) {
+                targets.push(target);
+            }
+        };
+        for entry in entries {
+            if entry.rule.shared && !is_group(&entry.rule) {
+                entry.member(fields).into_iter().for_each(&mut add);
+            } else {
+                entry.members.iter().for_each(|(_, target)| add(*target));
+            }
+        }
+        targets
+    }
+
+    fn flow_entries(&self, fields: &Fields) -> impl Iterator<Item = &Entry> {
+        let candidates = flows_of(fields).into_iter().flatten();
+        candidates.filter(|flow| self.shapes[shape(flow)] > 0).filter_map(|flow| self.entries.get(self.flows.get(&flow)?))
+    }
+
+    fn other_entries(&self, fields: &Fields, frame: &[u8]) -> impl Iterator<Item = &Entry> {
+        self.others.iter().filter_map(|(_, number)| self.entries.get(number)).filter(|entry| entry.matches(fields, frame))
+    }
+
+    /// The entry that a rule would join, or collide with.
+    fn entry_like(&self, rule: &FlowRule) -> Option<u64> {
+        if let Some(flow) = flow_of(rule) {
+            return self.flows.get(&flow).copied();
+        }
+        self.others.iter().map(|(_, number)| *number).find(|number| self.entries[number].rule.collides_with(rule))
+    }
+
+    fn insert(&mut self, rule: &FlowRule, member: (RuleId, Target)) -> u64 {
+        let number = member.0.0;
+        let order = (rule.priority, Reverse(rule.specificity()), number);
+        match flow_of(rule) {
+            Some(flow) => {
+                self.flows.insert(flow, number);
+                self.shapes[shape(&flow)] += 1;
+            }
+            None => {
+                let at = self.others.partition_point(|(other, _)| *other < order);
+                self.others.insert(at, (order, number));
+            }
+        }
+        self.entries.insert(number, Entry { rule: *rule, order, members: vec![member] });
+        number
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some(entry) = self.entries.remove(&number) else { return };
+        match flow_of(&entry.rule) {
+            Some(flow) => {
+                self.flows.remove(&flow);
+                self.shapes[shape(&flow)] -= 1;
+            }
+            None => self.others.retain(|(_, other)| *other != number),
+        }
+    }
+}
+
+impl Entry {
+    fn matches(&self, fields: &Fields, frame: &[u8]) -> bool {
+        fields.matches(&self.rule.outer) && self.rule.vxlan.is_none_or(|vxlan| fields.tunnel_matches(frame, &vxlan))
+    }
+
+    /// The only member, or the group's member for this flow.
+    fn member(&self, fields: &Fields) -> Option<Target> {
+        if let [(_, only)] = self.members[..] {
+            return Some(only);
+        }
+        let ports = fields.transport.map(|t| (t.src_port, t.dst_port));
+        let hash = fields.ip.map_or(0, |ip| rss::hash(ip.src, ip.dst, ports));
+        self.members.get(rss::member(hash, self.members.len())).map(|(_, target)| *target)
+    }
+}
+
+/// Whether a rule is for a group address: several rings may have it, each with its own copy.
+fn is_group(rule: &FlowRule) -> bool {
+    let ip = matches!(rule.outer.ip, Some(IpMatch::V4 { dst: Some(dst), .. }) if dst.is_multicast() || dst.is_broadcast())
+        || matches!(rule.outer.ip, Some(IpMatch::V6 { dst: Some(dst), .. }) if dst.is_multicast());
+    ip || rule.outer.ethernet.dst.is_some_and(|mac| mac.is_multicast())
+}
+
+fn flow_of(rule: &FlowRule) -> Option<Flow> {
+    rule.addresses().filter(|_| rule.priority == FlowRule::PRIORITY_DEFAULT)
+}
+
+/// Which of its addresses a flow names.
+fn shape(flow: &Flow) -> usize {
+    usize::from(flow.local.ip().is_unspecified()) + 2 * usize::from(flow.remote.is_none())
+}
+
+/// The flows that a packet may have been attached as, the most specific one first.
+fn flows_of(fields: &Fields) -> Option<[Flow; 4]> {
+    let (ip, transport) = (fields.ip?, fields.transport?);
+    let (IpAddr::V4(src), IpAddr::V4(dst)) = (ip.src, ip.dst) else { return None };
+    let remote = Some(SocketAddrV4::new(src, transport.src_port));
+    let here = SocketAddrV4::new(dst, transport.dst_port);
+    let anywhere = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, transport.dst_port);
+    let flow = |local, remote| Flow { protocol: transport.protocol, local, remote };
+    Some([flow(here, remote), flow(anywhere, remote), flow(here, None), flow(anywhere, None)])
+}
