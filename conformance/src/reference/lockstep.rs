@@ -415,11 +415,12 @@ impl<'a> World<'a> {
                     empty = 0;
                     self.sockets.pass(0);
                 }
-                Err(Errno::AGAIN) => {
+                // After SHUT_RD an empty queue reads as an end, and yet more may come.
+                Ok(_) | Err(Errno::AGAIN) => {
                     empty += 1;
                     self.sockets.pass(empty);
                 }
-                Ok(_) | Err(_) => break,
+                Err(_) => break,
             }
         }
         read

@@ -34,11 +34,19 @@ enum State {
 
 struct Socket {
     state: State,
-    /// Its port.
+    /// Its port, as getsockname tells it.
     port: Option<u16>,
+    /// The port is still this socket's.
+    held: bool,
     /// The system chose the port, and takes it back with the connection.
     chosen: bool,
     peer: Option<Address>,
+    /// What a disconnected socket still has to tell.
+    error: Option<Errno>,
+    /// Shut down before there was anything on the ring to shut down: reading, and writing.
+    shut: [bool; 2],
+    /// shutdown(2) found that a connect had failed: Linux (SS_DISCONNECTING) connects no more.
+    spoilt: bool,
     linger_zero: bool,
     config: Config,
 }
@@ -104,7 +112,7 @@ impl Ringway {
     /// Whether a socket of the host has the port.
     fn is_taken(&self, host: Host, kind: Kind, port: u16) -> bool {
         Slot::all().filter(|slot| slot.host() == host).any(|slot| match &self.sockets[slot.index()] {
-            Some(socket) => kind_of(socket.state) == kind && socket.port == Some(port),
+            Some(socket) => kind_of(socket.state) == kind && socket.port == Some(port) && self.holds_port(slot),
             None => false,
         })
     }
@@ -116,17 +124,27 @@ impl Ringway {
         port
     }
 
+    /// Whether the socket's port is its own: a connection that ended gave back what the system had chosen.
+    fn holds_port(&self, slot: Slot) -> bool {
+        let socket = self.get(slot);
+        socket.held && !(socket.chosen && self.has_ended(slot))
+    }
+
     /// The socket's address, which it is given now if it has none.
     fn ensure_bound(&mut self, slot: Slot) -> Address {
         let host = slot.host();
-        let port = self.get(slot).port.unwrap_or_else(|| {
+        if !self.holds_port(slot) {
             let port = self.choose_port(host);
-            let socket = self.get_mut(slot);
-            socket.port = Some(port);
-            socket.chosen = true;
-            port
-        });
-        Address { host, port }
+            self.give_port(slot, port, true);
+        }
+        Address { host, port: self.get(slot).port.expect("just given") }
+    }
+
+    fn give_port(&mut self, slot: Slot, port: u16, chosen: bool) {
+        let socket = self.get_mut(slot);
+        socket.port = Some(port);
+        socket.chosen = chosen;
+        socket.held = true;
     }
 
     fn set_option(&mut self, slot: Slot, change: impl Fn(&mut Config)) -> Result<(), Errno> {
@@ -149,24 +167,24 @@ impl Sockets for Ringway {
             Kind::Tcp => State::Fresh,
             Kind::Udp => State::Datagram(None),
         };
-        self.sockets[slot.index()] =
-            Some(Socket { state, port: None, chosen: false, peer: None, linger_zero: false, config: Config::default() });
+        self.sockets[slot.index()] = Some(Socket::new(state, Config::default()));
         Ok(())
     }
 
     fn bind(&mut self, slot: Slot, port: u16) -> Result<(), Errno> {
-        let socket = self.get(slot);
-        if socket.port.is_some() || !matches!(socket.state, State::Fresh | State::Datagram(None)) {
+        let state = self.get(slot).state;
+        let idle = matches!(state, State::Fresh | State::Datagram(None)) || self.has_ended(slot);
+        if !idle || self.holds_port(slot) {
             return Err(Errno::INVALID);
         }
-        let kind = kind_of(socket.state);
+        let kind = kind_of(state);
         if port == 0 {
             self.ensure_bound(slot);
         } else {
             if self.is_taken(slot.host(), kind, port) {
                 return Err(Errno::IN_USE);
             }
-            self.get_mut(slot).port = Some(port);
+            self.give_port(slot, port, false);
         }
         match kind {
             Kind::Tcp => Ok(()),
@@ -242,6 +260,9 @@ impl Sockets for Ringway {
     }
 
     fn take_error(&mut self, slot: Slot) -> Errno {
+        if let Some(error) = self.get_mut(slot).error.take() {
+            return error;
+        }
         match id_of(self.get(slot).state) {
             Some(id) => Errno(self.call(slot, |_, ring| ring.take_error(id)).map_or(0, Error::errno)),
             None => Errno(0),
@@ -262,12 +283,21 @@ impl Sockets for Ringway {
     }
 
     fn revents(&self, slot: Slot) -> Revents {
-        match id_of(self.get(slot).state) {
-            Some(id) => Revents(u16::try_from(self.ring(slot).readiness(id).bits()).expect("poll's bits")),
-            // Linux's tcp_poll of a socket in TCP_CLOSE, and datagram_poll of one that nothing was sent to.
-            None if self.get(slot).state == State::Fresh => Revents(Revents::OUT | Revents::HUP),
-            None => Revents(Revents::OUT),
+        let socket = self.get(slot);
+        if let Some(id) = id_of(socket.state) {
+            return Revents(u16::try_from(self.ring(slot).readiness(id).bits()).expect("poll's bits"));
         }
+        // Linux's tcp_poll of a socket in TCP_CLOSE, and datagram_poll of one that nothing was sent to.
+        let [read, write] = socket.shut;
+        let mut revents = Revents::OUT;
+        for (on, bits) in [
+            (socket.state == State::Fresh || (read && write), Revents::HUP),
+            (read, Revents::IN | Revents::RDHUP),
+            (socket.error.is_some(), Revents::ERR),
+        ] {
+            revents |= if on { bits } else { 0 };
+        }
+        Revents(revents)
     }
 
     fn unread(&self, slot: Slot) -> Result<u64, Errno> {
@@ -279,6 +309,23 @@ impl Sockets for Ringway {
 
     fn pass(&mut self, ms: u64) {
         self.world.run_for(Duration::from_millis(ms));
+    }
+}
+
+impl Socket {
+    const fn new(state: State, config: Config) -> Self {
+        Self {
+            state,
+            port: None,
+            held: false,
+            chosen: false,
+            peer: None,
+            error: None,
+            shut: [false; 2],
+            spoilt: false,
+            linger_zero: false,
+            config,
+        }
     }
 }
 

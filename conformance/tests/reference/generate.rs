@@ -7,13 +7,13 @@ use ringway_conformance::reference::program::{Op, Role, Source, Target};
 use ringway_conformance::reference::sockets::{Flags, Host, How, Kind, Setting, Slot};
 
 /// The ports that programs name.
-pub const PORTS: [u16; 3] = [5001, 5002, 5003];
+pub(crate) const PORTS: [u16; 3] = [5001, 5002, 5003];
 /// Calls in a program, what the opening takes apart.
 const CALLS_MAX: usize = 26;
 
 /// What is to be done, to a socket that is chosen when it comes to it.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub(crate) struct Wish {
     verb: Verb,
     /// Which of the sockets that it makes sense for.
     pick: u8,
@@ -45,20 +45,20 @@ enum Verb {
 
 /// A program, before its wishes have met any socket.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub(crate) struct Draft {
     opening: &'static [Op],
     wishes: Vec<Wish>,
 }
 
 impl Draft {
     /// Its calls, in order.
-    pub fn calls(&self) -> Calls<'_> {
+    pub(crate) fn calls(&self) -> Calls<'_> {
         Calls { opening: self.opening.iter(), wishes: self.wishes.iter() }
     }
 }
 
 /// See [`Draft::calls`].
-pub struct Calls<'a> {
+pub(crate) struct Calls<'a> {
     opening: std::slice::Iter<'a, Op>,
     wishes: std::slice::Iter<'a, Wish>,
 }
@@ -152,7 +152,7 @@ const DATAGRAMS: &[Op] = &[
 ];
 
 /// All programs.
-pub fn drafts() -> impl Strategy<Value = Draft> {
+pub(crate) fn drafts() -> impl Strategy<Value = Draft> {
     let openings: Vec<&'static [Op]> = vec![&[], LISTENER, CONNECTION, CONNECTION, CONNECTION, DATAGRAMS];
     (select(openings), vec(wishes(), 1..CALLS_MAX)).prop_map(|(opening, wishes)| Draft { opening, wishes })
 }

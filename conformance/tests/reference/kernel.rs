@@ -14,21 +14,24 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 /// A port that no program uses: who has it, has the addresses.
 const CLAIM: u16 = 4999;
 
+/// What a receive buffer holds before the call.
+const MARK: u8 = 0xa5;
+
 /// The kernel's sockets, on two addresses that nobody else uses.
-pub struct Kernel {
+pub(crate) struct Kernel {
     ips: [Ipv4Addr; 2],
     sockets: [Option<OwnedFd>; SLOTS],
     _claim: OwnedFd,
 }
 
 /// Hands out pairs of loopback addresses, each once: what an earlier program left behind (TIME_WAIT) is in no later one's way.
-pub struct Addresses {
+pub(crate) struct Addresses {
     next: u32,
 }
 
 impl Addresses {
     /// Begins at a random place, so that two runs on one machine rarely meet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut bytes = [0; 4];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("randomness");
         Self { next: u32::from_ne_bytes(bytes) }
@@ -44,7 +47,7 @@ impl Addresses {
 
 impl Kernel {
     /// Claims two addresses.
-    pub fn new(addresses: &mut Addresses) -> Self {
+    pub(crate) fn new(addresses: &mut Addresses) -> Self {
         loop {
             let ips = addresses.pair();
             let claim = open(Kind::Udp).expect("a socket");
@@ -100,7 +103,9 @@ impl Sockets for Kernel {
     }
 
     fn listen(&mut self, slot: Slot, backlog: i32) -> Result<(), Errno> {
-        self.ensure_bound(slot);
+        if sockopt::socket_type(self.fd(slot)) == Ok(SocketType::STREAM) {
+            self.ensure_bound(slot);
+        }
         net::listen(self.fd(slot), backlog).map_err(errno)
     }
 
@@ -121,6 +126,9 @@ impl Sockets for Kernel {
 
     fn send(&mut self, slot: Slot, data: &[u8], more: bool) -> Result<usize, Errno> {
         let flags = if more { SendFlags::MORE } else { SendFlags::empty() };
+        if sockopt::socket_type(self.fd(slot)) == Ok(SocketType::DGRAM) {
+            self.ensure_bound(slot);
+        }
         net::send(self.fd(slot), data, flags | SendFlags::NOSIGNAL).map_err(errno)
     }
 
@@ -131,14 +139,18 @@ impl Sockets for Kernel {
 
     fn recv(&mut self, slot: Slot, len: usize, flags: Flags) -> Result<Received, Errno> {
         // Rust's buffers cannot tell whether MSG_TRUNC wrote to them: this mark shows through where it did not.
-        let mut bytes = vec![0xa5; len];
+        let mut bytes = vec![MARK; len];
         let mut raw = RecvFlags::empty();
         raw.set(RecvFlags::PEEK, flags.peek);
         raw.set(RecvFlags::TRUNC, flags.trunc);
         let (_, count, from) = net::recvfrom(self.fd(slot), &mut bytes[..], raw).map_err(errno)?;
         let from = self.address(from);
         let stream = from.is_none();
-        bytes.truncate(if stream && flags.trunc && !flags.peek { 0 } else { count });
+        if stream && flags.trunc {
+            assert!(bytes.iter().all(|&byte| byte == MARK), "MSG_TRUNC wrote to the buffer");
+            bytes.clear();
+        }
+        bytes.truncate(count);
         Ok(Received { count, bytes, from })
     }
 

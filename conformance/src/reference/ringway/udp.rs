@@ -17,7 +17,16 @@ impl Ringway {
         let local = self.ensure_bound(slot);
         let local = self.resolve(local);
         let id = self.call(slot, |_, ring| ring.udp_open(local, &options())).map_err(errno)?;
-        self.get_mut(slot).state = State::Datagram(Some(id));
+        let socket = self.get_mut(slot);
+        socket.state = State::Datagram(Some(id));
+        let how = match socket.shut {
+            [false, false] => return Ok(id),
+            [true, false] => How::Read,
+            [false, true] => How::Write,
+            [true, true] => How::Both,
+        };
+        // It isn't connected yet, and is shut down all the same.
+        let _ = self.call(slot, |now, ring| ring.shutdown(now, id, direction(how)));
         Ok(id)
     }
 
@@ -37,7 +46,7 @@ impl Ringway {
         if socket.chosen {
             socket.state = State::Datagram(None);
             socket.port = None;
-            socket.chosen = false;
+            socket.held = false;
             self.call(slot, |now, ring| ring.close(now, id, false));
         } else {
             let undone = self.call(slot, |_, ring| ring.udp_connect(id, None));
@@ -46,10 +55,6 @@ impl Ringway {
     }
 
     pub(super) fn udp_send(&mut self, slot: Slot, data: &[u8], to: Option<Address>) -> Result<usize, Errno> {
-        if to.is_none() && self.get(slot).peer.is_none() {
-            // EDESTADDRREQ comes before the port does.
-            return Err(Errno(89));
-        }
         let id = self.udp_publish(slot)?;
         let source = self.ip(slot.host());
         let to = to.map(|to| (self.resolve(to), self.hop(to)));
@@ -67,6 +72,7 @@ impl Ringway {
     }
 
     pub(super) fn udp_shutdown(&mut self, slot: Slot, how: How) -> Result<(), Errno> {
+        self.get_mut(slot).shut_early(how);
         let State::Datagram(Some(id)) = self.get(slot).state else { return Err(Errno::NOT_CONNECTED) };
         self.call(slot, |now, ring| ring.shutdown(now, id, direction(how))).map_err(errno)
     }
