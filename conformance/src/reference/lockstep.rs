@@ -146,10 +146,8 @@ impl<'a> Difference<'a> {
 pub enum Verdict {
     /// It is a bug of one side.
     Bug,
-    /// It is listed, and the worlds go on alike.
+    /// It is listed. The worlds are no longer alike, and nothing after it is compared.
     Known,
-    /// It is listed, and nothing after it can be compared.
-    KnownAndOver,
 }
 
 /// How a program ended.
@@ -227,8 +225,10 @@ impl Worlds<'_> {
             let mut ending = Ending::Agreed;
             for at in differences(&step) {
                 match judge(&step, at) {
-                    Verdict::Known => {}
-                    Verdict::KnownAndOver => ending = Ending::Over,
+                    Verdict::Known => {
+                        ending = Ending::Over;
+                        break;
+                    }
                     Verdict::Bug => {
                         ending = Ending::Bug(at);
                         break;

@@ -173,7 +173,7 @@ impl Sockets for Ringway {
 
     fn bind(&mut self, slot: Slot, port: u16) -> Result<(), Errno> {
         let state = self.get(slot).state;
-        let idle = matches!(state, State::Fresh | State::Datagram(None)) || self.has_ended(slot);
+        let idle = matches!(state, State::Fresh | State::Datagram(_)) || self.has_ended(slot);
         if !idle || self.holds_port(slot) {
             return Err(Errno::INVALID);
         }

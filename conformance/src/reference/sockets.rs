@@ -121,6 +121,8 @@ impl Errno {
     pub const INVALID: Self = Self(22);
     /// EPIPE.
     pub const PIPE: Self = Self(32);
+    /// EMSGSIZE.
+    pub const MESSAGE_TOO_LONG: Self = Self(90);
     /// EOPNOTSUPP.
     pub const NOT_SUPPORTED: Self = Self(95);
     /// EADDRINUSE.

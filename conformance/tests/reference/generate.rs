@@ -107,7 +107,8 @@ impl Wish {
             Verb::Connect => Op::Connect(slot, target()?),
             Verb::Disconnect => Op::Disconnect(slot),
             Verb::Accept => Op::Accept(slot),
-            Verb::Send(len, more) => Op::Send(slot, len, more),
+            // Only rarely on a UDP socket: little can be compared after it.
+            Verb::Send(len, more) => Op::Send(slot, len, more && (role != Role::Datagram || self.pick < 16)),
             Verb::SendTo(len) => Op::SendTo(slot, len, target()?),
             Verb::SendToPort(len, port) => Op::SendTo(slot, len, Target::Port(port)),
             Verb::Recv(len, flags) => Op::Recv(slot, len, flags),

@@ -6,6 +6,7 @@
 mod differences;
 mod generate;
 mod kernel;
+mod programs;
 
 use std::cell::RefCell;
 
@@ -14,7 +15,7 @@ use ringway_conformance::reference::lockstep::{Run, run};
 use ringway_conformance::reference::program::Source;
 use ringway_conformance::reference::ringway::Ringway;
 
-use crate::differences::Usage;
+use crate::differences::{KNOWN, Usage};
 use crate::kernel::{Addresses, Kernel};
 
 /// How long both worlds rest after each call, where one must be sure that nothing is under way.
@@ -69,21 +70,68 @@ fn generated(name: &str, seed: [u8; 32], programs: u32) {
     println!("{name}: {programs} programs, {} calls, {} transient", comparison.calls, comparison.transient);
     comparison.usage.print();
     if let Err(TestError::Fail(story, _)) = result {
-        panic!("the worlds differ:\n{}", story.message());
+        panic!("{name}: the worlds differ:\n{}", story.message());
     }
     result.expect("the runner itself");
 }
 
 #[test]
+fn programs_as_told_come_to_the_same() {
+    let mut comparison = Comparison::new();
+    for (name, ops) in programs::alike() {
+        if let Err(run) = comparison.compare(|| ops.iter().copied()) {
+            panic!("{name}: the worlds differ:\n{run}");
+        }
+        assert_eq!(comparison.usage.0.iter().sum::<usize>(), 0, "{name}: a known difference cut it short");
+    }
+}
+
+#[test]
+fn every_known_difference_is_still_there() {
+    for (index, known) in KNOWN.iter().enumerate() {
+        let mut comparison = Comparison::new();
+        let witness = programs::witnesses().into_iter().find(|(name, _)| *name == known.id);
+        let (_, ops) = witness.unwrap_or_else(|| panic!("{}: no program shows it", known.id));
+        if let Err(run) = comparison.compare(|| ops.iter().copied()) {
+            panic!("{}: differs otherwise:\n{run}", known.id);
+        }
+        assert_eq!(comparison.usage.0.iter().sum::<usize>(), comparison.usage.0[index], "{}: another one was met", known.id);
+        assert_ne!(comparison.usage.0[index], 0, "{}: the worlds agree now; strike it off the list", known.id);
+    }
+}
+
+#[test]
 fn generated_programs_of_a_fixed_seed_come_to_the_same() {
-    generated("fixed", [7; 32], 300);
+    generated("fixed", [7; 32], count().unwrap_or(300));
+}
+
+/// New ones each time. `RINGWAY_REFERENCE_SEED` repeats a run, `RINGWAY_REFERENCE_PROGRAMS` makes it longer.
+#[test]
+fn generated_programs_of_a_fresh_seed_come_to_the_same() {
+    let seed = match std::env::var("RINGWAY_REFERENCE_SEED") {
+        Ok(text) => text.parse().expect("RINGWAY_REFERENCE_SEED is a number"),
+        Err(_) => fresh_seed(),
+    };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&u64::to_le_bytes(seed));
+    generated(&format!("RINGWAY_REFERENCE_SEED={seed}"), bytes, count().unwrap_or(100));
+}
+
+fn count() -> Option<u32> {
+    std::env::var("RINGWAY_REFERENCE_PROGRAMS").ok().map(|text| text.parse().expect("RINGWAY_REFERENCE_PROGRAMS is a number"))
+}
+
+fn fresh_seed() -> u64 {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("randomness");
+    u64::from_ne_bytes(bytes)
 }
 
 #[test]
 fn survey() {
     use proptest::strategy::{Strategy, ValueTree};
     let Ok(n) = std::env::var("RINGWAY_REFERENCE_SURVEY") else { return };
-    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[9; 32]));
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[std::env::var("RINGWAY_SEED").map_or(9, |s| s.parse().unwrap()); 32]));
     let mut comparison = Comparison::new();
     let mut found: std::collections::BTreeMap<String, (usize, Run)> = Default::default();
     for _ in 0..n.parse().unwrap() {

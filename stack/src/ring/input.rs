@@ -160,14 +160,7 @@ impl<D: Device> Ring<D> {
         local: SocketAddrV4,
         remote: SocketAddrV4,
     ) -> Option<()> {
-        let stream = self.slots.stream_at(index)?;
-        if stream.orphan {
-            self.drop_stream(index);
-        } else {
-            // The program has yet to close it; the addresses are free.
-            stream.connection.peer_gone();
-            self.settle(index);
-        }
+        self.end_time_wait(index);
         match self.demux.find(Protocol::Tcp, local, remote) {
             Some(listener) => self.on_listener(now, listener, packet, header, local, remote, 0),
             None => self.refuse(packet, header, 0),

@@ -46,11 +46,23 @@ impl<D: Device> Ring<D> {
     /// (RFC 6191, Linux's tcp_tw_reuse).
     fn displace(&mut self, index: u32) -> Result<(), Error> {
         match self.slots.stream_at(index) {
-            Some(stream) if stream.orphan && stream.connection.state() == tcp::State::TimeWait => {
-                self.drop_stream(index);
+            Some(stream) if stream.connection.state() == tcp::State::TimeWait => {
+                self.end_time_wait(index);
                 Ok(())
             }
             _ => Err(Error::AddressInUse),
+        }
+    }
+
+    /// A newcomer has the addresses of a connection in TIME-WAIT, which the program may have yet to close.
+    pub(super) fn end_time_wait(&mut self, index: u32) {
+        match self.slots.stream_at(index) {
+            Some(stream) if stream.orphan => self.drop_stream(index),
+            Some(stream) => {
+                stream.connection.peer_gone();
+                self.settle(index);
+            }
+            None => {}
         }
     }
 

@@ -194,16 +194,16 @@ impl<D: Device> Ring<D> {
         to: Option<(SocketAddrV4, NextHop)>,
     ) -> Result<usize, Error> {
         let socket = self.slots.udp(id)?;
+        let (remote, hop) = to.or(socket.remote).ok_or(Error::DestinationRequired)?;
+        let len = data.iter().map(|d| d.len()).sum::<usize>();
+        if len > self.output.payload_max(wire::LEN) {
+            return Err(Error::MessageTooLong);
+        }
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
         if socket.shut_write {
             return Err(Error::Pipe);
-        }
-        let (remote, hop) = to.or(socket.remote).ok_or(Error::DestinationRequired)?;
-        let len = data.iter().map(|d| d.len()).sum::<usize>();
-        if len > self.output.payload_max(wire::LEN) {
-            return Err(Error::MessageTooLong);
         }
         let ports = (socket.local.port(), remote.port());
         let src = if socket.local.ip().is_unspecified() { source } else { *socket.local.ip() };

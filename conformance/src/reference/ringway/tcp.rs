@@ -131,6 +131,9 @@ impl Ringway {
 
     fn recv_unconnected(&mut self, slot: Slot) -> Result<Received, Errno> {
         let socket = self.get_mut(slot);
+        if socket.state != State::Fresh {
+            return Err(Errno::NOT_CONNECTED);
+        }
         match socket.error.take() {
             Some(error) => Err(error),
             None if socket.shut[0] => Ok(Received { count: 0, bytes: Vec::new(), from: None }),

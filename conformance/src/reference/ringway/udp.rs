@@ -12,7 +12,11 @@ impl Ringway {
     /// Puts the socket onto the ring, with a port of the system's choice if it has none.
     pub(super) fn udp_publish(&mut self, slot: Slot) -> Result<SocketId, Errno> {
         if let State::Datagram(Some(id)) = self.get(slot).state {
-            return Ok(id);
+            if self.holds_port(slot) {
+                return Ok(id);
+            }
+            // It was disconnected, and kept its queue until now.
+            self.call(slot, |now, ring| ring.close(now, id, false));
         }
         let local = self.ensure_bound(slot);
         let local = self.resolve(local);
@@ -44,14 +48,11 @@ impl Ringway {
         let socket = self.get_mut(slot);
         socket.peer = None;
         if socket.chosen {
-            socket.state = State::Datagram(None);
             socket.port = None;
             socket.held = false;
-            self.call(slot, |now, ring| ring.close(now, id, false));
-        } else {
-            let undone = self.call(slot, |_, ring| ring.udp_connect(id, None));
-            undone.expect("the id is the ring's");
         }
+        let undone = self.call(slot, |_, ring| ring.udp_connect(id, None));
+        undone.expect("the id is the ring's");
     }
 
     pub(super) fn udp_send(&mut self, slot: Slot, data: &[u8], to: Option<Address>) -> Result<usize, Errno> {

@@ -234,11 +234,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let mut seq = header.seq;
         let kept = self.trim(&mut seq, &mut payload, &mut fin);
         let new_data = kept > 0 || payload.is_empty() && fin;
-        if kept > 0 && self.nobody_reads() {
+        if self.orphaned && kept > 0 {
             // RFC 9293 s3.10.4, RFC 2525 s2.17: nobody will read this.
             self.abort();
-            self.error = Some(Error::Reset);
-            self.edges |= Readiness::ERR;
+            return;
+        }
+        if self.read_shut && self.state.has_ended() && kept > 0 {
+            // RFC 1122 s4.2.2.13: the program ended both directions, which is a close to the peer. (With only its reading ended,
+            // what arrives is kept.) What came before can still be read.
+            self.fail(Error::Reset);
+            self.reset_due = true;
+            self.tx_pending = true;
             return;
         }
         if !new_data {
@@ -246,12 +252,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return;
         }
         self.receive(now, seq, payload, kept, fin);
-    }
-
-    /// Whether the program closed the socket, or ended both directions (RFC 1122 s4.2.2.13: such a host resets). With only its
-    /// reading ended, what arrives is kept.
-    fn nobody_reads(&self) -> bool {
-        self.orphaned || (self.read_shut && self.state.has_ended())
     }
 
     /// Cuts off what was received already and what lies behind the window, and gives how many bytes are left.
