@@ -3,4 +3,9 @@
 //! This crate holds, for now, the outermost ring of them: programs that nobody here wrote, unmodified, with `libvma.so`
 //! preloaded (`tests/programs`). They are the same on the kernel and on Ringway, so that what a case expects is first
 //! proven right on the kernel (`RINGWAY_PROGRAMS=kernel`), and then demanded of Ringway.
+//!
+//! [`reference`](mod@reference) holds the other way round: programs that nobody wrote, drawn at random, run call by call on Ringway in
+//! the simulator and on the kernel's sockets (`tests/reference`).
 #![forbid(unsafe_code)]
+
+pub mod reference;

@@ -1,4 +1,4 @@
-//! Why a socket's call failed. `ffi` maps each variant to one errno, in one table.
+//! Why a socket's call failed, and the one table from that to errno.
 
 /// One variant a cause; the doc line says who is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,4 +60,31 @@ pub enum Error {
     /// The device: the link is down (ENETDOWN).
     #[error("network is down")]
     NetworkDown,
+}
+
+impl Error {
+    /// Linux's number for it (include/uapi/asm-generic/errno.h), as errno has it.
+    pub const fn errno(self) -> i32 {
+        match self {
+            Self::WouldBlock => 11,
+            Self::Invalid => 22,
+            Self::Pipe => 32,
+            Self::BadSocket => 9,
+            Self::DestinationRequired => 89,
+            Self::MessageTooLong => 90,
+            Self::NotSupported => 95,
+            Self::AddressInUse => 98,
+            Self::NetworkDown => 100,
+            Self::Aborted => 103,
+            Self::Reset => 104,
+            Self::NoBuffers => 105,
+            Self::AlreadyConnected => 106,
+            Self::NotConnected => 107,
+            Self::TimedOut => 110,
+            Self::Refused => 111,
+            Self::HostUnreachable => 113,
+            Self::Already => 114,
+            Self::InProgress => 115,
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The C edge: errno, the one table from errors to it, and the boundary that no panic crosses.
+//! The C edge: errno, and the boundary that no panic crosses. (The one table from errors to errno is [`Error::errno`].)
 
 use core::any::Any;
 use core::ffi::c_int;
@@ -39,27 +39,7 @@ impl Errno {
 
 impl From<Error> for Errno {
     fn from(error: Error) -> Self {
-        Self(match error {
-            Error::WouldBlock => libc::EAGAIN,
-            Error::InProgress => libc::EINPROGRESS,
-            Error::Already => libc::EALREADY,
-            Error::Refused => libc::ECONNREFUSED,
-            Error::Reset => libc::ECONNRESET,
-            Error::Aborted => libc::ECONNABORTED,
-            Error::TimedOut => libc::ETIMEDOUT,
-            Error::NotConnected => libc::ENOTCONN,
-            Error::AlreadyConnected => libc::EISCONN,
-            Error::Pipe => libc::EPIPE,
-            Error::AddressInUse => libc::EADDRINUSE,
-            Error::Invalid => libc::EINVAL,
-            Error::BadSocket => libc::EBADF,
-            Error::NotSupported => libc::EOPNOTSUPP,
-            Error::MessageTooLong => libc::EMSGSIZE,
-            Error::DestinationRequired => libc::EDESTADDRREQ,
-            Error::NoBuffers => libc::ENOBUFS,
-            Error::HostUnreachable => libc::EHOSTUNREACH,
-            Error::NetworkDown => libc::ENETDOWN,
-        })
+        Self(error.errno())
     }
 }
 
@@ -102,4 +82,36 @@ macro_rules! boundary {
             Err(payload) => $crate::errno::panicked($failure, &*payload),
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stacks_table_has_this_machines_numbers() {
+        for (error, code) in [
+            (Error::WouldBlock, libc::EAGAIN),
+            (Error::InProgress, libc::EINPROGRESS),
+            (Error::Already, libc::EALREADY),
+            (Error::Refused, libc::ECONNREFUSED),
+            (Error::Reset, libc::ECONNRESET),
+            (Error::Aborted, libc::ECONNABORTED),
+            (Error::TimedOut, libc::ETIMEDOUT),
+            (Error::NotConnected, libc::ENOTCONN),
+            (Error::AlreadyConnected, libc::EISCONN),
+            (Error::Pipe, libc::EPIPE),
+            (Error::AddressInUse, libc::EADDRINUSE),
+            (Error::Invalid, libc::EINVAL),
+            (Error::BadSocket, libc::EBADF),
+            (Error::NotSupported, libc::EOPNOTSUPP),
+            (Error::MessageTooLong, libc::EMSGSIZE),
+            (Error::DestinationRequired, libc::EDESTADDRREQ),
+            (Error::NoBuffers, libc::ENOBUFS),
+            (Error::HostUnreachable, libc::EHOSTUNREACH),
+            (Error::NetworkDown, libc::ENETDOWN),
+        ] {
+            assert_eq!(Errno::from(error).0, code, "{error:?}");
+        }
+    }
 }

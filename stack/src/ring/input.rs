@@ -162,11 +162,7 @@ impl<D: Device> Ring<D> {
         local: SocketAddrV4,
         remote: SocketAddrV4,
     ) -> Option<()> {
-        let orphan = self.slots.stream_at(index)?.orphan;
-        if !orphan {
-            return None;
-        }
-        self.drop_stream(index);
+        self.end_time_wait(index);
         match self.demux.find(Protocol::Tcp, local, remote) {
             Some(listener) => self.on_listener(now, listener, packet, header, local, remote, 0),
             None => self.refuse(packet, header, 0),
@@ -229,7 +225,11 @@ impl<D: Device> Ring<D> {
         let remote = SocketAddrV4::new(packet.header.src, header.src_port);
         self.output_rx(len - at);
         let index = self.demux.find(Protocol::Udp, local, remote);
-        let Some((index, Socket::Udp(socket))) = index.and_then(|index| Some((index, self.slots.at(index)?))) else {
+        let socket = match index.and_then(|index| Some((index, self.slots.at(index)?))) {
+            Some((index, Socket::Udp(socket))) if socket.takes_from(remote) => Some((index, socket)),
+            _ => None,
+        };
+        let Some((index, socket)) = socket else {
             self.port_unreachable(&packet);
             return None;
         };

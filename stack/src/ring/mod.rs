@@ -329,12 +329,13 @@ impl<D: Device> Ring<D> {
     /// Ends one or both directions.
     ///
     /// # Errors
-    /// [`Error::NotConnected`], [`Error::BadSocket`].
+    /// [`Error::NotConnected`] (a UDP socket is shut down nevertheless, as on Linux), [`Error::BadSocket`].
     pub fn shutdown(&mut self, now: Instant, socket: SocketId, how: Shutdown) -> Result<(), Error> {
         let (read, write) = (how != Shutdown::Write, how != Shutdown::Read);
         match self.slots.find_mut(socket)? {
             Socket::Stream(stream) => {
-                if matches!(stream.connection.state(), tcp::State::Closed | tcp::State::SynSent) {
+                // A connection in TIME-WAIT is no longer the program's: Linux says so too.
+                if matches!(stream.connection.state(), tcp::State::Closed | tcp::State::SynSent | tcp::State::TimeWait) {
                     return Err(Error::NotConnected);
                 }
                 if read {

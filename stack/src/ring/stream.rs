@@ -47,11 +47,23 @@ impl<D: Device> Ring<D> {
     /// (RFC 6191, Linux's tcp_tw_reuse).
     fn displace(&mut self, index: u32) -> Result<(), Error> {
         match self.slots.stream_at(index) {
-            Some(stream) if stream.orphan && stream.connection.state() == tcp::State::TimeWait => {
-                self.drop_stream(index);
+            Some(stream) if stream.connection.state() == tcp::State::TimeWait => {
+                self.end_time_wait(index);
                 Ok(())
             }
             _ => Err(Error::AddressInUse),
+        }
+    }
+
+    /// A newcomer has the addresses of a connection in TIME-WAIT, which the program may have yet to close.
+    pub(super) fn end_time_wait(&mut self, index: u32) {
+        match self.slots.stream_at(index) {
+            Some(stream) if stream.orphan => self.drop_stream(index),
+            Some(stream) => {
+                stream.connection.peer_gone();
+                self.settle(index);
+            }
+            None => {}
         }
     }
 
@@ -303,11 +315,19 @@ impl<D: Device> Ring<D> {
     /// will ask for it.
     #[inline]
     pub(super) fn settle(&mut self, index: u32) {
-        let Some(stream) = self.slots.stream_at(index) else { return };
+        let Self { slots, demux, .. } = self;
+        let Some(stream) = slots.stream_at(index) else { return };
         let edges = stream.connection.take_edges();
-        if stream.connection.is_finished() && (stream.orphan || (stream.parent.is_some() && !stream.queued)) {
-            self.drop_stream(index);
-            return;
+        if stream.connection.is_finished() {
+            if stream.orphan || (stream.parent.is_some() && !stream.queued) {
+                self.drop_stream(index);
+                return;
+            }
+            // It has ended; what comes for its addresses is a stranger's, or a new connection's, even if the program keeps it open.
+            let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
+            if demux.exact(key) == Some(index) {
+                demux.remove(key);
+            }
         }
         if let Some(deadline) = stream.connection.take_sooner_deadline()
             && stream.needs_wheel(deadline)

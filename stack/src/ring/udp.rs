@@ -53,12 +53,17 @@ pub(super) struct UdpSocket<D: Device> {
 }
 
 impl<D: Device> UdpSocket<D> {
-    /// Queues a datagram. `false`: it was dropped.
+    /// Whether a datagram from there is for this socket: a connected one has but one peer.
+    #[inline]
+    pub(super) fn takes_from(&self, from: SocketAddrV4) -> bool {
+        self.remote.is_none_or(|(remote, _)| remote == from)
+    }
+
+    /// Queues a datagram. `false`: it was dropped. What arrives after the program stopped reading is kept, as on Linux.
     #[inline]
     pub(super) fn push(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, head: &[u8], body: Option<D::Rx>) -> bool {
         let len = head.len() + body.as_ref().map_or(0, RxBuffer::len);
-        let stranger = self.remote.is_some_and(|(remote, _)| remote != from);
-        if stranger || self.shut_read || self.queued + len + OVERHEAD > self.options.rcvbuf.max(len + OVERHEAD) {
+        if self.queued + len + OVERHEAD > self.options.rcvbuf.max(len + OVERHEAD) {
             self.counters.rx_drops += 1;
             return false;
         }
@@ -72,7 +77,7 @@ impl<D: Device> UdpSocket<D> {
 
     fn pop(&mut self, into: &mut [IoSliceMut<'_>], peek: bool) -> Result<Datagram, Error> {
         let Some(first) = self.queue.front() else {
-            return Err(if self.shut_read { Error::NotConnected } else { Error::WouldBlock });
+            return Err(Error::WouldBlock);
         };
         let body_len = first.body.as_ref().map_or(0, RxBuffer::len);
         let (a, b) = self.bytes.as_slices();
@@ -117,7 +122,7 @@ impl<D: Device> UdpSocket<D> {
 
     pub(super) fn readiness(&self) -> Readiness {
         let mut ready = Readiness::OUT;
-        ready.set(Readiness::IN, !self.queue.is_empty() || self.shut_read || self.error.is_some());
+        ready.set(Readiness::IN, !self.queue.is_empty() || self.shut_read);
         ready.set(Readiness::RDHUP, self.shut_read);
         ready.set(Readiness::HUP, self.shut_read && self.shut_write);
         ready.set(Readiness::ERR, self.error.is_some());
@@ -131,12 +136,9 @@ impl<D: Device> UdpSocket<D> {
     }
 
     pub(super) fn shut(&mut self, read: bool, write: bool) -> Result<(), Error> {
-        if self.remote.is_none() {
-            return Err(Error::NotConnected);
-        }
         self.shut_read |= read;
         self.shut_write |= write;
-        Ok(())
+        if self.remote.is_some() { Ok(()) } else { Err(Error::NotConnected) }
     }
 }
 
@@ -192,16 +194,16 @@ impl<D: Device> Ring<D> {
         to: Option<(SocketAddrV4, NextHop)>,
     ) -> Result<usize, Error> {
         let socket = self.slots.udp(id)?;
+        let (remote, hop) = to.or(socket.remote).ok_or(Error::DestinationRequired)?;
+        let len = data.iter().map(|d| d.len()).sum::<usize>();
+        if len > self.output.payload_max(wire::LEN) {
+            return Err(Error::MessageTooLong);
+        }
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
         if socket.shut_write {
             return Err(Error::Pipe);
-        }
-        let (remote, hop) = to.or(socket.remote).ok_or(Error::DestinationRequired)?;
-        let len = data.iter().map(|d| d.len()).sum::<usize>();
-        if len > self.output.payload_max(wire::LEN) {
-            return Err(Error::MessageTooLong);
         }
         let ports = (socket.local.port(), remote.port());
         let src = if socket.local.ip().is_unspecified() { source } else { *socket.local.ip() };

@@ -246,6 +246,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.abort();
             return;
         }
+        if self.read_shut && self.state.has_ended() && kept > 0 {
+            // RFC 1122 s4.2.2.13: the program ended both directions, which is a close to the peer. (With only its reading ended,
+            // what arrives is kept.) What came before can still be read.
+            self.fail(Error::Reset);
+            self.reset_due = true;
+            self.tx_pending = true;
+            return;
+        }
         if !new_data {
             self.ack_now();
             return;

@@ -94,13 +94,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     #[cold]
     fn read_nothing(&mut self, into: &[IoSliceMut<'_>]) -> Result<usize, Error> {
-        if self.peer_fin || self.read_shut || into.iter().all(|slice| slice.is_empty()) {
+        if self.peer_fin || into.iter().all(|slice| slice.is_empty()) {
             return Ok(0);
         }
         if let Some(error) = self.error.take() {
             return Err(error);
         }
         match self.state {
+            _ if self.read_shut => Ok(0),
             State::Closed => Ok(0),
             _ => Err(Error::WouldBlock),
         }

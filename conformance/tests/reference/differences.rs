@@ -1,0 +1,104 @@
+//! Where Ringway and Linux differ, and may.
+
+use ringway_conformance::reference::lockstep::{Difference, Outcome, Step, Verdict};
+use ringway_conformance::reference::program::{Op, Role};
+use ringway_conformance::reference::sockets::{Errno, How, Slot};
+
+/// A difference that is known. Nothing after it is compared.
+pub(crate) struct Known {
+    /// Its name.
+    pub(crate) id: &'static str,
+    /// Why it is no bug.
+    pub(crate) reason: &'static str,
+    /// Whether a difference is this one.
+    pub(crate) applies: fn(&Difference<'_>) -> bool,
+}
+
+/// All of them.
+pub(crate) const KNOWN: &[Known] = &[
+    Known {
+        id: "udp-more",
+        reason: "udp(7): MSG_MORE gathers what follows into one datagram. The ring sends each at once: only the kernel corks datagrams",
+        applies: |d| d.steps.iter().any(corks_datagram),
+    },
+    Known {
+        id: "no-fragments",
+        reason: "the ring neither cuts a datagram into IP fragments nor puts them together: one that is longer than the MTU is EMSGSIZE",
+        applies: |d| {
+            d.step().sim.outcome == Outcome::Returned(Err(Errno::MESSAGE_TOO_LONG), None)
+                && matches!(d.step().op, Op::Send(_, len, _) | Op::SendTo(_, len, _) if len > 1472)
+        },
+    },
+    Known {
+        id: "udp-disconnect-port",
+        reason: "a UDP socket that was disconnected gives its port back: the kernel's placeholder does, its ring socket goes on taking what \
+                 comes for the old one until it has another",
+        applies: |d| d.steps.iter().any(|step| matches!(step.op, Op::Disconnect(slot) if role(step, slot) == Some(Role::Datagram))),
+    },
+    Known {
+        id: "port-still-used",
+        reason: "Linux keeps a port from others while a connection that nobody has open any more, or one that was accepted, uses it; \
+                 Ringway tells connections apart by both addresses, and leaves the port to who asks",
+        applies: |d| {
+            matches!(d.step().op, Op::Bind(..) | Op::Listen(..))
+                && d.step().kernel.outcome == Outcome::Returned(Err(Errno::IN_USE), None)
+                && d.step().sim.outcome == Outcome::Returned(Ok(0), None)
+        },
+    },
+    Known {
+        id: "window-after-shut-rd",
+        reason: "a reader that called shutdown(SHUT_RD) and yet goes on reading: Linux leaves it to the writer's probes to find out that \
+                 there is room again, Ringway says so",
+        applies: |d| {
+            let reads_on = |op: &Op| matches!(op, Op::Shutdown(_, How::Read));
+            matches!(d.step().op, Op::Fill(_)) && d.steps.iter().any(|step| reads_on(&step.op))
+        },
+    },
+    Known {
+        id: "shutdown-before-connect",
+        reason: "Linux refuses to shut down a TCP socket that isn't connected (ENOTCONN), and yet remembers it for the connection \
+                 that follows; Ringway's starts afresh",
+        applies: |d| {
+            let shut_early = |step: &Step, slot| step.op.slot() == Some(slot) && role(step, slot) == Some(Role::Fresh);
+            let Op::Connect(slot, _) = d.step().op else { return false };
+            d.steps.iter().any(|step| matches!(step.op, Op::Shutdown(..)) && shut_early(step, slot))
+        },
+    },
+];
+
+fn role(step: &Step, slot: Slot) -> Option<Role> {
+    step.roles[slot.index()]
+}
+
+fn corks_datagram(step: &Step) -> bool {
+    let datagram = |slot| role(step, slot) == Some(Role::Datagram);
+    matches!(step.op, Op::Send(slot, _, true) if datagram(slot)) && matches!(step.sim.outcome, Outcome::Returned(Ok(_), _))
+}
+
+/// How often each was met.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) Vec<usize>);
+
+impl Usage {
+    pub(crate) fn new() -> Self {
+        Self(vec![0; KNOWN.len()])
+    }
+
+    /// Whether a difference is listed.
+    pub(crate) fn judge(&mut self, difference: &Difference<'_>) -> Verdict {
+        match KNOWN.iter().position(|known| (known.applies)(difference)) {
+            None => Verdict::Bug,
+            Some(index) => {
+                self.0[index] += 1;
+                Verdict::Known
+            }
+        }
+    }
+
+    /// A line for each.
+    pub(crate) fn print(&self) {
+        for (known, count) in KNOWN.iter().zip(&self.0) {
+            println!("{count:>6} x {}: {}", known.id, known.reason);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Ringway against the kernel: the same programs of socket calls in both worlds, compared call by call when both are at rest.
+//!
+//! Ringway runs in the simulator, on virtual time. The kernel needs its own time, but only to come to rest: when the worlds
+//! agree at once, none passes.
+
+mod differences;
+mod generate;
+mod kernel;
+mod programs;
+
+use std::cell::RefCell;
+
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use ringway_conformance::reference::lockstep::{Run, run};
+use ringway_conformance::reference::program::Source;
+use ringway_conformance::reference::ringway::Ringway;
+
+use crate::differences::{KNOWN, Usage};
+use crate::kernel::{Addresses, Kernel};
+
+/// How long both worlds rest after each call, where one must be sure that nothing is under way.
+const SLOW_MS: u64 = 60;
+
+/// The worlds, time and again.
+struct Comparison {
+    addresses: Addresses,
+    usage: Usage,
+    calls: usize,
+    /// Differences that were gone when both worlds rested longer.
+    transient: usize,
+}
+
+impl Comparison {
+    fn new() -> Self {
+        Self { addresses: Addresses::new(), usage: Usage::new(), calls: 0, transient: 0 }
+    }
+
+    fn run(&mut self, source: &mut dyn Source, slow: u64) -> Run {
+        let mut sim = Ringway::new(1);
+        let mut kernel = Kernel::new(&mut self.addresses);
+        let run = run(&mut sim, &mut kernel, source, slow, &mut |difference| self.usage.judge(&difference));
+        self.calls += run.steps.len();
+        run
+    }
+
+    /// Runs a program; if the worlds differ, once more with long rests. (This machine may be busy, and the kernel's timers go on.)
+    fn compare<S: Source>(&mut self, source: impl Fn() -> S) -> Result<(), Run> {
+        let first = self.run(&mut source(), 0);
+        if first.bug.is_none() {
+            return Ok(());
+        }
+        let second = self.run(&mut source(), SLOW_MS);
+        if second.bug.is_some() {
+            return Err(second);
+        }
+        println!("gone when both rested longer:\n{first}");
+        self.transient += 1;
+        Ok(())
+    }
+}
+
+fn generated(name: &str, seed: [u8; 32], programs: u32) {
+    let config = Config { cases: programs, failure_persistence: None, max_shrink_iters: 600, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
+    let comparison = RefCell::new(Comparison::new());
+    let result = runner.run(&generate::drafts(), |draft| {
+        comparison.borrow_mut().compare(|| draft.calls()).map_err(|run| TestCaseError::fail(run.to_string()))
+    });
+    let comparison = comparison.into_inner();
+    println!("{name}: {programs} programs, {} calls, {} transient", comparison.calls, comparison.transient);
+    comparison.usage.print();
+    if let Err(TestError::Fail(story, _)) = result {
+        panic!("{name}: the worlds differ:\n{}", story.message());
+    }
+    result.expect("the runner itself");
+}
+
+#[test]
+fn programs_as_told_come_to_the_same() {
+    let mut comparison = Comparison::new();
+    for (name, ops) in programs::alike() {
+        if let Err(run) = comparison.compare(|| ops.iter().copied()) {
+            panic!("{name}: the worlds differ:\n{run}");
+        }
+        assert_eq!(comparison.usage.0.iter().sum::<usize>(), 0, "{name}: a known difference cut it short");
+    }
+}
+
+#[test]
+fn every_known_difference_is_still_there() {
+    for (index, known) in KNOWN.iter().enumerate() {
+        let mut comparison = Comparison::new();
+        let witness = programs::witnesses().into_iter().find(|(name, _)| *name == known.id);
+        let (_, ops) = witness.unwrap_or_else(|| panic!("{}: no program shows it", known.id));
+        if let Err(run) = comparison.compare(|| ops.iter().copied()) {
+            panic!("{}: differs otherwise:\n{run}", known.id);
+        }
+        assert_eq!(comparison.usage.0.iter().sum::<usize>(), comparison.usage.0[index], "{}: another one was met", known.id);
+        assert_ne!(comparison.usage.0[index], 0, "{}: the worlds agree now; strike it off the list", known.id);
+    }
+}
+
+#[test]
+fn generated_programs_of_a_fixed_seed_come_to_the_same() {
+    generated("fixed", [7; 32], count().unwrap_or(300));
+}
+
+/// New ones each time. `RINGWAY_REFERENCE_SEED` repeats a run, `RINGWAY_REFERENCE_PROGRAMS` makes it longer.
+#[test]
+fn generated_programs_of_a_fresh_seed_come_to_the_same() {
+    let seed = match std::env::var("RINGWAY_REFERENCE_SEED") {
+        Ok(text) => text.parse().expect("RINGWAY_REFERENCE_SEED is a number"),
+        Err(_) => fresh_seed(),
+    };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&u64::to_le_bytes(seed));
+    generated(&format!("RINGWAY_REFERENCE_SEED={seed}"), bytes, count().unwrap_or(100));
+}
+
+fn count() -> Option<u32> {
+    std::env::var("RINGWAY_REFERENCE_PROGRAMS").ok().map(|text| text.parse().expect("RINGWAY_REFERENCE_PROGRAMS is a number"))
+}
+
+fn fresh_seed() -> u64 {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("randomness");
+    u64::from_ne_bytes(bytes)
+}
+
+#[test]
+fn survey() {
+    use proptest::strategy::{Strategy, ValueTree};
+    let Ok(n) = std::env::var("RINGWAY_REFERENCE_SURVEY") else { return };
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[std::env::var("RINGWAY_SEED").map_or(9, |s| s.parse().unwrap()); 32]));
+    let mut comparison = Comparison::new();
+    let mut found: std::collections::BTreeMap<String, (usize, Run)> = Default::default();
+    for _ in 0..n.parse().unwrap() {
+        let draft = generate::drafts().new_tree(&mut runner).unwrap().current();
+        let run = comparison.run(&mut draft.calls(), 0);
+        if let Some(at) = run.bug {
+            let step = run.steps.last().unwrap();
+            let role = step.op.slot().and_then(|s| step.roles[s.index()]);
+            let verb = format!("{:?}", step.op).split('(').next().unwrap().to_owned();
+            use ringway_conformance::reference::lockstep::Where;
+            let (what, detail) = match at {
+                Where::Outcome => ("outcome", format!("{:?} | {:?}", step.sim.outcome, step.kernel.outcome)),
+                Where::Revents(s) => ("revents", format!("of {:?}: {:?} | {:?}", step.roles[s.index()], step.sim.views[s.index()].as_ref().unwrap().revents, step.kernel.views[s.index()].as_ref().unwrap().revents)),
+                Where::Local(s) => ("local", format!("of {:?}: {:?} | {:?}", step.roles[s.index()], step.sim.views[s.index()].as_ref().unwrap().local, step.kernel.views[s.index()].as_ref().unwrap().local)),
+                Where::Peer(s) => ("peer", format!("of {:?}: {:?} | {:?}", step.roles[s.index()], step.sim.views[s.index()].as_ref().unwrap().peer, step.kernel.views[s.index()].as_ref().unwrap().peer)),
+                Where::Unread(s) => ("unread", format!("of {:?}: ", step.roles[s.index()])),
+            };
+            let key = format!("{verb} {role:?} {what} {detail}");
+            let entry = found.entry(key).or_insert_with(|| (0, run.clone()));
+            entry.0 += 1;
+            if run.steps.len() < entry.1.steps.len() { entry.1 = run; }
+        }
+    }
+    for (key, (count, run)) in found { println!("=== {count} x {key}\n{run}"); }
+    println!("calls {}", comparison.calls);
+    comparison.usage.print();
+}
