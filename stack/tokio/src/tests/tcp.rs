@@ -20,6 +20,12 @@ fn connected(pair: &Pair) -> (TcpStream<Wire>, TcpStream<Wire>) {
     (client.expect("connects"), server.expect("accepts").0)
 }
 
+/// Polls `future` once and drops it; says whether it was not done.
+async fn pends(future: impl Future) -> bool {
+    let mut future = pin!(future);
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}
+
 #[test]
 fn both_ends_know_both_addresses() {
     let pair = Pair::new();
@@ -99,13 +105,7 @@ fn a_port_has_one_listener_and_zero_finds_a_free_one() {
 #[test]
 fn dropping_a_connect_gives_it_up() {
     let pair = Pair::new();
-    let (pending, ()) = pair.run(
-        async {
-            let mut connect = pin!(TcpStream::connect(&pair.a, PORT));
-            poll_fn(|cx| Poll::Ready(connect.as_mut().poll(cx).is_pending())).await
-        },
-        async {},
-    );
+    let (pending, ()) = pair.run(async { pends(TcpStream::connect(&pair.a, PORT)).await }, async {});
     assert!(pending);
     assert_eq!(pair.a.with_ring(|ring| ring.occupied()), Some(0));
 }
@@ -121,10 +121,10 @@ fn dropping_an_accept_or_a_read_loses_nothing() {
     };
     let server = async {
         let listener = TcpListener::bind(&pair.b, PORT).await?;
-        poll_fn(|cx| Poll::Ready(assert!(pin!(listener.accept()).poll(cx).is_pending()))).await;
+        assert!(pends(listener.accept()).await);
         let (mut stream, _) = listener.accept().await?;
         let mut text = String::new();
-        poll_fn(|cx| Poll::Ready(assert!(pin!(stream.read(&mut [0; 4])).poll(cx).is_pending()))).await;
+        assert!(pends(stream.read(&mut [0; 4])).await);
         stream.read_to_string(&mut text).await?;
         Result::Ok(text)
     };
