@@ -3,7 +3,9 @@
 //! A program is an `async` closure that is given an [`Env`]: the host's network ([`Env::net`], with the sockets of `ringway-tokio`), its
 //! time ([`Env::sleep`], [`Env::timeout`]), randomness, further tasks ([`Env::spawn`]) and a disk ([`Env::storage`]). It runs on
 //! an executor of its own, inside its host: one task at a time, in the order in which they were woken. Nothing in it knows a
-//! runtime, so anything that doesn't either can be used with it: `tokio::io`, `tokio::sync`, `tokio::select!`, `futures`.
+//! runtime, so anything that doesn't either can be used with it: `tokio::io`, `tokio::sync`, `tokio::join!`, `futures`. (What follows
+//! from more than the seed cannot: `tokio::select!` and `tokio::sync::watch` choose at random by a thread's own generator, so
+//! write `select!` with `biased;`, and use `tokio::sync::Notify` instead of `watch`. Running a seed twice shows such slips.)
 //!
 //! ```
 //! use core::time::Duration;
@@ -61,7 +63,7 @@ pub use timers::Sleep;
 use crate::device::SimDevice;
 use crate::random::{Purpose, Stream};
 use crate::world::{HostId, World};
-use process::{Kind, Program};
+use process::{Blueprint, Kind};
 
 /// A host's network, shared by the tasks of one program.
 pub type Net = ringway_tokio::Net<SimDevice>;
@@ -106,9 +108,9 @@ impl World {
         // Programs of one host draw from streams of their own.
         let number = u8::try_from(self.host(host).programs()).unwrap_or(u8::MAX);
         let random = Stream::new(self.report().seed, Purpose::Program, index, number);
-        let (program, process) = Program::new(self.host(host), host, kind, random, program);
-        self.add_app(host, program);
-        process
+        let plan = Blueprint::new(self.host(host), kind, random, program);
+        self.add_app(host, plan.program());
+        plan.process(host)
     }
 }
 

@@ -50,6 +50,7 @@ pub(super) enum Kind {
 pub struct Process {
     host: HostId,
     order: Rc<Cell<Order>>,
+    storage: Storage,
 }
 
 /// What the world's owner wants of a process.
@@ -61,6 +62,11 @@ enum Order {
 }
 
 impl Process {
+    /// Its disk, for whoever checks what it came to.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
     /// Kills it, now. Its host lives: it closes the program's sockets, which peers see as an end or, if bytes were unread, a reset.
     /// Nothing happens to a program that has finished.
     pub fn kill(&self, world: &mut World) {
@@ -76,16 +82,55 @@ impl Process {
 }
 
 type Main = Pin<Box<dyn Future<Output = Option<String>>>>;
+type Make = Rc<RefCell<dyn FnMut(Env) -> Main>>;
 
-/// The [`App`].
-pub(super) struct Program {
+/// What a host needs to run a program, and to run it again after a crash.
+#[derive(Clone)]
+pub(super) struct Blueprint {
     name: Rc<str>,
     ip: Ipv4Addr,
     kind: Kind,
     order: Rc<Cell<Order>>,
     random: Rc<RefCell<Stream>>,
     storage: Storage,
-    make: Box<dyn FnMut(Env) -> Main>,
+    make: Make,
+}
+
+impl Blueprint {
+    pub(super) fn new<F, T>(host: &Host, kind: Kind, random: Stream, mut program: F) -> Self
+    where
+        F: FnMut(Env) -> T + 'static,
+        T: Future<Output: Outcome> + 'static,
+    {
+        let make = move |env| -> Main {
+            let main = program(env);
+            Box::pin(async move { main.await.failure() })
+        };
+        Self {
+            name: host.name().into(),
+            ip: host.ip(),
+            kind,
+            order: Rc::new(Cell::new(Order::Run)),
+            random: Rc::new(RefCell::new(random)),
+            storage: Storage::default(),
+            make: Rc::new(RefCell::new(make)),
+        }
+    }
+
+    pub(super) fn process(&self, host: HostId) -> Process {
+        Process { host, order: Rc::clone(&self.order), storage: self.storage.clone() }
+    }
+
+    /// The program as it is when its host starts: what an earlier one did not sync is gone.
+    pub(super) fn program(&self) -> Program {
+        self.storage.crash();
+        Program { plan: self.clone(), run: None }
+    }
+}
+
+/// The [`App`].
+pub(super) struct Program {
+    plan: Blueprint,
     run: Option<Run>,
 }
 
@@ -99,44 +144,21 @@ struct Run {
 }
 
 impl Program {
-    pub(super) fn new<F, T>(host: &Host, id: HostId, kind: Kind, random: Stream, mut program: F) -> (Self, Process)
-    where
-        F: FnMut(Env) -> T + 'static,
-        T: Future<Output: Outcome> + 'static,
-    {
-        let order = Rc::new(Cell::new(Order::Run));
-        let make = move |env| -> Main {
-            let main = program(env);
-            Box::pin(async move { main.await.failure() })
-        };
-        let program = Self {
-            name: host.name().into(),
-            ip: host.ip(),
-            kind,
-            order: Rc::clone(&order),
-            random: Rc::new(RefCell::new(random)),
-            storage: Storage::default(),
-            make: Box::new(make),
-            run: None,
-        };
-        (program, Process { host: id, order })
-    }
-
     fn begin(&mut self) -> Run {
         // As on Linux, where a process begins is not where the last one did: its peers may still know that.
-        let port_first = u16::try_from(self.random.borrow_mut().between(49_152, 65_000)).unwrap_or(0);
-        let net = Net::borrowing(nowhere(), NetConfig { port_first, ..NetConfig::at(self.ip) });
+        let port_first = u16::try_from(self.plan.random.borrow_mut().between(49_152, 65_000)).unwrap_or(0);
+        let net = Net::borrowing(nowhere(), NetConfig { port_first, ..NetConfig::at(self.plan.ip) });
         let (timers, executor, ended) = (Timers::default(), Executor::default(), Rc::new(Cell::new(false)));
         let env = Env {
-            name: Rc::clone(&self.name),
+            name: Rc::clone(&self.plan.name),
             net: net.clone(),
             timers: timers.clone(),
             spawner: executor.spawner(),
-            random: Rc::clone(&self.random),
-            storage: self.storage.clone(),
+            random: Rc::clone(&self.plan.random),
+            storage: self.plan.storage.clone(),
         };
         // The program's own part runs as a task too: before its first `await` it may already use its sockets.
-        let (make, over) = ((self.make)(env.clone()), Rc::clone(&ended));
+        let (make, over) = ((self.plan.make.borrow_mut())(env.clone()), Rc::clone(&ended));
         let main = env.spawn(async move {
             let failure = make.await;
             over.set(true);
@@ -146,7 +168,7 @@ impl Program {
     }
 
     fn waits(&self) -> Step {
-        match (self.kind, self.run.as_ref().and_then(|run| run.timers.next())) {
+        match (self.plan.kind, self.run.as_ref().and_then(|run| run.timers.next())) {
             (Kind::Task, Some(at)) => Step::Until(at),
             (Kind::Task, None) => Step::Wait,
             (Kind::Service, Some(at)) => Step::IdleUntil(at),
@@ -157,7 +179,7 @@ impl Program {
 
 impl App for Program {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        if self.order.get() == Order::Die {
+        if self.plan.order.get() == Order::Die {
             if let Some(mut run) = self.run.take() {
                 run.net.clone().lend(cx.ring, cx.now, &[], || run.executor.clear());
             }
@@ -177,7 +199,7 @@ impl App for Program {
             return self.waits();
         }
         if let Some(failure) = run.main.result().flatten() {
-            panic!("the program of host {} failed at {} ms: {failure}", self.name, cx.now.as_millis());
+            panic!("the program of host {} failed at {} ms: {failure}", self.plan.name, cx.now.as_millis());
         }
         Step::Finished
     }
