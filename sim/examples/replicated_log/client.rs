@@ -12,7 +12,7 @@ use crate::cluster::Oracle;
 use crate::node::CLIENTS;
 
 /// How long it waits for an answer before it asks again, on a new connection.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn client(env: Env, primary: Ipv4Addr, requests: u64, oracle: Rc<Oracle>) {
     let mut stream = None;
