@@ -41,6 +41,8 @@ pub enum Step {
     Until(Instant),
     /// It waits for its sockets, but counts as finished: a server without clients.
     Idle,
+    /// It waits for its sockets, or for this time, but counts as finished.
+    IdleUntil(Instant),
     /// It has finished, and is not called again.
     Finished,
 }
@@ -161,7 +163,19 @@ impl Host {
 
     /// Whether all of its programs have finished.
     pub fn finished(&self) -> bool {
-        self.programs.iter().all(|p| matches!(p.last, Step::Idle | Step::Finished))
+        self.programs.iter().all(|p| matches!(p.last, Step::Idle | Step::IdleUntil(_) | Step::Finished))
+    }
+
+    /// How many programs were ever started on it.
+    pub(crate) fn programs(&self) -> usize {
+        self.programs.len()
+    }
+
+    /// Lets every program step at the next service, whatever it waits for.
+    pub(crate) fn rouse(&mut self) {
+        for program in self.programs.iter_mut().filter(|p| p.last != Step::Finished) {
+            program.last = Step::Until(Instant::ZERO);
+        }
     }
 
     pub(crate) fn ring_mut(&mut self) -> &mut Ring<SimDevice> {
@@ -243,7 +257,7 @@ impl Host {
         for program in self.programs.iter_mut().filter(|program| program.ring == ring) {
             let due = match program.last {
                 Step::Finished => continue,
-                Step::Until(at) => at <= now,
+                Step::Until(at) | Step::IdleUntil(at) => at <= now,
                 Step::Wait | Step::Idle => false,
             };
             if due || news || !self.events.is_empty() {
@@ -257,7 +271,7 @@ impl Host {
 
     fn next_wake(&self) -> Option<Instant> {
         let programs = self.programs.iter().filter_map(|p| match p.last {
-            Step::Until(at) => Some(at),
+            Step::Until(at) | Step::IdleUntil(at) => Some(at),
             _ => None,
         });
         programs.chain(self.rings.iter().filter_map(Ring::next_deadline)).min()

@@ -26,6 +26,7 @@
 //! - [`LinkConfig`], [`Faults`]: what lies between them
 //! - [`Nic`], [`NicConfig`], [`SimDevice`], [`NicFaults`]: what they do it with; each buffer, queue slot and rule is counted
 //! - [`apps`]: workloads that check what they get
+//! - [`program`]: your own programs, written with `async`; and [`check`], which finds the seed that breaks them
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
 //! - [`trace`]: hash, pcapng and text
 #![forbid(unsafe_code)]
@@ -40,6 +41,7 @@ mod frames;
 mod host;
 mod network;
 mod nic;
+pub mod program;
 mod queue;
 pub mod random;
 mod report;
@@ -53,6 +55,7 @@ pub use host::{App, Context, Host, HostConfig, Step};
 pub use nic::{
     Nic, NicConfig, NicFault, NicFaultCounts, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimDevice, SimRx, SimTx, Strength,
 };
+pub use program::{Case, check};
 pub use report::{Report, assert_deterministic};
 pub use trace::{Trace, TraceHash};
 pub use world::{Capture, HostId, Unfinished, World, WorldConfig};

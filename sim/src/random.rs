@@ -40,6 +40,10 @@ pub enum Purpose {
     Payload = 66,
     /// What a workload does when.
     Workload = 67,
+    /// What an async program draws.
+    Program = 96,
+    /// What a [`crate::program::Case`] draws.
+    Case = 97,
 }
 
 /// One stream of random numbers.

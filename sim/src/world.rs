@@ -168,6 +168,12 @@ impl World {
         result
     }
 
+    /// Lets a host's programs step now, whatever they wait for.
+    pub(crate) fn rouse(&mut self, host: HostId) {
+        self.hosts[host.0].rouse();
+        self.service(host.0);
+    }
+
     /// Lets time pass until `until`, and everything happen that happens by then.
     pub fn run_until(&mut self, until: Instant) {
         while let Some((at, event)) = self.network.agenda.pop_until(until) {
