@@ -27,10 +27,13 @@
 //! - [`NicConfig`], [`SimDevice`]: what they do it with; each buffer, queue slot and rule is counted
 //! - [`apps`]: workloads that check what they get
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
+//! - [`campaign`]: many seeds: what a failure is, its minimisation, and what it all came to
 //! - [`trace`]: hash, pcapng and text
+//! - [`timeline`]: a trace as a page for a browser
 #![forbid(unsafe_code)]
 
 pub mod apps;
+pub mod campaign;
 mod checksum;
 mod device;
 mod dissect;
@@ -44,6 +47,7 @@ mod queue;
 pub mod random;
 mod report;
 pub mod scenario;
+pub mod timeline;
 pub mod trace;
 mod world;
 

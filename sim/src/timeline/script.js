@@ -1,0 +1,688 @@
+"use strict";
+// Data: see data.rs. Two coordinates: `pos` counts rows (or nanoseconds) from the top of the run, pixels are (pos - top) * zoom.
+const D = JSON.parse(document.getElementById("data").textContent);
+const $ = id => document.getElementById(id);
+const [FLOW, HOST, SENT, WIRE, MARK, FLAGS, SEQ, ACK, WIN, LEN, TEXT, STRUCK] = Array(12).keys();
+const PLAIN = 0, AGAIN = 1, DUPLICATE = 2;
+const DELIVERED = 0, UP = 1, DOWN = 2, REFUSED = 3, NOWHERE = 4;
+const FATES = ["delivered", "dropped on the sender's link", "dropped on the receiver's link", "refused by the receiver's NIC", "dropped by the switch"];
+const HEAD = 30, AXIS = 104, ROW_MAX = 64, LABELS_FROM = 11;
+const HUES = [[214, 75], [160, 84], [286, 50], [330, 65], [190, 90], [250, 70], [95, 65], [20, 60]];
+const canvas = $("view"), map = $("map"), tip = $("tip");
+const arrivalsOf = D.frames.map(() => []);
+D.arrivals.forEach((a, i) => arrivalsOf[a[0]].push(i));
+const first = D.frames.length ? D.frames[0][SENT] : 0;
+
+const state = { flow: -1, byTime: false, zoom: 0, top: 0, left: 0, hover: null, kept: null, dark: matchMedia("(prefers-color-scheme: dark)").matches };
+let L = null;        // layout of what is shown
+let C = {};          // colours
+let dirty = false;
+
+// --- layout -------------------------------------------------------------------------------------------------------------------
+
+// Positions of everything that the filter lets through. By order, each event has a row of its own and a silence adds up to six; by
+// time, positions are nanoseconds.
+function layOut() {
+  const shown = f => state.flow < 0 || D.frames[f][FLOW] === state.flow;
+  const events = [];   // [time, rank, kind, index]: at one instant, what arrives comes before what that leads to
+  D.frames.forEach((f, i) => shown(i) && events.push([f[SENT], 2, 0, i]));
+  D.arrivals.forEach((a, i) => shown(a[0]) && events.push([a[2], a[3] === UP ? 3 : 0, 1, i]));
+  const name = state.flow < 0 ? "" : D.flows[state.flow];
+  const ends = name.startsWith("TCP ") ? name.slice(4).split(" – ") : [];
+  const concerns = n => state.flow < 0 || n[1] < 0 || (n[2] === 2 && ends.length === 2 && ends.every(e => n[3].includes(e + ",") || n[3].includes(e + ":")));
+  D.notes.forEach((n, i) => concerns(n) && events.push([n[0], 1, 2, i]));
+  events.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[3] - b[3]);
+  const sentAt = new Float64Array(D.frames.length).fill(NaN), doneAt = new Float64Array(D.arrivals.length).fill(NaN), noteAt = new Float64Array(D.notes.length).fill(NaN);
+  const rows = [], gaps = [];
+  let pos = 0, last = events.length ? events[0][0] : 0;
+  const start = last;
+  for (const [time, , kind, i] of events) {
+    const silence = time - last;
+    if (state.byTime) pos = time - start;
+    else if (kind === 1 && D.arrivals[i][3] === UP) { doneAt[i] = pos + 0.5; continue; }
+    else {
+      const extra = silence > 1e6 ? Math.min(6, Math.log10(silence / 1e6) * 1.5 + 1) : 0;
+      if (extra) gaps.push([pos, pos + 1 + extra, silence]);
+      pos += 1 + extra;
+    }
+    last = time;
+    [sentAt, doneAt, noteAt][kind][i] = pos;
+    rows.push([pos, time]);
+  }
+  const hosts = new Set();
+  const frames = [];
+  D.frames.forEach((f, i) => {
+    if (!shown(i)) return;
+    frames.push(i);
+    hosts.add(f[HOST]);
+    arrivalsOf[i].forEach(a => D.arrivals[a][1] >= 0 && hosts.add(D.arrivals[a][1]));
+  });
+  if (!frames.length || state.flow < 0) D.hosts.forEach((_, h) => hosts.add(h));
+  frames.sort((a, b) => sentAt[a] - sentAt[b]);
+  const reach = new Float64Array(frames.length);
+  let far = -Infinity;
+  frames.forEach((f, k) => {
+    far = Math.max(far, sentAt[f], ...arrivalsOf[f].map(a => doneAt[a]));
+    reach[k] = far;
+  });
+  const trouble = frames.filter(f => D.frames[f][MARK] === AGAIN || arrivalsOf[f].some(a => D.arrivals[a][3] !== DELIVERED));
+  const notes = D.notes.map((_, i) => i).filter(i => !Number.isNaN(noteAt[i]));
+  L = { sentAt, doneAt, noteAt, rows, gaps, frames, reach, trouble, notes, hosts: [...hosts].sort((a, b) => a - b), end: Math.max(pos, 1) + (state.byTime ? 0 : 1), start };
+  const drops = D.arrivals.filter(a => a[3] !== DELIVERED && shown(a[0])).length;
+  const again = frames.filter(f => D.frames[f][MARK] === AGAIN).length;
+  $("counts").textContent = `${count(frames.length, "frame")} · ${count(drops, "drop")} · ${again} sent again · ${duration(last - start)}`;
+  drawMapBase();
+}
+
+const count = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+const size = () => ({ w: canvas.clientWidth, h: canvas.clientHeight });
+const room = () => size().h - HEAD - 44;
+const fitZoom = () => room() / L.end;
+const zoomMax = () => state.byTime ? 0.5 : ROW_MAX;
+const y = pos => HEAD + 10 + (pos - state.top) * state.zoom;
+const posAt = py => state.top + (py - HEAD - 10) / state.zoom;
+
+function column(host) {
+  const { w } = size(), n = L.hosts.length, inner = w - AXIS - 40;
+  const wide = Math.max(200, n > 1 ? (inner - 240) / (n - 1) : inner);
+  const start = AXIS + 40 + Math.min(120, inner / 4);
+  return (n > 1 ? start + L.hosts.indexOf(host) * wide : AXIS + inner / 2) - state.left;
+}
+
+function clampView() {
+  state.zoom = Math.min(zoomMax(), Math.max(fitZoom(), state.zoom));
+  state.top = Math.max(0, Math.min(state.top, L.end - room() / state.zoom));
+  const over = L.hosts.length > 1 ? Math.max(0, column(L.hosts.at(-1)) + state.left + 140 - size().w) : 0;
+  state.left = Math.max(0, Math.min(state.left, over));
+}
+
+// --- drawing ------------------------------------------------------------------------------------------------------------------
+
+function paint() {
+  if (!dirty) { dirty = true; requestAnimationFrame(draw); }
+}
+
+function prepare(element) {
+  const ratio = devicePixelRatio || 1, w = element.clientWidth, h = element.clientHeight;
+  if (element.width !== Math.round(w * ratio) || element.height !== Math.round(h * ratio)) {
+    element.width = Math.round(w * ratio);
+    element.height = Math.round(h * ratio);
+  }
+  const g = element.getContext("2d");
+  g.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return g;
+}
+
+// The end of a copy's way, in pixels.
+function tipOf(frame, arrival) {
+  const f = D.frames[frame], x0 = column(f[HOST]), y0 = y(L.sentAt[frame]);
+  if (arrival === null) return [x0 + (L.hosts.indexOf(f[HOST]) < L.hosts.length - 1 ? 70 : -70), y0 + 8];
+  const [, host, , fate] = D.arrivals[arrival], py = y(L.doneAt[arrival]);
+  const shown = host >= 0 && L.hosts.includes(host) && host !== f[HOST];
+  const x1 = shown ? column(host) : x0 + (L.hosts.indexOf(f[HOST]) < L.hosts.length - 1 ? 200 : -200);
+  const part = fate === UP ? 0.3 : fate === DOWN ? 0.72 : fate === NOWHERE ? 0.5 : 1;
+  return [x0 + (x1 - x0) * part, py];
+}
+
+const legs = frame => arrivalsOf[frame].length ? arrivalsOf[frame] : [null];
+
+function draw() {
+  dirty = false;
+  clampView();
+  const g = prepare(canvas), { w, h } = size();
+  g.fillStyle = C.paper;
+  g.fillRect(0, 0, w, h);
+  g.font = "11px system-ui, sans-serif";
+  g.save();
+  g.beginPath();
+  g.rect(0, HEAD, w, h - HEAD);
+  g.clip();
+  drawGaps(g, w);
+  drawAxis(g, h);
+  drawLifelines(g, h);
+  const from = posAt(HEAD) , to = posAt(h);
+  const seen = visible(from, to);
+  const dense = state.byTime ? seen.length > 400 : state.zoom < 4;
+  for (const f of seen) drawFrame(g, f, dense, h);
+  drawNotes(g, from, to, w);
+  drawLabels(g, seen, dense);
+  g.restore();
+  drawHead(g, w);
+  drawMap();
+}
+
+function visible(from, to) {
+  let low = 0, high = L.frames.length;
+  while (low < high) {
+    const mid = (low + high) >> 1;
+    if (L.reach[mid] < from) low = mid + 1; else high = mid;
+  }
+  const seen = [];
+  for (let k = low; k < L.frames.length && L.sentAt[L.frames[k]] <= to; k++) {
+    const f = L.frames[k];
+    if (L.sentAt[f] >= from || arrivalsOf[f].some(a => L.doneAt[a] >= from)) seen.push(f);
+  }
+  return seen;
+}
+
+function drawGaps(g, w) {
+  if (state.zoom < 3) return;
+  g.textAlign = "left";
+  for (const [from, to, silence] of L.gaps) {
+    const a = y(from + 0.6), b = y(to - 0.6);
+    if (b < 0 || a > size().h || b - a < 3) continue;
+    g.fillStyle = C.gap;
+    g.fillRect(AXIS, a, w - AXIS, b - a);
+    if (b - a > 12) {
+      g.fillStyle = C.faint;
+      g.textAlign = "right";
+      g.fillText(`+${duration(silence)}`, AXIS - 10, (a + b) / 2 + 4);
+    }
+  }
+}
+
+function drawAxis(g, h) {
+  g.fillStyle = C.faint;
+  g.textAlign = "right";
+  if (state.byTime) {
+    const step = nice(90 / state.zoom);
+    for (let t = Math.ceil(Math.max(0, state.top) / step) * step; t <= L.end && y(t) < h; t += step) {
+      g.fillText(stamp(L.start + t, step), AXIS - 10, y(t) + 4);
+      g.fillStyle = C.rule;
+      g.fillRect(AXIS - 6, y(t), size().w, 0.5);
+      g.fillStyle = C.faint;
+    }
+    return;
+  }
+  let low = lowerRow(posAt(HEAD)), lastY = -100, lastTime = -1;
+  for (let k = low; k < L.rows.length; k++) {
+    const [pos, time] = L.rows[k], py = y(pos);
+    if (py > h) break;
+    if (py - lastY < 26 || time === lastTime) continue;
+    g.fillText(stamp(time, 1000), AXIS - 10, py + 4);
+    g.fillRect(AXIS - 6, py - 0.25, 4, 0.5);
+    [lastY, lastTime] = [py, time];
+  }
+}
+
+function lowerRow(pos) {
+  let low = 0, high = L.rows.length;
+  while (low < high) {
+    const mid = (low + high) >> 1;
+    if (L.rows[mid][0] < pos) low = mid + 1; else high = mid;
+  }
+  return low;
+}
+
+function drawLifelines(g, h) {
+  g.strokeStyle = C.life;
+  g.lineWidth = 1.5;
+  for (const host of L.hosts) {
+    const x = Math.round(column(host)) + 0.5;
+    line(g, x, HEAD, x, h);
+  }
+}
+
+function line(g, x0, y0, x1, y1) {
+  g.beginPath();
+  g.moveTo(x0, y0);
+  g.lineTo(x1, y1);
+  g.stroke();
+}
+
+function drawFrame(g, frame, dense, h) {
+  const f = D.frames[frame], x0 = column(f[HOST]), y0 = y(L.sentAt[frame]);
+  const lit = frame === (state.kept ?? state.hover)?.frame;
+  const empty = f[FLAGS] && !f[LEN] && !/[SFR]/.test(f[FLAGS]);
+  for (const a of legs(frame)) {
+    const [x1, y1] = tipOf(frame, a);
+    const fate = a === null ? DELIVERED : D.arrivals[a][3];
+    const struck = a !== null && D.arrivals[a][4];
+    if (Math.max(y0, y1) < 0 || Math.min(y0, y1) > h) continue;
+    g.strokeStyle = g.fillStyle = f[MARK] === AGAIN ? C.again : C.flows[f[FLOW] % C.flows.length];
+    g.globalAlpha = lit ? 1 : dense ? (f[MARK] === AGAIN || fate ? 0.8 : 0.28) : empty ? 0.7 : 0.95;
+    g.lineWidth = lit ? 3 : dense ? 0.75 : empty ? 1 : 1.7;
+    g.setLineDash(a === null ? [3, 3] : []);
+    line(g, x0, y0, x1, y1);
+    g.setLineDash([]);
+    if (!dense && fate === DELIVERED && a !== null) head(g, x0, y0, x1, y1, empty ? 6 : 8);
+    g.globalAlpha = 1;
+    if (fate !== DELIVERED) cross(g, x1, y1, dense ? 3 : 5);
+    else if (struck && !dense) {
+      g.fillStyle = C.struck;
+      g.beginPath();
+      g.arc(x0 + (x1 - x0) * 0.86, y0 + (y1 - y0) * 0.86, 3.5, 0, 7);
+      g.fill();
+    }
+  }
+}
+
+function head(g, x0, y0, x1, y1, length) {
+  const angle = Math.atan2(y1 - y0, x1 - x0);
+  g.beginPath();
+  g.moveTo(x1, y1);
+  for (const turn of [-0.35, 0.35]) g.lineTo(x1 - length * Math.cos(angle + turn), y1 - length * Math.sin(angle + turn));
+  g.fill();
+}
+
+function cross(g, x, py, r) {
+  g.strokeStyle = C.bad;
+  g.lineWidth = r > 4 ? 2.2 : 1.4;
+  line(g, x - r, py - r, x + r, py + r);
+  line(g, x - r, py + r, x + r, py - r);
+}
+
+// Text on paper, so that lines behind it do not cross it out.
+function text(g, words, x, py, colour) {
+  g.lineWidth = 4;
+  g.lineJoin = "round";
+  g.strokeStyle = C.paper;
+  g.strokeText(words, x, py);
+  g.fillStyle = colour;
+  g.fillText(words, x, py);
+}
+
+function drawLabels(g, seen, dense) {
+  if (dense || (!state.byTime && state.zoom < LABELS_FROM)) return;
+  const lowest = new Map();   // by host and side, so that labels never cover each other
+  const free = (key, py) => {
+    if (py - (lowest.get(key) ?? -100) < 11) return false;
+    lowest.set(key, py);
+    return true;
+  };
+  for (const frame of seen) {
+    const f = D.frames[frame], x0 = column(f[HOST]), y0 = y(L.sentAt[frame]);
+    const [x1] = tipOf(frame, legs(frame)[0]), right = x1 >= x0;
+    g.textAlign = right ? "left" : "right";
+    const wide = L.hosts.length > 1 ? Math.abs(column(L.hosts[1]) - column(L.hosts[0])) - 60 : 400;
+    if (free(`${f[HOST]}${right}`, y0)) {
+      const colour = f[MARK] === AGAIN ? C.again : C.inks[f[FLOW] % C.flows.length];
+      text(g, shorten(g, label(frame), wide), x0 + (right ? 9 : -9), y0 - 3, colour);
+    }
+    for (const a of arrivalsOf[frame]) {
+      const [, , , fate, words] = D.arrivals[a];
+      if (!words) continue;
+      const [ax, ay] = tipOf(frame, a);
+      if (fate === DELIVERED) {
+        g.textAlign = right ? "right" : "left";
+        if (free(`${D.arrivals[a][1]}${!right}`, ay)) text(g, words, ax + (right ? -12 : 12), ay + 11, C.struck);
+      } else {
+        g.textAlign = right ? "left" : "right";
+        text(g, words, ax + (right ? 9 : -9), ay + (fate === UP ? 11 : 4), C.bad);
+      }
+    }
+  }
+}
+
+function shorten(g, words, wide) {
+  if (g.measureText(words).width <= wide) return words;
+  let keep = words.length;
+  while (keep > 4 && g.measureText(words.slice(0, keep) + "…").width > wide) keep -= 2;
+  return words.slice(0, keep) + "…";
+}
+
+function label(frame) {
+  const f = D.frames[frame];
+  if (!f[FLAGS]) return f[TEXT].replace(/^\S+ > \S+: /, "").replace(/^ARP, /, "");
+  const letters = f[FLAGS].replace(".", "");
+  const names = { S: "SYN", F: "FIN", R: "RST", P: "PSH", U: "URG" };
+  const words = [...letters].map(c => names[c]).filter(n => n !== "PSH");
+  if (f[MARK] === AGAIN) words.unshift("again:");
+  if (f[MARK] === DUPLICATE) words.unshift("dup");
+  if (f[LEN]) words.push(`${f[SEQ]}:${f[SEQ] + f[LEN]}`);
+  else if (words.some(word => names[letters[0]] === word)) words.push(`seq ${f[SEQ]}`);
+  if (f[FLAGS].includes(".")) words.push(`ack ${f[ACK]}`);
+  if (!f[LEN] || f[WIN] === 0) words.push(`win ${f[WIN]}`);
+  const sack = /sack \d+ (\S+?)(,|$)/.exec(f[TEXT]);
+  if (sack) words.push(`sack ${sack[1]}`);
+  return words.join(" ");
+}
+
+function drawNotes(g, from, to, w) {
+  const lowest = new Map();
+  for (const i of L.notes) {
+    const pos = L.noteAt[i];
+    if (pos < from || pos > to) continue;
+    const [, host, kind, words] = D.notes[i], py = y(pos);
+    if (host < 0) {
+      g.strokeStyle = C.phase;
+      g.lineWidth = 1.5;
+      g.setLineDash([7, 4]);
+      line(g, AXIS, py, w, py);
+      g.setLineDash([]);
+      g.textAlign = "right";
+      text(g, words, w - 12, py - 5, C.phase);
+      continue;
+    }
+    if (!L.hosts.includes(host)) continue;
+    const x = column(host), last = L.hosts.indexOf(host) === L.hosts.length - 1 && L.hosts.length > 1;
+    const side = last ? 1 : -1;
+    g.fillStyle = kind === 1 ? C.faint : C.phase;
+    if (kind === 1) {
+      if (state.zoom < 3 && !state.byTime) continue;
+      g.beginPath();
+      g.moveTo(x + side * 2, py);
+      g.lineTo(x + side * 9, py - 4);
+      g.lineTo(x + side * 9, py + 4);
+      g.fill();
+      continue;
+    }
+    g.beginPath();
+    g.arc(x, py, state.zoom < 4 && !state.byTime ? 1.5 : 3, 0, 7);
+    g.fill();
+    if ((state.byTime || state.zoom >= LABELS_FROM) && py - (lowest.get(host) ?? -100) >= 12) {
+      lowest.set(host, py);
+      g.textAlign = side > 0 ? "left" : "right";
+      const brief = state.flow >= 0 || D.flows.length < 3 ? words.replace(/^.*: /, "") : words.replace(/^[^:]*:(\d+), ([^:]*):(\d+): /, ":$1 ");
+      text(g, brief, x + side * 12, py + 4, C.phase);
+    }
+  }
+}
+
+function drawHead(g, w) {
+  g.fillStyle = C.panel;
+  g.fillRect(0, 0, w, HEAD);
+  g.fillStyle = C.rule;
+  g.fillRect(0, HEAD - 1, w, 1);
+  g.font = "600 13px system-ui, sans-serif";
+  g.textAlign = "center";
+  g.fillStyle = C.ink;
+  for (const host of L.hosts) g.fillText(D.hosts[host], column(host), 20);
+  g.font = "11px system-ui, sans-serif";
+  g.textAlign = "right";
+  g.fillStyle = C.panel;
+  g.fillRect(0, 0, AXIS, HEAD - 1);
+  g.fillStyle = C.faint;
+  g.fillText("virtual time", AXIS - 10, 20);
+}
+
+// --- the map ------------------------------------------------------------------------------------------------------------------
+
+let base = null;
+function drawMapBase() {
+  const h = map.clientHeight, w = map.clientWidth;
+  base = document.createElement("canvas");
+  base.width = w;
+  base.height = Math.max(1, h);
+  const g = base.getContext("2d"), bins = new Float64Array(h + 1);
+  const bin = pos => Math.min(h, Math.floor(pos / L.end * h));
+  for (const f of L.frames) bins[bin(L.sentAt[f])]++;
+  const most = Math.max(1, ...bins);
+  g.fillStyle = C.life;
+  bins.forEach((n, k) => n && g.fillRect(8, k, Math.max(2, (w - 30) * Math.log1p(n) / Math.log1p(most)), 1));
+  for (const f of L.trouble) {
+    g.fillStyle = C.again;
+    if (D.frames[f][MARK] === AGAIN) g.fillRect(w - 20, bin(L.sentAt[f]), 6, 2);
+    g.fillStyle = C.bad;
+    for (const a of arrivalsOf[f]) if (D.arrivals[a][3] !== DELIVERED) g.fillRect(w - 12, bin(L.doneAt[a]), 6, 2);
+  }
+  g.fillStyle = C.phase;
+  for (const i of L.notes) if (D.notes[i][1] < 0) g.fillRect(0, bin(L.noteAt[i]), w, 1.5);
+}
+
+function drawMap() {
+  const g = prepare(map), w = map.clientWidth, h = map.clientHeight;
+  g.fillStyle = C.panel;
+  g.fillRect(0, 0, w, h);
+  if (base) g.drawImage(base, 0, 0);
+  const a = state.top / L.end * h, b = Math.min(h, (state.top + room() / state.zoom) / L.end * h);
+  g.strokeStyle = C.view;
+  g.lineWidth = 2;
+  g.globalAlpha = 0.14;
+  g.fillStyle = C.view;
+  g.fillRect(1, a, w - 2, Math.max(3, b - a));
+  g.globalAlpha = 1;
+  g.strokeRect(1, a + 1, w - 2, Math.max(3, b - a - 2));
+}
+
+// --- words --------------------------------------------------------------------------------------------------------------------
+
+function duration(ns) {
+  const units = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+  const [unit, name] = units.find(([u]) => Math.abs(ns) >= u) ?? units[3];
+  const value = ns / unit;
+  return `${Number(value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0))} ${name}`;
+}
+
+function stamp(ns, step) {
+  const digits = Math.max(0, Math.min(9, 9 - Math.floor(Math.log10(step))));
+  return `${(ns / 1e9).toFixed(digits > 6 ? 9 : digits > 3 ? 6 : 3)} s`;
+}
+
+function nice(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map(n => n * power).find(n => n >= least);
+}
+
+const escape = words => String(words).replace(/[&<>]/g, c => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
+
+function describe(hit) {
+  const rows = [];
+  const row = (name, words, kind = "") => words !== "" && rows.push(`<tr><td>${name}</td><td class="${kind}">${escape(words)}</td></tr>`);
+  if (hit.note !== undefined) {
+    const [time, host, , words] = D.notes[hit.note];
+    row("at", `${stamp(time, 1)}${host < 0 ? "" : ", " + D.hosts[host]}`);
+    return `<b>${escape(words)}</b><table>${rows.join("")}</table>`;
+  }
+  const frame = hit.frame, f = D.frames[frame];
+  row("sent", `${stamp(f[SENT], 1)} by ${D.hosts[f[HOST]]} (+${duration(f[SENT] - first)} since the first frame)`);
+  const before = D.frames.slice(0, frame).findLast(o => o[FLOW] === f[FLOW]);
+  if (before) row("", `${duration(f[SENT] - before[SENT])} after this connection's last frame`);
+  for (const a of arrivalsOf[frame]) {
+    const [, host, time, fate, words] = D.arrivals[a];
+    const where = host >= 0 && fate !== UP ? ` (${D.hosts[host]})` : "";
+    row(fate ? "dropped" : "arrived", `${stamp(time, 1)}, ${duration(time - f[SENT])} later: ${FATES[fate]}${where}${words ? ", " + words : ""}`, fate ? "bad" : words ? "struck" : "");
+  }
+  if (!arrivalsOf[frame].length) row("arrived", "not before the end");
+  row("struck", f[STRUCK], "struck");
+  if (f[FLAGS]) {
+    row("flags", [...f[FLAGS]].map(c => ({ S: "SYN", F: "FIN", R: "RST", P: "PSH", U: "URG", ".": "ACK" })[c]).join(" "));
+    row("seq", f[LEN] ? `${f[SEQ]} to ${f[SEQ] + f[LEN]} (${f[LEN]} bytes)` : f[SEQ]);
+    if (f[FLAGS].includes(".")) row("ack", f[ACK]);
+    row("window", `${f[WIN]}, as it stands in the header`);
+    row("options", f[TEXT].replaceAll(",", ", "));
+  } else row("frame", f[TEXT]);
+  row("on the wire", `${f[WIRE]} bytes, frame ${frame}`);
+  const mark = f[MARK] === AGAIN ? `<span class="again"> sent again</span>` : f[MARK] === DUPLICATE ? " duplicate acknowledgment" : "";
+  return `<b>${escape(D.flows[f[FLOW]])}</b>${mark}<table>${rows.join("")}</table>`;
+}
+
+// --- what a person does -------------------------------------------------------------------------------------------------------
+
+function distance(px, py, x0, y0, x1, y1) {
+  const dx = x1 - x0, dy = y1 - y0, t = Math.max(0, Math.min(1, ((px - x0) * dx + (py - y0) * dy) / (dx * dx + dy * dy || 1)));
+  return Math.hypot(px - x0 - t * dx, py - y0 - t * dy);
+}
+
+function hit(px, py) {
+  if (py < HEAD) return null;
+  const from = posAt(py - 12), to = posAt(py + 12);
+  let best = null, least = 7;
+  for (const i of L.notes) {
+    if (L.noteAt[i] < from || L.noteAt[i] > to) continue;
+    const host = D.notes[i][1], x = host < 0 ? px : L.hosts.includes(host) ? column(host) : -99;
+    const d = Math.hypot((px - x) / 1.6, py - y(L.noteAt[i]));
+    if (d < least) [best, least] = [{ note: i }, d];
+  }
+  for (const frame of visible(from, to)) {
+    const x0 = column(D.frames[frame][HOST]), y0 = y(L.sentAt[frame]);
+    for (const a of legs(frame)) {
+      const d = distance(px, py, x0, y0, ...tipOf(frame, a));
+      if (d < least) [best, least] = [{ frame }, d];
+    }
+  }
+  return best;
+}
+
+function showTip(what, px, py) {
+  tip.hidden = !what;
+  tip.classList.toggle("kept", Boolean(state.kept));
+  if (!what) return;
+  tip.innerHTML = describe(what);
+  const { w, h } = size(), box = tip.getBoundingClientRect();
+  tip.style.left = `${map.clientWidth + (px + 18 + box.width > w ? Math.max(0, px - 18 - box.width) : px + 18)}px`;
+  tip.style.top = `${Math.max(HEAD, Math.min(py + 14, h - box.height - 8))}px`;
+}
+
+function zoomBy(factor, py = HEAD + room() / 2) {
+  const pos = posAt(py);
+  state.zoom = Math.min(zoomMax(), Math.max(fitZoom(), state.zoom * factor));
+  state.top = pos - (py - HEAD - 10) / state.zoom;
+  moved();
+}
+
+function moved() {
+  if (!state.kept) showTip(null);
+  remember();
+  paint();
+}
+
+function goTo(pos) {
+  state.top = pos - room() / state.zoom / 2;
+  moved();
+}
+
+function toTrouble(step) {
+  const middle = state.kept?.frame !== undefined ? L.sentAt[state.kept.frame] : state.top + (step > 0 ? 0 : room() / state.zoom / 2);
+  const list = step > 0 ? L.trouble : [...L.trouble].reverse();
+  const frame = list.find(f => (L.sentAt[f] - middle) * step > 1e-9);
+  if (frame === undefined) return;
+  if (!state.byTime) state.zoom = Math.max(state.zoom, 18);
+  state.kept = { frame };
+  goTo(L.sentAt[frame]);
+  clampView();
+  showTip(state.kept, ...tipOf(frame, legs(frame)[0]));
+}
+
+// A picture of the place in the address, so that it can be sent to someone.
+let timer = 0;
+function remember() {
+  clearTimeout(timer);
+  timer = setTimeout(() => {
+    const words = new URLSearchParams({ zoom: state.zoom.toPrecision(5), at: state.top.toPrecision(8) });
+    if (state.flow >= 0) words.set("flow", state.flow);
+    if (state.byTime) words.set("scale", "time");
+    if (state.kept?.frame !== undefined) words.set("frame", state.kept.frame);
+    try { history.replaceState(null, "", `#${words}`); } catch { /* a page without an address */ }
+  }, 250);
+}
+
+function recall() {
+  const words = new URLSearchParams(location.hash.slice(1)), value = name => Number(words.get(name));
+  if (words.has("theme")) state.dark = words.get("theme") === "dark";
+  state.flow = words.has("flow") && D.flows[value("flow")] !== undefined ? value("flow") : -1;
+  state.byTime = words.get("scale") === "time";
+  colours();
+  relayout();
+  if (words.has("zoom")) state.zoom = value("zoom");
+  if (words.has("at")) state.top = value("at");
+  clampView();
+  if (words.has("frame") && D.frames[value("frame")] && !Number.isNaN(L.sentAt[value("frame")])) {
+    state.kept = { frame: value("frame") };
+    if (!words.has("at")) state.top = L.sentAt[state.kept.frame] - room() / state.zoom / 2;
+    clampView();
+    showTip(state.kept, ...tipOf(state.kept.frame, legs(state.kept.frame)[0]));
+  }
+  paint();
+}
+
+// A new filter or scale: everything, if that can be read, else the beginning at a size that can.
+function relayout() {
+  layOut();
+  $("flow").value = state.flow;
+  $("by-order").setAttribute("aria-pressed", !state.byTime);
+  $("by-time").setAttribute("aria-pressed", state.byTime);
+  [state.kept, state.hover, state.top, state.left] = [null, null, 0, 0];
+  showTip(null);
+  state.zoom = state.byTime ? fitZoom() : Math.max(fitZoom(), 17);
+  paint();
+}
+
+function colours() {
+  document.documentElement.classList.toggle("dark", state.dark);
+  const style = getComputedStyle(document.documentElement);
+  for (const name of ["paper", "panel", "ink", "faint", "rule", "life", "bad", "again", "struck", "phase", "gap", "view"]) C[name] = style.getPropertyValue(`--${name}`).trim();
+  C.flows = HUES.map(([hue, s]) => `hsl(${hue} ${s}% ${state.dark ? 64 : 42}%)`);
+  C.inks = HUES.map(([hue, s]) => `hsl(${hue} ${s * 0.8}% ${state.dark ? 78 : 30}%)`);
+}
+
+function listen() {
+  canvas.addEventListener("wheel", e => {
+    e.preventDefault();
+    const unit = e.deltaMode === 1 ? 16 : 1;
+    if (e.shiftKey) { state.top += (e.deltaY || e.deltaX) * unit / state.zoom; moved(); }
+    else if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) { state.left += e.deltaX * unit; moved(); }
+    else zoomBy(Math.exp(-e.deltaY * unit * 0.0016), e.offsetY);
+  }, { passive: false });
+  let drag = null;
+  canvas.addEventListener("pointerdown", e => {
+    drag = { x: e.offsetX, y: e.offsetY, top: state.top, left: state.left, far: false };
+    canvas.setPointerCapture(e.pointerId);
+  });
+  canvas.addEventListener("pointermove", e => {
+    if (drag) {
+      drag.far ||= Math.hypot(e.offsetX - drag.x, e.offsetY - drag.y) > 4;
+      if (!drag.far) return;
+      canvas.classList.add("panning");
+      state.top = drag.top - (e.offsetY - drag.y) / state.zoom;
+      state.left = drag.left - (e.offsetX - drag.x);
+      return moved();
+    }
+    if (state.kept) return;
+    state.hover = hit(e.offsetX, e.offsetY);
+    showTip(state.hover, e.offsetX, e.offsetY);
+    paint();
+  });
+  canvas.addEventListener("pointerup", e => {
+    if (drag && !drag.far) {
+      const what = hit(e.offsetX, e.offsetY);
+      state.kept = what;
+      showTip(what, e.offsetX, e.offsetY);
+      moved();
+    }
+    drag = null;
+    canvas.classList.remove("panning");
+  });
+  canvas.addEventListener("pointerleave", () => { if (!state.kept) { state.hover = null; showTip(null); paint(); } });
+  const onMap = e => { if (e.buttons || e.type === "pointerdown") { state.kept = null; goTo(e.offsetY / map.clientHeight * L.end); } };
+  map.addEventListener("pointerdown", e => { map.setPointerCapture(e.pointerId); onMap(e); });
+  map.addEventListener("pointermove", onMap);
+  map.addEventListener("wheel", e => { e.preventDefault(); state.top += e.deltaY / state.zoom; moved(); }, { passive: false });
+  const fit = () => { state.zoom = fitZoom(); state.top = 0; moved(); };
+  const scale = byTime => { state.byTime = byTime; relayout(); remember(); };
+  const click = (id, act) => $(id).addEventListener("click", act);
+  click("in", () => zoomBy(1.5));
+  click("out", () => zoomBy(1 / 1.5));
+  click("fit", fit);
+  click("by-order", () => scale(false));
+  click("by-time", () => scale(true));
+  click("next", () => toTrouble(1));
+  click("previous", () => toTrouble(-1));
+  click("about-open", () => $("about").showModal());
+  click("theme", () => { state.dark = !state.dark; colours(); drawMapBase(); paint(); });
+  $("flow").addEventListener("change", e => { state.flow = Number(e.target.value); relayout(); remember(); });
+  const page = () => room() / state.zoom;
+  const keys = {
+    "+": () => zoomBy(1.4), "=": () => zoomBy(1.4), "-": () => zoomBy(1 / 1.4), 0: fit, n: () => toTrouble(1), p: () => toTrouble(-1),
+    ArrowDown: () => { state.top += page() / 12; moved(); }, ArrowUp: () => { state.top -= page() / 12; moved(); },
+    ArrowRight: () => { state.left += 60; moved(); }, ArrowLeft: () => { state.left -= 60; moved(); },
+    PageDown: () => { state.top += page() * 0.9; moved(); }, PageUp: () => { state.top -= page() * 0.9; moved(); },
+    Home: () => { state.top = 0; moved(); }, End: () => { state.top = L.end; moved(); },
+    Escape: () => { state.kept = null; showTip(null); paint(); },
+  };
+  addEventListener("keydown", e => {
+    if (e.target.tagName === "SELECT" || e.ctrlKey || e.metaKey || e.altKey || $("about").open) return;
+    if (keys[e.key]) { e.preventDefault(); keys[e.key](); }
+  });
+  addEventListener("resize", () => { drawMapBase(); paint(); });
+  addEventListener("hashchange", recall);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", e => { state.dark = e.matches; colours(); drawMapBase(); paint(); });
+}
+
+document.title = D.title;
+$("title").textContent = D.title;
+$("title").title = `${D.title}, trace ${D.hash}`;
+$("about-text").textContent = `${D.title}\ntrace ${D.hash}\n\n${D.about}`;
+$("flow").append(new Option("all of them", -1), ...D.flows.map((name, i) => new Option(name, i)));
+listen();
+recall();

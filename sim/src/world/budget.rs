@@ -1,0 +1,76 @@
+//! How much may happen: a run that goes on for ever must fail, not hang whoever waits for it.
+
+use core::fmt;
+
+use ringway_stack::Instant;
+
+/// Events at one instant of virtual time, after which time counts as standing still. A burst of every host of the largest world at
+/// once is three orders of magnitude smaller.
+const AT_ONCE_MAX: u64 = 2_000_000;
+
+/// What is left of a world's events.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    max: u64,
+    spent: u64,
+    now: Instant,
+    at_once: u64,
+}
+
+impl Budget {
+    /// Time may not stand still; otherwise there is no limit.
+    pub(crate) fn unlimited() -> Self {
+        Self { max: u64::MAX, spent: 0, now: Instant::ZERO, at_once: 0 }
+    }
+
+    /// At most `events`, counted from the world's beginning.
+    pub(crate) fn limit(&mut self, events: u64) {
+        self.max = events;
+    }
+
+    /// How many events there were.
+    pub(crate) fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Counts an event.
+    ///
+    /// # Panics
+    /// It is one too many.
+    pub(crate) fn spend(&mut self, now: Instant, event: &dyn fmt::Debug) {
+        self.at_once = if now == self.now { self.at_once + 1 } else { 1 };
+        self.now = now;
+        self.spent += 1;
+        assert!(
+            self.at_once <= AT_ONCE_MAX,
+            "time stands still: {AT_ONCE_MAX} events at {} ns of virtual time, the last of them {event:?}",
+            now.as_nanos()
+        );
+        assert!(
+            self.spent <= self.max,
+            "no end in sight: {} events by {} ms of virtual time, the last of them {event:?}",
+            self.max,
+            now.as_millis()
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "no end in sight: 3 events by 4 ms")]
+    fn a_run_without_end_fails() {
+        let mut budget = Budget::unlimited();
+        budget.limit(3);
+        (1..).for_each(|ms| budget.spend(Instant::from_nanos(ms * 1_000_000), &"tick"));
+    }
+
+    #[test]
+    #[should_panic(expected = "time stands still")]
+    fn a_run_without_time_fails() {
+        let mut budget = Budget::unlimited();
+        (0..).for_each(|_: u64| budget.spend(Instant::from_nanos(7), &"tick"));
+    }
+}
