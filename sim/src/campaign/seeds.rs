@@ -3,6 +3,7 @@
 use core::fmt;
 use core::ops::Range;
 use core::str::FromStr;
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -59,9 +60,23 @@ impl Batch {
         (0..self.count).map(move |i| self.from + i * self.step)
     }
 
-    /// The same seeds in batches of at most `count`.
-    pub fn split(self, count: u64) -> impl Iterator<Item = Self> {
-        (0..self.count.div_ceil(count)).map(move |i| self.part(i * count, count))
+    /// Whether `seed` is among them.
+    pub fn contains(self, seed: u64) -> bool {
+        seed >= self.from && (seed - self.from).is_multiple_of(self.step) && (seed - self.from) / self.step < self.count
+    }
+
+    /// The same seeds, those in `done` aside, in batches of at most `count`.
+    pub fn without(self, done: BTreeSet<u64>, count: u64) -> impl Iterator<Item = Self> {
+        let mut rest = self;
+        core::iter::from_fn(move || {
+            let wanted = |seed: &u64| !done.contains(seed);
+            let skip = rest.seeds().take_while(|seed| !wanted(seed)).count() as u64;
+            rest = rest.part(skip, u64::MAX);
+            let len = rest.seeds().take_while(wanted).take(usize::try_from(count).unwrap_or(usize::MAX)).count() as u64;
+            let batch = rest.part(0, len);
+            rest = rest.part(len, u64::MAX);
+            (len > 0).then_some(batch)
+        })
     }
 
     /// At most `count` of them, `skip` left out at the front.
@@ -127,17 +142,30 @@ mod tests {
             let seeds = Seeds(start..start + len);
             let mut all = Vec::new();
             for index in 1..=of {
-                all.extend(seeds.share(Shard { index, of }).split(batch).flat_map(Batch::seeds));
+                all.extend(seeds.share(Shard { index, of }).without(BTreeSet::new(), batch).flat_map(Batch::seeds));
             }
             all.sort_unstable();
             prop_assert!(all.into_iter().eq(start..start + len));
         }
     }
 
+    proptest! {
+        #[test]
+        fn what_is_done_is_left_out(share in (0_u64..9, 1_u64..5, 0_u64..60), done in proptest::collection::btree_set(0_u64..120, 0..60), max in 1_u64..9) {
+            let share = Batch { from: share.0, step: share.1, count: share.2 };
+            let batches: Vec<_> = share.without(done.clone(), max).collect();
+            prop_assert!(batches.iter().all(|b| b.step == share.step && (1..=max).contains(&b.count)));
+            let left: Vec<u64> = batches.into_iter().flat_map(Batch::seeds).collect();
+            let expected: Vec<u64> = share.seeds().filter(|seed| !done.contains(seed)).collect();
+            prop_assert_eq!(left, expected);
+            prop_assert!((0..300).all(|seed| share.contains(seed) == share.seeds().any(|s| s == seed)));
+        }
+    }
+
     #[test]
     fn the_largest_seeds_are_in_reach() {
         let seeds: Seeds = "18446744073709551613..18446744073709551615".parse().unwrap();
-        assert!(seeds.share(Shard::WHOLE).split(1).flat_map(Batch::seeds).eq([u64::MAX - 2, u64::MAX - 1]));
+        assert!(seeds.share(Shard::WHOLE).without(BTreeSet::new(), 1).flat_map(Batch::seeds).eq([u64::MAX - 2, u64::MAX - 1]));
         assert_eq!(seeds.share("4/4".parse().unwrap()).count, 0);
     }
 
