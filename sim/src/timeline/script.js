@@ -68,6 +68,7 @@ function layOut() {
   const trouble = frames.filter(f => D.frames[f][MARK] === AGAIN || arrivalsOf[f].some(a => D.arrivals[a][3] !== DELIVERED));
   const notes = D.notes.map((_, i) => i).filter(i => !Number.isNaN(noteAt[i]));
   L = { sentAt, doneAt, noteAt, rows, gaps, frames, reach, trouble, notes, hosts: [...hosts].sort((a, b) => a - b), end: Math.max(pos, 1) + (state.byTime ? 0 : 1), start };
+  standColumns();
   const drops = D.arrivals.filter(a => a[3] !== DELIVERED && shown(a[0])).length;
   const again = frames.filter(f => D.frames[f][MARK] === AGAIN).length;
   $("counts").textContent = `${count(frames.length, "frame")} · ${count(drops, "drop")} · ${again} sent again · ${duration(last - start)}`;
@@ -76,18 +77,22 @@ function layOut() {
 
 const count = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 const size = () => ({ w: canvas.clientWidth, h: canvas.clientHeight });
-const room = () => size().h - HEAD - 44;
+const room = () => size().h - HEAD - 58;
 const fitZoom = () => room() / L.end;
 const zoomMax = () => state.byTime ? 0.5 : ROW_MAX;
-const y = pos => HEAD + 10 + (pos - state.top) * state.zoom;
-const posAt = py => state.top + (py - HEAD - 10) / state.zoom;
+const y = pos => HEAD + 18 + (pos - state.top) * state.zoom;
+const posAt = py => state.top + (py - HEAD - 18) / state.zoom;
 
-function column(host) {
-  const { w } = size(), n = L.hosts.length, inner = w - AXIS - 40;
+// Where hosts stand, before panning. Computed with the layout and when the window changes, since everything asks for it.
+function standColumns() {
+  const n = L.hosts.length, inner = size().w - AXIS - 40;
   const wide = Math.max(200, n > 1 ? (inner - 240) / (n - 1) : inner);
   const start = AXIS + 40 + Math.min(120, inner / 4);
-  return (n > 1 ? start + L.hosts.indexOf(host) * wide : AXIS + inner / 2) - state.left;
+  L.places = new Map(L.hosts.map((host, k) => [host, n > 1 ? start + k * wide : AXIS + inner / 2]));
+  L.last = L.hosts.at(-1);
 }
+
+const column = host => L.places.get(host) - state.left;
 
 function clampView() {
   state.zoom = Math.min(zoomMax(), Math.max(fitZoom(), state.zoom));
@@ -116,10 +121,10 @@ function prepare(element) {
 // The end of a copy's way, in pixels.
 function tipOf(frame, arrival) {
   const f = D.frames[frame], x0 = column(f[HOST]), y0 = y(L.sentAt[frame]);
-  if (arrival === null) return [x0 + (L.hosts.indexOf(f[HOST]) < L.hosts.length - 1 ? 70 : -70), y0 + 8];
+  if (arrival === null) return [x0 + (f[HOST] !== L.last ? 70 : -70), y0 + 8];
   const [, host, , fate] = D.arrivals[arrival], py = y(L.doneAt[arrival]);
-  const shown = host >= 0 && L.hosts.includes(host) && host !== f[HOST];
-  const x1 = shown ? column(host) : x0 + (L.hosts.indexOf(f[HOST]) < L.hosts.length - 1 ? 200 : -200);
+  const shown = host !== f[HOST] && L.places.has(host);
+  const x1 = shown ? column(host) : x0 + (f[HOST] !== L.last ? 200 : -200);
   const part = fate === UP ? 0.3 : fate === DOWN ? 0.72 : fate === NOWHERE ? 0.5 : 1;
   return [x0 + (x1 - x0) * part, py];
 }
@@ -143,7 +148,8 @@ function draw() {
   const from = posAt(HEAD) , to = posAt(h);
   const seen = visible(from, to);
   const dense = state.byTime ? seen.length > 400 : state.zoom < 4;
-  for (const f of seen) drawFrame(g, f, dense, h);
+  if (dense) drawDense(g, seen, h);
+  else for (const f of seen) drawFrame(g, f, h);
   drawNotes(g, from, to, w);
   drawLabels(g, seen, dense);
   g.restore();
@@ -230,25 +236,56 @@ function line(g, x0, y0, x1, y1) {
   g.stroke();
 }
 
-function drawFrame(g, frame, dense, h) {
+const colour = frame => D.frames[frame][MARK] === AGAIN ? C.again : C.flows[D.frames[frame][FLOW] % C.flows.length];
+
+// Thousands of frames at once: lines only, many a stroke. What was dropped or sent again stands out.
+function drawDense(g, seen, h) {
+  const strokes = new Map(), crosses = [];
+  const flush = (key, lines) => {
+    g.strokeStyle = key;
+    g.globalAlpha = key === C.again ? 0.8 : 0.3;
+    g.stroke(lines.path);
+  };
+  g.lineWidth = 0.75;
+  for (const frame of seen) {
+    const f = D.frames[frame], x0 = column(f[HOST]), y0 = y(L.sentAt[frame]), key = colour(frame);
+    for (const a of legs(frame)) {
+      const [x1, y1] = tipOf(frame, a);
+      if (Math.max(y0, y1) < 0 || Math.min(y0, y1) > h) continue;
+      let lines = strokes.get(key);
+      if (!lines || lines.count > 400) {
+        if (lines) flush(key, lines);
+        strokes.set(key, lines = { path: new Path2D(), count: 0 });
+      }
+      lines.path.moveTo(x0, y0);
+      lines.path.lineTo(x1, y1);
+      lines.count++;
+      if (a !== null && D.arrivals[a][3] !== DELIVERED) crosses.push([x1, y1]);
+    }
+  }
+  strokes.forEach((lines, key) => flush(key, lines));
+  g.globalAlpha = 1;
+  for (const [x, py] of crosses) cross(g, x, py, 3);
+}
+
+function drawFrame(g, frame, h) {
   const f = D.frames[frame], x0 = column(f[HOST]), y0 = y(L.sentAt[frame]);
   const lit = frame === (state.kept ?? state.hover)?.frame;
   const empty = f[FLAGS] && !f[LEN] && !/[SFR]/.test(f[FLAGS]);
   for (const a of legs(frame)) {
     const [x1, y1] = tipOf(frame, a);
     const fate = a === null ? DELIVERED : D.arrivals[a][3];
-    const struck = a !== null && D.arrivals[a][4];
     if (Math.max(y0, y1) < 0 || Math.min(y0, y1) > h) continue;
-    g.strokeStyle = g.fillStyle = f[MARK] === AGAIN ? C.again : C.flows[f[FLOW] % C.flows.length];
-    g.globalAlpha = lit ? 1 : dense ? (f[MARK] === AGAIN || fate ? 0.8 : 0.28) : empty ? 0.7 : 0.95;
-    g.lineWidth = lit ? 3 : dense ? 0.75 : empty ? 1 : 1.7;
+    g.strokeStyle = g.fillStyle = colour(frame);
+    g.globalAlpha = lit ? 1 : empty ? 0.7 : 0.95;
+    g.lineWidth = lit ? 3 : empty ? 1 : 1.7;
     g.setLineDash(a === null ? [3, 3] : []);
     line(g, x0, y0, x1, y1);
     g.setLineDash([]);
-    if (!dense && fate === DELIVERED && a !== null) head(g, x0, y0, x1, y1, empty ? 6 : 8);
+    if (fate === DELIVERED && a !== null) head(g, x0, y0, x1, y1, empty ? 6 : 8);
     g.globalAlpha = 1;
-    if (fate !== DELIVERED) cross(g, x1, y1, dense ? 3 : 5);
-    else if (struck && !dense) {
+    if (fate !== DELIVERED) cross(g, x1, y1, 5);
+    else if (a !== null && D.arrivals[a][4]) {
       g.fillStyle = C.struck;
       g.beginPath();
       g.arc(x0 + (x1 - x0) * 0.86, y0 + (y1 - y0) * 0.86, 3.5, 0, 7);
@@ -274,43 +311,41 @@ function cross(g, x, py, r) {
 
 // Text on paper, so that lines behind it do not cross it out.
 function text(g, words, x, py, colour) {
-  g.lineWidth = 4;
-  g.lineJoin = "round";
-  g.strokeStyle = C.paper;
-  g.strokeText(words, x, py);
+  const wide = g.measureText(words).width + 6;
+  const from = g.textAlign === "right" ? x - wide + 3 : g.textAlign === "center" ? x - wide / 2 : x - 3;
+  g.globalAlpha = 0.88;
+  g.fillStyle = C.paper;
+  g.fillRect(from, py - 9.5, wide, 12);
+  g.globalAlpha = 1;
   g.fillStyle = colour;
   g.fillText(words, x, py);
 }
 
 function drawLabels(g, seen, dense) {
   if (dense || (!state.byTime && state.zoom < LABELS_FROM)) return;
-  const lowest = new Map();   // by host and side, so that labels never cover each other
-  const free = (key, py) => {
-    if (py - (lowest.get(key) ?? -100) < 11) return false;
-    lowest.set(key, py);
-    return true;
-  };
+  const h = size().h, labels = [];   // [y, host and side, text, x, align, colour]; those of one host and side never cover each other
+  const add = (py, key, words, x, align, colour) => py > HEAD && py < h + 12 && labels.push([py, key, words, x, align, colour]);
+  const wide = L.hosts.length > 1 ? Math.abs(column(L.hosts[1]) - column(L.hosts[0])) - 60 : 400;
   for (const frame of seen) {
     const f = D.frames[frame], x0 = column(f[HOST]), y0 = y(L.sentAt[frame]);
     const [x1] = tipOf(frame, legs(frame)[0]), right = x1 >= x0;
-    g.textAlign = right ? "left" : "right";
-    const wide = L.hosts.length > 1 ? Math.abs(column(L.hosts[1]) - column(L.hosts[0])) - 60 : 400;
-    if (free(`${f[HOST]}${right}`, y0)) {
-      const colour = f[MARK] === AGAIN ? C.again : C.inks[f[FLOW] % C.flows.length];
-      text(g, shorten(g, label(frame), wide), x0 + (right ? 9 : -9), y0 - 3, colour);
-    }
+    const ink = f[MARK] === AGAIN ? C.again : C.inks[f[FLOW] % C.flows.length];
+    add(y0 - 3, `${f[HOST]}${right}`, () => shorten(g, label(frame), wide), x0 + (right ? 9 : -9), right ? "left" : "right", ink);
     for (const a of arrivalsOf[frame]) {
-      const [, , , fate, words] = D.arrivals[a];
+      const [, host, , fate, words] = D.arrivals[a];
       if (!words) continue;
-      const [ax, ay] = tipOf(frame, a);
-      if (fate === DELIVERED) {
-        g.textAlign = right ? "right" : "left";
-        if (free(`${D.arrivals[a][1]}${!right}`, ay)) text(g, words, ax + (right ? -12 : 12), ay + 11, C.struck);
-      } else {
-        g.textAlign = right ? "left" : "right";
-        text(g, words, ax + (right ? 9 : -9), ay + (fate === UP ? 11 : 4), C.bad);
-      }
+      const [ax, ay] = tipOf(frame, a), after = ax >= x0;
+      if (fate === DELIVERED) add(ay + 11, `${host}${!after}`, () => words, ax + (after ? -12 : 12), after ? "right" : "left", C.struck);
+      else add(ay + (fate === UP ? 11 : 4), `x${a}`, () => words, ax + (after ? 9 : -9), after ? "left" : "right", C.bad);
     }
+  }
+  labels.sort((a, b) => a[0] - b[0]);
+  const lowest = new Map();
+  for (const [py, key, words, x, align, colour] of labels) {
+    if (py - (lowest.get(key) ?? -100) < 11) continue;
+    lowest.set(key, py);
+    g.textAlign = align;
+    text(g, words(), x, py, colour);
   }
 }
 
@@ -354,8 +389,8 @@ function drawNotes(g, from, to, w) {
       text(g, words, w - 12, py - 5, C.phase);
       continue;
     }
-    if (!L.hosts.includes(host)) continue;
-    const x = column(host), last = L.hosts.indexOf(host) === L.hosts.length - 1 && L.hosts.length > 1;
+    if (!L.places.has(host)) continue;
+    const x = column(host), last = host === L.last && L.hosts.length > 1;
     const side = last ? 1 : -1;
     g.fillStyle = kind === 1 ? C.faint : C.phase;
     if (kind === 1) {
@@ -500,7 +535,7 @@ function hit(px, py) {
   let best = null, least = 7;
   for (const i of L.notes) {
     if (L.noteAt[i] < from || L.noteAt[i] > to) continue;
-    const host = D.notes[i][1], x = host < 0 ? px : L.hosts.includes(host) ? column(host) : -99;
+    const host = D.notes[i][1], x = host < 0 ? px : L.places.has(host) ? column(host) : -99;
     const d = Math.hypot((px - x) / 1.6, py - y(L.noteAt[i]));
     if (d < least) [best, least] = [{ note: i }, d];
   }
@@ -527,7 +562,7 @@ function showTip(what, px, py) {
 function zoomBy(factor, py = HEAD + room() / 2) {
   const pos = posAt(py);
   state.zoom = Math.min(zoomMax(), Math.max(fitZoom(), state.zoom * factor));
-  state.top = pos - (py - HEAD - 10) / state.zoom;
+  state.top = pos - (py - HEAD - 18) / state.zoom;
   moved();
 }
 
@@ -594,7 +629,8 @@ function relayout() {
   $("by-time").setAttribute("aria-pressed", state.byTime);
   [state.kept, state.hover, state.top, state.left] = [null, null, 0, 0];
   showTip(null);
-  state.zoom = state.byTime ? fitZoom() : Math.max(fitZoom(), 17);
+  const opening = L.rows[Math.min(40, L.rows.length - 1)];
+  state.zoom = Math.max(fitZoom(), state.byTime ? room() / Math.max(1, opening?.[0]) : 17);
   paint();
 }
 
@@ -674,7 +710,7 @@ function listen() {
     if (e.target.tagName === "SELECT" || e.ctrlKey || e.metaKey || e.altKey || $("about").open) return;
     if (keys[e.key]) { e.preventDefault(); keys[e.key](); }
   });
-  addEventListener("resize", () => { drawMapBase(); paint(); });
+  addEventListener("resize", () => { standColumns(); drawMapBase(); paint(); });
   addEventListener("hashchange", recall);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", e => { state.dark = e.matches; colours(); drawMapBase(); paint(); });
 }

@@ -1,7 +1,7 @@
 //! Worker threads, a seed at a time each. A seed's world never leaves its thread; what leaves it is a summary.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -71,6 +71,7 @@ struct Shared {
     stop: Arc<AtomicBool>,
     batches: Mutex<Box<dyn Iterator<Item = Batch> + Send>>,
     done: AtomicU64,
+    failed: AtomicUsize,
     /// What each worker is at, and since when.
     running: Vec<Mutex<Option<(Scenario, Instant)>>>,
 }
@@ -98,12 +99,13 @@ pub(crate) fn run(plan: &Plan, stop: &Arc<AtomicBool>) -> Result<Ended> {
         stop: Arc::clone(stop),
         batches: Mutex::new(Box::new(plan.share.without(done, batch_len))),
         done: AtomicU64::new(0),
+        failed: AtomicUsize::new(0),
         running: (0..plan.jobs).map(|_| Mutex::new(None)).collect(),
     });
     let mut progress = Progress::new(plan.share.count, earlier);
     let result = conduct(&shared, &mut state, &mut ended, &mut progress);
     progress.end();
-    ended.interrupted = stop.load(Relaxed) && ended.failures.len() < plan.failures_max;
+    ended.interrupted = stop.load(Relaxed);
     ended.wall = start.elapsed();
     result.map(|()| ended)
 }
@@ -128,9 +130,6 @@ fn conduct(shared: &Arc<Shared>, state: &mut State, ended: &mut Ended, progress:
                 state.failed(&failed)?;
                 progress.say(&summary::failure(&failed));
                 ended.failures.push(failed);
-                if ended.failures.len() >= shared.plan.failures_max {
-                    shared.stop.store(true, Relaxed);
-                }
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
@@ -163,12 +162,12 @@ fn stuck(running: &Mutex<Option<(Scenario, Instant)>>, timeout: Duration) -> Opt
 /// What a worker does.
 fn work(shared: &Shared, job: usize, say: &mpsc::Sender<Message>) {
     let next = || shared.batches.lock().unwrap_or_else(PoisonError::into_inner).next();
-    while !shared.stop.load(Relaxed)
+    while !shared.over()
         && let Some(batch) = next()
     {
         let mut summary = Summary::default();
         for seed in batch.seeds() {
-            if shared.stop.load(Relaxed) {
+            if shared.over() {
                 break;
             }
             let scenario = Scenario::of_seed(seed);
@@ -183,6 +182,11 @@ fn work(shared: &Shared, job: usize, say: &mpsc::Sender<Message>) {
 }
 
 impl Shared {
+    /// Whether no further seed is to be run.
+    fn over(&self) -> bool {
+        self.stop.load(Relaxed) || self.failed.load(Relaxed) >= self.plan.failures_max
+    }
+
     /// Runs a seed; if it fails, makes it small.
     fn seed(&self, job: usize, scenario: &Scenario, summary: &mut Summary) -> Option<Failed> {
         let start = Instant::now();
@@ -195,6 +199,7 @@ impl Shared {
             Err(failure) => failure,
         };
         summary.add_failure(start.elapsed());
+        self.failed.fetch_add(1, Relaxed);
         let until = Instant::now() + self.plan.minimise_for;
         let again = |smaller: &Scenario| self.attempt(job, Detail::Message, smaller).err();
         let minimal = minimise(scenario, &failure, again, || Instant::now() < until && !self.stop.load(Relaxed));

@@ -27,21 +27,21 @@ pub(crate) struct Failed {
     pub(crate) failure: Failure,
 }
 
-/// One line of the file.
+/// One line of the file: seeds that were run, or a seed that failed.
 #[derive(Serialize, Deserialize)]
 struct Line {
     tree: String,
-    #[serde(flatten)]
-    entry: Entry,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    done: Option<Done>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failed: Option<Failed>,
 }
 
+/// Seeds that were run, and what they came to; those that failed have lines of their own before.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Entry {
-    /// Seeds that were run, and what they came to; those that failed have lines of their own before.
-    Done { batch: Batch, summary: Box<Summary> },
-    /// A seed that failed.
-    Failed(Box<Failed>),
+struct Done {
+    batch: Batch,
+    summary: Summary,
 }
 
 /// What a file says about the code and the seeds at hand.
@@ -88,7 +88,7 @@ impl State {
     /// # Errors
     /// The disk is full, or the like.
     pub(crate) fn done(&mut self, batch: Batch, summary: &Summary) -> Result<()> {
-        self.append(Entry::Done { batch, summary: Box::new(summary.clone()) })
+        self.append(Some(Done { batch, summary: summary.clone() }), None)
     }
 
     /// Adds a seed that failed.
@@ -96,11 +96,11 @@ impl State {
     /// # Errors
     /// As [`Self::done`].
     pub(crate) fn failed(&mut self, failed: &Failed) -> Result<()> {
-        self.append(Entry::Failed(Box::new(failed.clone())))
+        self.append(None, Some(failed.clone()))
     }
 
-    fn append(&mut self, entry: Entry) -> Result<()> {
-        let mut line = serde_json::to_vec(&Line { tree: self.tree.clone(), entry })?;
+    fn append(&mut self, done: Option<Done>, failed: Option<Failed>) -> Result<()> {
+        let mut line = serde_json::to_vec(&Line { tree: self.tree.clone(), done, failed })?;
         line.push(b'\n');
         self.file.write_all(&line).with_context(|| format!("the campaign's state, {}", self.path.display()))
     }
@@ -122,15 +122,12 @@ pub(crate) fn read(path: &Path, tree: &str, share: Batch) -> Result<Earlier> {
     let ours = |line: &str| serde_json::from_str::<Line>(line).ok().filter(|line| line.tree == tree);
     let mut failures: Vec<Failed> = Vec::new();
     for line in text.lines().filter_map(ours) {
-        match line.entry {
-            // A batch has one summary: it counts as a whole, or not at all.
-            Entry::Done { batch, summary } => {
-                if batch.seeds().all(|seed| share.contains(seed) && !earlier.done.contains(&seed)) {
-                    earlier.done.extend(batch.seeds());
-                    earlier.summary.merge(&summary);
-                }
-            }
-            Entry::Failed(failed) => failures.push(*failed),
+        failures.extend(line.failed);
+        // A batch has one summary: it counts as a whole, or not at all.
+        let news = |batch: Batch, done: &BTreeSet<u64>| batch.seeds().all(|seed| share.contains(seed) && !done.contains(&seed));
+        if let Some(Done { batch, summary }) = line.done.filter(|done| news(done.batch, &earlier.done)) {
+            earlier.done.extend(batch.seeds());
+            earlier.summary.merge(&summary);
         }
     }
     // Not those whose batch never came to its end: it is run again, and fails again.
