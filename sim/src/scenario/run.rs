@@ -26,7 +26,7 @@ pub const LIVENESS_BOUND: Duration = Duration::from_secs(300);
 /// TIME-WAIT at 60 s each.
 pub const WIND_DOWN_BOUND: Duration = Duration::from_secs(300);
 
-/// Most events of a run, which is some hundred times what the busiest of 10,000 seeds needs: more mean that it never ends.
+/// Most events of a run, which is some hundred times what the busiest of thousands of seeds needs: more mean that it never ends.
 pub const EVENTS_MAX: u64 = 50_000_000;
 
 /// The longest silence, beyond a round trip, in which nothing is wrong. Longer than a delayed acknowledgment (40 ms), than pings' largest

@@ -9,7 +9,8 @@ use crate::trace::{Trace, TraceError};
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
+const DRAW: &str = include_str!("draw.js");
+const BEHAVE: &str = include_str!("page.js");
 
 /// Why a timeline could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +34,7 @@ pub fn write(trace: &Trace, title: &str, about: &str, mut out: impl Write) -> Re
     let data = data::of(trace, title, about);
     // `</script>` inside a string would end the element; `\u003c` is the same character to a JSON parser.
     let json = serde_json::to_string(&data).map_err(io::Error::from)?.replace('<', "\\u003c");
-    let pieces = [("/*STYLE*/", STYLE), ("/*DATA*/", &json), ("/*SCRIPT*/", SCRIPT)];
+    let pieces = [("/*STYLE*/", STYLE), ("/*DATA*/", &json), ("/*DRAW*/", DRAW), ("/*BEHAVE*/", BEHAVE)];
     let mut rest = PAGE;
     for (mark, piece) in pieces {
         let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));

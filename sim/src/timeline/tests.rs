@@ -29,7 +29,7 @@ fn the_page_is_whole_and_asks_for_nothing() {
     assert_eq!(data["title"], "a </script> title");
     assert_eq!(data["about"], "drew </script> <b>");
     assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
-    for mark in ["/*STYLE*/", "/*DATA*/", "/*SCRIPT*/", "http:", "https:", "src=", "@import", "url("] {
+    for mark in ["/*STYLE*/", "/*DATA*/", "/*DRAW*/", "/*BEHAVE*/", "http:", "https:", "src=", "@import", "url("] {
         assert!(!page.contains(mark), "{mark}");
     }
     // The script itself, and the element of data.
