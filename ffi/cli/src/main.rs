@@ -38,6 +38,10 @@ enum Command {
     /// Is this offloaded? If not, why? The machine device by device, processes socket by socket.
     Doctor(doctor::Options),
     /// Replay a seed in the simulator, or run a campaign of many.
+    ///
+    /// Hosts with the real stack, their NICs, links and faults are made up from a seed, and so is what the programs on them do. Virtual time
+    /// passes as fast as it can be computed. A seed first runs under faults, then without: readers must get what was written, everything
+    /// must end within a bound, and every buffer must be given back. The same seed runs the same way, byte for byte, on every machine.
     #[cfg(feature = "sim")]
     Sim(sim::Options),
 }

@@ -34,11 +34,8 @@ const STATE: &str = "target/sim/campaign.jsonl";
 /// What to run.
 #[derive(clap::Args)]
 #[command(
-    long_about = "Replay a seed in the simulator, or run a campaign of many.
-
-Hosts with the real stack, NICs, links and faults are made up from a seed, and so is what the programs on them do. Virtual time passes as \
-fast as it can be computed. A seed first runs under faults, then without; readers must get what was written, everything must end \
-within a bound, and every buffer must be given back. The same seed runs the same way, byte for byte, on every machine.",
+    override_usage = "ringway sim --seed <SCENARIO> [--pcap <FILE>] [--timeline <FILE.html>] [--text <FILE>]
+       ringway sim --seeds <A..B> [--jobs <J>] [--shard <i/n>] [--resume [<FILE>]] [OPTIONS]",
     after_long_help = "\
 A scenario is written SEED, or SEED/FAULTS/SCALE with the classes of faults that may strike (none, all, or names joined by +) and
 the size of the work. That is how a campaign prints a failure, once it has left out every fault and all the work that the failure
