@@ -8,6 +8,9 @@ use ringway_stack::Instant;
 /// once is three orders of magnitude smaller.
 const AT_ONCE_MAX: u64 = 2_000_000;
 
+/// Characters of an event in a message.
+const EVENT_CHARS_MAX: usize = 60;
+
 /// What is left of a world's events.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -43,16 +46,23 @@ impl Budget {
         self.spent += 1;
         assert!(
             self.at_once <= AT_ONCE_MAX,
-            "time stands still: {AT_ONCE_MAX} events at {} ns of virtual time, the last of them {event:?}",
-            now.as_nanos()
+            "time stands still: {AT_ONCE_MAX} events at {} ns of virtual time, the last of them {}",
+            now.as_nanos(),
+            brief(event)
         );
         assert!(
             self.spent <= self.max,
-            "no end in sight: {} events by {} ms of virtual time, the last of them {event:?}",
+            "no end in sight: {} events by {} ms of virtual time, the last of them {}",
             self.max,
-            now.as_millis()
+            now.as_millis(),
+            brief(event)
         );
     }
+}
+
+/// What an event is, without all of a frame's bytes.
+fn brief(event: &dyn fmt::Debug) -> String {
+    format!("{event:?}").chars().take(EVENT_CHARS_MAX).collect()
 }
 
 #[cfg(test)]
