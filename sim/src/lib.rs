@@ -28,10 +28,13 @@
 //! - [`apps`]: workloads that check what they get
 //! - [`program`]: your own programs, written with `async`; and [`check`], which finds the seed that breaks them
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
+//! - [`campaign`]: many seeds: what a failure is, its minimisation, and what it all came to
 //! - [`trace`]: hash, pcapng and text
+//! - [`timeline`]: a trace as a page for a browser
 #![forbid(unsafe_code)]
 
 pub mod apps;
+pub mod campaign;
 mod checksum;
 mod dissect;
 mod fabric;
@@ -46,6 +49,7 @@ mod queue;
 pub mod random;
 mod report;
 pub mod scenario;
+pub mod timeline;
 pub mod trace;
 mod world;
 

@@ -8,7 +8,7 @@ mod options;
 mod run;
 
 pub use options::{HostOptions, Options, PingOptions, TalkOptions};
-pub use run::{LIVENESS_BOUND, Stage, WIND_DOWN_BOUND};
+pub use run::{EVENTS_MAX, LIVENESS_BOUND, Stage, WIND_DOWN_BOUND};
 
 use core::fmt;
 use core::str::FromStr;

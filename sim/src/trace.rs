@@ -1,9 +1,14 @@
 //! What happened on the wire: a hash of it always, and the frames themselves if asked for.
 
+mod notes;
 mod pcapng;
 mod render;
+pub(crate) mod segment;
 
+pub(crate) use notes::Watch;
+pub use notes::{Note, NoteKind};
 pub use pcapng::TraceError;
+pub(crate) use pcapng::{befallen, refusal};
 pub use render::render;
 
 use core::fmt;
@@ -84,6 +89,7 @@ pub struct Trace {
     silence_max: Duration,
     keep: bool,
     records: Vec<Record>,
+    notes: Vec<Note>,
     interfaces: Vec<Interface>,
 }
 
@@ -98,6 +104,7 @@ impl Trace {
             silence_max: Duration::ZERO,
             keep,
             records: Vec::new(),
+            notes: Vec::new(),
             interfaces: Vec::new(),
         }
     }
@@ -130,6 +137,26 @@ impl Trace {
     /// What happened, in order; empty unless the world was told to keep it.
     pub fn records(&self) -> &[Record] {
         &self.records
+    }
+
+    /// What else is worth knowing, in order: phases, timers, sockets' states. Empty unless the world was told to keep frames; never
+    /// part of the hash.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// The seed of the world.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(crate) fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// Whether frames and notes are kept.
+    pub fn keeps_frames(&self) -> bool {
+        self.keep
     }
 
     /// The name of a host.

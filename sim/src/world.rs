@@ -1,5 +1,7 @@
 //! The world: hosts, the network between them, and the one loop in which time passes.
 
+mod budget;
+
 use core::fmt;
 use core::time::Duration;
 
@@ -12,7 +14,8 @@ use crate::network::{Event, Network};
 use crate::nic::{Nic, Outstanding, SimDevice};
 use crate::random::{Purpose, Stream};
 use crate::report::Report;
-use crate::trace::{Interface, Trace};
+use crate::trace::{Interface, NoteKind, Trace, Watch};
+use budget::Budget;
 
 /// How much of the wire's story is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub struct World {
     seed: u64,
     network: Network,
     hosts: Vec<Host>,
+    budget: Budget,
+    watch: Watch,
 }
 
 impl fmt::Debug for World {
@@ -71,7 +76,7 @@ impl World {
     /// An empty world at the origin of time, with its faults on.
     pub fn new(config: WorldConfig) -> Self {
         let trace = Trace::new(config.seed, config.capture == Capture::Frames);
-        Self { seed: config.seed, network: Network::new(trace), hosts: Vec::new() }
+        Self { seed: config.seed, network: Network::new(trace), hosts: Vec::new(), budget: Budget::unlimited(), watch: Watch::default() }
     }
 
     /// Adds a host.
@@ -148,6 +153,19 @@ impl World {
             self.hosts[host].nic().set_faults(on);
             self.advance_nic(host);
         }
+        let (now, text) = (self.network.now, if on { "faults begin" } else { "faults stop" });
+        self.network.trace.note(now, None, NoteKind::Phase, || text.to_owned());
+    }
+
+    /// Most events from the world's beginning on; one more is a panic. Without a limit, a program that never comes to an end, and never
+    /// waits for a time that `run_until` doesn't reach, goes on for ever.
+    pub fn limit_events(&mut self, events: u64) {
+        self.budget.limit(events);
+    }
+
+    /// How many events there were: frames that moved, and wake-ups.
+    pub fn events(&self) -> u64 {
+        self.budget.spent()
     }
 
     /// Changes a host's link, both ways.
@@ -227,6 +245,7 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         let now = self.network.now;
+        self.budget.spend(now, &event);
         match event {
             Event::AtSwitch { from, frame } => self.network.switch(from, frame),
             Event::AtHost { host, frame } => {
@@ -258,8 +277,11 @@ impl World {
     }
 
     fn service(&mut self, host: usize) {
-        self.hosts[host].nic().advance(self.network.now);
-        let next = self.hosts[host].service(self.network.now);
+        let Network { now, trace, .. } = &mut self.network;
+        self.hosts[host].nic().advance(*now);
+        self.watch.before(trace, *now, host, self.hosts[host].rings());
+        let next = self.hosts[host].service(*now);
+        self.watch.after(trace, *now, host, self.hosts[host].rings());
         self.transmit(host);
         if let Some(at) = next {
             self.wake(host, at);

@@ -28,7 +28,7 @@ struct Arguments {
 enum Task {
     /// A plain ping-pong program, on the kernel's loopback and on Ringway in turn.
     Demo(demo::Options),
-    /// Everything that must hold: format, lints, licences, unit tests, loom, real programs.
+    /// Everything that must hold: format, lints, licences, unit tests, loom, simulated seeds, real programs.
     Test(test::Options),
     /// Ringway and the kernel side by side; writes target/bench/*.jsonl and prints tables.
     Bench(bench::Options),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum;
@@ -42,9 +42,16 @@ pub(crate) enum Step {
     Loom,
     /// libvma.so and ringway, as users get them.
     Build,
+    /// A fixed few hundred seeds in the simulator, and some fresh ones.
+    Sim,
     /// Real programs on Ringway.
     Programs,
 }
+
+/// Seeds of every run of the simulator's step.
+const FIXED_SEEDS: u64 = 500;
+/// Seeds that no earlier run had.
+const FRESH_SEEDS: u64 = 200;
 
 const PROGRAMS: [Package; 10] = [
     Package::SOCKPERF,
@@ -106,6 +113,7 @@ impl Step {
             }
             Self::Loom => loom(workspace),
             Self::Build => workspace.build_release(),
+            Self::Sim => sim(workspace),
             Self::Programs => programs(workspace, options),
         }
     }
@@ -125,6 +133,24 @@ fn loom(workspace: &Workspace) -> Result<()> {
     test.args(["test", "--quiet", "--package", "ringway-shm", "--lib", "--target-dir"]).arg(workspace.target.join("loom"));
     // Exploring all interleavings is what takes the time: optimise.
     run_command(test.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_DEV_OPT_LEVEL", "3").arg("loom"))
+}
+
+/// The fixed seeds are the same for everyone; the fresh ones begin where the clock says, so that no two runs are for nothing. Each is run
+/// twice and compared.
+fn sim(workspace: &Workspace) -> Result<()> {
+    workspace.build_cli()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock before 1970")?.as_secs();
+    // Beyond any range that a person would type.
+    let fresh = now << 16;
+    for (first, count) in [(0, FIXED_SEEDS), (fresh, FRESH_SEEDS)] {
+        let seeds = format!("{first}..{}", first + count);
+        println!("seeds {seeds}");
+        let state = workspace.target.join("sim").join("test.jsonl");
+        _ = std::fs::remove_file(&state);
+        let mut campaign = workspace.command(workspace.release("ringway"));
+        run_command(campaign.args(["sim", "--seeds", &seeds, "--twice", "--resume"]).arg(&state))?;
+    }
+    Ok(())
 }
 
 /// The cases run as root in a network namespace of their own where that may be, so that the kernel's counters tell about

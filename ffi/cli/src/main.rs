@@ -3,6 +3,7 @@
 //! - [`run`]: finds `libvma.so`, preloads it, and becomes the program
 //! - [`stats`]: a live table of processes, rings and sockets
 //! - [`doctor`]: the machine, device by device; processes, socket by socket
+//! - [`sim`]: replays a seed in the simulator, or runs a campaign of many (feature `sim`)
 //! - [`members`]: the running processes, each asked over its control socket
 //! - [`library`]: where `libvma.so` is
 #![forbid(unsafe_code)]
@@ -11,6 +12,8 @@ mod doctor;
 mod library;
 mod members;
 mod run;
+#[cfg(feature = "sim")]
+mod sim;
 mod stats;
 mod table;
 
@@ -34,6 +37,13 @@ enum Command {
     Stats(stats::Options),
     /// Is this offloaded? If not, why? The machine device by device, processes socket by socket.
     Doctor(doctor::Options),
+    /// Replay a seed in the simulator, or run a campaign of many.
+    ///
+    /// Hosts with the real stack, their NICs, links and faults are made up from a seed, and so is what the programs on them do. Virtual time
+    /// passes as fast as it can be computed. A seed first runs under faults, then without: readers must get what was written, everything
+    /// must end within a bound, and every buffer must be given back. The same seed runs the same way, byte for byte, on every machine.
+    #[cfg(feature = "sim")]
+    Sim(sim::Options),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +51,8 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Stats(options) => stats::run(&options),
         Command::Doctor(options) => doctor::run(&options),
+        #[cfg(feature = "sim")]
+        Command::Sim(options) => sim::run(&options),
     };
     // Not by returning the error from main: that would print a backtrace to whoever has RUST_BACKTRACE set.
     match result {

@@ -26,6 +26,9 @@ pub const LIVENESS_BOUND: Duration = Duration::from_secs(300);
 /// TIME-WAIT at 60 s each.
 pub const WIND_DOWN_BOUND: Duration = Duration::from_secs(300);
 
+/// Most events of a run, which is some hundred times what the busiest of thousands of seeds needs: more mean that it never ends.
+pub const EVENTS_MAX: u64 = 50_000_000;
+
 /// The longest silence, beyond a round trip, in which nothing is wrong. Longer than a delayed acknowledgment (40 ms), than pings' largest
 /// interval (100 ms) and than the serialisation of what a round trip can hold; shorter than Linux's least retransmission
 /// timeout (200 ms), which would hide a stall.
@@ -52,13 +55,21 @@ pub struct Stage {
 impl Stage {
     /// Sets a scenario up. `RINGWAY_SIM_PCAP` names a file that its frames are written to when it is over, however it ends.
     pub fn set(scenario: &Scenario) -> Self {
-        let options = scenario.options();
         let pcap = std::env::var_os("RINGWAY_SIM_PCAP").map(PathBuf::from);
         let capture = if pcap.is_some() { Capture::Frames } else { Capture::Hash };
+        let mut stage = Self::capturing(scenario, capture);
+        stage.pcap = pcap;
+        stage
+    }
+
+    /// Sets a scenario up whose world keeps as much as `capture` says.
+    pub fn capturing(scenario: &Scenario, capture: Capture) -> Self {
+        let options = scenario.options();
         let mut world = World::new(WorldConfig { seed: scenario.seed, capture });
         let hosts = add_hosts(&mut world, &options);
         let servers = [Shared::new(None), Shared::new(None)];
-        let mut stage = Self { scenario: *scenario, options, world, hosts, talks: Vec::new(), pings: Vec::new(), servers, pcap };
+        let mut stage = Self { scenario: *scenario, options, world, hosts, talks: Vec::new(), pings: Vec::new(), servers, pcap: None };
+        stage.world.limit_events(EVENTS_MAX);
         if stage.options.introduce {
             stage.world.introduce_all();
         }
@@ -72,6 +83,14 @@ impl Stage {
     /// # Panics
     /// A check failed.
     pub fn play(mut self) -> Report {
+        self.perform()
+    }
+
+    /// As [`Self::play`], and leaves the world for a look, however it ended.
+    ///
+    /// # Panics
+    /// A check failed.
+    pub fn perform(&mut self) -> Report {
         let heal_at = Instant::ZERO + self.options.safety;
         if self.world.run_until_finished(heal_at).is_ok() {
             self.check_promptness();

@@ -73,9 +73,7 @@ impl Trace {
             let name = self.host_name(record.host);
             let fate = match record.what {
                 What::Sent | What::Delivered => continue,
-                What::Refused(RxDrop::QueueFull) => format!("{name}: dropped, receive queue full"),
-                What::Refused(RxDrop::NoBuffer) => format!("{name}: dropped, no receive buffer"),
-                What::Refused(RxDrop::Down) => format!("{name}: dropped, NIC down"),
+                What::Refused(why) => format!("{name}: dropped, {}", refusal(why)),
                 What::NoStation => "switch: no such station".to_owned(),
                 What::Struck(direction, strike) => format!("{name}'s link, {direction}: {strike}"),
             };
@@ -116,8 +114,17 @@ fn packet<'a>(record: &'a Record, fates: &'a BTreeMap<u64, String>) -> Option<En
     })
 }
 
+/// Why a NIC had no room, in words.
+pub(crate) fn refusal(why: RxDrop) -> &'static str {
+    match why {
+        RxDrop::QueueFull => "receive queue full",
+        RxDrop::NoBuffer => "no receive buffer",
+        RxDrop::Down => "NIC down",
+    }
+}
+
 /// The marks of one copy, in words.
-pub(super) fn befallen(marks: Marks) -> Option<String> {
+pub(crate) fn befallen(marks: Marks) -> Option<String> {
     let words: Vec<_> = [(Marks::CORRUPTED, "corrupted"), (Marks::DUPLICATE, "second copy"), (Marks::HELD_BACK, "held back")]
         .into_iter()
         .filter_map(|(mark, word)| marks.contains(mark).then_some(word))

@@ -1,6 +1,10 @@
 use super::*;
 use crate::frames;
+use crate::scenario::{Scenario, Stage};
+use crate::world::Capture;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
+use std::collections::BTreeSet;
 
 fn record(trace: &mut Trace, at_us: u64, host: usize, what: What, marks: Marks, bytes: &[u8]) {
     let frame = Frame { id: 3, bytes: bytes.into(), marks };
@@ -49,6 +53,33 @@ fn pcapng_reads_back() {
         (1, 1_000_020, r#"[Flags(1), Comment("held back")]"#.to_owned()),
     ];
     assert_eq!(seen, expected);
+}
+
+/// Both ends of every frame, each at its own host; and whatever a link did to a frame stands beside it where it was sent.
+#[test]
+fn a_capture_has_both_ends_and_every_strike() {
+    let scenario: Scenario = "7/all/3".parse().unwrap();
+    let mut stage = Stage::capturing(&scenario, Capture::Frames);
+    stage.perform();
+    let trace = stage.world().trace();
+    let mut file = Vec::new();
+    trace.write_pcapng(&mut file).unwrap();
+    let mut reader = PcapNgReader::new(&file[..]).unwrap();
+    let (mut ends, mut comments) = (Vec::new(), 0);
+    while let Some(block) = reader.next_block() {
+        if let Block::EnhancedPacket(packet) = block.unwrap() {
+            let outbound = packet.options.contains(&EnhancedPacketOption::Flags(2));
+            let comment = packet.options.iter().any(|o| matches!(o, EnhancedPacketOption::Comment(_)));
+            comments += usize::from(outbound && comment);
+            ends.push((packet.interface_id as usize, outbound, packet.timestamp.as_nanos()));
+        }
+    }
+    let kept = |r: &&Record| matches!(r.what, What::Sent | What::Delivered);
+    let expected = trace.records().iter().filter(kept).map(|r| (r.host, r.what == What::Sent, u128::from(r.at.as_nanos())));
+    assert!(expected.eq(ends));
+    let struck: BTreeSet<_> = trace.records().iter().filter(|r| !kept(r)).map(|r| r.frame).collect();
+    assert!(struck.len() > 1, "nothing was struck");
+    assert_eq!(comments, struck.len());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::numbered;
 use crate::Arguments;
 
 /// `ringway`'s subcommands; its own tests hold this against its command line.
-const RINGWAY: [&str; 3] = ["run", "stats", "doctor"];
+const RINGWAY: [&str; 4] = ["run", "stats", "doctor", "sim"];
 
 /// Adds a finding for each command that the README names and that does not exist.
 pub(super) fn commands(texts: &BTreeMap<PathBuf, String>, findings: &mut Vec<String>) {

@@ -1,0 +1,123 @@
+//! A failure made small: first the fault classes, then the workload, for as long as it stays the same failure.
+
+use super::failure::Failure;
+use crate::faults::FaultSet;
+use crate::scenario::Scenario;
+
+/// The smallest scenario found that fails in the same way.
+#[derive(Clone, Debug)]
+pub struct Minimal {
+    /// What is left.
+    pub scenario: Scenario,
+    /// How it fails.
+    pub failure: Failure,
+    /// How many scenarios were tried.
+    pub tried: u32,
+    /// Whether the caller's patience ended before nothing was left to try.
+    pub hurried: bool,
+}
+
+/// Makes a failing scenario smaller until nothing that it consists of can be left out.
+///
+/// `run` runs a scenario and says how it failed, if it did; `patient` says whether there is time for one more.
+pub fn minimise(
+    scenario: &Scenario,
+    failure: &Failure,
+    mut run: impl FnMut(&Scenario) -> Option<Failure>,
+    mut patient: impl FnMut() -> bool,
+) -> Minimal {
+    let mut best = Minimal { scenario: *scenario, failure: failure.clone(), tried: 0, hurried: false };
+    // One change at a time, from the largest to the smallest, from the start again after each that kept the failure: what
+    // could not be left out before may be superfluous now.
+    'again: loop {
+        for candidate in fewer_faults(best.scenario).chain(less_work(best.scenario)) {
+            if !patient() {
+                best.hurried = true;
+                return best;
+            }
+            best.tried += 1;
+            if let Some(failure) = run(&candidate).filter(|f| f.is_like(&best.failure)) {
+                (best.scenario, best.failure) = (candidate, failure);
+                continue 'again;
+            }
+        }
+        return best;
+    }
+}
+
+/// No faults at all, then one class less.
+fn fewer_faults(scenario: Scenario) -> impl Iterator<Item = Scenario> {
+    let without = move |faults| Scenario { faults, ..scenario };
+    let none = (scenario.faults.bits().count_ones() > 1).then(|| without(FaultSet::empty()));
+    let one_less = scenario.faults.iter().map(move |class| without(scenario.faults - class));
+    none.into_iter().chain(one_less)
+}
+
+/// No work to speak of, half of it, a little less.
+fn less_work(scenario: Scenario) -> impl Iterator<Item = Scenario> {
+    let mut scales = vec![0, scenario.scale / 2, scenario.scale.saturating_sub(1)];
+    scales.dedup();
+    scales.into_iter().filter(move |&scale| scale < scenario.scale).map(move |scale| Scenario { scale, ..scenario })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(message: &str) -> Failure {
+        Failure { place: "stack.rs:1".to_owned(), message: message.to_owned(), backtrace: Vec::new() }
+    }
+
+    fn scenario(text: &str) -> Scenario {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_the_failure_does_not_need_goes() {
+        // Fails with loss and at least 16 KiB of work, whatever else there is.
+        let bug = |s: &Scenario| (s.faults.contains(FaultSet::LOSS) && s.scale >= 4).then(|| failure("a byte too many: 3"));
+        let all = scenario("42/all/10");
+        let minimal = minimise(&all, &failure("a byte too many: 77"), bug, || true);
+        assert_eq!(minimal.scenario, scenario("42/loss/4"));
+        assert!(!minimal.hurried && minimal.tried < 40, "{minimal:?}");
+        assert_eq!(minimal.failure.message, "a byte too many: 3");
+    }
+
+    #[test]
+    fn two_faults_that_need_each_other_stay() {
+        let needed = FaultSet::REORDERING | FaultSet::CORRUPTION;
+        let bug = |s: &Scenario| s.faults.contains(needed).then(|| failure("broken"));
+        assert_eq!(minimise(&scenario("7/all/9"), &failure("broken"), bug, || true).scenario, scenario("7/reordering+corruption/0"));
+    }
+
+    /// A smaller scenario that fails otherwise is another failure's, and leads astray.
+    #[test]
+    fn another_failure_is_not_followed() {
+        let bug = |s: &Scenario| Some(failure(if s.faults.is_empty() { "something else" } else { "broken" }));
+        let minimal = minimise(&scenario("7/loss+duplication/3"), &failure("broken"), bug, || true);
+        assert_eq!((minimal.scenario.faults.bits().count_ones(), minimal.scenario.scale), (1, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_smaller_is_left_alone() {
+        let mut runs = 0;
+        let bug = |_: &Scenario| {
+            runs += 1;
+            None
+        };
+        let minimal = minimise(&scenario("7/loss/0"), &failure("broken"), bug, || true);
+        assert_eq!((minimal.scenario, minimal.tried), (scenario("7/loss/0"), 1));
+        assert_eq!(runs, 1);
+    }
+
+    #[test]
+    fn patience_ends() {
+        let mut left = 3;
+        let bug = |_: &Scenario| None;
+        let minimal = minimise(&scenario("7/all/9"), &failure("broken"), bug, || {
+            left -= 1;
+            left > 0
+        });
+        assert!(minimal.hurried && minimal.tried == 2);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a campaign counts, by name: fault classes, workloads, and marks of the code. Whoever adds one adds it here, or a test fails.
+
+use std::collections::BTreeMap;
+
+use crate::faults::{FaultCounts, FaultSet};
+use crate::report::Report;
+use crate::scenario::Scenario;
+
+/// How often each fault struck. A class that can be switched goes by its name in [`FaultSet`]; what merely happens (a full queue) by its
+/// own.
+pub fn struck(counts: &FaultCounts) -> impl Iterator<Item = (&'static str, u64)> {
+    let FaultCounts { lost, duplicated, held_back, corrupted, frame_check, queue_full, nic: _ } = *counts;
+    [
+        ("loss", lost),
+        ("duplication", duplicated),
+        ("reordering", held_back),
+        ("corruption", corrupted),
+        ("(bad frame check sequence)", frame_check),
+        ("(queue full)", queue_full),
+    ]
+    .into_iter()
+}
+
+/// The classes that can be switched.
+pub(super) fn classes() -> impl Iterator<Item = String> {
+    FaultSet::all().iter_names().map(|(name, _)| name.to_ascii_lowercase())
+}
+
+/// The workloads of a scenario.
+pub(super) fn workloads(scenario: &Scenario) -> impl Iterator<Item = &'static str> {
+    let options = scenario.options();
+    let pings = (!options.pings.is_empty()).then_some(PINGS);
+    options.talks.into_iter().map(|talk| talk.kind).chain(pings)
+}
+
+const PINGS: &str = "pings";
+
+/// All workloads that there are.
+pub(super) const WORKLOADS: [&str; 8] =
+    ["upload", "download", "both ways", "request", "half-close", "client aborts", "server aborts", PINGS];
+
+/// How often the run passed each mark that the code has.
+pub(super) fn marks(_: &Report) -> BTreeMap<String, u64> {
+    BTreeMap::new()
+}
+
+/// All marks that the code has.
+pub(super) const MARKS: [&str; 0] = [];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_is_counted_under_its_name() {
+        let names: Vec<_> = struck(&FaultCounts::default()).map(|(name, _)| name).collect();
+        for class in classes() {
+            assert!(names.contains(&class.as_str()), "{class} has no counter");
+        }
+    }
+
+    #[test]
+    fn every_workload_is_known() {
+        for seed in 0..300 {
+            for name in workloads(&Scenario::of_seed(seed)) {
+                assert!(WORKLOADS.contains(&name), "{name} is not among the workloads that a campaign expects");
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What no frame shows: phases, timers, sockets' states. For people; never part of the hash, and only kept beside frames.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+
+use ringway_stack::Instant;
+use ringway_stack::device::{Device, Protocol};
+use ringway_stack::ring::Ring;
+
+use super::Trace;
+
+/// What a note is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteKind {
+    /// The whole world.
+    Phase,
+    /// A timer of a host's stack ran out.
+    Timer,
+    /// A socket of a host came, went, or changed its state.
+    Socket,
+}
+
+/// A line that no frame shows.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// When.
+    pub at: Instant,
+    /// At which host; `None`: everywhere.
+    pub host: Option<usize>,
+    /// What it is about.
+    pub kind: NoteKind,
+    /// What it says.
+    pub text: String,
+}
+
+impl Trace {
+    /// Notes something, if frames are kept.
+    pub(crate) fn note(&mut self, at: Instant, host: Option<usize>, kind: NoteKind, text: impl FnOnce() -> String) {
+        if self.keep {
+            self.notes.push(Note { at, host, kind, text: text() });
+        }
+    }
+}
+
+/// A socket, by what stays the same about it.
+type Name = (usize, SocketAddrV4, SocketAddrV4);
+
+/// Looks at hosts' stacks from outside, around each of their turns, and notes what changed.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    states: BTreeMap<Name, String>,
+}
+
+impl Watch {
+    /// A host is about to take its turn.
+    pub(crate) fn before<D: Device>(&self, trace: &mut Trace, now: Instant, host: usize, rings: &[Ring<D>]) {
+        if trace.keep && rings.iter().filter_map(Ring::next_deadline).any(|at| at <= now) {
+            trace.note(now, Some(host), NoteKind::Timer, || "timer".to_owned());
+        }
+    }
+
+    /// A host has taken its turn.
+    pub(crate) fn after<D: Device>(&mut self, trace: &mut Trace, now: Instant, host: usize, rings: &[Ring<D>]) {
+        if !trace.keep {
+            return;
+        }
+        let infos = rings.iter().flat_map(|ring| ring.sockets().into_iter().filter_map(|socket| ring.info(socket)));
+        let states: BTreeMap<Name, String> = infos
+            .filter(|info| info.protocol == Protocol::Tcp)
+            .filter_map(|info| Some(((host, info.local, info.remote?), format!("{:?}", info.state?))))
+            .collect();
+        for (&name, state) in &states {
+            if self.states.get(&name) != Some(state) {
+                trace.note(now, Some(host), NoteKind::Socket, || format!("{}, {}: {state}", name.1, name.2));
+                self.states.insert(name, state.clone());
+            }
+        }
+        let own = self.states.range((host, LEAST, LEAST)..).take_while(|(name, _)| name.0 == host);
+        let gone: Vec<_> = own.map(|(&name, _)| name).filter(|name| !states.contains_key(name)).collect();
+        for name in gone {
+            trace.note(now, Some(host), NoteKind::Socket, || format!("{}, {}: gone", name.1, name.2));
+            self.states.remove(&name);
+        }
+    }
+}
+
+/// Sorts before every address.
+const LEAST: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
