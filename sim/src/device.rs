@@ -71,6 +71,7 @@ pub struct SimDevice {
     rx_pool: Arc<Pool>,
     rules: BTreeMap<u64, FlowRule>,
     rules_made: u64,
+    events: VecDeque<DeviceEvent>,
 }
 
 #[derive(Debug)]
@@ -106,6 +107,7 @@ impl SimDevice {
             rx_pool: Pool::new(config.rx_buffers_max),
             rules: BTreeMap::new(),
             rules_made: 0,
+            events: VecDeque::new(),
             config,
         }
     }
@@ -155,6 +157,16 @@ impl SimDevice {
         let buffers = self.sending.pop_front().expect("a completion for a frame that was never read");
         self.completed.push(buffers);
         mem::take(&mut self.starved)
+    }
+
+    /// Something happened beside frames.
+    pub(crate) fn notify(&mut self, event: DeviceEvent) {
+        self.events.push_back(event);
+    }
+
+    /// It has another Ethernet address from now on.
+    pub(crate) fn set_mac(&mut self, mac: MacAddr) {
+        self.mac = mac;
     }
 
     /// Panics if frames were queued and no doorbell followed.
@@ -243,7 +255,7 @@ impl Device for SimDevice {
     }
 
     fn poll_event(&mut self) -> Option<DeviceEvent> {
-        None
+        self.events.pop_front()
     }
 
     fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {

@@ -9,6 +9,7 @@ use ringway_stack::ring::{Event, Ring, RingConfig};
 
 use crate::device::{NicConfig, SimDevice};
 use crate::fabric::LinkConfig;
+use crate::faults::HostFaults;
 
 /// Rounds of polling and stepping at one point in virtual time before it counts as a livelock.
 const ROUNDS_MAX: u32 = 20_000;
@@ -22,7 +23,7 @@ pub trait App {
 
 /// What a program sees of its host.
 pub struct Context<'a> {
-    /// Virtual time.
+    /// The time on the host's clock: virtual time, and by how much that clock has jumped ahead of it.
     pub now: Instant,
     /// The host's sockets.
     pub ring: &'a mut Ring<SimDevice>,
@@ -60,6 +61,8 @@ pub struct HostConfig {
     pub ring: RingConfig,
     /// How long a frame lies in the receive queue before the host polls: what comes meanwhile is polled with it.
     pub poll_delay: Duration,
+    /// What goes wrong with it.
+    pub faults: HostFaults,
 }
 
 impl HostConfig {
@@ -72,6 +75,7 @@ impl HostConfig {
             link: LinkConfig::default(),
             ring: RingConfig::default(),
             poll_delay: Duration::ZERO,
+            faults: HostFaults::default(),
         }
     }
 
@@ -86,6 +90,12 @@ impl HostConfig {
     pub fn link(self, link: LinkConfig) -> Self {
         Self { link, ..self }
     }
+
+    /// With these faults.
+    #[must_use]
+    pub fn faults(self, faults: HostFaults) -> Self {
+        Self { faults, ..self }
+    }
 }
 
 /// A host of a world.
@@ -95,10 +105,24 @@ pub struct Host {
     ring: Ring<SimDevice>,
     poll_delay: Duration,
     programs: Vec<Program>,
+    pub(crate) faults: HostFaults,
+    /// By how much its clock is ahead of the world's.
+    ahead: Duration,
+    pub(crate) paused: bool,
+    down: bool,
+    /// How often it started, after the first time.
+    boots: u32,
+    /// What it starts with.
+    nic: NicConfig,
+    ring_config: RingConfig,
+    factories: Vec<Factory>,
     /// When the agenda wakes it; other entries of the agenda are stale.
     wake_at: Option<Instant>,
     events: Vec<Event>,
 }
+
+/// Makes a program anew each time its host starts.
+pub(crate) type Factory = Box<dyn FnMut() -> Box<dyn App>>;
 
 struct Program {
     app: Box<dyn App>,
@@ -114,8 +138,24 @@ impl Host {
         let mac = MacAddr([0x02, 0, 0, 0, hi, lo]);
         let mut ring_config = config.ring;
         ring_config.addresses.push(ip);
-        let ring = Ring::new(SimDevice::new(mac, config.nic), ring_config, seed);
-        Self { name: config.name, ip, ring, poll_delay: config.poll_delay, programs: Vec::new(), wake_at: None, events: Vec::new() }
+        let ring = Ring::new(SimDevice::new(mac, config.nic.clone()), ring_config.clone(), seed);
+        Self {
+            name: config.name,
+            ip,
+            ring,
+            poll_delay: config.poll_delay,
+            programs: Vec::new(),
+            faults: config.faults,
+            ahead: Duration::ZERO,
+            paused: false,
+            down: false,
+            boots: 0,
+            nic: config.nic,
+            ring_config,
+            factories: Vec::new(),
+            wake_at: None,
+            events: Vec::new(),
+        }
     }
 
     /// Its name.
@@ -138,9 +178,70 @@ impl Host {
         &self.ring
     }
 
-    /// Whether all of its programs have finished.
+    /// Whether all of its programs have finished. Those that a crash ended have; a host that is down has not if it starts again with
+    /// programs.
     pub fn finished(&self) -> bool {
-        self.programs.iter().all(|p| matches!(p.last, Step::Idle | Step::Finished))
+        let restarts = self.down && !self.factories.is_empty();
+        !restarts && self.programs.iter().all(|p| matches!(p.last, Step::Idle | Step::Finished))
+    }
+
+    /// Whether it has crashed and not started again yet.
+    pub fn is_down(&self) -> bool {
+        self.down
+    }
+
+    /// How often it started again after a crash.
+    pub fn boots(&self) -> u32 {
+        self.boots
+    }
+
+    /// By how much its clock is ahead of the world's.
+    pub fn clock_ahead(&self) -> Duration {
+        self.ahead
+    }
+
+    /// What its clock shows at this point in virtual time.
+    pub(crate) fn clock(&self, now: Instant) -> Instant {
+        now + self.ahead
+    }
+
+    /// When, in virtual time, its clock will show `at`.
+    fn world_time(&self, at: Instant) -> Instant {
+        Instant::ZERO + at.since(Instant::ZERO + self.ahead)
+    }
+
+    /// Whether it polls and runs programs.
+    pub(crate) fn runs(&self) -> bool {
+        !self.paused && !self.down
+    }
+
+    pub(crate) fn jump(&mut self, by: Duration) {
+        self.ahead += by;
+    }
+
+    /// Power is gone: with it every socket, frame, rule and program. Nobody is told.
+    pub(crate) fn crash(&mut self, seed: [u8; 32]) {
+        let mac = self.mac();
+        self.ring = Ring::new(SimDevice::new(mac, self.nic.clone()), self.ring_config.clone(), seed);
+        self.programs.clear();
+        self.events.clear();
+        self.wake_at = None;
+        self.down = true;
+        self.boots += 1;
+    }
+
+    /// Power is back: the programs that can be made anew start.
+    pub(crate) fn restart(&mut self) {
+        self.down = false;
+        let Self { factories, programs, .. } = self;
+        programs.extend(factories.iter_mut().map(|make| Program { app: make(), last: Step::Until(Instant::ZERO) }));
+    }
+
+    pub(crate) fn add_restartable(&mut self, mut make: Factory) {
+        if !self.down {
+            self.add(make());
+        }
+        self.factories.push(make);
     }
 
     pub(crate) fn ring_mut(&mut self) -> &mut Ring<SimDevice> {
@@ -173,8 +274,9 @@ impl Host {
         due
     }
 
-    /// Polls and steps until nothing is left to do at this instant, then says when to do so again.
+    /// Polls and steps until nothing is left to do at this instant of virtual time, then says when to do so again.
     pub(crate) fn service(&mut self, now: Instant) -> Option<Instant> {
+        let now = self.clock(now);
         for _ in 0..ROUNDS_MAX {
             let polled = self.ring.poll(now);
             self.events.clear();
@@ -185,7 +287,7 @@ impl Host {
             self.ring.device().check_doorbell();
             let next = self.next_wake();
             if polled == 0 && !stepped && self.events.is_empty() && next.is_none_or(|at| at > now) {
-                return next;
+                return next.map(|at| self.world_time(at));
             }
         }
         panic!("host {} never comes to rest at {} ns: deadline {:?}", self.name, now.as_nanos(), self.ring.next_deadline());

@@ -49,7 +49,7 @@ mod world;
 
 pub use device::{NicConfig, Outstanding, RxDrop, SimDevice, SimRx, SimTx};
 pub use fabric::{Direction, LinkConfig, Marks, Strike};
-pub use faults::{FaultCounts, FaultSet, Faults, UnknownFault};
+pub use faults::{Episodes, FaultCounts, FaultSet, Faults, HostFaults, Mishap, UnknownFault};
 pub use host::{App, Context, Host, HostConfig, Step};
 pub use report::{Report, assert_deterministic};
 pub use trace::{Trace, TraceHash};

@@ -1,5 +1,9 @@
 //! The world: hosts, the network between them, and the one loop in which time passes.
 
+mod mishaps;
+
+pub(crate) use mishaps::Turn;
+
 use core::fmt;
 use core::time::Duration;
 
@@ -7,12 +11,14 @@ use ringway_stack::Instant;
 use ringway_stack::device::Device;
 
 use crate::device::{Outstanding, SimDevice};
-use crate::fabric::{Direction, LinkConfig};
+use crate::fabric::{Direction, LinkConfig, Strike};
+use crate::faults::HostFaults;
 use crate::host::{App, Context, Host, HostConfig};
 use crate::network::{Event, Network};
 use crate::random::{Purpose, Stream};
 use crate::report::Report;
-use crate::trace::{Interface, Trace};
+use crate::trace::{Interface, Trace, What};
+use mishaps::Courses;
 
 /// How much of the wire's story is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +65,9 @@ pub struct World {
     seed: u64,
     network: Network,
     hosts: Vec<Host>,
+    courses: Courses,
+    /// Hosts were told each other's Ethernet addresses.
+    introduced: bool,
 }
 
 impl fmt::Debug for World {
@@ -71,7 +80,7 @@ impl World {
     /// An empty world at the origin of time, with its faults on.
     pub fn new(config: WorldConfig) -> Self {
         let trace = Trace::new(config.seed, config.capture == Capture::Frames);
-        Self { seed: config.seed, network: Network::new(trace), hosts: Vec::new() }
+        Self { seed: config.seed, network: Network::new(trace), hosts: Vec::new(), courses: Courses::default(), introduced: false }
     }
 
     /// Adds a host.
@@ -86,7 +95,9 @@ impl World {
         let host = Host::new(index, config, seed);
         self.network.trace.add_interface(Interface { name, mac: host.mac(), bandwidth_bps: link.bandwidth_bps });
         self.network.fabric.attach(self.seed, host.mac(), link);
+        self.network.silence.push(Stream::new(self.seed, Purpose::MtuSilence, u32::try_from(index).unwrap_or(u32::MAX), 0));
         self.hosts.push(host);
+        self.plan_all(index);
         HostId(index)
     }
 
@@ -96,8 +107,16 @@ impl World {
         self.wake(host.0, self.network.now);
     }
 
+    /// Starts a program on a host, now and again each time the host starts after a crash. (A program that [`World::add_app`] started ends with
+    /// its host.)
+    pub fn add_restartable(&mut self, host: HostId, make: impl FnMut() -> Box<dyn App> + 'static) {
+        self.hosts[host.0].add_restartable(Box::new(make));
+        self.wake(host.0, self.network.now);
+    }
+
     /// Tells every host every other's Ethernet address, so that nobody needs ARP.
     pub fn introduce_all(&mut self) {
+        self.introduced = true;
         let known: Vec<_> = self.hosts.iter().map(|h| (h.ip(), h.mac())).collect();
         for host in &mut self.hosts {
             let own = host.mac();
@@ -122,9 +141,13 @@ impl World {
         &self.network.trace
     }
 
-    /// Switches all faults on or off: a run's safety phase ends, and its liveness phase begins.
+    /// Switches all faults on or off: a run's safety phase ends, and its liveness phase begins. What lasts ends at once, and the configured
+    /// state is restored: links, paths and partitions heal, paused hosts go on, crashed ones start again.
     pub fn set_faults(&mut self, on: bool) {
-        self.network.faults_on = on;
+        if on != self.network.faults_on {
+            self.network.faults_on = on;
+            self.turn_faults();
+        }
     }
 
     /// Changes a host's link, both ways.
@@ -132,12 +155,19 @@ impl World {
         for direction in [Direction::Up, Direction::Down] {
             change(self.network.fabric.lane(host.0, direction).config_mut());
         }
+        self.plan_all(host.0);
     }
 
-    /// Lets the caller act as a program of a host, once, now.
+    /// Changes what goes wrong with a host.
+    pub fn change_host_faults(&mut self, host: HostId, change: impl FnOnce(&mut HostFaults)) {
+        change(&mut self.hosts[host.0].faults);
+        self.plan_all(host.0);
+    }
+
+    /// Lets the caller act as a program of a host, once, now. A host that pauses, or is down, obeys all the same.
     pub fn call<R>(&mut self, host: HostId, act: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let now = self.network.now;
         let target = &mut self.hosts[host.0];
+        let now = target.clock(self.network.now);
         let ip = target.ip();
         let result = act(&mut Context { now, ring: target.ring_mut(), events: &[], ip });
         self.service(host.0);
@@ -200,31 +230,39 @@ impl World {
         let now = self.network.now;
         match event {
             Event::AtSwitch { from, frame } => self.network.switch(from, frame),
+            Event::AtHost { host, frame } if self.hosts[host].is_down() => {
+                self.network.trace.record(now, host, What::Struck(Direction::Down, Strike::HostDown), &frame);
+            }
             Event::AtHost { host, frame } => {
                 let target = &mut self.hosts[host];
-                let outcome = target.ring_mut().device_mut().receive(now, &frame.bytes);
+                let clock = target.clock(now);
+                let outcome = target.ring_mut().device_mut().receive(clock, &frame.bytes);
                 let poll_at = now + target.poll_delay();
                 self.network.received(host, &frame, outcome);
                 self.wake(host, poll_at);
             }
-            Event::Departed { host } => {
+            // What a NIC sent before its host crashed is nobody's any more.
+            Event::Departed { host, boot } if self.hosts[host].boots() != boot => {}
+            Event::Departed { host, .. } => {
                 if self.hosts[host].ring_mut().device_mut().complete() {
                     self.wake(host, now);
                 }
             }
             Event::Wake { host } => {
-                if self.hosts[host].woken(now) {
+                if self.hosts[host].woken(now) && self.hosts[host].runs() {
                     self.service(host);
                 }
             }
+            Event::Episode(turn) => self.turn(turn),
         }
     }
 
     fn service(&mut self, host: usize) {
         let next = self.hosts[host].service(self.network.now);
+        let boot = self.hosts[host].boots();
         let device = self.hosts[host].ring_mut().device_mut();
         while let Some(bytes) = device.transmit() {
-            self.network.send(host, bytes);
+            self.network.send(host, boot, bytes);
         }
         if let Some(at) = next {
             self.wake(host, at);

@@ -10,6 +10,7 @@ use super::{Record, Trace, What};
 use crate::checksum;
 use crate::device::RxDrop;
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP, be16, be32, ip_at, mac_at};
+use crate::fabric::Marks;
 
 /// Renders a kept trace, an event a line.
 ///
@@ -43,12 +44,19 @@ impl Renderer {
             What::Sent => '>',
             What::Delivered => '<',
             What::Struck(_, strike) if !strike.is_drop() => '!',
+            What::Injected | What::Befell(_) => '!',
             _ => 'x',
         };
         let _ = write!(out, "{:3}.{:06} {host:>8} {sign} ", micros / 1_000_000, micros % 1_000_000);
+        if let What::Befell(mishap) = record.what {
+            let _ = writeln!(out, "[{mishap}]");
+            return;
+        }
         self.frame(&record.bytes, out);
         let _ = match record.what {
             What::Sent => Ok(()),
+            What::Befell(_) => Ok(()),
+            What::Injected => write!(out, "  [from {}]", if record.marks.contains(Marks::FORGED) { "an attacker" } else { "the router" }),
             What::Delivered => befallen(record.marks).map_or(Ok(()), |marks| write!(out, "  [{marks}]")),
             What::Refused(RxDrop::QueueFull) => write!(out, "  [receive queue full]"),
             What::Refused(RxDrop::NoBuffer) => write!(out, "  [no receive buffer]"),

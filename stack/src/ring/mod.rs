@@ -178,6 +178,19 @@ impl<D: Device> Ring<D> {
         }
     }
 
+    /// The device's Ethernet address changed (a failover, a migrated machine): takes the new one. `announce`: tells the neighbours
+    /// (an ARP announcement, RFC 5227 s3), of whom those that know us already take notice.
+    pub fn readdress(&mut self, announce: bool) {
+        self.mac = self.device.mac();
+        self.output.set_mac(self.mac);
+        if announce && !self.output.caps.point_to_point {
+            for &ip in &self.config.addresses {
+                self.output.arp_request(&mut self.device, ip, ip);
+            }
+            self.output.flush(&mut self.device);
+        }
+    }
+
     // --- TCP ---
 
     /// Opens a connection: sends a SYN. `local` must be complete (the caller chose the port). The socket is writable once

@@ -36,6 +36,11 @@ impl Output {
         Self { caps, mac, vlan, queued: false, lent: false, packet_id: 0, counters: Counters::default() }
     }
 
+    /// Frames are sent from this address from now on.
+    pub(super) fn set_mac(&mut self, mac: MacAddr) {
+        self.mac = mac;
+    }
+
     /// The transport payload that one packet can carry beside `header_len` bytes of transport header.
     pub(super) fn payload_max(&self, header_len: usize) -> usize {
         self.caps.mtu.min(usize::from(u16::MAX)) - ipv4::LEN - header_len
