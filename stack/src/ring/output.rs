@@ -196,8 +196,13 @@ impl Output {
         self.send(device, &head[..end], &[], 0)
     }
 
-    /// A request for `target`'s Ethernet address.
+    /// A request for `target`'s Ethernet address, to everyone.
     pub(super) fn arp_request<D: Device>(&mut self, device: &mut D, from: Ipv4Addr, target: Ipv4Addr) {
+        self.arp_request_to(device, MacAddr::BROADCAST, from, target);
+    }
+
+    /// A request for `target`'s Ethernet address, to the station `to`.
+    pub(super) fn arp_request_to<D: Device>(&mut self, device: &mut D, to: MacAddr, from: Ipv4Addr, target: Ipv4Addr) {
         let packet = arp::Packet {
             operation: arp::Operation::Request,
             sender_mac: self.mac,
@@ -206,7 +211,7 @@ impl Output {
             target_ip: target,
         };
         // A request that the device does not take is lost like one on the wire: the neighbour's timer sends another.
-        let _ = self.arp(device, MacAddr::BROADCAST, &packet);
+        let _ = self.arp(device, to, &packet);
     }
 
     /// Rings the doorbell, if anything was queued since the last time.
