@@ -79,8 +79,8 @@ impl Neighbours {
             }
             Some(Neighbour::Probed { mac, .. }) => Lookup::Known { mac: *mac, probe: false },
             Some(Neighbour::Asked { .. }) => Lookup::Unknown { ask: false },
-            None if self.table.len() >= TABLE_MAX => Lookup::Unknown { ask: false },
             None => {
+                self.make_room();
                 self.ask(ip, Neighbour::Asked { from, tries: 1, again_at: now + RETRY });
                 Lookup::Unknown { ask: true }
             }
@@ -101,6 +101,8 @@ impl Neighbours {
     pub(super) fn set(&mut self, ip: Ipv4Addr, mac: Option<MacAddr>) {
         match mac {
             Some(mac) => drop(self.table.insert(ip, Neighbour::Known { mac, until: FOREVER })),
+            // A question under way goes on: somebody waits for the answer.
+            None if matches!(self.table.get(&ip), Some(Neighbour::Asked { .. })) => {}
             None => drop(self.table.remove(&ip)),
         }
     }
@@ -151,6 +153,21 @@ impl Neighbours {
         }
         self.due = self.table.values().filter_map(Neighbour::again_at).min();
         due
+    }
+
+    /// Forgets the answer that is the oldest, if there are too many. (What our own program asks for is never refused: it would wait for
+    /// an answer that nobody asked for.)
+    fn make_room(&mut self) {
+        if self.table.len() < TABLE_MAX {
+            return;
+        }
+        let oldest = self.table.iter().filter_map(|(ip, neighbour)| match neighbour {
+            Neighbour::Known { until, .. } if *until != FOREVER => Some((*until, *ip)),
+            _ => None,
+        });
+        if let Some((_, ip)) = oldest.min() {
+            self.table.remove(&ip);
+        }
     }
 
     fn ask(&mut self, ip: Ipv4Addr, entry: Neighbour) {

@@ -168,7 +168,18 @@ fn weather(seed: u64, faults: Faults, host_faults: HostFaults) -> Story {
     story.world.set_faults(false);
     let finished = story.world.run_until_finished(at(3000) + Duration::from_secs(300));
     let left = story.hosts.map(|h| story.world.host(h).ring().sockets().len());
-    assert!(finished.is_ok(), "{finished:?} {left:?} {:?}", story.errors.read());
+    if finished.is_err() {
+        for h in story.hosts {
+            let host = story.world.host(h);
+            eprintln!("{} ahead {:?} deadline {:?} down {}", host.name(), host.clock_ahead(), host.ring().next_deadline(), host.is_down());
+            for s in host.ring().sockets() {
+                eprintln!("  {:?} {:?}", host.ring().info(s), host.ring().readiness(s));
+            }
+        }
+        let text = crate::trace::render(story.world.trace());
+        eprintln!("{}", text.lines().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n"));
+    }
+    assert!(finished.is_ok(), "seed {seed} {finished:?} {left:?} {:?}", story.errors.read());
     story
 }
 

@@ -201,6 +201,28 @@ fn a_neighbour_that_stays_is_asked_now_and_then_and_used_meanwhile() {
     assert!(pair.a.neighbours.next_deadline().is_none_or(|at| at <= pair.now), "it has answered");
 }
 
+/// Found by the simulator (all faults, seed 2): the connection waited for an answer to a question that had been taken back.
+#[test]
+fn a_neighbour_that_is_forgotten_while_it_is_asked_is_asked_on() {
+    let mut pair = Pair::new();
+    pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let client = pair.connect(5000);
+    pair.a.device().out.lock().unwrap().clear();
+    pair.a.set_neighbour(B, None);
+    pair.pass(Duration::from_secs(2));
+    assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
+}
+
+#[test]
+fn a_full_neighbour_table_refuses_no_question() {
+    let mut pair = Pair::new();
+    for n in 0..5000 {
+        pair.a.neighbours.learn_asker(pair.now, Ipv4Addr::from_bits(n), MacAddr([2; 6]));
+    }
+    let (client, ..) = pair.connected();
+    assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
+}
+
 #[test]
 fn a_dead_neighbour_ends_a_connection_that_has_something_to_say() {
     let mut pair = Pair::new();
