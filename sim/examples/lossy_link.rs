@@ -42,6 +42,7 @@ fn upload(seed: u64) -> Result<(World, Shared<Tally>), Box<dyn Error>> {
         reordering_ppm: 30_000,
         reordering_delay_max: Duration::from_millis(2),
         corruption_ppm: 5_000,
+        ..Faults::default()
     };
     let link = LinkConfig { latency: Duration::from_millis(2), bandwidth_bps: Some(100_000_000), faults, ..LinkConfig::default() };
     let mut world = World::new(WorldConfig { seed, capture: Capture::Frames });

@@ -55,6 +55,14 @@ pub(crate) fn mac_at(bytes: &[u8], at: usize) -> Option<MacAddr> {
     Some(MacAddr(bytes.get(at..at + 6)?.try_into().ok()?))
 }
 
+/// The length of a frame's packet, as its IPv4 header tells it; `None`: no IPv4.
+pub(crate) fn packet_len(frame: &[u8]) -> Option<usize> {
+    match payload(frame) {
+        Payload::Ipv4(ip) => Some(ip.end - ip.offset),
+        _ => None,
+    }
+}
+
 pub(crate) fn payload(frame: &[u8]) -> Payload {
     let mut offset = ETHERNET_LEN;
     let mut ethertype = be16(frame, 12).unwrap_or(0);

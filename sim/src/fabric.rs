@@ -3,10 +3,16 @@
 //! Every host has one full-duplex link to one switch. The switch forwards by a static table of Ethernet addresses: nothing is
 //! learned, so nothing depends on who spoke first. Group addresses go to every other port.
 
+mod classes;
+mod corruption;
+pub(crate) mod icmp;
 mod lane;
+mod partition;
+mod strike;
 
-pub(crate) use lane::Lane;
-pub use lane::Strike;
+pub(crate) use lane::{Conditions, Lane};
+pub(crate) use partition::{Cut, Cuts, Drawer, HostSet};
+pub use strike::Strike;
 
 use core::fmt;
 use core::time::Duration;
@@ -28,6 +34,8 @@ pub struct LinkConfig {
     pub bandwidth_bps: Option<u64>,
     /// Most bytes that wait for the link on the switch's side; more are dropped. (On the host's side its send queue waits.)
     pub queue_bytes_max: usize,
+    /// The longest IP packet in bytes; a longer one is dropped, and its sender told (RFC 1191). `None`: whatever the NICs send.
+    pub mtu: Option<u16>,
     /// What goes wrong on it, each way.
     pub faults: Faults,
 }
@@ -39,6 +47,7 @@ impl Default for LinkConfig {
             latency: Duration::from_micros(5),
             bandwidth_bps: Some(10_000_000_000),
             queue_bytes_max: 512 << 10,
+            mtu: None,
             faults: Faults::default(),
         }
     }
@@ -72,6 +81,14 @@ bitflags::bitflags! {
         const DUPLICATE = 2;
         /// It was held back.
         const HELD_BACK = 4;
+        /// Its payload changed, and no checksum tells: its content proves nothing, the rest of it does.
+        const HIDDEN = 8;
+        /// A slower link, or a lazy router, delayed it.
+        const DELAYED = 16;
+        /// Somebody who is no part of the conversation forged it.
+        const FORGED = 32;
+        /// The router between the links made it.
+        const ROUTER = 64;
     }
 }
 
@@ -98,6 +115,7 @@ pub(crate) struct Arrival {
 pub(crate) struct Fabric {
     links: Vec<[Lane; 2]>,
     stations: BTreeMap<MacAddr, usize>,
+    pub(crate) cuts: Cuts,
 }
 
 impl Fabric {
@@ -111,6 +129,23 @@ impl Fabric {
 
     pub(crate) fn lane(&mut self, link: usize, direction: Direction) -> &mut Lane {
         &mut self.links[link][direction as usize]
+    }
+
+    /// Changes both ways of a link.
+    pub(crate) fn weather(&mut self, link: usize, change: impl Fn(&mut Conditions)) {
+        self.links[link].iter_mut().for_each(|lane| change(lane.conditions_mut()));
+    }
+
+    /// A host has another Ethernet address from now on.
+    pub(crate) fn readdress(&mut self, link: usize, mac: MacAddr) {
+        self.stations.retain(|_, at| *at != link);
+        let taken = self.stations.insert(mac, link);
+        assert!(taken.is_none(), "two hosts have the Ethernet address {mac}");
+    }
+
+    /// The link of a station.
+    pub(crate) fn station(&self, mac: MacAddr) -> Option<usize> {
+        self.stations.get(&mac).copied()
     }
 
     /// The links on which the switch sends a frame that came in from `from`; none if no station has the address.

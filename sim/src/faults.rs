@@ -1,24 +1,78 @@
-//! What can go wrong on a link, and how often.
+//! What can go wrong, how often and how hard: the fault classes by name ([`FaultSet`]), their strengths on a link ([`Faults`]) and
+//! on a host ([`HostFaults`]), and how often each struck ([`FaultCounts`]).
+//!
+//! Classes are of two kinds. Some judge *frames*, one by one; others strike in [`Episodes`] of virtual time. Each has streams of
+//! its own ([`crate::random`]) and does nothing at strength zero, so that switching one off leaves all others as they were.
+
+mod counts;
+mod draw;
+mod episodes;
+mod host;
+mod link;
+mod mishap;
+
+pub use counts::FaultCounts;
+pub(crate) use episodes::Course;
+pub use episodes::Episodes;
+pub use host::HostFaults;
+pub use link::Faults;
+pub use mishap::Mishap;
 
 use core::fmt;
-use core::ops::AddAssign;
 use core::str::FromStr;
-use core::time::Duration;
-
-use crate::nic::NicFaultCounts;
 
 bitflags::bitflags! {
     /// Fault classes, to be switched on and off by name.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub struct FaultSet: u32 {
         /// Frames vanish.
         const LOSS = 1;
         /// Frames arrive twice.
-        const DUPLICATION = 2;
+        const DUPLICATION = 1 << 1;
         /// Frames are held back and overtaken.
-        const REORDERING = 4;
+        const REORDERING = 1 << 2;
         /// Bits flip, so that a checksum notices.
-        const CORRUPTION = 8;
+        const CORRUPTION = 1 << 3;
+        /// Frames vanish in bursts (Gilbert-Elliott).
+        const BURST_LOSS = 1 << 4;
+        /// Payload bits flip, and no checksum notices.
+        const HIDDEN_CORRUPTION = 1 << 5;
+        /// A link is slower for a while, and uneven.
+        const DELAY = 1 << 6;
+        /// A link has less bandwidth and shorter queues for a while.
+        const BANDWIDTH = 1 << 7;
+        /// A path's MTU shrinks for a while.
+        const MTU = 1 << 8;
+        /// Groups of hosts are cut off from each other for a while.
+        const PARTITION = 1 << 9;
+        /// A group of hosts doesn't hear another for a while, which hears it.
+        const ONE_WAY = 1 << 10;
+        /// A link loses its carrier for a while.
+        const FLAP = 1 << 11;
+        /// A NIC starts anew: frames in flight are lost.
+        const NIC_RESET = 1 << 12;
+        /// A send completes with an error.
+        const SEND_ERROR = 1 << 13;
+        /// A completion queue overruns.
+        const CQ_OVERRUN = 1 << 14;
+        /// A NIC runs out of receive buffers.
+        const RX_EXHAUSTED = 1 << 15;
+        /// A NIC's send queue is full.
+        const SEND_FULL = 1 << 16;
+        /// Memory can't be registered, or a flow rule not attached.
+        const REGISTRATION = 1 << 17;
+        /// A NIC notices a doorbell late.
+        const DOORBELL = 1 << 18;
+        /// A host's clock jumps forward.
+        const CLOCK = 1 << 19;
+        /// A host doesn't poll for a while.
+        const PAUSE = 1 << 20;
+        /// A host crashes, and starts again with the same addresses.
+        const CRASH = 1 << 21;
+        /// A host's Ethernet address changes, or it forgets its neighbours'.
+        const NEIGHBOUR = 1 << 22;
+        /// ICMP errors are forged, and true ones come late.
+        const ICMP = 1 << 23;
     }
 }
 
@@ -53,68 +107,5 @@ impl FromStr for FaultSet {
 #[error("no fault class is called {0:?}")]
 pub struct UnknownFault(pub String);
 
-/// How often faults strike the frames of one link, in frames of a million, and how hard. The default: never.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
-    /// Frames that vanish.
-    pub loss_ppm: u32,
-    /// Frames that arrive a second time.
-    pub duplication_ppm: u32,
-    /// The most by which the second copy comes later than the first.
-    pub duplication_delay_max: Duration,
-    /// Frames that are held back while later ones pass.
-    pub reordering_ppm: u32,
-    /// The most by which a frame is held back.
-    pub reordering_delay_max: Duration,
-    /// Frames in which one burst of at most 15 bits flips behind the Ethernet header. A 16-bit ones'-complement sum catches every such
-    /// burst (RFC 1071), so nothing that a checksum covers may reach a program changed. What carries no checksum (ARP)
-    /// is dropped instead, as its frame check sequence would have it.
-    pub corruption_ppm: u32,
-}
-
-impl Faults {
-    /// The same strengths, for the classes in `keep` only.
-    #[must_use]
-    pub fn only(self, keep: FaultSet) -> Self {
-        let ppm = |class, value| if keep.contains(class) { value } else { 0 };
-        Self {
-            loss_ppm: ppm(FaultSet::LOSS, self.loss_ppm),
-            duplication_ppm: ppm(FaultSet::DUPLICATION, self.duplication_ppm),
-            reordering_ppm: ppm(FaultSet::REORDERING, self.reordering_ppm),
-            corruption_ppm: ppm(FaultSet::CORRUPTION, self.corruption_ppm),
-            ..self
-        }
-    }
-}
-
-/// How often each fault struck.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FaultCounts {
-    /// Frames that vanished.
-    pub lost: u64,
-    /// Frames that arrived twice.
-    pub duplicated: u64,
-    /// Frames held back.
-    pub held_back: u64,
-    /// Frames in which bits flipped.
-    pub corrupted: u64,
-    /// Corrupted frames without a checksum, dropped for their frame check sequence.
-    pub frame_check: u64,
-    /// Frames that found a queue (a link's, or a host's receive queue or buffers) full.
-    pub queue_full: u64,
-    /// Faults of NICs.
-    pub nic: NicFaultCounts,
-}
-
-impl AddAssign for FaultCounts {
-    fn add_assign(&mut self, other: Self) {
-        let Self { lost, duplicated, held_back, corrupted, frame_check, queue_full, nic } = self;
-        *lost += other.lost;
-        *duplicated += other.duplicated;
-        *held_back += other.held_back;
-        *corrupted += other.corrupted;
-        *frame_check += other.frame_check;
-        *queue_full += other.queue_full;
-        *nic += other.nic;
-    }
-}
+#[cfg(test)]
+mod tests;

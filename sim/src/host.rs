@@ -8,6 +8,7 @@ use ringway_stack::device::MacAddr;
 use ringway_stack::ring::{Event, Ring, RingConfig};
 
 use crate::fabric::LinkConfig;
+use crate::faults::HostFaults;
 use crate::nic::{Nic, NicConfig, SimDevice};
 
 /// Rounds of polling and stepping at one point in virtual time before it counts as a livelock.
@@ -22,7 +23,7 @@ pub trait App {
 
 /// What a program sees of its host.
 pub struct Context<'a> {
-    /// Virtual time.
+    /// The time on the host's clock: virtual time, and by how much that clock has jumped ahead of it.
     pub now: Instant,
     /// The sockets of the program's ring.
     pub ring: &'a mut Ring<SimDevice>,
@@ -64,6 +65,8 @@ pub struct HostConfig {
     pub rings: usize,
     /// How long a frame lies in the receive queue before the host polls: what comes meanwhile is polled with it.
     pub poll_delay: Duration,
+    /// What goes wrong with it.
+    pub faults: HostFaults,
 }
 
 impl HostConfig {
@@ -77,6 +80,7 @@ impl HostConfig {
             ring: RingConfig::default(),
             rings: 1,
             poll_delay: Duration::ZERO,
+            faults: HostFaults::default(),
         }
     }
 
@@ -91,6 +95,12 @@ impl HostConfig {
     pub fn link(self, link: LinkConfig) -> Self {
         Self { link, ..self }
     }
+
+    /// With these faults.
+    #[must_use]
+    pub fn faults(self, faults: HostFaults) -> Self {
+        Self { faults, ..self }
+    }
 }
 
 /// A host of a world.
@@ -102,12 +112,27 @@ pub struct Host {
     rings: Vec<Ring<SimDevice>>,
     poll_delay: Duration,
     programs: Vec<Program>,
+    pub(crate) faults: HostFaults,
+    /// By how much its clock is ahead of the world's.
+    ahead: Duration,
+    pub(crate) paused: bool,
+    down: bool,
+    /// How often it started, after the first time.
+    boots: u32,
+    /// What it starts with.
+    nic_config: NicConfig,
+    ring_config: RingConfig,
+    /// With the number of the ring that the program is to use.
+    factories: Vec<(usize, Factory)>,
     /// When the agenda wakes it; other entries of the agenda are stale.
     wake_at: Option<Instant>,
     /// When the agenda looks at its NIC.
     nic_at: Option<Instant>,
     events: Vec<Event>,
 }
+
+/// Makes a program anew each time its host starts.
+pub(crate) type Factory = Box<dyn FnMut() -> Box<dyn App>>;
 
 struct Program {
     ring: usize,
@@ -124,11 +149,28 @@ impl Host {
         let mac = MacAddr([0x02, 0, 0, 0, hi, lo]);
         let mut ring_config = config.ring;
         ring_config.addresses.push(ip);
-        let nic = Nic::seeded(mac, config.nic, seed, u32::try_from(index).unwrap_or(u32::MAX));
-        let count = u8::try_from(config.rings.max(1)).unwrap_or(u8::MAX);
-        let rings = (0..count).map(|i| Ring::new(nic.ring(), ring_config.clone(), ring_seed(i))).collect();
-        let (programs, events) = (Vec::new(), Vec::new());
-        Self { name: config.name, ip, nic, rings, poll_delay: config.poll_delay, programs, wake_at: None, nic_at: None, events }
+        let number = u32::try_from(index).unwrap_or(u32::MAX);
+        let nic = Nic::seeded(mac, config.nic.clone(), seed, number);
+        let rings = open_rings(&nic, config.rings, &ring_config, ring_seed);
+        Self {
+            name: config.name,
+            ip,
+            nic,
+            rings,
+            poll_delay: config.poll_delay,
+            programs: Vec::new(),
+            faults: config.faults,
+            ahead: Duration::ZERO,
+            paused: false,
+            down: false,
+            boots: 0,
+            nic_config: config.nic,
+            ring_config,
+            factories: Vec::new(),
+            wake_at: None,
+            nic_at: None,
+            events: Vec::new(),
+        }
     }
 
     /// Its name.
@@ -161,9 +203,74 @@ impl Host {
         &self.nic
     }
 
-    /// Whether all of its programs have finished.
+    /// Whether all of its programs have finished. Those that a crash ended have; a host that is down has not if it starts again with
+    /// programs.
     pub fn finished(&self) -> bool {
-        self.programs.iter().all(|p| matches!(p.last, Step::Idle | Step::IdleUntil(_) | Step::Finished))
+        let restarts = self.down && !self.factories.is_empty();
+        !restarts && self.programs.iter().all(|p| matches!(p.last, Step::Idle | Step::IdleUntil(_) | Step::Finished))
+    }
+
+    /// Whether it has crashed and not started again yet.
+    pub fn is_down(&self) -> bool {
+        self.down
+    }
+
+    /// How often it started again after a crash.
+    pub fn boots(&self) -> u32 {
+        self.boots
+    }
+
+    /// By how much its clock is ahead of the world's.
+    pub fn clock_ahead(&self) -> Duration {
+        self.ahead
+    }
+
+    /// What its clock shows at this point in virtual time.
+    pub(crate) fn clock(&self, now: Instant) -> Instant {
+        now + self.ahead
+    }
+
+    /// When, in virtual time, its clock will show `at`.
+    fn world_time(&self, at: Instant) -> Instant {
+        Instant::ZERO + at.since(Instant::ZERO + self.ahead)
+    }
+
+    /// Whether it polls and runs programs.
+    pub(crate) fn runs(&self) -> bool {
+        !self.paused && !self.down
+    }
+
+    pub(crate) fn jump(&mut self, by: Duration) {
+        self.ahead += by;
+    }
+
+    /// Power is gone: with it every socket, frame, rule and program. Nobody is told.
+    /// What its NIC starts with follows from `seed` and `index`, and its rings' from `ring_seed`.
+    pub(crate) fn crash(&mut self, seed: u64, index: u32, ring_seed: impl Fn(u8) -> [u8; 32]) {
+        let count = self.rings.len();
+        let nic = Nic::seeded(self.mac(), self.nic_config.clone(), seed, index);
+        self.rings = open_rings(&nic, count, &self.ring_config, ring_seed);
+        self.nic = nic;
+        self.nic_at = None;
+        self.programs.clear();
+        self.events.clear();
+        self.wake_at = None;
+        self.down = true;
+        self.boots += 1;
+    }
+
+    /// Power is back: the programs that can be made anew start.
+    pub(crate) fn restart(&mut self) {
+        self.down = false;
+        let Self { factories, programs, .. } = self;
+        programs.extend(factories.iter_mut().map(|(ring, make)| Program { ring: *ring, app: make(), last: Step::Until(Instant::ZERO) }));
+    }
+
+    pub(crate) fn add_restartable(&mut self, ring: usize, mut make: Factory) {
+        if !self.down {
+            self.add(ring, make());
+        }
+        self.factories.push((ring, make));
     }
 
     /// How many programs were ever started on it.
@@ -227,8 +334,9 @@ impl Host {
         due
     }
 
-    /// Polls and steps until nothing is left to do at this instant, then says when to do so again.
+    /// Polls and steps until nothing is left to do at this instant of virtual time, then says when to do so again.
     pub(crate) fn service(&mut self, now: Instant) -> Option<Instant> {
+        let now = self.clock(now);
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
             // What arrived on a ring that a program polls itself concerns every program: no ring's events tell of it.
@@ -239,7 +347,7 @@ impl Host {
             self.nic.check_doorbells();
             let next = self.next_wake();
             if !busy && next.is_none_or(|at| at > now) {
-                return next;
+                return next.map(|at| self.world_time(at));
             }
         }
         let deadlines: Vec<_> = self.rings.iter().map(Ring::next_deadline).collect();
@@ -276,4 +384,9 @@ impl Host {
         });
         programs.chain(self.rings.iter().filter_map(Ring::next_deadline)).min()
     }
+}
+
+fn open_rings(nic: &Nic, count: usize, config: &RingConfig, seed: impl Fn(u8) -> [u8; 32]) -> Vec<Ring<SimDevice>> {
+    let count = u8::try_from(count.max(1)).unwrap_or(u8::MAX);
+    (0..count).map(|i| Ring::new(nic.ring(), config.clone(), seed(i))).collect()
 }

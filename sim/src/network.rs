@@ -1,13 +1,19 @@
 //! Everything between the NICs: the agenda, the fabric, and the trace of what passes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ringway_stack::Instant;
+use ringway_stack::device::MacAddr;
 
-use crate::fabric::{Direction, Fabric, Frame, Marks};
+use crate::fabric::icmp::{self, Quote};
+use crate::fabric::{Direction, Fabric, Frame, Marks, Strike};
+use crate::faults::Mishap;
 use crate::nic::RxDrop;
 use crate::queue::EventQueue;
+use crate::random::Stream;
 use crate::trace::{Trace, What};
+use crate::world::Turn;
 
 /// What happens at a point in virtual time.
 #[derive(Debug)]
@@ -17,11 +23,13 @@ pub(crate) enum Event {
     /// A frame's last bit reached a host.
     AtHost { host: usize, frame: Frame },
     /// A host's frame has left its NIC.
-    Departed { host: usize },
+    Departed { host: usize, boot: u32 },
     /// Something is due in a host's NIC.
     Nic { host: usize },
     /// A host looks at its rings.
     Wake { host: usize },
+    /// A fault that lasts begins or ends.
+    Episode(Turn),
 }
 
 /// Wires, switch and time.
@@ -32,21 +40,38 @@ pub(crate) struct Network {
     pub(crate) fabric: Fabric,
     pub(crate) trace: Trace,
     pub(crate) faults_on: bool,
+    /// What an attacker guesses of the hosts that he attacks: the beginning of their latest segment.
+    pub(crate) taps: BTreeMap<usize, Option<Quote>>,
+    /// Whether a link's router keeps silent; one stream a link.
+    pub(crate) silence: Vec<Stream>,
     frames: u64,
 }
 
 impl Network {
     pub(crate) fn new(trace: Trace) -> Self {
-        Self { now: Instant::ZERO, agenda: EventQueue::new(), fabric: Fabric::default(), trace, faults_on: true, frames: 0 }
+        Self {
+            now: Instant::ZERO,
+            agenda: EventQueue::new(),
+            fabric: Fabric::default(),
+            trace,
+            faults_on: true,
+            taps: BTreeMap::new(),
+            silence: Vec::new(),
+            frames: 0,
+        }
     }
 
     /// A host's NIC puts a frame on its wire.
-    pub(crate) fn send(&mut self, host: usize, bytes: Arc<[u8]>) {
-        let frame = Frame { id: self.frames, bytes, marks: Marks::default() };
-        self.frames += 1;
+    pub(crate) fn send(&mut self, host: usize, boot: u32, bytes: Arc<[u8]>) {
+        let frame = self.frame(bytes, Marks::default());
+        if let Some(tap) = self.taps.get_mut(&host)
+            && let Some(quote) = icmp::quote_of(&frame.bytes)
+        {
+            *tap = Some(quote);
+        }
         self.trace.record(self.now, host, What::Sent, &frame);
         let departs = self.carry(host, Direction::Up, frame);
-        self.agenda.push(departs, Event::Departed { host });
+        self.agenda.push(departs, Event::Departed { host, boot });
     }
 
     /// The switch passes a frame on.
@@ -56,8 +81,43 @@ impl Network {
             self.trace.record(self.now, from, What::NoStation, &frame);
         }
         for target in targets {
-            self.carry(target, Direction::Down, frame.clone());
+            match self.fabric.cuts.stop(from, target) {
+                Some(strike) => self.trace.record(self.now, target, What::Struck(Direction::Down, strike), &frame),
+                None => drop(self.carry(target, Direction::Down, frame.clone())),
+            }
         }
+    }
+
+    /// An attacker sends an ICMP error to a host, about a connection of which he guessed the ports.
+    pub(crate) fn forge(&mut self, host: usize, mac: MacAddr, detail: u64) {
+        let Some(&Some(quote)) = self.taps.get(&host) else { return };
+        self.trace.befell(self.now, host, Mishap::Attacked);
+        self.inject(host, icmp::forged(mac, quote, detail), Marks::FORGED);
+    }
+
+    /// Tells the sender of a frame that it was too long for `link`, unless this router is one of those that don't.
+    fn fragmentation_needed(&mut self, link: usize, frame: &Frame, mtu: u16) {
+        let silent_ppm = self.fabric.lane(link, Direction::Down).config().faults.mtu_silence_ppm;
+        if self.faults_on && silent_ppm > 0 && self.silence[link].chance_ppm(silent_ppm) {
+            return;
+        }
+        let Some((station, bytes)) = icmp::fragmentation_needed(&frame.bytes, mtu) else { return };
+        if let Some(sender) = self.fabric.station(station) {
+            self.inject(sender, bytes, Marks::ROUTER);
+        }
+    }
+
+    /// Sends a frame of nobody's to a host.
+    fn inject(&mut self, host: usize, bytes: Vec<u8>, marks: Marks) {
+        let frame = self.frame(bytes.into(), marks);
+        self.trace.record(self.now, host, What::Injected, &frame);
+        self.carry(host, Direction::Down, frame);
+    }
+
+    fn frame(&mut self, bytes: Arc<[u8]>, marks: Marks) -> Frame {
+        let id = self.frames;
+        self.frames += 1;
+        Frame { id, bytes, marks }
     }
 
     /// Records what a NIC made of a frame.
@@ -72,6 +132,9 @@ impl Network {
         let passage = self.fabric.lane(link, direction).offer(self.now, frame, self.faults_on);
         for strike in passage.strikes {
             self.trace.record(self.now, link, What::Struck(direction, strike), &before);
+            if let Strike::TooLong { mtu } = strike {
+                self.fragmentation_needed(link, &before, mtu);
+            }
         }
         for arrival in passage.arrivals {
             let event = match direction {

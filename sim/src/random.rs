@@ -32,6 +32,38 @@ pub enum Purpose {
     Registration = 21,
     /// Whether a doorbell takes effect late.
     Doorbell = 22,
+    /// When a burst of losses begins and ends, and which of its frames are lost.
+    BurstLoss = 32,
+    /// Whether a frame's payload changes unnoticed.
+    HiddenCorruption = 33,
+    /// How much later than others a frame of a slower link is.
+    Jitter = 34,
+    /// When a link is slower.
+    Delay = 35,
+    /// When a link has less bandwidth.
+    Bandwidth = 36,
+    /// When a path's MTU is smaller.
+    Mtu = 37,
+    /// When hosts are cut off from each other.
+    Partition = 38,
+    /// When some hosts don't hear others.
+    OneWay = 39,
+    /// When a link has no carrier.
+    Flap = 40,
+    /// Whether a router keeps to itself that it dropped a frame.
+    MtuSilence = 41,
+    /// Whether an ICMP error is late.
+    IcmpDelay = 42,
+    /// When an ICMP error is forged.
+    IcmpForged = 43,
+    /// When a host's clock jumps.
+    Clock = 44,
+    /// When a host doesn't poll.
+    Pause = 45,
+    /// When a host crashes.
+    Crash = 46,
+    /// When a host's Ethernet address changes.
+    Neighbour = 47,
     /// The seed that a host's stack is given.
     Stack = 64,
     /// Options of a scenario: one stream an option, by its index.
@@ -111,6 +143,19 @@ impl Stream {
 pub(crate) fn scale(bits: u64, bound: u64) -> u64 {
     let wide = u128::from(bits) * u128::from(bound);
     u64::try_from(wide >> 64).unwrap_or(0)
+}
+
+/// Expands one drawn number, without touching the stream it came from (Steele, Lea and Flood, OOPSLA 2014).
+pub(crate) struct SplitMix(pub(crate) u64);
+
+impl SplitMix {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
 }
 
 #[cfg(test)]

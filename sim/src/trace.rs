@@ -19,8 +19,8 @@ use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
 
 use crate::fabric::{Direction, Frame, Marks, Strike};
-use crate::faults::FaultCounts;
-use crate::nic::{NicStrike, RxDrop};
+use crate::faults::{FaultCounts, Mishap};
+use crate::nic::{NicFault, NicStrike, RxDrop};
 
 /// The hash of everything that happened: equal for equal runs, byte for byte and nanosecond for nanosecond.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,6 +51,10 @@ pub enum What {
     NoStation,
     /// A link did something to it.
     Struck(Direction, Strike),
+    /// It came from no host: its marks say from whom ([`Marks::FORGED`], [`Marks::ROUTER`]). The host is the one that it is meant for.
+    Injected,
+    /// No frame: something befell a host or its link.
+    Befell(Mishap),
 }
 
 /// One line of a trace.
@@ -170,6 +174,7 @@ impl Trace {
 
     pub(crate) fn record(&mut self, at: Instant, host: usize, what: What, frame: &Frame) {
         self.count(what);
+        self.counts.fragmentation_needed += u64::from(what == What::Injected && frame.marks.contains(Marks::ROUTER));
         self.events += 1;
         self.silence_max = self.silence_max.max(at.since(self.last_at));
         self.last_at = at;
@@ -178,7 +183,7 @@ impl Trace {
             self.hash = mix(self.hash, word);
         }
         // What arrives as it was sent was hashed when it was sent: the frame's number stands for it.
-        if matches!(what, What::Sent) || matches!(what, What::Delivered) && !frame.marks.is_empty() {
+        if matches!(what, What::Sent | What::Injected) || matches!(what, What::Delivered) && !frame.marks.is_empty() {
             self.hash = mix_bytes(self.hash, &frame.bytes);
         }
         if self.keep {
@@ -189,24 +194,68 @@ impl Trace {
 
     /// Notes a fault of a host's NIC.
     pub(crate) fn strike(&mut self, at: Instant, host: usize, strike: NicStrike) {
-        *self.counts.nic.count_mut(strike.fault) += 1;
+        *self.nic_count(strike.fault) += 1;
         self.events += 1;
         for word in [at.as_nanos(), host as u64, 32 + strike.fault as u64, strike.ring as u64, nanos(strike.lasts)] {
             self.hash = mix(self.hash, word);
         }
     }
 
+    /// Something befell a host or its link as a whole.
+    pub(crate) fn befell(&mut self, at: Instant, host: usize, mishap: Mishap) {
+        // No frame has this number, nor these bytes.
+        let none = Frame { id: u64::MAX, bytes: Arc::new([]), marks: Marks::default() };
+        let (last_at, silence_max) = (self.last_at, self.silence_max);
+        self.record(at, host, What::Befell(mishap), &none);
+        // The wire was silent all the same.
+        (self.last_at, self.silence_max) = (last_at, silence_max);
+    }
+
+    fn nic_count(&mut self, fault: NicFault) -> &mut u64 {
+        let counts = &mut self.counts;
+        match fault {
+            NicFault::Reset => &mut counts.nic_resets,
+            NicFault::SendError => &mut counts.send_errors,
+            NicFault::CqOverrun => &mut counts.cq_overruns,
+            NicFault::RxExhausted => &mut counts.rx_exhausted,
+            NicFault::SendFull => &mut counts.send_full,
+            NicFault::Registration => &mut counts.registration_failures,
+            NicFault::Doorbell => &mut counts.delayed_doorbells,
+        }
+    }
+
     fn count(&mut self, what: What) {
         let counts = &mut self.counts;
         let counter = match what {
-            What::Sent | What::Delivered | What::NoStation => return,
-            What::Refused(RxDrop::Down) => return,
+            What::Sent | What::Delivered | What::NoStation | What::Injected | What::Refused(RxDrop::Down) => return,
+            What::Befell(mishap) => match mishap {
+                Mishap::Squeezed { .. } => &mut counts.bandwidth_changes,
+                Mishap::PathShrank { .. } => &mut counts.mtu_changes,
+                Mishap::Partitioned { .. } => &mut counts.partitions,
+                Mishap::CarrierLost => &mut counts.flaps,
+                Mishap::ClockJumped { .. } => &mut counts.clock_jumps,
+                Mishap::Paused => &mut counts.pauses,
+                Mishap::Crashed => &mut counts.crashes,
+                Mishap::Moved { .. } | Mishap::Forgot => &mut counts.neighbour_changes,
+                Mishap::Attacked => &mut counts.icmp_forged,
+                // Counted by the frames that it delays, or the end of something counted.
+                Mishap::Delayed { .. } | Mishap::CarrierFound | Mishap::Resumed | Mishap::Restarted => return,
+            },
             What::Refused(_) | What::Struck(_, Strike::QueueFull) => &mut counts.queue_full,
             What::Struck(_, Strike::Lost) => &mut counts.lost,
             What::Struck(_, Strike::FrameCheck) => &mut counts.frame_check,
             What::Struck(_, Strike::Corrupted { .. }) => &mut counts.corrupted,
             What::Struck(_, Strike::HeldBack { .. }) => &mut counts.held_back,
             What::Struck(_, Strike::Duplicated { .. }) => &mut counts.duplicated,
+            What::Struck(_, Strike::BurstLost) => &mut counts.burst_lost,
+            What::Struck(_, Strike::HiddenCorruption { .. }) => &mut counts.hidden_corrupted,
+            What::Struck(_, Strike::Delayed { .. }) => &mut counts.delayed,
+            What::Struck(_, Strike::TooLong { .. }) => &mut counts.too_long,
+            What::Struck(_, Strike::Partitioned) => &mut counts.partitioned,
+            What::Struck(_, Strike::OneWay) => &mut counts.one_way,
+            What::Struck(_, Strike::LinkDown) => &mut counts.link_down,
+            What::Struck(_, Strike::HostDown) => &mut counts.host_down,
+            What::Struck(_, Strike::IcmpDelayed { .. }) => &mut counts.icmp_delayed,
         };
         *counter += 1;
     }
@@ -221,6 +270,8 @@ fn digest(what: What) -> (u64, u64) {
         What::Refused(RxDrop::NoBuffer) => (3, 1),
         What::Refused(RxDrop::Down) => (3, 2),
         What::NoStation => (4, 0),
+        What::Injected => (5, 0),
+        What::Befell(mishap) => mishap.digest(),
         What::Struck(direction, strike) => {
             let (kind, detail) = match strike {
                 Strike::Lost => (16, 0),
@@ -229,6 +280,15 @@ fn digest(what: What) -> (u64, u64) {
                 Strike::Corrupted { bit, len } => (22, (bit as u64) << 4 | len as u64),
                 Strike::HeldBack { by } => (24, nanos(by)),
                 Strike::Duplicated { after } => (26, nanos(after)),
+                Strike::BurstLost => (28, 0),
+                Strike::HiddenCorruption { bytes: [a, b] } => (30, (a as u64) << 16 | b as u64),
+                Strike::Delayed { by } => (32, nanos(by)),
+                Strike::TooLong { mtu } => (34, mtu.into()),
+                Strike::Partitioned => (36, 0),
+                Strike::OneWay => (38, 0),
+                Strike::LinkDown => (40, 0),
+                Strike::HostDown => (42, 0),
+                Strike::IcmpDelayed { by } => (44, nanos(by)),
             };
             (kind + direction as u64, detail)
         }

@@ -1,6 +1,9 @@
 //! The world: hosts, the network between them, and the one loop in which time passes.
 
 mod budget;
+mod mishaps;
+
+pub(crate) use mishaps::Turn;
 
 use core::fmt;
 use core::time::Duration;
@@ -8,14 +11,16 @@ use core::time::Duration;
 use ringway_stack::Instant;
 use ringway_stack::device::Device;
 
-use crate::fabric::{Direction, LinkConfig};
+use crate::fabric::{Direction, LinkConfig, Strike};
+use crate::faults::HostFaults;
 use crate::host::{App, Context, Host, HostConfig};
 use crate::network::{Event, Network};
 use crate::nic::{Nic, Outstanding, SimDevice};
 use crate::random::{Purpose, Stream};
 use crate::report::Report;
-use crate::trace::{Interface, NoteKind, Trace, Watch};
+use crate::trace::{Interface, NoteKind, Trace, Watch, What};
 use budget::Budget;
+use mishaps::Courses;
 
 /// How much of the wire's story is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +69,9 @@ pub struct World {
     hosts: Vec<Host>,
     budget: Budget,
     watch: Watch,
+    courses: Courses,
+    /// Hosts were told each other's Ethernet addresses.
+    introduced: bool,
 }
 
 impl fmt::Debug for World {
@@ -76,7 +84,15 @@ impl World {
     /// An empty world at the origin of time, with its faults on.
     pub fn new(config: WorldConfig) -> Self {
         let trace = Trace::new(config.seed, config.capture == Capture::Frames);
-        Self { seed: config.seed, network: Network::new(trace), hosts: Vec::new(), budget: Budget::unlimited(), watch: Watch::default() }
+        Self {
+            seed: config.seed,
+            network: Network::new(trace),
+            hosts: Vec::new(),
+            budget: Budget::unlimited(),
+            watch: Watch::default(),
+            courses: Courses::default(),
+            introduced: false,
+        }
     }
 
     /// Adds a host.
@@ -92,7 +108,9 @@ impl World {
         let host = Host::new(index, config, self.seed, ring_seed);
         self.network.trace.add_interface(Interface { name, mac: host.mac(), bandwidth_bps: link.bandwidth_bps });
         self.network.fabric.attach(self.seed, host.mac(), link);
+        self.network.silence.push(Stream::new(self.seed, Purpose::MtuSilence, u32::try_from(index).unwrap_or(u32::MAX), 0));
         self.hosts.push(host);
+        self.plan_all(index);
         HostId(index)
     }
 
@@ -119,8 +137,16 @@ impl World {
         self.hosts[host.0].nic().steered_ring()
     }
 
+    /// Starts a program on a host, now and again each time the host starts after a crash. (A program that [`World::add_app`] started ends with
+    /// its host.)
+    pub fn add_restartable(&mut self, host: HostId, make: impl FnMut() -> Box<dyn App> + 'static) {
+        self.hosts[host.0].add_restartable(0, Box::new(make));
+        self.wake(host.0, self.network.now);
+    }
+
     /// Tells every host every other's Ethernet address, so that nobody needs ARP.
     pub fn introduce_all(&mut self) {
+        self.introduced = true;
         let known: Vec<_> = self.hosts.iter().map(|h| (h.ip(), h.mac())).collect();
         for host in &mut self.hosts {
             let own = host.mac();
@@ -145,14 +171,19 @@ impl World {
         &self.network.trace
     }
 
-    /// Switches all faults on or off: a run's safety phase ends, and its liveness phase begins.
+    /// Switches all faults on or off: a run's safety phase ends, and its liveness phase begins. What lasts ends at once, and the configured
+    /// state is restored: links, paths and partitions heal, paused hosts go on, crashed ones start again.
     pub fn set_faults(&mut self, on: bool) {
+        if on == self.network.faults_on {
+            return;
+        }
         self.network.faults_on = on;
         for host in 0..self.hosts.len() {
             self.hosts[host].nic().advance(self.network.now);
             self.hosts[host].nic().set_faults(on);
             self.advance_nic(host);
         }
+        self.turn_faults();
         let (now, text) = (self.network.now, if on { "faults begin" } else { "faults stop" });
         self.network.trace.note(now, None, NoteKind::Phase, || text.to_owned());
     }
@@ -173,13 +204,20 @@ impl World {
         for direction in [Direction::Up, Direction::Down] {
             change(self.network.fabric.lane(host.0, direction).config_mut());
         }
+        self.plan_all(host.0);
     }
 
-    /// Lets the caller act as a program of a host, once, now.
+    /// Changes what goes wrong with a host.
+    pub fn change_host_faults(&mut self, host: HostId, change: impl FnOnce(&mut HostFaults)) {
+        change(&mut self.hosts[host.0].faults);
+        self.plan_all(host.0);
+    }
+
+    /// Lets the caller act as a program of a host, once, now. A host that pauses, or is down, obeys all the same.
     pub fn call<R>(&mut self, host: HostId, act: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let now = self.network.now;
         let target = &mut self.hosts[host.0];
-        target.nic().advance(now);
+        target.nic().advance(self.network.now);
+        let now = target.clock(self.network.now);
         let ip = target.ip();
         let result = act(&mut Context { now, ring: target.ring_mut(), events: &[], ip });
         self.service(host.0);
@@ -248,6 +286,9 @@ impl World {
         self.budget.spend(now, &event);
         match event {
             Event::AtSwitch { from, frame } => self.network.switch(from, frame),
+            Event::AtHost { host, frame } if self.hosts[host].is_down() => {
+                self.network.trace.record(now, host, What::Struck(Direction::Down, Strike::HostDown), &frame);
+            }
             Event::AtHost { host, frame } => {
                 let target = &mut self.hosts[host];
                 let reception = target.nic().receive(now, &frame.bytes);
@@ -258,21 +299,24 @@ impl World {
                 }
                 self.after_nic(host);
             }
-            Event::Departed { host } => {
+            // What a NIC sent before its host crashed is nobody's any more.
+            Event::Departed { host, boot } if self.hosts[host].boots() != boot => {}
+            Event::Departed { host, .. } => {
                 if self.hosts[host].nic().complete() {
                     self.wake(host, now);
                 }
             }
             Event::Nic { host } => {
-                if self.hosts[host].nic_due(now) {
+                if self.hosts[host].nic_due(now) && !self.hosts[host].is_down() {
                     self.advance_nic(host);
                 }
             }
             Event::Wake { host } => {
-                if self.hosts[host].woken(now) {
+                if self.hosts[host].woken(now) && self.hosts[host].runs() {
                     self.service(host);
                 }
             }
+            Event::Episode(turn) => self.turn(turn),
         }
     }
 
@@ -298,9 +342,9 @@ impl World {
     }
 
     fn transmit(&mut self, host: usize) {
-        let now = self.network.now;
+        let (now, boot) = (self.network.now, self.hosts[host].boots());
         while let Some(bytes) = self.hosts[host].nic().transmit(now) {
-            self.network.send(host, bytes);
+            self.network.send(host, boot, bytes);
         }
         self.after_nic(host);
     }

@@ -9,14 +9,36 @@ use crate::scenario::Scenario;
 /// How often each fault struck. A class that can be switched goes by its name in [`FaultSet`]; what merely happens (a full queue) by its
 /// own.
 pub fn struck(counts: &FaultCounts) -> impl Iterator<Item = (&'static str, u64)> {
-    let FaultCounts { lost, duplicated, held_back, corrupted, frame_check, queue_full, nic: _ } = *counts;
     [
-        ("loss", lost),
-        ("duplication", duplicated),
-        ("reordering", held_back),
-        ("corruption", corrupted),
-        ("(bad frame check sequence)", frame_check),
-        ("(queue full)", queue_full),
+        ("loss", counts.lost),
+        ("duplication", counts.duplicated),
+        ("reordering", counts.held_back),
+        ("corruption", counts.corrupted),
+        ("burst_loss", counts.burst_lost),
+        ("hidden_corruption", counts.hidden_corrupted),
+        ("delay", counts.delayed),
+        ("bandwidth", counts.bandwidth_changes),
+        ("mtu", counts.mtu_changes),
+        ("partition", counts.partitioned),
+        ("one_way", counts.one_way),
+        ("flap", counts.flaps),
+        ("nic_reset", counts.nic_resets),
+        ("send_error", counts.send_errors),
+        ("cq_overrun", counts.cq_overruns),
+        ("rx_exhausted", counts.rx_exhausted),
+        ("send_full", counts.send_full),
+        ("registration", counts.registration_failures),
+        ("doorbell", counts.delayed_doorbells),
+        ("clock", counts.clock_jumps),
+        ("pause", counts.pauses),
+        ("crash", counts.crashes),
+        ("neighbour", counts.neighbour_changes),
+        ("icmp", counts.icmp_forged + counts.icmp_delayed),
+        ("(bad frame check sequence)", counts.frame_check),
+        ("(queue full)", counts.queue_full),
+        ("(too long for the path)", counts.too_long),
+        ("(no carrier)", counts.link_down),
+        ("(host down)", counts.host_down),
     ]
     .into_iter()
 }

@@ -16,14 +16,17 @@ fn lane(faults: Faults) -> Lane {
     Lane::new(1, 0, Direction::Down, config)
 }
 
-const ALL: Faults = Faults {
-    loss_ppm: 100_000,
-    duplication_ppm: 150_000,
-    duplication_delay_max: Duration::from_micros(300),
-    reordering_ppm: 200_000,
-    reordering_delay_max: Duration::from_micros(700),
-    corruption_ppm: 120_000,
-};
+fn all() -> Faults {
+    Faults {
+        loss_ppm: 100_000,
+        duplication_ppm: 150_000,
+        duplication_delay_max: Duration::from_micros(300),
+        reordering_ppm: 200_000,
+        reordering_delay_max: Duration::from_micros(700),
+        corruption_ppm: 120_000,
+        ..Faults::default()
+    }
+}
 
 #[test]
 fn latency_and_bandwidth_add_up() {
@@ -56,13 +59,19 @@ fn a_fault_class_reshuffles_no_other() {
         (0..2000).map(|_| lane.offer(Instant::ZERO, datagram(), true).strikes.iter().any(which)).collect::<Vec<_>>()
     };
     let lost = |s: &Strike| matches!(s, Strike::Lost);
-    let losses = struck_by(Faults { loss_ppm: ALL.loss_ppm, ..Faults::default() }, lost);
+    let losses = struck_by(Faults { loss_ppm: all().loss_ppm, ..Faults::default() }, lost);
     assert!(losses.contains(&true));
-    assert_eq!(losses, struck_by(ALL, lost));
+    assert_eq!(losses, struck_by(all(), lost));
+    let bursts = Faults { burst_ppm: 100_000, burst_frames: 9, burst_loss_ppm: 500_000, ..all() };
+    let more = Faults { hidden_corruption_ppm: 100_000, icmp_delay_ppm: 100_000, ..bursts };
+    assert_eq!(losses, struck_by(more, lost));
+    let hidden = |s: &Strike| matches!(s, Strike::HiddenCorruption { .. });
+    let only = Faults { hidden_corruption_ppm: 100_000, ..Faults::default() };
+    assert_eq!(struck_by(only, hidden), struck_by(Faults { duplication_ppm: 500_000, reordering_ppm: 500_000, ..only }, hidden));
 
-    let without_loss = Faults { loss_ppm: 0, ..ALL };
+    let without_loss = Faults { loss_ppm: 0, ..all() };
     let duplicated = |s: &Strike| matches!(s, Strike::Duplicated { .. });
-    let alone = struck_by(Faults { duplication_ppm: ALL.duplication_ppm, ..Faults::default() }, duplicated);
+    let alone = struck_by(Faults { duplication_ppm: all().duplication_ppm, ..Faults::default() }, duplicated);
     assert_eq!(alone, struck_by(without_loss, duplicated));
 }
 
@@ -90,7 +99,7 @@ fn what_has_no_checksum_is_dropped_instead_of_corrupted() {
 
 #[test]
 fn faults_off_means_none() {
-    let mut lane = lane(ALL);
+    let mut lane = lane(all());
     for _ in 0..500 {
         let passage = lane.offer(Instant::ZERO, datagram(), false);
         assert_eq!((passage.arrivals.len(), passage.strikes.len()), (1, 0));
@@ -99,7 +108,7 @@ fn faults_off_means_none() {
 
 #[test]
 fn strengths_are_met() {
-    let mut lane = lane(Faults { loss_ppm: 0, ..ALL });
+    let mut lane = lane(Faults { loss_ppm: 0, ..all() });
     let mut counts = [0; 3];
     for _ in 0..10_000 {
         for strike in lane.offer(Instant::ZERO, datagram(), true).strikes {
@@ -113,6 +122,123 @@ fn strengths_are_met() {
     }
     for (count, expected) in counts.into_iter().zip([1500, 2000, 1200i32]) {
         assert!((count - expected).abs() < 200, "{counts:?}");
+    }
+}
+
+#[test]
+fn bursts_are_long_and_their_losses_frequent() {
+    let faults = Faults { burst_ppm: 20_000, burst_frames: 20, burst_loss_ppm: 1_000_000, ..Faults::default() };
+    let mut lane = lane(faults);
+    let lost: Vec<bool> = (0..50_000).map(|_| lane.offer(Instant::ZERO, datagram(), true).strikes[..] == [Strike::BurstLost]).collect();
+    let total = lost.iter().filter(|&&l| l).count();
+    let bursts = lost.windows(2).filter(|w| w == &[false, true]).count();
+    // Good for 50 frames, bad for 20: two frames in seven vanish.
+    assert!((12_000..17_000).contains(&total), "{total}");
+    assert!((17..24).contains(&(total / bursts)), "{total} in {bursts} bursts");
+}
+
+#[test]
+fn hidden_corruption_changes_payload_only_and_every_checksum_comes_out_right() {
+    let mut lane = lane(Faults { hidden_corruption_ppm: 1_000_000, ..Faults::default() });
+    let varied: Vec<u8> = (0..300u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for payload in [&varied[..], &[7; 300], &[1], &[0xff; 2]] {
+        let clean = frame(frames::udp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap(), payload));
+        for _ in 0..500 {
+            let passage = lane.offer(Instant::ZERO, clean.clone(), true);
+            let struck = &passage.arrivals[0].frame;
+            assert_eq!(checksum::verify(&struck.bytes), ChecksumVerdict::Good);
+            assert_ne!(struck.bytes[42..], clean.bytes[42..]);
+            // The checksum itself changes only where nothing could compensate.
+            let end = if payload.len() > 200 && payload[0] == 0 { 42 } else { 40 };
+            assert_eq!(struck.bytes[..end], clean.bytes[..end]);
+            assert_eq!(struck.marks, Marks::HIDDEN);
+        }
+    }
+    let empty = frame(frames::udp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap(), &[]));
+    assert!(lane.offer(Instant::ZERO, empty, true).strikes.is_empty(), "a header was hit");
+}
+
+#[test]
+fn a_slower_link_keeps_the_order() {
+    let mut lane = lane(Faults::default());
+    let arrival = |lane: &mut Lane, at: u64| lane.offer(Instant::from_nanos(at), datagram(), true).arrivals[0].at;
+    assert_eq!(arrival(&mut lane, 0), Instant::from_nanos(5_000));
+    lane.conditions_mut().delay = Some((Duration::from_micros(100), Duration::from_micros(50)));
+    let mut slow: Vec<_> = (1..100).map(|i| arrival(&mut lane, i)).collect();
+    assert!(slow.iter().all(|at| (105_000..=155_100).contains(&at.as_nanos())));
+    assert!(slow.first() != slow.last(), "no jitter");
+    lane.conditions_mut().delay = None;
+    slow.extend((100..105).map(|i| arrival(&mut lane, i)));
+    assert!(slow.is_sorted(), "overtaken");
+    assert_eq!(arrival(&mut lane, 1_000_000), Instant::from_nanos(1_005_000));
+}
+
+#[test]
+fn a_narrow_link_takes_longer_and_holds_less() {
+    let config = LinkConfig { bandwidth_bps: Some(1_000_000_000), ..LinkConfig::default() };
+    let mut lane = Lane::new(1, 0, Direction::Down, config);
+    *lane.conditions_mut() = Conditions { bandwidth_bps: Some(8_000), queue_bytes_max: Some(2_500), ..Conditions::default() };
+    let passages: Vec<_> = (0..4).map(|_| lane.offer(Instant::ZERO, frame(vec![0; 976]), true)).collect();
+    assert_eq!(passages[0].departs, Instant::from_nanos(1_000_000_000));
+    assert_eq!(passages.iter().filter(|p| p.strikes[..] == [Strike::QueueFull]).count(), 2);
+}
+
+#[test]
+fn nothing_passes_a_link_without_carrier_nor_one_that_is_too_narrow_for_it() {
+    for direction in [Direction::Up, Direction::Down] {
+        let mut lane = Lane::new(1, 0, direction, LinkConfig::default());
+        let strikes = |lane: &mut Lane| lane.offer(Instant::ZERO, datagram(), true).strikes;
+        lane.conditions_mut().down = true;
+        assert_eq!(strikes(&mut lane)[..], [Strike::LinkDown]);
+        *lane.conditions_mut() = Conditions { mtu: Some(327), ..Conditions::default() };
+        assert_eq!(strikes(&mut lane)[..], [Strike::TooLong { mtu: 327 }]);
+        // 300 bytes and 28 of headers.
+        lane.conditions_mut().mtu = Some(328);
+        assert!(strikes(&mut lane).is_empty());
+    }
+}
+
+#[test]
+fn a_router_says_what_fits_and_about_what() {
+    let mut frame = datagram().bytes.to_vec();
+    let (station, error) = icmp::fragmentation_needed(&frame, 1000).unwrap();
+    assert_eq!(station, frames::mac(0));
+    assert_eq!(checksum::verify(&error), ChecksumVerdict::Good);
+    assert_eq!(error[34..42], [3, 4, error[36], error[37], 0, 0, 0x03, 0xe8]);
+    assert_eq!(error[42..70], frame[14..42]);
+    assert!(icmp::is_error(&error) && !icmp::is_error(&frame));
+    assert!(icmp::fragmentation_needed(&error, 40).is_none(), "an error about an error");
+    frame[20] = 0;
+    assert!(icmp::fragmentation_needed(&frame, 1000).is_none(), "about what may be fragmented");
+}
+
+#[test]
+fn icmp_errors_are_late_and_nothing_else_is() {
+    let faults = Faults { icmp_delay_ppm: 1_000_000, icmp_delay_max: Duration::from_secs(1), ..Faults::default() };
+    let mut lane = lane(faults);
+    let (_, error) = icmp::fragmentation_needed(&datagram().bytes, 1000).unwrap();
+    assert!(lane.offer(Instant::ZERO, datagram(), true).strikes.is_empty());
+    let passage = lane.offer(Instant::ZERO, frame(error), true);
+    assert!(matches!(passage.strikes[..], [Strike::IcmpDelayed { .. }]));
+    assert_eq!(passage.arrivals[0].frame.marks, Marks::DELAYED);
+}
+
+#[test]
+fn a_line_has_two_sides() {
+    for detail in 0..200 {
+        let (both, one) = (Cut::drawn(detail, 3, 5, false), Cut::drawn(detail, 3, 5, true));
+        let stops = |cut: &Cut, a, b| {
+            let mut cuts = Cuts::default();
+            cuts.add(Drawer::User, *cut);
+            cuts.stop(a, b).is_some()
+        };
+        let pairs: Vec<_> = (0..5).flat_map(|a| (0..5).map(move |b| (a, b))).collect();
+        assert!(pairs.iter().any(|&(a, b)| stops(&both, a, b)), "nobody is cut off");
+        for (a, b) in pairs {
+            assert_eq!(stops(&both, a, b), stops(&both, b, a));
+            assert!(!(stops(&one, a, b) && stops(&one, b, a)));
+            assert_eq!(stops(&one, a, b) || stops(&one, b, a), stops(&both, a, b));
+        }
     }
 }
 

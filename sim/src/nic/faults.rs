@@ -3,7 +3,6 @@
 //! Each class draws from a stream of its own, once for each occasion: a frame that arrives or leaves, a call. A condition that a fault brings
 //! about lasts for a time; whoever was refused meanwhile is woken when it ends.
 
-use core::ops::AddAssign;
 use core::time::Duration;
 
 use ringway_stack::Instant;
@@ -106,48 +105,6 @@ impl NicFaults {
             NicFault::SendFull => &mut self.send_full,
             NicFault::Registration => &mut self.registration,
             NicFault::Doorbell => &mut self.doorbell,
-        }
-    }
-}
-
-/// How often each class struck.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NicFaultCounts {
-    /// See [`NicFault::Reset`].
-    pub resets: u64,
-    /// See [`NicFault::SendError`].
-    pub send_errors: u64,
-    /// See [`NicFault::CqOverrun`].
-    pub cq_overruns: u64,
-    /// See [`NicFault::RxExhausted`].
-    pub rx_exhausted: u64,
-    /// See [`NicFault::SendFull`].
-    pub send_full: u64,
-    /// See [`NicFault::Registration`].
-    pub registrations: u64,
-    /// See [`NicFault::Doorbell`].
-    pub doorbells: u64,
-}
-
-impl NicFaultCounts {
-    /// The count of one class.
-    pub fn count_mut(&mut self, fault: NicFault) -> &mut u64 {
-        match fault {
-            NicFault::Reset => &mut self.resets,
-            NicFault::SendError => &mut self.send_errors,
-            NicFault::CqOverrun => &mut self.cq_overruns,
-            NicFault::RxExhausted => &mut self.rx_exhausted,
-            NicFault::SendFull => &mut self.send_full,
-            NicFault::Registration => &mut self.registrations,
-            NicFault::Doorbell => &mut self.doorbells,
-        }
-    }
-}
-
-impl AddAssign for NicFaultCounts {
-    fn add_assign(&mut self, mut other: Self) {
-        for fault in NicFault::ALL {
-            *self.count_mut(fault) += *other.count_mut(fault);
         }
     }
 }

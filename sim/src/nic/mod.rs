@@ -22,7 +22,7 @@ mod steering;
 
 pub use buffer::{SimRx, SimTx};
 pub use config::NicConfig;
-pub use faults::{NicFault, NicFaultCounts, NicFaults, NicStrike, Strength};
+pub use faults::{NicFault, NicFaults, NicStrike, Strength};
 pub use ring::SimDevice;
 
 use core::cell::{RefCell, RefMut};
@@ -32,7 +32,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::MacAddr;
+use ringway_stack::device::{DeviceEvent, MacAddr};
 
 use hardware::Hardware;
 
@@ -159,6 +159,18 @@ impl Nic {
     /// Switches faults on or off; what they brought about ends with them.
     pub fn set_faults(&self, on: bool) {
         self.hardware().set_faults(on);
+    }
+
+    /// Something happened to the port that every ring is told of.
+    pub(crate) fn notify(&self, event: DeviceEvent) {
+        for ring in &mut self.hardware().rings {
+            ring.events.push_back(event);
+        }
+    }
+
+    /// It has another Ethernet address from now on.
+    pub(crate) fn set_mac(&self, mac: MacAddr) {
+        self.hardware().mac = mac;
     }
 
     /// The faults that struck since the last call.

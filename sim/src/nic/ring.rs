@@ -25,7 +25,6 @@ pub struct SimDevice {
     nic: Nic,
     ring: usize,
     capabilities: Capabilities,
-    mac: MacAddr,
 }
 
 impl SimDevice {
@@ -36,9 +35,9 @@ impl SimDevice {
 
     pub(super) fn open(nic: Nic, steered_only: bool) -> Self {
         let mut hardware = nic.hardware();
-        let (ring, mac, capabilities) = (hardware.open_ring(steered_only), hardware.mac, hardware.config.capabilities());
+        let (ring, capabilities) = (hardware.open_ring(steered_only), hardware.config.capabilities());
         drop(hardware);
-        Self { nic, ring, capabilities, mac }
+        Self { nic, ring, capabilities }
     }
 
     /// The NIC that it is a ring of.
@@ -128,13 +127,12 @@ impl Device for SimDevice {
     }
 
     fn mac(&self) -> MacAddr {
-        self.mac
+        self.hardware().mac
     }
 
-    fn poll_rx(&mut self, now: Instant, batch: &mut RxBatch<SimRx>) -> usize {
-        let mut hardware = self.hardware();
-        hardware.now = hardware.now.max(now);
-        hardware.rings[self.ring].poll(batch)
+    /// `now` is the host's clock, which may be ahead of the NIC's own.
+    fn poll_rx(&mut self, _now: Instant, batch: &mut RxBatch<SimRx>) -> usize {
+        self.hardware().rings[self.ring].poll(batch)
     }
 
     fn rx_ready(&self) -> bool {

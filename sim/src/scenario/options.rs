@@ -168,6 +168,7 @@ fn link(stream: &mut Stream) -> LinkConfig {
         latency: Duration::from_nanos(stream.magnitude(500, 60_000_000)),
         bandwidth_bps: stream.pick(&[None, Some(10_000_000), Some(100_000_000), Some(1_000_000_000), Some(25_000_000_000)]),
         queue_bytes_max: size(stream, 32 << 10, 1 << 20),
+        mtu: None,
         faults: Faults::default(),
     }
 }
@@ -177,7 +178,7 @@ fn faults(stream: &mut Stream) -> Faults {
     let [loss_ppm, duplication_ppm, reordering_ppm, corruption_ppm] = [ppm(), ppm(), ppm(), ppm()];
     let mut delay = || Duration::from_nanos(stream.magnitude(1_000, 300_000_000));
     let (duplication_delay_max, reordering_delay_max) = (delay(), delay());
-    Faults { loss_ppm, duplication_ppm, duplication_delay_max, reordering_ppm, reordering_delay_max, corruption_ppm }
+    Faults { loss_ppm, duplication_ppm, duplication_delay_max, reordering_ppm, reordering_delay_max, corruption_ppm, ..Faults::default() }
 }
 
 fn tcp(stream: &mut Stream) -> Config {

@@ -122,14 +122,23 @@ struct Sent {
 
 impl Builder {
     fn record(&mut self, trace: &Trace, record: &Record) {
-        if record.what == What::Sent {
-            return self.sent(record);
+        match record.what {
+            What::Sent => return self.sent(record),
+            // Nobody's frame: its arrow begins and ends at the host that it is for.
+            What::Injected => {
+                self.sent(record);
+                if let Some(row) = self.frames.last_mut() {
+                    row.11 = befallen(record.marks).unwrap_or_default();
+                }
+                return;
+            }
+            _ => {}
         }
         let Some(&row) = self.rows.get(&record.frame) else { return };
         let at = record.at.as_nanos();
         let here = number(record.host);
         let arrival = match record.what {
-            What::Sent => return,
+            What::Sent | What::Injected | What::Befell(_) => return,
             What::Delivered => ArrivalRow(row, here, at, Fate::Delivered, befallen(record.marks).unwrap_or_default()),
             What::Refused(why) => ArrivalRow(row, here, at, Fate::Refused, refusal(why).to_owned()),
             What::NoStation => ArrivalRow(row, NONE, at, Fate::NoStation, "no such station".to_owned()),

@@ -69,10 +69,22 @@ impl Trace {
     /// What befell each frame on its way, by the frame's number.
     fn fates(&self) -> BTreeMap<u64, String> {
         let mut fates: BTreeMap<u64, String> = BTreeMap::new();
+        // What is about no frame stands on the next one that the host sends.
+        let mut mishaps: BTreeMap<usize, String> = BTreeMap::new();
         for record in &self.records {
             let name = self.host_name(record.host);
             let fate = match record.what {
-                What::Sent | What::Delivered => continue,
+                What::Sent => match mishaps.remove(&record.host) {
+                    Some(mishaps) => mishaps,
+                    None => continue,
+                },
+                What::Befell(mishap) => {
+                    let all = mishaps.entry(record.host).or_default();
+                    let separator = if all.is_empty() { "" } else { "; " };
+                    *all += &format!("{separator}before, at {} ms: {mishap}", record.at.as_millis());
+                    continue;
+                }
+                What::Delivered | What::Injected => continue,
                 What::Refused(why) => format!("{name}: dropped, {}", refusal(why)),
                 What::NoStation => "switch: no such station".to_owned(),
                 What::Struck(direction, strike) => format!("{name}'s link, {direction}: {strike}"),
@@ -125,9 +137,15 @@ pub(crate) fn refusal(why: RxDrop) -> &'static str {
 
 /// The marks of one copy, in words.
 pub(crate) fn befallen(marks: Marks) -> Option<String> {
-    let words: Vec<_> = [(Marks::CORRUPTED, "corrupted"), (Marks::DUPLICATE, "second copy"), (Marks::HELD_BACK, "held back")]
-        .into_iter()
-        .filter_map(|(mark, word)| marks.contains(mark).then_some(word))
-        .collect();
+    const WORDS: [(Marks, &str); 7] = [
+        (Marks::CORRUPTED, "corrupted"),
+        (Marks::DUPLICATE, "second copy"),
+        (Marks::HELD_BACK, "held back"),
+        (Marks::HIDDEN, "corrupted unnoticed"),
+        (Marks::DELAYED, "delayed"),
+        (Marks::FORGED, "forged by an attacker"),
+        (Marks::ROUTER, "from the router"),
+    ];
+    let words: Vec<_> = WORDS.into_iter().filter_map(|(mark, word)| marks.contains(mark).then_some(word)).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }

@@ -4,6 +4,7 @@ use core::fmt::Write;
 
 use super::segment::Reader;
 use super::{Record, Trace, What, befallen, refusal};
+use crate::fabric::Marks;
 
 /// Renders a kept trace, an event a line.
 ///
@@ -24,12 +25,18 @@ fn line(reader: &mut Reader, trace: &Trace, record: &Record, out: &mut String) {
         What::Sent => '>',
         What::Delivered => '<',
         What::Struck(_, strike) if !strike.is_drop() => '!',
+        What::Injected | What::Befell(_) => '!',
         _ => 'x',
     };
     let _ = write!(out, "{:3}.{:06} {host:>8} {sign} ", micros / 1_000_000, micros % 1_000_000);
+    if let What::Befell(mishap) = record.what {
+        let _ = writeln!(out, "[{mishap}]");
+        return;
+    }
     reader.describe(&record.bytes, out);
     let _ = match record.what {
-        What::Sent => Ok(()),
+        What::Sent | What::Befell(_) => Ok(()),
+        What::Injected => write!(out, "  [from {}]", if record.marks.contains(Marks::FORGED) { "an attacker" } else { "the router" }),
         What::Delivered => befallen(record.marks).map_or(Ok(()), |marks| write!(out, "  [{marks}]")),
         What::Refused(why) => write!(out, "  [{}]", refusal(why)),
         What::NoStation => write!(out, "  [no such station]"),

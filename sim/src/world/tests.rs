@@ -57,6 +57,7 @@ fn story(seed: u64) -> Report {
         reordering_ppm: 200_000,
         reordering_delay_max: Duration::from_millis(1),
         corruption_ppm: 200_000,
+        ..Faults::default()
     };
     let (mut world, [a, b]) = pair(seed, faults);
     let mac = world.host(b).mac();

@@ -7,22 +7,21 @@ use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{NextHop, Readiness};
 use crate::device::{ChecksumVerdict, Device, HEAD_MAX, MacAddr, Protocol, RxBuffer, RxFrame, RxMeta};
-use crate::error::Error;
 use crate::tcp;
 use crate::time::Instant;
 use crate::wire::checksum::Checksum;
-use crate::wire::{arp, ethernet, icmp, ipv4, tcp as wire_tcp, udp};
+use crate::wire::{ethernet, ipv4, tcp as wire_tcp, udp};
 
 /// What is left of a frame after its Ethernet and IPv4 headers.
-struct Packet<'a, B> {
-    from: MacAddr,
-    header: ipv4::Header,
+pub(super) struct Packet<'a, B> {
+    pub(super) from: MacAddr,
+    pub(super) header: ipv4::Header,
     /// The packet's bytes that were copied, from the transport header on.
-    head: &'a [u8],
-    body: Option<B>,
-    verified: bool,
+    pub(super) head: &'a [u8],
+    pub(super) body: Option<B>,
+    pub(super) verified: bool,
     /// How many segments the device merged into it.
-    segments: u16,
+    pub(super) segments: u16,
 }
 
 impl<B: RxBuffer> Packet<'_, B> {
@@ -35,7 +34,7 @@ impl<B: RxBuffer> Packet<'_, B> {
         self.sum_is_good(self.header.pseudo_header(self.len()))
     }
 
-    fn sum_is_good(&self, mut sum: Checksum) -> bool {
+    pub(super) fn sum_is_good(&self, mut sum: Checksum) -> bool {
         sum.add(self.head);
         if let Some(body) = &self.body {
             sum.add_sum(body.checksum(0, body.len()), body.len());
@@ -58,7 +57,7 @@ impl<D: Device> Ring<D> {
         }
         match link.ethertype {
             ethernet::ETHERTYPE_IPV4 => self.on_ipv4(now, link.src, &head[at..], body, &meta),
-            ethernet::ETHERTYPE_ARP => self.on_arp(&head[at..]),
+            ethernet::ETHERTYPE_ARP => self.on_arp(now, &head[at..]),
             _ => None,
         }
     }
@@ -187,13 +186,13 @@ impl<D: Device> Ring<D> {
         if flags.contains(wire_tcp::Flags::ACK) || !flags.contains(wire_tcp::Flags::SYN) {
             return self.refuse(packet, header, payload_len);
         }
-        let hop = if self.output.caps.point_to_point { NextHop::Station(packet.from) } else { self.hop_back(packet) };
+        let hop = if self.output.caps.point_to_point { NextHop::Station(packet.from) } else { self.hop_back(now, packet) };
         self.on_syn(now, index, header, local, remote, hop)
     }
 
     /// The way back to who sent a packet: through the neighbour table, which may learn from it at no cost.
-    fn hop_back(&mut self, packet: &Packet<'_, D::Rx>) -> NextHop {
-        self.neighbours.learn_asker(packet.header.src, packet.from);
+    fn hop_back(&mut self, now: Instant, packet: &Packet<'_, D::Rx>) -> NextHop {
+        self.neighbours.learn_asker(now, packet.header.src, packet.from);
         NextHop::Neighbour(packet.header.src)
     }
 
@@ -210,7 +209,7 @@ impl<D: Device> Ring<D> {
         None
     }
 
-    fn envelope_back(packet: &Packet<'_, D::Rx>) -> Envelope {
+    pub(super) fn envelope_back(packet: &Packet<'_, D::Rx>) -> Envelope {
         Envelope { src: packet.header.dst, dst: packet.header.src, mac: packet.from, ttl: 64, tos: 0 }
     }
 
@@ -238,95 +237,6 @@ impl<D: Device> Ring<D> {
         if socket.push(now, remote, packet.header.dst, &packet.head[at..head_end], body) {
             self.raise(index, Readiness::IN);
         }
-        Some(())
-    }
-
-    /// RFC 1122 s4.1.3.1: a datagram for a port that nobody has is answered, unless it was for many.
-    fn port_unreachable(&mut self, packet: &Packet<'_, D::Rx>) {
-        if packet.header.dst.is_multicast() || packet.header.dst.is_broadcast() {
-            return;
-        }
-        let Some(transport) = packet.head.first_chunk() else { return };
-        let quoted = icmp::Quoted { header: ipv4::Header { header_len: ipv4::LEN as u8, ..packet.header }, transport: *transport };
-        let message = icmp::Message::DestinationUnreachable { code: icmp::CODE_PORT_UNREACHABLE, mtu: 0, quoted };
-        if self.output.icmp(&mut self.device, &Self::envelope_back(packet), &message, &[]).is_err() {
-            self.output.counters.tx_drops += 1;
-        }
-    }
-
-    fn on_icmp(&mut self, now: Instant, packet: &Packet<'_, D::Rx>) -> Option<()> {
-        if !packet.verified && !packet.sum_is_good(Checksum::new()) {
-            return None;
-        }
-        let (message, at) = icmp::Message::parse(packet.head).ok()?;
-        match message {
-            icmp::Message::EchoRequest { id, seq } => {
-                // A ping longer than a head goes unanswered, rather than answered wrongly.
-                if packet.body.is_some() {
-                    return None;
-                }
-                let reply = icmp::Message::EchoReply { id, seq };
-                self.output.icmp(&mut self.device, &Self::envelope_back(packet), &reply, &packet.head[at..]).ok()
-            }
-            icmp::Message::DestinationUnreachable { code, quoted, .. } => self.on_unreachable(now, code, &quoted),
-            _ => None,
-        }
-    }
-
-    /// RFC 1122 s4.2.3.9 and RFC 5927: for TCP, an error only counts if it quotes what we have in flight, and then it is a hint;
-    /// during a handshake it ends the attempt.
-    fn on_unreachable(&mut self, now: Instant, code: u8, quoted: &icmp::Quoted) -> Option<()> {
-        let local = SocketAddrV4::new(quoted.header.src, quoted.src_port());
-        let remote = SocketAddrV4::new(quoted.header.dst, quoted.dst_port());
-        let hard = matches!(code, icmp::CODE_PORT_UNREACHABLE | icmp::CODE_PROTOCOL_UNREACHABLE);
-        match quoted.header.protocol {
-            ipv4::PROTOCOL_TCP => {
-                let index = self.demux.find(Protocol::Tcp, local, remote)?;
-                let stream = self.slots.stream_at(index)?;
-                stream.connection.on_unreachable(quoted.seq(), hard);
-                self.after_input(now, index);
-            }
-            ipv4::PROTOCOL_UDP => {
-                let index = self.demux.find(Protocol::Udp, local, remote)?;
-                let Socket::Udp(socket) = self.slots.at(index)? else { return None };
-                if socket.remote.is_none_or(|(peer, _)| peer != remote) {
-                    return None;
-                }
-                socket.error = Some(if hard { Error::Refused } else { Error::HostUnreachable });
-                self.raise(index, Readiness::ERR | Readiness::IN | Readiness::OUT);
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-
-    fn on_arp(&mut self, bytes: &[u8]) -> Option<()> {
-        if self.output.caps.point_to_point {
-            return None;
-        }
-        let (packet, _) = arp::Packet::parse(bytes).ok()?;
-        if packet.sender_mac.is_multicast() || packet.sender_ip.is_unspecified() {
-            return None;
-        }
-        let for_us = self.config.addresses.contains(&packet.target_ip);
-        match packet.operation {
-            arp::Operation::Request if for_us => {
-                self.neighbours.learn_asker(packet.sender_ip, packet.sender_mac);
-                let reply = arp::Packet {
-                    operation: arp::Operation::Reply,
-                    sender_mac: self.mac,
-                    sender_ip: packet.target_ip,
-                    target_mac: packet.sender_mac,
-                    target_ip: packet.sender_ip,
-                };
-                if self.output.arp(&mut self.device, packet.sender_mac, &reply).is_err() {
-                    self.output.counters.tx_drops += 1;
-                }
-            }
-            arp::Operation::Reply if for_us => self.neighbours.learn(packet.sender_ip, packet.sender_mac),
-            _ => return None,
-        }
-        self.neighbour_known(packet.sender_ip, packet.sender_mac);
         Some(())
     }
 

@@ -3,11 +3,14 @@
 //! The owner (a preloaded library, a simulated host) keeps a ring behind one lock, calls [`Ring::poll`] while it waits,
 //! no later than [`Ring::next_deadline`], and learns from [`Ring::take_event`] which sockets changed.
 
+mod arp;
 mod demux;
+mod icmp;
 mod info;
 mod input;
 mod neighbour;
 mod output;
+mod path;
 mod slots;
 mod stream;
 mod types;
@@ -26,8 +29,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use self::demux::{Demux, FlowKey};
-use self::neighbour::{Neighbours, Retry};
+use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
+use self::path::Paths;
 use self::slots::{STALL_MIN, Slots, Socket};
 use crate::device::{Device, DeviceEvent, MacAddr, Protocol, RxBatch};
 use crate::error::Error;
@@ -66,6 +70,7 @@ pub struct Ring<D: Device> {
     waiting_neighbour: Vec<u32>,
     held: Vec<Held>,
     neighbours: Neighbours,
+    paths: Paths,
     batch: RxBatch<D::Rx>,
     output: Output,
     secret: [u8; 32],
@@ -92,6 +97,7 @@ impl<D: Device> Ring<D> {
             waiting_neighbour: Vec::new(),
             held: Vec::new(),
             neighbours: Neighbours::default(),
+            paths: Paths::default(),
             batch: RxBatch::new(config.batch.max(1)),
             output: Output::new(caps, mac, config.vlan),
             secret,
@@ -175,6 +181,19 @@ impl<D: Device> Ring<D> {
         self.neighbours.set(ip, mac);
         if let Some(mac) = mac {
             self.neighbour_known(ip, mac);
+        }
+    }
+
+    /// The device's Ethernet address changed (a failover, a migrated machine): takes the new one. `announce`: tells the neighbours
+    /// (an ARP announcement, RFC 5227 s3), of whom those that know us already take notice.
+    pub fn readdress(&mut self, announce: bool) {
+        self.mac = self.device.mac();
+        self.output.set_mac(self.mac);
+        if announce && !self.output.caps.point_to_point {
+            for &ip in &self.config.addresses {
+                self.output.arp_request(&mut self.device, ip, ip);
+            }
+            self.output.flush(&mut self.device);
         }
     }
 
@@ -452,8 +471,9 @@ impl<D: Device> Ring<D> {
             count += 1;
             match event {
                 DeviceEvent::PeerGone(mac) => self.peer_gone(now, mac),
+                DeviceEvent::Link { up: true } => self.link_up(now),
                 // Retransmission timers carry connections over an outage; nothing to do at once.
-                DeviceEvent::Link { .. } => {}
+                DeviceEvent::Link { up: false } => {}
                 // Buffers that were in flight are back: whoever waits for some tries again now.
                 DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| !self.stalled.is_empty()),
             }
@@ -470,18 +490,6 @@ impl<D: Device> Ring<D> {
         }
         self.fired = fired;
         count
-    }
-
-    fn retry_neighbours(&mut self, now: Instant) {
-        if self.neighbours.next_deadline().is_none_or(|at| at > now) {
-            return;
-        }
-        for retry in self.neighbours.retry(now) {
-            match retry {
-                Retry::Ask { from, target } => self.output.arp_request(&mut self.device, from, target),
-                Retry::Unreachable(ip) => self.neighbour_unreachable(ip),
-            }
-        }
     }
 
     fn write_after_reap(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {

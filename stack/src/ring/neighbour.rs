@@ -1,4 +1,5 @@
-//! Neighbours: which Ethernet address has an IPv4 address (RFC 826), for devices where it doesn't come with the flow.
+//! Neighbours: which Ethernet address has an IPv4 address (RFC 826), for devices where it doesn't come with the flow; and whether
+//! it still has it (RFC 1122 s2.3.2.1; the states are those of RFC 4861 s7.3.2, as in Linux).
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -7,30 +8,54 @@ use std::net::Ipv4Addr;
 use crate::device::MacAddr;
 use crate::time::Instant;
 
-/// Requests before a neighbour counts as unreachable, and the time between them: Linux's mcast_solicit and retrans_time.
+/// Requests before a neighbour counts as unreachable, and the time between them: Linux's mcast_solicit (and ucast_solicit) and
+/// retrans_time.
 const TRIES_MAX: u32 = 3;
 const RETRY: Duration = Duration::from_secs(1);
+/// How long an answer is believed: Linux's base_reachable_time.
+const REACHABLE: Duration = Duration::from_secs(30);
 /// A limit on what ARP can make us remember.
 const TABLE_MAX: usize = 4096;
+/// What the ring's owner taught it is the owner's to change.
+const FOREVER: Instant = Instant::from_nanos(u64::MAX);
 
 #[derive(Debug)]
 enum Neighbour {
-    Known(MacAddr),
-    Asked { from: Ipv4Addr, tries: u32, again_at: Instant },
+    Known {
+        mac: MacAddr,
+        until: Instant,
+    },
+    /// Used while it is asked whether it is still there: it alone, at the address that it had.
+    Probed {
+        mac: MacAddr,
+        from: Ipv4Addr,
+        tries: u32,
+        again_at: Instant,
+    },
+    /// Everyone is asked.
+    Asked {
+        from: Ipv4Addr,
+        tries: u32,
+        again_at: Instant,
+    },
 }
 
 /// What became of a look-up.
 pub(super) enum Lookup {
-    Known(MacAddr),
+    /// `probe` says that it is to be asked, at that address, whether it still has it.
+    Known { mac: MacAddr, probe: bool },
     /// An answer is awaited; `ask` says that a request is to be sent now.
-    Unknown {
-        ask: bool,
-    },
+    Unknown { ask: bool },
 }
 
 /// What the retry timer found.
 pub(super) enum Retry {
-    Ask { from: Ipv4Addr, target: Ipv4Addr },
+    /// `to` one station, or to all.
+    Ask {
+        from: Ipv4Addr,
+        target: Ipv4Addr,
+        to: MacAddr,
+    },
     Unreachable(Ipv4Addr),
 }
 
@@ -38,68 +63,87 @@ pub(super) enum Retry {
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     table: BTreeMap<Ipv4Addr, Neighbour>,
+    /// No entry asks again before this.
+    due: Option<Instant>,
 }
 
 impl Neighbours {
+    #[inline]
     pub(super) fn lookup(&mut self, now: Instant, from: Ipv4Addr, ip: Ipv4Addr) -> Lookup {
         match self.table.get(&ip) {
-            Some(Neighbour::Known(mac)) => Lookup::Known(*mac),
+            Some(Neighbour::Known { mac, until }) if now < *until => Lookup::Known { mac: *mac, probe: false },
+            Some(Neighbour::Known { mac, .. }) => {
+                let mac = *mac;
+                self.ask(ip, Neighbour::Probed { mac, from, tries: 1, again_at: now + RETRY });
+                Lookup::Known { mac, probe: true }
+            }
+            Some(Neighbour::Probed { mac, .. }) => Lookup::Known { mac: *mac, probe: false },
             Some(Neighbour::Asked { .. }) => Lookup::Unknown { ask: false },
-            None if self.table.len() >= TABLE_MAX => Lookup::Unknown { ask: false },
             None => {
-                self.table.insert(ip, Neighbour::Asked { from, tries: 1, again_at: now + RETRY });
+                self.make_room();
+                self.ask(ip, Neighbour::Asked { from, tries: 1, again_at: now + RETRY });
                 Lookup::Unknown { ask: true }
             }
         }
     }
 
-    /// Learns an answer. Only what was asked for, or is known already, changes: an unasked claim enters nothing.
-    pub(super) fn learn(&mut self, ip: Ipv4Addr, mac: MacAddr) {
-        if let Some(entry) = self.table.get_mut(&ip) {
-            *entry = Neighbour::Known(mac);
+    /// Takes in what a station claims, by an answer or by an announcement. Only what was asked for, or is known already, changes: an unasked
+    /// claim enters nothing. Whether it was of use.
+    pub(super) fn learn(&mut self, now: Instant, ip: Ipv4Addr, mac: MacAddr) -> bool {
+        let Some(entry) = self.table.get_mut(&ip) else { return false };
+        let taught = matches!(entry, Neighbour::Known { mac: known, until } if *known == mac && *until == FOREVER);
+        if !taught {
+            *entry = Neighbour::Known { mac, until: now + REACHABLE };
         }
+        true
     }
 
     pub(super) fn set(&mut self, ip: Ipv4Addr, mac: Option<MacAddr>) {
         match mac {
-            Some(mac) => drop(self.table.insert(ip, Neighbour::Known(mac))),
+            Some(mac) => drop(self.table.insert(ip, Neighbour::Known { mac, until: FOREVER })),
+            // A question under way goes on: somebody waits for the answer.
+            None if matches!(self.table.get(&ip), Some(Neighbour::Asked { .. })) => {}
             None => drop(self.table.remove(&ip)),
         }
     }
 
     /// A request for us tells who asks (RFC 826's merge flag); that station will want an answer, so it may enter the table.
-    pub(super) fn learn_asker(&mut self, ip: Ipv4Addr, mac: MacAddr) {
-        if self.table.len() < TABLE_MAX {
-            self.table.insert(ip, Neighbour::Known(mac));
-        } else {
-            self.learn(ip, mac);
+    pub(super) fn learn_asker(&mut self, now: Instant, ip: Ipv4Addr, mac: MacAddr) {
+        if !self.learn(now, ip, mac) && self.table.len() < TABLE_MAX {
+            self.table.insert(ip, Neighbour::Known { mac, until: now + REACHABLE });
         }
     }
 
+    /// When [`Neighbours::retry`] may have something to do.
+    #[inline]
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.table
-            .values()
-            .filter_map(|n| match n {
-                Neighbour::Asked { again_at, .. } => Some(*again_at),
-                Neighbour::Known(_) => None,
-            })
-            .min()
+        self.due
     }
 
     /// What is due at `now`.
     pub(super) fn retry(&mut self, now: Instant) -> Vec<Retry> {
         let mut due = Vec::new();
-        for (ip, neighbour) in &mut self.table {
-            if let Neighbour::Asked { from, tries, again_at, .. } = neighbour
-                && *again_at <= now
-            {
-                if *tries < TRIES_MAX {
-                    *tries += 1;
-                    *again_at = now + RETRY;
-                    due.push(Retry::Ask { from: *from, target: *ip });
-                } else {
-                    due.push(Retry::Unreachable(*ip));
+        for (&target, neighbour) in &mut self.table {
+            match neighbour {
+                Neighbour::Probed { mac, from, tries, again_at } if *again_at <= now => {
+                    let (to, from) = (*mac, *from);
+                    if *tries < TRIES_MAX {
+                        (*tries, *again_at) = (*tries + 1, now + RETRY);
+                        due.push(Retry::Ask { from, target, to });
+                    } else {
+                        *neighbour = Neighbour::Asked { from, tries: 1, again_at: now + RETRY };
+                        due.push(Retry::Ask { from, target, to: MacAddr::BROADCAST });
+                    }
                 }
+                Neighbour::Asked { from, tries, again_at } if *again_at <= now => {
+                    if *tries < TRIES_MAX {
+                        (*tries, *again_at) = (*tries + 1, now + RETRY);
+                        due.push(Retry::Ask { from: *from, target, to: MacAddr::BROADCAST });
+                    } else {
+                        due.push(Retry::Unreachable(target));
+                    }
+                }
+                _ => {}
             }
         }
         for entry in &due {
@@ -107,6 +151,36 @@ impl Neighbours {
                 self.table.remove(ip);
             }
         }
+        self.due = self.table.values().filter_map(Neighbour::again_at).min();
         due
+    }
+
+    /// Forgets the answer that is the oldest, if there are too many. (What our own program asks for is never refused: it would wait for
+    /// an answer that nobody asked for.)
+    fn make_room(&mut self) {
+        if self.table.len() < TABLE_MAX {
+            return;
+        }
+        let oldest = self.table.iter().filter_map(|(ip, neighbour)| match neighbour {
+            Neighbour::Known { until, .. } if *until != FOREVER => Some((*until, *ip)),
+            _ => None,
+        });
+        if let Some((_, ip)) = oldest.min() {
+            self.table.remove(&ip);
+        }
+    }
+
+    fn ask(&mut self, ip: Ipv4Addr, entry: Neighbour) {
+        self.due = self.due.into_iter().chain(entry.again_at()).min();
+        self.table.insert(ip, entry);
+    }
+}
+
+impl Neighbour {
+    fn again_at(&self) -> Option<Instant> {
+        match self {
+            Self::Known { .. } => None,
+            Self::Probed { again_at, .. } | Self::Asked { again_at, .. } => Some(*again_at),
+        }
     }
 }

@@ -37,6 +37,11 @@ impl Output {
         Self { caps, mac, vlan, queued: false, lent: false, packet_id: 0, counters: Counters::default() }
     }
 
+    /// Frames are sent from this address from now on.
+    pub(super) fn set_mac(&mut self, mac: MacAddr) {
+        self.mac = mac;
+    }
+
     /// The transport payload that one packet can carry beside `header_len` bytes of transport header.
     pub(super) fn payload_max(&self, header_len: usize) -> usize {
         self.caps.mtu.min(usize::from(u16::MAX)) - ipv4::LEN - header_len
@@ -217,8 +222,13 @@ impl Output {
         self.send(device, &head[..end], &[], 0)
     }
 
-    /// A request for `target`'s Ethernet address.
+    /// A request for `target`'s Ethernet address, to everyone.
     pub(super) fn arp_request<D: Device>(&mut self, device: &mut D, from: Ipv4Addr, target: Ipv4Addr) {
+        self.arp_request_to(device, MacAddr::BROADCAST, from, target);
+    }
+
+    /// A request for `target`'s Ethernet address, to the station `to`.
+    pub(super) fn arp_request_to<D: Device>(&mut self, device: &mut D, to: MacAddr, from: Ipv4Addr, target: Ipv4Addr) {
         let packet = arp::Packet {
             operation: arp::Operation::Request,
             sender_mac: self.mac,
@@ -227,7 +237,7 @@ impl Output {
             target_ip: target,
         };
         // A request that the device does not take is lost like one on the wire: the neighbour's timer sends another.
-        let _ = self.arp(device, MacAddr::BROADCAST, &packet);
+        let _ = self.arp(device, to, &packet);
     }
 
     /// Rings the doorbell, if anything was queued since the last time.

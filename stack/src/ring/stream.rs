@@ -6,8 +6,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::Ring;
+use super::arp::resolve;
 use super::demux::FlowKey;
-use super::neighbour::{Lookup, Neighbours};
+use super::neighbour::Neighbours;
 use super::output::{Envelope, Output};
 use super::slots::{Listener, STALL_MAX, STALL_MIN, Socket, Stream};
 use super::types::{Counters, NextHop, Readiness, SocketId};
@@ -37,7 +38,7 @@ impl<D: Device> Ring<D> {
         let config = self.limited(config);
         let rule = self.steer(local, remote).map_err(rule_error)?;
         let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, key));
-        let id = self.insert_stream(key, connection, local, remote, hop, None, rule)?;
+        let id = self.insert_stream(now, key, connection, local, remote, hop, None, rule)?;
         self.transmit(now, id.index);
         self.output.flush(&mut self.device);
         Ok(id)
@@ -103,11 +104,12 @@ impl<D: Device> Ring<D> {
         tcp::Opening { iss: wire::SeqNumber(keyed.next_u32().wrapping_add(clock)), timestamp_offset: keyed.next_u32() }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "two call sites' pieces of one connection")]
+    #[expect(clippy::too_many_arguments, reason = "all that a connection begins with")]
     fn insert_stream(
         &mut self,
+        now: Instant,
         key: FlowKey,
-        connection: tcp::Connection<D::Rx, D::Tx>,
+        mut connection: tcp::Connection<D::Rx, D::Tx>,
         local: SocketAddrV4,
         remote: SocketAddrV4,
         hop: NextHop,
@@ -115,6 +117,9 @@ impl<D: Device> Ring<D> {
         rule: Option<RuleId>,
     ) -> Result<SocketId, Error> {
         let (wheel_at, far_at) = (None, None);
+        if let Some(mtu) = self.paths.mtu(now, *remote.ip()) {
+            connection.set_path_mtu(now, mtu);
+        }
         let stream =
             Stream { connection, local, remote, hop, rule, wheel_at, far_at, parent, queued: false, orphan: false, stalled: false };
         match self.slots.insert(Socket::Stream(Box::new(stream))) {
@@ -184,7 +189,7 @@ impl<D: Device> Ring<D> {
         // Without a rule of its own the connection might not outlive a change of the listener's group: the peer tries again.
         let rule = self.steer(local, remote).ok()?;
         let connection = tcp::Connection::accept(now, &config, header, self.opening(now, key));
-        let id = self.insert_stream(key, connection, local, remote, hop, Some(parent), rule).ok()?;
+        let id = self.insert_stream(now, key, connection, local, remote, hop, Some(parent), rule).ok()?;
         if let Ok(listener) = self.slots.listener(parent) {
             listener.embryos += 1;
         }
@@ -298,19 +303,6 @@ impl<D: Device> Ring<D> {
         }
     }
 
-    pub(super) fn neighbour_unreachable(&mut self, ip: Ipv4Addr) {
-        self.held.retain(|held| held.neighbour != ip);
-        for index in core::mem::take(&mut self.waiting_neighbour) {
-            if let Some(stream) = self.slots.stream_at(index) {
-                stream.stalled = false;
-                if stream.hop == NextHop::Neighbour(ip) {
-                    stream.connection.on_host_unreachable();
-                }
-                self.dirty.push(index);
-            }
-        }
-    }
-
     /// Publishes a connection's new edges, keeps its timer in the wheel, and removes it once it has ended and nobody
     /// will ask for it.
     #[inline]
@@ -409,6 +401,17 @@ impl<D: Device> Ring<D> {
         }
     }
 
+    /// The link found its carrier again.
+    pub(super) fn link_up(&mut self, now: Instant) {
+        let streams = self.slots.iter().filter_map(|(id, socket)| matches!(socket, Socket::Stream(_)).then_some(id.index));
+        for index in streams.collect::<Vec<_>>() {
+            if let Some(stream) = self.slots.stream_at(index) {
+                stream.connection.on_link_up();
+                self.transmit(now, index);
+            }
+        }
+    }
+
     /// The station died: every connection to it ends.
     pub(super) fn peer_gone(&mut self, now: Instant, mac: MacAddr) {
         let lost: Vec<u32> = self
@@ -438,15 +441,7 @@ fn station<D: Device>(
 ) -> Option<MacAddr> {
     match stream.hop {
         NextHop::Station(mac) => Some(mac),
-        NextHop::Neighbour(ip) => match neighbours.lookup(now, *stream.local.ip(), ip) {
-            Lookup::Known(mac) => Some(mac),
-            Lookup::Unknown { ask } => {
-                if ask {
-                    output.arp_request(device, *stream.local.ip(), ip);
-                }
-                None
-            }
-        },
+        NextHop::Neighbour(ip) => resolve(now, (*stream.local.ip(), ip), neighbours, output, device),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex};
 
+mod paths;
+
 use super::*;
 use crate::device::{Capabilities, ChecksumVerdict, FlowRule, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxFrame};
 use crate::offload::DeviceKind;

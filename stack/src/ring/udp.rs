@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use arrayvec::ArrayVec;
 
 use super::Ring;
+use super::arp::resolve;
 use super::demux::FlowKey;
-use super::neighbour::Lookup;
 use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{Counters, Datagram, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
@@ -290,15 +290,7 @@ impl<D: Device> Ring<D> {
 
     /// The neighbour's address, or a request for it on its way.
     pub(super) fn neighbour(&mut self, now: Instant, from: Ipv4Addr, ip: Ipv4Addr) -> Option<MacAddr> {
-        match self.neighbours.lookup(now, from, ip) {
-            Lookup::Known(mac) => Some(mac),
-            Lookup::Unknown { ask } => {
-                if ask {
-                    self.output.arp_request(&mut self.device, from, ip);
-                }
-                None
-            }
-        }
+        resolve(now, (from, ip), &mut self.neighbours, &mut self.output, &mut self.device)
     }
 }
 

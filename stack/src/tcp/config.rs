@@ -63,6 +63,8 @@ pub struct Config {
     pub time_wait: Duration,
     /// Time in FIN-WAIT-2 once the program has closed the socket (tcp_fin_timeout).
     pub fin_wait2: Duration,
+    /// Take a full segment that times out again and again for too long for its path, and try shorter ones (tcp_mtu_probing=1).
+    pub black_hole_detection: bool,
     /// Time to live of the packets.
     pub ttl: u8,
     /// Type-of-service byte of the packets.
@@ -100,6 +102,7 @@ impl Default for Config {
             window_scaling: true,
             time_wait: Duration::from_secs(60),
             fin_wait2: Duration::from_secs(60),
+            black_hole_detection: true,
             ttl: 64,
             tos: 0,
             delayed_ack: Duration::from_millis(40),

@@ -29,6 +29,7 @@ mod tests;
 
 pub use config::{Config, Keepalive};
 pub use connection::Connection;
+pub(crate) use connection::{PATH_MTU_MIN, PATH_MTU_TIME};
 pub use payload::RxPayload;
 pub use state::State;
 

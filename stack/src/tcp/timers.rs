@@ -19,9 +19,11 @@ pub(super) enum Timer {
     Cork,
     /// An idle connection lets go of buffers; a writer that found none may try again.
     Release,
+    /// A smaller path MTU was believed long enough (RFC 1191 s6.3).
+    PathMtu,
 }
 
-const COUNT: usize = Timer::Release as usize + 1;
+const COUNT: usize = Timer::PathMtu as usize + 1;
 const NEVER: u64 = u64::MAX;
 
 /// The deadlines in nanoseconds, one for each [`Timer`].
@@ -33,8 +35,16 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    pub(super) const ALL: [Timer; COUNT] =
-        [Timer::Retransmit, Timer::Persist, Timer::DelayedAck, Timer::Keepalive, Timer::Linger, Timer::Cork, Timer::Release];
+    pub(super) const ALL: [Timer; COUNT] = [
+        Timer::Retransmit,
+        Timer::Persist,
+        Timer::DelayedAck,
+        Timer::Keepalive,
+        Timer::Linger,
+        Timer::Cork,
+        Timer::Release,
+        Timer::PathMtu,
+    ];
 
     pub(super) const fn new() -> Self {
         Self { at: [NEVER; COUNT], sooner: NEVER }

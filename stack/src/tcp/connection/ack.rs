@@ -90,6 +90,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.snd_una = ack;
         self.send.acknowledge(ack);
         self.retries = 0;
+        // The path works: what was said of it is not why the connection ends, if it does.
+        self.soft_error = None;
         let echo = header.options.timestamps.filter(|_| self.agreement.timestamps);
         let clock = self.timestamp(now);
         self.rtt.acknowledged(now, ack, || {

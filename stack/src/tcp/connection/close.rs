@@ -78,28 +78,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    /// ICMP says that a segment of ours, which began at `seq`, did not arrive; `hard`: because nobody is there to take it.
-    /// It counts only if that segment may be on its way (RFC 5927 s4.1). It ends a handshake; else it is the reason given if
-    /// the connection times out (RFC 5927 s5.2).
-    pub fn on_unreachable(&mut self, seq: SeqNumber, hard: bool) {
-        if seq.within(self.snd_una, self.snd_nxt) {
-            self.note_unreachable(if hard { Error::Refused } else { Error::HostUnreachable });
-        }
-    }
-
-    /// The next hop doesn't answer.
-    pub fn on_host_unreachable(&mut self) {
-        self.note_unreachable(Error::HostUnreachable);
-    }
-
-    fn note_unreachable(&mut self, error: Error) {
-        match self.state {
-            State::Closed | State::Listen | State::TimeWait => {}
-            State::SynSent | State::SynReceived => self.fail(error),
-            _ => self.soft_error = Some(error),
-        }
-    }
-
     /// Whether bytes, our stream's end or a reset have yet to reach the peer: what an exiting process waits for.
     pub fn is_flushing(&self) -> bool {
         self.reset_due || matches!(self.state, State::FinWait1 | State::Closing | State::LastAck)

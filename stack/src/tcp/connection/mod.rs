@@ -2,10 +2,13 @@
 
 mod ack;
 mod close;
+mod path;
 mod receive;
 mod stream;
 mod timeouts;
 mod transmit;
+
+pub(crate) use path::{PATH_MTU_MIN, PATH_MTU_TIME};
 
 use core::time::Duration;
 
@@ -227,16 +230,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let mss = self.agreement.peer_mss.min(self.config.mss_announced()).min(self.path_mss).max(Config::MSS_MIN);
         self.mss = usize::from(mss) - if self.agreement.timestamps { TIMESTAMPS_LEN } else { 0 };
         self.congestion.set_mss(self.mss);
-    }
-
-    /// The path carries packets of at most `mtu` bytes (RFC 1191): larger ones that are on their way are lost.
-    pub fn set_path_mtu(&mut self, mtu: u16) {
-        // Linux's route min_pmtu; a forged report can't make segments tiny.
-        let mss = mtu.max(552) - 40;
-        if mss < self.path_mss {
-            self.path_mss = mss;
-            self.update_mss();
-        }
     }
 
     /// Whether [`Connection::poll_transmit`] may have something to send.

@@ -37,6 +37,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                     self.tx_pending = true;
                 }
                 Timer::Release => self.on_release(),
+                Timer::PathMtu => self.on_path_mtu_expired(),
             }
         }
     }
@@ -65,6 +66,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.syn_due = true;
             self.tx_pending = true;
         } else if self.in_flight() > 0 {
+            self.suspect_black_hole(now);
             self.enter_loss();
         } else {
             return;

@@ -7,6 +7,7 @@ mod handshake;
 mod hostile;
 mod loss;
 mod pair;
+mod path;
 mod properties;
 mod queues;
 mod window;

@@ -34,18 +34,7 @@ impl Wire {
 }
 
 fn capabilities() -> Capabilities {
-    Capabilities {
-        kind: DeviceKind::Sim,
-        packet_plane: true,
-        message_plane: false,
-        mtu: 1500,
-        inline_max: 0,
-        gather_max: 8,
-        tx_checksum: false,
-        rx_checksum: false,
-        tso_max: None,
-        point_to_point: false,
-    }
+    Capabilities { gather_max: 8, ..Capabilities::least(DeviceKind::Sim, 1500) }
 }
 
 #[derive(Clone)]

@@ -1,0 +1,94 @@
+//! ARP in the ring: asking, answering, and what follows from both (RFC 826, RFC 5227).
+
+use std::net::Ipv4Addr;
+
+use super::Ring;
+use super::neighbour::{Lookup, Neighbours, Retry};
+use super::output::Output;
+use super::types::NextHop;
+use crate::device::{Device, MacAddr, SendError};
+use crate::time::Instant;
+use crate::wire::arp;
+
+/// A neighbour's address, or a request for it on its way.
+#[inline]
+pub(super) fn resolve<D: Device>(
+    now: Instant,
+    (from, ip): (Ipv4Addr, Ipv4Addr),
+    neighbours: &mut Neighbours,
+    output: &mut Output,
+    device: &mut D,
+) -> Option<MacAddr> {
+    match neighbours.lookup(now, from, ip) {
+        Lookup::Known { mac, probe: false } => Some(mac),
+        Lookup::Known { mac, probe: true } => {
+            output.arp_request_to(device, mac, from, ip);
+            Some(mac)
+        }
+        Lookup::Unknown { ask } => {
+            if ask {
+                output.arp_request(device, from, ip);
+            }
+            None
+        }
+    }
+}
+
+impl<D: Device> Ring<D> {
+    pub(super) fn on_arp(&mut self, now: Instant, bytes: &[u8]) -> Option<()> {
+        if self.output.caps.point_to_point {
+            return None;
+        }
+        let (packet, _) = arp::Packet::parse(bytes).ok()?;
+        if packet.sender_mac.is_multicast() || packet.sender_ip.is_unspecified() {
+            return None;
+        }
+        let for_us = self.config.addresses.contains(&packet.target_ip);
+        if for_us && packet.operation == arp::Operation::Request {
+            self.neighbours.learn_asker(now, packet.sender_ip, packet.sender_mac);
+            let reply = arp::Packet {
+                operation: arp::Operation::Reply,
+                sender_mac: self.mac,
+                sender_ip: packet.target_ip,
+                target_mac: packet.sender_mac,
+                target_ip: packet.sender_ip,
+            };
+            if self.output.arp(&mut self.device, packet.sender_mac, &reply).is_err() {
+                self.output.counters.tx_drops += 1;
+            }
+        } else if !self.neighbours.learn(now, packet.sender_ip, packet.sender_mac) {
+            // Whomever it is for, it renews what is known of its sender (RFC 826): so does an announcement (RFC 5227 s3).
+            return None;
+        }
+        self.neighbour_known(packet.sender_ip, packet.sender_mac);
+        Some(())
+    }
+
+    pub(super) fn retry_neighbours(&mut self, now: Instant) {
+        if self.neighbours.next_deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        for retry in self.neighbours.retry(now) {
+            match retry {
+                Retry::Ask { from, target, to } => self.output.arp_request_to(&mut self.device, to, from, target),
+                Retry::Unreachable(ip) => self.neighbour_unreachable(now, ip),
+            }
+        }
+    }
+
+    fn neighbour_unreachable(&mut self, now: Instant, ip: Ipv4Addr) {
+        self.held.retain(|held| held.neighbour != ip);
+        for index in core::mem::take(&mut self.waiting_neighbour) {
+            let Some(stream) = self.slots.stream_at(index) else { continue };
+            stream.stalled = false;
+            if stream.hop == NextHop::Neighbour(ip) {
+                stream.connection.on_host_unreachable();
+                // What waited is lost, as on a wire: so that timers run, which ask again later and give up in the end.
+                stream.connection.poll_transmit(now, &mut |_| Err(SendError::NoPeer));
+                self.settle(index);
+            } else {
+                self.dirty.push(index);
+            }
+        }
+    }
+}

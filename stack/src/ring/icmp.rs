@@ -1,0 +1,129 @@
+//! ICMP in the ring: pings, errors sent, and errors received, of which only those count that their connection can believe.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use super::Ring;
+use super::input::Packet;
+use super::path;
+use super::slots::Socket;
+use super::types::Readiness;
+use crate::device::{Device, Protocol};
+use crate::error::Error;
+use crate::tcp;
+use crate::time::Instant;
+use crate::wire::checksum::Checksum;
+use crate::wire::{icmp, ipv4};
+
+impl<D: Device> Ring<D> {
+    /// RFC 1122 s4.1.3.1: a datagram for a port that nobody has is answered, unless it was for many.
+    pub(super) fn port_unreachable(&mut self, packet: &Packet<'_, D::Rx>) {
+        if packet.header.dst.is_multicast() || packet.header.dst.is_broadcast() {
+            return;
+        }
+        let Some(transport) = packet.head.first_chunk() else { return };
+        let quoted = icmp::Quoted { header: ipv4::Header { header_len: ipv4::LEN as u8, ..packet.header }, transport: *transport };
+        let message = icmp::Message::DestinationUnreachable { code: icmp::CODE_PORT_UNREACHABLE, mtu: 0, quoted };
+        if self.output.icmp(&mut self.device, &Self::envelope_back(packet), &message, &[]).is_err() {
+            self.output.counters.tx_drops += 1;
+        }
+    }
+
+    pub(super) fn on_icmp(&mut self, now: Instant, packet: &Packet<'_, D::Rx>) -> Option<()> {
+        if !packet.verified && !packet.sum_is_good(Checksum::new()) {
+            return None;
+        }
+        let (message, at) = icmp::Message::parse(packet.head).ok()?;
+        match message {
+            icmp::Message::EchoRequest { id, seq } => {
+                // A ping longer than a head goes unanswered, rather than answered wrongly.
+                if packet.body.is_some() {
+                    return None;
+                }
+                let reply = icmp::Message::EchoReply { id, seq };
+                self.output.icmp(&mut self.device, &Self::envelope_back(packet), &reply, &packet.head[at..]).ok()
+            }
+            icmp::Message::DestinationUnreachable { code: icmp::CODE_FRAGMENTATION_NEEDED, mtu, quoted } => {
+                self.on_fragmentation_needed(now, mtu, &quoted)
+            }
+            icmp::Message::DestinationUnreachable { code, quoted, .. } => {
+                let hard = matches!(code, icmp::CODE_PORT_UNREACHABLE | icmp::CODE_PROTOCOL_UNREACHABLE);
+                self.on_unreachable(now, hard, &quoted)
+            }
+            // As Linux has it, no route that ends (RFC 1122 s3.2.2.4).
+            icmp::Message::TimeExceeded { quoted, .. } => self.on_unreachable(now, false, &quoted),
+            _ => None,
+        }
+    }
+
+    /// RFC 1122 s4.2.3.9 and RFC 5927: for TCP, an error only counts if it quotes what we have in flight, and then it is a hint;
+    /// during a handshake it ends the attempt.
+    fn on_unreachable(&mut self, now: Instant, hard: bool, quoted: &icmp::Quoted) -> Option<()> {
+        let local = SocketAddrV4::new(quoted.header.src, quoted.src_port());
+        let remote = SocketAddrV4::new(quoted.header.dst, quoted.dst_port());
+        match quoted.header.protocol {
+            ipv4::PROTOCOL_TCP => {
+                let index = self.demux.find(Protocol::Tcp, local, remote)?;
+                let stream = self.slots.stream_at(index)?;
+                stream.connection.on_unreachable(quoted.seq(), hard);
+                self.after_input(now, index);
+            }
+            ipv4::PROTOCOL_UDP => {
+                let index = self.demux.find(Protocol::Udp, local, remote)?;
+                return self.udp_error(index, remote, if hard { Error::Refused } else { Error::HostUnreachable });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// RFC 1191, with the checks of RFC 5927 s7: for TCP, only about what is in flight and was longer than the reported MTU, which no
+    /// report brings below a floor.
+    fn on_fragmentation_needed(&mut self, now: Instant, mtu: u16, quoted: &icmp::Quoted) -> Option<()> {
+        let local = SocketAddrV4::new(quoted.header.src, quoted.src_port());
+        let remote = SocketAddrV4::new(quoted.header.dst, quoted.dst_port());
+        let mtu = path::reported(quoted.header.total_len, mtu);
+        match quoted.header.protocol {
+            ipv4::PROTOCOL_TCP => {
+                let index = self.demux.find(Protocol::Tcp, local, remote)?;
+                let stream = self.slots.stream_at(index)?;
+                if !stream.connection.believes_path_mtu(quoted.seq(), quoted.header.total_len, mtu) {
+                    return None;
+                }
+                self.path_shrank(now, *remote.ip(), mtu.max(tcp::PATH_MTU_MIN));
+                Some(())
+            }
+            // Nothing here cuts datagrams up, so that there is nothing to remember: as with Linux's IP_PMTUDISC_DO, the program is told.
+            ipv4::PROTOCOL_UDP => {
+                let index = self.demux.find(Protocol::Udp, local, remote)?;
+                self.udp_error(index, remote, Error::MessageTooLong)
+            }
+            _ => None,
+        }
+    }
+
+    /// All connections to a destination share its path (RFC 1191 s6.1), those to come included.
+    fn path_shrank(&mut self, now: Instant, destination: Ipv4Addr, mtu: u16) {
+        self.paths.learn(now, destination, mtu);
+        let sharers = self.slots.iter().filter_map(|(id, socket)| match socket {
+            Socket::Stream(stream) if *stream.remote.ip() == destination => Some(id.index),
+            _ => None,
+        });
+        for index in sharers.collect::<Vec<_>>() {
+            if let Some(stream) = self.slots.stream_at(index) {
+                stream.connection.set_path_mtu(now, mtu);
+                self.after_input(now, index);
+            }
+        }
+    }
+
+    /// An error for a connected UDP socket; one that isn't never asked (RFC 1122 s4.1.3.3).
+    fn udp_error(&mut self, index: u32, remote: SocketAddrV4, error: Error) -> Option<()> {
+        let Socket::Udp(socket) = self.slots.at(index)? else { return None };
+        if socket.remote.is_none_or(|(peer, _)| peer != remote) {
+            return None;
+        }
+        socket.error = Some(error);
+        self.raise(index, Readiness::ERR | Readiness::IN | Readiness::OUT);
+        Some(())
+    }
+}

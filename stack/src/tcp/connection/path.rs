@@ -1,0 +1,117 @@
+//! What the path below does: its MTU, what ICMP says of it, and a carrier that comes back.
+
+use core::time::Duration;
+
+use super::{Config, Connection, Phase, State};
+use crate::device::{RxBuffer, TxBuffer};
+use crate::error::Error;
+use crate::tcp::timers::Timer;
+use crate::time::Instant;
+use crate::wire::tcp::SeqNumber;
+
+/// How long a smaller path MTU is believed before a larger one is tried again (RFC 1191 s6.3).
+pub(crate) const PATH_MTU_TIME: Duration = Duration::from_secs(600);
+/// No report makes packets smaller than this (Linux's min_pmtu): a forged one can't make segments tiny (RFC 5927 s7.3).
+pub(crate) const PATH_MTU_MIN: u16 = 552;
+/// IPv4's and TCP's headers without options.
+const HEADERS: u16 = 40;
+/// What is tried first when full segments vanish without a word (Linux's tcp_base_mss).
+const BLACK_HOLE_MSS: u16 = 1024;
+/// Timeouts of the same full segment after which the path counts as a black hole (RFC 2923 s2.1; Linux, with tcp_mtu_probing=1,
+/// waits for one more).
+const BLACK_HOLE_TIMEOUTS: u32 = 2;
+
+impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
+    /// The path carries packets of at most `mtu` bytes (RFC 1191): larger ones that are on their way are lost, and are sent again
+    /// at once. It is no sign of congestion (RFC 8201 s5.4).
+    pub fn set_path_mtu(&mut self, now: Instant, mtu: u16) {
+        if self.limit_path(now, mtu.max(PATH_MTU_MIN) - HEADERS) {
+            self.resend_flight();
+        }
+    }
+
+    /// A path MTU was believed long enough: whatever the device and the peer can take is tried again.
+    pub(super) fn on_path_mtu_expired(&mut self) {
+        self.path_mss = u16::MAX;
+        self.update_mss();
+    }
+
+    /// ICMP says that a segment of ours, which began at `seq` and made a packet of `len` bytes, is too long for a path whose MTU is `mtu`.
+    /// Only what may be on its way can have been dropped, and only for being longer (RFC 5927 s4.1, s7.2). Whether it is to be
+    /// believed, of which nothing follows yet.
+    pub fn believes_path_mtu(&self, seq: SeqNumber, len: u16, mtu: u16) -> bool {
+        self.state.is_synchronized() && seq.within(self.snd_una, self.snd_nxt) && mtu < len
+    }
+
+    /// The retransmission timer ran out again and again for one full segment: perhaps it is too long for a path on which nobody says so.
+    pub(super) fn suspect_black_hole(&mut self, now: Instant) {
+        let full = self.in_flight() >= self.mss && self.send.end().since(self.snd_una) >= self.mss;
+        let timeouts = self.retries + 1;
+        if self.config.black_hole_detection && full && timeouts >= BLACK_HOLE_TIMEOUTS {
+            let mss = self.mss as u16 + if self.agreement.timestamps { crate::tcp::handshake::TIMESTAMPS_LEN as u16 } else { 0 };
+            let smaller = if mss > BLACK_HOLE_MSS { BLACK_HOLE_MSS } else { mss / 2 };
+            self.limit_path(now, smaller.max(PATH_MTU_MIN - HEADERS));
+        }
+    }
+
+    /// The link found its carrier again. What timed out meanwhile needn't wait for its timer, which may have doubled a few times.
+    pub fn on_link_up(&mut self) {
+        if self.retries == 0 {
+            return;
+        }
+        if self.state.is_synchronized() {
+            self.resend_flight();
+        } else if self.state != State::Closed {
+            self.syn_due = true;
+            self.tx_pending = true;
+        }
+    }
+
+    /// ICMP says that a segment of ours, which began at `seq`, did not arrive; `hard`: because nobody is there to take it.
+    /// It counts only if that segment may be on its way (RFC 5927 s4.1). It ends a handshake; else it is the reason given if
+    /// the connection times out (RFC 5927 s5.2).
+    pub fn on_unreachable(&mut self, seq: SeqNumber, hard: bool) {
+        if seq.within(self.snd_una, self.snd_nxt) {
+            self.note_unreachable(if hard { Error::Refused } else { Error::HostUnreachable });
+        }
+    }
+
+    /// The next hop doesn't answer.
+    pub fn on_host_unreachable(&mut self) {
+        self.note_unreachable(Error::HostUnreachable);
+    }
+
+    fn note_unreachable(&mut self, error: Error) {
+        match self.state {
+            State::Closed | State::Listen | State::TimeWait => {}
+            State::SynSent | State::SynReceived => self.fail(error),
+            _ => self.soft_error = Some(error),
+        }
+    }
+
+    /// Segments have at most `mss` bytes, for a time. Whether that is news.
+    fn limit_path(&mut self, now: Instant, mss: u16) -> bool {
+        let mss = mss.max(Config::MSS_MIN);
+        let (before, news) = (self.mss, mss < self.path_mss);
+        if news {
+            self.path_mss = mss;
+            self.update_mss();
+            self.timers.set(Timer::PathMtu, now + PATH_MTU_TIME);
+        }
+        news && self.mss < before
+    }
+
+    /// Everything on its way counts as lost, though not for congestion.
+    fn resend_flight(&mut self) {
+        if self.in_flight() == 0 || !self.state.is_synchronized() {
+            return;
+        }
+        self.phase = Phase::Loss;
+        self.recover = self.snd_nxt;
+        self.high_rxt = self.snd_una;
+        self.retransmit_now = true;
+        self.dupacks = 0;
+        self.rtt.retransmitted();
+        self.tx_pending = true;
+    }
+}
