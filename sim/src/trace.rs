@@ -199,6 +199,7 @@ impl Trace {
         for word in [at.as_nanos(), host as u64, 32 + strike.fault as u64, strike.ring as u64, nanos(strike.lasts)] {
             self.hash = mix(self.hash, word);
         }
+        self.note(at, Some(host), NoteKind::Mishap, || format!("NIC, ring {}: {:?} for {:?}", strike.ring, strike.fault, strike.lasts));
     }
 
     /// Something befell a host or its link as a whole.
@@ -209,6 +210,7 @@ impl Trace {
         self.record(at, host, What::Befell(mishap), &none);
         // The wire was silent all the same.
         (self.last_at, self.silence_max) = (last_at, silence_max);
+        self.note(at, Some(host), NoteKind::Mishap, || mishap.to_string());
     }
 
     fn nic_count(&mut self, fault: NicFault) -> &mut u64 {

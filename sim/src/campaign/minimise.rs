@@ -45,12 +45,19 @@ pub fn minimise(
     }
 }
 
-/// No faults at all, then one class less.
+/// No faults at all, then either half of the classes, then one class less.
 fn fewer_faults(scenario: Scenario) -> impl Iterator<Item = Scenario> {
-    let without = move |faults| Scenario { faults, ..scenario };
-    let none = (scenario.faults.bits().count_ones() > 1).then(|| without(FaultSet::empty()));
-    let one_less = scenario.faults.iter().map(move |class| without(scenario.faults - class));
-    none.into_iter().chain(one_less)
+    let classes: Vec<FaultSet> = scenario.faults.iter().collect();
+    let (left, right) = classes.split_at(classes.len() / 2);
+    let mut sets = Vec::new();
+    if classes.len() > 1 {
+        sets.push(FaultSet::empty());
+    }
+    if classes.len() > 3 {
+        sets.extend([left, right].map(|half| half.iter().copied().collect::<FaultSet>()));
+    }
+    sets.extend(classes.iter().map(|&class| scenario.faults - class));
+    sets.into_iter().map(move |faults| Scenario { faults, ..scenario })
 }
 
 /// No work to speak of, half of it, a little less.

@@ -58,8 +58,9 @@ pub(super) fn workloads(scenario: &Scenario) -> impl Iterator<Item = &'static st
 const PINGS: &str = "pings";
 
 /// All workloads that there are.
-pub(super) const WORKLOADS: [&str; 8] =
-    ["upload", "download", "both ways", "request", "half-close", "client aborts", "server aborts", PINGS];
+pub(super) fn all_workloads() -> impl Iterator<Item = &'static str> {
+    ["upload", "download", "both ways", "request", "half-close", "client aborts", "server aborts", PINGS].into_iter()
+}
 
 /// How often the run passed each mark that the code has.
 pub(super) fn marks(_: &Report) -> BTreeMap<String, u64> {
@@ -67,7 +68,9 @@ pub(super) fn marks(_: &Report) -> BTreeMap<String, u64> {
 }
 
 /// All marks that the code has.
-pub(super) const MARKS: [&str; 0] = [];
+pub(super) fn all_marks() -> impl Iterator<Item = &'static str> {
+    core::iter::empty()
+}
 
 #[cfg(test)]
 mod tests {
@@ -85,7 +88,7 @@ mod tests {
     fn every_workload_is_known() {
         for seed in 0..300 {
             for name in workloads(&Scenario::of_seed(seed)) {
-                assert!(WORKLOADS.contains(&name), "{name} is not among the workloads that a campaign expects");
+                assert!(all_workloads().any(|known| known == name), "{name} is not among the workloads that a campaign expects");
             }
         }
     }

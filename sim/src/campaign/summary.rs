@@ -77,8 +77,8 @@ impl Summary {
     pub fn missing(&self) -> Vec<String> {
         let zero = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).is_none_or(|&n| n == 0);
         let faults = names::classes().filter(|n| zero(&self.faults, n)).map(|n| format!("fault class {n}"));
-        let workloads = names::WORKLOADS.iter().filter(|n| zero(&self.workloads, n)).map(|n| format!("workload {n}"));
-        let marks = names::MARKS.iter().filter(|n| zero(&self.marks, n)).map(|n: &&str| format!("mark {n}"));
+        let workloads = names::all_workloads().filter(|n| zero(&self.workloads, n)).map(|n| format!("workload {n}"));
+        let marks = names::all_marks().filter(|n| zero(&self.marks, n)).map(|n| format!("mark {n}"));
         faults.chain(workloads).chain(marks).collect()
     }
 }

@@ -26,10 +26,10 @@ pub(super) struct Data {
     notes: Vec<NoteRow>,
 }
 
-/// Flow, host, time sent, frame's length, mark, flags, then seq, ack, window, payload's length, options (TCP) or nothing; the line that
+/// Flow, host (or none: it came from outside), time sent, frame's length, mark, flags, then seq, ack, window, payload's length, options (TCP) or nothing; the line that
 /// describes it otherwise; what links did to it.
 #[derive(Serialize)]
-struct FrameRow(usize, usize, u64, usize, Mark, String, u32, u32, u16, u32, String, String);
+struct FrameRow(usize, i64, u64, usize, Mark, String, u32, u32, u16, u32, String, String);
 
 /// Frame, host (or none), time, fate, what befell this copy.
 #[derive(Serialize)]
@@ -81,6 +81,7 @@ pub(super) fn of(trace: &Trace, title: &str, about: &str) -> Data {
         NoteKind::Phase => 0,
         NoteKind::Timer => 1,
         NoteKind::Socket => 2,
+        NoteKind::Mishap => 3,
     };
     let place = |host: Option<usize>| host.map_or(NONE, number);
     Data {
@@ -123,15 +124,8 @@ struct Sent {
 impl Builder {
     fn record(&mut self, trace: &Trace, record: &Record) {
         match record.what {
-            What::Sent => return self.sent(record),
-            // Nobody's frame: its arrow begins and ends at the host that it is for.
-            What::Injected => {
-                self.sent(record);
-                if let Some(row) = self.frames.last_mut() {
-                    row.11 = befallen(record.marks).unwrap_or_default();
-                }
-                return;
-            }
+            What::Sent => return self.sent(record, number(record.host)),
+            What::Injected => return self.sent(record, NONE),
             _ => {}
         }
         let Some(&row) = self.rows.get(&record.frame) else { return };
@@ -156,7 +150,7 @@ impl Builder {
         self.arrivals.push(arrival);
     }
 
-    fn sent(&mut self, record: &Record) {
+    fn sent(&mut self, record: &Record, from: i64) {
         let segment = self.reader.segment(&record.bytes);
         let mark = segment.as_ref().map_or(Mark::Plain, |s| self.mark(s));
         let flow = self.flow(&record.bytes);
@@ -164,12 +158,12 @@ impl Builder {
         let row = match segment {
             Some(s) => {
                 let letters = s.letters();
-                FrameRow(flow, record.host, at, wire_len, mark, letters, s.seq, s.ack, s.window, s.len, s.options, String::new())
+                FrameRow(flow, from, at, wire_len, mark, letters, s.seq, s.ack, s.window, s.len, s.options, String::new())
             }
             None => {
                 let mut line = String::new();
                 self.reader.describe(&record.bytes, &mut line);
-                FrameRow(flow, record.host, at, wire_len, mark, String::new(), 0, 0, 0, 0, line, String::new())
+                FrameRow(flow, from, at, wire_len, mark, String::new(), 0, 0, 0, 0, line, String::new())
             }
         };
         self.rows.insert(record.frame, self.frames.len());

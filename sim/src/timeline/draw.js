@@ -29,7 +29,7 @@ function layOut() {
   D.arrivals.forEach((a, i) => shown(a[0]) && events.push([a[2], a[3] === UP ? 3 : 0, 1, i]));
   const name = state.flow < 0 ? "" : D.flows[state.flow];
   const ends = name.startsWith("TCP ") ? name.slice(4).split(" – ") : [];
-  const concerns = n => state.flow < 0 || n[1] < 0 || (n[2] === 2 && ends.length === 2 && ends.every(e => n[3].includes(e + ",") || n[3].includes(e + ":")));
+  const concerns = n => state.flow < 0 || n[1] < 0 || n[2] === 3 || (n[2] === 2 && ends.length === 2 && ends.every(e => n[3].includes(e + ",") || n[3].includes(e + ":")));
   D.notes.forEach((n, i) => concerns(n) && events.push([n[0], 1, 2, i]));
   events.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[3] - b[3]);
   const sentAt = new Float64Array(D.frames.length).fill(NaN), doneAt = new Float64Array(D.arrivals.length).fill(NaN), noteAt = new Float64Array(D.notes.length).fill(NaN);
@@ -54,7 +54,7 @@ function layOut() {
   D.frames.forEach((f, i) => {
     if (!shown(i)) return;
     frames.push(i);
-    hosts.add(f[HOST]);
+    if (f[HOST] >= 0) hosts.add(f[HOST]);
     arrivalsOf[i].forEach(a => D.arrivals[a][1] >= 0 && hosts.add(D.arrivals[a][1]));
   });
   if (!frames.length || state.flow < 0) D.hosts.forEach((_, h) => hosts.add(h));
@@ -94,6 +94,14 @@ function standColumns() {
 
 const column = host => L.places.get(host) - state.left;
 
+// Where a frame comes from: its host, or out of the blue, beside whom it is meant for.
+function originOf(frame) {
+  const host = D.frames[frame][HOST];
+  if (host >= 0) return column(host);
+  const to = arrivalsOf[frame].length ? D.arrivals[arrivalsOf[frame][0]][1] : L.hosts[0];
+  return L.places.has(to) ? column(to) + (to === L.last ? -140 : 140) : AXIS + 40;
+}
+
 function clampView() {
   state.zoom = Math.min(zoomMax(), Math.max(fitZoom(), state.zoom));
   state.top = Math.max(0, Math.min(state.top, L.end - room() / state.zoom));
@@ -120,7 +128,7 @@ function prepare(element) {
 
 // The end of a copy's way, in pixels.
 function tipOf(frame, arrival) {
-  const f = D.frames[frame], x0 = column(f[HOST]), y0 = y(L.sentAt[frame]);
+  const f = D.frames[frame], x0 = originOf(frame), y0 = y(L.sentAt[frame]);
   if (arrival === null) return [x0 + (f[HOST] !== L.last ? 70 : -70), y0 + 8];
   const [, host, , fate] = D.arrivals[arrival], py = y(L.doneAt[arrival]);
   const shown = host !== f[HOST] && L.places.has(host);
@@ -248,7 +256,7 @@ function drawDense(g, seen, h) {
   };
   g.lineWidth = 0.75;
   for (const frame of seen) {
-    const f = D.frames[frame], x0 = column(f[HOST]), y0 = y(L.sentAt[frame]), key = colour(frame);
+    const f = D.frames[frame], x0 = originOf(frame), y0 = y(L.sentAt[frame]), key = colour(frame);
     for (const a of legs(frame)) {
       const [x1, y1] = tipOf(frame, a);
       if (Math.max(y0, y1) < 0 || Math.min(y0, y1) > h) continue;
@@ -269,7 +277,7 @@ function drawDense(g, seen, h) {
 }
 
 function drawFrame(g, frame, h) {
-  const f = D.frames[frame], x0 = column(f[HOST]), y0 = y(L.sentAt[frame]);
+  const f = D.frames[frame], x0 = originOf(frame), y0 = y(L.sentAt[frame]);
   const lit = frame === (state.kept ?? state.hover)?.frame;
   const empty = f[FLAGS] && !f[LEN] && !/[SFR]/.test(f[FLAGS]);
   for (const a of legs(frame)) {
@@ -327,7 +335,7 @@ function drawLabels(g, seen, beside) {
   const add = (py, key, words, x, align, colour) => py > HEAD && py < h + 12 && labels.push([py, key, words, x, align, colour]);
   const wide = L.hosts.length > 1 ? Math.abs(column(L.hosts[1]) - column(L.hosts[0])) - 60 : 400;
   for (const frame of seen) {
-    const f = D.frames[frame], x0 = column(f[HOST]), y0 = y(L.sentAt[frame]);
+    const f = D.frames[frame], x0 = originOf(frame), y0 = y(L.sentAt[frame]);
     const [x1] = tipOf(frame, legs(frame)[0]), right = x1 >= x0;
     const ink = f[MARK] === AGAIN ? C.again : C.inks[f[FLOW] % C.flows.length];
     add(y0 - 3, `${f[HOST]}${right}`, () => shorten(g, label(frame), wide), x0 + (right ? 9 : -9), right ? "left" : "right", ink);
@@ -393,7 +401,8 @@ function drawNotes(g, from, to, w) {
     if (!L.places.has(host)) continue;
     const x = column(host), last = host === L.last && L.hosts.length > 1;
     const side = last ? 1 : -1;
-    g.fillStyle = kind === 1 ? C.faint : C.phase;
+    const colour = kind === 1 ? C.faint : kind === 2 ? C.phase : C.bad;
+    g.fillStyle = colour;
     if (kind === 1) {
       if (state.zoom < 3 && !state.byTime) continue;
       g.beginPath();
@@ -404,11 +413,13 @@ function drawNotes(g, from, to, w) {
       continue;
     }
     g.beginPath();
-    g.arc(x, py, state.zoom < 4 && !state.byTime ? 1.5 : 3, 0, 7);
+    const r = (state.zoom < 4 && !state.byTime ? 1.5 : 3) * (kind === 3 ? 1.6 : 1);
+    if (kind === 3) g.rect(x - r, py - r, 2 * r, 2 * r);
+    else g.arc(x, py, r, 0, 7);
     g.fill();
     if (state.byTime || state.zoom >= LABELS_FROM) {
-      const brief = state.flow >= 0 || D.flows.length < 3 ? words.replace(/^.*: /, "") : words.replace(/^[^:]*:(\d+), ([^:]*):(\d+): /, ":$1 ");
-      beside.push([py + 4, `${host}${side > 0}`, () => brief, x + side * 12, side > 0 ? "left" : "right", C.phase]);
+      const brief = kind === 3 ? words : state.flow >= 0 || D.flows.length < 3 ? words.replace(/^.*: /, "") : words.replace(/^[^:]*:(\d+), ([^:]*):(\d+): /, ":$1 ");
+      beside.push([py + 4, `${host}${side > 0}`, () => brief, x + side * 12, side > 0 ? "left" : "right", colour]);
     }
   }
   return beside;
@@ -453,6 +464,8 @@ function drawMapBase() {
   }
   g.fillStyle = C.phase;
   for (const i of L.notes) if (D.notes[i][1] < 0) g.fillRect(0, bin(L.noteAt[i]), w, 1.5);
+  g.fillStyle = C.bad;
+  for (const i of L.notes) if (D.notes[i][2] === 3) g.fillRect(0, bin(L.noteAt[i]) - 1, 7, 3);
 }
 
 function drawMap() {

@@ -30,7 +30,7 @@ function describe(hit) {
     return `<b>${escape(words)}</b><table>${rows.join("")}</table>`;
   }
   const frame = hit.frame, f = D.frames[frame];
-  row("sent", `${stamp(f[SENT], 1)} by ${D.hosts[f[HOST]]} (+${duration(f[SENT] - first)} since the first frame)`);
+  row("sent", `${stamp(f[SENT], 1)} by ${D.hosts[f[HOST]] ?? "nobody in this world"} (+${duration(f[SENT] - first)} since the first frame)`);
   const before = D.frames.slice(0, frame).findLast(o => o[FLOW] === f[FLOW]);
   if (before) row("", `${duration(f[SENT] - before[SENT])} after this connection's last frame`);
   for (const a of arrivalsOf[frame]) {
@@ -70,7 +70,7 @@ function hit(px, py) {
     if (d < least) [best, least] = [{ note: i }, d];
   }
   for (const frame of visible(from, to)) {
-    const x0 = column(D.frames[frame][HOST]), y0 = y(L.sentAt[frame]);
+    const x0 = originOf(frame), y0 = y(L.sentAt[frame]);
     for (const a of legs(frame)) {
       const d = distance(px, py, x0, y0, ...tipOf(frame, a));
       if (d < least) [best, least] = [{ frame }, d];

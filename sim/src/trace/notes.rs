@@ -18,6 +18,8 @@ pub enum NoteKind {
     Timer,
     /// A socket of a host came, went, or changed its state.
     Socket,
+    /// Something befell a host, its NIC or its link as a whole.
+    Mishap,
 }
 
 /// A line that no frame shows.
