@@ -19,6 +19,39 @@
 //! assert_ne!(world.host(client).ip(), world.host(server).ip());
 //! ```
 //!
+//! Programs of your own run on hosts too: as an [`App`], which is called when there is something to do, or written with `async`, on
+//! sockets like tokio's. [`check`] runs them over many seeds and hands back the smallest failing case. `GUIDE.md`, beside this
+//! crate's manifest, goes from an empty file to a bug found, made small and replayed.
+//!
+//! ```
+//! use ringway_sim::program::{TcpListener, TcpStream};
+//! use ringway_sim::{Capture, Case, HostConfig, check};
+//! use ringway_stack::Instant;
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! fn greeting_arrives(case: &Case) -> Result<(), ringway_sim::Unfinished> {
+//!     let mut world = case.world(Capture::Hash);
+//!     let server = world.add_host(HostConfig::named("server"));
+//!     let client = world.add_host(HostConfig::named("client").link(case.link(0)));
+//!     let address = (world.host(server).ip(), 80);
+//!
+//!     world.spawn(server, |env| async move {
+//!         let listener = TcpListener::bind(env.net(), (env.ip(), 80)).await?;
+//!         let (mut stream, _) = listener.accept().await?;
+//!         stream.write_all(b"hello").await
+//!     });
+//!     world.spawn(client, move |env| async move {
+//!         let mut stream = TcpStream::connect(env.net(), address).await?;
+//!         let mut text = String::new();
+//!         stream.read_to_string(&mut text).await?;
+//!         assert_eq!(text, "hello");
+//!         std::io::Result::Ok(())
+//!     });
+//!     world.run_until_finished(Instant::from_nanos(600_000_000_000)).map(drop)
+//! }
+//! check(0..20, greeting_arrives);
+//! ```
+//!
 //! What this crate never does: read a clock, start a thread, iterate over a default-hashed map, or parse frames with the code that
 //! it tests.
 //!

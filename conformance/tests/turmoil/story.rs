@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use turmoil::{Builder, Sim};
 
-/// Seeds of every case.
-const SEEDS: [u64; 3] = [1, 2, 3];
+/// Seeds of every case, unless `RINGWAY_TURMOIL_SEEDS` names another number of them.
+const SEEDS: u64 = 3;
 
 /// A run's story: what programs noted, and every frame that a host received.
 #[derive(Clone, Default)]
@@ -53,7 +53,8 @@ impl Story {
 
 /// Runs a case for each seed twice, and compares.
 pub(crate) fn twice(case: impl Fn(u64, &Story)) {
-    for seed in SEEDS {
+    let seeds = std::env::var("RINGWAY_TURMOIL_SEEDS").map_or(SEEDS, |n| n.parse().expect("RINGWAY_TURMOIL_SEEDS is a number"));
+    for seed in 1..=seeds {
         let [first, again] = [(); 2].map(|()| {
             let story = Story::default();
             case(seed, &story);

@@ -20,6 +20,8 @@ const REPLICAS: u16 = 4001;
 pub(crate) const QUORUM: usize = 2;
 
 const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// How long a backup may take to greet. It matters: who only listens never learns that the other end was reset, if that one segment is lost.
+const GREETING_MAX: Duration = Duration::from_secs(5);
 
 /// What the primary's tasks share.
 struct Primary {
@@ -58,14 +60,16 @@ impl Primary {
     async fn replicate(&self, number: usize, backup: Ipv4Addr) -> io::Result<()> {
         let mut stream = TcpStream::connect(self.env.net(), (backup, REPLICAS)).await?;
         stream.set_nodelay(true)?;
+        let mut have = self.env.timeout(GREETING_MAX, stream.read_u64()).await??;
         loop {
-            let have = usize::try_from(stream.read_u64().await?).unwrap_or(0);
-            self.held.borrow_mut()[number] = have;
+            let next = usize::try_from(have).unwrap_or(0);
+            self.held.borrow_mut()[number] = next;
             self.changed.notify_waiters();
-            while self.log.len() <= have {
+            while self.log.len() <= next {
                 self.changed.notified().await;
             }
-            stream.write_u64(self.log.requests()[have]).await?;
+            stream.write_u64(self.log.requests()[next]).await?;
+            have = stream.read_u64().await?;
         }
     }
 

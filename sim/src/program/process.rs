@@ -93,6 +93,8 @@ pub(super) struct Blueprint {
     order: Rc<Cell<Order>>,
     random: Rc<RefCell<Stream>>,
     storage: Storage,
+    /// It came to its end: a host that starts again does not run it again.
+    done: Rc<Cell<bool>>,
     make: Make,
 }
 
@@ -113,6 +115,7 @@ impl Blueprint {
             order: Rc::new(Cell::new(Order::Run)),
             random: Rc::new(RefCell::new(random)),
             storage: Storage::default(),
+            done: Rc::default(),
             make: Rc::new(RefCell::new(make)),
         }
     }
@@ -179,6 +182,9 @@ impl Program {
 
 impl App for Program {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        if self.plan.done.get() {
+            return Step::Finished;
+        }
         if self.plan.order.get() == Order::Die {
             if let Some(mut run) = self.run.take() {
                 run.net.clone().lend(cx.ring, cx.now, &[], || run.executor.clear());
@@ -198,6 +204,7 @@ impl App for Program {
             self.run = Some(run);
             return self.waits();
         }
+        self.plan.done.set(true);
         if let Some(failure) = run.main.result().flatten() {
             panic!("the program of host {} failed at {} ms: {failure}", self.plan.name, cx.now.as_millis());
         }

@@ -260,7 +260,6 @@ impl<D: Device> Net<D> {
         wake(waiters.map(Waiters::into_all).unwrap_or_default());
     }
 
-    #[expect(clippy::type_complexity, reason = "the outer error is the net's, the inner one the stack's")]
     fn call_in<R>(&self, state: &mut State<D>, op: impl FnOnce(&mut Ring<D>, Instant) -> Result<R, Error>) -> io::Result<Result<R, Error>> {
         if !state.present {
             return Err(io::Error::new(ErrorKind::NotConnected, "a socket was used while its ring was away"));
