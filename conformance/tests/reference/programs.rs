@@ -275,10 +275,7 @@ pub(crate) fn witnesses() -> Vec<Told> {
         ),
         ("port-still-used", connected(&[Close(B0), TCP_B, Close(B1), Bind(B0, 5001)])),
         ("window-after-shut-rd", connected(&[Shutdown(B1, How::Read), Fill(A0)])),
-        (
-            "shutdown-before-connect",
-            vec![TCP_B, Bind(B0, 5001), Listen(B0, 2), TCP_A, Shutdown(A0, How::Read), Connect(A0, Target::Port(5001))],
-        ),
+        ("early-shutdown", vec![TCP_B, Bind(B0, 5001), Listen(B0, 2), TCP_A, Shutdown(A0, How::Read), Connect(A0, Target::Port(5001))]),
     ]
 }
 
