@@ -15,8 +15,9 @@ const FILL_MAX: usize = 64 << 20;
 /// Rounds without a byte after which [`Op::Fill`] takes a stream for full, of one millisecond, two, and so on: more than a delayed
 /// acknowledgment takes.
 const FULL_ROUNDS: u64 = 12;
-/// The same for bytes that don't come: more than a cork's patience.
-const EMPTY_ROUNDS: u64 = 24;
+/// The same for bytes that don't come: more than a cork's patience, or the second probe of a window that Linux doesn't open by itself
+/// (after SHUT_RD).
+const EMPTY_ROUNDS: u64 = 40;
 
 /// A port by its meaning: the same in both worlds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -532,3 +533,6 @@ impl fmt::Display for View {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use ringway_conformance::reference::lockstep::{Difference, Outcome, Step, Verdict};
 use ringway_conformance::reference::program::{Op, Role};
-use ringway_conformance::reference::sockets::{Errno, How, Slot};
+use ringway_conformance::reference::sockets::{Errno, Slot};
 
 /// A difference that is known. Nothing after it is compared.
 pub(crate) struct Known {
@@ -43,15 +43,6 @@ pub(crate) const KNOWN: &[Known] = &[
             matches!(d.step().op, Op::Bind(..) | Op::Listen(..))
                 && d.step().kernel.outcome == Outcome::Returned(Err(Errno::IN_USE), None)
                 && d.step().sim.outcome == Outcome::Returned(Ok(0), None)
-        },
-    },
-    Known {
-        id: "window-after-shut-rd",
-        reason: "a reader that called shutdown(SHUT_RD) and yet goes on reading: Linux leaves it to the writer's probes to find out that \
-                 there is room again, Ringway says so",
-        applies: |d| {
-            let reads_on = |op: &Op| matches!(op, Op::Shutdown(_, How::Read));
-            matches!(d.step().op, Op::Fill(_)) && d.steps.iter().any(|step| reads_on(&step.op))
         },
     },
     Known {

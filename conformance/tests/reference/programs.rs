@@ -163,6 +163,7 @@ pub(crate) fn alike() -> Vec<Told> {
             ]),
         ),
         ("full, and empty again", connected(&[Fill(A0), Fill(B1), Shutdown(A0, How::Write), Fill(B1), Close(B1), Recv(A0, 1, PLAIN)])),
+        ("full, for a reader that ended its reading", connected(&[Shutdown(B1, How::Read), Fill(A0), Fill(B1)])),
         (
             "a stream told to connect elsewhere",
             connected(&[
@@ -274,7 +275,6 @@ pub(crate) fn witnesses() -> Vec<Told> {
             ],
         ),
         ("port-still-used", connected(&[Close(B0), TCP_B, Close(B1), Bind(B0, 5001)])),
-        ("window-after-shut-rd", connected(&[Shutdown(B1, How::Read), Fill(A0)])),
         ("early-shutdown", vec![TCP_B, Bind(B0, 5001), Listen(B0, 2), TCP_A, Shutdown(A0, How::Read), Connect(A0, Target::Port(5001))]),
     ]
 }
