@@ -38,6 +38,8 @@ struct Socket {
     port: Option<u16>,
     /// The port is still this socket's.
     held: bool,
+    /// It was given after the connection ended, and did not end with it.
+    later: bool,
     /// The system chose the port, and takes it back with the connection.
     chosen: bool,
     peer: Option<Address>,
@@ -127,7 +129,7 @@ impl Ringway {
     /// Whether the socket's port is its own: a connection that ended gave back what the system had chosen.
     fn holds_port(&self, slot: Slot) -> bool {
         let socket = self.get(slot);
-        socket.held && !(socket.chosen && self.has_ended(slot))
+        socket.held && (!socket.chosen || socket.later || !self.has_ended(slot))
     }
 
     /// The socket's address, which it is given now if it has none.
@@ -141,7 +143,9 @@ impl Ringway {
     }
 
     fn give_port(&mut self, slot: Slot, port: u16, chosen: bool) {
+        let later = self.has_ended(slot);
         let socket = self.get_mut(slot);
+        socket.later = later;
         socket.port = Some(port);
         socket.chosen = chosen;
         socket.held = true;
@@ -318,6 +322,7 @@ impl Socket {
             state,
             port: None,
             held: false,
+            later: false,
             chosen: false,
             peer: None,
             error: None,

@@ -2,7 +2,7 @@
 
 use ringway_conformance::reference::lockstep::{Difference, Outcome, Step, Verdict};
 use ringway_conformance::reference::program::{Op, Role};
-use ringway_conformance::reference::sockets::{Errno, How, Slot};
+use ringway_conformance::reference::sockets::{Errno, Slot};
 
 /// A difference that is known. Nothing after it is compared.
 pub(crate) struct Known {
@@ -46,22 +46,17 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
-        id: "window-after-shut-rd",
-        reason: "a reader that called shutdown(SHUT_RD) and yet goes on reading: Linux leaves it to the writer's probes to find out that \
-                 there is room again, Ringway says so",
-        applies: |d| {
-            let reads_on = |op: &Op| matches!(op, Op::Shutdown(_, How::Read));
-            matches!(d.step().op, Op::Fill(_)) && d.steps.iter().any(|step| reads_on(&step.op))
-        },
-    },
-    Known {
-        id: "shutdown-before-connect",
+        id: "early-shutdown",
         reason: "Linux refuses to shut down a TCP socket that isn't connected (ENOTCONN), and yet remembers it for the connection \
-                 that follows; Ringway's starts afresh",
+                 that follows, or for those that it accepts; Ringway's start afresh",
         applies: |d| {
-            let shut_early = |step: &Step, slot| step.op.slot() == Some(slot) && role(step, slot) == Some(Role::Fresh);
-            let Op::Connect(slot, _) = d.step().op else { return false };
-            d.steps.iter().any(|step| matches!(step.op, Op::Shutdown(..)) && shut_early(step, slot))
+            let goes_on = |op: Op, to_be: Slot| matches!(op, Op::Connect(slot, _) | Op::Listen(slot, _) if slot == to_be);
+            d.steps.iter().enumerate().any(|(index, step)| match step.op {
+                Op::Shutdown(slot, _) => {
+                    role(step, slot) == Some(Role::Fresh) && d.steps[index..].iter().any(|later| goes_on(later.op, slot))
+                }
+                _ => false,
+            })
         },
     },
 ];

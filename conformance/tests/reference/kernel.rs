@@ -4,9 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use ringway_conformance::reference::sockets::{
-    Address, Errno, Flags, Host, How, Kind, Received, Revents, SLOTS, Setting, Slot, Sockets,
-};
+use ringway_conformance::reference::sockets::{Address, Errno, Flags, Host, How, Kind, Received, Revents, SLOTS, Setting, Slot, Sockets};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};

@@ -126,36 +126,3 @@ fn fresh_seed() -> u64 {
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("randomness");
     u64::from_ne_bytes(bytes)
 }
-
-#[test]
-fn survey() {
-    use proptest::strategy::{Strategy, ValueTree};
-    let Ok(n) = std::env::var("RINGWAY_REFERENCE_SURVEY") else { return };
-    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[std::env::var("RINGWAY_SEED").map_or(9, |s| s.parse().unwrap()); 32]));
-    let mut comparison = Comparison::new();
-    let mut found: std::collections::BTreeMap<String, (usize, Run)> = Default::default();
-    for _ in 0..n.parse().unwrap() {
-        let draft = generate::drafts().new_tree(&mut runner).unwrap().current();
-        let run = comparison.run(&mut draft.calls(), 0);
-        if let Some(at) = run.bug {
-            let step = run.steps.last().unwrap();
-            let role = step.op.slot().and_then(|s| step.roles[s.index()]);
-            let verb = format!("{:?}", step.op).split('(').next().unwrap().to_owned();
-            use ringway_conformance::reference::lockstep::Where;
-            let (what, detail) = match at {
-                Where::Outcome => ("outcome", format!("{:?} | {:?}", step.sim.outcome, step.kernel.outcome)),
-                Where::Revents(s) => ("revents", format!("of {:?}: {:?} | {:?}", step.roles[s.index()], step.sim.views[s.index()].as_ref().unwrap().revents, step.kernel.views[s.index()].as_ref().unwrap().revents)),
-                Where::Local(s) => ("local", format!("of {:?}: {:?} | {:?}", step.roles[s.index()], step.sim.views[s.index()].as_ref().unwrap().local, step.kernel.views[s.index()].as_ref().unwrap().local)),
-                Where::Peer(s) => ("peer", format!("of {:?}: {:?} | {:?}", step.roles[s.index()], step.sim.views[s.index()].as_ref().unwrap().peer, step.kernel.views[s.index()].as_ref().unwrap().peer)),
-                Where::Unread(s) => ("unread", format!("of {:?}: ", step.roles[s.index()])),
-            };
-            let key = format!("{verb} {role:?} {what} {detail}");
-            let entry = found.entry(key).or_insert_with(|| (0, run.clone()));
-            entry.0 += 1;
-            if run.steps.len() < entry.1.steps.len() { entry.1 = run; }
-        }
-    }
-    for (key, (count, run)) in found { println!("=== {count} x {key}\n{run}"); }
-    println!("calls {}", comparison.calls);
-    comparison.usage.print();
-}

@@ -1,5 +1,7 @@
 //! Two rings on a cable without faults; what a network can do to them is tested in the simulator.
 
+mod endings;
+
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex};
 

@@ -87,7 +87,8 @@ impl Ringway {
             self.call(slot, |now, ring| ring.close(now, id, abort));
         }
         let socket = self.get_mut(slot);
-        socket.held &= !socket.chosen || socket.state == State::Fresh;
+        socket.held &= !socket.chosen || socket.later || socket.state == State::Fresh;
+        socket.later = false;
         socket.state = State::Fresh;
         socket.peer = None;
         socket.shut = [false; 2];

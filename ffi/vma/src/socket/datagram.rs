@@ -10,7 +10,7 @@ use libc::{sockaddr, socklen_t};
 use ringway_shm::Resolved;
 use ringway_stack::device::{MacAddr, Protocol};
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{Datagram, NextHop, RecvFlags, SocketId};
+use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::address::{self, Address};
@@ -451,16 +451,18 @@ fn wait_to_receive(
                 _ => return Some(Err(Errno(libc::EBADF))),
             };
             match offload.ring.udp_recv(id, into, ring_flags) {
+                // Linux's blocking call returns zero once the socket's reading end is shut; one that doesn't block says EAGAIN.
+                Err(Error::WouldBlock) if offload.ring.readiness(id).contains(Readiness::RDHUP) => Some(Ok(Received::Kernel(0))),
                 Err(Error::WouldBlock) => None,
                 result => {
                     offload.dispatch();
-                    Some(result.map_err(Errno::from))
+                    Some(result.map(Received::Ring).map_err(Errno::from))
                 }
             }
         });
         errno::set(saved);
         match waited {
-            Waited::Ready(result) => return result.map(Received::Ring),
+            Waited::Ready(result) => return result,
             // Another thread may have been quicker.
             Waited::Kernel => {
                 if let Some(received) = ask_kernel(fd, kernel) {

@@ -59,7 +59,8 @@ pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> 
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
     // A negative backlog is a huge one: the kernel compares it unsigned.
-    socket.backlog = if backlog < 0 { BACKLOG_MAX } else { backlog.clamp(1, BACKLOG_MAX) };
+    // (A backlog of zero lets one connection wait: one more than its number, as any.)
+    socket.backlog = if backlog < 0 { BACKLOG_MAX } else { backlog.min(BACKLOG_MAX) };
     match socket.kind {
         Kind::Fresh => {
             socket.bound = address::of_placeholder(fd, socket.family).filter(|_| !address::is_v6_only(fd, socket.family));
@@ -187,13 +188,17 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
         }
         Kind::Forked => Err(Errno(libc::ENOTCONN)),
         Kind::Datagram(Some(id)) => {
-            // The kernel knows whether it is connected; it ends its half, and wakes who waits there.
+            // The kernel knows whether it is connected; it ends its half, and wakes who waits there. Where it says ENOTCONN it has
+            // ended it nevertheless, as the ring does.
             // SAFETY: plain integers.
-            kernel_result(unsafe { real::shutdown(fd, how) })?;
-            let result = offload.ring.shutdown(process.now(), id, ends);
+            let result = kernel_result(unsafe { real::shutdown(fd, how) });
+            if matches!(result, Ok(_) | Err(Errno(libc::ENOTCONN))) {
+                // Its answer is the kernel's.
+                let _ = offload.ring.shutdown(process.now(), id, ends);
+            }
             mux::refresh(offload, key.index);
             offload.dispatch();
-            result.map(|()| 0).map_err(Errno::from)
+            result
         }
         _ => {
             drop(guard);

@@ -53,7 +53,8 @@ pub(crate) unsafe fn remote(process: &Process, fd: c_int, key: Key, out: *mut so
     let connected = match socket.kind {
         Kind::Connecting(id) | Kind::Stream(id) => {
             let state = guard.ring.info(id).and_then(|info| info.state);
-            !matches!(state, None | Some(tcp::State::Closed | tcp::State::SynSent))
+            // A TIME-WAIT goes on without the socket, which is connected to nobody any more.
+            !matches!(state, None | Some(tcp::State::Closed | tcp::State::SynSent | tcp::State::TimeWait))
         }
         Kind::Forked => false,
         _ => {

@@ -1,0 +1,140 @@
+//! What a socket shows at its end, and whom it leaves its addresses to: as Linux's do (conformance's `reference` compares them).
+
+use super::*;
+
+const PORT: u16 = 80;
+
+fn send(ring: &mut Ring<Cable>, now: Instant, id: SocketId, to: Option<(SocketAddrV4, NextHop)>) -> Result<usize, Error> {
+    ring.udp_send(now, id, &[IoSlice::new(b"?")], A, to)
+}
+
+fn udp(ring: &mut Ring<Cable>, ip: Ipv4Addr, port: u16) -> SocketId {
+    ring.udp_open(SocketAddrV4::new(ip, port), &UdpOptions::default()).unwrap()
+}
+
+fn hop(ip: Ipv4Addr, port: u16) -> Option<(SocketAddrV4, NextHop)> {
+    Some((SocketAddrV4::new(ip, port), NextHop::Neighbour(ip)))
+}
+
+#[test]
+fn a_connection_that_was_reset_leaves_its_addresses_though_the_program_keeps_it_open() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    pair.a.close(pair.now, client, true);
+    pair.settle();
+    assert_eq!(pair.b.info(server).unwrap().state, Some(tcp::State::Closed));
+    let again = pair.connect(5000);
+    pair.settle();
+    assert_eq!(pair.a.info(again).unwrap().state, Some(tcp::State::Established));
+    let accepted = pair.b.tcp_accept(listener).unwrap();
+    // The old socket's end takes nothing from the new one.
+    pair.b.close(pair.now, server, false);
+    write(&mut pair.a, pair.now, again, b"new").unwrap();
+    pair.settle();
+    assert_eq!(read(&mut pair.b, pair.now, accepted, 8), Ok(b"new".to_vec()));
+}
+
+#[test]
+fn a_segment_for_a_connection_that_ended_is_answered_with_a_reset() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    pair.a.close(pair.now, client, true);
+    pair.b.close(pair.now, listener, false);
+    pair.settle();
+    let again = pair.connect(5000);
+    pair.settle();
+    assert_eq!(pair.a.take_error(again), Some(Error::Refused));
+    assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::Reset), "the old one's story is still its own");
+}
+
+#[test]
+fn a_newcomer_may_have_the_addresses_of_a_time_wait_that_is_still_open() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
+    pair.settle();
+    pair.a.close(pair.now, client, false);
+    pair.settle();
+    assert_eq!(pair.b.info(server).unwrap().state, Some(tcp::State::TimeWait));
+    assert_eq!(pair.b.shutdown(pair.now, server, Shutdown::Both), Err(Error::NotConnected));
+    pair.now += Duration::from_millis(5);
+    let again = pair.connect(5000);
+    pair.settle();
+    assert_eq!(pair.a.info(again).unwrap().state, Some(tcp::State::Established));
+    assert!(pair.b.tcp_accept(listener).is_ok());
+    assert_eq!(read(&mut pair.b, pair.now, server, 1), Ok(Vec::new()));
+}
+
+#[test]
+fn an_active_open_may_have_them_too() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
+    pair.settle();
+    pair.a.close(pair.now, client, false);
+    pair.b.close(pair.now, listener, false);
+    pair.settle();
+    let (local, remote) = (SocketAddrV4::new(B, PORT), SocketAddrV4::new(A, 5000));
+    let newcomer = pair.b.tcp_connect(pair.now, local, remote, NextHop::Neighbour(A), &tcp::Config::default()).unwrap();
+    pair.settle();
+    assert_eq!(pair.b.take_error(newcomer), Some(Error::Refused), "it went out");
+}
+
+#[test]
+fn bytes_for_a_program_that_ended_both_directions_reset_the_connection() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    write(&mut pair.b, pair.now, server, b"before").unwrap();
+    pair.settle();
+    pair.a.shutdown(pair.now, client, Shutdown::Both).unwrap();
+    pair.settle();
+    write(&mut pair.b, pair.now, server, b"after").unwrap();
+    pair.settle();
+    assert_eq!(pair.b.take_error(server), Some(Error::Pipe));
+    assert_eq!(read(&mut pair.a, pair.now, client, 64), Ok(b"before".to_vec()));
+    assert_eq!(read(&mut pair.a, pair.now, client, 64), Err(Error::Reset));
+    assert_eq!(read(&mut pair.a, pair.now, client, 64), Ok(Vec::new()));
+}
+
+#[test]
+fn a_reader_that_stopped_reading_learns_of_the_error_first() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    pair.a.shutdown(pair.now, client, Shutdown::Read).unwrap();
+    assert_eq!(read(&mut pair.a, pair.now, client, 1), Ok(Vec::new()));
+    pair.b.close(pair.now, server, true);
+    pair.settle();
+    assert_eq!(read(&mut pair.a, pair.now, client, 1), Err(Error::Reset));
+    assert_eq!(read(&mut pair.a, pair.now, client, 1), Ok(Vec::new()));
+}
+
+#[test]
+fn a_stranger_at_a_connected_udp_socket_is_told_that_nobody_is_there() {
+    let mut pair = Pair::new();
+    let (stranger, friend, b) = (udp(&mut pair.a, A, 1000), udp(&mut pair.a, A, 1001), udp(&mut pair.b, B, 2000));
+    pair.b.udp_connect(b, hop(A, 1001)).unwrap();
+    for from in [stranger, friend] {
+        pair.a.udp_connect(from, hop(B, 2000)).unwrap();
+        send(&mut pair.a, pair.now, from, None).unwrap();
+    }
+    pair.settle();
+    assert_eq!(pair.a.readiness(stranger), Readiness::OUT | Readiness::ERR, "an error is not something to read");
+    assert_eq!(pair.a.take_error(stranger), Some(Error::Refused));
+    assert_eq!(pair.a.take_error(friend), None);
+    assert_eq!(pair.b.udp_recv(b, &mut [], RecvFlags::empty()).unwrap().from.port(), 1001);
+    assert_eq!(pair.b.udp_recv(b, &mut [], RecvFlags::empty()).unwrap_err(), Error::WouldBlock);
+}
+
+#[test]
+fn a_udp_socket_is_shut_down_connected_or_not() {
+    let mut pair = Pair::new();
+    let (a, b) = (udp(&mut pair.a, A, 1000), udp(&mut pair.b, B, 2000));
+    assert_eq!(pair.a.shutdown(pair.now, a, Shutdown::Both), Err(Error::NotConnected));
+    assert_eq!(pair.a.readiness(a), Readiness::IN | Readiness::OUT | Readiness::RDHUP | Readiness::HUP);
+    assert_eq!(send(&mut pair.a, pair.now, a, None), Err(Error::DestinationRequired), "comes before the broken pipe");
+    assert_eq!(send(&mut pair.a, pair.now, a, hop(B, 2000)), Err(Error::Pipe));
+    assert_eq!(pair.a.udp_recv(a, &mut [], RecvFlags::empty()).unwrap_err(), Error::WouldBlock);
+    send(&mut pair.b, pair.now, b, hop(A, 1000)).unwrap();
+    pair.settle();
+    assert_eq!(pair.a.udp_recv(a, &mut [], RecvFlags::empty()).unwrap().len, 1, "what arrives is kept");
+}
