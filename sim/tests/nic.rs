@@ -4,8 +4,9 @@ use core::time::Duration;
 use std::net::SocketAddrV4;
 
 use ringway_sim::apps::{Client, Dialogue, Ending, Pattern, Server, Shared, Side, Tally};
+use ringway_sim::random::{Purpose, Stream};
 use ringway_sim::{
-    Capture, HostConfig, HostId, LinkConfig, NicConfig, NicFault, NicFaults, Outstanding, Strength, World, WorldConfig, trace,
+    Capture, Faults, HostConfig, HostId, LinkConfig, NicConfig, NicFault, NicFaults, Outstanding, Strength, World, WorldConfig, trace,
 };
 use ringway_stack::Instant;
 use ringway_stack::device::Steering;
@@ -29,9 +30,14 @@ struct Talk {
 
 impl Talk {
     fn new(seed: u64, nics: [NicConfig; 2], total: u64) -> Self {
+        Self::over(seed, nics, Faults::default(), total)
+    }
+
+    /// Over links with these faults.
+    fn over(seed: u64, nics: [NicConfig; 2], faults: Faults, total: u64) -> Self {
         let mut world = World::new(WorldConfig { seed, capture: Capture::Hash });
         let mut add = |name: &str, nic: &NicConfig| {
-            let link = LinkConfig { latency: Duration::from_micros(50), ..LinkConfig::default() };
+            let link = LinkConfig { latency: Duration::from_micros(50), faults, ..LinkConfig::default() };
             let host = HostConfig { poll_delay: Duration::from_micros(5), ..HostConfig::named(name) };
             world.add_host(host.nic(nic.clone()).link(link))
         };
@@ -132,7 +138,7 @@ fn each_fault_strikes_and_everything_ends_well_once_it_stops() {
     for fault in NicFault::ALL {
         let mut faults = NicFaults::default();
         // A reset and an overrun lose a window each time; the others may be frequent.
-        let (ppm, lasts_ms) = if matches!(fault, NicFault::Reset | NicFault::CqOverrun) { (3_000, 20) } else { (20_000, 5) };
+        let (ppm, lasts_ms) = if matches!(fault, NicFault::Reset | NicFault::CqOverrun) { (10_000, 20) } else { (20_000, 5) };
         *faults.strength_mut(fault) = Strength { ppm, lasts_max: Duration::from_millis(lasts_ms) };
         let nic = NicConfig { faults, ..NicConfig::full() };
         let story = || {
@@ -145,7 +151,7 @@ fn each_fault_strikes_and_everything_ends_well_once_it_stops() {
         let report = story();
         assert_eq!(report, story(), "{fault:?}");
         let mut counts = report.faults.nic;
-        assert!(*counts.count_mut(fault) > 3, "{fault:?} struck: {counts:?}");
+        assert!(*counts.count_mut(fault) >= 3, "{fault:?} struck: {counts:?}");
         *counts.count_mut(fault) = 0;
         assert_eq!(counts, Default::default(), "and nothing else did");
     }
@@ -178,4 +184,52 @@ fn rings_share_a_listener() {
     let received: Vec<_> = world.host(server).rings().iter().map(|ring| ring.counters().rx_bytes).collect();
     assert_eq!(received.iter().sum::<u64>(), u64::from(CLIENTS) * 20_000, "each connection stayed on its ring");
     assert!(received.iter().all(|&bytes| bytes >= 60_000), "{received:?}");
+}
+
+/// A NIC with what the dice leave of everything, on which everything goes wrong now and then.
+fn drawn(dice: &mut Stream) -> NicConfig {
+    let mut faults = NicFaults::default();
+    for fault in NicFault::ALL {
+        let (ppm, lasts_ns) = (dice.magnitude(10, 10_000), dice.magnitude(1_000, 200_000_000));
+        *faults.strength_mut(fault) = Strength { ppm: u32::try_from(ppm).unwrap(), lasts_max: Duration::from_nanos(lasts_ns) };
+    }
+    let mut on = || dice.chance_ppm(500_000);
+    let (tx_checksum, rx_checksum, lro, cuts, steers) = (on(), on(), on(), on(), on());
+    NicConfig {
+        mtu: dice.pick(&[576, 1500, 9000]),
+        inline_max: dice.pick(&[0, 128, 1024]),
+        gather_max: usize::try_from(dice.between(2, 16)).unwrap(),
+        tx_checksum,
+        rx_checksum,
+        tx_queue_max: usize::try_from(dice.magnitude(4, 1024)).unwrap(),
+        rx_queue_max: usize::try_from(dice.magnitude(32, 1024)).unwrap(),
+        tx_buffers_max: usize::try_from(dice.magnitude(64, 4096)).unwrap(),
+        tx_buffer_bytes: usize::try_from(dice.magnitude(128, 32 << 10)).unwrap(),
+        rx_buffers_max: usize::try_from(dice.magnitude(512, 8192)).unwrap(),
+        rings_max: if steers { 16 } else { 1 },
+        tso_max: cuts.then(|| usize::try_from(dice.between(10_000, 65_535)).unwrap()),
+        lro,
+        faults,
+        ..NicConfig::full()
+    }
+}
+
+#[test]
+fn a_small_swarm_comes_through() {
+    for seed in 0..60 {
+        let mut dice = Stream::new(seed, Purpose::Options, 1000, 0);
+        let nics = [drawn(&mut dice), drawn(&mut dice)];
+        let lossy =
+            Faults { loss_ppm: 5_000, reordering_ppm: 5_000, reordering_delay_max: Duration::from_micros(200), ..Faults::default() };
+        let faults = if dice.chance_ppm(500_000) { lossy } else { Faults::default() };
+        let mut talk = Talk::over(seed, nics, faults, 300_000);
+        // A registration that fails at the very start is the program's to try again, and this one gives up.
+        talk.world.set_faults(false);
+        talk.world.run_for(Duration::from_micros(10));
+        talk.world.set_faults(true);
+        talk.world.run_for(Duration::from_secs(3));
+        talk.world.set_faults(false);
+        println!("seed {seed}: {:?}", talk.world.trace().faults().nic);
+        talk.finish();
+    }
 }
