@@ -167,9 +167,8 @@ fn rings_share_a_listener() {
     let [from, to] = [(client, 0), (server, 80)].map(|(host, port)| SocketAddrV4::new(world.host(host).ip(), port));
     let config = Config { reuse_port: true, ..Config::default() };
     let dialogue = |i: u16| Dialogue { own: sends(20_000, u64::from(i)), peer: sends(5_000, u64::from(i) + 1000) };
-    let listeners: Vec<_> = (0..RINGS).map(|_| Shared::new(None)).collect();
     for ring in 0..RINGS {
-        let mut program = Server::new(80, config.clone(), listeners[ring].clone());
+        let mut program = Server::new(80, config.clone(), Shared::new(None));
         for i in 0..CLIENTS {
             program.expect(SocketAddrV4::new(*from.ip(), 40_000 + i), dialogue(i).turned(), Shared::new(Tally::default()));
         }
