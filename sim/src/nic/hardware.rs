@@ -143,6 +143,7 @@ impl Hardware {
 
     pub(super) fn transmit(&mut self, now: Instant) -> Option<Arc<[u8]>> {
         self.now = self.now.max(now);
+        let now = self.now;
         for _ in 0..self.rings.len() {
             let index = self.turn % self.rings.len();
             self.turn = index + 1;

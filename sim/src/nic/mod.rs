@@ -178,6 +178,12 @@ impl Nic {
         self.hardware().trouble.take_strikes()
     }
 
+    /// No further faults strike, but what they brought about goes on.
+    #[cfg(test)]
+    fn trouble_off(&self) {
+        self.hardware().trouble.on = false;
+    }
+
     /// What is in use right now, on all rings. All zero once every socket is gone and the wire is quiet, or something leaked.
     pub fn outstanding(&self) -> Outstanding {
         self.hardware().outstanding()

@@ -105,6 +105,13 @@ impl SimDevice {
         if too_long { Err(SendError::TooLong) } else { Ok(()) }
     }
 
+    fn check_memory(&self) -> Result<(), DeviceMemoryError> {
+        if self.capabilities.device_memory == 0 {
+            return Err(self.capabilities.lacks("device memory").into());
+        }
+        Ok(())
+    }
+
     fn attach_to(&mut self, queue: Option<CyclicId>, rule: &FlowRule) -> Result<RuleId, RuleError> {
         if !self.capabilities.steering.contains(rule.needs()) {
             return Err(self.capabilities.lacks("steering by all fields of this rule").into());
@@ -277,13 +284,12 @@ impl Device for SimDevice {
     }
 
     fn dm_alloc(&mut self, len: usize) -> Result<DeviceMemory, DeviceMemoryError> {
-        if self.capabilities.device_memory == 0 {
-            return Err(self.capabilities.lacks("device memory").into());
-        }
+        self.check_memory()?;
         self.hardware().memory.alloc(len)
     }
 
     fn dm_copy_to(&mut self, memory: DeviceMemory, offset: usize, bytes: &[u8]) -> Result<(), DeviceMemoryError> {
+        self.check_memory()?;
         let hardware = self.hardware();
         hardware.memory.copy_to(memory, offset, bytes, |block, range| {
             let waiting = |ring: &super::queues::Queues| {
@@ -295,14 +301,17 @@ impl Device for SimDevice {
     }
 
     fn dm_copy_from(&mut self, memory: DeviceMemory, offset: usize, out: &mut [u8]) -> Result<(), DeviceMemoryError> {
+        self.check_memory()?;
         self.hardware().memory.copy_from(memory, offset, out)
     }
 
     fn dm_register(&mut self, memory: DeviceMemory, offset: usize, len: usize) -> Result<SimTx, DeviceMemoryError> {
+        self.check_memory()?;
         self.hardware().memory.register(memory, offset, len)
     }
 
     fn dm_free(&mut self, memory: DeviceMemory) -> Result<(), DeviceMemoryError> {
+        self.check_memory()?;
         self.hardware().memory.free(memory)
     }
 }

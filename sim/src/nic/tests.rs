@@ -1,8 +1,74 @@
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{ChecksumVerdict, Device, FlowRule, RuleError, RuleId, RxBatch, SendError, TxFrame};
+use ringway_stack::device::{
+    ChecksumVerdict, Device, FlowRule, Protocol, RuleError, RuleId, RxBatch, RxBuffer, RxMeta, SendError, TxBuffer, TxFrame, TxOffload,
+    TxSlice,
+};
 
 use super::*;
+use crate::frames;
 
+mod cyclic;
+mod faults;
+mod memory;
+mod receive;
 mod ring;
+mod send;
+mod steering;
+
+fn address(text: &str) -> SocketAddrV4 {
+    text.parse().unwrap()
+}
+
+fn nic(config: NicConfig) -> Nic {
+    Nic::new(frames::mac(0), config)
+}
+
+fn at(ns: u64) -> Instant {
+    Instant::from_nanos(ns)
+}
+
+fn receive(nic: &Nic, bytes: &[u8]) -> Reception {
+    nic.receive(Instant::ZERO, &Arc::from(bytes))
+}
+
+/// The frames that a ring has for its driver, whole.
+fn poll(device: &mut SimDevice) -> Vec<(Vec<u8>, RxMeta)> {
+    let mut batch = RxBatch::new(64);
+    device.poll_rx(Instant::ZERO, &mut batch);
+    let whole = |frame: &mut ringway_stack::device::RxFrame<SimRx>| {
+        let mut bytes = frame.head().to_vec();
+        if let Some(body) = &frame.body {
+            let at = bytes.len();
+            bytes.resize(at + body.len(), 0);
+            body.copy_to(0, &mut bytes[at..]);
+        }
+        (bytes, frame.meta)
+    };
+    batch.frames_mut().iter_mut().map(whole).collect()
+}
+
+/// Queues `head` and `payload`, rings the doorbell, and gives what leaves now.
+fn send(device: &mut SimDevice, head: &[u8], payload: &[u8], offload: TxOffload) -> Result<Vec<Arc<[u8]>>, SendError> {
+    let mut buffers = Vec::new();
+    for part in payload.chunks(2048) {
+        let mut buffer = device.tx_alloc(part.len()).unwrap();
+        buffer.write(0, part);
+        buffers.push((buffer, part.len()));
+    }
+    let body: Vec<_> = buffers.iter().map(|(buffer, len)| TxSlice { buffer, offset: 0, len: *len }).collect();
+    device.send(&TxFrame { head, body: &body, offload })?;
+    device.doorbell();
+    Ok(leaving(device.nic(), Instant::ZERO))
+}
+
+fn leaving(nic: &Nic, now: Instant) -> Vec<Arc<[u8]>> {
+    core::iter::from_fn(|| nic.transmit(now)).collect()
+}
+
+/// Which rings got a frame.
+fn who(devices: &mut [SimDevice]) -> Vec<usize> {
+    (0..devices.len()).filter(|&i| !poll(&mut devices[i]).is_empty()).collect()
+}

@@ -110,3 +110,32 @@ fn programs_wake_when_they_asked_to() {
     assert_eq!(unfinished.hosts, ["b"]);
     assert_eq!(world.run_until_finished(Instant::from_nanos(20_000_000_000)), Ok(Instant::from_nanos(9_000_000_000)));
 }
+
+/// A program that speaks Ethernet itself.
+struct Listens {
+    queue: ringway_stack::raw::RawQueue<crate::SimDevice>,
+    heard: usize,
+}
+
+impl App for Listens {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        let mut batch = ringway_stack::device::RxBatch::new(8);
+        self.heard += self.queue.poll(cx.now, &mut batch);
+        if self.heard == 2 { Step::Finished } else { Step::Wait }
+    }
+}
+
+#[test]
+fn a_program_is_called_for_frames_on_its_own_ring() {
+    let (mut world, [a, b]) = pair(1, Faults::default());
+    let mut queue = ringway_stack::raw::RawQueue::new(world.add_raw_ring(b));
+    queue.steer(&ringway_stack::device::FlowRule::any()).unwrap();
+    world.add_app(b, Listens { queue, heard: 0 });
+    let mac = world.host(b).mac();
+    for _ in 0..2 {
+        world.run_for(Duration::from_millis(1));
+        assert!(!world.finished());
+        send(&mut world, a, mac, b"raw");
+    }
+    world.run_until_finished(Instant::from_nanos(5_000_000)).unwrap();
+}

@@ -77,6 +77,8 @@ pub(super) struct Pair {
     pub(super) buffer: usize,
     /// How many segments the device takes before it is full.
     pub(super) device_room: usize,
+    /// Segments that were left to the device to cut.
+    pub(super) cuts: u64,
 }
 
 pub(super) const OPENING_A: Opening = Opening { iss: SeqNumber(0xffff_fff0), timestamp_offset: 0x8000_0000 };
@@ -98,6 +100,7 @@ impl Pair {
             log: Vec::new(),
             buffer: 2048,
             device_room: usize::MAX,
+            cuts: 0,
         }
     }
 
@@ -185,11 +188,14 @@ impl Pair {
             };
             let mut out = Vec::new();
             let mut room = self.device_room;
+            let mut cuts = 0;
             any |= conn.poll_transmit(now, &mut |segment| {
                 room = room.checked_sub(1).ok_or(SendError::Full)?;
-                out.push(packet(side, now, segment));
+                cuts += u64::from(segment.cut.is_some());
+                out.extend(cut(segment.cut, packet(side, now, segment)));
                 Ok(())
             });
+            self.cuts += cuts;
             for packet in out {
                 for delay in (self.fate)(&packet, latency) {
                     let at = now + delay;
@@ -236,6 +242,16 @@ impl Pair {
         let (head, body) = payload.split_at(payload.len().min(HEAD));
         let body = (!body.is_empty()).then(|| TestRx::new(body));
         self.side(to).on_segment(now, &header, RxPayload { head, body });
+    }
+
+    /// Puts segments that follow one another before a connection as one, as a device that merges them does.
+    pub(super) fn deliver_merged(&mut self, to: Side, packets: &[Packet]) {
+        let last = packets.last().expect("at least one");
+        let header = Header { seq: packets[0].header.seq, ..last.header };
+        let payload: Vec<u8> = packets.iter().flat_map(|p| p.payload.clone()).collect();
+        let (now, body) = (self.now, TestRx::new(&payload));
+        self.side(to).on_coalesced(now, &header, RxPayload { head: &[], body: Some(body) }, packets.len() as u16);
+        self.transmit();
     }
 
     fn advance_to(&mut self, at: Instant) {
@@ -333,6 +349,21 @@ fn packet(from: Side, sent: Instant, segment: &Segment<'_, TestTx>) -> Packet {
     }
     assert_eq!(payload.len(), segment.payload_len);
     Packet { from, header: segment.header, payload, sent }
+}
+
+/// What a device makes of a segment: pieces of at most `mss` bytes, PSH and FIN on the last one only.
+fn cut(mss: Option<u16>, packet: Packet) -> Vec<Packet> {
+    let Some(mss) = mss.map(usize::from) else { return vec![packet] };
+    assert!(packet.payload.len() > mss, "nothing to cut");
+    let pieces = packet.payload.chunks(mss).enumerate();
+    let piece = |(i, payload): (usize, &[u8])| {
+        let mut header = Header { seq: packet.header.seq + i * mss, ..packet.header };
+        if (i + 1) * mss < packet.payload.len() {
+            header.flags -= Flags::PSH | Flags::FIN;
+        }
+        Packet { header, payload: payload.to_vec(), ..packet }
+    };
+    pieces.map(piece).collect()
 }
 
 /// Bytes that tell where in the stream they are.

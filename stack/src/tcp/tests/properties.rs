@@ -38,10 +38,25 @@ fn faults() -> impl Strategy<Value = Faults> {
 }
 
 fn config() -> impl Strategy<Value = Config> {
-    let sizes = (prop_oneof![Just(200u16), Just(1460), Just(65_495)], proptest::option::of(2000..200_000usize), 1..9usize);
-    (sizes, any::<(bool, bool, bool, bool)>()).prop_map(|((mss_max, rcvbuf, gather_max), (timestamps, sack, window_scaling, nodelay))| {
-        Config { mss_max, rcvbuf, gather_max, timestamps, sack, window_scaling, nodelay, ..Config::default() }
-    })
+    let sizes = (
+        prop_oneof![Just(200u16), Just(1460), Just(65_495)],
+        proptest::option::of(2000..200_000usize),
+        1..9usize,
+        prop_oneof![Just(0), 500..65_000usize],
+    );
+    (sizes, any::<(bool, bool, bool, bool)>()).prop_map(
+        |((mss_max, rcvbuf, gather_max, tso_max), (timestamps, sack, window_scaling, nodelay))| Config {
+            mss_max,
+            rcvbuf,
+            gather_max,
+            tso_max,
+            timestamps,
+            sack,
+            window_scaling,
+            nodelay,
+            ..Config::default()
+        },
+    )
 }
 
 proptest! {
