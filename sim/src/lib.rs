@@ -23,7 +23,8 @@
 //! it tests.
 //!
 //! - [`World`], [`Host`], [`App`]: who takes part, and what they do
-//! - [`LinkConfig`], [`Faults`]: what lies between them
+//! - [`LinkConfig`], [`Faults`]: what lies between them, and what goes wrong with it
+//! - [`HostFaults`]: what goes wrong with them; [`FaultSet`] names every class, [`FaultCounts`] says how often each struck
 //! - [`NicConfig`], [`SimDevice`]: what they do it with; each buffer, queue slot and rule is counted
 //! - [`apps`]: workloads that check what they get
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
