@@ -56,7 +56,8 @@
 //! it tests.
 //!
 //! - [`World`], [`Host`], [`App`]: who takes part, and what they do
-//! - [`LinkConfig`], [`Faults`]: what lies between them
+//! - [`LinkConfig`], [`Faults`]: what lies between them, and what goes wrong with it
+//! - [`HostFaults`]: what goes wrong with them; [`FaultSet`] names every class, [`FaultCounts`] says how often each struck
 //! - [`Nic`], [`NicConfig`], [`SimDevice`], [`NicFaults`]: what they do it with; each buffer, queue slot and rule is counted
 //! - [`apps`]: workloads that check what they get
 //! - [`program`]: your own programs, written with `async`; and [`check`], which finds the seed that breaks them

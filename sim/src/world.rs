@@ -172,7 +172,7 @@ impl World {
     }
 
     /// Switches all faults on or off: a run's safety phase ends, and its liveness phase begins. What lasts ends at once, and the configured
-    /// state is restored: links, paths and partitions heal, paused hosts go on, crashed ones start again.
+    /// state is restored: links, paths and partitions heal, paused hosts go on, crashed ones start again. (A clock that jumped never goes back.)
     pub fn set_faults(&mut self, on: bool) {
         if on == self.network.faults_on {
             return;

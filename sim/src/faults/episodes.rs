@@ -51,9 +51,9 @@ impl Course {
         let after = Duration::from_nanos(every / 2 + self.0.below(every));
         let factor = self.0.magnitude(1 << 10, 1 << 16);
         let detail = self.0.bits();
+        let length = u64::try_from((u128::from(length_max) * u128::from(factor)) >> 16).unwrap_or(u64::MAX);
         // Never nothing: what begins also ends, later.
-        let length = Duration::from_nanos(u64::try_from(u128::from(length_max) * u128::from(factor) >> 16).unwrap_or(u64::MAX).max(1));
-        Plan { after: after.max(Duration::from_nanos(1)), length, detail }
+        Plan { after: after.max(Duration::from_nanos(1)), length: Duration::from_nanos(length.max(1)), detail }
     }
 }
 

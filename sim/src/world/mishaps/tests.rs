@@ -146,6 +146,22 @@ struct Story {
     errors: Shared<Vec<Error>>,
 }
 
+impl Story {
+    /// Where everybody stands, and what happened last.
+    fn describe(&self) -> String {
+        let mut lines = vec![format!("{:?}", self.errors.read())];
+        for host in self.hosts.map(|h| self.world.host(h)) {
+            let ring = host.ring();
+            lines.push(format!("{}: ahead {:?}, deadline {:?}", host.name(), host.clock_ahead(), ring.next_deadline()));
+            lines.extend(ring.sockets().into_iter().map(|s| format!("  {:?} {:?}", ring.info(s), ring.readiness(s))));
+        }
+        let text = crate::trace::render(self.world.trace());
+        let last = text.lines().count().saturating_sub(40);
+        lines.extend(text.lines().skip(last).map(str::to_owned));
+        lines.join("\n")
+    }
+}
+
 /// A server and two clients who want `echoes` each.
 fn story(seed: u64, faults: Faults, host_faults: HostFaults, echoes: u32) -> Story {
     let mut world = World::new(WorldConfig { seed, capture: Capture::Frames });
@@ -167,19 +183,7 @@ fn weather(seed: u64, faults: Faults, host_faults: HostFaults) -> Story {
     story.world.run_until(at(3000));
     story.world.set_faults(false);
     let finished = story.world.run_until_finished(at(3000) + Duration::from_secs(300));
-    let left = story.hosts.map(|h| story.world.host(h).ring().sockets().len());
-    if finished.is_err() {
-        for h in story.hosts {
-            let host = story.world.host(h);
-            eprintln!("{} ahead {:?} deadline {:?} down {}", host.name(), host.clock_ahead(), host.ring().next_deadline(), host.is_down());
-            for s in host.ring().sockets() {
-                eprintln!("  {:?} {:?}", host.ring().info(s), host.ring().readiness(s));
-            }
-        }
-        let text = crate::trace::render(story.world.trace());
-        eprintln!("{}", text.lines().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n"));
-    }
-    assert!(finished.is_ok(), "seed {seed} {finished:?} {left:?} {:?}", story.errors.read());
+    assert!(finished.is_ok(), "seed {seed}: {finished:?}\n{}", story.describe());
     story
 }
 
@@ -247,6 +251,20 @@ fn short_paths_with_routers_that_do_not() {
     assert_eq!(story.world.trace().faults().fragmentation_needed, 0);
 }
 
+/// A path that stays as short as it is: whoever is told needs no timeout, whoever isn't finds out.
+#[test]
+fn a_short_path_that_stays() {
+    for (mtu_silence_ppm, by) in [(0, 700), (1_000_000, 10_000)] {
+        let faults = Faults { mtu_silence_ppm, ..Faults::default() };
+        let Story { mut world, hosts: [_, one, _], errors } = story(1, faults, HostFaults::default(), 40);
+        world.change_link(one, |link| link.mtu = Some(1000));
+        assert!(world.run_until_finished(at(by)).is_ok(), "silence {mtu_silence_ppm}");
+        let counts = world.trace().faults();
+        assert_eq!((counts.too_long > 0, counts.fragmentation_needed > 0), (true, mtu_silence_ppm == 0));
+        assert!(errors.read().is_empty());
+    }
+}
+
 #[test]
 fn partitions() {
     link(Faults { partition: every(300, 500), ..Faults::default() }, &[|c| c.partitions, |c| c.partitioned]);
@@ -292,12 +310,16 @@ fn moving_neighbours() {
 #[test]
 fn forged_errors_harm_nobody() {
     for seed in 0..5 {
-        let story = check(seed, Faults::default(), HostFaults { icmp: every(5, 1), ..HostFaults::default() }, &[|c| c.icmp_forged]);
-        assert!(story.errors.read().is_empty());
-        for h in story.hosts {
-            let ring = story.world.host(h).ring();
-            assert_eq!(ring.counters().retransmissions, 0);
-            assert!(ring.sockets().into_iter().filter_map(|s| ring.info(s)).all(|info| info.mss == 0 || info.mss == 1448));
+        let icmp = HostFaults { icmp: every(5, 1), ..HostFaults::default() };
+        let Story { mut world, hosts, errors } = story(seed, Faults::default(), icmp, 100_000);
+        world.run_until(at(5000));
+        assert!(world.trace().faults().icmp_forged > 1000, "{:?}", world.trace().faults());
+        assert!(errors.read().is_empty());
+        for client in &hosts[1..] {
+            let ring = world.host(*client).ring();
+            let connections: Vec<_> = ring.sockets().into_iter().filter_map(|s| ring.info(s)).collect();
+            assert_eq!(connections.len(), 1);
+            assert_eq!((connections[0].mss, connections[0].counters.retransmissions), (1448, 0));
         }
     }
 }
@@ -369,6 +391,20 @@ fn a_crashed_host_says_nothing_and_its_heir_resets_what_it_finds() {
     for client in [one, two] {
         assert_eq!(world.host(client).boots(), 0);
     }
+}
+
+#[test]
+fn mishaps_are_told_in_traces() {
+    let story =
+        weather(1, Faults { flap: every(300, 100), ..Faults::default() }, HostFaults { pause: every(300, 100), ..HostFaults::default() });
+    let text = crate::trace::render(story.world.trace());
+    for line in ["server ! [the link goes down]", "one ! [the link comes up]", "two ! [the host pauses]", "two ! [the host goes on]"] {
+        assert!(text.contains(line), "{line}");
+    }
+    let mut pcap = Vec::new();
+    story.world.trace().write_pcapng(&mut pcap).unwrap();
+    let told = |words: &[u8]| pcap.windows(words.len()).any(|w| w == words);
+    assert!(told(b"ms: the link comes up") && told(b"ms: the host goes on") && told(b"dropped: no carrier"));
 }
 
 /// The client's port, and its connection at the server, are from before the crash.
