@@ -163,7 +163,6 @@ pub(crate) fn alike() -> Vec<Told> {
             ]),
         ),
         ("full, and empty again", connected(&[Fill(A0), Fill(B1), Shutdown(A0, How::Write), Fill(B1), Close(B1), Recv(A0, 1, PLAIN)])),
-        ("full, for a reader that ended its reading", connected(&[Shutdown(B1, How::Read), Fill(A0), Fill(B1)])),
         (
             "a stream told to connect elsewhere",
             connected(&[
