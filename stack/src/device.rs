@@ -171,7 +171,7 @@ pub struct Pacing {
 }
 
 /// How completions are coalesced before the ring's descriptor becomes readable: after so many, or so long after the first. Whoever
-/// polls sees them at once. All zero: not at all.
+/// polls sees them at once. A period of zero: not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moderation {
     /// After this many completions.

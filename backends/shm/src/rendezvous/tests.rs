@@ -45,6 +45,9 @@ fn a_rule_has_one_owner_at_a_time() {
     assert_eq!(b.device.attach(&tcp(address)), Err(RuleError::Taken));
     assert_eq!(a.device.attach(&tcp(address)), Err(RuleError::Taken));
     b.device.attach(&FlowRule::flow(Protocol::Udp, address, None)).unwrap();
+    for more in [tcp(address).tag(1), tcp(address).shared(), FlowRule::any()] {
+        assert!(matches!(b.device.attach(&more), Err(RuleError::Unsupported(_))), "memory steers by addresses only");
+    }
     a.device.detach(rule);
     b.device.attach(&tcp(address)).unwrap();
 }

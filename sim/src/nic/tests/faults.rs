@@ -179,8 +179,8 @@ fn classes_are_chosen_by_their_bits() {
 #[test]
 fn a_class_takes_nothing_from_another_ones_stream() {
     let story = |also: Option<NicFault>| {
-        let mut faults = NicFaults::default();
-        faults.rx_exhausted = Strength { ppm: 300_000, lasts_max: Duration::from_nanos(1) };
+        let rx_exhausted = Strength { ppm: 300_000, lasts_max: Duration::from_nanos(1) };
+        let mut faults = NicFaults { rx_exhausted, ..NicFaults::default() };
         if let Some(also) = also {
             faults.strength_mut(also).ppm = 500_000;
         }
@@ -192,9 +192,7 @@ fn a_class_takes_nothing_from_another_ones_stream() {
             nic.receive(at(10 * i), &frame().into());
             let _ = try_send(&mut device);
             device.reap();
-            while nic.take_strikes().iter().any(|strike| strike.fault == NicFault::RxExhausted) {
-                exhausted.push(i);
-            }
+            exhausted.extend(struck(&nic).contains(&NicFault::RxExhausted).then_some(i));
             poll(&mut device);
         }
         exhausted
