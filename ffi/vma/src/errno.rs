@@ -51,6 +51,7 @@ impl From<Error> for Errno {
             Error::AlreadyConnected => libc::EISCONN,
             Error::Pipe => libc::EPIPE,
             Error::AddressInUse => libc::EADDRINUSE,
+            Error::AddressNotAvailable => libc::EADDRNOTAVAIL,
             Error::Invalid => libc::EINVAL,
             Error::BadSocket => libc::EBADF,
             Error::NotSupported => libc::EOPNOTSUPP,

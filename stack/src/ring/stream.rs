@@ -98,10 +98,22 @@ impl<D: Device> Ring<D> {
         hop: NextHop,
         parent: Option<SocketId>,
     ) -> Result<SocketId, Error> {
-        let stream =
-            Stream { connection, local, remote, hop, wheel_at: None, far_at: None, parent, queued: false, orphan: false, stalled: false };
+        let stream = Stream {
+            connection,
+            local,
+            remote,
+            hop,
+            rule: None,
+            wheel_at: None,
+            far_at: None,
+            parent,
+            queued: false,
+            orphan: false,
+            stalled: false,
+        };
         let id = self.slots.insert(Socket::Stream(Box::new(stream)))?;
         self.demux.insert(key, id.index);
+        self.departed.remove(local, remote);
         Ok(id)
     }
 
@@ -323,6 +335,9 @@ impl<D: Device> Ring<D> {
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(index) {
             self.demux.remove(key);
+        }
+        if let Some(rule) = stream.rule {
+            self.device.detach(rule);
         }
         if let (Some(parent), false) = (stream.parent, stream.queued)
             && let Ok(listener) = self.slots.listener(parent)
