@@ -25,7 +25,7 @@
 //! - [`World`], [`Host`], [`App`]: who takes part, and what they do
 //! - [`LinkConfig`], [`Faults`]: what lies between them
 //! - [`NicConfig`], [`SimDevice`]: what they do it with; each buffer, queue slot and rule is counted
-//! - [`apps`]: workloads that check what they get
+//! - [`apps`]: programs that check what they get, and [`workloads`] made of them
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
 //! - [`trace`]: hash, pcapng and text
 #![forbid(unsafe_code)]
@@ -45,6 +45,7 @@ pub mod random;
 mod report;
 pub mod scenario;
 pub mod trace;
+pub mod workloads;
 mod world;
 
 pub use device::{NicConfig, Outstanding, RxDrop, SimDevice, SimRx, SimTx};
