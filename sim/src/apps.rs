@@ -1,16 +1,31 @@
 //! Workloads that know what they ought to receive, and panic when they receive anything else.
 //!
 //! A [`Client`] and a [`Server`] hold [`Conversation`](Dialogue)s over TCP: two [`Side`]s, each of which writes a known stream of bytes
-//! at its own pace and then closes or aborts. [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is
-//! kept in a [`Tally`] that outlives the world.
+//! at its own pace and then closes or aborts. A [`Reactor`] holds many of them behind one [`Epoll`], and knows clients by the first bytes
+//! they send ([`Registry`]). [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is kept in a [`Tally`]
+//! that outlives the world.
 
+mod churner;
 mod conversation;
+mod epoll;
+mod group;
+mod handover;
+mod idler;
 mod pattern;
+mod reactor;
+mod registry;
 mod tcp;
 mod udp;
 
+pub use churner::{Churner, Cycles};
 pub use conversation::{Dialogue, Ending, Pace, Parting, Side, Tally};
+pub use epoll::{Epoll, Manner};
+pub use group::{GroupListener, GroupSpeaker, GroupTalk, Membership};
+pub use handover::{Baton, Runner, Turns};
+pub use idler::{IdleTally, Idler};
 pub use pattern::Pattern;
+pub use reactor::{Listening, Opening, Reactor};
+pub use registry::Registry;
 pub use tcp::{Client, Server};
 pub use udp::{Echo, Pinger, Pings};
 

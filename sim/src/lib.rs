@@ -59,7 +59,7 @@
 //! - [`LinkConfig`], [`Faults`]: what lies between them, and what goes wrong with it
 //! - [`HostFaults`]: what goes wrong with them; [`FaultSet`] names every class, [`FaultCounts`] says how often each struck
 //! - [`Nic`], [`NicConfig`], [`SimDevice`], [`NicFaults`]: what they do it with; each buffer, queue slot and rule is counted
-//! - [`apps`]: workloads that check what they get
+//! - [`apps`]: programs that check what they get, and [`workloads`] made of them
 //! - [`program`]: your own programs, written with `async`; and [`check`], which finds the seed that breaks them
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
 //! - [`campaign`]: many seeds: what a failure is, its minimisation, and what it all came to
@@ -85,6 +85,7 @@ mod report;
 pub mod scenario;
 pub mod timeline;
 pub mod trace;
+pub mod workloads;
 mod world;
 
 pub use fabric::{Direction, LinkConfig, Marks, Strike};

@@ -3,11 +3,15 @@
 //! A run has a *safety phase*, in which the drawn faults strike, and a *liveness phase*, in which none do any more. Throughout, what a
 //! reader gets must be what was written; by the end of the second phase, [`LIVENESS_BOUND`] of virtual time later, every
 //! program must have finished or failed; and once it has wound down, every buffer, queue slot and flow rule must be back.
+//!
+//! A seed is one of a swarm (Groce et al., ISSTA 2012): it has some of the workloads and some of the fault classes, hardly ever all of
+//! them, since what is always there hides what would show without it.
 
+mod draw;
 mod options;
 mod run;
 
-pub use options::{HostOptions, Options, PingOptions, TalkOptions};
+pub use options::{HostOptions, Options};
 pub use run::{EVENTS_MAX, LIVENESS_BOUND, Stage, WIND_DOWN_BOUND};
 
 use core::fmt;
@@ -17,12 +21,13 @@ use std::panic::{catch_unwind, resume_unwind};
 use crate::faults::{FaultSet, UnknownFault};
 use crate::random::{Purpose, Stream};
 use crate::report::{Report, assert_deterministic};
+use crate::workloads::{UnknownWorkload, WorkloadSet};
 
 /// The largest [`Scenario::scale`].
 pub const SCALE_MAX: u8 = 10;
 
-/// What a run follows from: a seed, which of its faults are let loose, and how much work there is. Written `42`, where both are
-/// drawn from the seed, or `42/loss+corruption/3`.
+/// What a run follows from: a seed, which of its faults are let loose, how much work there is, and which. Written `42`, where all are
+/// drawn from the seed, or `42/loss+corruption/3/bulk+udp`; what is left out at the end is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scenario {
     /// Everything that is drawn is drawn from it.
@@ -31,15 +36,29 @@ pub struct Scenario {
     pub faults: FaultSet,
     /// Workloads are of up to 1024 << `scale` bytes.
     pub scale: u8,
+    /// What hosts do.
+    pub workloads: WorkloadSet,
 }
 
 impl Scenario {
     /// The scenario of a seed alone.
     pub fn of_seed(seed: u64) -> Self {
         let mut stream = Stream::new(seed, Purpose::Options, u32::MAX, 0);
-        let bits = u32::try_from(stream.below(u64::from(FaultSet::all().bits()) + 1)).unwrap_or(0);
         let scale = u8::try_from(stream.below(u64::from(SCALE_MAX) + 1)).unwrap_or(0);
-        Self { seed, faults: FaultSet::from_bits_truncate(bits), scale }
+        Self { seed, faults: draw::faults(seed), scale, workloads: draw::workloads(seed) }
+    }
+
+    /// Scenarios that are one step simpler, the most promising first: a fault class less, a workload less, less work. Each draws what
+    /// is left just as before, so that a failure that doesn't need what was taken away is still there.
+    pub fn simpler(&self) -> Vec<Self> {
+        let mut simpler: Vec<_> = self.faults.iter().map(|class| Self { faults: self.faults - class, ..*self }).collect();
+        if self.workloads.iter().count() > 1 {
+            simpler.extend(self.workloads.iter().map(|workload| Self { workloads: self.workloads - workload, ..*self }));
+        }
+        let mut scales = vec![0, self.scale / 2, self.scale.saturating_sub(1)];
+        scales.dedup();
+        simpler.extend(scales.into_iter().filter(|&scale| scale < self.scale).map(|scale| Self { scale, ..*self }));
+        simpler
     }
 
     /// What is drawn for it.
@@ -71,7 +90,7 @@ impl Scenario {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.seed, self.faults, self.scale)
+        write!(f, "{}/{}/{}/{}", self.seed, self.faults, self.scale, self.workloads)
     }
 }
 
@@ -87,13 +106,16 @@ pub enum ParseError {
     /// The scale is no number up to [`SCALE_MAX`].
     #[error("the scale is not a number from 0 to {SCALE_MAX}")]
     Scale,
+    /// A workload that doesn't exist.
+    #[error(transparent)]
+    Workload(#[from] UnknownWorkload),
 }
 
 impl FromStr for Scenario {
     type Err = ParseError;
 
     fn from_str(s: &str) -> Result<Self, ParseError> {
-        let mut parts = s.trim().splitn(3, '/');
+        let mut parts = s.trim().splitn(4, '/');
         let seed = parts.next().and_then(|s| s.parse().ok()).ok_or(ParseError::Seed)?;
         let mut scenario = Self::of_seed(seed);
         if let Some(faults) = parts.next() {
@@ -101,6 +123,9 @@ impl FromStr for Scenario {
         }
         if let Some(scale) = parts.next() {
             scenario.scale = scale.parse().ok().filter(|&s| s <= SCALE_MAX).ok_or(ParseError::Scale)?;
+        }
+        if let Some(workloads) = parts.next() {
+            scenario.workloads = workloads.parse()?;
         }
         Ok(scenario)
     }

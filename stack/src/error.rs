@@ -36,6 +36,9 @@ pub enum Error {
     /// The program: another socket of this ring has that address (EADDRINUSE).
     #[error("address in use")]
     AddressInUse,
+    /// The program: it is no member of that group (EADDRNOTAVAIL).
+    #[error("cannot assign requested address")]
+    AddressNotAvailable,
     /// The program: an argument that the call's documentation excludes (EINVAL).
     #[error("invalid argument")]
     Invalid,
@@ -74,6 +77,7 @@ impl Error {
             Self::MessageTooLong => 90,
             Self::NotSupported => 95,
             Self::AddressInUse => 98,
+            Self::AddressNotAvailable => 99,
             Self::NetworkDown => 100,
             Self::Aborted => 103,
             Self::Reset => 104,

@@ -139,14 +139,56 @@ pub(super) struct Conversation {
     write_at: Instant,
     peer_ended: bool,
     own_ended: bool,
+    /// Most reads, and most writes, in one step.
+    burst: u32,
     buffer: Vec<u8>,
+    /// What is being written, and where in the stream it begins.
+    chunk: Vec<u8>,
+    chunk_at: u64,
 }
 
 impl Conversation {
     pub(super) fn new(socket: SocketId, dialogue: Dialogue, tally: Shared<Tally>) -> Self {
-        let buffer = vec![0; dialogue.own.read_max.max(dialogue.own.write_max).max(1)];
-        let start = Instant::ZERO;
-        Self { socket, dialogue, tally, read_at: start, write_at: start, peer_ended: false, own_ended: false, buffer }
+        let buffer = vec![0; usize::try_from(dialogue.peer.total).unwrap_or(usize::MAX).clamp(1, dialogue.own.read_max.max(1))];
+        let (read_at, write_at) = (Instant::ZERO, Instant::ZERO);
+        Self {
+            socket,
+            dialogue,
+            tally,
+            read_at,
+            write_at,
+            peer_ended: false,
+            own_ended: false,
+            burst: u32::MAX,
+            buffer,
+            chunk: Vec::new(),
+            chunk_at: 0,
+        }
+    }
+
+    pub(super) fn socket(&self) -> SocketId {
+        self.socket
+    }
+
+    /// The connection has another name now: it moved.
+    pub(super) fn moved(&mut self, socket: SocketId) {
+        self.socket = socket;
+    }
+
+    /// Reads and writes at most so often in one step: what a level-triggered loop does, which is called again while there is more.
+    pub(super) fn set_burst(&mut self, burst: u32) {
+        self.burst = burst;
+    }
+
+    /// Whether it would write if it could.
+    pub(super) fn wants_room(&self, now: Instant) -> bool {
+        let Tally { written, read, .. } = *self.tally.read();
+        self.write_at <= now && self.dialogue.own.allowance(read, self.peer_ended) > written
+    }
+
+    /// Whether it would read if there were anything.
+    pub(super) fn wants_bytes(&self) -> bool {
+        !self.peer_ended
     }
 
     pub(super) fn ended(&self) -> bool {
@@ -171,9 +213,12 @@ impl Conversation {
 
     fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         let (own, peer) = (self.dialogue.own, self.dialogue.peer);
-        while !self.peer_ended && self.read_at <= cx.now {
-            let into = &mut self.buffer[..own.read_max];
-            let len = match cx.ring.tcp_recv(cx.now, self.socket, &mut [IoSliceMut::new(into)], RecvFlags::empty()) {
+        for _ in 0..self.burst {
+            if self.peer_ended || self.read_at > cx.now {
+                break;
+            }
+            let into = &mut [IoSliceMut::new(&mut self.buffer)];
+            let len = match cx.ring.tcp_recv(cx.now, self.socket, into, RecvFlags::empty()) {
                 Ok(len) => len,
                 Err(Error::WouldBlock) => break,
                 Err(error) => return Err(error),
@@ -205,15 +250,25 @@ impl Conversation {
 
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         let own = self.dialogue.own;
-        while self.write_at <= cx.now {
+        for _ in 0..self.burst {
+            if self.write_at > cx.now {
+                break;
+            }
             let Tally { written, read, .. } = *self.tally.read();
             let room = own.allowance(read, self.peer_ended) - written;
             if room == 0 {
                 break;
             }
             let len = usize::try_from(room).unwrap_or(usize::MAX).min(own.write_max);
-            own.pattern.fill(written, &mut self.buffer[..len]);
-            match cx.ring.tcp_send(cx.now, self.socket, &[IoSlice::new(&self.buffer[..len])], SendFlags::empty()) {
+            // What a write did not take is what the next one begins with, as it lies there.
+            if written >= self.chunk_at + self.chunk.len() as u64 {
+                self.chunk.resize(len, 0);
+                self.chunk_at = written;
+                own.pattern.fill(written, &mut self.chunk);
+            }
+            let rest = &self.chunk[usize::try_from(written - self.chunk_at).unwrap_or(0)..];
+            let len = rest.len();
+            match cx.ring.tcp_send(cx.now, self.socket, &[IoSlice::new(rest)], SendFlags::empty()) {
                 Ok(taken) => {
                     assert!((1..=len).contains(&taken), "{}: a write of {len} bytes took {taken}", cx.ip);
                     self.tally.change(|t| t.written += taken as u64);

@@ -23,10 +23,22 @@ impl Pattern {
 
     /// Where `bytes` first differ from the stream at `offset`.
     pub fn mismatch(self, offset: u64, bytes: &[u8]) -> Option<u64> {
-        let mut expected = vec![0; bytes.len()];
-        self.fill(offset, &mut expected);
-        let at = bytes.iter().zip(&expected).position(|(a, b)| a != b)?;
-        Some(offset + at as u64)
+        let mut expected = [0; 256];
+        let mut at = offset;
+        for part in bytes.chunks(expected.len()) {
+            let expected = &mut expected[..part.len()];
+            self.fill(at, expected);
+            if part != expected {
+                return part.iter().zip(expected).position(|(a, b)| a != b).map(|wrong| at + wrong as u64);
+            }
+            at += part.len() as u64;
+        }
+        None
+    }
+
+    /// Its first eight bytes as a number: a name that hardly two streams share.
+    pub(crate) fn name(self) -> u64 {
+        u64::from_be_bytes(self.word(0))
     }
 
     fn word(self, index: u64) -> [u8; 8] {

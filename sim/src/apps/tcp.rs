@@ -22,13 +22,20 @@ pub struct Client {
     dialogue: Dialogue,
     config: Config,
     tally: Shared<Tally>,
+    start_at: Instant,
     conversation: Option<Conversation>,
 }
 
 impl Client {
     /// Connects from `port` to `server` at its first step.
     pub fn new(port: u16, server: SocketAddrV4, dialogue: Dialogue, config: Config, tally: Shared<Tally>) -> Self {
-        Self { port, server, dialogue, config, tally, conversation: None }
+        Self { port, server, dialogue, config, tally, start_at: Instant::ZERO, conversation: None }
+    }
+
+    /// Connects at this time instead.
+    #[must_use]
+    pub fn starting_at(self, start_at: Instant) -> Self {
+        Self { start_at, ..self }
     }
 
     fn connect(&mut self, cx: &mut Context<'_>) -> Result<SocketId, Error> {
@@ -39,6 +46,9 @@ impl Client {
 
 impl App for Client {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        if cx.now < self.start_at {
+            return Step::Until(self.start_at);
+        }
         if self.conversation.is_none() {
             match self.connect(cx) {
                 Ok(socket) => self.conversation = Some(Conversation::new(socket, self.dialogue, self.tally.clone())),

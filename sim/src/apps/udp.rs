@@ -59,17 +59,30 @@ impl Pings {
         bytes
     }
 
-    /// A datagram came back: it must be one that was sent, whole.
-    pub(super) fn check(&mut self, bytes: &[u8]) {
+    /// The next datagram; it counts as sent.
+    pub(super) fn next(&mut self) -> Vec<u8> {
+        self.sent += 1;
+        self.unanswered += 1;
+        self.datagram(self.sent - 1)
+    }
+
+    /// The number of a datagram that arrived: it must be one that was sent, whole.
+    pub(super) fn verify(&self, bytes: &[u8]) -> u64 {
         let number = bytes.first_chunk().map(|n| u64::from_be_bytes(*n));
         let Some(number) = number.filter(|&n| n < self.sent) else { panic!("a datagram nobody sent: {bytes:02x?}") };
         assert!(self.datagram(number) == bytes, "datagram {number} is not whole: {} bytes", bytes.len());
+        number
+    }
+
+    /// A datagram came back.
+    pub(super) fn check(&mut self, bytes: &[u8]) {
+        let number = self.verify(bytes);
         *self.echoed.entry(number).or_default() += 1;
         self.unanswered = 0;
     }
 
     /// The time to the next one: silence makes it longer, so that a dead network costs few of them.
-    fn pause(&self) -> Duration {
+    pub(super) fn pause(&self) -> Duration {
         let doublings = (self.unanswered / PATIENCE).min(16);
         (self.interval * (1 << doublings)).min(self.interval.max(PAUSE_MAX))
     }
@@ -81,6 +94,7 @@ pub struct Pinger {
     port: u16,
     server: SocketAddrV4,
     pings: Shared<Pings>,
+    options: UdpOptions,
     socket: Option<SocketId>,
     next_at: Instant,
     buffer: Vec<u8>,
@@ -89,7 +103,14 @@ pub struct Pinger {
 impl Pinger {
     /// Sends from `port` to `server`.
     pub fn new(port: u16, server: SocketAddrV4, pings: Shared<Pings>) -> Self {
-        Self { port, server, pings, socket: None, next_at: Instant::ZERO, buffer: vec![0; DATAGRAM_MAX] }
+        let options = UdpOptions::default();
+        Self { port, server, pings, options, socket: None, next_at: Instant::ZERO, buffer: vec![0; DATAGRAM_MAX] }
+    }
+
+    /// With these options on its socket.
+    #[must_use]
+    pub fn options(self, options: UdpOptions) -> Self {
+        Self { options, ..self }
     }
 
     fn receive(&mut self, cx: &mut Context<'_>, socket: SocketId) {
@@ -108,11 +129,7 @@ impl Pinger {
     }
 
     fn send(&mut self, cx: &mut Context<'_>, socket: SocketId) {
-        let datagram = self.pings.change(|p| {
-            p.sent += 1;
-            p.unanswered += 1;
-            p.datagram(p.sent - 1)
-        });
+        let datagram = self.pings.change(Pings::next);
         let to = (self.server, NextHop::Neighbour(*self.server.ip()));
         match cx.ring.udp_send(cx.now, socket, &[IoSlice::new(&datagram)], cx.ip, Some(to)) {
             Ok(len) => assert_eq!(len, datagram.len()),
@@ -123,7 +140,7 @@ impl Pinger {
 
 impl App for Pinger {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        let socket = *self.socket.get_or_insert_with(|| open(cx, self.port));
+        let socket = *self.socket.get_or_insert_with(|| open(cx, self.port, &self.options));
         self.receive(cx, socket);
         if self.pings.read().enough() {
             cx.ring.close(cx.now, socket, false);
@@ -142,13 +159,20 @@ impl App for Pinger {
 pub struct Echo {
     port: u16,
     socket: Shared<Option<SocketId>>,
+    options: UdpOptions,
     buffer: Vec<u8>,
 }
 
 impl Echo {
     /// Echoes on `port`; the socket is noted in `socket`.
     pub fn new(port: u16, socket: Shared<Option<SocketId>>) -> Self {
-        Self { port, socket, buffer: vec![0; DATAGRAM_MAX] }
+        Self { port, socket, options: UdpOptions::default(), buffer: vec![0; DATAGRAM_MAX] }
+    }
+
+    /// With these options on its socket.
+    #[must_use]
+    pub fn options(self, options: UdpOptions) -> Self {
+        Self { options, ..self }
     }
 }
 
@@ -156,7 +180,7 @@ impl App for Echo {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let socket = *self.socket.read();
         let socket = socket.unwrap_or_else(|| {
-            let socket = open(cx, self.port);
+            let socket = open(cx, self.port, &self.options);
             self.socket.change(|s| *s = Some(socket));
             socket
         });
@@ -173,6 +197,6 @@ impl App for Echo {
     }
 }
 
-fn open(cx: &mut Context<'_>, port: u16) -> SocketId {
-    cx.ring.udp_open(SocketAddrV4::new(cx.ip, port), &UdpOptions::default()).expect("a fresh host's port is free")
+fn open(cx: &mut Context<'_>, port: u16, options: &UdpOptions) -> SocketId {
+    cx.ring.udp_open(SocketAddrV4::new(cx.ip, port), options).expect("a fresh host's port is free")
 }

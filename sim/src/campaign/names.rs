@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::faults::{FaultCounts, FaultSet};
 use crate::report::Report;
 use crate::scenario::Scenario;
+use crate::workloads::WorkloadSet;
 
 /// How often each fault struck. A class that can be switched goes by its name in [`FaultSet`]; what merely happens (a full queue) by its
 /// own.
@@ -50,16 +51,12 @@ pub(super) fn classes() -> impl Iterator<Item = String> {
 
 /// The workloads of a scenario.
 pub(super) fn workloads(scenario: &Scenario) -> impl Iterator<Item = &'static str> {
-    let options = scenario.options();
-    let pings = (!options.pings.is_empty()).then_some(PINGS);
-    options.talks.into_iter().map(|talk| talk.kind).chain(pings)
+    scenario.workloads.iter_names().map(|(name, _)| name)
 }
-
-const PINGS: &str = "pings";
 
 /// All workloads that there are.
 pub(super) fn all_workloads() -> impl Iterator<Item = &'static str> {
-    ["upload", "download", "both ways", "request", "half-close", "client aborts", "server aborts", PINGS].into_iter()
+    WorkloadSet::all().iter_names().map(|(name, _)| name)
 }
 
 /// How often the run passed each mark that the code has.
@@ -81,15 +78,6 @@ mod tests {
         let names: Vec<_> = struck(&FaultCounts::default()).map(|(name, _)| name).collect();
         for class in classes() {
             assert!(names.contains(&class.as_str()), "{class} has no counter");
-        }
-    }
-
-    #[test]
-    fn every_workload_is_known() {
-        for seed in 0..300 {
-            for name in workloads(&Scenario::of_seed(seed)) {
-                assert!(all_workloads().any(|known| known == name), "{name} is not among the workloads that a campaign expects");
-            }
         }
     }
 }

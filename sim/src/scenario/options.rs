@@ -6,11 +6,11 @@ use core::time::Duration;
 use ringway_stack::tcp::{Config, Keepalive};
 
 use super::Scenario;
-use crate::apps::{Dialogue, Pace, Parting, Pattern, Side};
 use crate::fabric::LinkConfig;
 use crate::faults::Faults;
 use crate::nic::NicConfig;
 use crate::random::{Purpose, Stream};
+use crate::workloads::{self, Workload};
 
 /// Options by their streams' index. Add at the end, never renumber.
 #[derive(Clone, Copy)]
@@ -23,10 +23,10 @@ enum Drawn {
     Faults,
     PollDelay,
     Tcp,
-    Talks,
-    Talk,
-    Pings,
-    TimeWait,
+    // Three that workloads' own streams replaced.
+    TimeWait = 11,
+    Vlan,
+    Batch,
 }
 
 /// One host's options.
@@ -42,62 +42,42 @@ pub struct HostOptions {
     pub tcp: Config,
     /// How long its connections stay in TIME-WAIT.
     pub time_wait: Duration,
+    /// Frames that its ring takes at a time.
+    pub batch: usize,
 }
 
-/// One conversation with the server, which is host 0.
-#[derive(Clone, Copy, Debug)]
-pub struct TalkOptions {
-    /// The client's host.
-    pub host: usize,
-    /// The kind of conversation.
-    pub kind: &'static str,
-    /// From the client's point of view.
-    pub dialogue: Dialogue,
-}
-
-/// One series of pings to the server.
-#[derive(Clone, Copy, Debug)]
-pub struct PingOptions {
-    /// The client's host.
-    pub host: usize,
-    /// How many must come back.
-    pub wanted: u64,
-    /// The shortest and the longest datagram.
-    pub len: (usize, usize),
-    /// The time between two.
-    pub interval: Duration,
-    /// The key of their contents.
-    pub pattern: Pattern,
+impl HostOptions {
+    /// The longest datagram in bytes that it can send unfragmented, from as many buffers as its NIC gathers.
+    pub(crate) fn datagram_max(&self) -> usize {
+        (self.nic.mtu - 28).min(self.nic.tx_buffer_bytes * self.nic.gather_max)
+    }
 }
 
 /// Everything that a scenario draws.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Options {
-    /// The hosts; the first one is the server.
+    /// The hosts.
     pub hosts: Vec<HostOptions>,
     /// Whether they know each other's Ethernet addresses from the start.
     pub introduce: bool,
+    /// The VLAN that all of them are in (IEEE 802.1Q).
+    pub vlan: Option<u16>,
     /// How long the safety phase lasts.
     pub safety: Duration,
-    /// Conversations over TCP.
-    pub talks: Vec<TalkOptions>,
-    /// Pings over UDP.
-    pub pings: Vec<PingOptions>,
+    /// What hosts do.
+    pub workloads: Vec<Box<dyn Workload>>,
 }
 
 impl Options {
     /// Draws them.
     pub(super) fn draw(scenario: &Scenario) -> Self {
-        let hosts = usize::try_from(dice(scenario, Drawn::Hosts, 0).between(2, 4)).unwrap_or(2);
-        let hosts: Vec<_> = (0..hosts).map(|i| host(scenario, sub(i))).collect();
-        let datagram_max = hosts.iter().map(datagram_max).min().unwrap_or(0);
-        let talks = dice(scenario, Drawn::Talks, 0).between(1, 4);
-        let talks = (0..talks).map(|i| talk(scenario, u8::try_from(i).unwrap_or(0), hosts.len())).collect();
+        let hosts: Vec<_> = (0..host_count(&mut dice(scenario, Drawn::Hosts, 0))).map(|i| host(scenario, i)).collect();
+        let mut vlan = dice(scenario, Drawn::Vlan, 0);
         Self {
             introduce: dice(scenario, Drawn::Introduce, 0).chance_ppm(300_000),
+            vlan: vlan.chance_ppm(150_000).then(|| u16::try_from(vlan.between(1, 4094)).unwrap_or(1)),
             safety: millis(&mut dice(scenario, Drawn::Safety, 0), 50, 20_000),
-            talks,
-            pings: pings(scenario, hosts.len(), datagram_max),
+            workloads: workloads::draw(scenario.seed, scenario.scale, scenario.workloads, &hosts),
             hosts,
         }
     }
@@ -105,17 +85,11 @@ impl Options {
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "safety phase {:?}, introduced {}", self.safety, self.introduce)?;
-        for (i, HostOptions { nic, link, poll_delay, tcp, time_wait }) in self.hosts.iter().enumerate() {
-            writeln!(f, "host {i}: {nic:?}\n  {link:?}\n  poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}\n  {tcp:?}")?;
+        writeln!(f, "safety phase {:?}, introduced {}, VLAN {:?}", self.safety, self.introduce, self.vlan)?;
+        for (i, HostOptions { nic, link, poll_delay, tcp, time_wait, batch }) in self.hosts.iter().enumerate() {
+            writeln!(f, "host {i}: {nic:?}\n  {link:?}\n  poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}, batch {batch}\n  {tcp:?}")?;
         }
-        for TalkOptions { host, kind, dialogue } in &self.talks {
-            writeln!(f, "host {host} talks, {kind}:\n  client {:?}\n  server {:?}", dialogue.own, dialogue.peer)?;
-        }
-        for pings in &self.pings {
-            writeln!(f, "{pings:?}")?;
-        }
-        Ok(())
+        self.workloads.iter().try_for_each(|workload| write!(f, "{workload}"))
     }
 }
 
@@ -123,8 +97,10 @@ fn dice(scenario: &Scenario, option: Drawn, sub: u8) -> Stream {
     Stream::new(scenario.seed, Purpose::Options, option as u32, sub)
 }
 
-fn sub(index: usize) -> u8 {
-    u8::try_from(index).unwrap_or(u8::MAX)
+/// Mostly few: what many hosts show, a few of them show sooner.
+fn host_count(stream: &mut Stream) -> u8 {
+    let (low, high) = stream.pick(&[(2, 2), (2, 4), (2, 4), (2, 4), (2, 4), (2, 4), (3, 6), (3, 6), (5, 8), (8, 16)]);
+    u8::try_from(stream.between(low, high)).unwrap_or(2)
 }
 
 fn size(stream: &mut Stream, low: usize, high: usize) -> usize {
@@ -135,6 +111,7 @@ fn millis(stream: &mut Stream, low: u64, high: u64) -> Duration {
     Duration::from_millis(stream.magnitude(low, high))
 }
 
+/// The one place where faults, and what NICs can do, are drawn: a class or capability that is added is drawn here.
 fn host(scenario: &Scenario, i: u8) -> HostOptions {
     let faults = faults(&mut dice(scenario, Drawn::Faults, i)).only(scenario.faults);
     let mut poll = dice(scenario, Drawn::PollDelay, i);
@@ -144,6 +121,7 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
         poll_delay: if poll.chance_ppm(500_000) { Duration::ZERO } else { Duration::from_nanos(poll.magnitude(100, 100_000)) },
         tcp: tcp(&mut dice(scenario, Drawn::Tcp, i)),
         time_wait: millis(&mut dice(scenario, Drawn::TimeWait, i), 1_000, 60_000),
+        batch: size(&mut dice(scenario, Drawn::Batch, i), 1, 64),
     }
 }
 
@@ -186,83 +164,26 @@ fn tcp(stream: &mut Stream) -> Config {
     let (rcvbuf, sndbuf) = (buffer(2304), buffer(4608));
     Config {
         mss_max: u16::MAX,
+        mss_user: stream.chance_ppm(150_000).then(|| u16::try_from(stream.magnitude(88, 8960)).unwrap_or(536)),
         rcvbuf,
         sndbuf,
         nodelay: stream.chance_ppm(500_000),
+        cork: stream.chance_ppm(50_000),
+        quickack: stream.chance_ppm(200_000),
+        delayed_ack: millis(stream, 1, 100),
         timestamps: stream.chance_ppm(800_000),
         sack: stream.chance_ppm(800_000),
         window_scaling: stream.chance_ppm(800_000),
-        // Always on: whoever only reads learns of a peer's end by nothing else if its reset is lost.
-        keepalive: Some(Keepalive { idle: Duration::from_secs(20), interval: Duration::from_secs(5), count: 5 }),
+        // Always on: whoever only reads learns of a peer's end by nothing else if its reset is lost. Within 40 s or less.
+        keepalive: Some(Keepalive {
+            idle: millis(stream, 2_000, 20_000),
+            interval: millis(stream, 1_500, 5_000),
+            count: u32::try_from(stream.between(3, 4)).unwrap_or(3),
+        }),
+        user_timeout: stream.chance_ppm(200_000).then(|| millis(stream, 10_000, 120_000)),
+        fin_wait2: millis(stream, 1_000, 60_000),
+        ttl: u8::try_from(stream.between(1, 255)).unwrap_or(64),
+        tos: stream.pick(&[0, 0, 0x10, 0xb8]),
         ..Config::default()
     }
-}
-
-fn talk(scenario: &Scenario, i: u8, hosts: usize) -> TalkOptions {
-    let stream = &mut dice(scenario, Drawn::Talk, i);
-    let host = usize::try_from(stream.between(1, hosts as u64 - 1)).unwrap_or(1);
-    let kind = stream.pick(&["upload", "download", "both ways", "request", "half-close", "client aborts", "server aborts"]);
-    let (mut client, mut server) = (side(stream, scenario.scale), side(stream, scenario.scale));
-    match kind {
-        "upload" => server.total = 0,
-        "download" => client.total = 0,
-        "request" => {
-            let (request, response) = (stream.magnitude(1, 4096), stream.magnitude(1, 16 << 10));
-            let rounds = stream.magnitude(1, 4 << scenario.scale.min(4));
-            (client.pace, client.total) = (Pace::Asks { request, response }, rounds * request);
-            (server.pace, server.total) = (Pace::Answers { request, response }, rounds * response);
-        }
-        "half-close" => server.pace = Pace::AfterPeer,
-        "client aborts" => client.parting = Parting::Abort,
-        "server aborts" => server.parting = Parting::Abort,
-        _ => {}
-    }
-    let dialogue = Dialogue { own: paced(client, server.total), peer: paced(server, client.total) };
-    TalkOptions { host, kind, dialogue }
-}
-
-fn side(stream: &mut Stream, scale: u8) -> Side {
-    let total_max = 1024 << scale;
-    let (small, large) = (stream.magnitude(1, total_max), stream.between(1, total_max));
-    let total = if stream.chance_ppm(100_000) { 0 } else { stream.pick(&[small, large]) };
-    let pause = if stream.chance_ppm(700_000) { 0 } else { stream.magnitude(1_000, 50_000_000) };
-    Side {
-        pattern: Pattern(stream.bits()),
-        total,
-        write_max: size(stream, 1, 64 << 10),
-        read_max: size(stream, 1, 64 << 10),
-        read_pause: Duration::from_nanos(pause),
-        ..Side::silent()
-    }
-}
-
-/// Keeps the number of calls, and the time that a slow reader takes, within reason.
-fn paced(side: Side, peer_total: u64) -> Side {
-    const CALLS_MAX: u64 = 512;
-    const READING_MAX: Duration = Duration::from_secs(20);
-    let least = |total: u64| usize::try_from(total / CALLS_MAX).unwrap_or(0) + 1;
-    let read_max = side.read_max.max(least(peer_total));
-    let reads = u32::try_from(peer_total / read_max as u64 + 1).unwrap_or(u32::MAX);
-    Side { write_max: side.write_max.max(least(side.total)), read_max, read_pause: side.read_pause.min(READING_MAX / reads), ..side }
-}
-
-/// The longest datagram that a host can send unfragmented, from as many buffers as its NIC gathers.
-fn datagram_max(host: &HostOptions) -> usize {
-    (host.nic.mtu - 28).min(host.nic.tx_buffer_bytes * host.nic.gather_max)
-}
-
-fn pings(scenario: &Scenario, hosts: usize, len_max: usize) -> Vec<PingOptions> {
-    let stream = &mut dice(scenario, Drawn::Pings, 0);
-    let series = stream.below(3);
-    let one = |_| {
-        let (a, b) = (size(stream, 8, len_max), size(stream, 8, len_max));
-        PingOptions {
-            host: usize::try_from(stream.between(1, hosts as u64 - 1)).unwrap_or(1),
-            wanted: stream.magnitude(1, 64),
-            len: (a.min(b), a.max(b)),
-            interval: Duration::from_nanos(stream.magnitude(100_000, 100_000_000)),
-            pattern: Pattern(stream.bits()),
-        }
-    };
-    (0..series).map(one).collect()
 }

@@ -3,18 +3,17 @@
 use core::time::Duration;
 use std::fs::File;
 use std::io::BufWriter;
-use std::net::SocketAddrV4;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 
 use ringway_stack::Instant;
-use ringway_stack::ring::{RingConfig, SocketId};
+use ringway_stack::ring::RingConfig;
 
 use super::{Options, Scenario};
-use crate::apps::{Client, Dialogue, Echo, Ending, Parting, Pinger, Pings, Server, Shared, Tally};
-use crate::faults::FaultCounts;
 use crate::host::HostConfig;
 use crate::nic::Outstanding;
 use crate::report::Report;
+use crate::workloads::{Site, Verdict};
 use crate::world::{Capture, HostId, World, WorldConfig};
 
 /// How long after the last fault every program must have finished or failed. The longest lawful silence is one retransmission timeout
@@ -34,21 +33,12 @@ pub const EVENTS_MAX: u64 = 50_000_000;
 /// timeout (200 ms), which would hide a stall.
 const SILENCE_MAX: Duration = Duration::from_millis(190);
 
-const TCP_PORT: u16 = 80;
-const UDP_PORT: u16 = 7;
-const CLIENT_PORT: u16 = 40_000;
-
 /// A scenario, set up.
 pub struct Stage {
     scenario: Scenario,
     options: Options,
     world: World,
     hosts: Vec<HostId>,
-    /// The client's and the server's part of each conversation.
-    talks: Vec<[(Dialogue, Shared<Tally>); 2]>,
-    pings: Vec<Shared<Pings>>,
-    /// The server's listener and its echo socket.
-    servers: [Shared<Option<SocketId>>; 2],
     pcap: Option<PathBuf>,
 }
 
@@ -67,14 +57,12 @@ impl Stage {
         let options = scenario.options();
         let mut world = World::new(WorldConfig { seed: scenario.seed, capture });
         let hosts = add_hosts(&mut world, &options);
-        let servers = [Shared::new(None), Shared::new(None)];
-        let mut stage = Self { scenario: *scenario, options, world, hosts, talks: Vec::new(), pings: Vec::new(), servers, pcap: None };
+        let mut stage = Self { scenario: *scenario, options, world, hosts, pcap: None };
         stage.world.limit_events(EVENTS_MAX);
         if stage.options.introduce {
             stage.world.introduce_all();
         }
-        stage.add_talks();
-        stage.add_pings();
+        stage.add_workloads();
         stage
     }
 
@@ -110,48 +98,24 @@ impl Stage {
         &self.world
     }
 
-    fn add_talks(&mut self) {
-        let server = self.hosts[0];
-        let address = SocketAddrV4::new(self.world.host(server).ip(), TCP_PORT);
-        let config = self.options.hosts[0].tcp.clone();
-        let mut program = Server::new(TCP_PORT, config, self.servers[0].clone());
-        let mut clients = Vec::new();
-        for (talk, port) in self.options.talks.iter().zip(CLIENT_PORT..) {
-            let host = self.hosts[talk.host];
-            let parts = [talk.dialogue, talk.dialogue.turned()].map(|d| (d, Shared::new(Tally::default())));
-            let [(client, client_tally), (turned, server_tally)] = &parts;
-            program.expect(SocketAddrV4::new(self.world.host(host).ip(), port), *turned, server_tally.clone());
-            let config = self.options.hosts[talk.host].tcp.clone();
-            clients.push((host, Client::new(port, address, *client, config, client_tally.clone())));
-            self.talks.push(parts);
-        }
-        self.world.add_app(server, program);
-        for (host, client) in clients {
-            self.world.add_app(host, client);
+    fn add_workloads(&mut self) {
+        let Self { scenario, options, world, hosts, .. } = self;
+        for (workload, which) in options.workloads.iter_mut().zip(scenario.workloads.iter()) {
+            workload.set_up(&mut Site::new(world, hosts, &options.hosts, which));
         }
     }
 
-    fn add_pings(&mut self) {
-        let server = self.hosts[0];
-        let address = SocketAddrV4::new(self.world.host(server).ip(), UDP_PORT);
-        self.world.add_app(server, Echo::new(UDP_PORT, self.servers[1].clone()));
-        for (pings, port) in self.options.pings.iter().zip(CLIENT_PORT..) {
-            let shared = Shared::new(Pings::new(pings.wanted, pings.len, pings.interval, pings.pattern));
-            self.world.add_app(self.hosts[pings.host], Pinger::new(port, address, shared.clone()));
-            self.pings.push(shared);
-        }
-    }
-
-    /// Whether nothing went wrong: no fault was let loose, and no queue overflowed.
-    fn calm(&self) -> bool {
-        self.scenario.faults.is_empty() && self.world.trace().faults() == FaultCounts::default()
+    fn verdict(&self) -> Verdict {
+        let unsent = self.hosts.iter().map(|&host| self.world.host(host).ring().counters().tx_drops).sum();
+        Verdict { faults: self.scenario.faults, counts: self.world.trace().faults(), unsent }
     }
 
     /// While nothing goes wrong and no reader rests, the wire is never silent for long: otherwise someone forgot to go on, and only a
     /// retransmission, a probe or a keepalive helped.
     fn check_promptness(&self) {
-        let rests = self.options.talks.iter().any(|t| [t.dialogue.own, t.dialogue.peer].iter().any(|s| s.read_pause > Duration::ZERO));
-        if rests || !self.calm() {
+        // A cork holds back for 200 ms.
+        let rests = self.options.workloads.iter().any(|workload| workload.rests()) || self.options.hosts.iter().any(|host| host.tcp.cork);
+        if rests || !self.verdict().calm() {
             return;
         }
         let one_way = |host: &super::HostOptions| host.link.latency + host.poll_delay;
@@ -163,31 +127,18 @@ impl Stage {
 
     /// Programs have finished; were they right to?
     fn check_endings(&self) {
-        let calm = self.calm();
-        for (talk, parts) in self.options.talks.iter().zip(&self.talks) {
-            let aborts = parts.iter().any(|(dialogue, _)| dialogue.own.parting == Parting::Abort);
-            for (_, tally) in parts {
-                let ending = tally.read().ending;
-                let lawful = match ending {
-                    Some(Ending::Failed(_)) => !calm || aborts,
-                    Some(_) => true,
-                    // A client that failed before the server heard of it leaves the server without a part.
-                    None => !calm || aborts,
-                };
-                assert!(lawful, "nothing went wrong, yet a conversation ({}) did: {ending:?}\n{}", talk.kind, self.describe());
-            }
-        }
-        let duplicated = self.world.trace().faults().duplicated > 0;
-        for pings in &self.pings {
-            let twice = pings.read().echoed.values().any(|&times| times > 1);
-            assert!(duplicated || !twice, "an echo came twice, though nothing was duplicated");
+        let verdict = self.verdict();
+        let checked = catch_unwind(AssertUnwindSafe(|| self.options.workloads.iter().for_each(|workload| workload.check(&verdict))));
+        if let Err(failure) = checked {
+            eprintln!("{}", self.describe());
+            resume_unwind(failure);
         }
     }
 
     /// Closes what still listens, and waits for everything to be given back.
     fn wind_down(&mut self) {
-        let sockets: Vec<_> = self.servers.iter().filter_map(|s| *s.read()).collect();
-        self.world.call(self.hosts[0], |cx| sockets.iter().for_each(|&socket| cx.ring.close(cx.now, socket, false)));
+        let Self { options, world, .. } = self;
+        options.workloads.iter_mut().for_each(|workload| workload.wind_down(world));
         let until = self.world.now() + WIND_DOWN_BOUND;
         while !self.at_rest() && self.world.now() < until {
             self.world.run_for(Duration::from_secs(1));
@@ -207,17 +158,7 @@ impl Stage {
     /// Where everybody stands.
     fn describe(&self) -> String {
         let mut lines = vec![format!("at {} ms, {:?}", self.world.now().as_millis(), self.world.trace().faults())];
-        for (talk, parts) in self.options.talks.iter().zip(&self.talks) {
-            let [client, server] = parts.each_ref().map(|(dialogue, tally)| {
-                let Tally { written, read, ending } = *tally.read();
-                format!("wrote {written} of {}, read {read} of {}, {ending:?}", dialogue.own.total, dialogue.peer.total)
-            });
-            lines.push(format!("host {} ({}): client {client}; server {server}", talk.host, talk.kind));
-        }
-        for (options, pings) in self.options.pings.iter().zip(&self.pings) {
-            let pings = pings.read();
-            lines.push(format!("host {} pings: {} sent, {} of {} came back", options.host, pings.sent, pings.echoed.len(), pings.wanted));
-        }
+        lines.extend(self.options.workloads.iter().flat_map(|workload| workload.progress()));
         for &host in &self.hosts {
             let ring = self.world.host(host).ring();
             lines.push(format!("{}: deadline {:?}, lingering {}", self.world.host(host).name(), ring.next_deadline(), ring.lingering()));
@@ -244,9 +185,9 @@ fn add_hosts(world: &mut World, options: &Options) -> Vec<HostId> {
         world.add_host(HostConfig {
             nic: host.nic.clone(),
             link: host.link,
-            ring: RingConfig { time_wait: host.time_wait, ..RingConfig::default() },
+            ring: RingConfig { time_wait: host.time_wait, vlan: options.vlan, batch: host.batch, ..RingConfig::default() },
             poll_delay: host.poll_delay,
-            ..HostConfig::named(&if i == 0 { "server".to_owned() } else { format!("host{i}") })
+            ..HostConfig::named(&format!("host{i}"))
         })
     };
     options.hosts.iter().enumerate().map(add).collect()

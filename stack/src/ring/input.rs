@@ -73,6 +73,10 @@ impl<D: Device> Ring<D> {
         if header.is_fragment() || (!verified && !ipv4::verify_checksum(bytes)) || !self.is_ours(header.dst) {
             return None;
         }
+        if header.dst.is_multicast() && !matches!(header.protocol, ipv4::PROTOCOL_UDP | ipv4::PROTOCOL_IGMP) {
+            // RFC 9293 s3.9.2.3: a SYN for a group is dropped in silence; and a ping for many is answered by nobody here.
+            return None;
+        }
         // Ethernet pads short frames: the packet ends where its header says.
         let total = usize::from(header.total_len);
         let (head, body) = match body {
@@ -89,12 +93,13 @@ impl<D: Device> Ring<D> {
             ipv4::PROTOCOL_TCP => self.on_tcp(now, packet),
             ipv4::PROTOCOL_UDP => self.on_udp(now, packet),
             ipv4::PROTOCOL_ICMP => self.on_icmp(now, &packet),
+            ipv4::PROTOCOL_IGMP => self.on_igmp(now, packet.header.dst, packet.head),
             _ => None,
         }
     }
 
     fn is_ours(&self, ip: Ipv4Addr) -> bool {
-        self.config.addresses.is_empty() || self.config.addresses.contains(&ip)
+        self.config.addresses.is_empty() || self.config.addresses.contains(&ip) || self.groups.hears(ip)
     }
 
     #[inline]
@@ -193,12 +198,20 @@ impl<D: Device> Ring<D> {
     /// The way back to who sent a packet: through the neighbour table, which may learn from it at no cost.
     fn hop_back(&mut self, now: Instant, packet: &Packet<'_, D::Rx>) -> NextHop {
         self.neighbours.learn_asker(now, packet.header.src, packet.from);
+        // Whoever waits for that neighbour's answer need not wait any longer, and must not: what is known is not asked for again.
+        if !self.waiting_neighbour.is_empty() || !self.held.is_empty() {
+            self.neighbour_known(packet.header.src, packet.from);
+        }
         NextHop::Neighbour(packet.header.src)
     }
 
     /// A reset for a segment that belongs to no connection (RFC 9293 s3.10.7.1).
     fn refuse(&mut self, packet: &Packet<'_, D::Rx>, header: &wire_tcp::Header, payload_len: usize) -> Option<()> {
-        if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) {
+        let moved = || {
+            let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
+            self.departed.contains(local, SocketAddrV4::new(packet.header.src, header.src_port))
+        };
+        if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) && !moved() {
             let reset = tcp::reset_for(header, payload_len);
             let to = Self::envelope_back(packet);
             let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None };
@@ -223,6 +236,12 @@ impl<D: Device> Ring<D> {
         let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
         let remote = SocketAddrV4::new(packet.header.src, header.src_port);
         self.output_rx(len - at);
+        let head_end = len.min(packet.head.len());
+        if packet.header.dst.is_multicast() {
+            let head = &packet.head[at..head_end];
+            let body = packet.body.filter(|_| len > head_end).map(|b| b.slice(0, len - head_end));
+            return self.deliver(now, remote, local, head, body.as_ref()).then_some(());
+        }
         let index = self.demux.find(Protocol::Udp, local, remote);
         let socket = match index.and_then(|index| Some((index, self.slots.at(index)?))) {
             Some((index, Socket::Udp(socket))) if socket.takes_from(remote) => Some((index, socket)),
@@ -232,7 +251,6 @@ impl<D: Device> Ring<D> {
             self.port_unreachable(&packet);
             return None;
         };
-        let head_end = len.min(packet.head.len());
         let body = packet.body.filter(|_| len > head_end).map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
         if socket.push(now, remote, packet.header.dst, &packet.head[at..head_end], body) {
             self.raise(index, Readiness::IN);

@@ -5,9 +5,11 @@
 
 mod arp;
 mod demux;
+mod handover;
 mod icmp;
 mod info;
 mod input;
+mod multicast;
 mod neighbour;
 mod output;
 mod path;
@@ -16,6 +18,7 @@ mod stream;
 mod types;
 mod udp;
 
+pub use handover::Handover;
 pub use types::{
     Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions,
 };
@@ -28,12 +31,14 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-use self::demux::{Demux, FlowKey};
+use self::demux::Demux;
+use self::handover::Departed;
+use self::multicast::Groups;
 use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
 use self::path::Paths;
 use self::slots::{STALL_MIN, Slots, Socket};
-use crate::device::{Device, DeviceEvent, MacAddr, Protocol, RxBatch};
+use crate::device::{Device, DeviceEvent, MacAddr, RxBatch};
 use crate::error::Error;
 use crate::tcp;
 use crate::time::Instant;
@@ -71,6 +76,8 @@ pub struct Ring<D: Device> {
     held: Vec<Held>,
     neighbours: Neighbours,
     paths: Paths,
+    groups: Groups,
+    departed: Departed,
     batch: RxBatch<D::Rx>,
     output: Output,
     secret: [u8; 32],
@@ -98,6 +105,8 @@ impl<D: Device> Ring<D> {
             held: Vec::new(),
             neighbours: Neighbours::default(),
             paths: Paths::default(),
+            groups: Groups::new(rng.next_u64()),
+            departed: Departed::default(),
             batch: RxBatch::new(config.batch.max(1)),
             output: Output::new(caps, mac, config.vlan),
             secret,
@@ -119,6 +128,7 @@ impl<D: Device> Ring<D> {
     /// Receives one batch, runs the timers that are due, and sends what follows from both. Returns how many frames and
     /// timers there were; zero means that there was nothing to do.
     pub fn poll(&mut self, now: Instant) -> usize {
+        self.departed.expire(now);
         let frames = self.receive(now);
         let mut done = frames + self.device_events(now);
         if self.wheel.is_due(now) {
@@ -129,6 +139,9 @@ impl<D: Device> Ring<D> {
         }
         if !self.output.caps.point_to_point {
             self.retry_neighbours(now);
+        }
+        if self.groups.next_deadline().is_some_and(|at| at <= now) {
+            self.report_groups(now);
         }
         if !self.dirty.is_empty() {
             for index in core::mem::take(&mut self.dirty) {
@@ -149,12 +162,13 @@ impl<D: Device> Ring<D> {
         self.device.rx_ready()
             || self.wheel.is_due(now)
             || self.retry_at.is_some_and(|at| at <= now)
+            || self.groups.next_deadline().is_some_and(|at| at <= now)
             || (!self.output.caps.point_to_point && self.neighbours.next_deadline().is_some_and(|at| at <= now))
     }
 
     /// When [`Ring::poll`] must be called at the latest, even if no frame arrives.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.wheel.next(), self.retry_at, self.neighbours.next_deadline()].into_iter().flatten().min()
+        [self.wheel.next(), self.retry_at, self.neighbours.next_deadline(), self.groups.next_deadline()].into_iter().flatten().min()
     }
 
     /// The next socket whose readiness changed, each at most once until it is taken.
@@ -259,6 +273,24 @@ impl<D: Device> Ring<D> {
         Ok(())
     }
 
+    /// Gives a connection away, as it is, to a ring of the same device: see [`Ring::adopt`]. The id is dead at once.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] (its handshake is not complete), [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
+    pub fn detach_stream(&mut self, now: Instant, socket: SocketId) -> Result<Handover<D>, Error> {
+        self.detach_inner(now, socket)
+    }
+
+    /// Takes a connection over from another ring: steers its frames here, arms its timers, and goes on. What it is ready for shows as
+    /// an event.
+    ///
+    /// # Errors
+    /// [`Error::AddressInUse`] (this ring, or the rule's table, has a connection of these addresses), [`Error::NoBuffers`]; the
+    /// connection comes back whole.
+    pub fn adopt(&mut self, now: Instant, handover: Handover<D>) -> Result<SocketId, (Error, Handover<D>)> {
+        self.adopt_inner(now, handover)
+    }
+
     // --- UDP ---
 
     /// Opens a UDP socket that receives datagrams for `local` (`0.0.0.0`: for every address; the port must be given).
@@ -285,6 +317,25 @@ impl<D: Device> Ring<D> {
     pub fn udp_configure(&mut self, socket: SocketId, change: impl FnOnce(&mut UdpOptions)) -> Result<(), Error> {
         change(&mut self.slots.udp(socket)?.options);
         Ok(())
+    }
+
+    /// Makes a UDP socket a member of a group: datagrams for the group and the socket's port reach it from now on, if it is bound to
+    /// every address or to the group's. `from` is the address that the membership is reported from.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] (not a group), [`Error::AddressInUse`] (it is a member already; or another ring has the group's datagrams),
+    /// [`Error::NoBuffers`] (too many memberships), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP, or a device that
+    /// knows stations only).
+    pub fn udp_join(&mut self, now: Instant, socket: SocketId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
+        self.join_inner(now, socket, group, from)
+    }
+
+    /// Ends a membership.
+    ///
+    /// # Errors
+    /// [`Error::AddressNotAvailable`] (not a member), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP).
+    pub fn udp_leave(&mut self, socket: SocketId, group: Ipv4Addr) -> Result<(), Error> {
+        self.leave_inner(socket, group)
     }
 
     /// Sends one datagram, from `source` where the socket is bound to every address (else ignored), to `to` or to the
@@ -383,12 +434,7 @@ impl<D: Device> Ring<D> {
         match self.slots.find_mut(socket) {
             Ok(Socket::Stream(stream)) if !stream.orphan => self.close_stream(now, socket.index, abort),
             Ok(Socket::Listener(_)) => self.close_listener(now, socket),
-            Ok(Socket::Udp(udp)) => {
-                let (rule, key) = (udp.rule, FlowKey::bound(Protocol::Udp, udp.local));
-                self.device.detach(rule);
-                self.demux.remove(key);
-                self.slots.remove(socket.index);
-            }
+            Ok(Socket::Udp(_)) => self.close_udp(socket),
             _ => {}
         }
         self.output.flush(&mut self.device);

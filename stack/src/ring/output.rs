@@ -6,7 +6,7 @@ use super::types::Counters;
 use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 use crate::tcp::Segment;
 use crate::wire::checksum::Checksum;
-use crate::wire::{arp, ethernet, icmp, ipv4, tcp, udp};
+use crate::wire::{arp, ethernet, icmp, igmp, ipv4, tcp, udp};
 
 /// From whom to whom, below the transport header.
 #[derive(Clone, Copy, Debug)]
@@ -220,6 +220,25 @@ impl Output {
         let at = self.ethernet(to, ethernet::ETHERTYPE_ARP).emit(&mut head);
         let end = at + packet.emit(&mut head[at..]);
         self.send(device, &head[..end], &[], 0)
+    }
+
+    /// One IGMP message to a group; all its checksums are computed here, since no device offers to.
+    pub(super) fn igmp<D: Device>(&mut self, device: &mut D, src: Ipv4Addr, dst: Ipv4Addr, message: &igmp::Message) {
+        let mut head = [0; 64];
+        let at = self.ethernet(MacAddr::of_group(dst), ethernet::ETHERTYPE_IPV4).emit(&mut head);
+        self.packet_id = self.packet_id.wrapping_add(1);
+        let packet = message.emit_packet(src, dst, self.packet_id);
+        let end = at + packet.len();
+        head[at..end].copy_from_slice(&packet);
+        // What the device does not take is lost like a frame on the wire: reports are repeated.
+        let frame = TxFrame { head: &head[..end], body: &[], offload: TxOffload::default() };
+        match device.send(&frame) {
+            Ok(()) => {
+                self.queued = true;
+                self.counters.tx_packets += 1;
+            }
+            Err(_) => self.counters.tx_drops += 1,
+        }
     }
 
     /// A request for `target`'s Ethernet address, to everyone.

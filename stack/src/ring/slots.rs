@@ -24,7 +24,7 @@ pub(super) struct Stream<D: Device> {
     pub(super) local: SocketAddrV4,
     pub(super) remote: SocketAddrV4,
     pub(super) hop: NextHop,
-    /// The rule that steers it here, on a device with several rings.
+    /// Its own flow rule: on a device with several rings, and if it came from another ring. Else it arrives by its listener's or its host's.
     pub(super) rule: Option<RuleId>,
     /// The wheel's entry that counts; others of this slot are stale.
     pub(super) wheel_at: Option<Instant>,
@@ -90,6 +90,10 @@ pub(super) struct Slots<D: Device> {
 impl<D: Device> Slots<D> {
     pub(super) fn new(max: usize) -> Self {
         Self { slots: Vec::new(), free: Vec::new(), max }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.slots.len() < self.max
     }
 
     pub(super) fn insert(&mut self, socket: Socket<D>) -> Result<SocketId, Error> {

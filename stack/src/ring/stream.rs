@@ -125,6 +125,7 @@ impl<D: Device> Ring<D> {
         match self.slots.insert(Socket::Stream(Box::new(stream))) {
             Ok(id) => {
                 self.demux.insert(key, id.index);
+                self.departed.remove(local, remote);
                 Ok(id)
             }
             Err(error) => {

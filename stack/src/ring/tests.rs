@@ -11,11 +11,11 @@ use super::*;
 use crate::device::{Capabilities, ChecksumVerdict, FlowRule, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxFrame};
 use crate::offload::DeviceKind;
 
-const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(super) const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub(super) const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 #[derive(Clone, Debug)]
-struct Bytes(Arc<[u8]>, usize, usize);
+pub(super) struct Bytes(Arc<[u8]>, usize, usize);
 
 impl RxBuffer for Bytes {
     fn len(&self) -> usize {
@@ -34,7 +34,7 @@ impl RxBuffer for Bytes {
 }
 
 #[derive(Clone, Debug)]
-struct Buffer(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Buffer(Arc<Mutex<Vec<u8>>>);
 
 impl TxBuffer for Buffer {
     fn capacity(&self) -> usize {
@@ -51,16 +51,18 @@ impl TxBuffer for Buffer {
     }
 }
 
-type Wire = Arc<Mutex<VecDeque<Vec<u8>>>>;
+pub(super) type Wire = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
-struct Cable {
+pub(super) struct Cable {
     caps: Capabilities,
     mac: MacAddr,
-    out: Wire,
-    inward: Wire,
+    pub(super) out: Wire,
+    pub(super) inward: Wire,
     events: VecDeque<DeviceEvent>,
     /// Frames that may still be sent before the queue counts as full.
     room: usize,
+    pub(super) rules: Vec<(FlowRule, RuleId)>,
+    rules_made: u64,
 }
 
 impl Device for Cable {
@@ -112,40 +114,49 @@ impl Device for Cable {
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         self.events.pop_front()
     }
-    fn attach(&mut self, _: &FlowRule) -> Result<RuleId, RuleError> {
-        Ok(RuleId(0))
+    fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {
+        if self.rules.iter().any(|(held, _)| held == rule) {
+            return Err(RuleError::Taken);
+        }
+        self.rules_made += 1;
+        self.rules.push((*rule, RuleId(self.rules_made)));
+        Ok(RuleId(self.rules_made))
     }
-    fn detach(&mut self, _: RuleId) {}
+    fn detach(&mut self, rule: RuleId) {
+        let at = self.rules.iter().position(|(_, id)| *id == rule).expect("it is attached");
+        self.rules.remove(at);
+    }
     fn arm(&mut self) -> bool {
         !self.rx_ready()
     }
     fn disarm(&mut self) {}
 }
 
-struct Pair {
-    now: Instant,
-    a: Ring<Cable>,
-    b: Ring<Cable>,
+pub(super) struct Pair {
+    pub(super) now: Instant,
+    pub(super) a: Ring<Cable>,
+    pub(super) b: Ring<Cable>,
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (ab, ba) = (Wire::default(), Wire::default());
         let ring = |ip: Ipv4Addr, out: &Wire, inward: &Wire| {
             let caps = Capabilities { inline_max: 128, gather_max: 8, ..Capabilities::least(DeviceKind::Sim, 1500) };
             let mac = MacAddr([2, 0, 0, 0, 0, ip.octets()[3]]);
-            let device = Cable { caps, mac, out: out.clone(), inward: inward.clone(), events: VecDeque::new(), room: usize::MAX };
+            let (out, inward) = (out.clone(), inward.clone());
+            let device = Cable { caps, mac, out, inward, events: VecDeque::new(), room: usize::MAX, rules: Vec::new(), rules_made: 0 };
             Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [ip.octets()[3]; 32])
         };
         Self { now: Instant::ZERO, a: ring(A, &ab, &ba), b: ring(B, &ba, &ab) }
     }
 
     /// Polls both until neither has anything to do at this instant.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         while self.a.poll(self.now) + self.b.poll(self.now) > 0 {}
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(super) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(next) = [self.a.next_deadline(), self.b.next_deadline()].into_iter().flatten().min().filter(|n| *n <= end) {
             self.now = self.now.max(next) + Duration::from_nanos(1);
@@ -155,7 +166,7 @@ impl Pair {
         self.settle();
     }
 
-    fn connected(&mut self) -> (SocketId, SocketId, SocketId) {
+    pub(super) fn connected(&mut self) -> (SocketId, SocketId, SocketId) {
         let config = tcp::Config::default();
         let listener = self.b.tcp_listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 4, &config).unwrap();
         let client = self.connect(5000);
@@ -164,20 +175,20 @@ impl Pair {
         (client, server, listener)
     }
 
-    fn connect(&mut self, port: u16) -> SocketId {
+    pub(super) fn connect(&mut self, port: u16) -> SocketId {
         let (local, remote) = (SocketAddrV4::new(A, port), SocketAddrV4::new(B, 80));
         self.a.tcp_connect(self.now, local, remote, NextHop::Neighbour(B), &tcp::Config::default()).unwrap()
     }
 }
 
-fn read(ring: &mut Ring<Cable>, now: Instant, id: SocketId, len: usize) -> Result<Vec<u8>, Error> {
+pub(super) fn read(ring: &mut Ring<Cable>, now: Instant, id: SocketId, len: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; len];
     let n = ring.tcp_recv(now, id, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty())?;
     bytes.truncate(n);
     Ok(bytes)
 }
 
-fn write(ring: &mut Ring<Cable>, now: Instant, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
+pub(super) fn write(ring: &mut Ring<Cable>, now: Instant, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
     ring.tcp_send(now, id, &[IoSlice::new(bytes)], SendFlags::empty())
 }
 
@@ -359,4 +370,19 @@ fn a_busy_connection_with_a_far_timer_leaves_no_trail_in_the_wheel() {
         read(&mut pair.b, pair.now, server, 8).unwrap();
     }
     assert!(pair.a.wheel.len() < 10, "{} entries", pair.a.wheel.len());
+}
+
+/// A neighbour that becomes known by what it sends, while its answer to a request is lost: the connection that waits for it goes on.
+#[test]
+fn a_neighbour_that_speaks_first_frees_who_waits_for_it() {
+    let mut pair = Pair::new();
+    let config = tcp::Config::default();
+    pair.a.tcp_listen(SocketAddrV4::new(A, 80), 4, &config).unwrap();
+    pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &config).unwrap();
+    let client = pair.connect(5000);
+    pair.b.poll(pair.now);
+    pair.b.device().out.lock().unwrap().clear();
+    pair.b.tcp_connect(pair.now, SocketAddrV4::new(B, 5000), SocketAddrV4::new(A, 80), NextHop::Neighbour(A), &config).unwrap();
+    pair.settle();
+    assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
 }

@@ -103,12 +103,16 @@ pub struct UdpOptions {
     pub ttl: u8,
     /// Type-of-service byte of what is sent.
     pub tos: u8,
+    /// Time to live of what is sent to groups (IP_MULTICAST_TTL).
+    pub multicast_ttl: u8,
+    /// What is sent to a group also reaches this ring's own members (IP_MULTICAST_LOOP).
+    pub multicast_loop: bool,
 }
 
 impl Default for UdpOptions {
-    /// Linux's net.core.rmem_default.
+    /// Linux's net.core.rmem_default; what is sent to a group stays on the link (RFC 1112 s6.1).
     fn default() -> Self {
-        Self { rcvbuf: 212_992, ttl: 64, tos: 0 }
+        Self { rcvbuf: 212_992, ttl: 64, tos: 0, multicast_ttl: 1, multicast_loop: true }
     }
 }
 

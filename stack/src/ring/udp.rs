@@ -40,7 +40,10 @@ struct Waiting<B> {
 pub(super) struct UdpSocket<D: Device> {
     pub(super) local: SocketAddrV4,
     pub(super) remote: Option<(SocketAddrV4, NextHop)>,
-    pub(super) rule: RuleId,
+    /// `None`: bound to a group, whose rule is shared ([`super::multicast`]).
+    pub(super) rule: Option<RuleId>,
+    /// Groups that it is a member of.
+    pub(super) memberships: Vec<Ipv4Addr>,
     pub(super) options: UdpOptions,
     queue: VecDeque<Waiting<D::Rx>>,
     bytes: VecDeque<u8>,
@@ -158,11 +161,16 @@ impl<D: Device> Ring<D> {
         if self.demux.exact(key).is_some() {
             return Err(Error::AddressInUse);
         }
-        let rule = self.device.attach(&FlowRule::flow(Protocol::Udp, local, None)).map_err(rule_error)?;
+        // A group's datagrams come with its first member.
+        let rule = match local.ip().is_multicast() {
+            true => None,
+            false => Some(self.device.attach(&FlowRule::flow(Protocol::Udp, local, None)).map_err(rule_error)?),
+        };
         let socket = UdpSocket {
             local,
             remote: None,
             rule,
+            memberships: Vec::new(),
             options: *options,
             queue: VecDeque::new(),
             bytes: VecDeque::new(),
@@ -178,10 +186,19 @@ impl<D: Device> Ring<D> {
                 Ok(id)
             }
             Err(error) => {
-                self.device.detach(rule);
+                rule.into_iter().for_each(|rule| self.device.detach(rule));
                 Err(error)
             }
         }
+    }
+
+    pub(super) fn close_udp(&mut self, id: SocketId) {
+        self.leave_all(id);
+        let Ok(udp) = self.slots.udp(id) else { return };
+        let (rule, key) = (udp.rule, FlowKey::bound(Protocol::Udp, udp.local));
+        rule.into_iter().for_each(|rule| self.device.detach(rule));
+        self.demux.remove(key);
+        self.slots.remove(id.index);
     }
 
     #[inline]
@@ -207,10 +224,14 @@ impl<D: Device> Ring<D> {
         }
         let ports = (socket.local.port(), remote.port());
         let src = if socket.local.ip().is_unspecified() { source } else { *socket.local.ip() };
-        let (ttl, tos) = (socket.options.ttl, socket.options.tos);
+        let to_group = remote.ip().is_multicast();
+        let (ttl, tos) = (if to_group { socket.options.multicast_ttl } else { socket.options.ttl }, socket.options.tos);
+        let looped = to_group && socket.options.multicast_loop;
         socket.counters.tx_packets += 1;
         socket.counters.tx_bytes += len as u64;
         let mac = match hop {
+            // Groups are no neighbours: their Ethernet addresses follow from their own.
+            _ if to_group => Some(MacAddr::of_group(*remote.ip())),
             NextHop::Station(mac) => Some(mac),
             NextHop::Neighbour(ip) => self.neighbour(now, src, ip),
         };
@@ -222,6 +243,9 @@ impl<D: Device> Ring<D> {
             }
             _ => self.udp_emit(&envelope, ports, data, len),
         };
+        if looped {
+            self.loop_back(now, SocketAddrV4::new(src, ports.0), remote, data, len);
+        }
         self.output.flush(&mut self.device);
         match sent {
             Ok(()) => Ok(len),
@@ -302,7 +326,7 @@ pub(super) fn rule_error(error: RuleError) -> Error {
     }
 }
 
-fn gather(data: &[IoSlice<'_>], out: &mut [u8]) {
+pub(super) fn gather(data: &[IoSlice<'_>], out: &mut [u8]) {
     let mut at = 0;
     for part in data {
         out[at..at + part.len()].copy_from_slice(part);

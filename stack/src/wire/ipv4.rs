@@ -9,6 +9,8 @@ use super::{ParseError, be16, first};
 pub const LEN: usize = 20;
 /// ICMP.
 pub const PROTOCOL_ICMP: u8 = 1;
+/// IGMP.
+pub const PROTOCOL_IGMP: u8 = 2;
 /// TCP.
 pub const PROTOCOL_TCP: u8 = 6;
 /// UDP.

@@ -1,0 +1,121 @@
+//! A program that opens one short connection after the other, from few ports.
+
+use core::time::Duration;
+use std::net::SocketAddrV4;
+
+use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::tcp::Config;
+use ringway_stack::{Error, Instant};
+
+use super::conversation::Conversation;
+use super::{Dialogue, Ending, Pattern, Registry, Shared, Tally};
+use crate::host::{App, Context, Step};
+
+/// After how long a port is tried again whose last connection still lingers.
+const PORT_RETRY: Duration = Duration::from_millis(10);
+
+/// What a [`Churner`] does, and how far it got.
+#[derive(Debug)]
+pub struct Cycles {
+    /// The conversation of each cycle, but for what is said.
+    pub dialogue: Dialogue,
+    /// How many there are to be.
+    pub wanted: u32,
+    /// The time between two.
+    pub pause: Duration,
+    /// The key of everything that is said.
+    pub key: u64,
+    /// Cycles that ended well, as their client sees it.
+    pub whole: u32,
+    /// Why the others failed.
+    pub failed: Vec<Error>,
+    /// The server's part of each that was announced.
+    pub served: Vec<Shared<Tally>>,
+}
+
+impl Cycles {
+    /// None begun.
+    pub fn new(dialogue: Dialogue, wanted: u32, pause: Duration, key: u64) -> Self {
+        Self { dialogue, wanted, pause, key, whole: 0, failed: Vec::new(), served: Vec::new() }
+    }
+
+    /// What is said in a cycle: no two say the same.
+    fn cycle(&self, number: u64) -> Dialogue {
+        let mut dialogue = self.dialogue;
+        dialogue.own.pattern = Pattern(self.key.wrapping_add(2 * number));
+        dialogue.peer.pattern = Pattern(self.key.wrapping_add(2 * number + 1));
+        dialogue
+    }
+}
+
+/// Connects, talks, closes, and again.
+#[derive(Debug)]
+pub struct Churner {
+    ports: Vec<u16>,
+    server: SocketAddrV4,
+    config: Config,
+    registry: Shared<Registry>,
+    cycles: Shared<Cycles>,
+    begun: u32,
+    next_at: Instant,
+    now: Option<(Conversation, Shared<Tally>)>,
+}
+
+impl Churner {
+    /// Connects to `server` from each of `ports` in turn; the server knows what is said from `registry`.
+    pub fn new(ports: Vec<u16>, server: SocketAddrV4, config: Config, registry: Shared<Registry>, cycles: Shared<Cycles>) -> Self {
+        Self { ports, server, config, registry, cycles, begun: 0, next_at: Instant::ZERO, now: None }
+    }
+
+    fn begin(&mut self, cx: &mut Context<'_>) {
+        let port = self.ports[self.begun as usize % self.ports.len()];
+        let (local, hop) = (SocketAddrV4::new(cx.ip, port), NextHop::Neighbour(*self.server.ip()));
+        match cx.ring.tcp_connect(cx.now, local, self.server, hop, &self.config) {
+            Ok(socket) => self.converse(socket),
+            Err(Error::AddressInUse) => self.next_at = cx.now + PORT_RETRY,
+            Err(error) => panic!("{}: a connection was refused before it was tried: {error}", cx.ip),
+        }
+    }
+
+    fn converse(&mut self, socket: SocketId) {
+        let dialogue = self.cycles.read().cycle(u64::from(self.begun));
+        let [own, peer] = [(); 2].map(|()| Shared::new(Tally::default()));
+        self.registry.change(|r| r.announce(dialogue, peer.clone()));
+        self.cycles.change(|c| c.served.push(peer));
+        self.now = Some((Conversation::new(socket, dialogue, own.clone()), own));
+        self.begun += 1;
+    }
+
+    fn note(&mut self, now: Instant, ending: Ending) {
+        let cycles = &mut self.cycles;
+        cycles.change(|c| match ending {
+            Ending::Failed(error) => c.failed.push(error),
+            Ending::Whole | Ending::Aborted => c.whole += 1,
+        });
+        self.next_at = now + cycles.read().pause;
+    }
+}
+
+impl App for Churner {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        loop {
+            if let Some((conversation, tally)) = &mut self.now {
+                let next = conversation.step(cx);
+                let ending = tally.read().ending;
+                let Some(ending) = ending else { return next.map_or(Step::Wait, Step::Until) };
+                self.now = None;
+                self.note(cx.now, ending);
+            }
+            if self.begun == self.cycles.read().wanted {
+                return Step::Finished;
+            }
+            if self.next_at > cx.now {
+                return Step::Until(self.next_at);
+            }
+            self.begin(cx);
+            if self.now.is_some() {
+                return Step::Wait;
+            }
+        }
+    }
+}

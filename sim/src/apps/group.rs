@@ -1,0 +1,173 @@
+//! Programs that speak to a group, and programs that listen to it for a while, now and then.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use ringway_stack::ring::{NextHop, RecvFlags, SocketId, UdpOptions};
+use ringway_stack::{Error, Instant};
+
+use super::{Pings, Shared};
+use crate::host::{App, Context, Step};
+
+/// The most that one datagram can have.
+const DATAGRAM_MAX: usize = 65_507;
+
+/// What is said to a group, and by whom it was heard.
+#[derive(Debug)]
+pub struct GroupTalk {
+    /// The group, and the port of all of its members.
+    pub group: SocketAddrV4,
+    /// Who speaks.
+    pub speaker: SocketAddrV4,
+    /// What is said; each listener has its own copy of what came back.
+    pub pings: Pings,
+    /// What each listener heard.
+    pub heard: Vec<Shared<Membership>>,
+}
+
+/// One listener's part.
+#[derive(Debug, Default)]
+pub struct Membership {
+    /// Datagrams that it heard, and how often each.
+    pub heard: BTreeMap<u64, u64>,
+    /// The first one said after it joined, the last time it did, and once it left, the first one said after that.
+    pub joined: Option<u64>,
+    /// See `joined`.
+    pub left: Option<u64>,
+    /// It has heard enough, and left for good.
+    pub done: bool,
+}
+
+/// Speaks at an interval until every listener has heard enough.
+#[derive(Debug)]
+pub struct GroupSpeaker {
+    options: UdpOptions,
+    talk: Shared<GroupTalk>,
+    socket: Option<SocketId>,
+    next_at: Instant,
+}
+
+impl GroupSpeaker {
+    /// Speaks from a socket with these options.
+    pub fn new(options: UdpOptions, talk: Shared<GroupTalk>) -> Self {
+        Self { options, talk, socket: None, next_at: Instant::ZERO }
+    }
+}
+
+impl App for GroupSpeaker {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        let (speaker, group) = (self.talk.read().speaker, self.talk.read().group);
+        let socket = *self.socket.get_or_insert_with(|| cx.ring.udp_open(speaker, &self.options).expect("a fresh host's port is free"));
+        if self.talk.read().heard.iter().all(|member| member.read().done) {
+            cx.ring.close(cx.now, socket, false);
+            return Step::Finished;
+        }
+        if self.next_at <= cx.now {
+            let datagram = self.talk.change(|talk| talk.pings.next());
+            let to = (group, NextHop::Neighbour(*group.ip()));
+            match cx.ring.udp_send(cx.now, socket, &[IoSlice::new(&datagram)], cx.ip, Some(to)) {
+                Ok(len) => assert_eq!(len, datagram.len()),
+                Err(error) => assert_eq!(error, Error::NoBuffers, "a datagram to a group was refused"),
+            }
+            self.next_at = cx.now + self.talk.read().pings.pause();
+        }
+        Step::Until(self.next_at)
+    }
+}
+
+/// Joins, listens until it has heard enough for now, leaves, rests, and again.
+#[derive(Debug)]
+pub struct GroupListener {
+    options: UdpOptions,
+    /// Bound to the group's address, and not to every one.
+    bound: bool,
+    talk: Shared<GroupTalk>,
+    own: Shared<Membership>,
+    /// Different datagrams that it wants to hear each time that it joins, and how often it does.
+    wanted: usize,
+    rounds: u32,
+    rest: Duration,
+    socket: Option<SocketId>,
+    join_at: Option<Instant>,
+    /// Heard since it joined.
+    new: usize,
+    buffer: Vec<u8>,
+}
+
+impl GroupListener {
+    /// Hears `wanted` datagrams in each of `rounds` memberships, the first of which begins after `rest`.
+    pub fn new(
+        options: UdpOptions,
+        bound: bool,
+        talk: Shared<GroupTalk>,
+        own: Shared<Membership>,
+        wanted: usize,
+        rounds: u32,
+        rest: Duration,
+    ) -> Self {
+        let buffer = vec![0; DATAGRAM_MAX];
+        Self { options, bound, talk, own, wanted, rounds, rest, socket: None, join_at: None, new: 0, buffer }
+    }
+
+    fn receive(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+        while let Ok(datagram) = cx.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty()) {
+            let talk = self.talk.read();
+            assert_eq!((datagram.from, datagram.to), (talk.speaker, *talk.group.ip()), "{}: a stranger's datagram", cx.ip);
+            let number = talk.pings.verify(&self.buffer[..datagram.copied]);
+            let first = self.own.change(|own| *own.heard.entry(number).and_modify(|n| *n += 1).or_insert(1)) == 1;
+            self.new += usize::from(first);
+        }
+    }
+
+    fn join(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+        let talk = self.talk.read();
+        cx.ring.udp_join(cx.now, socket, *talk.group.ip(), cx.ip).expect("the program is no member yet");
+        let again = cx.ring.udp_join(cx.now, socket, *talk.group.ip(), cx.ip);
+        assert_eq!(again, Err(Error::AddressInUse), "a member can't join again");
+        self.own.change(|own| (own.joined, own.left) = (Some(talk.pings.sent), None));
+        self.new = 0;
+    }
+
+    /// Leaves, and drains what was queued before.
+    fn leave(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+        let group = *self.talk.read().group.ip();
+        cx.ring.udp_leave(socket, group).expect("the program is a member");
+        self.receive(cx, socket);
+        self.own.change(|own| own.left = Some(self.talk.read().pings.sent));
+        self.rounds -= 1;
+        self.join_at = Some(cx.now + self.rest);
+    }
+
+    fn is_member(&self) -> bool {
+        let own = self.own.read();
+        own.joined.is_some() && own.left.is_none()
+    }
+}
+
+impl App for GroupListener {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        let group = self.talk.read().group;
+        let local = SocketAddrV4::new(if self.bound { *group.ip() } else { Ipv4Addr::UNSPECIFIED }, group.port());
+        let options = self.options;
+        let socket = *self.socket.get_or_insert_with(|| cx.ring.udp_open(local, &options).expect("a fresh host's port is free"));
+        let join_at = *self.join_at.get_or_insert(cx.now + self.rest);
+        let before = self.new;
+        self.receive(cx, socket);
+        assert!(self.is_member() || self.new == before, "{}: whoever left a group still hears it", cx.ip);
+        if self.is_member() && self.new >= self.wanted {
+            self.leave(cx, socket);
+            return self.step(cx);
+        }
+        if self.rounds == 0 {
+            self.own.change(|own| own.done = true);
+            cx.ring.close(cx.now, socket, false);
+            return Step::Finished;
+        }
+        if !self.is_member() && join_at <= cx.now {
+            self.join(cx, socket);
+        }
+        if self.is_member() { Step::Wait } else { Step::Until(self.join_at.unwrap_or(cx.now)) }
+    }
+}

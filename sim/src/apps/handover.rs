@@ -1,0 +1,223 @@
+//! Two programs that pass one connection to and fro while data flow on it.
+
+use core::fmt;
+use core::time::Duration;
+use std::net::SocketAddrV4;
+
+use ringway_stack::ring::{Handover, NextHop, SocketId};
+use ringway_stack::tcp::Config;
+use ringway_stack::{Error, Instant};
+
+use super::conversation::Conversation;
+use super::{Dialogue, Ending, Shared, Tally};
+use crate::nic::SimDevice;
+use crate::host::{App, Context, Step};
+
+/// After how long a runner looks again whose partner is about to pass something on, or that could not take it.
+const LOOK_AGAIN: Duration = Duration::from_micros(1);
+const TRY_AGAIN: Duration = Duration::from_millis(1);
+
+/// What two [`Runner`]s share.
+#[derive(Default)]
+pub struct Baton {
+    parcel: Option<Parcel>,
+    /// How often it was passed on.
+    pub passed: u32,
+    ended: bool,
+}
+
+struct Parcel {
+    /// Whether the runner that began gave it.
+    from_first: bool,
+    handover: Handover<SimDevice>,
+    conversation: Box<Conversation>,
+}
+
+impl fmt::Debug for Baton {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Baton").field("passed", &self.passed).field("ended", &self.ended).finish_non_exhaustive()
+    }
+}
+
+/// When a connection is passed on, if it can be.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    /// The time from one to the next, the first one included.
+    pub every: Duration,
+    /// How many.
+    pub count: u32,
+}
+
+/// How a connection begins.
+#[derive(Debug)]
+enum Beginning {
+    Connect(SocketAddrV4),
+    /// Accepts from this client, on the socket noted there.
+    Accept(SocketAddrV4, Shared<Option<SocketId>>),
+    /// It has begun, or the other runner begins.
+    Done,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Runner {
+    port: u16,
+    config: Config,
+    dialogue: Dialogue,
+    tally: Shared<Tally>,
+    baton: Shared<Baton>,
+    turns: Turns,
+    turn_at: Instant,
+    beginning: Beginning,
+    first: bool,
+    holds: Option<Box<Conversation>>,
+}
+
+impl Runner {
+    /// The one of two runners that doesn't begin.
+    pub fn second(port: u16, config: Config, dialogue: Dialogue, tally: Shared<Tally>, baton: Shared<Baton>, turns: Turns) -> Self {
+        let turn_at = Instant::ZERO + turns.every;
+        Self { port, config, dialogue, tally, baton, turns, turn_at, beginning: Beginning::Done, first: false, holds: None }
+    }
+
+    /// Begins by connecting to `server`.
+    #[must_use]
+    pub fn connecting(self, server: SocketAddrV4) -> Self {
+        Self { beginning: Beginning::Connect(server), first: true, ..self }
+    }
+
+    /// Begins by accepting from `client`; the listening socket is noted in `listener`.
+    #[must_use]
+    pub fn accepting(self, client: SocketAddrV4, listener: Shared<Option<SocketId>>) -> Self {
+        Self { beginning: Beginning::Accept(client, listener), first: true, ..self }
+    }
+
+    /// Begins, if that can be done by now.
+    fn begin(&mut self, cx: &mut Context<'_>) {
+        let socket = match &self.beginning {
+            Beginning::Connect(server) => {
+                let local = SocketAddrV4::new(cx.ip, self.port);
+                cx.ring.tcp_connect(cx.now, local, *server, NextHop::Neighbour(*server.ip()), &self.config)
+            }
+            Beginning::Accept(client, listener) => match accept(cx, self.port, &self.config, *client, listener) {
+                Some(socket) => Ok(socket),
+                None => return,
+            },
+            Beginning::Done => return,
+        };
+        self.beginning = Beginning::Done;
+        match socket {
+            Ok(socket) => self.holds = Some(Box::new(Conversation::new(socket, self.dialogue, self.tally.clone()))),
+            Err(error) => {
+                self.tally.change(|t| t.ending = Some(Ending::Failed(error)));
+                self.baton.change(|b| b.ended = true);
+            }
+        }
+        while self.turn_at < cx.now && self.turns.count > 0 {
+            self.turn_over();
+        }
+    }
+
+    fn turn_over(&mut self) {
+        self.turns.count = self.turns.count.saturating_sub(1);
+        self.turn_at += self.turns.every;
+    }
+
+    /// Takes what the other has passed on. Says when to try again if that failed.
+    fn take(&mut self, cx: &mut Context<'_>) -> Option<Instant> {
+        let first = self.first;
+        let Parcel { from_first, handover, mut conversation } =
+            self.baton.change(|b| b.parcel.take_if(|parcel| parcel.from_first != first))?;
+        match cx.ring.adopt(cx.now, handover) {
+            Ok(socket) => {
+                conversation.moved(socket);
+                self.holds = Some(conversation);
+                if self.turn_at <= cx.now {
+                    self.turn_over();
+                }
+                None
+            }
+            Err((_, handover)) => {
+                self.baton.change(|b| b.parcel = Some(Parcel { from_first, handover, conversation }));
+                Some(cx.now + TRY_AGAIN)
+            }
+        }
+    }
+
+    /// Passes on what it holds.
+    fn pass(&mut self, cx: &mut Context<'_>) {
+        let Some(conversation) = self.holds.take() else { return };
+        match cx.ring.detach_stream(cx.now, conversation.socket()) {
+            Ok(handover) => {
+                let parcel = Parcel { from_first: self.first, handover, conversation };
+                self.baton.change(|b| (b.parcel, b.passed) = (Some(parcel), b.passed + 1));
+            }
+            Err(error) => {
+                assert_eq!(error, Error::NotConnected, "a connection can't be passed on");
+                self.holds = Some(conversation);
+            }
+        }
+    }
+
+    /// Goes on with what it holds, and passes it on if it is time to.
+    fn hold(&mut self, cx: &mut Context<'_>) -> Option<Step> {
+        let conversation = self.holds.as_mut()?;
+        let next = conversation.step(cx);
+        if conversation.ended() {
+            self.holds = None;
+            self.baton.change(|b| b.ended = true);
+            return Some(Step::Finished);
+        }
+        if self.turns.count == 0 {
+            return Some(next.map_or(Step::Wait, Step::Until));
+        }
+        if self.turn_at <= cx.now {
+            self.pass(cx);
+            self.turn_over();
+        }
+        let turn_at = self.turn_at;
+        self.holds.is_some().then(|| Step::Until(next.map_or(turn_at, |at| at.min(turn_at))))
+    }
+
+    /// Waits to be passed it, as long as there are turns.
+    fn wait(&mut self, cx: &Context<'_>) -> Step {
+        if self.turn_at + LOOK_AGAIN <= cx.now {
+            self.turn_over();
+        }
+        match self.turns.count {
+            _ if self.baton.read().ended => Step::Finished,
+            0 => Step::Finished,
+            // The other may have its turn after this one's.
+            _ if self.turn_at <= cx.now => Step::Until(self.turn_at + LOOK_AGAIN),
+            _ => Step::Until(self.turn_at),
+        }
+    }
+}
+
+impl App for Runner {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        self.begin(cx);
+        if !matches!(self.beginning, Beginning::Done) {
+            return Step::Idle;
+        }
+        if let Some(again) = self.take(cx) {
+            return Step::Until(again);
+        }
+        match self.hold(cx) {
+            Some(step) => step,
+            None => self.wait(cx),
+        }
+    }
+}
+
+fn accept(cx: &mut Context<'_>, port: u16, config: &Config, client: SocketAddrV4, listener: &Shared<Option<SocketId>>) -> Option<SocketId> {
+    let known = *listener.read();
+    let socket = known.unwrap_or_else(|| {
+        let socket = cx.ring.tcp_listen(SocketAddrV4::new(cx.ip, port), 8, config).expect("a fresh host's port is free");
+        listener.change(|l| *l = Some(socket));
+        socket
+    });
+    let accepted = cx.ring.tcp_accept(socket).ok()?;
+    assert_eq!(cx.ring.info(accepted).and_then(|i| i.remote), Some(client), "a connection from a stranger");
+    Some(accepted)
+}

@@ -1,0 +1,135 @@
+//! A program that holds many connections that do nothing; after a long time a few speak, and all close.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+
+use ringway_stack::Instant;
+use ringway_stack::ring::{NextHop, Readiness, SocketId};
+use ringway_stack::tcp::{Config, Keepalive};
+
+use super::conversation::Conversation;
+use super::{Dialogue, Shared, Tally};
+use crate::host::{App, Context, Step};
+
+/// The time between two batches of closes.
+const CLOSE_EVERY: Duration = Duration::from_millis(1);
+
+/// What an [`Idler`]'s silent connections came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IdleTally {
+    /// Those that were established.
+    pub established: u32,
+    /// Those that failed, before or after.
+    pub failed: u32,
+    /// Those that were closed without a word.
+    pub closed: u32,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Idler {
+    server: SocketAddrV4,
+    config: Config,
+    /// Connections under way to being established, at most.
+    batch: usize,
+    rest: Duration,
+    tally: Shared<IdleTally>,
+    /// Ports to connect from, the next one last.
+    ports: Vec<u16>,
+    opening: BTreeMap<SocketId, ()>,
+    open: Vec<SocketId>,
+    speeches: Vec<(Dialogue, Shared<Tally>)>,
+    /// What speakers set when they begin: from then on they must hear if the other side is gone.
+    keepalive: Option<Keepalive>,
+    speaking: Vec<Conversation>,
+    /// When the rest ends.
+    speak_at: Option<Instant>,
+}
+
+impl Idler {
+    /// Connects to `server` from each of `ports`, `batch` at a time, and rests.
+    pub fn new(ports: Vec<u16>, server: SocketAddrV4, config: Config, batch: usize, rest: Duration, tally: Shared<IdleTally>) -> Self {
+        let (opening, open, speeches, speaking) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { server, config, batch, rest, tally, ports, opening, open, speeches, keepalive: None, speaking, speak_at: None }
+    }
+
+    /// After the rest, one connection more speaks.
+    pub fn speech(&mut self, dialogue: Dialogue, tally: Shared<Tally>) {
+        self.speeches.push((dialogue, tally));
+    }
+
+    /// Speakers turn keepalives on, as late as this.
+    #[must_use]
+    pub fn speaking_with(self, keepalive: Option<Keepalive>) -> Self {
+        Self { keepalive, ..self }
+    }
+
+    fn connect(&mut self, cx: &mut Context<'_>) {
+        while self.opening.len() < self.batch {
+            let Some(port) = self.ports.pop() else { break };
+            let (local, hop) = (SocketAddrV4::new(cx.ip, port), NextHop::Neighbour(*self.server.ip()));
+            let socket = cx.ring.tcp_connect(cx.now, local, self.server, hop, &self.config).expect("a fresh host's ports are free");
+            self.opening.insert(socket, ());
+        }
+    }
+
+    fn take_events(&mut self, cx: &mut Context<'_>) {
+        for event in cx.events {
+            if self.opening.remove(&event.socket).is_none() {
+                continue;
+            }
+            if event.edges.contains(Readiness::ERR) || cx.ring.readiness(event.socket).contains(Readiness::HUP) {
+                self.tally.change(|t| t.failed += 1);
+                cx.ring.close(cx.now, event.socket, false);
+            } else if event.edges.contains(Readiness::OUT) {
+                self.tally.change(|t| t.established += 1);
+                self.open.push(event.socket);
+            } else {
+                self.opening.insert(event.socket, ());
+            }
+        }
+    }
+
+    fn begin_to_speak(&mut self, cx: &mut Context<'_>) {
+        for (dialogue, tally) in core::mem::take(&mut self.speeches) {
+            let Some(socket) = self.open.pop() else { return };
+            let keepalive = self.keepalive;
+            cx.ring.tcp_configure(cx.now, socket, |c| c.keepalive = keepalive).expect("it is open");
+            self.speaking.push(Conversation::new(socket, dialogue, tally));
+        }
+    }
+
+    fn close_some(&mut self, cx: &mut Context<'_>) {
+        let keep = self.open.len().saturating_sub(self.batch);
+        for socket in self.open.drain(keep..) {
+            let failed = cx.ring.readiness(socket).contains(Readiness::HUP);
+            self.tally.change(|t| if failed { t.failed += 1 } else { t.closed += 1 });
+            cx.ring.close(cx.now, socket, false);
+        }
+    }
+}
+
+impl App for Idler {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        self.take_events(cx);
+        self.connect(cx);
+        if !self.opening.is_empty() || !self.ports.is_empty() {
+            return Step::Wait;
+        }
+        let speak_at = *self.speak_at.get_or_insert(cx.now + self.rest);
+        if cx.now < speak_at {
+            return Step::Until(speak_at);
+        }
+        self.begin_to_speak(cx);
+        self.close_some(cx);
+        let next = self.speaking.iter_mut().filter_map(|c| c.step(cx)).min();
+        self.speaking.retain(|c| !c.ended());
+        match next {
+            _ if !self.open.is_empty() => Step::Until(cx.now + CLOSE_EVERY),
+            Some(at) => Step::Until(at),
+            None if self.speaking.is_empty() => Step::Finished,
+            None => Step::Wait,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Which conversations clients will begin, by the first bytes that they send.
+
+use std::collections::BTreeMap;
+
+use super::{Dialogue, Shared, Tally};
+
+/// Conversations that a server may be drawn into.
+#[derive(Debug, Default)]
+pub struct Registry {
+    expected: BTreeMap<u64, Entry>,
+    /// Connections that ended without a byte, and without an error.
+    pub silent: u64,
+    /// Connections that failed before they had named themselves.
+    pub broken: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// From the server's point of view.
+    dialogue: Dialogue,
+    tally: Shared<Tally>,
+    begun: bool,
+}
+
+impl Registry {
+    /// Announces a conversation; `dialogue` and `tally` are the client's and the server's.
+    ///
+    /// # Panics
+    /// The client's stream is too short to name it, or its name is taken.
+    pub fn announce(&mut self, dialogue: Dialogue, tally: Shared<Tally>) {
+        assert!(dialogue.own.total >= 8, "a stream of {} bytes has no name", dialogue.own.total);
+        let entry = Entry { dialogue: dialogue.turned(), tally, begun: false };
+        let taken = self.expected.insert(dialogue.own.pattern.name(), entry);
+        assert!(taken.is_none(), "two streams have the same name");
+    }
+
+    /// Someone gave a name: what is to be said to it.
+    ///
+    /// # Panics
+    /// Nobody has that name, or whoever has it came before: what was received is not what was sent.
+    pub(super) fn begin(&mut self, name: u64) -> (Dialogue, Shared<Tally>) {
+        let entry = self.expected.get_mut(&name).unwrap_or_else(|| panic!("a connection that begins with {name:016x}, which nobody wrote"));
+        assert!(!entry.begun, "a conversation was begun twice: {:?}", entry.dialogue);
+        entry.begun = true;
+        (entry.dialogue, entry.tally.clone())
+    }
+}

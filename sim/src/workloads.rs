@@ -1,0 +1,216 @@
+//! What hosts do in a scenario: each workload is a module of its own behind one small trait, [`Workload`].
+//!
+//! A workload draws its options from its own stream, so that taking one away changes no other; sets programs up; and when they have
+//! finished, judges how they ended. It gets its own block of ports, so that workloads never meet by accident.
+
+mod churn;
+mod handover;
+mod idle;
+mod meeting;
+mod multicast;
+mod overflow;
+mod pings;
+mod set;
+mod sides;
+mod storm;
+mod talks;
+#[cfg(test)]
+mod tests;
+
+pub use set::{UnknownWorkload, WorkloadSet};
+
+use core::fmt;
+use std::net::SocketAddrV4;
+
+use ringway_stack::ring::SocketId;
+
+use crate::apps::{Ending, Shared, Tally};
+use crate::faults::{FaultCounts, FaultSet};
+use crate::random::{Purpose, Stream};
+use crate::scenario::HostOptions;
+use crate::world::{HostId, World};
+
+/// Ports that each workload has for its servers and for its clients, and where the first workload's begin.
+const SERVER_PORTS: u16 = 16;
+const CLIENT_PORTS: u16 = 4096;
+const SERVER_BASE: u16 = 80;
+const CLIENT_BASE: u16 = 4096;
+
+/// Where workloads' streams begin among those of [`Purpose::Options`].
+const STREAM_BASE: u32 = 0x100;
+
+/// One workload of a scenario. What it drew is its `Display`.
+pub trait Workload: fmt::Debug + fmt::Display {
+    /// Starts its programs.
+    fn set_up(&mut self, site: &mut Site<'_>);
+
+    /// Whether silence on the wire can be of its making: someone rests, or waits for a timer by design.
+    fn rests(&self) -> bool {
+        false
+    }
+
+    /// How far its programs got, one line each.
+    fn progress(&self) -> Vec<String>;
+
+    /// Its programs have finished. Were they right to?
+    ///
+    /// # Panics
+    /// They weren't.
+    fn check(&self, verdict: &Verdict);
+
+    /// Closes what still listens.
+    fn wind_down(&mut self, world: &mut World);
+}
+
+/// Draws the options of all workloads in `set`.
+pub(crate) fn draw(seed: u64, scale: u8, set: WorkloadSet, hosts: &[HostOptions]) -> Vec<Box<dyn Workload>> {
+    let one = |workload: WorkloadSet| {
+        let mut stream = Stream::new(seed, Purpose::Options, STREAM_BASE + workload.bits().trailing_zeros(), 0);
+        draw_one(workload, &mut Ground { stream: &mut stream, seed, scale, hosts })
+    };
+    set.iter().map(one).collect()
+}
+
+fn draw_one(workload: WorkloadSet, ground: &mut Ground<'_>) -> Box<dyn Workload> {
+    match workload {
+        WorkloadSet::CHURN => Box::new(churn::Churn::draw(ground)),
+        WorkloadSet::IDLE => Box::new(idle::Idle::draw(ground)),
+        WorkloadSet::OVERFLOW => Box::new(overflow::Overflow::draw(ground)),
+        WorkloadSet::UDP => Box::new(pings::PingSeries::draw(ground)),
+        WorkloadSet::MULTICAST => Box::new(multicast::Multicast::draw(ground)),
+        WorkloadSet::EPOLL => Box::new(storm::Storm::draw(ground)),
+        WorkloadSet::HANDOVER => Box::new(handover::Handovers::draw(ground)),
+        WorkloadSet::MEETING => Box::new(meeting::Meetings::draw(ground)),
+        _ => Box::new(talks::Talks::draw(workload, ground)),
+    }
+}
+
+/// What a workload's options are drawn on.
+pub(crate) struct Ground<'a> {
+    /// The workload's own stream.
+    pub(crate) stream: &'a mut Stream,
+    pub(crate) seed: u64,
+    pub(crate) scale: u8,
+    pub(crate) hosts: &'a [HostOptions],
+}
+
+impl Ground<'_> {
+    /// Two different hosts.
+    fn two_hosts(&mut self) -> [usize; 2] {
+        let first = self.host();
+        let step = usize::try_from(self.stream.between(1, self.hosts.len() as u64 - 1)).unwrap_or(1);
+        [first, (first + step) % self.hosts.len()]
+    }
+
+    fn host(&mut self) -> usize {
+        self.index(self.hosts.len())
+    }
+
+    fn index(&mut self, bound: usize) -> usize {
+        usize::try_from(self.stream.below(bound as u64)).unwrap_or(0)
+    }
+
+    fn size(&mut self, low: usize, high: usize) -> usize {
+        usize::try_from(self.stream.magnitude(low as u64, high as u64)).unwrap_or(high)
+    }
+}
+
+/// Where a workload is set up.
+pub struct Site<'a> {
+    /// The world.
+    pub world: &'a mut World,
+    /// Its hosts.
+    pub hosts: &'a [HostId],
+    /// What was drawn for them.
+    pub options: &'a [HostOptions],
+    workload: WorkloadSet,
+}
+
+impl<'a> Site<'a> {
+    pub(crate) fn new(world: &'a mut World, hosts: &'a [HostId], options: &'a [HostOptions], index: WorkloadSet) -> Self {
+        Self { world, hosts, options, workload: index }
+    }
+
+    /// A server's port.
+    fn server_port(&self, index: u16) -> u16 {
+        SERVER_BASE + self.number() * SERVER_PORTS + index
+    }
+
+    /// A client's port; clients count theirs from zero on.
+    fn client_port(&self, index: u16) -> u16 {
+        assert!(index < CLIENT_PORTS, "a workload has {CLIENT_PORTS} client ports");
+        CLIENT_BASE + self.number() * CLIENT_PORTS + index
+    }
+
+    fn address(&self, host: usize, port: u16) -> SocketAddrV4 {
+        SocketAddrV4::new(self.world.host(self.hosts[host]).ip(), port)
+    }
+
+    fn number(&self) -> u16 {
+        u16::try_from(self.workload.bits().trailing_zeros()).unwrap_or(0)
+    }
+}
+
+/// Sockets that stay open until a workload winds down.
+#[derive(Debug, Default)]
+struct Standing(Vec<(HostId, Shared<Option<SocketId>>)>);
+
+impl Standing {
+    /// A place where a program notes such a socket.
+    fn add(&mut self, host: HostId) -> Shared<Option<SocketId>> {
+        let socket = Shared::new(None);
+        self.0.push((host, socket.clone()));
+        socket
+    }
+
+    fn close(&self, world: &mut World) {
+        for (host, socket) in &self.0 {
+            if let Some(socket) = *socket.read() {
+                world.call(*host, |cx| cx.ring.close(cx.now, socket, false));
+            }
+        }
+    }
+}
+
+/// Fault classes that are counted each time they strike. Of others, having been let loose is excuse enough, until they are counted too.
+const COUNTED: FaultSet = FaultSet::LOSS.union(FaultSet::DUPLICATION).union(FaultSet::REORDERING).union(FaultSet::CORRUPTION);
+
+/// What befell a run, as far as it excuses anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Verdict {
+    /// The classes that were let loose.
+    pub faults: FaultSet,
+    /// How often they, and full queues, struck.
+    pub counts: FaultCounts,
+    /// Frames that hosts had to drop before they were sent, their send queues or buffers being full.
+    pub unsent: u64,
+}
+
+impl Verdict {
+    /// Whether nothing went wrong: no fault was let loose, and no queue overflowed.
+    pub fn calm(&self) -> bool {
+        self.faults.is_empty() && self.counts == FaultCounts::default()
+    }
+
+    /// Whether a conversation that both sides meant to keep may have failed. Copies, and frames that are only late, end none: what counts
+    /// is that something else did strike.
+    pub fn may_fail(&self) -> bool {
+        let harmless = FaultCounts { duplicated: self.counts.duplicated, held_back: self.counts.held_back, ..FaultCounts::default() };
+        self.counts != harmless || !COUNTED.contains(self.faults)
+    }
+
+    /// Whether a frame may have arrived twice.
+    pub fn may_repeat(&self) -> bool {
+        self.counts.duplicated > 0
+    }
+
+    /// A side's ending must have been a whole conversation's, unless it is excused.
+    fn check_ending(&self, what: &dyn fmt::Display, tally: &Tally, excused: bool) {
+        let lawful = match tally.ending {
+            Some(Ending::Whole | Ending::Aborted) => true,
+            // A client that failed before the server heard of it leaves the server without a part.
+            Some(Ending::Failed(_)) | None => excused || self.may_fail(),
+        };
+        assert!(lawful, "nothing went wrong that could end a conversation, yet one ({what}) did: {:?}", tally.ending);
+    }
+}

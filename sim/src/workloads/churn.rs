@@ -1,0 +1,120 @@
+//! Many short connections from few ports: each port is used again while its last connection's TIME-WAIT lasts.
+
+use core::fmt;
+use core::time::Duration;
+
+use super::{Ground, Site, Standing, Verdict, Workload, sides};
+use crate::apps::{Churner, Cycles, Listening, Pace, Reactor, Registry, Shared};
+use crate::world::World;
+
+/// Cycles of one client, at most.
+const CYCLES_MAX: u64 = 256;
+const PORTS_MAX: u16 = 8;
+
+/// One client.
+#[derive(Debug)]
+struct Client {
+    host: usize,
+    ports: u16,
+    cycles: Shared<Cycles>,
+}
+
+/// All clients, and their server.
+#[derive(Debug)]
+pub(super) struct Churn {
+    server: usize,
+    clients: Vec<Client>,
+    registry: Shared<Registry>,
+    standing: Standing,
+}
+
+impl Churn {
+    pub(super) fn draw(ground: &mut Ground<'_>) -> Self {
+        let [server, first] = ground.two_hosts();
+        let count = ground.stream.between(1, 3);
+        let mut clients = vec![client(ground, first)];
+        for _ in 1..count {
+            let [host, other] = ground.two_hosts();
+            clients.push(client(ground, if host == server { other } else { host }));
+        }
+        Self { server, clients, registry: Shared::default(), standing: Standing::default() }
+    }
+}
+
+fn client(ground: &mut Ground<'_>, host: usize) -> Client {
+    let mut dialogue = sides::exchange(ground.stream, 2, 256, 512);
+    // A server that speaks freely ends first, and has the TIME-WAIT.
+    if ground.stream.chance_ppm(400_000) {
+        dialogue.peer.pace = Pace::Free;
+    }
+    let wanted = ground.stream.magnitude(1, (16 << ground.scale.min(4)).min(CYCLES_MAX));
+    let pause = Duration::from_nanos(ground.stream.pick(&[0, 0, 1_000, 100_000, 20_000_000]));
+    let cycles = Cycles::new(dialogue, u32::try_from(wanted).unwrap_or(1), pause, ground.stream.bits());
+    let ports = u16::try_from(ground.stream.magnitude(1, u64::from(PORTS_MAX))).unwrap_or(1);
+    Client { host, ports, cycles: Shared::new(cycles) }
+}
+
+impl fmt::Display for Churn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Client { host, ports, cycles } in &self.clients {
+            let Cycles { dialogue, wanted, pause, .. } = &*cycles.read();
+            writeln!(f, "host {host} connects {wanted} times to host {} from {ports} ports, {pause:?} apart:", self.server)?;
+            writeln!(f, "  client {:?}\n  server {:?}", dialogue.own, dialogue.peer)?;
+        }
+        Ok(())
+    }
+}
+
+impl Workload for Churn {
+    fn set_up(&mut self, site: &mut Site<'_>) {
+        let (port, server) = (site.server_port(0), site.hosts[self.server]);
+        site.world.add_app(
+            server,
+            Reactor::new().listening(Listening {
+                port,
+                backlog: 128,
+                config: site.options[self.server].tcp.clone(),
+                registry: self.registry.clone(),
+                socket: self.standing.add(server),
+                accept_every: Duration::ZERO,
+            }),
+        );
+        for (client, number) in self.clients.iter().zip(0..) {
+            let ports = (0..client.ports).map(|p| site.client_port(number * PORTS_MAX + p)).collect();
+            let (address, config) = (site.address(self.server, port), site.options[client.host].tcp.clone());
+            let churner = Churner::new(ports, address, config, self.registry.clone(), client.cycles.clone());
+            site.world.add_app(site.hosts[client.host], churner);
+        }
+    }
+
+    /// A port that is used again too early for its old connection waits for the second SYN.
+    fn rests(&self) -> bool {
+        true
+    }
+
+    fn progress(&self) -> Vec<String> {
+        let line = |Client { host, cycles, .. }: &Client| {
+            let cycles = cycles.read();
+            format!("host {host}: {} of {} connections whole, others {:?}", cycles.whole, cycles.wanted, cycles.failed)
+        };
+        self.clients.iter().map(line).collect()
+    }
+
+    fn check(&self, verdict: &Verdict) {
+        for client in &self.clients {
+            let cycles = client.cycles.read();
+            assert!(
+                cycles.failed.is_empty() || verdict.may_fail(),
+                "short connections failed, though nothing went wrong: {:?}",
+                cycles.failed
+            );
+            for served in &cycles.served {
+                verdict.check_ending(&"short connection", &served.read(), false);
+            }
+        }
+    }
+
+    fn wind_down(&mut self, world: &mut World) {
+        self.standing.close(world);
+    }
+}

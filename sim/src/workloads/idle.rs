@@ -1,0 +1,146 @@
+//! Connections by the hundred, sometimes by the thousand, that do nothing for a long time; then a few speak.
+
+use core::fmt;
+use core::time::Duration;
+
+use ringway_stack::tcp::Keepalive;
+
+use super::{Ground, Site, Standing, Verdict, Workload, sides};
+use crate::apps::{Dialogue, IdleTally, Idler, Listening, Reactor, Registry, Shared, Tally};
+use crate::world::World;
+
+/// With more connections than this, keepalives would be most of what happens.
+const KEPT_ALIVE_MAX: u32 = 128;
+
+#[derive(Debug)]
+struct Client {
+    host: usize,
+    connections: u16,
+    speeches: Vec<(Dialogue, [Shared<Tally>; 2])>,
+    tally: Shared<IdleTally>,
+}
+
+/// All of them, and their server.
+#[derive(Debug)]
+pub(super) struct Idle {
+    server: usize,
+    clients: Vec<Client>,
+    batch: usize,
+    rest: Duration,
+    keepalive: Option<Keepalive>,
+    registry: Shared<Registry>,
+    standing: Standing,
+}
+
+impl Idle {
+    pub(super) fn draw(ground: &mut Ground<'_>) -> Self {
+        let [server, host] = ground.two_hosts();
+        // Thousands are rare: each connection costs half a dozen frames.
+        let connections = match ground.stream.below(100) {
+            0..=1 => ground.stream.between(1000, 4000),
+            2..=21 => ground.stream.between(100, 400),
+            _ => ground.stream.between(8, 64),
+        };
+        let connections = u16::try_from(connections).unwrap_or(8);
+        let speeches = (0..ground.stream.between(0, 4)).map(|_| speech(ground)).collect();
+        let keepalive = ground.stream.chance_ppm(500_000).then_some(Keepalive {
+            idle: Duration::from_millis(ground.stream.magnitude(500, 10_000)),
+            interval: Duration::from_millis(ground.stream.between(1_500, 5_000)),
+            count: u32::try_from(ground.stream.between(3, 6)).unwrap_or(3),
+        });
+        Self {
+            server,
+            batch: ground.size(1, 64),
+            rest: Duration::from_millis(ground.stream.magnitude(1, 30_000)),
+            keepalive: keepalive.filter(|_| u32::from(connections) <= KEPT_ALIVE_MAX),
+            clients: vec![Client { host, connections, speeches, tally: Shared::default() }],
+            registry: Shared::default(),
+            standing: Standing::default(),
+        }
+    }
+}
+
+fn speech(ground: &mut Ground<'_>) -> (Dialogue, [Shared<Tally>; 2]) {
+    (sides::exchange(ground.stream, 4, 512, 4096), [(); 2].map(|()| Shared::new(Tally::default())))
+}
+
+impl fmt::Display for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { server, clients, batch, rest, keepalive, .. } = self;
+        for Client { host, connections, speeches, .. } in clients {
+            let speak = speeches.len();
+            writeln!(f, "host {host} opens {connections} connections to host {server}, {batch} at a time, {keepalive:?};")?;
+            writeln!(f, "  after {rest:?} {speak} speak")?;
+            speeches.iter().try_for_each(|(dialogue, _)| writeln!(f, "  client {:?}\n  server {:?}", dialogue.own, dialogue.peer))?;
+        }
+        Ok(())
+    }
+}
+
+impl Workload for Idle {
+    fn set_up(&mut self, site: &mut Site<'_>) {
+        let (port, server) = (site.server_port(0), site.hosts[self.server]);
+        let config = |host: usize| {
+            let drawn = &site.options[host].tcp;
+            // Where nobody asks whether the other is still there, a program must not wait for ever: the drawn keepalive is the
+            // server's substitute for the idle timeout that servers have.
+            ringway_stack::tcp::Config { keepalive: self.keepalive.or(drawn.keepalive.filter(|_| host == self.server)), ..drawn.clone() }
+        };
+        let listening = Listening {
+            port,
+            backlog: usize::from(u16::MAX),
+            config: config(self.server),
+            registry: self.registry.clone(),
+            socket: self.standing.add(server),
+            accept_every: Duration::ZERO,
+        };
+        let mut first = 0;
+        for client in &self.clients {
+            let ports = (first..first + client.connections).map(|p| site.client_port(p)).collect();
+            first += client.connections;
+            let address = site.address(self.server, port);
+            let mut idler = Idler::new(ports, address, config(client.host), self.batch, self.rest, client.tally.clone())
+                .speaking_with(site.options[client.host].tcp.keepalive);
+            for (dialogue, [own, peer]) in &client.speeches {
+                self.registry.change(|r| r.announce(*dialogue, peer.clone()));
+                idler.speech(*dialogue, own.clone());
+            }
+            site.world.add_app(site.hosts[client.host], idler);
+        }
+        site.world.add_app(server, Reactor::new().listening(listening));
+    }
+
+    fn rests(&self) -> bool {
+        true
+    }
+
+    fn progress(&self) -> Vec<String> {
+        let line = |Client { host, connections, tally, .. }: &Client| {
+            let registry = self.registry.read();
+            let (silent, broken) = (registry.silent, registry.broken);
+            format!("host {host} holds {connections} connections: {:?}; the server saw {silent} silent, {broken} broken", tally.read())
+        };
+        self.clients.iter().map(line).collect()
+    }
+
+    fn check(&self, verdict: &Verdict) {
+        for Client { connections, speeches, tally, .. } in &self.clients {
+            let IdleTally { established, failed, closed } = *tally.read();
+            let connections = u32::from(*connections);
+            let spoke = u32::try_from(speeches.len()).unwrap_or(0).min(established);
+            assert!(failed == 0 || verdict.may_fail(), "{failed} idle connections failed, though nothing went wrong");
+            assert!(established <= connections && closed + spoke <= established, "connections were invented: {:?}", tally.read());
+            for (_, tallies) in &speeches[..spoke as usize] {
+                tallies.iter().for_each(|tally| verdict.check_ending(&"a few words after a long silence", &tally.read(), false));
+            }
+        }
+        let closed: u32 = self.clients.iter().map(|client| client.tally.read().closed).sum();
+        let registry = self.registry.read();
+        let seen = registry.silent;
+        assert!(verdict.may_fail() || seen == u64::from(closed) && registry.broken == 0, "{closed} closed, the server saw {seen}");
+    }
+
+    fn wind_down(&mut self, world: &mut World) {
+        self.standing.close(world);
+    }
+}

@@ -1,0 +1,76 @@
+//! Two hosts that connect to each other from agreed ports at the same instant: simultaneous open (RFC 9293 s3.5, figure 7).
+
+use core::fmt;
+use core::time::Duration;
+
+use ringway_stack::Instant;
+
+use super::{Ground, Site, Verdict, Workload, sides, talks};
+use crate::apps::{Client, Dialogue, Shared, Tally};
+use crate::world::World;
+
+#[derive(Debug)]
+struct Meeting {
+    hosts: [usize; 2],
+    at: Instant,
+    dialogue: Dialogue,
+    tallies: [Shared<Tally>; 2],
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Meetings(Vec<Meeting>);
+
+impl Meetings {
+    pub(super) fn draw(ground: &mut Ground<'_>) -> Self {
+        let count = ground.stream.between(1, 3);
+        Self((0..count).map(|_| meeting(ground)).collect())
+    }
+}
+
+fn meeting(ground: &mut Ground<'_>) -> Meeting {
+    let hosts = ground.two_hosts();
+    let at = Instant::ZERO + Duration::from_nanos(ground.stream.below(100_000_000));
+    let total_max = 256 << ground.scale.min(6);
+    let dialogue = Dialogue { own: sides::side(ground, total_max), peer: sides::side(ground, total_max) };
+    Meeting { hosts, at, dialogue: sides::paced(dialogue), tallies: [(); 2].map(|()| Shared::new(Tally::default())) }
+}
+
+impl fmt::Display for Meetings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Meeting { hosts, at, dialogue, .. } in &self.0 {
+            writeln!(f, "hosts {hosts:?} meet at {} ns:\n  {:?}\n  {:?}", at.as_nanos(), dialogue.own, dialogue.peer)?;
+        }
+        Ok(())
+    }
+}
+
+impl Workload for Meetings {
+    fn set_up(&mut self, site: &mut Site<'_>) {
+        for (meeting, number) in self.0.iter().zip(0..) {
+            let port = site.client_port(number);
+            let [a, b] = meeting.hosts;
+            let sides = [(a, b, meeting.dialogue, 0), (b, a, meeting.dialogue.turned(), 1)];
+            for (own, peer, dialogue, side) in sides {
+                let (address, config) = (site.address(peer, port), site.options[own].tcp.clone());
+                let client = Client::new(port, address, dialogue, config, meeting.tallies[side].clone());
+                site.world.add_app(site.hosts[own], client.starting_at(meeting.at));
+            }
+        }
+    }
+
+    fn progress(&self) -> Vec<String> {
+        let line = |Meeting { hosts, dialogue, tallies, .. }: &Meeting| {
+            format!("hosts {hosts:?} meet: {}", talks::progress(dialogue, *tallies[0].read(), *tallies[1].read()))
+        };
+        self.0.iter().map(line).collect()
+    }
+
+    fn check(&self, verdict: &Verdict) {
+        for meeting in &self.0 {
+            meeting.tallies.iter().for_each(|tally| verdict.check_ending(&"meeting", &tally.read(), false));
+        }
+    }
+
+    fn wind_down(&mut self, _: &mut World) {}
+}

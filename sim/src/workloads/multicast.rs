@@ -1,0 +1,147 @@
+//! Datagrams to a group whose members come and go: on other hosts, on the speaker's own, two on one host.
+
+use core::fmt;
+use core::time::Duration;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use ringway_stack::ring::UdpOptions;
+
+use super::{Ground, Site, Verdict, Workload};
+use crate::apps::{GroupListener, GroupSpeaker, GroupTalk, Membership, Pattern, Pings, Shared};
+use crate::world::World;
+
+#[derive(Debug)]
+struct Listener {
+    host: usize,
+    /// See [`GroupListener::new`].
+    bound: bool,
+    wanted: usize,
+    rounds: u32,
+    rest: Duration,
+    own: Shared<Membership>,
+}
+
+#[derive(Debug)]
+struct Talk {
+    speaker: usize,
+    options: UdpOptions,
+    group: Ipv4Addr,
+    interval: Duration,
+    len: (usize, usize),
+    pattern: Pattern,
+    listeners: Vec<Listener>,
+    state: Option<Shared<GroupTalk>>,
+}
+
+/// All groups.
+#[derive(Debug)]
+pub(super) struct Multicast(Vec<Talk>);
+
+impl Multicast {
+    pub(super) fn draw(ground: &mut Ground<'_>) -> Self {
+        let count = ground.stream.between(1, 2);
+        Self((0..count).map(|_| talk(ground)).collect())
+    }
+}
+
+fn talk(ground: &mut Ground<'_>) -> Talk {
+    let len_max = ground.hosts.iter().map(|host| host.datagram_max()).min().unwrap_or(0);
+    let (a, b) = (ground.size(8, len_max), ground.size(8, len_max));
+    let options = UdpOptions {
+        multicast_loop: ground.stream.chance_ppm(700_000),
+        multicast_ttl: u8::try_from(ground.stream.between(1, 32)).unwrap_or(1),
+        ..UdpOptions::default()
+    };
+    let speaker = ground.host();
+    let mut listeners: Vec<_> = (0..ground.hosts.len()).flat_map(|host| listeners(ground, host)).collect();
+    // Nobody hears what is not sent to them.
+    listeners.retain(|listener| options.multicast_loop || listener.host != speaker);
+    Talk {
+        speaker,
+        options,
+        // RFC 2365 s6.2; 32 groups share an Ethernet address (RFC 1112 s6.4), so some draws differ in no bit of it.
+        group: Ipv4Addr::new(239, ground.stream.pick(&[1, 129]), 0, u8::try_from(ground.stream.between(0, 3)).unwrap_or(0)),
+        interval: Duration::from_nanos(ground.stream.magnitude(100_000, 50_000_000)),
+        len: (a.min(b), a.max(b)),
+        pattern: Pattern(ground.stream.bits()),
+        listeners,
+        state: None,
+    }
+}
+
+/// One, two (bound to the group, and to every address), or none on a host.
+fn listeners(ground: &mut Ground<'_>, host: usize) -> Vec<Listener> {
+    let bound: &[bool] = ground.stream.pick(&[&[], &[false], &[true], &[false, true]]);
+    let one = |bound: &bool| Listener {
+        host,
+        bound: *bound,
+        wanted: ground.size(1, 16),
+        rounds: u32::try_from(ground.stream.between(1, 3)).unwrap_or(1),
+        rest: Duration::from_nanos(ground.stream.magnitude(1_000, 200_000_000)),
+        own: Shared::default(),
+    };
+    bound.iter().map(one).collect()
+}
+
+impl fmt::Display for Multicast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Talk { speaker, options, group, interval, len, listeners, .. } in &self.0 {
+            writeln!(f, "host {speaker} tells {group} datagrams of {len:?} bytes every {interval:?}, {options:?}")?;
+            for Listener { host, bound, wanted, rounds, rest, .. } in listeners {
+                writeln!(f, "  host {host} (bound to the group: {bound}) wants {wanted}, {rounds} times, {rest:?} apart")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Workload for Multicast {
+    fn set_up(&mut self, site: &mut Site<'_>) {
+        for (talk, number) in self.0.iter_mut().zip(0..) {
+            let heard: Vec<_> = talk.listeners.iter().map(|listener| listener.own.clone()).collect();
+            let state = Shared::new(GroupTalk {
+                group: SocketAddrV4::new(talk.group, site.server_port(number)),
+                speaker: site.address(talk.speaker, site.client_port(number)),
+                pings: Pings::new(0, talk.len, talk.interval, talk.pattern),
+                heard,
+            });
+            for Listener { host, bound, wanted, rounds, rest, own } in &talk.listeners {
+                let listener = GroupListener::new(talk.options, *bound, state.clone(), own.clone(), *wanted, *rounds, *rest);
+                site.world.add_app(site.hosts[*host], listener);
+            }
+            site.world.add_app(site.hosts[talk.speaker], GroupSpeaker::new(talk.options, state.clone()));
+            talk.state = Some(state);
+        }
+    }
+
+    /// The speaker gets slower and slower, since nobody answers.
+    fn rests(&self) -> bool {
+        true
+    }
+
+    fn progress(&self) -> Vec<String> {
+        let lines = |talk: &Talk| {
+            let sent = talk.state.as_ref().map_or(0, |state| state.read().pings.sent);
+            let heard: Vec<_> = talk.listeners.iter().map(|l| (l.host, l.own.read().heard.len(), l.own.read().done)).collect();
+            format!("host {} told {} {sent} datagrams; heard by (host, how many, done) {heard:?}", talk.speaker, talk.group)
+        };
+        self.0.iter().map(lines).collect()
+    }
+
+    fn check(&self, verdict: &Verdict) {
+        for listener in self.0.iter().flat_map(|talk| &talk.listeners) {
+            let own = listener.own.read();
+            assert!(own.done, "a listener did not hear enough: {own:?}");
+            assert!(verdict.may_repeat() || own.heard.values().all(|&times| times == 1), "heard twice, though nothing was duplicated");
+            if !verdict.calm() || verdict.unsent > 0 {
+                continue;
+            }
+            // Whatever was said while it was a member, up to the last that it heard.
+            let (joined, last) = (own.joined.unwrap_or(0), own.heard.keys().max().copied().unwrap_or(0));
+            let missed: Vec<_> = (joined..=last).filter(|number| !own.heard.contains_key(number)).collect();
+            assert!(missed.is_empty(), "nothing went wrong, yet host {} missed {missed:?} of its group", listener.host);
+        }
+    }
+
+    fn wind_down(&mut self, _: &mut World) {}
+}

@@ -1,0 +1,130 @@
+//! More clients at once than a listener's backlog holds, while the server accepts one by one and slowly. SYNs are dropped and tried
+//! again; nobody who got in is lost, and nobody is invented.
+
+use core::fmt;
+use core::time::Duration;
+
+use ringway_stack::{Error, Instant};
+
+use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
+use crate::apps::{Dialogue, Ending, Listening, Opening, Reactor, Registry, Shared, Tally};
+use crate::world::World;
+
+#[derive(Debug)]
+struct Client {
+    host: usize,
+    at: Instant,
+    dialogue: Dialogue,
+    tallies: [Shared<Tally>; 2],
+}
+
+/// All of them, and their server.
+#[derive(Debug)]
+pub(super) struct Overflow {
+    server: usize,
+    backlog: usize,
+    accept_every: Duration,
+    clients: Vec<Client>,
+    registry: Shared<Registry>,
+    standing: Standing,
+}
+
+impl Overflow {
+    pub(super) fn draw(ground: &mut Ground<'_>) -> Self {
+        let [server, _] = ground.two_hosts();
+        let backlog = ground.index(5);
+        let accept_every = Duration::from_nanos(ground.stream.magnitude(100_000, 1_000_000_000));
+        let spread = ground.stream.pick(&[0, 0, 1_000_000, 1_000_000_000]);
+        let count = ground.stream.magnitude(2, 24);
+        let clients = (0..count).map(|_| client(ground, server, spread)).collect();
+        Self { server, backlog, accept_every, clients, registry: Shared::default(), standing: Standing::default() }
+    }
+}
+
+fn client(ground: &mut Ground<'_>, server: usize, spread: u64) -> Client {
+    let [host, other] = ground.two_hosts();
+    let at = Instant::ZERO + Duration::from_nanos(ground.stream.below(spread + 1));
+    let dialogue = sides::exchange(ground.stream, 2, 512, 2048);
+    let tallies = [(); 2].map(|()| Shared::new(Tally::default()));
+    Client { host: if host == server { other } else { host }, at, dialogue, tallies }
+}
+
+impl fmt::Display for Overflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { server, backlog, accept_every, clients, .. } = self;
+        writeln!(f, "host {server} has a backlog of {backlog} and accepts every {accept_every:?};")?;
+        for Client { host, at, dialogue, .. } in clients {
+            writeln!(f, "  host {host} connects at {} ns\n  client {:?}\n  server {:?}", at.as_nanos(), dialogue.own, dialogue.peer)?;
+        }
+        Ok(())
+    }
+}
+
+impl Workload for Overflow {
+    fn set_up(&mut self, site: &mut Site<'_>) {
+        let (port, server) = (site.server_port(0), site.hosts[self.server]);
+        let listening = Listening {
+            port,
+            backlog: self.backlog,
+            config: site.options[self.server].tcp.clone(),
+            registry: self.registry.clone(),
+            socket: self.standing.add(server),
+            accept_every: self.accept_every,
+        };
+        site.world.add_app(server, Reactor::new().listening(listening));
+        for host in 0..site.hosts.len() {
+            let own = self.clients.iter().zip(0..).filter(|(client, _)| client.host == host);
+            let openings: Vec<_> = own.map(|(client, number)| self.opening(site, client, number, port)).collect();
+            if !openings.is_empty() {
+                site.world.add_app(site.hosts[host], Reactor::new().opening(openings));
+            }
+        }
+    }
+
+    fn rests(&self) -> bool {
+        true
+    }
+
+    fn progress(&self) -> Vec<String> {
+        let line = |Client { host, dialogue, tallies, .. }: &Client| {
+            format!("host {host} wants in: {}", talks::progress(dialogue, *tallies[0].read(), *tallies[1].read()))
+        };
+        self.clients.iter().map(line).collect()
+    }
+
+    fn check(&self, verdict: &Verdict) {
+        let crowded = self.clients.len() > self.backlog + 1;
+        let mut got_in = 0;
+        for Client { tallies: [own, peer], .. } in &self.clients {
+            // Whoever never gets in hears nothing, and gives up in the end.
+            let kept_out = crowded && own.read().ending == Some(Ending::Failed(Error::TimedOut)) && own.read().written == 0;
+            verdict.check_ending(&"one of a crowd", &own.read(), kept_out);
+            verdict.check_ending(&"one of a crowd", &peer.read(), kept_out);
+            got_in += usize::from(!kept_out);
+        }
+        assert!(
+            got_in > self.backlog.min(self.clients.len() - 1) || verdict.may_fail(),
+            "{got_in} got in, with room for {}",
+            self.backlog + 1
+        );
+    }
+
+    fn wind_down(&mut self, world: &mut World) {
+        self.standing.close(world);
+    }
+}
+
+impl Overflow {
+    fn opening(&self, site: &Site<'_>, client: &Client, number: u16, port: u16) -> Opening {
+        let [own, peer] = &client.tallies;
+        self.registry.change(|r| r.announce(client.dialogue, peer.clone()));
+        Opening {
+            at: client.at,
+            port: site.client_port(number),
+            server: site.address(self.server, port),
+            dialogue: client.dialogue,
+            config: site.options[client.host].tcp.clone(),
+            tally: own.clone(),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Datagrams and their echoes.
+
+use core::fmt;
+use core::time::Duration;
+
+use ringway_stack::ring::UdpOptions;
+
+use super::{Ground, Site, Standing, Verdict, Workload};
+use crate::apps::{Echo, Pattern, Pinger, Pings, Shared};
+use crate::world::World;
+
+/// One series of datagrams from a client's host to a server's.
+#[derive(Debug)]
+struct Series {
+    client: usize,
+    server: usize,
+    options: UdpOptions,
+    pings: Shared<Pings>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct PingSeries {
+    series: Vec<Series>,
+    standing: Standing,
+}
+
+impl PingSeries {
+    pub(super) fn draw(ground: &mut Ground<'_>) -> Self {
+        let len_max = ground.hosts.iter().map(|host| host.datagram_max()).min().unwrap_or(0);
+        let count = ground.stream.between(1, 3);
+        Self { series: (0..count).map(|_| series(ground, len_max)).collect(), standing: Standing::default() }
+    }
+}
+
+fn series(ground: &mut Ground<'_>, len_max: usize) -> Series {
+    let [client, server] = ground.two_hosts();
+    let (a, b) = (ground.size(8, len_max), ground.size(8, len_max));
+    let wanted = ground.stream.magnitude(1, 64);
+    let interval = Duration::from_nanos(ground.stream.magnitude(100_000, 100_000_000));
+    let options = options(ground, len_max);
+    let pings = Pings::new(wanted, (a.min(b), a.max(b)), interval, Pattern(ground.stream.bits()));
+    Series { client, server, options, pings: Shared::new(pings) }
+}
+
+/// A UDP socket's options; its queue holds at least one datagram.
+pub(super) fn options(ground: &mut Ground<'_>, len_max: usize) -> UdpOptions {
+    let least = len_max + 512;
+    UdpOptions {
+        rcvbuf: ground.size(least, 256 << 10),
+        ttl: u8::try_from(ground.stream.between(1, 255)).unwrap_or(64),
+        tos: ground.stream.pick(&[0, 0x10, 0xb8]),
+        ..UdpOptions::default()
+    }
+}
+
+impl fmt::Display for PingSeries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Series { client, server, options, pings } in &self.series {
+            let Pings { wanted, len, interval, .. } = &*pings.read();
+            writeln!(f, "host {client} pings host {server}: {wanted} of {len:?} bytes every {interval:?}, {options:?}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Workload for PingSeries {
+    fn set_up(&mut self, site: &mut Site<'_>) {
+        for (series, number) in self.series.iter().zip(0..) {
+            let (port, host) = (site.server_port(number), site.hosts[series.server]);
+            site.world.add_app(host, Echo::new(port, self.standing.add(host)).options(series.options));
+            let server = site.address(series.server, port);
+            let pinger = Pinger::new(site.client_port(number), server, series.pings.clone()).options(series.options);
+            site.world.add_app(site.hosts[series.client], pinger);
+        }
+    }
+
+    fn progress(&self) -> Vec<String> {
+        let line = |Series { client, server, pings, .. }: &Series| {
+            let Pings { sent, wanted, echoed, .. } = &*pings.read();
+            format!("host {client} pings host {server}: {sent} sent, {} of {wanted} came back", echoed.len())
+        };
+        self.series.iter().map(line).collect()
+    }
+
+    fn check(&self, verdict: &Verdict) {
+        for series in &self.series {
+            let twice = series.pings.read().echoed.values().any(|&times| times > 1);
+            assert!(!twice || verdict.may_repeat(), "an echo came twice, though nothing was duplicated");
+        }
+    }
+
+    fn wind_down(&mut self, world: &mut World) {
+        self.standing.close(world);
+    }
+}

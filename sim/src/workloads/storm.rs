@@ -1,0 +1,119 @@
+//! Many sockets behind one epoll instance, whose interests change between edge, level and one-shot all the time. Whoever misses an
+//! edge there hangs, and the liveness phase notices.
+
+use core::fmt;
+use core::time::Duration;
+
+use ringway_stack::Instant;
+
+use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
+use crate::apps::{Dialogue, Listening, Opening, Reactor, Registry, Shared, Tally};
+use crate::random::{Purpose, Stream};
+use crate::world::World;
+
+#[derive(Debug)]
+struct Client {
+    host: usize,
+    at: Instant,
+    dialogue: Dialogue,
+    tallies: [Shared<Tally>; 2],
+}
+
+/// All of them, and their server.
+#[derive(Debug)]
+pub(super) struct Storm {
+    seed: u64,
+    server: usize,
+    clients: Vec<Client>,
+    registry: Shared<Registry>,
+    standing: Standing,
+}
+
+impl Storm {
+    pub(super) fn draw(ground: &mut Ground<'_>) -> Self {
+        let [server, _] = ground.two_hosts();
+        let count = ground.stream.magnitude(2, 48);
+        let total_max = ((1024 << ground.scale) / count).clamp(64, 32 << 10);
+        let spread = ground.stream.pick(&[0, 1_000_000, 100_000_000]);
+        let clients = (0..count).map(|_| client(ground, server, total_max, spread)).collect();
+        Self { seed: ground.seed, server, clients, registry: Shared::default(), standing: Standing::default() }
+    }
+}
+
+fn client(ground: &mut Ground<'_>, server: usize, total_max: u64, spread: u64) -> Client {
+    let [host, other] = ground.two_hosts();
+    let at = Instant::ZERO + Duration::from_nanos(ground.stream.below(spread + 1));
+    let mut dialogue = Dialogue { own: sides::side(ground, total_max), peer: sides::side(ground, total_max) };
+    dialogue.own.total = dialogue.own.total.max(sides::NAME_LEN);
+    let dialogue = match ground.stream.chance_ppm(400_000) {
+        true => sides::exchange(ground.stream, 16, 1024, 2048),
+        false => sides::paced(dialogue),
+    };
+    let tallies = [(); 2].map(|()| Shared::new(Tally::default()));
+    Client { host: if host == server { other } else { host }, at, dialogue, tallies }
+}
+
+impl fmt::Display for Storm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "a storm of {} conversations with host {}", self.clients.len(), self.server)?;
+        for Client { host, at, dialogue, .. } in &self.clients {
+            writeln!(f, "  host {host} at {} ns\n  client {:?}\n  server {:?}", at.as_nanos(), dialogue.own, dialogue.peer)?;
+        }
+        Ok(())
+    }
+}
+
+impl Workload for Storm {
+    fn set_up(&mut self, site: &mut Site<'_>) {
+        let (port, server) = (site.server_port(0), site.hosts[self.server]);
+        let listening = Listening {
+            port,
+            backlog: 128,
+            config: site.options[self.server].tcp.clone(),
+            registry: self.registry.clone(),
+            socket: self.standing.add(server),
+            accept_every: Duration::ZERO,
+        };
+        let whims = |host: usize| Stream::new(self.seed, Purpose::Workload, u32::try_from(host).unwrap_or(0), 0);
+        site.world.add_app(server, Reactor::new().listening(listening).whimsical(whims(self.server)));
+        for host in 0..site.hosts.len() {
+            let own = self.clients.iter().zip(0..).filter(|(client, _)| client.host == host);
+            let openings: Vec<_> = own.map(|(client, number)| self.opening(site, client, number, port)).collect();
+            if !openings.is_empty() {
+                site.world.add_app(site.hosts[host], Reactor::new().opening(openings).whimsical(whims(host)));
+            }
+        }
+    }
+
+    fn progress(&self) -> Vec<String> {
+        let line = |Client { host, dialogue, tallies, .. }: &Client| {
+            format!("host {host} in the storm: {}", talks::progress(dialogue, *tallies[0].read(), *tallies[1].read()))
+        };
+        self.clients.iter().map(line).collect()
+    }
+
+    fn check(&self, verdict: &Verdict) {
+        for client in &self.clients {
+            client.tallies.iter().for_each(|tally| verdict.check_ending(&"in the storm", &tally.read(), false));
+        }
+    }
+
+    fn wind_down(&mut self, world: &mut World) {
+        self.standing.close(world);
+    }
+}
+
+impl Storm {
+    fn opening(&self, site: &Site<'_>, client: &Client, number: u16, port: u16) -> Opening {
+        let [own, peer] = &client.tallies;
+        self.registry.change(|r| r.announce(client.dialogue, peer.clone()));
+        Opening {
+            at: client.at,
+            port: site.client_port(number),
+            server: site.address(self.server, port),
+            dialogue: client.dialogue,
+            config: site.options[client.host].tcp.clone(),
+            tally: own.clone(),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Conversations over TCP between hosts of which each may serve and connect: streams, questions and answers, half-closed connections,
+//! resets, slow readers.
+
+use core::fmt;
+use core::time::Duration;
+
+use super::{Ground, Site, Standing, Verdict, Workload, WorkloadSet, sides};
+use crate::apps::{Client, Dialogue, Ending, Pace, Parting, Server, Shared, Side, Tally};
+use crate::world::World;
+
+/// One conversation.
+#[derive(Debug)]
+struct Talk {
+    client: usize,
+    server: usize,
+    kind: &'static str,
+    /// From the client's point of view.
+    dialogue: Dialogue,
+    /// The client's and the server's.
+    tallies: [Shared<Tally>; 2],
+}
+
+/// All conversations of one kind.
+#[derive(Debug)]
+pub(super) struct Talks {
+    talks: Vec<Talk>,
+    standing: Standing,
+}
+
+impl Talks {
+    pub(super) fn draw(workload: WorkloadSet, ground: &mut Ground<'_>) -> Self {
+        let count = ground.stream.between(1, 3);
+        let talks = (0..count).map(|_| talk(workload, ground)).collect();
+        Self { talks, standing: Standing::default() }
+    }
+}
+
+impl fmt::Display for Talks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Talk { client, server, kind, dialogue, .. } in &self.talks {
+            writeln!(f, "host {client} talks to host {server}, {kind}:\n  client {:?}\n  server {:?}", dialogue.own, dialogue.peer)?;
+        }
+        Ok(())
+    }
+}
+
+impl Workload for Talks {
+    fn set_up(&mut self, site: &mut Site<'_>) {
+        let port = site.server_port(0);
+        for host in 0..site.hosts.len() {
+            let mut own = self.talks.iter().zip(0..).filter(|(talk, _)| talk.server == host).peekable();
+            if own.peek().is_none() {
+                continue;
+            }
+            let mut program = Server::new(port, site.options[host].tcp.clone(), self.standing.add(site.hosts[host]));
+            for (talk, number) in own {
+                let client = site.address(talk.client, site.client_port(number));
+                program.expect(client, talk.dialogue.turned(), talk.tallies[1].clone());
+            }
+            site.world.add_app(site.hosts[host], program);
+        }
+        for (talk, number) in self.talks.iter().zip(0..) {
+            let (server, config) = (site.address(talk.server, port), site.options[talk.client].tcp.clone());
+            let client = Client::new(site.client_port(number), server, talk.dialogue, config, talk.tallies[0].clone());
+            site.world.add_app(site.hosts[talk.client], client);
+        }
+    }
+
+    fn rests(&self) -> bool {
+        self.talks.iter().any(|t| [t.dialogue.own, t.dialogue.peer].iter().any(|side| side.read_pause > Duration::ZERO))
+    }
+
+    fn progress(&self) -> Vec<String> {
+        let line = |talk: &Talk| {
+            let [client, server] = talk.tallies.each_ref().map(|tally| *tally.read());
+            let sides = progress(&talk.dialogue, client, server);
+            format!("hosts {} and {} ({}): {sides}", talk.client, talk.server, talk.kind)
+        };
+        self.talks.iter().map(line).collect()
+    }
+
+    fn check(&self, verdict: &Verdict) {
+        for talk in &self.talks {
+            let aborts = [talk.dialogue.own, talk.dialogue.peer].iter().any(|side| side.parting == Parting::Abort);
+            for tally in &talk.tallies {
+                verdict.check_ending(&talk.kind, &tally.read(), aborts);
+                let lawful = aborts || tally.read().ending != Some(Ending::Aborted);
+                assert!(lawful, "{}: a side aborted that was not to", talk.kind);
+            }
+        }
+    }
+
+    fn wind_down(&mut self, world: &mut World) {
+        self.standing.close(world);
+    }
+}
+
+/// How far two sides of a conversation got.
+pub(super) fn progress(dialogue: &Dialogue, client: Tally, server: Tally) -> String {
+    let side = |name, own: Side, peer: Side, Tally { written, read, ending }: Tally| {
+        format!("{name} wrote {written} of {}, read {read} of {}, {ending:?}", own.total, peer.total)
+    };
+    let client = side("client", dialogue.own, dialogue.peer, client);
+    format!("{client}; {}", side("server", dialogue.peer, dialogue.own, server))
+}
+
+fn talk(workload: WorkloadSet, ground: &mut Ground<'_>) -> Talk {
+    let [client, server] = ground.two_hosts();
+    let total_max = 1024 << ground.scale;
+    let (mut own, mut peer) = (sides::side(ground, total_max), sides::side(ground, total_max));
+    let kind = match workload {
+        WorkloadSet::REQUEST => "request",
+        WorkloadSet::HALF_CLOSE => "half-close",
+        WorkloadSet::ABORT => ground.stream.pick(&["client aborts", "server aborts"]),
+        WorkloadSet::SLOW => ground.stream.pick(&["slow client", "slow server", "both slow"]),
+        _ => ground.stream.pick(&["upload", "download", "both ways"]),
+    };
+    match kind {
+        "upload" => peer.total = 0,
+        "download" => own.total = 0,
+        "half-close" => peer.pace = Pace::AfterPeer,
+        "client aborts" => own.parting = Parting::Abort,
+        "server aborts" => peer.parting = Parting::Abort,
+        "slow client" => own.read_pause = sides::rest(ground.stream),
+        "slow server" => peer.read_pause = sides::rest(ground.stream),
+        "both slow" => (own.read_pause, peer.read_pause) = (sides::rest(ground.stream), sides::rest(ground.stream)),
+        _ => {}
+    }
+    let dialogue = match kind {
+        "request" => sides::exchange(ground.stream, 4 << ground.scale.min(4), 4096, 16 << 10),
+        _ => sides::paced(Dialogue { own, peer }),
+    };
+    Talk { client, server, kind, dialogue, tallies: [(); 2].map(|()| Shared::new(Tally::default())) }
+}

@@ -1,0 +1,31 @@
+use super::*;
+
+#[test]
+fn a_set_reads_back() {
+    for text in ["none", "bulk", "bulk+udp", "half-close+multicast", "request+churn+idle+abort+overflow+epoll+slow+handover+meeting"] {
+        assert_eq!(text.parse::<WorkloadSet>().unwrap().to_string(), text);
+    }
+    assert_eq!("all".parse(), Ok(WorkloadSet::all()));
+    assert_eq!("bulk+war".parse::<WorkloadSet>(), Err(UnknownWorkload("war".to_owned())));
+}
+
+#[test]
+fn only_what_destroys_frames_excuses_a_failure() {
+    let verdict = |faults, counts| Verdict { faults, counts, unsent: 0 };
+    let none = FaultCounts::default();
+    assert!(verdict(FaultSet::empty(), none).calm());
+    assert!(!verdict(FaultSet::empty(), none).may_fail());
+    assert!(!verdict(FaultSet::LOSS, none).may_fail(), "it was let loose, but never struck");
+    let late = FaultCounts { duplicated: 5, held_back: 7, ..none };
+    assert!(!verdict(FaultSet::DUPLICATION | FaultSet::REORDERING, late).may_fail());
+    assert!(verdict(FaultSet::LOSS, FaultCounts { lost: 1, ..late }).may_fail());
+    assert!(verdict(FaultSet::empty(), FaultCounts { queue_full: 1, ..none }).may_fail());
+}
+
+#[test]
+#[should_panic(expected = "yet one (test) did")]
+fn an_unexcused_failure_is_noticed() {
+    let verdict = Verdict { faults: FaultSet::DUPLICATION, counts: FaultCounts::default(), unsent: 0 };
+    let tally = Tally { ending: Some(Ending::Failed(ringway_stack::Error::Reset)), ..Tally::default() };
+    verdict.check_ending(&"test", &tally, false);
+}

@@ -1,0 +1,148 @@
+//! A connection that moves from one ring to another of the same host, with everything that it has: state, queues, buffers (which stay the
+//! device's) and timers. What a forked server does with the connections that its children inherit.
+//!
+//! The new ring's rule names both ends, and so comes before the listener's that the connection was accepted by. Frames that the old ring
+//! has received already, or still receives until the new rule counts, are lost there in silence, as a busy network would lose them: a
+//! reset would end the connection on its new ring.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddrV4;
+
+use super::Ring;
+use super::demux::FlowKey;
+use super::slots::{Socket, Stream};
+use super::types::SocketId;
+use super::udp::rule_error;
+use crate::device::{Device, FlowRule, Protocol};
+use crate::error::Error;
+use crate::tcp::State;
+use crate::time::Instant;
+
+/// How long a ring remembers what it gave away: longer than frames wait in receive queues, and than a connection that is given away once
+/// more is without a rule.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// Most connections remembered so.
+const REMEMBERED_MAX: usize = 4096;
+
+/// A connection between two rings. Dropped, it is gone without a word to the peer.
+pub struct Handover<D: Device> {
+    stream: Box<Stream<D>>,
+}
+
+impl<D: Device> core::fmt::Debug for Handover<D> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (state, local, remote) = (self.stream.connection.state(), self.local(), self.remote());
+        f.debug_struct("Handover").field("state", &state).field("local", &local).field("remote", &remote).finish()
+    }
+}
+
+impl<D: Device> Handover<D> {
+    /// Our address.
+    pub fn local(&self) -> SocketAddrV4 {
+        self.stream.local
+    }
+
+    /// The peer's.
+    pub fn remote(&self) -> SocketAddrV4 {
+        self.stream.remote
+    }
+}
+
+/// Connections that a ring gave away, by their addresses (ours, the peer's).
+#[derive(Debug, Default)]
+pub(super) struct Departed {
+    until: BTreeMap<(SocketAddrV4, SocketAddrV4), Instant>,
+    /// In the order of their expiry; entries that were overtaken are stale.
+    queue: VecDeque<(Instant, (SocketAddrV4, SocketAddrV4))>,
+}
+
+impl Departed {
+    pub(super) fn contains(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+        !self.until.is_empty() && self.until.contains_key(&(local, remote))
+    }
+
+    /// The addresses have a connection here again.
+    pub(super) fn remove(&mut self, local: SocketAddrV4, remote: SocketAddrV4) {
+        if !self.until.is_empty() {
+            self.until.remove(&(local, remote));
+        }
+    }
+
+    #[inline]
+    pub(super) fn expire(&mut self, now: Instant) {
+        while let Some(&(at, key)) = self.queue.front()
+            && (at <= now || self.queue.len() > REMEMBERED_MAX)
+        {
+            self.queue.pop_front();
+            if self.until.get(&key) == Some(&at) {
+                self.until.remove(&key);
+            }
+        }
+    }
+
+    fn add(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) {
+        let at = now + REMEMBERED;
+        self.until.insert((local, remote), at);
+        self.queue.push_back((at, (local, remote)));
+        self.expire(now);
+    }
+}
+
+impl<D: Device> Ring<D> {
+    pub(super) fn detach_inner(&mut self, now: Instant, id: SocketId) -> Result<Handover<D>, Error> {
+        let stream = self.slots.stream(id)?;
+        if matches!(stream.connection.state(), State::SynSent | State::SynReceived) {
+            return Err(Error::NotConnected);
+        }
+        let Some(Socket::Stream(mut stream)) = self.slots.remove(id.index) else { return Err(Error::BadSocket) };
+        let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
+        if self.demux.exact(key) == Some(id.index) {
+            self.demux.remove(key);
+        }
+        if let Some(rule) = stream.rule.take() {
+            self.device.detach(rule);
+        }
+        self.departed.add(now, stream.local, stream.remote);
+        // What this ring planned for it is void: the wheel's entries and the lists name a slot, and find it empty.
+        (stream.wheel_at, stream.far_at, stream.stalled) = (None, None, false);
+        Ok(Handover { stream })
+    }
+
+    pub(super) fn adopt_inner(&mut self, now: Instant, handover: Handover<D>) -> Result<SocketId, (Error, Handover<D>)> {
+        let (local, remote) = (handover.local(), handover.remote());
+        let key = FlowKey::new(Protocol::Tcp, local, remote);
+        if self.demux.exact(key).is_some() {
+            return Err((Error::AddressInUse, handover));
+        }
+        if !self.slots.has_room() {
+            return Err((Error::NoBuffers, handover));
+        }
+        let rule = match self.device.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))) {
+            Ok(rule) => rule,
+            Err(error) => return Err((rule_error(error), handover)),
+        };
+        let mut stream = handover.stream;
+        stream.rule = Some(rule);
+        let readiness = stream.connection.readiness();
+        let deadline = stream.connection.deadline();
+        if let Some(deadline) = deadline {
+            stream.needs_wheel(deadline);
+        }
+        let id = self.slots.insert(Socket::Stream(stream)).expect("there was room");
+        if let Some(deadline) = deadline {
+            self.wheel.insert(deadline, (id.index, deadline));
+        }
+        self.demux.insert(key, id.index);
+        self.departed.remove(local, remote);
+        if !readiness.is_empty() {
+            self.raise(id.index, readiness);
+        }
+        self.transmit(now, id.index);
+        self.output.flush(&mut self.device);
+        Ok(id)
+    }
+}
+
+#[cfg(test)]
+mod tests;

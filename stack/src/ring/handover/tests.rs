@@ -1,0 +1,112 @@
+use std::io::IoSlice;
+
+use super::*;
+use crate::ring::tests::{B, Cable, Pair, read, write};
+use crate::ring::{Readiness, RingConfig, SendFlags};
+
+/// B's connection, passed on to another ring on the same cable; B itself stays, and has no more frames.
+fn moved(pair: &mut Pair, server: SocketId) -> (Ring<Cable>, SocketId) {
+    let handover = pair.b.detach_stream(pair.now, server).unwrap();
+    assert_eq!((handover.local(), handover.remote().port()), (SocketAddrV4::new(B, 80), 5000));
+    let mut other = Pair::new();
+    core::mem::swap(&mut other.b.device_mut().inward, &mut pair.b.device_mut().inward);
+    core::mem::swap(&mut other.b.device_mut().out, &mut pair.b.device_mut().out);
+    let id = other.b.adopt(pair.now, handover).unwrap();
+    (other.b, id)
+}
+
+/// Polls A and the connection's new ring until neither has anything to do.
+fn settle(pair: &mut Pair, new: &mut Ring<Cable>) {
+    while pair.a.poll(pair.now) + new.poll(pair.now) > 0 {}
+}
+
+#[test]
+fn a_stream_goes_on_where_it_was() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    write(&mut pair.a, pair.now, client, b"before").unwrap();
+    pair.settle();
+    write(&mut pair.b, pair.now, server, &[3; 5000]).unwrap();
+    let (mut new, id) = moved(&mut pair, server);
+    assert_eq!(write(&mut pair.b, pair.now, server, b"x"), Err(Error::BadSocket));
+    let event = new.take_event().expect("what it is ready for is news");
+    assert_eq!((event.socket, event.edges.contains(Readiness::IN | Readiness::OUT)), (id, true));
+    assert_eq!(read(&mut new, pair.now, id, 64), Ok(b"before".to_vec()));
+    // What was in flight is still the connection's to repeat, and its timer came along.
+    pair.a.poll(pair.now);
+    for _ in 0..40 {
+        pair.now += Duration::from_millis(50);
+        settle(&mut pair, &mut new);
+    }
+    let mut got = Vec::new();
+    while let Ok(bytes) = read(&mut pair.a, pair.now, client, 4096) {
+        got.extend(bytes);
+        settle(&mut pair, &mut new);
+    }
+    assert_eq!(got, vec![3; 5000]);
+    new.tcp_send(pair.now, id, &[IoSlice::new(b"after")], SendFlags::empty()).unwrap();
+    settle(&mut pair, &mut new);
+    assert_eq!(read(&mut pair.a, pair.now, client, 64), Ok(b"after".to_vec()));
+}
+
+#[test]
+fn its_rule_comes_and_goes_with_it() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let (mut new, id) = moved(&mut pair, server);
+    let rules: Vec<_> =
+        new.device().rules.iter().filter_map(|(rule, _)| rule.as_flow()).map(|flow| (flow.local, flow.remote.map(|r| r.port()))).collect();
+    assert_eq!(rules, [(SocketAddrV4::new(B, 80), Some(5000))]);
+    pair.a.close(pair.now, client, true);
+    settle(&mut pair, &mut new);
+    new.close(pair.now, id, false);
+    settle(&mut pair, &mut new);
+    assert_eq!((new.device().rules.len(), new.occupied()), (0, 0));
+}
+
+#[test]
+fn stragglers_are_lost_in_silence_and_newcomers_are_not() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    let handover = pair.b.detach_stream(pair.now, server).unwrap();
+    write(&mut pair.a, pair.now, client, b"too late").unwrap();
+    pair.settle();
+    assert_eq!(read(&mut pair.a, pair.now, client, 1), Err(Error::WouldBlock), "no reset came back");
+    let again = pair.b.adopt(pair.now, handover).unwrap();
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(read(&mut pair.b, pair.now, again, 64), Ok(b"too late".to_vec()), "a ring may take back what it gave");
+    drop(pair.b.detach_stream(pair.now, again).unwrap());
+    pair.a.close(pair.now, client, true);
+    let heir = pair.connect(5000);
+    pair.settle();
+    assert_eq!(pair.a.info(heir).unwrap().state, Some(State::Established), "a new connection from those addresses is one");
+    assert!(pair.b.tcp_accept(listener).is_ok());
+}
+
+#[test]
+fn what_was_given_away_is_forgotten_in_the_end() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    drop(pair.b.detach_stream(pair.now, server).unwrap());
+    pair.pass(REMEMBERED);
+    write(&mut pair.a, pair.now, client, b"anyone?").unwrap();
+    pair.settle();
+    assert_eq!(read(&mut pair.a, pair.now, client, 1), Err(Error::Reset));
+}
+
+#[test]
+fn what_cannot_be_passed_on_stays() {
+    let mut pair = Pair::new();
+    let (client, _, listener) = pair.connected();
+    let early = pair.connect(6000);
+    assert_eq!(pair.a.detach_stream(pair.now, early).unwrap_err(), Error::NotConnected);
+    assert_eq!(pair.b.detach_stream(pair.now, listener).unwrap_err(), Error::NotSupported);
+    let handover = pair.a.detach_stream(pair.now, client).unwrap();
+    assert_eq!(pair.a.detach_stream(pair.now, client).unwrap_err(), Error::BadSocket);
+    let mut full = Pair::new().a;
+    full.config = RingConfig { sockets_max: 0, ..RingConfig::default() };
+    full.slots = crate::ring::slots::Slots::new(0);
+    let (error, handover) = full.adopt(pair.now, handover).unwrap_err();
+    assert_eq!(error, Error::NoBuffers);
+    assert!(pair.a.adopt(pair.now, handover).is_ok(), "it came back whole");
+}

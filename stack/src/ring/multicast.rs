@@ -1,0 +1,259 @@
+//! Groups (RFC 1112, RFC 2236): who is a member, which frames that steers to this ring, and telling switches and routers.
+//!
+//! A datagram for a group goes to every member socket with its port, whether it came from the wire or from this ring's own senders.
+//! One flow rule stands for all members of a group and port. Membership is reported when it begins, once more a while later, and when a
+//! router asks.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+use super::Ring;
+use super::slots::Socket;
+use super::types::{Readiness, SocketId};
+use super::udp::{gather, rule_error};
+use crate::device::{Device, FlowRule, Protocol, RuleId, RxBuffer};
+use crate::error::Error;
+use crate::time::Instant;
+use crate::wire::igmp::Message;
+
+/// Everybody (RFC 1112 s4); nobody reports membership of it.
+const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
+/// All routers: who is told of leaving (RFC 2236 s6).
+const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
+/// Linux's igmp_max_memberships.
+const MEMBERSHIPS_MAX: usize = 20;
+/// The first report may be lost: it is repeated within this time (RFC 2236 s3, s8.10).
+const UNSOLICITED_REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// What a router of version 1 means by saying nothing (RFC 2236 s4).
+const RESPONSE_TIME_V1: Duration = Duration::from_secs(10);
+
+/// A group with members.
+#[derive(Debug)]
+struct Group {
+    /// How many sockets are members.
+    members: usize,
+    /// The address that reports come from.
+    from: Ipv4Addr,
+    /// When it is to be reported.
+    report_at: Option<Instant>,
+}
+
+/// One group's datagrams for one port.
+#[derive(Debug)]
+struct Port {
+    rule: RuleId,
+    /// Slots of the members, in the order in which they joined.
+    members: Vec<u32>,
+}
+
+/// All memberships of a ring. Ordered, so that simulations iterate alike.
+#[derive(Debug)]
+pub(super) struct Groups {
+    groups: BTreeMap<Ipv4Addr, Group>,
+    ports: BTreeMap<SocketAddrV4, Port>,
+    /// The earliest report that is due.
+    next: Option<Instant>,
+    jitter: ChaCha8Rng,
+}
+
+impl Groups {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { groups: BTreeMap::new(), ports: BTreeMap::new(), next: None, jitter: ChaCha8Rng::seed_from_u64(seed) }
+    }
+
+    /// Whether packets for this address are ours.
+    pub(super) fn hears(&self, ip: Ipv4Addr) -> bool {
+        ip.is_multicast() && (self.groups.contains_key(&ip) || ip == ALL_SYSTEMS && !self.groups.is_empty())
+    }
+
+    #[inline]
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// A time between now and `max` from now (RFC 2236 s3: each host waits for its own, so that not all speak at once).
+    fn some_time(&mut self, now: Instant, max: Duration) -> Instant {
+        now + Duration::from_nanos(((u128::from(self.jitter.next_u32()) * max.as_nanos()) >> 32) as u64)
+    }
+
+    fn settle(&mut self) {
+        self.next = self.groups.values().filter_map(|group| group.report_at).min();
+    }
+
+    /// A router asks: groups that aren't about to report anyway choose a time.
+    fn asked(&mut self, now: Instant, asked: Option<Ipv4Addr>, within: Duration) {
+        let groups: Vec<_> =
+            self.groups.keys().copied().filter(|&group| group != ALL_SYSTEMS && asked.is_none_or(|a| a == group)).collect();
+        for group in groups {
+            let at = self.some_time(now, within);
+            if let Some(group) = self.groups.get_mut(&group)
+                && group.report_at.is_none_or(|planned| planned > at)
+            {
+                group.report_at = Some(at);
+            }
+        }
+        self.settle();
+    }
+
+    /// Another member reported: one report is enough (RFC 2236 s3).
+    fn reported(&mut self, group: Ipv4Addr) {
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.report_at = None;
+            self.settle();
+        }
+    }
+}
+
+impl<D: Device> Ring<D> {
+    pub(super) fn join_inner(&mut self, now: Instant, id: SocketId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
+        let socket = self.slots.udp(id)?;
+        if !group.is_multicast() {
+            return Err(Error::Invalid);
+        }
+        if self.output.caps.point_to_point {
+            return Err(Error::NotSupported);
+        }
+        if socket.memberships.contains(&group) {
+            return Err(Error::AddressInUse);
+        }
+        if socket.memberships.len() >= MEMBERSHIPS_MAX {
+            return Err(Error::NoBuffers);
+        }
+        let local = socket.local;
+        if local.ip().is_unspecified() || *local.ip() == group {
+            self.steer_group(SocketAddrV4::new(group, local.port()), id.index)?;
+        }
+        if let Ok(socket) = self.slots.udp(id) {
+            socket.memberships.push(group);
+        }
+        self.enter(now, group, from);
+        self.output.flush(&mut self.device);
+        Ok(())
+    }
+
+    pub(super) fn leave_inner(&mut self, id: SocketId, group: Ipv4Addr) -> Result<(), Error> {
+        let socket = self.slots.udp(id)?;
+        let at = socket.memberships.iter().position(|&joined| joined == group).ok_or(Error::AddressNotAvailable)?;
+        socket.memberships.remove(at);
+        let port = socket.local.port();
+        self.unsteer(SocketAddrV4::new(group, port), id.index);
+        self.exit(group);
+        self.output.flush(&mut self.device);
+        Ok(())
+    }
+
+    /// A socket that closes leaves all of its groups.
+    pub(super) fn leave_all(&mut self, id: SocketId) {
+        let joined = self.slots.udp(id).map(|socket| socket.memberships.clone()).unwrap_or_default();
+        for group in joined {
+            // It is a member of each.
+            let _ = self.leave_inner(id, group);
+        }
+    }
+
+    /// Has a group's datagrams for a port come to a socket.
+    fn steer_group(&mut self, to: SocketAddrV4, index: u32) -> Result<(), Error> {
+        if let Some(port) = self.groups.ports.get_mut(&to) {
+            port.members.push(index);
+            return Ok(());
+        }
+        let rule = self.device.attach(&FlowRule::flow(Protocol::Udp, to, None)).map_err(rule_error)?;
+        self.groups.ports.insert(to, Port { rule, members: vec![index] });
+        Ok(())
+    }
+
+    fn unsteer(&mut self, to: SocketAddrV4, index: u32) {
+        let Some(port) = self.groups.ports.get_mut(&to) else { return };
+        port.members.retain(|&member| member != index);
+        if port.members.is_empty() {
+            self.device.detach(port.rule);
+            self.groups.ports.remove(&to);
+        }
+    }
+
+    /// One member more; the first is reported at once, and once more (RFC 2236 s3).
+    fn enter(&mut self, now: Instant, group: Ipv4Addr, from: Ipv4Addr) {
+        if let Some(known) = self.groups.groups.get_mut(&group) {
+            known.members += 1;
+            return;
+        }
+        let mut report_at = None;
+        if group != ALL_SYSTEMS {
+            self.output.igmp(&mut self.device, from, group, &Message::Report { group });
+            report_at = Some(self.groups.some_time(now, UNSOLICITED_REPORT_INTERVAL));
+        }
+        self.groups.groups.insert(group, Group { members: 1, from, report_at });
+        self.groups.settle();
+    }
+
+    /// One member less; when the last one leaves, routers are told.
+    fn exit(&mut self, group: Ipv4Addr) {
+        let Some(known) = self.groups.groups.get_mut(&group) else { return };
+        known.members -= 1;
+        if known.members > 0 {
+            return;
+        }
+        let from = known.from;
+        self.groups.groups.remove(&group);
+        self.groups.settle();
+        if group != ALL_SYSTEMS {
+            self.output.igmp(&mut self.device, from, ALL_ROUTERS, &Message::Leave { group });
+        }
+    }
+
+    pub(super) fn report_groups(&mut self, now: Instant) {
+        for (&group, known) in &mut self.groups.groups {
+            if known.report_at.is_some_and(|at| at <= now) {
+                known.report_at = None;
+                self.output.igmp(&mut self.device, known.from, group, &Message::Report { group });
+            }
+        }
+        self.groups.settle();
+    }
+
+    pub(super) fn on_igmp(&mut self, now: Instant, to: Ipv4Addr, bytes: &[u8]) -> Option<()> {
+        match Message::parse(bytes).ok()? {
+            Message::Query { group, max_response_ds } => {
+                let within = match max_response_ds {
+                    0 => RESPONSE_TIME_V1,
+                    tenths => Duration::from_millis(100) * u32::from(tenths),
+                };
+                self.groups.asked(now, group, within);
+            }
+            // A report goes to the group that it is about (RFC 2236 s9).
+            Message::Report { group } if group == to => self.groups.reported(group),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Hands a datagram for a group to its members. Says whether there was any.
+    pub(super) fn deliver(&mut self, now: Instant, from: SocketAddrV4, to: SocketAddrV4, head: &[u8], body: Option<&D::Rx>) -> bool {
+        let Some(members) = self.groups.ports.get(&to).map(|port| port.members.clone()) else { return false };
+        for index in members {
+            let Some(Socket::Udp(socket)) = self.slots.at(index) else { continue };
+            let body = body.map(|body| body.slice(0, body.len()));
+            if socket.push(now, from, *to.ip(), head, body) {
+                self.raise(index, Readiness::IN);
+            }
+        }
+        true
+    }
+
+    /// What was sent to a group reaches this ring's own members too: no switch sends a frame back to where it came from.
+    pub(super) fn loop_back(&mut self, now: Instant, from: SocketAddrV4, to: SocketAddrV4, data: &[IoSlice<'_>], len: usize) {
+        if self.groups.ports.contains_key(&to) {
+            let mut bytes = vec![0; len];
+            gather(data, &mut bytes);
+            self.deliver(now, from, to, &bytes, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
