@@ -1,14 +1,18 @@
 //! A simulated host: one ring, one NIC, and the programs that use its sockets.
 
+use core::cell::RefCell;
 use core::time::Duration;
 use std::net::Ipv4Addr;
+use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{Device, MacAddr};
 use ringway_stack::ring::{Event, Ring, RingConfig};
 
+use crate::checkers::Checkers;
 use crate::device::{NicConfig, SimDevice};
 use crate::fabric::LinkConfig;
+use crate::sockets::Sockets;
 
 /// Rounds of polling and stepping at one point in virtual time before it counts as a livelock.
 const ROUNDS_MAX: u32 = 20_000;
@@ -25,7 +29,7 @@ pub struct Context<'a> {
     /// Virtual time.
     pub now: Instant,
     /// The host's sockets.
-    pub ring: &'a mut Ring<SimDevice>,
+    pub ring: &'a mut Sockets,
     /// Sockets (of all programs of the host) that changed since the last call; none at the start and at a wake-up.
     pub events: &'a [Event],
     /// The host's address.
@@ -92,7 +96,8 @@ impl HostConfig {
 pub struct Host {
     name: String,
     ip: Ipv4Addr,
-    ring: Ring<SimDevice>,
+    ring: Sockets,
+    time_wait: Duration,
     poll_delay: Duration,
     programs: Vec<Program>,
     /// When the agenda wakes it; other entries of the agenda are stale.
@@ -114,8 +119,19 @@ impl Host {
         let mac = MacAddr([0x02, 0, 0, 0, hi, lo]);
         let mut ring_config = config.ring;
         ring_config.addresses.push(ip);
+        let time_wait = ring_config.time_wait;
         let ring = Ring::new(SimDevice::new(mac, config.nic), ring_config, seed);
-        Self { name: config.name, ip, ring, poll_delay: config.poll_delay, programs: Vec::new(), wake_at: None, events: Vec::new() }
+        let ring = Sockets::new(index, ring);
+        Self {
+            name: config.name,
+            ip,
+            ring,
+            time_wait,
+            poll_delay: config.poll_delay,
+            programs: Vec::new(),
+            wake_at: None,
+            events: Vec::new(),
+        }
     }
 
     /// Its name.
@@ -141,6 +157,15 @@ impl Host {
     /// Whether all of its programs have finished.
     pub fn finished(&self) -> bool {
         self.programs.iter().all(|p| matches!(p.last, Step::Idle | Step::Finished))
+    }
+
+    /// Lets the checkers see all that its programs do.
+    pub(crate) fn watch(&mut self, checkers: &Rc<RefCell<Checkers>>) {
+        self.ring.watch(checkers, self.ip, self.time_wait);
+    }
+
+    pub(crate) fn sockets_mut(&mut self) -> &mut Sockets {
+        &mut self.ring
     }
 
     pub(crate) fn ring_mut(&mut self) -> &mut Ring<SimDevice> {

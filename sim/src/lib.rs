@@ -25,12 +25,14 @@
 //! - [`World`], [`Host`], [`App`]: who takes part, and what they do
 //! - [`LinkConfig`], [`Faults`]: what lies between them
 //! - [`NicConfig`], [`SimDevice`]: what they do it with; each buffer, queue slot and rule is counted
+//! - [`checkers`]: what must hold for every frame, call and service; [`Sockets`] lets them see the calls
 //! - [`apps`]: workloads that check what they get
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
 //! - [`trace`]: hash, pcapng and text
 #![forbid(unsafe_code)]
 
 pub mod apps;
+pub mod checkers;
 mod checksum;
 mod device;
 mod dissect;
@@ -44,6 +46,7 @@ mod queue;
 pub mod random;
 mod report;
 pub mod scenario;
+mod sockets;
 pub mod trace;
 mod world;
 
@@ -52,6 +55,7 @@ pub use fabric::{Direction, LinkConfig, Marks, Strike};
 pub use faults::{FaultCounts, FaultSet, Faults, UnknownFault};
 pub use host::{App, Context, Host, HostConfig, Step};
 pub use report::{Report, assert_deterministic};
+pub use sockets::Sockets;
 pub use trace::{Trace, TraceHash};
 pub use world::{Capture, HostId, Unfinished, World, WorldConfig};
 

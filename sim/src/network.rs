@@ -1,9 +1,12 @@
 //! Everything between the NICs: the agenda, the fabric, and the trace of what passes.
 
+use core::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ringway_stack::Instant;
 
+use crate::checkers::Checkers;
 use crate::device::RxDrop;
 use crate::fabric::{Direction, Fabric, Frame, Marks};
 use crate::queue::EventQueue;
@@ -30,12 +33,14 @@ pub(crate) struct Network {
     pub(crate) fabric: Fabric,
     pub(crate) trace: Trace,
     pub(crate) faults_on: bool,
+    /// Who looks at every frame; `None`: nobody.
+    pub(crate) checkers: Option<Rc<RefCell<Checkers>>>,
     frames: u64,
 }
 
 impl Network {
     pub(crate) fn new(trace: Trace) -> Self {
-        Self { now: Instant::ZERO, agenda: EventQueue::new(), fabric: Fabric::default(), trace, faults_on: true, frames: 0 }
+        Self { now: Instant::ZERO, agenda: EventQueue::new(), fabric: Fabric::default(), trace, faults_on: true, checkers: None, frames: 0 }
     }
 
     /// A host's NIC puts a frame on its wire.
@@ -43,6 +48,9 @@ impl Network {
         let frame = Frame { id: self.frames, bytes: bytes.into(), marks: Marks::default() };
         self.frames += 1;
         self.trace.record(self.now, host, What::Sent, &frame);
+        if let Some(checkers) = &self.checkers {
+            checkers.borrow_mut().sent(self.now, host, &frame);
+        }
         let departs = self.carry(host, Direction::Up, frame);
         self.agenda.push(departs, Event::Departed { host });
     }
@@ -62,6 +70,9 @@ impl Network {
     pub(crate) fn received(&mut self, host: usize, frame: &Frame, outcome: Result<(), RxDrop>) {
         let what = outcome.map_or_else(What::Refused, |()| What::Delivered);
         self.trace.record(self.now, host, what, frame);
+        if let (What::Delivered, Some(checkers)) = (what, &self.checkers) {
+            checkers.borrow_mut().delivered(self.now, host, frame);
+        }
     }
 
     /// Sends a frame along one way of a link, and says when it has left.

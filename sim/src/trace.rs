@@ -207,6 +207,11 @@ fn mix(hash: u64, word: u64) -> u64 {
     h ^ (h >> 29)
 }
 
+/// A hash of some bytes.
+pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
+    mix_bytes(0, bytes)
+}
+
 fn mix_bytes(mut hash: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {

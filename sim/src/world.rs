@@ -2,9 +2,11 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::Device;
+use ringway_stack::marks::MarkCounts;
 
 use crate::device::{Outstanding, SimDevice};
 use crate::fabric::{Direction, LinkConfig};
@@ -71,7 +73,20 @@ impl World {
     /// An empty world at the origin of time, with its faults on.
     pub fn new(config: WorldConfig) -> Self {
         let trace = Trace::new(config.seed, config.capture == Capture::Frames);
-        Self { seed: config.seed, network: Network::new(trace), hosts: Vec::new() }
+        let mut network = Network::new(trace);
+        network.checkers = Some(Rc::default());
+        Self { seed: config.seed, network, hosts: Vec::new() }
+    }
+
+    /// Without its [`checkers`](crate::checkers), to see what they cost.
+    ///
+    /// # Panics
+    /// It has hosts already, which are being checked.
+    #[must_use]
+    pub fn unchecked(mut self) -> Self {
+        assert!(self.hosts.is_empty(), "checkers are switched off before there is anything to check");
+        self.network.checkers = None;
+        self
     }
 
     /// Adds a host.
@@ -83,7 +98,10 @@ impl World {
         assert!(index < crate::HOSTS_MAX, "a world has at most {} hosts", crate::HOSTS_MAX);
         let seed = Stream::new(self.seed, Purpose::Stack, u32::try_from(index).unwrap_or(u32::MAX), 0).seed();
         let (name, link) = (config.name.clone(), config.link);
-        let host = Host::new(index, config, seed);
+        let mut host = Host::new(index, config, seed);
+        if let Some(checkers) = &self.network.checkers {
+            host.watch(checkers);
+        }
         self.network.trace.add_interface(Interface { name, mac: host.mac(), bandwidth_bps: link.bandwidth_bps });
         self.network.fabric.attach(self.seed, host.mac(), link);
         self.hosts.push(host);
@@ -125,6 +143,9 @@ impl World {
     /// Switches all faults on or off: a run's safety phase ends, and its liveness phase begins.
     pub fn set_faults(&mut self, on: bool) {
         self.network.faults_on = on;
+        if let Some(checkers) = &self.network.checkers {
+            checkers.borrow_mut().set_faults(self.network.now, on);
+        }
     }
 
     /// Changes a host's link, both ways.
@@ -139,7 +160,7 @@ impl World {
         let now = self.network.now;
         let target = &mut self.hosts[host.0];
         let ip = target.ip();
-        let result = act(&mut Context { now, ring: target.ring_mut(), events: &[], ip });
+        let result = act(&mut Context { now, ring: target.sockets_mut(), events: &[], ip });
         self.service(host.0);
         result
     }
@@ -151,6 +172,7 @@ impl World {
             self.happen(event);
         }
         self.network.now = until;
+        self.check_overdue();
     }
 
     /// Lets time pass for `time`.
@@ -166,6 +188,7 @@ impl World {
         while !self.finished() {
             let Some((at, event)) = self.network.agenda.pop_until(until) else {
                 self.network.now = until;
+                self.check_overdue();
                 let hosts = self.hosts.iter().filter(|h| !h.finished()).map(|h| h.name().to_owned()).collect();
                 return Err(Unfinished { until, hosts });
             };
@@ -187,13 +210,21 @@ impl World {
             device.reap();
             device.outstanding()
         };
-        self.hosts.iter_mut().map(lent).collect()
+        let all: Vec<_> = self.hosts.iter_mut().map(lent).collect();
+        if let Some(checkers) = &self.network.checkers {
+            for (index, (host, outstanding)) in self.hosts.iter().zip(&all).enumerate() {
+                checkers.borrow_mut().outstanding(index, host.ring(), outstanding);
+            }
+        }
+        all
     }
 
     /// What this run came to so far.
     pub fn report(&self) -> Report {
         let trace = &self.network.trace;
-        Report { seed: self.seed, hash: trace.hash(), events: trace.events(), faults: trace.faults(), ended: self.network.now }
+        let mut marks = MarkCounts::default();
+        self.hosts.iter().for_each(|host| marks.add(&host.ring().marks()));
+        Report { marks, seed: self.seed, hash: trace.hash(), events: trace.events(), faults: trace.faults(), ended: self.network.now }
     }
 
     fn happen(&mut self, event: Event) {
@@ -226,8 +257,28 @@ impl World {
         while let Some(bytes) = device.transmit() {
             self.network.send(host, bytes);
         }
+        if let Some(checkers) = &self.network.checkers {
+            checkers.borrow_mut().serviced(host, self.network.now, self.hosts[host].ring());
+        }
         if let Some(at) = next {
             self.wake(host, at);
+        }
+    }
+
+    /// Makes every host's stack a mutant; they have done nothing yet.
+    #[cfg(feature = "mutants")]
+    pub fn infect(&mut self, mutant: ringway_stack::mutants::Mutant) {
+        for host in &mut self.hosts {
+            host.ring_mut().mutate(mutant);
+        }
+    }
+
+    /// Nobody may have forgotten to ask for being woken.
+    fn check_overdue(&self) {
+        if let Some(checkers) = &self.network.checkers {
+            for (index, host) in self.hosts.iter().enumerate() {
+                checkers.borrow_mut().passed(index, self.network.now, host.ring());
+            }
         }
     }
 

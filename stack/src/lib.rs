@@ -18,6 +18,8 @@
 
 pub mod device;
 pub mod error;
+pub mod marks;
+pub mod mutants;
 pub mod offload;
 pub mod ring;
 pub mod tcp;

@@ -8,6 +8,8 @@ use super::slots::Socket;
 use super::types::{NextHop, Readiness};
 use crate::device::{ChecksumVerdict, Device, HEAD_MAX, MacAddr, Protocol, RxBuffer, RxFrame};
 use crate::error::Error;
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 use crate::wire::checksum::Checksum;
@@ -65,7 +67,11 @@ impl<D: Device> Ring<D> {
     fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: Option<D::Rx>, verdict: ChecksumVerdict) -> Option<()> {
         let verified = match verdict {
             ChecksumVerdict::Good => true,
-            ChecksumVerdict::Bad => return None,
+            _ if self.config.is(Mutant::AcceptBadChecksum) => true,
+            ChecksumVerdict::Bad => {
+                mark!(self, BadChecksum);
+                return None;
+            }
             ChecksumVerdict::Unknown => false,
         };
         let (header, at) = ipv4::Header::parse(bytes).ok()?;
@@ -100,6 +106,7 @@ impl<D: Device> Ring<D> {
     fn on_tcp(&mut self, now: Instant, packet: Packet<'_, D::Rx>) -> Option<()> {
         let (header, at) = wire_tcp::Header::parse(packet.head).ok()?;
         if !packet.verified && !packet.transport_checksum_good() {
+            mark!(self, BadChecksum);
             return None;
         }
         let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
@@ -164,6 +171,7 @@ impl<D: Device> Ring<D> {
         if !orphan {
             return None;
         }
+        mark!(self, TimeWaitSyn);
         self.drop_stream(index);
         match self.demux.find(Protocol::Tcp, local, remote) {
             Some(listener) => self.on_listener(now, listener, packet, header, local, remote, 0),
@@ -202,6 +210,7 @@ impl<D: Device> Ring<D> {
     /// A reset for a segment that belongs to no connection (RFC 9293 s3.10.7.1).
     fn refuse(&mut self, packet: &Packet<'_, D::Rx>, header: &wire_tcp::Header, payload_len: usize) -> Option<()> {
         if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) {
+            mark!(self, StrangerReset);
             let reset = tcp::reset_for(header, payload_len);
             let to = Self::envelope_back(packet);
             if self.output.tcp(&mut self.device, &to, &reset, &[], 0).is_err() {
@@ -223,7 +232,9 @@ impl<D: Device> Ring<D> {
             return None;
         }
         let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
-        let remote = SocketAddrV4::new(packet.header.src, header.src_port);
+        let port = if self.config.is(Mutant::UdpMisattribute) { header.src_port ^ 1 } else { header.src_port };
+        let remote = SocketAddrV4::new(packet.header.src, port);
+        let len = if self.config.is(Mutant::UdpTruncate) { len.max(at + 1) - 1 } else { len };
         self.output_rx(len - at);
         let index = self.demux.find(Protocol::Udp, local, remote);
         let Some((index, Socket::Udp(socket))) = index.and_then(|index| Some((index, self.slots.at(index)?))) else {
@@ -232,8 +243,13 @@ impl<D: Device> Ring<D> {
         };
         let head_end = len.min(packet.head.len());
         let body = packet.body.filter(|_| len > head_end).map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
+        if self.config.is(Mutant::UdpDuplicate) {
+            socket.push(now, remote, packet.header.dst, &packet.head[at..head_end], body.clone());
+        }
         if socket.push(now, remote, packet.header.dst, &packet.head[at..head_end], body) {
             self.raise(index, Readiness::IN);
+        } else {
+            mark!(self, DatagramDropped);
         }
         Some(())
     }
@@ -244,6 +260,7 @@ impl<D: Device> Ring<D> {
             return;
         }
         let Some(transport) = packet.head.first_chunk() else { return };
+        mark!(self, PortUnreachableSent);
         let quoted = icmp::Quoted { header: ipv4::Header { header_len: ipv4::LEN as u8, ..packet.header }, transport: *transport };
         let message = icmp::Message::DestinationUnreachable { code: icmp::CODE_PORT_UNREACHABLE, mtu: 0, quoted };
         if self.output.icmp(&mut self.device, &Self::envelope_back(packet), &message, &[]).is_err() {
@@ -289,6 +306,7 @@ impl<D: Device> Ring<D> {
                 if socket.remote.is_none_or(|(peer, _)| peer != remote) {
                     return None;
                 }
+                mark!(self, UnreachableReceived);
                 socket.error = Some(if hard { Error::Refused } else { Error::HostUnreachable });
                 self.raise(index, Readiness::ERR | Readiness::IN | Readiness::OUT);
             }

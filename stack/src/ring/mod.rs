@@ -14,7 +14,7 @@ mod types;
 mod udp;
 
 pub use types::{
-    Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions,
+    Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions, Usage,
 };
 
 use core::time::Duration;
@@ -31,6 +31,8 @@ use self::output::{Envelope, Output};
 use self::slots::{STALL_MIN, Slots, Socket};
 use crate::device::{Device, DeviceEvent, MacAddr, Protocol, RxBatch};
 use crate::error::Error;
+use crate::marks::{MarkCounts, mark};
+use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 use crate::timer::Wheel;
@@ -69,6 +71,8 @@ pub struct Ring<D: Device> {
     batch: RxBatch<D::Rx>,
     output: Output,
     secret: [u8; 32],
+    #[cfg(feature = "marks")]
+    marks: MarkCounts,
 }
 
 impl<D: Device> Ring<D> {
@@ -97,6 +101,8 @@ impl<D: Device> Ring<D> {
             secret,
             device,
             config,
+            #[cfg(feature = "marks")]
+            marks: MarkCounts::default(),
         }
     }
 
@@ -162,6 +168,25 @@ impl<D: Device> Ring<D> {
             }
         }
         None
+    }
+
+    /// How often each marked code path was taken; all zero without the feature `marks`.
+    pub fn marks(&self) -> MarkCounts {
+        #[cfg(feature = "marks")]
+        return self.marks;
+        #[cfg(not(feature = "marks"))]
+        MarkCounts::default()
+    }
+
+    /// Makes the ring, and connections that begin from now on, a mutant.
+    #[cfg(feature = "mutants")]
+    pub fn mutate(&mut self, mutant: Mutant) {
+        self.config.mutant = mutant;
+    }
+
+    /// What is left when everything should be gone.
+    pub fn usage(&self) -> Usage {
+        Usage { sockets: self.occupied(), flows: self.demux.len() }
     }
 
     /// What the whole ring counted since its start.
@@ -365,7 +390,9 @@ impl<D: Device> Ring<D> {
             Ok(Socket::Listener(_)) => self.close_listener(now, socket),
             Ok(Socket::Udp(udp)) => {
                 let (rule, key) = (udp.rule, FlowKey::bound(Protocol::Udp, udp.local));
-                self.device.detach(rule);
+                if !self.config.is(Mutant::LeakRule) {
+                    self.device.detach(rule);
+                }
                 self.demux.remove(key);
                 self.slots.remove(socket.index);
             }
@@ -475,8 +502,14 @@ impl<D: Device> Ring<D> {
         }
         for retry in self.neighbours.retry(now) {
             match retry {
-                Retry::Ask { from, target } => self.output.arp_request(&mut self.device, from, target),
-                Retry::Unreachable(ip) => self.neighbour_unreachable(ip),
+                Retry::Ask { from, target } => {
+                    mark!(self, ArpRetry);
+                    self.output.arp_request(&mut self.device, from, target);
+                }
+                Retry::Unreachable(ip) => {
+                    mark!(self, NeighbourUnreachable);
+                    self.neighbour_unreachable(ip);
+                }
             }
         }
     }

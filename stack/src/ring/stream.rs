@@ -14,6 +14,8 @@ use super::types::{Counters, NextHop, Readiness, SocketId};
 use super::udp::rule_error;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, SendError};
 use crate::error::Error;
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 use crate::wire::tcp as wire;
@@ -47,6 +49,7 @@ impl<D: Device> Ring<D> {
     fn displace(&mut self, index: u32) -> Result<(), Error> {
         match self.slots.stream_at(index) {
             Some(stream) if stream.orphan && stream.connection.state() == tcp::State::TimeWait => {
+                mark!(self, TimeWaitReused);
                 self.drop_stream(index);
                 Ok(())
             }
@@ -74,6 +77,10 @@ impl<D: Device> Ring<D> {
         config.mss_max = config.mss_max.min(self.output.payload_max(wire::LEN).min(usize::from(u16::MAX)) as u16);
         config.gather_max = self.output.caps.gather_max;
         config.time_wait = self.config.time_wait;
+        #[cfg(feature = "mutants")]
+        {
+            config.mutant = self.config.mutant;
+        }
         config
     }
 
@@ -142,6 +149,7 @@ impl<D: Device> Ring<D> {
         let listener = self.slots.listener(parent).ok()?;
         if listener.ready.len() + listener.embryos > listener.backlog {
             listener.counters.rx_drops += 1;
+            mark!(self, ListenOverflow);
             return None;
         }
         let config = listener.config.clone();
@@ -218,6 +226,7 @@ impl<D: Device> Ring<D> {
     }
 
     fn await_neighbour(&mut self, index: u32) {
+        mark!(self, NeighbourAwaited);
         if let Some(stream) = self.slots.stream_at(index)
             && !stream.stalled
         {
@@ -227,6 +236,7 @@ impl<D: Device> Ring<D> {
     }
 
     fn stall(&mut self, now: Instant, index: u32) {
+        mark!(self, SendStalled);
         self.stalled.push(index);
         if self.retry_at.is_none() {
             self.retry_at = Some(now + self.retry_after);
@@ -235,6 +245,7 @@ impl<D: Device> Ring<D> {
 
     /// Tries again what the device refused. The pause doubles while nothing moves.
     pub(super) fn retry_stalled(&mut self, now: Instant) {
+        mark!(self, StallRetried);
         self.retry_at = None;
         self.device.reap();
         let stalled = core::mem::take(&mut self.stalled);
@@ -281,7 +292,10 @@ impl<D: Device> Ring<D> {
     pub(super) fn settle(&mut self, index: u32) {
         let Some(stream) = self.slots.stream_at(index) else { return };
         let edges = stream.connection.take_edges();
-        if stream.connection.is_finished() && (stream.orphan || (stream.parent.is_some() && !stream.queued)) {
+        #[cfg(feature = "marks")]
+        self.marks.absorb(stream.connection.take_marks());
+        let leaks = stream.orphan && self.config.is(Mutant::LeakSocket);
+        if stream.connection.is_finished() && !leaks && (stream.orphan || (stream.parent.is_some() && !stream.queued)) {
             self.drop_stream(index);
             return;
         }
@@ -321,7 +335,7 @@ impl<D: Device> Ring<D> {
     pub(super) fn drop_stream(&mut self, index: u32) {
         let Some(Socket::Stream(stream)) = self.slots.remove(index) else { return };
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
-        if self.demux.exact(key) == Some(index) {
+        if self.demux.exact(key) == Some(index) && !self.config.is(Mutant::LeakFlow) {
             self.demux.remove(key);
         }
         if let (Some(parent), false) = (stream.parent, stream.queued)
@@ -346,7 +360,9 @@ impl<D: Device> Ring<D> {
     /// A listener ends, and with it what nobody accepted.
     pub(super) fn close_listener(&mut self, now: Instant, id: SocketId) {
         let Some(Socket::Listener(listener)) = self.slots.remove(id.index) else { return };
-        self.device.detach(listener.rule);
+        if !self.config.is(Mutant::LeakRule) {
+            self.device.detach(listener.rule);
+        }
         self.demux.remove(FlowKey::bound(Protocol::Tcp, listener.local));
         let children: Vec<u32> = self
             .slots
@@ -356,6 +372,9 @@ impl<D: Device> Ring<D> {
                 _ => None,
             })
             .collect();
+        if !children.is_empty() {
+            mark!(self, ListenerClosedWithChildren);
+        }
         for child in children {
             if let Some(stream) = self.slots.stream_at(child) {
                 stream.parent = None;

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::mutants::Mutant;
+
 /// Keepalive probes (SO_KEEPALIVE and its TCP options).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
@@ -71,6 +73,9 @@ pub struct Config {
     pub delayed_ack: Duration,
     /// The most slices of send buffers in one segment; at most [`super::GATHER_LIMIT`] count.
     pub gather_max: usize,
+    /// What is deliberately wrong (set by [`crate::ring::RingConfig::mutant`]).
+    #[cfg(feature = "mutants")]
+    pub mutant: Mutant,
 }
 
 impl Default for Config {
@@ -100,6 +105,8 @@ impl Default for Config {
             tos: 0,
             delayed_ack: Duration::from_millis(40),
             gather_max: 8,
+            #[cfg(feature = "mutants")]
+            mutant: Mutant::Healthy,
         }
     }
 }
@@ -109,6 +116,18 @@ impl Config {
     pub(super) const SEND_LIMIT_MIN: usize = 4608;
     /// Linux's TCP_MIN_MSS: less would not leave room for options.
     pub(super) const MSS_MIN: u16 = 88;
+
+    /// Whether the stack is this mutant; a constant `false` without the feature.
+    #[inline(always)]
+    pub(super) fn is(&self, mutant: Mutant) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.mutant == mutant;
+        #[cfg(not(feature = "mutants"))]
+        {
+            let _ = mutant;
+            false
+        }
+    }
 
     /// The segment size that we announce.
     pub(super) fn mss_announced(&self) -> u16 {

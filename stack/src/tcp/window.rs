@@ -95,20 +95,22 @@ impl ReceiveWindow {
     }
 
     /// The reader took `n` bytes. Lets the buffer grow to twice what it takes in a round trip, and more while that grows
-    /// (Linux's `tcp_rcv_space_adjust`).
+    /// (Linux's `tcp_rcv_space_adjust`). Whether it did.
     #[inline]
-    pub(super) fn on_read(&mut self, now: Instant, n: usize, rtt: Duration, mss: usize) {
+    pub(super) fn on_read(&mut self, now: Instant, n: usize, rtt: Duration, mss: usize) -> bool {
         self.copied += n;
         if self.limit >= self.limit_max {
-            return;
+            return false;
         }
         let elapsed = now.as_nanos().saturating_sub(self.measured_at.as_nanos());
         if elapsed < MEASURE_NS_MIN || elapsed < rtt.as_nanos() as u64 {
-            return;
+            return false;
         }
+        let before = self.limit;
         self.adjust(mss);
         self.copied = 0;
         self.measured_at = now;
+        self.limit > before
     }
 
     fn adjust(&mut self, mss: usize) {

@@ -23,6 +23,8 @@ use super::window::ReceiveWindow;
 use super::{Opening, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::ring::{Counters, Readiness};
 use crate::time::Instant;
 use crate::wire::tcp::{Header, SeqNumber};
@@ -117,6 +119,8 @@ pub struct Connection<R, T> {
     error: Option<Error>,
     soft_error: Option<Error>,
     config: Config,
+    #[cfg(feature = "marks")]
+    marks: crate::marks::MarkSet,
 }
 
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
@@ -178,6 +182,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             error: None,
             soft_error: None,
             config: config.clone(),
+            #[cfg(feature = "marks")]
+            marks: crate::marks::MarkSet::default(),
         };
         connection.update_mss();
         connection
@@ -224,7 +230,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn update_mss(&mut self) {
-        let mss = self.agreement.peer_mss.min(self.config.mss_announced()).min(self.path_mss).max(Config::MSS_MIN);
+        let peer_mss = if self.config.is(Mutant::IgnorePeerMss) { u16::MAX } else { self.agreement.peer_mss };
+        let mss = peer_mss.min(self.config.mss_announced()).min(self.path_mss).max(Config::MSS_MIN);
         self.mss = usize::from(mss) - if self.agreement.timestamps { TIMESTAMPS_LEN } else { 0 };
         self.congestion.set_mss(self.mss);
     }
@@ -234,6 +241,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         // Linux's route min_pmtu; a forged report can't make segments tiny.
         let mss = mtu.max(552) - 40;
         if mss < self.path_mss {
+            mark!(self, PathMtuLowered);
             self.path_mss = mss;
             self.update_mss();
         }
@@ -333,6 +341,18 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         core::mem::take(&mut self.edges)
     }
 
+    /// The marks hit since the last call.
+    #[cfg(feature = "marks")]
+    #[inline]
+    pub(crate) fn take_marks(&mut self) -> crate::marks::MarkSet {
+        self.marks.take()
+    }
+
+    /// Whether both sides agreed on timestamps (RFC 7323 s3.2).
+    pub fn has_timestamps(&self) -> bool {
+        self.agreement.timestamps
+    }
+
     /// Takes the pending error.
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
@@ -400,7 +420,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The timestamp clock: milliseconds, as Linux's.
     #[inline]
     fn timestamp(&self, now: Instant) -> u32 {
-        (now.as_millis() as u32).wrapping_add(self.ts_offset)
+        let clock = (now.as_millis() as u32).wrapping_add(self.ts_offset);
+        if self.config.is(Mutant::TimestampBackwards) && now.as_millis() % 8 == 7 {
+            return clock.wrapping_sub(100);
+        }
+        clock
     }
 
     #[inline]

@@ -1,0 +1,200 @@
+//! Services: what a host's ring did between being woken and going back to sleep.
+
+use core::time::Duration;
+
+use ringway_stack::Instant;
+use ringway_stack::device::Device;
+use ringway_stack::ring::{Event, Readiness, Ring, SocketId};
+use ringway_stack::tcp::State;
+
+use super::{Checkers, Moment, closing, congestion, edges, resources, rto, timers, window};
+use crate::device::{Outstanding, SimDevice};
+
+type R = Ring<SimDevice>;
+
+/// A deadline this near may be that of a device which refused a frame.
+const STALL_MAX: Duration = Duration::from_millis(5);
+
+impl Checkers {
+    /// A host is about to poll its ring.
+    pub(crate) fn polls(&mut self, host: usize, now: Instant) {
+        self.desks[host].now = now;
+    }
+
+    /// An event was taken.
+    pub(crate) fn event(&mut self, host: usize, event: Event) {
+        let moment = self.moment(host, None);
+        let desk = &mut self.desks[host];
+        let Some(sock) = desk.sockets.get_mut(&event.socket) else { return };
+        if sock.closed.is_some() {
+            edges::after_close(&moment, event.edges);
+        }
+        sock.raised |= event.edges;
+        desk.touch(event.socket);
+    }
+
+    /// All events of a poll were taken: each socket that something came for is looked at.
+    pub(crate) fn polled(&mut self, host: usize, ring: &R) {
+        let moment = self.moment(host, None);
+        for at in 0..self.desks[host].touched.len() {
+            let socket = self.desks[host].touched[at];
+            let endpoint = self.endpoint(host, socket);
+            let Some(info) = ring.info(socket) else { continue };
+            if let Some(id) = endpoint {
+                let own = self.flows.at_mut(id);
+                own.timers.received(moment.at, info.counters.rx_bytes);
+                own.congestion.sampled(moment.at, info.cwnd);
+            }
+            let Some(sock) = self.desks[host].sockets.get_mut(&socket) else { continue };
+            let raised = core::mem::replace(&mut sock.raised, Readiness::empty());
+            if sock.closed.is_none() {
+                sock.edges.polled(&moment, ring.readiness(socket), &info, raised);
+            }
+        }
+    }
+
+    /// A host has come to rest, and its frames are on the wire.
+    pub(crate) fn serviced(&mut self, host: usize, now: Instant, ring: &R) {
+        self.desks[host].now = now;
+        let moment = self.moment(host, None);
+        let deadline = ring.next_deadline();
+        if deadline.is_some_and(|at| at <= now) {
+            moment.breach(timers::NAME, format_args!("a deadline ({deadline:?}) that is not in the future"));
+        }
+        let stalled = deadline.is_some_and(|at| at <= now + STALL_MAX);
+        let mut touched = core::mem::take(&mut self.desks[host].touched);
+        for socket in touched.drain(..) {
+            self.look(&moment, socket, ring, stalled);
+        }
+        self.desks[host].touched = touched;
+        self.take_turn(&moment, ring);
+        self.settle(&moment, ring);
+    }
+
+    /// Time has passed, perhaps without the host noticing: what it should have asked to be woken for is overdue.
+    pub(crate) fn passed(&mut self, host: usize, now: Instant, ring: &R) {
+        // A host that asked and was not served (it was paused) is not to blame.
+        if ring.next_deadline().is_some_and(|at| at <= now) || ring.device().rx_ready() || self.desks.len() <= host {
+            return;
+        }
+        self.desks[host].now = now;
+        let moment = self.moment(host, None);
+        self.settle(&moment, ring);
+    }
+
+    fn look(&mut self, moment: &Moment, socket: SocketId, ring: &R, stalled: bool) {
+        let endpoint = self.endpoint(moment.host, socket);
+        let info = ring.info(socket);
+        if let (Some(id), Some(info)) = (endpoint, &info) {
+            let own = self.flows.at_mut(id);
+            let receiving = matches!(info.state, Some(State::Established | State::FinWait1 | State::FinWait2));
+            congestion::serviced(moment, own, info.cwnd, info.mss);
+            window::serviced(moment.at, own, info.recv_queue, receiving, stalled);
+            self.schedule(moment.host, id, info);
+        }
+        let desk = &mut self.desks[moment.host];
+        let Some(sock) = desk.sockets.get_mut(&socket) else { return };
+        sock.touched = false;
+        let state = info.and_then(|info| info.state);
+        if state == Some(State::TimeWait) && sock.waiting.is_none() {
+            sock.waiting = Some(rto::Waiting { since: moment.at, time: desk.time_wait });
+            desk.waiting.push(socket);
+        }
+        if let Some(waiting) = sock.waiting {
+            let excused = endpoint.is_some_and(|id| self.flows.at(id).disturbed);
+            if !rto::waits(moment, waiting, state, excused) {
+                sock.waiting = None;
+            }
+        }
+        if info.is_none() && sock.waiting.is_none() && sock.closed.is_none_or(|closed| !closed.reset_due) {
+            desk.sockets.remove(&socket);
+        }
+    }
+
+    fn schedule(&mut self, host: usize, id: usize, info: &ringway_stack::ring::SocketInfo) {
+        let own = self.flows.at_mut(id);
+        let desk = &mut self.desks[host];
+        if let Some((at, _)) = timers::due(own, info, desk.excused)
+            && own.timers.scheduled.is_none_or(|scheduled| at < scheduled)
+        {
+            own.timers.scheduled = Some(at);
+            desk.agenda.insert((at, id));
+        }
+    }
+
+    /// Looks at one connection in TIME-WAIT: nothing else might touch it before its time is up.
+    fn take_turn(&mut self, moment: &Moment, ring: &R) {
+        let desk = &mut self.desks[moment.host];
+        if desk.waiting.is_empty() {
+            return;
+        }
+        desk.turn = (desk.turn + 1) % desk.waiting.len();
+        let (turn, socket) = (desk.turn, desk.waiting[desk.turn]);
+        self.look(moment, socket, ring, true);
+        let desk = &mut self.desks[moment.host];
+        if desk.sockets.get(&socket).is_none_or(|sock| sock.waiting.is_none()) {
+            desk.waiting.swap_remove(turn);
+        }
+    }
+
+    /// What is due by now must have been done.
+    fn settle(&mut self, moment: &Moment, ring: &R) {
+        while let Some(&(at, id)) = self.desks[moment.host].agenda.first()
+            && at <= moment.at
+        {
+            self.desks[moment.host].agenda.pop_first();
+            self.judge(moment, at, id, ring);
+        }
+        while let Some(&(at, socket)) = self.desks[moment.host].closing.first()
+            && at <= moment.at
+        {
+            self.desks[moment.host].closing.pop_first();
+            self.judge_closed(moment, socket, ring);
+        }
+    }
+
+    fn judge(&mut self, moment: &Moment, at: Instant, id: usize, ring: &R) {
+        let excused = self.desks[moment.host].excused;
+        let own = self.flows.at_mut(id);
+        if own.host != moment.host || own.timers.scheduled != Some(at) {
+            return;
+        }
+        own.timers.scheduled = None;
+        let Some(info) = own.owner.and_then(|owner| ring.info(owner)) else { return };
+        match timers::due(own, &info, excused) {
+            Some((due, law)) if due <= moment.at => {
+                moment.breach(timers::NAME, format_args!("{law}: {:?} late, {:?}", moment.at.since(due), own.tuple));
+            }
+            Some(_) => self.schedule(moment.host, id, &info),
+            None => {}
+        }
+    }
+
+    fn judge_closed(&mut self, moment: &Moment, socket: SocketId, ring: &R) {
+        let healed_at = self.healed_at;
+        let Some(sock) = self.desks[moment.host].sockets.get(&socket) else { return };
+        let Some(closed) = sock.closed else { return };
+        let state = ring.info(socket).and_then(|info| info.state);
+        // A peer that doesn't read keeps a connection for as long as it answers probes.
+        let shut_out = sock.endpoint.is_some_and(|id| self.flows.at(id).is_shut_out());
+        closing::check(moment, closed, healed_at.filter(|_| !shut_out), state);
+        let desk = &mut self.desks[moment.host];
+        if state.is_some() {
+            let since = closed.at.max(healed_at.unwrap_or(moment.at)).max(if shut_out { moment.at } else { closed.at });
+            desk.closing.insert((since.max(closed.at) + closing::BOUND, socket));
+        } else if !closed.reset_due {
+            desk.sockets.remove(&socket);
+        }
+    }
+
+    /// What a host's NIC has lent out: nothing, once all of the host's sockets are gone.
+    pub(crate) fn outstanding(&mut self, host: usize, ring: &R, outstanding: &Outstanding) {
+        let Some(desk) = self.desks.get_mut(host) else { return };
+        desk.sockets.retain(|&socket, _| ring.info(socket).is_some());
+        let busy = !desk.sockets.is_empty();
+        let moment = self.moment(host, None);
+        if !busy {
+            resources::check(&moment, ring.usage(), outstanding);
+        }
+    }
+}
