@@ -64,7 +64,7 @@ mutants! {
     DeliverDuplicate,
     /// A FIN ends the stream though bytes before it are missing.
     EofEarly,
-    /// The FIN goes out with the last but one segment.
+    /// A byte follows the FIN.
     DataAfterFin,
     /// A connection that was aborted retransmits on.
     DataAfterReset,

@@ -20,7 +20,7 @@ pub(super) struct State {
     /// The largest windows in this span of time and in the one before.
     largest: [usize; 2],
     turned_at: Instant,
-    /// Acknowledged since the window was last looked at: it may have grown by as much.
+    /// Acknowledged since the last service: the window may have grown by as much before it fell.
     acknowledged: u32,
     /// Until this is acknowledged, duplicate acknowledgments or SACK may have told of segments that have left the network.
     recover: Option<u32>,
@@ -35,7 +35,8 @@ impl State {
             self.acknowledged = self.acknowledged.saturating_add(advance);
             self.recover = self.recover.filter(|&recover| before(segment.ack, recover));
         }
-        let duplicate = segment.ack == una && una != nxt && segment.span() == 0;
+        // (Even with nothing in flight: by the time that the stack looks at it, there may be.)
+        let duplicate = segment.ack == una && segment.span() == 0;
         if duplicate || !segment.options.sack().is_empty() {
             self.recover = Some(nxt);
         }
@@ -53,7 +54,6 @@ impl State {
             self.turned_at = at;
         }
         self.largest[0] = self.largest[0].max(cwnd);
-        self.acknowledged = 0;
     }
 }
 
@@ -80,6 +80,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
 /// A host was serviced, and this is how an endpoint stands.
 pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, cwnd: usize, mss: u16) {
     own.congestion.sampled(moment.at, cwnd);
+    own.congestion.acknowledged = 0;
     if core::mem::take(&mut own.congestion.timed_out) && cwnd > 2 * usize::from(mss) {
         moment.breach(NAME, format_args!("RFC 5681 s3.1: cwnd is {cwnd} after a retransmission timeout, with segments of {mss}"));
     }

@@ -42,13 +42,13 @@ pub(super) struct Endpoint {
     pub(super) rx: Ranges,
     /// The highest acknowledgment that arrived.
     pub(super) una: u32,
-    /// The highest right edge that the peer announced, and the latest one.
+    /// The highest right edge that the peer announced.
     pub(super) edge: Option<u32>,
-    pub(super) edge_last: u32,
     /// A SYN or RST arrived after the handshake: whatever happens now may be its doing.
     pub(super) disturbed: bool,
-    /// When something arrived, and when something was sent.
+    /// When something arrived, when that acknowledged something new, and when something was sent.
     pub(super) rx_at: Instant,
+    pub(super) una_at: Instant,
     pub(super) tx_at: Instant,
 
     pub(super) sequence: sequence::State,
@@ -77,9 +77,9 @@ impl Endpoint {
             rx: Ranges::default(),
             una: segment.seq,
             edge: None,
-            edge_last: segment.seq,
             disturbed: false,
             rx_at: at,
+            una_at: at,
             tx_at: at,
             sequence: sequence::State::default(),
             window: window::State::default(),
@@ -93,11 +93,6 @@ impl Endpoint {
     /// Bytes, SYN and FIN that were sent and, for all that arrived, not acknowledged.
     pub(super) fn flight(&self) -> u32 {
         self.nxt.wrapping_sub(self.una)
-    }
-
-    /// Whether the peer's window leaves no room.
-    pub(super) fn is_shut_out(&self) -> bool {
-        self.edge.is_some() && !before(self.nxt, self.edge_last)
     }
 
     /// Which byte of the stream has this number.
@@ -138,7 +133,10 @@ impl Endpoint {
         }
         if acks {
             self.congestion.delivered(self.una, self.nxt, segment);
-            self.una = later(self.una, segment.ack);
+            if before(self.una, segment.ack) {
+                self.una = segment.ack;
+                self.una_at = at;
+            }
         }
         if segment.has(ACK) {
             let scale = if segment.has(SYN) { 0 } else { peer_scale };
@@ -152,7 +150,6 @@ impl Endpoint {
     }
 
     fn widen(&mut self, edge: u32) {
-        self.edge_last = edge;
         self.edge = Some(self.edge.map_or(edge, |highest| later(highest, edge)));
     }
 }

@@ -54,7 +54,9 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let again = before(segment.seq, own.nxt);
     // Heard of nothing, it can only be the timer; at the same instant, it is something that was heard before.
     if !again || state.heard || moment.at == state.sent_at {
-        (state.timeouts, state.since) = (0, moment.at);
+        // A SYN-ACK that answers the peer's SYN once more leaves the timer as it was (RFC 6298 s5.1).
+        let since = if again && segment.has(SYN) { state.since } else { moment.at };
+        (state.timeouts, state.since) = (0, since);
     } else {
         state.timeouts += 1;
         let waited = moment.at.since(state.since);
@@ -63,7 +65,9 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
             let law = "RFC 6298 s2.4, s5.5: a timeout is no shorter than its least, and doubles";
             moment.breach(NAME, format_args!("{law}: {} of them within {waited:?}, {lawful:?} at least", state.timeouts));
         }
-        own.congestion.timed_out();
+        if !segment.has(SYN) {
+            own.congestion.timed_out();
+        }
     }
     own.rto.sent_at = moment.at;
     own.rto.heard = false;

@@ -174,9 +174,11 @@ impl Checkers {
         let healed_at = self.healed_at;
         let Some(sock) = self.desks[moment.host].sockets.get(&socket) else { return };
         let Some(closed) = sock.closed else { return };
-        let state = ring.info(socket).and_then(|info| info.state);
+        let info = ring.info(socket);
+        let state = info.and_then(|info| info.state);
         // A peer that doesn't read keeps a connection for as long as it answers probes.
-        let shut_out = sock.endpoint.is_some_and(|id| self.flows.at(id).is_shut_out());
+        let waits = |id| self.flows.at(id).flight() == 0 && info.is_some_and(|info| info.send_queue > 0);
+        let shut_out = sock.endpoint.is_some_and(waits);
         closing::check(moment, closed, healed_at.filter(|_| !shut_out), state);
         let desk = &mut self.desks[moment.host];
         if state.is_some() {

@@ -62,10 +62,11 @@ pub(super) fn due(own: &Endpoint, info: &SocketInfo, excused: Instant) -> Option
     }
     let quiet = own.rx_at.max(own.tx_at).max(excused);
     let retry = if own.flight() > 0 {
-        let since = own.rx_at.max(own.rto.sent_at()).max(excused);
+        let since = own.una_at.max(own.rto.sent_at()).max(excused);
         Some((since + RETRY_MAX, "RFC 6298 s5: what is in flight is sent again"))
-    } else if info.send_queue > 0 && own.is_shut_out() {
-        Some((quiet + RETRY_MAX, "RFC 9293 s3.8.6.1: a shut window is probed"))
+    } else if info.send_queue > 0 {
+        // Nagle's algorithm and congestion wait for what is in flight, a cork for less: only the peer's window is left.
+        Some((quiet + RETRY_MAX, "RFC 9293 s3.8.6.1: a shut or silly window is probed"))
     } else {
         None
     };

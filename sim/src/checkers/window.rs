@@ -18,7 +18,9 @@ const SHUT_MAX: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(super) struct State {
     edge: Option<u32>,
-    /// The last announcement left no room.
+    /// The most room that was announced.
+    most: u32,
+    /// The last announcement left too little room for a peer that avoids silly windows (RFC 9293 s3.8.6.2.1).
     shut: bool,
     /// Since when that has no cause.
     causeless_since: Option<Instant>,
@@ -54,8 +56,10 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
         moment.breach(NAME, format_args!("{law}: right edge {edge} after {highest}, with scale {scale}"));
     }
     state.edge = Some(state.edge.map_or(edge, |highest| later(highest, edge)));
-    let opened = state.shut && room > 0;
-    state.shut = room == 0;
+    state.most = state.most.max(room);
+    let shut = room < own.syn.mss.map_or(0, u32::from).min(state.most / 2);
+    let opened = state.shut && !shut;
+    state.shut = shut;
     if let Some(since) = state.causeless_since.take_if(|_| opened)
         && moment.at.since(since) > SHUT_MAX
     {

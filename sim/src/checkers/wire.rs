@@ -51,6 +51,7 @@ impl Checkers {
         self.flows.pair(id);
         let (own, peer) = self.flows.both(id);
         let owner = own.owner;
+        let ended = segment.has(RST) && segment.has(ACK) && segment.seq == own.nxt;
         if segment.has(RST) {
             reset_sent(segment, own);
         } else {
@@ -66,9 +67,7 @@ impl Checkers {
             self.flows.sent(id, now, segment);
         }
         if let (Some(socket), Some(desk)) = (owner, self.desks.get_mut(host)) {
-            if segment.has(RST)
-                && let Some(closed) = desk.sockets.get_mut(&socket).and_then(|sock| sock.closed.as_mut())
-            {
+            if ended && let Some(closed) = desk.sockets.get_mut(&socket).and_then(|sock| sock.closed.as_mut()) {
                 closed.reset_due = false;
             }
             desk.touch(socket);

@@ -374,7 +374,10 @@ impl<D: Device> Ring<D> {
             }
             Socket::Udp(udp) => {
                 let shut = udp.shut(read, write);
-                self.raise(socket.index, Readiness::IN | Readiness::RDHUP | Readiness::HUP);
+                let edges = udp.readiness() & (Readiness::IN | Readiness::RDHUP | Readiness::HUP);
+                if !edges.is_empty() {
+                    self.raise(socket.index, edges);
+                }
                 shut
             }
             Socket::Listener(_) => Err(Error::NotSupported),

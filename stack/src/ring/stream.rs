@@ -44,11 +44,11 @@ impl<D: Device> Ring<D> {
         Ok(id)
     }
 
-    /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again: the timestamps tell the two apart
-    /// (RFC 6191, Linux's tcp_tw_reuse).
+    /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again if timestamps tell the two apart
+    /// (RFC 6191 s2, Linux's tcp_tw_reuse).
     fn displace(&mut self, index: u32) -> Result<(), Error> {
         match self.slots.stream_at(index) {
-            Some(stream) if stream.orphan && stream.connection.state() == tcp::State::TimeWait => {
+            Some(stream) if stream.orphan && stream.connection.state() == tcp::State::TimeWait && stream.connection.has_timestamps() => {
                 mark!(self, TimeWaitReused);
                 self.drop_stream(index);
                 Ok(())
@@ -205,6 +205,46 @@ impl<D: Device> Ring<D> {
     /// Sends what a connection wants to send, then settles its events, timer and end.
     #[inline]
     pub(super) fn transmit(&mut self, now: Instant, index: u32) {
+        if self.stalled.is_empty() {
+            self.transmit_now(now, index);
+        } else {
+            self.transmit_in_turn(now, index);
+        }
+    }
+
+    /// Others wait for the device, and were there before: else a flow that now and then has an answer to send would starve beside one
+    /// that fills each slot as it becomes free.
+    #[cold]
+    fn transmit_in_turn(&mut self, now: Instant, index: u32) {
+        if let Some(stream) = self.slots.stream_at(index)
+            && stream.connection.wants_transmit()
+            && !stream.stalled
+        {
+            stream.stalled = true;
+            self.stalled.push(index);
+        }
+        self.drain_stalled(now);
+        self.settle(index);
+    }
+
+    /// Lets those that wait for the device send in turn, until it refuses one. That one goes last.
+    fn drain_stalled(&mut self, now: Instant) {
+        let mut waiting = core::mem::take(&mut self.stalled);
+        let mut tried = 0;
+        while tried < waiting.len() && self.stalled.is_empty() {
+            let index = waiting[tried];
+            tried += 1;
+            if let Some(stream) = self.slots.stream_at(index) {
+                stream.stalled = false;
+                self.transmit_now(now, index);
+            }
+        }
+        let refused = core::mem::replace(&mut self.stalled, waiting.split_off(tried));
+        self.stalled.extend(refused);
+    }
+
+    #[inline]
+    fn transmit_now(&mut self, now: Instant, index: u32) {
         let Self { slots, device, output, neighbours, .. } = self;
         let Some(stream) = slots.stream_at(index) else { return };
         if stream.connection.wants_transmit() {
@@ -248,14 +288,8 @@ impl<D: Device> Ring<D> {
         mark!(self, StallRetried);
         self.retry_at = None;
         self.device.reap();
-        let stalled = core::mem::take(&mut self.stalled);
         let before = self.output.counters.tx_packets;
-        for index in &stalled {
-            if let Some(stream) = self.slots.stream_at(*index) {
-                stream.stalled = false;
-                self.transmit(now, *index);
-            }
-        }
+        self.drain_stalled(now);
         let moved = self.output.counters.tx_packets != before;
         self.retry_after = if moved { STALL_MIN } else { (self.retry_after * 2).min(STALL_MAX) };
         if !self.stalled.is_empty() {
@@ -349,11 +383,14 @@ impl<D: Device> Ring<D> {
     pub(super) fn close_stream(&mut self, now: Instant, index: u32, abort: bool) {
         let Some(stream) = self.slots.stream_at(index) else { return };
         stream.orphan = true;
+        let closing = &mut stream.connection;
         if abort {
-            stream.connection.abort();
+            closing.abort();
         } else {
-            stream.connection.orphan(now);
+            closing.orphan(now);
         }
+        // The id is dead: what happened before and was not taken is nobody's event any more.
+        self.slots.slot(index).edges = Readiness::empty();
         self.transmit(now, index);
     }
 

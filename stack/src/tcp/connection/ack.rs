@@ -47,7 +47,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Takes the peer's window from the segment, unless an older one is newer (RFC 9293 s3.10.7.4). Whether it changed.
     pub(super) fn update_window(&mut self, header: &Header) -> bool {
         let (seq, ack) = (header.seq, header.ack);
-        let newer = self.snd_wl1.lt(seq) || (self.snd_wl1 == seq && self.snd_wl2.le(ack));
+        // A retransmission that acknowledges more comes with an old number and a new window: with the old one kept, the right edge
+        // would move by what was acknowledged (Linux's tcp_may_update_window).
+        let newer = ack.gt(self.snd_una) || self.snd_wl1.lt(seq) || (self.snd_wl1 == seq && self.snd_wl2.le(ack));
         if !newer || ack.lt(self.snd_una) {
             return false;
         }

@@ -134,8 +134,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn finish(&mut self) {
         self.state = State::Closed;
         self.timers = Timers::new();
-        if self.config.is(Mutant::DataAfterReset) {
-            self.reassembly = None;
+        if self.config.is(Mutant::DataAfterReset) && self.send.len() > 0 && self.in_flight() > 0 {
+            (self.phase, self.recover, self.high_rxt) = (Phase::Loss, self.snd_nxt, self.snd_una);
+            self.retransmit_now = true;
             self.edges |= EVERYTHING;
             return;
         }

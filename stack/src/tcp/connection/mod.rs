@@ -219,9 +219,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.update_mss();
     }
 
-    /// The handshake is complete.
-    fn establish(&mut self, now: Instant) {
+    /// The handshake is complete, after so many timeouts.
+    fn establish(&mut self, now: Instant, timeouts: u32) {
         self.state = State::Established;
+        if timeouts > 1 {
+            // RFC 5681 s3.1: after a lost SYN the initial window is one segment. As Linux, not yet after the first timeout, which may
+            // have been spurious (RFC 6298 s5.7 has the timer start at one second).
+            self.congestion.on_timeout(0, false);
+        }
         self.syn_due = false;
         self.retries = 0;
         self.timers.stop(Timer::Retransmit);

@@ -126,9 +126,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return;
         }
         self.window.adv = self.window.select_syn().1;
+        let timeouts = self.retries;
         self.acknowledge(now, header);
         self.snd_wl2 = header.ack;
-        self.establish(now);
+        self.establish(now, timeouts);
         self.ack_now();
     }
 
@@ -360,7 +361,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.window.adv = self.window.adv.max(self.window.select_syn().1);
         let fin_queued = self.fin_queued;
-        self.establish(now);
+        self.establish(now, self.retries);
         if fin_queued {
             self.state = State::FinWait1;
         }

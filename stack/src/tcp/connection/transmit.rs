@@ -161,8 +161,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if self.dupacks > 0 && self.phase == Phase::Open {
                 mark!(self, LimitedTransmit);
             }
-            // (The mutant ends its stream a segment too soon.)
-            let last = len == unsent || (fin_due && self.config.is(Mutant::DataAfterFin) && unsent < 2 * full);
+            let last = len == unsent;
             let flags = if fin_due && last { Flags::ACK | Flags::FIN } else { Flags::ACK };
             let seq = self.snd_nxt;
             let sent = self.emit(now, seq, len, flags, emit)?;
@@ -170,8 +169,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 mark!(self, GatherLimited);
             }
             self.snd_nxt = seq + sent + usize::from(fin_due && last && sent == len);
-            if len < unsent && last {
-                self.snd_nxt = seq + sent;
+            if self.config.is(Mutant::DataAfterFin) && fin_due && last && self.send.len() > 0 {
+                self.emit(now, self.snd_nxt, 1, Flags::ACK, emit)?;
             }
             if sent < full && sent == len {
                 self.snd_small = self.snd_nxt;
@@ -266,7 +265,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let mut sent = 0;
         if len > 0 {
             let wrong = self.config.is(Mutant::RetransmitWrongBytes) && seq != self.snd_nxt && len > 1;
-            let (from, len) = if wrong { (seq + 1, len - 1) } else { (seq, len) };
+            let (mut from, len) = if wrong { (seq + 1, len - 1) } else { (seq, len) };
+            if self.config.is(Mutant::DataAfterFin) && from.gt(self.send.end()) {
+                from = self.send.end() - 1;
+            }
             sent = self.send.gather(from, len, self.config.gather_max, &mut slices);
             debug_assert!(sent > 0, "bytes to send are in the buffer");
             if seq + sent == self.send.end() {
