@@ -128,6 +128,7 @@ impl Checkers {
     }
 
     /// A stream was read from.
+    #[expect(clippy::too_many_arguments, reason = "a call's arguments and its result, as they are")]
     pub(crate) fn read(
         &mut self,
         host: usize,
@@ -222,6 +223,7 @@ impl Checkers {
     }
 
     /// A datagram was sent.
+    #[expect(clippy::too_many_arguments, reason = "a call's arguments, as they are")]
     pub(crate) fn udp_sent(
         &mut self,
         host: usize,
