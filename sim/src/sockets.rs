@@ -47,10 +47,18 @@ impl Sockets {
         Self { ring, host, checkers: None }
     }
 
-    /// From now on `checkers` see every call. The host may be one that crashed and starts again.
+    /// From now on `checkers` see every call.
     pub(crate) fn watch(&mut self, checkers: &Rc<RefCell<Checkers>>, ip: Ipv4Addr, time_wait: Duration) {
         checkers.borrow_mut().adopt(self.host, ip, time_wait);
         self.checkers = Some(Rc::clone(checkers));
+    }
+
+    /// Puts a new ring in the place of the old one, whose sockets are gone: the host crashed.
+    pub fn replace(&mut self, ring: Ring<SimDevice>) {
+        self.ring = ring;
+        if let Some(checkers) = &self.checkers {
+            checkers.borrow_mut().restart(self.host);
+        }
     }
 
     fn note(&self, note: impl FnOnce(&mut Checkers, usize, &Ring<SimDevice>)) {

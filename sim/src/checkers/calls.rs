@@ -197,7 +197,7 @@ impl Checkers {
         self.call(host, now);
         let Some(info) = ring.info(socket) else { return };
         let endpoint = self.endpoint(host, socket);
-        let healed_at = self.healed_at;
+        let healed_at = self.healed_at.map(|at| at + self.desks[host].ahead);
         let desk = &mut self.desks[host];
         let Some(sock) = desk.sockets.get_mut(&socket).filter(|sock| sock.closed.is_none()) else { return };
         let Some(state) = info.state.filter(|&state| state != State::Listen) else {

@@ -37,8 +37,9 @@ pub(super) struct Sock {
 pub(super) struct Desk {
     pub(super) ip: Option<Ipv4Addr>,
     pub(super) time_wait: Duration,
-    /// When it was serviced last, by its own clock.
+    /// When it was serviced last, by its own clock; and by how much that is ahead of the world's.
     pub(super) now: Instant,
+    pub(super) ahead: Duration,
     pub(super) sockets: HashMap<SocketId, Sock, BuildHasherDefault<TupleHasher>>,
     /// Listeners (`true`) and UDP sockets by port.
     pub(super) bound: HashMap<(bool, u16), SocketId, BuildHasherDefault<TupleHasher>>,
@@ -51,7 +52,7 @@ pub(super) struct Desk {
     /// Connections in TIME-WAIT, which take turns at being looked at.
     pub(super) waiting: Vec<SocketId>,
     pub(super) turn: usize,
-    /// When it last had a reason to be late: a neighbour had to be asked for.
+    /// When it last had a reason to be late: a neighbour had to be asked for, or its clock jumped.
     pub(super) excused: Instant,
 }
 

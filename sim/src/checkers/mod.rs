@@ -76,15 +76,20 @@ pub struct Checkers {
 }
 
 impl Checkers {
-    /// A host (re)starts: whatever it was before is forgotten.
+    /// A host is there.
     pub(crate) fn adopt(&mut self, host: usize, ip: Ipv4Addr, time_wait: Duration) {
         if self.desks.len() <= host {
             self.desks.resize_with(host + 1, Desk::default);
-        } else {
-            self.flows.forget(host);
         }
-        let now = self.desks[host].now;
-        self.desks[host] = Desk { ip: Some(ip), time_wait, now, ..Desk::default() };
+        self.desks[host] = Desk { ip: Some(ip), time_wait, ..Desk::default() };
+    }
+
+    /// A host crashed: whatever it was is forgotten, but for its clock.
+    pub(crate) fn restart(&mut self, host: usize) {
+        self.flows.forget(host);
+        if let Some(desk) = self.desks.get_mut(host) {
+            *desk = Desk { ip: desk.ip, time_wait: desk.time_wait, now: desk.now, ahead: desk.ahead, ..Desk::default() };
+        }
     }
 
     /// Faults were switched on or off.

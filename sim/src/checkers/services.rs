@@ -55,7 +55,14 @@ impl Checkers {
 
     /// A host has come to rest, and its frames are on the wire.
     pub(crate) fn serviced(&mut self, host: usize, now: Instant, ring: &R) {
-        self.desks[host].now = now;
+        let desk = &mut self.desks[host];
+        // The ring was polled at this instant, with the host's own time.
+        desk.now = desk.now.max(now);
+        let ahead = desk.now.since(now);
+        if ahead != desk.ahead {
+            (desk.ahead, desk.excused) = (ahead, desk.now);
+        }
+        let now = desk.now;
         let moment = self.moment(host, None);
         let deadline = ring.next_deadline();
         if deadline.is_some_and(|at| at <= now) {
@@ -74,7 +81,8 @@ impl Checkers {
     /// Time has passed, perhaps without the host noticing: what it should have asked to be woken for is overdue.
     pub(crate) fn passed(&mut self, host: usize, now: Instant, ring: &R) {
         // A host that asked and was not served (it was paused) is not to blame.
-        if ring.next_deadline().is_some_and(|at| at <= now) || ring.device().rx_ready() || self.desks.len() <= host {
+        let Some(now) = self.desks.get(host).map(|desk| now + desk.ahead) else { return };
+        if ring.next_deadline().is_some_and(|at| at <= now) || ring.device().rx_ready() {
             return;
         }
         self.desks[host].now = now;
@@ -171,7 +179,7 @@ impl Checkers {
     }
 
     fn judge_closed(&mut self, moment: &Moment, socket: SocketId, ring: &R) {
-        let healed_at = self.healed_at;
+        let healed_at = self.healed_at.map(|at| at + self.desks[moment.host].ahead);
         let Some(sock) = self.desks[moment.host].sockets.get(&socket) else { return };
         let Some(closed) = sock.closed else { return };
         let info = ring.info(socket);

@@ -1,5 +1,7 @@
 //! Frames, as they leave and reach a host's NIC.
 
+use core::time::Duration;
+
 use ringway_stack::Instant;
 
 use super::datagrams::Datagram;
@@ -30,21 +32,23 @@ impl Checkers {
             // Whatever waits for the answer is excused.
             Payload::Arp(_) => {
                 if let Some(desk) = self.desks.get_mut(host) {
-                    desk.excused = now;
+                    desk.excused = now + desk.ahead;
                 }
             }
             _ => {}
         }
     }
 
+    /// A host goes by its own clock.
     fn at(&self, now: Instant, host: usize, frame: &Frame) -> Moment {
-        Moment { at: now, ..self.moment(host, Some(frame.id)) }
+        let ahead = self.desks.get(host).map_or(Duration::ZERO, |desk| desk.ahead);
+        Moment { at: now + ahead, ..self.moment(host, Some(frame.id)) }
     }
 
     fn segment_sent(&mut self, now: Instant, host: usize, frame: &Frame, segment: &Segment) {
         let moment = self.at(now, host, frame);
         // (Programs that send raw frames of their own begin no connection that could be followed without a SYN.)
-        let Some(id) = self.flows.sender(host, now, segment) else { return };
+        let Some(id) = self.flows.sender(host, moment.at, segment) else { return };
         if segment.has(SYN | ACK) && self.flows.at(id).irs.is_none() {
             self.flows.at_mut(id).begin_receiving(segment.ack.wrapping_sub(1));
         }
@@ -64,7 +68,7 @@ impl Checkers {
             if segment.has(ACK) {
                 own.timers.acknowledged();
             }
-            self.flows.sent(id, now, segment);
+            self.flows.sent(id, moment.at, segment);
         }
         if let (Some(socket), Some(desk)) = (owner, self.desks.get_mut(host)) {
             if ended && let Some(closed) = desk.sockets.get_mut(&socket).and_then(|sock| sock.closed.as_mut()) {
@@ -100,11 +104,12 @@ impl Checkers {
     }
 
     fn segment_delivered(&mut self, now: Instant, host: usize, frame: &Frame, segment: &Segment) {
+        let moment = self.at(now, host, frame);
         let known = self.flows.id((segment.dst, segment.src)).filter(|&id| self.flows.at(id).host == host);
         let owner = known.and_then(|id| {
             let (own, peer) = self.flows.both(id);
             let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
-            own.delivered(now, segment, scale);
+            own.delivered(moment.at, segment, scale);
             if is_tainted(frame.marks) {
                 own.stream.taint();
             }
