@@ -17,6 +17,8 @@ const RTO_MIN: Duration = Duration::from_millis(200);
 const RTO_INITIAL: Duration = Duration::from_secs(1);
 /// Linux's TCP_RTO_MAX.
 const RTO_MAX: Duration = Duration::from_secs(120);
+/// How long a frame may wait for a device that refuses it: the ring tries again after 5 ms at the latest.
+const STALL_MAX: Duration = Duration::from_millis(10);
 /// A timer wheel's tick.
 const TICK: Duration = Duration::from_millis(2);
 
@@ -52,8 +54,8 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let least = if segment.has(SYN) { RTO_INITIAL } else { RTO_MIN };
     let state = &mut own.rto;
     let again = before(segment.seq, own.nxt);
-    // Heard of nothing, it can only be the timer; at the same instant, it is something that was heard before.
-    if !again || state.heard || moment.at == state.sent_at {
+    // Heard of nothing, it can only be the timer. This soon, it answers what was heard before, and the device refused it then.
+    if !again || state.heard || moment.at.since(state.sent_at) < STALL_MAX {
         // A SYN-ACK that answers the peer's SYN once more leaves the timer as it was (RFC 6298 s5.1).
         let since = if again && segment.has(SYN) { state.since } else { moment.at };
         (state.timeouts, state.since) = (0, since);
