@@ -1,15 +1,19 @@
 //! A simulated host: a NIC, its rings, and the programs that use their sockets.
 
+use core::cell::RefCell;
 use core::time::Duration;
 use std::net::Ipv4Addr;
+use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
 use ringway_stack::ring::{Event, Ring, RingConfig};
 
+use crate::checkers::Checkers;
 use crate::fabric::LinkConfig;
 use crate::faults::HostFaults;
 use crate::nic::{Nic, NicConfig, SimDevice};
+use crate::sockets::Sockets;
 
 /// Rounds of polling and stepping at one point in virtual time before it counts as a livelock.
 const ROUNDS_MAX: u32 = 20_000;
@@ -26,7 +30,7 @@ pub struct Context<'a> {
     /// The time on the host's clock: virtual time, and by how much that clock has jumped ahead of it.
     pub now: Instant,
     /// The sockets of the program's ring.
-    pub ring: &'a mut Ring<SimDevice>,
+    pub ring: &'a mut Sockets,
     /// Sockets (of all programs of the ring) that changed since the last call; none at the start and at a wake-up.
     pub events: &'a [Event],
     /// The host's address.
@@ -105,11 +109,13 @@ impl HostConfig {
 
 /// A host of a world.
 pub struct Host {
+    /// Its place in the world.
+    number: usize,
     name: String,
     ip: Ipv4Addr,
     nic: Nic,
     /// Invariant: at least one.
-    rings: Vec<Ring<SimDevice>>,
+    rings: Vec<Sockets>,
     poll_delay: Duration,
     programs: Vec<Program>,
     pub(crate) faults: HostFaults,
@@ -153,6 +159,7 @@ impl Host {
         let nic = Nic::seeded(mac, config.nic.clone(), seed, number);
         let rings = open_rings(&nic, config.rings, &ring_config, ring_seed);
         Self {
+            number: index,
             name: config.name,
             ip,
             nic,
@@ -194,7 +201,7 @@ impl Host {
     }
 
     /// Its rings, to look at.
-    pub fn rings(&self) -> &[Ring<SimDevice>] {
+    pub fn rings(&self) -> &[Sockets] {
         &self.rings
     }
 
@@ -285,11 +292,25 @@ impl Host {
         }
     }
 
-    pub(crate) fn ring_mut(&mut self) -> &mut Ring<SimDevice> {
+    /// Lets the checkers see all that its programs do.
+    pub(crate) fn watch(&mut self, checkers: &Rc<RefCell<Checkers>>) {
+        for (number, ring) in self.rings.iter_mut().enumerate() {
+            ring.watch(checkers, (self.number, number), self.ip, self.ring_config.time_wait);
+        }
+    }
+
+    /// Makes its stacks mutants, now and after each crash.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn mutate(&mut self, mutant: ringway_stack::mutants::Mutant) {
+        self.rings.iter_mut().for_each(|ring| ring.mutate(mutant));
+        self.ring_config.mutant = mutant;
+    }
+
+    pub(crate) fn sockets_mut(&mut self) -> &mut Sockets {
         &mut self.rings[0]
     }
 
-    pub(crate) fn rings_mut(&mut self) -> &mut [Ring<SimDevice>] {
+    pub(crate) fn rings_mut(&mut self) -> &mut [Sockets] {
         &mut self.rings
     }
 
@@ -350,7 +371,7 @@ impl Host {
                 return next.map(|at| self.world_time(at));
             }
         }
-        let deadlines: Vec<_> = self.rings.iter().map(Ring::next_deadline).collect();
+        let deadlines: Vec<_> = self.rings.iter().map(|ring| ring.next_deadline()).collect();
         panic!("host {} never comes to rest at {} ns: deadlines {deadlines:?}", self.name, now.as_nanos());
     }
 
@@ -382,11 +403,11 @@ impl Host {
             Step::Until(at) | Step::IdleUntil(at) => Some(at),
             _ => None,
         });
-        programs.chain(self.rings.iter().filter_map(Ring::next_deadline)).min()
+        programs.chain(self.rings.iter().filter_map(|ring| ring.next_deadline())).min()
     }
 }
 
-fn open_rings(nic: &Nic, count: usize, config: &RingConfig, seed: impl Fn(u8) -> [u8; 32]) -> Vec<Ring<SimDevice>> {
+fn open_rings(nic: &Nic, count: usize, config: &RingConfig, seed: impl Fn(u8) -> [u8; 32]) -> Vec<Sockets> {
     let count = u8::try_from(count.max(1)).unwrap_or(u8::MAX);
-    (0..count).map(|i| Ring::new(nic.ring(), config.clone(), seed(i))).collect()
+    (0..count).map(|i| Sockets::new(Ring::new(nic.ring(), config.clone(), seed(i)))).collect()
 }

@@ -59,6 +59,7 @@
 //! - [`LinkConfig`], [`Faults`]: what lies between them, and what goes wrong with it
 //! - [`HostFaults`]: what goes wrong with them; [`FaultSet`] names every class, [`FaultCounts`] says how often each struck
 //! - [`Nic`], [`NicConfig`], [`SimDevice`], [`NicFaults`]: what they do it with; each buffer, queue slot and rule is counted
+//! - [`checkers`]: what must hold for every frame, call and service; [`Sockets`] lets them see the calls
 //! - [`apps`]: programs that check what they get, and [`workloads`] made of them
 //! - [`program`]: your own programs, written with `async`; and [`check`], which finds the seed that breaks them
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
@@ -69,6 +70,7 @@
 
 pub mod apps;
 pub mod campaign;
+pub mod checkers;
 mod checksum;
 mod dissect;
 mod fabric;
@@ -83,6 +85,7 @@ mod queue;
 pub mod random;
 mod report;
 pub mod scenario;
+mod sockets;
 pub mod timeline;
 pub mod trace;
 pub mod workloads;
@@ -91,11 +94,10 @@ mod world;
 pub use fabric::{Direction, LinkConfig, Marks, Strike};
 pub use faults::{Episodes, FaultCounts, FaultSet, Faults, HostFaults, Mishap, UnknownFault};
 pub use host::{App, Context, Host, HostConfig, Step};
-pub use nic::{
-    Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimDevice, SimRx, SimTx, Strength,
-};
+pub use nic::{Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimDevice, SimRx, SimTx, Strength};
 pub use program::{Case, check};
 pub use report::{Report, assert_deterministic};
+pub use sockets::Sockets;
 pub use trace::{Trace, TraceHash};
 pub use world::{Capture, HostId, Unfinished, World, WorldConfig};
 

@@ -1,11 +1,14 @@
 //! Everything between the NICs: the agenda, the fabric, and the trace of what passes.
 
+use core::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
 
+use crate::checkers::Checkers;
 use crate::fabric::icmp::{self, Quote};
 use crate::fabric::{Direction, Fabric, Frame, Marks, Strike};
 use crate::faults::Mishap;
@@ -44,6 +47,8 @@ pub(crate) struct Network {
     pub(crate) taps: BTreeMap<usize, Option<Quote>>,
     /// Whether a link's router keeps silent; one stream a link.
     pub(crate) silence: Vec<Stream>,
+    /// Who looks at every frame; `None`: nobody.
+    pub(crate) checkers: Option<Rc<RefCell<Checkers>>>,
     frames: u64,
 }
 
@@ -57,6 +62,7 @@ impl Network {
             faults_on: true,
             taps: BTreeMap::new(),
             silence: Vec::new(),
+            checkers: None,
             frames: 0,
         }
     }
@@ -70,6 +76,9 @@ impl Network {
             *tap = Some(quote);
         }
         self.trace.record(self.now, host, What::Sent, &frame);
+        if let Some(checkers) = &self.checkers {
+            checkers.borrow_mut().sent(self.now, host, &frame);
+        }
         let departs = self.carry(host, Direction::Up, frame);
         self.agenda.push(departs, Event::Departed { host, boot });
     }
@@ -124,6 +133,9 @@ impl Network {
     pub(crate) fn received(&mut self, host: usize, frame: &Frame, outcome: Result<(), RxDrop>) {
         let what = outcome.map_or_else(What::Refused, |()| What::Delivered);
         self.trace.record(self.now, host, what, frame);
+        if let (What::Delivered, Some(checkers)) = (what, &self.checkers) {
+            checkers.borrow_mut().delivered(self.now, host, frame);
+        }
     }
 
     /// Sends a frame along one way of a link, and says when it has left.

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use ringway_stack::Instant;
+use ringway_stack::marks::MarkCounts;
 
 use crate::faults::FaultCounts;
 use crate::trace::TraceHash;
@@ -18,13 +19,15 @@ pub struct Report {
     pub events: u64,
     /// How often faults struck.
     pub faults: FaultCounts,
+    /// How often each marked code path of the stack was taken, over all hosts; zero without the feature `marks`.
+    pub marks: MarkCounts,
     /// When, in virtual time, it ended.
     pub ended: Instant,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, hash, events, faults, ended } = self;
+        let Self { seed, hash, events, faults, ended, marks: _ } = self;
         write!(f, "seed {seed}: trace {hash}, {events} events in {} ms of virtual time, {faults:?}", ended.as_millis())
     }
 }

@@ -308,6 +308,11 @@ fn mix(hash: u64, word: u64) -> u64 {
     h ^ (h >> 29)
 }
 
+/// A hash of some bytes.
+pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
+    mix_bytes(0, bytes)
+}
+
 /// Four words at a time, each in a lane of its own: one multiplication needn't wait for the other three.
 fn mix_bytes(hash: u64, bytes: &[u8]) -> u64 {
     let mut lanes = [hash, hash ^ 1, hash ^ 2, hash ^ 3];

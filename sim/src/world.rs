@@ -7,9 +7,11 @@ pub(crate) use mishaps::Turn;
 
 use core::fmt;
 use core::time::Duration;
+use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::Device;
+use ringway_stack::marks::MarkCounts;
 
 use crate::fabric::{Direction, LinkConfig, Strike};
 use crate::faults::HostFaults;
@@ -84,15 +86,28 @@ impl World {
     /// An empty world at the origin of time, with its faults on.
     pub fn new(config: WorldConfig) -> Self {
         let trace = Trace::new(config.seed, config.capture == Capture::Frames);
+        let mut network = Network::new(trace);
+        network.checkers = Some(Rc::default());
         Self {
             seed: config.seed,
-            network: Network::new(trace),
+            network,
             hosts: Vec::new(),
             budget: Budget::unlimited(),
             watch: Watch::default(),
             courses: Courses::default(),
             introduced: false,
         }
+    }
+
+    /// Without its [`checkers`](crate::checkers), to see what they cost.
+    ///
+    /// # Panics
+    /// It has hosts already, which are being checked.
+    #[must_use]
+    pub fn unchecked(mut self) -> Self {
+        assert!(self.hosts.is_empty(), "checkers are switched off before there is anything to check");
+        self.network.checkers = None;
+        self
     }
 
     /// Adds a host.
@@ -105,7 +120,10 @@ impl World {
         let number = u32::try_from(index).unwrap_or(u32::MAX);
         let ring_seed = |ring| Stream::new(self.seed, Purpose::Stack, number, ring).seed();
         let (name, link) = (config.name.clone(), config.link);
-        let host = Host::new(index, config, self.seed, ring_seed);
+        let mut host = Host::new(index, config, self.seed, ring_seed);
+        if let Some(checkers) = &self.network.checkers {
+            host.watch(checkers);
+        }
         self.network.trace.add_interface(Interface { name, mac: host.mac(), bandwidth_bps: link.bandwidth_bps });
         self.network.fabric.attach(self.seed, host.mac(), link);
         self.network.silence.push(Stream::new(self.seed, Purpose::MtuSilence, u32::try_from(index).unwrap_or(u32::MAX), 0));
@@ -184,6 +202,9 @@ impl World {
             self.advance_nic(host);
         }
         self.turn_faults();
+        if let Some(checkers) = &self.network.checkers {
+            checkers.borrow_mut().set_faults(self.network.now, on);
+        }
         let (now, text) = (self.network.now, if on { "faults begin" } else { "faults stop" });
         self.network.trace.note(now, None, NoteKind::Phase, || text.to_owned());
     }
@@ -219,7 +240,7 @@ impl World {
         target.nic().advance(self.network.now);
         let now = target.clock(self.network.now);
         let ip = target.ip();
-        let result = act(&mut Context { now, ring: target.ring_mut(), events: &[], ip });
+        let result = act(&mut Context { now, ring: target.sockets_mut(), events: &[], ip });
         self.service(host.0);
         result
     }
@@ -237,6 +258,7 @@ impl World {
             self.happen(event);
         }
         self.network.now = until;
+        self.check_overdue();
     }
 
     /// Lets time pass for `time`.
@@ -252,6 +274,7 @@ impl World {
         while !self.finished() {
             let Some((at, event)) = self.network.agenda.pop_until(until) else {
                 self.network.now = until;
+                self.check_overdue();
                 let hosts = self.hosts.iter().filter(|h| !h.finished()).map(|h| h.name().to_owned()).collect();
                 return Err(Unfinished { until, hosts });
             };
@@ -272,13 +295,21 @@ impl World {
             host.rings_mut().iter_mut().for_each(|ring| ring.device_mut().reap());
             host.nic().outstanding()
         };
-        self.hosts.iter_mut().map(lent).collect()
+        let all: Vec<_> = self.hosts.iter_mut().map(lent).collect();
+        if let Some(checkers) = &self.network.checkers {
+            for (index, (host, outstanding)) in self.hosts.iter().zip(&all).enumerate() {
+                checkers.borrow_mut().outstanding(index, host.rings(), outstanding);
+            }
+        }
+        all
     }
 
     /// What this run came to so far.
     pub fn report(&self) -> Report {
         let trace = &self.network.trace;
-        Report { seed: self.seed, hash: trace.hash(), events: trace.events(), faults: trace.faults(), ended: self.network.now }
+        let mut marks = MarkCounts::default();
+        self.hosts.iter().for_each(|host| marks.add(&host.ring().marks()));
+        Report { marks, seed: self.seed, hash: trace.hash(), events: trace.events(), faults: trace.faults(), ended: self.network.now }
     }
 
     fn happen(&mut self, event: Event) {
@@ -327,6 +358,11 @@ impl World {
         let next = self.hosts[host].service(*now);
         self.watch.after(trace, *now, host, self.hosts[host].rings());
         self.transmit(host);
+        if let Some(checkers) = &self.network.checkers {
+            for sockets in self.hosts[host].rings() {
+                checkers.borrow_mut().serviced(sockets.place(), self.network.now, sockets);
+            }
+        }
         if let Some(at) = next {
             self.wake(host, at);
         }
@@ -359,6 +395,23 @@ impl World {
             && self.hosts[host].nic_due_by(at)
         {
             self.network.agenda.push(at, Event::Nic { host });
+        }
+    }
+
+    /// Makes every host's stack a mutant; they have done nothing yet.
+    #[cfg(feature = "mutants")]
+    pub fn infect(&mut self, mutant: ringway_stack::mutants::Mutant) {
+        for host in &mut self.hosts {
+            host.mutate(mutant);
+        }
+    }
+
+    /// Nobody may have forgotten to ask for being woken.
+    fn check_overdue(&self) {
+        if let Some(checkers) = &self.network.checkers {
+            for sockets in self.hosts.iter().flat_map(Host::rings) {
+                checkers.borrow_mut().passed(sockets.place(), self.network.now, sockets);
+            }
         }
     }
 

@@ -19,6 +19,8 @@
 
 pub mod device;
 pub mod error;
+pub mod marks;
+pub mod mutants;
 pub mod offload;
 pub mod raw;
 pub mod ring;

@@ -352,6 +352,6 @@ fn errno(error: Error) -> Errno {
     Errno(error.errno())
 }
 
-const fn options() -> UdpOptions {
-    UdpOptions { rcvbuf: 212_992, ttl: 64, tos: 0 }
+fn options() -> UdpOptions {
+    UdpOptions { rcvbuf: 212_992, ttl: 64, tos: 0, ..UdpOptions::default() }
 }

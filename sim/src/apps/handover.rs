@@ -10,8 +10,8 @@ use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
 use super::{Dialogue, Ending, Shared, Tally};
-use crate::nic::SimDevice;
 use crate::host::{App, Context, Step};
+use crate::nic::SimDevice;
 
 /// After how long a runner looks again whose partner is about to pass something on, or that could not take it.
 const LOOK_AGAIN: Duration = Duration::from_micros(1);

@@ -93,6 +93,12 @@ impl Stage {
         self.world.report()
     }
 
+    /// Makes every host's stack a mutant.
+    #[cfg(feature = "mutants")]
+    pub fn infect(&mut self, mutant: ringway_stack::mutants::Mutant) {
+        self.world.infect(mutant);
+    }
+
     /// The world, for a look.
     pub fn world(&self) -> &World {
         &self.world

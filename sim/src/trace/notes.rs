@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{Device, Protocol};
-use ringway_stack::ring::Ring;
+use ringway_stack::device::Protocol;
 
 use super::Trace;
+use crate::sockets::Sockets;
 
 /// What a note is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,14 +55,14 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// A host is about to take its turn.
-    pub(crate) fn before<D: Device>(&self, trace: &mut Trace, now: Instant, host: usize, rings: &[Ring<D>]) {
-        if trace.keep && rings.iter().filter_map(Ring::next_deadline).any(|at| at <= now) {
+    pub(crate) fn before(&self, trace: &mut Trace, now: Instant, host: usize, rings: &[Sockets]) {
+        if trace.keep && rings.iter().filter_map(|ring| ring.next_deadline()).any(|at| at <= now) {
             trace.note(now, Some(host), NoteKind::Timer, || "timer".to_owned());
         }
     }
 
     /// A host has taken its turn.
-    pub(crate) fn after<D: Device>(&mut self, trace: &mut Trace, now: Instant, host: usize, rings: &[Ring<D>]) {
+    pub(crate) fn after(&mut self, trace: &mut Trace, now: Instant, host: usize, rings: &[Sockets]) {
         if !trace.keep {
             return;
         }

@@ -256,6 +256,9 @@ impl World {
     fn carrier(&mut self, host: usize, up: bool) {
         self.network.fabric.weather(host, |c| c.down = !up);
         self.befell(host, if up { Mishap::CarrierFound } else { Mishap::CarrierLost });
+        if let Some(checkers) = self.network.checkers.as_ref().filter(|_| up) {
+            checkers.borrow_mut().carrier_found(host);
+        }
         self.hosts[host].nic().notify(DeviceEvent::Link { up });
         self.wake(host, self.network.now);
     }
@@ -268,6 +271,9 @@ impl World {
         let part = |ring: u8| u8::try_from((boots * rings + u32::from(ring)) % 256).unwrap_or(u8::MAX);
         let nic_seed = seed.wrapping_add(u64::from(boots) << 32);
         self.hosts[host].crash(nic_seed, index, |ring| Stream::new(seed, Purpose::Stack, index, part(ring)).seed());
+        if let Some(checkers) = &self.network.checkers {
+            self.hosts[host].watch(checkers);
+        }
         self.hosts[host].nic().advance(self.network.now);
         self.hosts[host].nic().set_faults(self.network.faults_on);
     }

@@ -7,6 +7,7 @@ use super::neighbour::{Lookup, Neighbours, Retry};
 use super::output::Output;
 use super::types::NextHop;
 use crate::device::{Device, MacAddr, SendError};
+use crate::marks::mark;
 use crate::time::Instant;
 use crate::wire::arp;
 
@@ -70,8 +71,14 @@ impl<D: Device> Ring<D> {
         }
         for retry in self.neighbours.retry(now) {
             match retry {
-                Retry::Ask { from, target, to } => self.output.arp_request_to(&mut self.device, to, from, target),
-                Retry::Unreachable(ip) => self.neighbour_unreachable(now, ip),
+                Retry::Ask { from, target, to } => {
+                    mark!(self, ArpRetry);
+                    self.output.arp_request_to(&mut self.device, to, from, target);
+                }
+                Retry::Unreachable(ip) => {
+                    mark!(self, NeighbourUnreachable);
+                    self.neighbour_unreachable(now, ip);
+                }
             }
         }
     }

@@ -109,6 +109,10 @@ impl Demux {
         self.last = None;
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.flows.len()
+    }
+
     pub(super) fn exact(&self, key: FlowKey) -> Option<u32> {
         self.flows.get(&key).copied()
     }

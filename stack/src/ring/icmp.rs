@@ -9,6 +9,7 @@ use super::slots::Socket;
 use super::types::Readiness;
 use crate::device::{Device, Protocol};
 use crate::error::Error;
+use crate::marks::mark;
 use crate::tcp;
 use crate::time::Instant;
 use crate::wire::checksum::Checksum;
@@ -21,6 +22,7 @@ impl<D: Device> Ring<D> {
             return;
         }
         let Some(transport) = packet.head.first_chunk() else { return };
+        mark!(self, PortUnreachableSent);
         let quoted = icmp::Quoted { header: ipv4::Header { header_len: ipv4::LEN as u8, ..packet.header }, transport: *transport };
         let message = icmp::Message::DestinationUnreachable { code: icmp::CODE_PORT_UNREACHABLE, mtu: 0, quoted };
         if self.output.icmp(&mut self.device, &Self::envelope_back(packet), &message, &[]).is_err() {
@@ -122,6 +124,7 @@ impl<D: Device> Ring<D> {
         if socket.remote.is_none_or(|(peer, _)| peer != remote) {
             return None;
         }
+        mark!(self, UnreachableReceived);
         socket.error = Some(error);
         self.raise(index, Readiness::ERR | Readiness::IN | Readiness::OUT);
         Some(())

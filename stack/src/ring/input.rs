@@ -7,6 +7,8 @@ use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{NextHop, Readiness};
 use crate::device::{ChecksumVerdict, Device, HEAD_MAX, MacAddr, Protocol, RxBuffer, RxFrame, RxMeta};
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 use crate::wire::checksum::Checksum;
@@ -66,7 +68,11 @@ impl<D: Device> Ring<D> {
     fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: Option<D::Rx>, meta: &RxMeta) -> Option<()> {
         let verified = match meta.checksum {
             ChecksumVerdict::Good => true,
-            ChecksumVerdict::Bad => return None,
+            _ if self.config.is(Mutant::AcceptBadChecksum) => true,
+            ChecksumVerdict::Bad => {
+                mark!(self, BadChecksum);
+                return None;
+            }
             ChecksumVerdict::Unknown => false,
         };
         let (header, at) = ipv4::Header::parse(bytes).ok()?;
@@ -106,6 +112,7 @@ impl<D: Device> Ring<D> {
     fn on_tcp(&mut self, now: Instant, packet: Packet<'_, D::Rx>) -> Option<()> {
         let (header, at) = wire_tcp::Header::parse(packet.head).ok()?;
         if !packet.verified && !packet.transport_checksum_good() {
+            mark!(self, BadChecksum);
             return None;
         }
         let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
@@ -166,6 +173,7 @@ impl<D: Device> Ring<D> {
         local: SocketAddrV4,
         remote: SocketAddrV4,
     ) -> Option<()> {
+        mark!(self, TimeWaitSyn);
         self.end_time_wait(index);
         match self.demux.find(Protocol::Tcp, local, remote) {
             Some(listener) => self.on_listener(now, listener, packet, header, local, remote, 0),
@@ -212,6 +220,7 @@ impl<D: Device> Ring<D> {
             self.departed.contains(local, SocketAddrV4::new(packet.header.src, header.src_port))
         };
         if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) && !moved() {
+            mark!(self, StrangerReset);
             let reset = tcp::reset_for(header, payload_len);
             let to = Self::envelope_back(packet);
             let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None };
@@ -234,7 +243,9 @@ impl<D: Device> Ring<D> {
             return None;
         }
         let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
-        let remote = SocketAddrV4::new(packet.header.src, header.src_port);
+        let port = if self.config.is(Mutant::UdpMisattribute) { header.src_port ^ 1 } else { header.src_port };
+        let remote = SocketAddrV4::new(packet.header.src, port);
+        let len = if self.config.is(Mutant::UdpTruncate) { len.max(at + 1) - 1 } else { len };
         self.output_rx(len - at);
         let head_end = len.min(packet.head.len());
         if packet.header.dst.is_multicast() {
@@ -252,8 +263,13 @@ impl<D: Device> Ring<D> {
             return None;
         };
         let body = packet.body.filter(|_| len > head_end).map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
+        if self.config.is(Mutant::UdpDuplicate) {
+            socket.push(now, remote, packet.header.dst, &packet.head[at..head_end], body.clone());
+        }
         if socket.push(now, remote, packet.header.dst, &packet.head[at..head_end], body) {
             self.raise(index, Readiness::IN);
+        } else {
+            mark!(self, DatagramDropped);
         }
         Some(())
     }

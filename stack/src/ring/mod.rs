@@ -20,7 +20,7 @@ mod udp;
 
 pub use handover::Handover;
 pub use types::{
-    Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions,
+    Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions, Usage,
 };
 
 use core::time::Duration;
@@ -40,6 +40,7 @@ use self::path::Paths;
 use self::slots::{STALL_MIN, Slots, Socket};
 use crate::device::{Device, DeviceEvent, MacAddr, RxBatch};
 use crate::error::Error;
+use crate::marks::MarkCounts;
 use crate::tcp;
 use crate::time::Instant;
 use crate::timer::Wheel;
@@ -81,6 +82,8 @@ pub struct Ring<D: Device> {
     batch: RxBatch<D::Rx>,
     output: Output,
     secret: [u8; 32],
+    #[cfg(feature = "marks")]
+    marks: MarkCounts,
 }
 
 impl<D: Device> Ring<D> {
@@ -112,6 +115,8 @@ impl<D: Device> Ring<D> {
             secret,
             device,
             config,
+            #[cfg(feature = "marks")]
+            marks: MarkCounts::default(),
         }
     }
 
@@ -182,6 +187,25 @@ impl<D: Device> Ring<D> {
             }
         }
         None
+    }
+
+    /// How often each marked code path was taken; all zero without the feature `marks`.
+    pub fn marks(&self) -> MarkCounts {
+        #[cfg(feature = "marks")]
+        return self.marks;
+        #[cfg(not(feature = "marks"))]
+        MarkCounts::default()
+    }
+
+    /// Makes the ring, and connections that begin from now on, a mutant.
+    #[cfg(feature = "mutants")]
+    pub fn mutate(&mut self, mutant: crate::mutants::Mutant) {
+        self.config.mutant = mutant;
+    }
+
+    /// What is left when everything should be gone.
+    pub fn usage(&self) -> Usage {
+        Usage { sockets: self.occupied(), flows: self.demux.len() }
     }
 
     /// What the whole ring counted since its start.
@@ -420,7 +444,10 @@ impl<D: Device> Ring<D> {
             }
             Socket::Udp(udp) => {
                 let shut = udp.shut(read, write);
-                self.raise(socket.index, Readiness::IN | Readiness::RDHUP | Readiness::HUP);
+                let edges = udp.readiness() & (Readiness::IN | Readiness::RDHUP | Readiness::HUP);
+                if !edges.is_empty() {
+                    self.raise(socket.index, edges);
+                }
                 shut
             }
             Socket::Listener(_) => Err(Error::NotSupported),

@@ -76,7 +76,7 @@ pub(super) struct Listener {
 pub(super) struct Slot<D: Device> {
     generation: u32,
     pub(super) socket: Option<Socket<D>>,
-    /// Edges not taken yet; non-empty exactly if the slot is in the event queue.
+    /// Edges not taken yet. Invariant: if there are any, the slot is in the event queue.
     pub(super) edges: Readiness,
 }
 

@@ -15,6 +15,8 @@ use super::types::{Counters, NextHop, Readiness, SocketId};
 use super::udp::rule_error;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, SendError};
 use crate::error::Error;
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 use crate::wire::tcp as wire;
@@ -44,11 +46,12 @@ impl<D: Device> Ring<D> {
         Ok(id)
     }
 
-    /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again: the timestamps tell the two apart
-    /// (RFC 6191, Linux's tcp_tw_reuse).
+    /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again if timestamps tell the two apart
+    /// (RFC 6191 s2, Linux's tcp_tw_reuse).
     fn displace(&mut self, index: u32) -> Result<(), Error> {
         match self.slots.stream_at(index) {
-            Some(stream) if stream.connection.state() == tcp::State::TimeWait => {
+            Some(stream) if stream.connection.state() == tcp::State::TimeWait && stream.connection.has_timestamps() => {
+                mark!(self, TimeWaitReused);
                 self.end_time_wait(index);
                 Ok(())
             }
@@ -89,6 +92,10 @@ impl<D: Device> Ring<D> {
         config.gather_max = self.output.caps.gather_max;
         config.tso_max = self.output.tso_payload_max();
         config.time_wait = self.config.time_wait;
+        #[cfg(feature = "mutants")]
+        {
+            config.mutant = self.config.mutant;
+        }
         config
     }
 
@@ -182,6 +189,7 @@ impl<D: Device> Ring<D> {
         let listener = self.slots.listener(parent).ok()?;
         if listener.ready.len() + listener.embryos > listener.backlog {
             listener.counters.rx_drops += 1;
+            mark!(self, ListenOverflow);
             return None;
         }
         let config = listener.config.clone();
@@ -239,6 +247,46 @@ impl<D: Device> Ring<D> {
     /// Sends what a connection wants to send, then settles its events, timer and end.
     #[inline]
     pub(super) fn transmit(&mut self, now: Instant, index: u32) {
+        if self.stalled.is_empty() {
+            self.transmit_now(now, index);
+        } else {
+            self.transmit_in_turn(now, index);
+        }
+    }
+
+    /// Others wait for the device, and were there before: else a flow that now and then has an answer to send would starve beside one
+    /// that fills each slot as it becomes free.
+    #[cold]
+    fn transmit_in_turn(&mut self, now: Instant, index: u32) {
+        if let Some(stream) = self.slots.stream_at(index)
+            && stream.connection.wants_transmit()
+            && !stream.stalled
+        {
+            stream.stalled = true;
+            self.stalled.push(index);
+        }
+        self.drain_stalled(now);
+        self.settle(index);
+    }
+
+    /// Lets those that wait for the device send in turn, until it refuses one. That one goes last.
+    fn drain_stalled(&mut self, now: Instant) {
+        let mut waiting = core::mem::take(&mut self.stalled);
+        let mut tried = 0;
+        while tried < waiting.len() && self.stalled.is_empty() {
+            let index = waiting[tried];
+            tried += 1;
+            if let Some(stream) = self.slots.stream_at(index) {
+                stream.stalled = false;
+                self.transmit_now(now, index);
+            }
+        }
+        let refused = core::mem::replace(&mut self.stalled, waiting.split_off(tried));
+        self.stalled.extend(refused);
+    }
+
+    #[inline]
+    fn transmit_now(&mut self, now: Instant, index: u32) {
         let Self { slots, device, output, neighbours, .. } = self;
         let Some(stream) = slots.stream_at(index) else { return };
         if stream.connection.wants_transmit() {
@@ -260,6 +308,7 @@ impl<D: Device> Ring<D> {
     }
 
     fn await_neighbour(&mut self, index: u32) {
+        mark!(self, NeighbourAwaited);
         if let Some(stream) = self.slots.stream_at(index)
             && !stream.stalled
         {
@@ -269,6 +318,7 @@ impl<D: Device> Ring<D> {
     }
 
     fn stall(&mut self, now: Instant, index: u32) {
+        mark!(self, SendStalled);
         self.stalled.push(index);
         if self.retry_at.is_none() {
             self.retry_at = Some(now + self.retry_after);
@@ -277,16 +327,11 @@ impl<D: Device> Ring<D> {
 
     /// Tries again what the device refused. The pause doubles while nothing moves.
     pub(super) fn retry_stalled(&mut self, now: Instant) {
+        mark!(self, StallRetried);
         self.retry_at = None;
         self.device.reap();
-        let stalled = core::mem::take(&mut self.stalled);
         let before = self.output.counters.tx_packets;
-        for index in &stalled {
-            if let Some(stream) = self.slots.stream_at(*index) {
-                stream.stalled = false;
-                self.transmit(now, *index);
-            }
-        }
+        self.drain_stalled(now);
         let moved = self.output.counters.tx_packets != before;
         self.retry_after = if moved { STALL_MIN } else { (self.retry_after * 2).min(STALL_MAX) };
         if !self.stalled.is_empty() {
@@ -311,7 +356,10 @@ impl<D: Device> Ring<D> {
         let Self { slots, demux, .. } = self;
         let Some(stream) = slots.stream_at(index) else { return };
         let edges = stream.connection.take_edges();
-        if stream.connection.is_finished() {
+        #[cfg(feature = "marks")]
+        self.marks.absorb(stream.connection.take_marks());
+        let leaks = stream.orphan && self.config.is(Mutant::LeakSocket);
+        if stream.connection.is_finished() && !leaks {
             if stream.orphan || (stream.parent.is_some() && !stream.queued) {
                 self.drop_stream(index);
                 return;
@@ -358,7 +406,7 @@ impl<D: Device> Ring<D> {
     pub(super) fn drop_stream(&mut self, index: u32) {
         let Some(Socket::Stream(stream)) = self.slots.remove(index) else { return };
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
-        if self.demux.exact(key) == Some(index) {
+        if self.demux.exact(key) == Some(index) && !self.config.is(Mutant::LeakFlow) {
             self.demux.remove(key);
         }
         stream.rule.into_iter().for_each(|rule| self.device.detach(rule));
@@ -373,18 +421,23 @@ impl<D: Device> Ring<D> {
     pub(super) fn close_stream(&mut self, now: Instant, index: u32, abort: bool) {
         let Some(stream) = self.slots.stream_at(index) else { return };
         stream.orphan = true;
+        let closing = &mut stream.connection;
         if abort {
-            stream.connection.abort();
+            closing.abort();
         } else {
-            stream.connection.orphan(now);
+            closing.orphan(now);
         }
+        // The id is dead: what happened before and was not taken is nobody's event any more.
+        self.slots.slot(index).edges = Readiness::empty();
         self.transmit(now, index);
     }
 
     /// A listener ends, and with it what nobody accepted.
     pub(super) fn close_listener(&mut self, now: Instant, id: SocketId) {
         let Some(Socket::Listener(listener)) = self.slots.remove(id.index) else { return };
-        self.device.detach(listener.rule);
+        if !self.config.is(Mutant::LeakRule) {
+            self.device.detach(listener.rule);
+        }
         self.demux.remove(FlowKey::bound(Protocol::Tcp, listener.local));
         let children: Vec<u32> = self
             .slots
@@ -394,6 +447,9 @@ impl<D: Device> Ring<D> {
                 _ => None,
             })
             .collect();
+        if !children.is_empty() {
+            mark!(self, ListenerClosedWithChildren);
+        }
         for child in children {
             if let Some(stream) = self.slots.stream_at(child) {
                 stream.parent = None;

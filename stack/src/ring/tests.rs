@@ -167,8 +167,12 @@ impl Pair {
     }
 
     pub(super) fn connected(&mut self) -> (SocketId, SocketId, SocketId) {
-        let config = tcp::Config::default();
-        let listener = self.b.tcp_listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 4, &config).unwrap();
+        self.connected_with(&tcp::Config::default())
+    }
+
+    /// The listener's configuration is `config`.
+    fn connected_with(&mut self, config: &tcp::Config) -> (SocketId, SocketId, SocketId) {
+        let listener = self.b.tcp_listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 4, config).unwrap();
         let client = self.connect(5000);
         self.settle();
         let server = self.b.tcp_accept(listener).unwrap();
@@ -385,4 +389,70 @@ fn a_neighbour_that_speaks_first_frees_who_waits_for_it() {
     pair.b.tcp_connect(pair.now, SocketAddrV4::new(B, 5000), SocketAddrV4::new(A, 80), NextHop::Neighbour(A), &config).unwrap();
     pair.settle();
     assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
+}
+
+/// Found by the simulator's edges checker.
+#[test]
+fn a_closed_socket_has_no_events() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    while pair.b.take_event().is_some() {}
+    write(&mut pair.a, pair.now, client, b"x").unwrap();
+    pair.settle();
+    read(&mut pair.b, pair.now, server, 8).unwrap();
+    pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
+    pair.b.close(pair.now, server, false);
+    assert!(pair.b.info(server).is_some(), "it lingers");
+    assert_eq!(pair.b.take_event(), None);
+}
+
+/// Found by the simulator's edges checker: an event must not say what isn't so.
+#[test]
+fn ending_one_direction_of_a_udp_socket_raises_no_other_edge() {
+    let mut pair = Pair::new();
+    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
+    pair.a.udp_connect(a, Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)))).unwrap();
+    pair.a.shutdown(pair.now, a, Shutdown::Write).unwrap();
+    assert_eq!(pair.a.take_event(), None);
+    pair.a.shutdown(pair.now, a, Shutdown::Read).unwrap();
+    assert_eq!(pair.a.take_event().map(|event| event.edges), Some(Readiness::IN | Readiness::RDHUP | Readiness::HUP));
+}
+
+/// RFC 6191 s2: without timestamps nothing tells an old duplicate from a new segment.
+#[test]
+fn addresses_in_time_wait_are_used_again_only_with_timestamps() {
+    for timestamps in [true, false] {
+        let mut pair = Pair::new();
+        let (client, server, _) = pair.connected_with(&tcp::Config { timestamps, ..tcp::Config::default() });
+        let info = pair.a.info(client).unwrap();
+        pair.a.close(pair.now, client, false);
+        pair.settle();
+        pair.b.close(pair.now, server, false);
+        pair.settle();
+        assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::TimeWait));
+        pair.pass(Duration::from_secs(2));
+        let (local, remote) = (info.local, info.remote.unwrap());
+        let again = pair.a.tcp_connect(pair.now, local, remote, NextHop::Neighbour(B), &tcp::Config::default());
+        assert_eq!(again.is_ok(), timestamps, "{again:?}");
+    }
+}
+
+/// Found by the simulator's timers checker: an acknowledgment that was due for half a second.
+#[test]
+fn a_flow_with_little_to_send_has_its_turn_beside_one_with_much() {
+    let mut pair = Pair::new();
+    let (bulk, ..) = pair.connected();
+    let little = pair.connect(5001);
+    pair.settle();
+    pair.a.device.room = 0;
+    write(&mut pair.a, pair.now, bulk, &[1; 60_000]).unwrap();
+    write(&mut pair.a, pair.now, little, b"x").unwrap();
+    let sent = |pair: &mut Pair, id| pair.a.info(id).unwrap().counters.tx_bytes;
+    let before = sent(&mut pair, little);
+    // One slot at a time becomes free, and each time the one with much is the first to know.
+    for _ in 0..2 {
+        pair.a.device.room = 1;
+        pair.a.transmit(pair.now, bulk.index);
+    }
+    assert_eq!(sent(&mut pair, little), before + 1);
 }

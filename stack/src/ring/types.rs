@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::device::{MacAddr, Protocol};
+use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 
@@ -132,6 +133,9 @@ pub struct RingConfig {
     pub reset_strangers: bool,
     /// How long a connection stays in TIME-WAIT. Linux: 60 s.
     pub time_wait: core::time::Duration,
+    /// What is deliberately wrong.
+    #[cfg(feature = "mutants")]
+    pub mutant: Mutant,
 }
 
 impl Default for RingConfig {
@@ -143,6 +147,22 @@ impl Default for RingConfig {
             batch: 16,
             reset_strangers: true,
             time_wait: core::time::Duration::from_secs(60),
+            #[cfg(feature = "mutants")]
+            mutant: Mutant::Healthy,
+        }
+    }
+}
+
+impl RingConfig {
+    /// Whether the stack is this mutant; a constant `false` without the feature.
+    #[inline(always)]
+    pub(super) fn is(&self, mutant: Mutant) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.mutant == mutant;
+        #[cfg(not(feature = "mutants"))]
+        {
+            let _ = mutant;
+            false
         }
     }
 }
@@ -191,4 +211,13 @@ pub struct SocketInfo {
     pub cwnd: usize,
     /// Its counters.
     pub counters: Counters,
+}
+
+/// What a ring holds beside its device's buffers and rules. All zero once every socket is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Sockets, closed connections that linger included.
+    pub sockets: usize,
+    /// Pairs of addresses that are taken.
+    pub flows: usize,
 }

@@ -14,6 +14,8 @@ use super::slots::Socket;
 use super::types::{Counters, Datagram, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::time::Instant;
 use crate::wire::udp as wire;
 
@@ -196,7 +198,9 @@ impl<D: Device> Ring<D> {
         self.leave_all(id);
         let Ok(udp) = self.slots.udp(id) else { return };
         let (rule, key) = (udp.rule, FlowKey::bound(Protocol::Udp, udp.local));
-        rule.into_iter().for_each(|rule| self.device.detach(rule));
+        if !self.config.is(Mutant::LeakRule) {
+            rule.into_iter().for_each(|rule| self.device.detach(rule));
+        }
         self.demux.remove(key);
         self.slots.remove(id.index);
     }
@@ -279,6 +283,7 @@ impl<D: Device> Ring<D> {
     /// Keeps a whole small frame until its neighbour answers; a large one is lost, as RFC 1122 s2.3.2.2 allows for all but the
     /// latest.
     fn hold_datagram(&mut self, envelope: &Envelope, ip: Ipv4Addr, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) {
+        mark!(self, DatagramHeld);
         let mut bytes = vec![0; len];
         gather(data, &mut bytes);
         self.held.push(super::Held { envelope: *envelope, neighbour: ip, ports, bytes });

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::mutants::Mutant;
+
 /// Keepalive probes (SO_KEEPALIVE and its TCP options).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
@@ -77,6 +79,9 @@ pub struct Config {
     pub tso_max: usize,
     /// SO_REUSEPORT: listeners of several rings of one device may have one address, and share its connections.
     pub reuse_port: bool,
+    /// What is deliberately wrong (set by [`crate::ring::RingConfig::mutant`]).
+    #[cfg(feature = "mutants")]
+    pub mutant: Mutant,
 }
 
 impl Default for Config {
@@ -109,6 +114,8 @@ impl Default for Config {
             gather_max: 8,
             tso_max: 0,
             reuse_port: false,
+            #[cfg(feature = "mutants")]
+            mutant: Mutant::Healthy,
         }
     }
 }
@@ -118,6 +125,18 @@ impl Config {
     pub(super) const SEND_LIMIT_MIN: usize = 4608;
     /// Linux's TCP_MIN_MSS: less would not leave room for options.
     pub(super) const MSS_MIN: u16 = 88;
+
+    /// Whether the stack is this mutant; a constant `false` without the feature.
+    #[inline(always)]
+    pub(super) fn is(&self, mutant: Mutant) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.mutant == mutant;
+        #[cfg(not(feature = "mutants"))]
+        {
+            let _ = mutant;
+            false
+        }
+    }
 
     /// The segment size that we announce.
     pub(super) fn mss_announced(&self) -> u16 {

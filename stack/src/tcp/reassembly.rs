@@ -80,6 +80,11 @@ impl<R: RxBuffer> Reassembly<R> {
         !self.blocks.is_empty() || self.fin.is_some()
     }
 
+    /// Whether something arrived twice and is to be reported.
+    pub(super) fn has_duplicate(&self) -> bool {
+        self.duplicate.is_some()
+    }
+
     /// Remembers to report `[start, end)` as received twice.
     pub(super) fn note_duplicate(&mut self, start: SeqNumber, end: SeqNumber) {
         if start.lt(end) {

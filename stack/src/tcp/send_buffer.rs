@@ -124,6 +124,11 @@ impl<T: TxBuffer> SendBuffer<T> {
         self.chunks = VecDeque::new();
     }
 
+    /// Never gives the buffers back: what a mutant does.
+    pub(super) fn leak(&mut self) {
+        core::mem::forget(core::mem::take(&mut self.chunks));
+    }
+
     /// Adds the slices that hold `len` bytes from `seq` on, at most `gather_max` of them, and gives how many bytes they have.
     #[inline]
     pub(super) fn gather<'a>(

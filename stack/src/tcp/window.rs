@@ -87,28 +87,33 @@ impl ReceiveWindow {
     #[inline]
     pub(super) fn deserves_update(&self, queued: usize, mss: usize) -> bool {
         let offered = self.offered();
-        if 2 * offered > self.limit {
+        // What is said is rounded to units, up or down. A sender that waits for half of the largest window it saw must not wait for
+        // the fraction of a unit.
+        let slack = 2usize << self.scale;
+        if 2 * offered > self.limit + slack {
             return false;
         }
         let (_, edge) = self.select(queued, mss);
-        edge.since(self.nxt) >= 2 * offered && edge.since(self.adv) >= mss.min(self.limit / 2)
+        edge.since(self.nxt) + slack >= 2 * offered && edge.since(self.adv) + slack >= mss.min(self.limit / 2)
     }
 
     /// The reader took `n` bytes. Lets the buffer grow to twice what it takes in a round trip, and more while that grows
-    /// (Linux's `tcp_rcv_space_adjust`).
+    /// (Linux's `tcp_rcv_space_adjust`). Whether it did.
     #[inline]
-    pub(super) fn on_read(&mut self, now: Instant, n: usize, rtt: Duration, mss: usize) {
+    pub(super) fn on_read(&mut self, now: Instant, n: usize, rtt: Duration, mss: usize) -> bool {
         self.copied += n;
         if self.limit >= self.limit_max {
-            return;
+            return false;
         }
         let elapsed = now.as_nanos().saturating_sub(self.measured_at.as_nanos());
         if elapsed < MEASURE_NS_MIN || elapsed < rtt.as_nanos() as u64 {
-            return;
+            return false;
         }
+        let before = self.limit;
         self.adjust(mss);
         self.copied = 0;
         self.measured_at = now;
+        self.limit > before
     }
 
     fn adjust(&mut self, mss: usize) {

@@ -4,6 +4,8 @@ use core::time::Duration;
 
 use super::{Connection, Controller, Phase};
 use crate::device::{RxBuffer, TxBuffer};
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::ring::Readiness;
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
@@ -21,6 +23,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let ack = header.ack;
         // RFC 5961 s5.2: nobody who is in the connection acknowledges what is older than the largest window.
         if ack.gt(self.snd_nxt) || ack.lt(self.snd_una - self.snd_wnd_max) {
+            mark!(self, UnacceptableAck);
             self.challenge(now);
             return false;
         }
@@ -44,7 +47,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Takes the peer's window from the segment, unless an older one is newer (RFC 9293 s3.10.7.4). Whether it changed.
     pub(super) fn update_window(&mut self, header: &Header) -> bool {
         let (seq, ack) = (header.seq, header.ack);
-        let newer = self.snd_wl1.lt(seq) || (self.snd_wl1 == seq && self.snd_wl2.le(ack));
+        // A retransmission that acknowledges more comes with an old number and a new window: with the old one kept, the right edge
+        // would move by what was acknowledged (Linux's tcp_may_update_window).
+        let newer = ack.gt(self.snd_una) || self.snd_wl1.lt(seq) || (self.snd_wl1 == seq && self.snd_wl2.le(ack));
         if !newer || ack.lt(self.snd_una) {
             return false;
         }
@@ -57,6 +62,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn set_send_window(&mut self, window: usize) -> bool {
         if window == self.snd_wnd {
             return false;
+        }
+        if window == 0 {
+            mark!(self, ZeroWindowReceived);
         }
         if window > self.snd_wnd {
             self.timers.stop(Timer::Persist);
@@ -76,6 +84,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let mut news = false;
         for block in header.options.sack.as_slice() {
             news |= self.scoreboard.add(*block, una, self.snd_nxt);
+        }
+        if news {
+            mark!(self, SackReceived);
         }
         news
     }
@@ -110,13 +121,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.snd_una == self.snd_nxt {
             self.timers.stop(Timer::Retransmit);
             self.timers.set(Timer::Release, now + RELEASE_AFTER);
+        } else if self.config.is(Mutant::LostTimer) {
+            self.timers.stop(Timer::Retransmit);
         } else {
             // RFC 6298 s5.3.
             self.timers.set(Timer::Retransmit, self.rtt.timeout_at(now));
         }
         if (self.write_blocked || !was_writable) && self.is_writable() {
             self.write_blocked = false;
-            self.edges |= Readiness::OUT;
+            if !self.config.is(Mutant::DropWriteEdge) {
+                self.edges |= Readiness::OUT;
+            }
         }
         if self.send.end().gt(self.snd_nxt) || self.fin_queued || self.phase != Phase::Open {
             self.tx_pending = true;
@@ -125,6 +140,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     fn acknowledge_in_recovery(&mut self, acked: usize, flight: usize) {
         if self.snd_una.ge(self.recover) {
+            mark!(self, Recovered);
             if self.phase == Phase::Recovery {
                 self.congestion.on_recovered(flight.saturating_sub(acked));
             } else {
@@ -138,6 +154,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.phase == Phase::Loss {
             self.congestion.on_ack(acked, usize::MAX / 4);
         } else {
+            mark!(self, PartialAck);
             // RFC 6582 s3.2 step 3, partial acknowledgment: the next hole begins here.
             let segments = acked.div_ceil(self.mss) as u16;
             self.dupacks = self.dupacks.saturating_sub(segments.saturating_sub(1));
@@ -156,6 +173,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn enter_recovery(&mut self) {
+        mark!(self, FastRetransmit);
         self.phase = Phase::Recovery;
         self.recover = self.snd_nxt;
         self.high_rxt = self.snd_una;
@@ -170,9 +188,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let first = self.retries == 0;
         // The peer acknowledged up to a block that it reported before: it has dropped it (RFC 2018 s8).
         if self.scoreboard.first() == Some(self.snd_una) {
+            mark!(self, SackReneged);
             self.scoreboard.clear();
         }
-        self.congestion.on_timeout(self.in_flight(), first);
+        if !self.config.is(Mutant::NoCollapse) {
+            self.congestion.on_timeout(self.in_flight(), first);
+        }
         self.phase = Phase::Loss;
         self.recover = self.snd_nxt;
         self.high_rxt = self.snd_una;

@@ -3,6 +3,8 @@
 use super::{Connection, Phase, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::ring::Readiness;
 use crate::tcp::timers::{Timer, Timers};
 use crate::time::Instant;
@@ -39,6 +41,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Ends the connection at once: the peer gets a reset (RFC 9293 s3.10.5).
     pub fn abort(&mut self) {
+        mark!(self, Aborted);
         let known_to_peer = match self.state {
             State::Closed | State::Listen | State::SynSent | State::TimeWait => false,
             State::SynReceived => true,
@@ -46,7 +49,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         };
         self.finish();
         self.recv.clear();
-        if known_to_peer {
+        if known_to_peer && !self.config.is(Mutant::NoReset) {
             self.reset_due = true;
             self.tx_pending = true;
         }
@@ -58,6 +61,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.orphaned = true;
         self.read_shut = true;
         if self.recv.len() > 0 && self.state != State::TimeWait {
+            mark!(self, CloseWithUnread);
             self.abort();
             return;
         }
@@ -70,6 +74,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// The device says that the peer's station is gone: as if it had sent a reset.
     pub fn peer_gone(&mut self) {
+        mark!(self, PeerGone);
         match self.state {
             State::Closed | State::Listen => {}
             State::TimeWait => self.finish(),
@@ -85,6 +90,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// A valid reset arrived.
     pub(super) fn on_reset(&mut self) {
+        mark!(self, ResetReceived);
         match self.state {
             State::TimeWait => self.finish(),
             // Linux's tcp_reset.
@@ -105,6 +111,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn finish(&mut self) {
         self.state = State::Closed;
         self.timers = Timers::new();
+        if self.config.is(Mutant::DataAfterReset) && self.send.len() > 0 && self.in_flight() > 0 {
+            (self.phase, self.recover, self.high_rxt) = (Phase::Loss, self.snd_nxt, self.snd_una);
+            self.retransmit_now = true;
+            self.edges |= EVERYTHING;
+            return;
+        }
+        if self.config.is(Mutant::LeakBuffer) {
+            self.send.leak();
+        }
         self.send.clear();
         self.scoreboard.clear();
         // What was lost went with the send buffer: a reset that is still due must not be preceded by it.

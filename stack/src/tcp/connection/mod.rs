@@ -26,6 +26,7 @@ use super::window::ReceiveWindow;
 use super::{Opening, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
+use crate::mutants::Mutant;
 use crate::ring::{Counters, Readiness};
 use crate::time::Instant;
 use crate::wire::tcp::{Header, SeqNumber};
@@ -120,6 +121,8 @@ pub struct Connection<R, T> {
     error: Option<Error>,
     soft_error: Option<Error>,
     config: Config,
+    #[cfg(feature = "marks")]
+    marks: crate::marks::MarkSet,
 }
 
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
@@ -181,6 +184,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             error: None,
             soft_error: None,
             config: config.clone(),
+            #[cfg(feature = "marks")]
+            marks: crate::marks::MarkSet::default(),
         };
         connection.update_mss();
         connection
@@ -216,9 +221,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.update_mss();
     }
 
-    /// The handshake is complete.
-    fn establish(&mut self, now: Instant) {
+    /// The handshake is complete, after so many timeouts.
+    fn establish(&mut self, now: Instant, timeouts: u32) {
         self.state = State::Established;
+        if timeouts > 1 {
+            // RFC 5681 s3.1: after a lost SYN the initial window is one segment. As Linux, not yet after the first timeout, which may
+            // have been spurious (RFC 6298 s5.7 has the timer start at one second).
+            self.congestion.on_timeout(0, false);
+        }
         self.syn_due = false;
         self.retries = 0;
         self.timers.stop(Timer::Retransmit);
@@ -227,7 +237,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn update_mss(&mut self) {
-        let mss = self.agreement.peer_mss.min(self.config.mss_announced()).min(self.path_mss).max(Config::MSS_MIN);
+        let peer_mss = if self.config.is(Mutant::IgnorePeerMss) { u16::MAX } else { self.agreement.peer_mss };
+        let mss = peer_mss.min(self.config.mss_announced()).min(self.path_mss).max(Config::MSS_MIN);
         self.mss = usize::from(mss) - if self.agreement.timestamps { TIMESTAMPS_LEN } else { 0 };
         self.congestion.set_mss(self.mss);
     }
@@ -326,6 +337,18 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         core::mem::take(&mut self.edges)
     }
 
+    /// The marks hit since the last call.
+    #[cfg(feature = "marks")]
+    #[inline]
+    pub(crate) fn take_marks(&mut self) -> crate::marks::MarkSet {
+        self.marks.take()
+    }
+
+    /// Whether both sides agreed on timestamps (RFC 7323 s3.2).
+    pub fn has_timestamps(&self) -> bool {
+        self.agreement.timestamps
+    }
+
     /// Takes the pending error.
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
@@ -393,7 +416,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The timestamp clock: milliseconds, as Linux's.
     #[inline]
     fn timestamp(&self, now: Instant) -> u32 {
-        (now.as_millis() as u32).wrapping_add(self.ts_offset)
+        let clock = (now.as_millis() as u32).wrapping_add(self.ts_offset);
+        if self.config.is(Mutant::TimestampBackwards) && now.as_millis() % 8 == 7 {
+            return clock.wrapping_sub(100);
+        }
+        clock
     }
 
     #[inline]

@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::{Config, Connection, Phase, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
+use crate::marks::mark;
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
@@ -82,6 +83,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn note_unreachable(&mut self, error: Error) {
+        mark!(self, UnreachableReceived);
         match self.state {
             State::Closed | State::Listen | State::TimeWait => {}
             State::SynSent | State::SynReceived => self.fail(error),
@@ -94,6 +96,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let mss = mss.max(Config::MSS_MIN);
         let (before, news) = (self.mss, mss < self.path_mss);
         if news {
+            mark!(self, PathMtuLowered);
             self.path_mss = mss;
             self.update_mss();
             self.timers.set(Timer::PathMtu, now + PATH_MTU_TIME);

@@ -6,6 +6,8 @@ use super::ack::RELEASE_AFTER;
 use super::{Connection, Phase};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::ring::Readiness;
 use crate::tcp::payload::RxPayload;
 use crate::tcp::reassembly::Reassembly;
@@ -74,10 +76,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.snd_wl2 = header.ack;
         self.set_send_window(usize::from(header.window) << self.agreement.send_scale);
         if len > 0 {
+            if self.recv.len() == 0 || !self.config.is(Mutant::DropReadEdge) {
+                self.edges |= Readiness::IN;
+            }
             self.recv.push(payload);
             self.window.nxt += len;
             self.counters.rx_bytes += len as u64;
-            self.edges |= Readiness::IN;
             self.schedule_ack(now, len);
         }
     }
@@ -101,6 +105,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let flags = header.flags;
         let acknowledges = flags.contains(Flags::ACK);
         if acknowledges && (header.ack.le(self.snd_una) || header.ack.gt(self.snd_nxt)) {
+            mark!(self, StrangeAckInSynSent);
             // Something of an older connection: tell it that this one isn't it.
             if !flags.contains(Flags::RST) {
                 self.send_reset_at(header.ack);
@@ -109,6 +114,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if flags.contains(Flags::RST) {
             if acknowledges {
+                mark!(self, ConnectionRefused);
                 self.fail(Error::Refused);
             }
             return;
@@ -120,15 +126,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.take_syn(now, header);
         if !acknowledges {
             // Simultaneous open.
+            mark!(self, SimultaneousOpen);
             self.state = State::SynReceived;
             self.syn_due = true;
             self.tx_pending = true;
             return;
         }
         self.window.adv = self.window.select_syn().1;
+        let timeouts = self.retries;
         self.acknowledge(now, header);
         self.snd_wl2 = header.ack;
-        self.establish(now);
+        self.establish(now, timeouts);
         self.ack_now();
     }
 
@@ -137,11 +145,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let flags = header.flags;
         let reset = flags.contains(Flags::RST);
         if !reset && self.is_old_duplicate(now, header) {
+            mark!(self, PawsDrop);
             self.refuse(now, header, len);
             return false;
         }
         let end = header.seq + len + control_len(flags);
         if end.lt(self.window.wup) || header.seq.gt(self.window.adv.max(self.window.nxt)) {
+            mark!(self, OutOfWindow);
             if !reset {
                 self.refuse(now, header, len);
             }
@@ -152,6 +162,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if header.seq == self.window.nxt {
                 self.on_reset();
             } else {
+                mark!(self, InexactReset);
                 self.challenge(now);
             }
             return false;
@@ -160,6 +171,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             let peers_own = header.seq + 1 == self.window.nxt && len == 0;
             if self.state == State::SynReceived && peers_own && !flags.contains(Flags::ACK) {
                 // Our SYN-ACK was lost.
+                mark!(self, SynAckRepeated);
                 self.syn_due = true;
                 self.tx_pending = true;
                 return false;
@@ -198,6 +210,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.reassembly_mut().note_duplicate(start, end);
         }
         if self.state == State::TimeWait && header.flags.contains(Flags::FIN) {
+            mark!(self, TimeWaitRestarted);
             // RFC 9293 s3.10.7.4: the peer didn't get our last acknowledgment.
             self.timers.set(Timer::Linger, now + self.config.time_wait);
         }
@@ -210,7 +223,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Sends an acknowledgment that makes a peer prove or resynchronise itself, within limits (RFC 5961 s7).
     pub(super) fn challenge(&mut self, now: Instant) {
-        if now >= self.challenge_at {
+        if now < self.challenge_at {
+            mark!(self, ChallengeLimited);
+        } else {
+            mark!(self, ChallengeAck);
             self.challenge_at = now + CHALLENGE_INTERVAL;
             self.ack_now();
         }
@@ -242,6 +258,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let kept = self.trim(&mut seq, &mut payload, &mut fin);
         let new_data = kept > 0 || payload.is_empty() && fin;
         if self.orphaned && kept > 0 {
+            mark!(self, OrphanGotData);
             // RFC 9293 s3.10.4, RFC 2525 s2.17: nobody will read this.
             self.abort();
             return;
@@ -266,6 +283,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let len = payload.len();
         let old = self.window.nxt.since(*seq).min(len + 1);
         if old > 0 {
+            mark!(self, OldBytesTrimmed);
             if self.agreement.sack && len > 0 {
                 let (start, end) = (*seq, (*seq + len).min(self.window.nxt));
                 self.reassembly_mut().note_duplicate(start, end);
@@ -276,6 +294,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let room = self.window.adv.since(*seq);
         if payload.len() > room {
+            mark!(self, WindowTrimmed);
             payload.truncate(room);
             *fin = false;
         }
@@ -284,7 +303,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Takes bytes in that are in the window, in order or not.
     fn receive(&mut self, now: Instant, seq: SeqNumber, payload: RxPayload<'_, R>, len: usize, fin: bool) {
+        if fin && seq != self.window.nxt && self.config.is(Mutant::EofEarly) {
+            self.on_fin(now);
+            return;
+        }
         if seq != self.window.nxt {
+            mark!(self, OutOfOrder);
+            if fin {
+                mark!(self, FinOutOfOrder);
+            }
             let reassembly = self.reassembly_mut();
             if fin {
                 reassembly.fin = Some(seq + len);
@@ -295,6 +322,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return;
         }
         let before = self.window.nxt;
+        if self.reassembly.is_some() && self.config.is(Mutant::DeliverDuplicate) {
+            self.recv.push(payload.clone());
+        }
         self.recv.push(payload);
         self.window.nxt += len;
         let mut fin = fin;
@@ -310,10 +340,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let arrived = self.window.nxt.since(before);
         if arrived > 0 {
             self.counters.rx_bytes += arrived as u64;
-            self.edges |= Readiness::IN;
+            if self.recv.len() == arrived || !self.config.is(Mutant::DropReadEdge) {
+                self.edges |= Readiness::IN;
+            }
             self.schedule_ack(now, len);
         }
         if filled_gap {
+            mark!(self, GapFilled);
+            if self.config.is(Mutant::SkipByteOnReassembly) && self.recv.len() > 1 {
+                self.recv.read(&mut [std::io::IoSliceMut::new(&mut [0])], false);
+            }
             self.ack_now();
         }
         if fin {
@@ -334,12 +370,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// SYN-RECEIVED: the acknowledgment of our SYN completes the handshake.
     fn complete_passive_open(&mut self, now: Instant, header: &Header) -> bool {
         if header.ack.le(self.snd_una) || header.ack.gt(self.snd_nxt) {
+            mark!(self, StrangeAckInSynReceived);
             self.send_reset_at(header.ack);
             return false;
         }
         self.window.adv = self.window.adv.max(self.window.select_syn().1);
         let fin_queued = self.fin_queued;
-        self.establish(now);
+        self.establish(now, self.retries);
         if fin_queued {
             self.state = State::FinWait1;
         }
@@ -379,7 +416,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.ack_now();
         match self.state {
             State::Established => self.state = State::CloseWait,
-            State::FinWait1 => self.state = State::Closing,
+            State::FinWait1 => {
+                mark!(self, SimultaneousClose);
+                self.state = State::Closing;
+            }
             State::FinWait2 => self.enter_time_wait(now),
             _ => {}
         }
@@ -390,12 +430,18 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn enter_time_wait(&mut self, now: Instant) {
+        mark!(self, TimeWait);
         self.state = State::TimeWait;
         self.send.clear();
         self.timers.stop(Timer::Retransmit);
         self.timers.stop(Timer::Persist);
         self.timers.stop(Timer::Keepalive);
-        self.timers.set(Timer::Linger, now + self.config.time_wait);
+        if self.config.is(Mutant::NoTimeWait) {
+            self.timers.set(Timer::Linger, now + Duration::from_millis(1));
+            return;
+        }
+        let shorter = if self.config.is(Mutant::ShortTimeWait) { 4 } else { 1 };
+        self.timers.set(Timer::Linger, now + self.config.time_wait / shorter);
     }
 
     fn reassembly_mut(&mut self) -> &mut Reassembly<R> {

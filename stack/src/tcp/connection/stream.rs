@@ -7,6 +7,8 @@ use super::ack::RELEASE_AFTER;
 use super::{Connection, Controller, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 
@@ -38,6 +40,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let room = self.config.send_limit(self.congestion.cwnd()).saturating_sub(self.send.len());
         if room == 0 {
+            mark!(self, WriteBlocked);
             self.write_blocked = true;
             return Err(Error::WouldBlock);
         }
@@ -45,6 +48,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if copied < wanted {
             self.write_blocked = true;
             if copied < room.min(wanted) {
+                mark!(self, NoSendBuffers);
                 self.timers.set(Timer::Release, now + BUFFERS_AFTER);
             }
             if copied == 0 {
@@ -82,8 +86,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return Ok(n);
         }
         let queued = self.recv.len();
-        self.window.on_read(now, n, self.rtt.srtt(), self.acks.peer_mss);
-        if self.state.receives() && self.window.deserves_update(queued, self.acks.peer_mss) {
+        if self.window.on_read(now, n, self.rtt.srtt(), self.acks.peer_mss) {
+            mark!(self, ReceiveBufferGrew);
+        }
+        if self.state.receives() && !self.config.is(Mutant::NoWindowUpdate) && self.window.deserves_update(queued, self.acks.peer_mss) {
+            mark!(self, WindowUpdate);
             self.ack_now();
         }
         if queued == 0 && !self.write_blocked {

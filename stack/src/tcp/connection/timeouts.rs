@@ -5,6 +5,8 @@ use core::time::Duration;
 use super::{Connection, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::ring::Readiness;
 use crate::tcp::keepalive::{self, Verdict};
 use crate::tcp::timers::{Timer, Timers};
@@ -26,13 +28,19 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             match timer {
                 Timer::Retransmit => self.on_retransmission_timeout(now),
                 Timer::Persist => self.on_persist(now),
+                Timer::DelayedAck if self.config.is(Mutant::NoDelayedAck) => {}
                 Timer::DelayedAck => {
+                    mark!(self, DelayedAck);
                     self.acks.on_delayed();
                     self.tx_pending = true;
                 }
                 Timer::Keepalive => self.on_keepalive(now),
-                Timer::Linger => self.finish(),
+                Timer::Linger => {
+                    mark!(self, LingerExpired);
+                    self.finish();
+                }
                 Timer::Cork => {
+                    mark!(self, CorkExpired);
                     self.push = true;
                     self.tx_pending = true;
                 }
@@ -58,7 +66,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             // The first timeout came one RTO after the bytes were sent.
             !handshake && now.since(self.stalled_since) + self.rtt.rto() >= limit
         });
+        if out_of_time {
+            mark!(self, UserTimeout);
+        }
         if self.retries >= limit || out_of_time {
+            mark!(self, GaveUp);
             self.fail(self.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
@@ -71,8 +83,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         } else {
             return;
         }
+        mark!(self, RetransmissionTimeout);
+        if self.retries > 0 {
+            mark!(self, BackedOff);
+        }
         self.retries += 1;
-        self.rtt.timed_out();
+        if !self.config.is(Mutant::NoBackoff) {
+            self.rtt.timed_out();
+        }
         self.timers.set(Timer::Retransmit, now + self.rtt.rto());
     }
 
@@ -87,8 +105,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if self.snd_wnd > 0 {
             // Open, but silly: after this time it is filled nevertheless.
+            mark!(self, SillyWindowOverride);
             self.push = true;
         } else {
+            mark!(self, PersistProbe);
             self.probe_due = true;
             self.unanswered_probes += 1;
             self.persist_backoff = self.persist_backoff.saturating_add(1);
@@ -111,16 +131,22 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.timers.set(Timer::Keepalive, now + settings.idle);
             return;
         }
+        if self.config.is(Mutant::NoKeepalive) {
+            self.timers.set(Timer::Keepalive, now + settings.idle);
+            return;
+        }
         let silence = now.since(self.last_rx);
         match keepalive::judge(&settings, silence, self.unanswered_probes, self.config.user_timeout) {
             Verdict::Wait(time) => self.timers.set(Timer::Keepalive, now + time),
             Verdict::Probe(time) => {
+                mark!(self, KeepaliveProbe);
                 self.unanswered_probes += 1;
                 self.probe_due = true;
                 self.tx_pending = true;
                 self.timers.set(Timer::Keepalive, now + time);
             }
             Verdict::Dead => {
+                mark!(self, KeepaliveDead);
                 self.fail(self.soft_error.unwrap_or(Error::TimedOut));
                 self.reset_due = true;
                 self.tx_pending = true;
@@ -129,6 +155,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn on_release(&mut self) {
+        if self.config.is(Mutant::SpuriousEdge) {
+            self.edges |= Readiness::IN;
+        }
         self.send.release_idle();
         self.recv.release_idle();
         if self.write_blocked && self.is_writable() {

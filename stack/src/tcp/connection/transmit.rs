@@ -6,6 +6,8 @@ use arrayvec::ArrayVec;
 
 use super::{Connection, Controller, Phase};
 use crate::device::{RxBuffer, SendError, TxBuffer, TxSlice};
+use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::tcp::timers::Timer;
 use crate::tcp::{GATHER_LIMIT, Segment, State};
 use crate::time::Instant;
@@ -95,6 +97,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.snd_nxt = seq + 1;
             self.rtt.sent(now, self.snd_nxt);
         } else {
+            mark!(self, SynRetransmitted);
             self.rtt.retransmitted();
             self.counters.retransmissions += 1;
         }
@@ -118,8 +121,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return Ok(false);
         }
         let fin = end.gt(data_end) && start + len == data_end;
-        if len == 0 && !fin {
+        if (len == 0 && !fin) || (fin && self.config.is(Mutant::FinNotRetransmitted)) {
             return Ok(false);
+        }
+        if fin {
+            mark!(self, FinRetransmitted);
         }
         let flags = if fin { Flags::ACK | Flags::FIN } else { Flags::ACK };
         let sent = self.emit_rarely(now, start, len, flags, emit)?;
@@ -143,7 +149,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 return Ok(Stop::Drained);
             }
             let full = self.segment_max();
-            let usable = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
+            let mut usable = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
+            if self.config.is(Mutant::IgnorePeerWindow) {
+                usable = usize::MAX;
+            }
             let mut len = unsent.min(full).min(usable);
             if let Some(stop) = self.holds_back(len, unsent, full, fin_due) {
                 return Ok(stop);
@@ -152,11 +161,20 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if self.config.tso_max >= 2 * full && len == full {
                 len = self.full_segments(full, unsent.min(usable)) * full;
             }
+            if self.dupacks > 0 && self.phase == Phase::Open {
+                mark!(self, LimitedTransmit);
+            }
             let last = len == unsent;
             let flags = if fin_due && last { Flags::ACK | Flags::FIN } else { Flags::ACK };
             let seq = self.snd_nxt;
             let sent = self.emit(now, seq, len, flags, emit)?;
+            if sent < len {
+                mark!(self, GatherLimited);
+            }
             self.snd_nxt = seq + sent + usize::from(fin_due && last && sent == len);
+            if self.config.is(Mutant::DataAfterFin) && fin_due && last && self.send.len() > 0 {
+                self.emit(now, self.snd_nxt, 1, Flags::ACK, emit)?;
+            }
             if sent < full && sent == len {
                 self.snd_small = self.snd_nxt;
             }
@@ -167,12 +185,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Why a new segment of `len` bytes must not go out, if so (RFC 9293 s3.8.6.2.1 and s3.7.4, RFC 5681 s3.1).
     #[inline]
-    fn holds_back(&self, len: usize, unsent: usize, full: usize, fin_due: bool) -> Option<Stop> {
+    fn holds_back(&mut self, len: usize, unsent: usize, full: usize, fin_due: bool) -> Option<Stop> {
         let pipe = self.pipe();
         if unsent > 0 && len == 0 {
+            mark!(self, WindowLimited);
             return Some(Stop::Window);
         }
-        if pipe > 0 && pipe + len > self.congestion.cwnd() {
+        if pipe > 0 && pipe + len > self.congestion.cwnd() && !self.config.is(Mutant::IgnoreCwnd) {
+            mark!(self, CongestionLimited);
             return Some(Stop::Acknowledgment);
         }
         if len >= full || self.push {
@@ -190,7 +210,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return Some(Stop::Cork);
         }
         // Nagle's algorithm, in Minshall's variant: one partial segment at a time.
-        self.snd_small.gt(self.snd_una).then_some(Stop::Acknowledgment)
+        let held = self.snd_small.gt(self.snd_una);
+        if held {
+            mark!(self, NagleHeld);
+        }
+        held.then_some(Stop::Acknowledgment)
     }
 
     /// How many full segments can go as one that the device cuts, of `available` bytes: each of them might have gone by itself.
@@ -202,6 +226,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline]
     fn restart_after_idle(&mut self, now: Instant) {
         if self.snd_una == self.snd_nxt && now.as_nanos().saturating_sub(self.last_tx.as_nanos()) > self.rtt.rto_ns() {
+            mark!(self, RestartAfterIdle);
             self.congestion.on_idle();
         }
     }
@@ -249,7 +274,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let mut sent = 0;
         let mut cut = None;
         if len > 0 {
-            sent = self.send.gather(seq, len, self.config.gather_max, &mut slices);
+            let wrong = self.config.is(Mutant::RetransmitWrongBytes) && seq != self.snd_nxt && len > 1;
+            let (mut from, len) = if wrong { (seq + 1, len - 1) } else { (seq, len) };
+            if self.config.is(Mutant::DataAfterFin) && from.gt(self.send.end()) {
+                from = self.send.end() - 1;
+            }
+            sent = self.send.gather(from, len, self.config.gather_max, &mut slices);
             debug_assert!(sent > 0, "bytes to send are in the buffer");
             if self.config.tso_max > 0 && len > self.segment_max() {
                 let full = self.segment_max();
@@ -286,6 +316,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// A segment went out that acknowledges everything received.
     #[inline]
     fn acknowledged_peer(&mut self, edge: SeqNumber) {
+        self.note_sent_window(edge);
         self.window.adv = edge;
         self.window.wup = self.window.nxt;
         self.acks.now = false;
@@ -298,11 +329,29 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
+    /// Marks what the acknowledgment says beside its number.
+    #[inline]
+    fn note_sent_window(&mut self, edge: SeqNumber) {
+        if edge == self.window.nxt {
+            mark!(self, ZeroWindowSent);
+        }
+        if let Some(reassembly) = &self.reassembly
+            && self.agreement.sack
+        {
+            if reassembly.has_gap() {
+                mark!(self, SackSent);
+            }
+            if reassembly.has_duplicate() {
+                mark!(self, DuplicateSack);
+            }
+        }
+    }
+
     /// The header of a segment, and the right edge of our window that it announces.
     #[inline(always)]
     fn header(&self, now: Instant, seq: SeqNumber, flags: Flags) -> (Header, SeqNumber) {
         let stamps = (self.timestamp(now), self.ts_recent);
-        let (options, (window, edge)) = if flags.contains(Flags::SYN) {
+        let (mut options, (mut window, edge)) = if flags.contains(Flags::SYN) {
             let offer = match flags.contains(Flags::ACK) {
                 true => stamps,
                 false => (stamps.0, 0),
@@ -317,7 +366,21 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             (options, self.window.select(self.recv.len(), self.acks.peer_mss))
         };
-        let ack = if flags.contains(Flags::ACK) { self.window.nxt } else { SeqNumber(0) };
+        let mut ack = if flags.contains(Flags::ACK) { self.window.nxt } else { SeqNumber(0) };
+        if self.config.is(Mutant::ShrinkWindow) && self.recv.len() > 0 {
+            window /= 2;
+        }
+        if self.config.is(Mutant::WrongSack) && !options.sack.is_empty() {
+            let mut wrong = options.sack.as_slice().to_vec();
+            options.sack.truncate(0);
+            for block in &mut wrong {
+                block.end += 1;
+                options.sack.push(*block);
+            }
+        }
+        if self.config.is(Mutant::AckBeyondReceived) && self.reassembly.as_ref().is_some_and(|r| r.has_gap()) {
+            ack += 1;
+        }
         let header =
             Header { src_port: self.local_port, dst_port: self.remote_port, seq, ack, flags, window, options, ..Header::default() };
         (header, edge)
@@ -327,8 +390,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline]
     fn arm(&mut self, now: Instant, stop: Stop) {
         if self.snd_una != self.snd_nxt {
-            self.timers.start(Timer::Retransmit, self.rtt.timeout_at(now));
-        } else if stop == Stop::Window {
+            if self.config.is(Mutant::RtoTooEarly) {
+                self.timers.start(Timer::Retransmit, now + self.rtt.rto() / 8);
+            } else if !self.config.is(Mutant::LostTimer) {
+                self.timers.start(Timer::Retransmit, self.rtt.timeout_at(now));
+            }
+        } else if stop == Stop::Window && !self.config.is(Mutant::NoPersist) {
             self.timers.start(Timer::Persist, now + self.persist_interval());
         }
         if stop == Stop::Cork {

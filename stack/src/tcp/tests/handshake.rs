@@ -143,3 +143,20 @@ fn bytes_may_come_with_the_last_acknowledgment_of_the_handshake() {
     assert_eq!(pair.state(B), State::Established);
     assert_eq!(pair.read(B), b"hello");
 }
+
+/// RFC 5681 s3.1, with Linux's allowance for one spurious timeout. Found by the simulator's congestion checker.
+#[test]
+fn a_syn_that_is_lost_twice_makes_the_initial_window_one_segment() {
+    for (lost, segments) in [(0, 10), (1, 10), (2, 1)] {
+        let mut pair = Pair::new(&Config::default(), &Config::default());
+        let mut left = lost;
+        pair.lose(move |packet| {
+            let syn = packet.from == A && packet.is(Flags::SYN) && left > 0;
+            left -= u32::from(syn);
+            syn
+        });
+        pair.run(ms(5_000));
+        assert_eq!(pair.state(A), State::Established);
+        assert_eq!(pair.a.cwnd(), segments * usize::from(pair.a.mss()), "after {lost} lost SYNs");
+    }
+}

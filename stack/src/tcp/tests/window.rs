@@ -1,7 +1,7 @@
 use super::pair::Side::{A, B};
 use super::pair::{Pair, ms, pattern};
 use crate::tcp::{Config, State};
-use crate::wire::tcp::SeqNumber;
+use crate::wire::tcp::{Header, SeqNumber};
 
 fn small_receiver() -> Config {
     Config { rcvbuf: Some(8000), ..Config::default() }
@@ -138,4 +138,39 @@ fn bytes_beyond_the_window_are_not_taken() {
     header.seq += 1_000_000;
     pair.deliver(B, &header, &pattern(100));
     assert_eq!(pair.side(B).available(), 0);
+}
+
+/// Found by the simulator's window checker: a retransmission has an old sequence number, and what it acknowledges is new.
+#[test]
+fn a_window_comes_with_the_acknowledgment_that_moves_it() {
+    let config = Config { window_scaling: false, timestamps: false, ..Config::default() };
+    let mut pair = Pair::open(&config, &config);
+    pair.write(B, b"template").unwrap();
+    pair.transmit();
+    let template = pair.sent(B).pop().unwrap().header;
+    pair.lose(|packet| packet.from == B);
+    pair.settle();
+    // The first ten bytes are late: what A knows of the window comes from a segment behind them.
+    let right = template.ack + 10_000;
+    pair.deliver(A, &Header { seq: template.seq + 10, window: 10_000, ..template }, b"later");
+    pair.write(A, &pattern(20_000)).unwrap();
+    pair.settle();
+    pair.deliver(A, &Header { ack: template.ack + 1448, window: 10_000 - 1448, ..template }, b"0123456789");
+    pair.settle();
+    let ends: Vec<_> = pair.sent(A).iter().map(|packet| packet.header.seq + packet.payload.len()).collect();
+    assert!(ends.iter().any(|end| (template.ack + 7_000).lt(*end)), "the window is used: {ends:?}");
+    assert!(ends.iter().all(|end| end.le(right)), "{ends:?} beyond {right:?}");
+}
+
+/// Found by the simulator's window checker: a writer that waited for its persist timer, though the reader had read everything.
+#[test]
+fn rounding_a_small_window_to_units_stalls_nobody() {
+    for rcvbuf in 2304..2304 + 600 {
+        let mut pair = Pair::open(&Config::default(), &Config { rcvbuf: Some(rcvbuf), ..Config::default() });
+        let data = pattern(20_000);
+        let start = pair.now;
+        assert_eq!(pair.transfer(A, &data), data);
+        let took = pair.now.since(start);
+        assert!(took < ms(150), "{took:?} with a buffer of {rcvbuf}");
+    }
 }

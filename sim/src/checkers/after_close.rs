@@ -1,0 +1,27 @@
+//! What is closed stays closed: nothing is sent behind a FIN or after a reset, and nothing is read from, or written to, a socket
+//! that its program closed.
+
+use super::Moment;
+use super::flow::Endpoint;
+use super::segment::{Segment, before};
+
+const NAME: &str = "after_close";
+
+/// An endpoint sent a segment, which is no reset.
+pub(super) fn sent(moment: &Moment, segment: &Segment, own: &Endpoint) {
+    if own.reset {
+        moment.breach(NAME, "RFC 9293 s3.10.5: a segment of a connection that was reset");
+    }
+    let end = segment.seq.wrapping_add(segment.len());
+    if let Some(fin) = own.fin
+        && segment.len() > 0
+        && before(fin, end)
+    {
+        moment.breach(NAME, format_args!("RFC 9293 s3.6: bytes up to {end}, behind the FIN at {fin}"));
+    }
+}
+
+/// A call on a socket that its program had closed succeeded.
+pub(super) fn used(moment: &Moment, call: &str) {
+    moment.breach(NAME, format_args!("{call} succeeded on a socket that was closed"));
+}

@@ -1,0 +1,294 @@
+//! Socket calls, as programs make them.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use ringway_stack::ring::{self, RecvFlags, Ring, Shutdown, SocketId};
+use ringway_stack::tcp::{Keepalive, State};
+use ringway_stack::{Error, Instant};
+
+use super::closing::{Closed, RESET_BOUND};
+use super::datagrams::Datagram;
+use super::desk::Sock;
+use super::flow::Tuple;
+use super::{Checkers, Moment, after_close, closing, rto, stream};
+use crate::nic::SimDevice;
+
+type R = Ring<SimDevice>;
+
+impl Checkers {
+    fn call(&mut self, place: usize, now: Instant) -> Moment {
+        self.desks[place].now = now;
+        self.moment(place, None)
+    }
+
+    /// After a call: how the socket stands, so that what the call itself changed is nobody's edge.
+    fn looked(&mut self, place: usize, ring: &R, socket: SocketId) {
+        let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { return };
+        if let Some(info) = ring.info(socket).filter(|_| sock.closed.is_none()) {
+            sock.edges.looked(ring.readiness(socket), &info);
+        }
+        self.desks[place].touch(socket);
+    }
+
+    fn refuse_closed(&self, moment: &Moment, socket: SocketId, call: &str, succeeded: bool) {
+        let closed = self.desks[moment.place].sockets.get(&socket).is_some_and(|sock| sock.closed.is_some());
+        if closed && succeeded {
+            after_close::used(moment, call);
+        }
+    }
+
+    /// The endpoint of a socket, once its SYN was seen.
+    pub(super) fn endpoint(&mut self, place: usize, socket: SocketId) -> Option<usize> {
+        let (now, host) = (self.desks[place].now, self.desks[place].host);
+        let sock = self.desks[place].sockets.get_mut(&socket)?;
+        if sock.endpoint.is_none() {
+            let id = self.flows.id(sock.tuple?).filter(|&id| sock.before != Some(id) && self.flows.at(id).host == host)?;
+            sock.endpoint = Some(id);
+            let endpoint = self.flows.at_mut(id);
+            endpoint.owner = Some((place, socket));
+            endpoint.stream.watch();
+            endpoint.timers.set_keepalive(now, sock.keepalive);
+        }
+        sock.endpoint
+    }
+
+    /// A connection was begun.
+    pub(crate) fn connected(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple, keepalive: Option<Keepalive>, socket: SocketId) {
+        let moment = self.call(place, now);
+        let before = self.flows.id(tuple);
+        let host = self.desks[place].host;
+        let old = before.map(|id| self.flows.at(id)).filter(|old| old.host == host);
+        let waits = |&(at, owner): &(usize, SocketId)| self.desks[at].sockets.get(&owner).is_some_and(|sock| sock.waiting.is_some());
+        if let Some(old) = old
+            && old.owner.as_ref().is_some_and(waits)
+        {
+            let peer = old.peer.map(|peer| self.flows.at(peer).syn);
+            rto::reused(&moment, old.syn.timestamps.is_some() && peer.is_none_or(|syn| syn.timestamps.is_some()));
+            // It is lawful, and the end of that wait.
+            if let Some(sock) = old.owner.and_then(|(at, owner)| self.desks[at].sockets.get_mut(&owner)) {
+                sock.waiting = None;
+            }
+        }
+        self.desks[place].sockets.insert(socket, Sock { tuple: Some(tuple), before, keepalive, ..Sock::default() });
+        self.looked(place, ring, socket);
+    }
+
+    /// A listener or a UDP socket was opened.
+    pub(crate) fn opened(&mut self, place: usize, ring: &R, listener: bool, port: u16, keepalive: Option<Keepalive>, socket: SocketId) {
+        let desk = &mut self.desks[place];
+        desk.bound.insert((listener, port), socket);
+        desk.sockets.insert(socket, Sock { keepalive, ..Sock::default() });
+        self.looked(place, ring, socket);
+    }
+
+    /// A connection was accepted.
+    pub(crate) fn accepted(&mut self, place: usize, ring: &R, listener: SocketId, socket: SocketId) {
+        let moment = self.moment(place, None);
+        self.refuse_closed(&moment, listener, "accept", true);
+        let keepalive = self.desks[place].sockets.get(&listener).and_then(|sock| sock.keepalive);
+        let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
+        self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, ..Sock::default() });
+        self.endpoint(place, socket);
+        self.looked(place, ring, socket);
+        self.looked(place, ring, listener);
+    }
+
+    /// Keepalive was set, perhaps.
+    pub(crate) fn configured(&mut self, place: usize, now: Instant, ring: &R, socket: SocketId, keepalive: Option<Keepalive>) {
+        let moment = self.call(place, now);
+        self.refuse_closed(&moment, socket, "configure", true);
+        let endpoint = self.endpoint(place, socket);
+        if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
+            sock.keepalive = keepalive;
+        }
+        if let Some(id) = endpoint {
+            self.flows.at_mut(id).timers.set_keepalive(now, keepalive);
+        }
+        self.looked(place, ring, socket);
+    }
+
+    /// A stream was written to.
+    pub(crate) fn wrote(
+        &mut self,
+        place: usize,
+        now: Instant,
+        ring: &R,
+        socket: SocketId,
+        data: &[IoSlice<'_>],
+        result: Result<usize, Error>,
+    ) {
+        let moment = self.call(place, now);
+        self.refuse_closed(&moment, socket, "send", result.is_ok());
+        let endpoint = self.endpoint(place, socket);
+        if let (Ok(len), Some(id)) = (result, endpoint) {
+            self.flows.at_mut(id).stream.write(data, len);
+        }
+        self.note_error(place, socket, result.err());
+        self.looked(place, ring, socket);
+    }
+
+    /// A stream was read from.
+    #[expect(clippy::too_many_arguments, reason = "a call's arguments and its result, as they are")]
+    pub(crate) fn read(
+        &mut self,
+        place: usize,
+        now: Instant,
+        ring: &R,
+        socket: SocketId,
+        into: &[IoSliceMut<'_>],
+        flags: RecvFlags,
+        result: Result<usize, Error>,
+    ) {
+        let moment = self.call(place, now);
+        self.refuse_closed(&moment, socket, "recv", result.is_ok());
+        let endpoint = self.endpoint(place, socket);
+        let excused = self.desks[place].sockets.get(&socket).is_none_or(|sock| sock.end_excused);
+        if let (Ok(len), Some(id)) = (result, endpoint) {
+            self.flows.pair(id);
+            let (own, peer) = self.flows.both(id);
+            let room = into.iter().any(|slice| !slice.is_empty());
+            if len > 0 {
+                stream::read(&moment, own, peer, into.iter().map(|slice| &slice[..]), len, flags.contains(RecvFlags::PEEK));
+            } else if let Some(peer) = peer
+                && room
+                && !excused
+            {
+                stream::ended(&moment, own, peer);
+            }
+        }
+        self.note_error(place, socket, result.err());
+        self.looked(place, ring, socket);
+    }
+
+    /// An error that a program heard of explains whatever end follows.
+    fn note_error(&mut self, place: usize, socket: SocketId, error: Option<Error>) {
+        if let Some(error) = error
+            && !matches!(error, Error::WouldBlock | Error::NoBuffers)
+            && let Some(sock) = self.desks[place].sockets.get_mut(&socket)
+        {
+            sock.end_excused = true;
+        }
+    }
+
+    /// A program took a socket's error.
+    pub(crate) fn took_error(&mut self, place: usize, ring: &R, socket: SocketId, error: Option<Error>) {
+        self.note_error(place, socket, error);
+        self.looked(place, ring, socket);
+    }
+
+    /// A direction, or both, was ended.
+    pub(crate) fn shut(&mut self, place: usize, now: Instant, ring: &R, socket: SocketId, how: Shutdown, result: Result<(), Error>) {
+        let moment = self.call(place, now);
+        self.refuse_closed(&moment, socket, "shutdown", result.is_ok());
+        let endpoint = self.endpoint(place, socket);
+        if result.is_ok() {
+            if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
+                sock.end_excused |= how != Shutdown::Write;
+            }
+            if let (Some(id), true) = (endpoint, how != Shutdown::Read) {
+                self.flows.at_mut(id).stream.end();
+            }
+        }
+        self.looked(place, ring, socket);
+    }
+
+    /// A socket is about to be closed.
+    pub(crate) fn closes(&mut self, place: usize, now: Instant, ring: &R, socket: SocketId, abort: bool) {
+        self.call(place, now);
+        let Some(info) = ring.info(socket) else { return };
+        let endpoint = self.endpoint(place, socket);
+        let healed_at = self.healed_at.map(|at| at + self.desks[place].ahead);
+        let desk = &mut self.desks[place];
+        let Some(sock) = desk.sockets.get_mut(&socket).filter(|sock| sock.closed.is_none()) else { return };
+        let Some(state) = info.state.filter(|&state| state != State::Listen) else {
+            desk.sockets.remove(&socket);
+            desk.bound.remove(&(info.state.is_some(), info.local.port()));
+            return;
+        };
+        let known = !matches!(state, State::Closed | State::SynSent | State::TimeWait);
+        let unread = info.recv_queue > 0;
+        sock.closed = Some(Closed { at: now, reset_due: known && abort && endpoint.is_some() });
+        if abort {
+            desk.closing.insert((now + RESET_BOUND, socket));
+        }
+        desk.closing.insert((now.max(healed_at.unwrap_or(now)) + closing::BOUND, socket));
+        if let Some(id) = endpoint.filter(|_| !abort && !unread) {
+            self.flows.at_mut(id).stream.end();
+        }
+    }
+
+    /// It is closed.
+    pub(crate) fn closed(&mut self, place: usize, socket: SocketId) {
+        self.desks[place].touch(socket);
+    }
+
+    /// A connection left its ring for another.
+    pub(crate) fn detached(&mut self, place: usize, socket: SocketId, tuple: Tuple) {
+        if let Some(sock) = self.desks[place].sockets.remove(&socket) {
+            self.moving.insert(tuple, sock);
+        }
+    }
+
+    /// It came to its new ring.
+    pub(crate) fn adopted(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple, socket: SocketId) {
+        self.call(place, now);
+        let Some(sock) = self.moving.remove(&tuple) else { return };
+        if let Some(id) = sock.endpoint {
+            self.flows.at_mut(id).owner = Some((place, socket));
+        }
+        self.desks[place].sockets.insert(socket, Sock { touched: false, ..sock });
+        self.looked(place, ring, socket);
+    }
+
+    /// A datagram was sent.
+    #[expect(clippy::too_many_arguments, reason = "a call's arguments, as they are")]
+    pub(crate) fn udp_sent(
+        &mut self,
+        place: usize,
+        now: Instant,
+        ring: &R,
+        socket: SocketId,
+        data: &[IoSlice<'_>],
+        source: Ipv4Addr,
+        to: Option<SocketAddrV4>,
+    ) {
+        self.call(place, now);
+        let Some(info) = ring.info(socket) else { return };
+        let from = if info.local.ip().is_unspecified() { SocketAddrV4::new(source, info.local.port()) } else { info.local };
+        if let Some(to) = to.or(info.remote) {
+            self.datagrams.written(from, to, data);
+        }
+        self.looked(place, ring, socket);
+    }
+
+    /// A datagram was read.
+    pub(crate) fn udp_read(
+        &mut self,
+        place: usize,
+        ring: &R,
+        socket: SocketId,
+        into: &[IoSliceMut<'_>],
+        flags: RecvFlags,
+        result: Result<ring::Datagram, Error>,
+    ) {
+        let moment = self.moment(place, None);
+        self.refuse_closed(&moment, socket, "recv", result.is_ok());
+        // What was cut off for lack of room can't be compared.
+        if let (Ok(read), Some(info)) = (result, ring.info(socket))
+            && read.copied == read.len
+        {
+            let to = SocketAddrV4::new(read.to, info.local.port());
+            let datagram = match into {
+                [one] => Datagram::new(read.from, to, &one[..read.len]),
+                several => {
+                    let mut bytes: Vec<u8> = several.iter().flat_map(|slice| slice.iter().copied()).collect();
+                    bytes.truncate(read.len);
+                    Datagram::new(read.from, to, &bytes)
+                }
+            };
+            self.datagrams.read(&moment, socket, datagram, flags.contains(RecvFlags::PEEK));
+        }
+        self.looked(place, ring, socket);
+    }
+}

@@ -1,0 +1,112 @@
+//! Datagrams (RFC 768): a program reads only what a program sent, whole, to that address, and no more often than it arrived.
+
+use core::hash::BuildHasherDefault;
+use std::io::IoSlice;
+use std::net::SocketAddrV4;
+
+use hashbrown::HashMap;
+use ringway_stack::ring::SocketId;
+
+use super::Moment;
+use super::flow::TupleHasher;
+
+const NAME: &str = "datagrams";
+
+/// Datagrams are remembered until so many others were seen, and then as many again.
+const MEMORY: usize = 1 << 17;
+
+/// A datagram: from, to, its length, and a hash of its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Datagram {
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    len: usize,
+    hash: u64,
+}
+
+impl Datagram {
+    pub(super) fn new(from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) -> Self {
+        Self { from, to, len: bytes.len(), hash: crate::trace::hash_bytes(bytes) }
+    }
+}
+
+/// What is counted of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum What {
+    Sent,
+    Delivered(usize),
+    Read(usize, SocketId),
+}
+
+type Counts = HashMap<(Datagram, What), u32, BuildHasherDefault<TupleHasher>>;
+
+/// What was sent, delivered and read lately.
+#[derive(Debug, Default)]
+pub(super) struct Datagrams {
+    young: Counts,
+    old: Counts,
+    scratch: Vec<u8>,
+}
+
+impl Datagrams {
+    fn count(&self, datagram: Datagram, what: What) -> u32 {
+        let key = (datagram, what);
+        self.young.get(&key).or_else(|| self.old.get(&key)).copied().unwrap_or(0)
+    }
+
+    fn note(&mut self, datagram: Datagram, what: What) {
+        let count = self.count(datagram, what);
+        if self.young.len() >= MEMORY {
+            self.old = core::mem::take(&mut self.young);
+        }
+        self.young.insert((datagram, what), count.saturating_add(1));
+    }
+
+    /// A program sent it.
+    pub(super) fn written(&mut self, from: SocketAddrV4, to: SocketAddrV4, data: &[IoSlice<'_>]) {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.clear();
+        data.iter().for_each(|slice| scratch.extend_from_slice(slice));
+        self.note(Datagram::new(from, to, &scratch), What::Sent);
+        self.scratch = scratch;
+    }
+
+    /// It is on the wire; `watched`: and its sender's calls are seen.
+    pub(super) fn sent(&mut self, moment: &Moment, datagram: Datagram, watched: bool) {
+        if !watched {
+            self.note(datagram, What::Sent);
+        } else if self.count(datagram, What::Sent) == 0 {
+            let Datagram { from, to, len, .. } = datagram;
+            moment.breach(NAME, format_args!("RFC 768: {len} bytes from {from} to {to} on the wire, which no program sent like that"));
+        }
+    }
+
+    /// It arrived; `tainted`: corrupted, where no checksum tells.
+    pub(super) fn delivered(&mut self, host: usize, datagram: Datagram, tainted: bool) {
+        if tainted {
+            self.note(datagram, What::Sent);
+        }
+        self.note(datagram, What::Delivered(host));
+    }
+
+    /// A program read it.
+    pub(super) fn read(&mut self, moment: &Moment, socket: SocketId, datagram: Datagram, peek: bool) {
+        let Datagram { from, to, len, .. } = datagram;
+        if self.count(datagram, What::Sent) == 0 {
+            moment.breach(NAME, format_args!("RFC 768: a datagram of {len} bytes from {from} to {to}, which nobody sent like that"));
+        }
+        let what = What::Read(moment.host, socket);
+        let (read, arrived) = (self.count(datagram, what), self.count(datagram, What::Delivered(moment.host)));
+        // What a host sends to itself never comes by the wire.
+        let looped = moment.ip == Some(*from.ip());
+        if read >= arrived && !looped {
+            moment.breach(
+                NAME,
+                format_args!("a datagram of {len} bytes from {from} to {to} was read {} times, and came {arrived}", read + 1),
+            );
+        }
+        if !peek {
+            self.note(datagram, what);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What the checkers know of one ring of a host: its sockets as its programs see them.
+
+use core::hash::BuildHasherDefault;
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use hashbrown::HashMap;
+use ringway_stack::Instant;
+use ringway_stack::ring::{Readiness, SocketId};
+use ringway_stack::tcp::Keepalive;
+
+use super::flow::{Tuple, TupleHasher};
+use super::{closing, edges, rto};
+
+/// A socket.
+#[derive(Debug, Default)]
+pub(super) struct Sock {
+    /// A connection's addresses.
+    pub(super) tuple: Option<Tuple>,
+    /// Its endpoint, once its SYN was seen; and one that had its addresses before.
+    pub(super) endpoint: Option<usize>,
+    pub(super) before: Option<usize>,
+    pub(super) keepalive: Option<Keepalive>,
+    pub(super) closed: Option<closing::Closed>,
+    /// The program heard of an error, or ended reading itself: the end of the stream says nothing.
+    pub(super) end_excused: bool,
+    pub(super) waiting: Option<rto::Waiting>,
+    pub(super) edges: edges::State,
+    pub(super) touched: bool,
+    /// Edges of the events of this poll.
+    pub(super) raised: Readiness,
+}
+
+/// A ring of a host.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    pub(super) host: usize,
+    pub(super) ip: Option<Ipv4Addr>,
+    pub(super) time_wait: Duration,
+    /// When it was serviced last, by its own clock; and by how much that is ahead of the world's.
+    pub(super) now: Instant,
+    pub(super) ahead: Duration,
+    pub(super) sockets: HashMap<SocketId, Sock, BuildHasherDefault<TupleHasher>>,
+    /// Listeners (`true`) and UDP sockets by port.
+    pub(super) bound: HashMap<(bool, u16), SocketId, BuildHasherDefault<TupleHasher>>,
+    /// Sockets to look at after this service.
+    pub(super) touched: Vec<SocketId>,
+    /// When which endpoint must have done something.
+    pub(super) agenda: BTreeSet<(Instant, usize)>,
+    /// When which closed socket must be gone.
+    pub(super) closing: BTreeSet<(Instant, SocketId)>,
+    /// Connections in TIME-WAIT, which take turns at being looked at.
+    pub(super) waiting: Vec<SocketId>,
+    pub(super) turn: usize,
+    /// When it last had a reason to be late: a neighbour had to be asked for, or its clock jumped.
+    pub(super) excused: Instant,
+}
+
+impl Desk {
+    /// Looks at a socket after this service.
+    pub(super) fn touch(&mut self, socket: SocketId) {
+        if let Some(sock) = self.sockets.get_mut(&socket)
+            && !sock.touched
+        {
+            sock.touched = true;
+            self.touched.push(socket);
+        }
+    }
+}

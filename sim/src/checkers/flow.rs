@@ -1,0 +1,307 @@
+//! Connections as the wire shows them: one [`Endpoint`] a side and incarnation.
+
+use core::hash::{BuildHasherDefault, Hasher};
+use std::net::SocketAddrV4;
+
+use hashbrown::HashMap;
+use ringway_stack::Instant;
+use ringway_stack::ring::SocketId;
+
+use super::ranges::Ranges;
+use super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
+use super::{congestion, rto, sequence, stream, timers, window};
+
+/// Local and remote address.
+pub(super) type Tuple = (SocketAddrV4, SocketAddrV4);
+
+/// One side of one connection.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub(super) tuple: Tuple,
+    pub(super) host: usize,
+    /// The socket, and the desk of its ring, once a program has it.
+    pub(super) owner: Option<(usize, SocketId)>,
+    /// The other side's endpoint.
+    pub(super) peer: Option<usize>,
+    /// The one that had these addresses before.
+    previous: Option<usize>,
+
+    /// What its first SYN said.
+    pub(super) iss: u32,
+    pub(super) syn: Options,
+    pub(super) syn_window: u16,
+    /// Behind everything that it ever sent.
+    pub(super) nxt: u32,
+    /// Where its FIN is.
+    pub(super) fin: Option<u32>,
+    /// A reset of this connection went out.
+    pub(super) reset: bool,
+
+    /// The peer's initial sequence number, and what arrived of its stream.
+    pub(super) irs: Option<u32>,
+    pub(super) rx: Ranges,
+    /// The highest acknowledgment that arrived.
+    pub(super) una: u32,
+    /// The highest right edge that the peer announced.
+    pub(super) edge: Option<u32>,
+    /// A SYN or RST arrived after the handshake: whatever happens now may be its doing.
+    pub(super) disturbed: bool,
+    /// When something arrived, when that acknowledged something new, and when something was sent.
+    pub(super) rx_at: Instant,
+    pub(super) una_at: Instant,
+    pub(super) tx_at: Instant,
+
+    pub(super) sequence: sequence::State,
+    pub(super) window: window::State,
+    pub(super) congestion: congestion::State,
+    pub(super) rto: rto::State,
+    pub(super) stream: stream::State,
+    pub(super) timers: timers::State,
+}
+
+impl Endpoint {
+    fn new(host: usize, at: Instant, segment: &Segment) -> Self {
+        Self {
+            tuple: (segment.src, segment.dst),
+            host,
+            owner: None,
+            peer: None,
+            previous: None,
+            iss: segment.seq,
+            syn: segment.options,
+            syn_window: segment.window,
+            nxt: segment.seq,
+            fin: None,
+            reset: false,
+            irs: None,
+            rx: Ranges::default(),
+            una: segment.seq,
+            edge: None,
+            disturbed: false,
+            rx_at: at,
+            una_at: at,
+            tx_at: at,
+            sequence: sequence::State::default(),
+            window: window::State::default(),
+            congestion: congestion::State::default(),
+            rto: rto::State::default(),
+            stream: stream::State::default(),
+            timers: timers::State::default(),
+        }
+    }
+
+    /// Bytes, SYN and FIN that were sent and, for all that arrived, not acknowledged.
+    pub(super) fn flight(&self) -> u32 {
+        self.nxt.wrapping_sub(self.una)
+    }
+
+    /// Which byte of the stream has this number.
+    pub(super) fn offset(&self, seq: u32) -> u64 {
+        let below = self.stream.written();
+        // Streams of more than 4 GiB wrap: the offset is the one nearest to what was written.
+        let low = seq.wrapping_sub(self.iss).wrapping_sub(1);
+        let last = u32::try_from(below & 0xffff_ffff).unwrap_or(0);
+        let distance = low.wrapping_sub(last).cast_signed();
+        below.saturating_add_signed(i64::from(distance))
+    }
+
+    /// A segment of its went out, and was found lawful.
+    fn sent(&mut self, at: Instant, segment: &Segment) {
+        self.tx_at = at;
+        if segment.has(FIN) {
+            self.fin = Some(segment.end().wrapping_sub(1));
+        }
+        self.nxt = later(self.nxt, segment.end());
+    }
+
+    /// A segment for it arrived. All that is noted only ever lets it do more.
+    pub(super) fn delivered(&mut self, at: Instant, segment: &Segment, peer_scale: u8) {
+        self.rx_at = at;
+        self.rto.delivered();
+        let acks = segment.has(ACK) && before(self.iss, segment.ack) && !before(self.nxt, segment.ack);
+        if segment.has(SYN) || segment.has(RST) {
+            self.disturbed |= self.irs.is_some();
+        }
+        if segment.has(RST) {
+            return;
+        }
+        if segment.has(SYN) && self.irs.is_none() && (acks || !segment.has(ACK)) {
+            self.begin_receiving(segment.seq);
+        }
+        if self.irs.is_some() {
+            self.rx.add(segment.seq, segment.end());
+        }
+        if acks {
+            self.congestion.delivered(self.una, self.nxt, segment);
+            if before(self.una, segment.ack) {
+                self.una = segment.ack;
+                self.una_at = at;
+            }
+        }
+        if segment.has(ACK) {
+            let scale = if segment.has(SYN) { 0 } else { peer_scale };
+            self.widen(segment.ack.wrapping_add(u32::from(segment.window) << scale));
+        }
+    }
+
+    pub(super) fn begin_receiving(&mut self, irs: u32) {
+        self.irs = Some(irs);
+        self.rx = Ranges::from(irs.wrapping_add(1));
+    }
+
+    fn widen(&mut self, edge: u32) {
+        self.edge = Some(self.edge.map_or(edge, |highest| later(highest, edge)));
+    }
+}
+
+/// All endpoints.
+#[derive(Debug, Default)]
+pub(super) struct Flows {
+    ids: HashMap<Tuple, usize, BuildHasherDefault<TupleHasher>>,
+    endpoints: Vec<Endpoint>,
+    free: Vec<usize>,
+}
+
+impl Flows {
+    pub(super) fn id(&self, tuple: Tuple) -> Option<usize> {
+        self.ids.get(&tuple).copied()
+    }
+
+    pub(super) fn at(&self, id: usize) -> &Endpoint {
+        &self.endpoints[id]
+    }
+
+    pub(super) fn at_mut(&mut self, id: usize) -> &mut Endpoint {
+        &mut self.endpoints[id]
+    }
+
+    /// An endpoint and its peer's.
+    pub(super) fn both(&mut self, id: usize) -> (&mut Endpoint, Option<&mut Endpoint>) {
+        match self.endpoints[id].peer {
+            Some(peer) if peer != id => match self.endpoints.get_disjoint_mut([id, peer]) {
+                Ok([own, peer]) => (own, Some(peer)),
+                Err(_) => unreachable!("two endpoints of the table"),
+            },
+            _ => (&mut self.endpoints[id], None),
+        }
+    }
+
+    /// The endpoint that sends `segment`: a SYN with a new number begins one.
+    pub(super) fn sender(&mut self, host: usize, at: Instant, segment: &Segment) -> Option<usize> {
+        let tuple = (segment.src, segment.dst);
+        let current = self.id(tuple);
+        if !segment.has(SYN) || segment.has(RST) {
+            return current;
+        }
+        if let Some(id) = current
+            && self.endpoints[id].iss == segment.seq
+        {
+            return current;
+        }
+        let mut endpoint = Endpoint::new(host, at, segment);
+        endpoint.previous = current;
+        if let Some(oldest) = current.and_then(|id| self.endpoints[id].previous.take()) {
+            self.free.push(oldest);
+        }
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.endpoints[id] = endpoint;
+                id
+            }
+            None => {
+                self.endpoints.push(endpoint);
+                self.endpoints.len() - 1
+            }
+        };
+        self.ids.insert(tuple, id);
+        Some(id)
+    }
+
+    /// Notes what a lawful segment says of its sender, and finds the peer when both are known.
+    pub(super) fn sent(&mut self, id: usize, at: Instant, segment: &Segment) {
+        self.endpoints[id].sent(at, segment);
+        if segment.has(SYN | ACK) && self.endpoints[id].irs.is_none() {
+            self.endpoints[id].begin_receiving(segment.ack.wrapping_sub(1));
+        }
+        self.pair(id);
+    }
+
+    /// Finds the endpoint's peer by the number that its stream begins with.
+    pub(super) fn pair(&mut self, id: usize) {
+        let Endpoint { peer: None, irs: Some(irs), tuple: (local, remote), iss, .. } = self.endpoints[id] else { return };
+        let mut candidate = self.id((remote, local));
+        while let Some(peer) = candidate {
+            if self.endpoints[peer].iss == irs {
+                let window = self.endpoints[peer].syn_window;
+                let own = &mut self.endpoints[id];
+                own.peer = Some(peer);
+                if own.edge.is_none() {
+                    // A SYN's window counts from our first byte, and is never scaled (RFC 7323 s2.2).
+                    own.widen(iss.wrapping_add(1).wrapping_add(u32::from(window)));
+                }
+                return;
+            }
+            candidate = self.endpoints[peer].previous;
+        }
+    }
+
+    /// A host heard something beside segments (an ICMP error, a neighbour's address, its link's carrier): what its endpoints send again now may
+    /// be an answer to that.
+    pub(super) fn heard(&mut self, host: usize) {
+        self.endpoints.iter_mut().filter(|endpoint| endpoint.host == host).for_each(|endpoint| endpoint.rto.delivered());
+    }
+
+    /// The endpoints of a host are no more: it crashed.
+    pub(super) fn forget(&mut self, host: usize) {
+        let gone: Vec<usize> = (0..self.endpoints.len()).filter(|&id| self.endpoints[id].host == host).collect();
+        for id in gone {
+            let endpoint = &mut self.endpoints[id];
+            endpoint.reset = true;
+            endpoint.owner = None;
+            endpoint.timers.forget();
+        }
+    }
+}
+
+/// The shift that an endpoint's window field is scaled by: if both offered (RFC 7323 s2.2).
+pub(super) fn scale(own: &Options, peer: &Options) -> u8 {
+    own.scale.filter(|_| peer.scale.is_some()).unwrap_or(0).min(14)
+}
+
+/// A multiply-and-rotate hash; nobody chooses addresses to collide here, and the order of the map is never looked at.
+#[derive(Debug, Default)]
+pub(super) struct TupleHasher(u64);
+
+impl Hasher for TupleHasher {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 29)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, n: u8) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u16(&mut self, n: u16) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(23) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+}

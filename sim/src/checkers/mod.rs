@@ -1,0 +1,124 @@
+//! Checkers: what must be true of every frame, every socket call and every service, whatever the network does.
+//!
+//! They see three things: each frame as it leaves or reaches a NIC, parsed by code of their own; each call of a program on its
+//! sockets ([`crate::Sockets`]); and each host's sockets after each service. From the wire alone they know what an endpoint may
+//! claim to have received, and from the calls what its bytes must be. A breach panics with the checker's name, host, time, frame and law.
+//!
+//! One law a file: [`stream`], [`datagrams`], [`after_close`], [`sequence`], [`window`], [`congestion`], [`rto`], [`timers`], [`edges`],
+//! [`closing`], [`resources`]. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
+//! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
+//! (`tests/mutants.rs`).
+
+mod after_close;
+mod calls;
+mod closing;
+mod congestion;
+mod datagrams;
+mod desk;
+mod edges;
+mod flow;
+mod ranges;
+mod resources;
+mod rto;
+mod segment;
+mod sequence;
+mod services;
+mod stream;
+mod timers;
+mod window;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use ringway_stack::Instant;
+
+use self::datagrams::Datagrams;
+use self::desk::{Desk, Sock};
+use self::flow::{Flows, Tuple};
+use crate::fabric::Marks;
+
+/// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
+pub const CHECKERS: [&str; 11] =
+    ["stream", "datagrams", "after_close", "sequence", "window", "congestion", "rto", "timers", "edges", "closing", "resources"];
+
+/// Where and when something is checked.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    /// The desk of a host's ring.
+    place: usize,
+    host: usize,
+    ip: Option<Ipv4Addr>,
+    at: Instant,
+    frame: Option<u64>,
+}
+
+impl Moment {
+    /// Ends the run.
+    #[cold]
+    fn breach(&self, checker: &str, law: impl fmt::Display) -> ! {
+        let frame = self.frame.map_or(String::new(), |frame| format!(", frame {frame}"));
+        let ip = self.ip.map_or(String::new(), |ip| format!(" ({ip})"));
+        panic!("checker {checker}: host {}{ip} at {} ns{frame}: {law}", self.host, self.at.as_nanos());
+    }
+}
+
+/// All checkers of a world, and what they remember.
+#[derive(Debug, Default)]
+pub struct Checkers {
+    flows: Flows,
+    datagrams: Datagrams,
+    /// One for each ring of each host.
+    desks: Vec<Desk>,
+    /// Where the desks of each host's rings are.
+    places: Vec<Vec<usize>>,
+    /// Connections between two rings.
+    moving: BTreeMap<Tuple, Sock>,
+    /// Since when no fault strikes any more.
+    healed_at: Option<Instant>,
+}
+
+impl Checkers {
+    /// A ring of a host, by the numbers of both, (re)starts: whatever it was before is forgotten. Where its desk is.
+    pub(crate) fn adopt(&mut self, (host, ring): (usize, usize), ip: Ipv4Addr, time_wait: Duration) -> usize {
+        if self.places.len() <= host {
+            self.places.resize_with(host + 1, Vec::new);
+        }
+        if self.places[host].len() <= ring {
+            self.places[host].push(self.desks.len());
+            self.desks.push(Desk::default());
+        } else {
+            self.flows.forget(host);
+        }
+        let place = self.places[host][ring];
+        let Desk { now, ahead, .. } = self.desks[place];
+        self.desks[place] = Desk { host, ip: Some(ip), time_wait, now, ahead, ..Desk::default() };
+        place
+    }
+
+    /// The desk of a host's first ring.
+    fn first(&self, host: usize) -> usize {
+        self.places.get(host).and_then(|places| places.first().copied()).unwrap_or(usize::MAX)
+    }
+
+    /// Faults were switched on or off.
+    pub(crate) fn set_faults(&mut self, now: Instant, on: bool) {
+        self.healed_at = (!on).then_some(now);
+    }
+
+    fn moment(&self, place: usize, frame: Option<u64>) -> Moment {
+        let desk = self.desks.get(place);
+        let (host, ip, at) = desk.map_or((usize::MAX, None, Instant::ZERO), |d| (d.host, d.ip, d.now));
+        Moment { place, host, ip, at, frame }
+    }
+}
+
+/// Whether a frame was corrupted where no checksum tells: its content is exempt, and nothing else.
+fn is_tainted(marks: Marks) -> bool {
+    marks.contains(Marks::HIDDEN)
+}

@@ -1,0 +1,102 @@
+//! Retransmission timeouts (RFC 6298) and TIME-WAIT (RFC 9293 s3.4.2): neither comes early.
+
+use core::time::Duration;
+
+use ringway_stack::Instant;
+use ringway_stack::tcp;
+
+use super::Moment;
+use super::flow::Endpoint;
+use super::segment::{SYN, Segment, before};
+
+const NAME: &str = "rto";
+
+/// Linux's TCP_RTO_MIN, which the stack follows; RFC 6298 s2.4 would have a second.
+const RTO_MIN: Duration = Duration::from_millis(200);
+/// Without a sample (RFC 6298 s2.1).
+const RTO_INITIAL: Duration = Duration::from_secs(1);
+/// Linux's TCP_RTO_MAX.
+const RTO_MAX: Duration = Duration::from_secs(120);
+/// How long a frame may wait for a device that refuses it: the ring tries again after 5 ms at the latest.
+const STALL_MAX: Duration = Duration::from_millis(10);
+/// A timer wheel's tick.
+const TICK: Duration = Duration::from_millis(2);
+
+/// What it remembers of an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// When the oldest byte in flight was sent last.
+    sent_at: Instant,
+    /// Something arrived since.
+    heard: bool,
+    /// Timeouts in a row without a word from the peer, and when the first one's timer began.
+    timeouts: u32,
+    since: Instant,
+}
+
+impl State {
+    /// Something arrived.
+    pub(super) fn delivered(&mut self) {
+        self.heard = true;
+    }
+
+    /// When the oldest byte in flight was sent last.
+    pub(super) fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+}
+
+/// An endpoint sent a segment, which is no reset.
+pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
+    if segment.span() == 0 || segment.seq != own.una {
+        return;
+    }
+    let least = if segment.has(SYN) { RTO_INITIAL } else { RTO_MIN };
+    let state = &mut own.rto;
+    let again = before(segment.seq, own.nxt);
+    // Heard of nothing, it can only be the timer. This soon, it answers what was heard before, and the device refused it then.
+    if !again || state.heard || moment.at.since(state.sent_at) < STALL_MAX {
+        // A SYN-ACK that answers the peer's SYN once more leaves the timer as it was (RFC 6298 s5.1).
+        let since = if again && segment.has(SYN) { state.since } else { moment.at };
+        (state.timeouts, state.since) = (0, since);
+    } else {
+        state.timeouts += 1;
+        let waited = moment.at.since(state.since);
+        let lawful = (0..state.timeouts).map(|k| (least * (1 << k.min(16))).min(RTO_MAX)).sum::<Duration>();
+        if waited + TICK < lawful {
+            let law = "RFC 6298 s2.4, s5.5: a timeout is no shorter than its least, and doubles";
+            moment.breach(NAME, format_args!("{law}: {} of them within {waited:?}, {lawful:?} at least", state.timeouts));
+        }
+        if !segment.has(SYN) {
+            own.congestion.timed_out();
+        }
+    }
+    own.rto.sent_at = moment.at;
+    own.rto.heard = false;
+}
+
+/// A connection that waits out its TIME-WAIT.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) since: Instant,
+    pub(super) time: Duration,
+}
+
+/// How a connection in TIME-WAIT stands; `excused`: something arrived that may end it early. Whether it still waits.
+pub(super) fn waits(moment: &Moment, waiting: Waiting, state: Option<tcp::State>, excused: bool) -> bool {
+    if state == Some(tcp::State::TimeWait) {
+        return true;
+    }
+    let waited = moment.at.since(waiting.since);
+    if !excused && waited + TICK < waiting.time {
+        moment.breach(NAME, format_args!("RFC 9293 s3.4.2: TIME-WAIT ended after {waited:?} of {:?}", waiting.time));
+    }
+    false
+}
+
+/// A pair of addresses was connected anew, though a connection of theirs waited.
+pub(super) fn reused(moment: &Moment, timestamps: bool) {
+    if !timestamps {
+        moment.breach(NAME, "RFC 9293 s3.6.1, RFC 6191 s2: a pair of addresses in TIME-WAIT was used again, without timestamps to tell");
+    }
+}

@@ -1,0 +1,133 @@
+//! A TCP segment as a checker sees it; parsed here, never with the code under test.
+
+use core::ops::Range;
+use std::net::SocketAddrV4;
+
+use crate::dissect::{self, Ipv4, be16, be32};
+
+pub(super) const FIN: u8 = 1;
+pub(super) const SYN: u8 = 2;
+pub(super) const RST: u8 = 4;
+pub(super) const ACK: u8 = 16;
+
+/// Whether `a` comes before `b` in sequence space (RFC 9293 s3.4).
+pub(super) fn before(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b).cast_signed() < 0
+}
+
+/// The later of two sequence numbers.
+pub(super) fn later(a: u32, b: u32) -> u32 {
+    if before(a, b) { b } else { a }
+}
+
+/// The options that only SYNs carry, and those that any segment may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Options {
+    pub(super) mss: Option<u16>,
+    pub(super) scale: Option<u8>,
+    pub(super) sack_permitted: bool,
+    /// TSval and TSecr.
+    pub(super) timestamps: Option<(u32, u32)>,
+    sack: [(u32, u32); 4],
+    sack_len: u8,
+}
+
+impl Options {
+    pub(super) fn sack(&self) -> &[(u32, u32)] {
+        &self.sack[..usize::from(self.sack_len)]
+    }
+}
+
+/// A segment.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub(super) src: SocketAddrV4,
+    pub(super) dst: SocketAddrV4,
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) flags: u8,
+    pub(super) window: u16,
+    /// Bytes of options, padding included.
+    pub(super) options_len: usize,
+    pub(super) options: Options,
+    /// Where in the frame its payload lies.
+    pub(super) payload: Range<usize>,
+}
+
+impl Segment {
+    /// `None`: no whole TCP segment.
+    pub(super) fn parse(frame: &[u8], ip: &Ipv4) -> Option<Self> {
+        let (src, dst) = dissect::ports(frame, ip)?;
+        let at = ip.l4;
+        let header_len = usize::from(*frame.get(at + 12)? >> 4) * 4;
+        let payload = at + header_len..ip.end;
+        if ip.fragment || header_len < 20 || payload.start > payload.end {
+            return None;
+        }
+        Some(Self {
+            src,
+            dst,
+            seq: be32(frame, at + 4)?,
+            ack: be32(frame, at + 8)?,
+            flags: *frame.get(at + 13)?,
+            window: be16(frame, at + 14)?,
+            options_len: header_len - 20,
+            options: options(frame.get(at + 20..at + header_len)?),
+            payload,
+        })
+    }
+
+    pub(super) fn has(&self, flags: u8) -> bool {
+        self.flags & flags == flags
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.payload.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Sequence numbers that it occupies (RFC 9293 s3.4): its bytes, and one each for SYN and FIN.
+    pub(super) fn span(&self) -> u32 {
+        self.len() + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
+    }
+
+    /// The sequence number behind it.
+    pub(super) fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.span())
+    }
+}
+
+fn options(mut bytes: &[u8]) -> Options {
+    let mut options = Options::default();
+    while let Some(&kind) = bytes.first() {
+        if kind == 0 {
+            break;
+        }
+        if kind == 1 {
+            bytes = &bytes[1..];
+            continue;
+        }
+        let len = usize::from(bytes.get(1).copied().unwrap_or(0));
+        if len < 2 || len > bytes.len() {
+            break;
+        }
+        match (kind, len) {
+            (2, 4) => options.mss = be16(bytes, 2),
+            (3, 3) => options.scale = bytes.get(2).copied(),
+            (4, 2) => options.sack_permitted = true,
+            (5, _) => {
+                for at in (2..len).step_by(8) {
+                    if let (Some(start), Some(end)) = (be32(bytes, at), be32(bytes, at + 4))
+                        && let Some(slot) = options.sack.get_mut(usize::from(options.sack_len))
+                    {
+                        *slot = (start, end);
+                        options.sack_len += 1;
+                    }
+                }
+            }
+            (8, 10) => options.timestamps = be32(bytes, 2).zip(be32(bytes, 6)),
+            _ => {}
+        }
+        bytes = &bytes[len..];
+    }
+    options
+}

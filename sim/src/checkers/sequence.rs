@@ -1,0 +1,125 @@
+//! Sequence space: every segment's numbers, acknowledgment, SACK blocks, timestamps, options and bytes against all that was sent and
+//! received before.
+
+use super::Moment;
+use super::flow::Endpoint;
+use super::segment::{ACK, FIN, SYN, Segment, before, later};
+
+const NAME: &str = "sequence";
+
+/// What a SYN without the option means (RFC 9293 s3.7.1).
+const MSS_DEFAULT: u32 = 536;
+
+/// What it remembers of an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    acked: Option<u32>,
+    stamped: Option<u32>,
+    stamped_first: u32,
+}
+
+/// An endpoint sent a segment, which is no reset.
+pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>) {
+    numbers(moment, segment, own);
+    options(moment, segment, own, peer);
+    if segment.has(ACK) {
+        acknowledgment(moment, segment, own);
+    }
+    timestamps(moment, segment, own, peer);
+    payload(moment, frame, segment, own, peer);
+}
+
+fn numbers(moment: &Moment, segment: &Segment, own: &Endpoint) {
+    if before(own.nxt, segment.seq) {
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: seq {} leaves a gap behind {}", segment.seq, own.nxt));
+    }
+    if before(segment.seq, own.iss) {
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: seq {} lies before the ISS {}", segment.seq, own.iss));
+    }
+    if segment.has(SYN) != (segment.seq == own.iss) && segment.span() > 0 {
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: only the SYN has the number {}", own.iss));
+    }
+    let fin = segment.end().wrapping_sub(1);
+    if segment.has(FIN) && own.fin.is_some_and(|known| known != fin) {
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: a second FIN, at {fin}, after one at {:?}", own.fin));
+    }
+    if segment.has(FIN) && !own.stream.may_end_at(own.offset(fin)) {
+        moment.breach(NAME, format_args!("a FIN at offset {}, where the program did not end its stream", own.offset(fin)));
+    }
+}
+
+fn options(moment: &Moment, segment: &Segment, own: &Endpoint, peer: Option<&Endpoint>) {
+    let options = &segment.options;
+    if !segment.has(SYN) && (options.mss.is_some() || options.scale.is_some() || options.sack_permitted) {
+        moment.breach(NAME, "RFC 9293 s3.1, RFC 7323 s2.2, RFC 2018 s2: an option of SYNs in another segment");
+    }
+    let Some(peer) = peer else { return };
+    let mss = peer.syn.mss.map_or(MSS_DEFAULT, u32::from);
+    let used = segment.len() + u32::try_from(segment.options_len).unwrap_or(0);
+    if segment.len() > 0 && used > mss {
+        moment.breach(NAME, format_args!("RFC 9293 s3.7.1: {used} bytes of payload and options for a peer whose MSS is {mss}"));
+    }
+    if segment.has(SYN) {
+        return;
+    }
+    let agreed = own.syn.timestamps.is_some() && peer.syn.timestamps.is_some();
+    if agreed != options.timestamps.is_some() {
+        moment.breach(NAME, format_args!("RFC 7323 s3.2: timestamps in every segment or in none; agreed: {agreed}"));
+    }
+    if !(options.sack().is_empty() || own.syn.sack_permitted && peer.syn.sack_permitted) {
+        moment.breach(NAME, "RFC 2018 s2: SACK was not agreed on");
+    }
+}
+
+fn acknowledgment(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
+    if own.irs.is_none() {
+        return;
+    }
+    if before(own.rx.next, segment.ack) {
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: ack {}, but only what is before {} arrived", segment.ack, own.rx.next));
+    }
+    if let Some(acked) = own.sequence.acked
+        && before(segment.ack, acked)
+    {
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: ack {} after {acked}", segment.ack));
+    }
+    own.sequence.acked = Some(segment.ack);
+    for &(start, end) in segment.options.sack() {
+        if !before(start, end) || !own.rx.has(start, end) {
+            moment.breach(NAME, format_args!("RFC 2018 s4: SACK of {start}..{end}, which did not arrive"));
+        }
+    }
+}
+
+fn timestamps(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>) {
+    let Some((value, echo)) = segment.options.timestamps else { return };
+    let state = &mut own.sequence;
+    match state.stamped {
+        Some(stamped) if before(value, stamped) => {
+            moment.breach(NAME, format_args!("RFC 7323 s4.1: the timestamp {value} after {stamped}"));
+        }
+        Some(stamped) => state.stamped = Some(later(stamped, value)),
+        None => (state.stamped, state.stamped_first) = (Some(value), value),
+    }
+    if let Some(peer) = peer.filter(|_| segment.has(ACK)).map(|peer| &peer.sequence)
+        && let Some(stamped) = peer.stamped
+        && (before(stamped, echo) || before(echo, peer.stamped_first))
+    {
+        moment.breach(NAME, format_args!("RFC 7323 s3.2: the echo {echo} of no timestamp from {} to {stamped}", peer.stamped_first));
+    }
+}
+
+/// The first transmission and each later one carry what the program wrote at that place.
+fn payload(moment: &Moment, frame: &[u8], segment: &Segment, own: &Endpoint, _peer: Option<&Endpoint>) {
+    let bytes = &frame[segment.payload.clone()];
+    if bytes.is_empty() || segment.has(SYN) {
+        return;
+    }
+    // One byte before the window, whose value nobody looks at, is a probe (RFC 9293 s3.8.4).
+    if bytes.len() == 1 && before(segment.seq, own.una) {
+        return;
+    }
+    if let Err(what) = own.stream.check(own.offset(segment.seq), bytes) {
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: seq {} of the stream: {what}", segment.seq));
+    }
+}

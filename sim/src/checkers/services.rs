@@ -1,0 +1,215 @@
+//! Services: what a host's ring did between being woken and going back to sleep.
+
+use core::time::Duration;
+
+use ringway_stack::Instant;
+use ringway_stack::device::Device;
+use ringway_stack::ring::{Event, Readiness, Ring, SocketId};
+use ringway_stack::tcp::State;
+
+use super::{Checkers, Moment, closing, congestion, edges, resources, rto, timers, window};
+use crate::nic::{Outstanding, SimDevice};
+use crate::sockets::Sockets;
+
+type R = Ring<SimDevice>;
+
+/// A deadline this near may be that of a device which refused a frame.
+const STALL_MAX: Duration = Duration::from_millis(5);
+
+impl Checkers {
+    /// A host is about to poll its ring.
+    pub(crate) fn polls(&mut self, place: usize, now: Instant) {
+        self.desks[place].now = now;
+    }
+
+    /// An event was taken.
+    pub(crate) fn event(&mut self, place: usize, event: Event) {
+        let moment = self.moment(place, None);
+        let desk = &mut self.desks[place];
+        let Some(sock) = desk.sockets.get_mut(&event.socket) else { return };
+        if sock.closed.is_some() {
+            edges::after_close(&moment, event.edges);
+        }
+        sock.raised |= event.edges;
+        desk.touch(event.socket);
+    }
+
+    /// All events of a poll were taken: each socket that something came for is looked at.
+    pub(crate) fn polled(&mut self, place: usize, ring: &R) {
+        let moment = self.moment(place, None);
+        for at in 0..self.desks[place].touched.len() {
+            let socket = self.desks[place].touched[at];
+            let endpoint = self.endpoint(place, socket);
+            let Some(info) = ring.info(socket) else { continue };
+            if let Some(id) = endpoint {
+                let own = self.flows.at_mut(id);
+                own.timers.received(moment.at, info.counters.rx_bytes);
+                own.congestion.sampled(moment.at, info.cwnd);
+            }
+            let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { continue };
+            let raised = core::mem::replace(&mut sock.raised, Readiness::empty());
+            if sock.closed.is_none() {
+                sock.edges.polled(&moment, ring.readiness(socket), &info, raised);
+            }
+        }
+    }
+
+    /// A host has come to rest, and its frames are on the wire.
+    pub(crate) fn serviced(&mut self, place: usize, now: Instant, ring: &R) {
+        let desk = &mut self.desks[place];
+        // The ring was polled at this instant, with the host's own time.
+        desk.now = desk.now.max(now);
+        let ahead = desk.now.since(now);
+        if ahead != desk.ahead {
+            (desk.ahead, desk.excused) = (ahead, desk.now);
+        }
+        let now = desk.now;
+        let moment = self.moment(place, None);
+        let deadline = ring.next_deadline();
+        if deadline.is_some_and(|at| at <= now) {
+            moment.breach(timers::NAME, format_args!("a deadline ({deadline:?}) that is not in the future"));
+        }
+        let stalled = deadline.is_some_and(|at| at <= now + STALL_MAX);
+        let mut touched = core::mem::take(&mut self.desks[place].touched);
+        for socket in touched.drain(..) {
+            self.look(&moment, socket, ring, stalled);
+        }
+        self.desks[place].touched = touched;
+        self.take_turn(&moment, ring);
+        self.settle(&moment, ring);
+    }
+
+    /// Time has passed, perhaps without the host noticing: what it should have asked to be woken for is overdue.
+    pub(crate) fn passed(&mut self, place: usize, now: Instant, ring: &R) {
+        // A host that asked and was not served (it was paused) is not to blame.
+        let Some(now) = self.desks.get(place).map(|desk| now + desk.ahead) else { return };
+        if ring.next_deadline().is_some_and(|at| at <= now) || ring.device().rx_ready() {
+            return;
+        }
+        self.desks[place].now = now;
+        let moment = self.moment(place, None);
+        self.settle(&moment, ring);
+    }
+
+    fn look(&mut self, moment: &Moment, socket: SocketId, ring: &R, stalled: bool) {
+        let endpoint = self.endpoint(moment.place, socket);
+        let info = ring.info(socket);
+        if let (Some(id), Some(info)) = (endpoint, &info) {
+            let own = self.flows.at_mut(id);
+            let receiving = matches!(info.state, Some(State::Established | State::FinWait1 | State::FinWait2));
+            congestion::serviced(moment, own, info.cwnd, info.mss);
+            window::serviced(moment.at, own, info.recv_queue, receiving, stalled);
+            self.schedule(moment.place, id, info);
+        }
+        let desk = &mut self.desks[moment.place];
+        let Some(sock) = desk.sockets.get_mut(&socket) else { return };
+        sock.touched = false;
+        let state = info.and_then(|info| info.state);
+        if state == Some(State::TimeWait) && sock.waiting.is_none() {
+            sock.waiting = Some(rto::Waiting { since: moment.at, time: desk.time_wait });
+            desk.waiting.push(socket);
+        }
+        if let Some(waiting) = sock.waiting {
+            let excused = endpoint.is_some_and(|id| self.flows.at(id).disturbed);
+            if !rto::waits(moment, waiting, state, excused) {
+                sock.waiting = None;
+            }
+        }
+        if info.is_none() && sock.waiting.is_none() && sock.closed.is_none_or(|closed| !closed.reset_due) {
+            desk.sockets.remove(&socket);
+        }
+    }
+
+    fn schedule(&mut self, place: usize, id: usize, info: &ringway_stack::ring::SocketInfo) {
+        let own = self.flows.at_mut(id);
+        let desk = &mut self.desks[place];
+        if let Some((at, _)) = timers::due(own, info, desk.excused)
+            && own.timers.scheduled.is_none_or(|scheduled| at < scheduled)
+        {
+            own.timers.scheduled = Some(at);
+            desk.agenda.insert((at, id));
+        }
+    }
+
+    /// Looks at one connection in TIME-WAIT: nothing else might touch it before its time is up.
+    fn take_turn(&mut self, moment: &Moment, ring: &R) {
+        let desk = &mut self.desks[moment.place];
+        if desk.waiting.is_empty() {
+            return;
+        }
+        desk.turn = (desk.turn + 1) % desk.waiting.len();
+        let (turn, socket) = (desk.turn, desk.waiting[desk.turn]);
+        self.look(moment, socket, ring, true);
+        let desk = &mut self.desks[moment.place];
+        if desk.sockets.get(&socket).is_none_or(|sock| sock.waiting.is_none()) {
+            desk.waiting.swap_remove(turn);
+        }
+    }
+
+    /// What is due by now must have been done.
+    fn settle(&mut self, moment: &Moment, ring: &R) {
+        while let Some(&(at, id)) = self.desks[moment.place].agenda.first()
+            && at <= moment.at
+        {
+            self.desks[moment.place].agenda.pop_first();
+            self.judge(moment, at, id, ring);
+        }
+        while let Some(&(at, socket)) = self.desks[moment.place].closing.first()
+            && at <= moment.at
+        {
+            self.desks[moment.place].closing.pop_first();
+            self.judge_closed(moment, socket, ring);
+        }
+    }
+
+    fn judge(&mut self, moment: &Moment, at: Instant, id: usize, ring: &R) {
+        let excused = self.desks[moment.place].excused;
+        let own = self.flows.at_mut(id);
+        let Some((place, owner)) = own.owner else { return };
+        if place != moment.place || own.timers.scheduled != Some(at) {
+            return;
+        }
+        own.timers.scheduled = None;
+        let Some(info) = ring.info(owner) else { return };
+        match timers::due(own, &info, excused) {
+            Some((due, law)) if due <= moment.at => {
+                moment.breach(timers::NAME, format_args!("{law}: {:?} late, {:?}", moment.at.since(due), own.tuple));
+            }
+            Some(_) => self.schedule(moment.place, id, &info),
+            None => {}
+        }
+    }
+
+    fn judge_closed(&mut self, moment: &Moment, socket: SocketId, ring: &R) {
+        let healed_at = self.healed_at.map(|at| at + self.desks[moment.place].ahead);
+        let Some(sock) = self.desks[moment.place].sockets.get(&socket) else { return };
+        let Some(closed) = sock.closed else { return };
+        let info = ring.info(socket);
+        let state = info.and_then(|info| info.state);
+        // A peer that doesn't read keeps a connection for as long as it answers probes.
+        let waits = |id| self.flows.at(id).flight() == 0 && info.is_some_and(|info| info.send_queue > 0);
+        let shut_out = sock.endpoint.is_some_and(waits);
+        closing::check(moment, closed, healed_at.filter(|_| !shut_out), state);
+        let desk = &mut self.desks[moment.place];
+        if state.is_some() {
+            let since = closed.at.max(healed_at.unwrap_or(moment.at)).max(if shut_out { moment.at } else { closed.at });
+            desk.closing.insert((since.max(closed.at) + closing::BOUND, socket));
+        } else if !closed.reset_due {
+            desk.sockets.remove(&socket);
+        }
+    }
+
+    /// What a host's NIC has lent out: nothing, once all of the host's sockets are gone.
+    pub(crate) fn outstanding(&mut self, host: usize, rings: &[Sockets], outstanding: &Outstanding) {
+        let mut busy = false;
+        for sockets in rings {
+            let Some(desk) = self.desks.get_mut(sockets.place()) else { return };
+            desk.sockets.retain(|&socket, _| sockets.info(socket).is_some());
+            busy |= !desk.sockets.is_empty() || sockets.occupied() > 0;
+        }
+        let moment = self.moment(self.first(host), None);
+        if !busy {
+            rings.iter().for_each(|sockets| resources::check(&moment, sockets.usage(), outstanding));
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Streams: what a reader gets is what its peer wrote, byte by byte from the first on, and an end without an error is the whole.
+
+use core::fmt;
+use std::io::IoSlice;
+
+use super::Moment;
+use super::flow::Endpoint;
+
+const NAME: &str = "stream";
+
+/// Released bytes before the rest is moved down.
+const SLACK: usize = 64 << 10;
+
+/// What an endpoint's program wrote, as far as it may yet be compared with anything.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The program's calls are seen.
+    watched: bool,
+    /// The program ended its stream.
+    ended: bool,
+    bytes: Vec<u8>,
+    /// Where in `bytes` the ones begin that are still needed, and which byte of the stream that is.
+    start: usize,
+    base: u64,
+    /// What this endpoint's program has read of its peer's stream.
+    read: u64,
+    /// What arrived may be corrupted where no checksum tells: only lengths count.
+    tainted: bool,
+}
+
+/// Why bytes are not the stream's.
+#[derive(Debug)]
+pub(super) enum Wrong {
+    Beyond { offset: u64, len: usize, written: u64 },
+    Byte { offset: u64 },
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Beyond { offset, len, written } => write!(f, "{len} bytes at offset {offset}, but only {written} were written"),
+            Self::Byte { offset } => write!(f, "the byte at offset {offset} is not the one that was written"),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn watch(&mut self) {
+        self.watched = true;
+    }
+
+    pub(super) fn taint(&mut self) {
+        self.tainted = true;
+    }
+
+    pub(super) fn written(&self) -> u64 {
+        self.base + (self.bytes.len() - self.start) as u64
+    }
+
+    /// The program wrote the first `len` bytes of `data`.
+    pub(super) fn write(&mut self, data: &[IoSlice<'_>], len: usize) {
+        let mut left = len;
+        for slice in data {
+            let part = &slice[..slice.len().min(left)];
+            self.bytes.extend_from_slice(part);
+            left -= part.len();
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    pub(super) fn may_end_at(&self, offset: u64) -> bool {
+        !self.watched || (self.ended && offset == self.written())
+    }
+
+    /// Whether `bytes` are the stream's at `offset`.
+    pub(super) fn check(&self, offset: u64, bytes: &[u8]) -> Result<(), Wrong> {
+        if !self.watched {
+            return Ok(());
+        }
+        if offset + bytes.len() as u64 > self.written() {
+            return Err(Wrong::Beyond { offset, len: bytes.len(), written: self.written() });
+        }
+        // What was released was acknowledged and read: nobody looks at it any more.
+        let released = usize::try_from(self.base.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes.len());
+        let rest = &bytes[released..];
+        let at = self.start + usize::try_from((offset + released as u64).saturating_sub(self.base)).unwrap_or(0);
+        if rest.is_empty() || self.bytes[at..at + rest.len()] == *rest {
+            return Ok(());
+        }
+        let first = rest.iter().zip(&self.bytes[at..]).position(|(a, b)| a != b).unwrap_or(0);
+        Err(Wrong::Byte { offset: offset + (released + first) as u64 })
+    }
+
+    fn release(&mut self, offset: u64) {
+        let len = usize::try_from(offset.saturating_sub(self.base)).unwrap_or(0).min(self.bytes.len() - self.start);
+        self.start += len;
+        self.base += len as u64;
+        if self.start > SLACK && self.start * 2 > self.bytes.len() {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+    }
+}
+
+/// A program read `len` bytes of `slices`; `peek`: and left them there.
+pub(super) fn read<'a>(
+    moment: &Moment,
+    own: &mut Endpoint,
+    peer: Option<&mut Endpoint>,
+    slices: impl Iterator<Item = &'a [u8]>,
+    len: usize,
+    peek: bool,
+) {
+    let mut offset = own.stream.read;
+    if let Some(peer) = peer {
+        let mut left = len;
+        for slice in slices {
+            let part = &slice[..slice.len().min(left)];
+            match peer.stream.check(offset, part) {
+                Err(Wrong::Byte { .. }) if own.stream.tainted => {}
+                Err(wrong) => moment.breach(NAME, format_args!("read at offset {offset}: {wrong}")),
+                Ok(()) => {}
+            }
+            offset += part.len() as u64;
+            left -= part.len();
+        }
+        if !peek {
+            // Until it is acknowledged it may be sent again, and is compared once more.
+            let acknowledged = u64::from(peer.una.wrapping_sub(peer.iss).saturating_sub(1));
+            let acknowledged = if peer.stream.written() < 1 << 31 { acknowledged } else { peer.offset(peer.una) };
+            peer.stream.release(offset.min(acknowledged));
+        }
+    }
+    if !peek {
+        own.stream.read += len as u64;
+    }
+}
+
+/// A program read the end of its peer's stream, and had heard of no error.
+pub(super) fn ended(moment: &Moment, own: &Endpoint, peer: &Endpoint) {
+    let (read, stream) = (own.stream.read, &peer.stream);
+    if !stream.watched {
+        return;
+    }
+    if !stream.ended {
+        moment.breach(NAME, format_args!("RFC 9293 s3.6: the end of a stream, at offset {read}, that its writer did not end"));
+    }
+    if read != stream.written() {
+        moment.breach(NAME, format_args!("RFC 9293 s3.6: the end of a stream at offset {read}, of {} written", stream.written()));
+    }
+}

@@ -1,0 +1,84 @@
+//! Timers: none starves. Whoever owes the wire a segment (a retransmission, a probe, an acknowledgment) sends it in time.
+
+use core::time::Duration;
+
+use ringway_stack::Instant;
+use ringway_stack::ring::SocketInfo;
+use ringway_stack::tcp::{Keepalive, State as TcpState};
+
+use super::flow::Endpoint;
+
+pub(super) const NAME: &str = "timers";
+
+/// Linux's TCP_RTO_MAX, and as much for window probes; then a timer's tick and a device that is tried again.
+const RETRY_MAX: Duration = Duration::from_secs(122);
+/// Linux's keepalive starts anew when bytes were sent in the meantime.
+const KEEPALIVE_SLACK: Duration = Duration::from_secs(2);
+/// RFC 9293 s3.8.6.3 has less than half a second.
+const DELAYED_ACK_MAX: Duration = Duration::from_millis(510);
+
+/// What it remembers of an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// When it is looked at next.
+    pub(super) scheduled: Option<Instant>,
+    received: u64,
+    ack_owed: Option<Instant>,
+    pub(super) keepalive: Option<Keepalive>,
+    keepalive_since: Instant,
+}
+
+impl State {
+    /// The endpoint sent an acknowledgment.
+    pub(super) fn acknowledged(&mut self) {
+        self.ack_owed = None;
+    }
+
+    /// The endpoint has received so many bytes in all.
+    pub(super) fn received(&mut self, at: Instant, bytes: u64) {
+        if bytes > self.received {
+            self.received = bytes;
+            self.ack_owed.get_or_insert(at);
+        }
+    }
+
+    /// The program set keepalive.
+    pub(super) fn set_keepalive(&mut self, at: Instant, keepalive: Option<Keepalive>) {
+        self.keepalive = keepalive;
+        self.keepalive_since = at;
+    }
+
+    /// The host crashed.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// By when an endpoint must have done something at the latest, and what. `excused`: when its host last had a reason to be late.
+pub(super) fn due(own: &Endpoint, info: &SocketInfo, excused: Instant) -> Option<(Instant, &'static str)> {
+    let state = info.state?;
+    if own.reset || matches!(state, TcpState::Closed | TcpState::Listen | TcpState::TimeWait) {
+        return None;
+    }
+    let quiet = own.rx_at.max(own.tx_at).max(excused);
+    let retry = if own.flight() > 0 {
+        let since = own.una_at.max(own.rto.sent_at()).max(excused);
+        Some((since + RETRY_MAX, "RFC 6298 s5: what is in flight is sent again"))
+    } else if info.send_queue > 0 {
+        // Nagle's algorithm and congestion wait for what is in flight, a cork for less: only the peer's window is left.
+        Some((quiet + RETRY_MAX, "RFC 9293 s3.8.6.1: a shut or silly window is probed"))
+    } else {
+        None
+    };
+    let synchronized = !matches!(state, TcpState::SynSent | TcpState::SynReceived);
+    let keepalive = own.timers.keepalive.filter(|_| synchronized && own.flight() == 0 && info.send_queue == 0).map(|keepalive| {
+        let since = quiet.max(own.timers.keepalive_since);
+        (since + 2 * keepalive.idle + KEEPALIVE_SLACK, "RFC 9293 s3.8.4: a silent peer is probed when keepalive is on")
+    });
+    let receives = matches!(state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2);
+    let owed = own.timers.ack_owed.filter(|_| receives).map(|since| {
+        let law = "RFC 9293 s3.8.6.3: an acknowledgment is delayed by less than half a second";
+        (since.max(excused) + DELAYED_ACK_MAX, law)
+    });
+    [retry, keepalive, owed].into_iter().flatten().min_by_key(|&(at, _)| at)
+}

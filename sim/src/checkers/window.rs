@@ -1,0 +1,80 @@
+//! Windows: the right edge that a receiver announces never retreats by more than scaling rounds away, it is announced when the reader
+//! has made room, and no sender goes beyond it.
+
+use core::time::Duration;
+
+use ringway_stack::Instant;
+
+use super::Moment;
+use super::flow::{self, Endpoint};
+use super::segment::{ACK, SYN, Segment, before, later};
+
+const NAME: &str = "window";
+
+/// How long a shut window may outlast its cause: a device that refuses frames is tried again after 5 ms, and once a few times.
+const SHUT_MAX: Duration = Duration::from_millis(100);
+
+/// What it remembers of an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    edge: Option<u32>,
+    /// The most room that was announced.
+    most: u32,
+    /// The last announcement left too little room for a peer that avoids silly windows (RFC 9293 s3.8.6.2.1).
+    shut: bool,
+    /// Since when that has no cause.
+    causeless_since: Option<Instant>,
+}
+
+/// An endpoint sent a segment, which is no reset.
+pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>) {
+    let Some(peer) = peer else { return };
+    if segment.has(ACK) {
+        announced(moment, segment, own, flow::scale(&own.syn, &peer.syn));
+    }
+    let end = segment.seq.wrapping_add(segment.len());
+    let probe = segment.len() == 1 && segment.seq == own.una;
+    if let Some(edge) = own.edge
+        && segment.len() > 0
+        && before(edge, end)
+        && !probe
+    {
+        moment.breach(NAME, format_args!("RFC 9293 s3.8.6: bytes up to {end}, beyond the peer's right edge {edge}"));
+    }
+}
+
+fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) {
+    let scale = if segment.has(SYN) { 0 } else { scale };
+    let room = u32::from(segment.window) << scale;
+    let edge = segment.ack.wrapping_add(room);
+    let state = &mut own.window;
+    let rounding = (1u32 << scale) - 1;
+    if let Some(highest) = state.edge
+        && before(edge, highest.wrapping_sub(rounding))
+    {
+        let law = "RFC 9293 s3.8.6, RFC 7323 s2.4: a window must not shrink";
+        moment.breach(NAME, format_args!("{law}: right edge {edge} after {highest}, with scale {scale}"));
+    }
+    state.edge = Some(state.edge.map_or(edge, |highest| later(highest, edge)));
+    state.most = state.most.max(room);
+    let shut = room < own.syn.mss.map_or(0, u32::from).min(state.most / 2);
+    let opened = state.shut && !shut;
+    state.shut = shut;
+    if let Some(since) = state.causeless_since.take_if(|_| opened)
+        && moment.at.since(since) > SHUT_MAX
+    {
+        let late = moment.at.since(since);
+        moment.breach(NAME, format_args!("RFC 9293 s3.8.6.2.2: the window opened {late:?} after its reader had read everything"));
+    }
+}
+
+/// A host was serviced: is a window shut without a cause? `queued`: bytes that wait for the reader; `stalled`: the device may be
+/// refusing frames.
+pub(super) fn serviced(at: Instant, own: &mut Endpoint, queued: usize, receiving: bool, stalled: bool) {
+    let causeless = own.window.shut && queued == 0 && receiving && !stalled;
+    match (&mut own.window.causeless_since, causeless) {
+        (since @ None, true) => *since = Some(at),
+        (since, false) => *since = None,
+        _ => {}
+    }
+}

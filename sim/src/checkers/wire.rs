@@ -1,0 +1,160 @@
+//! Frames, as they leave and reach a host's NIC.
+
+use core::time::Duration;
+
+use ringway_stack::Instant;
+
+use super::datagrams::Datagram;
+use super::flow::{self, Endpoint};
+use super::segment::{ACK, RST, SYN, Segment};
+use super::{Checkers, Moment, after_close, congestion, is_tainted, rto, sequence, window};
+use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
+use crate::fabric::{Frame, Marks};
+
+impl Checkers {
+    /// A host's NIC put a frame on the wire.
+    pub(crate) fn sent(&mut self, now: Instant, host: usize, frame: &Frame) {
+        let bytes = &frame.bytes[..];
+        match dissect::payload(bytes) {
+            Payload::Ipv4(ip) if ip.protocol == TCP => {
+                if let Some(segment) = Segment::parse(bytes, &ip) {
+                    self.segment_sent(now, host, frame, &segment);
+                }
+            }
+            Payload::Ipv4(ip) if ip.protocol == UDP => {
+                if let Some(datagram) = datagram(bytes, &ip) {
+                    let moment = self.at(now, host, frame);
+                    let port = dissect::be16(bytes, ip.l4).unwrap_or(0);
+                    let watched = self.places[host].iter().any(|&place| self.desks[place].bound.contains_key(&(false, port)));
+                    self.datagrams.sent(&moment, datagram, watched);
+                }
+            }
+            // Whatever waits for the answer is excused.
+            Payload::Arp(_) => {
+                for &place in &self.places[host] {
+                    let desk = &mut self.desks[place];
+                    desk.excused = now + desk.ahead;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A host goes by its own clock.
+    fn at(&self, now: Instant, host: usize, frame: &Frame) -> Moment {
+        let place = self.first(host);
+        let ahead = self.desks.get(place).map_or(Duration::ZERO, |desk| desk.ahead);
+        Moment { at: now + ahead, ..self.moment(place, Some(frame.id)) }
+    }
+
+    fn segment_sent(&mut self, now: Instant, host: usize, frame: &Frame, segment: &Segment) {
+        let moment = self.at(now, host, frame);
+        // (Programs that send raw frames of their own begin no connection that could be followed without a SYN.)
+        let Some(id) = self.flows.sender(host, moment.at, segment) else { return };
+        if segment.has(SYN | ACK) && self.flows.at(id).irs.is_none() {
+            self.flows.at_mut(id).begin_receiving(segment.ack.wrapping_sub(1));
+        }
+        self.flows.pair(id);
+        let (own, peer) = self.flows.both(id);
+        let owner = own.owner;
+        let ended = segment.has(RST) && segment.has(ACK) && segment.seq == own.nxt;
+        if segment.has(RST) {
+            reset_sent(segment, own);
+        } else {
+            let peer = peer.map(|peer| &*peer);
+            after_close::sent(&moment, segment, own);
+            sequence::sent(&moment, &frame.bytes, segment, own, peer);
+            window::sent(&moment, segment, own, peer);
+            congestion::sent(&moment, segment, own);
+            rto::sent(&moment, segment, own);
+            if segment.has(ACK) {
+                own.timers.acknowledged();
+            }
+            self.flows.sent(id, moment.at, segment);
+        }
+        if let Some((place, socket)) = owner {
+            let desk = &mut self.desks[place];
+            if ended && let Some(closed) = desk.sockets.get_mut(&socket).and_then(|sock| sock.closed.as_mut()) {
+                closed.reset_due = false;
+            }
+            desk.touch(socket);
+        }
+    }
+
+    /// A frame reached a host's NIC, which took it.
+    pub(crate) fn delivered(&mut self, now: Instant, host: usize, frame: &Frame) {
+        // A checksum tells, and the stack must listen to it: for all that can be seen afterwards, this frame never arrived.
+        if frame.marks.contains(Marks::CORRUPTED) && !is_tainted(frame.marks) {
+            return;
+        }
+        let bytes = &frame.bytes[..];
+        let Payload::Ipv4(ip) = dissect::payload(bytes) else { return self.flows.heard(host) };
+        match ip.protocol {
+            // RFC 1191: what was too long for its path is sent again in smaller pieces.
+            ICMP => self.flows.heard(host),
+            TCP => {
+                if let Some(segment) = Segment::parse(bytes, &ip) {
+                    self.segment_delivered(now, host, frame, &segment);
+                }
+            }
+            UDP => {
+                if let Some(datagram) = datagram(bytes, &ip) {
+                    self.datagrams.delivered(host, datagram, is_tainted(frame.marks));
+                    let port = dissect::be16(bytes, ip.l4 + 2).unwrap_or(0);
+                    self.touch_bound(host, false, port);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A host's link found its carrier: whatever had timed out meanwhile is sent again at once.
+    pub(crate) fn carrier_found(&mut self, host: usize) {
+        self.flows.heard(host);
+    }
+
+    fn segment_delivered(&mut self, now: Instant, host: usize, frame: &Frame, segment: &Segment) {
+        let moment = self.at(now, host, frame);
+        let known = self.flows.id((segment.dst, segment.src)).filter(|&id| self.flows.at(id).host == host);
+        let owner = known.and_then(|id| {
+            let (own, peer) = self.flows.both(id);
+            let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
+            own.delivered(moment.at, segment, scale);
+            if is_tainted(frame.marks) {
+                own.stream.taint();
+            }
+            let owner = own.owner;
+            self.flows.pair(id);
+            owner
+        });
+        match owner {
+            Some((place, socket)) => self.desks[place].touch(socket),
+            None => self.touch_bound(host, true, segment.dst.port()),
+        }
+    }
+
+    fn touch_bound(&mut self, host: usize, listener: bool, port: u16) {
+        for &place in &self.places[host] {
+            let desk = &mut self.desks[place];
+            if let Some(&socket) = desk.bound.get(&(listener, port)) {
+                desk.touch(socket);
+            }
+        }
+    }
+}
+
+/// A reset of the connection itself, rather than an answer to a stranger's segment (RFC 9293 s3.10.7.1), ends it.
+fn reset_sent(segment: &Segment, own: &mut Endpoint) {
+    if segment.has(ACK) && segment.seq == own.nxt && own.irs.is_some() {
+        own.reset = true;
+    }
+}
+
+fn datagram(frame: &[u8], ip: &Ipv4) -> Option<Datagram> {
+    let (from, to) = dissect::ports(frame, ip)?;
+    let len = usize::from(dissect::be16(frame, ip.l4 + 4)?);
+    if ip.fragment || len < 8 || ip.l4 + len > ip.end {
+        return None;
+    }
+    Some(Datagram::new(from, to, &frame[ip.l4 + 8..ip.l4 + len]))
+}

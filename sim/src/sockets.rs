@@ -1,0 +1,235 @@
+//! A host's sockets as its programs call them: the ring, with each call noted for the checkers.
+
+use core::cell::RefCell;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use core::time::Duration;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::rc::Rc;
+
+use ringway_stack::ring::{Datagram, Event, Handover, NextHop, RecvFlags, Ring, SendFlags, Shutdown, SocketId, UdpOptions};
+use ringway_stack::{Error, Instant, tcp};
+
+use crate::checkers::Checkers;
+use crate::nic::SimDevice;
+
+/// A host's ring. Its calls are [`Ring`]'s; those that programs make with bytes are compared with what the wire shows.
+pub struct Sockets {
+    ring: Ring<SimDevice>,
+    /// Where the checkers note what they see of it.
+    place: usize,
+    checkers: Option<Rc<RefCell<Checkers>>>,
+}
+
+impl fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sockets").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl Deref for Sockets {
+    type Target = Ring<SimDevice>;
+
+    fn deref(&self) -> &Ring<SimDevice> {
+        &self.ring
+    }
+}
+
+impl DerefMut for Sockets {
+    fn deref_mut(&mut self) -> &mut Ring<SimDevice> {
+        &mut self.ring
+    }
+}
+
+impl Sockets {
+    /// Nobody checks yet.
+    pub(crate) fn new(ring: Ring<SimDevice>) -> Self {
+        Self { ring, place: 0, checkers: None }
+    }
+
+    pub(crate) fn place(&self) -> usize {
+        self.place
+    }
+
+    /// From now on `checkers` see every call.
+    pub(crate) fn watch(&mut self, checkers: &Rc<RefCell<Checkers>>, station: (usize, usize), ip: Ipv4Addr, time_wait: Duration) {
+        self.place = checkers.borrow_mut().adopt(station, ip, time_wait);
+        self.checkers = Some(Rc::clone(checkers));
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Checkers, usize, &Ring<SimDevice>)) {
+        if let Some(checkers) = &self.checkers {
+            note(&mut checkers.borrow_mut(), self.place, &self.ring);
+        }
+    }
+
+    /// See [`Ring::poll`].
+    pub fn poll(&mut self, now: Instant) -> usize {
+        self.note(|checkers, place, _| checkers.polls(place, now));
+        self.ring.poll(now)
+    }
+
+    /// See [`Ring::take_event`].
+    pub fn take_event(&mut self) -> Option<Event> {
+        let event = self.ring.take_event();
+        self.note(|checkers, place, ring| match event {
+            Some(event) => checkers.event(place, event),
+            None => checkers.polled(place, ring),
+        });
+        event
+    }
+
+    /// See [`Ring::tcp_connect`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn tcp_connect(
+        &mut self,
+        now: Instant,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        hop: NextHop,
+        config: &tcp::Config,
+    ) -> Result<SocketId, Error> {
+        let socket = self.ring.tcp_connect(now, local, remote, hop, config)?;
+        self.note(|checkers, place, ring| checkers.connected(place, now, ring, (local, remote), config.keepalive, socket));
+        Ok(socket)
+    }
+
+    /// See [`Ring::tcp_listen`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<SocketId, Error> {
+        let socket = self.ring.tcp_listen(local, backlog, config)?;
+        self.note(|checkers, place, ring| checkers.opened(place, ring, true, local.port(), config.keepalive, socket));
+        Ok(socket)
+    }
+
+    /// See [`Ring::tcp_accept`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn tcp_accept(&mut self, listener: SocketId) -> Result<SocketId, Error> {
+        let socket = self.ring.tcp_accept(listener)?;
+        self.note(|checkers, place, ring| checkers.accepted(place, ring, listener, socket));
+        Ok(socket)
+    }
+
+    /// See [`Ring::tcp_configure`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn tcp_configure(&mut self, now: Instant, socket: SocketId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error> {
+        let mut keepalive = None;
+        self.ring.tcp_configure(now, socket, |config| {
+            change(config);
+            keepalive = config.keepalive;
+        })?;
+        self.note(|checkers, place, ring| checkers.configured(place, now, ring, socket, keepalive));
+        Ok(())
+    }
+
+    /// See [`Ring::tcp_send`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn tcp_send(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+        let result = self.ring.tcp_send(now, socket, data, flags);
+        self.note(|checkers, place, ring| checkers.wrote(place, now, ring, socket, data, result));
+        result
+    }
+
+    /// See [`Ring::tcp_recv`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn tcp_recv(&mut self, now: Instant, socket: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
+        let result = self.ring.tcp_recv(now, socket, into, flags);
+        self.note(|checkers, place, ring| checkers.read(place, now, ring, socket, into, flags, result));
+        result
+    }
+
+    /// See [`Ring::take_error`].
+    pub fn take_error(&mut self, socket: SocketId) -> Option<Error> {
+        let error = self.ring.take_error(socket);
+        self.note(|checkers, place, ring| checkers.took_error(place, ring, socket, error));
+        error
+    }
+
+    /// See [`Ring::shutdown`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn shutdown(&mut self, now: Instant, socket: SocketId, how: Shutdown) -> Result<(), Error> {
+        let result = self.ring.shutdown(now, socket, how);
+        self.note(|checkers, place, ring| checkers.shut(place, now, ring, socket, how, result));
+        result
+    }
+
+    /// See [`Ring::close`].
+    pub fn close(&mut self, now: Instant, socket: SocketId, abort: bool) {
+        self.note(|checkers, place, ring| checkers.closes(place, now, ring, socket, abort));
+        self.ring.close(now, socket, abort);
+        self.note(|checkers, place, _| checkers.closed(place, socket));
+    }
+
+    /// See [`Ring::udp_open`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<SocketId, Error> {
+        let socket = self.ring.udp_open(local, options)?;
+        self.note(|checkers, place, ring| checkers.opened(place, ring, false, local.port(), None, socket));
+        Ok(socket)
+    }
+
+    /// See [`Ring::udp_send`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn udp_send(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        data: &[IoSlice<'_>],
+        source: Ipv4Addr,
+        to: Option<(SocketAddrV4, NextHop)>,
+    ) -> Result<usize, Error> {
+        let result = self.ring.udp_send(now, socket, data, source, to);
+        self.note(|checkers, place, ring| checkers.udp_sent(place, now, ring, socket, data, source, to.map(|(to, _)| to)));
+        result
+    }
+
+    /// See [`Ring::udp_recv`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn udp_recv(&mut self, socket: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
+        let result = self.ring.udp_recv(socket, into, flags);
+        self.note(|checkers, place, ring| checkers.udp_read(place, ring, socket, into, flags, result));
+        result
+    }
+
+    /// See [`Ring::detach_stream`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn detach_stream(&mut self, now: Instant, socket: SocketId) -> Result<Handover<SimDevice>, Error> {
+        let handover = self.ring.detach_stream(now, socket)?;
+        self.note(|checkers, place, _| checkers.detached(place, socket, (handover.local(), handover.remote())));
+        Ok(handover)
+    }
+
+    /// See [`Ring::adopt`].
+    ///
+    /// # Errors
+    /// The ring's; the connection comes back.
+    pub fn adopt(&mut self, now: Instant, handover: Handover<SimDevice>) -> Result<SocketId, (Error, Handover<SimDevice>)> {
+        let tuple = (handover.local(), handover.remote());
+        let socket = self.ring.adopt(now, handover)?;
+        self.note(|checkers, place, ring| checkers.adopted(place, now, ring, tuple, socket));
+        Ok(socket)
+    }
+}

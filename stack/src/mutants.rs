@@ -1,0 +1,95 @@
+//! Mutants: the stack with one thing wrong, chosen by [`crate::ring::RingConfig::mutant`], so that those who check the stack can be
+//! checked themselves (`sim/tests/mutants.rs`). Behind the feature `mutants`; without it each hook is a constant `false`.
+
+macro_rules! mutants {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What is wrong.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Mutant {
+            /// Nothing.
+            #[default]
+            Healthy,
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Mutant {
+            /// All of them but the healthy one.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+mutants! {
+    /// While there is a gap, one byte more is acknowledged than was received.
+    AckBeyondReceived,
+    /// A SACK block names a byte that did not arrive.
+    WrongSack,
+    /// A retransmission carries the bytes one further on.
+    RetransmitWrongBytes,
+    /// Timestamps run backwards now and then.
+    TimestampBackwards,
+    /// Segments are larger than the peer's MSS allows.
+    IgnorePeerMss,
+    /// A checksum's verdict is ignored.
+    AcceptBadChecksum,
+    /// The reader's room is never announced.
+    NoWindowUpdate,
+    /// Half of what is free is announced, whatever was before.
+    ShrinkWindow,
+    /// The peer's window is ignored.
+    IgnorePeerWindow,
+    /// The congestion window is ignored.
+    IgnoreCwnd,
+    /// A retransmission timeout leaves the congestion window as it is.
+    NoCollapse,
+    /// The retransmission timeout is never doubled.
+    NoBackoff,
+    /// The retransmission timer runs out after an eighth of its time.
+    RtoTooEarly,
+    /// Connections don't wait out TIME-WAIT.
+    NoTimeWait,
+    /// TIME-WAIT lasts a quarter of its time.
+    ShortTimeWait,
+    /// Keepalive never probes.
+    NoKeepalive,
+    /// A shut window is never probed.
+    NoPersist,
+    /// The retransmission timer is never started.
+    LostTimer,
+    /// A delayed acknowledgment is forgotten.
+    NoDelayedAck,
+    /// A byte is lost when a gap is filled.
+    SkipByteOnReassembly,
+    /// Bytes that fill a gap are delivered twice.
+    DeliverDuplicate,
+    /// A FIN ends the stream though bytes before it are missing.
+    EofEarly,
+    /// A byte follows the FIN.
+    DataAfterFin,
+    /// A connection that was aborted retransmits on.
+    DataAfterReset,
+    /// Bytes that arrive raise no edge unless the queue was empty.
+    DropReadEdge,
+    /// Room to write raises no edge.
+    DropWriteEdge,
+    /// A timer raises an edge for bytes that aren't there.
+    SpuriousEdge,
+    /// A connection's send buffers are never given back.
+    LeakBuffer,
+    /// A closed socket's flow rule stays.
+    LeakRule,
+    /// A closed connection's address stays taken.
+    LeakFlow,
+    /// A closed connection that ended is never forgotten.
+    LeakSocket,
+    /// A FIN is sent once.
+    FinNotRetransmitted,
+    /// An abort tells the peer nothing.
+    NoReset,
+    /// A datagram loses its last byte.
+    UdpTruncate,
+    /// Every datagram is received twice.
+    UdpDuplicate,
+    /// A datagram is said to come from another port.
+    UdpMisattribute,
+}
