@@ -69,7 +69,14 @@ pub(crate) fn run(output: &Path, options: &Options) -> Result<()> {
         seeds.push(swarm::seeds(options.seeds)?);
     }
     let rows = [
-        Row::new("sim bulk", "packets on one core", "packets/s", &each(&bulk, Run::packets_per_s), "smoltcp", &each(&smoltcp, Run::packets_per_s)),
+        Row::new(
+            "sim bulk",
+            "packets on one core",
+            "packets/s",
+            &each(&bulk, Run::packets_per_s),
+            "smoltcp",
+            &each(&smoltcp, Run::packets_per_s),
+        ),
         real_time("sim bulk", &bulk),
         Row::new("sim 100 hosts", "packets on one core", "packets/s", &each(&mix, Run::packets_per_s), "a million", &[1e6]),
         real_time("sim 100 hosts", &mix),

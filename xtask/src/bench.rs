@@ -20,7 +20,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::find()?;
     // The simulator needs neither the library nor anybody's programs.
     if options.arguments.first().is_none_or(|bench| bench != "sim") {
-        install::packages(&[Package::CC, Package::SOCKPERF, Package::IPERF3, Package::REDIS_SERVER, Package::REDIS_TOOLS, Package::PYTHON])?;
+        install::packages(&[
+            Package::CC,
+            Package::SOCKPERF,
+            Package::IPERF3,
+            Package::REDIS_SERVER,
+            Package::REDIS_TOOLS,
+            Package::PYTHON,
+        ])?;
         workspace.build_release()?;
     }
     run_command(workspace::cargo().args(["build", "--release", "--quiet", "--package", "ringway-benches"]))?;

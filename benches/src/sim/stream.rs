@@ -83,9 +83,9 @@ impl Sink {
 
 impl App for Sink {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        let listener = *self.listener.get_or_insert_with(|| {
-            cx.ring.tcp_listen(SocketAddrV4::new(cx.ip, self.port), 128, &Config::default()).expect("a free port")
-        });
+        let listener = *self
+            .listener
+            .get_or_insert_with(|| cx.ring.tcp_listen(SocketAddrV4::new(cx.ip, self.port), 128, &Config::default()).expect("a free port"));
         while let Ok(socket) = cx.ring.tcp_accept(listener) {
             self.streams.push(socket);
         }

@@ -13,8 +13,8 @@ use ringway_tokio::NetConfig;
 use super::executor::{Executor, Task};
 use super::timers::Timers;
 use super::{Env, Net, Storage};
-use crate::nic::{NicConfig, SimDevice};
 use crate::host::{App, Context, Host, Step};
+use crate::nic::{NicConfig, SimDevice};
 use crate::random::Stream;
 use crate::world::{HostId, World};
 

@@ -7,8 +7,8 @@ use ringway_stack::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Case, CaseError, Env, TcpListener, TcpStream, TimedOut, UdpSocket, search};
-use crate::nic::Outstanding;
 use crate::faults::{FaultSet, Faults};
+use crate::nic::Outstanding;
 use crate::report::assert_deterministic;
 use crate::{Capture, HostConfig, HostId, LinkConfig, Report, World, WorldConfig};
 
