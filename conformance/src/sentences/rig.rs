@@ -7,10 +7,13 @@ use ringway_stack::Instant;
 use ringway_stack::device::{Capabilities, Device, FlowRule, MacAddr, Protocol, RxBatch, RxBuffer, RxFrame, RxMeta, Unsupported};
 use ringway_stack::raw::RawQueue;
 
-use super::frames::{Headers, Station};
+use super::frames::{Headers, Station, be16};
 
 /// Between two looks at the receiver, for devices without hardware timestamps.
 const STEP: Duration = Duration::from_micros(20);
+
+/// Shorter frames are padded (IEEE 802.3 s4A.2.3.2.3, without the frame check sequence).
+const FRAME_LEN_MIN: usize = 60;
 
 /// Which station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +117,7 @@ pub struct Received {
     pub at: Instant,
     /// What came with it.
     pub meta: RxMeta,
-    /// All of it.
+    /// All of it, but for what pads a short IPv4 packet to the shortest frame.
     pub bytes: Vec<u8>,
 }
 
@@ -125,6 +128,9 @@ impl Received {
             let at = bytes.len();
             bytes.resize(at + body.len(), 0);
             body.copy_to(0, &mut bytes[at..]);
+        }
+        if be16(&bytes, 12) == 0x0800 && bytes.len() <= FRAME_LEN_MIN {
+            bytes.truncate(14 + usize::from(be16(&bytes, 16)));
         }
         Self { at: frame.meta.hardware_time.unwrap_or(now), meta: frame.meta, bytes }
     }

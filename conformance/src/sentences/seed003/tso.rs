@@ -55,7 +55,7 @@ fn steer<R: Rig>(rig: &mut R) -> Result<()> {
 /// The longest data behind headers of `head` bytes.
 fn data_max<R: Rig>(rig: &R, head: usize) -> usize {
     // An IPv4 packet's length has 16 bits, whatever the device takes.
-    rig.capabilities().tso_max.unwrap_or(0).min(usize::from(u16::MAX)) - head
+    rig.capabilities().tso_max.unwrap_or(0).min(usize::from(u16::MAX)).saturating_sub(head)
 }
 
 fn every_size<R: Rig>(rig: &mut R) -> Result<()> {
