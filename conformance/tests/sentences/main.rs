@@ -2,12 +2,14 @@
 //!
 //!     cargo test -p ringway-conformance --test sentences -- --nocapture
 
+mod flawed;
 mod shm;
 mod sim;
 
 use ringway_conformance::sentences::{Matrix, Verdict, seed003};
 use ringway_sim::NicConfig;
 
+use flawed::{Flaw, Flawed};
 use shm::ShmRig;
 use sim::SimRig;
 
@@ -35,5 +37,17 @@ fn the_full_nic_passes_whatever_there_is_a_case_for() {
     for (id, case, verdict) in matrix.verdicts(SIM) {
         let lacks = matches!(verdict, Verdict::Cannot(reason) if reason.starts_with("the contract") || reason.contains("not yet") || reason.contains("to be measured"));
         assert!(*verdict == Verdict::Pass || lacks, "{id} {case}: {verdict}");
+    }
+}
+
+/// A case that no device could fail would be none.
+#[test]
+fn each_flaw_is_found_by_its_sentence() {
+    for (flaw, nic, id) in Flaw::ALL {
+        let mut matrix = Matrix::default();
+        matrix.add(SIM, &seed003::seed(), || SimRig::wrapped(nic(), move |device| Flawed { device, flaw }));
+        let failed: Vec<_> = matrix.verdicts(SIM).filter(|(.., verdict)| matches!(verdict, Verdict::Fail(_))).map(|(id, ..)| id).collect();
+        println!("{flaw:?}: {failed:?}");
+        assert!(failed.contains(&id), "{flaw:?} was to be found by {id}: {failed:?}");
     }
 }

@@ -86,12 +86,16 @@ fn tos_of(received: &[Received]) -> Vec<u8> {
 }
 
 fn one_of_all<R: Rig>(rig: &mut R) -> Result<()> {
-    rig.receiver()?.steer(&marked(EF))?;
-    for tos in 0..=u8::MAX {
-        send_udp(rig, tos, 7)?;
+    // DSCP alone, with both bits of ECN, and the ends of the range.
+    for wanted in [EF, EF | 3, 0, 1, 0x80, u8::MAX] {
+        let rule = rig.receiver()?.steer(&marked(wanted))?;
+        for tos in 0..=u8::MAX {
+            send_udp(rig, tos, 7)?;
+        }
+        let received = tos_of(&rig.exchange(A_WHILE)?);
+        ensure!(received == [wanted], "{wanted:#x}: {received:?}");
+        rig.receiver()?.unsteer(rule);
     }
-    let received = tos_of(&rig.exchange(A_WHILE)?);
-    ensure!(received == [EF], "{received:?}");
     Ok(())
 }
 
