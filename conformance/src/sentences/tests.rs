@@ -87,10 +87,7 @@ fn the_seed_has_no_other_sentences() {
     let places = places(&seed);
     assert_eq!(text.lines().count(), usize::from(seed.lines));
     for (line, text) in (1..).zip(text.lines()) {
-        let ends = text.trim_end().char_indices().filter(|(at, c)| {
-            let mut rest = text[at + 1..].chars();
-            *c == '.' && rest.next() == Some(' ') && rest.next().is_some_and(char::is_uppercase)
-        });
+        let ends = text.match_indices(". ").filter(|(at, end)| text[at + end.len()..].starts_with(char::is_uppercase));
         let wanted = if seed.others.iter().any(|other| other.sentence.is_none() && (other.lines.0..=other.lines.1).contains(&line)) {
             1
         } else {
