@@ -245,10 +245,12 @@ impl World {
         result
     }
 
-    /// Lets a host's programs step now, whatever they wait for.
+    /// Lets a host's programs step now, whatever they wait for; if it is paused, when it goes on.
     pub(crate) fn rouse(&mut self, host: HostId) {
         self.hosts[host.0].rouse();
-        self.service(host.0);
+        if self.hosts[host.0].runs() {
+            self.service(host.0);
+        }
     }
 
     /// Lets time pass until `until`, and everything happen that happens by then.
