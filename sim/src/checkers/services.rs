@@ -27,7 +27,7 @@ impl Checkers {
         for &place in &self.places[host] {
             let desk = &mut self.desks[place];
             desk.ahead += by;
-            desk.excused = now + desk.ahead;
+            desk.excused = desk.excused.max(now + desk.ahead);
         }
     }
 
@@ -193,6 +193,8 @@ impl Checkers {
         // A peer that doesn't read keeps a connection for as long as it answers probes.
         let waits = |id| self.flows.at(id).flight() == 0 && info.is_some_and(|info| info.send_queue > 0);
         let shut_out = sock.endpoint.is_some_and(waits);
+        let lost = sock.endpoint.is_some_and(|id| self.flows.at(id).lost);
+        let closed = closing::Closed { reset_due: closed.reset_due && !lost, ..closed };
         closing::check(moment, closed, healed_at.filter(|_| !shut_out), state);
         let desk = &mut self.desks[moment.place];
         if state.is_some() {
