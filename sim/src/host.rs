@@ -23,6 +23,10 @@ pub trait App {
     /// Does what can be done now, and says when to be called next at the latest. Called when sockets of the host changed, when the wake-up
     /// asked for has come, and once at the start.
     fn step(&mut self, cx: &mut Context<'_>) -> Step;
+
+    /// Its host loses power: the last call before it is dropped, and its sockets are gone. For what outlives it, such as a
+    /// [`Storage`](crate::program::Storage), to lose what was not saved.
+    fn crash(&mut self) {}
 }
 
 /// What a program sees of its host.
@@ -118,6 +122,8 @@ pub struct Host {
     rings: Vec<Sockets>,
     poll_delay: Duration,
     programs: Vec<Program>,
+    /// How many programs were ever given to it.
+    launched: usize,
     pub(crate) faults: HostFaults,
     /// By how much its clock is ahead of the world's.
     ahead: Duration,
@@ -166,6 +172,7 @@ impl Host {
             rings,
             poll_delay: config.poll_delay,
             programs: Vec::new(),
+            launched: 0,
             faults: config.faults,
             ahead: Duration::ZERO,
             paused: false,
@@ -254,6 +261,7 @@ impl Host {
     /// Power is gone: with it every socket, frame, rule and program. Nobody is told.
     /// What its NIC starts with follows from `seed` and `index`, and its rings' from `ring_seed`.
     pub(crate) fn crash(&mut self, seed: u64, index: u32, ring_seed: impl Fn(u8) -> [u8; 32]) {
+        self.programs.iter_mut().for_each(|program| program.app.crash());
         let count = self.rings.len();
         let nic = Nic::seeded(self.mac(), self.nic_config.clone(), seed, index);
         self.rings = open_rings(&nic, count, &self.ring_config, ring_seed);
@@ -274,15 +282,17 @@ impl Host {
     }
 
     pub(crate) fn add_restartable(&mut self, ring: usize, mut make: Factory) {
-        if !self.down {
+        if self.down {
+            self.launched += 1;
+        } else {
             self.add(ring, make());
         }
         self.factories.push((ring, make));
     }
 
-    /// How many programs were ever started on it.
-    pub(crate) fn programs(&self) -> usize {
-        self.programs.len()
+    /// How many programs were ever given to it, those that a crash ended included.
+    pub(crate) fn launched(&self) -> usize {
+        self.launched
     }
 
     /// Lets every program step at the next service, whatever it waits for.
@@ -320,6 +330,7 @@ impl Host {
 
     pub(crate) fn add(&mut self, ring: usize, app: Box<dyn App>) {
         assert!(ring < self.rings.len(), "host {} has {} rings", self.name, self.rings.len());
+        self.launched += 1;
         self.programs.push(Program { ring, app, last: Step::Until(Instant::ZERO) });
     }
 
