@@ -70,6 +70,8 @@ pub struct World {
     budget: Budget,
     watch: Watch,
     courses: Courses,
+    /// A host that had not finished when it was looked at last: the first to ask again.
+    unfinished: usize,
     /// Hosts were told each other's Ethernet addresses.
     introduced: bool,
 }
@@ -91,6 +93,7 @@ impl World {
             budget: Budget::unlimited(),
             watch: Watch::default(),
             courses: Courses::default(),
+            unfinished: 0,
             introduced: false,
         }
     }
@@ -249,7 +252,7 @@ impl World {
     /// # Errors
     /// [`Unfinished`]: time was up.
     pub fn run_until_finished(&mut self, until: Instant) -> Result<Instant, Unfinished> {
-        while !self.finished() {
+        while !self.finished_since() {
             let Some((at, event)) = self.network.agenda.pop_until(until) else {
                 self.network.now = until;
                 let hosts = self.hosts.iter().filter(|h| !h.finished()).map(|h| h.name().to_owned()).collect();
@@ -264,6 +267,16 @@ impl World {
     /// Whether all programs have finished.
     pub fn finished(&self) -> bool {
         self.hosts.iter().all(Host::finished)
+    }
+
+    /// As [`World::finished`], for callers that ask after each event.
+    fn finished_since(&mut self) -> bool {
+        if self.hosts.get(self.unfinished).is_some_and(|host| !host.finished()) {
+            return false;
+        }
+        let unfinished = self.hosts.iter().position(|host| !host.finished());
+        self.unfinished = unfinished.unwrap_or(0);
+        unfinished.is_none()
     }
 
     /// What each host's NIC has lent out, after reaping what is complete.
@@ -291,7 +304,7 @@ impl World {
             }
             Event::AtHost { host, frame } => {
                 let target = &mut self.hosts[host];
-                let reception = target.nic().receive(now, &frame.bytes);
+                let reception = target.nic().arrive(now, &frame.bytes, frame.sound);
                 let poll_at = reception.wake_at.map(|at| at + target.poll_delay());
                 self.network.received(host, &frame, reception.outcome);
                 if let Some(at) = poll_at {
@@ -307,12 +320,12 @@ impl World {
                 }
             }
             Event::Nic { host } => {
-                if self.hosts[host].nic_due(now) && !self.hosts[host].is_down() {
+                if self.hosts[host].nic_alarm.rings(now) && !self.hosts[host].is_down() {
                     self.advance_nic(host);
                 }
             }
             Event::Wake { host } => {
-                if self.hosts[host].woken(now) && self.hosts[host].runs() {
+                if self.hosts[host].wake.rings(now) && self.hosts[host].runs() {
                     self.service(host);
                 }
             }
@@ -343,8 +356,8 @@ impl World {
 
     fn transmit(&mut self, host: usize) {
         let (now, boot) = (self.network.now, self.hosts[host].boots());
-        while let Some(bytes) = self.hosts[host].nic().transmit(now) {
-            self.network.send(host, boot, bytes);
+        while let Some(departure) = self.hosts[host].nic().depart(now) {
+            self.network.send(host, boot, departure);
         }
         self.after_nic(host);
     }
@@ -356,15 +369,15 @@ impl World {
             self.network.trace.strike(self.network.now, host, strike);
         }
         if let Some(at) = nic.next_at().map(|at| at.max(self.network.now))
-            && self.hosts[host].nic_due_by(at)
+            && self.hosts[host].nic_alarm.ring_by(at)
         {
             self.network.agenda.push(at, Event::Nic { host });
         }
     }
 
     fn wake(&mut self, host: usize, at: Instant) {
-        if self.hosts[host].wake_by(at) {
-            self.network.agenda.push(at, Event::Wake { host });
+        if self.hosts[host].wake.ring_by(at) {
+            self.network.plan_wake(host, at);
         }
     }
 }
