@@ -25,6 +25,20 @@ pub(crate) struct Options {
     /// Seeds of the swarm in a round.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
+    /// Runs one part once, and prints what it came to: for profilers, which count instructions rather than seconds.
+    #[arg(long, hide = true)]
+    only: Option<Part>,
+    /// Mebibytes of each bulk stream.
+    #[arg(long, hide = true, default_value_t = 256)]
+    mib: u64,
+}
+
+/// What can be run alone.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Part {
+    Bulk,
+    Smoltcp,
+    Mix,
 }
 
 /// What one run of a world came to.
@@ -60,11 +74,21 @@ impl Run {
 /// # Errors
 /// A stream did not arrive whole, or a seed failed.
 pub(crate) fn run(output: &Path, options: &Options) -> Result<()> {
+    let bytes = options.mib << 20;
+    if let Some(part) = options.only {
+        let run = match part {
+            Part::Bulk => stream::bulk(bytes),
+            Part::Smoltcp => smol::bulk(bytes),
+            Part::Mix => mix::hundred_hosts(),
+        }?;
+        println!("{part:?}: {run:?}, {:.0} packets/s", run.packets_per_s());
+        return Ok(());
+    }
     let (mut bulk, mut smoltcp, mut mix, mut seeds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);
-        bulk.push(stream::bulk()?);
-        smoltcp.push(smol::bulk()?);
+        bulk.push(stream::bulk(bytes)?);
+        smoltcp.push(smol::bulk(bytes)?);
         mix.push(mix::hundred_hosts()?);
         seeds.push(swarm::seeds(options.seeds)?);
     }

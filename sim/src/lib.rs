@@ -68,6 +68,7 @@
 //! - [`timeline`]: a trace as a page for a browser
 #![forbid(unsafe_code)]
 
+mod alarm;
 pub mod apps;
 pub mod campaign;
 pub mod checkers;

@@ -13,8 +13,6 @@ use ringway_stack::{Error, Instant};
 
 use super::Run;
 
-/// Bytes of the bulk stream.
-const BULK: u64 = 256 << 20;
 const CHUNK: usize = 64 << 10;
 const PORT: u16 = 9;
 
@@ -68,6 +66,15 @@ impl Sink {
         Self { port, expected, read, buffer: vec![0; CHUNK], total: 0, listener: None, streams: Vec::new() }
     }
 
+    /// Reads what is there, and closes behind the end.
+    fn serve(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+        if !self.read(cx, socket) {
+            cx.ring.close(cx.now, socket, false);
+            self.streams.retain(|stream| *stream != socket);
+            self.expected -= 1;
+        }
+    }
+
     /// Reads what is there; `false`: the stream has ended.
     fn read(&mut self, cx: &mut Context<'_>, socket: SocketId) -> bool {
         loop {
@@ -86,16 +93,14 @@ impl App for Sink {
         let listener = *self
             .listener
             .get_or_insert_with(|| cx.ring.tcp_listen(SocketAddrV4::new(cx.ip, self.port), 128, &Config::default()).expect("a free port"));
+        for event in cx.events {
+            if self.streams.contains(&event.socket) {
+                self.serve(cx, event.socket);
+            }
+        }
         while let Ok(socket) = cx.ring.tcp_accept(listener) {
             self.streams.push(socket);
-        }
-        for i in (0..self.streams.len()).rev() {
-            let socket = self.streams[i];
-            if !self.read(cx, socket) {
-                cx.ring.close(cx.now, socket, false);
-                self.streams.swap_remove(i);
-                self.expected -= 1;
-            }
+            self.serve(cx, socket);
         }
         self.read.set(self.total);
         if self.expected == 0 { Step::Finished } else { Step::Wait }
@@ -107,19 +112,19 @@ pub(super) fn packets(world: &World, hosts: &[HostId]) -> u64 {
     hosts.iter().map(|&host| world.host(host).ring().counters().rx_packets).sum()
 }
 
-/// One stream between two hosts over 25 Gbit/s, without faults.
-pub(super) fn bulk() -> Result<Run> {
+/// One stream of so many bytes between two hosts over 25 Gbit/s, without faults.
+pub(super) fn bulk(bytes: u64) -> Result<Run> {
     let link = LinkConfig { bandwidth_bps: Some(25_000_000_000), ..LinkConfig::default() };
-    let mut world = World::new(WorldConfig::seeded(1));
+    let mut world = World::new(WorldConfig::seeded(1)).unchecked();
     let [sink, source] = ["sink", "source"].map(|name| world.add_host(HostConfig::named(name).link(link)));
     world.introduce_all();
     let read = Shared::new(0);
     let to = SocketAddrV4::new(world.host(sink).ip(), PORT);
     world.add_app(sink, Sink::new(PORT, 1, read.clone()));
-    world.add_app(source, Source::new(40_000, to, BULK));
+    world.add_app(source, Source::new(40_000, to, bytes));
     Run::measure(|| {
         let ended = world.run_until_finished(Instant::ZERO + Duration::from_secs(60))?;
-        ensure!(*read.read() == BULK, "{} of {BULK} bytes arrived", *read.read());
+        ensure!(*read.read() == bytes, "{} of {bytes} bytes arrived", *read.read());
         Ok((packets(&world, &[sink, source]), ended.since(Instant::ZERO)))
     })
 }

@@ -197,10 +197,16 @@ impl Conversation {
 
     /// Does what can be done. Says when it wants to go on by itself.
     pub(super) fn step(&mut self, cx: &mut Context<'_>) -> Option<Instant> {
-        if self.ended() || cx.ring.readiness(self.socket).is_empty() {
+        if self.ended() {
             return None;
         }
-        let outcome = self.read(cx).and_then(|()| self.write(cx));
+        let ready = cx.ring.readiness(self.socket);
+        if ready.is_empty() {
+            return None;
+        }
+        // A read of what can only be written to would block.
+        let read = if ready == Readiness::OUT { Ok(()) } else { self.read(cx) };
+        let outcome = read.and_then(|()| self.write(cx));
         match outcome {
             Err(error) => self.end(cx, Ending::Failed(error)),
             Ok(()) => self.part(cx),

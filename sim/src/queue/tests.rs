@@ -21,3 +21,28 @@ fn later_events_stay() {
     assert!(queue.pop_until(Instant::from_nanos(10)).is_some());
     assert_eq!(queue.next_at(), None);
 }
+
+/// Whatever is pushed where, the order is that of one list sorted by time and age.
+#[test]
+fn lanes_change_no_order() {
+    let mut random = crate::random::SplitMix(7);
+    let mut queue = EventQueue::new();
+    let mut expected = Vec::new();
+    let (mut now, mut popped) = (0, Vec::new());
+    for number in 0..10_000u32 {
+        let at = Instant::from_nanos(now + random.next() % 50);
+        match random.next() % 5 {
+            0 => queue.push(at, number),
+            lane => queue.push_in(usize::try_from(lane).unwrap(), at, number),
+        }
+        expected.push((at, number));
+        if random.next() % 2 == 0 {
+            now += random.next() % 20;
+            let until = Instant::from_nanos(now);
+            popped.extend(core::iter::from_fn(|| queue.pop_until(until)));
+        }
+    }
+    popped.extend(core::iter::from_fn(|| queue.pop_until(Instant::from_nanos(u64::MAX))));
+    expected.sort();
+    assert_eq!(popped, expected);
+}

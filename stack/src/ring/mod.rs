@@ -208,6 +208,12 @@ impl<D: Device> Ring<D> {
         Usage { sockets: self.occupied(), flows: self.demux.len() }
     }
 
+    /// Whether [`Ring::take_event`] may have something to give.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// What the whole ring counted since its start.
     pub fn counters(&self) -> Counters {
         self.output.counters
