@@ -193,7 +193,7 @@ impl fmt::Display for Found {
 /// Runs the world over `seeds`, one [`Case::of_seed`] each, until one fails; then makes that one small, as long as it stays the same
 /// failure: fewer classes of faults, then less to do. A run fails by an error or a panic. `None`: all ran clean.
 ///
-/// Failures are the same if what they say is, up to the first `: `, numbers aside ([`Failure::kind`]). Every run must follow from its case
+/// Failures are the same if what they say is, up to the first `: `, numbers aside ([`Failure::kind`](crate::campaign::Failure::kind)). Every run must follow from its case
 /// alone.
 pub fn search<E: fmt::Display>(seeds: impl IntoIterator<Item = u64>, run: impl Fn(&Case) -> Result<(), E>) -> Option<Found> {
     for (clean, seed) in (0..).zip(seeds) {
