@@ -91,9 +91,7 @@ mod world;
 pub use fabric::{Direction, LinkConfig, Marks, Strike};
 pub use faults::{Episodes, FaultCounts, FaultSet, Faults, HostFaults, Mishap, UnknownFault};
 pub use host::{App, Context, Host, HostConfig, Step};
-pub use nic::{
-    Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimDevice, SimRx, SimTx, Strength,
-};
+pub use nic::{Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimDevice, SimRx, SimTx, Strength};
 pub use program::{Case, check};
 pub use report::{Report, assert_deterministic};
 pub use trace::{Trace, TraceHash};

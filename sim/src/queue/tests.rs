@@ -31,7 +31,9 @@ fn lanes_change_no_order() {
     let (mut now, mut popped) = (0, Vec::new());
     for number in 0..10_000u32 {
         let at = Instant::from_nanos(now + random.next() % 50);
+        let at = if number % 3 == 0 { Instant::from_nanos(now) } else { at };
         match random.next() % 5 {
+            _ if number % 3 == 0 => queue.push_now(at, number),
             0 => queue.push(at, number),
             lane => queue.push_in(usize::try_from(lane).unwrap(), at, number),
         }
