@@ -38,7 +38,7 @@ fn lanes_change_no_order() {
             lane => queue.push_in(usize::try_from(lane).unwrap(), at, number),
         }
         expected.push((at, number));
-        if random.next() % 2 == 0 {
+        if random.next().is_multiple_of(2) {
             now += random.next() % 20;
             let until = Instant::from_nanos(now);
             popped.extend(core::iter::from_fn(|| queue.pop_until(until)));
