@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
-use ringway_stack::ring::{Readiness, RecvFlags, SendFlags, Shutdown, SocketId};
+use ringway_stack::ring::{Event, Readiness, RecvFlags, SendFlags, Shutdown, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::{Pattern, Shared};
@@ -139,6 +139,8 @@ pub(super) struct Conversation {
     write_at: Instant,
     peer_ended: bool,
     own_ended: bool,
+    /// It has read all there was and written all it may: nothing but an arrival changes anything.
+    rests: bool,
     buffer: Vec<u8>,
 }
 
@@ -146,11 +148,16 @@ impl Conversation {
     pub(super) fn new(socket: SocketId, dialogue: Dialogue, tally: Shared<Tally>) -> Self {
         let buffer = vec![0; dialogue.own.read_max.max(dialogue.own.write_max).max(1)];
         let start = Instant::ZERO;
-        Self { socket, dialogue, tally, read_at: start, write_at: start, peer_ended: false, own_ended: false, buffer }
+        Self { socket, dialogue, tally, read_at: start, write_at: start, peer_ended: false, own_ended: false, rests: false, buffer }
     }
 
     pub(super) fn ended(&self) -> bool {
         self.tally.read().ending.is_some()
+    }
+
+    /// Whether a step can have anything to do: `events` are all that happened to the host's sockets, or none if that isn't known.
+    pub(super) fn may_step(&self, events: &[Event]) -> bool {
+        !self.rests || events.is_empty() || events.iter().any(|event| event.socket == self.socket)
     }
 
     /// Does what can be done. Says when it wants to go on by itself.
@@ -172,6 +179,9 @@ impl Conversation {
         if self.ended() {
             return None;
         }
+        let Tally { written, read, .. } = *self.tally.read();
+        let waits = self.read_at.max(self.write_at) > cx.now;
+        self.rests = !waits && self.dialogue.own.allowance(read, self.peer_ended) == written;
         [self.read_at, self.write_at].into_iter().filter(|&at| at > cx.now).min()
     }
 
