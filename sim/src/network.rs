@@ -35,9 +35,6 @@ pub(crate) enum Event {
     Episode(Turn),
 }
 
-/// The agenda's lane of what happens at once.
-const LANE_NOW: usize = 0;
-
 /// The agenda's lanes of a link.
 #[derive(Clone, Copy)]
 enum Lane {
@@ -47,7 +44,7 @@ enum Lane {
 }
 
 fn lane(link: usize, lane: Lane) -> usize {
-    LANE_NOW + 1 + 3 * link + lane as usize
+    3 * link + lane as usize
 }
 
 /// Wires, switch and time.
@@ -102,7 +99,7 @@ impl Network {
     pub(crate) fn plan_wake(&mut self, host: usize, at: Instant) {
         // Most are for now, and so are in order already.
         if at == self.now {
-            self.agenda.push_in(LANE_NOW, at, Event::Wake { host });
+            self.agenda.push_now(at, Event::Wake { host });
         } else {
             self.agenda.push(at, Event::Wake { host });
         }

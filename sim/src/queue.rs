@@ -16,6 +16,8 @@ pub(crate) struct EventQueue<E> {
     /// The head of each lane that isn't empty, and each loose event.
     heads: BinaryHeap<Reverse<Key>>,
     lanes: Vec<VecDeque<Waiting<E>>>,
+    /// What is to happen at once, which is in order as it comes.
+    prompt: VecDeque<Waiting<E>>,
     loose: Vec<Option<E>>,
     free: Vec<usize>,
     sequence: u64,
@@ -46,7 +48,7 @@ struct Waiting<E> {
 impl<E> EventQueue<E> {
     /// Nothing is to happen.
     pub(crate) fn new() -> Self {
-        Self { heads: BinaryHeap::new(), lanes: Vec::new(), loose: Vec::new(), free: Vec::new(), sequence: 0 }
+        Self { heads: BinaryHeap::new(), lanes: Vec::new(), prompt: VecDeque::new(), loose: Vec::new(), free: Vec::new(), sequence: 0 }
     }
 
     /// Lets `event` happen at `at`.
@@ -74,14 +76,30 @@ impl<E> EventQueue<E> {
         self.lanes[lane].push_back(Waiting { at, sequence, event });
     }
 
+    /// The same for an event that happens now, as those before it did; else that costs time and nothing else.
+    pub(crate) fn push_now(&mut self, at: Instant, event: E) {
+        if self.prompt.back().is_some_and(|last| at < last.at) {
+            return self.push(at, event);
+        }
+        let sequence = self.next_sequence();
+        self.prompt.push_back(Waiting { at, sequence, event });
+    }
+
     /// When the next event happens.
     #[cfg(test)]
     fn next_at(&self) -> Option<Instant> {
-        self.heads.peek().map(|Reverse(key)| key.at)
+        let head = self.heads.peek().map(|Reverse(key)| key.at);
+        head.into_iter().chain(self.prompt.front().map(|first| first.at)).min()
     }
 
     /// Takes the next event, if it happens no later than `until`.
     pub(crate) fn pop_until(&mut self, until: Instant) -> Option<(Instant, E)> {
+        let first = self.prompt.front().map(|first| (first.at, first.sequence));
+        if let Some(first) = first
+            && self.heads.peek().is_none_or(|Reverse(head)| first < (head.at, head.sequence))
+        {
+            return if first.0 > until { None } else { self.prompt.pop_front().map(|first| (first.at, first.event)) };
+        }
         let mut head = self.heads.peek_mut()?;
         let Key { at, place, .. } = head.0;
         if at > until {

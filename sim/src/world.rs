@@ -409,13 +409,14 @@ impl World {
     /// Notes what struck a NIC, and when it is to be looked at again.
     fn after_nic(&mut self, host: usize) {
         let nic: &Nic = self.hosts[host].nic();
-        for strike in nic.take_strikes() {
+        let (strikes, next_at) = nic.news();
+        for strike in strikes {
             self.network.trace.strike(self.network.now, host, strike);
             if let Some(checkers) = &self.network.checkers {
                 checkers.borrow_mut().struck(self.network.now, host, strike.lasts);
             }
         }
-        if let Some(at) = nic.next_at().map(|at| at.max(self.network.now))
+        if let Some(at) = next_at.map(|at| at.max(self.network.now))
             && self.hosts[host].nic_alarm.ring_by(at)
         {
             self.network.agenda.push(at, Event::Nic { host });

@@ -12,11 +12,9 @@ use smoltcp::socket::tcp;
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
 
-use super::Run;
+use super::{BUFFER, Run, TURN};
 
 const CHUNK: usize = 64 << 10;
-/// Bytes of each socket's buffers: what ours grow to on such a path is of this order.
-const BUFFER: usize = 512 << 10;
 const PORT: u16 = 9;
 /// Frames that one interface may send before the other gets its turn.
 const QUEUE_MAX: usize = 1024;
@@ -101,7 +99,7 @@ impl End {
     }
 }
 
-/// One stream of so many bytes from one end to the other, in a virtual time that passes by 10 us (a round trip of ours) a turn.
+/// One stream of so many bytes from one end to the other, in a virtual time that passes by [`TURN`] a turn.
 pub(super) fn bulk(bytes: u64) -> Result<Run> {
     let (there, back) = (Queue::default(), Queue::default());
     let mut source = End::new(1, &back, &there)?;
@@ -123,7 +121,7 @@ pub(super) fn bulk(bytes: u64) -> Result<Run> {
                 read += sink.socket().recv_slice(&mut buffer)? as u64;
             }
             sink.poll(now);
-            now += smoltcp::time::Duration::from_micros(10);
+            now += smoltcp::time::Duration::from_micros(u64::try_from(TURN.as_micros())?);
             ensure!(now < Instant::from_secs(600), "{read} of {bytes} bytes arrived in ten minutes");
         }
         let passed = u64::try_from(now.total_micros()).unwrap_or(0);

@@ -106,7 +106,7 @@ impl App for Server {
             socket
         });
         self.accept_all(cx, listener);
-        let next: Option<Instant> = self.conversations.iter_mut().filter_map(|c| c.step(cx)).min();
+        let next: Option<Instant> = self.conversations.iter_mut().filter(|c| c.may_step(cx.events)).filter_map(|c| c.step(cx)).min();
         self.conversations.retain(|c| !c.ended());
         match next {
             _ if self.conversations.is_empty() => Step::Idle,

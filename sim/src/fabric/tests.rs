@@ -251,9 +251,9 @@ fn the_switch_goes_by_address() {
     let to = |fabric: &Fabric, mac| fabric.route(0, &frames::experimental(mac, frames::mac(0), &[])).collect::<Vec<_>>();
     assert_eq!(to(&fabric, frames::mac(2)), [2]);
     assert_eq!(to(&fabric, MacAddr::BROADCAST), [1, 2]);
-    assert_eq!(to(&fabric, frames::mac(9)), [0usize; 0]);
-    assert_eq!(to(&fabric, frames::mac(0)), [0usize; 0]);
+    assert_eq!(to(&fabric, frames::mac(9)), [0; 0]);
+    assert_eq!(to(&fabric, frames::mac(0)), [0; 0]);
     fabric.readdress(2, frames::mac(9));
-    assert_eq!(to(&fabric, frames::mac(2)), [0usize; 0]);
+    assert_eq!(to(&fabric, frames::mac(2)), [0; 0]);
     assert_eq!(to(&fabric, frames::mac(9)), [2]);
 }

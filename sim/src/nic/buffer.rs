@@ -18,7 +18,7 @@ const POISON: u8 = 0xa5;
 pub(super) struct Pool {
     outstanding: AtomicUsize,
     max: usize,
-    spare: Mutex<Vec<Box<[u8]>>>,
+    spare: Mutex<Vec<Contents>>,
 }
 
 impl Pool {
@@ -38,18 +38,19 @@ impl Pool {
         Some(Token(Arc::clone(self)))
     }
 
-    /// Memory of `len` bytes, all poison.
-    fn memory(&self, len: usize) -> Box<[u8]> {
-        match self.spare().pop().filter(|spare| spare.len() == len) {
+    /// Memory of `len` bytes, all poison, none of them sent.
+    fn memory(&self, len: usize) -> Contents {
+        match self.spare().pop().filter(|spare| spare.bytes.len() == len) {
             Some(mut spare) => {
-                spare.fill(POISON);
+                spare.bytes.fill(POISON);
+                spare.sealed.clear();
                 spare
             }
-            None => vec![POISON; len].into(),
+            None => Contents { bytes: vec![POISON; len].into(), sealed: Vec::new() },
         }
     }
 
-    fn spare(&self) -> MutexGuard<'_, Vec<Box<[u8]>>> {
+    fn spare(&self) -> MutexGuard<'_, Vec<Contents>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -133,7 +134,7 @@ struct Cell {
     token: Token,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Contents {
     bytes: Box<[u8]>,
     /// Ranges that frames have referred to. Invariant: sorted, disjoint, not adjacent.
@@ -143,8 +144,8 @@ struct Contents {
 impl SimTx {
     pub(super) fn new(pool: &Arc<Pool>, capacity: usize) -> Option<Self> {
         let token = pool.take()?;
-        let contents = Contents { bytes: pool.memory(capacity), sealed: Vec::new() };
-        Some(Self { source: Source::Host(Arc::new(Cell { contents: Mutex::new(contents), token })), capacity })
+        let contents = Mutex::new(pool.memory(capacity));
+        Some(Self { source: Source::Host(Arc::new(Cell { contents, token })), capacity })
     }
 
     pub(super) fn on_device(block: Arc<Block>, range: Range<usize>) -> Self {
@@ -185,7 +186,7 @@ impl SimTx {
 impl Drop for Cell {
     fn drop(&mut self) {
         let contents = self.contents.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.token.0.spare().push(mem::take(&mut contents.bytes));
+        self.token.0.spare().push(mem::take(contents));
     }
 }
 

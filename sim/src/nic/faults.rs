@@ -127,7 +127,7 @@ pub(super) struct Trouble {
     streams: [Stream; 7],
     pub(super) on: bool,
     /// No class ever strikes.
-    calm: bool,
+    pub(super) calm: bool,
     strikes: Vec<NicStrike>,
 }
 

@@ -258,7 +258,8 @@ impl Hardware {
                 let paced = ring.bucket.as_ref().map_or(Instant::ZERO, |bucket| bucket.ready_at(frame.next_len()));
                 paced.max(*ready_at)
             });
-            ring.until.iter().copied().flatten().chain(posted).chain(ring.wake_due).min()
+            let faults = if self.trouble.calm { &[][..] } else { &ring.until[..] };
+            faults.iter().copied().flatten().chain(posted).chain(ring.wake_due).min()
         };
         self.rings.iter().filter(|ring| ring.open).filter_map(ring_at).chain(self.down_until).min()
     }
@@ -270,7 +271,7 @@ impl Hardware {
         for ring in self.rings.iter_mut().filter(|ring| ring.open) {
             let mut ended = false;
             let mut reset = recovered;
-            for fault in NicFault::ALL {
+            for &fault in if self.trouble.calm { &[][..] } else { &NicFault::ALL[..] } {
                 if ring.until[fault as usize].take_if(|until| *until <= now).is_some() {
                     ended = true;
                     reset |= fault == NicFault::CqOverrun;

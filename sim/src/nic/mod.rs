@@ -208,6 +208,12 @@ impl Nic {
         self.hardware().trouble.take_strikes()
     }
 
+    /// [`Nic::take_strikes`] and [`Nic::next_at`], at once.
+    pub(crate) fn news(&self) -> (Vec<NicStrike>, Option<Instant>) {
+        let mut hardware = self.hardware();
+        (hardware.trouble.take_strikes(), hardware.next_at())
+    }
+
     /// No further faults strike, but what they brought about goes on.
     #[cfg(test)]
     fn trouble_off(&self) {

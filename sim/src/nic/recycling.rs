@@ -3,32 +3,26 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Shorter frames are left to the allocator, which is quick with those.
-const LEN_MIN: usize = 512;
-/// The most frames that are kept: a full send queue, by default.
+/// The most frames of about one length that are kept: a full send queue, by default.
 const KEPT_MAX: usize = 1024;
+/// Frames whose lengths differ by less than this are kept together, and so are all that are longer than [`CLASSES`] of it.
+const CLASS_LEN: usize = 64;
+const CLASSES: usize = 24;
 
-/// The long frames that were made last, the oldest first, which others may still look at.
+/// The frames that were made last, by length, the oldest first. Others may still look at them.
 #[derive(Debug, Default)]
-pub(super) struct Recycling(VecDeque<Arc<[u8]>>);
+pub(super) struct Recycling([VecDeque<Arc<[u8]>>; CLASSES]);
 
 impl Recycling {
     /// A frame of `len` bytes, all of which `fill` writes.
     pub(super) fn make<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> (Arc<[u8]>, R) {
-        if len < LEN_MIN {
-            let mut bytes = [0; LEN_MIN];
-            let result = fill(&mut bytes[..len]);
-            return (bytes[..len].into(), result);
-        }
+        let kept = &mut self.0[(len / CLASS_LEN).min(CLASSES - 1)];
         // One that is still looked at, or of another length, is not waited for.
-        let oldest = self.0.front().is_some_and(|oldest| oldest.len() != len || self.0.len() >= KEPT_MAX || Arc::strong_count(oldest) == 1);
-        let oldest = if oldest { self.0.pop_front() } else { None };
-        let mut bytes = oldest.filter(|oldest| oldest.len() == len).unwrap_or_else(|| vec![0; len].into());
-        if Arc::get_mut(&mut bytes).is_none() {
-            bytes = vec![0; len].into();
-        }
-        let result = Arc::get_mut(&mut bytes).map(fill).expect("nobody else has a new one");
-        self.0.push_back(Arc::clone(&bytes));
+        let free = |oldest: &Arc<[u8]>| Arc::strong_count(oldest) == 1;
+        let oldest = if kept.front().is_some_and(free) || kept.len() >= KEPT_MAX { kept.pop_front() } else { None };
+        let mut bytes = oldest.filter(|oldest| oldest.len() == len && free(oldest)).unwrap_or_else(|| vec![0; len].into());
+        let result = Arc::get_mut(&mut bytes).map(fill).expect("nobody else looks at it");
+        kept.push_back(Arc::clone(&bytes));
         (bytes, result)
     }
 }
@@ -56,6 +50,6 @@ mod tests {
     fn no_more_are_kept_than_the_limit() {
         let mut recycling = Recycling::default();
         let frames: Vec<_> = (0..2 * KEPT_MAX).map(|_| recycling.make(600, |out| out.fill(0)).0).collect();
-        assert!(recycling.0.len() <= KEPT_MAX, "{} of {}", recycling.0.len(), frames.len());
+        assert!(recycling.0[9].len() <= KEPT_MAX, "{} of {}", recycling.0[9].len(), frames.len());
     }
 }
