@@ -15,7 +15,7 @@ use super::queues::Queues;
 use super::steering::{RINGS_MAX, Steering, Target, Targets};
 use super::{Outstanding, Reception, RxDrop};
 use crate::checksum;
-use crate::dissect::{ETHERNET_LEN, be16};
+use crate::dissect::{ETHERNET_LEN, be16, is_icmp_error};
 
 /// A NIC's state.
 #[derive(Debug)]
@@ -107,7 +107,9 @@ impl Hardware {
         }
         let mut stacks = (0..self.rings.len()).filter(|&ring| self.rings[ring].open && !self.rings[ring].steered_only);
         let unsteered = |ring| Target { ring, queue: None, tag: 0 };
-        if fields.is_ip() { stacks.next().into_iter().map(unsteered).collect() } else { stacks.map(unsteered).collect() }
+        // What no rule can steer to the ring that it concerns goes to all: ARP, and errors about flows, which name those in their payload.
+        let concerns_all = !fields.is_ip() || is_icmp_error(bytes);
+        if concerns_all { stacks.map(unsteered).collect() } else { stacks.next().into_iter().map(unsteered).collect() }
     }
 
     fn deliver(&mut self, now: Instant, target: Target, bytes: &Arc<[u8]>) -> Result<Option<Instant>, RxDrop> {
