@@ -23,6 +23,7 @@ use core::fmt;
 use std::net::SocketAddrV4;
 
 use ringway_stack::Error;
+use ringway_stack::device::Steering;
 use ringway_stack::ring::SocketId;
 use ringway_stack::tcp::Config;
 
@@ -163,7 +164,9 @@ impl<'a> Site<'a> {
         make: impl Fn(Config, Shared<Option<SocketId>>) -> A + Clone + 'static,
     ) {
         let (one, everywhere) = (self.ring(host), self.places.next() % 2 == 0);
-        let rings = if everywhere { 0..self.options[host].rings } else { one..one + 1 };
+        // A listening port is shared by a group of rings.
+        let shares = self.options[host].nic.steering.contains(Steering::RSS);
+        let rings = if everywhere && shares { 0..self.options[host].rings } else { one..one + 1 };
         let config = Config { reuse_port: rings.len() > 1, ..self.options[host].tcp.clone() };
         for ring in rings {
             let (make, config, socket) = (make.clone(), config.clone(), standing.add(self.hosts[host], ring));
