@@ -67,8 +67,8 @@ impl Network {
         }
     }
 
-    /// A host's NIC puts a frame on its wire.
-    pub(crate) fn send(&mut self, host: usize, boot: u32, bytes: Arc<[u8]>) {
+    /// A host's NIC puts a frame on its wire; `show`: the checkers have not seen it yet.
+    pub(crate) fn send(&mut self, host: usize, boot: u32, bytes: Arc<[u8]>, show: bool) {
         let frame = self.frame(bytes, Marks::default());
         if let Some(tap) = self.taps.get_mut(&host)
             && let Some(quote) = icmp::quote_of(&frame.bytes)
@@ -76,11 +76,18 @@ impl Network {
             *tap = Some(quote);
         }
         self.trace.record(self.now, host, What::Sent, &frame);
-        if let Some(checkers) = &self.checkers {
-            checkers.borrow_mut().sent(self.now, host, &frame);
+        if show {
+            self.show(host, Some(frame.id), &frame.bytes);
         }
         let departs = self.carry(host, Direction::Up, frame);
         self.agenda.push(departs, Event::Departed { host, boot });
+    }
+
+    /// Lets the checkers see a frame that a stack sent; `id`: it has left the NIC, as that frame.
+    pub(crate) fn show(&self, host: usize, id: Option<u64>, bytes: &[u8]) {
+        if let Some(checkers) = &self.checkers {
+            checkers.borrow_mut().sent(self.now, host, id, bytes);
+        }
     }
 
     /// The switch passes a frame on.

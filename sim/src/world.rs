@@ -402,8 +402,14 @@ impl World {
 
     fn transmit(&mut self, host: usize) {
         let (now, boot) = (self.network.now, self.hosts[host].boots());
+        // Checkers see what a stack sends when it does, even if its NIC loses it.
+        let nic = self.hosts[host].nic();
+        let early = nic.holds_frames();
+        for bytes in nic.take_handed() {
+            self.network.show(host, None, &bytes);
+        }
         while let Some(bytes) = self.hosts[host].nic().transmit(now) {
-            self.network.send(host, boot, bytes);
+            self.network.send(host, boot, bytes, !early);
         }
         self.after_nic(host);
     }
@@ -413,6 +419,9 @@ impl World {
         let nic: &Nic = self.hosts[host].nic();
         for strike in nic.take_strikes() {
             self.network.trace.strike(self.network.now, host, strike);
+            if let Some(checkers) = &self.network.checkers {
+                checkers.borrow_mut().struck(self.network.now, host, strike.lasts);
+            }
         }
         if let Some(at) = nic.next_at().map(|at| at.max(self.network.now))
             && self.hosts[host].nic_due_by(at)

@@ -38,6 +38,8 @@ pub(crate) enum Step {
     Deny,
     /// Unit tests, the simulator's properties, documentation tests.
     Unit,
+    /// The simulator's checkers against stacks with one thing wrong each, and the stack's marked code paths.
+    Mutants,
     /// The shared-memory rings under loom.
     Loom,
     /// libvma.so and ringway, as users get them.
@@ -52,6 +54,10 @@ pub(crate) enum Step {
 const FIXED_SEEDS: u64 = 500;
 /// Seeds that no earlier run had.
 const FRESH_SEEDS: u64 = 200;
+
+/// Features that no other step has: what is built with them is no stack to be used.
+const MUTANTS: [&str; 10] =
+    ["test", "--quiet", "--package", "ringway-sim", "--features", "mutants,marks", "--test", "mutants", "--test", "marks"];
 
 const PROGRAMS: [Package; 10] = [
     Package::SOCKPERF,
@@ -111,6 +117,7 @@ impl Step {
                 install::packages(&[Package::CC])?;
                 run_command(cargo().args(["test", "--workspace", "--quiet"]))
             }
+            Self::Mutants => run_command(cargo().args(MUTANTS)),
             Self::Loom => loom(workspace),
             Self::Build => workspace.build_release(),
             Self::Sim => sim(workspace),

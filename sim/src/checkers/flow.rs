@@ -1,7 +1,7 @@
 //! Connections as the wire shows them: one [`Endpoint`] a side and incarnation.
 
 use core::hash::{BuildHasherDefault, Hasher};
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use hashbrown::HashMap;
 use ringway_stack::Instant;
@@ -34,6 +34,8 @@ pub(super) struct Endpoint {
     pub(super) nxt: u32,
     /// Where its FIN is.
     pub(super) fin: Option<u32>,
+    /// Something of it was thrown away before it reached the wire, and nobody knows how much.
+    pub(super) lost: bool,
     /// A reset of this connection went out.
     pub(super) reset: bool,
 
@@ -72,6 +74,7 @@ impl Endpoint {
             syn_window: segment.window,
             nxt: segment.seq,
             fin: None,
+            lost: false,
             reset: false,
             irs: None,
             rx: Ranges::default(),
@@ -249,6 +252,12 @@ impl Flows {
     /// be an answer to that.
     pub(super) fn heard(&mut self, host: usize) {
         self.endpoints.iter_mut().filter(|endpoint| endpoint.host == host).for_each(|endpoint| endpoint.rto.delivered());
+    }
+
+    /// What a host's endpoints wanted to send to `peer` may count as sent there, and be lost: its neighbour's address is not known.
+    pub(super) fn lose_silently(&mut self, host: usize, peer: Ipv4Addr) {
+        let to = |endpoint: &&mut Endpoint| endpoint.host == host && *endpoint.tuple.1.ip() == peer;
+        self.endpoints.iter_mut().filter(to).for_each(|endpoint| endpoint.lost = true);
     }
 
     /// The endpoints of a host are no more: it crashed.

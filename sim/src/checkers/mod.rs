@@ -79,6 +79,8 @@ pub struct Checkers {
     places: Vec<Vec<usize>>,
     /// Connections between two rings.
     moving: BTreeMap<Tuple, Sock>,
+    /// How often each host has asked for whose Ethernet address since it last heard from there.
+    questions: BTreeMap<(usize, Ipv4Addr), u32>,
     /// Since when no fault strikes any more.
     healed_at: Option<Instant>,
 }

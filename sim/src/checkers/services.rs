@@ -22,6 +22,15 @@ impl Checkers {
         self.desks[place].now = now;
     }
 
+    /// A host's clock jumped: each of its timers may run out at once, and from now on everything there goes by the new time.
+    pub(crate) fn jumped(&mut self, now: Instant, host: usize, by: Duration) {
+        for &place in &self.places[host] {
+            let desk = &mut self.desks[place];
+            desk.ahead += by;
+            desk.excused = desk.excused.max(now + desk.ahead);
+        }
+    }
+
     /// An event was taken.
     pub(crate) fn event(&mut self, place: usize, event: Event) {
         let moment = self.moment(place, None);
@@ -57,13 +66,8 @@ impl Checkers {
     /// A host has come to rest, and its frames are on the wire.
     pub(crate) fn serviced(&mut self, place: usize, now: Instant, ring: &R) {
         let desk = &mut self.desks[place];
-        // The ring was polled at this instant, with the host's own time.
-        desk.now = desk.now.max(now);
-        let ahead = desk.now.since(now);
-        if ahead != desk.ahead {
-            (desk.ahead, desk.excused) = (ahead, desk.now);
-        }
-        let now = desk.now;
+        let now = now + desk.ahead;
+        desk.now = now;
         let moment = self.moment(place, None);
         let deadline = ring.next_deadline();
         if deadline.is_some_and(|at| at <= now) {
@@ -189,6 +193,8 @@ impl Checkers {
         // A peer that doesn't read keeps a connection for as long as it answers probes.
         let waits = |id| self.flows.at(id).flight() == 0 && info.is_some_and(|info| info.send_queue > 0);
         let shut_out = sock.endpoint.is_some_and(waits);
+        let lost = sock.endpoint.is_some_and(|id| self.flows.at(id).lost);
+        let closed = closing::Closed { reset_due: closed.reset_due && !lost, ..closed };
         closing::check(moment, closed, healed_at.filter(|_| !shut_out), state);
         let desk = &mut self.desks[moment.place];
         if state.is_some() {

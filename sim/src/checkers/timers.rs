@@ -76,7 +76,7 @@ pub(super) fn due(own: &Endpoint, info: &SocketInfo, excused: Instant) -> Option
         (since + 2 * keepalive.idle + KEEPALIVE_SLACK, "RFC 9293 s3.8.4: a silent peer is probed when keepalive is on")
     });
     let receives = matches!(state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2);
-    let owed = own.timers.ack_owed.filter(|_| receives).map(|since| {
+    let owed = own.timers.ack_owed.filter(|_| receives && !own.lost).map(|since| {
         let law = "RFC 9293 s3.8.6.3: an acknowledgment is delayed by less than half a second";
         (since.max(excused) + DELAYED_ACK_MAX, law)
     });

@@ -11,14 +11,18 @@ use super::{Checkers, Moment, after_close, congestion, is_tainted, rto, sequence
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
 use crate::fabric::{Frame, Marks};
 
+const ARP_REQUEST: u16 = 1;
+/// How long the stack waits for an answer, and how often it asks.
+const ARP_RETRY: Duration = Duration::from_secs(1);
+const ARP_TRIES: u32 = 3;
+
 impl Checkers {
-    /// A host's NIC put a frame on the wire.
-    pub(crate) fn sent(&mut self, now: Instant, host: usize, frame: &Frame) {
-        let bytes = &frame.bytes[..];
+    /// A host's ring sent a frame; `frame`: its number on the wire, if it is there already.
+    pub(crate) fn sent(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8]) {
         match dissect::payload(bytes) {
             Payload::Ipv4(ip) if ip.protocol == TCP => {
                 if let Some(segment) = Segment::parse(bytes, &ip) {
-                    self.segment_sent(now, host, frame, &segment);
+                    self.segment_sent(now, host, frame, bytes, &segment);
                 }
             }
             Payload::Ipv4(ip) if ip.protocol == UDP => {
@@ -29,25 +33,47 @@ impl Checkers {
                     self.datagrams.sent(&moment, datagram, watched);
                 }
             }
-            // Whatever waits for the answer is excused.
-            Payload::Arp(_) => {
-                for &place in &self.places[host] {
-                    let desk = &mut self.desks[place];
-                    desk.excused = now + desk.ahead;
-                }
-            }
+            Payload::Arp(at) => self.arp_sent(now, host, bytes, at),
             _ => {}
         }
     }
 
     /// A host goes by its own clock.
-    fn at(&self, now: Instant, host: usize, frame: &Frame) -> Moment {
+    fn at(&self, now: Instant, host: usize, frame: Option<u64>) -> Moment {
         let place = self.first(host);
         let ahead = self.desks.get(place).map_or(Duration::ZERO, |desk| desk.ahead);
-        Moment { at: now + ahead, ..self.moment(place, Some(frame.id)) }
+        Moment { at: now + ahead, ..self.moment(place, frame) }
     }
 
-    fn segment_sent(&mut self, now: Instant, host: usize, frame: &Frame, segment: &Segment) {
+    /// Whatever waits for the answer to a request is excused until it is asked again, or given up.
+    fn arp_sent(&mut self, now: Instant, host: usize, bytes: &[u8], at: usize) {
+        let (Some(sender), Some(target)) = (dissect::ip_at(bytes, at + 14), dissect::ip_at(bytes, at + 24)) else { return };
+        if dissect::be16(bytes, at + 6) != Some(ARP_REQUEST) || sender == target {
+            return;
+        }
+        self.excuse(now, host, ARP_RETRY);
+        let asked = self.questions.entry((host, target)).or_default();
+        *asked += 1;
+        // RFC 1122 s2.3.2.2: what waited for it is thrown away in the end. Which ring asked is not to be seen.
+        if *asked >= ARP_TRIES {
+            self.flows.lose_silently(host, target);
+        }
+    }
+
+    /// A host has a reason to be late, for a time from now on.
+    fn excuse(&mut self, now: Instant, host: usize, time: Duration) {
+        for &place in &self.places[host] {
+            let desk = &mut self.desks[place];
+            desk.excused = desk.excused.max(now + desk.ahead + time);
+        }
+    }
+
+    /// A fault struck a host's NIC, and lasts: what the ring wants to send may be refused meanwhile.
+    pub(crate) fn struck(&mut self, now: Instant, host: usize, lasts: Duration) {
+        self.excuse(now, host, lasts);
+    }
+
+    fn segment_sent(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], segment: &Segment) {
         let moment = self.at(now, host, frame);
         // (Programs that send raw frames of their own begin no connection that could be followed without a SYN.)
         let Some(id) = self.flows.sender(host, moment.at, segment) else { return };
@@ -63,7 +89,7 @@ impl Checkers {
         } else {
             let peer = peer.map(|peer| &*peer);
             after_close::sent(&moment, segment, own);
-            sequence::sent(&moment, &frame.bytes, segment, own, peer);
+            sequence::sent(&moment, bytes, segment, own, peer);
             window::sent(&moment, segment, own, peer);
             congestion::sent(&moment, segment, own);
             rto::sent(&moment, segment, own);
@@ -88,7 +114,16 @@ impl Checkers {
             return;
         }
         let bytes = &frame.bytes[..];
-        let Payload::Ipv4(ip) = dissect::payload(bytes) else { return self.flows.heard(host) };
+        let ip = match dissect::payload(bytes) {
+            Payload::Ipv4(ip) => ip,
+            Payload::Arp(at) => {
+                if let Some(sender) = dissect::ip_at(bytes, at + 14) {
+                    self.questions.remove(&(host, sender));
+                }
+                return self.flows.heard(host);
+            }
+            Payload::Other(_) => return self.flows.heard(host),
+        };
         match ip.protocol {
             // RFC 1191: what was too long for its path is sent again in smaller pieces.
             ICMP => self.flows.heard(host),
@@ -114,7 +149,7 @@ impl Checkers {
     }
 
     fn segment_delivered(&mut self, now: Instant, host: usize, frame: &Frame, segment: &Segment) {
-        let moment = self.at(now, host, frame);
+        let moment = self.at(now, host, Some(frame.id));
         let known = self.flows.id((segment.dst, segment.src)).filter(|&id| self.flows.at(id).host == host);
         let owner = known.and_then(|id| {
             let (own, peer) = self.flows.both(id);

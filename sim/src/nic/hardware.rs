@@ -7,7 +7,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::{ChecksumVerdict, DeviceEvent, MacAddr, RxMeta};
 
 use super::config::NicConfig;
-use super::faults::{NicFault, Trouble};
+use super::faults::{NicFault, NicFaults, Trouble};
 use super::fields::Fields;
 use super::memory::OnDevice;
 use super::offload::{Queued, tunnel};
@@ -29,6 +29,8 @@ pub(super) struct Hardware {
     pub(super) trouble: Trouble,
     /// Frames on their way to the wire: whose, and what completes with the last of a cut one.
     wire: VecDeque<(usize, u32, Option<Queued>)>,
+    /// What was handed over and may yet be lost on the NIC, since [`Hardware::take_handed`].
+    handed: Vec<Arc<[u8]>>,
     /// The ring whose turn it is to send.
     turn: usize,
     /// After a reset: until when nothing works.
@@ -47,6 +49,7 @@ impl Hardware {
             memory: OnDevice::new(config.device_memory),
             trouble: Trouble::new(config.faults, seed, host),
             wire: VecDeque::new(),
+            handed: Vec::new(),
             turn: 0,
             down_until: None,
             scratch: Vec::new(),
@@ -188,6 +191,28 @@ impl Hardware {
             self.wire.push_back((index, ring.generation, done));
             return Some(self.scratch[..].into());
         }
+    }
+
+    /// Whether a frame that was handed over may leave late, or never.
+    pub(super) fn holds_frames(&self) -> bool {
+        let NicFaults { reset, send_error, doorbell, .. } = &self.config.faults;
+        [reset, send_error, doorbell].iter().any(|strength| strength.ppm > 0)
+    }
+
+    /// A doorbell rang: what was queued is the hardware's.
+    pub(super) fn hand_over(&mut self, ring: usize, ready_at: Instant) {
+        let shown = self.holds_frames();
+        let ring = &mut self.rings[ring];
+        for frame in ring.queued.drain(..) {
+            if shown && !frame.dummy {
+                frame.clone().emit_all(&mut self.scratch, &mut self.handed);
+            }
+            ring.posted.push_back((ready_at, frame));
+        }
+    }
+
+    pub(super) fn take_handed(&mut self) -> Vec<Arc<[u8]>> {
+        core::mem::take(&mut self.handed)
     }
 
     pub(super) fn complete(&mut self) -> bool {

@@ -138,6 +138,17 @@ impl Nic {
         self.hardware().transmit(now)
     }
 
+    /// Whether a frame that was handed over may leave late, or never: then [`Nic::take_handed`] shows it at once.
+    pub(crate) fn holds_frames(&self) -> bool {
+        self.hardware().holds_frames()
+    }
+
+    /// The frames that were handed over since the last call, as they will be on the wire if they get there; none unless
+    /// [`Nic::holds_frames`].
+    pub(crate) fn take_handed(&self) -> Vec<Arc<[u8]>> {
+        self.hardware().take_handed()
+    }
+
     /// The wire's side: the oldest frame that was read has left. Whether someone waits for room.
     ///
     /// # Panics

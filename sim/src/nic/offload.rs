@@ -1,5 +1,7 @@
 //! What the NIC does to a frame on its way out: gathers it, cuts it, tags it, fills in its checksums, pads it.
 
+use std::sync::Arc;
+
 use super::buffer::SimTx;
 use super::fields::{Fields, Tunnel};
 use crate::checksum;
@@ -13,7 +15,7 @@ const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
 /// A frame between [`ringway_stack::device::Device::send`] and the wire: headers copied, payload still in the stack's buffers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Queued {
     pub(super) inline: Vec<u8>,
     pub(super) body: Vec<(SimTx, usize, usize)>,
@@ -99,6 +101,17 @@ impl Queued {
             out.resize(FRAME_LEN_MIN, 0);
         }
         last
+    }
+
+    /// Makes all of its frames.
+    pub(super) fn emit_all(mut self, scratch: &mut Vec<u8>, frames: &mut Vec<Arc<[u8]>>) {
+        loop {
+            let last = self.emit(scratch);
+            frames.push(scratch[..].into());
+            if last {
+                return;
+            }
+        }
     }
 
     fn emit_segment(&mut self, mut cut: Cut, out: &mut Vec<u8>) -> bool {

@@ -190,10 +190,9 @@ impl Device for SimDevice {
         let hardware = &mut *self.hardware();
         let now = hardware.now;
         let late = hardware.trouble.strikes(NicFault::Doorbell, self.ring, now).unwrap_or(now);
-        let ring = &mut hardware.rings[self.ring];
         // Frames never overtake: what an earlier doorbell still holds up holds these up too.
-        let ready_at = ring.posted.back().map_or(late, |(earlier, _)| late.max(*earlier));
-        ring.posted.extend(ring.queued.drain(..).map(|frame| (ready_at, frame)));
+        let ready_at = hardware.rings[self.ring].posted.back().map_or(late, |(earlier, _)| late.max(*earlier));
+        hardware.hand_over(self.ring, ready_at);
     }
 
     fn reap(&mut self) {

@@ -84,6 +84,9 @@ impl World {
     pub fn jump_clock(&mut self, host: HostId, by: Duration) {
         self.befell(host.0, Mishap::ClockJumped { by });
         self.hosts[host.0].jump(by);
+        if let Some(checkers) = &self.network.checkers {
+            checkers.borrow_mut().jumped(self.network.now, host.0, by);
+        }
         self.wake(host.0, self.network.now);
     }
 
