@@ -59,7 +59,9 @@ impl Checkers {
         let before = self.flows.id(tuple);
         let host = self.desks[place].host;
         let old = before.map(|id| self.flows.at(id)).filter(|old| old.host == host);
-        let waits = |&(at, owner): &(usize, SocketId)| self.desks[at].sockets.get(&owner).is_some_and(|sock| sock.waiting.is_some());
+        // (Which have waited long enough is looked at now and then only.)
+        let still = |waiting: rto::Waiting| moment.at.since(waiting.since) < waiting.time;
+        let waits = |&(at, owner): &(usize, SocketId)| self.desks[at].sockets.get(&owner).and_then(|sock| sock.waiting).is_some_and(still);
         if let Some(old) = old
             && old.owner.as_ref().is_some_and(waits)
         {
