@@ -59,9 +59,9 @@ impl Checkers {
         let before = self.flows.id(tuple);
         let host = self.desks[place].host;
         let old = before.map(|id| self.flows.at(id)).filter(|old| old.host == host);
-        // (Which have waited long enough is looked at now and then only.)
-        let still = |waiting: rto::Waiting| moment.at.since(waiting.since) < waiting.time;
-        let waits = |&(at, owner): &(usize, SocketId)| self.desks[at].sockets.get(&owner).and_then(|sock| sock.waiting).is_some_and(still);
+        // What has waited long enough may be gone already, unseen: not every service looks at every one that waits.
+        let waiting = |&(at, owner): &(usize, SocketId)| self.desks[at].sockets.get(&owner).and_then(|sock| sock.waiting);
+        let waits = |owner: &(usize, SocketId)| waiting(owner).is_some_and(|waiting| waiting.lasts(moment.at));
         if let Some(old) = old
             && old.owner.as_ref().is_some_and(waits)
         {

@@ -96,7 +96,10 @@ impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "safety phase {:?}, introduced {}, VLAN {:?}", self.safety, self.introduce, self.vlan)?;
         for (i, HostOptions { nic, link, faults, rings, poll_delay, tcp, time_wait, batch }) in self.hosts.iter().enumerate() {
-            writeln!(f, "host {i}: {nic:?}\n  {link:?}\n  {faults:?}\n  rings {rings}, poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}, batch {batch}\n  {tcp:?}")?;
+            writeln!(
+                f,
+                "host {i}: {nic:?}\n  {link:?}\n  {faults:?}\n  rings {rings}, poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}, batch {batch}\n  {tcp:?}"
+            )?;
         }
         self.workloads.iter().try_for_each(|workload| write!(f, "{workload}"))
     }

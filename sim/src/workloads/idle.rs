@@ -133,16 +133,24 @@ impl Workload for Idle {
             let IdleTally { established, failed, closed } = *tally.read();
             let connections = u32::from(*connections);
             let spoke = u32::try_from(speeches.len()).unwrap_or(0).min(established);
-            assert!(failed == 0 || verdict.may_fail() || verdict.may_refuse(), "{failed} idle connections failed, though nothing went wrong");
+            assert!(
+                failed == 0 || verdict.may_fail() || verdict.may_refuse(),
+                "{failed} idle connections failed, though nothing went wrong"
+            );
             assert!(established <= connections && closed + spoke <= established, "connections were invented: {:?}", tally.read());
             for (_, tallies) in &speeches[..spoke as usize] {
-                tallies.iter().for_each(|tally| verdict.check_ending(&"a few words after a long silence", &tally.read(), verdict.may_misread()));
+                tallies
+                    .iter()
+                    .for_each(|tally| verdict.check_ending(&"a few words after a long silence", &tally.read(), verdict.may_misread()));
             }
         }
         let closed: u32 = self.clients.iter().map(|client| client.tally.read().closed).sum();
         let registry = self.registry.read();
         let seen = registry.silent;
-        assert!(verdict.may_fail() || verdict.may_misread() || seen == u64::from(closed) && registry.broken == 0, "{closed} closed, the server saw {seen}");
+        assert!(
+            verdict.may_fail() || verdict.may_misread() || seen == u64::from(closed) && registry.broken == 0,
+            "{closed} closed, the server saw {seen}"
+        );
     }
 
     fn wind_down(&mut self, world: &mut World) {
