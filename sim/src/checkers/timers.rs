@@ -42,6 +42,11 @@ impl State {
         }
     }
 
+    /// The endpoint's socket is the program's now: what came before has been acknowledged, or not, while nobody looked.
+    pub(super) fn accepted(&mut self, bytes: u64) {
+        self.received = bytes;
+    }
+
     /// The program set keepalive.
     pub(super) fn set_keepalive(&mut self, at: Instant, keepalive: Option<Keepalive>) {
         self.keepalive = keepalive;
