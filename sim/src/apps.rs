@@ -29,8 +29,12 @@ pub use registry::Registry;
 pub use tcp::{Client, Server};
 pub use udp::{Echo, Pinger, Pings};
 
+use core::time::Duration;
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
+
+/// After how long a socket is opened again for which there was no rule or buffer: no event announces them.
+const OPEN_RETRY: Duration = Duration::from_millis(10);
 
 /// Something that a program writes and its world's owner reads.
 #[derive(Debug, Default)]

@@ -102,3 +102,11 @@ pub(crate) fn ports(frame: &[u8], ip: &Ipv4) -> Option<(SocketAddrV4, SocketAddr
     let (src, dst) = (be16(frame, ip.l4)?, be16(frame, ip.l4 + 2)?);
     (ip.l4 + 4 <= ip.end).then(|| (SocketAddrV4::new(ip.src, src), SocketAddrV4::new(ip.dst, dst)))
 }
+
+/// Whether a frame carries an ICMP error, which quotes the packet that it is about (RFC 1122 s3.2.2).
+pub(crate) fn is_icmp_error(frame: &[u8]) -> bool {
+    match payload(frame) {
+        Payload::Ipv4(ip) => ip.protocol == ICMP && matches!(frame.get(ip.l4), Some(3 | 4 | 5 | 11 | 12)),
+        _ => false,
+    }
+}

@@ -40,6 +40,9 @@ pub struct Context<'a> {
     pub events: &'a [Event],
     /// The host's address.
     pub ip: Ipv4Addr,
+    /// Somewhere in this world payload has changed unnoticed ([`crate::FaultSet::HIDDEN_CORRUPTION`]): what a program reads may not be what
+    /// was written.
+    pub tainted: bool,
 }
 
 /// What a program does next.
@@ -70,7 +73,8 @@ pub struct HostConfig {
     pub link: LinkConfig,
     /// Its rings. The host's address is added to theirs.
     pub ring: RingConfig,
-    /// How many rings it has. What no rule steers goes to the first, but for frames that aren't IP: those go to all.
+    /// How many rings it has. What no rule steers goes to the first, but for frames that aren't IP, and ICMP
+    /// errors: those go to all.
     pub rings: usize,
     /// How long a frame lies in the receive queue before the host polls: what comes meanwhile is polled with it.
     pub poll_delay: Duration,
@@ -317,10 +321,6 @@ impl Host {
         self.ring_config.mutant = mutant;
     }
 
-    pub(crate) fn sockets_mut(&mut self) -> &mut Sockets {
-        &mut self.rings[0]
-    }
-
     pub(crate) fn rings_mut(&mut self) -> &mut [Sockets] {
         &mut self.rings
     }
@@ -336,14 +336,14 @@ impl Host {
     }
 
     /// Polls and steps until nothing is left to do at this instant of virtual time, then says when to do so again.
-    pub(crate) fn service(&mut self, now: Instant) -> Option<Instant> {
+    pub(crate) fn service(&mut self, now: Instant, tainted: bool) -> Option<Instant> {
         let now = self.clock(now);
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
             // What arrived on a ring that a program polls itself concerns every program: no ring's events tell of it.
             let news = self.nic.take_news();
             for ring in 0..self.rings.len() {
-                busy |= self.round(now, ring, news);
+                busy |= self.round(now, ring, news, tainted);
             }
             self.nic.check_doorbells();
             // A round in which nothing was done follows each in which something was, unless nobody could find anything in it.
@@ -363,7 +363,7 @@ impl Host {
     }
 
     /// Polls one ring and steps its programs, once. Whether there was anything to do.
-    fn round(&mut self, now: Instant, ring: usize, news: bool) -> bool {
+    fn round(&mut self, now: Instant, ring: usize, news: bool, tainted: bool) -> bool {
         let polled = self.rings[ring].poll(now);
         self.events.clear();
         while let Some(event) = self.rings[ring].take_event() {
@@ -378,7 +378,7 @@ impl Host {
             };
             if due || news || !self.events.is_empty() {
                 busy = true;
-                let mut cx = Context { now, ring: &mut self.rings[ring], events: &self.events, ip: self.ip };
+                let mut cx = Context { now, ring: &mut self.rings[ring], events: &self.events, ip: self.ip, tainted };
                 program.last = program.app.step(&mut cx);
             }
         }

@@ -22,11 +22,15 @@ pub use set::{UnknownWorkload, WorkloadSet};
 use core::fmt;
 use std::net::SocketAddrV4;
 
+use ringway_stack::Error;
+use ringway_stack::device::Steering;
 use ringway_stack::ring::SocketId;
+use ringway_stack::tcp::Config;
 
 use crate::apps::{Ending, Shared, Tally};
 use crate::faults::{FaultCounts, FaultSet};
-use crate::random::{Purpose, Stream};
+use crate::host::App;
+use crate::random::{Purpose, SplitMix, Stream, scale};
 use crate::scenario::HostOptions;
 use crate::world::{HostId, World};
 
@@ -124,11 +128,14 @@ pub struct Site<'a> {
     /// What was drawn for them.
     pub options: &'a [HostOptions],
     workload: WorkloadSet,
+    /// Which ring a program is put on follows from this, so that a workload less changes no other.
+    places: SplitMix,
 }
 
 impl<'a> Site<'a> {
-    pub(crate) fn new(world: &'a mut World, hosts: &'a [HostId], options: &'a [HostOptions], index: WorkloadSet) -> Self {
-        Self { world, hosts, options, workload: index }
+    pub(crate) fn new(world: &'a mut World, hosts: &'a [HostId], options: &'a [HostOptions], seed: u64, workload: WorkloadSet) -> Self {
+        let places = SplitMix(seed ^ u64::from(workload.bits()).rotate_left(32));
+        Self { world, hosts, options, workload, places }
     }
 
     /// A server's port.
@@ -142,6 +149,35 @@ impl<'a> Site<'a> {
         CLIENT_BASE + self.number() * CLIENT_PORTS + index
     }
 
+    /// A ring of a host for a program to run on.
+    fn ring(&mut self, host: usize) -> usize {
+        let draw = self.places.next();
+        usize::try_from(scale(draw, self.options[host].rings as u64)).unwrap_or(0)
+    }
+
+    /// Starts a server, now and after each crash: on one ring of its host, or on each, which then share the listening port. `make` is given the
+    /// configuration of the listening socket and where to note it.
+    fn add_server<A: App + 'static>(
+        &mut self,
+        host: usize,
+        standing: &mut Standing,
+        make: impl Fn(Config, Shared<Option<SocketId>>) -> A + Clone + 'static,
+    ) {
+        let (one, everywhere) = (self.ring(host), self.places.next() % 2 == 0);
+        // A listening port is shared by a group of rings.
+        let shares = self.options[host].nic.steering.contains(Steering::RSS);
+        let rings = if everywhere && shares { 0..self.options[host].rings } else { one..one + 1 };
+        let config = Config { reuse_port: rings.len() > 1, ..self.options[host].tcp.clone() };
+        for ring in rings {
+            let (make, config, socket) = (make.clone(), config.clone(), standing.add(self.hosts[host], ring));
+            let start = move || -> Box<dyn App> {
+                socket.set(None);
+                Box::new(make(config.clone(), socket.clone()))
+            };
+            self.world.add_restartable_on(self.hosts[host], ring, start);
+        }
+    }
+
     fn address(&self, host: usize, port: u16) -> SocketAddrV4 {
         SocketAddrV4::new(self.world.host(self.hosts[host]).ip(), port)
     }
@@ -153,27 +189,24 @@ impl<'a> Site<'a> {
 
 /// Sockets that stay open until a workload winds down.
 #[derive(Debug, Default)]
-struct Standing(Vec<(HostId, Shared<Option<SocketId>>)>);
+struct Standing(Vec<(HostId, usize, Shared<Option<SocketId>>)>);
 
 impl Standing {
     /// A place where a program notes such a socket.
-    fn add(&mut self, host: HostId) -> Shared<Option<SocketId>> {
+    fn add(&mut self, host: HostId, ring: usize) -> Shared<Option<SocketId>> {
         let socket = Shared::new(None);
-        self.0.push((host, socket.clone()));
+        self.0.push((host, ring, socket.clone()));
         socket
     }
 
     fn close(&self, world: &mut World) {
-        for (host, socket) in &self.0 {
+        for (host, ring, socket) in &self.0 {
             if let Some(socket) = *socket.read() {
-                world.call(*host, |cx| cx.ring.close(cx.now, socket, false));
+                world.call_on(*host, *ring, |cx| cx.ring.close(cx.now, socket, false));
             }
         }
     }
 }
-
-/// Fault classes that are counted each time they strike. Of others, having been let loose is excuse enough, until they are counted too.
-const COUNTED: FaultSet = FaultSet::LOSS.union(FaultSet::DUPLICATION).union(FaultSet::REORDERING).union(FaultSet::CORRUPTION);
 
 /// What befell a run, as far as it excuses anything.
 #[derive(Clone, Copy, Debug)]
@@ -192,11 +225,36 @@ impl Verdict {
         self.faults.is_empty() && self.counts == FaultCounts::default()
     }
 
-    /// Whether a conversation that both sides meant to keep may have failed. Copies, and frames that are only late, end none: what counts
-    /// is that something else did strike.
+    /// Whether a conversation that both sides meant to keep may have failed: something did strike that takes frames, or keeps a host
+    /// from answering, for as long as connections last. What only makes frames late, or has them twice, ends none: drawn delays are far
+    /// shorter than the least time that a connection waits for an answer (4.5 s). Nor does what the stack must see through:
+    /// forged errors, a neighbour's new address, a path's smaller MTU that it was told of, a send queue or registration that fails for a while.
     pub fn may_fail(&self) -> bool {
-        let harmless = FaultCounts { duplicated: self.counts.duplicated, held_back: self.counts.held_back, ..FaultCounts::default() };
-        self.counts != harmless || !COUNTED.contains(self.faults)
+        let FaultCounts { lost, burst_lost, corrupted, frame_check, queue_full, host_down, crashes, link_down, .. } = self.counts;
+        let FaultCounts { partitioned, one_way, nic_resets, send_errors, cq_overruns, rx_exhausted, pauses, clock_jumps, .. } = self.counts;
+        let taken = [lost, burst_lost, corrupted, frame_check, queue_full, host_down, link_down, partitioned, one_way];
+        let broken = [crashes, nic_resets, send_errors, cq_overruns, rx_exhausted, pauses, clock_jumps, self.untold()];
+        taken.iter().chain(&broken).any(|&count| count > 0)
+    }
+
+    /// Frames too long for their path of which nobody was told: a black hole.
+    fn untold(&self) -> u64 {
+        self.counts.too_long.saturating_sub(self.counts.fragmentation_needed)
+    }
+
+    /// Whether a connection may have ended so: see [`Verdict::may_fail`]; and a server that could not listen yet refuses whoever comes.
+    fn excuses(&self, error: Error) -> bool {
+        self.may_fail() || self.may_refuse() && error == Error::Refused
+    }
+
+    /// Whether a server may not have been there: it had no rule yet, or its host was starting again.
+    fn may_refuse(&self) -> bool {
+        self.counts.registration_failures > 0 || self.counts.crashes > 0
+    }
+
+    /// Whether a program may have read something that was not written, and sent someone away who had been announced under another name.
+    fn may_misread(&self) -> bool {
+        self.counts.hidden_corrupted > 0
     }
 
     /// Whether a frame may have arrived twice.
@@ -208,8 +266,9 @@ impl Verdict {
     fn check_ending(&self, what: &dyn fmt::Display, tally: &Tally, excused: bool) {
         let lawful = match tally.ending {
             Some(Ending::Whole | Ending::Aborted) => true,
+            Some(Ending::Failed(error)) => excused || self.excuses(error),
             // A client that failed before the server heard of it leaves the server without a part.
-            Some(Ending::Failed(_)) | None => excused || self.may_fail(),
+            None => excused || self.may_fail() || self.may_refuse(),
         };
         assert!(lawful, "nothing went wrong that could end a conversation, yet one ({what}) did: {:?}", tally.ending);
     }

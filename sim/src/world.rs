@@ -161,7 +161,15 @@ impl World {
     /// Starts a program on a host, now and again each time the host starts after a crash. (A program that [`World::add_app`] started ends with
     /// its host.)
     pub fn add_restartable(&mut self, host: HostId, make: impl FnMut() -> Box<dyn App> + 'static) {
-        self.hosts[host.0].add_restartable(0, Box::new(make));
+        self.add_restartable_on(host, 0, make);
+    }
+
+    /// As [`World::add_restartable`], on one of the host's rings.
+    ///
+    /// # Panics
+    /// The host has fewer rings ([`HostConfig::rings`]).
+    pub fn add_restartable_on(&mut self, host: HostId, ring: usize, make: impl FnMut() -> Box<dyn App> + 'static) {
+        self.hosts[host.0].add_restartable(ring, Box::new(make));
         self.wake(host.0, self.network.now);
     }
 
@@ -239,11 +247,20 @@ impl World {
 
     /// Lets the caller act as a program of a host, once, now. A host that pauses, or is down, obeys all the same.
     pub fn call<R>(&mut self, host: HostId, act: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        self.call_on(host, 0, act)
+    }
+
+    /// As [`World::call`], on one of the host's rings.
+    ///
+    /// # Panics
+    /// The host has fewer rings ([`HostConfig::rings`]).
+    pub fn call_on<R>(&mut self, host: HostId, ring: usize, act: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let tainted = self.tainted();
         let target = &mut self.hosts[host.0];
         target.nic().advance(self.network.now);
         let now = target.clock(self.network.now);
         let ip = target.ip();
-        let result = act(&mut Context { now, ring: target.sockets_mut(), events: &[], ip });
+        let result = act(&mut Context { now, ring: &mut target.rings_mut()[ring], events: &[], ip, tainted });
         self.service(host.0);
         result
     }
@@ -323,7 +340,7 @@ impl World {
     pub fn report(&self) -> Report {
         let trace = &self.network.trace;
         let mut marks = MarkCounts::default();
-        self.hosts.iter().for_each(|host| marks.add(&host.ring().marks()));
+        self.hosts.iter().flat_map(Host::rings).for_each(|ring| marks.add(&ring.marks()));
         Report { marks, seed: self.seed, hash: trace.hash(), events: trace.events(), faults: trace.faults(), ended: self.network.now }
     }
 
@@ -370,7 +387,8 @@ impl World {
         let Network { now, trace, .. } = &mut self.network;
         self.hosts[host].nic().advance(*now);
         self.watch.before(trace, *now, host, self.hosts[host].rings());
-        let next = self.hosts[host].service(*now);
+        let tainted = trace.faults().hidden_corrupted > 0;
+        let next = self.hosts[host].service(*now, tainted);
         self.watch.after(trace, *now, host, self.hosts[host].rings());
         self.transmit(host);
         if let Some(checkers) = &self.network.checkers {
@@ -381,6 +399,11 @@ impl World {
         if let Some(at) = next {
             self.wake(host, at);
         }
+    }
+
+    /// Whether bytes have changed that no checksum covers.
+    fn tainted(&self) -> bool {
+        self.network.trace.faults().hidden_corrupted > 0
     }
 
     /// Lets a NIC do what is due in it by itself.

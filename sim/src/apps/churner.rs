@@ -8,7 +8,7 @@ use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
-use super::{Dialogue, Ending, Pattern, Registry, Shared, Tally};
+use super::{Dialogue, Ending, OPEN_RETRY, Pattern, Registry, Shared, Tally};
 use crate::host::{App, Context, Step};
 
 /// After how long a port is tried again whose last connection still lingers.
@@ -62,9 +62,11 @@ pub struct Churner {
 }
 
 impl Churner {
-    /// Connects to `server` from each of `ports` in turn; the server knows what is said from `registry`.
+    /// Connects to `server` from each of `ports` in turn; the server knows what is said from `registry`. If some cycles were begun before
+    /// a crash, it goes on with the next one.
     pub fn new(ports: Vec<u16>, server: SocketAddrV4, config: Config, registry: Shared<Registry>, cycles: Shared<Cycles>) -> Self {
-        Self { ports, server, config, registry, cycles, begun: 0, next_at: Instant::ZERO, now: None }
+        let begun = u32::try_from(cycles.read().served.len()).unwrap_or(u32::MAX);
+        Self { ports, server, config, registry, cycles, begun, next_at: Instant::ZERO, now: None }
     }
 
     fn begin(&mut self, cx: &mut Context<'_>) {
@@ -73,6 +75,7 @@ impl Churner {
         match cx.ring.tcp_connect(cx.now, local, self.server, hop, &self.config) {
             Ok(socket) => self.converse(socket),
             Err(Error::AddressInUse) => self.next_at = cx.now + PORT_RETRY,
+            Err(Error::NoBuffers) => self.next_at = cx.now + OPEN_RETRY,
             Err(error) => panic!("{}: a connection was refused before it was tried: {error}", cx.ip),
         }
     }
@@ -106,7 +109,7 @@ impl App for Churner {
                 self.now = None;
                 self.note(cx.now, ending);
             }
-            if self.begun == self.cycles.read().wanted {
+            if self.begun >= self.cycles.read().wanted {
                 return Step::Finished;
             }
             if self.next_at > cx.now {

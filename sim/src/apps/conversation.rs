@@ -247,7 +247,8 @@ impl Conversation {
                 break;
             }
             let read = offset + len as u64;
-            let wrong = peer.pattern.mismatch(offset, &self.buffer[..len]);
+            // (The checkers know which streams may have changed; a program can't.)
+            let wrong = peer.pattern.mismatch(offset, &self.buffer[..len]).filter(|_| !cx.tainted);
             assert!(wrong.is_none(), "{}: byte {wrong:?} of the stream is not what was written (read at {offset}, {len} bytes)", cx.ip);
             assert!(read <= peer.total, "{}: {read} bytes read of a stream of {}", cx.ip, peer.total);
             self.tally.change(|t| t.read = read);

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use ringway_stack::ring::{NextHop, RecvFlags, SocketId, UdpOptions};
 use ringway_stack::{Error, Instant};
 
-use super::{Pings, Shared};
+use super::{OPEN_RETRY, Pings, Shared};
 use crate::host::{App, Context, Step};
 
 /// The most that one datagram can have.
@@ -59,7 +59,10 @@ impl GroupSpeaker {
 impl App for GroupSpeaker {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let (speaker, group) = (self.talk.read().speaker, self.talk.read().group);
-        let socket = *self.socket.get_or_insert_with(|| cx.ring.udp_open(speaker, &self.options).expect("a fresh host's port is free"));
+        if self.socket.is_none() {
+            self.socket = open(cx, speaker, &self.options);
+        }
+        let Some(socket) = self.socket else { return Step::Until(cx.now + OPEN_RETRY) };
         if self.talk.read().heard.iter().all(|member| member.read().done) {
             cx.ring.close(cx.now, socket, false);
             return Step::Finished;
@@ -97,7 +100,8 @@ pub struct GroupListener {
 }
 
 impl GroupListener {
-    /// Hears `wanted` datagrams in each of `rounds` memberships, the first of which begins after `rest`.
+    /// Hears `wanted` datagrams in each of `rounds` memberships, the first of which begins after `rest`. What a membership came to before
+    /// its host crashed stays heard, but the crash ended it.
     pub fn new(
         options: UdpOptions,
         bound: bool,
@@ -107,6 +111,7 @@ impl GroupListener {
         rounds: u32,
         rest: Duration,
     ) -> Self {
+        own.change(|own| (own.joined, own.left) = (None, None));
         let buffer = vec![0; DATAGRAM_MAX];
         Self { options, bound, talk, own, wanted, rounds, rest, socket: None, join_at: None, new: 0, buffer }
     }
@@ -115,15 +120,19 @@ impl GroupListener {
         while let Ok(datagram) = cx.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty()) {
             let talk = self.talk.read();
             assert_eq!((datagram.from, datagram.to), (talk.speaker, *talk.group.ip()), "{}: a stranger's datagram", cx.ip);
-            let number = talk.pings.verify(&self.buffer[..datagram.copied]);
+            let Some(number) = talk.pings.verify(&self.buffer[..datagram.copied], cx.tainted) else { continue };
             let first = self.own.change(|own| *own.heard.entry(number).and_modify(|n| *n += 1).or_insert(1)) == 1;
             self.new += usize::from(first);
         }
     }
 
+    /// Joins, unless there is no rule for it now.
     fn join(&mut self, cx: &mut Context<'_>, socket: SocketId) {
         let talk = self.talk.read();
-        cx.ring.udp_join(cx.now, socket, *talk.group.ip(), cx.ip).expect("the program is no member yet");
+        match cx.ring.udp_join(cx.now, socket, *talk.group.ip(), cx.ip) {
+            Err(Error::NoBuffers) => return self.join_at = Some(cx.now + OPEN_RETRY),
+            joined => joined.expect("the program is no member yet"),
+        }
         let again = cx.ring.udp_join(cx.now, socket, *talk.group.ip(), cx.ip);
         assert_eq!(again, Err(Error::AddressInUse), "a member can't join again");
         self.own.change(|own| (own.joined, own.left) = (Some(talk.pings.sent), None));
@@ -150,8 +159,13 @@ impl App for GroupListener {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let group = self.talk.read().group;
         let local = SocketAddrV4::new(if self.bound { *group.ip() } else { Ipv4Addr::UNSPECIFIED }, group.port());
-        let options = self.options;
-        let socket = *self.socket.get_or_insert_with(|| cx.ring.udp_open(local, &options).expect("a fresh host's port is free"));
+        if self.own.read().done {
+            return Step::Finished;
+        }
+        if self.socket.is_none() {
+            self.socket = open(cx, local, &self.options);
+        }
+        let Some(socket) = self.socket else { return Step::Until(cx.now + OPEN_RETRY) };
         let join_at = *self.join_at.get_or_insert(cx.now + self.rest);
         let before = self.new;
         self.receive(cx, socket);
@@ -169,5 +183,13 @@ impl App for GroupListener {
             self.join(cx, socket);
         }
         if self.is_member() { Step::Wait } else { Step::Until(self.join_at.unwrap_or(cx.now)) }
+    }
+}
+
+/// None if there is no rule for it now.
+fn open(cx: &mut Context<'_>, local: SocketAddrV4, options: &UdpOptions) -> Option<SocketId> {
+    match cx.ring.udp_open(local, options) {
+        Err(Error::NoBuffers) => None,
+        opened => Some(opened.expect("a fresh host's port is free")),
     }
 }

@@ -9,7 +9,8 @@ use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
-use super::{Dialogue, Ending, Shared, Tally};
+use super::tcp::listen;
+use super::{Dialogue, Ending, OPEN_RETRY, Shared, Tally};
 use crate::host::{App, Context, Step};
 use crate::nic::SimDevice;
 
@@ -92,19 +93,23 @@ impl Runner {
         Self { beginning: Beginning::Accept(client, listener), first: true, ..self }
     }
 
-    /// Begins, if that can be done by now.
-    fn begin(&mut self, cx: &mut Context<'_>) {
+    /// Begins, if that can be done by now. Says when to try again if there was no rule for it.
+    fn begin(&mut self, cx: &mut Context<'_>) -> Option<Instant> {
         let socket = match &self.beginning {
             Beginning::Connect(server) => {
                 let local = SocketAddrV4::new(cx.ip, self.port);
                 cx.ring.tcp_connect(cx.now, local, *server, NextHop::Neighbour(*server.ip()), &self.config)
             }
             Beginning::Accept(client, listener) => match accept(cx, self.port, &self.config, *client, listener) {
-                Some(socket) => Ok(socket),
-                None => return,
+                Ok(Some(socket)) => Ok(socket),
+                Ok(None) => return None,
+                Err(error) => Err(error),
             },
-            Beginning::Done => return,
+            Beginning::Done => return None,
         };
+        if socket == Err(Error::NoBuffers) {
+            return Some(cx.now + OPEN_RETRY);
+        }
         self.beginning = Beginning::Done;
         match socket {
             Ok(socket) => self.holds = Some(Box::new(Conversation::new(socket, self.dialogue, self.tally.clone()))),
@@ -116,6 +121,7 @@ impl Runner {
         while self.turn_at < cx.now && self.turns.count > 0 {
             self.turn_over();
         }
+        None
     }
 
     fn turn_over(&mut self) {
@@ -196,7 +202,9 @@ impl Runner {
 
 impl App for Runner {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        self.begin(cx);
+        if let Some(again) = self.begin(cx) {
+            return Step::Until(again);
+        }
         if !matches!(self.beginning, Beginning::Done) {
             return Step::Idle;
         }
@@ -210,14 +218,16 @@ impl App for Runner {
     }
 }
 
-fn accept(cx: &mut Context<'_>, port: u16, config: &Config, client: SocketAddrV4, listener: &Shared<Option<SocketId>>) -> Option<SocketId> {
-    let known = *listener.read();
-    let socket = known.unwrap_or_else(|| {
-        let socket = cx.ring.tcp_listen(SocketAddrV4::new(cx.ip, port), 8, config).expect("a fresh host's port is free");
-        listener.change(|l| *l = Some(socket));
-        socket
-    });
-    let accepted = cx.ring.tcp_accept(socket).ok()?;
+/// A connection, if there is one. `Err`: there is no rule to listen with now.
+fn accept(
+    cx: &mut Context<'_>,
+    port: u16,
+    config: &Config,
+    client: SocketAddrV4,
+    listener: &Shared<Option<SocketId>>,
+) -> Result<Option<SocketId>, Error> {
+    let socket = listen(cx, port, 8, config, listener).ok_or(Error::NoBuffers)?;
+    let Ok(accepted) = cx.ring.tcp_accept(socket) else { return Ok(None) };
     assert_eq!(cx.ring.info(accepted).and_then(|i| i.remote), Some(client), "a connection from a stranger");
-    Some(accepted)
+    Ok(Some(accepted))
 }

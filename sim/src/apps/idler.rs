@@ -4,12 +4,12 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use ringway_stack::Instant;
 use ringway_stack::ring::{NextHop, Readiness, SocketId};
 use ringway_stack::tcp::{Config, Keepalive};
+use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
-use super::{Dialogue, Shared, Tally};
+use super::{Dialogue, OPEN_RETRY, Shared, Tally};
 use crate::host::{App, Context, Step};
 
 /// The time between two batches of closes.
@@ -69,8 +69,10 @@ impl Idler {
         while self.opening.len() < self.batch {
             let Some(port) = self.ports.pop() else { break };
             let (local, hop) = (SocketAddrV4::new(cx.ip, port), NextHop::Neighbour(*self.server.ip()));
-            let socket = cx.ring.tcp_connect(cx.now, local, self.server, hop, &self.config).expect("a fresh host's ports are free");
-            self.opening.insert(socket, ());
+            match cx.ring.tcp_connect(cx.now, local, self.server, hop, &self.config) {
+                Err(Error::NoBuffers) => return self.ports.push(port),
+                opened => self.opening.insert(opened.expect("a fresh host's ports are free"), ()),
+            };
         }
     }
 
@@ -114,6 +116,9 @@ impl App for Idler {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         self.take_events(cx);
         self.connect(cx);
+        if !self.ports.is_empty() && self.opening.len() < self.batch {
+            return Step::Until(cx.now + OPEN_RETRY);
+        }
         if !self.opening.is_empty() || !self.ports.is_empty() {
             return Step::Wait;
         }

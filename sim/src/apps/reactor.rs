@@ -10,7 +10,7 @@ use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
-use super::{Dialogue, Ending, Epoll, Manner, Registry, Shared, Tally};
+use super::{Dialogue, Ending, Epoll, Manner, OPEN_RETRY, Registry, Shared, Tally};
 use crate::host::{App, Context, Step};
 use crate::random::Stream;
 
@@ -22,7 +22,7 @@ const LEVEL_BURST: u32 = 1;
 const WHIM_EVERY: u64 = 4;
 
 /// What a reactor listens on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Listening {
     /// Its port.
     pub port: u16,
@@ -70,6 +70,8 @@ pub struct Reactor {
     /// There may be someone to accept, but not before this time.
     accepting: bool,
     accept_at: Instant,
+    /// There was no rule to listen with: it tries again then.
+    listen_at: Option<Instant>,
     /// The last one to open comes first.
     openings: Vec<Opening>,
     whims: Option<Stream>,
@@ -108,7 +110,11 @@ impl Reactor {
         let Some(listening) = &self.listening else { return };
         if listening.socket.read().is_none() {
             let local = SocketAddrV4::new(cx.ip, listening.port);
-            let socket = cx.ring.tcp_listen(local, listening.backlog, &listening.config).expect("a fresh host's port is free");
+            let socket = match cx.ring.tcp_listen(local, listening.backlog, &listening.config) {
+                Err(Error::NoBuffers) => return self.listen_at = Some(cx.now + OPEN_RETRY),
+                opened => opened.expect("a fresh host's port is free"),
+            };
+            self.listen_at = None;
             listening.socket.change(|s| *s = Some(socket));
             self.epoll.set(cx.ring, socket, Readiness::IN, Manner::Edge);
         }
@@ -116,12 +122,16 @@ impl Reactor {
 
     fn open_due(&mut self, cx: &mut Context<'_>) {
         while let Some(opening) = self.openings.pop_if(|opening| opening.at <= cx.now) {
-            let Opening { port, server, dialogue, config, tally, .. } = opening;
+            let Opening { port, server, dialogue, ref config, ref tally, .. } = opening;
             let local = SocketAddrV4::new(cx.ip, port);
-            match cx.ring.tcp_connect(cx.now, local, server, NextHop::Neighbour(*server.ip()), &config) {
+            match cx.ring.tcp_connect(cx.now, local, server, NextHop::Neighbour(*server.ip()), config) {
                 Ok(socket) => {
-                    self.peers.insert(socket, Peer::Known(Box::new(Conversation::new(socket, dialogue, tally))));
+                    self.peers.insert(socket, Peer::Known(Box::new(Conversation::new(socket, dialogue, tally.clone()))));
                     self.watch(cx, socket);
+                }
+                Err(Error::NoBuffers) => {
+                    self.openings.push(Opening { at: cx.now + OPEN_RETRY, ..opening });
+                    self.openings.sort_by_key(|opening| core::cmp::Reverse(opening.at));
                 }
                 Err(error) => tally.change(|t| t.ending = Some(Ending::Failed(error))),
             }
@@ -179,7 +189,11 @@ impl Reactor {
         let mut name = [0; 8];
         match cx.ring.tcp_recv(cx.now, socket, &mut [IoSliceMut::new(&mut name)], RecvFlags::PEEK) {
             Ok(8) => {
-                let (dialogue, tally) = listening.registry.change(|r| r.begin(u64::from_be_bytes(name)));
+                let known = listening.registry.change(|r| r.begin(u64::from_be_bytes(name), cx.tainted));
+                let Some((dialogue, tally)) = known else {
+                    listening.registry.change(|r| r.broken += 1);
+                    return self.dismiss(cx, socket);
+                };
                 self.peers.insert(socket, Peer::Known(Box::new(Conversation::new(socket, dialogue, tally))));
                 self.watch(cx, socket);
             }
@@ -246,7 +260,7 @@ impl Reactor {
     fn next_step(&self) -> Step {
         let accept_at = self.accepting.then_some(self.accept_at);
         let opening = self.openings.last().map(|opening| opening.at);
-        let next = self.alarms.values().copied().chain(accept_at).chain(opening).min();
+        let next = self.alarms.values().copied().chain(accept_at).chain(opening).chain(self.listen_at).min();
         match next {
             Some(at) => Step::Until(at),
             None if !self.peers.is_empty() => Step::Wait,

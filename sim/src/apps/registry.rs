@@ -36,12 +36,16 @@ impl Registry {
 
     /// Someone gave a name: what is to be said to it.
     ///
+    /// `None`: its bytes may have changed on their way (`tainted`), and it is nobody.
+    ///
     /// # Panics
     /// Nobody has that name, or whoever has it came before: what was received is not what was sent.
-    pub(super) fn begin(&mut self, name: u64) -> (Dialogue, Shared<Tally>) {
-        let entry = self.expected.get_mut(&name).unwrap_or_else(|| panic!("a connection that begins with {name:016x}, which nobody wrote"));
+    pub(super) fn begin(&mut self, name: u64, tainted: bool) -> Option<(Dialogue, Shared<Tally>)> {
+        let entry = self.expected.get_mut(&name);
+        assert!(entry.is_some() || tainted, "a connection that begins with {name:016x}, which nobody wrote");
+        let entry = entry?;
         assert!(!entry.begun, "a conversation was begun twice: {:?}", entry.dialogue);
         entry.begun = true;
-        (entry.dialogue, entry.tally.clone())
+        Some((entry.dialogue, entry.tally.clone()))
     }
 }

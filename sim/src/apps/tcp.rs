@@ -8,7 +8,7 @@ use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
-use super::{Dialogue, Ending, Shared, Tally};
+use super::{Dialogue, Ending, OPEN_RETRY, Shared, Tally};
 use crate::host::{App, Context, Step};
 
 /// Connections that wait to be accepted.
@@ -52,6 +52,7 @@ impl App for Client {
         if self.conversation.is_none() {
             match self.connect(cx) {
                 Ok(socket) => self.conversation = Some(Conversation::new(socket, self.dialogue, self.tally.clone())),
+                Err(Error::NoBuffers) => return Step::Until(cx.now + OPEN_RETRY),
                 Err(error) => self.tally.change(|t| t.ending = Some(Ending::Failed(error))),
             }
         }
@@ -98,13 +99,7 @@ impl Server {
 
 impl App for Server {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        let listener = *self.listener.read();
-        let listener = listener.unwrap_or_else(|| {
-            let local = SocketAddrV4::new(cx.ip, self.port);
-            let socket = cx.ring.tcp_listen(local, BACKLOG, &self.config).expect("a fresh host's port is free");
-            self.listener.change(|l| *l = Some(socket));
-            socket
-        });
+        let Some(listener) = listen(cx, self.port, BACKLOG, &self.config, &self.listener) else { return Step::Until(cx.now + OPEN_RETRY) };
         self.accept_all(cx, listener);
         let next: Option<Instant> = self.conversations.iter_mut().filter(|c| c.may_step(cx.events)).filter_map(|c| c.step(cx)).min();
         self.conversations.retain(|c| !c.ended());
@@ -114,4 +109,23 @@ impl App for Server {
             None => Step::Wait,
         }
     }
+}
+
+/// The listening socket that `known` names, or a new one that it will name; none if there is no rule for it now.
+pub(super) fn listen(
+    cx: &mut Context<'_>,
+    port: u16,
+    backlog: usize,
+    config: &Config,
+    known: &Shared<Option<SocketId>>,
+) -> Option<SocketId> {
+    if let Some(socket) = *known.read() {
+        return Some(socket);
+    }
+    let socket = match cx.ring.tcp_listen(SocketAddrV4::new(cx.ip, port), backlog, config) {
+        Err(Error::NoBuffers) => return None,
+        opened => opened.expect("a fresh host's port is free"),
+    };
+    known.set(Some(socket));
+    Some(socket)
 }

@@ -34,7 +34,7 @@ fn every_datagram_of_a_series_is_its_own() {
     for (n, datagram) in all.iter().enumerate() {
         assert!((8..=40).contains(&datagram.len()));
         assert!(!all[..n].contains(datagram));
-        pings.check(datagram);
+        pings.check(datagram, false);
     }
     assert!((0..10).all(|n| pings.echoed[&n] == 1));
 }
@@ -44,7 +44,7 @@ fn every_datagram_of_a_series_is_its_own() {
 fn an_invented_datagram_is_noticed() {
     let mut pings = Pings::new(1, (8, 40), Duration::from_millis(1), Pattern(3));
     pings.sent = 1;
-    pings.check(&pings.clone().datagram(1));
+    pings.check(&pings.clone().datagram(1), false);
 }
 
 #[test]
@@ -53,5 +53,5 @@ fn a_cut_datagram_is_noticed() {
     let mut pings = Pings::new(1, (20, 40), Duration::from_millis(1), Pattern(3));
     pings.sent = 1;
     let datagram = pings.datagram(0);
-    pings.check(&datagram[..datagram.len() - 1]);
+    pings.check(&datagram[..datagram.len() - 1], false);
 }

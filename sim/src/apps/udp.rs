@@ -8,7 +8,7 @@ use std::net::SocketAddrV4;
 use ringway_stack::ring::{NextHop, RecvFlags, SocketId, UdpOptions};
 use ringway_stack::{Error, Instant};
 
-use super::{Pattern, Shared};
+use super::{OPEN_RETRY, Pattern, Shared};
 use crate::host::{App, Context, Step};
 
 /// Bytes at a datagram's beginning that number it.
@@ -36,12 +36,14 @@ pub struct Pings {
     pub unanswered: u32,
     /// How many times each came back.
     pub echoed: BTreeMap<u64, u64>,
+    /// How often the other host said that nobody listens there.
+    pub refused: u64,
 }
 
 impl Pings {
     /// Nothing sent yet.
     pub fn new(wanted: u64, len: (usize, usize), interval: Duration, pattern: Pattern) -> Self {
-        Self { wanted, len, interval, pattern, sent: 0, unanswered: 0, echoed: BTreeMap::new() }
+        Self { wanted, len, interval, pattern, sent: 0, unanswered: 0, echoed: BTreeMap::new(), refused: 0 }
     }
 
     /// Whether as many came back as are wanted.
@@ -66,17 +68,19 @@ impl Pings {
         self.datagram(self.sent - 1)
     }
 
-    /// The number of a datagram that arrived: it must be one that was sent, whole.
-    pub(super) fn verify(&self, bytes: &[u8]) -> u64 {
-        let number = bytes.first_chunk().map(|n| u64::from_be_bytes(*n));
-        let Some(number) = number.filter(|&n| n < self.sent) else { panic!("a datagram nobody sent: {bytes:02x?}") };
-        assert!(self.datagram(number) == bytes, "datagram {number} is not whole: {} bytes", bytes.len());
-        number
+    /// The number of a datagram that arrived: it must be one that was sent, whole. `None`: its bytes may have changed on their way
+    /// (`tainted`), and did.
+    pub(super) fn verify(&self, bytes: &[u8], tainted: bool) -> Option<u64> {
+        let number = bytes.first_chunk().map(|n| u64::from_be_bytes(*n)).filter(|&n| n < self.sent);
+        let whole = number.filter(|&number| self.datagram(number) == bytes);
+        assert!(number.is_some() || tainted, "a datagram nobody sent: {bytes:02x?}");
+        assert!(whole.is_some() || tainted, "datagram {number:?} is not whole: {} bytes", bytes.len());
+        whole
     }
 
     /// A datagram came back.
-    pub(super) fn check(&mut self, bytes: &[u8]) {
-        let number = self.verify(bytes);
+    pub(super) fn check(&mut self, bytes: &[u8], tainted: bool) {
+        let Some(number) = self.verify(bytes, tainted) else { return };
         *self.echoed.entry(number).or_default() += 1;
         self.unanswered = 0;
     }
@@ -120,9 +124,9 @@ impl Pinger {
                 Ok(datagram) => {
                     assert_eq!(datagram.from, self.server, "an echo from a stranger");
                     assert_eq!((datagram.to, datagram.len), (cx.ip, datagram.copied));
-                    self.pings.change(|p| p.check(&self.buffer[..datagram.copied]));
+                    self.pings.change(|p| p.check(&self.buffer[..datagram.copied], cx.tainted));
                 }
-                // The echo's port is open from the first instant on: nobody may refuse it.
+                Err(Error::Refused) => self.pings.change(|p| p.refused += 1),
                 Err(error) => return assert_eq!(error, Error::WouldBlock),
             }
         }
@@ -140,7 +144,10 @@ impl Pinger {
 
 impl App for Pinger {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        let socket = *self.socket.get_or_insert_with(|| open(cx, self.port, &self.options));
+        if self.socket.is_none() {
+            self.socket = open(cx, self.port, &self.options);
+        }
+        let Some(socket) = self.socket else { return Step::Until(cx.now + OPEN_RETRY) };
         self.receive(cx, socket);
         if self.pings.read().enough() {
             cx.ring.close(cx.now, socket, false);
@@ -178,12 +185,10 @@ impl Echo {
 
 impl App for Echo {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        let socket = *self.socket.read();
-        let socket = socket.unwrap_or_else(|| {
-            let socket = open(cx, self.port, &self.options);
-            self.socket.change(|s| *s = Some(socket));
-            socket
-        });
+        if self.socket.read().is_none() {
+            self.socket.set(open(cx, self.port, &self.options));
+        }
+        let Some(socket) = *self.socket.read() else { return Step::IdleUntil(cx.now + OPEN_RETRY) };
         loop {
             let datagram = match cx.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty()) {
                 Ok(datagram) => datagram,
@@ -197,6 +202,10 @@ impl App for Echo {
     }
 }
 
-fn open(cx: &mut Context<'_>, port: u16, options: &UdpOptions) -> SocketId {
-    cx.ring.udp_open(SocketAddrV4::new(cx.ip, port), options).expect("a fresh host's port is free")
+/// None if there is no rule for it now.
+fn open(cx: &mut Context<'_>, port: u16, options: &UdpOptions) -> Option<SocketId> {
+    match cx.ring.udp_open(SocketAddrV4::new(cx.ip, port), options) {
+        Err(Error::NoBuffers) => None,
+        opened => Some(opened.expect("a fresh host's port is free")),
+    }
 }

@@ -1,6 +1,6 @@
 //! What a campaign counts, by name: fault classes, workloads, and marks of the code. Whoever adds one adds it here, or a test fails.
 
-use std::collections::BTreeMap;
+use ringway_stack::marks::Mark;
 
 use crate::faults::{FaultCounts, FaultSet};
 use crate::report::Report;
@@ -60,13 +60,13 @@ pub(super) fn all_workloads() -> impl Iterator<Item = &'static str> {
 }
 
 /// How often the run passed each mark that the code has.
-pub(super) fn marks(_: &Report) -> BTreeMap<String, u64> {
-    BTreeMap::new()
+pub(super) fn marks(report: &Report) -> impl Iterator<Item = (&'static str, u64)> {
+    report.marks.iter().map(|(mark, count)| (mark.name(), count))
 }
 
-/// All marks that the code has.
+/// All marks that the code has; none without the feature that counts them.
 pub(super) fn all_marks() -> impl Iterator<Item = &'static str> {
-    core::iter::empty()
+    Mark::ALL.iter().filter(|_| cfg!(feature = "marks")).map(|mark| mark.name())
 }
 
 #[cfg(test)]

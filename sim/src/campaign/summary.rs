@@ -49,7 +49,7 @@ impl Summary {
         workloads.sort_unstable();
         workloads.dedup();
         workloads.into_iter().for_each(|name| count_in(&mut self.workloads, name, 1));
-        names::marks(report).iter().for_each(|(name, &count)| count_in(&mut self.marks, name, count));
+        names::marks(report).filter(|&(_, count)| count > 0).for_each(|(name, count)| count_in(&mut self.marks, name, count));
     }
 
     /// Adds a run that failed.

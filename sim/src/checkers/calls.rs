@@ -59,7 +59,9 @@ impl Checkers {
         let before = self.flows.id(tuple);
         let host = self.desks[place].host;
         let old = before.map(|id| self.flows.at(id)).filter(|old| old.host == host);
-        let waits = |&(at, owner): &(usize, SocketId)| self.desks[at].sockets.get(&owner).is_some_and(|sock| sock.waiting.is_some());
+        // What has waited long enough may be gone already, unseen: not every service looks at every one that waits.
+        let waiting = |&(at, owner): &(usize, SocketId)| self.desks[at].sockets.get(&owner).and_then(|sock| sock.waiting);
+        let waits = |owner: &(usize, SocketId)| waiting(owner).is_some_and(|waiting| waiting.lasts(moment.at));
         if let Some(old) = old
             && old.owner.as_ref().is_some_and(waits)
         {
@@ -89,7 +91,9 @@ impl Checkers {
         let keepalive = self.desks[place].sockets.get(&listener).and_then(|sock| sock.keepalive);
         let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
         self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, ..Sock::default() });
-        self.endpoint(place, socket);
+        if let (Some(id), Some(info)) = (self.endpoint(place, socket), ring.info(socket)) {
+            self.flows.at_mut(id).timers.accepted(info.counters.rx_bytes);
+        }
         self.looked(place, ring, socket);
         self.looked(place, ring, listener);
     }

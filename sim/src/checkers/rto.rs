@@ -82,13 +82,20 @@ pub(super) struct Waiting {
     pub(super) time: Duration,
 }
 
+impl Waiting {
+    /// Whether its time is not up yet.
+    pub(super) fn lasts(&self, at: Instant) -> bool {
+        at.since(self.since) + TICK < self.time
+    }
+}
+
 /// How a connection in TIME-WAIT stands; `excused`: something arrived that may end it early. Whether it still waits.
 pub(super) fn waits(moment: &Moment, waiting: Waiting, state: Option<tcp::State>, excused: bool) -> bool {
     if state == Some(tcp::State::TimeWait) {
         return true;
     }
     let waited = moment.at.since(waiting.since);
-    if !excused && waited + TICK < waiting.time {
+    if !excused && waiting.lasts(moment.at) {
         moment.breach(NAME, format_args!("RFC 9293 s3.4.2: TIME-WAIT ended after {waited:?} of {:?}", waiting.time));
     }
     false

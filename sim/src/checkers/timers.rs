@@ -42,6 +42,11 @@ impl State {
         }
     }
 
+    /// The endpoint's socket is the program's now: what came before has been acknowledged, or not, while nobody looked.
+    pub(super) fn accepted(&mut self, bytes: u64) {
+        self.received = bytes;
+    }
+
     /// The program set keepalive.
     pub(super) fn set_keepalive(&mut self, at: Instant, keepalive: Option<Keepalive>) {
         self.keepalive = keepalive;
@@ -73,7 +78,8 @@ pub(super) fn due(own: &Endpoint, info: &SocketInfo, excused: Instant) -> Option
     let synchronized = !matches!(state, TcpState::SynSent | TcpState::SynReceived);
     let keepalive = own.timers.keepalive.filter(|_| synchronized && own.flight() == 0 && info.send_queue == 0).map(|keepalive| {
         let since = quiet.max(own.timers.keepalive_since);
-        (since + 2 * keepalive.idle + KEEPALIVE_SLACK, "RFC 9293 s3.8.4: a silent peer is probed when keepalive is on")
+        // Once it is silent, each further probe comes an interval after the one before.
+        (since + (2 * keepalive.idle).max(keepalive.interval) + KEEPALIVE_SLACK, "RFC 9293 s3.8.4: a silent peer is probed when keepalive is on")
     });
     let receives = matches!(state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2);
     let owed = own.timers.ack_owed.filter(|_| receives && !own.lost).map(|since| {

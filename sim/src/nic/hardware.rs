@@ -16,7 +16,7 @@ use super::recycling::Recycling;
 use super::steering::{RINGS_MAX, Steering, Target, Targets};
 use super::{Departure, Outstanding, Reception, RxDrop};
 use crate::checksum;
-use crate::dissect::{ETHERNET_LEN, be16};
+use crate::dissect::{ETHERNET_LEN, be16, is_icmp_error};
 
 /// A NIC's state.
 #[derive(Debug)]
@@ -120,7 +120,9 @@ impl Hardware {
         if !steered.is_empty() {
             return steered;
         }
-        if fields.is_ip() { self.stacks().next().into_iter().collect() } else { self.stacks().collect() }
+        // What no rule can steer to the ring that it concerns goes to all: ARP, and errors about flows, which name those in their payload.
+        let concerns_all = !fields.is_ip() || is_icmp_error(bytes);
+        if concerns_all { self.stacks().collect() } else { self.stacks().next().into_iter().collect() }
     }
 
     /// Where frames go that no rule steers.

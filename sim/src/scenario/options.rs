@@ -3,12 +3,13 @@
 use core::fmt;
 use core::time::Duration;
 
+use ringway_stack::device::Steering;
 use ringway_stack::tcp::{Config, Keepalive};
 
 use super::Scenario;
 use crate::fabric::LinkConfig;
-use crate::faults::Faults;
-use crate::nic::NicConfig;
+use crate::faults::{Faults, HostFaults};
+use crate::nic::{NicConfig, NicFault, NicFaults, Strength};
 use crate::random::{Purpose, Stream};
 use crate::workloads::{self, Workload};
 
@@ -27,6 +28,10 @@ enum Drawn {
     TimeWait = 11,
     Vlan,
     Batch,
+    Capabilities,
+    NicFaults,
+    HostFaults,
+    Rings,
 }
 
 /// One host's options.
@@ -36,6 +41,10 @@ pub struct HostOptions {
     pub nic: NicConfig,
     /// Its link, faults included.
     pub link: LinkConfig,
+    /// What goes wrong with the host itself.
+    pub faults: HostFaults,
+    /// Its rings; its programs are spread over them.
+    pub rings: usize,
     /// See [`crate::HostConfig::poll_delay`].
     pub poll_delay: Duration,
     /// The configuration of its connections and listeners.
@@ -86,8 +95,11 @@ impl Options {
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "safety phase {:?}, introduced {}, VLAN {:?}", self.safety, self.introduce, self.vlan)?;
-        for (i, HostOptions { nic, link, poll_delay, tcp, time_wait, batch }) in self.hosts.iter().enumerate() {
-            writeln!(f, "host {i}: {nic:?}\n  {link:?}\n  poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}, batch {batch}\n  {tcp:?}")?;
+        for (i, HostOptions { nic, link, faults, rings, poll_delay, tcp, time_wait, batch }) in self.hosts.iter().enumerate() {
+            writeln!(
+                f,
+                "host {i}: {nic:?}\n  {link:?}\n  {faults:?}\n  rings {rings}, poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}, batch {batch}\n  {tcp:?}"
+            )?;
         }
         self.workloads.iter().try_for_each(|workload| write!(f, "{workload}"))
     }
@@ -113,11 +125,16 @@ fn millis(stream: &mut Stream, low: u64, high: u64) -> Duration {
 
 /// The one place where faults, and what NICs can do, are drawn: a class or capability that is added is drawn here.
 fn host(scenario: &Scenario, i: u8) -> HostOptions {
-    let faults = faults(&mut dice(scenario, Drawn::Faults, i)).only(scenario.faults);
+    let faults = Faults::draw(&mut dice(scenario, Drawn::Faults, i)).only(scenario.faults);
+    let rings = dice(scenario, Drawn::Rings, i).pick(&[1, 1, 1, 2, 3, 4]);
+    let nic_faults = nic_faults(&mut dice(scenario, Drawn::NicFaults, i)).only(scenario.faults);
+    let nic = capabilities(&mut dice(scenario, Drawn::Capabilities, i), nic(&mut dice(scenario, Drawn::Nic, i)), rings);
     let mut poll = dice(scenario, Drawn::PollDelay, i);
     HostOptions {
-        nic: nic(&mut dice(scenario, Drawn::Nic, i)),
+        nic: NicConfig { faults: nic_faults, ..nic },
         link: LinkConfig { faults, ..link(&mut dice(scenario, Drawn::Link, i)) },
+        faults: HostFaults::draw(&mut dice(scenario, Drawn::HostFaults, i)).only(scenario.faults),
+        rings,
         poll_delay: if poll.chance_ppm(500_000) { Duration::ZERO } else { Duration::from_nanos(poll.magnitude(100, 100_000)) },
         tcp: tcp(&mut dice(scenario, Drawn::Tcp, i)),
         time_wait: millis(&mut dice(scenario, Drawn::TimeWait, i), 1_000, 60_000),
@@ -125,11 +142,13 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
     }
 }
 
+/// Limits.
 fn nic(stream: &mut Stream) -> NicConfig {
+    let mtu_any = size(stream, 576, 9000);
     NicConfig {
-        mtu: stream.pick(&[576, 1280, 1500, 1500, 9000]),
+        mtu: stream.pick(&[576, 1280, 1500, 1500, 9000, mtu_any]),
         inline_max: stream.pick(&[0, 60, 128, 256, 1024]),
-        gather_max: size(stream, 2, 8),
+        gather_max: size(stream, 2, 16),
         tx_checksum: stream.chance_ppm(500_000),
         rx_checksum: stream.chance_ppm(500_000),
         tx_queue_max: size(stream, 4, 1024),
@@ -137,8 +156,45 @@ fn nic(stream: &mut Stream) -> NicConfig {
         tx_buffers_max: size(stream, 64, 16 << 10),
         tx_buffer_bytes: size(stream, 128, 8 << 10),
         rx_buffers_max: size(stream, 512, 8 << 10),
-        ..NicConfig::default()
+        ..NicConfig::full()
     }
+}
+
+/// What else it can do: everything, but for what is switched off.
+fn capabilities(stream: &mut Stream, nic: NicConfig, rings: usize) -> NicConfig {
+    let mut on = || stream.chance_ppm(600_000);
+    let [tso, lro, vlan_insert, vlan_strip, vxlan, pacing, moderation, hardware_time, cyclic, memory] = core::array::from_fn(|_| on());
+    NicConfig {
+        tso_max: tso.then(|| size(stream, 4 << 10, 65_535)),
+        lro,
+        vlan_insert,
+        vlan_strip,
+        vxlan,
+        pacing,
+        moderation,
+        hardware_time,
+        cyclic_queues_max: if cyclic { nic.cyclic_queues_max } else { 0 },
+        device_memory: if memory { nic.device_memory } else { 0 },
+        steering: Steering::from_bits_truncate(stream.pick(&[u16::MAX, u16::MAX, 0x5555, 0xaaaa])),
+        rings_max: stream.pick(&[rings, 16]),
+        ..nic
+    }
+}
+
+/// Strengths of what befalls a NIC. Calls are many and must get through in the end; what loses frames is as rare as other losses.
+fn nic_faults(stream: &mut Stream) -> NicFaults {
+    let mut faults = NicFaults::default();
+    for fault in NicFault::ALL {
+        let (ppm_max, lasts_max) = match fault {
+            NicFault::Reset | NicFault::CqOverrun => (5_000, 300_000_000),
+            NicFault::SendError | NicFault::RxExhausted => (50_000, 50_000_000),
+            NicFault::SendFull | NicFault::Registration => (100_000, 50_000_000),
+            NicFault::Doorbell => (250_000, 20_000_000),
+        };
+        let ppm = u32::try_from(stream.magnitude(100, ppm_max)).unwrap_or(0);
+        *faults.strength_mut(fault) = Strength { ppm, lasts_max: Duration::from_nanos(stream.magnitude(1_000, lasts_max)) };
+    }
+    faults
 }
 
 fn link(stream: &mut Stream) -> LinkConfig {
@@ -149,14 +205,6 @@ fn link(stream: &mut Stream) -> LinkConfig {
         mtu: None,
         faults: Faults::default(),
     }
-}
-
-fn faults(stream: &mut Stream) -> Faults {
-    let mut ppm = || u32::try_from(stream.magnitude(1_000, 250_000)).unwrap_or(0);
-    let [loss_ppm, duplication_ppm, reordering_ppm, corruption_ppm] = [ppm(), ppm(), ppm(), ppm()];
-    let mut delay = || Duration::from_nanos(stream.magnitude(1_000, 300_000_000));
-    let (duplication_delay_max, reordering_delay_max) = (delay(), delay());
-    Faults { loss_ppm, duplication_ppm, duplication_delay_max, reordering_ppm, reordering_delay_max, corruption_ppm, ..Faults::default() }
 }
 
 fn tcp(stream: &mut Stream) -> Config {

@@ -107,12 +107,13 @@ impl Stage {
     fn add_workloads(&mut self) {
         let Self { scenario, options, world, hosts, .. } = self;
         for (workload, which) in options.workloads.iter_mut().zip(scenario.workloads.iter()) {
-            workload.set_up(&mut Site::new(world, hosts, &options.hosts, which));
+            workload.set_up(&mut Site::new(world, hosts, &options.hosts, scenario.seed, which));
         }
     }
 
     fn verdict(&self) -> Verdict {
-        let unsent = self.hosts.iter().map(|&host| self.world.host(host).ring().counters().tx_drops).sum();
+        let rings = self.hosts.iter().flat_map(|&host| self.world.host(host).rings());
+        let unsent = rings.map(|ring| ring.counters().tx_drops).sum();
         Verdict { faults: self.scenario.faults, counts: self.world.trace().faults(), unsent }
     }
 
@@ -154,10 +155,7 @@ impl Stage {
 
     fn at_rest(&mut self) -> bool {
         let back = self.world.outstanding().iter().all(|o| *o == Outstanding::default());
-        let quiet = |&host: &HostId| {
-            let ring = self.world.host(host).ring();
-            ring.occupied() == 0
-        };
+        let quiet = |&host: &HostId| self.world.host(host).rings().iter().all(|ring| ring.occupied() == 0);
         back && self.hosts.iter().all(quiet)
     }
 
@@ -166,9 +164,11 @@ impl Stage {
         let mut lines = vec![format!("at {} ms, {:?}", self.world.now().as_millis(), self.world.trace().faults())];
         lines.extend(self.options.workloads.iter().flat_map(|workload| workload.progress()));
         for &host in &self.hosts {
-            let ring = self.world.host(host).ring();
-            lines.push(format!("{}: deadline {:?}, lingering {}", self.world.host(host).name(), ring.next_deadline(), ring.lingering()));
-            lines.extend(ring.sockets().into_iter().filter_map(|s| Some(format!("  {:?} {:?}", ring.info(s)?, ring.readiness(s)))));
+            for (number, ring) in self.world.host(host).rings().iter().enumerate() {
+                let name = self.world.host(host).name();
+                lines.push(format!("{name} ring {number}: deadline {:?}, lingering {}", ring.next_deadline(), ring.lingering()));
+                lines.extend(ring.sockets().into_iter().filter_map(|s| Some(format!("  {:?} {:?}", ring.info(s)?, ring.readiness(s)))));
+            }
         }
         lines.join("\n")
     }
@@ -192,6 +192,8 @@ fn add_hosts(world: &mut World, options: &Options) -> Vec<HostId> {
             nic: host.nic.clone(),
             link: host.link,
             ring: RingConfig { time_wait: host.time_wait, vlan: options.vlan, batch: host.batch, ..RingConfig::default() },
+            rings: host.rings,
+            faults: host.faults,
             poll_delay: host.poll_delay,
             ..HostConfig::named(&format!("host{i}"))
         })

@@ -75,27 +75,30 @@ impl Workload for Handovers {
             let client_address = site.address(race.client, site.client_port(number));
             let server_address = site.address(race.server, site.server_port(number));
             let (client_config, server_config) = (site.options[race.client].tcp.clone(), site.options[race.server].tcp.clone());
-            let listener = self.standing.add(server);
+            // The connection begins on the first ring: that one gets what comes while the connection is nobody's.
+            let mover = if race.client_moves { race.client } else { race.server };
+            let (other, elsewhere) = (if race.client_moves { race.server } else { race.client }, site.ring(mover));
+            let here = site.ring(other);
             let [own, peer] = &race.tallies;
             if race.client_moves {
-                let mut program = Server::new(server_address.port(), server_config, listener);
+                let mut program = Server::new(server_address.port(), server_config, self.standing.add(server, here));
                 program.expect(client_address, race.dialogue.turned(), peer.clone());
-                site.world.add_app(server, program);
+                site.world.add_app_on(server, here, program);
                 let runner = || {
                     let (baton, config) = (race.baton.clone(), client_config.clone());
                     Runner::second(client_address.port(), config, race.dialogue, own.clone(), baton, race.turns)
                 };
                 site.world.add_app(client, runner().connecting(server_address));
-                site.world.add_app(client, runner());
+                site.world.add_app_on(client, elsewhere, runner());
             } else {
                 let runner = || {
                     let (baton, config) = (race.baton.clone(), server_config.clone());
                     Runner::second(server_address.port(), config, race.dialogue.turned(), peer.clone(), baton, race.turns)
                 };
-                site.world.add_app(server, runner().accepting(client_address, listener));
-                site.world.add_app(server, runner());
+                site.world.add_app(server, runner().accepting(client_address, self.standing.add(server, 0)));
+                site.world.add_app_on(server, elsewhere, runner());
                 let program = Client::new(client_address.port(), server_address, race.dialogue, client_config, own.clone());
-                site.world.add_app(client, program);
+                site.world.add_app_on(client, here, program);
             }
         }
     }

@@ -54,7 +54,8 @@ impl Workload for Meetings {
             for (own, peer, dialogue, side) in sides {
                 let (address, config) = (site.address(peer, port), site.options[own].tcp.clone());
                 let client = Client::new(port, address, dialogue, config, meeting.tallies[side].clone());
-                site.world.add_app(site.hosts[own], client.starting_at(meeting.at));
+                let ring = site.ring(own);
+                site.world.add_app_on(site.hosts[own], ring, client.starting_at(meeting.at));
             }
         }
     }

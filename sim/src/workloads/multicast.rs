@@ -8,6 +8,7 @@ use ringway_stack::ring::UdpOptions;
 
 use super::{Ground, Site, Verdict, Workload};
 use crate::apps::{GroupListener, GroupSpeaker, GroupTalk, Membership, Pattern, Pings, Shared};
+use crate::host::App;
 use crate::world::World;
 
 #[derive(Debug)]
@@ -97,6 +98,8 @@ impl fmt::Display for Multicast {
 
 impl Workload for Multicast {
     fn set_up(&mut self, site: &mut Site<'_>) {
+        // All programs of a host are on one ring: members on others would not hear their own host.
+        let rings: Vec<_> = (0..site.hosts.len()).map(|host| site.ring(host)).collect();
         for (talk, number) in self.0.iter_mut().zip(0..) {
             let heard: Vec<_> = talk.listeners.iter().map(|listener| listener.own.clone()).collect();
             let state = Shared::new(GroupTalk {
@@ -106,10 +109,16 @@ impl Workload for Multicast {
                 heard,
             });
             for Listener { host, bound, wanted, rounds, rest, own } in &talk.listeners {
-                let listener = GroupListener::new(talk.options, *bound, state.clone(), own.clone(), *wanted, *rounds, *rest);
-                site.world.add_app(site.hosts[*host], listener);
+                let (options, bound, state, own) = (talk.options, *bound, state.clone(), own.clone());
+                let (wanted, rounds, rest) = (*wanted, *rounds, *rest);
+                let make = move || -> Box<dyn App> {
+                    Box::new(GroupListener::new(options, bound, state.clone(), own.clone(), wanted, rounds, rest))
+                };
+                site.world.add_restartable_on(site.hosts[*host], rings[*host], make);
             }
-            site.world.add_app(site.hosts[talk.speaker], GroupSpeaker::new(talk.options, state.clone()));
+            let (options, spoken) = (talk.options, state.clone());
+            let make = move || -> Box<dyn App> { Box::new(GroupSpeaker::new(options, spoken.clone())) };
+            site.world.add_restartable_on(site.hosts[talk.speaker], rings[talk.speaker], make);
             talk.state = Some(state);
         }
     }

@@ -62,21 +62,17 @@ impl fmt::Display for Overflow {
 
 impl Workload for Overflow {
     fn set_up(&mut self, site: &mut Site<'_>) {
-        let (port, server) = (site.server_port(0), site.hosts[self.server]);
-        let listening = Listening {
-            port,
-            backlog: self.backlog,
-            config: site.options[self.server].tcp.clone(),
-            registry: self.registry.clone(),
-            socket: self.standing.add(server),
-            accept_every: self.accept_every,
-        };
-        site.world.add_app(server, Reactor::new().listening(listening));
+        let port = site.server_port(0);
+        let (backlog, registry, accept_every) = (self.backlog, self.registry.clone(), self.accept_every);
+        site.add_server(self.server, &mut self.standing, move |config, socket| {
+            Reactor::new().listening(Listening { port, backlog, config, registry: registry.clone(), socket, accept_every })
+        });
         for host in 0..site.hosts.len() {
             let own = self.clients.iter().zip(0..).filter(|(client, _)| client.host == host);
             let openings: Vec<_> = own.map(|(client, number)| self.opening(site, client, number, port)).collect();
             if !openings.is_empty() {
-                site.world.add_app(site.hosts[host], Reactor::new().opening(openings));
+                let ring = site.ring(host);
+                site.world.add_app_on(site.hosts[host], ring, Reactor::new().opening(openings));
             }
         }
     }
@@ -98,8 +94,8 @@ impl Workload for Overflow {
         for Client { tallies: [own, peer], .. } in &self.clients {
             // Whoever never gets in hears nothing, and gives up in the end.
             let kept_out = crowded && own.read().ending == Some(Ending::Failed(Error::TimedOut)) && own.read().written == 0;
-            verdict.check_ending(&"one of a crowd", &own.read(), kept_out);
-            verdict.check_ending(&"one of a crowd", &peer.read(), kept_out);
+            verdict.check_ending(&"one of a crowd", &own.read(), kept_out || verdict.may_misread());
+            verdict.check_ending(&"one of a crowd", &peer.read(), kept_out || verdict.may_misread());
             got_in += usize::from(!kept_out);
         }
         assert!(

@@ -7,6 +7,7 @@ use ringway_stack::ring::UdpOptions;
 
 use super::{Ground, Site, Standing, Verdict, Workload};
 use crate::apps::{Echo, Pattern, Pinger, Pings, Shared};
+use crate::host::App;
 use crate::world::World;
 
 /// One series of datagrams from a client's host to a server's.
@@ -67,11 +68,18 @@ impl fmt::Display for PingSeries {
 impl Workload for PingSeries {
     fn set_up(&mut self, site: &mut Site<'_>) {
         for (series, number) in self.series.iter().zip(0..) {
-            let (port, host) = (site.server_port(number), site.hosts[series.server]);
-            site.world.add_app(host, Echo::new(port, self.standing.add(host)).options(series.options));
+            let (port, host, options) = (site.server_port(number), site.hosts[series.server], series.options);
+            let ring = site.ring(series.server);
+            let socket = self.standing.add(host, ring);
+            let make = move || -> Box<dyn App> {
+                socket.set(None);
+                Box::new(Echo::new(port, socket.clone()).options(options))
+            };
+            site.world.add_restartable_on(host, ring, make);
             let server = site.address(series.server, port);
-            let pinger = Pinger::new(site.client_port(number), server, series.pings.clone()).options(series.options);
-            site.world.add_app(site.hosts[series.client], pinger);
+            let (port, pings, ring) = (site.client_port(number), series.pings.clone(), site.ring(series.client));
+            let make = move || -> Box<dyn App> { Box::new(Pinger::new(port, server, pings.clone()).options(options)) };
+            site.world.add_restartable_on(site.hosts[series.client], ring, make);
         }
     }
 
@@ -86,6 +94,8 @@ impl Workload for PingSeries {
     fn check(&self, verdict: &Verdict) {
         for series in &self.series {
             let twice = series.pings.read().echoed.values().any(|&times| times > 1);
+            let refused = series.pings.read().refused;
+            assert!(refused == 0 || verdict.may_refuse(), "{refused} datagrams were refused, though the echo was there");
             assert!(!twice || verdict.may_repeat(), "an echo came twice, though nothing was duplicated");
         }
     }

@@ -3,6 +3,10 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::net::SocketAddrV4;
+
+use ringway_stack::ring::SocketId;
+use ringway_stack::tcp::Config;
 
 use super::{Ground, Site, Standing, Verdict, Workload, WorkloadSet, sides};
 use crate::apps::{Client, Dialogue, Ending, Pace, Parting, Server, Shared, Side, Tally};
@@ -48,21 +52,21 @@ impl Workload for Talks {
     fn set_up(&mut self, site: &mut Site<'_>) {
         let port = site.server_port(0);
         for host in 0..site.hosts.len() {
-            let mut own = self.talks.iter().zip(0..).filter(|(talk, _)| talk.server == host).peekable();
-            if own.peek().is_none() {
-                continue;
+            let own = self.talks.iter().zip(0..).filter(|(talk, _)| talk.server == host);
+            let expected: Vec<_> = own
+                .map(|(talk, number)| {
+                    (site.address(talk.client, site.client_port(number)), talk.dialogue.turned(), talk.tallies[1].clone())
+                })
+                .collect();
+            if !expected.is_empty() {
+                site.add_server(host, &mut self.standing, move |config, socket| server(port, config, socket, &expected));
             }
-            let mut program = Server::new(port, site.options[host].tcp.clone(), self.standing.add(site.hosts[host]));
-            for (talk, number) in own {
-                let client = site.address(talk.client, site.client_port(number));
-                program.expect(client, talk.dialogue.turned(), talk.tallies[1].clone());
-            }
-            site.world.add_app(site.hosts[host], program);
         }
         for (talk, number) in self.talks.iter().zip(0..) {
             let (server, config) = (site.address(talk.server, port), site.options[talk.client].tcp.clone());
             let client = Client::new(site.client_port(number), server, talk.dialogue, config, talk.tallies[0].clone());
-            site.world.add_app(site.hosts[talk.client], client);
+            let ring = site.ring(talk.client);
+            site.world.add_app_on(site.hosts[talk.client], ring, client);
         }
     }
 
@@ -93,6 +97,18 @@ impl Workload for Talks {
     fn wind_down(&mut self, world: &mut World) {
         self.standing.close(world);
     }
+}
+
+/// A server that expects these clients. What it had with those that it lost by a crash is forgotten.
+fn server(port: u16, config: Config, socket: Shared<Option<SocketId>>, expected: &[(SocketAddrV4, Dialogue, Shared<Tally>)]) -> Server {
+    let mut program = Server::new(port, config, socket);
+    for (client, dialogue, tally) in expected {
+        if tally.read().ending.is_none() {
+            tally.set(Tally::default());
+        }
+        program.expect(*client, *dialogue, tally.clone());
+    }
+    program
 }
 
 /// How far two sides of a conversation got.

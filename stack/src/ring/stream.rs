@@ -34,11 +34,11 @@ impl<D: Device> Ring<D> {
             return Err(Error::Invalid);
         }
         let key = FlowKey::new(Protocol::Tcp, local, remote);
-        if let Some(old) = self.demux.exact(key) {
-            self.displace(old)?;
-        }
+        let rule = match self.demux.exact(key) {
+            Some(old) => self.displace(old)?,
+            None => self.steer(local, remote).map_err(rule_error)?,
+        };
         let config = self.limited(config);
-        let rule = self.steer(local, remote).map_err(rule_error)?;
         let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, key));
         let id = self.insert_stream(now, key, connection, local, remote, hop, None, rule)?;
         self.transmit(now, id.index);
@@ -47,16 +47,21 @@ impl<D: Device> Ring<D> {
     }
 
     /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again if timestamps tell the two apart
-    /// (RFC 6191 s2, Linux's tcp_tw_reuse).
-    fn displace(&mut self, index: u32) -> Result<(), Error> {
-        match self.slots.stream_at(index) {
-            Some(stream) if stream.connection.state() == tcp::State::TimeWait && stream.connection.has_timestamps() => {
-                mark!(self, TimeWaitReused);
-                self.end_time_wait(index);
-                Ok(())
-            }
-            _ => Err(Error::AddressInUse),
+    /// (RFC 6191 s2, Linux's tcp_tw_reuse). Its rule comes with them: if there were none for the new connection, the old one would have ended its
+    /// wait for nothing, and without it old duplicates could be taken for new.
+    fn displace(&mut self, index: u32) -> Result<Option<RuleId>, Error> {
+        let Some(stream) = self.slots.stream_at(index) else { return Err(Error::AddressInUse) };
+        if stream.connection.state() != tcp::State::TimeWait || !stream.connection.has_timestamps() {
+            return Err(Error::AddressInUse);
         }
+        let (local, remote) = (stream.local, stream.remote);
+        let rule = match stream.rule.take() {
+            None => self.steer(local, remote).map_err(rule_error)?,
+            inherited => inherited,
+        };
+        mark!(self, TimeWaitReused);
+        self.end_time_wait(index);
+        Ok(rule)
     }
 
     /// A newcomer has the addresses of a connection in TIME-WAIT, which the program may have yet to close.

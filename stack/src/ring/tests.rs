@@ -63,6 +63,8 @@ pub(super) struct Cable {
     room: usize,
     pub(super) rules: Vec<(FlowRule, RuleId)>,
     rules_made: u64,
+    /// The table is full.
+    pub(super) rules_full: bool,
 }
 
 impl Device for Cable {
@@ -118,6 +120,9 @@ impl Device for Cable {
         if self.rules.iter().any(|(held, _)| held == rule) {
             return Err(RuleError::Taken);
         }
+        if self.rules_full {
+            return Err(RuleError::Full);
+        }
         self.rules_made += 1;
         self.rules.push((*rule, RuleId(self.rules_made)));
         Ok(RuleId(self.rules_made))
@@ -145,7 +150,17 @@ impl Pair {
             let caps = Capabilities { inline_max: 128, gather_max: 8, ..Capabilities::least(DeviceKind::Sim, 1500) };
             let mac = MacAddr([2, 0, 0, 0, 0, ip.octets()[3]]);
             let (out, inward) = (out.clone(), inward.clone());
-            let device = Cable { caps, mac, out, inward, events: VecDeque::new(), room: usize::MAX, rules: Vec::new(), rules_made: 0 };
+            let device = Cable {
+                caps,
+                mac,
+                out,
+                inward,
+                events: VecDeque::new(),
+                room: usize::MAX,
+                rules: Vec::new(),
+                rules_made: 0,
+                rules_full: false,
+            };
             Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [ip.octets()[3]; 32])
         };
         Self { now: Instant::ZERO, a: ring(A, &ab, &ba), b: ring(B, &ba, &ab) }

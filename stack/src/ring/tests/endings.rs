@@ -80,6 +80,29 @@ fn an_active_open_may_have_them_too() {
     assert_eq!(pair.b.take_error(newcomer), Some(Error::Refused), "it went out");
 }
 
+/// Found by the simulator (50/duplication+one_way+registration/3/bulk+request+churn): the wait ended, and nothing came of it.
+#[test]
+fn a_time_wait_does_not_end_for_a_connection_that_finds_no_rule() {
+    let mut pair = Pair::new();
+    pair.b.output.caps.rings_max = 2;
+    let (client, server, listener) = pair.connected();
+    pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
+    pair.settle();
+    pair.a.close(pair.now, client, false);
+    pair.b.close(pair.now, listener, false);
+    pair.settle();
+    pair.b.device_mut().rules_full = true;
+    let (local, remote) = (SocketAddrV4::new(B, PORT), SocketAddrV4::new(A, 5000));
+    let mut connect = |pair: &mut Pair| pair.b.tcp_connect(pair.now, local, remote, NextHop::Neighbour(A), &tcp::Config::default());
+    match pair.b.slots.stream(server).unwrap().rule {
+        Some(_) => assert!(connect(&mut pair).is_ok(), "the old one's rule is the new one's"),
+        None => {
+            assert_eq!(connect(&mut pair), Err(Error::NoBuffers));
+            assert_eq!(pair.b.info(server).unwrap().state, Some(tcp::State::TimeWait));
+        }
+    }
+}
+
 #[test]
 fn bytes_for_a_program_that_ended_both_directions_reset_the_connection() {
     let mut pair = Pair::new();

@@ -55,7 +55,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.snd_wl1 = seq;
         self.snd_wl2 = ack;
-        self.set_send_window(usize::from(header.window) << self.agreement.send_scale)
+        // RFC 7323 s2.2: the window of a SYN is never scaled, that of a simultaneous open's SYN-ACK neither.
+        let scale = if header.flags.contains(Flags::SYN) { 0 } else { self.agreement.send_scale };
+        self.set_send_window(usize::from(header.window) << scale)
     }
 
     #[inline]

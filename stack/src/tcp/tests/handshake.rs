@@ -122,6 +122,22 @@ fn simultaneous_open() {
     assert_eq!(pair.transfer(B, &data), data);
 }
 
+/// RFC 7323 s2.2: windows in SYNs are not scaled, those of SYN-ACKs neither. Found by the simulator's window checker.
+#[test]
+fn a_simultaneous_open_takes_the_window_as_it_stands() {
+    let config = Config::default();
+    let small = Config { rcvbuf: Some(2304), ..Config::default() };
+    let mut pair = Pair::new(&config, &small);
+    pair.b = Some(Conn::connect(pair.now, &small, 80, 40_000, OPENING_B));
+    pair.write(A, &super::pair::pattern(20_000)).unwrap();
+    pair.run(ms(100));
+    let (sent, theirs) = (pair.sent(A), pair.sent(B));
+    let window = theirs.iter().find(|packet| packet.is(Flags::SYN)).map(|packet| u32::from(packet.header.window)).unwrap();
+    let bytes: usize = sent.iter().map(|packet| packet.payload.len()).sum();
+    assert!(theirs[0].header.options.window_scale.is_some_and(|scale| scale > 0));
+    assert!(bytes > 0 && bytes <= window as usize, "{bytes} of {window}");
+}
+
 #[test]
 fn unreachable_ends_a_handshake_only_if_it_quotes_our_syn() {
     let mut pair = Pair::new(&Config::default(), &Config::default());
