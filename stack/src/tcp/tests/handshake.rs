@@ -122,6 +122,24 @@ fn simultaneous_open() {
     assert_eq!(pair.transfer(B, &data), data);
 }
 
+/// RFC 7323 s2.2: found by the simulator (155/delay+rx_exhausted/6/churn+idle+multicast+slow+handover+meeting), where bytes went out beyond
+/// the window's right edge.
+#[test]
+fn the_window_of_a_syn_ack_that_ends_a_simultaneous_open_is_not_scaled() {
+    let small = Config { rcvbuf: Some(8192), ..Config::default() };
+    let mut pair = Pair::new(&Config::default(), &small);
+    pair.b = Some(Conn::connect(pair.now, &small, 80, 40_000, OPENING_B));
+    // A learns of no other window.
+    pair.lose(|packet| packet.from == B && !packet.header.flags.contains(Flags::SYN));
+    pair.run(ms(50));
+    assert_eq!(pair.state(A), State::Established);
+    let window = pair.sent(B).iter().filter(|packet| packet.is(Flags::SYN | Flags::ACK)).map(|packet| packet.header.window).max();
+    pair.write(A, &super::pair::pattern(64 << 10)).unwrap();
+    pair.run(ms(50));
+    let bytes: usize = pair.sent(A).iter().map(|packet| packet.payload.len()).sum();
+    assert!(bytes > 0 && bytes <= usize::from(window.unwrap()), "{bytes} bytes for a window of {window:?}");
+}
+
 #[test]
 fn unreachable_ends_a_handshake_only_if_it_quotes_our_syn() {
     let mut pair = Pair::new(&Config::default(), &Config::default());
