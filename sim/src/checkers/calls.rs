@@ -91,7 +91,9 @@ impl Checkers {
         let keepalive = self.desks[place].sockets.get(&listener).and_then(|sock| sock.keepalive);
         let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
         self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, ..Sock::default() });
-        self.endpoint(place, socket);
+        if let (Some(id), Some(info)) = (self.endpoint(place, socket), ring.info(socket)) {
+            self.flows.at_mut(id).timers.accepted(info.counters.rx_bytes);
+        }
         self.looked(place, ring, socket);
         self.looked(place, ring, listener);
     }

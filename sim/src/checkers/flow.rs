@@ -204,7 +204,7 @@ impl Flows {
         let mut endpoint = Endpoint::new(host, at, segment);
         endpoint.previous = current;
         if let Some(oldest) = current.and_then(|id| self.endpoints[id].previous.take()) {
-            self.free.push(oldest);
+            self.retire(oldest);
         }
         let id = match self.free.pop() {
             Some(id) => {
@@ -218,6 +218,18 @@ impl Flows {
         };
         self.ids.insert(tuple, id);
         Some(id)
+    }
+
+    /// An endpoint will be another's: whoever takes it for its peer (a connection that outlives two of its peer's crashes) has none any more.
+    fn retire(&mut self, id: usize) {
+        let (local, remote) = self.endpoints[id].tuple;
+        let mut candidate = self.id((remote, local));
+        while let Some(other) = candidate {
+            let other = &mut self.endpoints[other];
+            other.peer = other.peer.filter(|&peer| peer != id);
+            candidate = other.previous;
+        }
+        self.free.push(id);
     }
 
     /// Notes what a lawful segment says of its sender, and finds the peer when both are known.
