@@ -240,6 +240,7 @@ impl Checkers {
         let Some(sock) = self.moving.remove(&tuple) else { return };
         if let Some(id) = sock.endpoint {
             self.flows.at_mut(id).owner = Some((place, socket));
+            self.flows.at_mut(id).timers.moved();
         }
         self.desks[place].sockets.insert(socket, Sock { touched: false, ..sock });
         self.looked(place, ring, socket);

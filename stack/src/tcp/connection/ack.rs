@@ -55,9 +55,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.snd_wl1 = seq;
         self.snd_wl2 = ack;
-        // RFC 7323 s2.2: the window of a SYN is never scaled, that of a simultaneous open's SYN-ACK neither.
+        self.set_send_window(self.window_of(header))
+    }
+
+    /// A segment's window in bytes. A SYN's is never scaled (RFC 7323 s2.2), nor is that of the SYN-ACK that ends a simultaneous open.
+    pub(super) fn window_of(&self, header: &Header) -> usize {
         let scale = if header.flags.contains(Flags::SYN) { 0 } else { self.agreement.send_scale };
-        self.set_send_window(usize::from(header.window) << scale)
+        usize::from(header.window) << scale
     }
 
     #[inline]

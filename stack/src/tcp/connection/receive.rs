@@ -382,8 +382,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.snd_wl1 = header.seq;
         self.snd_wl2 = header.ack;
-        let scale = if header.flags.contains(Flags::SYN) { 0 } else { self.agreement.send_scale };
-        self.set_send_window(usize::from(header.window) << scale);
+        self.set_send_window(self.window_of(header));
         self.tx_pending = true;
         true
     }
