@@ -34,6 +34,11 @@ impl State {
         self.ack_owed = None;
     }
 
+    /// The endpoint moved to another ring: what came in between is lost (see `ringway_stack`'s hand-over), and nobody owes an answer to it.
+    pub(super) fn moved(&mut self) {
+        self.ack_owed = None;
+    }
+
     /// The endpoint has received so many bytes in all.
     pub(super) fn received(&mut self, at: Instant, bytes: u64) {
         if bytes > self.received {
@@ -79,7 +84,10 @@ pub(super) fn due(own: &Endpoint, info: &SocketInfo, excused: Instant) -> Option
     let keepalive = own.timers.keepalive.filter(|_| synchronized && own.flight() == 0 && info.send_queue == 0).map(|keepalive| {
         let since = quiet.max(own.timers.keepalive_since);
         // Once it is silent, each further probe comes an interval after the one before.
-        (since + (2 * keepalive.idle).max(keepalive.interval) + KEEPALIVE_SLACK, "RFC 9293 s3.8.4: a silent peer is probed when keepalive is on")
+        (
+            since + (2 * keepalive.idle).max(keepalive.interval) + KEEPALIVE_SLACK,
+            "RFC 9293 s3.8.4: a silent peer is probed when keepalive is on",
+        )
     });
     let receives = matches!(state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2);
     let owed = own.timers.ack_owed.filter(|_| receives && !own.lost).map(|since| {
