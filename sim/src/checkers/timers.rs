@@ -79,7 +79,10 @@ pub(super) fn due(own: &Endpoint, info: &SocketInfo, excused: Instant) -> Option
     let keepalive = own.timers.keepalive.filter(|_| synchronized && own.flight() == 0 && info.send_queue == 0).map(|keepalive| {
         let since = quiet.max(own.timers.keepalive_since);
         // Once it is silent, each further probe comes an interval after the one before.
-        (since + (2 * keepalive.idle).max(keepalive.interval) + KEEPALIVE_SLACK, "RFC 9293 s3.8.4: a silent peer is probed when keepalive is on")
+        (
+            since + (2 * keepalive.idle).max(keepalive.interval) + KEEPALIVE_SLACK,
+            "RFC 9293 s3.8.4: a silent peer is probed when keepalive is on",
+        )
     });
     let receives = matches!(state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2);
     let owed = own.timers.ack_owed.filter(|_| receives && !own.lost).map(|since| {
