@@ -17,6 +17,8 @@ use crate::nic::SimDevice;
 /// After how long a runner looks again whose partner is about to pass something on, or that could not take it.
 const LOOK_AGAIN: Duration = Duration::from_micros(1);
 const TRY_AGAIN: Duration = Duration::from_millis(1);
+/// How late a turn that nobody expected any more is noticed.
+const LATE_LOOK: Duration = Duration::from_millis(100);
 
 /// What two [`Runner`]s share.
 #[derive(Default)]
@@ -192,7 +194,8 @@ impl Runner {
         }
         match self.turns.count {
             _ if self.baton.read().ended => Step::Finished,
-            0 => Step::Finished,
+            // A clock that jumped may have used the turns up before the other's last one.
+            0 => Step::IdleUntil(cx.now + LATE_LOOK),
             // The other may have its turn after this one's.
             _ if self.turn_at <= cx.now => Step::Until(self.turn_at + LOOK_AGAIN),
             _ => Step::Until(self.turn_at),
