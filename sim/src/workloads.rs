@@ -228,13 +228,26 @@ impl Verdict {
     /// Whether a conversation that both sides meant to keep may have failed: something did strike that takes frames, or keeps a host
     /// from answering, for as long as connections last. What only makes frames late, or has them twice, ends none: drawn delays are far
     /// shorter than the least time that a connection waits for an answer (4.5 s). Nor does what the stack must see through:
-    /// forged errors, a neighbour's new address, a path's smaller MTU that it was told of, a send queue or registration that fails for a while.
+    /// forged errors, a path's smaller MTU that it was told of, a send queue or registration that fails for a while.
     pub fn may_fail(&self) -> bool {
         let FaultCounts { lost, burst_lost, corrupted, frame_check, queue_full, host_down, crashes, link_down, .. } = self.counts;
-        let FaultCounts { partitioned, one_way, nic_resets, send_errors, cq_overruns, rx_exhausted, pauses, clock_jumps, .. } = self.counts;
+        let FaultCounts {
+            partitioned,
+            one_way,
+            nic_resets,
+            send_errors,
+            cq_overruns,
+            rx_exhausted,
+            pauses,
+            clock_jumps,
+            neighbour_changes,
+            ..
+        } = self.counts;
         let taken = [lost, burst_lost, corrupted, frame_check, queue_full, host_down, link_down, partitioned, one_way];
-        let broken = [crashes, nic_resets, send_errors, cq_overruns, rx_exhausted, pauses, clock_jumps, self.untold()];
-        taken.iter().chain(&broken).any(|&count| count > 0)
+        // (A neighbour's old address is believed for 30 s, as Linux's base_reachable_time has it: longer than keepalives wait.)
+        let silenced = [neighbour_changes, self.untold()];
+        let broken = [crashes, nic_resets, send_errors, cq_overruns, rx_exhausted, pauses, clock_jumps];
+        taken.iter().chain(&broken).chain(&silenced).any(|&count| count > 0)
     }
 
     /// Frames too long for their path of which nobody was told: a black hole.

@@ -239,8 +239,9 @@ impl Checkers {
         self.call(place, now);
         let Some(sock) = self.moving.remove(&tuple) else { return };
         if let Some(id) = sock.endpoint {
-            self.flows.at_mut(id).owner = Some((place, socket));
-            self.flows.at_mut(id).timers.moved();
+            let endpoint = self.flows.at_mut(id);
+            endpoint.moved |= endpoint.owner.is_some_and(|(before, _)| before != place);
+            endpoint.owner = Some((place, socket));
         }
         self.desks[place].sockets.insert(socket, Sock { touched: false, ..sock });
         self.looked(place, ring, socket);

@@ -36,6 +36,8 @@ pub(super) struct Endpoint {
     pub(super) fin: Option<u32>,
     /// Something of it was thrown away before it reached the wire, and nobody knows how much.
     pub(super) lost: bool,
+    /// It has been on several rings: what the one has queued may leave after what the next one sends.
+    pub(super) moved: bool,
     /// A reset of this connection went out.
     pub(super) reset: bool,
 
@@ -75,6 +77,7 @@ impl Endpoint {
             nxt: segment.seq,
             fin: None,
             lost: false,
+            moved: false,
             reset: false,
             irs: None,
             rx: Ranges::default(),

@@ -31,7 +31,7 @@ pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut E
 
 fn numbers(moment: &Moment, segment: &Segment, own: &Endpoint) {
     // What was lost on this side of the wire comes later. (The flag stays: how much that is remains unknown.)
-    if before(own.nxt, segment.seq) && !own.lost {
+    if before(own.nxt, segment.seq) && !own.lost && !own.moved {
         moment.breach(NAME, format_args!("RFC 9293 s3.4: seq {} leaves a gap behind {}", segment.seq, own.nxt));
     }
     if before(segment.seq, own.iss) {

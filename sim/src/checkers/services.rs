@@ -214,6 +214,9 @@ impl Checkers {
             busy |= !desk.sockets.is_empty() || sockets.occupied() > 0;
         }
         let moment = self.moment(self.first(host), None);
+        // What is between two rings holds its buffers.
+        let ip = self.desks[moment.place].ip;
+        busy |= self.moving.keys().any(|(local, _)| ip == Some(*local.ip()));
         if !busy {
             rings.iter().for_each(|sockets| resources::check(&moment, sockets.usage(), outstanding));
         }

@@ -26,7 +26,7 @@ fn only_what_destroys_frames_excuses_a_failure() {
 fn what_the_stack_must_see_through_excuses_nothing() {
     let may_fail = |counts| Verdict { faults: FaultSet::all(), counts, unsent: 0 }.may_fail();
     let none = FaultCounts::default();
-    assert!(!may_fail(FaultCounts { delayed: 9, delayed_doorbells: 9, icmp_forged: 9, neighbour_changes: 9, ..none }));
+    assert!(!may_fail(FaultCounts { delayed: 9, delayed_doorbells: 9, icmp_forged: 9, ..none }));
     assert!(!may_fail(FaultCounts { send_full: 9, registration_failures: 9, hidden_corrupted: 9, ..none }));
     assert!(!may_fail(FaultCounts { too_long: 2, fragmentation_needed: 2, ..none }));
     assert!(may_fail(FaultCounts { too_long: 2, fragmentation_needed: 1, ..none }), "a black hole");

@@ -23,12 +23,14 @@ pub(super) fn resolve<D: Device>(
     match neighbours.lookup(now, from, ip) {
         Lookup::Known { mac, probe: false } => Some(mac),
         Lookup::Known { mac, probe: true } => {
-            output.arp_request_to(device, mac, from, ip);
+            if !output.arp_request_to(device, mac, from, ip) {
+                neighbours.unasked(now, ip);
+            }
             Some(mac)
         }
         Lookup::Unknown { ask } => {
-            if ask {
-                output.arp_request(device, from, ip);
+            if ask && !output.arp_request(device, from, ip) {
+                neighbours.unasked(now, ip);
             }
             None
         }
@@ -73,7 +75,9 @@ impl<D: Device> Ring<D> {
             match retry {
                 Retry::Ask { from, target, to } => {
                     mark!(self, ArpRetry);
-                    self.output.arp_request_to(&mut self.device, to, from, target);
+                    if !self.output.arp_request_to(&mut self.device, to, from, target) {
+                        self.neighbours.unasked(now, target);
+                    }
                 }
                 Retry::Unreachable(ip) => {
                     mark!(self, NeighbourUnreachable);

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use super::slots::STALL_MAX;
 use crate::device::MacAddr;
 use crate::time::Instant;
 
@@ -111,6 +112,15 @@ impl Neighbours {
     pub(super) fn learn_asker(&mut self, now: Instant, ip: Ipv4Addr, mac: MacAddr) {
         if !self.learn(now, ip, mac) && self.table.len() < TABLE_MAX {
             self.table.insert(ip, Neighbour::Known { mac, until: now + REACHABLE });
+        }
+    }
+
+    /// The device did not take a request: it is no try, and made up for as soon as frames that the device refuses are tried again. (As one
+    /// more loss on the wire it would cost whoever waits a second.)
+    pub(super) fn unasked(&mut self, now: Instant, ip: Ipv4Addr) {
+        if let Some(Neighbour::Probed { tries, again_at, .. } | Neighbour::Asked { tries, again_at, .. }) = self.table.get_mut(&ip) {
+            (*tries, *again_at) = (tries.saturating_sub(1), now + STALL_MAX);
+            self.due = self.due.into_iter().chain([*again_at]).min();
         }
     }
 

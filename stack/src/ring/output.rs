@@ -242,12 +242,12 @@ impl Output {
     }
 
     /// A request for `target`'s Ethernet address, to everyone.
-    pub(super) fn arp_request<D: Device>(&mut self, device: &mut D, from: Ipv4Addr, target: Ipv4Addr) {
-        self.arp_request_to(device, MacAddr::BROADCAST, from, target);
+    pub(super) fn arp_request<D: Device>(&mut self, device: &mut D, from: Ipv4Addr, target: Ipv4Addr) -> bool {
+        self.arp_request_to(device, MacAddr::BROADCAST, from, target)
     }
 
-    /// A request for `target`'s Ethernet address, to the station `to`.
-    pub(super) fn arp_request_to<D: Device>(&mut self, device: &mut D, to: MacAddr, from: Ipv4Addr, target: Ipv4Addr) {
+    /// A request for `target`'s Ethernet address, to the station `to`. Whether the device took it.
+    pub(super) fn arp_request_to<D: Device>(&mut self, device: &mut D, to: MacAddr, from: Ipv4Addr, target: Ipv4Addr) -> bool {
         let packet = arp::Packet {
             operation: arp::Operation::Request,
             sender_mac: self.mac,
@@ -255,8 +255,7 @@ impl Output {
             target_mac: MacAddr::default(),
             target_ip: target,
         };
-        // A request that the device does not take is lost like one on the wire: the neighbour's timer sends another.
-        let _ = self.arp(device, to, &packet);
+        self.arp(device, to, &packet).is_ok()
     }
 
     /// Rings the doorbell, if anything was queued since the last time.

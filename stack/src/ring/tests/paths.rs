@@ -257,3 +257,18 @@ fn a_carrier_that_comes_back_wakes_what_waits() {
     pair.settle();
     assert_eq!(read(&mut pair.b, pair.now, server, 8), Ok(b"later".to_vec()));
 }
+
+/// Found by the simulator (162/loss+corruption+hidden_corruption+mtu+send_error+send_full+neighbour/5/handover): the flow waited for a second,
+/// as if its request had been lost on the wire.
+#[test]
+fn a_request_that_the_device_refuses_is_made_up_for_at_once() {
+    let mut pair = Pair::new();
+    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    pair.a.set_neighbour(B, None);
+    pair.a.device_mut().room = 0;
+    let client = pair.connect(5000);
+    pair.a.device_mut().room = usize::MAX;
+    pair.pass(Duration::from_millis(20));
+    assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
+    assert!(pair.b.tcp_accept(listener).is_ok());
+}
