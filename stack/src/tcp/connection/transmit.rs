@@ -308,7 +308,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.counters.tx_bytes += sent as u64;
         self.last_tx = now;
         if flags.contains(Flags::ACK) {
-            self.acknowledged_peer(edge);
+            if seq.lt(self.snd_una) {
+                // A probe: the peer drops it for its number, acknowledgment and all. What it is owed, it is owed still.
+                self.note_sent_window(edge);
+                self.window.adv = edge;
+            } else {
+                self.acknowledged_peer(edge);
+            }
         }
         Ok(sent)
     }

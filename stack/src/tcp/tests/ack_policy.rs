@@ -3,7 +3,7 @@ use core::time::Duration;
 use super::pair::Side::{A, B};
 use super::pair::{Pair, ms, pattern};
 use crate::error::Error;
-use crate::tcp::{Config, Keepalive, State};
+use crate::tcp::{Config, Keepalive, RxPayload, State};
 
 /// A pair whose quick acknowledgments at the start are used up.
 fn settled() -> Pair {
@@ -153,6 +153,30 @@ fn keepalive_probes_are_answered() {
     let probes = pair.sent(A).len();
     assert!((8..=10).contains(&probes), "{probes}");
     assert_eq!(pair.sent(B).len(), probes);
+}
+
+/// Found by the simulator (two ends with one keepalive time, and a send queue of four frames): an answer that rode on a probe was none,
+/// since whoever gets a probe drops it.
+#[test]
+fn a_probe_is_no_answer_to_a_probe() {
+    let mut pair = Pair::open(&keepalive(), &keepalive());
+    let at = pair.now + Duration::from_secs(11);
+    // B's probe is due, and waits for the device, when A's arrives.
+    pair.side(B).on_timer(at);
+    pair.a.on_timer(at);
+    let mut probe = None;
+    pair.a.poll_transmit(at, &mut |segment| {
+        probe = Some(segment.header.clone());
+        Ok(())
+    });
+    let probe = probe.expect("A probes");
+    pair.side(B).on_segment(at, &probe, RxPayload::EMPTY);
+    let mut sent = Vec::new();
+    while pair.side(B).poll_transmit(at, &mut |segment| {
+        sent.push(segment.header.seq);
+        Ok(())
+    }) {}
+    assert!(sent.len() == 2 && sent[0] + 1 == sent[1], "{sent:?}");
 }
 
 #[test]
