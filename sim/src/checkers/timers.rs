@@ -34,11 +34,6 @@ impl State {
         self.ack_owed = None;
     }
 
-    /// The endpoint moved to another ring: what came in between is lost (see `ringway_stack`'s hand-over), and nobody owes an answer to it.
-    pub(super) fn moved(&mut self) {
-        self.ack_owed = None;
-    }
-
     /// The endpoint has received so many bytes in all.
     pub(super) fn received(&mut self, at: Instant, bytes: u64) {
         if bytes > self.received {
