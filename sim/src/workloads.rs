@@ -163,7 +163,7 @@ impl<'a> Site<'a> {
         standing: &mut Standing,
         make: impl Fn(Config, Shared<Option<SocketId>>) -> A + Clone + 'static,
     ) {
-        let (one, everywhere) = (self.ring(host), self.places.next() % 2 == 0);
+        let (one, everywhere) = (self.ring(host), self.places.next().is_multiple_of(2));
         // A listening port is shared by a group of rings.
         let shares = self.options[host].nic.steering.contains(Steering::RSS);
         let rings = if everywhere && shares { 0..self.options[host].rings } else { one..one + 1 };

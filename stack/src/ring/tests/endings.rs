@@ -93,7 +93,7 @@ fn a_time_wait_does_not_end_for_a_connection_that_finds_no_rule() {
     pair.settle();
     pair.b.device_mut().rules_full = true;
     let (local, remote) = (SocketAddrV4::new(B, PORT), SocketAddrV4::new(A, 5000));
-    let mut connect = |pair: &mut Pair| pair.b.tcp_connect(pair.now, local, remote, NextHop::Neighbour(A), &tcp::Config::default());
+    let connect = |pair: &mut Pair| pair.b.tcp_connect(pair.now, local, remote, NextHop::Neighbour(A), &tcp::Config::default());
     match pair.b.slots.stream(server).unwrap().rule {
         Some(_) => assert!(connect(&mut pair).is_ok(), "the old one's rule is the new one's"),
         None => {
