@@ -1,6 +1,7 @@
 //! Frames, as they leave and reach a host's NIC.
 
 use core::time::Duration;
+use std::net::Ipv4Addr;
 
 use ringway_stack::Instant;
 
@@ -56,6 +57,14 @@ impl Checkers {
         *asked += 1;
         // RFC 1122 s2.3.2.2: what waited for it is thrown away in the end. Which ring asked is not to be seen.
         if *asked >= ARP_TRIES {
+            self.flows.lose_silently(host, target);
+        }
+    }
+
+    /// A host has another Ethernet address: an answer that is under way to the old one is no answer, so how often it has asked is not known.
+    pub(crate) fn readdressed(&mut self, host: usize) {
+        let asked = self.questions.range((host, Ipv4Addr::UNSPECIFIED)..=(host, Ipv4Addr::BROADCAST));
+        for (&(_, target), _) in asked {
             self.flows.lose_silently(host, target);
         }
     }

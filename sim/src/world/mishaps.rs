@@ -305,6 +305,9 @@ impl World {
         let mac = MacAddr([a, b, version_hi, version_lo, hi, lo]);
         let announced = kind == 1;
         self.befell(host, Mishap::Moved { announced });
+        if let Some(checkers) = &self.network.checkers {
+            checkers.borrow_mut().readdressed(host);
+        }
         self.network.fabric.readdress(host, mac);
         let ip = self.hosts[host].ip();
         self.hosts[host].nic().set_mac(mac);
