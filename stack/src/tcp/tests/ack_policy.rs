@@ -166,7 +166,7 @@ fn a_probe_is_no_answer_to_a_probe() {
     pair.a.on_timer(at);
     let mut probe = None;
     pair.a.poll_transmit(at, &mut |segment| {
-        probe = Some(segment.header.clone());
+        probe = Some(segment.header);
         Ok(())
     });
     let probe = probe.expect("A probes");
