@@ -50,7 +50,8 @@ impl Idle {
         });
         Self {
             server,
-            batch: ground.size(1, 64),
+            // Some hundred rounds at most, of up to a quarter of a second each: thousands must be there well within the liveness bound.
+            batch: ground.size(1, 64).max(usize::from(connections) / 64),
             rest: Duration::from_millis(ground.stream.magnitude(1, 30_000)),
             keepalive: keepalive.filter(|_| u32::from(connections) <= KEPT_ALIVE_MAX),
             clients: vec![Client { host, connections, speeches, tally: Shared::default() }],
