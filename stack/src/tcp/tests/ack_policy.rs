@@ -4,6 +4,7 @@ use super::pair::Side::{A, B};
 use super::pair::{Pair, ms, pattern};
 use crate::error::Error;
 use crate::tcp::{Config, Keepalive, State};
+use crate::wire::tcp::Header;
 
 /// A pair whose quick acknowledgments at the start are used up.
 fn settled() -> Pair {
@@ -153,6 +154,25 @@ fn keepalive_probes_are_answered() {
     let probes = pair.sent(A).len();
     assert!((8..=10).contains(&probes), "{probes}");
     assert_eq!(pair.sent(B).len(), probes);
+}
+
+/// Found by the simulator (3779/none/0/idle): two hosts whose timers ran out at the same time answered each other's probes with their own
+/// alone, which are no answers, and found each other dead.
+#[test]
+fn a_probe_of_ones_own_is_no_answer_to_the_peers() {
+    let mut pair = Pair::open(&keepalive(), &keepalive());
+    pair.write(A, b"x").unwrap();
+    pair.run(Duration::from_secs(1));
+    let last = pair.sent(A)[0].header;
+    pair.sent(B);
+    pair.now += Duration::from_secs(10);
+    let now = pair.now;
+    pair.side(B).on_timer(now);
+    // Below what comes next: as A would probe.
+    pair.deliver(B, &last, &[]);
+    pair.transmit();
+    let sent: Vec<_> = pair.sent(B).iter().map(|packet| packet.header.seq).collect();
+    assert_eq!(sent, [last.ack - 1, last.ack]);
 }
 
 #[test]
