@@ -61,12 +61,11 @@ impl Checkers {
         let old = before.map(|id| self.flows.at(id)).filter(|old| old.host == host);
         // What has waited long enough may be gone already, unseen: not every service looks at every one that waits.
         let waiting = |&(at, owner): &(usize, SocketId)| self.desks[at].sockets.get(&owner).and_then(|sock| sock.waiting);
-        let waits = |owner: &(usize, SocketId)| waiting(owner).is_some_and(|waiting| waiting.lasts(moment.at));
         if let Some(old) = old
-            && old.owner.as_ref().is_some_and(waits)
+            && let Some(waiting) = old.owner.as_ref().and_then(waiting).filter(|waiting| waiting.lasts(moment.at))
         {
             let peer = old.peer.map(|peer| self.flows.at(peer).syn);
-            rto::reused(&moment, old.syn.timestamps.is_some() && peer.is_none_or(|syn| syn.timestamps.is_some()));
+            rto::reused(&moment, waiting, old.syn.timestamps.is_some() && peer.is_none_or(|syn| syn.timestamps.is_some()));
             // It is lawful, and the end of that wait.
             if let Some(sock) = old.owner.and_then(|(at, owner)| self.desks[at].sockets.get_mut(&owner)) {
                 sock.waiting = None;

@@ -42,6 +42,11 @@ impl State {
         }
     }
 
+    /// Something was acknowledged since the last service.
+    pub(super) fn progressed(&self) -> bool {
+        self.acknowledged > 0
+    }
+
     /// The retransmission timer ran out, as the wire shows.
     pub(super) fn timed_out(&mut self) {
         self.timed_out = true;

@@ -34,8 +34,8 @@ impl State {
         self.arrivals = arrivals(info);
     }
 
-    /// A look after a poll, in which these events came.
-    pub(super) fn polled(&mut self, moment: &Moment, ready: Readiness, info: &SocketInfo, edges: Readiness) {
+    /// A look after a poll, in which these events came, and an acknowledgment, perhaps.
+    pub(super) fn polled(&mut self, moment: &Moment, ready: Readiness, info: &SocketInfo, edges: Readiness, acknowledged: bool) {
         let gained = ready - self.ready;
         if !edges.contains(gained) {
             moment.breach(NAME, format_args!("a socket ({}) became {gained:?}, and the event says {edges:?}", info.local));
@@ -44,7 +44,8 @@ impl State {
         if arrived > self.arrivals && !edges.contains(Readiness::IN) {
             moment.breach(NAME, format_args!("a socket ({}) received something, and the event says {edges:?}", info.local));
         }
-        let ever = self.ever | ready;
+        // What an acknowledgment made room for, a loss that the next one told of may have taken away: room follows from cwnd.
+        let ever = self.ever | ready | if acknowledged { Readiness::OUT } else { Readiness::empty() };
         if !ever.contains(edges) {
             moment.breach(NAME, format_args!("the event of a socket ({}) says {edges:?}, which it never was: {ever:?}", info.local));
         }

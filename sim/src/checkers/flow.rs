@@ -43,6 +43,8 @@ pub(super) struct Endpoint {
 
     /// The peer's initial sequence number, and what arrived of its stream.
     pub(super) irs: Option<u32>,
+    /// Another that arrived before anything was acknowledged: the NIC may have lost the first, and the peer crashed.
+    irs_other: Option<u32>,
     pub(super) rx: Ranges,
     /// The highest acknowledgment that arrived.
     pub(super) una: u32,
@@ -80,6 +82,7 @@ impl Endpoint {
             moved: false,
             reset: false,
             irs: None,
+            irs_other: None,
             rx: Ranges::default(),
             una: segment.seq,
             edge: None,
@@ -134,6 +137,9 @@ impl Endpoint {
         if segment.has(SYN) && self.irs.is_none() && (acks || !segment.has(ACK)) {
             self.begin_receiving(segment.seq);
         }
+        if segment.has(SYN) && acks && self.irs.is_some_and(|irs| irs != segment.seq) {
+            self.irs_other = Some(segment.seq);
+        }
         if self.irs.is_some() {
             self.rx.add(segment.seq, segment.end());
         }
@@ -153,6 +159,14 @@ impl Endpoint {
     pub(super) fn begin_receiving(&mut self, irs: u32) {
         self.irs = Some(irs);
         self.rx = Ranges::from(irs.wrapping_add(1));
+    }
+
+    /// It acknowledges something for the first time, perhaps: which of two SYNs that is tells whom it is connected to.
+    pub(super) fn settle_peer(&mut self, ack: u32) {
+        if let Some(irs) = self.irs_other.take_if(|irs| irs.wrapping_add(1) == ack) {
+            self.begin_receiving(irs);
+            self.peer = None;
+        }
     }
 
     fn widen(&mut self, edge: u32) {

@@ -19,6 +19,8 @@ const RTO_INITIAL: Duration = Duration::from_secs(1);
 const RTO_MAX: Duration = Duration::from_secs(120);
 /// How long a frame may wait for a device that refuses it: the ring tries again after 5 ms at the latest.
 const STALL_MAX: Duration = Duration::from_millis(10);
+/// RFC 7323 s5.4: a timestamp clock's slowest.
+const TIMESTAMP_TICK_MAX: Duration = Duration::from_secs(1);
 /// A timer wheel's tick.
 const TICK: Duration = Duration::from_millis(2);
 
@@ -102,7 +104,14 @@ pub(super) fn waits(moment: &Moment, waiting: Waiting, state: Option<tcp::State>
 }
 
 /// A pair of addresses was connected anew, though a connection of theirs waited.
-pub(super) fn reused(moment: &Moment, timestamps: bool) {
+pub(super) fn reused(moment: &Moment, waiting: Waiting, timestamps: bool) {
+    let waited = moment.at.since(waiting.since);
+    if waited + TICK < TIMESTAMP_TICK_MAX {
+        moment.breach(
+            NAME,
+            format_args!("RFC 6191 s2: a pair of addresses in TIME-WAIT was used again after {waited:?}, before timestamps tell"),
+        );
+    }
     if !timestamps {
         moment.breach(NAME, "RFC 9293 s3.6.1, RFC 6191 s2: a pair of addresses in TIME-WAIT was used again, without timestamps to tell");
     }

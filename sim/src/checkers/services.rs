@@ -50,15 +50,17 @@ impl Checkers {
             let socket = self.desks[place].touched[at];
             let endpoint = self.endpoint(place, socket);
             let Some(info) = ring.info(socket) else { continue };
+            let mut acknowledged = false;
             if let Some(id) = endpoint {
                 let own = self.flows.at_mut(id);
+                acknowledged = own.congestion.progressed();
                 own.timers.received(moment.at, info.counters.rx_bytes);
                 own.congestion.sampled(moment.at, info.cwnd);
             }
             let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { continue };
             let raised = core::mem::replace(&mut sock.raised, Readiness::empty());
             if sock.closed.is_none() {
-                sock.edges.polled(&moment, ring.readiness(socket), &info, raised);
+                sock.edges.polled(&moment, ring.readiness(socket), &info, raised, acknowledged);
             }
         }
     }

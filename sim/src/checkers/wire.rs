@@ -89,6 +89,9 @@ impl Checkers {
         if segment.has(SYN | ACK) && self.flows.at(id).irs.is_none() {
             self.flows.at_mut(id).begin_receiving(segment.ack.wrapping_sub(1));
         }
+        if segment.has(ACK) {
+            self.flows.at_mut(id).settle_peer(segment.ack);
+        }
         self.flows.pair(id);
         let (own, peer) = self.flows.both(id);
         let owner = own.owner;

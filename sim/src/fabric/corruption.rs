@@ -42,6 +42,10 @@ pub(super) fn flip_detectably(frame: &[u8], detail: u64) -> Option<(Arc<[u8]>, u
 /// connection for it, and no checker could say any more what is lawful.
 pub(super) fn flip_undetectably(frame: &[u8], detail: u64) -> Option<(Arc<[u8]>, [usize; 2])> {
     let payload = payload_of(frame)?;
+    // What a checksum tells of already, perhaps of a header, must not be made good.
+    if checksum::verify(frame) == ChecksumVerdict::Bad {
+        return None;
+    }
     let mut dice = SplitMix(detail);
     let mut pick = || payload.start + usize::try_from(scale(dice.next(), payload.len() as u64)).unwrap_or(0);
     let (first, start) = (pick(), pick());

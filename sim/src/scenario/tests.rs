@@ -24,6 +24,8 @@ fn a_fault_less_changes_nothing_else() {
             let mut options = Scenario { faults, scale: 3, ..Scenario::of_seed(seed) }.options();
             for host in &mut options.hosts {
                 host.link.faults = host.link.faults.only(FaultSet::LOSS);
+                host.faults = host.faults.only(FaultSet::LOSS);
+                host.nic.faults = host.nic.faults.only(FaultSet::LOSS);
             }
             options.to_string()
         };

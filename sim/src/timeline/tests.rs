@@ -39,7 +39,7 @@ fn the_page_is_whole_and_asks_for_nothing() {
 /// What the page shows is what the trace holds: as many frames, as many arrivals, and every drop.
 #[test]
 fn the_data_is_the_trace() {
-    for scenario in ["42/loss/2", "7/all/4", "3/none/0"] {
+    for scenario in ["42/loss/2", "7/loss+duplication+reordering+corruption/4", "3/none/0"] {
         let (_, data, stage) = page(scenario, "t");
         let records = stage.world().trace().records();
         let of = |is: fn(What) -> bool| records.iter().filter(|r| is(r.what)).count();

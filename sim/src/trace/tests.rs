@@ -58,7 +58,7 @@ fn pcapng_reads_back() {
 /// Both ends of every frame, each at its own host; and whatever a link did to a frame stands beside it where it was sent.
 #[test]
 fn a_capture_has_both_ends_and_every_strike() {
-    let scenario: Scenario = "7/all/3".parse().unwrap();
+    let scenario: Scenario = "7/loss+duplication+reordering+corruption/3".parse().unwrap();
     let mut stage = Stage::capturing(&scenario, Capture::Frames);
     stage.perform();
     let trace = stage.world().trace();

@@ -35,7 +35,7 @@ impl<D: Device> Ring<D> {
         }
         let key = FlowKey::new(Protocol::Tcp, local, remote);
         let rule = match self.demux.exact(key) {
-            Some(old) => self.displace(old)?,
+            Some(old) => self.displace(now, old)?,
             None => self.steer(local, remote).map_err(rule_error)?,
         };
         let config = self.limited(config);
@@ -49,9 +49,9 @@ impl<D: Device> Ring<D> {
     /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again if timestamps tell the two apart
     /// (RFC 6191 s2, Linux's tcp_tw_reuse). Its rule comes with them: if there were none for the new connection, the old one would have ended its
     /// wait for nothing, and without it old duplicates could be taken for new.
-    fn displace(&mut self, index: u32) -> Result<Option<RuleId>, Error> {
+    fn displace(&mut self, now: Instant, index: u32) -> Result<Option<RuleId>, Error> {
         let Some(stream) = self.slots.stream_at(index) else { return Err(Error::AddressInUse) };
-        if stream.connection.state() != tcp::State::TimeWait || !stream.connection.has_timestamps() {
+        if !stream.connection.may_be_reused(now) {
             return Err(Error::AddressInUse);
         }
         let (local, remote) = (stream.local, stream.remote);

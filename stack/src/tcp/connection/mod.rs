@@ -31,6 +31,9 @@ use crate::ring::{Counters, Readiness};
 use crate::time::Instant;
 use crate::wire::tcp::{Header, SeqNumber};
 
+/// The slowest that a timestamp clock may tick (RFC 7323 s5.4).
+const TIMESTAMP_TICK_MAX: Duration = Duration::from_secs(1);
+
 /// Which retransmissions are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -344,9 +347,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.marks.take()
     }
 
-    /// Whether both sides agreed on timestamps (RFC 7323 s3.2).
-    pub fn has_timestamps(&self) -> bool {
-        self.agreement.timestamps
+    /// Whether a connection of ours may take the place of this one, which is in TIME-WAIT, because timestamps tell the segments of the two
+    /// apart (RFC 6191 s2): both sides' clocks must have ticked since, at the slowest rate that RFC 7323 s5.4 allows (as Linux's
+    /// tcp_tw_reuse).
+    pub fn may_be_reused(&self, now: Instant) -> bool {
+        self.state == State::TimeWait && self.agreement.timestamps && now.since(self.ts_recent_at) >= TIMESTAMP_TICK_MAX
     }
 
     /// Takes the pending error.
