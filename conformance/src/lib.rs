@@ -6,6 +6,10 @@
 //!
 //! [`reference`](mod@reference) holds the other way round: programs that nobody wrote, drawn at random, run call by call on Ringway in
 //! the simulator and on the kernel's sockets (`tests/reference`).
+//!
+//! [`sentences`] holds the cases themselves: each sentence that promises something, run on every device that can be opened here
+//! (`tests/sentences`), with the matrix of sentence by device.
 #![forbid(unsafe_code)]
 
 pub mod reference;
+pub mod sentences;

@@ -6,10 +6,21 @@ use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
 
 /// The ones'-complement sum of `bytes`, taken as big-endian 16-bit words, on top of `seed`; folded, not complemented.
 ///
-/// Summed as 32-bit words in the machine's order, which comes to the same after folding and swapping (RFC 1071 s2 (B), (C)).
+/// Summed in the machine's order and in wider words, which comes to the same after folding and swapping (RFC 1071 s2 (B), (C)): 64 bits at
+/// a time, the carries of which are counted apart.
 pub(crate) fn sum(seed: u16, bytes: &[u8]) -> u16 {
-    let (words, rest) = bytes.as_chunks::<4>();
-    let mut total: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let (words, rest) = bytes.as_chunks::<8>();
+    let (quads, odd_words) = words.as_chunks::<4>();
+    let mut lanes = [0u128; 2];
+    for [a, b, c, d] in quads {
+        let [a, b, c, d] = [a, b, c, d].map(|word| u128::from(u64::from_ne_bytes(*word)));
+        lanes[0] += a + b;
+        lanes[1] += c + d;
+    }
+    let wide = odd_words.iter().fold(lanes[0] + lanes[1], |sum, word| sum + u128::from(u64::from_ne_bytes(*word)));
+    // 2^16, and so 2^32 and 2^64, are one to a ones'-complement sum.
+    let (high, low) = ((wide >> 64) as u64, wide as u64);
+    let mut total = high + (low >> 32) + (low & 0xffff_ffff);
     let (pairs, last) = rest.as_chunks::<2>();
     total += pairs.iter().map(|pair| u64::from(u16::from_ne_bytes(*pair))).sum::<u64>();
     if let [last] = last {
@@ -61,17 +72,18 @@ fn verify_transport(frame: &[u8], ip: &Ipv4) -> ChecksumVerdict {
     if good { ChecksumVerdict::Good } else { ChecksumVerdict::Bad }
 }
 
-/// Fills in the IPv4 header's and the transport's checksum, whatever stood there: transmit checksum offload.
-pub(crate) fn fill(frame: &mut [u8]) {
-    let Some(ip) = fill_ip_header(frame) else { return };
+/// Fills in the IPv4 header's and the transport's checksum, whatever stood there: transmit checksum offload. Whether [`verify`] would find
+/// all of it good now.
+pub(crate) fn fill(frame: &mut [u8]) -> bool {
+    let Some(ip) = fill_ip_header(frame) else { return false };
     let len = ip.end - ip.l4;
     let at = match ip.protocol {
         TCP if len >= 20 => ip.l4 + 16,
         UDP if len >= 8 => ip.l4 + 6,
-        _ => return,
+        _ => return false,
     };
     if ip.fragment {
-        return;
+        return false;
     }
     put(frame, at, 0);
     let mut checksum = !sum(pseudo(&ip, len), &frame[ip.l4..ip.end]);
@@ -79,6 +91,8 @@ pub(crate) fn fill(frame: &mut [u8]) {
         checksum = 0xffff;
     }
     put(frame, at, checksum);
+    // A datagram may have a length of its own, and the sum was over the packet's.
+    ip.protocol == TCP || dissect::be16(frame, ip.l4 + 4).map(usize::from) == Some(len)
 }
 
 /// Fills in the IPv4 header's checksum only.

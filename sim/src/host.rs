@@ -9,6 +9,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
 use ringway_stack::ring::{Event, Ring, RingConfig};
 
+use crate::alarm::Alarm;
 use crate::checkers::Checkers;
 use crate::fabric::LinkConfig;
 use crate::faults::HostFaults;
@@ -23,6 +24,10 @@ pub trait App {
     /// Does what can be done now, and says when to be called next at the latest. Called when sockets of the host changed, when the wake-up
     /// asked for has come, and once at the start.
     fn step(&mut self, cx: &mut Context<'_>) -> Step;
+
+    /// Its host loses power: the last call before it is dropped, and its sockets are gone. For what outlives it, such as a
+    /// [`Storage`](crate::program::Storage), to lose what was not saved.
+    fn crash(&mut self) {}
 }
 
 /// What a program sees of its host.
@@ -122,6 +127,8 @@ pub struct Host {
     rings: Vec<Sockets>,
     poll_delay: Duration,
     programs: Vec<Program>,
+    /// How many programs were ever given to it.
+    launched: usize,
     pub(crate) faults: HostFaults,
     /// By how much its clock is ahead of the world's.
     ahead: Duration,
@@ -134,10 +141,10 @@ pub struct Host {
     ring_config: RingConfig,
     /// With the number of the ring that the program is to use.
     factories: Vec<(usize, Factory)>,
-    /// When the agenda wakes it; other entries of the agenda are stale.
-    wake_at: Option<Instant>,
+    /// When the agenda wakes it.
+    pub(crate) wake: Alarm,
     /// When the agenda looks at its NIC.
-    nic_at: Option<Instant>,
+    pub(crate) nic_alarm: Alarm,
     events: Vec<Event>,
 }
 
@@ -170,6 +177,7 @@ impl Host {
             rings,
             poll_delay: config.poll_delay,
             programs: Vec::new(),
+            launched: 0,
             faults: config.faults,
             ahead: Duration::ZERO,
             paused: false,
@@ -178,8 +186,8 @@ impl Host {
             nic_config: config.nic,
             ring_config,
             factories: Vec::new(),
-            wake_at: None,
-            nic_at: None,
+            wake: Alarm::default(),
+            nic_alarm: Alarm::default(),
             events: Vec::new(),
         }
     }
@@ -258,14 +266,15 @@ impl Host {
     /// Power is gone: with it every socket, frame, rule and program. Nobody is told.
     /// What its NIC starts with follows from `seed` and `index`, and its rings' from `ring_seed`.
     pub(crate) fn crash(&mut self, seed: u64, index: u32, ring_seed: impl Fn(u8) -> [u8; 32]) {
+        self.programs.iter_mut().for_each(|program| program.app.crash());
         let count = self.rings.len();
         let nic = Nic::seeded(self.mac(), self.nic_config.clone(), seed, index);
         self.rings = open_rings(&nic, count, &self.ring_config, ring_seed);
         self.nic = nic;
-        self.nic_at = None;
+        self.nic_alarm.switch_off();
         self.programs.clear();
         self.events.clear();
-        self.wake_at = None;
+        self.wake.switch_off();
         self.down = true;
         self.boots += 1;
     }
@@ -278,15 +287,17 @@ impl Host {
     }
 
     pub(crate) fn add_restartable(&mut self, ring: usize, mut make: Factory) {
-        if !self.down {
+        if self.down {
+            self.launched += 1;
+        } else {
             self.add(ring, make());
         }
         self.factories.push((ring, make));
     }
 
-    /// How many programs were ever started on it.
-    pub(crate) fn programs(&self) -> usize {
-        self.programs.len()
+    /// How many programs were ever given to it, those that a crash ended included.
+    pub(crate) fn launched(&self) -> usize {
+        self.launched
     }
 
     /// Lets every program step at the next service, whatever it waits for.
@@ -320,39 +331,8 @@ impl Host {
 
     pub(crate) fn add(&mut self, ring: usize, app: Box<dyn App>) {
         assert!(ring < self.rings.len(), "host {} has {} rings", self.name, self.rings.len());
+        self.launched += 1;
         self.programs.push(Program { ring, app, last: Step::Until(Instant::ZERO) });
-    }
-
-    /// As [`Host::wake_by`], for the NIC.
-    pub(crate) fn nic_due_by(&mut self, at: Instant) -> bool {
-        let news = self.nic_at.is_none_or(|planned| at < planned);
-        if news {
-            self.nic_at = Some(at);
-        }
-        news
-    }
-
-    /// As [`Host::woken`], for the NIC.
-    pub(crate) fn nic_due(&mut self, now: Instant) -> bool {
-        self.nic_at.take_if(|at| *at == now).is_some()
-    }
-
-    /// Notes that the host is to wake at `at`; says whether that is news to the agenda.
-    pub(crate) fn wake_by(&mut self, at: Instant) -> bool {
-        let news = self.wake_at.is_none_or(|planned| at < planned);
-        if news {
-            self.wake_at = Some(at);
-        }
-        news
-    }
-
-    /// Whether an entry of the agenda is the one that counts; if so it is used up.
-    pub(crate) fn woken(&mut self, now: Instant) -> bool {
-        let due = self.wake_at == Some(now);
-        if due {
-            self.wake_at = None;
-        }
-        due
     }
 
     /// Polls and steps until nothing is left to do at this instant of virtual time, then says when to do so again.
@@ -366,6 +346,8 @@ impl Host {
                 busy |= self.round(now, ring, news, tainted);
             }
             self.nic.check_doorbells();
+            // A round in which nothing was done follows each in which something was, unless nobody could find anything in it.
+            busy = busy && !self.rests(now);
             let next = self.next_wake();
             if !busy && next.is_none_or(|at| at > now) {
                 return next.map(|at| self.world_time(at));
@@ -373,6 +355,11 @@ impl Host {
         }
         let deadlines: Vec<_> = self.rings.iter().map(|ring| ring.next_deadline()).collect();
         panic!("host {} never comes to rest at {} ns: deadlines {deadlines:?}", self.name, now.as_nanos());
+    }
+
+    /// Whether another round would find nothing to do: nothing to poll, no event, no news. (Programs that are due make a round of their own.)
+    fn rests(&self, now: Instant) -> bool {
+        !self.nic.has_news() && self.rings.iter().all(|ring| !ring.is_due(now) && !ring.has_events())
     }
 
     /// Polls one ring and steps its programs, once. Whether there was anything to do.

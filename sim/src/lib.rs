@@ -20,7 +20,8 @@
 //! ```
 //!
 //! Programs of your own run on hosts too: as an [`App`], which is called when there is something to do, or written with `async`, on
-//! sockets like tokio's. [`check`] runs them over many seeds and hands back the smallest failing case. `GUIDE.md`, beside this
+//! sockets like tokio's. Their hosts pause, crash and start again, and their network breaks, as a [`Case`] draws it. [`check`] runs them
+//! over many seeds and hands back the smallest failing case. `GUIDE.md`, beside this
 //! crate's manifest, goes from an empty file to a bug found, made small and replayed.
 //!
 //! ```
@@ -47,7 +48,10 @@
 //!         assert_eq!(text, "hello");
 //!         std::io::Result::Ok(())
 //!     });
-//!     world.run_until_finished(Instant::from_nanos(600_000_000_000)).map(drop)
+//!     // Ten seconds with faults; then they stop, and everything must come to its end.
+//!     world.run_until(Instant::from_nanos(10_000_000_000));
+//!     world.set_faults(false);
+//!     world.run_until_finished(Instant::from_nanos(300_000_000_000)).map(drop)
 //! }
 //! check(0..20, greeting_arrives);
 //! ```
@@ -55,19 +59,21 @@
 //! What this crate never does: read a clock, start a thread, iterate over a default-hashed map, or parse frames with the code that
 //! it tests.
 //!
-//! - [`World`], [`Host`], [`App`]: who takes part, and what they do
+//! - [`World`], [`Host`], [`App`]: who takes part, and what they do; [`Report`] says what it came to
 //! - [`LinkConfig`], [`Faults`]: what lies between them, and what goes wrong with it
 //! - [`HostFaults`]: what goes wrong with them; [`FaultSet`] names every class, [`FaultCounts`] says how often each struck
 //! - [`Nic`], [`NicConfig`], [`SimDevice`], [`NicFaults`]: what they do it with; each buffer, queue slot and rule is counted
 //! - [`checkers`]: what must hold for every frame, call and service; [`Sockets`] lets them see the calls
 //! - [`apps`]: programs that check what they get, and [`workloads`] made of them
-//! - [`program`]: your own programs, written with `async`; and [`check`], which finds the seed that breaks them
+//! - [`program`]: your own programs, written with `async`, and their disks; [`Case`] and [`check`], which find the seed that breaks
+//!   programs of either kind
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
 //! - [`campaign`]: many seeds: what a failure is, its minimisation, and what it all came to
 //! - [`trace`]: hash, pcapng and text
 //! - [`timeline`]: a trace as a page for a browser
 #![forbid(unsafe_code)]
 
+mod alarm;
 pub mod apps;
 pub mod campaign;
 pub mod checkers;
@@ -100,6 +106,11 @@ pub use report::{Report, assert_deterministic};
 pub use sockets::Sockets;
 pub use trace::{Trace, TraceHash};
 pub use world::{Capture, HostId, Unfinished, World, WorldConfig};
+
+/// Compiles and runs what the guide says that a synchronous program is.
+#[cfg(doctest)]
+#[doc = include_str!("../GUIDE.md")]
+pub struct Guide;
 
 /// Most hosts in a world.
 pub const HOSTS_MAX: usize = 256;

@@ -12,7 +12,7 @@ use crate::checkers::Checkers;
 use crate::fabric::icmp::{self, Quote};
 use crate::fabric::{Direction, Fabric, Frame, Marks, Strike};
 use crate::faults::Mishap;
-use crate::nic::RxDrop;
+use crate::nic::{Departure, RxDrop};
 use crate::queue::EventQueue;
 use crate::random::Stream;
 use crate::trace::{Trace, What};
@@ -33,6 +33,18 @@ pub(crate) enum Event {
     Wake { host: usize },
     /// A fault that lasts begins or ends.
     Episode(Turn),
+}
+
+/// The agenda's lanes of a link.
+#[derive(Clone, Copy)]
+enum Lane {
+    Up,
+    Down,
+    Departures,
+}
+
+fn lane(link: usize, lane: Lane) -> usize {
+    3 * link + lane as usize
 }
 
 /// Wires, switch and time.
@@ -68,8 +80,8 @@ impl Network {
     }
 
     /// A host's NIC puts a frame on its wire; `show`: the checkers have not seen it yet.
-    pub(crate) fn send(&mut self, host: usize, boot: u32, bytes: Arc<[u8]>, show: bool) {
-        let frame = self.frame(bytes, Marks::default());
+    pub(crate) fn send(&mut self, host: usize, boot: u32, Departure { bytes, sound }: Departure, show: bool) {
+        let frame = Frame { sound, ..self.frame(bytes, Marks::default()) };
         if let Some(tap) = self.taps.get_mut(&host)
             && let Some(quote) = icmp::quote_of(&frame.bytes)
         {
@@ -80,7 +92,17 @@ impl Network {
             self.show(host, Some(frame.id), &frame.bytes);
         }
         let departs = self.carry(host, Direction::Up, frame);
-        self.agenda.push(departs, Event::Departed { host, boot });
+        self.agenda.push_in(lane(host, Lane::Departures), departs, Event::Departed { host, boot });
+    }
+
+    /// Lets a host look at its rings at `at`.
+    pub(crate) fn plan_wake(&mut self, host: usize, at: Instant) {
+        // Most are for now, and so are in order already.
+        if at == self.now {
+            self.agenda.push_now(at, Event::Wake { host });
+        } else {
+            self.agenda.push(at, Event::Wake { host });
+        }
     }
 
     /// Lets the checkers see a frame that a stack sent; `id`: it has left the NIC, as that frame.
@@ -92,15 +114,21 @@ impl Network {
 
     /// The switch passes a frame on.
     pub(crate) fn switch(&mut self, from: usize, frame: Frame) {
-        let targets = self.fabric.route(from, &frame.bytes);
-        if targets.is_empty() {
-            self.trace.record(self.now, from, What::NoStation, &frame);
+        let mut targets = self.fabric.route(from, &frame.bytes);
+        let Some(mut target) = targets.next() else {
+            return self.trace.record(self.now, from, What::NoStation, &frame);
+        };
+        for next in targets {
+            self.forward(from, target, frame.clone());
+            target = next;
         }
-        for target in targets {
-            match self.fabric.cuts.stop(from, target) {
-                Some(strike) => self.trace.record(self.now, target, What::Struck(Direction::Down, strike), &frame),
-                None => drop(self.carry(target, Direction::Down, frame.clone())),
-            }
+        self.forward(from, target, frame);
+    }
+
+    fn forward(&mut self, from: usize, target: usize, frame: Frame) {
+        match self.fabric.cuts.stop(from, target) {
+            Some(strike) => self.trace.record(self.now, target, What::Struck(Direction::Down, strike), &frame),
+            None => drop(self.carry(target, Direction::Down, frame)),
         }
     }
 
@@ -133,7 +161,7 @@ impl Network {
     fn frame(&mut self, bytes: Arc<[u8]>, marks: Marks) -> Frame {
         let id = self.frames;
         self.frames += 1;
-        Frame { id, bytes, marks }
+        Frame { id, bytes, marks, sound: false }
     }
 
     /// Records what a NIC made of a frame.
@@ -147,20 +175,19 @@ impl Network {
 
     /// Sends a frame along one way of a link, and says when it has left.
     fn carry(&mut self, link: usize, direction: Direction, frame: Frame) -> Instant {
-        let before = Frame { bytes: Arc::clone(&frame.bytes), ..frame };
         let passage = self.fabric.lane(link, direction).offer(self.now, frame, self.faults_on);
-        for strike in passage.strikes {
-            self.trace.record(self.now, link, What::Struck(direction, strike), &before);
+        for (strike, before) in passage.strikes.into_iter().zip(passage.before.iter().cycle()) {
+            self.trace.record(self.now, link, What::Struck(direction, strike), before);
             if let Strike::TooLong { mtu } = strike {
-                self.fragmentation_needed(link, &before, mtu);
+                self.fragmentation_needed(link, before, mtu);
             }
         }
         for arrival in passage.arrivals {
-            let event = match direction {
-                Direction::Up => Event::AtSwitch { from: link, frame: arrival.frame },
-                Direction::Down => Event::AtHost { host: link, frame: arrival.frame },
+            let (lane_kind, event) = match direction {
+                Direction::Up => (Lane::Up, Event::AtSwitch { from: link, frame: arrival.frame }),
+                Direction::Down => (Lane::Down, Event::AtHost { host: link, frame: arrival.frame }),
             };
-            self.agenda.push(arrival.at, event);
+            self.agenda.push_in(lane(link, lane_kind), arrival.at, event);
         }
         passage.departs
     }

@@ -1,20 +1,45 @@
 //! Virtual time's agenda: what happens next, and in which order what happens at once.
 
-use core::cmp::Ordering;
-use std::collections::BinaryHeap;
+use core::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, VecDeque};
 
 use ringway_stack::Instant;
 
 /// Events by time. Those of the same instant come out in the order in which they were put in, so that a run never depends
 /// on anything but its seed.
+///
+/// Most events follow each other in lanes: what enters a wire first leaves it first. Of each lane only the head is sorted, so that
+/// thousands of frames under way cost no more than the few wires that they are on.
 #[derive(Debug)]
 pub(crate) struct EventQueue<E> {
-    events: BinaryHeap<Entry<E>>,
+    /// The head of each lane that isn't empty, and each loose event.
+    heads: BinaryHeap<Reverse<Key>>,
+    lanes: Vec<VecDeque<Waiting<E>>>,
+    /// What is to happen at once, which is in order as it comes.
+    prompt: VecDeque<Waiting<E>>,
+    loose: Vec<Option<E>>,
+    free: Vec<usize>,
     sequence: u64,
 }
 
+/// Sorted by time, then by age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    at: Instant,
+    sequence: u64,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Lane(usize),
+    Loose(usize),
+}
+
+/// An event in a lane. Invariant: none is earlier than the one before it.
 #[derive(Debug)]
-struct Entry<E> {
+struct Waiting<E> {
     at: Instant,
     sequence: u64,
     event: E,
@@ -23,49 +48,87 @@ struct Entry<E> {
 impl<E> EventQueue<E> {
     /// Nothing is to happen.
     pub(crate) fn new() -> Self {
-        Self { events: BinaryHeap::new(), sequence: 0 }
+        Self { heads: BinaryHeap::new(), lanes: Vec::new(), prompt: VecDeque::new(), loose: Vec::new(), free: Vec::new(), sequence: 0 }
     }
 
     /// Lets `event` happen at `at`.
     pub(crate) fn push(&mut self, at: Instant, event: E) {
-        self.events.push(Entry { at, sequence: self.sequence, event });
-        self.sequence += 1;
+        let sequence = self.next_sequence();
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.loose.push(None);
+            self.loose.len() - 1
+        });
+        self.loose[slot] = Some(event);
+        self.heads.push(Reverse(Key { at, sequence, place: Place::Loose(slot) }));
+    }
+
+    /// The same for an event that is likely to be the last one of `lane`; if it isn't, that costs time and nothing else.
+    pub(crate) fn push_in(&mut self, lane: usize, at: Instant, event: E) {
+        if self.lanes.len() <= lane {
+            self.lanes.resize_with(lane + 1, VecDeque::new);
+        }
+        match self.lanes[lane].back() {
+            Some(last) if at < last.at => return self.push(at, event),
+            Some(_) => {}
+            None => self.heads.push(Reverse(Key { at, sequence: self.sequence, place: Place::Lane(lane) })),
+        }
+        let sequence = self.next_sequence();
+        self.lanes[lane].push_back(Waiting { at, sequence, event });
+    }
+
+    /// The same for an event that happens now, as those before it did; else that costs time and nothing else.
+    pub(crate) fn push_now(&mut self, at: Instant, event: E) {
+        if self.prompt.back().is_some_and(|last| at < last.at) {
+            return self.push(at, event);
+        }
+        let sequence = self.next_sequence();
+        self.prompt.push_back(Waiting { at, sequence, event });
     }
 
     /// When the next event happens.
-    pub(crate) fn next_at(&self) -> Option<Instant> {
-        self.events.peek().map(|entry| entry.at)
+    #[cfg(test)]
+    fn next_at(&self) -> Option<Instant> {
+        let head = self.heads.peek().map(|Reverse(key)| key.at);
+        head.into_iter().chain(self.prompt.front().map(|first| first.at)).min()
     }
 
     /// Takes the next event, if it happens no later than `until`.
     pub(crate) fn pop_until(&mut self, until: Instant) -> Option<(Instant, E)> {
-        if self.next_at()? > until {
+        let first = self.prompt.front().map(|first| (first.at, first.sequence));
+        if let Some(first) = first
+            && self.heads.peek().is_none_or(|Reverse(head)| first < (head.at, head.sequence))
+        {
+            return if first.0 > until { None } else { self.prompt.pop_front().map(|first| (first.at, first.event)) };
+        }
+        let mut head = self.heads.peek_mut()?;
+        let Key { at, place, .. } = head.0;
+        if at > until {
             return None;
         }
-        self.events.pop().map(|entry| (entry.at, entry.event))
+        let event = match place {
+            Place::Lane(lane) => {
+                let waiting = &mut self.lanes[lane];
+                let event = waiting.pop_front().map(|first| first.event);
+                match waiting.front() {
+                    Some(next) => *head = Reverse(Key { at: next.at, sequence: next.sequence, place }),
+                    None => drop(PeekMut::pop(head)),
+                }
+                event
+            }
+            Place::Loose(slot) => {
+                PeekMut::pop(head);
+                self.free.push(slot);
+                self.loose[slot].take()
+            }
+        };
+        event.map(|event| (at, event))
+    }
+
+    fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence - 1
     }
 }
-
-/// The heap gives out its greatest entry: the earliest is the greatest.
-impl<E> Ord for Entry<E> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.sequence).cmp(&(self.at, self.sequence))
-    }
-}
-
-impl<E> PartialOrd for Entry<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<E> PartialEq for Entry<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<E> Eq for Entry<E> {}
 
 #[cfg(test)]
 mod tests;

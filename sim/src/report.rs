@@ -28,7 +28,10 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, hash, events, faults, ended, marks: _ } = self;
-        write!(f, "seed {seed}: trace {hash}, {events} events in {} ms of virtual time, {faults:?}", ended.as_millis())
+        write!(f, "seed {seed}: trace {hash}, {events} events in {} ms of virtual time, faults: ", ended.as_millis())?;
+        let struck: Vec<_> = faults.named().filter(|&(_, n)| n > 0).map(|(name, n)| format!("{n} {}", name.replace('_', " "))).collect();
+        f.write_str(if struck.is_empty() { "none" } else { "" })?;
+        f.write_str(&struck.join(", "))
     }
 }
 

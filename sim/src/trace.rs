@@ -179,9 +179,9 @@ impl Trace {
         self.silence_max = self.silence_max.max(at.since(self.last_at));
         self.last_at = at;
         let (tag, detail) = digest(what);
-        for word in [at.as_nanos(), host as u64, frame.id, tag, detail, frame.bytes.len() as u64] {
-            self.hash = mix(self.hash, word);
-        }
+        // Hosts are fewer than 2^16, tags than 2^8, and no frame is as long as 2^32.
+        let place = (host as u64) << 48 | tag << 40 | frame.bytes.len() as u64;
+        self.hash = fold(fold(self.hash ^ at.as_nanos(), frame.id ^ KEYS[0]) ^ place, detail ^ KEYS[1]);
         // What arrives as it was sent was hashed when it was sent: the frame's number stands for it.
         if matches!(what, What::Sent | What::Injected) || matches!(what, What::Delivered) && !frame.marks.is_empty() {
             self.hash = mix_bytes(self.hash, &frame.bytes);
@@ -205,7 +205,7 @@ impl Trace {
     /// Something befell a host or its link as a whole.
     pub(crate) fn befell(&mut self, at: Instant, host: usize, mishap: Mishap) {
         // No frame has this number, nor these bytes.
-        let none = Frame { id: u64::MAX, bytes: Arc::new([]), marks: Marks::default() };
+        let none = Frame { id: u64::MAX, bytes: Arc::new([]), marks: Marks::default(), sound: false };
         let (last_at, silence_max) = (self.last_at, self.silence_max);
         self.record(at, host, What::Befell(mishap), &none);
         // The wire was silent all the same.
@@ -313,21 +313,36 @@ pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
     mix_bytes(0, bytes)
 }
 
-/// Four words at a time, each in a lane of its own: one multiplication needn't wait for the other three.
+/// Multiplies, and folds the product's upper half in: each bit of either factor reaches many of the result.
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ (product >> 64) as u64
+}
+
+/// What the second words of pairs are multiplied as, so that a zero stands for something: the digits of pi.
+const KEYS: [u64; 4] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89];
+
+/// Eight words at a time, two of them in each of four lanes: one multiplication needn't wait for the other three.
 fn mix_bytes(hash: u64, bytes: &[u8]) -> u64 {
-    let mut lanes = [hash, hash ^ 1, hash ^ 2, hash ^ 3];
-    let (blocks, rest) = bytes.as_chunks::<32>();
+    let mut lanes = KEYS.map(|key| hash ^ key);
+    let (blocks, rest) = bytes.as_chunks::<64>();
     for block in blocks {
-        let (words, _) = block.as_chunks::<8>();
-        for (lane, word) in lanes.iter_mut().zip(words) {
-            *lane = mix(*lane, u64::from_le_bytes(*word));
-        }
+        mix_block(&mut lanes, block);
     }
-    let mut last = [0; 32];
+    let mut last = [0; 64];
     last[..rest.len()].copy_from_slice(rest);
-    let (words, _) = last.as_chunks::<8>();
-    let tail = words.iter().map(|word| u64::from_le_bytes(*word));
-    lanes.into_iter().chain(tail).fold(hash, mix)
+    mix_block(&mut lanes, &last);
+    lanes.into_iter().fold(hash, mix)
+}
+
+#[inline]
+fn mix_block(lanes: &mut [u64; 4], block: &[u8; 64]) {
+    let (pairs, _) = block.as_chunks::<16>();
+    for ((lane, key), pair) in lanes.iter_mut().zip(KEYS).zip(pairs) {
+        let (words, _) = pair.as_chunks::<8>();
+        let [first, second] = [words[0], words[1]].map(u64::from_le_bytes);
+        *lane = fold(*lane ^ first, key ^ second);
+    }
 }
 
 #[cfg(test)]

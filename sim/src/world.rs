@@ -72,6 +72,8 @@ pub struct World {
     budget: Budget,
     watch: Watch,
     courses: Courses,
+    /// A host that had not finished when it was looked at last: the first to ask again.
+    unfinished: usize,
     /// Hosts were told each other's Ethernet addresses.
     introduced: bool,
 }
@@ -95,6 +97,7 @@ impl World {
             budget: Budget::unlimited(),
             watch: Watch::default(),
             courses: Courses::default(),
+            unfinished: 0,
             introduced: false,
         }
     }
@@ -262,10 +265,12 @@ impl World {
         result
     }
 
-    /// Lets a host's programs step now, whatever they wait for.
+    /// Lets a host's programs step now, whatever they wait for; if it is paused, when it goes on.
     pub(crate) fn rouse(&mut self, host: HostId) {
         self.hosts[host.0].rouse();
-        self.service(host.0);
+        if self.hosts[host.0].runs() {
+            self.service(host.0);
+        }
     }
 
     /// Lets time pass until `until`, and everything happen that happens by then.
@@ -288,7 +293,7 @@ impl World {
     /// # Errors
     /// [`Unfinished`]: time was up.
     pub fn run_until_finished(&mut self, until: Instant) -> Result<Instant, Unfinished> {
-        while !self.finished() {
+        while !self.finished_since() {
             let Some((at, event)) = self.network.agenda.pop_until(until) else {
                 self.network.now = until;
                 self.check_overdue();
@@ -304,6 +309,16 @@ impl World {
     /// Whether all programs have finished.
     pub fn finished(&self) -> bool {
         self.hosts.iter().all(Host::finished)
+    }
+
+    /// As [`World::finished`], for callers that ask after each event.
+    fn finished_since(&mut self) -> bool {
+        if self.hosts.get(self.unfinished).is_some_and(|host| !host.finished()) {
+            return false;
+        }
+        let unfinished = self.hosts.iter().position(|host| !host.finished());
+        self.unfinished = unfinished.unwrap_or(0);
+        unfinished.is_none()
     }
 
     /// What each host's NIC has lent out, after reaping what is complete.
@@ -339,7 +354,7 @@ impl World {
             }
             Event::AtHost { host, frame } => {
                 let target = &mut self.hosts[host];
-                let reception = target.nic().receive(now, &frame.bytes);
+                let reception = target.nic().arrive(now, &frame.bytes, frame.sound);
                 let poll_at = reception.wake_at.map(|at| at + target.poll_delay());
                 self.network.received(host, &frame, reception.outcome);
                 if let Some(at) = poll_at {
@@ -355,12 +370,12 @@ impl World {
                 }
             }
             Event::Nic { host } => {
-                if self.hosts[host].nic_due(now) && !self.hosts[host].is_down() {
+                if self.hosts[host].nic_alarm.rings(now) && !self.hosts[host].is_down() {
                     self.advance_nic(host);
                 }
             }
             Event::Wake { host } => {
-                if self.hosts[host].woken(now) && self.hosts[host].runs() {
+                if self.hosts[host].wake.rings(now) && self.hosts[host].runs() {
                     self.service(host);
                 }
             }
@@ -408,8 +423,8 @@ impl World {
         for bytes in nic.take_handed() {
             self.network.show(host, None, &bytes);
         }
-        while let Some(bytes) = self.hosts[host].nic().transmit(now) {
-            self.network.send(host, boot, bytes, !early);
+        while let Some(departure) = self.hosts[host].nic().depart(now) {
+            self.network.send(host, boot, departure, !early);
         }
         self.after_nic(host);
     }
@@ -417,14 +432,15 @@ impl World {
     /// Notes what struck a NIC, and when it is to be looked at again.
     fn after_nic(&mut self, host: usize) {
         let nic: &Nic = self.hosts[host].nic();
-        for strike in nic.take_strikes() {
+        let (strikes, next_at) = nic.news();
+        for strike in strikes {
             self.network.trace.strike(self.network.now, host, strike);
             if let Some(checkers) = &self.network.checkers {
                 checkers.borrow_mut().struck(self.network.now, host, strike.lasts);
             }
         }
-        if let Some(at) = nic.next_at().map(|at| at.max(self.network.now))
-            && self.hosts[host].nic_due_by(at)
+        if let Some(at) = next_at.map(|at| at.max(self.network.now))
+            && self.hosts[host].nic_alarm.ring_by(at)
         {
             self.network.agenda.push(at, Event::Nic { host });
         }
@@ -448,8 +464,8 @@ impl World {
     }
 
     fn wake(&mut self, host: usize, at: Instant) {
-        if self.hosts[host].wake_by(at) {
-            self.network.agenda.push(at, Event::Wake { host });
+        if self.hosts[host].wake.ring_by(at) {
+            self.network.plan_wake(host, at);
         }
     }
 }

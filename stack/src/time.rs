@@ -40,7 +40,8 @@ impl Add<Duration> for Instant {
     type Output = Self;
     #[inline]
     fn add(self, d: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+        let ns = d.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(d.subsec_nanos()));
+        Self(self.0.saturating_add(ns))
     }
 }
 

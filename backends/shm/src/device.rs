@@ -66,6 +66,9 @@ impl ShmDevice {
             // Memory corrupts nothing, so nobody reads checksums: there is nothing to fill in.
             tx_checksum: true,
             rx_checksum: true,
+            // Tags travel beside the frame.
+            vlan_insert: true,
+            vlan_strip: true,
             point_to_point: true,
             ..Capabilities::least(DeviceKind::Shm, MTU)
         };
@@ -257,6 +260,9 @@ impl Device for ShmDevice {
 
     #[inline]
     fn send(&mut self, frame: &TxFrame<'_, TxBuf>) -> Result<(), SendError> {
+        if frame.offload.tso_mss.is_some() {
+            return Err(self.capabilities.lacks("TSO").into());
+        }
         let Some(&mac) = frame.head.first_chunk() else { return Err(SendError::NoPeer) };
         let slot = self.find(MacAddr(mac)).ok_or(SendError::NoPeer)?;
         let Some(channel) = self.channels[slot].as_deref_mut() else { return Err(SendError::NoPeer) };

@@ -26,7 +26,7 @@ const CLIENT_PORT: u16 = 40_000;
 
 /// Runs it.
 pub(super) fn hundred_hosts() -> Result<Run> {
-    let mut world = World::new(WorldConfig::seeded(1));
+    let mut world = World::new(WorldConfig::seeded(1)).unchecked();
     let hosts: Vec<HostId> = (0..HOSTS).map(|i| world.add_host(HostConfig::named(&format!("host{i}")))).collect();
     world.introduce_all();
     let clients = HOSTS - SERVERS;

@@ -12,13 +12,9 @@ use smoltcp::socket::tcp;
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
 
-use super::Run;
+use super::{BUFFER, Run, TURN};
 
-/// Bytes of the stream: the same as ours.
-const BULK: u64 = 256 << 20;
 const CHUNK: usize = 64 << 10;
-/// Bytes of each socket's buffers: what ours grow to on such a path is of this order.
-const BUFFER: usize = 512 << 10;
 const PORT: u16 = 9;
 /// Frames that one interface may send before the other gets its turn.
 const QUEUE_MAX: usize = 1024;
@@ -103,8 +99,8 @@ impl End {
     }
 }
 
-/// One stream from one end to the other, in a virtual time that passes by 10 us (a round trip of ours) a turn.
-pub(super) fn bulk() -> Result<Run> {
+/// One stream of so many bytes from one end to the other, in a virtual time that passes by [`TURN`] a turn.
+pub(super) fn bulk(bytes: u64) -> Result<Run> {
     let (there, back) = (Queue::default(), Queue::default());
     let mut source = End::new(1, &back, &there)?;
     let mut sink = End::new(2, &there, &back)?;
@@ -114,9 +110,9 @@ pub(super) fn bulk() -> Result<Run> {
     let (mut now, mut sent, mut read) = (Instant::ZERO, 0u64, 0u64);
     let (chunk, mut buffer) = (vec![0x5a; CHUNK], vec![0; CHUNK]);
     Run::measure(|| {
-        while read < BULK {
-            while source.socket().can_send() && sent < BULK {
-                let len = usize::try_from(BULK - sent).unwrap_or(CHUNK).min(CHUNK);
+        while read < bytes {
+            while source.socket().can_send() && sent < bytes {
+                let len = usize::try_from(bytes - sent).unwrap_or(CHUNK).min(CHUNK);
                 sent += source.socket().send_slice(&chunk[..len])? as u64;
             }
             source.poll(now);
@@ -125,8 +121,8 @@ pub(super) fn bulk() -> Result<Run> {
                 read += sink.socket().recv_slice(&mut buffer)? as u64;
             }
             sink.poll(now);
-            now += smoltcp::time::Duration::from_micros(10);
-            ensure!(now < Instant::from_secs(600), "{read} of {BULK} bytes arrived in ten minutes");
+            now += smoltcp::time::Duration::from_micros(u64::try_from(TURN.as_micros())?);
+            ensure!(now < Instant::from_secs(600), "{read} of {bytes} bytes arrived in ten minutes");
         }
         let passed = u64::try_from(now.total_micros()).unwrap_or(0);
         Ok((source.wire.received + sink.wire.received, Duration::from_micros(passed)))

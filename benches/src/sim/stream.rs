@@ -11,10 +11,8 @@ use ringway_stack::ring::{NextHop, RecvFlags, SendFlags, SocketId};
 use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
-use super::Run;
+use super::{BUFFER, Run};
 
-/// Bytes of the bulk stream.
-const BULK: u64 = 256 << 20;
 const CHUNK: usize = 64 << 10;
 const PORT: u16 = 9;
 
@@ -24,12 +22,17 @@ pub(super) struct Source {
     to: SocketAddrV4,
     left: u64,
     chunk: Vec<u8>,
+    config: Config,
     socket: Option<SocketId>,
 }
 
 impl Source {
     pub(super) fn new(from: u16, to: SocketAddrV4, bytes: u64) -> Self {
-        Self { from, to, left: bytes, chunk: vec![0x5a; CHUNK], socket: None }
+        Self { from, to, left: bytes, chunk: vec![0x5a; CHUNK], config: Config::default(), socket: None }
+    }
+
+    fn config(self, config: Config) -> Self {
+        Self { config, ..self }
     }
 }
 
@@ -37,7 +40,7 @@ impl App for Source {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let socket = *self.socket.get_or_insert_with(|| {
             let local = SocketAddrV4::new(cx.ip, self.from);
-            cx.ring.tcp_connect(cx.now, local, self.to, NextHop::Neighbour(*self.to.ip()), &Config::default()).expect("a free port")
+            cx.ring.tcp_connect(cx.now, local, self.to, NextHop::Neighbour(*self.to.ip()), &self.config).expect("a free port")
         });
         while self.left > 0 {
             let len = usize::try_from(self.left).unwrap_or(CHUNK).min(CHUNK);
@@ -59,13 +62,27 @@ pub(super) struct Sink {
     read: Shared<u64>,
     buffer: Vec<u8>,
     total: u64,
+    config: Config,
     listener: Option<SocketId>,
     streams: Vec<SocketId>,
 }
 
 impl Sink {
     pub(super) fn new(port: u16, expected: usize, read: Shared<u64>) -> Self {
-        Self { port, expected, read, buffer: vec![0; CHUNK], total: 0, listener: None, streams: Vec::new() }
+        Self { port, expected, read, buffer: vec![0; CHUNK], total: 0, config: Config::default(), listener: None, streams: Vec::new() }
+    }
+
+    fn config(self, config: Config) -> Self {
+        Self { config, ..self }
+    }
+
+    /// Reads what is there, and closes behind the end.
+    fn serve(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+        if !self.read(cx, socket) {
+            cx.ring.close(cx.now, socket, false);
+            self.streams.retain(|stream| *stream != socket);
+            self.expected -= 1;
+        }
     }
 
     /// Reads what is there; `false`: the stream has ended.
@@ -85,17 +102,15 @@ impl App for Sink {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let listener = *self
             .listener
-            .get_or_insert_with(|| cx.ring.tcp_listen(SocketAddrV4::new(cx.ip, self.port), 128, &Config::default()).expect("a free port"));
+            .get_or_insert_with(|| cx.ring.tcp_listen(SocketAddrV4::new(cx.ip, self.port), 128, &self.config).expect("a free port"));
+        for event in cx.events {
+            if self.streams.contains(&event.socket) {
+                self.serve(cx, event.socket);
+            }
+        }
         while let Ok(socket) = cx.ring.tcp_accept(listener) {
             self.streams.push(socket);
-        }
-        for i in (0..self.streams.len()).rev() {
-            let socket = self.streams[i];
-            if !self.read(cx, socket) {
-                cx.ring.close(cx.now, socket, false);
-                self.streams.swap_remove(i);
-                self.expected -= 1;
-            }
+            self.serve(cx, socket);
         }
         self.read.set(self.total);
         if self.expected == 0 { Step::Finished } else { Step::Wait }
@@ -107,19 +122,21 @@ pub(super) fn packets(world: &World, hosts: &[HostId]) -> u64 {
     hosts.iter().map(|&host| world.host(host).ring().counters().rx_packets).sum()
 }
 
-/// One stream between two hosts over 25 Gbit/s, without faults.
-pub(super) fn bulk() -> Result<Run> {
+/// One stream of so many bytes between two hosts over 25 Gbit/s, without faults.
+/// `poll_delay`: how often the hosts poll, at most.
+pub(super) fn bulk(bytes: u64, poll_delay: Duration) -> Result<Run> {
+    let config = Config { rcvbuf: Some(BUFFER), sndbuf: Some(BUFFER), ..Config::default() };
     let link = LinkConfig { bandwidth_bps: Some(25_000_000_000), ..LinkConfig::default() };
-    let mut world = World::new(WorldConfig::seeded(1));
-    let [sink, source] = ["sink", "source"].map(|name| world.add_host(HostConfig::named(name).link(link)));
+    let mut world = World::new(WorldConfig::seeded(1)).unchecked();
+    let [sink, source] = ["sink", "source"].map(|name| world.add_host(HostConfig { poll_delay, ..HostConfig::named(name).link(link) }));
     world.introduce_all();
     let read = Shared::new(0);
     let to = SocketAddrV4::new(world.host(sink).ip(), PORT);
-    world.add_app(sink, Sink::new(PORT, 1, read.clone()));
-    world.add_app(source, Source::new(40_000, to, BULK));
+    world.add_app(sink, Sink::new(PORT, 1, read.clone()).config(config.clone()));
+    world.add_app(source, Source::new(40_000, to, bytes).config(config));
     Run::measure(|| {
         let ended = world.run_until_finished(Instant::ZERO + Duration::from_secs(60))?;
-        ensure!(*read.read() == BULK, "{} of {BULK} bytes arrived", *read.read());
+        ensure!(*read.read() == bytes, "{} of {bytes} bytes arrived", *read.read());
         Ok((packets(&world, &[sink, source]), ended.since(Instant::ZERO)))
     })
 }

@@ -4,7 +4,7 @@ use core::cell::RefCell;
 use core::time::Duration;
 use std::rc::Rc;
 
-use ringway_sim::program::Process;
+use ringway_sim::program::{Env, Process};
 use ringway_sim::{Capture, Case, HostConfig, HostId, World};
 use ringway_stack::Instant;
 
@@ -31,6 +31,11 @@ pub(crate) struct Oracle {
 impl Oracle {
     pub(crate) fn tell(&self, now: Instant, what: String) {
         self.story.borrow_mut().push(format!("{:>6} ms: {what}", now.as_millis()));
+    }
+
+    /// A node starts, for the first time or after it was killed or its host crashed.
+    fn starts(&self, env: &Env, bug: Bug) {
+        self.tell(env.now(), format!("{} starts with {} requests", env.name(), Log::new(env.storage(), bug).len()));
     }
 
     /// The client was told that its request is safe at `index`. It must be.
@@ -87,15 +92,25 @@ pub(crate) fn run(case: &Case, bug: Bug, capture: Capture) -> Run {
     let requests = 2 + 2 * u64::from(case.scale);
     let oracle = Rc::new(Oracle::default());
     let mut world = case.world(capture);
-    let mut host = |name: &str, number| world.add_host(HostConfig::named(name).link(case.link(number)));
-    let first = host("primary", 0);
-    let backups: Vec<HostId> = (1..=BACKUPS).map(|number| host(&format!("backup {number}"), number)).collect();
-    let caller = host("client", BACKUPS + 1);
+    let first = world.add_host(case.host("primary", 0));
+    let backups: Vec<HostId> = (1..=BACKUPS).map(|number| world.add_host(case.host(&format!("backup {number}"), number))).collect();
+    // The client's link may break; it itself does not, since it has no disk to remember by what it was told.
+    let caller = world.add_host(HostConfig::named("client").link(case.link(BACKUPS + 1)));
 
     let (ip, ips): (_, Vec<_>) = (world.host(first).ip(), backups.iter().map(|&host| world.host(host).ip()).collect());
-    let mut nodes = vec![world.serve(first, move |env| primary(env, ips.clone(), bug))];
-    nodes.extend(backups.iter().map(|&host| world.serve(host, backup)));
-    oracle.logs.borrow_mut().extend(nodes.iter().map(|node| Log(node.storage().clone())));
+    let seen = Rc::clone(&oracle);
+    let mut nodes = vec![world.serve(first, move |env| {
+        seen.starts(&env, bug);
+        primary(env, ips.clone(), bug)
+    })];
+    nodes.extend(backups.iter().map(|&host| {
+        let seen = Rc::clone(&oracle);
+        world.serve(host, move |env| {
+            seen.starts(&env, bug);
+            backup(env, bug)
+        })
+    }));
+    oracle.logs.borrow_mut().extend(nodes.iter().map(|node| Log::new(node.storage(), bug)));
     let seen = Rc::clone(&oracle);
     world.spawn(caller, move |env| client(env, ip, requests, Rc::clone(&seen)));
 
@@ -109,7 +124,7 @@ pub(crate) fn run(case: &Case, bug: Bug, capture: Capture) -> Run {
     Run { world, story, violation }
 }
 
-/// The safety phase: links do what the case drew, and now and then a backup is killed, and started again.
+/// The safety phase: links and hosts do what the case drew, and now and then a backup is killed, and started again.
 fn kill_backups(case: &Case, world: &mut World, backups: &[Process], oracle: &Oracle) {
     let mut draw = case.draw(KILLS);
     let end = world.now() + SAFETY;

@@ -14,6 +14,8 @@ pub(crate) enum Bug {
     Twice,
     /// A request is answered before a quorum has it.
     Early,
+    /// A node says that it has a request before that is on its disk.
+    Unsynced,
 }
 
 impl fmt::Display for Bug {
@@ -22,6 +24,7 @@ impl fmt::Display for Bug {
             Self::None => "none",
             Self::Twice => "twice",
             Self::Early => "early",
+            Self::Unsynced => "unsynced",
         })
     }
 }
@@ -30,30 +33,40 @@ impl FromStr for Bug {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
-        [Self::None, Self::Twice, Self::Early].into_iter().find(|bug| bug.to_string() == s).ok_or_else(|| format!("no such bug: {s}"))
+        let all = [Self::None, Self::Twice, Self::Early, Self::Unsynced];
+        all.into_iter().find(|bug| bug.to_string() == s).ok_or_else(|| format!("no such bug: {s}"))
     }
 }
 
 /// A node's log, on its disk: requests by their numbers, in the order in which they were appended.
 #[derive(Clone)]
-pub(crate) struct Log(pub(crate) Storage);
+pub(crate) struct Log {
+    disk: Storage,
+    bug: Bug,
+}
 
 impl Log {
+    pub(crate) fn new(disk: &Storage, bug: Bug) -> Self {
+        Self { disk: disk.clone(), bug }
+    }
+
     /// All of it.
     pub(crate) fn requests(&self) -> Vec<u64> {
         let number = |value: Vec<u8>| value.try_into().map_or(0, u64::from_be_bytes);
-        self.0.entries().into_iter().map(|(_, value)| number(value)).collect()
+        self.disk.entries().into_iter().map(|(_, value)| number(value)).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.entries().len()
+        self.disk.entries().len()
     }
 
     /// Appends, durably, and says at which index.
     pub(crate) fn append(&self, request: u64) -> usize {
         let index = self.len();
-        self.0.put((index as u64).to_be_bytes(), request.to_be_bytes());
-        self.0.sync();
+        self.disk.put((index as u64).to_be_bytes(), request.to_be_bytes());
+        if self.bug != Bug::Unsynced {
+            self.disk.sync();
+        }
         index
     }
 

@@ -1,6 +1,6 @@
 //! A replicated log with a planted bug, found by the simulator, made small, and replayed. `sim/GUIDE.md` walks through it.
 //!
-//!     cargo run -p ringway-sim --example replicated_log -- [--bug twice|early|none] [--seeds N] [--case CASE] [--pcap FILE]
+//!     cargo run -p ringway-sim --example replicated_log -- [--bug twice|early|unsynced|none] [--seeds N] [--case CASE] [--pcap FILE]
 //!
 //! - `node.rs`: the primary and its backups
 //! - `client.rs`: a client that asks again when it gets no answer

@@ -35,7 +35,7 @@ struct Primary {
 
 /// The primary: one task for each backup, one for each client.
 pub(crate) async fn primary(env: Env, backups: Vec<Ipv4Addr>, bug: Bug) -> io::Result<()> {
-    let log = Log(env.storage().clone());
+    let log = Log::new(env.storage(), bug);
     let held = RefCell::new(vec![0; backups.len()]);
     let primary = Rc::new(Primary { env: env.clone(), bug, log, held, changed: Notify::new() });
     for (number, &backup) in backups.iter().enumerate() {
@@ -97,8 +97,8 @@ impl Primary {
 }
 
 /// A backup: says how much it has, appends what comes, says so.
-pub(crate) async fn backup(env: Env) -> io::Result<()> {
-    let log = Log(env.storage().clone());
+pub(crate) async fn backup(env: Env, bug: Bug) -> io::Result<()> {
+    let log = Log::new(env.storage(), bug);
     let listener = TcpListener::bind(env.net(), (env.ip(), REPLICAS)).await?;
     let (mut newest, _) = listener.accept().await?;
     loop {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
-use ringway_stack::ring::{Readiness, RecvFlags, SendFlags, Shutdown, SocketId};
+use ringway_stack::ring::{Event, Readiness, RecvFlags, SendFlags, Shutdown, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::{Pattern, Shared};
@@ -141,6 +141,8 @@ pub(super) struct Conversation {
     own_ended: bool,
     /// Most reads, and most writes, in one step.
     burst: u32,
+    /// It has read all there was and written all it may: nothing but an arrival changes anything.
+    rests: bool,
     buffer: Vec<u8>,
     /// What is being written, and where in the stream it begins.
     chunk: Vec<u8>,
@@ -159,6 +161,7 @@ impl Conversation {
             write_at,
             peer_ended: false,
             own_ended: false,
+            rests: false,
             burst: u32::MAX,
             buffer,
             chunk: Vec::new(),
@@ -195,12 +198,23 @@ impl Conversation {
         self.tally.read().ending.is_some()
     }
 
+    /// Whether a step can have anything to do: `events` are all that happened to the host's sockets, or none if that isn't known.
+    pub(super) fn may_step(&self, events: &[Event]) -> bool {
+        !self.rests || events.is_empty() || events.iter().any(|event| event.socket == self.socket)
+    }
+
     /// Does what can be done. Says when it wants to go on by itself.
     pub(super) fn step(&mut self, cx: &mut Context<'_>) -> Option<Instant> {
-        if self.ended() || cx.ring.readiness(self.socket).is_empty() {
+        if self.ended() {
             return None;
         }
-        let outcome = self.read(cx).and_then(|()| self.write(cx));
+        let ready = cx.ring.readiness(self.socket);
+        if ready.is_empty() {
+            return None;
+        }
+        // A read of what can only be written to would block.
+        let read = if ready == Readiness::OUT { Ok(()) } else { self.read(cx) };
+        let outcome = read.and_then(|()| self.write(cx));
         match outcome {
             Err(error) => self.end(cx, Ending::Failed(error)),
             Ok(()) => self.part(cx),
@@ -208,6 +222,9 @@ impl Conversation {
         if self.ended() {
             return None;
         }
+        let Tally { written, read, .. } = *self.tally.read();
+        let waits = self.read_at.max(self.write_at) > cx.now;
+        self.rests = !waits && self.dialogue.own.allowance(read, self.peer_ended) == written;
         [self.read_at, self.write_at].into_iter().filter(|&at| at > cx.now).min()
     }
 

@@ -8,17 +8,16 @@ pub struct Pattern(pub u64);
 impl Pattern {
     /// Writes the bytes from `offset` on into `out`.
     pub fn fill(self, offset: u64, out: &mut [u8]) {
-        let mut at = offset;
-        let mut rest = out;
-        while !rest.is_empty() {
-            let word = self.word(at / 8);
-            let skip = usize::try_from(at % 8).unwrap_or(0);
-            let len = rest.len().min(8 - skip);
-            let (now, later) = rest.split_at_mut(len);
-            now.copy_from_slice(&word[skip..skip + len]);
-            rest = later;
-            at += len as u64;
+        let skip = usize::try_from(offset % 8).unwrap_or(0);
+        let (first, out) = out.split_at_mut(out.len().min((8 - skip) % 8));
+        first.copy_from_slice(&self.word(offset / 8)[skip % 8..][..first.len()]);
+        let (words, last) = out.as_chunks_mut::<8>();
+        let mut index = offset.div_ceil(8);
+        for word in words {
+            *word = self.word(index);
+            index += 1;
         }
+        last.copy_from_slice(&self.word(index)[..last.len()]);
     }
 
     /// Where `bytes` first differ from the stream at `offset`.

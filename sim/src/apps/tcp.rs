@@ -101,7 +101,7 @@ impl App for Server {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let Some(listener) = listen(cx, self.port, BACKLOG, &self.config, &self.listener) else { return Step::Until(cx.now + OPEN_RETRY) };
         self.accept_all(cx, listener);
-        let next: Option<Instant> = self.conversations.iter_mut().filter_map(|c| c.step(cx)).min();
+        let next: Option<Instant> = self.conversations.iter_mut().filter(|c| c.may_step(cx.events)).filter_map(|c| c.step(cx)).min();
         self.conversations.retain(|c| !c.ended());
         match next {
             _ if self.conversations.is_empty() => Step::Idle,

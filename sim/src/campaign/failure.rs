@@ -27,6 +27,11 @@ impl Failure {
         without.join(" ").chars().filter(|c| !c.is_ascii_digit()).take(KIND_MAX).collect()
     }
 
+    /// A failure of which no more is known than what was said.
+    pub(crate) fn said(message: String) -> Self {
+        Self { place: String::new(), message, backtrace: Vec::new() }
+    }
+
     /// Whether `other` is the same failure: the same check at the same place.
     pub fn is_like(&self, other: &Self) -> bool {
         self.place == other.place && self.kind() == other.kind()

@@ -26,18 +26,42 @@ pub fn minimise(
     mut run: impl FnMut(&Scenario) -> Option<Failure>,
     mut patient: impl FnMut() -> bool,
 ) -> Minimal {
-    let mut best = Minimal { scenario: *scenario, failure: failure.clone(), tried: 0, hurried: false };
+    let simpler = |scenario: &Scenario| {
+        let fewer = far_fewer_faults(scenario.faults).into_iter().map(|faults| Scenario { faults, ..*scenario });
+        fewer.chain(scenario.simpler()).collect()
+    };
+    let Shrunk { what, failure, tried, hurried } = shrink(*scenario, failure, simpler, &mut run, &mut patient);
+    Minimal { scenario: what, failure, tried, hurried }
+}
+
+/// The smallest of its kind that fails in the same way. See [`Minimal`].
+pub(crate) struct Shrunk<T> {
+    pub(crate) what: T,
+    pub(crate) failure: Failure,
+    pub(crate) tried: u32,
+    pub(crate) hurried: bool,
+}
+
+/// As [`minimise`], for whatever `simpler` knows to make simpler: the most promising first.
+pub(crate) fn shrink<T>(
+    what: T,
+    failure: &Failure,
+    simpler: impl Fn(&T) -> Vec<T>,
+    mut run: impl FnMut(&T) -> Option<Failure>,
+    mut patient: impl FnMut() -> bool,
+) -> Shrunk<T> {
+    let mut best = Shrunk { what, failure: failure.clone(), tried: 0, hurried: false };
     // One change at a time, from the largest to the smallest, from the start again after each that kept the failure: what
     // could not be left out before may be superfluous now.
     'again: loop {
-        for candidate in far_fewer_faults(best.scenario).chain(best.scenario.simpler()) {
+        for candidate in simpler(&best.what) {
             if !patient() {
                 best.hurried = true;
                 return best;
             }
             best.tried += 1;
             if let Some(failure) = run(&candidate).filter(|f| f.is_like(&best.failure)) {
-                (best.scenario, best.failure) = (candidate, failure);
+                (best.what, best.failure) = (candidate, failure);
                 continue 'again;
             }
         }
@@ -46,8 +70,8 @@ pub fn minimise(
 }
 
 /// No faults at all, then either half of the classes.
-fn far_fewer_faults(scenario: Scenario) -> impl Iterator<Item = Scenario> {
-    let classes: Vec<FaultSet> = scenario.faults.iter().collect();
+pub(crate) fn far_fewer_faults(faults: FaultSet) -> Vec<FaultSet> {
+    let classes: Vec<FaultSet> = faults.iter().collect();
     let (left, right) = classes.split_at(classes.len() / 2);
     let mut sets = Vec::new();
     if classes.len() > 1 {
@@ -56,7 +80,7 @@ fn far_fewer_faults(scenario: Scenario) -> impl Iterator<Item = Scenario> {
     if classes.len() > 3 {
         sets.extend([left, right].map(|half| half.iter().copied().collect::<FaultSet>()));
     }
-    sets.into_iter().map(move |faults| Scenario { faults, ..scenario })
+    sets
 }
 
 #[cfg(test)]

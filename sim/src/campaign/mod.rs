@@ -12,6 +12,7 @@ mod summary;
 pub use failure::Failure;
 pub use histogram::Histogram;
 pub use minimise::{Minimal, minimise};
+pub(crate) use minimise::{Shrunk, far_fewer_faults, shrink};
 pub use names::struck;
 pub use seeds::{Batch, RangeError, Seeds, Shard, ShardError};
 pub use summary::Summary;

@@ -85,6 +85,14 @@ impl Classes {
         within(detail, max)
     }
 
+    /// Whether [`Classes::judge`] would let every frame pass and draw nothing.
+    pub(super) fn are_calm(&self, faults: &Faults) -> bool {
+        let Faults { loss_ppm, duplication_ppm, reordering_ppm, corruption_ppm, .. } = faults;
+        let Faults { burst_ppm, hidden_corruption_ppm, icmp_delay_ppm, .. } = faults;
+        let any = loss_ppm | duplication_ppm | reordering_ppm | corruption_ppm | burst_ppm | hidden_corruption_ppm | icmp_delay_ppm;
+        any == 0 && !self.bursts.bad
+    }
+
     /// Lets every class have its say on a frame that would arrive thus.
     pub(super) fn judge(&mut self, faults: &Faults, mut arrival: Arrival, passage: &mut Passage) {
         // All are drawn before any is obeyed: see `Class`.
@@ -128,14 +136,12 @@ impl Classes {
                 return;
             };
             passage.strikes.push(Strike::Corrupted { bit, len });
-            arrival.frame.bytes = bytes;
-            arrival.frame.marks |= Marks::CORRUPTED;
+            arrival.frame.damage(bytes, Marks::CORRUPTED);
         } else if let Some(detail) = hidden
             && let Some((bytes, places)) = flip_undetectably(&arrival.frame.bytes, detail)
         {
             passage.strikes.push(Strike::HiddenCorruption { bytes: places });
-            arrival.frame.bytes = bytes;
-            arrival.frame.marks |= Marks::HIDDEN;
+            arrival.frame.damage(bytes, Marks::HIDDEN);
         }
         passage.arrivals.push(arrival);
     }

@@ -58,7 +58,7 @@ pub(super) fn flip_undetectably(frame: &[u8], detail: u64) -> Option<(Arc<[u8]>,
     match second {
         Some(second) => bytes[second] ^= bit,
         // Damaged in the memory of something that computes checksums anew, as some routers and NICs did (Stone and Partridge, SIGCOMM 2000).
-        None => checksum::fill(&mut bytes),
+        None => drop(checksum::fill(&mut bytes)),
     }
     (checksum::verify(&bytes) != ChecksumVerdict::Bad).then(|| (bytes.into(), [first, second.unwrap_or(first)]))
 }

@@ -21,6 +21,8 @@ pub(crate) struct Passage {
     pub(crate) arrivals: ArrayVec<Arrival, 2>,
     /// What befell it.
     pub(crate) strikes: ArrayVec<Strike, 8>,
+    /// The frame as it was before; absent only if nothing befell it.
+    pub(crate) before: Option<Frame>,
 }
 
 /// What an episode makes of a link while it lasts. The default: nothing.
@@ -79,6 +81,7 @@ impl Lane {
             stop = stop.or(full.then_some(Strike::QueueFull));
             if let Some(strike) = stop {
                 passage.strikes.push(strike);
+                passage.before = Some(frame);
                 return passage;
             }
         }
@@ -87,10 +90,12 @@ impl Lane {
         passage.departs = departs;
         if let Some(strike) = self.conditions.down.then_some(Strike::LinkDown).or(stop) {
             passage.strikes.push(strike);
+            passage.before = Some(frame);
             return passage;
         }
         let mut arrival = Arrival { at: departs + self.config.latency, frame };
-        if faults_on {
+        if faults_on && !self.is_calm(arrival.at) {
+            passage.before = Some(arrival.frame.clone());
             self.delay(&mut arrival, &mut passage);
             self.classes.judge(&self.config.faults, arrival, &mut passage);
         } else {
@@ -98,6 +103,11 @@ impl Lane {
             passage.arrivals.push(arrival);
         }
         passage
+    }
+
+    /// Whether no fault can strike a frame that arrives at `at`.
+    fn is_calm(&self, at: Instant) -> bool {
+        self.conditions.delay.is_none() && self.behind <= at && self.classes.are_calm(&self.config.faults)
     }
 
     /// A slower link's share.
@@ -128,6 +138,9 @@ impl Lane {
     }
 
     fn backlog_bytes(&self, now: Instant) -> u64 {
+        if self.busy_until <= now {
+            return 0;
+        }
         self.bandwidth_bps().map_or(0, |bps| bits(self.busy_until.since(now), bps) / 8)
     }
 
@@ -147,5 +160,10 @@ fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
 }
 
 fn bits(time: Duration, bps: u64) -> u64 {
-    u64::try_from(time.as_nanos() * u128::from(bps) / 1_000_000_000).unwrap_or(u64::MAX)
+    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    // The wide division takes as long as all the rest of a frame's way.
+    ns.checked_mul(bps).map_or_else(
+        || u64::try_from(u128::from(ns) * u128::from(bps) / 1_000_000_000).unwrap_or(u64::MAX),
+        |product| product / 1_000_000_000,
+    )
 }

@@ -4,7 +4,7 @@ use crate::frames;
 use ringway_stack::device::ChecksumVerdict;
 
 fn frame(bytes: Vec<u8>) -> Frame {
-    Frame { id: 0, bytes: bytes.into(), marks: Marks::default() }
+    Frame { id: 0, bytes: bytes.into(), marks: Marks::default(), sound: false }
 }
 
 fn datagram() -> Frame {
@@ -248,9 +248,12 @@ fn the_switch_goes_by_address() {
     for i in 0..3 {
         fabric.attach(1, frames::mac(i), LinkConfig::default());
     }
-    let to = |mac| fabric.route(0, &frames::experimental(mac, frames::mac(0), &[]));
-    assert_eq!(to(frames::mac(2))[..], [2]);
-    assert_eq!(to(MacAddr::BROADCAST)[..], [1, 2]);
-    assert!(to(frames::mac(9)).is_empty());
-    assert!(to(frames::mac(0)).is_empty());
+    let to = |fabric: &Fabric, mac| fabric.route(0, &frames::experimental(mac, frames::mac(0), &[])).collect::<Vec<_>>();
+    assert_eq!(to(&fabric, frames::mac(2)), [2]);
+    assert_eq!(to(&fabric, MacAddr::BROADCAST), [1, 2]);
+    assert_eq!(to(&fabric, frames::mac(9)), [0; 0]);
+    assert_eq!(to(&fabric, frames::mac(0)), [0; 0]);
+    fabric.readdress(2, frames::mac(9));
+    assert_eq!(to(&fabric, frames::mac(2)), [0; 0]);
+    assert_eq!(to(&fabric, frames::mac(9)), [2]);
 }

@@ -1,5 +1,6 @@
 //! Buffers that know how many of them are out.
 
+use core::mem;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,16 +13,17 @@ use crate::checksum;
 /// What a send buffer holds before it is written: recognisable, and never what a workload writes for long.
 const POISON: u8 = 0xa5;
 
-/// A limited number of buffers. Only counted: their memory is the allocator's.
+/// A limited number of buffers. They are counted; the memory of send buffers is used again.
 #[derive(Debug)]
 pub(super) struct Pool {
     outstanding: AtomicUsize,
     max: usize,
+    spare: Mutex<Vec<Contents>>,
 }
 
 impl Pool {
     pub(super) fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { outstanding: AtomicUsize::new(0), max })
+        Arc::new(Self { outstanding: AtomicUsize::new(0), max, spare: Mutex::default() })
     }
 
     pub(super) fn outstanding(&self) -> usize {
@@ -34,6 +36,22 @@ impl Pool {
         }
         self.outstanding.fetch_add(1, Ordering::Relaxed);
         Some(Token(Arc::clone(self)))
+    }
+
+    /// Memory of `len` bytes, all poison, none of them sent.
+    fn memory(&self, len: usize) -> Contents {
+        match self.spare().pop().filter(|spare| spare.bytes.len() == len) {
+            Some(mut spare) => {
+                spare.bytes.fill(POISON);
+                spare.sealed.clear();
+                spare
+            }
+            None => Contents { bytes: vec![POISON; len].into(), sealed: Vec::new() },
+        }
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Contents>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,10 +131,10 @@ enum Source {
 #[derive(Debug)]
 struct Cell {
     contents: Mutex<Contents>,
-    _token: Token,
+    token: Token,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Contents {
     bytes: Box<[u8]>,
     /// Ranges that frames have referred to. Invariant: sorted, disjoint, not adjacent.
@@ -126,8 +144,8 @@ struct Contents {
 impl SimTx {
     pub(super) fn new(pool: &Arc<Pool>, capacity: usize) -> Option<Self> {
         let token = pool.take()?;
-        let contents = Contents { bytes: vec![POISON; capacity].into(), sealed: Vec::new() };
-        Some(Self { source: Source::Host(Arc::new(Cell { contents: Mutex::new(contents), _token: token })), capacity })
+        let contents = Mutex::new(pool.memory(capacity));
+        Some(Self { source: Source::Host(Arc::new(Cell { contents, token })), capacity })
     }
 
     pub(super) fn on_device(block: Arc<Block>, range: Range<usize>) -> Self {
@@ -162,6 +180,13 @@ impl SimTx {
             Source::Host(cell) => look(&cell.contents().bytes[offset..offset + len]),
             Source::Device(block, base) => block.with(|bytes| look(&bytes[base + offset..base + offset + len])),
         }
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        let contents = self.contents.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.token.0.spare().push(mem::take(contents));
     }
 }
 

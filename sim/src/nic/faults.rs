@@ -126,6 +126,8 @@ pub(super) struct Trouble {
     strengths: [Strength; 7],
     streams: [Stream; 7],
     pub(super) on: bool,
+    /// No class ever strikes.
+    pub(super) calm: bool,
     strikes: Vec<NicStrike>,
 }
 
@@ -135,13 +137,19 @@ impl Trouble {
             strengths: NicFault::ALL.map(|fault| *faults.strength_mut(fault)),
             streams: NicFault::ALL.map(|fault| Stream::new(seed, fault.purpose(), host, 0)),
             on: true,
+            calm: NicFault::ALL.iter().all(|&fault| faults.strength_mut(fault).ppm == 0),
             strikes: Vec::new(),
         }
     }
 
     /// Whether the class strikes on this occasion, and until when. An occasion takes two numbers from the class's stream, struck or not; a
     /// class that cannot strike takes none, since nothing follows from its stream.
+    #[inline]
     pub(super) fn strikes(&mut self, fault: NicFault, ring: usize, now: Instant) -> Option<Instant> {
+        if self.calm { None } else { self.draw(fault, ring, now) }
+    }
+
+    fn draw(&mut self, fault: NicFault, ring: usize, now: Instant) -> Option<Instant> {
         let Strength { ppm, lasts_max } = self.strengths[fault as usize];
         if !self.on || ppm == 0 {
             return None;

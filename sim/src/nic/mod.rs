@@ -16,6 +16,7 @@ mod memory;
 mod offload;
 mod pacing;
 mod queues;
+mod recycling;
 mod ring;
 mod rss;
 mod steering;
@@ -91,6 +92,14 @@ pub struct Reception {
     pub wake_at: Option<Instant>,
 }
 
+/// A frame that leaves a NIC.
+#[derive(Debug)]
+pub(crate) struct Departure {
+    pub(crate) bytes: Arc<[u8]>,
+    /// The NIC filled in all of its checksums, over and inside whatever it tunnels.
+    pub(crate) sound: bool,
+}
+
 /// A simulated NIC. Handles on one NIC are equal; the drivers' side is [`SimDevice`], a ring's.
 #[derive(Clone)]
 pub struct Nic(Rc<RefCell<Hardware>>);
@@ -130,11 +139,21 @@ impl Nic {
 
     /// The wire's side: a frame's last bit arrives.
     pub fn receive(&self, now: Instant, bytes: &Arc<[u8]>) -> Reception {
-        self.hardware().receive(now, bytes)
+        self.arrive(now, bytes, false)
+    }
+
+    /// As [`Nic::receive`]. `sound`: the checksums are known to be right.
+    pub(crate) fn arrive(&self, now: Instant, bytes: &Arc<[u8]>, sound: bool) -> Reception {
+        self.hardware().receive(now, bytes, sound)
     }
 
     /// The wire's side: the next frame that leaves now, read out of the stack's buffers. Dummies complete on the way.
     pub fn transmit(&self, now: Instant) -> Option<Arc<[u8]>> {
+        self.depart(now).map(|departure| departure.bytes)
+    }
+
+    /// As [`Nic::transmit`].
+    pub(crate) fn depart(&self, now: Instant) -> Option<Departure> {
         self.hardware().transmit(now)
     }
 
@@ -189,6 +208,12 @@ impl Nic {
         self.hardware().trouble.take_strikes()
     }
 
+    /// [`Nic::take_strikes`] and [`Nic::next_at`], at once.
+    pub(crate) fn news(&self) -> (Vec<NicStrike>, Option<Instant>) {
+        let mut hardware = self.hardware();
+        (hardware.trouble.take_strikes(), hardware.next_at())
+    }
+
     /// No further faults strike, but what they brought about goes on.
     #[cfg(test)]
     fn trouble_off(&self) {
@@ -208,6 +233,11 @@ impl Nic {
     /// Whether something arrived on a ring of [`Nic::steered_ring`] since the last call: its owner is a program, not a stack.
     pub(crate) fn take_news(&self) -> bool {
         self.hardware().take_news()
+    }
+
+    /// Whether [`Nic::take_news`] would say so.
+    pub(crate) fn has_news(&self) -> bool {
+        self.hardware().rings.iter().any(|ring| ring.open && ring.steered_only && ring.news)
     }
 
     /// Panics if frames were queued and no doorbell followed.

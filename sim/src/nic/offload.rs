@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ringway_stack::device::TxBuffer;
+
 use super::buffer::SimTx;
 use super::fields::{Fields, Tunnel};
 use crate::checksum;
@@ -25,6 +27,15 @@ pub(super) struct Queued {
     pub(super) vlan: Option<u16>,
     pub(super) dummy: bool,
     pub(super) cut: Option<Cut>,
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Emitted {
+    /// No further one is cut from what was handed over.
+    pub(super) last: bool,
+    /// Its checksums are known to be right, whoever looks, and wherever.
+    pub(super) sound: bool,
 }
 
 /// How a frame is cut into segments.
@@ -80,17 +91,33 @@ impl Queued {
         }
     }
 
-    /// Makes the next frame in `out`. Whether it is the last one.
-    pub(super) fn emit(&mut self, out: &mut Vec<u8>) -> bool {
+    /// The length of the frame on the wire, if that is the one that was handed over, but for its checksums.
+    pub(super) fn plain_len(&self) -> Option<usize> {
+        let plain = self.cut.is_none() && self.vlan.is_none();
+        Some(self.len()).filter(|len| plain && *len >= FRAME_LEN_MIN)
+    }
+
+    /// Makes the frame in `out`, which is as long as it. Whether its checksums are known to be right.
+    pub(super) fn emit_plain(&self, out: &mut [u8]) -> bool {
+        let (head, mut rest) = out.split_at_mut(self.inline.len());
+        head.copy_from_slice(&self.inline);
+        for (buffer, offset, len) in &self.body {
+            let (part, behind) = rest.split_at_mut(*len);
+            buffer.copy_to(*offset, part);
+            rest = behind;
+        }
+        self.checksum && fill_checksums(out, self.inner_checksum)
+    }
+
+    /// Makes the next frame in `out`.
+    pub(super) fn emit(&mut self, out: &mut Vec<u8>) -> Emitted {
         out.clear();
-        let last = match self.cut {
+        let emitted = match self.cut {
             Some(cut) => self.emit_segment(cut, out),
             None => {
                 self.gather(0, self.len(), out);
-                if self.checksum {
-                    fill_checksums(out, self.inner_checksum);
-                }
-                true
+                let sound = self.checksum && fill_checksums(out, self.inner_checksum);
+                Emitted { last: true, sound }
             }
         };
         if let Some(tag) = self.vlan {
@@ -100,13 +127,13 @@ impl Queued {
         if out.len() < FRAME_LEN_MIN {
             out.resize(FRAME_LEN_MIN, 0);
         }
-        last
+        emitted
     }
 
     /// Makes all of its frames.
     pub(super) fn emit_all(mut self, scratch: &mut Vec<u8>, frames: &mut Vec<Arc<[u8]>>) {
         loop {
-            let last = self.emit(scratch);
+            let Emitted { last, .. } = self.emit(scratch);
             frames.push(scratch[..].into());
             if last {
                 return;
@@ -114,7 +141,7 @@ impl Queued {
         }
     }
 
-    fn emit_segment(&mut self, mut cut: Cut, out: &mut Vec<u8>) -> bool {
+    fn emit_segment(&mut self, mut cut: Cut, out: &mut Vec<u8>) -> Emitted {
         let total = self.len() - cut.payload;
         let len = (total - cut.done).min(cut.mss);
         let last = cut.done + len == total;
@@ -133,11 +160,11 @@ impl Queued {
         if cut.segments > 0 {
             *flags &= !CWR;
         }
-        checksum::fill(out);
+        let sound = checksum::fill(out);
         cut.done += len;
         cut.segments = cut.segments.wrapping_add(1);
         self.cut = Some(cut);
-        last
+        Emitted { last, sound }
     }
 
     /// Appends `len` bytes of the frame from `from` on.
@@ -158,14 +185,15 @@ impl Queued {
 }
 
 /// Fills in a frame's checksums: of a tunnel, the inner ones and the outer IP header's, and the outer UDP's stays what it is
-/// (RFC 7348 s5).
-fn fill_checksums(frame: &mut [u8], inner: bool) {
-    match tunnel(frame).filter(|_| inner) {
-        Some(tunnel) => {
+/// (RFC 7348 s5). Whether all are known to be right now.
+fn fill_checksums(frame: &mut [u8], inner: bool) -> bool {
+    match tunnel(frame) {
+        Some(tunnel) if inner => {
             checksum::fill_ip_header(frame);
             checksum::fill(&mut frame[tunnel.inner_at..]);
+            false
         }
-        None => checksum::fill(frame),
+        tunnel => checksum::fill(frame) && tunnel.is_none(),
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) type Targets = ArrayVec<Target, RINGS_MAX>;
 pub(super) struct Steering {
     entries: BTreeMap<u64, Entry>,
     /// Entries of sockets' rules at the default priority, by what they match: the many.
-    flows: BTreeMap<Flow, u64>,
+    flows: BTreeMap<FlowKey, u64>,
     /// How many of those there are, by [`shape`].
     shapes: [usize; 4],
     /// All other entries, in the order in which they are asked: the few.
@@ -110,16 +110,18 @@ impl Steering {
 
     /// The rings that rules steer a frame to; none if no rule matches.
     pub(super) fn targets(&self, fields: &Fields, frame: &[u8]) -> Targets {
-        if fields.dst.is_multicast() {
-            return self.copies(fields, frame);
-        }
+        if fields.dst.is_multicast() { self.copies(fields, frame) } else { self.target(fields, frame).into_iter().collect() }
+    }
+
+    /// The ring that rules steer a frame to that is for one station.
+    pub(super) fn target(&self, fields: &Fields, frame: &[u8]) -> Option<Target> {
         let flow = self.flow_entries(fields).next();
         let other = self.other_entries(fields, frame).next();
         let best = match (flow, other) {
             (Some(a), Some(b)) => Some(if a.order < b.order { a } else { b }),
             (a, b) => a.or(b),
         };
-        best.into_iter().filter_map(|entry| entry.member(fields)).collect()
+        best?.member(fields)
     }
 
     /// A frame for a group: one copy for each ring, by its best rule.
@@ -144,7 +146,7 @@ impl Steering {
 
     fn flow_entries(&self, fields: &Fields) -> impl Iterator<Item = &Entry> {
         let candidates = flows_of(fields).into_iter().flatten();
-        candidates.filter(|flow| self.shapes[shape(flow)] > 0).filter_map(|flow| self.entries.get(self.flows.get(&flow)?))
+        candidates.filter(|flow| self.shapes[shape(flow)] > 0).filter_map(|flow| self.entries.get(self.flows.get(&key(&flow))?))
     }
 
     fn other_entries(&self, fields: &Fields, frame: &[u8]) -> impl Iterator<Item = &Entry> {
@@ -154,7 +156,7 @@ impl Steering {
     /// The entry that a rule would join, or collide with.
     fn entry_like(&self, rule: &FlowRule) -> Option<u64> {
         if let Some(flow) = flow_of(rule) {
-            return self.flows.get(&flow).copied();
+            return self.flows.get(&key(&flow)).copied();
         }
         self.others.iter().map(|(_, number)| *number).find(|number| self.entries[number].rule.collides_with(rule))
     }
@@ -164,7 +166,7 @@ impl Steering {
         let order = (rule.priority, Reverse(rule.specificity()), number);
         match flow_of(rule) {
             Some(flow) => {
-                self.flows.insert(flow, number);
+                self.flows.insert(key(&flow), number);
                 self.shapes[shape(&flow)] += 1;
             }
             None => {
@@ -180,7 +182,7 @@ impl Steering {
         let Some(entry) = self.entries.remove(&number) else { return };
         match flow_of(&entry.rule) {
             Some(flow) => {
-                self.flows.remove(&flow);
+                self.flows.remove(&key(&flow));
                 self.shapes[shape(&flow)] -= 1;
             }
             None => self.others.retain(|(_, other)| *other != number),
@@ -213,6 +215,17 @@ fn is_group(rule: &FlowRule) -> bool {
 
 fn flow_of(rule: &FlowRule) -> Option<Flow> {
     rule.addresses().filter(|_| rule.priority == FlowRule::PRIORITY_DEFAULT)
+}
+
+/// A flow in two words, which compare faster than its parts do: addresses; protocol, whether there is a remote address, and ports.
+type FlowKey = (u64, u64);
+
+fn key(flow: &Flow) -> FlowKey {
+    let named = u64::from(flow.remote.is_some());
+    let remote = flow.remote.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+    let ports = u64::from(flow.local.port()) << 16 | u64::from(remote.port());
+    let addresses = u64::from(flow.local.ip().to_bits()) << 32 | u64::from(remote.ip().to_bits());
+    (addresses, (flow.protocol as u64) << 40 | named << 32 | ports)
 }
 
 /// Which of its addresses a flow names.

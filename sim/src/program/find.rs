@@ -5,19 +5,37 @@ use core::str::FromStr;
 use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::campaign::{Failure, Shrunk, far_fewer_faults, shrink};
 use crate::fabric::LinkConfig;
-use crate::faults::{FaultSet, Faults, UnknownFault};
+use crate::faults::{FaultSet, Faults, HostFaults, UnknownFault};
+use crate::host::HostConfig;
+use crate::nic::{NicConfig, NicFault, NicFaults};
 use crate::random::{Purpose, Stream};
 use crate::world::{Capture, World, WorldConfig};
 
 /// The largest [`Case::scale`].
 pub const CASE_SCALE_MAX: u8 = 10;
 
-/// The fault classes that [`Case::link`] draws strengths for.
-const CLASSES: FaultSet = FaultSet::LOSS.union(FaultSet::DUPLICATION).union(FaultSet::REORDERING).union(FaultSet::CORRUPTION);
-
 /// The variable that names the one case to run.
 const REPLAY: &str = "RINGWAY_SIM_CASE";
+
+/// Streams of a case, by their last part: [`Purpose::Case`] has an index beside it.
+#[derive(Clone, Copy)]
+enum Drawn {
+    Scale,
+    Link,
+    /// The world's own, by their purposes.
+    Own,
+    LinkFaults,
+    HostFaults,
+    NicFaults,
+    Density,
+    /// A class has this and the number of its bit.
+    Classes,
+}
+
+/// The index of what a case has but once.
+const ONCE: u32 = u32::MAX;
 
 /// What one run of a world follows from. Written `42/loss+corruption/3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +49,42 @@ pub struct Case {
 }
 
 impl Case {
-    /// The case of a seed alone: loss, duplication, reordering and corruption, and a drawn scale.
+    /// The classes of which a seed draws some: all that befalls links and hosts. Left out is what happens inside a NIC, and to Ethernet addresses,
+    /// which to a program looks like loss, or like an error that its sockets report ([`FaultSet::REGISTRATION`]), and [`FaultSet::HIDDEN_CORRUPTION`], which only
+    /// programs with checksums of their own withstand. [`Case::faults`] may have them all the same.
+    pub const CLASSES: FaultSet = FaultSet::LOSS
+        .union(FaultSet::DUPLICATION)
+        .union(FaultSet::REORDERING)
+        .union(FaultSet::CORRUPTION)
+        .union(FaultSet::BURST_LOSS)
+        .union(FaultSet::DELAY)
+        .union(FaultSet::BANDWIDTH)
+        .union(FaultSet::MTU)
+        .union(FaultSet::PARTITION)
+        .union(FaultSet::ONE_WAY)
+        .union(FaultSet::FLAP)
+        .union(FaultSet::CLOCK)
+        .union(FaultSet::PAUSE)
+        .union(FaultSet::CRASH)
+        .union(FaultSet::ICMP);
+
+    /// The case of a seed alone: some of [`Case::CLASSES`], and a scale. One in eight is without faults.
     pub fn of_seed(seed: u64) -> Self {
-        let scale = Stream::new(seed, Purpose::Case, u32::MAX, 0).between(1, u64::from(CASE_SCALE_MAX));
-        Self { seed, faults: CLASSES, scale: u8::try_from(scale).unwrap_or(1) }
+        let draw = |sub: u8| Stream::new(seed, Purpose::Case, ONCE, sub);
+        let density = draw(Drawn::Density as u8).pick(&[0, 125_000, 125_000, 125_000, 125_000, 250_000, 250_000, 500_000]);
+        // Each class has a stream of its own: a new one changes nothing for the others.
+        let number = |class: FaultSet| u8::try_from(class.bits().trailing_zeros()).unwrap_or(0);
+        let chosen = |class: &FaultSet| draw(Drawn::Classes as u8 + number(*class)).chance_ppm(density);
+        let scale = draw(Drawn::Scale as u8).between(1, u64::from(CASE_SCALE_MAX));
+        Self { seed, faults: Self::CLASSES.iter().filter(chosen).collect(), scale: u8::try_from(scale).unwrap_or(1) }
+    }
+
+    /// Host number `number`: its link ([`Case::link`]), and what goes wrong with it and its NIC. It may crash, and then starts its programs
+    /// again ([`World::spawn`], [`World::add_restartable`]); for one that must not, see [`HostConfig::faults`].
+    pub fn host(&self, name: &str, number: u32) -> HostConfig {
+        let faults = HostFaults::draw(&mut self.stream(number, Drawn::HostFaults)).only(self.faults);
+        let nic = nic_faults(&mut self.stream(number, Drawn::NicFaults)).only(self.faults);
+        HostConfig::named(name).link(self.link(number)).faults(faults).nic(NicConfig { faults: nic, ..NicConfig::default() })
     }
 
     /// An empty world of this seed.
@@ -42,30 +92,43 @@ impl Case {
         World::new(WorldConfig { seed: self.seed, capture })
     }
 
-    /// The link of host number `host`: latency and the strengths of its faults are drawn. A class that is switched off changes
+    /// The link of host number `number`: latency and the strengths of its faults are drawn. A class that is switched off changes
     /// nothing about the others.
-    pub fn link(&self, host: u32) -> LinkConfig {
-        let mut draw = Stream::new(self.seed, Purpose::Case, host, 1);
-        let mut ppm = |max| u32::try_from(draw.magnitude(1_000, max)).unwrap_or(0);
-        let (loss_ppm, duplication_ppm, reordering_ppm, corruption_ppm) = (ppm(200_000), ppm(50_000), ppm(100_000), ppm(50_000));
-        let micros = |n: u64| Duration::from_micros(n);
-        #[allow(clippy::needless_update, reason = "other classes may come, and are off here")]
-        let faults = Faults {
-            loss_ppm,
-            duplication_ppm,
-            reordering_ppm,
-            corruption_ppm,
-            duplication_delay_max: micros(draw.magnitude(10, 10_000)),
-            reordering_delay_max: micros(draw.magnitude(10, 20_000)),
-            ..Faults::default()
-        };
-        LinkConfig { latency: micros(draw.magnitude(5, 20_000)), faults: faults.only(self.faults), ..LinkConfig::default() }
+    pub fn link(&self, number: u32) -> LinkConfig {
+        let latency = Duration::from_micros(self.stream(number, Drawn::Link).magnitude(5, 20_000));
+        let faults = Faults::draw(&mut self.stream(number, Drawn::LinkFaults)).only(self.faults);
+        LinkConfig { latency, faults, ..LinkConfig::default() }
     }
 
     /// Random numbers for what else the world draws: one stream for each `purpose` of its own.
     pub fn draw(&self, purpose: u32) -> Stream {
-        Stream::new(self.seed, Purpose::Case, purpose, 2)
+        self.stream(purpose, Drawn::Own)
     }
+
+    fn stream(&self, index: u32, drawn: Drawn) -> Stream {
+        Stream::new(self.seed, Purpose::Case, index, drawn as u8)
+    }
+
+    /// Cases that are simpler, the most promising first.
+    fn simpler(&self) -> Vec<Self> {
+        // One class alone is what a person reads most easily, and each run takes but a moment.
+        let alone = self.faults.iter().filter(|_| self.faults.iter().count() > 2);
+        let fewer = far_fewer_faults(self.faults).into_iter().chain(self.faults.iter().map(|class| self.faults - class));
+        let faults = alone.chain(fewer);
+        let scales = [0, self.scale / 2, self.scale.saturating_sub(1)].into_iter().filter(|&scale| scale < self.scale);
+        faults.map(|faults| Self { faults, ..*self }).chain(scales.map(|scale| Self { scale, ..*self })).collect()
+    }
+}
+
+/// Strengths at which a NIC's host still gets something done.
+fn nic_faults(stream: &mut Stream) -> NicFaults {
+    let mut faults = NicFaults::default();
+    for fault in NicFault::ALL {
+        let strength = faults.strength_mut(fault);
+        strength.ppm = u32::try_from(stream.magnitude(100, 20_000)).unwrap_or(0);
+        strength.lasts_max = Duration::from_micros(stream.magnitude(10, 500_000));
+    }
+    faults
 }
 
 impl fmt::Display for Case {
@@ -127,15 +190,17 @@ impl fmt::Display for Found {
     }
 }
 
-/// Runs the world over `seeds`, one [`Case::of_seed`] each, until one fails; then makes that one small: fault classes off one by
-/// one, then less to do. A run fails by an error or a panic. `None`: all ran clean.
+/// Runs the world over `seeds`, one [`Case::of_seed`] each, until one fails; then makes that one small, as long as it stays the same
+/// failure: fewer classes of faults, then less to do. A run fails by an error or a panic. `None`: all ran clean.
 ///
-/// Any failure counts while it is made small, not only the first one's. Every run must follow from its case alone.
+/// Failures are the same if what they say is, up to the first `: `, numbers aside ([`Failure::kind`](crate::campaign::Failure::kind)). Every run must follow from its case
+/// alone.
 pub fn search<E: fmt::Display>(seeds: impl IntoIterator<Item = u64>, run: impl Fn(&Case) -> Result<(), E>) -> Option<Found> {
     for (clean, seed) in (0..).zip(seeds) {
         let first = Case::of_seed(seed);
         if let Some(failure) = fails(&first, &run) {
-            return Some(minimise(first, failure, clean, &run));
+            let Shrunk { what, failure, tried, .. } = shrink(first, &failure, Case::simpler, |case| fails(case, &run), || true);
+            return Some(Found { first, case: what, failure: failure.message, clean, runs: tried });
         }
     }
     None
@@ -159,38 +224,14 @@ pub fn check<E: fmt::Display>(seeds: impl IntoIterator<Item = u64>, run: impl Fn
     }
 }
 
-fn minimise<E: fmt::Display>(first: Case, failure: String, clean: u64, run: &impl Fn(&Case) -> Result<(), E>) -> Found {
-    let mut found = Found { first, case: first, failure, clean, runs: 0 };
-    let attempt = |found: &mut Found, case: Case| {
-        found.runs += 1;
-        let failure = fails(&case, run);
-        let fails = failure.is_some();
-        if let Some(failure) = failure {
-            (found.case, found.failure) = (case, failure);
-        }
-        fails
-    };
-    for class in first.faults.iter() {
-        let case = Case { faults: found.case.faults.difference(class), ..found.case };
-        attempt(&mut found, case);
-    }
-    for scale in 0..first.scale {
-        let case = Case { scale, ..found.case };
-        if attempt(&mut found, case) {
-            break;
-        }
-    }
-    found
-}
-
-fn fails<E: fmt::Display>(case: &Case, run: &impl Fn(&Case) -> Result<(), E>) -> Option<String> {
+fn fails<E: fmt::Display>(case: &Case, run: &impl Fn(&Case) -> Result<(), E>) -> Option<Failure> {
     match catch_unwind(AssertUnwindSafe(|| run(case))) {
         Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(error.to_string()),
+        Ok(Err(error)) => Some(Failure::said(error.to_string())),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
-            Some(text.unwrap_or_else(|| "a panic without a message".to_owned()))
+            Some(Failure::said(text.unwrap_or_else(|| "a panic without a message".to_owned())))
         }
     }
 }

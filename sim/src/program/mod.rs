@@ -43,8 +43,16 @@
 //! world.run_until_finished(Instant::ZERO + Duration::from_secs(60)).unwrap();
 //! ```
 //!
-//! A program can be killed and started again ([`Process`]): the closure is called afresh, and finds what its predecessor
-//! left in [`Env::storage`]. [`check`] runs a world over many seeds and hands back the smallest failing [`Case`].
+//! A program can be killed and started again ([`Process`]), and its host can crash and start again ([`World::crash`], or the fault
+//! class [`CRASH`](crate::FaultSet::CRASH)): the closure is called afresh, and finds what its predecessor left in [`Env::storage`]; after a
+//! crash, what it had synced. [`check`] runs a world over many seeds and hands back the smallest failing [`Case`].
+//!
+//! # What the checkers see of it
+//!
+//! The world's [`checkers`](crate::checkers) hold every frame of an async program to their laws (sequence space, window, congestion, timeouts),
+//! and its host's memory when all of its sockets are gone. They do not see its calls: its sockets use the host's ring itself, not through
+//! [`Sockets`](crate::Sockets). So what only calls can tell, that a reader gets what a writer wrote, each edge once, and nothing after
+//! `close`, is for the program's own checks. A program that is an [`App`](crate::App) has that too.
 
 mod env;
 mod executor;
@@ -75,7 +83,8 @@ pub type TcpStream = ringway_tokio::TcpStream<SimDevice>;
 pub type UdpSocket = ringway_tokio::UdpSocket<SimDevice>;
 
 impl World {
-    /// Starts an async program on a host, now. The world has not [finished](World::finished) before it has.
+    /// Starts an async program on a host, now. The world has not [finished](World::finished) before it has. If the host crashes before that,
+    /// the program starts anew with the host; a host that is down starts it when it starts.
     ///
     /// # Panics
     /// Later, in the world's run: the program ends with an error, or never comes to rest.
@@ -106,11 +115,12 @@ impl World {
     {
         let index = u32::try_from(host.0).unwrap_or(u32::MAX);
         // Programs of one host draw from streams of their own.
-        let number = u8::try_from(self.host(host).programs()).unwrap_or(u8::MAX);
+        let number = u8::try_from(self.host(host).launched()).unwrap_or(u8::MAX);
         let random = Stream::new(self.report().seed, Purpose::Program, index, number);
         let plan = Blueprint::new(self.host(host), kind, random, program);
-        self.add_app(host, plan.program());
-        plan.process(host)
+        let process = plan.process(host);
+        self.add_restartable(host, move || Box::new(plan.program()));
+        process
     }
 }
 

@@ -68,7 +68,8 @@ impl Process {
     }
 
     /// Kills it, now. Its host lives: it closes the program's sockets, which peers see as an end or, if bytes were unread, a reset.
-    /// Nothing happens to a program that has finished.
+    /// Nothing happens to a program that has finished. If its host is paused, it dies when that goes on; if its host is down, or crashes later,
+    /// it stays dead until [`Process::start`].
     pub fn kill(&self, world: &mut World) {
         self.order.set(Order::Die);
         world.rouse(self.host);
@@ -124,9 +125,9 @@ impl Blueprint {
         Process { host, order: Rc::clone(&self.order), storage: self.storage.clone() }
     }
 
-    /// The program as it is when its host starts: what an earlier one did not sync is gone.
+    /// The program as it is when its host starts.
     pub(super) fn program(&self) -> Program {
-        self.storage.crash();
+        self.storage.power_up();
         Program { plan: self.clone(), run: None }
     }
 }
@@ -160,10 +161,12 @@ impl Program {
             random: Rc::clone(&self.plan.random),
             storage: self.plan.storage.clone(),
         };
-        // The program's own part runs as a task too: before its first `await` it may already use its sockets.
-        let (make, over) = ((self.plan.make.borrow_mut())(env.clone()), Rc::clone(&ended));
-        let main = env.spawn(async move {
-            let failure = make.await;
+        // The program's own part runs as a task too, and so does the closure that makes it: before the first `await` they may already
+        // use sockets and time.
+        let (make, over) = (Rc::clone(&self.plan.make), Rc::clone(&ended));
+        let main = env.clone().spawn(async move {
+            let main = (make.borrow_mut())(env);
+            let failure = main.await;
             over.set(true);
             failure
         });
@@ -209,6 +212,14 @@ impl App for Program {
             panic!("the program of host {} failed at {} ms: {failure}", self.plan.name, cx.now.as_millis());
         }
         Step::Finished
+    }
+
+    fn crash(&mut self) {
+        // First the disk: destructors run in no real crash, and whatever these would write is not written.
+        self.plan.storage.lose_power();
+        if let Some(mut run) = self.run.take() {
+            run.executor.clear();
+        }
     }
 }
 

@@ -7,7 +7,10 @@ use std::rc::Rc;
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A program's durable map from keys to values, both bytes. What was put there is read at once; a crash of the host takes it
-/// back unless [`Storage::sync`] came in between. (A killed program leaves it: the host's cache is not the program's.)
+/// back unless [`Storage::sync`] came in between, and until the host starts again nothing can be written. (A killed program leaves
+/// what it wrote: the host's cache is not the program's.)
+///
+/// An [`App`](crate::App) can have one, too: it keeps a clone, and calls [`Storage::crash`] in [`App::crash`](crate::App::crash).
 #[derive(Clone, Debug, Default)]
 pub struct Storage(Rc<RefCell<Disk>>);
 
@@ -15,12 +18,14 @@ pub struct Storage(Rc<RefCell<Disk>>);
 struct Disk {
     cached: Map,
     durable: Map,
+    /// Its host is down.
+    dark: bool,
 }
 
 impl Storage {
     /// Writes `value` under `key`.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) {
-        self.0.borrow_mut().cached.insert(key.as_ref().to_vec(), value.into());
+        self.write(|map| drop(map.insert(key.as_ref().to_vec(), value.into())));
     }
 
     /// What stands under `key`.
@@ -30,7 +35,7 @@ impl Storage {
 
     /// Takes `key` away.
     pub fn remove(&self, key: impl AsRef<[u8]>) {
-        self.0.borrow_mut().cached.remove(key.as_ref());
+        self.write(|map| drop(map.remove(key.as_ref())));
     }
 
     /// Everything there is, in the order of the keys.
@@ -40,13 +45,31 @@ impl Storage {
 
     /// Makes everything that was written durable (fsync).
     pub fn sync(&self) {
-        let Disk { cached, durable } = &mut *self.0.borrow_mut();
+        let Disk { cached, durable, .. } = &mut *self.0.borrow_mut();
         durable.clone_from(cached);
     }
 
-    /// The host lost power: what was not synced is gone.
-    pub(super) fn crash(&self) {
-        let Disk { cached, durable } = &mut *self.0.borrow_mut();
+    /// Power fails: what was not synced is gone.
+    pub fn crash(&self) {
+        let Disk { cached, durable, .. } = &mut *self.0.borrow_mut();
         cached.clone_from(durable);
+    }
+
+    /// It fails for as long as the host is down.
+    pub(super) fn lose_power(&self) {
+        self.crash();
+        self.0.borrow_mut().dark = true;
+    }
+
+    /// The host starts.
+    pub(super) fn power_up(&self) {
+        self.0.borrow_mut().dark = false;
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Map)) {
+        let disk = &mut *self.0.borrow_mut();
+        if !disk.dark {
+            change(&mut disk.cached);
+        }
     }
 }

@@ -281,29 +281,202 @@ fn cases_are_written_as_they_are_read() {
 
 #[test]
 fn a_class_that_is_off_changes_no_other() {
-    let all = Case::of_seed(5);
+    let all = Case { faults: FaultSet::all(), ..Case::of_seed(5) };
     let (full, less) = (all.link(1), Case { faults: all.faults.difference(FaultSet::LOSS), ..all }.link(1));
     assert_ne!(full.faults.loss_ppm, 0);
     assert_eq!(LinkConfig { faults: Faults { loss_ppm: 0, ..full.faults }, ..full }, less);
+    let (full, less) = (all.host("host", 1), Case { faults: all.faults - FaultSet::CRASH - FaultSet::NIC_RESET, ..all }.host("host", 1));
+    assert!(!full.faults.crash.never() && full.nic.faults.reset.ppm > 0);
+    assert!(less.faults.crash.never() && less.nic.faults.reset.ppm == 0);
+    assert_eq!((full.faults.pause, full.nic.faults.send_error), (less.faults.pause, less.nic.faults.send_error));
 }
 
-/// Fails from seed 5 on, if there is loss and a scale of 2 or more; panics if there is duplication, too.
+#[test]
+fn seeds_draw_every_class_and_some_draw_none() {
+    let drawn: Vec<_> = (0..50).map(|seed| Case::of_seed(seed).faults).collect();
+    assert_eq!(drawn.iter().copied().collect::<FaultSet>(), Case::CLASSES);
+    assert!(drawn.contains(&FaultSet::empty()));
+}
+
+/// From seed 5 on: panics if there is loss and a scale of 2 or more, and fails otherwise if there is no loss.
 fn picky(case: &Case) -> Result<(), String> {
-    let struck = case.seed >= 5 && case.faults.contains(FaultSet::LOSS) && case.scale >= 2;
-    assert!(!struck || !case.faults.contains(FaultSet::DUPLICATION), "a panic");
-    if struck { Err("an error".to_owned()) } else { Ok(()) }
+    let lossy = case.faults.contains(FaultSet::LOSS);
+    assert!(case.seed < 5 || !lossy || case.scale < 2, "a panic of scale {}: {case}", case.scale);
+    if case.seed >= 5 && !lossy { Err("an error".to_owned()) } else { Ok(()) }
 }
 
 #[test]
 fn what_is_found_is_made_small() {
-    let found = search(0..100, picky).expect("some seed of five and above has a scale of two and above");
-    assert_eq!((found.case.faults, found.case.scale, found.failure.as_str()), (FaultSet::LOSS, 2, "an error"));
-    assert_eq!(found.first, Case::of_seed(found.clean));
-    assert!(found.to_string().ends_with(&format!("RINGWAY_SIM_CASE={}/loss/2", found.case.seed)));
+    let lossy = |seed: &u64| Case::of_seed(*seed).faults.contains(FaultSet::LOSS) && Case::of_seed(*seed).scale > 2;
+    let seed = (5..100).find(lossy).expect("some seed is lossy");
+    // Without loss it fails, too, but otherwise: that is no way to make it smaller.
+    let found = search((0..5).chain([seed]), picky).expect("that seed fails");
+    assert_eq!((found.case.faults, found.case.scale, found.clean), (FaultSet::LOSS, 2, 5));
+    assert!(found.failure.starts_with("a panic of scale 2: "), "{found}");
+    assert_eq!(found.first, Case::of_seed(seed));
+    assert!(found.to_string().ends_with(&format!("RINGWAY_SIM_CASE={seed}/loss/2")));
     assert_eq!(search(0..5, picky), None);
 }
 
 #[test]
 fn a_case_makes_a_world() {
     assert_eq!(Case::of_seed(9).world(Capture::Hash).report().seed, 9);
+}
+
+/// Writes when it is dropped, as nothing in a machine without power does.
+struct AtItsEnd(super::Storage);
+
+impl Drop for AtItsEnd {
+    fn drop(&mut self) {
+        self.0.put("lost", "at the end");
+        self.0.sync();
+    }
+}
+
+#[test]
+fn a_crashed_host_starts_its_programs_again_with_what_was_synced() {
+    let (mut world, server, client) = world(1, LinkConfig::default());
+    let address = (world.host(server).ip(), 7);
+    let process = world.serve(server, move |env| {
+        let boots = env.storage().value("boots").map_or(0, |value| value[0]);
+        assert_eq!(env.now(), at(4 * u64::from(boots)), "a program that begins knows the time");
+        assert_eq!(env.storage().value("lost"), None);
+        env.storage().put("boots", [boots + 1]);
+        env.storage().sync();
+        env.storage().put("lost", "y");
+        let ends = AtItsEnd(env.storage().clone());
+        async move {
+            let _ends = ends;
+            echo(env).await
+        }
+    });
+    let broken = Rc::new(RefCell::new(Vec::new()));
+    let told = Rc::clone(&broken);
+    world.spawn(client, move |env| {
+        let broken = Rc::clone(&told);
+        async move {
+            let mut stream = TcpStream::connect(env.net(), address).await?;
+            loop {
+                let asked = async {
+                    stream.write_u64(7).await?;
+                    stream.read_u64().await
+                };
+                if let Err(error) = asked.await {
+                    broken.borrow_mut().push(error.kind());
+                    break;
+                }
+                env.sleep(SECOND).await;
+            }
+            TcpStream::connect(env.net(), address).await.map(drop)
+        }
+    });
+    world.run_for(3 * SECOND);
+    assert_eq!(process.storage().value("lost"), Some(b"y".to_vec()));
+    world.crash(server);
+    assert_eq!(process.storage().entries(), [(b"boots".to_vec(), vec![1])]);
+    world.run_for(SECOND);
+    world.restart(server);
+    world.run_until_finished(at(60)).expect("it comes back");
+    assert_eq!(*broken.borrow(), [ErrorKind::ConnectionReset]);
+    assert_eq!(process.storage().value("boots"), Some(vec![2]));
+    // A host that starts again doesn't run once more what had come to its end.
+    world.crash(client);
+    world.restart(client);
+    world.run_for(SECOND);
+    assert!(world.finished());
+    assert_eq!(broken.borrow().len(), 1);
+}
+
+#[test]
+fn a_program_killed_on_a_host_that_is_down_stays_dead_until_it_is_started() {
+    let (mut world, server, _) = world(1, LinkConfig::default());
+    let lives = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&lives);
+    let process = world.serve(server, move |_| {
+        counted.set(counted.get() + 1);
+        core::future::pending::<()>()
+    });
+    world.run_for(SECOND);
+    world.crash(server);
+    process.kill(&mut world);
+    process.start(&mut world);
+    world.run_for(SECOND);
+    assert_eq!(lives.get(), 1, "nothing runs without power");
+    process.kill(&mut world);
+    world.restart(server);
+    world.run_for(SECOND);
+    assert_eq!(lives.get(), 1);
+    process.start(&mut world);
+    world.run_for(SECOND);
+    assert_eq!(lives.get(), 2);
+}
+
+#[test]
+fn programs_launched_before_and_after_a_crash_draw_other_numbers() {
+    let (mut world, host, _) = world(3, LinkConfig::default());
+    let drawn = Rc::new(RefCell::new(Vec::new()));
+    let draws = |world: &mut World| {
+        let drawn = Rc::clone(&drawn);
+        world.spawn(host, move |env| {
+            drawn.borrow_mut().push(env.random().bits());
+            async {}
+        });
+        world.run_for(SECOND);
+    };
+    draws(&mut world);
+    world.crash(host);
+    world.restart(host);
+    draws(&mut world);
+    let drawn = drawn.borrow();
+    assert_eq!(drawn.len(), 2);
+    assert_ne!(drawn[0], drawn[1]);
+}
+
+/// Sends and reads back, until that was done once without a mishap.
+async fn echoes(env: Env, address: (core::net::Ipv4Addr, u16)) -> io::Result<()> {
+    let sent: Vec<u8> = (0..30_000u32).map(|i| (i % 253) as u8).collect();
+    let attempt = || async {
+        let (mut reader, mut writer) = TcpStream::connect(env.net(), address).await?.into_split();
+        let mut back = Vec::new();
+        let writing = async {
+            writer.write_all(&sent).await?;
+            writer.shutdown().await
+        };
+        let (wrote, read) = tokio::join!(writing, reader.read_to_end(&mut back));
+        assert!(sent.starts_with(&back), "what comes back is what was sent");
+        wrote?;
+        read?;
+        io::Result::Ok(back.len() == sent.len())
+    };
+    loop {
+        if let Ok(Ok(true)) = env.timeout(20 * SECOND, attempt()).await {
+            return Ok(());
+        }
+        env.sleep(SECOND / 10).await;
+    }
+}
+
+/// The checkers see frames of async programs, not their calls: endpoints that nobody owns must raise no alarm, whatever happens.
+#[test]
+fn checkers_raise_no_alarm_about_programs_whose_calls_they_do_not_see() {
+    let mut total = crate::FaultCounts::default();
+    for seed in 0..40 {
+        // A socket that can't be registered is the program's own affair, and so are bytes that changed unnoticed.
+        let faults = FaultSet::all() - FaultSet::REGISTRATION - FaultSet::HIDDEN_CORRUPTION;
+        let chosen = if seed % 2 == 0 { Case::of_seed(seed).faults } else { faults };
+        let case = Case { faults: chosen, ..Case::of_seed(seed) };
+        let mut world = case.world(Capture::Hash);
+        let server = world.add_host(case.host("server", 0));
+        let client = world.add_host(case.host("client", 1));
+        let address = (world.host(server).ip(), 7);
+        world.serve(server, echo);
+        world.spawn(client, move |env| echoes(env, address));
+        world.run_for(10 * SECOND);
+        world.set_faults(false);
+        world.run_until_finished(at(400)).unwrap_or_else(|unfinished| panic!("{case}: {unfinished}"));
+        world.run_for(400 * SECOND);
+        assert_eq!(world.outstanding()[client.0], Outstanding::default(), "{case}");
+        total += world.report().faults;
+    }
+    assert!(total.named().filter(|&(_, count)| count > 0).count() > 10, "{total:?}");
 }

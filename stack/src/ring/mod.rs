@@ -173,7 +173,9 @@ impl<D: Device> Ring<D> {
 
     /// When [`Ring::poll`] must be called at the latest, even if no frame arrives.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.wheel.next(), self.retry_at, self.neighbours.next_deadline(), self.groups.next_deadline()].into_iter().flatten().min()
+        let sooner = |a: Option<Instant>, b: Option<Instant>| if b.is_some_and(|b| a.is_none_or(|a| b < a)) { b } else { a };
+        let neighbours = sooner(self.neighbours.next_deadline(), self.groups.next_deadline());
+        sooner(sooner(self.wheel.next(), self.retry_at), neighbours)
     }
 
     /// The next socket whose readiness changed, each at most once until it is taken.
@@ -206,6 +208,12 @@ impl<D: Device> Ring<D> {
     /// What is left when everything should be gone.
     pub fn usage(&self) -> Usage {
         Usage { sockets: self.occupied(), flows: self.demux.len() }
+    }
+
+    /// Whether [`Ring::take_event`] may have something to give.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// What the whole ring counted since its start.

@@ -1,7 +1,7 @@
 //! Frames between two members of one process.
 
 use proptest::prelude::*;
-use ringway_stack::device::{Device, RxBuffer, SendError};
+use ringway_stack::device::{Device, RxBuffer, SendError, TxFrame, TxOffload};
 
 use super::{Got, Node, fresh_address, pair, pair_with, pattern, small, tcp, until};
 use crate::Settings;
@@ -38,6 +38,17 @@ fn a_vlan_tag_travels_beside_the_frame() {
     a.send(to_b, b"y").unwrap();
     let tags: Vec<_> = b.poll().iter().map(|got| got.vlan).collect();
     assert_eq!(tags, [Some(0x2ABC), Some(0xFFFF), None]);
+}
+
+#[test]
+fn what_it_does_not_cut_is_refused() {
+    let (mut a, mut b, to_b) = pair();
+    let head = [&to_b.0[..], &a.device.mac().0, &[8, 0]].concat();
+    let offload = TxOffload { tso_mss: Some(1000), ..TxOffload::default() };
+    let sent = a.device.send(&TxFrame { head: &head, body: &[], offload });
+    assert!(matches!(sent, Err(SendError::Unsupported(_))), "{sent:?}");
+    a.device.doorbell();
+    assert!(b.poll().is_empty());
 }
 
 #[test]

@@ -1,0 +1,53 @@
+//! The matrix of sentence by device: every promise of the documents, on every device that can be opened here.
+//!
+//!     cargo test -p ringway-conformance --test sentences -- --nocapture
+
+mod flawed;
+mod shm;
+mod sim;
+
+use ringway_conformance::sentences::{Matrix, Verdict, seed003};
+use ringway_sim::NicConfig;
+
+use flawed::{Flaw, Flawed};
+use shm::ShmRig;
+use sim::SimRig;
+
+/// The simulated NIC with everything, and with nothing.
+const SIM: &str = "sim";
+const BARE: &str = "sim, bare";
+const SHM: &str = "shm";
+
+#[test]
+fn seed_003() {
+    let mut matrix = Matrix::default();
+    matrix.add(SIM, &seed003::seed(), || SimRig::new(NicConfig::full()));
+    matrix.add(BARE, &seed003::seed(), || SimRig::new(NicConfig::bare()));
+    matrix.add(SHM, &seed003::seed(), ShmRig::new);
+    println!("{matrix}");
+    assert_eq!(matrix.failures(), Vec::<String>::new());
+    insta::assert_snapshot!(matrix);
+}
+
+/// The other two columns have reasons; this one may only have what the contract itself lacks.
+#[test]
+fn the_full_nic_passes_whatever_there_is_a_case_for() {
+    let mut matrix = Matrix::default();
+    matrix.add(SIM, &seed003::seed(), || SimRig::new(NicConfig::full()));
+    for (id, case, verdict) in matrix.verdicts(SIM) {
+        let lacks = matches!(verdict, Verdict::Cannot(reason) if reason.starts_with("the contract") || reason.contains("not yet") || reason.contains("to be measured"));
+        assert!(*verdict == Verdict::Pass || lacks, "{id} {case}: {verdict}");
+    }
+}
+
+/// A case that no device could fail would be none.
+#[test]
+fn each_flaw_is_found_by_its_sentence() {
+    for (flaw, nic, id) in Flaw::ALL {
+        let mut matrix = Matrix::default();
+        matrix.add(SIM, &seed003::seed(), || SimRig::wrapped(nic(), move |device| Flawed { device, flaw }));
+        let failed: Vec<_> = matrix.verdicts(SIM).filter(|(.., verdict)| matches!(verdict, Verdict::Fail(_))).map(|(id, ..)| id).collect();
+        println!("{flaw:?}: {failed:?}");
+        assert!(failed.contains(&id), "{flaw:?} was to be found by {id}: {failed:?}");
+    }
+}

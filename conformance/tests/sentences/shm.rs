@@ -1,0 +1,71 @@
+//! Shared memory: one member that reaches itself, so that no second process or thread is needed.
+
+use core::time::Duration;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::process;
+use std::sync::Arc;
+
+use ringway_conformance::sentences::{Rig, Side};
+use ringway_shm::{Rendezvous, Settings, ShmDevice, attach};
+use ringway_stack::Instant;
+use ringway_stack::device::{Capabilities, FlowRule, MacAddr, Protocol, Unsupported};
+use ringway_stack::raw::RawQueue;
+
+/// Both stations.
+pub(crate) struct ShmRig {
+    queue: RawQueue<ShmDevice>,
+    _rendezvous: Arc<Rendezvous>,
+}
+
+impl ShmRig {
+    pub(crate) fn new() -> Self {
+        let settings = Settings { pool_bytes: 8 << 20, peers_max: 4, ..Settings::default() };
+        let (device, rendezvous) = attach(&settings).expect("shared memory can be had");
+        // The channel to itself is made by looking itself up.
+        let address = SocketAddrV4::new(own_ip(), 1);
+        let mut queue = RawQueue::new(device);
+        let rule = queue.steer(&FlowRule::flow(Protocol::Udp, address, None)).expect("an address of this process alone");
+        rendezvous.resolve(Protocol::Udp, address).expect("no system error").expect("itself");
+        queue.unsteer(rule);
+        Self { queue, _rendezvous: rendezvous }
+    }
+}
+
+impl Rig for ShmRig {
+    type Device = ShmDevice;
+
+    fn capabilities(&self) -> Capabilities {
+        self.queue.capabilities().clone()
+    }
+
+    fn ring(&mut self, _: Side, index: usize) -> Result<&mut RawQueue<ShmDevice>, Unsupported> {
+        if index > 0 {
+            return Err(self.queue.capabilities().lacks("so many rings"));
+        }
+        Ok(&mut self.queue)
+    }
+
+    fn mac(&self, _: Side) -> MacAddr {
+        self.queue.mac()
+    }
+
+    fn ip(&self, _: Side) -> Ipv4Addr {
+        own_ip()
+    }
+
+    /// Nothing here is timed.
+    fn now(&self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn run_for(&mut self, _: Duration) {
+        self.queue.flush();
+        self.queue.reap();
+    }
+}
+
+/// A loopback address that no other process's test uses at the same time.
+fn own_ip() -> Ipv4Addr {
+    let [_, _, high, low] = process::id().to_be_bytes();
+    Ipv4Addr::new(127, high, low, 3)
+}
