@@ -58,7 +58,8 @@ impl Checkers {
         let moment = self.call(place, now);
         let before = self.flows.id(tuple);
         let host = self.desks[place].host;
-        let old = before.map(|id| self.flows.at(id)).filter(|old| old.host == host);
+        // (A SYN or RST that came in this very service may have ended the wait, as for the law of its length.)
+        let old = before.map(|id| self.flows.at(id)).filter(|old| old.host == host && !old.disturbed);
         // What has waited long enough may be gone already, unseen: not every service looks at every one that waits.
         let waiting = |&(at, owner): &(usize, SocketId)| self.desks[at].sockets.get(&owner).and_then(|sock| sock.waiting);
         if let Some(old) = old

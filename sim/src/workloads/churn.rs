@@ -57,15 +57,14 @@ fn client(ground: &mut Ground<'_>, host: usize, server: usize) -> Client {
     Client { host, ports, cycles: Shared::new(cycles) }
 }
 
-/// Without timestamps to tell connections apart, each port has to wait for its TIME-WAIT to end (RFC 6191 s2): no more cycles than do
+/// Without timestamps that tell connections apart, each port has to wait for its TIME-WAIT to end (RFC 6191 s2): no more cycles than do
 /// so in a third of the time that a liveness phase has.
 fn cycles_max(ground: &Ground<'_>, host: usize, server: usize, ports: u16) -> u32 {
     const WAITING_MAX: Duration = Duration::from_secs(100);
     let [client, server] = [host, server].map(|host| &ground.hosts[host]);
-    if client.tcp.timestamps && server.tcp.timestamps {
-        return u32::MAX;
-    }
-    let rounds = WAITING_MAX.as_nanos() / client.time_wait.as_nanos().max(1) + 1;
+    // With them, until they have ticked for sure (RFC 7323 s5.4).
+    let tick = if client.tcp.timestamps && server.tcp.timestamps { Duration::from_secs(1) } else { Duration::MAX };
+    let rounds = WAITING_MAX.as_nanos() / client.time_wait.min(tick).as_nanos().max(1) + 1;
     u32::from(ports).saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
 }
 

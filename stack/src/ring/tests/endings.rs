@@ -73,7 +73,7 @@ fn an_active_open_may_have_them_too() {
     pair.settle();
     pair.a.close(pair.now, client, false);
     pair.b.close(pair.now, listener, false);
-    pair.pass(Duration::from_secs(1));
+    pair.pass(Duration::from_secs(2));
     let (local, remote) = (SocketAddrV4::new(B, PORT), SocketAddrV4::new(A, 5000));
     let newcomer = pair.b.tcp_connect(pair.now, local, remote, NextHop::Neighbour(A), &tcp::Config::default()).unwrap();
     pair.settle();
@@ -90,7 +90,7 @@ fn a_time_wait_does_not_end_for_a_connection_that_finds_no_rule() {
     pair.settle();
     pair.a.close(pair.now, client, false);
     pair.b.close(pair.now, listener, false);
-    pair.pass(Duration::from_secs(1));
+    pair.pass(Duration::from_secs(2));
     pair.b.device_mut().rules_full = true;
     let (local, remote) = (SocketAddrV4::new(B, PORT), SocketAddrV4::new(A, 5000));
     let connect = |pair: &mut Pair| pair.b.tcp_connect(pair.now, local, remote, NextHop::Neighbour(A), &tcp::Config::default());

@@ -351,7 +351,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// apart (RFC 6191 s2): both sides' clocks must have ticked since, at the slowest rate that RFC 7323 s5.4 allows (as Linux's
     /// tcp_tw_reuse).
     pub fn may_be_reused(&self, now: Instant) -> bool {
-        self.state == State::TimeWait && self.agreement.timestamps && now.since(self.ts_recent_at) >= TIMESTAMP_TICK_MAX
+        self.state == State::TimeWait && self.agreement.timestamps && now.since(self.last_rx) >= TIMESTAMP_TICK_MAX
     }
 
     /// Takes the pending error.

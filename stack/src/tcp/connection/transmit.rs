@@ -71,11 +71,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if self.probe_due {
             // Below the window, so that the peer must answer (RFC 9293 s3.8.4; as Linux, for shut windows too).
-            let answers = self.acks.now;
             self.emit_rarely(now, self.snd_una - 1, 0, Flags::ACK, emit)?;
             self.probe_due = false;
-            // It is no answer to the peer's own probe: two that always ask at the same time would find each other dead.
-            self.acks.now |= answers;
         }
         while self.phase != Phase::Open && self.retransmit_hole(now, emit)? {}
         Ok(())
