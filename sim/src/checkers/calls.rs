@@ -58,16 +58,18 @@ impl Checkers {
         let moment = self.call(place, now);
         let before = self.flows.id(tuple);
         let host = self.desks[place].host;
-        // (A SYN or RST that came in this very service may have ended the wait, as for the law of its length.)
-        let old = before.map(|id| self.flows.at(id)).filter(|old| old.host == host && !old.disturbed);
+        let old = before.map(|id| self.flows.at(id)).filter(|old| old.host == host);
         // What has waited long enough may be gone already, unseen: not every service looks at every one that waits.
         let waiting = |&(at, owner): &(usize, SocketId)| self.desks[at].sockets.get(&owner).and_then(|sock| sock.waiting);
         if let Some(old) = old
             && let Some(waiting) = old.owner.as_ref().and_then(waiting).filter(|waiting| waiting.lasts(moment.at))
         {
             let peer = old.peer.map(|peer| self.flows.at(peer).syn);
-            rto::reused(&moment, waiting, old.syn.timestamps.is_some() && peer.is_none_or(|syn| syn.timestamps.is_some()));
-            // It is lawful, and the end of that wait.
+            // A SYN or RST that came in this very service may have ended the wait, as for the law of its length.
+            if !old.disturbed {
+                rto::reused(&moment, waiting, old.syn.timestamps.is_some() && peer.is_none_or(|syn| syn.timestamps.is_some()));
+            }
+            // It is lawful, and the end of that wait; what the checkers know of the old connection will soon be another's.
             if let Some(sock) = old.owner.and_then(|(at, owner)| self.desks[at].sockets.get_mut(&owner)) {
                 sock.waiting = None;
             }
