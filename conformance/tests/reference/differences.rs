@@ -46,6 +46,16 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
+        id: "time-wait-second",
+        reason: "Linux lets a bound socket connect with the addresses of a TIME-WAIT at once; Ringway, until a second has passed, doesn't: \
+                 without a tick of the timestamps, an old duplicate could be read as the new stream (RFC 6191 s2; the simulator's seed 14324)",
+        applies: |d| {
+            matches!(d.step().op, Op::Connect(..))
+                && d.step().kernel.outcome == Outcome::Returned(Err(Errno::IN_PROGRESS), None)
+                && d.step().sim.outcome == Outcome::Returned(Err(Errno::NOT_AVAILABLE), None)
+        },
+    },
+    Known {
         id: "early-shutdown",
         reason: "Linux refuses to shut down a TCP socket that isn't connected (ENOTCONN), and yet remembers it for the connection \
                  that follows, or for those that it accepts; Ringway's start afresh",

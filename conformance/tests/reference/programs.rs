@@ -178,18 +178,6 @@ pub(crate) fn alike() -> Vec<Told> {
             ]),
         ),
         (
-            "the addresses of a TIME-WAIT, for a newcomer",
-            connected(&[
-                Shutdown(B1, How::Both),
-                Shutdown(A0, How::Both),
-                Shutdown(A0, How::Both),
-                Shutdown(B0, How::Read),
-                Connect(B0, Target::Of(A0)),
-                TakeError(B0),
-                Recv(B1, 1, PLAIN),
-            ]),
-        ),
-        (
             "datagrams",
             vec![
                 UDP_B,
@@ -274,6 +262,16 @@ pub(crate) fn witnesses() -> Vec<Told> {
             ],
         ),
         ("port-still-used", connected(&[Close(B0), TCP_B, Close(B1), Bind(B0, 5001)])),
+        (
+            "time-wait-second",
+            connected(&[
+                Shutdown(B1, How::Both),
+                Shutdown(A0, How::Both),
+                Shutdown(A0, How::Both),
+                Shutdown(B0, How::Read),
+                Connect(B0, Target::Of(A0)),
+            ]),
+        ),
         ("early-shutdown", vec![TCP_B, Bind(B0, 5001), Listen(B0, 2), TCP_A, Shutdown(A0, How::Read), Connect(A0, Target::Port(5001))]),
     ]
 }
