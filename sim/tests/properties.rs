@@ -23,7 +23,7 @@ use ringway_sim::{FaultCounts, FaultSet, HostConfig, NicConfig, World, WorldConf
 use ringway_stack::Instant;
 
 /// Cases a run of the tests draws afresh, if `PROPTEST_CASES` doesn't say.
-const FRESH_CASES: u32 = 16;
+const FRESH_CASES: u32 = 64;
 /// Seeds that every run of the tests goes through.
 const FIXED_SEEDS: u64 = 256;
 /// Seeds that every run of the tests goes through without their faults.

@@ -53,7 +53,7 @@ pub(crate) enum Step {
 /// Seeds of every run of the simulator's step.
 const FIXED_SEEDS: u64 = 500;
 /// Seeds that no earlier run had.
-const FRESH_SEEDS: u64 = 60;
+const FRESH_SEEDS: u64 = 200;
 
 /// Features that no other step has: what is built with them is no stack to be used.
 const MUTANTS: [&str; 10] =
