@@ -3,6 +3,7 @@
 //! A workload draws its options from its own stream, so that taking one away changes no other; sets programs up; and when they have
 //! finished, judges how they ended. It gets its own block of ports, so that workloads never meet by accident.
 
+mod caller;
 mod churn;
 mod handover;
 mod idle;

@@ -6,17 +6,10 @@ use core::time::Duration;
 
 use ringway_stack::{Error, Instant};
 
+use super::caller::Caller;
 use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
-use crate::apps::{Dialogue, Ending, Listening, Opening, Reactor, Registry, Shared, Tally};
+use crate::apps::{Ending, Listening, Reactor, Registry, Shared, Tally};
 use crate::world::World;
-
-#[derive(Debug)]
-struct Client {
-    host: usize,
-    at: Instant,
-    dialogue: Dialogue,
-    tallies: [Shared<Tally>; 2],
-}
 
 /// All of them, and their server.
 #[derive(Debug)]
@@ -24,7 +17,7 @@ pub(super) struct Overflow {
     server: usize,
     backlog: usize,
     accept_every: Duration,
-    clients: Vec<Client>,
+    clients: Vec<Caller>,
     registry: Shared<Registry>,
     standing: Standing,
 }
@@ -41,19 +34,19 @@ impl Overflow {
     }
 }
 
-fn client(ground: &mut Ground<'_>, server: usize, spread: u64) -> Client {
+fn client(ground: &mut Ground<'_>, server: usize, spread: u64) -> Caller {
     let [host, other] = ground.two_hosts();
     let at = Instant::ZERO + Duration::from_nanos(ground.stream.below(spread + 1));
     let dialogue = sides::exchange(ground.stream, 2, 512, 2048);
     let tallies = [(); 2].map(|()| Shared::new(Tally::default()));
-    Client { host: if host == server { other } else { host }, at, dialogue, tallies }
+    Caller { host: if host == server { other } else { host }, at, dialogue, tallies }
 }
 
 impl fmt::Display for Overflow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { server, backlog, accept_every, clients, .. } = self;
         writeln!(f, "host {server} has a backlog of {backlog} and accepts every {accept_every:?};")?;
-        for Client { host, at, dialogue, .. } in clients {
+        for Caller { host, at, dialogue, .. } in clients {
             writeln!(f, "  host {host} connects at {} ns\n  client {:?}\n  server {:?}", at.as_nanos(), dialogue.own, dialogue.peer)?;
         }
         Ok(())
@@ -69,7 +62,7 @@ impl Workload for Overflow {
         });
         for host in 0..site.hosts.len() {
             let own = self.clients.iter().zip(0..).filter(|(client, _)| client.host == host);
-            let openings: Vec<_> = own.map(|(client, number)| self.opening(site, client, number, port)).collect();
+            let openings: Vec<_> = own.map(|(client, number)| client.opening(site, &self.registry, number, (self.server, port))).collect();
             if !openings.is_empty() {
                 let ring = site.ring(host);
                 site.world.add_app_on(site.hosts[host], ring, Reactor::new().opening(openings));
@@ -82,7 +75,7 @@ impl Workload for Overflow {
     }
 
     fn progress(&self) -> Vec<String> {
-        let line = |Client { host, dialogue, tallies, .. }: &Client| {
+        let line = |Caller { host, dialogue, tallies, .. }: &Caller| {
             format!("host {host} wants in: {}", talks::progress(dialogue, *tallies[0].read(), *tallies[1].read()))
         };
         self.clients.iter().map(line).collect()
@@ -91,7 +84,7 @@ impl Workload for Overflow {
     fn check(&self, verdict: &Verdict) {
         let crowded = self.clients.len() > self.backlog + 1;
         let mut got_in = 0;
-        for Client { tallies: [own, peer], .. } in &self.clients {
+        for Caller { tallies: [own, peer], .. } in &self.clients {
             // Whoever never gets in hears nothing, and gives up in the end.
             let kept_out = crowded && own.read().ending == Some(Ending::Failed(Error::TimedOut)) && own.read().written == 0;
             verdict.check_ending(&"one of a crowd", &own.read(), kept_out || verdict.may_misread());
@@ -107,20 +100,5 @@ impl Workload for Overflow {
 
     fn wind_down(&mut self, world: &mut World) {
         self.standing.close(world);
-    }
-}
-
-impl Overflow {
-    fn opening(&self, site: &Site<'_>, client: &Client, number: u16, port: u16) -> Opening {
-        let [own, peer] = &client.tallies;
-        self.registry.change(|r| r.announce(client.dialogue, peer.clone()));
-        Opening {
-            at: client.at,
-            port: site.client_port(number),
-            server: site.address(self.server, port),
-            dialogue: client.dialogue,
-            config: site.options[client.host].tcp.clone(),
-            tally: own.clone(),
-        }
     }
 }

@@ -6,25 +6,18 @@ use core::time::Duration;
 
 use ringway_stack::Instant;
 
+use super::caller::Caller;
 use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
-use crate::apps::{Dialogue, Listening, Opening, Reactor, Registry, Shared, Tally};
+use crate::apps::{Dialogue, Listening, Reactor, Registry, Shared, Tally};
 use crate::random::{Purpose, Stream};
 use crate::world::World;
-
-#[derive(Debug)]
-struct Client {
-    host: usize,
-    at: Instant,
-    dialogue: Dialogue,
-    tallies: [Shared<Tally>; 2],
-}
 
 /// All of them, and their server.
 #[derive(Debug)]
 pub(super) struct Storm {
     seed: u64,
     server: usize,
-    clients: Vec<Client>,
+    clients: Vec<Caller>,
     registry: Shared<Registry>,
     standing: Standing,
 }
@@ -40,7 +33,7 @@ impl Storm {
     }
 }
 
-fn client(ground: &mut Ground<'_>, server: usize, total_max: u64, spread: u64) -> Client {
+fn client(ground: &mut Ground<'_>, server: usize, total_max: u64, spread: u64) -> Caller {
     let [host, other] = ground.two_hosts();
     let at = Instant::ZERO + Duration::from_nanos(ground.stream.below(spread + 1));
     let mut dialogue = Dialogue { own: sides::side(ground, total_max), peer: sides::side(ground, total_max) };
@@ -50,13 +43,13 @@ fn client(ground: &mut Ground<'_>, server: usize, total_max: u64, spread: u64) -
         false => sides::paced(dialogue),
     };
     let tallies = [(); 2].map(|()| Shared::new(Tally::default()));
-    Client { host: if host == server { other } else { host }, at, dialogue, tallies }
+    Caller { host: if host == server { other } else { host }, at, dialogue, tallies }
 }
 
 impl fmt::Display for Storm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "a storm of {} conversations with host {}", self.clients.len(), self.server)?;
-        for Client { host, at, dialogue, .. } in &self.clients {
+        for Caller { host, at, dialogue, .. } in &self.clients {
             writeln!(f, "  host {host} at {} ns\n  client {:?}\n  server {:?}", at.as_nanos(), dialogue.own, dialogue.peer)?;
         }
         Ok(())
@@ -75,7 +68,7 @@ impl Workload for Storm {
         });
         for host in 0..site.hosts.len() {
             let own = self.clients.iter().zip(0..).filter(|(client, _)| client.host == host);
-            let openings: Vec<_> = own.map(|(client, number)| self.opening(site, client, number, port)).collect();
+            let openings: Vec<_> = own.map(|(client, number)| client.opening(site, &self.registry, number, (self.server, port))).collect();
             if !openings.is_empty() {
                 let ring = site.ring(host);
                 site.world.add_app_on(site.hosts[host], ring, Reactor::new().opening(openings).whimsical(whims(host)));
@@ -84,7 +77,7 @@ impl Workload for Storm {
     }
 
     fn progress(&self) -> Vec<String> {
-        let line = |Client { host, dialogue, tallies, .. }: &Client| {
+        let line = |Caller { host, dialogue, tallies, .. }: &Caller| {
             format!("host {host} in the storm: {}", talks::progress(dialogue, *tallies[0].read(), *tallies[1].read()))
         };
         self.clients.iter().map(line).collect()
@@ -98,20 +91,5 @@ impl Workload for Storm {
 
     fn wind_down(&mut self, world: &mut World) {
         self.standing.close(world);
-    }
-}
-
-impl Storm {
-    fn opening(&self, site: &Site<'_>, client: &Client, number: u16, port: u16) -> Opening {
-        let [own, peer] = &client.tallies;
-        self.registry.change(|r| r.announce(client.dialogue, peer.clone()));
-        Opening {
-            at: client.at,
-            port: site.client_port(number),
-            server: site.address(self.server, port),
-            dialogue: client.dialogue,
-            config: site.options[client.host].tcp.clone(),
-            tally: own.clone(),
-        }
     }
 }
