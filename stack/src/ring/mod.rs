@@ -32,7 +32,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use self::arp::Answers;
-use self::demux::Demux;
+use self::demux::{Demux, FlowKey};
 use self::handover::Departed;
 use self::multicast::Groups;
 use self::neighbour::Neighbours;
@@ -45,6 +45,7 @@ use crate::marks::MarkCounts;
 use crate::tcp;
 use crate::time::Instant;
 use crate::timer::Wheel;
+use crate::wire::tcp::SeqNumber;
 
 /// Datagrams that wait for a neighbour's answer, in the whole ring.
 const HELD_MAX: usize = 64;
@@ -82,6 +83,8 @@ pub struct Ring<D: Device> {
     paths: Paths,
     groups: Groups,
     departed: Departed,
+    /// Whose TIME-WAIT a newcomer ended last, and up to which number it had sent.
+    predecessor: Option<(FlowKey, SeqNumber)>,
     batch: RxBatch<D::Rx>,
     output: Output,
     secret: [u8; 32],
@@ -114,6 +117,7 @@ impl<D: Device> Ring<D> {
             paths: Paths::default(),
             groups: Groups::new(rng.next_u64()),
             departed: Departed::default(),
+            predecessor: None,
             batch: RxBatch::new(config.batch.max(1)),
             output: Output::new(caps, mac, config.vlan),
             secret,
