@@ -202,6 +202,9 @@ impl<D: Device> Ring<D> {
         remote: SocketAddrV4,
         hop: NextHop,
     ) -> Option<()> {
+        if self.departed.is_old(local, remote, hop, header.seq) {
+            return None;
+        }
         let parent = self.slots.id_at(index);
         let listener = self.slots.listener(parent).ok()?;
         if listener.ready.len() + listener.embryos > listener.backlog {

@@ -359,6 +359,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.snd_nxt
     }
 
+    /// The sequence number that it expects next.
+    pub(crate) fn received_up_to(&self) -> SeqNumber {
+        self.window.nxt
+    }
+
     /// Takes the pending error.
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
