@@ -141,6 +141,8 @@ marks! {
     TimeWait,
     /// The peer's FIN came again in TIME-WAIT.
     TimeWaitRestarted,
+    /// A reset for a connection in TIME-WAIT, which goes on waiting (RFC 1337 s3).
+    TimeWaitReset,
     /// A new SYN ended a TIME-WAIT (RFC 9293 s3.10.7.4).
     TimeWaitSyn,
     /// A new connection of ours ended a TIME-WAIT (RFC 6191).

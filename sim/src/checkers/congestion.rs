@@ -75,6 +75,11 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     if !new || own.flight() == 0 || recover.is_some() || largest == [0, 0] {
         return;
     }
+    // A host that goes on after a pause takes acknowledgments, sends, and finds its timers overdue, all at once: the window that it had in
+    // between is not to be seen.
+    if moment.at < moment.excused + MEMORY {
+        return;
+    }
     let flight = own.flight() as usize + segment.len() as usize;
     if flight > window {
         let fin = segment.has(FIN);

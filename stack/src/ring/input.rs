@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::Ring;
+use super::demux::FlowKey;
 use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{NextHop, Readiness};
@@ -125,7 +126,11 @@ impl<D: Device> Ring<D> {
                 if self.output.caps.point_to_point && stream.hop != NextHop::Station(packet.from) {
                     return self.on_stranger(now, index, &packet, &header, local, remote, payload_len);
                 }
-                if stream.connection.state() == tcp::State::TimeWait && stream.connection.accepts_new_syn(&header) {
+                let waits = stream.connection.state() == tcp::State::TimeWait && header.opens();
+                if waits
+                    && (stream.connection.accepts_new_syn(&header)
+                        || self.knocks.insists(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq))
+                {
                     return self.on_syn_in_time_wait(now, index, &packet, &header, local, remote);
                 }
                 let payload = tcp::RxPayload { head: &packet.head[at..], body: packet.body };
@@ -151,9 +156,7 @@ impl<D: Device> Ring<D> {
         remote: SocketAddrV4,
         payload_len: usize,
     ) -> Option<()> {
-        let opens = header.flags.contains(wire_tcp::Flags::SYN)
-            && !header.flags.intersects(wire_tcp::Flags::ACK | wire_tcp::Flags::RST | wire_tcp::Flags::FIN);
-        if !opens {
+        if !header.opens() {
             return self.refuse(packet, header, payload_len);
         }
         self.on_heir(now, index);

@@ -9,6 +9,7 @@ mod handover;
 mod icmp;
 mod info;
 mod input;
+mod knocks;
 mod multicast;
 mod neighbour;
 mod output;
@@ -34,6 +35,7 @@ use rand_core::{Rng, SeedableRng};
 use self::arp::Answers;
 use self::demux::{Demux, FlowKey};
 use self::handover::Departed;
+use self::knocks::Knocks;
 use self::multicast::Groups;
 use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
@@ -83,6 +85,7 @@ pub struct Ring<D: Device> {
     paths: Paths,
     groups: Groups,
     departed: Departed,
+    knocks: Knocks,
     /// Whose TIME-WAIT a newcomer ended last, and up to which number it had sent.
     predecessor: Option<(FlowKey, SeqNumber)>,
     batch: RxBatch<D::Rx>,
@@ -117,6 +120,7 @@ impl<D: Device> Ring<D> {
             paths: Paths::default(),
             groups: Groups::new(rng.next_u64()),
             departed: Departed::default(),
+            knocks: Knocks::default(),
             predecessor: None,
             batch: RxBatch::new(config.batch.max(1)),
             output: Output::new(caps, mac, config.vlan),

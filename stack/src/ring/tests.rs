@@ -194,6 +194,14 @@ impl Pair {
         (client, server, listener)
     }
 
+    /// As [`Self::connect`]; also the SYN's frame, which B has yet to receive.
+    pub(super) fn connect_seen(&mut self, port: u16) -> (SocketId, Vec<u8>) {
+        self.a.set_neighbour(B, Some(self.b.device.mac));
+        let client = self.connect(port);
+        let syn = self.b.device.inward.lock().unwrap().back().unwrap().clone();
+        (client, syn)
+    }
+
     pub(super) fn connect(&mut self, port: u16) -> SocketId {
         let (local, remote) = (SocketAddrV4::new(A, port), SocketAddrV4::new(B, 80));
         self.a.tcp_connect(self.now, local, remote, NextHop::Neighbour(B), &tcp::Config::default()).unwrap()
@@ -482,6 +490,33 @@ fn a_connection_begins_above_the_one_whose_time_wait_it_ends() {
     let successor = pair.b.tcp_accept(listener).unwrap();
     let begins = sent_up_to(&mut pair, successor);
     assert!(begins.gt(used), "{begins:?} after {used:?}");
+}
+
+/// A peer that crashed has nothing better than a SYN with any number, and a reset for what answers it; an old duplicate comes once.
+#[test]
+fn a_syn_that_insists_ends_a_time_wait() {
+    let mut pair = Pair::new();
+    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let (client, syn) = pair.connect_seen(5000);
+    pair.settle();
+    let server = pair.b.tcp_accept(listener).unwrap();
+    pair.b.close(pair.now, server, false);
+    pair.settle();
+    pair.a.close(pair.now, client, false);
+    pair.settle();
+    // What A has forgotten, it answers with a reset.
+    for (pause, expected) in [(0, tcp::State::TimeWait), (100, tcp::State::TimeWait), (1000, tcp::State::SynReceived)] {
+        pair.pass(Duration::from_millis(pause));
+        pair.b.device().inward.lock().unwrap().push_back(syn.clone());
+        pair.b.poll(pair.now);
+        let state = |(_, socket): (SocketId, &Socket<Cable>)| match socket {
+            Socket::Stream(stream) => Some(stream.connection.state()),
+            _ => None,
+        };
+        let states: Vec<_> = pair.b.slots.iter().filter_map(state).collect();
+        assert_eq!(states, [expected], "after {pause} ms");
+        pair.settle();
+    }
 }
 
 /// Found by the simulator's timers checker: an acknowledgment that was due for half a second.

@@ -62,6 +62,11 @@ pub struct Header {
 }
 
 impl Header {
+    /// Whether it asks for a new connection, and for nothing else.
+    pub fn opens(&self) -> bool {
+        self.flags.contains(Flags::SYN) && !self.flags.intersects(Flags::ACK | Flags::RST | Flags::FIN)
+    }
+
     /// Reads the header at the front of `bytes`; also gives its length, options included. Unknown and ill-formed options are
     /// skipped.
     ///

@@ -91,8 +91,7 @@ fn stragglers_are_lost_in_silence_and_newcomers_are_not() {
 fn an_old_syn_of_what_was_given_away_opens_nothing() {
     let mut pair = Pair::new();
     let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
-    pair.connect(5000);
-    let syn = pair.b.device().inward.lock().unwrap().front().unwrap().clone();
+    let (_, syn) = pair.connect_seen(5000);
     pair.settle();
     let server = pair.b.tcp_accept(listener).unwrap();
     let handover = pair.b.detach_stream(pair.now, server).unwrap();

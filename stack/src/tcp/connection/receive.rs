@@ -157,6 +157,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             return false;
         }
+        if reset && self.state == State::TimeWait {
+            // RFC 1337 s3: whoever lost track of the connection before may say so, but old duplicates are still to be waited for.
+            mark!(self, TimeWaitReset);
+            return false;
+        }
         if reset {
             // RFC 5961 s3.2: exactly the next number, or else the peer must prove itself.
             if header.seq == self.window.nxt {
@@ -450,8 +455,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Whether a SYN for this connection's addresses may take the place of this connection, which is in TIME-WAIT
     /// (RFC 9293 s3.10.7.4, RFC 6191 s2).
     pub fn accepts_new_syn(&self, syn: &Header) -> bool {
-        let bare = syn.flags.contains(Flags::SYN) && !syn.flags.intersects(Flags::ACK | Flags::RST | Flags::FIN);
-        if self.state != State::TimeWait || !bare {
+        if self.state != State::TimeWait || !syn.opens() {
             return false;
         }
         let newer = match syn.options.timestamps {

@@ -5,7 +5,7 @@ use super::pair::{Pair, ms, pattern};
 use crate::error::Error;
 use crate::ring::Readiness;
 use crate::tcp::{Config, State};
-use crate::wire::tcp::{Flags, SeqNumber};
+use crate::wire::tcp::{Flags, Header, SeqNumber};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -71,6 +71,23 @@ fn time_wait_acknowledges_the_fin_again() {
     pair.run(MINUTE - ms(1050));
     assert_eq!(pair.state(A), State::TimeWait, "the time began anew");
     pair.run(ms(500));
+    assert!(pair.a.is_finished());
+}
+
+/// Found by the simulator (337391/duplication+reordering+corruption+bandwidth+mtu+flap+nic_reset+cq_overrun+send_full+doorbell/5/request+churn):
+/// an answer to an old duplicate was answered by a reset, and the next connection read another duplicate as its own (RFC 1337).
+#[test]
+fn a_reset_does_not_end_time_wait() {
+    let mut pair = Pair::plain();
+    pair.shutdown(A);
+    pair.settle();
+    pair.shutdown(B);
+    pair.settle();
+    let fin = pair.sent(B).into_iter().find(|p| p.is(Flags::FIN)).unwrap();
+    let reset = Header { flags: Flags::RST, seq: fin.header.seq + 1, ..fin.header };
+    pair.deliver(A, &reset, &[]);
+    assert_eq!(pair.state(A), State::TimeWait);
+    pair.run(MINUTE + ms(500));
     assert!(pair.a.is_finished());
 }
 
