@@ -3,7 +3,6 @@
 use core::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
@@ -158,7 +157,7 @@ impl Network {
         self.carry(host, Direction::Down, frame);
     }
 
-    fn frame(&mut self, bytes: Arc<[u8]>, marks: Marks) -> Frame {
+    fn frame(&mut self, bytes: Rc<[u8]>, marks: Marks) -> Frame {
         let id = self.frames;
         self.frames += 1;
         Frame { id, bytes, marks, sound: false }

@@ -13,7 +13,7 @@ pub use render::render;
 
 use core::fmt;
 use core::time::Duration;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
@@ -71,7 +71,7 @@ pub struct Record {
     /// What had befallen this copy before.
     pub marks: Marks,
     /// The frame's bytes at this point.
-    pub bytes: Arc<[u8]>,
+    pub bytes: Rc<[u8]>,
 }
 
 /// A host's place in a trace.
@@ -187,7 +187,7 @@ impl Trace {
             self.hash = mix_bytes(self.hash, &frame.bytes);
         }
         if self.keep {
-            let (marks, bytes) = (frame.marks, Arc::clone(&frame.bytes));
+            let (marks, bytes) = (frame.marks, Rc::clone(&frame.bytes));
             self.records.push(Record { at, host, what, frame: frame.id, marks, bytes });
         }
     }
@@ -205,7 +205,7 @@ impl Trace {
     /// Something befell a host or its link as a whole.
     pub(crate) fn befell(&mut self, at: Instant, host: usize, mishap: Mishap) {
         // No frame has this number, nor these bytes.
-        let none = Frame { id: u64::MAX, bytes: Arc::new([]), marks: Marks::default(), sound: false };
+        let none = Frame { id: u64::MAX, bytes: Rc::new([]), marks: Marks::default(), sound: false };
         let (last_at, silence_max) = (self.last_at, self.silence_max);
         self.record(at, host, What::Befell(mishap), &none);
         // The wire was silent all the same.

@@ -1,7 +1,7 @@
 //! The hardware: what all rings of a NIC share, and what happens without a driver.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{ChecksumVerdict, DeviceEvent, MacAddr, RxMeta};
@@ -31,7 +31,7 @@ pub(super) struct Hardware {
     /// Frames on their way to the wire: whose, and what completes with the last of a cut one.
     wire: VecDeque<(usize, u32, Option<Queued>)>,
     /// What was handed over and may yet be lost on the NIC, since [`Hardware::take_handed`].
-    handed: Vec<Arc<[u8]>>,
+    handed: Vec<Rc<[u8]>>,
     /// The ring whose turn it is to send.
     turn: usize,
     /// After a reset: until when nothing works.
@@ -82,7 +82,7 @@ impl Hardware {
         self.down_until.is_some_and(|until| until > self.now)
     }
 
-    pub(super) fn receive(&mut self, now: Instant, bytes: &Arc<[u8]>, sound: bool) -> Reception {
+    pub(super) fn receive(&mut self, now: Instant, bytes: &Rc<[u8]>, sound: bool) -> Reception {
         self.now = self.now.max(now);
         if self.is_down() {
             return Reception { outcome: Err(RxDrop::Down), wake_at: None };
@@ -131,7 +131,7 @@ impl Hardware {
         stacks.map(|(ring, _)| Target { ring, queue: None, tag: 0 })
     }
 
-    fn deliver(&mut self, now: Instant, target: Target, bytes: &Arc<[u8]>, sound: bool) -> Result<Option<Instant>, RxDrop> {
+    fn deliver(&mut self, now: Instant, target: Target, bytes: &Rc<[u8]>, sound: bool) -> Result<Option<Instant>, RxDrop> {
         let overruns = self.trouble.strikes(NicFault::CqOverrun, target.ring, now);
         let exhausts = self.trouble.strikes(NicFault::RxExhausted, target.ring, now);
         let ring = &mut self.rings[target.ring];
@@ -241,7 +241,7 @@ impl Hardware {
         }
     }
 
-    pub(super) fn take_handed(&mut self) -> Vec<Arc<[u8]>> {
+    pub(super) fn take_handed(&mut self) -> Vec<Rc<[u8]>> {
         core::mem::take(&mut self.handed)
     }
 
@@ -350,7 +350,7 @@ fn verify(frame: &[u8], vxlan: bool) -> ChecksumVerdict {
 }
 
 /// The frame without its VLAN tag, and the tag.
-fn strip(frame: &[u8]) -> Option<(u16, Arc<[u8]>)> {
+fn strip(frame: &[u8]) -> Option<(u16, Rc<[u8]>)> {
     if be16(frame, 12)? != 0x8100 || frame.len() < ETHERNET_LEN + 4 {
         return None;
     }

@@ -1,6 +1,6 @@
 //! What the NIC does to a frame on its way out: gathers it, cuts it, tags it, fills in its checksums, pads it.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use ringway_stack::device::TxBuffer;
 
@@ -131,7 +131,7 @@ impl Queued {
     }
 
     /// Makes all of its frames.
-    pub(super) fn emit_all(mut self, scratch: &mut Vec<u8>, frames: &mut Vec<Arc<[u8]>>) {
+    pub(super) fn emit_all(mut self, scratch: &mut Vec<u8>, frames: &mut Vec<Rc<[u8]>>) {
         loop {
             let Emitted { last, .. } = self.emit(scratch);
             frames.push(scratch[..].into());

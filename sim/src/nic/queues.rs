@@ -2,7 +2,7 @@
 
 use core::mem;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxMeta};
@@ -43,8 +43,8 @@ pub(super) struct Queues {
     spare: Vec<Queued>,
     /// Something was refused since the last completion: whoever asked wants to try again.
     pub(super) starved: bool,
-    pub(super) tx_pool: Arc<Pool>,
-    rx_pool: Arc<Pool>,
+    pub(super) tx_pool: Rc<Pool>,
+    rx_pool: Rc<Pool>,
     pub(super) bucket: Option<Bucket>,
     pub(super) moderation: Option<Moderation>,
     /// Completions since the owner was woken, and when it must be at the latest.
@@ -58,7 +58,7 @@ pub(super) struct Queues {
 
 #[derive(Debug)]
 struct Received {
-    bytes: Arc<[u8]>,
+    bytes: Rc<[u8]>,
     body: Option<SimRx>,
     merged: Option<Box<Merged>>,
     meta: RxMeta,
@@ -119,7 +119,7 @@ impl Queues {
     }
 
     /// A frame for the ring's own queue arrives.
-    pub(super) fn push(&mut self, config: &NicConfig, bytes: &Arc<[u8]>, meta: RxMeta) -> Result<(), RxDrop> {
+    pub(super) fn push(&mut self, config: &NicConfig, bytes: &Rc<[u8]>, meta: RxMeta) -> Result<(), RxDrop> {
         let coalesces = config.lro && config.rx_checksum;
         if coalesces && let Some(frame) = self.sessions.continues(bytes).filter(|_| is_sound(meta.checksum)) {
             return self.merge(frame, bytes, meta);
@@ -134,7 +134,7 @@ impl Queues {
         if coalesces && is_sound(meta.checksum) {
             self.sessions.open(self.rx_base + self.rx.len() as u64, bytes);
         }
-        self.rx.push_back(Received { bytes: Arc::clone(bytes), body, merged: None, meta });
+        self.rx.push_back(Received { bytes: Rc::clone(bytes), body, merged: None, meta });
         Ok(())
     }
 
