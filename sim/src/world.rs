@@ -323,6 +323,11 @@ impl World {
 
     /// What each host's NIC has lent out, after reaping what is complete.
     pub fn outstanding(&mut self) -> Vec<Outstanding> {
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].nic().settle(self.network.now) {
+                self.wake(host, self.network.now);
+            }
+        }
         let lent = |host: &mut Host| {
             host.rings_mut().iter_mut().for_each(|ring| ring.device_mut().reap());
             host.nic().outstanding()
@@ -356,17 +361,14 @@ impl World {
                 let target = &mut self.hosts[host];
                 let reception = target.nic().arrive(now, &frame.bytes, frame.sound);
                 let poll_at = reception.wake_at.map(|at| at + target.poll_delay());
+                let calm = target.nic().is_calm();
                 self.network.received(host, &frame, reception.outcome);
                 if let Some(at) = poll_at {
                     self.wake(host, at);
                 }
-                self.after_nic(host);
-            }
-            // What a NIC sent before its host crashed is nobody's any more.
-            Event::Departed { host, boot } if self.hosts[host].boots() != boot => {}
-            Event::Departed { host, .. } => {
-                if self.hosts[host].nic().complete() {
-                    self.wake(host, now);
+                // Else nothing struck it, and nothing became due in it.
+                if !calm || poll_at.is_none() {
+                    self.after_nic(host);
                 }
             }
             Event::Nic { host } => {
@@ -416,7 +418,7 @@ impl World {
     }
 
     fn transmit(&mut self, host: usize) {
-        let (now, boot) = (self.network.now, self.hosts[host].boots());
+        let now = self.network.now;
         // Checkers see what a stack sends when it does, even if its NIC loses it.
         let nic = self.hosts[host].nic();
         let early = nic.holds_frames();
@@ -424,7 +426,8 @@ impl World {
             self.network.show(host, None, &bytes);
         }
         while let Some(departure) = self.hosts[host].nic().depart(now) {
-            self.network.send(host, boot, departure, !early);
+            let leaves = self.network.send(host, departure, !early);
+            self.hosts[host].nic().leaves(leaves);
         }
         self.after_nic(host);
     }

@@ -71,14 +71,30 @@ impl Lane {
         &mut self.conditions
     }
 
+    /// Sends a frame of `len` bytes at `now` that nothing can befall: when its last bit leaves, and when it arrives. `None`: something may, and
+    /// nothing was sent.
+    #[inline]
+    pub(crate) fn pass(&mut self, now: Instant, len: usize, faults_on: bool) -> Option<(Instant, Instant)> {
+        let plain = !self.conditions.down && self.conditions.mtu.is_none() && self.config.mtu.is_none();
+        if !plain || (self.direction == Direction::Down && self.is_full(now, len)) {
+            return None;
+        }
+        let departs = now.max(self.busy_until) + self.serialisation(len);
+        let at = departs + self.config.latency;
+        if faults_on && !self.is_calm(at) {
+            return None;
+        }
+        self.busy_until = departs;
+        Some((departs, at.max(self.behind)))
+    }
+
     /// Sends `frame` at `now`.
     pub(crate) fn offer(&mut self, now: Instant, frame: Frame, faults_on: bool) -> Passage {
         let mut passage = Passage { departs: now, ..Passage::default() };
         // The switch's end of the link is the router that knows its MTU; what the host sends has yet to get there.
         let mut stop = self.too_long(&frame);
         if self.direction == Direction::Down {
-            let full = self.backlog_bytes(now) + frame.bytes.len() as u64 > self.queue_bytes_max() as u64;
-            stop = stop.or(full.then_some(Strike::QueueFull));
+            stop = stop.or(self.is_full(now, frame.bytes.len()).then_some(Strike::QueueFull));
             if let Some(strike) = stop {
                 passage.strikes.push(strike);
                 passage.before = Some(frame);
@@ -135,6 +151,11 @@ impl Lane {
 
     fn queue_bytes_max(&self) -> usize {
         self.conditions.queue_bytes_max.unwrap_or(usize::MAX).min(self.config.queue_bytes_max)
+    }
+
+    /// Whether `len` more bytes find no room.
+    fn is_full(&self, now: Instant, len: usize) -> bool {
+        self.backlog_bytes(now) + len as u64 > self.queue_bytes_max() as u64
     }
 
     fn backlog_bytes(&self, now: Instant) -> u64 {

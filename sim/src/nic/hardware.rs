@@ -28,8 +28,8 @@ pub(super) struct Hardware {
     pub(super) steering: Steering,
     pub(super) memory: OnDevice,
     pub(super) trouble: Trouble,
-    /// Frames on their way to the wire: whose, and what completes with the last of a cut one.
-    wire: VecDeque<(usize, u32, Option<Queued>)>,
+    /// Frames on their way to the wire.
+    wire: VecDeque<Leaving>,
     /// What was handed over and may yet be lost on the NIC, since [`Hardware::take_handed`].
     handed: Vec<Rc<[u8]>>,
     /// The ring whose turn it is to send.
@@ -39,6 +39,18 @@ pub(super) struct Hardware {
     /// Where frames are made.
     scratch: Vec<u8>,
     recycling: Recycling,
+}
+
+/// A frame that was read, and has yet to leave.
+#[derive(Debug)]
+struct Leaving {
+    ring: usize,
+    /// Of the ring's owners: which it was.
+    generation: u32,
+    /// When it will have left, once that is known.
+    at: Option<Instant>,
+    /// What completes then: of a cut frame, with the last part only.
+    done: Option<Box<Queued>>,
 }
 
 impl Hardware {
@@ -218,7 +230,7 @@ impl Hardware {
             };
             let done = if last { ring.posted.pop_front().map(|(_, frame)| frame) } else { None };
             ring.sending += usize::from(last);
-            self.wire.push_back((index, ring.generation, done));
+            self.wire.push_back(Leaving { ring: index, generation: ring.generation, at: None, done });
             return Some(departure);
         }
     }
@@ -246,12 +258,31 @@ impl Hardware {
     }
 
     pub(super) fn complete(&mut self) -> bool {
-        let (index, generation, frame) = self.wire.pop_front().expect("a completion for a frame that was never read");
-        let ring = &mut self.rings[index];
-        let Some(frame) = frame.filter(|_| ring.generation == generation) else { return false };
+        let Leaving { ring, generation, done, .. } = self.wire.pop_front().expect("a completion for a frame that was never read");
+        let ring = &mut self.rings[ring];
+        let Some(frame) = done.filter(|_| ring.generation == generation) else { return false };
         ring.sending -= 1;
         ring.completed.push(frame);
         ring.take_starved()
+    }
+
+    pub(super) fn leaves(&mut self, at: Instant) {
+        if let Some(last) = self.wire.back_mut() {
+            last.at = Some(at);
+        }
+    }
+
+    pub(super) fn settle(&mut self, now: Instant) -> bool {
+        let mut wake = false;
+        while self.wire.front().and_then(|frame| frame.at).is_some_and(|at| at <= now) {
+            wake |= self.complete();
+        }
+        wake
+    }
+
+    /// When a frame completes for which someone waits.
+    fn room_at(&self) -> Option<Instant> {
+        self.wire.front().filter(|_| self.rings.iter().any(|ring| ring.open && ring.starved)).and_then(|frame| frame.at)
     }
 
     pub(super) fn next_at(&self) -> Option<Instant> {
@@ -263,12 +294,12 @@ impl Hardware {
             let faults = if self.trouble.calm { &[][..] } else { &ring.until[..] };
             faults.iter().copied().flatten().chain(posted).chain(ring.wake_due).min()
         };
-        self.rings.iter().filter(|ring| ring.open).filter_map(ring_at).chain(self.down_until).min()
+        self.rings.iter().filter(|ring| ring.open).filter_map(ring_at).chain(self.down_until).chain(self.room_at()).min()
     }
 
     pub(super) fn advance(&mut self, now: Instant) -> bool {
         self.now = self.now.max(now);
-        let mut wake = false;
+        let mut wake = self.settle(now);
         let recovered = self.down_until.take_if(|until| *until <= now).is_some();
         for ring in self.rings.iter_mut().filter(|ring| ring.open) {
             let mut ended = false;

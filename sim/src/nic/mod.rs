@@ -175,6 +175,21 @@ impl Nic {
         self.hardware().complete()
     }
 
+    /// The wire's side: when the frame that was read last will have left. It completes then, and [`Nic::complete`] need not be called.
+    pub(crate) fn leaves(&self, at: Instant) {
+        self.hardware().leaves(at);
+    }
+
+    /// Lets complete what has left by `now`. Whether someone waits for room.
+    pub(crate) fn settle(&self, now: Instant) -> bool {
+        self.hardware().settle(now)
+    }
+
+    /// Whether no fault of its own ever strikes it.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.hardware().trouble.calm
+    }
+
     /// When [`Nic::advance`] and [`Nic::transmit`] have something to do, if no frame arrives and no driver calls before.
     pub fn next_at(&self) -> Option<Instant> {
         self.hardware().next_at()

@@ -17,6 +17,7 @@ use super::pacing::Bucket;
 use super::{Outstanding, RxDrop};
 
 /// A ring's state.
+#[expect(clippy::vec_box, reason = "a frame goes from queue to queue five times, and is a few words long only in a box")]
 #[derive(Debug)]
 pub(super) struct Queues {
     /// Someone has it.
@@ -33,14 +34,14 @@ pub(super) struct Queues {
     /// Something arrived that nobody has looked at.
     pub(super) news: bool,
     /// Queued since the last doorbell.
-    pub(super) queued: Vec<Queued>,
+    pub(super) queued: Vec<Box<Queued>>,
     /// Handed to the hardware, which reads them from the given time on.
-    pub(super) posted: VecDeque<(Instant, Queued)>,
+    pub(super) posted: VecDeque<(Instant, Box<Queued>)>,
     /// Frames read by the hardware and on their way to the wire; the buffers belong to it.
     pub(super) sending: usize,
     /// Completed, not reaped.
-    pub(super) completed: Vec<Queued>,
-    spare: Vec<Queued>,
+    pub(super) completed: Vec<Box<Queued>>,
+    spare: Vec<Box<Queued>>,
     /// Something was refused since the last completion: whoever asked wants to try again.
     pub(super) starved: bool,
     pub(super) tx_pool: Rc<Pool>,
@@ -185,7 +186,7 @@ impl Queues {
     }
 
     /// A blank to queue a frame in.
-    pub(super) fn blank(&mut self) -> Queued {
+    pub(super) fn blank(&mut self) -> Box<Queued> {
         self.spare.pop().unwrap_or_default()
     }
 
