@@ -61,7 +61,7 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
     let opened = state.shut && !shut;
     state.shut = shut;
     if let Some(since) = state.causeless_since.take_if(|_| opened)
-        && moment.at.since(since) > SHUT_MAX
+        && moment.at > since.max(moment.excused) + SHUT_MAX
     {
         let late = moment.at.since(since);
         moment.breach(NAME, format_args!("RFC 9293 s3.8.6.2.2: the window opened {late:?} after its reader had read everything"));

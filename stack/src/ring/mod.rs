@@ -31,6 +31,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
+use self::arp::Answers;
 use self::demux::Demux;
 use self::handover::Departed;
 use self::multicast::Groups;
@@ -74,6 +75,8 @@ pub struct Ring<D: Device> {
     retry_at: Option<Instant>,
     retry_after: Duration,
     waiting_neighbour: Vec<u32>,
+    /// Answers to ARP requests that the device refused: whoever asked would ask again only after a second.
+    answers: Answers,
     held: Vec<Held>,
     neighbours: Neighbours,
     paths: Paths,
@@ -105,6 +108,7 @@ impl<D: Device> Ring<D> {
             retry_at: None,
             retry_after: STALL_MIN,
             waiting_neighbour: Vec::new(),
+            answers: Answers::new(),
             held: Vec::new(),
             neighbours: Neighbours::default(),
             paths: Paths::default(),
@@ -556,7 +560,7 @@ impl<D: Device> Ring<D> {
                 // Retransmission timers carry connections over an outage; nothing to do at once.
                 DeviceEvent::Link { up: false } => {}
                 // Buffers that were in flight are back: whoever waits for some tries again now.
-                DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| !self.stalled.is_empty()),
+                DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.refused()),
             }
         }
         count

@@ -325,9 +325,19 @@ impl<D: Device> Ring<D> {
     fn stall(&mut self, now: Instant, index: u32) {
         mark!(self, SendStalled);
         self.stalled.push(index);
+        self.retry_soon(now);
+    }
+
+    /// Sees to it that what the device refused is tried again.
+    pub(super) fn retry_soon(&mut self, now: Instant) {
         if self.retry_at.is_none() {
             self.retry_at = Some(now + self.retry_after);
         }
+    }
+
+    /// Whether something waits for the device.
+    pub(super) fn refused(&self) -> bool {
+        !self.stalled.is_empty() || !self.answers.is_empty()
     }
 
     /// Tries again what the device refused. The pause doubles while nothing moves.
@@ -336,10 +346,11 @@ impl<D: Device> Ring<D> {
         self.retry_at = None;
         self.device.reap();
         let before = self.output.counters.tx_packets;
+        self.answer_owed();
         self.drain_stalled(now);
         let moved = self.output.counters.tx_packets != before;
         self.retry_after = if moved { STALL_MIN } else { (self.retry_after * 2).min(STALL_MAX) };
-        if !self.stalled.is_empty() {
+        if self.refused() {
             self.retry_at = Some(now + self.retry_after);
         }
     }
