@@ -7,32 +7,27 @@ use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
 /// The ones'-complement sum of `bytes`, taken as big-endian 16-bit words, on top of `seed`; folded, not complemented.
 ///
 /// Summed in the machine's order and in wider words, which comes to the same after folding and swapping (RFC 1071 s2 (B), (C)): 64 bits at
-/// a time, each carry added in again at the other end.
+/// a time, the carries of which are counted apart.
 pub(crate) fn sum(seed: u16, bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<8>();
     let (quads, odd_words) = words.as_chunks::<4>();
-    let mut lanes = [0; 4];
+    let mut lanes = [0u128; 4];
     for quad in quads {
         for (lane, word) in lanes.iter_mut().zip(quad) {
-            *lane = add(*lane, u64::from_ne_bytes(*word));
+            *lane += u128::from(u64::from_ne_bytes(*word));
         }
     }
-    let wide = lanes.into_iter().chain(odd_words.iter().map(|word| u64::from_ne_bytes(*word))).fold(0, add);
-    // 2^16, and so 2^32, are one to a ones'-complement sum.
-    let mut total = (wide >> 32) + (wide & 0xffff_ffff);
+    let odd = odd_words.iter().map(|word| u128::from(u64::from_ne_bytes(*word)));
+    let wide: u128 = lanes.into_iter().chain(odd).sum();
+    // 2^16, and so 2^32 and 2^64, are one to a ones'-complement sum.
+    let (high, low) = ((wide >> 64) as u64, wide as u64);
+    let mut total = high + (low >> 32) + (low & 0xffff_ffff);
     let (pairs, last) = rest.as_chunks::<2>();
     total += pairs.iter().map(|pair| u64::from(u16::from_ne_bytes(*pair))).sum::<u64>();
     if let [last] = last {
         total += u64::from(u16::from_ne_bytes([*last, 0]));
     }
     fold(u64::from(seed) + u64::from(u16::from_be_bytes(fold(total).to_ne_bytes())))
-}
-
-/// The ones'-complement sum of two 64-bit words.
-#[inline]
-fn add(a: u64, b: u64) -> u64 {
-    let (sum, carry) = a.overflowing_add(b);
-    sum + u64::from(carry)
 }
 
 fn fold(mut total: u64) -> u16 {

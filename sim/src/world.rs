@@ -280,6 +280,7 @@ impl World {
             self.happen(event);
         }
         self.network.now = until;
+        self.settle();
         self.check_overdue();
     }
 
@@ -296,6 +297,7 @@ impl World {
         while !self.finished_since() {
             let Some((at, event)) = self.network.agenda.pop_until(until) else {
                 self.network.now = until;
+                self.settle();
                 self.check_overdue();
                 let hosts = self.hosts.iter().filter(|h| !h.finished()).map(|h| h.name().to_owned()).collect();
                 return Err(Unfinished { until, hosts });
@@ -303,6 +305,7 @@ impl World {
             self.network.now = at;
             self.happen(event);
         }
+        self.settle();
         Ok(self.network.now)
     }
 
@@ -323,11 +326,6 @@ impl World {
 
     /// What each host's NIC has lent out, after reaping what is complete.
     pub fn outstanding(&mut self) -> Vec<Outstanding> {
-        for host in 0..self.hosts.len() {
-            if self.hosts[host].nic().settle(self.network.now) {
-                self.wake(host, self.network.now);
-            }
-        }
         let lent = |host: &mut Host| {
             host.rings_mut().iter_mut().for_each(|ring| ring.device_mut().reap());
             host.nic().outstanding()
@@ -415,6 +413,15 @@ impl World {
             self.wake(host, now);
         }
         self.transmit(host);
+    }
+
+    /// What has left the NICs completes, for whoever looks at them from outside now.
+    fn settle(&mut self) {
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].nic().settle(self.network.now) {
+                self.wake(host, self.network.now);
+            }
+        }
     }
 
     fn transmit(&mut self, host: usize) {

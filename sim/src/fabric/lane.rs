@@ -47,6 +47,8 @@ pub(crate) struct Lane {
     conditions: Conditions,
     direction: Direction,
     busy_until: Instant,
+    /// The last frame's length, the bandwidth, and the time that it took: most are as long as the one before, and a division takes its time.
+    recent: (usize, u64, Duration),
     /// The last arrival on the slower link: none overtakes it.
     behind: Instant,
     classes: Classes,
@@ -56,7 +58,8 @@ impl Lane {
     pub(crate) fn new(seed: u64, link: usize, direction: Direction, config: LinkConfig) -> Self {
         let index = u32::try_from(link).unwrap_or(u32::MAX);
         let classes = Classes::new(seed, index, direction);
-        Self { config, conditions: Conditions::default(), direction, busy_until: Instant::ZERO, behind: Instant::ZERO, classes }
+        let (busy_until, behind) = (Instant::ZERO, Instant::ZERO);
+        Self { config, conditions: Conditions::default(), direction, busy_until, recent: (0, 0, Duration::ZERO), behind, classes }
     }
 
     pub(crate) fn config(&self) -> &LinkConfig {
@@ -165,8 +168,15 @@ impl Lane {
         self.bandwidth_bps().map_or(0, |bps| bits(self.busy_until.since(now), bps) / 8)
     }
 
-    fn serialisation(&self, len: usize) -> Duration {
+    fn serialisation(&mut self, len: usize) -> Duration {
         let Some(bps) = self.bandwidth_bps() else { return Duration::ZERO };
+        if self.recent.0 != len || self.recent.1 != bps {
+            self.recent = (len, bps, Self::time_of(len, bps));
+        }
+        self.recent.2
+    }
+
+    fn time_of(len: usize, bps: u64) -> Duration {
         let wire_bits = (len as u64 + ETHERNET_OVERHEAD) * 8;
         Duration::from_nanos((wire_bits * 1_000_000_000).div_ceil(bps.max(1)))
     }

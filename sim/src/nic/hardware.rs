@@ -183,7 +183,7 @@ impl Hardware {
         self.now = self.now.max(now);
         let now = self.now;
         for _ in 0..self.rings.len() {
-            let index = self.turn % self.rings.len();
+            let index = if self.turn < self.rings.len() { self.turn } else { 0 };
             self.turn = index + 1;
             if let Some(frame) = self.transmit_from(now, index) {
                 return Some(frame);
