@@ -106,12 +106,9 @@ pub(crate) fn fill_ip_header(frame: &mut [u8]) -> Option<Ipv4> {
 }
 
 fn pseudo(ip: &Ipv4, len: usize) -> u16 {
-    let mut header = [0; 12];
-    header[..4].copy_from_slice(&ip.src.octets());
-    header[4..8].copy_from_slice(&ip.dst.octets());
-    header[9] = ip.protocol;
-    header[10..].copy_from_slice(&u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes());
-    sum(0, &header)
+    let halves = |address: u32| u64::from(address >> 16) + u64::from(address & 0xffff);
+    let len = u16::try_from(len).unwrap_or(u16::MAX);
+    fold(halves(ip.src.to_bits()) + halves(ip.dst.to_bits()) + u64::from(ip.protocol) + u64::from(len))
 }
 
 fn put(frame: &mut [u8], at: usize, value: u16) {
