@@ -11,13 +11,14 @@ use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
 pub(crate) fn sum(seed: u16, bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<8>();
     let (quads, odd_words) = words.as_chunks::<4>();
-    let mut lanes = [0u128; 2];
-    for [a, b, c, d] in quads {
-        let [a, b, c, d] = [a, b, c, d].map(|word| u128::from(u64::from_ne_bytes(*word)));
-        lanes[0] += a + b;
-        lanes[1] += c + d;
+    let mut lanes = [0u128; 4];
+    for quad in quads {
+        for (lane, word) in lanes.iter_mut().zip(quad) {
+            *lane += u128::from(u64::from_ne_bytes(*word));
+        }
     }
-    let wide = odd_words.iter().fold(lanes[0] + lanes[1], |sum, word| sum + u128::from(u64::from_ne_bytes(*word)));
+    let odd = odd_words.iter().map(|word| u128::from(u64::from_ne_bytes(*word)));
+    let wide: u128 = lanes.into_iter().chain(odd).sum();
     // 2^16, and so 2^32 and 2^64, are one to a ones'-complement sum.
     let (high, low) = ((wide >> 64) as u64, wide as u64);
     let mut total = high + (low >> 32) + (low & 0xffff_ffff);
@@ -105,12 +106,9 @@ pub(crate) fn fill_ip_header(frame: &mut [u8]) -> Option<Ipv4> {
 }
 
 fn pseudo(ip: &Ipv4, len: usize) -> u16 {
-    let mut header = [0; 12];
-    header[..4].copy_from_slice(&ip.src.octets());
-    header[4..8].copy_from_slice(&ip.dst.octets());
-    header[9] = ip.protocol;
-    header[10..].copy_from_slice(&u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes());
-    sum(0, &header)
+    let halves = |address: u32| u64::from(address >> 16) + u64::from(address & 0xffff);
+    let len = u16::try_from(len).unwrap_or(u16::MAX);
+    fold(halves(ip.src.to_bits()) + halves(ip.dst.to_bits()) + u64::from(ip.protocol) + u64::from(len))
 }
 
 fn put(frame: &mut [u8], at: usize, value: u16) {

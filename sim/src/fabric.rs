@@ -16,7 +16,7 @@ pub use strike::Strike;
 
 use core::fmt;
 use core::time::Duration;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
@@ -96,7 +96,7 @@ pub(crate) struct Frame {
     /// Which transmission it is: counted over the whole world, shared by all copies.
     pub(crate) id: u64,
     /// From the Ethernet header to the padding.
-    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) bytes: Rc<[u8]>,
     /// What has befallen it.
     pub(crate) marks: Marks,
     /// The sender's NIC filled in its checksums, and these are the very bytes: they are right, and nobody needs to sum them up again.
@@ -105,7 +105,7 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// Other bytes take the place of its own.
-    fn damage(&mut self, bytes: Arc<[u8]>, mark: Marks) {
+    fn damage(&mut self, bytes: Rc<[u8]>, mark: Marks) {
         self.bytes = bytes;
         self.marks |= mark;
         self.sound = false;

@@ -3,7 +3,6 @@
 use core::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
@@ -25,8 +24,6 @@ pub(crate) enum Event {
     AtSwitch { from: usize, frame: Frame },
     /// A frame's last bit reached a host.
     AtHost { host: usize, frame: Frame },
-    /// A host's frame has left its NIC.
-    Departed { host: usize, boot: u32 },
     /// Something is due in a host's NIC.
     Nic { host: usize },
     /// A host looks at its rings.
@@ -40,11 +37,10 @@ pub(crate) enum Event {
 enum Lane {
     Up,
     Down,
-    Departures,
 }
 
 fn lane(link: usize, lane: Lane) -> usize {
-    3 * link + lane as usize
+    2 * link + lane as usize
 }
 
 /// Wires, switch and time.
@@ -79,8 +75,8 @@ impl Network {
         }
     }
 
-    /// A host's NIC puts a frame on its wire; `show`: the checkers have not seen it yet.
-    pub(crate) fn send(&mut self, host: usize, boot: u32, Departure { bytes, sound }: Departure, show: bool) {
+    /// A host's NIC puts a frame on its wire, and is told when it will have left; `show`: the checkers have not seen it yet.
+    pub(crate) fn send(&mut self, host: usize, Departure { bytes, sound }: Departure, show: bool) -> Instant {
         let frame = Frame { sound, ..self.frame(bytes, Marks::default()) };
         if let Some(tap) = self.taps.get_mut(&host)
             && let Some(quote) = icmp::quote_of(&frame.bytes)
@@ -91,8 +87,7 @@ impl Network {
         if show {
             self.show(host, Some(frame.id), &frame.bytes);
         }
-        let departs = self.carry(host, Direction::Up, frame);
-        self.agenda.push_in(lane(host, Lane::Departures), departs, Event::Departed { host, boot });
+        self.carry(host, Direction::Up, frame)
     }
 
     /// Lets a host look at its rings at `at`.
@@ -158,7 +153,7 @@ impl Network {
         self.carry(host, Direction::Down, frame);
     }
 
-    fn frame(&mut self, bytes: Arc<[u8]>, marks: Marks) -> Frame {
+    fn frame(&mut self, bytes: Rc<[u8]>, marks: Marks) -> Frame {
         let id = self.frames;
         self.frames += 1;
         Frame { id, bytes, marks, sound: false }
@@ -175,6 +170,10 @@ impl Network {
 
     /// Sends a frame along one way of a link, and says when it has left.
     fn carry(&mut self, link: usize, direction: Direction, frame: Frame) -> Instant {
+        if let Some((departs, at)) = self.fabric.lane(link, direction).pass(self.now, frame.bytes.len(), self.faults_on) {
+            self.arrive(link, direction, at, frame);
+            return departs;
+        }
         let passage = self.fabric.lane(link, direction).offer(self.now, frame, self.faults_on);
         for (strike, before) in passage.strikes.into_iter().zip(passage.before.iter().cycle()) {
             self.trace.record(self.now, link, What::Struck(direction, strike), before);
@@ -183,12 +182,17 @@ impl Network {
             }
         }
         for arrival in passage.arrivals {
-            let (lane_kind, event) = match direction {
-                Direction::Up => (Lane::Up, Event::AtSwitch { from: link, frame: arrival.frame }),
-                Direction::Down => (Lane::Down, Event::AtHost { host: link, frame: arrival.frame }),
-            };
-            self.agenda.push_in(lane(link, lane_kind), arrival.at, event);
+            self.arrive(link, direction, arrival.at, arrival.frame);
         }
         passage.departs
+    }
+
+    /// Lets a frame arrive at a link's end.
+    #[inline]
+    fn arrive(&mut self, link: usize, direction: Direction, at: Instant, frame: Frame) {
+        match direction {
+            Direction::Up => self.agenda.push_in(lane(link, Lane::Up), at, Event::AtSwitch { from: link, frame }),
+            Direction::Down => self.agenda.push_in(lane(link, Lane::Down), at, Event::AtHost { host: link, frame }),
+        }
     }
 }

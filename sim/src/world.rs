@@ -280,6 +280,7 @@ impl World {
             self.happen(event);
         }
         self.network.now = until;
+        self.settle();
         self.check_overdue();
     }
 
@@ -293,16 +294,22 @@ impl World {
     /// # Errors
     /// [`Unfinished`]: time was up.
     pub fn run_until_finished(&mut self, until: Instant) -> Result<Instant, Unfinished> {
-        while !self.finished_since() {
+        let mut finished = self.finished_since();
+        while !finished {
             let Some((at, event)) = self.network.agenda.pop_until(until) else {
                 self.network.now = until;
+                self.settle();
                 self.check_overdue();
                 let hosts = self.hosts.iter().filter(|h| !h.finished()).map(|h| h.name().to_owned()).collect();
                 return Err(Unfinished { until, hosts });
             };
             self.network.now = at;
+            // A frame that moves wakes programs at most: none finishes before its host looks.
+            let moves = matches!(event, Event::AtSwitch { .. } | Event::AtHost { .. });
             self.happen(event);
+            finished = !moves && self.finished_since();
         }
+        self.settle();
         Ok(self.network.now)
     }
 
@@ -356,17 +363,14 @@ impl World {
                 let target = &mut self.hosts[host];
                 let reception = target.nic().arrive(now, &frame.bytes, frame.sound);
                 let poll_at = reception.wake_at.map(|at| at + target.poll_delay());
+                let calm = target.nic().is_calm();
                 self.network.received(host, &frame, reception.outcome);
                 if let Some(at) = poll_at {
                     self.wake(host, at);
                 }
-                self.after_nic(host);
-            }
-            // What a NIC sent before its host crashed is nobody's any more.
-            Event::Departed { host, boot } if self.hosts[host].boots() != boot => {}
-            Event::Departed { host, .. } => {
-                if self.hosts[host].nic().complete() {
-                    self.wake(host, now);
+                // Else nothing struck it, and nothing became due in it.
+                if !calm || poll_at.is_none() {
+                    self.after_nic(host);
                 }
             }
             Event::Nic { host } => {
@@ -415,8 +419,17 @@ impl World {
         self.transmit(host);
     }
 
+    /// What has left the NICs completes, for whoever looks at them from outside now.
+    fn settle(&mut self) {
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].nic().settle(self.network.now) {
+                self.wake(host, self.network.now);
+            }
+        }
+    }
+
     fn transmit(&mut self, host: usize) {
-        let (now, boot) = (self.network.now, self.hosts[host].boots());
+        let now = self.network.now;
         // Checkers see what a stack sends when it does, even if its NIC loses it.
         let nic = self.hosts[host].nic();
         let early = nic.holds_frames();
@@ -424,7 +437,8 @@ impl World {
             self.network.show(host, None, &bytes);
         }
         while let Some(departure) = self.hosts[host].nic().depart(now) {
-            self.network.send(host, boot, departure, !early);
+            let leaves = self.network.send(host, departure, !early);
+            self.hosts[host].nic().leaves(leaves);
         }
         self.after_nic(host);
     }

@@ -1,6 +1,6 @@
 //! Bits that flip: such that a checksum tells, or such that none does.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use ringway_stack::device::ChecksumVerdict;
 
@@ -15,7 +15,7 @@ const BURST_TRIES: u32 = 8;
 
 /// Flips one burst of bits behind the Ethernet header, such that a strict receiver must notice. The verdict is taken rather than argued:
 /// a burst can hit UDP's length or zero its checksum, where the sum's guarantee ends.
-pub(super) fn flip_detectably(frame: &[u8], detail: u64) -> Option<(Arc<[u8]>, usize, usize)> {
+pub(super) fn flip_detectably(frame: &[u8], detail: u64) -> Option<(Rc<[u8]>, usize, usize)> {
     let first_bit = ETHERNET_LEN * 8;
     let span = (frame.len() * 8).checked_sub(first_bit)?;
     let mut dice = SplitMix(detail);
@@ -40,7 +40,7 @@ pub(super) fn flip_detectably(frame: &[u8], detail: u64) -> Option<(Arc<[u8]>, u
 ///
 /// Only payload is hit. A header that changes unnoticed makes a frame that nothing tells from a forged one: a peer may lawfully end a
 /// connection for it, and no checker could say any more what is lawful.
-pub(super) fn flip_undetectably(frame: &[u8], detail: u64) -> Option<(Arc<[u8]>, [usize; 2])> {
+pub(super) fn flip_undetectably(frame: &[u8], detail: u64) -> Option<(Rc<[u8]>, [usize; 2])> {
     let payload = payload_of(frame)?;
     // What a checksum tells of already, perhaps of a header, must not be made good.
     if checksum::verify(frame) == ChecksumVerdict::Bad {

@@ -47,6 +47,8 @@ pub(crate) struct Lane {
     conditions: Conditions,
     direction: Direction,
     busy_until: Instant,
+    /// The last frame's length, the bandwidth, and the time that it took: most are as long as the one before, and a division takes its time.
+    recent: (usize, u64, Duration),
     /// The last arrival on the slower link: none overtakes it.
     behind: Instant,
     classes: Classes,
@@ -56,7 +58,8 @@ impl Lane {
     pub(crate) fn new(seed: u64, link: usize, direction: Direction, config: LinkConfig) -> Self {
         let index = u32::try_from(link).unwrap_or(u32::MAX);
         let classes = Classes::new(seed, index, direction);
-        Self { config, conditions: Conditions::default(), direction, busy_until: Instant::ZERO, behind: Instant::ZERO, classes }
+        let (busy_until, behind) = (Instant::ZERO, Instant::ZERO);
+        Self { config, conditions: Conditions::default(), direction, busy_until, recent: (0, 0, Duration::ZERO), behind, classes }
     }
 
     pub(crate) fn config(&self) -> &LinkConfig {
@@ -71,14 +74,30 @@ impl Lane {
         &mut self.conditions
     }
 
+    /// Sends a frame of `len` bytes at `now` that nothing can befall: when its last bit leaves, and when it arrives. `None`: something may, and
+    /// nothing was sent.
+    #[inline]
+    pub(crate) fn pass(&mut self, now: Instant, len: usize, faults_on: bool) -> Option<(Instant, Instant)> {
+        let plain = !self.conditions.down && self.conditions.mtu.is_none() && self.config.mtu.is_none();
+        if !plain || (self.direction == Direction::Down && self.is_full(now, len)) {
+            return None;
+        }
+        let departs = now.max(self.busy_until) + self.serialisation(len);
+        let at = departs + self.config.latency;
+        if faults_on && !self.is_calm(at) {
+            return None;
+        }
+        self.busy_until = departs;
+        Some((departs, at.max(self.behind)))
+    }
+
     /// Sends `frame` at `now`.
     pub(crate) fn offer(&mut self, now: Instant, frame: Frame, faults_on: bool) -> Passage {
         let mut passage = Passage { departs: now, ..Passage::default() };
         // The switch's end of the link is the router that knows its MTU; what the host sends has yet to get there.
         let mut stop = self.too_long(&frame);
         if self.direction == Direction::Down {
-            let full = self.backlog_bytes(now) + frame.bytes.len() as u64 > self.queue_bytes_max() as u64;
-            stop = stop.or(full.then_some(Strike::QueueFull));
+            stop = stop.or(self.is_full(now, frame.bytes.len()).then_some(Strike::QueueFull));
             if let Some(strike) = stop {
                 passage.strikes.push(strike);
                 passage.before = Some(frame);
@@ -137,6 +156,11 @@ impl Lane {
         self.conditions.queue_bytes_max.unwrap_or(usize::MAX).min(self.config.queue_bytes_max)
     }
 
+    /// Whether `len` more bytes find no room.
+    fn is_full(&self, now: Instant, len: usize) -> bool {
+        self.backlog_bytes(now) + len as u64 > self.queue_bytes_max() as u64
+    }
+
     fn backlog_bytes(&self, now: Instant) -> u64 {
         if self.busy_until <= now {
             return 0;
@@ -144,8 +168,15 @@ impl Lane {
         self.bandwidth_bps().map_or(0, |bps| bits(self.busy_until.since(now), bps) / 8)
     }
 
-    fn serialisation(&self, len: usize) -> Duration {
+    fn serialisation(&mut self, len: usize) -> Duration {
         let Some(bps) = self.bandwidth_bps() else { return Duration::ZERO };
+        if self.recent.0 != len || self.recent.1 != bps {
+            self.recent = (len, bps, Self::time_of(len, bps));
+        }
+        self.recent.2
+    }
+
+    fn time_of(len: usize, bps: u64) -> Duration {
         let wire_bits = (len as u64 + ETHERNET_OVERHEAD) * 8;
         Duration::from_nanos((wire_bits * 1_000_000_000).div_ceil(bps.max(1)))
     }

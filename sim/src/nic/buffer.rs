@@ -1,9 +1,9 @@
 //! Buffers that know how many of them are out.
 
+use core::cell::{Cell, RefCell};
 use core::mem;
 use core::ops::Range;
-use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::rc::Rc;
 
 use ringway_stack::device::{RxBuffer, TxBuffer};
 
@@ -16,77 +16,73 @@ const POISON: u8 = 0xa5;
 /// A limited number of buffers. They are counted; the memory of send buffers is used again.
 #[derive(Debug)]
 pub(super) struct Pool {
-    outstanding: AtomicUsize,
+    outstanding: Cell<usize>,
     max: usize,
-    spare: Mutex<Vec<Contents>>,
+    spare: RefCell<Vec<Contents>>,
 }
 
 impl Pool {
-    pub(super) fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { outstanding: AtomicUsize::new(0), max, spare: Mutex::default() })
+    pub(super) fn new(max: usize) -> Rc<Self> {
+        Rc::new(Self { outstanding: Cell::new(0), max, spare: RefCell::default() })
     }
 
     pub(super) fn outstanding(&self) -> usize {
-        self.outstanding.load(Ordering::Relaxed)
+        self.outstanding.get()
     }
 
-    pub(super) fn take(self: &Arc<Self>) -> Option<Token> {
+    pub(super) fn take(self: &Rc<Self>) -> Option<Token> {
         if self.outstanding() >= self.max {
             return None;
         }
-        self.outstanding.fetch_add(1, Ordering::Relaxed);
-        Some(Token(Arc::clone(self)))
+        self.outstanding.set(self.outstanding() + 1);
+        Some(Token(Rc::clone(self)))
     }
 
     /// Memory of `len` bytes, all poison, none of them sent.
     fn memory(&self, len: usize) -> Contents {
-        match self.spare().pop().filter(|spare| spare.bytes.len() == len) {
+        match self.spare.borrow_mut().pop().filter(|spare| spare.bytes.len() == len) {
             Some(mut spare) => {
-                spare.bytes.fill(POISON);
+                spare.defined = 0;
                 spare.sealed.clear();
                 spare
             }
-            None => Contents { bytes: vec![POISON; len].into(), sealed: Vec::new() },
+            None => Contents { bytes: vec![0; len].into(), defined: 0, sealed: Vec::new() },
         }
-    }
-
-    fn spare(&self) -> MutexGuard<'_, Vec<Contents>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One buffer's place in the pool, given back when its last handle is gone.
 #[derive(Debug)]
-pub(super) struct Token(Arc<Pool>);
+pub(super) struct Token(Rc<Pool>);
 
 impl Drop for Token {
     fn drop(&mut self) {
-        self.0.outstanding.fetch_sub(1, Ordering::Relaxed);
+        self.0.outstanding.set(self.0.outstanding() - 1);
     }
 }
 
 /// A handle on received bytes.
 #[derive(Clone, Debug)]
 pub struct SimRx {
-    bytes: Arc<[u8]>,
-    _token: Arc<Token>,
+    bytes: Rc<[u8]>,
+    _token: Rc<Token>,
     offset: usize,
     len: usize,
 }
 
 impl SimRx {
-    pub(super) fn new(pool: &Arc<Pool>, bytes: &Arc<[u8]>, offset: usize, len: usize) -> Option<Self> {
-        Some(Self { _token: Arc::new(pool.take()?), bytes: Arc::clone(bytes), offset, len })
+    pub(super) fn new(pool: &Rc<Pool>, bytes: &Rc<[u8]>, offset: usize, len: usize) -> Option<Self> {
+        Some(Self { _token: Rc::new(pool.take()?), bytes: Rc::clone(bytes), offset, len })
     }
 
     /// All of `bytes`, counted by `token`.
-    pub(super) fn whole(bytes: Arc<[u8]>, token: Arc<Token>) -> Self {
+    pub(super) fn whole(bytes: Rc<[u8]>, token: Rc<Token>) -> Self {
         Self { offset: 0, len: bytes.len(), bytes, _token: token }
     }
 
     /// The same buffer, with `bytes` from `offset` on in it.
-    pub(super) fn refilled(self, bytes: &Arc<[u8]>, offset: usize) -> Self {
-        Self { bytes: Arc::clone(bytes), offset, len: bytes.len() - offset, ..self }
+    pub(super) fn refilled(self, bytes: &Rc<[u8]>, offset: usize) -> Self {
+        Self { bytes: Rc::clone(bytes), offset, len: bytes.len() - offset, ..self }
     }
 
     fn part(&self, offset: usize, len: usize) -> &[u8] {
@@ -123,32 +119,34 @@ pub struct SimTx {
 
 #[derive(Clone, Debug)]
 enum Source {
-    Host(Arc<Cell>),
+    Host(Rc<HostBuffer>),
     /// From this byte of the block on.
-    Device(Arc<Block>, usize),
+    Device(Rc<Block>, usize),
 }
 
 #[derive(Debug)]
-struct Cell {
-    contents: Mutex<Contents>,
+struct HostBuffer {
+    contents: RefCell<Contents>,
     token: Token,
 }
 
 #[derive(Debug, Default)]
 struct Contents {
     bytes: Box<[u8]>,
+    /// So many of the bytes were written, or looked at; the others count as poison, and are once someone looks.
+    defined: usize,
     /// Ranges that frames have referred to. Invariant: sorted, disjoint, not adjacent.
     sealed: Vec<(usize, usize)>,
 }
 
 impl SimTx {
-    pub(super) fn new(pool: &Arc<Pool>, capacity: usize) -> Option<Self> {
+    pub(super) fn new(pool: &Rc<Pool>, capacity: usize) -> Option<Self> {
         let token = pool.take()?;
-        let contents = Mutex::new(pool.memory(capacity));
-        Some(Self { source: Source::Host(Arc::new(Cell { contents, token })), capacity })
+        let contents = RefCell::new(pool.memory(capacity));
+        Some(Self { source: Source::Host(Rc::new(HostBuffer { contents, token })), capacity })
     }
 
-    pub(super) fn on_device(block: Arc<Block>, range: Range<usize>) -> Self {
+    pub(super) fn on_device(block: Rc<Block>, range: Range<usize>) -> Self {
         Self { source: Source::Device(block, range.start), capacity: range.len() }
     }
 
@@ -158,7 +156,7 @@ impl SimTx {
         if let Source::Host(cell) = &self.source
             && len > 0
         {
-            cell.contents().seal(offset, offset + len);
+            cell.contents.borrow_mut().seal(offset, offset + len);
         }
     }
 
@@ -167,36 +165,49 @@ impl SimTx {
     }
 
     /// Whether a frame with these bytes of the handle reads any of `range` of device memory.
-    pub(super) fn reads(&self, offset: usize, len: usize, block: &Arc<Block>, range: &Range<usize>) -> bool {
+    pub(super) fn reads(&self, offset: usize, len: usize, block: &Rc<Block>, range: &Range<usize>) -> bool {
         match &self.source {
             Source::Host(_) => false,
-            Source::Device(own, base) => Arc::ptr_eq(own, block) && base + offset < range.end && range.start < base + offset + len,
+            Source::Device(own, base) => Rc::ptr_eq(own, block) && base + offset < range.end && range.start < base + offset + len,
         }
     }
 
     fn with<R>(&self, offset: usize, len: usize, look: impl FnOnce(&[u8]) -> R) -> R {
         assert!(offset + len <= self.capacity, "device contract: a slice past the end of its buffer");
         match &self.source {
-            Source::Host(cell) => look(&cell.contents().bytes[offset..offset + len]),
+            Source::Host(cell) => look(cell.contents.borrow_mut().read(offset, offset + len)),
             Source::Device(block, base) => block.with(|bytes| look(&bytes[base + offset..base + offset + len])),
         }
     }
 }
 
-impl Drop for Cell {
+impl Drop for HostBuffer {
     fn drop(&mut self) {
-        let contents = self.contents.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.token.0.spare().push(mem::take(contents));
-    }
-}
-
-impl Cell {
-    fn contents(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.token.0.spare.borrow_mut().push(mem::take(self.contents.get_mut()));
     }
 }
 
 impl Contents {
+    fn read(&mut self, start: usize, end: usize) -> &[u8] {
+        self.define(end);
+        &self.bytes[start..end]
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.define(offset);
+        let end = offset + bytes.len();
+        self.bytes[offset..end].copy_from_slice(bytes);
+        self.defined = self.defined.max(end);
+    }
+
+    /// Poisons what nobody has written before `end`.
+    fn define(&mut self, end: usize) {
+        if self.defined < end {
+            self.bytes[self.defined..end].fill(POISON);
+            self.defined = end;
+        }
+    }
+
     fn seal(&mut self, mut start: usize, mut end: usize) {
         // Nearly always right behind what was sent last.
         if let Some(last) = self.sealed.last_mut()
@@ -224,11 +235,11 @@ impl TxBuffer for SimTx {
 
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         let Source::Host(cell) = &self.source else { panic!("device contract: device memory is written by dm_copy_to only") };
-        let mut contents = cell.contents();
+        let mut contents = cell.contents.borrow_mut();
         let end = offset + bytes.len();
         let clash = contents.sealed.iter().find(|&&(s, e)| s < end && offset < e);
         assert!(clash.is_none(), "device contract: bytes {offset}..{end} were written after {clash:?} had been sent");
-        contents.bytes[offset..end].copy_from_slice(bytes);
+        contents.write(offset, bytes);
     }
 
     fn copy_to(&self, offset: usize, out: &mut [u8]) {

@@ -1,7 +1,7 @@
 //! A cyclic (striding) receive queue: strides of one buffer, filled in order, written again only once nobody reads them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::rc::{Rc, Weak};
 
 use ringway_stack::device::{CyclicConfig, CyclicError, CyclicPacket, RxMeta};
 
@@ -21,7 +21,7 @@ pub(super) struct Cyclic {
     ready: VecDeque<Filled>,
     /// Runs given out, in order: where each ends, and whether it is still held.
     runs: VecDeque<(u64, Weak<Token>)>,
-    pool: Arc<Pool>,
+    pool: Rc<Pool>,
     /// Rules that steer here.
     pub(super) rules: usize,
 }
@@ -89,8 +89,8 @@ impl Cyclic {
             self.ready.pop_front();
         }
         let len = usize::try_from(end - first).unwrap_or(0) * self.config.stride_bytes;
-        let token = Arc::new(self.pool.take()?);
-        self.runs.push_back((end, Arc::downgrade(&token)));
+        let token = Rc::new(self.pool.take()?);
+        self.runs.push_back((end, Rc::downgrade(&token)));
         Some(SimRx::whole(self.memory[base..base + len].into(), token))
     }
 

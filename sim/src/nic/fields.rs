@@ -1,6 +1,6 @@
 //! The header fields that rules match, as a NIC's parser finds them.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ringway_stack::device::{HeaderMatch, IpMatch, MacAddr, Protocol, VxlanMatch};
 
@@ -49,6 +49,9 @@ pub(crate) struct Tunnel {
 impl Fields {
     /// The headers from `at` on; none if there is no Ethernet header.
     pub(crate) fn parse(frame: &[u8], at: usize) -> Option<Self> {
+        if let Some(plain) = Self::plain(frame, at) {
+            return Some(plain);
+        }
         let mut ethertype = be16(frame, at + 12)?;
         let mut ip_offset = at + ETHERNET_LEN;
         let mut vlan = None;
@@ -64,6 +67,26 @@ impl Fields {
         }
         .map_or((None, None), |(ip, transport)| (Some(ip), transport));
         Some(Self { dst: mac_at(frame, at)?, src: mac_at(frame, at + 6)?, ethertype, vlan, ip, transport })
+    }
+
+    /// The headers of an IPv4 packet without tag, options or fragments, which nearly all are: each is where it always is.
+    #[inline]
+    fn plain(frame: &[u8], at: usize) -> Option<Self> {
+        let head: &[u8; 38] = frame.get(at..)?.first_chunk()?;
+        let be16 = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let address = |at: usize| Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]).into();
+        let mac = |at: usize| MacAddr([head[at], head[at + 1], head[at + 2], head[at + 3], head[at + 4], head[at + 5]]);
+        let protocol = match head[23] {
+            TCP => Protocol::Tcp,
+            UDP => Protocol::Udp,
+            _ => return None,
+        };
+        if be16(12) != 0x0800 || head[14] != 0x45 || be16(20) & 0x1fff != 0 {
+            return None;
+        }
+        let ip = Ip { src: address(26), dst: address(30), tos: head[15] };
+        let transport = Transport { protocol, src_port: be16(34), dst_port: be16(36), at: at + 34 };
+        Some(Self { dst: mac(0), src: mac(6), ethertype: 0x0800, vlan: None, ip: Some(ip), transport: Some(transport) })
     }
 
     /// Whether the frame claims to carry IP, damaged or not.

@@ -1,7 +1,7 @@
 //! The hardware: what all rings of a NIC share, and what happens without a driver.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{ChecksumVerdict, DeviceEvent, MacAddr, RxMeta};
@@ -28,10 +28,10 @@ pub(super) struct Hardware {
     pub(super) steering: Steering,
     pub(super) memory: OnDevice,
     pub(super) trouble: Trouble,
-    /// Frames on their way to the wire: whose, and what completes with the last of a cut one.
-    wire: VecDeque<(usize, u32, Option<Queued>)>,
+    /// Frames on their way to the wire.
+    wire: VecDeque<Leaving>,
     /// What was handed over and may yet be lost on the NIC, since [`Hardware::take_handed`].
-    handed: Vec<Arc<[u8]>>,
+    handed: Vec<Rc<[u8]>>,
     /// The ring whose turn it is to send.
     turn: usize,
     /// After a reset: until when nothing works.
@@ -39,6 +39,18 @@ pub(super) struct Hardware {
     /// Where frames are made.
     scratch: Vec<u8>,
     recycling: Recycling,
+}
+
+/// A frame that was read, and has yet to leave.
+#[derive(Debug)]
+struct Leaving {
+    ring: usize,
+    /// Of the ring's owners: which it was.
+    generation: u32,
+    /// When it will have left, once that is known.
+    at: Option<Instant>,
+    /// What completes then: of a cut frame, with the last part only.
+    done: Option<Box<Queued>>,
 }
 
 impl Hardware {
@@ -82,7 +94,7 @@ impl Hardware {
         self.down_until.is_some_and(|until| until > self.now)
     }
 
-    pub(super) fn receive(&mut self, now: Instant, bytes: &Arc<[u8]>, sound: bool) -> Reception {
+    pub(super) fn receive(&mut self, now: Instant, bytes: &Rc<[u8]>, sound: bool) -> Reception {
         self.now = self.now.max(now);
         if self.is_down() {
             return Reception { outcome: Err(RxDrop::Down), wake_at: None };
@@ -131,7 +143,7 @@ impl Hardware {
         stacks.map(|(ring, _)| Target { ring, queue: None, tag: 0 })
     }
 
-    fn deliver(&mut self, now: Instant, target: Target, bytes: &Arc<[u8]>, sound: bool) -> Result<Option<Instant>, RxDrop> {
+    fn deliver(&mut self, now: Instant, target: Target, bytes: &Rc<[u8]>, sound: bool) -> Result<Option<Instant>, RxDrop> {
         let overruns = self.trouble.strikes(NicFault::CqOverrun, target.ring, now);
         let exhausts = self.trouble.strikes(NicFault::RxExhausted, target.ring, now);
         let ring = &mut self.rings[target.ring];
@@ -171,7 +183,7 @@ impl Hardware {
         self.now = self.now.max(now);
         let now = self.now;
         for _ in 0..self.rings.len() {
-            let index = self.turn % self.rings.len();
+            let index = if self.turn < self.rings.len() { self.turn } else { 0 };
             self.turn = index + 1;
             if let Some(frame) = self.transmit_from(now, index) {
                 return Some(frame);
@@ -218,7 +230,7 @@ impl Hardware {
             };
             let done = if last { ring.posted.pop_front().map(|(_, frame)| frame) } else { None };
             ring.sending += usize::from(last);
-            self.wire.push_back((index, ring.generation, done));
+            self.wire.push_back(Leaving { ring: index, generation: ring.generation, at: None, done });
             return Some(departure);
         }
     }
@@ -241,17 +253,36 @@ impl Hardware {
         }
     }
 
-    pub(super) fn take_handed(&mut self) -> Vec<Arc<[u8]>> {
+    pub(super) fn take_handed(&mut self) -> Vec<Rc<[u8]>> {
         core::mem::take(&mut self.handed)
     }
 
     pub(super) fn complete(&mut self) -> bool {
-        let (index, generation, frame) = self.wire.pop_front().expect("a completion for a frame that was never read");
-        let ring = &mut self.rings[index];
-        let Some(frame) = frame.filter(|_| ring.generation == generation) else { return false };
+        let Leaving { ring, generation, done, .. } = self.wire.pop_front().expect("a completion for a frame that was never read");
+        let ring = &mut self.rings[ring];
+        let Some(frame) = done.filter(|_| ring.generation == generation) else { return false };
         ring.sending -= 1;
         ring.completed.push(frame);
         ring.take_starved()
+    }
+
+    pub(super) fn leaves(&mut self, at: Instant) {
+        if let Some(last) = self.wire.back_mut() {
+            last.at = Some(at);
+        }
+    }
+
+    pub(super) fn settle(&mut self, now: Instant) -> bool {
+        let mut wake = false;
+        while self.wire.front().and_then(|frame| frame.at).is_some_and(|at| at <= now) {
+            wake |= self.complete();
+        }
+        wake
+    }
+
+    /// When a frame completes for which someone waits.
+    fn room_at(&self) -> Option<Instant> {
+        self.wire.front().filter(|_| self.rings.iter().any(|ring| ring.open && ring.starved)).and_then(|frame| frame.at)
     }
 
     pub(super) fn next_at(&self) -> Option<Instant> {
@@ -263,12 +294,12 @@ impl Hardware {
             let faults = if self.trouble.calm { &[][..] } else { &ring.until[..] };
             faults.iter().copied().flatten().chain(posted).chain(ring.wake_due).min()
         };
-        self.rings.iter().filter(|ring| ring.open).filter_map(ring_at).chain(self.down_until).min()
+        self.rings.iter().filter(|ring| ring.open).filter_map(ring_at).chain(self.down_until).chain(self.room_at()).min()
     }
 
     pub(super) fn advance(&mut self, now: Instant) -> bool {
         self.now = self.now.max(now);
-        let mut wake = false;
+        let mut wake = self.settle(now);
         let recovered = self.down_until.take_if(|until| *until <= now).is_some();
         for ring in self.rings.iter_mut().filter(|ring| ring.open) {
             let mut ended = false;
@@ -350,7 +381,7 @@ fn verify(frame: &[u8], vxlan: bool) -> ChecksumVerdict {
 }
 
 /// The frame without its VLAN tag, and the tag.
-fn strip(frame: &[u8]) -> Option<(u16, Arc<[u8]>)> {
+fn strip(frame: &[u8]) -> Option<(u16, Rc<[u8]>)> {
     if be16(frame, 12)? != 0x8100 || frame.len() < ETHERNET_LEN + 4 {
         return None;
     }

@@ -1,6 +1,6 @@
 //! Receive coalescing: segments of one flow that arrive in order, between two polls, become one.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use ringway_stack::device::ChecksumVerdict;
 
@@ -77,7 +77,7 @@ impl Sessions {
     }
 
     /// `bytes`, which [`Sessions::continues`] said continue a frame, become a part of it.
-    pub(super) fn merge(&mut self, first: &Arc<[u8]>, merged: &mut Option<Box<Merged>>, bytes: &[u8]) {
+    pub(super) fn merge(&mut self, first: &Rc<[u8]>, merged: &mut Option<Box<Merged>>, bytes: &[u8]) {
         let Some(segment) = Segment::parse(bytes) else { return };
         let Some(at) = self.0.iter().position(|session| session.head.flow == segment.flow) else { return };
         let session = &mut self.0[at];

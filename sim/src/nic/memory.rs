@@ -1,8 +1,9 @@
 //! Memory on the NIC.
 
+use core::cell::RefCell;
 use core::ops::Range;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::rc::Rc;
 
 use ringway_stack::device::{DEVICE_MEMORY_ALIGN, DeviceMemory, DeviceMemoryError};
 
@@ -12,21 +13,21 @@ use super::buffer::SimTx;
 #[derive(Debug, Default)]
 pub(super) struct OnDevice {
     capacity: usize,
-    blocks: BTreeMap<u64, Arc<Block>>,
+    blocks: BTreeMap<u64, Rc<Block>>,
     made: u64,
 }
 
 /// One allocation.
 #[derive(Debug)]
 pub(super) struct Block {
-    bytes: Mutex<Box<[u8]>>,
+    bytes: RefCell<Box<[u8]>>,
     len: usize,
 }
 
 impl Block {
     /// Looks at the bytes.
     pub(super) fn with<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
-        look(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&self.bytes.borrow())
     }
 }
 
@@ -48,7 +49,7 @@ impl OnDevice {
             return Err(DeviceMemoryError::Full);
         }
         self.made += 1;
-        self.blocks.insert(self.made, Arc::new(Block { bytes: Mutex::new(vec![0; len].into()), len }));
+        self.blocks.insert(self.made, Rc::new(Block { bytes: RefCell::new(vec![0; len].into()), len }));
         Ok(DeviceMemory(self.made))
     }
 
@@ -58,13 +59,13 @@ impl OnDevice {
         memory: DeviceMemory,
         offset: usize,
         bytes: &[u8],
-        is_read: impl FnOnce(&Arc<Block>, Range<usize>) -> bool,
+        is_read: impl FnOnce(&Rc<Block>, Range<usize>) -> bool,
     ) -> Result<(), DeviceMemoryError> {
         let (block, range) = self.aligned(memory, offset, bytes.len())?;
         if is_read(block, range.clone()) {
             return Err(DeviceMemoryError::Busy);
         }
-        block.bytes.lock().unwrap_or_else(PoisonError::into_inner)[range].copy_from_slice(bytes);
+        block.bytes.borrow_mut()[range].copy_from_slice(bytes);
         Ok(())
     }
 
@@ -76,26 +77,26 @@ impl OnDevice {
 
     pub(super) fn register(&self, memory: DeviceMemory, offset: usize, len: usize) -> Result<SimTx, DeviceMemoryError> {
         let (block, range) = self.range(memory, offset, len)?;
-        Ok(SimTx::on_device(Arc::clone(block), range))
+        Ok(SimTx::on_device(Rc::clone(block), range))
     }
 
     pub(super) fn free(&mut self, memory: DeviceMemory) -> Result<(), DeviceMemoryError> {
         let block = self.blocks.get(&memory.0).ok_or(DeviceMemoryError::Unknown)?;
-        if Arc::strong_count(block) > 1 {
+        if Rc::strong_count(block) > 1 {
             return Err(DeviceMemoryError::Busy);
         }
         self.blocks.remove(&memory.0);
         Ok(())
     }
 
-    fn aligned(&self, memory: DeviceMemory, offset: usize, len: usize) -> Result<(&Arc<Block>, Range<usize>), DeviceMemoryError> {
+    fn aligned(&self, memory: DeviceMemory, offset: usize, len: usize) -> Result<(&Rc<Block>, Range<usize>), DeviceMemoryError> {
         if !offset.is_multiple_of(DEVICE_MEMORY_ALIGN) || !len.is_multiple_of(DEVICE_MEMORY_ALIGN) {
             return Err(DeviceMemoryError::Unaligned);
         }
         self.range(memory, offset, len)
     }
 
-    fn range(&self, memory: DeviceMemory, offset: usize, len: usize) -> Result<(&Arc<Block>, Range<usize>), DeviceMemoryError> {
+    fn range(&self, memory: DeviceMemory, offset: usize, len: usize) -> Result<(&Rc<Block>, Range<usize>), DeviceMemoryError> {
         let block = self.blocks.get(&memory.0).ok_or(DeviceMemoryError::Unknown)?;
         let end = offset.checked_add(len).filter(|&end| len > 0 && end <= block.len).ok_or(DeviceMemoryError::OutOfRange)?;
         Ok((block, offset..end))

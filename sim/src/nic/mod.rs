@@ -30,7 +30,6 @@ use core::cell::{RefCell, RefMut};
 use core::fmt;
 use core::ops::AddAssign;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{DeviceEvent, MacAddr};
@@ -95,7 +94,7 @@ pub struct Reception {
 /// A frame that leaves a NIC.
 #[derive(Debug)]
 pub(crate) struct Departure {
-    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) bytes: Rc<[u8]>,
     /// The NIC filled in all of its checksums, over and inside whatever it tunnels.
     pub(crate) sound: bool,
 }
@@ -138,17 +137,17 @@ impl Nic {
     }
 
     /// The wire's side: a frame's last bit arrives.
-    pub fn receive(&self, now: Instant, bytes: &Arc<[u8]>) -> Reception {
+    pub fn receive(&self, now: Instant, bytes: &Rc<[u8]>) -> Reception {
         self.arrive(now, bytes, false)
     }
 
     /// As [`Nic::receive`]. `sound`: the checksums are known to be right.
-    pub(crate) fn arrive(&self, now: Instant, bytes: &Arc<[u8]>, sound: bool) -> Reception {
+    pub(crate) fn arrive(&self, now: Instant, bytes: &Rc<[u8]>, sound: bool) -> Reception {
         self.hardware().receive(now, bytes, sound)
     }
 
     /// The wire's side: the next frame that leaves now, read out of the stack's buffers. Dummies complete on the way.
-    pub fn transmit(&self, now: Instant) -> Option<Arc<[u8]>> {
+    pub fn transmit(&self, now: Instant) -> Option<Rc<[u8]>> {
         self.depart(now).map(|departure| departure.bytes)
     }
 
@@ -164,7 +163,7 @@ impl Nic {
 
     /// The frames that were handed over since the last call, as they will be on the wire if they get there; none unless
     /// [`Nic::holds_frames`].
-    pub(crate) fn take_handed(&self) -> Vec<Arc<[u8]>> {
+    pub(crate) fn take_handed(&self) -> Vec<Rc<[u8]>> {
         self.hardware().take_handed()
     }
 
@@ -174,6 +173,21 @@ impl Nic {
     /// There is no such frame.
     pub fn complete(&self) -> bool {
         self.hardware().complete()
+    }
+
+    /// The wire's side: when the frame that was read last will have left. It completes then, and [`Nic::complete`] need not be called.
+    pub(crate) fn leaves(&self, at: Instant) {
+        self.hardware().leaves(at);
+    }
+
+    /// Lets complete what has left by `now`. Whether someone waits for room.
+    pub(crate) fn settle(&self, now: Instant) -> bool {
+        self.hardware().settle(now)
+    }
+
+    /// Whether no fault of its own ever strikes it.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.hardware().trouble.calm
     }
 
     /// When [`Nic::advance`] and [`Nic::transmit`] have something to do, if no frame arrives and no driver calls before.

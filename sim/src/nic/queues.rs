@@ -2,7 +2,7 @@
 
 use core::mem;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxMeta};
@@ -17,6 +17,7 @@ use super::pacing::Bucket;
 use super::{Outstanding, RxDrop};
 
 /// A ring's state.
+#[expect(clippy::vec_box, reason = "a frame goes from queue to queue five times, and is a few words long only in a box")]
 #[derive(Debug)]
 pub(super) struct Queues {
     /// Someone has it.
@@ -33,18 +34,18 @@ pub(super) struct Queues {
     /// Something arrived that nobody has looked at.
     pub(super) news: bool,
     /// Queued since the last doorbell.
-    pub(super) queued: Vec<Queued>,
+    pub(super) queued: Vec<Box<Queued>>,
     /// Handed to the hardware, which reads them from the given time on.
-    pub(super) posted: VecDeque<(Instant, Queued)>,
+    pub(super) posted: VecDeque<(Instant, Box<Queued>)>,
     /// Frames read by the hardware and on their way to the wire; the buffers belong to it.
     pub(super) sending: usize,
     /// Completed, not reaped.
-    pub(super) completed: Vec<Queued>,
-    spare: Vec<Queued>,
+    pub(super) completed: Vec<Box<Queued>>,
+    spare: Vec<Box<Queued>>,
     /// Something was refused since the last completion: whoever asked wants to try again.
     pub(super) starved: bool,
-    pub(super) tx_pool: Arc<Pool>,
-    rx_pool: Arc<Pool>,
+    pub(super) tx_pool: Rc<Pool>,
+    rx_pool: Rc<Pool>,
     pub(super) bucket: Option<Bucket>,
     pub(super) moderation: Option<Moderation>,
     /// Completions since the owner was woken, and when it must be at the latest.
@@ -58,7 +59,7 @@ pub(super) struct Queues {
 
 #[derive(Debug)]
 struct Received {
-    bytes: Arc<[u8]>,
+    bytes: Rc<[u8]>,
     body: Option<SimRx>,
     merged: Option<Box<Merged>>,
     meta: RxMeta,
@@ -119,7 +120,7 @@ impl Queues {
     }
 
     /// A frame for the ring's own queue arrives.
-    pub(super) fn push(&mut self, config: &NicConfig, bytes: &Arc<[u8]>, meta: RxMeta) -> Result<(), RxDrop> {
+    pub(super) fn push(&mut self, config: &NicConfig, bytes: &Rc<[u8]>, meta: RxMeta) -> Result<(), RxDrop> {
         let coalesces = config.lro && config.rx_checksum;
         if coalesces && let Some(frame) = self.sessions.continues(bytes).filter(|_| is_sound(meta.checksum)) {
             return self.merge(frame, bytes, meta);
@@ -134,7 +135,7 @@ impl Queues {
         if coalesces && is_sound(meta.checksum) {
             self.sessions.open(self.rx_base + self.rx.len() as u64, bytes);
         }
-        self.rx.push_back(Received { bytes: Arc::clone(bytes), body, merged: None, meta });
+        self.rx.push_back(Received { bytes: Rc::clone(bytes), body, merged: None, meta });
         Ok(())
     }
 
@@ -185,7 +186,7 @@ impl Queues {
     }
 
     /// A blank to queue a frame in.
-    pub(super) fn blank(&mut self) -> Queued {
+    pub(super) fn blank(&mut self) -> Box<Queued> {
         self.spare.pop().unwrap_or_default()
     }
 

@@ -1,7 +1,7 @@
 //! Frames' memory, used again: a stream of full segments needs an allocator for the first flight only.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 
 /// The most frames of about one length that are kept: a full send queue, by default.
 const KEPT_MAX: usize = 1024;
@@ -11,18 +11,18 @@ const CLASSES: usize = 24;
 
 /// The frames that were made last, by length, the oldest first. Others may still look at them.
 #[derive(Debug, Default)]
-pub(super) struct Recycling([VecDeque<Arc<[u8]>>; CLASSES]);
+pub(super) struct Recycling([VecDeque<Rc<[u8]>>; CLASSES]);
 
 impl Recycling {
     /// A frame of `len` bytes, all of which `fill` writes.
-    pub(super) fn make<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> (Arc<[u8]>, R) {
+    pub(super) fn make<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> (Rc<[u8]>, R) {
         let kept = &mut self.0[(len / CLASS_LEN).min(CLASSES - 1)];
         // One that is still looked at, or of another length, is not waited for.
-        let free = |oldest: &Arc<[u8]>| Arc::strong_count(oldest) == 1;
+        let free = |oldest: &Rc<[u8]>| Rc::strong_count(oldest) == 1;
         let oldest = if kept.front().is_some_and(free) || kept.len() >= KEPT_MAX { kept.pop_front() } else { None };
         let mut bytes = oldest.filter(|oldest| oldest.len() == len && free(oldest)).unwrap_or_else(|| vec![0; len].into());
-        let result = Arc::get_mut(&mut bytes).map(fill).expect("nobody else looks at it");
-        kept.push_back(Arc::clone(&bytes));
+        let result = Rc::get_mut(&mut bytes).map(fill).expect("nobody else looks at it");
+        kept.push_back(Rc::clone(&bytes));
         (bytes, result)
     }
 }

@@ -1,5 +1,6 @@
 //! The steering table: which rings a frame goes to.
 
+use core::cell::Cell;
 use core::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -38,6 +39,8 @@ pub(super) struct Steering {
     /// Which entry a rule belongs to.
     rules: BTreeMap<u64, u64>,
     made: u64,
+    /// Where the last frame's flow goes, while sockets' rules are all that there are.
+    recent: Cell<Option<(FlowKey, Target)>>,
 }
 
 /// Priority, then specificity, then age.
@@ -63,6 +66,7 @@ impl Steering {
     }
 
     pub(super) fn attach(&mut self, rule: &FlowRule, target: Target, rules_max: usize) -> Result<RuleId, RuleError> {
+        self.recent.set(None);
         let id = RuleId(self.made + 1);
         let full = self.rules.len() >= rules_max;
         let entry = match self.entry_like(rule) {
@@ -89,6 +93,7 @@ impl Steering {
 
     /// Detaches a rule, and gives where it steered to; none if it is not attached.
     pub(super) fn detach(&mut self, rule: RuleId) -> Option<Target> {
+        self.recent.set(None);
         let number = self.rules.remove(&rule.0)?;
         let entry = self.entries.get_mut(&number)?;
         let at = entry.members.iter().position(|(id, _)| *id == rule)?;
@@ -115,6 +120,20 @@ impl Steering {
 
     /// The ring that rules steer a frame to that is for one station.
     pub(super) fn target(&self, fields: &Fields, frame: &[u8]) -> Option<Target> {
+        let key = if self.others.is_empty() { exact_key(fields) } else { None };
+        if let (Some(key), Some((recent, target))) = (key, self.recent.get())
+            && key == recent
+        {
+            return Some(target);
+        }
+        let target = self.best(fields, frame)?;
+        if let Some(key) = key {
+            self.recent.set(Some((key, target)));
+        }
+        Some(target)
+    }
+
+    fn best(&self, fields: &Fields, frame: &[u8]) -> Option<Target> {
         let flow = self.flow_entries(fields).next();
         let other = self.other_entries(fields, frame).next();
         let best = match (flow, other) {
@@ -231,6 +250,14 @@ fn key(flow: &Flow) -> FlowKey {
 /// Which of its addresses a flow names.
 fn shape(flow: &Flow) -> usize {
     usize::from(flow.local.ip().is_unspecified()) + 2 * usize::from(flow.remote.is_none())
+}
+
+/// The [`key`] of the flow that a packet is of.
+fn exact_key(fields: &Fields) -> Option<FlowKey> {
+    let (ip, transport) = (fields.ip?, fields.transport?);
+    let (IpAddr::V4(src), IpAddr::V4(dst)) = (ip.src, ip.dst) else { return None };
+    let remote = Some(SocketAddrV4::new(src, transport.src_port));
+    Some(key(&Flow { protocol: transport.protocol, local: SocketAddrV4::new(dst, transport.dst_port), remote }))
 }
 
 /// The flows that a packet may have been attached as, the most specific one first.

@@ -1,5 +1,5 @@
 use std::net::SocketAddrV4;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
@@ -31,7 +31,7 @@ fn at(ns: u64) -> Instant {
 }
 
 fn receive(nic: &Nic, bytes: &[u8]) -> Reception {
-    nic.receive(Instant::ZERO, &Arc::from(bytes))
+    nic.receive(Instant::ZERO, &Rc::from(bytes))
 }
 
 /// The frames that a ring has for its driver, whole.
@@ -51,7 +51,7 @@ fn poll(device: &mut SimDevice) -> Vec<(Vec<u8>, RxMeta)> {
 }
 
 /// Queues `head` and `payload`, rings the doorbell, and gives what leaves now.
-fn send(device: &mut SimDevice, head: &[u8], payload: &[u8], offload: TxOffload) -> Result<Vec<Arc<[u8]>>, SendError> {
+fn send(device: &mut SimDevice, head: &[u8], payload: &[u8], offload: TxOffload) -> Result<Vec<Rc<[u8]>>, SendError> {
     let mut buffers = Vec::new();
     for part in payload.chunks(2048) {
         let mut buffer = device.tx_alloc(part.len()).unwrap();
@@ -64,7 +64,7 @@ fn send(device: &mut SimDevice, head: &[u8], payload: &[u8], offload: TxOffload)
     Ok(leaving(device.nic(), Instant::ZERO))
 }
 
-fn leaving(nic: &Nic, now: Instant) -> Vec<Arc<[u8]>> {
+fn leaving(nic: &Nic, now: Instant) -> Vec<Rc<[u8]>> {
     core::iter::from_fn(|| nic.transmit(now)).collect()
 }
 

@@ -5,8 +5,9 @@ use crate::time::Instant;
 /// The most bytes of a frame that are copied out when it is polled.
 pub const HEAD_MAX: usize = 256;
 
-/// A counted handle on received bytes. Dropping the last one gives the buffer back to the device.
-pub trait RxBuffer: Clone + Send + 'static {
+/// A counted handle on received bytes. Dropping the last one gives the buffer back to the device. A device whose ring may move between
+/// threads has handles that are `Send`.
+pub trait RxBuffer: Clone + 'static {
     /// Bytes behind this handle.
     fn len(&self) -> usize;
 

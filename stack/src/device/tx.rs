@@ -3,10 +3,11 @@
 use super::Unsupported;
 
 /// A counted handle on a send buffer of the device. Dropping the last one (the device's own included) frees the buffer.
+/// `Send` as [`super::RxBuffer`]'s are.
 ///
 /// Bytes are written once, before the first frame that refers to them is sent; a retransmission refers to them again.
 /// Writing *behind* bytes that were sent already (filling the rest of the buffer) is allowed.
-pub trait TxBuffer: Clone + Send + 'static {
+pub trait TxBuffer: Clone + 'static {
     /// How many bytes fit.
     fn capacity(&self) -> usize;
 

@@ -8,7 +8,7 @@ fn device(config: NicConfig) -> SimDevice {
     SimDevice::new(frames::mac(0), config)
 }
 
-fn receive(device: &SimDevice, bytes: &Arc<[u8]>) -> Result<(), RxDrop> {
+fn receive(device: &SimDevice, bytes: &Rc<[u8]>) -> Result<(), RxDrop> {
     device.nic().receive(Instant::ZERO, bytes).outcome
 }
 
@@ -70,7 +70,7 @@ fn limits_are_enforced() {
 #[test]
 fn a_frame_is_split_into_head_and_body() {
     let mut device = device(NicConfig { rx_queue_max: 2, rx_buffers_max: 1, ..NicConfig::default() });
-    let long: Arc<[u8]> = (0..=255).cycle().take(300).collect::<Vec<u8>>().into();
+    let long: Rc<[u8]> = (0..=255).cycle().take(300).collect::<Vec<u8>>().into();
     assert_eq!(receive(&device, &long), Ok(()));
     assert_eq!(receive(&device, &long), Err(RxDrop::NoBuffer));
     assert_eq!(receive(&device, &long[..HEAD_MAX].into()), Ok(()));
@@ -104,7 +104,7 @@ fn checksums_are_the_nics_if_it_can() {
 
     let mut batch = RxBatch::new(2);
     for bytes in [summed, frame] {
-        receive(&device, &Arc::from(bytes)).unwrap();
+        receive(&device, &Rc::from(bytes)).unwrap();
     }
     device.poll_rx(Instant::ZERO, &mut batch);
     let verdicts: Vec<_> = batch.frames_mut().iter().map(|f| f.meta.checksum).collect();

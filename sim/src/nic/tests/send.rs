@@ -133,7 +133,7 @@ fn cut_segments_are_paced_one_by_one() {
 fn moderation_wakes_by_count_or_by_time() {
     let nic = nic(NicConfig::default());
     let mut device = nic.ring();
-    let frame: Arc<[u8]> = frames::experimental(frames::mac(0), frames::mac(1), b"x").into();
+    let frame: Rc<[u8]> = frames::experimental(frames::mac(0), frames::mac(1), b"x").into();
     assert_eq!(nic.receive(at(5), &frame).wake_at, Some(at(5)), "without, at once");
     poll(&mut device);
     device.moderate(Moderation { count: 3, period_us: 10 }).unwrap();
