@@ -32,6 +32,7 @@ enum Drawn {
     NicFaults,
     HostFaults,
     Rings,
+    RxBuffers,
 }
 
 /// One host's options.
@@ -131,7 +132,7 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
     let nic = capabilities(&mut dice(scenario, Drawn::Capabilities, i), nic(&mut dice(scenario, Drawn::Nic, i)), rings);
     let mut poll = dice(scenario, Drawn::PollDelay, i);
     HostOptions {
-        nic: NicConfig { faults: nic_faults, ..nic },
+        nic: rx_buffers(&mut dice(scenario, Drawn::RxBuffers, i), NicConfig { faults: nic_faults, ..nic }),
         link: LinkConfig { faults, ..link(&mut dice(scenario, Drawn::Link, i)) },
         faults: HostFaults::draw(&mut dice(scenario, Drawn::HostFaults, i)).only(scenario.faults),
         rings,
@@ -158,6 +159,12 @@ fn nic(stream: &mut Stream) -> NicConfig {
         rx_buffers_max: size(stream, 512, 8 << 10),
         ..NicConfig::full()
     }
+}
+
+/// Some have few receive buffers, which a single flow can hold all of.
+fn rx_buffers(stream: &mut Stream, nic: NicConfig) -> NicConfig {
+    let few = stream.chance_ppm(150_000).then(|| size(stream, 16, 256));
+    NicConfig { rx_buffers_max: few.unwrap_or(nic.rx_buffers_max), ..nic }
 }
 
 /// What else it can do: everything, but for what is switched off.
