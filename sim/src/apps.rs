@@ -1,7 +1,7 @@
 //! Workloads that know what they ought to receive, and panic when they receive anything else.
 //!
 //! A [`Client`] and a [`Server`] hold [`Conversation`](Dialogue)s over TCP: two [`Side`]s, each of which writes a known stream of bytes
-//! at its own pace and then closes or aborts. A [`Reactor`] holds many of them behind one [`Epoll`], and knows clients by the first bytes
+//! at its own pace and then closes, aborts or leaves. A [`Reactor`] holds many of them behind one [`Epoll`], and knows clients by the first bytes
 //! they send ([`Registry`]). [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is kept in a [`Tally`]
 //! that outlives the world.
 

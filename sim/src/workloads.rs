@@ -279,7 +279,7 @@ impl Verdict {
     /// A side's ending must have been a whole conversation's, unless it is excused.
     fn check_ending(&self, what: &dyn fmt::Display, tally: &Tally, excused: bool) {
         let lawful = match tally.ending {
-            Some(Ending::Whole | Ending::Aborted) => true,
+            Some(Ending::Whole | Ending::Aborted | Ending::Left) => true,
             Some(Ending::Failed(error)) => excused || self.excuses(error),
             // A client that failed before the server heard of it leaves the server without a part.
             None => excused || self.may_fail() || self.may_refuse(),
