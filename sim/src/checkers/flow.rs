@@ -137,7 +137,8 @@ impl Endpoint {
         if segment.has(SYN) && self.irs.is_none() && (acks || !segment.has(ACK)) {
             self.begin_receiving(segment.seq);
         }
-        if segment.has(SYN) && acks && self.irs.is_some_and(|irs| irs != segment.seq) {
+        // (A stranger's SYN-ACK in the middle of a connection is nobody's.)
+        if segment.has(SYN) && acks && self.irs.is_some_and(|irs| irs != segment.seq) && !self.sequence.has_acknowledged() {
             self.irs_other = Some(segment.seq);
         }
         if self.irs.is_some() {

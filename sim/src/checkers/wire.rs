@@ -84,6 +84,9 @@ impl Checkers {
 
     fn segment_sent(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], segment: &Segment) {
         let moment = self.at(now, host, frame);
+        if self.strangers.contains(&segment.src) {
+            return self.stranger_sent(host, moment.at, segment);
+        }
         // (Programs that send raw frames of their own begin no connection that could be followed without a SYN.)
         let Some(id) = self.flows.sender(host, moment.at, segment) else { return };
         if segment.has(SYN | ACK) && self.flows.at(id).irs.is_none() {
@@ -116,6 +119,15 @@ impl Checkers {
                 closed.reset_due = false;
             }
             desk.touch(socket);
+        }
+    }
+
+    /// What a stranger says of itself in its first SYN is all that is noted: the law is its peer's to keep.
+    fn stranger_sent(&mut self, host: usize, at: Instant, segment: &Segment) {
+        if self.flows.id((segment.src, segment.dst)).is_none()
+            && let Some(id) = self.flows.sender(host, at, segment)
+        {
+            self.flows.sent(id, at, segment);
         }
     }
 

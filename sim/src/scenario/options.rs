@@ -183,7 +183,8 @@ fn capabilities(stream: &mut Stream, nic: NicConfig, rings: usize) -> NicConfig 
         cyclic_queues_max: if cyclic { nic.cyclic_queues_max } else { 0 },
         device_memory: if memory { nic.device_memory } else { 0 },
         steering: Steering::from_bits_truncate(stream.pick(&[u16::MAX, u16::MAX, 0x5555, 0xaaaa])),
-        rings_max: stream.pick(&[rings, 16]),
+        // One more: a raw queue can be had on any host.
+        rings_max: stream.pick(&[rings + 1, 16]),
         ..nic
     }
 }

@@ -33,6 +33,8 @@ bitflags::bitflags! {
         const HANDOVER = 1 << 11;
         /// Two hosts that connect to each other at the same instant.
         const MEETING = 1 << 12;
+        /// A peer of another make, that keeps to no law.
+        const STRANGER = 1 << 13;
     }
 }
 

@@ -106,7 +106,12 @@ impl Workload for Talks {
 }
 
 /// A server that expects these clients. What it had with those that it lost by a crash is forgotten.
-fn server(port: u16, config: Config, socket: Shared<Option<SocketId>>, expected: &[(SocketAddrV4, Dialogue, Shared<Tally>)]) -> Server {
+pub(super) fn server(
+    port: u16,
+    config: Config,
+    socket: Shared<Option<SocketId>>,
+    expected: &[(SocketAddrV4, Dialogue, Shared<Tally>)],
+) -> Server {
     let mut program = Server::new(port, config, socket);
     for (client, dialogue, tally) in expected {
         if tally.read().ending.is_none() {
