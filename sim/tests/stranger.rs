@@ -32,6 +32,12 @@ fn who_is_told_off_late_is_not_reset() {
     "1969/send_full/2/half-close+slow+stranger".parse::<Scenario>().expect("a scenario").check();
 }
 
+/// An acknowledgment in a segment that was none of the connection's counted for the checkers, and the next one was no duplicate for them.
+#[test]
+fn what_a_stranger_acknowledges_out_of_its_window_does_not_count() {
+    "105397/corruption/7/bulk+stranger".parse::<Scenario>().expect("a scenario").check();
+}
+
 #[cfg(feature = "marks")]
 #[test]
 fn a_stranger_leads_to_where_no_stack_of_ours_does() {

@@ -175,8 +175,10 @@ impl Checkers {
     fn segment_delivered(&mut self, now: Instant, host: usize, frame: &Frame, segment: &Segment) {
         let moment = self.at(now, host, Some(frame.id));
         let known = self.flows.id((segment.dst, segment.src)).filter(|&id| self.flows.at(id).host == host);
+        let lawless = self.strangers.contains(&segment.src);
         let owner = known.and_then(|id| {
             let (own, peer) = self.flows.both(id);
+            own.lawless |= lawless;
             let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
             own.delivered(moment.at, segment, scale);
             if is_tainted(frame.marks) {
