@@ -55,6 +55,8 @@ struct Moment {
     host: usize,
     ip: Option<Ipv4Addr>,
     at: Instant,
+    /// When the host last had a reason to be late, or will have had.
+    excused: Instant,
     frame: Option<u64>,
 }
 
@@ -122,8 +124,9 @@ impl Checkers {
 
     fn moment(&self, place: usize, frame: Option<u64>) -> Moment {
         let desk = self.desks.get(place);
-        let (host, ip, at) = desk.map_or((usize::MAX, None, Instant::ZERO), |d| (d.host, d.ip, d.now));
-        Moment { place, host, ip, at, frame }
+        let none = (usize::MAX, None, Instant::ZERO, Instant::ZERO);
+        let (host, ip, at, excused) = desk.map_or(none, |d| (d.host, d.ip, d.now, d.excused));
+        Moment { place, host, ip, at, excused, frame }
     }
 }
 

@@ -75,7 +75,7 @@ impl Checkers {
         if deadline.is_some_and(|at| at <= now) {
             moment.breach(timers::NAME, format_args!("a deadline ({deadline:?}) that is not in the future"));
         }
-        let stalled = deadline.is_some_and(|at| at <= now + STALL_MAX);
+        let stalled = stalled(&moment, ring);
         let mut touched = core::mem::take(&mut self.desks[place].touched);
         for socket in touched.drain(..) {
             self.look(&moment, socket, ring, stalled);
@@ -178,6 +178,11 @@ impl Checkers {
         own.timers.scheduled = None;
         let Some(info) = ring.info(owner) else { return };
         match timers::due(own, &info, excused) {
+            // A device whose queue is full of others' frames is a reason to be late.
+            Some((due, _)) if due <= moment.at && stalled(moment, ring) => {
+                self.desks[moment.place].excused = moment.at;
+                self.schedule(moment.place, id, &info);
+            }
             Some((due, law)) if due <= moment.at => {
                 moment.breach(timers::NAME, format_args!("{law}: {:?} late, {:?}", moment.at.since(due), own.tuple));
             }
@@ -223,4 +228,9 @@ impl Checkers {
             rings.iter().for_each(|sockets| resources::check(&moment, sockets.usage(), outstanding));
         }
     }
+}
+
+/// Whether the ring may be waiting for a device that refused its frames.
+fn stalled(moment: &Moment, ring: &R) -> bool {
+    ring.next_deadline().is_some_and(|at| at <= moment.at + STALL_MAX)
 }

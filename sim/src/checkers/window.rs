@@ -47,10 +47,12 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
     let scale = if segment.has(SYN) { 0 } else { scale };
     let room = u32::from(segment.window) << scale;
     let edge = segment.ack.wrapping_add(room);
+    let moved = own.moved;
     let state = &mut own.window;
     let rounding = (1u32 << scale) - 1;
     if let Some(highest) = state.edge
         && before(edge, highest.wrapping_sub(rounding))
+        && !moved
     {
         let law = "RFC 9293 s3.8.6, RFC 7323 s2.4: a window must not shrink";
         moment.breach(NAME, format_args!("{law}: right edge {edge} after {highest}, with scale {scale}"));
@@ -61,7 +63,7 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
     let opened = state.shut && !shut;
     state.shut = shut;
     if let Some(since) = state.causeless_since.take_if(|_| opened)
-        && moment.at.since(since) > SHUT_MAX
+        && moment.at > since.max(moment.excused) + SHUT_MAX
     {
         let late = moment.at.since(since);
         moment.breach(NAME, format_args!("RFC 9293 s3.8.6.2.2: the window opened {late:?} after its reader had read everything"));

@@ -82,6 +82,11 @@ impl Checkers {
         self.excuse(now, host, lasts);
     }
 
+    /// A host goes on after a pause: what became due meanwhile begins to be done now, a batch of frames after the other.
+    pub(crate) fn resumed(&mut self, now: Instant, host: usize) {
+        self.excuse(now, host, Duration::ZERO);
+    }
+
     fn segment_sent(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], segment: &Segment) {
         let moment = self.at(now, host, frame);
         if self.strangers.contains(&segment.src) {

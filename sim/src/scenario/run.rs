@@ -14,7 +14,7 @@ use crate::host::HostConfig;
 use crate::nic::Outstanding;
 use crate::report::Report;
 use crate::workloads::{Site, Verdict};
-use crate::world::{Capture, HostId, World, WorldConfig};
+use crate::world::{Capture, HostId, Unfinished, World, WorldConfig};
 
 /// How long after the last fault every program must have finished or failed. The longest lawful silence is one retransmission timeout
 /// at its cap of 120 s (Linux's TCP_RTO_MAX); keepalives find a dead peer within 45 s, a slow reader takes up to 20 s,
@@ -24,6 +24,9 @@ pub const LIVENESS_BOUND: Duration = Duration::from_secs(300);
 /// How long after that every buffer, queue slot and flow rule must be back: another timeout at its cap, then FIN-WAIT-2 and
 /// TIME-WAIT at 60 s each.
 pub const WIND_DOWN_BOUND: Duration = Duration::from_secs(300);
+
+/// How often what lingers is looked at.
+const LINGER_LOOK: Duration = Duration::from_millis(100);
 
 /// Most events of a run, which is some hundred times what the busiest of thousands of seeds needs: more mean that it never ends.
 pub const EVENTS_MAX: u64 = 50_000_000;
@@ -86,11 +89,23 @@ impl Stage {
         // Faults go on striking what lingers until the appointed time.
         self.world.run_until(heal_at);
         self.world.set_faults(false);
-        let finished = self.world.run_until_finished(heal_at + LIVENESS_BOUND);
+        let finished = self.finish(heal_at + LIVENESS_BOUND);
         assert!(finished.is_ok(), "liveness: {finished:?}\n{}\n{:?}", self.describe(), self.world.outstanding());
         self.check_endings();
         self.wind_down();
         self.world.report()
+    }
+
+    /// Waits for the programs to finish, and for what they left to their stacks: its arrival may be some server's first news of them.
+    fn finish(&mut self, until: Instant) -> Result<(), Unfinished> {
+        loop {
+            self.world.run_until_finished(until)?;
+            let lingers = |&host: &HostId| self.world.host(host).rings().iter().any(|ring| ring.lingering());
+            if !self.hosts.iter().any(lingers) || self.world.now() >= until {
+                return Ok(());
+            }
+            self.world.run_for(LINGER_LOOK);
+        }
     }
 
     /// Makes every host's stack a mutant.

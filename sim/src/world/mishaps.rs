@@ -220,6 +220,9 @@ impl World {
             FaultSet::PAUSE => {
                 self.hosts[host].paused = false;
                 self.befell(host, Mishap::Resumed);
+                if let Some(checkers) = &self.network.checkers {
+                    checkers.borrow_mut().resumed(self.network.now, host);
+                }
                 self.wake(host, self.network.now);
             }
             FaultSet::CRASH => self.restart(HostId(host)),

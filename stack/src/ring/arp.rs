@@ -2,6 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use arrayvec::ArrayVec;
+
 use super::Ring;
 use super::neighbour::{Lookup, Neighbours, Retry};
 use super::output::Output;
@@ -10,6 +12,9 @@ use crate::device::{Device, MacAddr, SendError};
 use crate::marks::mark;
 use crate::time::Instant;
 use crate::wire::arp;
+
+/// Answers that wait for the device; more are lost like frames on the wire.
+pub(super) type Answers = ArrayVec<arp::Packet, 16>;
 
 /// A neighbour's address, or a request for it on its way.
 #[inline]
@@ -56,15 +61,32 @@ impl<D: Device> Ring<D> {
                 target_mac: packet.sender_mac,
                 target_ip: packet.sender_ip,
             };
-            if self.output.arp(&mut self.device, packet.sender_mac, &reply).is_err() {
-                self.output.counters.tx_drops += 1;
-            }
+            self.answer(now, reply);
         } else if !self.neighbours.learn(now, packet.sender_ip, packet.sender_mac) {
             // Whomever it is for, it renews what is known of its sender (RFC 826): so does an announcement (RFC 5227 s3).
             return None;
         }
         self.neighbour_known(packet.sender_ip, packet.sender_mac);
         Some(())
+    }
+
+    fn answer(&mut self, now: Instant, reply: arp::Packet) {
+        match self.output.arp(&mut self.device, reply.target_mac, &reply) {
+            Ok(()) => {}
+            Err(SendError::Full) if self.answers.contains(&reply) => {}
+            Err(SendError::Full) if !self.answers.is_full() => {
+                self.answers.push(reply);
+                self.retry_soon(now);
+            }
+            Err(_) => self.output.counters.tx_drops += 1,
+        }
+    }
+
+    /// Gives the answers that the device refused, in the order in which they were asked for.
+    pub(super) fn answer_owed(&mut self) {
+        let Self { answers, output, device, .. } = self;
+        let refused = answers.iter().position(|reply| matches!(output.arp(device, reply.target_mac, reply), Err(SendError::Full)));
+        answers.drain(..refused.unwrap_or(answers.len()));
     }
 
     pub(super) fn retry_neighbours(&mut self, now: Instant) {

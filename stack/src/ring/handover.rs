@@ -12,12 +12,13 @@ use std::net::SocketAddrV4;
 use super::Ring;
 use super::demux::FlowKey;
 use super::slots::{Socket, Stream};
-use super::types::SocketId;
+use super::types::{NextHop, SocketId};
 use super::udp::rule_error;
 use crate::device::{Device, FlowRule, Protocol};
 use crate::error::Error;
 use crate::tcp::State;
 use crate::time::Instant;
+use crate::wire::tcp::SeqNumber;
 
 /// How long a ring remembers what it gave away: longer than frames wait in receive queues, and than a connection that is given away once
 /// more is without a rule.
@@ -52,20 +53,35 @@ impl<D: Device> Handover<D> {
 /// Connections that a ring gave away, by their addresses (ours, the peer's).
 #[derive(Debug, Default)]
 pub(super) struct Departed {
-    until: BTreeMap<(SocketAddrV4, SocketAddrV4), Instant>,
+    known: BTreeMap<(SocketAddrV4, SocketAddrV4), Gone>,
     /// In the order of their expiry; entries that were overtaken are stale.
     queue: VecDeque<(Instant, (SocketAddrV4, SocketAddrV4))>,
 }
 
+#[derive(Debug)]
+struct Gone {
+    until: Instant,
+    /// What it expected next of its peer, and where that is.
+    expected: SeqNumber,
+    hop: NextHop,
+}
+
 impl Departed {
     pub(super) fn contains(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
-        !self.until.is_empty() && self.until.contains_key(&(local, remote))
+        !self.known.is_empty() && self.known.contains_key(&(local, remote))
+    }
+
+    /// Whether a SYN may be an old duplicate of one that opened a connection which was given away: a newcomer begins above
+    /// (RFC 9293 s3.10.7.4 asks the same of one that ends a TIME-WAIT).
+    pub(super) fn is_old(&self, local: SocketAddrV4, remote: SocketAddrV4, hop: NextHop, seq: SeqNumber) -> bool {
+        let gone = || self.known.get(&(local, remote)).filter(|gone| gone.hop == hop);
+        !self.known.is_empty() && gone().is_some_and(|gone| seq.le(gone.expected))
     }
 
     /// The addresses have a connection here again.
     pub(super) fn remove(&mut self, local: SocketAddrV4, remote: SocketAddrV4) {
-        if !self.until.is_empty() {
-            self.until.remove(&(local, remote));
+        if !self.known.is_empty() {
+            self.known.remove(&(local, remote));
         }
     }
 
@@ -75,16 +91,16 @@ impl Departed {
             && (at <= now || self.queue.len() > REMEMBERED_MAX)
         {
             self.queue.pop_front();
-            if self.until.get(&key) == Some(&at) {
-                self.until.remove(&key);
+            if self.known.get(&key).is_some_and(|gone| gone.until == at) {
+                self.known.remove(&key);
             }
         }
     }
 
-    fn add(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) {
-        let at = now + REMEMBERED;
-        self.until.insert((local, remote), at);
-        self.queue.push_back((at, (local, remote)));
+    fn add<D: Device>(&mut self, now: Instant, stream: &Stream<D>) {
+        let (until, key) = (now + REMEMBERED, (stream.local, stream.remote));
+        self.known.insert(key, Gone { until, expected: stream.connection.received_up_to(), hop: stream.hop });
+        self.queue.push_back((until, key));
         self.expire(now);
     }
 }
@@ -103,7 +119,7 @@ impl<D: Device> Ring<D> {
         if let Some(rule) = stream.rule.take() {
             self.device.detach(rule);
         }
-        self.departed.add(now, stream.local, stream.remote);
+        self.departed.add(now, &stream);
         // What this ring planned for it is void: the wheel's entries and the lists name a slot, and find it empty.
         (stream.wheel_at, stream.far_at, stream.stalled) = (None, None, false);
         Ok(Handover { stream })

@@ -31,7 +31,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-use self::demux::Demux;
+use self::arp::Answers;
+use self::demux::{Demux, FlowKey};
 use self::handover::Departed;
 use self::multicast::Groups;
 use self::neighbour::Neighbours;
@@ -44,6 +45,7 @@ use crate::marks::MarkCounts;
 use crate::tcp;
 use crate::time::Instant;
 use crate::timer::Wheel;
+use crate::wire::tcp::SeqNumber;
 
 /// Datagrams that wait for a neighbour's answer, in the whole ring.
 const HELD_MAX: usize = 64;
@@ -74,11 +76,15 @@ pub struct Ring<D: Device> {
     retry_at: Option<Instant>,
     retry_after: Duration,
     waiting_neighbour: Vec<u32>,
+    /// Answers to ARP requests that the device refused: whoever asked would ask again only after a second.
+    answers: Answers,
     held: Vec<Held>,
     neighbours: Neighbours,
     paths: Paths,
     groups: Groups,
     departed: Departed,
+    /// Whose TIME-WAIT a newcomer ended last, and up to which number it had sent.
+    predecessor: Option<(FlowKey, SeqNumber)>,
     batch: RxBatch<D::Rx>,
     output: Output,
     secret: [u8; 32],
@@ -105,11 +111,13 @@ impl<D: Device> Ring<D> {
             retry_at: None,
             retry_after: STALL_MIN,
             waiting_neighbour: Vec::new(),
+            answers: Answers::new(),
             held: Vec::new(),
             neighbours: Neighbours::default(),
             paths: Paths::default(),
             groups: Groups::new(rng.next_u64()),
             departed: Departed::default(),
+            predecessor: None,
             batch: RxBatch::new(config.batch.max(1)),
             output: Output::new(caps, mac, config.vlan),
             secret,
@@ -556,7 +564,7 @@ impl<D: Device> Ring<D> {
                 // Retransmission timers carry connections over an outage; nothing to do at once.
                 DeviceEvent::Link { up: false } => {}
                 // Buffers that were in flight are back: whoever waits for some tries again now.
-                DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| !self.stalled.is_empty()),
+                DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.refused()),
             }
         }
         count

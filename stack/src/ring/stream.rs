@@ -21,6 +21,9 @@ use crate::tcp;
 use crate::time::Instant;
 use crate::wire::tcp as wire;
 
+/// How far a connection that follows another one's TIME-WAIT begins above it: a window without scaling, as Linux.
+const SEQUENCE_GAP: usize = 65_537;
+
 impl<D: Device> Ring<D> {
     pub(super) fn connect_inner(
         &mut self,
@@ -66,6 +69,10 @@ impl<D: Device> Ring<D> {
 
     /// A newcomer has the addresses of a connection in TIME-WAIT, which the program may have yet to close.
     pub(super) fn end_time_wait(&mut self, index: u32) {
+        if let Some(stream) = self.slots.stream_at(index) {
+            let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
+            self.predecessor = Some((key, stream.connection.sent_up_to()));
+        }
         match self.slots.stream_at(index) {
             Some(stream) if stream.orphan => self.drop_stream(index),
             Some(stream) => {
@@ -105,7 +112,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// RFC 6528: an initial sequence number from a clock and a keyed function of the addresses, which nobody else can foretell.
-    fn opening(&self, now: Instant, key: FlowKey) -> tcp::Opening {
+    fn opening(&mut self, now: Instant, key: FlowKey) -> tcp::Opening {
         let mut seed = self.secret;
         for (out, byte) in seed.iter_mut().zip(key.words().iter().flat_map(|w| w.to_le_bytes())) {
             *out ^= byte;
@@ -113,7 +120,12 @@ impl<D: Device> Ring<D> {
         let mut keyed = ChaCha8Rng::from_seed(seed);
         // The clock advances once in 4 us (RFC 6528 s3).
         let clock = (now.as_nanos() / 4096) as u32;
-        tcp::Opening { iss: wire::SeqNumber(keyed.next_u32().wrapping_add(clock)), timestamp_offset: keyed.next_u32() }
+        let mut iss = wire::SeqNumber(keyed.next_u32().wrapping_add(clock));
+        if let Some((_, used)) = self.predecessor.take_if(|(old, _)| *old == key) {
+            // RFC 1122 s4.2.2.13: larger than any that the connection before used. The clock alone is slower than any network.
+            iss = iss.max(used + SEQUENCE_GAP);
+        }
+        tcp::Opening { iss, timestamp_offset: keyed.next_u32() }
     }
 
     #[expect(clippy::too_many_arguments, reason = "all that a connection begins with")]
@@ -190,6 +202,9 @@ impl<D: Device> Ring<D> {
         remote: SocketAddrV4,
         hop: NextHop,
     ) -> Option<()> {
+        if self.departed.is_old(local, remote, hop, header.seq) {
+            return None;
+        }
         let parent = self.slots.id_at(index);
         let listener = self.slots.listener(parent).ok()?;
         if listener.ready.len() + listener.embryos > listener.backlog {
@@ -326,9 +341,19 @@ impl<D: Device> Ring<D> {
     fn stall(&mut self, now: Instant, index: u32) {
         mark!(self, SendStalled);
         self.stalled.push(index);
+        self.retry_soon(now);
+    }
+
+    /// Sees to it that what the device refused is tried again.
+    pub(super) fn retry_soon(&mut self, now: Instant) {
         if self.retry_at.is_none() {
             self.retry_at = Some(now + self.retry_after);
         }
+    }
+
+    /// Whether something waits for the device.
+    pub(super) fn refused(&self) -> bool {
+        !self.stalled.is_empty() || !self.answers.is_empty()
     }
 
     /// Tries again what the device refused. The pause doubles while nothing moves.
@@ -337,10 +362,11 @@ impl<D: Device> Ring<D> {
         self.retry_at = None;
         self.device.reap();
         let before = self.output.counters.tx_packets;
+        self.answer_owed();
         self.drain_stalled(now);
         let moved = self.output.counters.tx_packets != before;
         self.retry_after = if moved { STALL_MIN } else { (self.retry_after * 2).min(STALL_MAX) };
-        if !self.stalled.is_empty() {
+        if self.refused() {
             self.retry_at = Some(now + self.retry_after);
         }
     }

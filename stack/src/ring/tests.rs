@@ -461,6 +461,35 @@ fn addresses_in_time_wait_are_used_again_only_with_timestamps() {
     }
 }
 
+/// Found by the simulator (124081/duplication+bandwidth+mtu+nic_reset+cq_overrun+send_full/6/churn): an old duplicate of the side in TIME-WAIT lay
+/// in the new connection's window, and was read as its beginning.
+#[test]
+fn a_connection_begins_above_the_one_whose_time_wait_it_ends() {
+    let mut pair = Pair::new();
+    let config = tcp::Config { timestamps: false, ..tcp::Config::default() };
+    let (client, server, listener) = pair.connected_with(&config);
+    let sent_up_to = |pair: &mut Pair, id: SocketId| pair.b.slots.stream_at(id.index).unwrap().connection.sent_up_to();
+    // Far more than the clock of initial sequence numbers has advanced by.
+    for _ in 0..100 {
+        write(&mut pair.b, pair.now, server, &[1; 8000]).unwrap();
+        pair.settle();
+        read(&mut pair.a, pair.now, client, 8000).unwrap();
+    }
+    let (local, remote) = (pair.a.info(client).unwrap().local, pair.a.info(client).unwrap().remote.unwrap());
+    pair.b.close(pair.now, server, false);
+    pair.settle();
+    pair.a.close(pair.now, client, false);
+    pair.settle();
+    let used = sent_up_to(&mut pair, server);
+    pair.pass(Duration::from_millis(1));
+    let again = pair.a.tcp_connect(pair.now, local, remote, NextHop::Neighbour(B), &config).unwrap();
+    pair.settle();
+    assert_eq!(pair.a.info(again).unwrap().state, Some(tcp::State::Established));
+    let successor = pair.b.tcp_accept(listener).unwrap();
+    let begins = sent_up_to(&mut pair, successor);
+    assert!(begins.gt(used), "{begins:?} after {used:?}");
+}
+
 /// Found by the simulator's timers checker: an acknowledgment that was due for half a second.
 #[test]
 fn a_flow_with_little_to_send_has_its_turn_beside_one_with_much() {

@@ -3,6 +3,7 @@ use std::io::IoSlice;
 use super::*;
 use crate::ring::tests::{B, Cable, Pair, read, write};
 use crate::ring::{Readiness, RingConfig, SendFlags};
+use crate::tcp;
 
 /// B's connection, passed on to another ring on the same cable; B itself stays, and has no more frames.
 fn moved(pair: &mut Pair, server: SocketId) -> (Ring<Cable>, SocketId) {
@@ -77,10 +78,28 @@ fn stragglers_are_lost_in_silence_and_newcomers_are_not() {
     assert_eq!(read(&mut pair.b, pair.now, again, 64), Ok(b"too late".to_vec()), "a ring may take back what it gave");
     drop(pair.b.detach_stream(pair.now, again).unwrap());
     pair.a.close(pair.now, client, true);
+    pair.pass(Duration::from_secs(1));
     let heir = pair.connect(5000);
     pair.settle();
     assert_eq!(pair.a.info(heir).unwrap().state, Some(State::Established), "a new connection from those addresses is one");
     assert!(pair.b.tcp_accept(listener).is_ok());
+}
+
+/// Found by the simulator (275311/loss+duplication+corruption+hidden_corruption+flap+nic_reset+cq_overrun+registration+pause+crash/8/bulk+handover): a
+/// duplicate of its SYN became a second connection of the same addresses, whose resets ended the first.
+#[test]
+fn an_old_syn_of_what_was_given_away_opens_nothing() {
+    let mut pair = Pair::new();
+    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    pair.connect(5000);
+    let syn = pair.b.device().inward.lock().unwrap().front().unwrap().clone();
+    pair.settle();
+    let server = pair.b.tcp_accept(listener).unwrap();
+    let handover = pair.b.detach_stream(pair.now, server).unwrap();
+    pair.b.device().inward.lock().unwrap().push_back(syn);
+    pair.settle();
+    assert_eq!(pair.b.occupied(), 1, "only the listener is left");
+    drop(handover);
 }
 
 #[test]

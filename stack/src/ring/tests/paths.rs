@@ -272,3 +272,18 @@ fn a_request_that_the_device_refuses_is_made_up_for_at_once() {
     assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
     assert!(pair.b.tcp_accept(listener).is_ok());
 }
+
+/// Found by the simulator (195243/none/9/abort+meeting): a station whose send queue was full swallowed the question, and whoever had asked
+/// waited for a second.
+#[test]
+fn an_answer_that_the_device_refuses_is_given_as_soon_as_it_takes_frames() {
+    let mut pair = Pair::new();
+    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    pair.a.set_neighbour(B, None);
+    pair.b.device_mut().room = 0;
+    let client = pair.connect(5000);
+    pair.b.device_mut().room = usize::MAX;
+    pair.pass(Duration::from_millis(20));
+    assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
+    assert!(pair.b.tcp_accept(listener).is_ok());
+}

@@ -357,6 +357,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.state == State::TimeWait && self.agreement.timestamps && now.since(self.last_rx) >= TIMESTAMP_TICK_MAX
     }
 
+    /// The first sequence number that it has not used.
+    pub(crate) fn sent_up_to(&self) -> SeqNumber {
+        self.snd_nxt
+    }
+
+    /// The sequence number that it expects next.
+    pub(crate) fn received_up_to(&self) -> SeqNumber {
+        self.window.nxt
+    }
+
     /// Takes the pending error.
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
