@@ -14,6 +14,7 @@ mod pings;
 mod set;
 mod sides;
 mod storm;
+mod stranger;
 mod talks;
 #[cfg(test)]
 mod tests;
@@ -86,6 +87,7 @@ fn draw_one(workload: WorkloadSet, ground: &mut Ground<'_>) -> Box<dyn Workload>
         WorkloadSet::EPOLL => Box::new(storm::Storm::draw(ground)),
         WorkloadSet::HANDOVER => Box::new(handover::Handovers::draw(ground)),
         WorkloadSet::MEETING => Box::new(meeting::Meetings::draw(ground)),
+        WorkloadSet::STRANGER => Box::new(stranger::Strangers::draw(ground)),
         _ => Box::new(talks::Talks::draw(workload, ground)),
     }
 }
@@ -128,15 +130,23 @@ pub struct Site<'a> {
     pub hosts: &'a [HostId],
     /// What was drawn for them.
     pub options: &'a [HostOptions],
+    /// The VLAN that all of them are in.
+    vlan: Option<u16>,
     workload: WorkloadSet,
     /// Which ring a program is put on follows from this, so that a workload less changes no other.
     places: SplitMix,
 }
 
 impl<'a> Site<'a> {
-    pub(crate) fn new(world: &'a mut World, hosts: &'a [HostId], options: &'a [HostOptions], seed: u64, workload: WorkloadSet) -> Self {
+    pub(crate) fn new(
+        world: &'a mut World,
+        hosts: &'a [HostId],
+        (options, vlan): (&'a [HostOptions], Option<u16>),
+        seed: u64,
+        workload: WorkloadSet,
+    ) -> Self {
         let places = SplitMix(seed ^ u64::from(workload.bits()).rotate_left(32));
-        Self { world, hosts, options, workload, places }
+        Self { world, hosts, options, vlan, workload, places }
     }
 
     /// A server's port.
@@ -279,7 +289,7 @@ impl Verdict {
     /// A side's ending must have been a whole conversation's, unless it is excused.
     fn check_ending(&self, what: &dyn fmt::Display, tally: &Tally, excused: bool) {
         let lawful = match tally.ending {
-            Some(Ending::Whole | Ending::Aborted) => true,
+            Some(Ending::Whole | Ending::Aborted | Ending::Left) => true,
             Some(Ending::Failed(error)) => excused || self.excuses(error),
             // A client that failed before the server heard of it leaves the server without a part.
             None => excused || self.may_fail() || self.may_refuse(),

@@ -7,6 +7,7 @@ pub(crate) use mishaps::Turn;
 
 use core::fmt;
 use core::time::Duration;
+use std::net::SocketAddrV4;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
@@ -156,6 +157,13 @@ impl World {
     /// The NIC has no ring left.
     pub fn add_raw_ring(&mut self, host: HostId) -> SimDevice {
         self.hosts[host.0].nic().steered_ring()
+    }
+
+    /// What comes from this address is a program's own doing, by [`World::add_raw_ring`]: no stack's, and so under no law.
+    pub(crate) fn expect_stranger(&mut self, address: SocketAddrV4) {
+        if let Some(checkers) = &self.network.checkers {
+            checkers.borrow_mut().expect_stranger(address);
+        }
     }
 
     /// Starts a program on a host, now and again each time the host starts after a crash. (A program that [`World::add_app`] started ends with

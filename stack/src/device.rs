@@ -207,6 +207,13 @@ pub trait Device {
     /// wait calls.
     fn rx_ready(&self) -> bool;
 
+    /// Whether few of the receive buffers that this ring shares among its flows are left: less than a quarter of them. The stack then lets go
+    /// of what it holds without having promised to (RFC 2018 s8). Cheap, and a hint: on a NIC, a look at the receive queue's two
+    /// indices. Never on a device whose received bytes lie in their sender's own buffers.
+    fn rx_scarce(&self) -> bool {
+        false
+    }
+
     /// Takes a send buffer of at least one byte, at best `len` bytes long; none if they are all in use.
     fn tx_alloc(&mut self, len: usize) -> Option<Self::Tx>;
 

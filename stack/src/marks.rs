@@ -109,6 +109,8 @@ marks! {
     WindowTrimmed,
     /// A segment out of order was kept.
     OutOfOrder,
+    /// Receive buffers were scarce: what had arrived out of order was dropped (RFC 2018 s8).
+    ReassemblyPruned,
     /// A FIN out of order was kept.
     FinOutOfOrder,
     /// A gap was filled.

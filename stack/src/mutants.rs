@@ -92,4 +92,6 @@ mutants! {
     UdpDuplicate,
     /// A datagram is said to come from another port.
     UdpMisattribute,
+    /// What was reported by SACK is taken for received, whatever the peer acknowledges later.
+    TrustSack,
 }

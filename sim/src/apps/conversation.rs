@@ -35,13 +35,19 @@ pub enum Pace {
     AfterPeer,
 }
 
-/// What a side does when it has written everything.
+/// How a side parts: when it has written everything, or sooner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parting {
     /// Ends its stream, reads to the end of the peer's, closes.
     Close,
     /// Closes with a reset, whatever is under way.
     Abort,
+    /// Closes once it has read so many bytes and nothing is left to be read just then, whatever its peer has yet to say and it has yet to write.
+    /// What still arrives then is answered with a reset (RFC 9293 s3.10.4, RFC 2525 s2.17).
+    Leave {
+        /// After so many bytes.
+        read: u64,
+    },
 }
 
 /// One side of a conversation.
@@ -114,6 +120,8 @@ pub enum Ending {
     Whole,
     /// It aborted, as it was to.
     Aborted,
+    /// It left, as it was to, before its peer's stream had ended.
+    Left,
     /// The connection failed under it.
     Failed(Error),
 }
@@ -259,9 +267,13 @@ impl Conversation {
         Ok(())
     }
 
-    /// The end of a stream, without an error: it must be the whole, and its writer must have meant to end it.
+    /// The end of a stream, without an error: it must be the whole, and its writer must have meant to end it. (Of who leaves, only the
+    /// checkers know how much that is.)
     fn check_end(&self, cx: &Context<'_>, read: u64) {
         let peer = self.dialogue.peer;
+        if matches!(peer.parting, Parting::Leave { .. }) {
+            return;
+        }
         assert_eq!(read, peer.total, "{}: the stream ended early, without an error", cx.ip);
         assert_eq!(peer.parting, Parting::Close, "{}: the stream ended, but its writer aborted", cx.ip);
     }
@@ -305,6 +317,14 @@ impl Conversation {
         let written = self.tally.read().written;
         if written == own.total && own.parting == Parting::Abort {
             self.end(cx, Ending::Aborted);
+            return;
+        }
+        if let Parting::Leave { read } = own.parting
+            && !self.peer_ended
+            && self.tally.read().read >= read
+            && cx.ring.info(self.socket).is_some_and(|info| info.recv_queue == 0)
+        {
+            self.end(cx, Ending::Left);
             return;
         }
         // Even with nothing to say, the side that speaks second ends second.

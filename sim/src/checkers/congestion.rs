@@ -28,15 +28,16 @@ pub(super) struct State {
 }
 
 impl State {
-    /// An acknowledgment arrived at an endpoint with `una..nxt` in flight.
-    pub(super) fn delivered(&mut self, una: u32, nxt: u32, segment: &Segment) {
+    /// An acknowledgment arrived at an endpoint with `una..nxt` in flight. `lawless`: it may have acknowledged more before, in a segment that
+    /// was none of the connection's.
+    pub(super) fn delivered(&mut self, una: u32, nxt: u32, segment: &Segment, lawless: bool) {
         let advance = segment.ack.wrapping_sub(una);
         if before(una, segment.ack) {
             self.acknowledged = self.acknowledged.saturating_add(advance);
             self.recover = self.recover.filter(|&recover| before(segment.ack, recover));
         }
         // (Even with nothing in flight: by the time that the stack looks at it, there may be.)
-        let duplicate = segment.ack == una && segment.span() == 0;
+        let duplicate = (segment.ack == una || lawless && before(segment.ack, una)) && segment.span() == 0;
         if duplicate || !segment.options.sack().is_empty() {
             self.recover = Some(nxt);
         }

@@ -50,6 +50,8 @@ pub(super) struct Endpoint {
     pub(super) una: u32,
     /// The highest right edge that the peer announced.
     pub(super) edge: Option<u32>,
+    /// Its peer is a stranger: what that acknowledged need not have counted.
+    pub(super) lawless: bool,
     /// A SYN or RST arrived after the handshake: whatever happens now may be its doing.
     pub(super) disturbed: bool,
     /// When something arrived, when that acknowledged something new, and when something was sent.
@@ -86,6 +88,7 @@ impl Endpoint {
             rx: Ranges::default(),
             una: segment.seq,
             edge: None,
+            lawless: false,
             disturbed: false,
             rx_at: at,
             una_at: at,
@@ -137,14 +140,15 @@ impl Endpoint {
         if segment.has(SYN) && self.irs.is_none() && (acks || !segment.has(ACK)) {
             self.begin_receiving(segment.seq);
         }
-        if segment.has(SYN) && acks && self.irs.is_some_and(|irs| irs != segment.seq) {
+        // (A stranger's SYN-ACK in the middle of a connection is nobody's.)
+        if segment.has(SYN) && acks && self.irs.is_some_and(|irs| irs != segment.seq) && !self.sequence.has_acknowledged() {
             self.irs_other = Some(segment.seq);
         }
         if self.irs.is_some() {
             self.rx.add(segment.seq, segment.end());
         }
         if acks {
-            self.congestion.delivered(self.una, self.nxt, segment);
+            self.congestion.delivered(self.una, self.nxt, segment, self.lawless);
             if before(self.una, segment.ack) {
                 self.una = segment.ack;
                 self.una_at = at;

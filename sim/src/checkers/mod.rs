@@ -33,8 +33,8 @@ mod tests;
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Instant;
 
@@ -83,6 +83,8 @@ pub struct Checkers {
     moving: BTreeMap<Tuple, Sock>,
     /// How often each host has asked for whose Ethernet address since it last heard from there.
     questions: BTreeMap<(usize, Ipv4Addr), u32>,
+    /// Who speaks TCP without a stack: not judged, but those who speak with them are.
+    strangers: BTreeSet<SocketAddrV4>,
     /// Since when no fault strikes any more.
     healed_at: Option<Instant>,
 }
@@ -113,6 +115,11 @@ impl Checkers {
     /// Faults were switched on or off.
     pub(crate) fn set_faults(&mut self, now: Instant, on: bool) {
         self.healed_at = (!on).then_some(now);
+    }
+
+    /// Segments from this address are no stack's.
+    pub(crate) fn expect_stranger(&mut self, address: SocketAddrV4) {
+        self.strangers.insert(address);
     }
 
     fn moment(&self, place: usize, frame: Option<u64>) -> Moment {

@@ -18,6 +18,13 @@ pub(super) struct State {
     stamped_first: u32,
 }
 
+impl State {
+    /// Whether the endpoint has acknowledged anything.
+    pub(super) fn has_acknowledged(&self) -> bool {
+        self.acked.is_some()
+    }
+}
+
 /// An endpoint sent a segment, which is no reset.
 pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>) {
     numbers(moment, segment, own);

@@ -89,6 +89,9 @@ impl Checkers {
 
     fn segment_sent(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], segment: &Segment) {
         let moment = self.at(now, host, frame);
+        if self.strangers.contains(&segment.src) {
+            return self.stranger_sent(host, moment.at, segment);
+        }
         // (Programs that send raw frames of their own begin no connection that could be followed without a SYN.)
         let Some(id) = self.flows.sender(host, moment.at, segment) else { return };
         if segment.has(SYN | ACK) && self.flows.at(id).irs.is_none() {
@@ -121,6 +124,15 @@ impl Checkers {
                 closed.reset_due = false;
             }
             desk.touch(socket);
+        }
+    }
+
+    /// What a stranger says of itself in its first SYN is all that is noted: the law is its peer's to keep.
+    fn stranger_sent(&mut self, host: usize, at: Instant, segment: &Segment) {
+        if self.flows.id((segment.src, segment.dst)).is_none()
+            && let Some(id) = self.flows.sender(host, at, segment)
+        {
+            self.flows.sent(id, at, segment);
         }
     }
 
@@ -171,8 +183,10 @@ impl Checkers {
     fn segment_delivered(&mut self, now: Instant, host: usize, frame: &Frame, segment: &Segment) {
         let moment = self.at(now, host, Some(frame.id));
         let known = self.flows.id((segment.dst, segment.src)).filter(|&id| self.flows.at(id).host == host);
+        let lawless = self.strangers.contains(&segment.src);
         let owner = known.and_then(|id| {
             let (own, peer) = self.flows.both(id);
+            own.lawless |= lawless;
             let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
             own.delivered(moment.at, segment, scale);
             if is_tainted(frame.marks) {

@@ -30,6 +30,16 @@ impl Pool {
         self.outstanding.get()
     }
 
+    /// How many there are in all.
+    pub(super) fn max(&self) -> usize {
+        self.max
+    }
+
+    /// How many may still be taken.
+    pub(super) fn left(&self) -> usize {
+        self.max.saturating_sub(self.outstanding())
+    }
+
     pub(super) fn take(self: &Rc<Self>) -> Option<Token> {
         if self.outstanding() >= self.max {
             return None;

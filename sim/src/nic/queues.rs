@@ -111,6 +111,11 @@ impl Queues {
         self.queued.len() + self.posted.len() + self.sending + self.completed.len()
     }
 
+    /// Whether less than a quarter of the receive buffers is left.
+    pub(super) fn rx_scarce(&self) -> bool {
+        self.rx_pool.left() < self.rx_pool.max() / 4
+    }
+
     pub(super) fn has_something(&self) -> bool {
         !self.rx.is_empty() || !self.events.is_empty() || self.cyclic.values().any(Cyclic::has_packets)
     }

@@ -146,6 +146,12 @@ impl Device for SimDevice {
         self.hardware().rings[self.ring].has_something()
     }
 
+    fn rx_scarce(&self) -> bool {
+        let hardware = self.hardware();
+        let ring = &hardware.rings[self.ring];
+        ring.suffers(NicFault::RxExhausted, hardware.now) || ring.rx_scarce()
+    }
+
     fn tx_alloc(&mut self, len: usize) -> Option<SimTx> {
         assert!(len > 0, "device contract: a send buffer has at least one byte");
         let hardware = &mut *self.hardware();

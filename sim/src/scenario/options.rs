@@ -32,6 +32,7 @@ enum Drawn {
     NicFaults,
     HostFaults,
     Rings,
+    RxBuffers,
 }
 
 /// One host's options.
@@ -131,7 +132,7 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
     let nic = capabilities(&mut dice(scenario, Drawn::Capabilities, i), nic(&mut dice(scenario, Drawn::Nic, i)), rings);
     let mut poll = dice(scenario, Drawn::PollDelay, i);
     HostOptions {
-        nic: NicConfig { faults: nic_faults, ..nic },
+        nic: rx_buffers(&mut dice(scenario, Drawn::RxBuffers, i), NicConfig { faults: nic_faults, ..nic }),
         link: LinkConfig { faults, ..link(&mut dice(scenario, Drawn::Link, i)) },
         faults: HostFaults::draw(&mut dice(scenario, Drawn::HostFaults, i)).only(scenario.faults),
         rings,
@@ -160,6 +161,12 @@ fn nic(stream: &mut Stream) -> NicConfig {
     }
 }
 
+/// Some have few receive buffers, which a single flow can hold all of.
+fn rx_buffers(stream: &mut Stream, nic: NicConfig) -> NicConfig {
+    let few = stream.chance_ppm(150_000).then(|| size(stream, 16, 256));
+    NicConfig { rx_buffers_max: few.unwrap_or(nic.rx_buffers_max), ..nic }
+}
+
 /// What else it can do: everything, but for what is switched off.
 fn capabilities(stream: &mut Stream, nic: NicConfig, rings: usize) -> NicConfig {
     let mut on = || stream.chance_ppm(600_000);
@@ -176,7 +183,8 @@ fn capabilities(stream: &mut Stream, nic: NicConfig, rings: usize) -> NicConfig 
         cyclic_queues_max: if cyclic { nic.cyclic_queues_max } else { 0 },
         device_memory: if memory { nic.device_memory } else { 0 },
         steering: Steering::from_bits_truncate(stream.pick(&[u16::MAX, u16::MAX, 0x5555, 0xaaaa])),
-        rings_max: stream.pick(&[rings, 16]),
+        // One more: a raw queue can be had on any host.
+        rings_max: stream.pick(&[rings + 1, 16]),
         ..nic
     }
 }

@@ -122,7 +122,7 @@ impl Stage {
     fn add_workloads(&mut self) {
         let Self { scenario, options, world, hosts, .. } = self;
         for (workload, which) in options.workloads.iter_mut().zip(scenario.workloads.iter()) {
-            workload.set_up(&mut Site::new(world, hosts, &options.hosts, scenario.seed, which));
+            workload.set_up(&mut Site::new(world, hosts, (&options.hosts, options.vlan), scenario.seed, which));
         }
     }
 

@@ -17,7 +17,7 @@ bitflags::bitflags! {
         const IDLE = 1 << 3;
         /// One side speaks only after the other has ended its stream.
         const HALF_CLOSE = 1 << 4;
-        /// One side ends with a reset.
+        /// One side ends with a reset, or leaves while the other still writes.
         const ABORT = 1 << 5;
         /// More connections than a listener's backlog holds, accepted one by one.
         const OVERFLOW = 1 << 6;
@@ -33,6 +33,8 @@ bitflags::bitflags! {
         const HANDOVER = 1 << 11;
         /// Two hosts that connect to each other at the same instant.
         const MEETING = 1 << 12;
+        /// A peer of another make, that keeps to no law.
+        const STRANGER = 1 << 13;
     }
 }
 

@@ -1,5 +1,5 @@
 //! Conversations over TCP between hosts of which each may serve and connect: streams, questions and answers, half-closed connections,
-//! resets, slow readers.
+//! resets, sides that leave, slow readers.
 
 use core::fmt;
 use core::time::Duration;
@@ -85,11 +85,17 @@ impl Workload for Talks {
 
     fn check(&self, verdict: &Verdict) {
         for talk in &self.talks {
-            let aborts = [talk.dialogue.own, talk.dialogue.peer].iter().any(|side| side.parting == Parting::Abort);
-            for tally in &talk.tallies {
-                verdict.check_ending(&talk.kind, &tally.read(), aborts);
-                let lawful = aborts || tally.read().ending != Some(Ending::Aborted);
-                assert!(lawful, "{}: a side aborted that was not to", talk.kind);
+            for (tally, dialogue) in talk.tallies.iter().zip([talk.dialogue, talk.dialogue.turned()]) {
+                let [own, peer] = [dialogue.own.parting, dialogue.peer.parting];
+                let tally = tally.read();
+                // Whoever is left hears of it by a reset, if at all.
+                verdict.check_ending(&talk.kind, &tally, peer != Parting::Close);
+                let meant = match tally.ending {
+                    Some(Ending::Aborted) => own == Parting::Abort,
+                    Some(Ending::Left) => matches!(own, Parting::Leave { .. }),
+                    _ => true,
+                };
+                assert!(meant, "{}: a side ended as it was not to: {:?}", talk.kind, tally.ending);
             }
         }
     }
@@ -100,7 +106,12 @@ impl Workload for Talks {
 }
 
 /// A server that expects these clients. What it had with those that it lost by a crash is forgotten.
-fn server(port: u16, config: Config, socket: Shared<Option<SocketId>>, expected: &[(SocketAddrV4, Dialogue, Shared<Tally>)]) -> Server {
+pub(super) fn server(
+    port: u16,
+    config: Config,
+    socket: Shared<Option<SocketId>>,
+    expected: &[(SocketAddrV4, Dialogue, Shared<Tally>)],
+) -> Server {
     let mut program = Server::new(port, config, socket);
     for (client, dialogue, tally) in expected {
         if tally.read().ending.is_none() {
@@ -127,7 +138,7 @@ fn talk(workload: WorkloadSet, ground: &mut Ground<'_>) -> Talk {
     let kind = match workload {
         WorkloadSet::REQUEST => "request",
         WorkloadSet::HALF_CLOSE => "half-close",
-        WorkloadSet::ABORT => ground.stream.pick(&["client aborts", "server aborts"]),
+        WorkloadSet::ABORT => ground.stream.pick(&["client aborts", "server aborts", "client leaves", "server leaves"]),
         WorkloadSet::SLOW => ground.stream.pick(&["slow client", "slow server", "both slow"]),
         _ => ground.stream.pick(&["upload", "download", "both ways"]),
     };
@@ -137,6 +148,8 @@ fn talk(workload: WorkloadSet, ground: &mut Ground<'_>) -> Talk {
         "half-close" => peer.pace = Pace::AfterPeer,
         "client aborts" => own.parting = Parting::Abort,
         "server aborts" => peer.parting = Parting::Abort,
+        "client leaves" => own.parting = Parting::Leave { read: ground.stream.between(0, peer.total) },
+        "server leaves" => peer.parting = Parting::Leave { read: ground.stream.between(0, own.total) },
         "slow client" => own.read_pause = sides::rest(ground.stream),
         "slow server" => peer.read_pause = sides::rest(ground.stream),
         "both slow" => (own.read_pause, peer.read_pause) = (sides::rest(ground.stream), sides::rest(ground.stream)),

@@ -2,7 +2,9 @@ use super::*;
 
 #[test]
 fn a_set_reads_back() {
-    for text in ["none", "bulk", "bulk+udp", "half-close+multicast", "request+churn+idle+abort+overflow+epoll+slow+handover+meeting"] {
+    for text in
+        ["none", "bulk", "bulk+udp", "half-close+multicast", "request+churn+idle+abort+overflow+epoll+slow+handover+meeting+stranger"]
+    {
         assert_eq!(text.parse::<WorkloadSet>().unwrap().to_string(), text);
     }
     assert_eq!("all".parse(), Ok(WorkloadSet::all()));

@@ -62,6 +62,7 @@ fn live(mutant: Mutant, seeds_max: u64) -> Life {
             if seed % 8 == 7 {
                 stories::a_long_silence(seed, mutant);
                 stories::a_lost_window_update(seed, mutant);
+                stories::a_receiver_short_of_buffers(seed, mutant);
             }
             let mut stage = Stage::set(&scenario);
             stage.infect(mutant);

@@ -1,10 +1,11 @@
-//! Two connections that hardly any seed of the swarm has: one that is silent for long, and one whose window update is lost.
+//! Connections that hardly any seed of the swarm has: one that is silent for long, one whose window update is lost, and one whose receiver has
+//! few buffers.
 
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddrV4;
 
-use ringway_sim::{HostConfig, HostId, World, WorldConfig};
+use ringway_sim::{HostConfig, HostId, NicConfig, World, WorldConfig};
 use ringway_stack::mutants::Mutant;
 use ringway_stack::ring::{NextHop, RecvFlags, SendFlags, SocketId};
 use ringway_stack::tcp::{Config, Keepalive};
@@ -13,14 +14,20 @@ const PORT: u16 = 80;
 
 /// Two hosts with a connection between them.
 fn connected(seed: u64, mutant: Mutant, keepalive: Option<Keepalive>) -> (World, [(HostId, SocketId); 2]) {
-    let mut world = World::new(WorldConfig::seeded(seed));
-    let [client, server] = ["client", "server"].map(|name| world.add_host(HostConfig::named(name)));
-    world.infect(mutant);
     let config = Config { keepalive, rcvbuf: Some(20_000), ..Config::default() };
+    connected_with(seed, mutant, &config, NicConfig::default())
+}
+
+/// As [`connected`], with this configuration of both ends, and the server behind this NIC.
+fn connected_with(seed: u64, mutant: Mutant, config: &Config, nic: NicConfig) -> (World, [(HostId, SocketId); 2]) {
+    let mut world = World::new(WorldConfig::seeded(seed));
+    let client = world.add_host(HostConfig::named("client"));
+    let server = world.add_host(HostConfig::named("server").nic(nic));
+    world.infect(mutant);
     let address = SocketAddrV4::new(world.host(server).ip(), PORT);
-    let listener = world.call(server, |cx| cx.ring.tcp_listen(address, 1, &config)).expect("a fresh host's port is free");
+    let listener = world.call(server, |cx| cx.ring.tcp_listen(address, 1, config)).expect("a fresh host's port is free");
     let connect = |cx: &mut ringway_sim::Context<'_>| {
-        cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, 40_000), address, NextHop::Neighbour(*address.ip()), &config)
+        cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, 40_000), address, NextHop::Neighbour(*address.ip()), config)
     };
     let ours = world.call(client, connect).expect("a fresh host's port is free");
     world.run_for(Duration::from_secs(1));
@@ -49,4 +56,38 @@ pub(super) fn a_lost_window_update(seed: u64, mutant: Mutant) {
     world.run_for(Duration::from_millis(10));
     world.change_link(server, |link| link.faults.loss_ppm = 0);
     world.run_for(Duration::from_secs(300));
+}
+
+/// Segments are lost, and what comes behind them is more than the receiver has buffers for: it takes back what it reported (RFC 2018 s8).
+pub(super) fn a_receiver_short_of_buffers(seed: u64, mutant: Mutant) {
+    const TOTAL: usize = 400_000;
+    let nic = NicConfig { rx_buffers_max: 16, ..NicConfig::default() };
+    let (mut world, [(client, ours), (server, theirs)]) = connected_with(seed, mutant, &Config::default(), nic);
+    // Whoever asks for an address is excused meanwhile.
+    world.introduce_all();
+    world.change_link(server, |link| {
+        link.latency = Duration::from_millis(5);
+        link.faults.loss_ppm = 20_000;
+    });
+    let (mut written, mut read) = (0, 0);
+    let mut bytes = vec![7; TOTAL];
+    for _ in 0..30_000 {
+        let rest = [IoSlice::new(&bytes[written..])];
+        written += world.call(client, |cx| cx.ring.tcp_send(cx.now, ours, &rest, SendFlags::empty())).unwrap_or(0);
+        let into = &mut [IoSliceMut::new(&mut bytes)];
+        read += world.call(server, |cx| cx.ring.tcp_recv(cx.now, theirs, into, RecvFlags::empty())).unwrap_or(0);
+        if read == TOTAL {
+            break;
+        }
+        bytes.fill(7);
+        world.run_for(Duration::from_millis(10));
+    }
+    #[cfg(feature = "marks")]
+    if mutant == Mutant::Healthy {
+        use ringway_stack::marks::Mark;
+        let marks = world.report().marks;
+        let passed = [Mark::ReassemblyPruned, Mark::SackReneged].map(|mark| marks.of(mark));
+        assert!(passed.iter().all(|&count| count > 0), "{passed:?}");
+    }
+    assert_eq!(read, TOTAL, "{written} were written");
 }

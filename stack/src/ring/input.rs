@@ -135,6 +135,10 @@ impl<D: Device> Ring<D> {
                 }
                 let payload = tcp::RxPayload { head: &packet.head[at..], body: packet.body };
                 stream.connection.on_coalesced(now, &header, payload, packet.segments);
+                // Before anything is acknowledged: what is reported is still here, but for the newest segment.
+                if stream.connection.holds_out_of_order() && self.device.rx_scarce() {
+                    stream.connection.prune_out_of_order();
+                }
                 self.after_input(now, index);
                 Some(())
             }

@@ -314,6 +314,7 @@ impl<D: Device> Ring<D> {
                 Some(mac) => {
                     let gone = emit(now, stream, mac, output, device);
                     if gone {
+                        mark!(self, PeerGone);
                         stream.connection.peer_gone();
                     } else if stream.connection.wants_transmit() && !stream.stalled {
                         stream.stalled = true;
@@ -511,6 +512,7 @@ impl<D: Device> Ring<D> {
             })
             .collect();
         for index in lost {
+            mark!(self, PeerGone);
             if let Some(stream) = self.slots.stream_at(index) {
                 stream.connection.peer_gone();
             }

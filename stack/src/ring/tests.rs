@@ -59,6 +59,8 @@ pub(super) struct Cable {
     pub(super) out: Wire,
     pub(super) inward: Wire,
     events: VecDeque<DeviceEvent>,
+    /// Few receive buffers are left.
+    scarce: bool,
     /// Frames that may still be sent before the queue counts as full.
     room: usize,
     pub(super) rules: Vec<(FlowRule, RuleId)>,
@@ -96,6 +98,9 @@ impl Device for Cable {
     }
     fn rx_ready(&self) -> bool {
         !self.inward.lock().unwrap().is_empty()
+    }
+    fn rx_scarce(&self) -> bool {
+        self.scarce
     }
     fn tx_alloc(&mut self, len: usize) -> Option<Buffer> {
         Some(Buffer(Arc::new(Mutex::new(vec![0; len.clamp(1, 4096)]))))
@@ -156,6 +161,7 @@ impl Pair {
                 out,
                 inward,
                 events: VecDeque::new(),
+                scarce: false,
                 room: usize::MAX,
                 rules: Vec::new(),
                 rules_made: 0,
@@ -537,4 +543,25 @@ fn a_flow_with_little_to_send_has_its_turn_beside_one_with_much() {
         pair.a.transmit(pair.now, bulk.index);
     }
     assert_eq!(sent(&mut pair, little), before + 1);
+}
+
+/// RFC 2018 s8: a receiver that runs out of buffers may drop what it reported.
+#[test]
+fn what_came_out_of_order_is_let_go_of_while_receive_buffers_are_scarce() {
+    for scarce in [false, true] {
+        let mut pair = Pair::new();
+        let (client, server, _) = pair.connected();
+        let data: Vec<u8> = (0..8_000).map(|i| (i / 31) as u8).collect();
+        write(&mut pair.a, pair.now, client, &data).unwrap();
+        // The first segment is lost.
+        pair.b.device.inward.lock().unwrap().pop_front().unwrap();
+        pair.b.device.scarce = scarce;
+        pair.b.poll(pair.now);
+        let stream = pair.b.slots.stream(server).unwrap();
+        assert_eq!(stream.connection.holds_out_of_order(), !scarce);
+        pair.b.device.scarce = false;
+        pair.settle();
+        pair.pass(Duration::from_secs(5));
+        assert_eq!(read(&mut pair.b, pair.now, server, 10_000).unwrap(), data);
+    }
 }

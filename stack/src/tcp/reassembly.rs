@@ -59,6 +59,10 @@ pub(super) struct Reassembly<R> {
     blocks: VecDeque<Block<R>>,
     /// The blocks that changed last, most recent first (RFC 2018 s4).
     recent: ArrayVec<SackBlock, 4>,
+    /// The segment that arrived last, if it is kept here.
+    newest: Option<SackBlock>,
+    /// The segment that arrived last, if it was dropped: it is reported all the same (RFC 2018 s8).
+    dropped: Option<SackBlock>,
     /// What arrived twice, until it is reported (RFC 2883).
     duplicate: Option<SackBlock>,
     /// Where the peer's stream ends, if its FIN came early.
@@ -67,17 +71,32 @@ pub(super) struct Reassembly<R> {
 
 impl<R: RxBuffer> Reassembly<R> {
     pub(super) fn new() -> Self {
-        Self { blocks: VecDeque::new(), recent: ArrayVec::new(), duplicate: None, fin: None }
+        Self { blocks: VecDeque::new(), recent: ArrayVec::new(), newest: None, dropped: None, duplicate: None, fin: None }
     }
 
     /// Whether nothing is kept and nothing is left to report.
     pub(super) fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.duplicate.is_none() && self.fin.is_none()
+        self.blocks.is_empty() && self.dropped.is_none() && self.duplicate.is_none() && self.fin.is_none()
     }
 
     /// Whether there is a gap before something that arrived.
     pub(super) fn has_gap(&self) -> bool {
-        !self.blocks.is_empty() || self.fin.is_some()
+        !self.blocks.is_empty() || self.dropped.is_some() || self.fin.is_some()
+    }
+
+    /// Whether any bytes are kept.
+    pub(super) fn has_bytes(&self) -> bool {
+        !self.blocks.is_empty()
+    }
+
+    /// Drops all bytes that are kept, though they may have been reported. Where the stream ends is remembered: that takes no room.
+    ///
+    /// RFC 2018 s8: "The first SACK block MUST reflect the newest segment. Even if the newest segment is going to be discarded […] Except for
+    /// the newest segment, all SACK blocks MUST NOT report any old data which is no longer actually held by the receiver."
+    pub(super) fn prune(&mut self) {
+        self.blocks.clear();
+        self.recent.clear();
+        self.dropped = self.newest.take();
     }
 
     /// Whether something arrived twice and is to be reported.
@@ -100,6 +119,8 @@ impl<R: RxBuffer> Reassembly<R> {
     /// Keeps the parts of `payload`, which begins at `seq`, that aren't there yet.
     pub(super) fn insert(&mut self, seq: SeqNumber, mut payload: RxPayload<'_, R>) {
         let end = seq + payload.len();
+        self.newest = seq.lt(end).then_some(SackBlock { start: seq, end });
+        self.dropped = None;
         let mut at = seq;
         let mut covered = true;
         while at.lt(end) {
@@ -164,6 +185,7 @@ impl<R: RxBuffer> Reassembly<R> {
 
     /// Moves what follows `rcv_nxt` without a gap to `queue`, and gives the new `rcv_nxt`.
     pub(super) fn drain(&mut self, mut rcv_nxt: SeqNumber, queue: &mut RecvQueue<R>) -> SeqNumber {
+        (self.newest, self.dropped) = (None, None);
         while self.blocks.front().is_some_and(|block| block.start.le(rcv_nxt)) {
             let Some(block) = self.blocks.pop_front() else { break };
             let mut skip = rcv_nxt.since(block.start);
@@ -193,7 +215,7 @@ impl<R: RxBuffer> Reassembly<R> {
     /// The blocks to report: first a duplicate (RFC 2883 s4), then the most recent ones.
     pub(super) fn sack(&self) -> SackBlocks {
         let mut blocks = SackBlocks::default();
-        for block in self.duplicate.iter().chain(&self.recent) {
+        for block in self.duplicate.iter().chain(&self.dropped).chain(&self.recent) {
             blocks.push(*block);
         }
         blocks

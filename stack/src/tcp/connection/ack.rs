@@ -193,7 +193,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn enter_loss(&mut self) {
         let first = self.retries == 0;
         // The peer acknowledged up to a block that it reported before: it has dropped it (RFC 2018 s8).
-        if self.scoreboard.first() == Some(self.snd_una) {
+        if self.scoreboard.first() == Some(self.snd_una) && !self.config.is(Mutant::TrustSack) {
             mark!(self, SackReneged);
             self.scoreboard.clear();
         }

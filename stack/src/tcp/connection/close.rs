@@ -74,7 +74,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// The device says that the peer's station is gone: as if it had sent a reset.
     pub fn peer_gone(&mut self) {
-        mark!(self, PeerGone);
         match self.state {
             State::Closed | State::Listen => {}
             State::TimeWait => self.finish(),
@@ -128,6 +127,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.syn_due = false;
         self.probe_due = false;
         self.acks.now = false;
+        // What was due to a stranger would now be taken for the end of this connection; whoever ends it by a reset says so anew.
+        self.reset_due = false;
         self.edges |= EVERYTHING;
     }
 

@@ -233,6 +233,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.congestion.on_timeout(0, false);
         }
         self.syn_due = false;
+        // The device has not taken the answer to an acknowledgment of another connection (RFC 9293 s3.10.7.4) yet: from now on it would be a
+        // reset of this one.
+        self.reset_due = false;
         self.retries = 0;
         self.timers.stop(Timer::Retransmit);
         self.edges |= Readiness::OUT;

@@ -448,6 +448,25 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.timers.set(Timer::Linger, now + self.config.time_wait / shorter);
     }
 
+    /// Whether bytes wait here for a gap before them to be filled.
+    #[inline]
+    pub fn holds_out_of_order(&self) -> bool {
+        self.reassembly.as_ref().is_some_and(|reassembly| reassembly.has_bytes())
+    }
+
+    /// Drops what arrived out of order, reported by SACK or not (RFC 2018 s8, as Linux's tcp_prune_ofo_queue): the peer keeps it until
+    /// it is acknowledged, and sends it again.
+    #[cold]
+    pub fn prune_out_of_order(&mut self) {
+        if let Some(reassembly) = &mut self.reassembly {
+            mark!(self, ReassemblyPruned);
+            reassembly.prune();
+            if reassembly.is_empty() {
+                self.reassembly = None;
+            }
+        }
+    }
+
     fn reassembly_mut(&mut self) -> &mut Reassembly<R> {
         self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()))
     }

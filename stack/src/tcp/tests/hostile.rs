@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::pair::Side::{A, B};
-use super::pair::{Pair, ms, pattern};
-use crate::tcp::State;
+use super::pair::{Packet, Pair, ms, pattern};
+use crate::tcp::{Config, State};
 use crate::wire::tcp::{Flags, Header, Options, SackBlock, SackBlocks, SeqNumber};
 
 /// A header such as A would send next.
@@ -35,6 +35,29 @@ fn a_reset_must_have_exactly_the_next_number() {
     assert_eq!(pair.state(B), State::Established);
     pair.deliver(B, &Header { seq: next.seq, ..reset }, &[]);
     assert_eq!(pair.state(B), State::Closed);
+}
+
+/// Found by the simulator's after_close checker: what was to tell a stranger off reset the connection that was established meanwhile.
+#[test]
+fn an_answer_to_a_stranger_that_the_device_refused_resets_nobody() {
+    let config = Config::default();
+    let mut pair = Pair::new(&config, &config);
+    pair.lose(|packet: &Packet| packet.from == A && !packet.is(Flags::SYN));
+    pair.settle();
+    assert_eq!((pair.state(A), pair.state(B)), (State::Established, State::SynReceived));
+    let ack = pair.sent(A).pop().unwrap().header;
+    pair.sent(B);
+    pair.device_room = 0;
+    pair.deliver(B, &Header { ack: ack.ack + 1000, ..ack }, &[]);
+    pair.transmit();
+    pair.deliver(B, &ack, &[]);
+    assert_eq!(pair.state(B), State::Established);
+    pair.device_room = usize::MAX;
+    pair.lose_nothing();
+    pair.write(A, b"hello").unwrap();
+    pair.settle();
+    assert!(pair.sent(B).iter().all(|packet| !packet.is(Flags::RST)));
+    assert_eq!(pair.read(B), b"hello");
 }
 
 #[test]

@@ -11,4 +11,5 @@ mod pair;
 mod path;
 mod properties;
 mod queues;
+mod reneging;
 mod window;

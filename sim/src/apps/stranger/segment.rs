@@ -1,0 +1,110 @@
+//! Segments, by hand: deliberately not `ringway_stack::wire`, which is under test.
+
+use std::net::SocketAddrV4;
+
+use ringway_stack::device::{ChecksumVerdict, MacAddr};
+
+use crate::checksum;
+use crate::dissect::{self, Payload, TCP, be16, be32, mac_at};
+
+pub(super) const FIN: u8 = 1;
+pub(super) const SYN: u8 = 2;
+pub(super) const RST: u8 = 4;
+pub(super) const PSH: u8 = 8;
+pub(super) const ACK: u8 = 16;
+
+const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0];
+const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
+/// Bytes of an IPv4 and of a TCP header without options.
+const IP_LEN: usize = 20;
+const TCP_LEN: usize = 20;
+
+/// Between whom a frame goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) from: MacAddr,
+    pub(super) to: MacAddr,
+    pub(super) vlan: Option<u16>,
+    pub(super) src: SocketAddrV4,
+    pub(super) dst: SocketAddrV4,
+}
+
+/// A segment to be sent.
+#[derive(Clone, Debug)]
+pub(super) struct Departing<'a> {
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) flags: u8,
+    pub(super) window: u16,
+    /// A multiple of four bytes.
+    pub(super) options: &'a [u8],
+    pub(super) payload: &'a [u8],
+}
+
+impl<'a> Departing<'a> {
+    /// Its headers, checksums included, and what follows them.
+    pub(super) fn frame(&self, ends: &Ends) -> (Vec<u8>, &'a [u8]) {
+        let tcp_len = TCP_LEN + self.options.len();
+        let total_len = u16::try_from(IP_LEN + tcp_len + self.payload.len()).expect("a segment is shorter than 64 KiB");
+        let mut frame = [ends.to.0, ends.from.0].concat();
+        if let Some(vlan) = ends.vlan {
+            frame.extend(ETHERTYPE_VLAN);
+            frame.extend(vlan.to_be_bytes());
+        }
+        frame.extend(ETHERTYPE_IPV4);
+        frame.extend([0x45, 0]);
+        frame.extend(total_len.to_be_bytes());
+        frame.extend([0, 0, 0x40, 0, 64, TCP, 0, 0]);
+        frame.extend([ends.src.ip().octets(), ends.dst.ip().octets()].concat());
+        frame.extend(ends.src.port().to_be_bytes());
+        frame.extend(ends.dst.port().to_be_bytes());
+        frame.extend(self.seq.to_be_bytes());
+        frame.extend(self.ack.to_be_bytes());
+        frame.extend([u8::try_from(tcp_len / 4).unwrap_or(5) << 4, self.flags]);
+        frame.extend(self.window.to_be_bytes());
+        frame.extend([0; 4]);
+        frame.extend(self.options);
+        let head_len = frame.len();
+        frame.extend(self.payload);
+        checksum::fill(&mut frame);
+        frame.truncate(head_len);
+        (frame, self.payload)
+    }
+}
+
+/// A segment that arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    pub(super) from: MacAddr,
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) flags: u8,
+    pub(super) window: u16,
+    /// Bytes of payload.
+    pub(super) len: u32,
+}
+
+impl Arrived {
+    /// `None`: no sound segment for `port`.
+    pub(super) fn parse(frame: &[u8], port: u16) -> Option<Self> {
+        let Payload::Ipv4(ip) = dissect::payload(frame) else { return None };
+        let (_, dst) = dissect::ports(frame, &ip)?;
+        if ip.protocol != TCP || dst.port() != port || checksum::verify(frame) == ChecksumVerdict::Bad {
+            return None;
+        }
+        let header_len = usize::from(*frame.get(ip.l4 + 12)? >> 4) * 4;
+        let len = ip.end.checked_sub(ip.l4 + header_len)?;
+        Some(Self {
+            from: mac_at(frame, 6)?,
+            seq: be32(frame, ip.l4 + 4)?,
+            ack: be32(frame, ip.l4 + 8)?,
+            flags: *frame.get(ip.l4 + 13)?,
+            window: be16(frame, ip.l4 + 14)?,
+            len: u32::try_from(len).ok()?,
+        })
+    }
+
+    pub(super) fn has(&self, flags: u8) -> bool {
+        self.flags & flags == flags
+    }
+}
