@@ -493,11 +493,15 @@ impl<D: Device> Ring<D> {
     /// The link found its carrier again.
     pub(super) fn link_up(&mut self, now: Instant) {
         let streams = self.slots.iter().filter_map(|(id, socket)| matches!(socket, Socket::Stream(_)).then_some(id.index));
-        for index in streams.collect::<Vec<_>>() {
+        let streams: Vec<u32> = streams.collect();
+        // All of them are told before one sends: one that sends lets others have their turn, who would be told afterwards, and send twice.
+        for &index in &streams {
             if let Some(stream) = self.slots.stream_at(index) {
                 stream.connection.on_link_up();
-                self.transmit(now, index);
             }
+        }
+        for index in streams {
+            self.transmit(now, index);
         }
     }
 

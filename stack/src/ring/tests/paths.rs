@@ -287,3 +287,25 @@ fn an_answer_that_the_device_refuses_is_given_as_soon_as_it_takes_frames() {
     assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
     assert!(pair.b.tcp_accept(listener).is_ok());
 }
+
+/// Found by the simulator (16277/flap/0/idle): who had waited for the device longest sent as others were told of the link, and again when told itself.
+#[test]
+fn what_timed_out_is_sent_once_when_the_link_comes_up() {
+    let mut pair = Pair::new();
+    let (first, ..) = pair.connected();
+    let second = pair.connect(5001);
+    pair.settle();
+    let wire = core::mem::take(&mut pair.a.device_mut().out);
+    for client in [first, second] {
+        write(&mut pair.a, pair.now, client, b"lost").unwrap();
+    }
+    pair.a.device_mut().room = 0;
+    pair.pass(Duration::from_millis(300));
+    let retransmissions = |pair: &Pair| [first, second].map(|id| pair.a.info(id).unwrap().counters.retransmissions);
+    assert_eq!(retransmissions(&pair), [0, 0], "the device takes nothing");
+    pair.a.device_mut().out = wire;
+    pair.a.device_mut().room = usize::MAX;
+    pair.a.device_mut().events.push_back(DeviceEvent::Link { up: true });
+    pair.a.poll(pair.now);
+    assert_eq!(retransmissions(&pair), [1, 1]);
+}
