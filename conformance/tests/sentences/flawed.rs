@@ -124,6 +124,10 @@ impl Device for Flawed {
         self.device.rx_ready()
     }
 
+    fn rx_scarce(&self) -> bool {
+        self.device.rx_scarce()
+    }
+
     fn tx_alloc(&mut self, len: usize) -> Option<SimTx> {
         self.device.tx_alloc(len)
     }
