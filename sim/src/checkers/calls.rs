@@ -238,11 +238,13 @@ impl Checkers {
 
     /// It came to its new ring.
     pub(crate) fn adopted(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple, socket: SocketId) {
-        self.call(place, now);
+        let moment = self.call(place, now);
         let Some(sock) = self.moving.remove(&tuple) else { return };
         if let Some(id) = sock.endpoint {
             let endpoint = self.flows.at_mut(id);
-            endpoint.moved |= endpoint.owner.is_some_and(|(before, _)| before != place);
+            if endpoint.owner.is_some_and(|(before, _)| before != place) {
+                (endpoint.moved, endpoint.moved_at) = (true, moment.at);
+            }
             endpoint.owner = Some((place, socket));
         }
         self.desks[place].sockets.insert(socket, Sock { touched: false, ..sock });

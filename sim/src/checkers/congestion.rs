@@ -19,6 +19,7 @@ const MEMORY: Duration = Duration::from_millis(50);
 pub(super) struct State {
     /// The largest windows in this span of time and in the one before.
     largest: [usize; 2],
+    latest: usize,
     turned_at: Instant,
     /// Acknowledged since the last service: the window may have grown by as much before it fell.
     acknowledged: u32,
@@ -56,9 +57,11 @@ impl State {
     /// The congestion window is `cwnd` now.
     pub(super) fn sampled(&mut self, at: Instant, cwnd: usize) {
         if at.since(self.turned_at) > MEMORY {
-            self.largest = [0, if at.since(self.turned_at) > 2 * MEMORY { 0 } else { self.largest[0] }];
+            // The last one held until now: what was sent under it may be seen after the timer that ends it.
+            self.largest = [self.latest, if at.since(self.turned_at) > 2 * MEMORY { 0 } else { self.largest[0] }];
             self.turned_at = at;
         }
+        self.latest = cwnd;
         self.largest[0] = self.largest[0].max(cwnd);
     }
 }
@@ -74,11 +77,6 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let State { largest, acknowledged, recover, .. } = own.congestion;
     let window = largest[0].max(largest[1]) + acknowledged as usize;
     if !new || own.flight() == 0 || recover.is_some() || largest == [0, 0] {
-        return;
-    }
-    // A host that goes on after a pause takes acknowledgments, sends, and finds its timers overdue, all at once: the window that it had in
-    // between is not to be seen.
-    if moment.at < moment.excused + MEMORY {
         return;
     }
     let flight = own.flight() as usize + segment.len() as usize;

@@ -55,6 +55,8 @@ pub(super) struct Desk {
     pub(super) turn: usize,
     /// When it last had a reason to be late: a neighbour had to be asked for, or its clock jumped.
     pub(super) excused: Instant,
+    /// Until when it was paused, or its device in trouble: frames may wait, and timers find themselves overdue.
+    pub(super) hampered: Instant,
 }
 
 impl Desk {

@@ -1,6 +1,7 @@
 //! Connections as the wire shows them: one [`Endpoint`] a side and incarnation.
 
 use core::hash::{BuildHasherDefault, Hasher};
+use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use hashbrown::HashMap;
@@ -38,6 +39,8 @@ pub(super) struct Endpoint {
     pub(super) lost: bool,
     /// It has been on several rings: what the one has queued may leave after what the next one sends.
     pub(super) moved: bool,
+    /// When it last came to another ring.
+    pub(super) moved_at: Instant,
     /// A reset of this connection went out.
     pub(super) reset: bool,
 
@@ -82,6 +85,7 @@ impl Endpoint {
             fin: None,
             lost: false,
             moved: false,
+            moved_at: Instant::ZERO,
             reset: false,
             irs: None,
             irs_other: None,
@@ -302,6 +306,16 @@ impl Flows {
             endpoint.owner = None;
             endpoint.timers.forget();
         }
+    }
+}
+
+/// For how long a ring that a connection has left may still have frames of it to send: a full queue on the slowest link.
+const QUEUED_MAX: Duration = Duration::from_secs(5);
+
+impl Endpoint {
+    /// Whether frames of two rings may overtake each other.
+    pub(super) fn just_moved(&self, at: Instant) -> bool {
+        self.moved && at < self.moved_at + QUEUED_MAX
     }
 }
 

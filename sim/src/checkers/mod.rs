@@ -57,6 +57,8 @@ struct Moment {
     at: Instant,
     /// When the host last had a reason to be late, or will have had.
     excused: Instant,
+    /// When it last was paused, or its device refused frames, or will have.
+    hampered: Instant,
     frame: Option<u64>,
 }
 
@@ -68,6 +70,15 @@ impl Moment {
         let ip = self.ip.map_or(String::new(), |ip| format!(" ({ip})"));
         panic!("checker {checker}: host {}{ip} at {} ns{frame}: {law}", self.host, self.at.as_nanos());
     }
+}
+
+/// An ARP request that may be unanswered yet.
+#[derive(Debug, Default)]
+struct Question {
+    /// How often, in a row.
+    asked: u32,
+    /// When last.
+    at: Instant,
 }
 
 /// All checkers of a world, and what they remember.
@@ -82,7 +93,7 @@ pub struct Checkers {
     /// Connections between two rings.
     moving: BTreeMap<Tuple, Sock>,
     /// How often each host has asked for whose Ethernet address since it last heard from there.
-    questions: BTreeMap<(usize, Ipv4Addr), u32>,
+    questions: BTreeMap<(usize, Ipv4Addr), Question>,
     /// Who speaks TCP without a stack: not judged, but those who speak with them are.
     strangers: BTreeSet<SocketAddrV4>,
     /// Since when no fault strikes any more.
@@ -124,9 +135,9 @@ impl Checkers {
 
     fn moment(&self, place: usize, frame: Option<u64>) -> Moment {
         let desk = self.desks.get(place);
-        let none = (usize::MAX, None, Instant::ZERO, Instant::ZERO);
-        let (host, ip, at, excused) = desk.map_or(none, |d| (d.host, d.ip, d.now, d.excused));
-        Moment { place, host, ip, at, excused, frame }
+        let (host, ip, at) = desk.map_or((usize::MAX, None, Instant::ZERO), |d| (d.host, d.ip, d.now));
+        let (excused, hampered) = desk.map_or((Instant::ZERO, Instant::ZERO), |d| (d.excused, d.hampered));
+        Moment { place, host, ip, at, excused, hampered, frame }
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let state = &mut own.rto;
     let again = before(segment.seq, own.nxt);
     // Heard of nothing, it can only be the timer. This soon, it answers what was heard before, and the device refused it then.
-    let refused_until = state.sent_at.max(moment.excused) + STALL_MAX;
+    let refused_until = state.sent_at.max(moment.hampered) + STALL_MAX;
     if !again || state.heard || moment.at < refused_until {
         // A SYN-ACK that answers the peer's SYN once more leaves the timer as it was (RFC 6298 s5.1).
         let since = if again && segment.has(SYN) { state.since } else { moment.at };

@@ -89,11 +89,11 @@ fn acknowledgment(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // What two rings sent of a connection that moved from one to the other, the NIC may send in another order.
     if let Some(acked) = own.sequence.acked
         && before(segment.ack, acked)
-        && !own.moved
+        && !own.just_moved(moment.at)
     {
         moment.breach(NAME, format_args!("RFC 9293 s3.4: ack {} after {acked}", segment.ack));
     }
-    own.sequence.acked = Some(segment.ack);
+    own.sequence.acked = Some(own.sequence.acked.map_or(segment.ack, |acked| later(acked, segment.ack)));
     for &(start, end) in segment.options.sack() {
         if !before(start, end) || !own.rx.has(start, end) {
             moment.breach(NAME, format_args!("RFC 2018 s4: SACK of {start}..{end}, which did not arrive"));
@@ -103,9 +103,10 @@ fn acknowledgment(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
 
 fn timestamps(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>) {
     let Some((value, echo)) = segment.options.timestamps else { return };
+    let moved = own.just_moved(moment.at);
     let state = &mut own.sequence;
     match state.stamped {
-        Some(stamped) if before(value, stamped) && !own.moved => {
+        Some(stamped) if before(value, stamped) && !moved => {
             moment.breach(NAME, format_args!("RFC 7323 s4.1: the timestamp {value} after {stamped}"));
         }
         Some(stamped) => state.stamped = Some(later(stamped, value)),

@@ -15,6 +15,8 @@ type R = Ring<SimDevice>;
 
 /// A deadline this near may be that of a device which refused a frame.
 const STALL_MAX: Duration = Duration::from_millis(5);
+/// When to look again at who may be waiting for the device.
+const STALL_LOOK: Duration = Duration::from_millis(100);
 
 impl Checkers {
     /// A host is about to poll its ring.
@@ -75,7 +77,7 @@ impl Checkers {
         if deadline.is_some_and(|at| at <= now) {
             moment.breach(timers::NAME, format_args!("a deadline ({deadline:?}) that is not in the future"));
         }
-        let stalled = stalled(&moment, ring);
+        let stalled = deadline.is_some_and(|at| at <= now + STALL_MAX);
         let mut touched = core::mem::take(&mut self.desks[place].touched);
         for socket in touched.drain(..) {
             self.look(&moment, socket, ring, stalled);
@@ -178,10 +180,11 @@ impl Checkers {
         own.timers.scheduled = None;
         let Some(info) = ring.info(owner) else { return };
         match timers::due(own, &info, excused) {
-            // A device whose queue is full of others' frames is a reason to be late.
-            Some((due, _)) if due <= moment.at && stalled(moment, ring) => {
-                self.desks[moment.place].excused = moment.at;
-                self.schedule(moment.place, id, &info);
+            // Whether it is this one that waits for a device whose queue is full of others' frames is not to be seen.
+            Some((due, _)) if due <= moment.at && ring.refused() => {
+                let again = moment.at + STALL_LOOK;
+                own.timers.scheduled = Some(again);
+                self.desks[moment.place].agenda.insert((again, id));
             }
             Some((due, law)) if due <= moment.at => {
                 moment.breach(timers::NAME, format_args!("{law}: {:?} late, {:?}", moment.at.since(due), own.tuple));
@@ -228,9 +231,4 @@ impl Checkers {
             rings.iter().for_each(|sockets| resources::check(&moment, sockets.usage(), outstanding));
         }
     }
-}
-
-/// Whether the ring may be waiting for a device that refused its frames.
-fn stalled(moment: &Moment, ring: &R) -> bool {
-    ring.next_deadline().is_some_and(|at| at <= moment.at + STALL_MAX)
 }

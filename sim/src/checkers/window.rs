@@ -47,7 +47,7 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
     let scale = if segment.has(SYN) { 0 } else { scale };
     let room = u32::from(segment.window) << scale;
     let edge = segment.ack.wrapping_add(room);
-    let moved = own.moved;
+    let moved = own.just_moved(moment.at);
     let state = &mut own.window;
     let rounding = (1u32 << scale) - 1;
     if let Some(highest) = state.edge

@@ -8,7 +8,7 @@ use ringway_stack::Instant;
 use super::datagrams::Datagram;
 use super::flow::{self, Endpoint};
 use super::segment::{ACK, RST, SYN, Segment};
-use super::{Checkers, Moment, after_close, congestion, is_tainted, rto, sequence, window};
+use super::{Checkers, Moment, Question, after_close, congestion, is_tainted, rto, sequence, window};
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
 use crate::fabric::{Frame, Marks};
 
@@ -53,8 +53,12 @@ impl Checkers {
             return;
         }
         self.excuse(now, host, ARP_RETRY);
-        let asked = self.questions.entry((host, target)).or_default();
-        *asked += 1;
+        let Question { asked, at } = self.questions.entry((host, target)).or_default();
+        if now > *at + 2 * ARP_RETRY {
+            // That one was answered, or given up.
+            *asked = 0;
+        }
+        (*asked, *at) = (*asked + 1, now);
         // RFC 1122 s2.3.2.2: what waited for it is thrown away in the end. Which ring asked is not to be seen.
         if *asked >= ARP_TRIES {
             self.flows.lose_silently(host, target);
@@ -69,6 +73,15 @@ impl Checkers {
         }
     }
 
+    /// A host is paused, or its device in trouble, for a time from now on: it has a reason to be late, and more.
+    fn hamper(&mut self, now: Instant, host: usize, time: Duration) {
+        for &place in &self.places[host] {
+            let desk = &mut self.desks[place];
+            desk.hampered = desk.hampered.max(now + desk.ahead + time);
+        }
+        self.excuse(now, host, time);
+    }
+
     /// A host has a reason to be late, for a time from now on.
     fn excuse(&mut self, now: Instant, host: usize, time: Duration) {
         for &place in &self.places[host] {
@@ -79,12 +92,12 @@ impl Checkers {
 
     /// A fault struck a host's NIC, and lasts: what the ring wants to send may be refused meanwhile.
     pub(crate) fn struck(&mut self, now: Instant, host: usize, lasts: Duration) {
-        self.excuse(now, host, lasts);
+        self.hamper(now, host, lasts);
     }
 
     /// A host goes on after a pause: what became due meanwhile begins to be done now, a batch of frames after the other.
     pub(crate) fn resumed(&mut self, now: Instant, host: usize) {
-        self.excuse(now, host, Duration::ZERO);
+        self.hamper(now, host, Duration::ZERO);
     }
 
     fn segment_sent(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], segment: &Segment) {

@@ -85,8 +85,16 @@ impl<D: Device> Ring<D> {
     /// Gives the answers that the device refused, in the order in which they were asked for.
     pub(super) fn answer_owed(&mut self) {
         let Self { answers, output, device, .. } = self;
-        let refused = answers.iter().position(|reply| matches!(output.arp(device, reply.target_mac, reply), Err(SendError::Full)));
-        answers.drain(..refused.unwrap_or(answers.len()));
+        let mut given = 0;
+        for reply in answers.iter() {
+            match output.arp(device, reply.target_mac, reply) {
+                Ok(()) => {}
+                Err(SendError::Full) => break,
+                Err(_) => output.counters.tx_drops += 1,
+            }
+            given += 1;
+        }
+        answers.drain(..given);
     }
 
     pub(super) fn retry_neighbours(&mut self, now: Instant) {

@@ -9,13 +9,13 @@ mod handover;
 mod icmp;
 mod info;
 mod input;
-mod knocks;
 mod multicast;
 mod neighbour;
 mod output;
 mod path;
 mod slots;
 mod stream;
+mod succession;
 mod types;
 mod udp;
 
@@ -33,21 +33,20 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use self::arp::Answers;
-use self::demux::{Demux, FlowKey};
+use self::demux::Demux;
 use self::handover::Departed;
-use self::knocks::Knocks;
 use self::multicast::Groups;
 use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
 use self::path::Paths;
 use self::slots::{STALL_MIN, Slots, Socket};
+use self::succession::{Knocks, Predecessors};
 use crate::device::{Device, DeviceEvent, MacAddr, RxBatch};
 use crate::error::Error;
 use crate::marks::MarkCounts;
 use crate::tcp;
 use crate::time::Instant;
 use crate::timer::Wheel;
-use crate::wire::tcp::SeqNumber;
 
 /// Datagrams that wait for a neighbour's answer, in the whole ring.
 const HELD_MAX: usize = 64;
@@ -86,8 +85,7 @@ pub struct Ring<D: Device> {
     groups: Groups,
     departed: Departed,
     knocks: Knocks,
-    /// Whose TIME-WAIT a newcomer ended last, and up to which number it had sent.
-    predecessor: Option<(FlowKey, SeqNumber)>,
+    predecessors: Predecessors,
     batch: RxBatch<D::Rx>,
     output: Output,
     secret: [u8; 32],
@@ -121,7 +119,7 @@ impl<D: Device> Ring<D> {
             groups: Groups::new(rng.next_u64()),
             departed: Departed::default(),
             knocks: Knocks::default(),
-            predecessor: None,
+            predecessors: Predecessors::default(),
             batch: RxBatch::new(config.batch.max(1)),
             output: Output::new(caps, mac, config.vlan),
             secret,
@@ -485,6 +483,11 @@ impl<D: Device> Ring<D> {
             _ => {}
         }
         self.output.flush(&mut self.device);
+    }
+
+    /// Whether something waits for the device, which refused it.
+    pub fn refused(&self) -> bool {
+        !self.stalled.is_empty() || !self.answers.is_empty()
     }
 
     /// Whether closed connections are still sending (what a process that exits waits for).

@@ -71,7 +71,7 @@ impl<D: Device> Ring<D> {
     pub(super) fn end_time_wait(&mut self, index: u32) {
         if let Some(stream) = self.slots.stream_at(index) {
             let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
-            self.predecessor = Some((key, stream.connection.sent_up_to()));
+            self.predecessors.add(key, stream.connection.sent_up_to());
         }
         match self.slots.stream_at(index) {
             Some(stream) if stream.orphan => self.drop_stream(index),
@@ -121,7 +121,7 @@ impl<D: Device> Ring<D> {
         // The clock advances once in 4 us (RFC 6528 s3).
         let clock = (now.as_nanos() / 4096) as u32;
         let mut iss = wire::SeqNumber(keyed.next_u32().wrapping_add(clock));
-        if let Some((_, used)) = self.predecessor.take_if(|(old, _)| *old == key) {
+        if let Some(used) = self.predecessors.take(key) {
             // RFC 1122 s4.2.2.13: larger than any that the connection before used. The clock alone is slower than any network.
             iss = iss.max(used + SEQUENCE_GAP);
         }
@@ -202,7 +202,8 @@ impl<D: Device> Ring<D> {
         remote: SocketAddrV4,
         hop: NextHop,
     ) -> Option<()> {
-        if self.departed.is_old(local, remote, hop, header.seq) {
+        let key = FlowKey::new(Protocol::Tcp, local, remote);
+        if self.departed.is_old(local, remote, hop, header.seq) && !self.knocks.insists(now, key, header.seq) {
             return None;
         }
         let parent = self.slots.id_at(index);
@@ -214,7 +215,6 @@ impl<D: Device> Ring<D> {
         }
         let config = listener.config.clone();
         let config = self.limited(&config);
-        let key = FlowKey::new(Protocol::Tcp, local, remote);
         // Without a rule of its own the connection might not outlive a change of the listener's group: the peer tries again.
         let rule = self.steer(local, remote).ok()?;
         let connection = tcp::Connection::accept(now, &config, header, self.opening(now, key));
@@ -349,11 +349,6 @@ impl<D: Device> Ring<D> {
         if self.retry_at.is_none() {
             self.retry_at = Some(now + self.retry_after);
         }
-    }
-
-    /// Whether something waits for the device.
-    pub(super) fn refused(&self) -> bool {
-        !self.stalled.is_empty() || !self.answers.is_empty()
     }
 
     /// Tries again what the device refused. The pause doubles while nothing moves.

@@ -59,7 +59,7 @@ pub(super) struct Reassembly<R> {
     blocks: VecDeque<Block<R>>,
     /// The blocks that changed last, most recent first (RFC 2018 s4).
     recent: ArrayVec<SackBlock, 4>,
-    /// The segment that arrived last, if it is kept here.
+    /// The segment that arrived last, if it was taken in here.
     newest: Option<SackBlock>,
     /// The segment that arrived last, if it was dropped: it is reported all the same (RFC 2018 s8).
     dropped: Option<SackBlock>,
@@ -104,8 +104,9 @@ impl<R: RxBuffer> Reassembly<R> {
         self.duplicate.is_some()
     }
 
-    /// Remembers to report `[start, end)` as received twice.
+    /// Remembers to report `[start, end)` as received twice. It arrived last: what was dropped before is not the newest segment any more.
     pub(super) fn note_duplicate(&mut self, start: SeqNumber, end: SeqNumber) {
+        (self.newest, self.dropped) = (None, None);
         if start.lt(end) {
             self.duplicate = Some(SackBlock { start, end });
         }
@@ -119,8 +120,7 @@ impl<R: RxBuffer> Reassembly<R> {
     /// Keeps the parts of `payload`, which begins at `seq`, that aren't there yet.
     pub(super) fn insert(&mut self, seq: SeqNumber, mut payload: RxPayload<'_, R>) {
         let end = seq + payload.len();
-        self.newest = seq.lt(end).then_some(SackBlock { start: seq, end });
-        self.dropped = None;
+        (self.newest, self.dropped) = (None, None);
         let mut at = seq;
         let mut covered = true;
         while at.lt(end) {
@@ -144,6 +144,7 @@ impl<R: RxBuffer> Reassembly<R> {
         if covered {
             self.note_duplicate(seq, end);
         }
+        self.newest = seq.lt(end).then_some(SackBlock { start: seq, end });
         self.note_recent(seq);
     }
 

@@ -55,6 +55,21 @@ fn a_duplicate_and_the_streams_end_outlast_a_pruning() {
     assert_eq!(reassembly.fin, Some(SeqNumber(900)));
 }
 
+/// RFC 2018 s8 lets only the newest segment be reported without being kept.
+#[test]
+fn what_was_dropped_is_not_reported_once_something_else_has_arrived() {
+    for dropped_first in [true, false] {
+        let (mut reassembly, _) = with_two_blocks();
+        if dropped_first {
+            reassembly.prune();
+        }
+        // An old duplicate, which is not kept.
+        reassembly.note_duplicate(SeqNumber(50), SeqNumber(60));
+        reassembly.prune();
+        assert_eq!(reported(&reassembly), [(50, 60)], "dropped first: {dropped_first}");
+    }
+}
+
 /// A has written ten segments, of which B got all but the first, and dropped them again.
 fn pruned(pair: &mut Pair) -> Vec<u8> {
     let warm = pattern(200_000);

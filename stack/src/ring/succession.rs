@@ -1,0 +1,60 @@
+//! Who follows a connection of the same addresses.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use super::demux::FlowKey;
+use crate::time::Instant;
+use crate::wire::tcp::SeqNumber;
+
+/// What is remembered of each kind; of more, the oldest is forgotten.
+const REMEMBERED_MAX: usize = 64;
+/// A SYN comes again after a second (RFC 6298 s2.1); a second copy of the same one comes sooner, or much later.
+const INSISTS_AFTER: Duration = Duration::from_millis(500);
+const INSISTS_WITHIN: Duration = Duration::from_secs(10);
+
+/// SYNs without a number that would give them a right to the addresses, oldest first.
+///
+/// A reset does not end a TIME-WAIT (RFC 1337), though it is all that a peer has which crashed, forgot the connection and now opens another
+/// one of the same addresses. But such a peer sends its SYN again, and an old duplicate comes alone: a SYN that insists is a new one. (Two old
+/// duplicates of a SYN that was itself sent twice, both delayed beyond the connection's whole life, would pass as well.)
+#[derive(Debug, Default)]
+pub(super) struct Knocks(VecDeque<(FlowKey, SeqNumber, Instant)>);
+
+impl Knocks {
+    /// Whether this SYN was refused before, and its sender still wants it.
+    pub(super) fn insists(&mut self, now: Instant, key: FlowKey, seq: SeqNumber) -> bool {
+        self.0.retain(|(.., at)| now.since(*at) < INSISTS_WITHIN);
+        let Some(at) = self.0.iter().position(|(known, its, _)| (*known, *its) == (key, seq)) else {
+            remember(&mut self.0, (key, seq, now));
+            return false;
+        };
+        let insists = now.since(self.0[at].2) >= INSISTS_AFTER;
+        if insists {
+            self.0.remove(at);
+        }
+        insists
+    }
+}
+
+/// Whose TIME-WAIT a newcomer ended, and up to which number it had sent: until the newcomer has its own number.
+#[derive(Debug, Default)]
+pub(super) struct Predecessors(VecDeque<(FlowKey, SeqNumber)>);
+
+impl Predecessors {
+    pub(super) fn add(&mut self, key: FlowKey, sent_up_to: SeqNumber) {
+        remember(&mut self.0, (key, sent_up_to));
+    }
+
+    pub(super) fn take(&mut self, key: FlowKey) -> Option<SeqNumber> {
+        let at = self.0.iter().position(|(known, _)| *known == key)?;
+        self.0.remove(at).map(|(_, sent_up_to)| sent_up_to)
+    }
+}
+
+fn remember<T>(queue: &mut VecDeque<T>, item: T) {
+    if queue.len() >= REMEMBERED_MAX {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}
