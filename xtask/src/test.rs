@@ -180,7 +180,8 @@ fn programs(workspace: &Workspace, options: &Options) -> Result<()> {
             command
         }
     };
-    command.args(["sh", "-c", "ip link set lo up && exec \"$@\"", "sh"]).arg(binary);
+    // Whoever starts this in the background may have had SIGINT ignored, which programs inherit: those that end by it never would.
+    command.args(["sh", "-c", "ip link set lo up && exec env --default-signal=INT,QUIT \"$@\"", "sh"]).arg(binary);
     command.args(["--test-threads", "1"]).args(&options.programs);
     if privilege == Privilege::None {
         command.args(["--skip", "another_user_is_refused"]);
