@@ -20,13 +20,16 @@ pub fn is_internal(fd: i32) -> bool {
 /// One bit a descriptor. A child of fork may find any lock held for ever; these words are always usable.
 static OURS: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
 
-/// An owned descriptor; closed on drop, unless a fork has closed it already.
+/// An owned descriptor of the library's, of which the program does not know; closed on drop, unless a fork has closed it already.
 #[derive(Debug)]
-pub(crate) struct Fd(i32);
+pub struct Fd(i32);
 
 impl Fd {
     /// Takes ownership of `raw`, under a high number: the program's own descriptors are to be numbered as on the kernel.
-    pub(crate) fn new(raw: i32) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// EMFILE: a number beyond those that can be remembered.
+    pub fn new(raw: i32) -> io::Result<Self> {
         let raw = if raw < HIGH { sys::move_above(raw, HIGH) } else { raw };
         let Some(word) = usize::try_from(raw).ok().and_then(|n| OURS.get(n / 64)) else {
             sys::close(raw);
@@ -38,7 +41,7 @@ impl Fd {
 
     /// Its number.
     #[inline]
-    pub(crate) fn raw(&self) -> i32 {
+    pub const fn raw(&self) -> i32 {
         self.0
     }
 }

@@ -44,9 +44,9 @@ mod tests;
 
 pub use device::{ShmDevice, attach};
 pub use error::{AttachError, ResolveError};
-pub use fd::is_internal;
+pub use fd::{Fd, is_internal};
 pub use members::{MemberName, members, query};
 pub use pool::TxBuf;
-pub use rendezvous::{ControlHandler, PeerInfo, Rendezvous, Resolved};
+pub use rendezvous::{ControlHandler, Correspondent, PeerInfo, Rendezvous, Resolved, Talk, WORDS_MAX};
 pub use rx_buf::RxBuf;
 pub use settings::Settings;

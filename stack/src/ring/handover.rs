@@ -16,7 +16,7 @@ use super::types::{NextHop, SocketId};
 use super::udp::rule_error;
 use crate::device::{Device, FlowRule, Protocol};
 use crate::error::Error;
-use crate::tcp::State;
+use crate::tcp::{Remains, State};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
@@ -107,7 +107,13 @@ impl Departed {
 
 impl<D: Device> Ring<D> {
     pub(super) fn detach_inner(&mut self, now: Instant, id: SocketId) -> Result<Handover<D>, Error> {
-        let stream = self.slots.stream(id)?;
+        self.slots.stream(id)?;
+        self.remove_stream(now, id).map(|stream| Handover { stream })
+    }
+
+    /// Takes a connection out of everything here that names it, closed by the program or not.
+    fn remove_stream(&mut self, now: Instant, id: SocketId) -> Result<Box<Stream<D>>, Error> {
+        let stream = self.slots.stream_at(id.index).ok_or(Error::BadSocket)?;
         if matches!(stream.connection.state(), State::SynSent | State::SynReceived) {
             return Err(Error::NotConnected);
         }
@@ -122,7 +128,17 @@ impl<D: Device> Ring<D> {
         self.departed.add(now, &stream);
         // What this ring planned for it is void: the wheel's entries and the lists name a slot, and find it empty.
         (stream.wheel_at, stream.far_at, stream.stalled) = (None, None, false);
-        Ok(Handover { stream })
+        Ok(stream)
+    }
+
+    pub(super) fn dissolve_inner(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<Remains, Error> {
+        let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)).ok_or(Error::BadSocket)?;
+        let id = self.slots.id_at(index);
+        // One that nobody accepted yet is not the program's to give away.
+        if self.slots.stream_at(index).is_none_or(|stream| stream.parent.is_some()) {
+            return Err(Error::NotConnected);
+        }
+        self.remove_stream(now, id).map(|stream| stream.connection.dissolve())
     }
 
     pub(super) fn adopt_inner(&mut self, now: Instant, handover: Handover<D>) -> Result<SocketId, (Error, Handover<D>)> {

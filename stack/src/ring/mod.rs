@@ -333,6 +333,16 @@ impl<D: Device> Ring<D> {
         self.adopt_inner(now, handover)
     }
 
+    /// Ends a connection here without a word to the peer, and gives what another carrier needs to go on with it; also of one that the
+    /// program has closed, and that is still ending. Its id is dead at once, and frames that still come for it are ignored.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`]: there is none between these addresses (ours, the peer's); [`Error::NotConnected`]: its handshake is under
+    /// way, or nobody accepted it yet.
+    pub fn dissolve(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<tcp::Remains, Error> {
+        self.dissolve_inner(now, local, remote)
+    }
+
     // --- UDP ---
 
     /// Opens a UDP socket that receives datagrams for `local` (`0.0.0.0`: for every address; the port must be given).

@@ -155,6 +155,13 @@ impl<R: RxBuffer> RecvQueue<R> {
         copied
     }
 
+    /// A copy of all bytes.
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        self.copy(&mut [IoSliceMut::new(&mut bytes)]);
+        bytes
+    }
+
     #[inline]
     fn consume(&mut self, n: usize) {
         self.len -= n;

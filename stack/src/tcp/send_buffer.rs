@@ -118,6 +118,18 @@ impl<T: TxBuffer> SendBuffer<T> {
         }
     }
 
+    /// A copy of all bytes.
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len());
+        for chunk in &self.chunks {
+            let from = if self.una.gt(chunk.base) { self.una.since(chunk.base) } else { 0 };
+            let at = bytes.len();
+            bytes.resize(at + chunk.written.saturating_sub(from), 0);
+            chunk.buffer.copy_to(from, &mut bytes[at..]);
+        }
+        bytes
+    }
+
     /// Forgets all bytes: nobody will acknowledge them.
     pub(super) fn clear(&mut self) {
         self.una = self.end;

@@ -10,10 +10,12 @@ mod links;
 mod names;
 mod resolve;
 mod serve;
+mod talks;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub(crate) use names::member_prefix;
+pub use talks::{Correspondent, Talk, WORDS_MAX};
 
 use core::fmt;
 use std::collections::{HashMap, VecDeque};
@@ -28,6 +30,7 @@ use ringway_stack::offload::DeviceKind;
 use self::control::Client;
 use self::links::Entry;
 use self::serve::{Deferred, Incoming, Token};
+use self::talks::Talks;
 use crate::error::AttachError;
 use crate::fd::{self, Fd};
 use crate::layout::RULES_MAX;
@@ -84,6 +87,7 @@ pub struct Rendezvous {
     /// A negotiation ended.
     settled: Condvar,
     handler: Mutex<Option<Arc<ControlHandler>>>,
+    correspondent: Mutex<Option<Arc<dyn Correspondent>>>,
 }
 
 #[derive(Default)]
@@ -101,6 +105,7 @@ struct State {
     rules: HashMap<u64, Published>,
     table: RuleTable,
     clients: VecDeque<Client>,
+    talks: Talks,
     /// Numbers rules, incoming connections and clients; never reused.
     next_number: u64,
     /// The device is gone.
@@ -127,7 +132,7 @@ impl Rendezvous {
         let control = sys::unix_socket(libc::SOCK_STREAM).map_err(AttachError::system("control socket"))?;
         sys::listen_abstract(&control, &name, BACKLOG).map_err(AttachError::system("control socket's name"))?;
         epoll.add(&control, libc::EPOLLIN, Token::Control.pack()).map_err(AttachError::system("epoll entry"))?;
-        Ok(Self {
+        let rendezvous = Self {
             member,
             epoll,
             name,
@@ -137,7 +142,10 @@ impl Rendezvous {
             state: Mutex::default(),
             settled: Condvar::new(),
             handler: Mutex::default(),
-        })
+            correspondent: Mutex::default(),
+        };
+        rendezvous.open_station();
+        Ok(rendezvous)
     }
 
     /// Finds out who has an address, and connects to it. `None`: no member of this user has, in this network namespace. The first time it
@@ -257,7 +265,8 @@ impl Rendezvous {
         let rules = state.rules.drain().map(|(_, rule)| rule.socket).collect::<Vec<_>>();
         let incoming = state.incoming.drain(..).map(|incoming| incoming.socket).collect::<Vec<_>>();
         let clients = state.clients.drain(..).map(|client| client.socket).collect::<Vec<_>>();
-        for socket in rules.into_iter().chain(incoming).chain(clients) {
+        let talks = state.talks.drain();
+        for socket in rules.into_iter().chain(incoming).chain(clients).chain(talks) {
             self.discard(socket);
         }
         state.deferred.clear();

@@ -22,3 +22,8 @@ pub(crate) fn member_prefix(uid: u32) -> String {
 pub(crate) fn member(uid: u32, pid: i32, id: u64) -> String {
     format!("{}{pid}-{id:016x}", member_prefix(uid))
 }
+
+/// Of the socket where a process is talked to: whoever knows the process finds it.
+pub(crate) fn station(uid: u32, pid: i32) -> String {
+    format!("ringway/{uid}/station/{pid}")
+}

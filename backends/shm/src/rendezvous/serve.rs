@@ -26,6 +26,10 @@ pub(super) enum Token {
     Client(u64),
     /// The proof that the peer in a slot lives.
     Alive(u64),
+    /// Where talks begin.
+    Station,
+    /// A talk.
+    Talk(u64),
 }
 
 const KIND_SHIFT: u32 = 56;
@@ -38,6 +42,8 @@ impl Token {
             Self::Incoming(number) => (2, number),
             Self::Client(number) => (3, number),
             Self::Alive(slot) => (4, slot),
+            Self::Station => (5, 0),
+            Self::Talk(number) => (6, number),
         };
         kind << KIND_SHIFT | number
     }
@@ -49,6 +55,8 @@ impl Token {
             2 => Self::Incoming(number),
             3 => Self::Client(number),
             4 => Self::Alive(number),
+            5 => Self::Station,
+            6 => Self::Talk(number),
             _ => Self::Control,
         }
     }
@@ -71,6 +79,7 @@ pub(super) struct Deferred {
 
 pub(super) fn service(rendezvous: &Rendezvous) {
     let mut requests = Vec::new();
+    let mut matters = Vec::new();
     {
         let mut state = rendezvous.lock();
         if state.has_left {
@@ -83,11 +92,16 @@ pub(super) fn service(rendezvous: &Rendezvous) {
                 Token::Incoming(number) => rendezvous.hear(&mut state, number),
                 Token::Client(number) => requests.extend(rendezvous.serve_client(&mut state, number)),
                 Token::Alive(slot) => rendezvous.look_after(&mut state, slot as usize),
+                Token::Station => matters.extend(rendezvous.accept_talks(&mut state)),
+                Token::Talk(number) => matters.extend(rendezvous.hear_talk(&mut state, number)),
             }
         }
     }
     for request in requests {
         control::answer(rendezvous, request);
+    }
+    for matter in matters {
+        rendezvous.attend_to(matter);
     }
 }
 

@@ -246,3 +246,63 @@ fn other_users_are_refused_both_ways() {
     });
     assert!(here.rendezvous.peers().is_empty());
 }
+
+mod talks {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use crate::fd::Fd;
+    use crate::{Correspondent, Settings, Talk, attach, sys};
+
+    /// Says everything backwards, and hands the descriptors back.
+    #[derive(Default)]
+    struct Echo {
+        asked: AtomicU64,
+        ended: Mutex<Vec<u64>>,
+    }
+
+    impl Correspondent for Echo {
+        fn asked(&self, talk: u64, from: i32, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
+            assert_eq!(from, sys::pid());
+            self.asked.store(talk, Ordering::SeqCst);
+            (words.iter().rev().copied().collect(), passed)
+        }
+
+        fn hung_up(&self, talk: u64) {
+            self.ended.lock().unwrap().push(talk);
+        }
+    }
+
+    #[test]
+    fn a_question_has_an_answer_and_a_talk_an_end() {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        // The name is of the process: this is the only test that attaches for its sake, and others' members may have it.
+        let (_device, rendezvous) = attach(&Settings::default()).unwrap();
+        let echo = Arc::new(Echo::default());
+        rendezvous.set_correspondent(echo.clone());
+        let mine = rendezvous.lock().talks.station.is_some();
+        if !mine {
+            rendezvous.open_station_as(sys::pid() + (1 << 23));
+        }
+        let pid = if mine { sys::pid() } else { sys::pid() + (1 << 23) };
+        let asked = std::thread::spawn(move || {
+            let talk = Talk::begin_with(pid, sys::pid(), PATIENCE).unwrap().expect("somebody listens");
+            let eventfd = sys::eventfd().unwrap();
+            sys::eventfd_signal(&eventfd);
+            let (words, passed) = talk.ask(b"abc", &[eventfd.raw()], PATIENCE).unwrap();
+            assert_eq!((words.as_slice(), passed.len()), (&b"cba"[..], 1));
+            assert_eq!(sys::wait_for(&passed[0], libc::POLLIN, Duration::ZERO).unwrap(), libc::POLLIN, "the very same eventfd");
+            assert_eq!(talk.ask(b"xy", &[], PATIENCE).unwrap().0, b"yx");
+        });
+        while !asked.is_finished() {
+            rendezvous.service();
+        }
+        asked.join().unwrap();
+        while echo.ended.lock().unwrap().is_empty() {
+            rendezvous.service();
+        }
+        assert_eq!(*echo.ended.lock().unwrap(), [echo.asked.load(Ordering::SeqCst)]);
+        assert!(Talk::begin(1, PATIENCE).unwrap().is_none(), "nobody has such a process");
+    }
+}

@@ -2,7 +2,7 @@ use std::io::IoSlice;
 
 use super::*;
 use crate::ring::tests::{B, Cable, Pair, read, write};
-use crate::ring::{Readiness, RingConfig, SendFlags};
+use crate::ring::{Readiness, RingConfig, SendFlags, Shutdown};
 use crate::tcp;
 
 /// B's connection, passed on to another ring on the same cable; B itself stays, and has no more frames.
@@ -132,4 +132,73 @@ fn what_cannot_be_passed_on_stays() {
     let (error, handover) = full.adopt(pair.now, handover).unwrap_err();
     assert_eq!(error, Error::NoBuffers);
     assert!(pair.a.adopt(pair.now, handover).is_ok(), "it came back whole");
+}
+
+/// What B still has to read, and A, once neither ring carries their connection.
+fn dissolved(pair: &mut Pair) -> (Vec<u8>, Vec<u8>) {
+    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
+    let of_b = pair.b.dissolve(pair.now, b, a).unwrap();
+    (of_a.owed_to(&of_b).unwrap(), of_b.owed_to(&of_a).unwrap())
+}
+
+#[test]
+fn what_two_ends_leave_behind_is_all_that_was_written_and_not_read() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    write(&mut pair.a, pair.now, client, b"read and ").unwrap();
+    write(&mut pair.b, pair.now, server, b"hello").unwrap();
+    pair.settle();
+    assert_eq!(read(&mut pair.b, pair.now, server, 5), Ok(b"read ".to_vec()));
+    // Sent and not yet received, and larger than a segment.
+    write(&mut pair.a, pair.now, client, &[7; 4000]).unwrap();
+    write(&mut pair.b, pair.now, server, b", world").unwrap();
+    pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
+    let (to_b, to_a) = dissolved(&mut pair);
+    assert_eq!((&to_b[..4], &to_b[4..]), (&b"and "[..], &[7; 4000][..]));
+    assert_eq!(to_a, b"hello, world");
+    assert_eq!((pair.a.occupied(), pair.b.occupied()), (0, 1), "the listener is left");
+    // What was on its way finds nobody, who says nothing.
+    pair.pass(Duration::from_secs(2));
+    assert_eq!(write(&mut pair.a, pair.now, client, b"x"), Err(Error::BadSocket));
+    assert!(pair.a.take_event().is_none());
+}
+
+#[test]
+fn fins_that_were_received_count_no_bytes() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    write(&mut pair.a, pair.now, client, b"last words").unwrap();
+    pair.a.close(pair.now, client, false);
+    pair.settle();
+    write(&mut pair.b, pair.now, server, b"too late?").unwrap();
+    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
+    let of_b = pair.b.dissolve(pair.now, b, a).unwrap();
+    assert!(of_a.orphaned && of_a.ended && of_b.peer_ended && !of_b.ended);
+    assert_eq!(of_a.owed_to(&of_b).unwrap(), b"last words");
+    assert_eq!(of_b.owed_to(&of_a).unwrap(), b"too late?");
+}
+
+#[test]
+fn ends_of_different_connections_do_not_fit() {
+    let mut pair = Pair::new();
+    let (client, _, _) = pair.connected();
+    write(&mut pair.a, pair.now, client, b"abc").unwrap();
+    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
+    let mut of_b = pair.b.dissolve(pair.now, b, a).unwrap();
+    of_b.received_to = of_b.received_to + 1_000_000;
+    assert_eq!(of_a.owed_to(&of_b), None);
+    assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::BadSocket));
+}
+
+#[test]
+fn a_handshake_under_way_stays() {
+    let mut pair = Pair::new();
+    let config = tcp::Config::default();
+    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let hop = NextHop::Station(pair.b.device().mac());
+    pair.a.tcp_connect(pair.now, a, b, hop, &config).unwrap();
+    assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::NotConnected));
 }

@@ -4,11 +4,13 @@ mod ack;
 mod close;
 mod path;
 mod receive;
+mod remains;
 mod stream;
 mod timeouts;
 mod transmit;
 
 pub(crate) use path::{PATH_MTU_MIN, PATH_MTU_TIME};
+pub use remains::Remains;
 
 use core::time::Duration;
 
