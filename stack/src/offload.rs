@@ -50,10 +50,8 @@ pub enum Reason {
     BadParameter,
     /// The kernel refused memory, descriptors or a thread.
     NoResources,
-    /// A program known to serve inherited connections from forked workers.
-    PreforkServer,
-    /// The process was forked while it held offloaded connections; they stay with the parent.
-    ForkedConnection,
+    /// Another process came to use the connection: by fork, exec or SCM_RIGHTS.
+    SharedConnection,
     /// Set-user-id or otherwise privileged start: preloading is not trusted.
     Privileged,
     /// Neither AF_INET stream nor datagram (nor their IPv4-mapped IPv6 form).
@@ -84,8 +82,7 @@ impl Reason {
         Self::DeviceMissing,
         Self::BadParameter,
         Self::NoResources,
-        Self::PreforkServer,
-        Self::ForkedConnection,
+        Self::SharedConnection,
         Self::Privileged,
         Self::Family,
         Self::NotLocal,
@@ -111,8 +108,7 @@ impl Reason {
             Self::DeviceMissing => "device-missing",
             Self::BadParameter => "bad-parameter",
             Self::NoResources => "no-resources",
-            Self::PreforkServer => "prefork-server",
-            Self::ForkedConnection => "forked-connection",
+            Self::SharedConnection => "shared-connection",
             Self::Privileged => "privileged",
             Self::Family => "family",
             Self::NotLocal => "not-local",
@@ -134,8 +130,7 @@ impl Reason {
             Self::DeviceMissing => "that device is not part of this build; use RINGWAY_DEVICE=auto",
             Self::BadParameter => "a VMA_* or RINGWAY_* parameter could not be understood; the log names it",
             Self::NoResources => "the system refused memory, descriptors or a thread; raise the limits",
-            Self::PreforkServer => "this program hands connections to forked workers, which is not offloaded yet",
-            Self::ForkedConnection => "the connection was inherited across fork and stays with the parent",
+            Self::SharedConnection => "another process shares the connection (by fork, exec or SCM_RIGHTS), so the kernel carries it",
             Self::Privileged => "the program was started with raised privileges, where preloading is not trusted",
             Self::Family => "only IPv4 TCP and UDP (also through IPv6 sockets) are offloaded",
             Self::NotLocal => "the peer is on another machine and no NIC device is in use",

@@ -9,7 +9,7 @@ use ringway_stack::ring::Shutdown;
 use crate::mux::wait::in_handler;
 use crate::process::{self, Process};
 use crate::socket::Kind;
-use crate::{real, report};
+use crate::{moving, real, report};
 
 /// Without progress for this long, what is left is given up: the peer is stopped, or gone.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -89,6 +89,7 @@ pub(crate) fn finish() {
     if DONE.swap(generation, Ordering::AcqRel) == generation {
         return;
     }
+    moving::owner::leave_shared(process);
     // A signal handler that left one of our calls by longjmp left the state locked, and whatever the ring was doing undone.
     if !(0..LOCK_TRIES).any(|_| {
         process.try_lock().is_some() || {

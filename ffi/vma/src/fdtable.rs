@@ -34,6 +34,10 @@ pub(crate) enum Entry {
     Epoll(u32),
     /// A descriptor of the library's own, which the program does not know of.
     Internal,
+    /// A connection that this process inherited by fork, and has not used: it is its parent's; see [`crate::moving::heir`].
+    Inherited(Key),
+    /// A connection that is neither the ring's any more nor the kernel's yet; see [`crate::moving`].
+    Moving(Key),
 }
 
 impl Entry {
@@ -45,6 +49,8 @@ impl Entry {
             2 => Self::Kernel(key),
             3 => Self::Epoll(key.index),
             4 => Self::Internal,
+            5 => Self::Inherited(key),
+            6 => Self::Moving(key),
             _ => Self::None,
         }
     }
@@ -56,6 +62,8 @@ impl Entry {
             Self::Kernel(key) => (2, key),
             Self::Epoll(index) => (3, Key { index, generation: 0 }),
             Self::Internal => (4, Key { index: 0, generation: 0 }),
+            Self::Inherited(key) => (5, key),
+            Self::Moving(key) => (6, key),
         };
         kind << KIND_SHIFT | (key.index as u64) << 32 | key.generation as u64
     }
@@ -63,7 +71,7 @@ impl Entry {
     /// The key of a socket, wherever it is carried.
     pub(crate) const fn socket(self) -> Option<Key> {
         match self {
-            Self::Socket(key) | Self::Kernel(key) => Some(key),
+            Self::Socket(key) | Self::Kernel(key) | Self::Moving(key) => Some(key),
             _ => None,
         }
     }
@@ -107,9 +115,25 @@ fn slot_or_new(fd: i32) -> Option<&'static Slot> {
     slot(fd)
 }
 
-/// What `fd` is to us.
+/// What `fd` is to a program's call that uses it. What this process does not have yet, or has no more, is waited for.
 #[inline]
 pub(crate) fn lookup(fd: i32) -> Entry {
+    match peek(fd) {
+        Entry::Inherited(key) => crate::moving::heir::settle(fd, key),
+        Entry::Moving(_) => crate::moving::await_end(fd),
+        entry => entry,
+    }
+}
+
+/// Whether a call that lost its socket under its hands finds it in the kernel.
+#[cold]
+pub(crate) fn has_moved(fd: i32) -> bool {
+    matches!(lookup(fd), Entry::Kernel(_))
+}
+
+/// What `fd` is to us.
+#[inline]
+pub(crate) fn peek(fd: i32) -> Entry {
     match slot(fd) {
         Some(slot) => Entry::unpack(slot.entry.load(Ordering::Acquire)),
         None => Entry::None,
@@ -188,7 +212,7 @@ pub(crate) fn entries() -> impl Iterator<Item = (i32, Entry)> {
     (0..CHUNKS).filter(|&chunk| !TABLE[chunk].load(Ordering::Acquire).is_null()).flat_map(|chunk| {
         (chunk * CHUNK..(chunk + 1) * CHUNK).filter_map(|fd| {
             let fd = i32::try_from(fd).ok()?;
-            let entry = lookup(fd);
+            let entry = peek(fd);
             (entry != Entry::None).then_some((fd, entry))
         })
     })
@@ -202,7 +226,16 @@ mod tests {
 
     #[test]
     fn entries_survive_packing() {
-        for entry in [Entry::None, Entry::Socket(KEY), Entry::Kernel(KEY), Entry::Epoll(UNREGISTERED), Entry::Internal] {
+        let all = [
+            Entry::None,
+            Entry::Socket(KEY),
+            Entry::Kernel(KEY),
+            Entry::Epoll(UNREGISTERED),
+            Entry::Internal,
+            Entry::Inherited(KEY),
+            Entry::Moving(KEY),
+        ];
+        for entry in all {
             assert_eq!(Entry::unpack(entry.pack()), entry);
         }
     }

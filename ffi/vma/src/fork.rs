@@ -2,7 +2,7 @@
 //!
 //! The child forgets the parent's state without touching it (its shared mappings are the parent's to write). The table of
 //! descriptors stays; the child's first use of one makes it a state of its own, in which listeners and UDP sockets are
-//! published anew and connections are marked as the parent's. So a program that becomes a daemon after it listened goes on,
+//! published anew. Connections move to the kernel when the child first uses them ([`crate::moving`]). So a program that becomes a daemon after it listened goes on,
 //! and one that only forks to exec a helper pays for two pointers.
 //!
 //! Who has an inherited listener's rule must also accept. So a process that forks before it ever waited on a listener gives
@@ -10,13 +10,15 @@
 //! it: a parent that leaves accepting to its workers is not in their way. What a parent keeps is published when it ends.
 
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use ringway_host::Pidfd;
 use ringway_stack::offload::Reason;
 
 use crate::fdtable::{self, Entry};
+use crate::lineage;
 use crate::lock::Lock;
+use crate::moving::{self, heir};
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Kind, Socket, accept, datagram, listen};
@@ -30,6 +32,9 @@ static OUTER: [&Lock<()>; 2] = [&process::INIT, &accept::KERNEL_ACCEPT];
 
 /// Which of [`OUTER`] the prepare handler locked; written under the first of them, by the thread that forks.
 static LOCKED: AtomicU32 = AtomicU32::new(0);
+
+/// Listeners are to be given up as soon as nobody waits at them; written under the state's lock, by the thread that forks.
+static RETREAT: AtomicBool = AtomicBool::new(false);
 
 /// Registers the handlers, when the library is loaded: the program's own prepare handlers run before ours.
 pub(crate) fn install() {
@@ -50,8 +55,10 @@ extern "C" fn prepare() {
     if let Some(process) = process::process() {
         let mut guard = process.lock();
         if process.is_owner() {
-            listen::give_up_unawaited(process, &mut guard);
+            RETREAT.store(listen::give_up_unawaited(process, &mut guard), Ordering::Relaxed);
         }
+        let is_connection = |socket: &Socket| matches!(socket.kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving);
+        lineage::before(guard.sockets.iter().any(|(_, socket)| is_connection(socket)));
         core::mem::forget(guard);
     }
 }
@@ -60,8 +67,12 @@ extern "C" fn parent() {
     // Taken first: with the state's lock go the signals that were put off, and their handlers may fork.
     let locked = LOCKED.swap(0, Ordering::Relaxed);
     if let Some(process) = process::process() {
+        lineage::after_in_parent();
         // SAFETY: `prepare` locked it, and forgot the guard.
         unsafe { process.state().unlock_after_fork() };
+        if RETREAT.swap(false, Ordering::Relaxed) {
+            crate::boundary!((), moving::retreat::begin(process));
+        }
     }
     unlock_outer(locked);
 }
@@ -78,6 +89,8 @@ fn unlock_outer(locked: u32) {
 extern "C" fn child() {
     if let Some(old) = process::take_for_child() {
         INHERITED.store(ptr::from_ref(old).cast_mut(), Ordering::Release);
+        heir::inherit(old);
+        lineage::after_in_child();
         old.rendezvous.after_fork_in_child();
         // What was put off during the fork was for the parent.
         crate::lock::DEFERRED.store(0, Ordering::Relaxed);
@@ -97,13 +110,11 @@ pub(crate) fn adopt(process: &'static Process) {
     drop(old.parent.take());
     let mut guard = process.lock();
     let offload = &mut *guard;
-    let mut forked = 0u32;
     for (fd, entry) in fdtable::entries() {
         let Some(key) = entry.socket() else { continue };
         if let Some(socket) = offload.sockets.find_mut(key) {
             socket.fds += 1;
         } else if let Some(socket) = old.sockets.find(key) {
-            forked += u32::from(matches!(socket.kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Forked));
             offload.sockets.insert_at(key, inherited(socket, fd));
         } else {
             fdtable::change(fd, Entry::None);
@@ -112,24 +123,14 @@ pub(crate) fn adopt(process: &'static Process) {
     publish(process, offload);
     crate::mux::epoll::adopt(old, offload);
     wait_for_rules(process, offload, owner);
-    drop(guard);
-    if forked > 0 {
-        tracing::warn!(
-            "{forked} connection(s) were inherited across fork and stay with the parent ({}): {}",
-            Reason::ForkedConnection,
-            Reason::ForkedConnection.advice()
-        );
-    }
 }
 
 /// A parent's socket as its child has it, before anything is published.
 fn inherited(socket: &Socket, fd: i32) -> Socket {
     let mut copy = socket.copy_for_child(fd);
     copy.kind = match socket.kind {
-        Kind::Connecting(_) | Kind::Stream(_) | Kind::Forked => {
-            copy.reason = Some(Reason::ForkedConnection);
-            Kind::Forked
-        }
+        // Not of those that are in the table: they are marked as inherited there.
+        Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving => Kind::Kernel,
         Kind::Listener(_) => {
             // Published once this process waits for its connections: nobody is to connect to a mere helper.
             copy.reason = Some(Reason::RuleTaken);

@@ -133,24 +133,6 @@ const NUMBERS: &[(&str, i64, i64)] = &[
     ("VMA_TX_WRE_BATCHING", 1, 64),
 ];
 
-/// Programs that hand what they accept to forked workers, or inherit listeners into them: left to the kernel until
-/// connections can change their owner.
-const PREFORK_SERVERS: &[&str] = &[
-    "nginx",
-    "apache2",
-    "httpd",
-    "postgres",
-    "postmaster",
-    "sshd",
-    "php-fpm",
-    "gunicorn",
-    "uwsgi",
-    "unicorn",
-    "lighttpd",
-    "smbd",
-    "dovecot",
-];
-
 /// The parameters, read once.
 ///
 /// # Errors
@@ -234,16 +216,7 @@ pub(crate) fn admissible(params: &Params) -> Result<(), (Reason, String)> {
     if !params.offloaded_sockets {
         return Err((Reason::SwitchedOff, "VMA_OFFLOADED_SOCKETS=0".to_owned()));
     }
-    let program = program_name();
-    if is_prefork_server(&program) {
-        return Err((Reason::PreforkServer, program));
-    }
     Ok(())
-}
-
-/// By the beginning of its name: distributions number their builds (php-fpm8.2), and parts have names of their own (sshd-session).
-fn is_prefork_server(program: &str) -> bool {
-    PREFORK_SERVERS.iter().any(|known| program.starts_with(known))
 }
 
 /// The program's short name: that of the file that was executed, which a process that renames itself does not change.

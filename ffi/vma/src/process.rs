@@ -55,6 +55,8 @@ pub(crate) struct Offload {
     pub(crate) closed: ClosedSockets,
     /// What was decided, per call and reason.
     pub(crate) decisions: Vec<Decided>,
+    /// Connections on their way to the kernel.
+    pub(crate) moves: Vec<crate::moving::Move>,
     /// The process that inherited sockets come from, while it holds rules that are to be had when it ends.
     pub(crate) parent: Option<Pidfd>,
 }
@@ -162,10 +164,12 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             by_ring: Vec::new(),
             closed: ClosedSockets::default(),
             decisions: Vec::new(),
+            moves: Vec::new(),
             parent: None,
         }),
     }));
     crate::report::serve(process);
+    crate::moving::serve(process);
     let progress = mux::progress::start(process).map_err(|e| no_resources(&e))?;
     *process.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(progress);
     PROCESS.store(ptr::from_ref(process).cast_mut(), Ordering::Release);
@@ -254,7 +258,7 @@ impl Offload {
 /// The descriptors of a socket: the one it knows, or all of them by a walk over the table if it was duplicated.
 fn descriptors_of(fd: i32, fds: u32, key: Key) -> Vec<(i32, crate::fdtable::Entry)> {
     if fds == 1 {
-        return vec![(fd, crate::fdtable::lookup(fd))];
+        return vec![(fd, crate::fdtable::peek(fd))];
     }
     crate::fdtable::entries().filter(|(_, entry)| entry.socket() == Some(key)).collect()
 }

@@ -4,12 +4,13 @@
 //! the library is loaded, so that no lookup happens in a signal handler or between fork and exec. Within the library,
 //! `libc::close` and its like name the interposed functions: whoever means the kernel's says `real::close`.
 
-use core::ffi::{CStr, c_int, c_uint, c_ulong, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
     epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+    uid_t,
 };
 
 #[cold]
@@ -122,6 +123,21 @@ real! {
     epoll_wait = "epoll_wait"(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int;
     epoll_pwait = "epoll_pwait"(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
     epoll_pwait2 = "epoll_pwait2"(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+
+    execve = "execve"(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    execv = "execv"(path: *const c_char, arguments: *const *const c_char) -> c_int;
+    execvp = "execvp"(file: *const c_char, arguments: *const *const c_char) -> c_int;
+    execvpe = "execvpe"(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fexecve = "fexecve"(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    execveat = "execveat"(directory: c_int, path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char, flags: c_int) -> c_int;
+    posix_spawn_file_actions_adddup2 = "posix_spawn_file_actions_adddup2"(actions: *mut c_void, old: c_int, new: c_int) -> c_int;
+    setuid = "setuid"(user: uid_t) -> c_int;
+    seteuid = "seteuid"(user: uid_t) -> c_int;
+    setreuid = "setreuid"(user: uid_t, effective: uid_t) -> c_int;
+    setresuid = "setresuid"(user: uid_t, effective: uid_t, saved: uid_t) -> c_int;
+    chroot = "chroot"(path: *const c_char) -> c_int;
+    unshare = "unshare"(flags: c_int) -> c_int;
+    prctl = "prctl"(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int;
 
     sigaction = "sigaction"(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     longjmp = "longjmp"(environment: *mut c_void, value: c_int) -> c_int;

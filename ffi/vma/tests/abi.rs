@@ -102,3 +102,8 @@ fn late_calls() {
 fn endings() {
     same_on_both("endings");
 }
+
+#[test]
+fn shared_connections() {
+    same_on_both("share");
+}

@@ -134,11 +134,15 @@ impl<D: Device> Ring<D> {
     pub(super) fn dissolve_inner(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<Remains, Error> {
         let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)).ok_or(Error::BadSocket)?;
         let id = self.slots.id_at(index);
-        // One that nobody accepted yet is not the program's to give away.
-        if self.slots.stream_at(index).is_none_or(|stream| stream.parent.is_some()) {
-            return Err(Error::NotConnected);
+        let stream = self.slots.stream_at(index).ok_or(Error::BadSocket)?;
+        let (parent, queued) = (stream.parent, stream.queued);
+        let stream = self.remove_stream(now, id)?;
+        if let Some(Socket::Listener(listener)) = parent.and_then(|parent| self.slots.find_mut(parent).ok())
+            && queued
+        {
+            listener.ready.retain(|&ready| ready != id);
         }
-        self.remove_stream(now, id).map(|stream| stream.connection.dissolve())
+        Ok(Remains { accepted: parent.is_none(), ..stream.connection.dissolve() })
     }
 
     pub(super) fn adopt_inner(&mut self, now: Instant, handover: Handover<D>) -> Result<SocketId, (Error, Handover<D>)> {

@@ -333,12 +333,36 @@ impl<D: Device> Ring<D> {
         self.adopt_inner(now, handover)
     }
 
+    /// How many handshakes a listener has under way.
+    pub fn tcp_embryos(&self, listener: SocketId) -> usize {
+        match self.slots.find(listener) {
+            Some(Socket::Listener(listener)) => listener.embryos,
+            _ => 0,
+        }
+    }
+
+    /// The connections that wait to be accepted, the next one first.
+    pub fn tcp_waiting(&self, listener: SocketId) -> Vec<SocketId> {
+        match self.slots.find(listener) {
+            Some(Socket::Listener(listener)) => listener.ready.iter().copied().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where a connection's frames go.
+    pub fn tcp_hop(&self, socket: SocketId) -> Option<NextHop> {
+        match self.slots.find(socket)? {
+            Socket::Stream(stream) => Some(stream.hop),
+            _ => None,
+        }
+    }
+
     /// Ends a connection here without a word to the peer, and gives what another carrier needs to go on with it; also of one that the
     /// program has closed, and that is still ending. Its id is dead at once, and frames that still come for it are ignored.
     ///
     /// # Errors
     /// [`Error::BadSocket`]: there is none between these addresses (ours, the peer's); [`Error::NotConnected`]: its handshake is under
-    /// way, or nobody accepted it yet.
+    /// way.
     pub fn dissolve(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<tcp::Remains, Error> {
         self.dissolve_inner(now, local, remote)
     }

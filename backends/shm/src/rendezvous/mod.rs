@@ -240,6 +240,13 @@ impl Rendezvous {
         self.lock().links.iter().flatten().filter(|entry| entry.link.is_alive()).map(info).collect()
     }
 
+    /// The process that a station address means, while it lives.
+    pub fn pid_of(&self, mac: MacAddr) -> Option<i32> {
+        let state = self.lock();
+        let entry = state.links.get(crate::member::slot_of(mac))?.as_ref()?;
+        (entry.link.mac == mac && entry.link.is_alive()).then_some(entry.link.pid)
+    }
+
     /// To be called in a fork's child, before anything else: closes the child's copies of all descriptors, so that peers can
     /// see the parent end. The child has none of the mappings; device, rendezvous and handles that it inherited can only be
     /// forgotten or dropped. Takes no lock and allocates nothing.

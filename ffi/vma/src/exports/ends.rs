@@ -37,3 +37,38 @@ pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     unsafe { real::quick_exit(status) };
     unreachable!("quick_exit does not return")
 }
+
+/// daemon(3), whose own parent would end in libc's `_exit`, and take along what the child goes on with.
+///
+/// # Safety
+/// As daemon(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn daemon(keep_directory: c_int, keep_streams: c_int) -> c_int {
+    // SAFETY: plain integers and C strings.
+    unsafe {
+        match libc::fork() {
+            -1 => return -1,
+            0 => {}
+            _ => _exit(0),
+        }
+        if libc::setsid() < 0 {
+            return -1;
+        }
+        if keep_directory == 0 {
+            libc::chdir(c"/".as_ptr());
+        }
+        if keep_streams == 0 {
+            let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            if null < 0 {
+                return -1;
+            }
+            for stream in libc::STDIN_FILENO..=libc::STDERR_FILENO {
+                super::fd::dup2(null, stream);
+            }
+            if null > libc::STDERR_FILENO {
+                super::fd::close(null);
+            }
+        }
+    }
+    0
+}

@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_uint, c_ulong};
 
 use ringway_stack::ring::SocketId;
 
+use super::exec;
 use crate::errno;
 use crate::fdtable::{self, Entry};
 use crate::process::{self, Process};
@@ -22,7 +23,7 @@ fn tables_are_ours() -> bool {
 /// As close(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    if fdtable::lookup(fd) != Entry::None && tables_are_ours() {
+    if fdtable::peek(fd) != Entry::None && tables_are_ours() {
         crate::boundary!((), lifecycle::closing(fd));
     }
     // The program cannot mean it: it was never given that number.
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 /// Whether a descriptor is the library's own, of which the program does not know.
 fn is_internal(fd: c_int) -> bool {
-    ringway_shm::is_internal(fd) || ringway_host::is_internal(fd)
+    ringway_shm::is_internal(fd) || ringway_host::is_internal(fd) || fdtable::peek(fd) == Entry::Internal
 }
 
 /// Calls `body` with the parts of a range of descriptors between the library's own, until one fails.
@@ -108,10 +109,13 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 
 /// After `fd` was duplicated to `copy`, or that failed.
 fn duplicate(fd: c_int, copy: c_int) -> c_int {
-    if copy >= 0 && fdtable::lookup(fd) != Entry::None && tables_are_ours() {
+    if copy >= 0 && fdtable::peek(fd) != Entry::None && tables_are_ours() {
         let saved = errno::current();
         crate::boundary!((), lifecycle::duplicated(fd, copy));
         errno::set(saved);
+    }
+    if copy >= 0 && copy <= libc::STDERR_FILENO {
+        crate::boundary!((), exec::duplicated(fd, copy));
     }
     copy
 }
@@ -142,12 +146,16 @@ fn onto(old: c_int, new: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     if is_internal(new) && tables_are_ours() {
         return errno::fail(libc::EBADF);
     }
-    let concerns_us = fdtable::lookup(old) != Entry::None || fdtable::lookup(new) != Entry::None;
+    let concerns_us = fdtable::peek(old) != Entry::None || fdtable::peek(new) != Entry::None;
     if !concerns_us || old == new || !tables_are_ours() {
-        return kernel();
+        let copy = kernel();
+        if concerns_us && copy >= 0 && old != new {
+            crate::boundary!((), exec::duplicated(old, copy));
+        }
+        return copy;
     }
     // SAFETY: plain integers. A bad `old` must leave `new` open.
-    if unsafe { real::fcntl(old, libc::F_GETFD, 0) } >= 0 && fdtable::lookup(new) != Entry::None {
+    if unsafe { real::fcntl(old, libc::F_GETFD, 0) } >= 0 && fdtable::peek(new) != Entry::None {
         crate::boundary!((), lifecycle::closing(new));
     }
     duplicate(old, kernel())

@@ -5,10 +5,13 @@
 
 pub mod ends;
 pub mod epoll;
+pub mod exec;
 pub mod fd;
 pub mod file;
+pub mod means;
 pub mod poll;
 pub mod receive;
+mod rights;
 pub mod select;
 pub mod send;
 pub mod signal;

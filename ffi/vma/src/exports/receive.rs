@@ -34,7 +34,10 @@ fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, ke
     let guard = process.lock();
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
-        Kind::Stream(id) | Kind::Connecting(id) => stream::receive(process, guard, key, id, into, flags).map(Got::Stream),
+        Kind::Stream(id) | Kind::Connecting(id) => match stream::receive(process, guard, key, id, into, flags) {
+            Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
+            result => result.map(Got::Stream),
+        },
         Kind::Datagram(_) => {
             let (family, ancillary) = (socket.family, socket.ancillary);
             match datagram::receive(process, guard, fd, key, into, flags, kernel)? {
@@ -42,9 +45,9 @@ fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, ke
                 Received::Kernel(count) => Ok(Got::Kernel(count)),
             }
         }
-        Kind::Forked => Err(Errno(libc::ECONNRESET)),
-        Kind::Fresh | Kind::Listener(_) | Kind::Kernel => {
+        Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => {
             drop(guard);
+            fdtable::lookup(fd);
             by_kernel(fd, kernel)
         }
     }

@@ -5,6 +5,7 @@ use std::io::IoSlice;
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
+use super::rights;
 use crate::errno::{Errno, to_ssize};
 use crate::fdtable::{self, Entry};
 use crate::process::process_or_init;
@@ -28,14 +29,17 @@ fn send_on(
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
         // tcp(7): an address given to a connected stream is ignored.
-        Kind::Stream(id) | Kind::Connecting(id) => stream::send(process, guard, key, id, data, flags),
+        Kind::Stream(id) | Kind::Connecting(id) => match stream::send(process, guard, key, id, data, flags) {
+            Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
+            result => result,
+        },
         Kind::Datagram(_) => {
             let to = to(socket.family);
             datagram::send(process, guard, fd, key, data, to, kernel)
         }
-        Kind::Forked => Err(Errno(libc::ECONNRESET)),
-        Kind::Fresh | Kind::Listener(_) | Kind::Kernel => {
+        Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => {
             drop(guard);
+            fdtable::lookup(fd);
             by_kernel(fd, kernel)
         }
     }
@@ -165,6 +169,8 @@ unsafe fn destination(to: *const sockaddr, len: socklen_t, family: Family) -> Op
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise to sendmsg(2).
+    unsafe { rights::before(message) };
+    // SAFETY: the program's promise to sendmsg(2).
     let kernel = || unsafe { real::sendmsg(fd, message, flags) };
     match ours(fd, kernel) {
         Err(result) => result,
@@ -204,6 +210,10 @@ unsafe fn send_message(fd: c_int, key: Key, message: *const msghdr, flags: c_int
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
     if !matches!(fdtable::lookup(fd), Entry::Socket(_)) {
+        for at in 0..if messages.is_null() { 0 } else { count as usize } {
+            // SAFETY: the program's promise to sendmmsg(2): `count` messages are there.
+            unsafe { rights::before(&raw const (*messages.add(at)).msg_hdr) };
+        }
         // SAFETY: the program's promise to sendmmsg(2).
         return unsafe { real::sendmmsg(fd, messages, count, flags) };
     }

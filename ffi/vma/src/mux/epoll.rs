@@ -185,7 +185,7 @@ pub(crate) fn control(epfd: RawFd, operation: i32, fd: RawFd, event: Option<epol
     match operation {
         libc::EPOLL_CTL_ADD => {
             let index = register(&mut offload, epfd)?;
-            if let Entry::Socket(key) = fdtable::lookup(fd) {
+            if let Entry::Socket(key) = fdtable::peek(fd) {
                 listen::awaited(&mut offload, key);
             }
             Some(add(&mut offload, index, epfd, target, fd, event))

@@ -44,13 +44,15 @@ pub(crate) enum Source {
     Both(Option<SocketId>),
     /// The kernel alone, for good.
     Kernel,
+    /// Neither yet: on its way from the ring to the kernel.
+    Nobody,
 }
 
 impl Source {
     /// What the placeholder is watched for in the kernel, of what the program wants; `None`: it is not watched.
     pub(crate) const fn kernel_mask(self, events: u32) -> Option<u32> {
         match self {
-            Self::Fresh | Self::Ring(_) => None,
+            Self::Fresh | Self::Ring(_) | Self::Nobody => None,
             // There is always room to send on the ring; asking the kernel too would report it twice.
             Self::Both(Some(_)) => Some(events & !(OUT | libc::EPOLLWRBAND as u32)),
             Self::Both(None) | Self::Kernel => Some(events),
@@ -195,7 +197,7 @@ pub(crate) fn readiness(ring: &Ring<ShmDevice>, socket: &Socket) -> u32 {
     match socket.source() {
         Source::Ring(id) | Source::Both(Some(id)) => expand(ring.readiness(id).bits()),
         Source::Fresh => FRESH,
-        Source::Both(None) | Source::Kernel => 0,
+        Source::Both(None) | Source::Kernel | Source::Nobody => 0,
     }
 }
 

@@ -114,7 +114,7 @@ fn kernel_is_due(process: &Process) -> bool {
 fn examine(offload: &mut Offload, fds: &mut [pollfd]) -> usize {
     let mut ready = 0;
     for fd in fds {
-        let found = match fdtable::lookup(fd.fd) {
+        let found = match fdtable::peek(fd.fd) {
             Entry::Socket(key) => offload.sockets.find(key).map_or(0, |socket| readiness(&offload.ring, socket)),
             Entry::Epoll(index) if !epoll::is_plain(index) && epoll::is_readable(offload, index) => super::IN,
             _ => 0,
@@ -132,12 +132,12 @@ fn plan(offload: &mut Offload, fds: &[pollfd]) -> Plan {
     let mut plan = Plan::default();
     for fd in fds {
         if fd.events & libc::POLLIN != 0
-            && let Entry::Socket(key) = fdtable::lookup(fd.fd)
+            && let Entry::Socket(key) = fdtable::peek(fd.fd)
         {
             listen::awaited(offload, key);
         }
-        let events = match fdtable::lookup(fd.fd) {
-            Entry::Socket(key) => match offload.sockets.find(key) {
+        let events = match fdtable::peek(fd.fd) {
+            Entry::Socket(key) | Entry::Moving(key) => match offload.sockets.find(key) {
                 Some(socket) => {
                     plan.sockets.push(key.index);
                     kernel_events(socket.source(), fd.events)
@@ -179,7 +179,7 @@ fn merge(process: &Process, fds: &mut [pollfd], kernel: &[pollfd]) -> usize {
         fd.revents |= found.revents;
         ready += usize::from(fd.revents != 0);
         if found.revents & libc::POLLIN != 0
-            && let Entry::Socket(key) = fdtable::lookup(fd.fd)
+            && let Entry::Socket(key) = fdtable::peek(fd.fd)
             && let Some(socket) = process.lock().sockets.find_mut(key)
         {
             socket.kernel_poll.hint = true;

@@ -208,10 +208,10 @@ fn without_blocking(fd: c_int, timeout: Option<Duration>, accept: impl FnOnce() 
 }
 
 /// No handler runs on this thread.
-struct SignalsBlocked(libc::sigset_t);
+pub(crate) struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // SAFETY: both sets are valid for the calls; sigfillset initialises the first, pthread_sigmask the second.
         unsafe {
             let mut all: libc::sigset_t = core::mem::zeroed();

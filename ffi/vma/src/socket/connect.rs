@@ -52,7 +52,7 @@ pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const
         Kind::Connecting(_) | Kind::Stream(_) if to == Address::Unspecified => disconnect(process, fd, key, raw, len),
         Kind::Connecting(id) => again(process, key, id),
         Kind::Stream(_) => Err(Errno(libc::EISCONN)),
-        Kind::Forked => Err(Errno(libc::EISCONN)),
+        Kind::Moving => Err(Errno(libc::EISCONN)),
         // SAFETY: the caller's promise.
         Kind::Datagram(_) => unsafe { datagram::connect(process, fd, key, to, raw, len) },
         Kind::Listener(_) | Kind::Kernel => kernel_result(by_kernel()),
@@ -179,7 +179,11 @@ fn local_for(fd: c_int, family: Family, remote: Ipv4Addr) -> Result<Option<Socke
 }
 
 /// What became of a handshake.
-fn progress(offload: &Offload, id: SocketId) -> Result<(), Error> {
+fn progress(offload: &Offload, key: Key, id: SocketId) -> Result<(), Error> {
+    // It was established, or it would not have left the ring.
+    if offload.sockets.find(key).is_some_and(|socket| socket.kind == Kind::Moving || socket.moved) {
+        return Ok(());
+    }
     match offload.ring.info(id).and_then(|info| info.state) {
         Some(tcp::State::SynSent | tcp::State::SynReceived) => Err(Error::WouldBlock),
         Some(tcp::State::Closed) | None => Err(Error::Refused),
@@ -187,14 +191,21 @@ fn progress(offload: &Offload, id: SocketId) -> Result<(), Error> {
     }
 }
 
+/// The program is told that the handshake is over.
+fn connected(offload: &mut Offload, key: Key, id: SocketId) {
+    if let Some(socket) = offload.sockets.find_mut(key)
+        && socket.kind == Kind::Connecting(id)
+    {
+        socket.kind = Kind::Stream(id);
+    }
+}
+
 /// Waits for the end of a handshake.
 fn finish(process: &Process, key: Key, id: SocketId) -> Result<c_int, Errno> {
     let timeout = process.lock().sockets.find(key).and_then(|s| s.send_timeout);
-    match stream::blocking(process, key, timeout, |offload, _| progress(offload, id)) {
+    match stream::blocking(process, key, timeout, |offload, _| progress(offload, key, id)) {
         Ok(()) => {
-            if let Some(socket) = process.lock().sockets.find_mut(key) {
-                socket.kind = Kind::Stream(id);
-            }
+            connected(&mut process.lock(), key, id);
             Ok(0)
         }
         // socket(7): a connect that runs into SO_SNDTIMEO fails with EINPROGRESS, and goes on.
@@ -209,11 +220,9 @@ fn again(process: &Process, key: Key, id: SocketId) -> Result<c_int, Errno> {
     let mut guard = process.lock();
     let now = process.now();
     guard.poll_if_due(now);
-    match progress(&guard, id) {
+    match progress(&guard, key, id) {
         Ok(()) => {
-            if let Some(socket) = guard.sockets.find_mut(key) {
-                socket.kind = Kind::Stream(id);
-            }
+            connected(&mut guard, key, id);
             Ok(0)
         }
         Err(Error::WouldBlock) => {

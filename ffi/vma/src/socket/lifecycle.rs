@@ -13,7 +13,7 @@ use crate::errno::{self, Errno};
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::{mux, process, real};
+use crate::{lineage, moving, mux, process, real};
 
 /// The part of a socket's type that says what it is.
 const TYPE_MASK: c_int = 0xf;
@@ -120,8 +120,8 @@ impl Process {
 
 /// `copy` is another name for what `fd` names. Control calls of a vfork child never come here.
 pub(crate) fn duplicated(fd: c_int, copy: c_int) {
-    match fdtable::lookup(fd) {
-        entry @ (Entry::Socket(key) | Entry::Kernel(key)) => {
+    match fdtable::peek(fd) {
+        entry @ (Entry::Socket(key) | Entry::Kernel(key) | Entry::Moving(key)) => {
             if let Some(process) = process::process() {
                 let mut guard = process.lock();
                 let Some(socket) = guard.sockets.find_mut(key) else { return };
@@ -135,13 +135,20 @@ pub(crate) fn duplicated(fd: c_int, copy: c_int) {
             }
         }
         Entry::Epoll(_) => mux::epoll::on_dup(fd, copy),
+        entry @ Entry::Inherited(_) => {
+            fdtable::set(copy, entry);
+        }
         Entry::None | Entry::Internal => {}
     }
 }
 
 /// `fd` is about to be closed (or replaced, by dup2): takes it out of the tables; the last name ends the socket.
 pub(crate) fn closing(fd: c_int) {
-    if let Entry::Epoll(index) = fdtable::lookup(fd) {
+    // What is on its way to the kernel is closed there.
+    if let Entry::Moving(_) = fdtable::peek(fd) {
+        fdtable::lookup(fd);
+    }
+    if let Entry::Epoll(index) = fdtable::peek(fd) {
         mux::epoll::on_close(fd, index);
         fdtable::clear(fd);
         return;
@@ -169,6 +176,13 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int) {
     }
     mux::forget(offload, key.index);
     let Some(socket) = offload.sockets.remove(key) else { return };
+    if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_))
+        && lineage::shared_since(socket.birth)
+        && let Some(process) = process::process()
+        && moving::owner::begin_closed(process, offload, &socket, fd)
+    {
+        return;
+    }
     if let Some(id) = socket.ring_id() {
         if let Some(info) = offload.ring.info(id) {
             offload.closed.rx_bytes += info.counters.rx_bytes;
@@ -192,7 +206,8 @@ fn linger(process: &Process, key: Key) {
     let (Some(time), Kind::Stream(id) | Kind::Connecting(id), 1) = (socket.linger, socket.kind, socket.fds) else { return };
     // Linux's tcp_close lingers for blocking and non-blocking descriptors alike, but not for an unfinished handshake.
     let state = offload.ring.info(id).and_then(|info| info.state);
-    if time.is_zero() || matches!(state, None | Some(tcp::State::SynSent | tcp::State::SynReceived)) {
+    if time.is_zero() || lineage::shared_since(socket.birth) || matches!(state, None | Some(tcp::State::SynSent | tcp::State::SynReceived))
+    {
         return;
     }
     if offload.ring.shutdown(process.now(), id, ringway_stack::ring::Shutdown::Write).is_err() {

@@ -49,7 +49,7 @@ pub(crate) unsafe fn bind(process: &Process, fd: c_int, key: Key, raw: *const so
 /// # Errors
 /// As listen(2): the kernel's.
 pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> Result<c_int, Errno> {
-    let connected = |kind| matches!(kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Forked);
+    let connected = |kind| matches!(kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving);
     if process.lock().sockets.find(key).is_some_and(|s| connected(s.kind)) {
         return Err(Errno(libc::EINVAL));
     }
@@ -130,18 +130,37 @@ pub(crate) fn retry(offload: &mut Offload, key: Key) {
 }
 
 /// Before a fork: the rules of listeners that nobody here ever waited on are given up, so that a child that does wait can have
-/// them. A server that merely forks a helper gets them back with its first wait.
-pub(crate) fn give_up_unawaited(process: &Process, offload: &mut Offload) {
-    let unawaited = offload.sockets.iter().filter(|(_, socket)| !socket.waited);
-    let unawaited: Vec<_> = unawaited.filter_map(|(key, socket)| Some((key, listening(socket.kind)?))).collect();
+/// them. A server that merely forks a helper gets them back with its first wait. `true`: some have connections that wait to be
+/// accepted, and must go to the kernel first, where any of the processes will find them ([`crate::moving::retreat`]).
+pub(crate) fn give_up_unawaited(process: &Process, offload: &mut Offload) -> bool {
+    // A handshake's last segment may be there already.
+    offload.poll_if_due(process.now());
+    let unawaited = unawaited(offload);
+    let mut some_wait = false;
     for (key, id) in unawaited {
-        let Some(socket) = offload.sockets.find_mut(key) else { continue };
-        socket.kind = Kind::Listener(None);
-        socket.reason = Some(Reason::RuleTaken);
-        offload.ring.close(process.now(), id, false);
-        mux::refresh(offload, key.index);
-        offload.dispatch();
+        if offload.ring.tcp_embryos(id) > 0 || !offload.ring.tcp_waiting(id).is_empty() {
+            some_wait = true;
+            continue;
+        }
+        give_up(process, offload, key, id);
     }
+    some_wait
+}
+
+/// Leaves a listener's rule to other processes, until this one waits on it.
+pub(crate) fn give_up(process: &Process, offload: &mut Offload, key: Key, id: SocketId) {
+    let Some(socket) = offload.sockets.find_mut(key) else { return };
+    socket.kind = Kind::Listener(None);
+    socket.reason = Some(Reason::RuleTaken);
+    offload.ring.close(process.now(), id, false);
+    mux::refresh(offload, key.index);
+    offload.dispatch();
+}
+
+/// The listeners of the ring that nobody here ever waited on.
+pub(crate) fn unawaited(offload: &Offload) -> Vec<(Key, SocketId)> {
+    let unawaited = offload.sockets.iter().filter(|(_, socket)| !socket.waited);
+    unawaited.filter_map(|(key, socket)| Some((key, listening(socket.kind)?))).collect()
 }
 
 const fn listening(kind: Kind) -> Option<SocketId> {
@@ -186,7 +205,12 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
             // SAFETY: plain integers.
             kernel_result(unsafe { real::shutdown(fd, how) })
         }
-        Kind::Forked => Err(Errno(libc::ENOTCONN)),
+        Kind::Moving => {
+            drop(guard);
+            crate::fdtable::lookup(fd);
+            // SAFETY: plain integers.
+            kernel_result(unsafe { real::shutdown(fd, how) })
+        }
         Kind::Datagram(Some(id)) => {
             // The kernel knows whether it is connected; it ends its half, and wakes who waits there. Where it says ENOTCONN it has
             // ended it nevertheless, as the ring does.

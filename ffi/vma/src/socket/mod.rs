@@ -48,8 +48,8 @@ pub(crate) enum Kind {
     Datagram(Option<SocketId>),
     /// Left to the kernel for good.
     Kernel,
-    /// A connection that stayed with the process which forked this one.
-    Forked,
+    /// A connection that has left the ring, on its way to the kernel.
+    Moving,
 }
 
 /// One socket. Duplicated descriptors share it.
@@ -102,6 +102,10 @@ pub(crate) struct Socket {
     pub(crate) waited: bool,
     /// TCP_KEEPIDLE and its like, which may be set before SO_KEEPALIVE is.
     pub(crate) keepalive: tcp::Keepalive,
+    /// Forks before it was made: those since have it too.
+    pub(crate) birth: u32,
+    /// It was a connection of the ring, and moved to the kernel.
+    pub(crate) moved: bool,
     /// Integer options (level, name, value) that accepted connections' placeholders are to show.
     pub(crate) inherited: Vec<(i32, i32, i32)>,
 }
@@ -167,6 +171,8 @@ impl Socket {
             backlog: 0,
             waited: false,
             keepalive: tcp::Keepalive::default(),
+            birth: crate::lineage::forks(),
+            moved: false,
             inherited: Vec::new(),
         }
     }
@@ -186,7 +192,8 @@ impl Socket {
             Kind::Fresh => mux::Source::Fresh,
             Kind::Connecting(id) | Kind::Stream(id) => mux::Source::Ring(id),
             Kind::Listener(id) | Kind::Datagram(id) => mux::Source::Both(id),
-            Kind::Kernel | Kind::Forked => mux::Source::Kernel,
+            Kind::Moving => mux::Source::Nobody,
+            Kind::Kernel => mux::Source::Kernel,
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::slab::Key;
 /// As getsockname(2): `out` and `len` are valid for writing.
 pub(crate) unsafe fn local(process: &Process, fd: c_int, key: Key, out: *mut sockaddr, len: *mut socklen_t) -> Result<c_int, Errno> {
     let known = process.lock().sockets.find(key).and_then(|socket| match socket.kind {
-        Kind::Connecting(_) | Kind::Stream(_) | Kind::Forked => socket.bound.map(|local| (local, socket.family)),
+        Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving => socket.bound.map(|local| (local, socket.family)),
         _ => None,
     });
     match known {
@@ -56,7 +56,7 @@ pub(crate) unsafe fn remote(process: &Process, fd: c_int, key: Key, out: *mut so
             // A TIME-WAIT goes on without the socket, which is connected to nobody any more.
             !matches!(state, None | Some(tcp::State::Closed | tcp::State::SynSent | tcp::State::TimeWait))
         }
-        Kind::Forked => false,
+        Kind::Moving => true,
         _ => {
             drop(guard);
             // SAFETY: the caller's promise.

@@ -71,7 +71,7 @@ pub(crate) unsafe fn set(
             Kind::Fresh | Kind::Listener(None) | Kind::Datagram(None) => {
                 offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
             }
-            Kind::Kernel | Kind::Forked => {}
+            Kind::Kernel | Kind::Moving => {}
         }
     }
     drop(guard);
@@ -82,7 +82,7 @@ pub(crate) unsafe fn set(
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
-    if matches!(socket.kind, Kind::Kernel | Kind::Forked) {
+    if matches!(socket.kind, Kind::Kernel | Kind::Moving) {
         return Ok(0);
     }
     apply(socket, process, level, name, &argument);

@@ -23,6 +23,8 @@ pub struct Remains {
     pub peer_ended: bool,
     /// The program closed the socket here: nobody reads.
     pub orphaned: bool,
+    /// The program has it: not so one that still waits to be accepted.
+    pub accepted: bool,
     /// Why the connection was over already, if it was.
     pub error: Option<Error>,
 }
@@ -52,6 +54,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             unread: self.recv.to_vec(),
             peer_ended: self.peer_fin,
             orphaned: self.orphaned,
+            accepted: true,
             error: self.error,
         }
     }

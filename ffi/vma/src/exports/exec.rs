@@ -1,0 +1,183 @@
+//! exec: what a new program is to go on with must be the kernel's, since the new program knows of no ring.
+//!
+//! The calls of libc's that exec by themselves (posix_spawn, system, popen) cannot be seen; so a connection that is put under one of
+//! the three standard numbers, or named to posix_spawn, moves right then.
+
+use core::ffi::{c_char, c_int, c_void};
+
+use crate::fdtable::{self, Entry};
+use crate::moving::{self, heir};
+use crate::process::{self, Process};
+use crate::real;
+
+/// Before this process's program is replaced.
+fn before() {
+    let saved = crate::errno::current();
+    match process::process() {
+        // Also what exec closes: the peer is to see an end, and not a reset, and all of what was written before it.
+        Some(process) if process.is_owner() => moving::owner::all(process, |_| true),
+        Some(process) => lend_all(process),
+        None => {}
+    }
+    heir::settle_all(keeps);
+    crate::errno::set(saved);
+}
+
+/// In a vfork child, which has its parent's memory and descriptors of its own.
+fn lend_all(process: &Process) {
+    for (fd, entry) in fdtable::entries() {
+        if matches!(entry, Entry::Socket(_)) && keeps(fd) {
+            moving::heir::lend(process, fd);
+        }
+    }
+}
+
+/// Whether exec keeps a descriptor.
+fn keeps(fd: c_int) -> bool {
+    // SAFETY: plain integers.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFD, 0) };
+    flags >= 0 && flags & libc::FD_CLOEXEC == 0
+}
+
+/// After `old` got the number `new` as well.
+pub(super) fn duplicated(old: c_int, new: c_int) {
+    if new > libc::STDERR_FILENO {
+        return;
+    }
+    // (A vfork child's own table says nothing of `new`.)
+    moving::hand_out(old);
+    let _ = fdtable::lookup(new);
+}
+
+/// execve(2).
+///
+/// # Safety
+/// As execve(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
+    crate::boundary!((), before());
+    // SAFETY: the program's promise to execve(2).
+    unsafe { real::execve(path, arguments, environment) }
+}
+
+/// execv(3).
+///
+/// # Safety
+/// As execv(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int {
+    crate::boundary!((), before());
+    // SAFETY: the program's promise to execv(3).
+    unsafe { real::execv(path, arguments) }
+}
+
+/// execvp(3).
+///
+/// # Safety
+/// As execvp(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn execvp(file: *const c_char, arguments: *const *const c_char) -> c_int {
+    crate::boundary!((), before());
+    // SAFETY: the program's promise to execvp(3).
+    unsafe { real::execvp(file, arguments) }
+}
+
+/// execvpe(3).
+///
+/// # Safety
+/// As execvpe(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
+    crate::boundary!((), before());
+    // SAFETY: the program's promise to execvpe(3).
+    unsafe { real::execvpe(file, arguments, environment) }
+}
+
+/// fexecve(3).
+///
+/// # Safety
+/// As fexecve(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fexecve(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
+    crate::boundary!((), before());
+    // SAFETY: the program's promise to fexecve(3).
+    unsafe { real::fexecve(fd, arguments, environment) }
+}
+
+/// execveat(2).
+///
+/// # Safety
+/// As execveat(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn execveat(
+    directory: c_int,
+    path: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    flags: c_int,
+) -> c_int {
+    crate::boundary!((), before());
+    // SAFETY: the program's promise to execveat(2).
+    unsafe { real::execveat(directory, path, arguments, environment, flags) }
+}
+
+/// The arguments of execl(3) and its kin, in an array: up to the null that ends them, which is counted too.
+///
+/// Stable Rust defines no variadic functions. So these have as many parameters as such calls ever have arguments: what a caller did not
+/// pass is whatever lies above its frame, and is not looked at, for the null comes before it.
+macro_rules! list {
+    ($first:ident $($rest:ident)*) => {{
+        let all = [$first, $($rest),*];
+        let end = all.iter().position(|argument| argument.is_null());
+        (all, end)
+    }};
+}
+
+macro_rules! listed {
+    ($(#[$doc:meta])* $name:ident($environment:ident) $call:expr) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As execl(3).
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[allow(clippy::too_many_arguments, clippy::similar_names, reason = "see `list`")]
+        pub unsafe extern "C" fn $name(
+            path: *const c_char, a: *const c_char, b: *const c_char, c: *const c_char, d: *const c_char, e: *const c_char,
+            f: *const c_char, g: *const c_char, h: *const c_char, i: *const c_char, j: *const c_char, k: *const c_char,
+            l: *const c_char, m: *const c_char, n: *const c_char, o: *const c_char, p: *const c_char, q: *const c_char,
+            r: *const c_char, s: *const c_char, t: *const c_char, u: *const c_char, v: *const c_char, w: *const c_char,
+        ) -> c_int {
+            let (all, end) = list!(a b c d e f g h i j k l m n o p q r s t u v w);
+            let Some(end) = end else { return crate::errno::fail(libc::E2BIG) };
+            // execle(3): the environment follows the null.
+            let $environment = all.get(end + 1).map_or(core::ptr::null(), |environment| environment.cast::<*const c_char>());
+            let call: unsafe fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int = $call;
+            // SAFETY: the program's promise to execl(3); the array ends with a null.
+            unsafe { call(path, all.as_ptr(), $environment) }
+        }
+    };
+}
+
+listed! {
+    /// execl(3), with up to 22 arguments.
+    execl(_environment) |path, arguments, _| unsafe { execv(path, arguments) }
+}
+listed! {
+    /// execlp(3), with up to 22 arguments.
+    execlp(_environment) |path, arguments, _| unsafe { execvp(path, arguments) }
+}
+listed! {
+    /// execle(3), with up to 21 arguments.
+    execle(environment) |path, arguments, environment| unsafe { execve(path, arguments, environment) }
+}
+
+/// posix_spawn_file_actions_adddup2(3).
+///
+/// # Safety
+/// As posix_spawn_file_actions_adddup2(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_spawn_file_actions_adddup2(actions: *mut c_void, old: c_int, new: c_int) -> c_int {
+    crate::boundary!((), moving::hand_out(old));
+    // SAFETY: the program's promise to posix_spawn_file_actions_adddup2(3).
+    unsafe { real::posix_spawn_file_actions_adddup2(actions, old, new) }
+}

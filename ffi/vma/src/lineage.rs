@@ -1,0 +1,122 @@
+//! Whether a child of a fork may still have what its parent has.
+//!
+//! Each fork that copies a connection also copies the writing end of a pipe, which nobody writes to and nobody is told of. It is
+//! closed by exec and by the end of the process, and so says, to the parent that has the reading end, whether the child, or
+//! a child of the child, is still there: precisely, and whatever they died of.
+
+use core::ffi::c_int;
+
+use crate::fdtable::{self, Entry};
+use crate::lock::Lock;
+use crate::real;
+
+/// More children at once than this are taken to be there for ever.
+const KNOWN_MAX: usize = 256;
+
+/// Where the descriptors are numbered from, if there is room.
+const HIGH: usize = 600;
+
+#[derive(Debug, Default)]
+struct Lineages {
+    /// Forks so far.
+    forks: u32,
+    /// A fork's number, and its pipe's reading end.
+    children: Vec<(u32, c_int)>,
+    /// The last fork of which there is no pipe.
+    unknown: u32,
+    /// Both ends, for the fork under way.
+    pending: Option<[c_int; 2]>,
+}
+
+/// Only used under the state's lock, so that a child never finds it taken.
+static LINEAGES: Lock<Lineages> = Lock::new(Lineages { forks: 0, children: Vec::new(), unknown: 0, pending: None });
+
+/// Forks so far: what a new connection remembers.
+pub(crate) fn forks() -> u32 {
+    LINEAGES.lock().forks
+}
+
+/// Whether a child that was forked since then may be alive.
+pub(crate) fn shared_since(birth: u32) -> bool {
+    let mut lineages = LINEAGES.lock();
+    if lineages.forks == birth {
+        return false;
+    }
+    lineages.bury();
+    lineages.unknown > birth || lineages.children.iter().any(|&(fork, _)| fork > birth)
+}
+
+/// Before a fork. `copied`: there are connections that the child will have too.
+pub(crate) fn before(copied: bool) {
+    let mut lineages = LINEAGES.lock();
+    lineages.forks += 1;
+    if !copied {
+        return;
+    }
+    lineages.bury();
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for both numbers.
+    if lineages.children.len() < KNOWN_MAX && unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == 0 {
+        lineages.pending = Some(ends.map(out_of_the_way));
+    } else {
+        lineages.unknown = lineages.forks;
+    }
+}
+
+/// After it, in the parent.
+pub(crate) fn after_in_parent() {
+    let mut lineages = LINEAGES.lock();
+    if let Some([reading, writing]) = lineages.pending.take() {
+        let fork = lineages.forks;
+        lineages.children.push((fork, reading));
+        close(writing);
+    }
+}
+
+/// After it, in the child, which keeps the writing end for as long as it lives. Async-signal-safe.
+pub(crate) fn after_in_child() {
+    let mut lineages = LINEAGES.lock();
+    if let Some([reading, _]) = lineages.pending.take() {
+        close(reading);
+    }
+    while let Some((_, reading)) = lineages.children.pop() {
+        close(reading);
+    }
+    (lineages.forks, lineages.unknown) = (0, 0);
+}
+
+impl Lineages {
+    /// Forgets the children that have ended.
+    fn bury(&mut self) {
+        self.children.retain(|&(_, reading)| {
+            let mut entry = libc::pollfd { fd: reading, events: 0, revents: 0 };
+            // SAFETY: one valid pollfd.
+            let ended = unsafe { real::poll(&raw mut entry, 1, 0) } == 1;
+            if ended {
+                close(reading);
+            }
+            !ended
+        });
+    }
+}
+
+/// Under a high number, and safe from closefrom.
+fn out_of_the_way(fd: c_int) -> c_int {
+    // SAFETY: plain integers.
+    let high = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, HIGH) };
+    let fd = if high < 0 {
+        fd
+    } else {
+        // SAFETY: made in `before`, and nobody knows of it.
+        unsafe { real::close(fd) };
+        high
+    };
+    fdtable::set(fd, Entry::Internal);
+    fd
+}
+
+fn close(fd: c_int) {
+    fdtable::clear(fd);
+    // SAFETY: made in `before`, and nobody else closes it.
+    unsafe { real::close(fd) };
+}

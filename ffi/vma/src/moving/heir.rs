@@ -1,0 +1,147 @@
+//! A child's side: what it inherited is its parent's until it asks for it.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::net::SocketAddrV4;
+use std::time::Instant;
+
+use ringway_shm::Talk;
+
+use super::{ANSWER, PATIENCE, pair, pause};
+use crate::errno;
+use crate::fdtable::{self, Entry};
+use crate::process::Process;
+use crate::real;
+use crate::slab::Key;
+use crate::socket::{Family, Kind};
+
+/// Forks of forks that keep what they inherited apart.
+const GENERATIONS: usize = 8;
+/// Where an inherited entry's index has the generation.
+const GENERATION_SHIFT: u32 = 26;
+
+/// The states of this process's ancestors, as they were when it, or its own ancestors, were forked off.
+static ANCESTORS: [AtomicPtr<Process>; GENERATIONS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; GENERATIONS];
+
+/// In the child of a fork: everything that its parent owned is inherited. Async-signal-safe.
+pub(crate) fn inherit(parent: &'static Process) {
+    let Some((generation, place)) = ANCESTORS.iter().enumerate().find(|(_, place)| place.load(Ordering::Relaxed).is_null()) else {
+        return;
+    };
+    // SAFETY: the parent's other threads, which may have used the state, are not in this process.
+    let sockets = unsafe { &parent.state().value_of_the_dead().sockets };
+    let mut any = false;
+    for (fd, entry) in fdtable::entries() {
+        let (Entry::Socket(key) | Entry::Moving(key)) = entry else { continue };
+        let is_connection =
+            sockets.find(key).is_some_and(|socket| matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_) | Kind::Moving));
+        if is_connection && key.index < 1 << GENERATION_SHIFT {
+            let index = key.index | (generation as u32) << GENERATION_SHIFT;
+            fdtable::change(fd, Entry::Inherited(Key { index, generation: key.generation }));
+            any = true;
+        }
+    }
+    if any {
+        place.store(core::ptr::from_ref(parent).cast_mut(), Ordering::Relaxed);
+    }
+}
+
+/// What is known of an inherited connection.
+struct Heirloom {
+    owner: i32,
+    family: Family,
+    local: SocketAddrV4,
+    remote: SocketAddrV4,
+}
+
+fn heirloom(key: Key) -> Option<Heirloom> {
+    let generation = (key.index >> GENERATION_SHIFT) as usize;
+    // SAFETY: states are leaked, so what the pointer names lives.
+    let parent = unsafe { ANCESTORS.get(generation)?.load(Ordering::Relaxed).as_ref() }?;
+    let key = Key { index: key.index & ((1 << GENERATION_SHIFT) - 1), generation: key.generation };
+    // SAFETY: as in `inherit`; nobody in this process writes it but `fork::adopt`, which leaves sockets' addresses alone.
+    let socket = unsafe { parent.state().value_of_the_dead() }.sockets.find(key)?;
+    Some(Heirloom { owner: parent.owner_pid, family: socket.family, local: socket.bound?, remote: socket.peer? })
+}
+
+/// The program uses an inherited connection: its owner is asked to move it to the kernel, and waited for. From then on the
+/// descriptor is the kernel's, and none of ours.
+#[cold]
+pub(crate) fn settle(fd: c_int, key: Key) -> Entry {
+    let saved = errno::current();
+    if let Some(heirloom) = heirloom(key) {
+        heirloom.claim(fd, key);
+    }
+    for (copy, entry) in fdtable::entries() {
+        if entry == Entry::Inherited(key) {
+            fdtable::clear(copy);
+        }
+    }
+    errno::set(saved);
+    Entry::None
+}
+
+/// Settles every inherited connection that `which` names: of this process, which is about to lose the means.
+pub(crate) fn settle_all(which: impl Fn(c_int) -> bool) {
+    if ANCESTORS[0].load(Ordering::Relaxed).is_null() {
+        return;
+    }
+    for (fd, entry) in fdtable::entries() {
+        if let Entry::Inherited(key) = entry
+            && which(fd)
+        {
+            settle(fd, key);
+        }
+    }
+}
+
+/// In a vfork child, which has its parent's memory, and descriptors of its own: the parent is asked for one of its connections.
+pub(crate) fn lend(process: &Process, fd: c_int) {
+    let Entry::Socket(key) = fdtable::peek(fd) else { return };
+    let saved = errno::current();
+    let found = process.lock().sockets.find(key).and_then(|socket| {
+        let is_connection = matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_));
+        (is_connection).then_some(Heirloom { owner: process.owner_pid, family: socket.family, local: socket.bound?, remote: socket.peer? })
+    });
+    if let Some(heirloom) = found {
+        heirloom.claim(fd, key);
+    }
+    errno::set(saved);
+}
+
+impl Heirloom {
+    fn claim(&self, fd: c_int, key: Key) {
+        let started = Instant::now();
+        let words = format!("release {} {}", self.local, self.remote);
+        while !is_connected(fd) {
+            let answer = Talk::begin(self.owner, ANSWER).ok().flatten().and_then(|talk| talk.ask(words.as_bytes(), &[], ANSWER).ok());
+            match answer {
+                Some((words, _)) if words == b"wait" && started.elapsed() < PATIENCE => pause(),
+                Some((words, passed)) if words == b"here" && !passed.is_empty() => {
+                    for (copy, _) in fdtable::entries().filter(|&(_, entry)| entry == Entry::Inherited(key)) {
+                        let _ = pair::replace(copy, &passed[0]);
+                    }
+                    return;
+                }
+                _ if is_connected(fd) => return,
+                _ => {
+                    let (local, remote, owner) = (self.local, self.remote, self.owner);
+                    tracing::warn!("the connection {local} - {remote}, inherited from process {owner}, which has it no more, is reset");
+                    pair::reset(fd, self.family, self.local, self.remote);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Whether the kernel has a connection behind the descriptor, or has had one.
+fn is_connected(fd: c_int) -> bool {
+    const CLOSE: u8 = 7;
+    // SAFETY: all of it is integers, for which zero is a value.
+    let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the structure is as long as it says.
+    let asked = unsafe { real::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut len) };
+    asked != 0 || info.tcpi_state != CLOSE
+}

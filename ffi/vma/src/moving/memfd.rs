@@ -1,0 +1,123 @@
+//! Bytes of any number, passed in a memory file.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::FromRawFd as _;
+
+use ringway_shm::Fd;
+use ringway_stack::tcp::Remains;
+use ringway_stack::wire::tcp::SeqNumber;
+
+/// More than both queues of a connection ever hold.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// The numbers of some remains: two sequence numbers, two lengths, flags.
+const HEAD: usize = 20;
+const ENDED: u32 = 1;
+const PEER_ENDED: u32 = 2;
+const ORPHANED: u32 = 4;
+const FAILED: u32 = 8;
+const ACCEPTED: u32 = 16;
+
+/// A file that holds the bytes.
+pub(super) fn holding(bytes: &[&[u8]]) -> io::Result<Fd> {
+    // SAFETY: the name is a C string.
+    let raw = unsafe { libc::memfd_create(c"ringway-move".as_ptr(), libc::MFD_CLOEXEC) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = Fd::new(raw)?;
+    let mut file = borrow(&fd);
+    for part in bytes {
+        file.write_all(part)?;
+    }
+    Ok(fd)
+}
+
+/// The file's bytes, from its beginning.
+pub(super) fn read(fd: &Fd) -> io::Result<Vec<u8>> {
+    let mut file = borrow(fd);
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    io::Read::take(&mut *file, BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn borrow(fd: &Fd) -> core::mem::ManuallyDrop<File> {
+    // SAFETY: the descriptor is open as long as `fd` is, which outlives the file; and it is not closed by it.
+    core::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(fd.raw()) })
+}
+
+/// Writes what a connection left behind.
+pub(super) fn of_remains(remains: &Remains) -> io::Result<Fd> {
+    let flag = |set, flag| if set { flag } else { 0 };
+    let flags = flag(remains.ended, ENDED)
+        | flag(remains.peer_ended, PEER_ENDED)
+        | flag(remains.orphaned, ORPHANED)
+        | flag(remains.error.is_some(), FAILED)
+        | flag(remains.accepted, ACCEPTED);
+    let mut head = Vec::with_capacity(HEAD);
+    let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    for word in [remains.sent_from.0, len(&remains.unacknowledged), remains.received_to.0, len(&remains.unread), flags] {
+        head.extend_from_slice(&word.to_le_bytes());
+    }
+    holding(&[&head, &remains.unacknowledged, &remains.unread])
+}
+
+/// Reads what a connection left behind. `None`: that is not what the file holds.
+pub(super) fn to_remains(fd: &Fd) -> Option<Remains> {
+    parse(&read(fd).ok()?)
+}
+
+fn parse(bytes: &[u8]) -> Option<Remains> {
+    let (head, rest) = bytes.split_at_checked(HEAD)?;
+    let word = |i: usize| head[i * 4..i * 4 + 4].try_into().map_or(0, u32::from_le_bytes);
+    let (unacknowledged, unread) = rest.split_at_checked(word(1) as usize)?;
+    let flags = word(4);
+    (unread.len() == word(3) as usize).then(|| Remains {
+        sent_from: SeqNumber(word(0)),
+        unacknowledged: unacknowledged.to_vec(),
+        ended: flags & ENDED != 0,
+        received_to: SeqNumber(word(2)),
+        unread: unread.to_vec(),
+        peer_ended: flags & PEER_ENDED != 0,
+        orphaned: flags & ORPHANED != 0,
+        accepted: flags & ACCEPTED != 0,
+        error: (flags & FAILED != 0).then_some(ringway_stack::Error::Reset),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remains() -> Remains {
+        Remains {
+            sent_from: SeqNumber(0xffff_fff0),
+            unacknowledged: b"on its way".to_vec(),
+            ended: true,
+            received_to: SeqNumber(7),
+            unread: b"there".to_vec(),
+            peer_ended: false,
+            orphaned: true,
+            accepted: false,
+            error: Some(ringway_stack::Error::Reset),
+        }
+    }
+
+    #[test]
+    fn remains_survive_the_way_through_a_file() {
+        assert_eq!(to_remains(&of_remains(&remains()).unwrap()), Some(remains()));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let good = read(&of_remains(&remains()).unwrap()).unwrap();
+        for len in 0..good.len() {
+            assert_eq!(parse(&good[..len]), None, "cut at {len}");
+        }
+        let mut longer = good;
+        longer.push(0);
+        assert_eq!(parse(&longer), None);
+    }
+}

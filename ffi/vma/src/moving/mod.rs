@@ -1,0 +1,114 @@
+//! Connections that leave the ring for the kernel, because a process that does not own them is to use them as well.
+//!
+//! A ring has one owner, but fork, exec and SCM_RIGHTS make several processes share a socket's open file. So when a second process
+//! comes to use a connection, the connection becomes what the kernel shares well: a connection of the kernel's. Its owner (who has the
+//! ring's end, [`owner`]) and its peer (the process at the other end, [`peer`]) take it off their rings and lay together what either has
+//! not read yet ([`ringway_stack::tcp::Remains`]); the owner connects the placeholder itself, which all sharers have, to a fresh
+//! descriptor, which takes the place of the peer's placeholder ([`pair`]); and what was owed is written into it, before anything
+//! else. From then on it is the kernel's in every process, whoever uses it, in whatever turn.
+//!
+//! It begins when
+//! - a fork's child first uses what it inherited ([`heir`]: it asks the owner, and waits);
+//! - the owner closes its last descriptor, or ends, while a child that was forked since is alive ([`crate::lineage`]);
+//! - exec is to keep a descriptor, or one is sent by SCM_RIGHTS ([`crate::exports`]);
+//! - a process is about to lose the means: before it changes its user or root, or enters a sandbox.
+//!
+//! The words of the talk (see [`ringway_shm::Talk`]; addresses are the asked side's own, then the other's):
+//! - `release L R` of an heir to the owner: `wait`, `done`, or `gone`
+//! - `leave L R` of the owner to the peer: `left` or `unaccepted` with the remains in a memfd, `wait`, or `gone`
+//! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
+//!
+//! Who dies in the middle takes the connection along: the other side sees a reset.
+
+pub(crate) mod heir;
+mod memfd;
+pub(crate) mod owner;
+mod pair;
+mod peer;
+pub(crate) mod retreat;
+
+use core::time::Duration;
+use std::net::SocketAddrV4;
+
+use crate::process::Process;
+use crate::slab::Key;
+
+/// A connection that is on its way to the kernel.
+#[derive(Debug)]
+pub(crate) struct Move {
+    pub(crate) local: SocketAddrV4,
+    pub(crate) remote: SocketAddrV4,
+    /// Our socket, unless the program has closed it.
+    key: Option<Key>,
+    role: Role,
+}
+
+/// What this process is in a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// It began it, and has not asked yet.
+    Asking,
+    /// It began it, and the peer has left its ring.
+    Owner,
+    /// It has left its ring in this talk.
+    Peer(u64),
+}
+
+/// Between two looks at something that another process does.
+const MOMENT: Duration = Duration::from_micros(100);
+
+/// How long a program's call waits for a move that does not end.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long an answer of a process that is alive may take.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Sets who answers other processes.
+pub(crate) fn serve(process: &'static Process) {
+    process.rendezvous.set_correspondent(std::sync::Arc::new(peer::Answers(process)));
+}
+
+/// Another process is about to get a descriptor: waits until it is the kernel's.
+pub(crate) fn hand_out(fd: i32) {
+    use crate::fdtable::{Entry, lookup};
+    let saved = crate::errno::current();
+    // (What was inherited is settled by the lookup.)
+    if let (Entry::Socket(key), Some(process)) = (lookup(fd), crate::process::process()) {
+        if !process.is_owner() {
+            heir::lend(process, fd);
+        } else if owner::begin(process, &mut process.lock(), key) {
+            owner::await_all(process, PATIENCE);
+        }
+    }
+    crate::errno::set(saved);
+}
+
+/// The two addresses behind a word.
+fn addresses<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<(SocketAddrV4, SocketAddrV4)> {
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
+fn pause() {
+    let mut nothing = libc::pollfd { fd: -1, events: 0, revents: 0 };
+    let moment = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(MOMENT.subsec_nanos().cast_signed()) };
+    // SAFETY: one pollfd that names no descriptor, and a valid time.
+    unsafe { crate::real::ppoll(&raw mut nothing, 1, &raw const moment, core::ptr::null()) };
+}
+
+/// Waits, in a call of the program's, until the descriptor is on its way no more; what it is then.
+#[cold]
+pub(crate) fn await_end(fd: i32) -> crate::fdtable::Entry {
+    use crate::fdtable::{Entry, peek};
+    let holds_lock = crate::process::process().is_some_and(|process| process.state().is_mine());
+    let saved = crate::errno::current();
+    let started = std::time::Instant::now();
+    while matches!(peek(fd), Entry::Moving(_)) && !holds_lock && started.elapsed() < PATIENCE {
+        pause();
+    }
+    crate::errno::set(saved);
+    match peek(fd) {
+        // Whoever holds the lock looks the socket up, and finds it on its way.
+        Entry::Moving(key) => Entry::Socket(key),
+        entry => entry,
+    }
+}

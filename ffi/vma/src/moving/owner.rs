@@ -1,0 +1,351 @@
+//! The side that begins: it has the placeholder that others share.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::net::SocketAddrV4;
+
+use ringway_shm::{Fd, Talk};
+use ringway_stack::offload::Reason;
+use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::tcp::{self, Remains};
+
+use super::{ANSWER, Move, Role, memfd, pair, peer};
+use crate::errno::Errno;
+use crate::fdtable::{self, Entry};
+use crate::lineage;
+use crate::mux;
+use crate::process::{Offload, Process};
+use crate::real;
+use crate::slab::Key;
+use crate::socket::accept::SignalsBlocked;
+use crate::socket::{Family, Kind, Socket};
+
+/// Talks with ourselves, whose both ends a process may have, count down from here.
+static OWN_TALKS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// One connection's way to the kernel.
+struct Job {
+    process: &'static Process,
+    /// Of our own, for the program may close all of its.
+    placeholder: Fd,
+    family: Family,
+    local: SocketAddrV4,
+    remote: SocketAddrV4,
+    /// Who is at the other end; `None`: nobody any more.
+    peer: Option<i32>,
+    /// A descriptor that has the connection's own address.
+    listener: Option<c_int>,
+}
+
+/// Begins to move an open connection; it goes on by itself. `false`: it is none, or cannot be moved.
+pub(crate) fn begin(process: &'static Process, offload: &mut Offload, key: Key) -> bool {
+    let Some(socket) = offload.sockets.find(key) else { return false };
+    if socket.kind == Kind::Moving {
+        return true;
+    }
+    let (Kind::Stream(id) | Kind::Connecting(id), fd) = (socket.kind, socket.fd) else { return false };
+    start(process, offload, id, Some(key), fd)
+}
+
+/// Begins to move a connection whose last descriptor the program is closing. `false`: it must be ended as any other.
+pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, socket: &Socket, fd: c_int) -> bool {
+    let (Kind::Stream(id) | Kind::Connecting(id)) = socket.kind else { return false };
+    let Some((local, remote)) = ends(offload, id) else { return false };
+    start_between(process, offload, id, None, fd, socket.family, local, remote)
+}
+
+/// The process ends: what a child of its may go on with moves to the kernel.
+pub(crate) fn leave_shared(process: &'static Process) {
+    if lineage::forks() > 0 && process.try_lock().is_some() {
+        all(process, |socket| lineage::shared_since(socket.birth));
+    }
+}
+
+/// Begins to move every connection that `which` names, and waits until all of them are the kernel's.
+pub(crate) fn all(process: &'static Process, which: impl Fn(&Socket) -> bool) {
+    {
+        let mut guard = process.lock();
+        let offload = &mut *guard;
+        let keys: Vec<Key> = offload.sockets.iter().filter(|(_, socket)| which(socket)).map(|(key, _)| key).collect();
+        for key in keys {
+            begin(process, offload, key);
+        }
+    }
+    await_all(process, super::PATIENCE);
+}
+
+/// Waits until nothing is on its way that this process began.
+pub(crate) fn await_all(process: &Process, patience: Duration) {
+    let started = std::time::Instant::now();
+    while started.elapsed() < patience {
+        if process.lock().moves.iter().all(|moving| matches!(moving.role, Role::Peer(_))) {
+            return;
+        }
+        super::pause();
+    }
+    tracing::warn!("connections that other processes share could not be moved to the kernel in time");
+}
+
+/// Both addresses of a connection of the ring.
+fn ends(offload: &Offload, id: SocketId) -> Option<(SocketAddrV4, SocketAddrV4)> {
+    let info = offload.ring.info(id)?;
+    Some((info.local, info.remote?))
+}
+
+fn start(process: &'static Process, offload: &mut Offload, id: SocketId, key: Option<Key>, fd: c_int) -> bool {
+    let Some((local, remote)) = ends(offload, id) else { return false };
+    let family = key.and_then(|key| offload.sockets.find(key)).map_or(Family::V4, |socket| socket.family);
+    start_between(process, offload, id, key, fd, family, local, remote)
+}
+
+#[expect(clippy::too_many_arguments, reason = "what is known of one connection, in one call")]
+fn start_between(
+    process: &'static Process,
+    offload: &mut Offload,
+    id: SocketId,
+    key: Option<Key>,
+    fd: c_int,
+    family: Family,
+    local: SocketAddrV4,
+    remote: SocketAddrV4,
+) -> bool {
+    if let Some(known) = offload.moves.iter_mut().find(|moving| (moving.local, moving.remote) == (local, remote)) {
+        known.key = key;
+        return true;
+    }
+    // SAFETY: plain integers.
+    let copy = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    let Ok(placeholder) = Fd::new(copy) else { return false };
+    let peer = match offload.ring.tcp_hop(id) {
+        Some(NextHop::Station(mac)) => process.rendezvous.pid_of(mac),
+        _ => None,
+    };
+    let listener = offload.sockets.iter().find_map(|(_, socket)| {
+        let has_it = matches!(socket.kind, Kind::Listener(_)) && socket.bound.is_some_and(|bound| bound.port() == local.port());
+        has_it.then_some(socket.fd)
+    });
+    offload.moves.push(Move { local, remote, key, role: Role::Asking });
+    let job = Job { process, placeholder, family, local, remote, peer, listener };
+    // No handler of the program's runs on a thread that is not its.
+    let _undisturbed = SignalsBlocked::new();
+    let started = std::thread::Builder::new().name("ringway-move".to_owned()).spawn(move || crate::boundary!((), job.run()));
+    if let Err(error) = started {
+        tracing::warn!("a connection that is shared with another process cannot be moved to the kernel: {error}");
+        offload.moves.retain(|moving| (moving.local, moving.remote) != (local, remote));
+        return false;
+    }
+    true
+}
+
+/// How the peer took it that the connection leaves.
+enum Left {
+    /// Its end's remains, and the talk in which it waits for the rest.
+    Ready(Remains, Conversation),
+    /// It had not accepted it yet: its listener will, from the kernel.
+    Unaccepted(Remains),
+    /// There is nobody.
+    Nobody,
+    /// The peer, or we ourselves on its behalf, moved it first.
+    Overtaken,
+}
+
+/// How the peer is asked.
+enum Conversation {
+    Other(Talk),
+    Ourselves(u64),
+}
+
+impl Conversation {
+    fn ask(&self, process: &'static Process, words: &str, passed: Vec<Fd>) -> Option<(String, Vec<Fd>)> {
+        let (words, passed) = match self {
+            Self::Ourselves(talk) => peer::answer(process, *talk, process.owner_pid, words, passed),
+            Self::Other(talk) => {
+                let raw: Vec<i32> = passed.iter().map(Fd::raw).collect();
+                let (words, passed) = talk.ask(words.as_bytes(), &raw, ANSWER).ok()?;
+                (String::from_utf8(words).ok()?, passed)
+            }
+        };
+        Some((words, passed))
+    }
+}
+
+impl Job {
+    fn run(self) {
+        let moved = match self.leave() {
+            Left::Overtaken => return,
+            Left::Nobody => self.go_on_alone(),
+            Left::Unaccepted(theirs) => self.go_to_listener(&theirs),
+            Left::Ready(theirs, talk) => self.go_to(&theirs, &talk),
+        };
+        if let Err(error) = moved {
+            let (local, remote) = (self.local, self.remote);
+            tracing::warn!("the connection {local} - {remote}, shared with another process, is reset: it could not be moved: {error:?}");
+            pair::reset(self.placeholder.raw(), self.family, self.local, self.remote);
+        }
+        self.finish();
+    }
+
+    /// Whether the move is still ours: the peer may have begun its own meanwhile.
+    fn is_ours(&self, offload: &Offload) -> bool {
+        offload.moves.iter().any(|moving| (moving.local, moving.remote, moving.role) == (self.local, self.remote, Role::Asking))
+    }
+
+    /// Asks the peer to leave the ring, as soon as the handshake is over.
+    fn leave(&self) -> Left {
+        loop {
+            {
+                let mut guard = self.process.lock();
+                let now = self.process.now();
+                guard.poll_if_due(now);
+                if !self.is_ours(&guard) {
+                    return Left::Overtaken;
+                }
+                let under_way = guard.handshakes(self.local, self.remote);
+                drop(guard);
+                if under_way {
+                    super::pause();
+                    continue;
+                }
+            }
+            let talk = match self.peer {
+                None => return Left::Nobody,
+                Some(pid) if pid == self.process.owner_pid => Conversation::Ourselves(OWN_TALKS.fetch_sub(1, Ordering::Relaxed)),
+                Some(pid) => match Talk::begin(pid, ANSWER) {
+                    Ok(Some(talk)) => Conversation::Other(talk),
+                    _ => return Left::Nobody,
+                },
+            };
+            let words = format!("leave {} {}", self.remote, self.local);
+            let Some((answer, passed)) = talk.ask(self.process, &words, Vec::new()) else { return Left::Nobody };
+            let remains = passed.first().and_then(memfd::to_remains);
+            match (answer.as_str(), remains) {
+                ("left", Some(remains)) => return Left::Ready(remains, talk),
+                ("unaccepted", Some(remains)) => return Left::Unaccepted(remains),
+                ("wait", _) => super::pause(),
+                _ => return Left::Nobody,
+            }
+        }
+    }
+
+    /// Takes our end off the ring.
+    fn dissolve(&self) -> Result<Remains, Errno> {
+        let mut guard = self.process.lock();
+        let offload = &mut *guard;
+        let now = self.process.now();
+        let remains = offload.ring.dissolve(now, self.local, self.remote);
+        let mut key = None;
+        for moving in offload.moves.iter_mut().filter(|moving| (moving.local, moving.remote) == (self.local, self.remote)) {
+            moving.role = Role::Owner;
+            key = moving.key;
+        }
+        if let Some(key) = key {
+            offload.on_its_way(key);
+        }
+        offload.dispatch();
+        remains.map_err(Errno::from)
+    }
+
+    /// The connection as it goes on: between the placeholder and a descriptor for the peer.
+    fn connect(&self) -> Result<Fd, Errno> {
+        pair::connect(self.placeholder.raw(), self.family, self.local, self.remote, self.listener)
+    }
+
+    fn go_to(&self, theirs: &Remains, talk: &Conversation) -> Result<(), Errno> {
+        let ours = self.dissolve()?;
+        let not_ours = Errno(libc::EPROTO);
+        let (to_them, to_us) = (ours.owed_to(theirs).ok_or(not_ours)?, theirs.owed_to(&ours).ok_or(not_ours)?);
+        let fresh = self.connect()?;
+        if theirs.orphaned {
+            // Nobody there reads any more; what was written there is still due here.
+            pair::write_all(fresh.raw(), &to_us)?;
+        } else {
+            let words = format!("take {} {}", self.remote, self.local);
+            let passed = vec![fresh, memfd::holding(&[&to_us]).map_err(|_| Errno(libc::EMFILE))?];
+            match talk.ask(self.process, &words, passed) {
+                Some((answer, _)) if answer == "taken" => {}
+                _ => return Err(Errno(libc::ECONNRESET)),
+            }
+            pair::write_all(self.placeholder.raw(), &to_them)?;
+        }
+        if ours.ended {
+            pair::end_writing(self.placeholder.raw());
+        }
+        Ok(())
+    }
+
+    fn go_to_listener(&self, theirs: &Remains) -> Result<(), Errno> {
+        let ours = self.dissolve()?;
+        let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
+        pair::connect_to(self.placeholder.raw(), self.family, self.remote)?;
+        pair::write_all(self.placeholder.raw(), &to_them)?;
+        if ours.ended {
+            pair::end_writing(self.placeholder.raw());
+        }
+        Ok(())
+    }
+
+    /// The peer is gone: what it sent is there to be read, and then its end, or its reset.
+    fn go_on_alone(&self) -> Result<(), Errno> {
+        let ours = self.dissolve()?;
+        let fresh = self.connect()?;
+        pair::write_all(fresh.raw(), &ours.unread)?;
+        if !ours.peer_ended {
+            pair::break_off(&fresh);
+        }
+        if ours.ended {
+            pair::end_writing(self.placeholder.raw());
+        }
+        Ok(())
+    }
+
+    /// From now on, it is the kernel's.
+    fn finish(&self) {
+        let mut guard = self.process.lock();
+        let offload = &mut *guard;
+        let Some(at) = offload.moves.iter().position(|moving| (moving.local, moving.remote) == (self.local, self.remote)) else { return };
+        let moving = offload.moves.swap_remove(at);
+        if let Some(key) = moving.key {
+            offload.arrived(key);
+        }
+    }
+}
+
+impl Offload {
+    /// Whether the connection's handshake is under way here.
+    fn handshakes(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+        let of = |socket: &Socket| socket.ring_id().and_then(|id| self.ring.info(id));
+        self.sockets.iter().filter_map(|(_, socket)| of(socket)).any(|info| {
+            (info.local, info.remote) == (local, Some(remote)) && matches!(info.state, Some(tcp::State::SynSent | tcp::State::SynReceived))
+        })
+    }
+
+    /// A socket's connection has left the ring, and is not the kernel's yet: calls wait.
+    pub(super) fn on_its_way(&mut self, key: Key) {
+        let Some(socket) = self.sockets.find_mut(key) else { return };
+        if let Some(id) = socket.ring_id()
+            && let Some(info) = self.ring.info(id)
+        {
+            self.closed.rx_bytes += info.counters.rx_bytes;
+            self.closed.tx_bytes += info.counters.tx_bytes;
+        }
+        socket.kind = Kind::Moving;
+        for fd in self.descriptors(key) {
+            fdtable::change(fd, Entry::Moving(key));
+        }
+        mux::refresh(self, key.index);
+    }
+
+    /// A socket's connection is the kernel's.
+    pub(super) fn arrived(&mut self, key: Key) {
+        let Some(socket) = self.sockets.find_mut(key) else { return };
+        socket.moved = true;
+        self.leave_to_kernel(key, "share", Reason::SharedConnection);
+        tracing::info!("a connection that another process shares moved to the kernel ({})", Reason::SharedConnection);
+    }
+
+    /// Every descriptor of a socket.
+    pub(super) fn descriptors(&self, key: Key) -> Vec<c_int> {
+        fdtable::entries().filter(|(_, entry)| entry.socket() == Some(key)).map(|(fd, _)| fd).collect()
+    }
+}

@@ -1,0 +1,213 @@
+//! A connection of the kernel's between a placeholder, which sharers have, and a fresh descriptor for the other side.
+
+use core::ffi::{c_int, c_void};
+use core::mem::size_of;
+use std::net::SocketAddrV4;
+
+use libc::socklen_t;
+use ringway_shm::Fd;
+
+use crate::errno::Errno;
+use crate::real;
+use crate::socket::Family;
+use crate::socket::address::{self, Raw};
+use crate::socket::connect::kernel_result;
+
+/// Options that a connection keeps when another descriptor takes its place.
+const KEPT: [(c_int, c_int); 11] = [
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IP, libc::IP_TTL),
+];
+/// The same, of two words each: times and SO_LINGER.
+const KEPT_WIDE: [c_int; 3] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, libc::SO_LINGER];
+
+/// Connects the placeholder to a fresh descriptor, with the connection's own addresses as far as the kernel has them free.
+/// `listener`: who has the placeholder's address.
+pub(super) fn connect(
+    placeholder: c_int,
+    family: Family,
+    local: SocketAddrV4,
+    remote: SocketAddrV4,
+    listener: Option<c_int>,
+) -> Result<Fd, Errno> {
+    let waiting = socket(family)?;
+    set_int(waiting.raw(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
+    // The port is free unless the peer's listener has it; then the kernel's addresses are not the program's, who is told its own.
+    bind(waiting.raw(), remote, family).or_else(|_| bind(waiting.raw(), SocketAddrV4::new(*remote.ip(), 0), family))?;
+    // SAFETY: plain integers.
+    kernel_result(unsafe { real::listen(waiting.raw(), 1) })?;
+    let to = address::of_placeholder(waiting.raw(), family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
+    bind_beside(placeholder, family, local, listener);
+    connect_to(placeholder, family, to)?;
+    accept(&waiting)
+}
+
+/// Connects the placeholder, whether it blocks or not, to somebody who listens on this machine.
+pub(super) fn connect_to(placeholder: c_int, family: Family, to: SocketAddrV4) -> Result<(), Errno> {
+    let raw = Raw::new(to, family);
+    // SAFETY: the address is as long as it says.
+    match kernel_result(unsafe { real::connect(placeholder, raw.as_ptr(), raw.len()) }) {
+        // Of two interfaces of one machine, or with a full queue of connections to be accepted: the handshake takes a moment.
+        Err(Errno(libc::EINPROGRESS)) => {
+            wait_for(placeholder, libc::POLLOUT)?;
+            match int(placeholder, libc::SOL_SOCKET, libc::SO_ERROR) {
+                Some(0) => Ok(()),
+                error => Err(Errno(error.unwrap_or(libc::ECONNREFUSED))),
+            }
+        }
+        result => result.map(drop),
+    }
+}
+
+/// Makes the placeholder what a connection is whose peer has reset it.
+pub(super) fn reset(placeholder: c_int, family: Family, local: SocketAddrV4, remote: SocketAddrV4) {
+    if let Ok(other) = connect(placeholder, family, local, remote, None) {
+        break_off(&other);
+    }
+}
+
+/// Makes closing the descriptor a reset.
+pub(super) fn break_off(fd: &Fd) {
+    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: the value is as long as it says.
+    unsafe {
+        real::setsockopt(fd.raw(), libc::SOL_SOCKET, libc::SO_LINGER, (&raw const at_once).cast(), size_of::<libc::linger>() as socklen_t)
+    };
+}
+
+fn socket(family: Family) -> Result<Fd, Errno> {
+    let raw = crate::socket::lifecycle::placeholder(family, libc::SOCK_CLOEXEC)?;
+    Fd::new(raw).map_err(|_| Errno(libc::EMFILE))
+}
+
+fn bind(fd: c_int, to: SocketAddrV4, family: Family) -> Result<(), Errno> {
+    let raw = Raw::new(to, family);
+    // SAFETY: the address is as long as it says.
+    kernel_result(unsafe { real::bind(fd, raw.as_ptr(), raw.len()) }).map(drop)
+}
+
+/// Gives an accepted connection's placeholder its listener's address, which the kernel allows between sockets of one user that all
+/// have SO_REUSEPORT (socket(7)); it matters to programs that don't run this library, and ask for the name.
+fn bind_beside(placeholder: c_int, family: Family, local: SocketAddrV4, listener: Option<c_int>) {
+    if address::of_placeholder(placeholder, family).is_none_or(|bound| bound.port() != 0) {
+        return;
+    }
+    let before = listener.and_then(|fd| int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT));
+    if let Some(fd) = listener {
+        set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1);
+    }
+    set_int(placeholder, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1);
+    let _ = bind(placeholder, local, family);
+    set_int(placeholder, libc::SOL_SOCKET, libc::SO_REUSEPORT, 0);
+    if let (Some(fd), Some(before)) = (listener, before) {
+        set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, before);
+    }
+}
+
+fn accept(waiting: &Fd) -> Result<Fd, Errno> {
+    wait_for(waiting.raw(), libc::POLLIN)?;
+    // SAFETY: null addresses: none is written.
+    let raw = kernel_result(unsafe { real::accept4(waiting.raw(), core::ptr::null_mut(), core::ptr::null_mut(), libc::SOCK_CLOEXEC) })?;
+    Fd::new(raw).map_err(|_| Errno(libc::EMFILE))
+}
+
+/// Waits until a descriptor is ready. EAGAIN: it is not for a long time.
+pub(super) fn wait_for(fd: c_int, events: i16) -> Result<(), Errno> {
+    let mut entry = libc::pollfd { fd, events, revents: 0 };
+    loop {
+        // SAFETY: one valid pollfd.
+        match kernel_result(unsafe { real::poll(&raw mut entry, 1, 5000) }) {
+            Ok(0) => return Err(Errno(libc::EAGAIN)),
+            Ok(_) => return Ok(()),
+            Err(Errno(libc::EINTR)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Writes all of it, for as long as the other side takes some now and then; what a descriptor that blocks does not is waited for here.
+pub(super) fn write_all(fd: c_int, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match write_some(fd, bytes) {
+            Ok(0) => wait_for(fd, libc::POLLOUT).or_else(|e| if e == Errno(libc::EAGAIN) { Ok(()) } else { Err(e) })?,
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes what there is room for.
+pub(super) fn write_some(fd: c_int, bytes: &[u8]) -> Result<usize, Errno> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the bytes are readable for their length; no address.
+    let count = unsafe { real::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) };
+    match usize::try_from(count).map_err(|_| Errno::last()) {
+        Err(Errno(libc::EAGAIN | libc::EINTR)) => Ok(0),
+        result => result,
+    }
+}
+
+/// Ends our stream.
+pub(super) fn end_writing(fd: c_int) {
+    // SAFETY: plain integers.
+    unsafe { real::shutdown(fd, libc::SHUT_WR) };
+}
+
+/// Puts `fresh` under the number of a placeholder, with the placeholder's options and flags.
+pub(super) fn replace(fd: c_int, fresh: &Fd) -> Result<(), Errno> {
+    // SAFETY: plain integers.
+    let (status, descriptor) = unsafe { (real::fcntl(fd, libc::F_GETFL, 0), real::fcntl(fd, libc::F_GETFD, 0)) };
+    // SAFETY: plain integers.
+    unsafe { real::fcntl(fresh.raw(), libc::F_SETFL, status.max(0) as usize) };
+    for (level, name) in KEPT {
+        if let Some(value) = int(fd, level, name) {
+            set_int(fresh.raw(), level, name, value);
+        }
+    }
+    for name in KEPT_WIDE {
+        copy_wide(fd, fresh.raw(), name);
+    }
+    let cloexec = if descriptor & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: plain integers; the program cannot see the moment in which the number changes its meaning.
+    kernel_result(unsafe { real::dup3(fresh.raw(), fd, cloexec) }).map(drop)
+}
+
+/// Lets another socket bind the port of this one, which is about to go.
+pub(super) fn share_address(fd: c_int) {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
+}
+
+fn int(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: the value is as long as it says.
+    let asked = unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    (asked == 0).then_some(value)
+}
+
+fn set_int(fd: c_int, level: c_int, name: c_int, value: c_int) {
+    // SAFETY: the value is as long as it says.
+    unsafe { real::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<c_int>() as socklen_t) };
+}
+
+fn copy_wide(from: c_int, to: c_int, name: c_int) {
+    let mut value = [0u64; 2];
+    let mut len = size_of::<[u64; 2]>() as socklen_t;
+    let place: *mut c_void = value.as_mut_ptr().cast();
+    // SAFETY: the value has room for what it says; the kernel sets the option's own length.
+    unsafe {
+        if real::getsockopt(from, libc::SOL_SOCKET, name, place, &raw mut len) == 0 {
+            real::setsockopt(to, libc::SOL_SOCKET, name, place, len);
+        }
+    }
+}

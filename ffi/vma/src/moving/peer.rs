@@ -1,0 +1,154 @@
+//! The side that is asked: by a child that wants what it inherited, or by the owner of a connection's other end.
+
+use std::net::SocketAddrV4;
+
+use ringway_shm::{Correspondent, Fd};
+use ringway_stack::Error;
+
+use super::{Move, Role, addresses, memfd, owner, pair};
+use crate::process::{Offload, Process};
+use crate::slab::Key;
+use crate::socket::Kind;
+
+/// Answers for a process.
+pub(super) struct Answers(pub(super) &'static Process);
+
+impl Correspondent for Answers {
+    fn asked(&self, talk: u64, from: i32, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
+        let words = String::from_utf8_lossy(words);
+        let (answer, with) = crate::boundary!((String::new(), Vec::new()), answer(self.0, talk, from, &words, passed));
+        (answer.into_bytes(), with)
+    }
+
+    fn hung_up(&self, talk: u64) {
+        crate::boundary!((), abandoned(self.0, talk));
+    }
+}
+
+/// Answers some words of process `from`.
+pub(super) fn answer(process: &'static Process, talk: u64, from: i32, words: &str, passed: Vec<Fd>) -> (String, Vec<Fd>) {
+    let mut parts = words.split_ascii_whitespace();
+    let verb = parts.next().unwrap_or("");
+    let Some((local, remote)) = addresses(parts) else {
+        tracing::debug!(from, "words that mean nothing: {words}");
+        return ("gone".to_owned(), Vec::new());
+    };
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let (answer, with) = match verb {
+        "release" => release(process, offload, local, remote),
+        "leave" => leave(process, offload, (talk, from), local, remote),
+        "take" => (take(process, offload, talk, (local, remote), passed), None),
+        _ => ("gone", None),
+    };
+    (answer.to_owned(), with.into_iter().collect())
+}
+
+/// The socket of a connection, whatever carries it.
+pub(super) fn socket_between(offload: &Offload, local: SocketAddrV4, remote: SocketAddrV4) -> Option<Key> {
+    offload.sockets.iter().find(|(_, socket)| (socket.bound, socket.peer) == (Some(local), Some(remote))).map(|(key, _)| key)
+}
+
+/// A child wants to use what it inherited from us.
+fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4, remote: SocketAddrV4) -> (&'static str, Option<Fd>) {
+    if offload.moves.iter().any(|moving| (moving.local, moving.remote) == (local, remote)) {
+        return ("wait", None);
+    }
+    let Some(key) = socket_between(offload, local, remote) else { return ("gone", None) };
+    if owner::begin(process, offload, key) {
+        return ("wait", None);
+    }
+    match offload.sockets.find(key) {
+        // Moved by the peer, so that its descriptor is another one than the child's.
+        Some(socket) if socket.moved => {
+            // SAFETY: plain integers.
+            let copy = unsafe { crate::real::fcntl(socket.fd, libc::F_DUPFD_CLOEXEC, 0) };
+            Fd::new(copy).map_or(("gone", None), |copy| ("here", Some(copy)))
+        }
+        _ => ("gone", None),
+    }
+}
+
+/// The other end's owner takes the connection to the kernel.
+fn leave(
+    process: &'static Process,
+    offload: &mut Offload,
+    (talk, from): (u64, i32),
+    local: SocketAddrV4,
+    remote: SocketAddrV4,
+) -> (&'static str, Option<Fd>) {
+    let begun = offload.moves.iter().position(|moving| (moving.local, moving.remote) == (local, remote));
+    let mut key = None;
+    if let Some(at) = begun {
+        // Both ends have begun: one gives way, and both must agree which.
+        if offload.moves[at].role != Role::Asking || process.owner_pid < from {
+            return ("wait", None);
+        }
+        key = offload.moves.swap_remove(at).key;
+    }
+    let now = process.now();
+    offload.poll_if_due(now);
+    let remains = match offload.ring.dissolve(now, local, remote) {
+        Ok(remains) => remains,
+        Err(Error::NotConnected) => return ("wait", None),
+        Err(_) => return ("gone", None),
+    };
+    let key = key.or_else(|| socket_between(offload, local, remote));
+    let file = memfd::of_remains(&remains).ok();
+    if let Some(key) = key.filter(|&key| offload.sockets.find(key).is_some_and(|s| matches!(s.kind, Kind::Stream(_) | Kind::Connecting(_))))
+    {
+        if let Some(socket) = offload.sockets.find(key) {
+            pair::share_address(socket.fd);
+        }
+        offload.on_its_way(key);
+        offload.moves.push(Move { local, remote, key: Some(key), role: Role::Peer(talk) });
+    }
+    offload.dispatch();
+    (if remains.accepted { "left" } else { "unaccepted" }, file)
+}
+
+/// The descriptor that goes on in place of the ring's connection, and what is to be written into it first.
+fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (SocketAddrV4, SocketAddrV4), passed: Vec<Fd>) -> &'static str {
+    let mine = |moving: &Move| (moving.local, moving.remote) == ends && moving.role == Role::Peer(talk);
+    let Some(at) = offload.moves.iter().position(mine) else { return "gone" };
+    let Ok([fresh, file]) = <[Fd; 2]>::try_from(passed) else { return "gone" };
+    let (Some(key), Ok(owed)) = (offload.moves[at].key, memfd::read(&file)) else { return "gone" };
+    if offload.descriptors(key).into_iter().any(|fd| pair::replace(fd, &fresh).is_err()) {
+        return "gone";
+    }
+    let ended = offload.sockets.find(key).is_some_and(|socket| socket.shut.write);
+    let written = pair::write_some(fresh.raw(), &owed).unwrap_or(owed.len());
+    if written < owed.len() {
+        // More than the kernel keeps for a reader that is slow: whoever writes next must come after it.
+        let rest = owed[written..].to_vec();
+        std::thread::spawn(move || {
+            let _ = pair::write_all(fresh.raw(), &rest);
+            let mut offload = process.lock();
+            arrive(&mut offload, talk, key, ended, &fresh);
+        });
+        return "taken";
+    }
+    arrive(offload, talk, key, ended, &fresh);
+    "taken"
+}
+
+fn arrive(offload: &mut Offload, talk: u64, key: Key, ended: bool, fresh: &Fd) {
+    if ended {
+        pair::end_writing(fresh.raw());
+    }
+    offload.moves.retain(|moving| moving.role != Role::Peer(talk));
+    offload.arrived(key);
+}
+
+/// The other end's owner is gone in the middle of it.
+fn abandoned(process: &Process, talk: u64) {
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(at) = offload.moves.iter().position(|moving| moving.role == Role::Peer(talk)) else { return };
+    let moving = offload.moves.swap_remove(at);
+    let Some(key) = moving.key else { return };
+    if let Some(socket) = offload.sockets.find(key) {
+        pair::reset(socket.fd, socket.family, moving.local, moving.remote);
+    }
+    offload.arrived(key);
+}
