@@ -57,6 +57,8 @@ pub(crate) struct Offload {
     pub(crate) decisions: Vec<Decided>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
+    /// Connections that a vfork child asked for.
+    pub(crate) lent: Vec<Key>,
     /// The process that inherited sockets come from, while it holds rules that are to be had when it ends.
     pub(crate) parent: Option<Pidfd>,
 }
@@ -165,6 +167,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             closed: ClosedSockets::default(),
             decisions: Vec::new(),
             moves: Vec::new(),
+            lent: Vec::new(),
             parent: None,
         }),
     }));

@@ -27,7 +27,7 @@ fn before() {
 fn lend_all(process: &Process) {
     for (fd, entry) in fdtable::entries() {
         if matches!(entry, Entry::Socket(_)) && keeps(fd) {
-            moving::heir::lend(process, fd);
+            moving::owner::lend(process, fd);
         }
     }
 }

@@ -95,20 +95,6 @@ pub(crate) fn settle_all(which: impl Fn(c_int) -> bool) {
     }
 }
 
-/// In a vfork child, which has its parent's memory, and descriptors of its own: the parent is asked for one of its connections.
-pub(crate) fn lend(process: &Process, fd: c_int) {
-    let Entry::Socket(key) = fdtable::peek(fd) else { return };
-    let saved = errno::current();
-    let found = process.lock().sockets.find(key).and_then(|socket| {
-        let is_connection = matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_));
-        (is_connection).then_some(Heirloom { owner: process.owner_pid, family: socket.family, local: socket.bound?, remote: socket.peer? })
-    });
-    if let Some(heirloom) = found {
-        heirloom.claim(fd, key);
-    }
-    errno::set(saved);
-}
-
 impl Heirloom {
     fn claim(&self, fd: c_int, key: Key) {
         let started = Instant::now();

@@ -52,6 +52,8 @@ enum Role {
     Owner,
     /// It has left its ring in this talk.
     Peer(u64),
+    /// It has the descriptor that goes on, and writes into it what was owed.
+    Writing,
 }
 
 /// Between two looks at something that another process does.
@@ -75,9 +77,9 @@ pub(crate) fn hand_out(fd: i32) {
     // (What was inherited is settled by the lookup.)
     if let (Entry::Socket(key), Some(process)) = (lookup(fd), crate::process::process()) {
         if !process.is_owner() {
-            heir::lend(process, fd);
+            owner::lend(process, fd);
         } else if owner::begin(process, &mut process.lock(), key) {
-            owner::await_all(process, PATIENCE);
+            owner::await_all(process, owner::Waited::Ours);
         }
     }
     crate::errno::set(saved);

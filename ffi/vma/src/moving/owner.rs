@@ -2,7 +2,6 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
-use core::time::Duration;
 use std::net::SocketAddrV4;
 
 use ringway_shm::{Fd, Talk};
@@ -48,6 +47,33 @@ pub(crate) fn begin(process: &'static Process, offload: &mut Offload, key: Key) 
     start(process, offload, id, Some(key), fd)
 }
 
+/// In a vfork child, which has its parent's memory and descriptors of its own: the parent is to move a connection, and is waited for.
+pub(crate) fn lend(process: &Process, fd: c_int) {
+    let Entry::Socket(key) = fdtable::peek(fd) else { return };
+    {
+        let mut guard = process.lock();
+        let is_connection = |socket: &Socket| matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_));
+        if !guard.sockets.find(key).is_some_and(is_connection) {
+            return;
+        }
+        guard.lent.push(key);
+        if let Some(progress) = guard.mux.watch.progress {
+            ringway_host::sleep::signal(progress);
+        }
+    }
+    let started = std::time::Instant::now();
+    while matches!(fdtable::peek(fd), Entry::Socket(_) | Entry::Moving(_)) && started.elapsed() < super::PATIENCE {
+        super::pause();
+    }
+}
+
+/// Begins to move what vfork children asked for. For the progress thread.
+pub(crate) fn begin_lent(process: &'static Process, offload: &mut Offload) {
+    for key in core::mem::take(&mut offload.lent) {
+        begin(process, offload, key);
+    }
+}
+
 /// Begins to move a connection whose last descriptor the program is closing. `false`: it must be ended as any other.
 pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, socket: &Socket, fd: c_int) -> bool {
     let (Kind::Stream(id) | Kind::Connecting(id)) = socket.kind else { return false };
@@ -57,9 +83,13 @@ pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, soc
 
 /// The process ends: what a child of its may go on with moves to the kernel.
 pub(crate) fn leave_shared(process: &'static Process) {
-    if lineage::forks() > 0 && process.try_lock().is_some() {
+    if process.try_lock().is_none() {
+        return;
+    }
+    if lineage::forks() > 0 {
         all(process, |socket| lineage::shared_since(socket.birth));
     }
+    await_all(process, Waited::All);
 }
 
 /// Begins to move every connection that `which` names, and waits until all of them are the kernel's.
@@ -72,14 +102,24 @@ pub(crate) fn all(process: &'static Process, which: impl Fn(&Socket) -> bool) {
             begin(process, offload, key);
         }
     }
-    await_all(process, super::PATIENCE);
+    await_all(process, Waited::Ours);
 }
 
-/// Waits until nothing is on its way that this process began.
-pub(crate) fn await_all(process: &Process, patience: Duration) {
+/// Which moves are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// Those that this process began.
+    Ours,
+    /// Those of peers as well, of which this process has bytes to write.
+    All,
+}
+
+/// Waits until nothing is on its way.
+pub(crate) fn await_all(process: &Process, which: Waited) {
     let started = std::time::Instant::now();
-    while started.elapsed() < patience {
-        if process.lock().moves.iter().all(|moving| matches!(moving.role, Role::Peer(_))) {
+    while started.elapsed() < super::PATIENCE {
+        let counts = |moving: &Move| which == Waited::All || matches!(moving.role, Role::Asking | Role::Owner);
+        if !process.lock().moves.iter().any(counts) {
             return;
         }
         super::pause();

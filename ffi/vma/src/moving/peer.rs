@@ -120,23 +120,25 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
     let written = pair::write_some(fresh.raw(), &owed).unwrap_or(owed.len());
     if written < owed.len() {
         // More than the kernel keeps for a reader that is slow: whoever writes next must come after it.
+        // The owner's part is done, and so may its life be.
+        offload.moves[at].role = Role::Writing;
         let rest = owed[written..].to_vec();
         std::thread::spawn(move || {
             let _ = pair::write_all(fresh.raw(), &rest);
             let mut offload = process.lock();
-            arrive(&mut offload, talk, key, ended, &fresh);
+            arrive(&mut offload, key, ended, &fresh);
         });
         return "taken";
     }
-    arrive(offload, talk, key, ended, &fresh);
+    arrive(offload, key, ended, &fresh);
     "taken"
 }
 
-fn arrive(offload: &mut Offload, talk: u64, key: Key, ended: bool, fresh: &Fd) {
+fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
     if ended {
         pair::end_writing(fresh.raw());
     }
-    offload.moves.retain(|moving| moving.role != Role::Peer(talk));
+    offload.moves.retain(|moving| moving.key != Some(key));
     offload.arrived(key);
 }
 

@@ -58,6 +58,7 @@ impl Work for Service {
             return Plan { descriptors: [greetings, None, None], timeout: Some(self.interval.max(Duration::from_millis(1))) };
         };
         fork::look_after_parent(process, &mut offload);
+        crate::moving::owner::begin_lent(process, &mut offload);
         let parent = offload.parent.as_ref().map(Pidfd::fd);
         let woken = offload.mux.watch.is_deep();
         offload.wake_from_deep();
