@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ringway_stack::device::{Device, DeviceEvent, MacAddr, Protocol, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 
-use super::stage::{Board, Operation, Part, Places, Station};
+use super::stage::{Board, Operation, Part, Places, Station, sleep_on};
 use crate::layout::{LARGE_BYTES, SLOTS};
 use crate::tests::{pattern, small, tcp};
 use crate::{Rendezvous, Resolved, RxBuf, Settings, ShmDevice, attach};
@@ -137,6 +137,10 @@ impl Station for Member {
 
     fn has_answer(&mut self, question: u64) -> bool {
         self.answer == question
+    }
+
+    fn keeps_at_most(&self) -> usize {
+        0
     }
 
     fn begin(&mut self) {
@@ -321,11 +325,9 @@ fn fill(part: &mut Part<Member>) {
     station.device().doorbell();
 }
 
-/// Until the ring's descriptor is readable.
+/// Until the ring, or the rendezvous, has something.
 fn wait(station: &mut Member) {
-    let mut entry = libc::pollfd { fd: station.device().wait_fd().unwrap(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry.
-    unsafe { libc::poll(&raw mut entry, 1, -1) };
+    sleep_on(station, Duration::from_secs(60));
 }
 
 /// Holds every body for a while, and releases them in another order than they came in.

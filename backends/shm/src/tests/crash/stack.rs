@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ringway_stack::device::Protocol;
@@ -11,7 +11,7 @@ use ringway_stack::ring::{NextHop, Readiness, RecvFlags, Ring, RingConfig, SendF
 use ringway_stack::{Error, Instant, tcp};
 
 use super::stage::{Board, Operation, Part, Places, Station};
-use crate::tests::small;
+use crate::tests::{pattern, small};
 use crate::{Rendezvous, Settings, ShmDevice, attach};
 
 const SMALL: usize = 100;
@@ -37,6 +37,7 @@ pub(super) struct Host {
     /// Its end was seen, and how.
     ended: Option<Result<(), Error>>,
     at: SocketAddrV4,
+    into: Vec<u8>,
 }
 
 fn now() -> Instant {
@@ -46,18 +47,16 @@ fn now() -> Instant {
     Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// The byte at a place in every stream.
-fn byte_at(place: usize) -> u8 {
-    (place * 31 + (place >> 8) * 7) as u8
-}
-
-fn bytes(from: usize, len: usize) -> Vec<u8> {
-    (from..from + len).map(byte_at).collect()
+/// What every stream consists of. Made once, before there is a victim.
+fn bytes(from: usize, len: usize) -> &'static [u8] {
+    static STREAM: LazyLock<Vec<u8>> = LazyLock::new(|| pattern(LARGE + 1, 0));
+    &STREAM[from..from + len]
 }
 
 impl Station for Host {
     fn join() -> Self {
         let (device, rendezvous) = attach(&Settings { resolve_timeout: Duration::from_millis(200), ..small() }).unwrap();
+        bytes(0, 0);
         let mut seed = [0; 32];
         seed[..4].copy_from_slice(&std::process::id().to_le_bytes());
         let config = RingConfig { reset_strangers: true, ..RingConfig::default() };
@@ -74,6 +73,7 @@ impl Station for Host {
             datagrams: 0,
             ended: None,
             at: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+            into: vec![0; 64 << 10],
         }
     }
 
@@ -147,6 +147,11 @@ impl Station for Host {
         self.answer == question
     }
 
+    /// A connection keeps a buffer that has room left, for a second.
+    fn keeps_at_most(&self) -> usize {
+        self.talks.len()
+    }
+
     fn begin(&mut self) {
         (self.got, self.sent, self.datagrams, self.ended) = (0, 0, 0, None);
     }
@@ -173,7 +178,7 @@ impl Host {
         let Some(stream) = self.stream() else { return };
         while self.sent < total {
             let piece = bytes(self.sent, (total - self.sent).min(16 << 10));
-            match self.ring.tcp_send(now(), stream, &[IoSlice::new(&piece)], SendFlags::empty()) {
+            match self.ring.tcp_send(now(), stream, &[IoSlice::new(piece)], SendFlags::empty()) {
                 Ok(len) => self.sent += len,
                 Err(_) => return,
             }
@@ -183,12 +188,12 @@ impl Host {
     /// Reads what is there, and holds it to be the next bytes of the stream.
     fn receive(&mut self) {
         let Some(stream) = self.stream() else { return };
-        let mut into = vec![0; 64 << 10];
+        let into = &mut self.into;
         while self.ended.is_none() {
-            match self.ring.tcp_recv(now(), stream, &mut [IoSliceMut::new(&mut into)], RecvFlags::empty()) {
+            match self.ring.tcp_recv(now(), stream, &mut [IoSliceMut::new(into)], RecvFlags::empty()) {
                 Ok(0) => self.ended = Some(Ok(())),
                 Ok(len) => {
-                    assert!(into[..len] == bytes(self.got, len), "bytes {}.. of the stream are not what was sent", self.got);
+                    assert!(into[..len] == *bytes(self.got, len), "bytes {}.. of the stream are not what was sent", self.got);
                     self.got += len;
                 }
                 Err(Error::WouldBlock | Error::NotConnected) => return,
@@ -203,17 +208,17 @@ impl Host {
         for i in 0..count {
             let len = if i % 2 == 0 { SMALL } else { 20_000 };
             let target = Some((to, NextHop::Station(found.mac)));
-            let _a_station_that_died = self.ring.udp_send(now(), udp, &[IoSlice::new(&bytes(i, len))], *self.at.ip(), target);
+            let _a_station_that_died = self.ring.udp_send(now(), udp, &[IoSlice::new(bytes(i, len))], *self.at.ip(), target);
         }
         true
     }
 
     fn receive_datagrams(&mut self) {
         let Some(udp) = self.udp else { return };
-        let mut into = vec![0; 64 << 10];
-        while let Ok(datagram) = self.ring.udp_recv(udp, &mut [IoSliceMut::new(&mut into)], RecvFlags::empty()) {
-            let i = usize::from(into[0] / 31) % 256;
-            assert!(into[..datagram.len] == bytes(i, datagram.len), "datagram {i} is not what was sent");
+        let into = &mut self.into;
+        while let Ok(datagram) = self.ring.udp_recv(udp, &mut [IoSliceMut::new(into)], RecvFlags::empty()) {
+            let i = usize::from(into[0] / 31);
+            assert!(into[..datagram.len] == *bytes(i, datagram.len), "datagram {i} is not what was sent");
             self.datagrams += 1;
         }
     }

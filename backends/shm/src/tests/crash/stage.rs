@@ -82,6 +82,8 @@ pub(super) trait Station: Sized {
     fn ask(&mut self, witness: SocketAddrV4, question: u64);
     /// Whether the answer is there.
     fn has_answer(&mut self, question: u64) -> bool;
+    /// Send buffers that it holds, even when nothing is under way, for the next bytes to the witness.
+    fn keeps_at_most(&self) -> usize;
     /// Forgets the last run.
     fn begin(&mut self);
 }
@@ -148,6 +150,7 @@ pub(super) struct Shown {
 /// What must be afterwards as it was before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Possessions {
+    /// Beyond those that may be kept.
     buffers: usize,
     descriptors: usize,
     mappings: usize,
@@ -195,7 +198,7 @@ impl<S: Station> Stage<S> {
         for word in [&self.board.phase, &self.board.cue] {
             word.store(PREPARING, Ordering::SeqCst);
         }
-        let before = self.possessions();
+        let before = self.at_rest()?;
         let victim = self.fork_victim(operation, at, fate);
         let died = match self.watch(operation, victim, fate) {
             Ok(died) => died,
@@ -210,6 +213,21 @@ impl<S: Station> Stage<S> {
         self.ask_the_witness()?;
         let (stores, calls) = (self.board.stores.load(Ordering::SeqCst), self.board.calls.load(Ordering::SeqCst));
         Ok(Shown { done, stores, calls, healed_after })
+    }
+
+    /// What there is when nothing is under way.
+    fn at_rest(&mut self) -> Result<Possessions, String> {
+        let begin = Instant::now();
+        loop {
+            let now = self.possessions();
+            if now.buffers == 0 {
+                return Ok(now);
+            }
+            if begin.elapsed() > RESET_WITHIN {
+                return Err(format!("before it begins: {now:?}"));
+            }
+            self.survivor.turn();
+        }
     }
 
     fn fork_victim(&mut self, operation: &Operation<S>, at: u32, fate: Fate) -> libc::pid_t {
@@ -276,9 +294,8 @@ impl<S: Station> Stage<S> {
         loop {
             self.survivor.turn();
             let is_right = (operation.judge)(&mut self.survivor, &self.places, done)?;
-            let healed_after = died.elapsed();
-            // Only looked at now and then: it costs more than a turn.
             let now = self.possessions();
+            let healed_after = died.elapsed();
             if is_right && now == *before {
                 return Ok(healed_after);
             }
@@ -313,7 +330,7 @@ impl<S: Station> Stage<S> {
     fn possessions(&mut self) -> Possessions {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         Possessions {
-            buffers: self.survivor.device().buffers_in_use(),
+            buffers: self.survivor.device().buffers_in_use().saturating_sub(self.survivor.keeps_at_most()),
             descriptors: std::fs::read_dir("/proc/self/fd").unwrap().count(),
             mappings: maps.lines().filter(|line| line.contains("memfd:ringway")).count(),
             peers: self.survivor.rendezvous().peers().len(),
@@ -348,7 +365,7 @@ fn state(child: libc::pid_t) -> State {
 }
 
 /// Sleeps as a program would: on the ring, the rendezvous, and for no longer than the next timer.
-fn sleep_on(station: &mut impl Station, longest: Duration) {
+pub(super) fn sleep_on(station: &mut impl Station, longest: Duration) {
     let ring = station.device().wait_fd().unwrap_or(-1);
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut entries = [entry(ring), entry(station.rendezvous().epoll_fd())];
