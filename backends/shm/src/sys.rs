@@ -280,6 +280,9 @@ pub(crate) fn receive(fd: &Fd, into: &mut [u8]) -> io::Result<usize> {
 pub(crate) type Passed = ArrayVec<Fd, { CONTROL_BYTES / 4 }>;
 
 /// Receives one message with its descriptors. Zero bytes: the other end is closed.
+///
+/// # Errors
+/// The system's; EMFILE, where there was no room for all of a greeting's descriptors (unix(7): the rest is lost, with MSG_CTRUNC).
 pub(crate) fn receive_with(fd: &Fd, into: &mut [u8]) -> io::Result<(usize, Passed)> {
     visible();
     let mut iov = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
@@ -309,6 +312,9 @@ pub(crate) fn receive_with(fd: &Fd, into: &mut [u8]) -> io::Result<(usize, Passe
             }
             header = libc::CMSG_NXTHDR(&raw const message, header);
         }
+    }
+    if message.msg_flags & libc::MSG_CTRUNC != 0 && passed.len() < PASSED_MAX {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     Ok((len as usize, passed))
 }

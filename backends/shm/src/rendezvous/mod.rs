@@ -103,6 +103,8 @@ struct State {
     clients: VecDeque<Client>,
     /// Numbers rules, incoming connections and clients; never reused.
     next_number: u64,
+    /// A descriptor to give up for a moment when there is no other.
+    spare: Option<Fd>,
     /// The device is gone.
     has_left: bool,
 }
@@ -134,7 +136,7 @@ impl Rendezvous {
             control,
             slots: settings.slots(),
             timeout: settings.resolve_timeout,
-            state: Mutex::default(),
+            state: Mutex::new(State { spare: sys::eventfd().ok(), ..State::default() }),
             settled: Condvar::new(),
             handler: Mutex::default(),
         })
@@ -261,6 +263,7 @@ impl Rendezvous {
             self.discard(socket);
         }
         state.deferred.clear();
+        state.spare = None;
         state.by_id.clear();
         // Notices hold links, and links hold the member, which holds notices.
         self.member.take_notices();

@@ -345,14 +345,14 @@ impl<S> Drop for Stage<S> {
     }
 }
 
-enum State {
+pub(super) enum State {
     Runs,
     Stopped,
     Killed,
     Exited(i32),
 }
 
-fn state(child: libc::pid_t) -> State {
+pub(super) fn state(child: libc::pid_t) -> State {
     let mut status = 0;
     // SAFETY: `status` is writable.
     let changed = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
@@ -375,7 +375,7 @@ pub(super) fn sleep_on(station: &mut impl Station, longest: Duration) {
 }
 
 /// Runs `child` in a child of this process, which has one thread that matters. It dies with this process.
-fn fork(child: impl FnOnce()) -> libc::pid_t {
+pub(super) fn fork(child: impl FnOnce()) -> libc::pid_t {
     // SAFETY: the other thread of this process is libtest's, which only waits; glibc makes its allocator usable in the child.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
@@ -390,7 +390,7 @@ fn fork(child: impl FnOnce()) -> libc::pid_t {
 }
 
 /// Kills a child, and waits for its end.
-fn end(child: libc::pid_t) {
+pub(super) fn end(child: libc::pid_t) {
     // SAFETY: our own child; if it was waited for already, both calls fail.
     unsafe {
         if libc::waitpid(child, core::ptr::null_mut(), libc::WNOHANG) == 0 {
