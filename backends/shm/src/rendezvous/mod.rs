@@ -16,6 +16,7 @@ mod tests;
 pub(crate) use names::member_prefix;
 
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
@@ -84,6 +85,7 @@ pub struct Rendezvous {
     /// A negotiation ended.
     settled: Condvar,
     handler: Mutex<Option<Arc<ControlHandler>>>,
+    losses: AtomicU64,
 }
 
 #[derive(Default)]
@@ -139,6 +141,7 @@ impl Rendezvous {
             state: Mutex::new(State { spare: sys::eventfd().ok(), ..State::default() }),
             settled: Condvar::new(),
             handler: Mutex::default(),
+            losses: AtomicU64::new(0),
         })
     }
 
@@ -158,6 +161,13 @@ impl Rendezvous {
     #[inline]
     pub fn still_valid(&self, resolved: &Resolved) -> bool {
         resolved.link.is_alive() && rules::version(&resolved.link.peer.view) == resolved.generation
+    }
+
+    /// How many peers were lost so far. What was resolved to one of them keeps its memory until it is dropped; who keeps such
+    /// answers looks here when to go through them.
+    #[inline]
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Relaxed)
     }
 
     /// Publishes a rule: from now on, this member is found under its address. A rule with a remote address is of one flow,
