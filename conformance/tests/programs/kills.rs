@@ -19,7 +19,7 @@ use self::roles::{ROLE, SAID};
 use crate::harness::{Case, World, free_port, library};
 
 /// Kills, if the environment does not say.
-const KILLS: u32 = 100;
+const KILLS: u32 = 200;
 /// Every connection to a dead process has ended by then.
 const RESET_WITHIN: Duration = Duration::from_secs(1);
 /// Between two counts of what the survivor has; each begins with nobody else alive.
@@ -114,6 +114,9 @@ impl Book {
                 let late = killed.get(&pid).map(|&death| at.saturating_sub(death));
                 let late = late.unwrap_or_else(|| panic!("a connection to a living process ended: {line}"));
                 self.latest = self.latest.max(late);
+                if late > RESET_WITHIN / 4 {
+                    println!("{late:?} after the death of {pid}: {line}");
+                }
                 assert!(late < RESET_WITHIN, "{late:?} after the death of {pid}: {line}");
             }
             "connected" => {

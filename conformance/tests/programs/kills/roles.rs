@@ -121,7 +121,9 @@ fn echo(mut stream: TcpStream, say: Say) {
         loop {
             match stream.read(&mut bytes) {
                 Ok(0) => break "Eof".to_owned(),
-                Ok(len) if !is_right(&bytes[..len], seed, place) => fail(&format!("corrupt at {place}..{} from {peer}", place + len as u64)),
+                Ok(len) if !is_right(&bytes[..len], seed, place) => {
+                    fail(&format!("corrupt at {place}..{} from {peer}", place + len as u64))
+                }
                 Ok(len) => {
                     place += len as u64;
                     if let Err(e) = stream.write_all(&bytes[..len]) {
@@ -205,8 +207,7 @@ fn exchange_datagrams(to: SocketAddr, seed: u64, say: Say) {
     let mut bytes = vec![0; 1 << 16];
     for place in 0_u64.. {
         let len = 8 + usize::from(byte_at(seed, place)) * 40;
-        let datagram: Vec<u8> =
-            place.to_le_bytes().into_iter().chain((0..len as u64).map(|i| byte_at(seed ^ place, i))).collect();
+        let datagram: Vec<u8> = place.to_le_bytes().into_iter().chain((0..len as u64).map(|i| byte_at(seed ^ place, i))).collect();
         let _nobody_there = socket.send_to(&datagram, to);
         let Ok((len, _)) = socket.recv_from(&mut bytes) else { continue };
         let number = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));

@@ -236,9 +236,21 @@ pub(super) fn operations() -> Vec<Operation<Host>> {
         Operation { name: "TCP connect", prepare: joined, act: connect, survivor: accept, judge: has_ended },
         Operation { name: "TCP accept", prepare: listening, act: be_connected, survivor: connect_to_it, judge: has_ended },
         Operation { name: "TCP send small", prepare: connected, act: |part| send(part, SMALL), survivor: read, judge: got_small },
-        Operation { name: "TCP receive small", prepare: accepted, act: |part| receive(part, SMALL), survivor: send_small, judge: has_ended },
+        Operation {
+            name: "TCP receive small",
+            prepare: accepted,
+            act: |part| receive(part, SMALL),
+            survivor: send_small,
+            judge: has_ended,
+        },
         Operation { name: "TCP send 1 MiB", prepare: connected, act: |part| send(part, LARGE), survivor: read, judge: got_large },
-        Operation { name: "TCP receive 1 MiB", prepare: accepted, act: |part| receive(part, LARGE), survivor: send_large, judge: has_ended },
+        Operation {
+            name: "TCP receive 1 MiB",
+            prepare: accepted,
+            act: |part| receive(part, LARGE),
+            survivor: send_large,
+            judge: has_ended,
+        },
         Operation { name: "TCP echo", prepare: accepted, act: echo, survivor: send_and_read, judge: has_ended },
     ];
     operations.extend([
