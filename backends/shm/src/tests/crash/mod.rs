@@ -29,6 +29,9 @@ const STOPS_EVERY: u32 = 60;
 /// An operation's points vary by a few from run to run. So many beyond the most that were counted are tried.
 const SLACK: u32 = 64;
 
+/// After so many an operation is given up: each takes its time.
+const FAILURES_MAX: usize = 10;
+
 /// Runs a test of this binary in a process of its own, which has one thread, and whose descriptors and mappings are its own.
 fn run_alone(name: &str) {
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -122,7 +125,7 @@ fn row<S: Station>(stage: &mut Stage<S>, operation: &Operation<S>, every: bool, 
     }
     let mut came_through = false;
     for at in points(count, SAMPLE, every, seed).into_iter().chain(count + 1..count + SLACK) {
-        if at > count && came_through {
+        if (at > count && came_through) || row.failures.len() >= FAILURES_MAX {
             break;
         }
         row.runs += 1;
