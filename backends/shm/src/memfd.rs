@@ -66,7 +66,13 @@ impl Drop for Mapping {
 }
 
 /// Makes a sealed segment of `len` bytes, zeroed: our writable mapping, and the descriptor to pass to peers.
+///
+/// # Errors
+/// The system's; EFBIG, where growing it would raise SIGXFSZ (setrlimit(2): the program may have lowered RLIMIT_FSIZE at any time).
 pub(crate) fn create(name: &CStr, len: usize) -> io::Result<(Segment, Fd)> {
+    if sys::file_size_limit() < len as u64 {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
     let fd = sys::memfd_create(name)?;
     sys::ftruncate(&fd, len)?;
     let mapping = Mapping::new(&fd, len, libc::PROT_READ | libc::PROT_WRITE)?;

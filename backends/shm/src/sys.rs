@@ -30,6 +30,13 @@ fn retry(mut call: impl FnMut() -> c_long) -> io::Result<i32> {
     }
 }
 
+/// Where a test may end this process: before a call by which peers learn something of it.
+#[inline]
+fn visible() {
+    #[cfg(any(test, feature = "store-hook"))]
+    crate::store_hook::before_call();
+}
+
 pub(crate) fn pid() -> i32 {
     // SAFETY: no arguments.
     unsafe { libc::syscall(libc::SYS_getpid) as i32 }
@@ -53,6 +60,7 @@ pub(crate) fn move_above(fd: i32, least: i32) -> i32 {
 }
 
 pub(crate) fn close(fd: i32) {
+    visible();
     // SAFETY: the caller owns the number.
     unsafe { libc::syscall(libc::SYS_close, fd) };
 }
@@ -136,6 +144,7 @@ pub(crate) fn duplicate(fd: &Fd) -> io::Result<Fd> {
 
 /// Makes an eventfd readable. (A full counter is readable too, so a failure changes nothing.)
 pub(crate) fn eventfd_signal(fd: &Fd) {
+    visible();
     let one = 1u64;
     // SAFETY: eight readable bytes.
     unsafe { libc::syscall(libc::SYS_write, fd.raw(), core::ptr::from_ref(&one), 8) };
@@ -183,19 +192,23 @@ fn abstract_address(name: &str) -> io::Result<(libc::sockaddr_un, usize)> {
 
 pub(crate) fn listen_abstract(fd: &Fd, name: &str, backlog: i32) -> io::Result<()> {
     let (address, len) = abstract_address(name)?;
+    visible();
     // SAFETY: `address` is readable for `len` bytes, which lie within it.
     check(unsafe { libc::syscall(libc::SYS_bind, fd.raw(), core::ptr::from_ref(&address), len) })?;
+    visible();
     // SAFETY: no memory is involved.
     check(unsafe { libc::syscall(libc::SYS_listen, fd.raw(), backlog) }).map(drop)
 }
 
 pub(crate) fn connect_abstract(fd: &Fd, name: &str) -> io::Result<()> {
+    visible();
     let (address, len) = abstract_address(name)?;
     // SAFETY: `address` is readable for `len` bytes, which lie within it.
     retry(|| unsafe { libc::syscall(libc::SYS_connect, fd.raw(), core::ptr::from_ref(&address), len) }).map(drop)
 }
 
 pub(crate) fn accept(fd: &Fd) -> io::Result<Fd> {
+    visible();
     let null = core::ptr::null_mut::<u8>();
     // SAFETY: null address: none is written.
     Fd::new(retry(|| unsafe { libc::syscall(libc::SYS_accept4, fd.raw(), null, null, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) })?)
@@ -221,6 +234,7 @@ pub(crate) fn peer_credentials(fd: &Fd) -> io::Result<libc::ucred> {
 
 /// Sends one message with descriptors.
 pub(crate) fn send_with(fd: &Fd, bytes: &[u8], passed: &[i32]) -> io::Result<()> {
+    visible();
     assert!(passed.len() <= PASSED_MAX);
     let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = [0u64; CONTROL_BYTES / 8];
@@ -248,6 +262,7 @@ pub(crate) fn send_with(fd: &Fd, bytes: &[u8], passed: &[i32]) -> io::Result<()>
 
 /// Sends what fits.
 pub(crate) fn send(fd: &Fd, bytes: &[u8]) -> io::Result<usize> {
+    visible();
     let null = core::ptr::null::<u8>();
     // SAFETY: `bytes` is readable for its length; no address.
     retry(|| unsafe { libc::syscall(libc::SYS_sendto, fd.raw(), bytes.as_ptr(), bytes.len(), libc::MSG_NOSIGNAL, null, 0) })
@@ -265,7 +280,11 @@ pub(crate) fn receive(fd: &Fd, into: &mut [u8]) -> io::Result<usize> {
 pub(crate) type Passed = ArrayVec<Fd, { CONTROL_BYTES / 4 }>;
 
 /// Receives one message with its descriptors. Zero bytes: the other end is closed.
+///
+/// # Errors
+/// The system's; EMFILE, where there was no room for all of a greeting's descriptors (unix(7): the rest is lost, with MSG_CTRUNC).
 pub(crate) fn receive_with(fd: &Fd, into: &mut [u8]) -> io::Result<(usize, Passed)> {
+    visible();
     let mut iov = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let mut control = [0u64; CONTROL_BYTES / 8];
     // SAFETY: all zeroes is a valid msghdr.
@@ -293,6 +312,9 @@ pub(crate) fn receive_with(fd: &Fd, into: &mut [u8]) -> io::Result<(usize, Passe
             }
             header = libc::CMSG_NXTHDR(&raw const message, header);
         }
+    }
+    if message.msg_flags & libc::MSG_CTRUNC != 0 && passed.len() < PASSED_MAX {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     Ok((len as usize, passed))
 }

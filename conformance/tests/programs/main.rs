@@ -14,6 +14,7 @@ mod http;
 mod idle;
 mod iperf3;
 mod isolation;
+mod kills;
 mod memcached;
 mod mixed;
 mod processes;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::PoisonError;
 
-use super::serve::Token;
+use super::serve::{Token, accept_or_refuse};
 use super::{Rendezvous, State};
 use crate::fd::Fd;
 use crate::sys;
@@ -30,7 +30,7 @@ pub(super) struct Request {
 
 impl Rendezvous {
     pub(super) fn accept_clients(&self, state: &mut State) {
-        while let Ok(socket) = sys::accept(&self.control) {
+        while let Some(socket) = accept_or_refuse(&self.control, &mut state.spare) {
             let is_welcome = sys::peer_credentials(&socket).is_ok_and(|peer| peer.uid == self.member.uid || peer.uid == 0);
             let number = state.number();
             if !is_welcome || self.epoll.add(&socket, libc::EPOLLIN, Token::Client(number).pack()).is_err() {

@@ -57,6 +57,8 @@ pub(super) enum Incoming {
     Closed,
     /// Something else than a message of this version.
     Garbage,
+    /// A message whose descriptors this process has no room for.
+    NoRoom(io::Error),
 }
 
 /// Receives a message, if there is one.
@@ -67,6 +69,7 @@ pub(super) fn receive(socket: &Fd) -> Incoming {
         Ok((0, _)) => return Incoming::Closed,
         Ok(received) => received,
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Incoming::Nothing,
+        Err(e) if e.raw_os_error() == Some(libc::EMFILE) => return Incoming::NoRoom(e),
         Err(_) => return Incoming::Closed,
     };
     let word = |i: usize| bytes.get(i * 8..i * 8 + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);

@@ -75,6 +75,7 @@ impl Rendezvous {
         let Some(entry) = state.links.get_mut(slot).and_then(Option::as_mut) else { return };
         let Some(socket) = entry.socket.take() else { return };
         entry.link.alive.store(false, Ordering::Relaxed);
+        self.losses.fetch_add(1, Ordering::Relaxed);
         let (id, mac) = (entry.link.peer.id, entry.link.mac);
         if state.by_id.get(&id) == Some(&(slot as u16)) {
             state.by_id.remove(&id);
@@ -88,7 +89,9 @@ impl Rendezvous {
         let mut state = self.lock();
         let slot = slot_of(link.mac);
         let Some(entry) = state.links.get_mut(slot).and_then(|entry| entry.take_if(|entry| entry.link.mac == link.mac)) else { return };
-        entry.link.alive.store(false, Ordering::Relaxed);
+        if entry.link.alive.swap(false, Ordering::Relaxed) {
+            self.losses.fetch_add(1, Ordering::Relaxed);
+        }
         if let Some(socket) = entry.socket {
             self.discard(socket);
         }

@@ -18,6 +18,7 @@ pub(crate) use names::member_prefix;
 pub use talks::{Correspondent, Talk, WORDS_MAX};
 
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
@@ -88,6 +89,7 @@ pub struct Rendezvous {
     settled: Condvar,
     handler: Mutex<Option<Arc<ControlHandler>>>,
     correspondent: Mutex<Option<Arc<dyn Correspondent>>>,
+    losses: AtomicU64,
 }
 
 #[derive(Default)]
@@ -108,6 +110,8 @@ struct State {
     talks: Talks,
     /// Numbers rules, incoming connections and clients; never reused.
     next_number: u64,
+    /// A descriptor to give up for a moment when there is no other.
+    spare: Option<Fd>,
     /// The device is gone.
     has_left: bool,
 }
@@ -139,10 +143,11 @@ impl Rendezvous {
             control,
             slots: settings.slots(),
             timeout: settings.resolve_timeout,
-            state: Mutex::default(),
+            state: Mutex::new(State { spare: sys::eventfd().ok(), ..State::default() }),
             settled: Condvar::new(),
             handler: Mutex::default(),
             correspondent: Mutex::default(),
+            losses: AtomicU64::new(0),
         };
         rendezvous.open_station();
         Ok(rendezvous)
@@ -164,6 +169,13 @@ impl Rendezvous {
     #[inline]
     pub fn still_valid(&self, resolved: &Resolved) -> bool {
         resolved.link.is_alive() && rules::version(&resolved.link.peer.view) == resolved.generation
+    }
+
+    /// How many peers were lost so far. What was resolved to one of them keeps its memory until it is dropped; who keeps such
+    /// answers looks here when to go through them.
+    #[inline]
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Relaxed)
     }
 
     /// Publishes a rule: from now on, this member is found under its address. A rule with a remote address is of one flow,
@@ -277,6 +289,7 @@ impl Rendezvous {
             self.discard(socket);
         }
         state.deferred.clear();
+        state.spare = None;
         state.by_id.clear();
         // Notices hold links, and links hold the member, which holds notices.
         self.member.take_notices();

@@ -218,6 +218,7 @@ fn await_message(socket: &Fd, kind: Kind, deadline: Instant) -> Result<Option<Me
             Incoming::Message(message) if message.kind == kind => return Ok(Some(message)),
             Incoming::Message(_) | Incoming::Garbage => return Err(ResolveError::Incompatible),
             Incoming::Closed => return Ok(None),
+            Incoming::NoRoom(e) => return Err(ResolveError::System { what: "a peer's descriptors", source: e }),
             Incoming::Nothing => {}
         }
         let left = deadline.saturating_duration_since(Instant::now());

@@ -105,11 +105,26 @@ pub(super) fn service(rendezvous: &Rendezvous) {
     }
 }
 
+/// Accepts a connection. Where there is no descriptor for it, it is closed instead: left where it is, it would keep the listener
+/// readable, and the progress thread busy, until the program closes something; and its peer would wait for nothing.
+pub(super) fn accept_or_refuse(listener: &Fd, spare: &mut Option<Fd>) -> Option<Fd> {
+    match sys::accept(listener) {
+        Ok(socket) => Some(socket),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            *spare = None;
+            drop(sys::accept(listener));
+            *spare = sys::eventfd().ok();
+            None
+        }
+        Err(_) => None,
+    }
+}
+
 impl Rendezvous {
     fn accept_members(&self, state: &mut State, rule: u64) {
         for _ in 0..ACCEPTS {
             let Some(published) = state.rules.get(&rule) else { return };
-            let Ok(socket) = sys::accept(&published.socket) else { return };
+            let Some(socket) = accept_or_refuse(&published.socket, &mut state.spare) else { return };
             let Ok(credentials) = sys::peer_credentials(&socket) else { continue };
             if credentials.uid != self.member.uid {
                 tracing::debug!(uid = credentials.uid, "refusing another user's process");

@@ -1,5 +1,6 @@
 //! Members against members: in one process where that is enough, in several where one must die.
 
+mod crash;
 mod death;
 mod frames;
 mod hostile;

@@ -28,6 +28,8 @@ struct Service {
     /// [`crate::mux::State::calls`] at the end of the last turn.
     calls: u64,
     next_tick: Instant,
+    /// [`Rendezvous::losses`] when routes were last gone through.
+    losses: u64,
 }
 
 /// Starts the thread.
@@ -39,6 +41,7 @@ pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
         quiet: 0,
         calls: 0,
         next_tick: Instant::ZERO,
+        losses: 0,
     };
     let progress = Progress::start("ringway", service)?;
     fdtable::set(progress.descriptor(), Entry::Internal);
@@ -62,6 +65,10 @@ impl Work for Service {
         let parent = offload.parent.as_ref().map(Pidfd::fd);
         let woken = offload.mux.watch.is_deep();
         offload.wake_from_deep();
+        let losses = self.rendezvous.losses();
+        if core::mem::replace(&mut self.losses, losses) != losses {
+            offload.sockets.iter_mut().for_each(|(_, socket)| socket.route.forget_dead(&self.rendezvous));
+        }
         let active = offload.mux.calls != self.calls;
         let served = (woken || now >= self.next_tick) && serve(&mut offload, now);
         if now >= self.next_tick || active || served {

@@ -7,7 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddrV4;
 
 use libc::{sockaddr, socklen_t};
-use ringway_shm::Resolved;
+use ringway_shm::{Rendezvous, Resolved};
 use ringway_stack::device::{MacAddr, Protocol};
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, SocketId};
@@ -43,6 +43,15 @@ enum By {
     Station(Resolved),
     /// Through the kernel, until then.
     Kernel(Instant),
+}
+
+impl Route {
+    /// Lets go of a station that is no more, and so of its memory.
+    pub(crate) fn forget_dead(&mut self, rendezvous: &Rendezvous) {
+        if matches!(&self.by, By::Station(hop) if !rendezvous.still_valid(hop)) {
+            self.by = By::Unknown;
+        }
+    }
 }
 
 /// When the kernel's half of the socket is asked. Asking costs a system call, so a spinning program does not pay for it on
