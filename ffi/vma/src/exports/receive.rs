@@ -92,6 +92,8 @@ pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ss
     // SAFETY: the program's promise to read(2).
     match ours(fd, || unsafe { real::read(fd, buffer, len) }) {
         Err(result) => result,
+        // Linux reads nothing from a socket without asking it, whatever its state (SysV's way); recv(2) asks.
+        Ok(_) if len == 0 => 0,
         // SAFETY: the program's promise to read(2). With no flags, recv is read.
         Ok(key) => unsafe { receive_plain(fd, key, buffer, len, 0) },
     }
@@ -194,7 +196,11 @@ pub unsafe extern "C" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -
         -1,
         // SAFETY: the program's promise to readv(2).
         to_ssize(vectors::count(count).and_then(|count| unsafe {
-            vectors::with_writable(buffers, count, |into| receive_on(fd, key, into, 0, &kernel).map(|got| got.count(0)))
+            vectors::with_writable(buffers, count, |into| match into.iter().all(|part| part.is_empty()) {
+                // As in `read`.
+                true => Ok(0),
+                false => receive_on(fd, key, into, 0, &kernel).map(|got| got.count(0)),
+            })
         }))
     )
 }

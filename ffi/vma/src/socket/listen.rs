@@ -21,11 +21,15 @@ const BACKLOG_MAX: i32 = 4096;
 /// bind(2).
 ///
 /// # Errors
-/// As bind(2): the kernel's.
+/// As bind(2): the kernel's; EINVAL where the socket is connected.
 ///
 /// # Safety
 /// `raw` is null, or `len` bytes can be read there.
 pub(crate) unsafe fn bind(process: &Process, fd: c_int, key: Key, raw: *const sockaddr, len: socklen_t) -> Result<c_int, Errno> {
+    // A connection that was accepted is bound; its placeholder is not.
+    if matches!(process.lock().sockets.find(key).map(|s| s.kind), Some(Kind::Stream(_))) {
+        return Err(Errno(libc::EINVAL));
+    }
     // SAFETY: the caller's promise.
     kernel_result(unsafe { real::bind(fd, raw, len) })?;
     let mut guard = process.lock();

@@ -3,26 +3,71 @@
 
 use crate::program::*;
 
+use Kind::Tcp;
+use Op::{Accept, Bind, Close, Connect, Exit, Kill, Listen, Recv, Send, Shutdown, Socket};
+use Place::At;
+use Target::{Nobody, Port};
+
 /// A program with its name.
 pub(crate) type Told = (&'static str, Vec<Step>);
 
+const FLAGS: SendFlags = SendFlags { dontwait: false, more: false, nosignal: true };
+const PLAIN: RecvFlags = RecvFlags { dontwait: false, peek: false, waitall: false, trunc: false };
+
+/// 1.0 listens, and has accepted 1.1 from 0.0; then `steps`.
+fn connected(steps: &[Step]) -> Vec<Step> {
+    let mut all = vec![
+        Step(1, 0, Socket(Tcp, false)),
+        Step(1, 0, Bind(0, At(5001))),
+        Step(1, 0, Listen(0, 8)),
+        Step(0, 0, Socket(Tcp, false)),
+        Step(0, 0, Connect(0, Port(5001))),
+        Step(1, 0, Accept(0, AcceptBy::Accept)),
+    ];
+    all.extend_from_slice(steps);
+    all
+}
+
 /// Programs that come to the same in both worlds.
 pub(crate) fn alike() -> Vec<Told> {
-    vec![]
+    vec![
+        (
+            "nothing is read of a socket in any state",
+            vec![
+                Step(1, 0, Socket(Tcp, false)),
+                Step(1, 0, Recv(0, RecvBy::Readv, 0, PLAIN)),
+                Step(1, 0, Recv(0, RecvBy::Read, 0, PLAIN)),
+                Step(1, 0, Recv(0, RecvBy::Recv, 0, PLAIN)),
+            ],
+        ),
+        ("an accepted connection is bound", connected(&[Step(1, 1, Bind(1, At(5002))), Step(1, 0, Bind(1, At(5001)))])),
+        (
+            "nothing is written to what was reset",
+            connected(&[
+                Step(1, 1, Send(1, SendBy::SendMsg, 3232, FLAGS)),
+                Step(0, 1, Close(0)),
+                Step(1, 0, Send(1, SendBy::Writev, 0, FLAGS)),
+                Step(1, 0, Send(1, SendBy::Writev, 3, FLAGS)),
+            ]),
+        ),
+    ]
 }
 
 /// Programs that show a known difference, by its name.
 pub(crate) fn witnesses() -> Vec<Told> {
-    vec![(
-        "killed",
-        vec![
-            Step(1, 0, Op::Socket(Kind::Tcp, false)),
-            Step(1, 0, Op::Bind(0, Place::At(5001))),
-            Step(1, 0, Op::Listen(0, 8)),
-            Step(0, 0, Op::Socket(Kind::Tcp, false)),
-            Step(0, 0, Op::Connect(0, Target::Port(5001))),
-            Step(1, 0, Op::Accept(0, AcceptBy::Accept)),
-            Step(1, 0, Op::Kill),
-        ],
-    )]
+    vec![
+        ("killed", connected(&[Step(1, 0, Kill)])),
+        ("exited", connected(&[Step(0, 0, Exit)])),
+        ("early-shutdown", vec![Step(0, 0, Socket(Tcp, false)), Step(0, 0, Shutdown(0, How::Both))]),
+        ("disconnected", connected(&[Step(0, 0, Connect(0, Nobody))])),
+        ("closed-in-use", connected(&[Step(1, 0, Recv(1, RecvBy::Recv, 10, PLAIN)), Step(1, 1, Close(1))])),
+        (
+            "bound-after-reset",
+            connected(&[
+                Step(0, 0, Shutdown(0, How::Both)),
+                Step(1, 0, Send(1, SendBy::Send, 15, FLAGS)),
+                Step(1, 1, Bind(1, At(5002))),
+            ]),
+        ),
+    ]
 }

@@ -116,9 +116,11 @@ impl Wish {
             Verb::Listen(backlog) => Op::Listen(slot, backlog),
             Verb::ConnectPort(port) => Op::Connect(slot, Target::Port(port)),
             Verb::Connect => Op::Connect(slot, self.target(state, role)?),
+            Verb::Disconnect if role == Role::Listener => return None,
             Verb::Disconnect => Op::Connect(slot, Target::Nobody),
             Verb::Accept(by) => Op::Accept(slot, by),
-            Verb::Send(by, length, flags) => Op::Send(slot, by, length, flags),
+            // udp(7)'s MSG_MORE is the kernel's alone, for now.
+            Verb::Send(by, length, flags) => Op::Send(slot, by, length, SendFlags { more: flags.more && role != Role::Datagram, ..flags }),
             Verb::SendTo(by, length) => Op::SendTo(slot, by, length, self.target(state, role)?),
             Verb::Recv(by, length, flags) => Op::Recv(slot, by, length, flags),
             Verb::Shutdown(how) => Op::Shutdown(slot, how),
@@ -165,7 +167,8 @@ impl Wish {
             Verb::Send(..) | Verb::Recv(..) | Verb::Shutdown(_) => matches!(role, Role::Stream | Role::Datagram),
             Verb::Transfer(_) => role == Role::Stream,
             Verb::EpollCtl(..) | Verb::EpollWait(..) => role == Role::Epoll,
-            Verb::Set(_) | Verb::Ask(_) | Verb::Disconnect | Verb::NonBlock(..) => role != Role::Epoll,
+            Verb::Disconnect => matches!(role, Role::Stream | Role::Datagram),
+            Verb::Set(_) | Verb::Ask(_) | Verb::NonBlock(..) => role != Role::Epoll,
             _ => true,
         }
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::program::{Description, Entry, Kind, Op, PROCESSES, Role, SLOTS, Source, State, Step, Wait};
+use crate::program::{Description, Entry, Kind, Op, PROCESSES, RecvBy, Role, SLOTS, Source, State, Step, Wait};
 use crate::translate::{Names, Outcome, Raw, errno_name, outcome, request, transfer_receive};
 use crate::wire::{Call, Fields, Reply, Request};
 use crate::world::{Who, World};
@@ -82,6 +82,24 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn failed(&self) -> bool {
         self.trouble.is_some() || (self.difference.is_some() && self.known.is_none())
+    }
+
+    /// What kind of failure it is: a program is made smaller only as long as that stays.
+    pub(crate) fn signature(&self) -> Option<String> {
+        let word = |text: String| text.split(['(', ' ']).next().unwrap_or_default().to_owned();
+        let last = self.steps.last()?;
+        let verdict = match self.difference {
+            Some(Where::Outcome(who)) => {
+                let says = |seen: &Seen| seen.returned.get(&who).map(|outcome| word(format!("{outcome:?}")));
+                format!("{:?} {:?}", says(&last.kernel), says(&last.ringway))
+            }
+            Some(Where::Revents(process, slot)) => {
+                let says = |seen: &Seen| seen.views.get(&(process, slot)).map(|view| view.revents);
+                format!("{:?} {:?}", says(&last.kernel), says(&last.ringway))
+            }
+            at => word(format!("{at:?}")),
+        };
+        self.failed().then(|| format!("{} {verdict} {}", word(format!("{:?}", last.step.2)), self.trouble.is_some()))
     }
 
     pub(crate) fn program(&self) -> Vec<Step> {
@@ -188,7 +206,11 @@ impl<'a> Side<'a> {
             let slots: Vec<u8> = state.open(process).map(|(slot, _)| slot).collect();
             let fds = slots.iter().filter_map(|&slot| state.entry(process, slot)).map(|entry| entry.fd);
             let reply = self.world.observe(process, &Request::new(Call::View, &[]).with_numbers(fds))?;
-            seen.lowest.insert(process, reply.result);
+            // See `Pair::races`.
+            let accepts = self.under_way.iter().any(|(who, under_way)| who.0 == process && under_way.request.call == Call::Accept);
+            if !accepts {
+                seen.lowest.insert(process, reply.result);
+            }
             let mut fields = Fields(&reply.data);
             for slot in slots {
                 let [revents, local_error, peer_error, unread_error, unread, status, descriptor, kind] = [0; 8].map(|_| fields.i32());
@@ -260,7 +282,7 @@ impl Pair<'_> {
             return self.interrupt(step, (step.0, worker));
         }
         let takes_slot = matches!(step.2, Op::Socket(..) | Op::Accept(..) | Op::EpollCreate | Op::Dup(..));
-        if !self.state.alive(step.0) || self.state.busy.contains(&who) || (takes_slot && self.reserved(step.0)) {
+        if !self.state.alive(step.0) || self.state.busy.contains(&who) || (takes_slot && self.reserved(step.0)) || self.races(step) {
             return Ok(false);
         }
         let requests = self.kernel.request(number, step, &self.state).zip(self.ringway.request(number, step, &self.state));
@@ -279,6 +301,41 @@ impl Pair<'_> {
             self.state.busy.push(other);
         }
         Ok(true)
+    }
+
+    /// Whether what comes of a call would be decided by a race, in any world.
+    fn races(&self, step: &Step) -> bool {
+        let under_way = || self.kernel.under_way.iter().map(|(&(process, _), under_way)| (process, &under_way.request));
+        let of = |process, fd| (0..SLOTS).find_map(|slot| self.state.entry(process, slot).filter(|e| i64::from(e.fd) == fd)).map(|e| e.description);
+        let description = |slot: u8| self.state.entry(step.0, slot).map(|entry| entry.description);
+        // Linux's accept takes its descriptor's number when it begins to wait, ours when it returns: what is numbered meanwhile differs.
+        let renumbers = matches!(step.2, Op::Socket(..) | Op::Accept(..) | Op::EpollCreate | Op::Dup(..) | Op::Close(_) | Op::Fork);
+        if renumbers && under_way().any(|(process, request)| process == step.0 && request.call == Call::Accept) {
+            return true;
+        }
+        // Who of two that wait for the same bytes, or connection, gets them; or whether who only waits for them sees them before.
+        let taken = |slot: u8| {
+            under_way().any(|(process, request)| match request.call {
+                Call::Recv | Call::Accept => of(process, request.arguments[0]) == description(slot),
+                Call::EpollWait => true,
+                Call::Poll => request.data.chunks(8).any(|pair| of(process, i64::from(Fields(pair).i32())) == description(slot)),
+                _ => false,
+            })
+        };
+        let consumed = |slot: u8| {
+            under_way().any(|(process, request)| {
+                matches!(request.call, Call::Recv | Call::Accept) && of(process, request.arguments[0]) == description(slot)
+            })
+        };
+        match &step.2 {
+            Op::Recv(_, by, _, flags) if flags.dontwait && !matches!(by, RecvBy::Read | RecvBy::Readv) => false,
+            Op::Recv(slot, ..) | Op::Accept(slot, _) => taken(*slot),
+            Op::Poll(_, of, Wait::Forever) => of.iter().any(|&(slot, _)| consumed(slot)),
+            Op::EpollWait(_, _, _, Wait::Forever) => {
+                under_way().any(|(_, request)| matches!(request.call, Call::Recv | Call::Accept | Call::EpollWait))
+            }
+            _ => false,
+        }
     }
 
     /// Whether a transfer can only go one way: between the two ends of a connection, both open and blocking, and nobody else at work.

@@ -13,6 +13,7 @@ mod translate;
 mod wire;
 mod world;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -147,7 +148,7 @@ fn assert_no_panic(log: &str) {
 }
 
 /// Draws programs until `left` is used up, or enough have failed.
-fn draw(pair: usize, seed: u64, left: &AtomicU32, failures: &Mutex<Vec<String>>, failures_max: usize) -> (Tally, String, u64) {
+fn draw(pair: usize, seed: u64, left: &AtomicU32, failures: &Mutex<Vec<String>>, seen: &Mutex<BTreeSet<String>>, failures_max: usize) -> (Tally, String, u64) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     bytes[8] = pair as u8;
@@ -158,7 +159,9 @@ fn draw(pair: usize, seed: u64, left: &AtomicU32, failures: &Mutex<Vec<String>>,
     while failures.lock().expect("no panics").len() < failures_max && more() {
         let mut tree = strategy.new_tree(&mut runner).expect("nothing is filtered");
         let run = comparison.compare(|| tree.current().into_calls());
-        if run.failed() {
+        // Where enough is wanted to find several, the same thing again is none of them.
+        let new = || seen.lock().expect("no panics").insert(run.signature().unwrap_or_default());
+        if run.failed() && new() {
             let small = shrink(&mut comparison, &mut tree, run);
             println!("pair {pair}: the worlds differ:\n{small}");
             failures.lock().expect("no panics").push(small.to_string());
@@ -170,10 +173,11 @@ fn draw(pair: usize, seed: u64, left: &AtomicU32, failures: &Mutex<Vec<String>>,
 /// Makes a failing program smaller: first its wishes, then its calls.
 fn shrink(comparison: &mut Comparison, tree: &mut impl proptest::strategy::ValueTree<Value = generate::Draft>, mut worst: Run) -> Run {
     let deadline = Instant::now() + SHRINK;
+    let signature = worst.signature();
     let mut more = tree.simplify();
     while more && Instant::now() < deadline {
         let run = comparison.compare(|| tree.current().into_calls());
-        more = if run.failed() {
+        more = if run.failed() && run.signature() == signature {
             worst = run;
             tree.simplify()
         } else {
@@ -186,7 +190,7 @@ fn shrink(comparison: &mut Comparison, tree: &mut impl proptest::strategy::Value
         let mut shorter = program.clone();
         shorter.remove(index);
         let run = comparison.compare(|| shorter.clone().into_iter());
-        if run.failed() {
+        if run.failed() && run.signature() == signature {
             program = run.program();
             worst = run;
         } else {
@@ -207,10 +211,11 @@ fn generated_programs_come_to_the_same() {
     let left = AtomicU32::new(number("RINGWAY_CALLS_PROGRAMS").map_or(PROGRAMS, |count| count as u32));
     let failures_max = number("RINGWAY_CALLS_FAILURES").map_or(1, |count| count as usize);
     let failures = Mutex::new(Vec::new());
+    let seen = Mutex::new(BTreeSet::new());
     let started = Instant::now();
     let results: Vec<_> = std::thread::scope(|scope| {
-        let (left, failures) = (&left, &failures);
-        let pairs: Vec<_> = (0..PAIRS).map(|pair| scope.spawn(move || draw(pair, seed, left, failures, failures_max))).collect();
+        let (left, failures, seen) = (&left, &failures, &seen);
+        let pairs: Vec<_> = (0..PAIRS).map(|pair| scope.spawn(move || draw(pair, seed, left, failures, seen, failures_max))).collect();
         pairs.into_iter().map(|pair| pair.join().expect("a pair of worlds")).collect()
     });
     let mut tally = Tally { known: vec![0; KNOWN.len()], ..Tally::default() };
