@@ -102,3 +102,13 @@ fn late_calls() {
 fn endings() {
     same_on_both("endings");
 }
+
+#[test]
+fn numbers() {
+    same_on_both("numbers");
+}
+
+#[test]
+fn cancellation() {
+    same_on_both("cancel");
+}

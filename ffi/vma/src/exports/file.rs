@@ -19,13 +19,15 @@ const BYTES_MAX: usize = 0x7fff_f000;
 /// # Safety
 /// As sendfile(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendfile(out: c_int, input: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
-    if !on_ring(out) {
+pub unsafe extern "C-unwind" fn sendfile(out: c_int, input: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
+    crate::cancellation_point!({
+        if !on_ring(out) {
+            // SAFETY: the program's promise to sendfile(2).
+            return unsafe { real::sendfile(out, input, offset, count) };
+        }
         // SAFETY: the program's promise to sendfile(2).
-        return unsafe { real::sendfile(out, input, offset, count) };
-    }
-    // SAFETY: the program's promise to sendfile(2).
-    crate::boundary!(-1, unsafe { copy(out, input, offset, count) })
+        crate::boundary!(-1, unsafe { copy(out, input, offset, count) })
+    })
 }
 
 /// sendfile(2), as programs with 64-bit offsets call it.
