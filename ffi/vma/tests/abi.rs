@@ -112,3 +112,13 @@ fn numbers() {
 fn cancellation() {
     same_on_both("cancel");
 }
+
+#[test]
+fn streams_of_stdio() {
+    same_on_both("stdio");
+}
+
+#[test]
+fn pipes_and_files() {
+    same_on_both("pipes");
+}
