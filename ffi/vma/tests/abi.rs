@@ -102,3 +102,23 @@ fn late_calls() {
 fn endings() {
     same_on_both("endings");
 }
+
+#[test]
+fn numbers() {
+    same_on_both("numbers");
+}
+
+#[test]
+fn cancellation() {
+    same_on_both("cancel");
+}
+
+#[test]
+fn streams_of_stdio() {
+    same_on_both("stdio");
+}
+
+#[test]
+fn pipes_and_files() {
+    same_on_both("pipes");
+}

@@ -3,7 +3,7 @@
 
 use crate::program::*;
 
-use Kind::Tcp;
+use Kind::{Tcp, Udp};
 use Op::{Accept, Bind, Close, Connect, Exit, Kill, Listen, Recv, Send, Shutdown, Socket};
 use Place::At;
 use Target::{Nobody, Port};
@@ -50,6 +50,23 @@ pub(crate) fn alike() -> Vec<Told> {
                 Step(1, 0, Send(1, SendBy::Writev, 3, FLAGS)),
             ]),
         ),
+        (
+            "all is waited for that is only looked at",
+            connected(&[
+                Step(1, 0, Recv(1, RecvBy::Recv, 59, RecvFlags { peek: true, waitall: true, ..PLAIN })),
+                Step(0, 1, Send(0, SendBy::SendTo, 58, FLAGS)),
+                Step(0, 1, Send(0, SendBy::SendTo, 1, FLAGS)),
+            ]),
+        ),
+        (
+            "recvmmsg tells an error before the end",
+            connected(&[
+                Step(0, 0, Close(0)),
+                Step(1, 0, Send(1, SendBy::Write, 1, FLAGS)),
+                Step(1, 0, Recv(1, RecvBy::RecvMmsg, 1, PLAIN)),
+                Step(1, 0, Recv(1, RecvBy::RecvMmsg, 1, PLAIN)),
+            ]),
+        ),
     ]
 }
 
@@ -68,6 +85,10 @@ pub(crate) fn witnesses() -> Vec<Told> {
                 Step(1, 0, Send(1, SendBy::Send, 15, FLAGS)),
                 Step(1, 1, Bind(1, At(5002))),
             ]),
+        ),
+        (
+            "part-of-a-set",
+            connected(&[Step(0, 1, Socket(Udp, false)), Step(0, 0, Op::Poll(PollBy::Poll, vec![(0, libc::POLLOUT), (1, libc::POLLOUT)], Wait::No))]),
         ),
     ]
 }

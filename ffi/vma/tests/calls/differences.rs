@@ -2,6 +2,7 @@
 
 use crate::lockstep::{Done, Where};
 use crate::program::{DupBy, Op, Role, Target};
+use crate::translate::Detail;
 
 /// A difference that is known. Nothing after it is compared.
 pub(crate) struct Known {
@@ -59,7 +60,27 @@ pub(crate) const KNOWN: &[Known] = &[
                 && last.kernel.returned.values().all(|outcome| outcome.error != libc::EINVAL)
         },
     },
+    Known {
+        id: "part-of-a-set",
+        reason: "a wait that finds something ready on the ring asks the kernel for its part of the set only every so often \
+                 (VMA_SELECT_POLL_OS_RATIO): what it names is ready, but need not be all that is",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            let Where::Outcome(who) = at else { return false };
+            let (kernel, ringway) = (&last.kernel.returned[&who], &last.ringway.returned[&who]);
+            ringway.result > 0 && is_part(&ringway.detail, &kernel.detail)
+        },
+    },
 ];
+
+/// Whether what one wait found is some of what another did.
+fn is_part(some: &Detail, all: &Detail) -> bool {
+    match (some, all) {
+        (Detail::Ready(some), Detail::Ready(all)) => some.iter().zip(all).all(|(one, other)| one == other || *one == 0),
+        (Detail::Events(some), Detail::Events(all)) => some.iter().all(|(slot, events)| all.get(slot) == Some(events)),
+        _ => false,
+    }
+}
 
 /// What the end of a connection shows in.
 fn in_sight(at: Where) -> bool {

@@ -122,6 +122,8 @@ impl Wish {
             // udp(7)'s MSG_MORE is the kernel's alone, for now.
             Verb::Send(by, length, flags) => Op::Send(slot, by, length, SendFlags { more: flags.more && role != Role::Datagram, ..flags }),
             Verb::SendTo(by, length) => Op::SendTo(slot, by, length, self.target(state, role)?),
+            // What Linux's recvmmsg makes of a signal while it waits for nothing at all is its own affair.
+            Verb::Recv(by @ RecvBy::RecvMmsg, 0, flags) => Op::Recv(slot, by, 1, flags),
             Verb::Recv(by, length, flags) => Op::Recv(slot, by, length, flags),
             Verb::Shutdown(how) => Op::Shutdown(slot, how),
             Verb::Close => Op::Close(slot),

@@ -38,12 +38,13 @@ const PROGRAMS: u32 = 1000;
 /// Programs that run at once; most of their time they wait for each other's wake-ups.
 const PAIRS: usize = 4;
 
-/// How long waits spin: each pair of worlds has its own way, one of them the library's.
+/// How long waits spin: each pair of worlds has its own way, one of them the library's. The others ask the kernel for its part of a set
+/// each time.
 const PARAMETERS: [&[(&str, &str)]; PAIRS] = [
     &[],
-    &[("VMA_RX_POLL", "0"), ("VMA_SELECT_POLL", "0")],
-    &[("VMA_RX_POLL", "0"), ("VMA_SELECT_POLL", "0"), ("VMA_PROGRESS_ENGINE_INTERVAL", "1")],
-    &[("VMA_RX_POLL", "200"), ("VMA_SELECT_POLL", "200")],
+    &[("VMA_RX_POLL", "0"), ("VMA_SELECT_POLL", "0"), ("VMA_SELECT_POLL_OS_RATIO", "1")],
+    &[("VMA_RX_POLL", "0"), ("VMA_SELECT_POLL", "0"), ("VMA_SELECT_POLL_OS_RATIO", "1"), ("VMA_PROGRESS_ENGINE_INTERVAL", "1")],
+    &[("VMA_RX_POLL", "200"), ("VMA_SELECT_POLL", "200"), ("VMA_SELECT_POLL_OS_RATIO", "1")],
 ];
 
 /// The library that this build made: beside the test. (One directory up is what `cargo build` made last, perhaps long ago.)
