@@ -173,6 +173,10 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
         Kind::Connecting(id) | Kind::Stream(id) => {
             let result = offload.ring.shutdown(process.now(), id, ends);
             if result.is_ok() {
+                // Linux takes a connection whose end it shut down for connected, whoever asked how connect went (inet_shutdown).
+                if offload.ring.info(id).and_then(|info| info.state).is_some_and(|state| state.is_synchronized()) {
+                    socket.kind = Kind::Stream(id);
+                }
                 socket.shut.read |= ends != Shutdown::Write;
                 socket.shut.write |= ends != Shutdown::Read;
             }

@@ -137,7 +137,7 @@ fn receive_specially(
         return receive_nothing(process, offload, key, id, flags);
     }
     if flags & libc::MSG_TRUNC != 0 && flags & libc::MSG_PEEK == 0 {
-        return discard(process, offload, key, id, vectors::total_mut(into), plain);
+        return discard(process, offload, key, id, vectors::total_mut(into), plain | flags & libc::MSG_WAITALL);
     }
     let wanted = vectors::total_mut(into);
     let mut into = into;
@@ -191,7 +191,7 @@ fn peek_all<'a>(
         });
     }
     // Whatever ended the wait: what is there by then is the answer.
-    match receive(process, process.lock(), key, id, into, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+    match receive(process, process.lock(), process.now(), key, id, into, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
         Err(Errno(libc::EAGAIN)) => Err(waited.err().unwrap_or(Errno(libc::EAGAIN))),
         result => result,
     }
@@ -226,12 +226,13 @@ pub(crate) fn discard<'a>(
     len: usize,
     flags: c_int,
 ) -> Result<usize, Errno> {
+    let all = flags & libc::MSG_WAITALL != 0;
     let flags = flags & libc::MSG_DONTWAIT;
     let mut scratch = [0u8; 4096];
     let mut done = 0;
     while done < len {
         let room = (len - done).min(scratch.len());
-        let flags = if done == 0 { flags } else { flags | libc::MSG_DONTWAIT };
+        let flags = if done == 0 || all { flags } else { flags | libc::MSG_DONTWAIT };
         match receive(process, offload, process.now(), key, id, &mut [IoSliceMut::new(&mut scratch[..room])], flags) {
             Ok(0) => break,
             Ok(count) => done += count,

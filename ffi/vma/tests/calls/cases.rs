@@ -4,7 +4,7 @@
 use crate::program::*;
 
 use Kind::{Tcp, Udp};
-use Op::{Accept, Bind, Close, Connect, Exit, Kill, Listen, Recv, Send, Shutdown, Socket};
+use Op::{Accept, Bind, Close, Connect, Exit, Kill, Listen, Recv, Send, SendTo, Shutdown, Socket};
 use Place::At;
 use Target::{Nobody, Port};
 
@@ -59,6 +59,37 @@ pub(crate) fn alike() -> Vec<Told> {
             ]),
         ),
         (
+            "all is waited for that is discarded",
+            connected(&[
+                Step(1, 0, Recv(1, RecvBy::RecvFrom, 18, RecvFlags { waitall: true, trunc: true, ..PLAIN })),
+                Step(0, 0, Send(0, SendBy::Write, 15, FLAGS)),
+                Step(0, 0, Send(0, SendBy::Write, 3, FLAGS)),
+            ]),
+        ),
+        (
+            "an epoll instance does not watch itself by another number",
+            connected(&[
+                Step(0, 0, Op::EpollCreate),
+                Step(0, 0, Op::EpollCtl(1, Ctl::Add, 0, libc::EPOLLIN as u32)),
+                Step(0, 1, Op::Dup(1, DupBy::FromCloexec(30))),
+                Step(0, 0, Op::EpollCtl(2, Ctl::Del, 1, 0)),
+                Step(0, 0, Op::EpollCtl(2, Ctl::Add, 1, libc::EPOLLIN as u32)),
+            ]),
+        ),
+        (
+            "what was shut down is connected",
+            vec![
+                Step(0, 0, Socket(Tcp, false)),
+                Step(0, 0, Bind(0, At(5002))),
+                Step(0, 0, Listen(0, 8)),
+                Step(0, 0, Socket(Tcp, true)),
+                Step(0, 0, Connect(1, Port(5002))),
+                Step(0, 0, Accept(0, AcceptBy::Accept4)),
+                Step(0, 0, Shutdown(1, How::Read)),
+                Step(0, 1, Connect(1, Target::Of(0, 0))),
+            ],
+        ),
+        (
             "recvmmsg tells an error before the end",
             connected(&[
                 Step(0, 0, Close(0)),
@@ -85,6 +116,18 @@ pub(crate) fn witnesses() -> Vec<Told> {
                 Step(1, 0, Send(1, SendBy::Send, 15, FLAGS)),
                 Step(1, 1, Bind(1, At(5002))),
             ]),
+        ),
+        (
+            "told-by-one-half",
+            vec![
+                Step(1, 0, Socket(Udp, false)),
+                Step(1, 0, Bind(0, At(5002))),
+                Step(0, 0, Socket(Udp, false)),
+                Step(0, 0, Bind(0, At(5003))),
+                Step(1, 0, Connect(0, Port(5001))),
+                Step(1, 0, Send(0, SendBy::Write, 1, FLAGS)),
+                Step(1, 0, SendTo(0, SendBy::SendTo, 125, Target::Of(0, 0))),
+            ],
         ),
         (
             "part-of-a-set",

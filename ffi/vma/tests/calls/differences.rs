@@ -30,10 +30,11 @@ pub(crate) const KNOWN: &[Known] = &[
     },
     Known {
         id: "early-shutdown",
-        reason: "Linux refuses to shut down a TCP socket that isn't connected (ENOTCONN), and yet remembers it for readiness and for the \
+        reason: "Linux refuses to shut down a socket that isn't connected (ENOTCONN), and yet remembers it for readiness and for the \
                  connection that follows, or for those that it accepts; Ringway's start afresh",
         applies: |steps, at| {
-            in_sight(at) && steps.iter().any(|done| matches!(done.step.2, Op::Shutdown(slot, _) if role(done, slot) == Some(Role::Fresh)))
+            let refused = |done: &Done| done.kernel.returned.values().any(|outcome| outcome.error == libc::ENOTCONN);
+            in_sight(at) && steps.iter().any(|done| matches!(done.step.2, Op::Shutdown(..)) && refused(done))
         },
     },
     Known {
@@ -58,6 +59,18 @@ pub(crate) const KNOWN: &[Known] = &[
             matches!(at, Where::Outcome(_) | Where::Local(..))
                 && matches!(last.step.2, Op::Bind(slot, _) if role(last, slot) == Some(Role::Stream))
                 && last.kernel.returned.values().all(|outcome| outcome.error != libc::EINVAL)
+        },
+    },
+    Known {
+        id: "told-by-one-half",
+        reason: "an ICMP error that the kernel's half of a UDP socket has is told by the next call that goes to the kernel, not by one that \
+                 the ring serves: asking each time would cost a system call a datagram",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            let Where::Outcome(who) = at else { return false };
+            matches!(last.step.2, Op::Send(slot, ..) | Op::SendTo(slot, ..) | Op::Recv(slot, ..) if role(last, slot) == Some(Role::Datagram))
+                && last.kernel.returned[&who].error == libc::ECONNREFUSED
+                && last.ringway.returned[&who].error != libc::ECONNREFUSED
         },
     },
     Known {

@@ -190,11 +190,17 @@ impl<'a> Side<'a> {
 
     fn settle(&mut self, returned: &mut BTreeMap<Who, Reply>) -> io::Result<()> {
         let deadline = Instant::now() + RETURN;
-        while !self.listen(returned, Duration::ZERO)? {
+        let mut at_rest = 0;
+        // Twice: a thread may sleep for a moment on its way, for a lock or a page.
+        while at_rest < 2 {
+            at_rest = if self.listen(returned, Duration::ZERO)? { at_rest + 1 } else { 0 };
+            if self.under_way.keys().all(|who| returned.contains_key(who)) {
+                break;
+            }
             if Instant::now() > deadline {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "a thread neither answers nor sleeps"));
             }
-            std::thread::sleep(Duration::from_micros(30));
+            std::thread::sleep(Duration::from_micros(if at_rest > 0 { 300 } else { 30 }));
         }
         Ok(())
     }
@@ -328,6 +334,8 @@ impl Pair<'_> {
             })
         };
         match &step.2 {
+            // A wait goes by what the flag was when it began; ours looks again when it was woken.
+            Op::NonBlock(slot, ..) => consumed(*slot),
             Op::Recv(_, by, _, flags) if flags.dontwait && !matches!(by, RecvBy::Read | RecvBy::Readv) => false,
             Op::Recv(slot, ..) | Op::Accept(slot, _) => taken(*slot),
             Op::Poll(_, of, Wait::Forever) => of.iter().any(|&(slot, _)| consumed(slot)),
