@@ -30,6 +30,9 @@ pub(crate) fn fail(code: c_int) -> c_int {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);
 
+/// Not a failure: the call is the kernel's to do, outside of all that is ours.
+pub(crate) const THEIRS: Errno = Errno(0);
+
 impl Errno {
     /// What the last call of libc's failed with.
     pub(crate) fn last() -> Self {
@@ -71,11 +74,23 @@ pub(crate) fn panicked<T>(failure: T, payload: &(dyn Any + Send)) -> T {
     failure
 }
 
-/// Runs the body of an exported function; a panic fails the call instead of crossing into C. It costs nothing unless
-/// something panics.
+/// Runs the body of an exported function; a panic fails the call instead of crossing into C, and the thread is not cancelled inside.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! boundary {
+    ($failure:expr, $body:expr) => {
+        $crate::bare_boundary!($failure, {
+            let _masked = $crate::cancel::Masked::new();
+            $body
+        })
+    };
+}
+
+/// The same for the calls that send and receive: it costs nothing unless something panics, and the body must see to it itself that no
+/// cancellation point of libc's is called in it.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! bare_boundary {
     ($failure:expr, $body:expr) => {
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| $body)) {
             Ok(value) => value,

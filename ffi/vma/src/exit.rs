@@ -6,6 +6,7 @@ use core::time::Duration;
 use ringway_stack::device::Device;
 use ringway_stack::ring::Shutdown;
 
+use crate::exports::stdio;
 use crate::mux::wait::in_handler;
 use crate::process::{self, Process};
 use crate::socket::Kind;
@@ -26,7 +27,12 @@ const LOCK_TRIES: u32 = 4000;
 
 /// Runs after the program's own exit handlers and destructors.
 extern "C" fn at_unload() {
-    crate::boundary!((), finish_from_anywhere());
+    crate::boundary!((), {
+        if !in_handler() {
+            stdio::flush();
+        }
+        finish_from_anywhere();
+    });
 }
 
 #[used]

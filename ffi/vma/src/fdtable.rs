@@ -5,7 +5,9 @@
 //! verified by its generation under the lock, so that no call counts references.
 
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+use ringway_stack::Instant;
 
 use crate::slab::Key;
 
@@ -83,6 +85,13 @@ struct Slot {
     kernel_rx: AtomicU64,
     /// Successful send calls that the kernel served.
     kernel_tx: AtomicU64,
+    /// Which open file it is (the upper half: [`identity`]), and when that was last looked at (the lower: [`ticks`]).
+    stamp: AtomicU64,
+}
+
+impl Slot {
+    const EMPTY: Self =
+        Self { entry: AtomicU64::new(0), kernel_rx: AtomicU64::new(0), kernel_tx: AtomicU64::new(0), stamp: AtomicU64::new(0) };
 }
 
 type Chunk = [Slot; CHUNK];
@@ -104,8 +113,7 @@ fn slot(fd: i32) -> Option<&'static Slot> {
 fn slot_or_new(fd: i32) -> Option<&'static Slot> {
     let place = TABLE.get(usize::try_from(fd).ok()? / CHUNK)?;
     if place.load(Ordering::Acquire).is_null() {
-        let fresh: Box<Chunk> =
-            Box::new([const { Slot { entry: AtomicU64::new(0), kernel_rx: AtomicU64::new(0), kernel_tx: AtomicU64::new(0) } }; CHUNK]);
+        let fresh: Box<Chunk> = Box::new([const { Slot::EMPTY }; CHUNK]);
         let fresh = Box::into_raw(fresh);
         if place.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: another thread's chunk won; ours was never shared.
@@ -145,8 +153,76 @@ pub(crate) fn set(fd: i32, entry: Entry) -> bool {
     let Some(slot) = slot_or_new(fd) else { return false };
     slot.kernel_rx.store(0, Ordering::Relaxed);
     slot.kernel_tx.store(0, Ordering::Relaxed);
+    slot.stamp.store(if entry.socket().is_some() { u64::from(identity(fd)) << 32 } else { 0 }, Ordering::Relaxed);
     slot.entry.store(entry.pack(), Ordering::Release);
     true
+}
+
+/// Another open file was put under the number on purpose.
+pub(crate) fn renewed(fd: i32) {
+    if let Some(slot) = slot(fd) {
+        slot.stamp.store(u64::from(identity(fd)) << 32, Ordering::Relaxed);
+    }
+}
+
+/// Which open file a number names: zero if none. Two files that live at a time have the same only by chance, one in four thousand
+/// million; sockets never do (the kernel numbers them with 32 bits).
+fn identity(fd: i32) -> u32 {
+    // SAFETY: all of it is integers, for which zero is a value.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    let saved = crate::errno::current();
+    // SAFETY: the structure is valid for writing.
+    let known = unsafe { libc::fstat(fd, &raw mut status) } == 0;
+    crate::errno::set(saved);
+    if !known {
+        return 0;
+    }
+    let (device, inode) = (status.st_dev, status.st_ino);
+    (inode as u32 ^ (inode >> 32) as u32 ^ (device as u32).rotate_left(20)).max(1)
+}
+
+/// The program may close a number by a call that the library does not see (its own `syscall` instruction, io_uring), and get it again
+/// for something else. So a number that is used is looked at now and then; once that has happened in a process, with every call.
+const LOOK_EVERY: u32 = 100;
+
+/// Whether a number was ever found to name another file than it did.
+static UNSEEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether the number has come to name another open file. Costs a system call every 100 ms at most, until [`note_unseen`].
+#[inline]
+pub(crate) fn is_stale(fd: i32, now: Instant) -> bool {
+    let (Some(slot), now) = (slot(fd), ticks(now)) else { return false };
+    let stamp = slot.stamp.load(Ordering::Relaxed);
+    (now.wrapping_sub(stamp as u32) >= LOOK_EVERY || UNSEEN.load(Ordering::Relaxed)) && names_another(slot, fd, stamp, now)
+}
+
+/// A time in units of 2^20 ns, about a millisecond.
+#[inline]
+const fn ticks(now: Instant) -> u32 {
+    (now.as_nanos() >> 20) as u32
+}
+
+/// Whether the number has come to name another open file, or none.
+pub(crate) fn is_stale_now(fd: i32) -> bool {
+    slot(fd).is_some_and(|slot| {
+        let stamp = slot.stamp.load(Ordering::Relaxed);
+        names_another(slot, fd, stamp, stamp as u32)
+    })
+}
+
+#[cold]
+fn names_another(slot: &Slot, fd: i32, stamp: u64, now: u32) -> bool {
+    let known = stamp & !u64::from(u32::MAX);
+    if known == 0 || known == u64::from(identity(fd)) << 32 {
+        slot.stamp.store(known | u64::from(now), Ordering::Relaxed);
+        return false;
+    }
+    true
+}
+
+/// A close was missed: from now on every call looks.
+pub(crate) fn note_unseen() -> bool {
+    !UNSEEN.swap(true, Ordering::Relaxed)
 }
 
 /// Changes what a descriptor is, and keeps its counters.

@@ -9,11 +9,13 @@
 //! - `exports`: the C symbols, a line or two each
 //! - `real`: libc's own functions, below ours; `fdtable`: which descriptors are ours
 //! - `process`: the state behind its lock; `socket`: what the calls mean; `mux`: waiting (poll, select, epoll, blocking calls)
-//! - `fork`, `lineage`, `exit`: the process's turning points; `moving`: connections that several processes use; `params`, `log`, `report`: what people see
+//! - `fork`, `lineage`, `exit`: the process's turning points; `moving`: connections that several processes use; `cancel`: threads that
+//!   are cancelled; `params`, `log`, `report`: what people see
 //!
 //! What this library never does: let a panic cross into C, block or enter the kernel for a byte that is there, or touch
 //! a descriptor that is not a socket of the kinds above.
 
+mod cancel;
 mod errno;
 mod exit;
 pub mod exports;

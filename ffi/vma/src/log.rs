@@ -134,6 +134,7 @@ struct Descriptor(RawFd);
 impl io::Write for Descriptor {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let saved = crate::errno::current();
+        let _masked = crate::cancel::Masked::new();
         // SAFETY: the pointer and length are a slice's.
         let written = unsafe { real::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
         let result = usize::try_from(written).map_err(|_| io::Error::last_os_error());

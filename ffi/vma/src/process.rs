@@ -20,7 +20,7 @@ use crate::lock::{Guard, Lock};
 use crate::params::{self, Params};
 use crate::slab::{Key, Slab};
 use crate::socket::Socket;
-use crate::{fork, log, mux};
+use crate::{cancel, fork, log, mux};
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -116,6 +116,7 @@ fn init() -> Option<&'static Process> {
     if INIT.is_mine() {
         return None;
     }
+    let _masked = cancel::Masked::new();
     let _one_at_a_time = INIT.lock();
     if let Some(process) = process() {
         return Some(process);

@@ -4,7 +4,7 @@
 //! the library is loaded, so that no lookup happens in a signal handler or between fork and exec. Within the library,
 //! `libc::close` and its like name the interposed functions: whoever means the kernel's says `real::close`.
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -47,8 +47,9 @@ macro_rules! real {
                     }
                 }
                 // SAFETY: the symbol has this signature in libc's headers. Variadic ones are called with their
-                // argument in the register where va_arg looks for it on every ABI that Linux has for 64 bits.
-                let function: unsafe extern "C" fn($($type),*) -> $return = unsafe { core::mem::transmute(found) };
+                // argument in the register where va_arg looks for it on every ABI that Linux has for 64 bits. It may unwind:
+                // a cancellation point of libc's ends the thread so.
+                let function: unsafe extern "C-unwind" fn($($type),*) -> $return = unsafe { core::mem::transmute(found) };
                 // SAFETY: the caller keeps the function's contract.
                 unsafe { function($($arg),*) }
             }
@@ -100,6 +101,33 @@ real! {
     sendmmsg = "sendmmsg"(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
     sendfile = "sendfile"(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
     pread = "pread64"(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
+
+    preadv2 = "preadv64v2"(fd: c_int, vectors: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    pwritev2 = "pwritev64v2"(fd: c_int, vectors: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    splice = "splice"(input: c_int, at: *mut off_t, output: c_int, to: *mut off_t, len: size_t, flags: c_uint) -> ssize_t;
+
+    open = "open64"(path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    openat = "openat64"(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    creat = "creat64"(path: *const c_char, mode: c_uint) -> c_int;
+    open_2 = "__open64_2"(path: *const c_char, flags: c_int) -> c_int;
+    openat_2 = "__openat64_2"(directory: c_int, path: *const c_char, flags: c_int) -> c_int;
+    pipe2 = "pipe2"(ends: *mut c_int, flags: c_int) -> c_int;
+    socketpair = "socketpair"(domain: c_int, kind: c_int, protocol: c_int, ends: *mut c_int) -> c_int;
+    eventfd = "eventfd"(count: c_uint, flags: c_int) -> c_int;
+    timerfd_create = "timerfd_create"(clock: c_int, flags: c_int) -> c_int;
+    signalfd = "signalfd"(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int;
+    memfd_create = "memfd_create"(name: *const c_char, flags: c_uint) -> c_int;
+    inotify_init1 = "inotify_init1"(flags: c_int) -> c_int;
+
+    fdopen = "fdopen"(fd: c_int, mode: *const c_char) -> *mut c_void;
+    fclose = "fclose"(stream: *mut c_void) -> c_int;
+    vdprintf = "vdprintf"(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
+    vdprintf_chk = "__vdprintf_chk"(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
+    vasprintf_chk = "__vasprintf_chk"(out: *mut *mut c_char, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
+    vasprintf = "vasprintf"(out: *mut *mut c_char, format: *const c_char, arguments: *mut c_void) -> c_int;
+
+    pthread_cancel = "pthread_cancel"(thread: libc::pthread_t) -> c_int;
+    syscall = "syscall"(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
 
     close = "close"(fd: c_int) -> c_int;
     close_range = "close_range"(first: c_uint, last: c_uint, flags: c_int) -> c_int;

@@ -107,3 +107,23 @@ fn endings() {
 fn shared_connections() {
     same_on_both("share");
 }
+
+#[test]
+fn numbers() {
+    same_on_both("numbers");
+}
+
+#[test]
+fn cancellation() {
+    same_on_both("cancel");
+}
+
+#[test]
+fn streams_of_stdio() {
+    same_on_both("stdio");
+}
+
+#[test]
+fn pipes_and_files() {
+    same_on_both("pipes");
+}

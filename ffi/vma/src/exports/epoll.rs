@@ -10,6 +10,7 @@ use crate::errno::{Errno, fail, to_int};
 use crate::fdtable::{self, Entry};
 use crate::mux::epoll;
 use crate::process::process_or_init;
+use crate::socket::lifecycle;
 use crate::{boundary, real};
 
 /// `epoll_create(2)`: a new instance. `size` is only checked. -1 with errno EINVAL, EMFILE, ENFILE, ENOMEM.
@@ -28,6 +29,7 @@ pub extern "C" fn epoll_create1(flags: c_int) -> c_int {
 
 fn created(fd: c_int) -> c_int {
     if fd >= 0 {
+        lifecycle::arriving(fd);
         epoll::on_create(fd);
     }
     fd
@@ -43,6 +45,9 @@ pub unsafe extern "C" fn epoll_ctl(instance: c_int, operation: c_int, fd: c_int,
     boundary!(-1, {
         // SAFETY: the caller's promise; the structure is packed, so that it has no alignment to keep.
         let wanted = (!event.is_null() && operation != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
+        if matches!(fdtable::lookup(fd), Entry::Socket(_)) && fdtable::is_stale_now(fd) {
+            lifecycle::displaced(fd);
+        }
         match epoll::control(instance, operation, fd, wanted) {
             Some(result) => to_int(result.map(|()| 0)),
             // SAFETY: the caller's arguments, as they are.
@@ -57,8 +62,8 @@ pub unsafe extern "C" fn epoll_ctl(instance: c_int, operation: c_int, fd: c_int,
 /// # Safety
 /// As epoll_wait(2): `events` is valid for writing `count` entries.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_wait(instance: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int {
-    boundary!(-1, {
+pub unsafe extern "C-unwind" fn epoll_wait(instance: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int {
+    crate::cancellation_point!({
         // SAFETY: the caller's promise, for both.
         unsafe { wait(instance, events, count, Ok(from_ms(timeout)), None, || real::epoll_wait(instance, events, count, timeout)) }
     })
@@ -69,14 +74,14 @@ pub unsafe extern "C" fn epoll_wait(instance: c_int, events: *mut epoll_event, c
 /// # Safety
 /// As epoll_pwait(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_pwait(
+pub unsafe extern "C-unwind" fn epoll_pwait(
     instance: c_int,
     events: *mut epoll_event,
     count: c_int,
     timeout: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    boundary!(-1, {
+    crate::cancellation_point!({
         // SAFETY: the caller's promise, for all.
         unsafe {
             wait(instance, events, count, Ok(from_ms(timeout)), mask.as_ref(), || real::epoll_pwait(instance, events, count, timeout, mask))
@@ -89,14 +94,14 @@ pub unsafe extern "C" fn epoll_pwait(
 /// # Safety
 /// As epoll_pwait2(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_pwait2(
+pub unsafe extern "C-unwind" fn epoll_pwait2(
     instance: c_int,
     events: *mut epoll_event,
     count: c_int,
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    boundary!(-1, {
+    crate::cancellation_point!({
         // SAFETY: the caller's promise, for all.
         unsafe {
             wait(instance, events, count, from_timespec(timeout.as_ref()), mask.as_ref(), || {
@@ -132,10 +137,12 @@ unsafe fn wait(
     }
     // After a fork, the state is made anew here.
     let Some(process) = process_or_init() else { return plain() };
-    // SAFETY: the caller's promise; entries are written before they are read.
-    let events = unsafe { core::slice::from_raw_parts_mut(events, room.min(EVENTS_MAX)) };
-    let found = timeout.and_then(|timeout| epoll::wait_on(process, index, instance, events, timeout, mask));
-    to_int(found.map(|found| c_int::try_from(found).unwrap_or(c_int::MAX)))
+    boundary!(-1, {
+        // SAFETY: the caller's promise; entries are written before they are read.
+        let events = unsafe { core::slice::from_raw_parts_mut(events, room.min(EVENTS_MAX)) };
+        let found = timeout.and_then(|timeout| epoll::wait_on(process, index, instance, events, timeout, mask));
+        to_int(found.map(|found| c_int::try_from(found).unwrap_or(c_int::MAX)))
+    })
 }
 
 /// How a wait in the plain real epoll ended.
@@ -163,7 +170,7 @@ unsafe fn plain_wait(instance: c_int, events: *mut epoll_event, plain: &impl Fn(
     let Some(got) = usize::try_from(found).ok().filter(|&got| got != 0) else { return Plain::Done(found) };
     // SAFETY: the kernel wrote that many.
     let got = unsafe { core::slice::from_raw_parts_mut(events, got) };
-    match epoll::after_plain_wait(instance, got) {
+    match boundary!(None, epoll::after_plain_wait(instance, got)) {
         None => Plain::Done(found),
         Some(0) => match fdtable::lookup(instance) {
             Entry::Epoll(index) if !epoll::is_plain(index) => Plain::Registered(index),

@@ -22,16 +22,18 @@ fn tables_are_ours() -> bool {
 /// # Safety
 /// As close(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    if fdtable::peek(fd) != Entry::None && tables_are_ours() {
-        crate::boundary!((), lifecycle::closing(fd));
-    }
-    // The program cannot mean it: it was never given that number.
-    if is_internal(fd) && tables_are_ours() {
-        return errno::fail(libc::EBADF);
-    }
-    // SAFETY: plain integers.
-    unsafe { real::close(fd) }
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    crate::cancellation_point!({
+        if fdtable::peek(fd) != Entry::None && tables_are_ours() {
+            crate::boundary!((), lifecycle::closing(fd));
+        }
+        // The program cannot mean it: it was never given that number.
+        if is_internal(fd) && tables_are_ours() {
+            return errno::fail(libc::EBADF);
+        }
+        // SAFETY: plain integers.
+        unsafe { real::close(fd) }
+    })
 }
 
 /// Whether a descriptor is the library's own, of which the program does not know.
@@ -59,16 +61,39 @@ fn around_internals(first: c_uint, last: c_uint, mut body: impl FnMut(c_uint, c_
 /// As close_range(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    const CLOEXEC_ONLY: c_int = 4;
-    if flags & CLOEXEC_ONLY == 0 && first <= last && tables_are_ours() {
-        crate::boundary!((), close_tracked(first, last));
-    }
-    if flags & CLOEXEC_ONLY != 0 || first > last || !tables_are_ours() || process::process().is_none() {
+    const UNSHARE: c_int = 2;
+    const CLOEXEC: c_int = 4;
+    let is_valid = first <= last && flags & !(UNSHARE | CLOEXEC) == 0;
+    if !is_valid || !tables_are_ours() || process::process().is_none() {
+        if is_valid && flags & CLOEXEC == 0 && tables_are_ours() {
+            crate::boundary!((), close_tracked(first, last));
+        }
         // SAFETY: plain integers.
         return unsafe { real::close_range(first, last, flags) };
     }
+    if flags & UNSHARE != 0 && crate::boundary!(true, has_other_threads()) {
+        // The tables are the process's: a thread with descriptors of its own would be mistaken for the others.
+        tracing::warn!(
+            "close_range: a thread of several cannot have descriptors of its own beside offloaded sockets (CLOSE_RANGE_UNSHARE)"
+        );
+        return errno::fail(libc::ENOMEM);
+    }
+    // With no other thread of the program's there is nobody to unshare from: but for the library's own thread, which must see the same
+    // descriptors as the program's.
+    let flags = flags & !UNSHARE;
+    if flags & CLOEXEC != 0 {
+        // The library's own are close-on-exec already.
+        // SAFETY: plain integers.
+        return unsafe { real::close_range(first, last, flags) };
+    }
+    crate::boundary!((), close_tracked(first, last));
     // SAFETY: plain integers.
     around_internals(first, last, |first, last| unsafe { real::close_range(first, last, flags) })
+}
+
+/// Whether the program runs more threads than the one that calls: two are that and the library's.
+fn has_other_threads() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 2)
 }
 
 /// closefrom(3).
@@ -77,10 +102,10 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 /// As closefrom(3).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn closefrom(first: c_int) {
-    if tables_are_ours() {
-        crate::boundary!((), close_tracked(c_uint::try_from(first).unwrap_or(0), c_uint::MAX));
-    }
     let first = c_uint::try_from(first).unwrap_or(0);
+    if tables_are_ours() {
+        crate::boundary!((), close_tracked(first, c_uint::MAX));
+    }
     if !tables_are_ours() || process::process().is_none() {
         // SAFETY: plain integers.
         unsafe { real::closefrom(first.cast_signed()) };
@@ -137,7 +162,9 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: plain integers.
-    onto(old, new, || unsafe { real::dup3(old, new, flags) })
+    let kernel = || unsafe { real::dup3(old, new, flags) };
+    // What the kernel refuses must leave `new` open, here as well.
+    if flags & !libc::O_CLOEXEC != 0 { kernel() } else { onto(old, new, kernel) }
 }
 
 /// Duplicates `old` onto the number `new`, which is closed first if that will succeed.
@@ -166,7 +193,7 @@ fn onto(old: c_int, new: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
 /// # Safety
 /// As fcntl(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's promise to fcntl(2).
     control(fd, command, argument, unsafe { real::fcntl(fd, command, argument) })
 }
@@ -176,7 +203,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
 /// # Safety
 /// As fcntl(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's promise to fcntl(2).
     control(fd, command, argument, unsafe { real::fcntl64(fd, command, argument) })
 }

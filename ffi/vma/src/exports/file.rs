@@ -4,9 +4,9 @@ use core::ffi::c_int;
 
 use libc::{off64_t, size_t, ssize_t};
 
+use super::splice::on_ring;
 use crate::errno::{self, Errno};
-use crate::fdtable::{self, Entry};
-use crate::{process, real};
+use crate::real;
 
 /// Bytes read from the file at a time.
 const CHUNK: usize = 64 << 10;
@@ -19,13 +19,15 @@ const BYTES_MAX: usize = 0x7fff_f000;
 /// # Safety
 /// As sendfile(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendfile(out: c_int, input: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
-    if !on_ring(out) {
+pub unsafe extern "C-unwind" fn sendfile(out: c_int, input: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
+    crate::cancellation_point!({
+        if !on_ring(out) {
+            // SAFETY: the program's promise to sendfile(2).
+            return unsafe { real::sendfile(out, input, offset, count) };
+        }
         // SAFETY: the program's promise to sendfile(2).
-        return unsafe { real::sendfile(out, input, offset, count) };
-    }
-    // SAFETY: the program's promise to sendfile(2).
-    crate::boundary!(-1, unsafe { copy(out, input, offset, count) })
+        crate::boundary!(-1, unsafe { copy(out, input, offset, count) })
+    })
 }
 
 /// sendfile(2), as programs with 64-bit offsets call it.
@@ -38,11 +40,6 @@ pub unsafe extern "C" fn sendfile64(out: c_int, input: c_int, offset: *mut off64
     unsafe { sendfile(out, input, offset, count) }
 }
 
-fn on_ring(fd: c_int) -> bool {
-    let Entry::Socket(key) = fdtable::lookup(fd) else { return false };
-    process::process().is_some_and(|p| p.lock().sockets.find(key).is_some_and(|s| s.ring_id().is_some()))
-}
-
 /// Reads the file by pieces and sends them. Only what was sent counts: the file's position, or the program's offset, ends
 /// just behind it.
 unsafe fn copy(out: c_int, input: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
@@ -50,7 +47,8 @@ unsafe fn copy(out: c_int, input: c_int, offset: *mut off64_t, count: size_t) ->
     // SAFETY: plain integers.
     let start = if offset.is_null() { unsafe { libc::lseek64(input, 0, libc::SEEK_CUR) } } else { unsafe { offset.read() } };
     if start < 0 {
-        return errno::fail(if offset.is_null() { Errno::last().0 } else { libc::EINVAL }) as ssize_t;
+        // What cannot seek is nothing to send from.
+        return errno::fail(if Errno::last() == Errno(libc::EBADF) && offset.is_null() { libc::EBADF } else { libc::EINVAL }) as ssize_t;
     }
     let count = count.min(BYTES_MAX);
     let mut done = 0usize;

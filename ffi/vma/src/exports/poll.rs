@@ -37,10 +37,10 @@ fn mixed(fds: &mut [pollfd], timeout: Result<Option<Duration>, Errno>, mask: Opt
 /// # Safety
 /// As poll(2): `fds` must be valid for `count` entries.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    boundary!(-1, {
+pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    crate::cancellation_point!({
         // SAFETY: the caller's promise.
-        let found = unsafe { ours(fds, count) }.and_then(|fds| mixed(fds, Ok(from_ms(timeout)), None));
+        let found = boundary!(Some(-1), unsafe { ours(fds, count) }.and_then(|fds| mixed(fds, Ok(from_ms(timeout)), None)));
         // SAFETY: the caller's arguments, as they are.
         found.unwrap_or_else(|| unsafe { real::poll(fds, count, timeout) })
     })
@@ -51,10 +51,11 @@ pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -
 /// # Safety
 /// As ppoll(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-    boundary!(-1, {
+pub unsafe extern "C-unwind" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+    crate::cancellation_point!({
         // SAFETY: the caller's promise: each is null or valid.
-        let found = unsafe { ours(fds, count).and_then(|fds| mixed(fds, from_timespec(timeout.as_ref()), mask.as_ref())) };
+        let found =
+            boundary!(Some(-1), unsafe { ours(fds, count).and_then(|fds| mixed(fds, from_timespec(timeout.as_ref()), mask.as_ref())) });
         // SAFETY: the caller's arguments, as they are.
         found.unwrap_or_else(|| unsafe { real::ppoll(fds, count, timeout, mask) })
     })
@@ -65,7 +66,7 @@ pub unsafe extern "C" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const 
 /// # Safety
 /// As poll(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
+pub unsafe extern "C-unwind" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
     if fits(count, room) {
         // SAFETY: the caller's arguments, as they are.
         unsafe { poll(fds, count, timeout) }
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_
 /// # Safety
 /// As ppoll(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __ppoll_chk(
+pub unsafe extern "C-unwind" fn __ppoll_chk(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
+use crate::cancel::Masked;
 use crate::errno::{Errno, to_ssize};
 use crate::fdtable::{self, Entry};
 use crate::process::process_or_init;
@@ -15,7 +16,7 @@ use crate::real;
 use crate::slab::Key;
 use crate::socket::address::Raw;
 use crate::socket::datagram::{self, Received};
-use crate::socket::{Ancillary, Family, Kind, stream, vectors};
+use crate::socket::{Ancillary, Family, Kind, lifecycle, stream, vectors};
 
 /// What was received, and on what.
 enum Got {
@@ -31,10 +32,15 @@ enum Got {
 #[inline]
 fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
     let Some(process) = process_or_init() else { return by_kernel(fd, kernel) };
+    let now = process.now();
+    if fdtable::is_stale(fd, now) {
+        lifecycle::displaced(fd);
+        return by_kernel(fd, kernel);
+    }
     let guard = process.lock();
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
-        Kind::Stream(id) | Kind::Connecting(id) => match stream::receive(process, guard, key, id, into, flags) {
+        Kind::Stream(id) | Kind::Connecting(id) => match stream::receive(process, guard, now, key, id, into, flags) {
             Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
             result => result.map(Got::Stream),
         },
@@ -53,7 +59,9 @@ fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, ke
     }
 }
 
+/// What the kernel is asked in the middle of a call of ours ends no thread: the call's end does.
 fn by_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
+    let _masked = Masked::new();
     let count = usize::try_from(kernel(0)).map_err(|_| Errno::last())?;
     fdtable::count_kernel_rx(fd);
     Ok(Got::Kernel(count))
@@ -91,13 +99,17 @@ fn ours(fd: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
 /// # Safety
 /// As read(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
-    // SAFETY: the program's promise to read(2).
-    match ours(fd, || unsafe { real::read(fd, buffer, len) }) {
-        Err(result) => result,
-        // SAFETY: the program's promise to read(2). With no flags, recv is read.
-        Ok(key) => unsafe { receive_plain(fd, key, buffer, len, 0) },
-    }
+pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
+    crate::cancellation_point!({
+        // SAFETY: the program's promise to read(2).
+        match ours(fd, || unsafe { real::read(fd, buffer, len) }) {
+            Err(result) => result,
+            // Linux reads nothing from a socket without asking it, whatever its state (SysV's way); recv(2) asks.
+            Ok(_) if len == 0 => 0,
+            // SAFETY: the program's promise to read(2). With no flags, recv is read.
+            Ok(key) => unsafe { receive_plain(fd, key, buffer, len, 0) },
+        }
+    })
 }
 
 /// recv(2).
@@ -105,22 +117,24 @@ pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ss
 /// # Safety
 /// As recv(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-    // SAFETY: the program's promise to recv(2).
-    match ours(fd, || unsafe { real::recv(fd, buffer, len, flags) }) {
-        Err(result) => result,
+pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    crate::cancellation_point!({
         // SAFETY: the program's promise to recv(2).
-        Ok(key) => unsafe { receive_plain(fd, key, buffer, len, flags) },
-    }
+        match ours(fd, || unsafe { real::recv(fd, buffer, len, flags) }) {
+            Err(result) => result,
+            // SAFETY: the program's promise to recv(2).
+            Ok(key) => unsafe { receive_plain(fd, key, buffer, len, flags) },
+        }
+    })
 }
 
 unsafe fn receive_plain(fd: c_int, key: Key, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise.
     let kernel = |extra| unsafe { real::recv(fd, buffer, len, flags | extra) };
     if buffer.is_null() && len > 0 && flags & libc::MSG_TRUNC != 0 {
-        return crate::boundary!(-1, to_ssize(discard(fd, key, len, flags, &kernel)));
+        return crate::bare_boundary!(-1, to_ssize(discard(fd, key, len, flags, &kernel)));
     }
-    crate::boundary!(
+    crate::bare_boundary!(
         -1,
         to_ssize(writable(buffer, len).and_then(|slice| { receive_on(fd, key, &mut [slice], flags, &kernel).map(|got| got.count(flags)) }))
     )
@@ -151,7 +165,7 @@ fn writable<'a>(buffer: *mut c_void, len: size_t) -> Result<IoSliceMut<'a>, Errn
 /// # Safety
 /// As read(2).
 #[cfg_attr(not(test), unsafe(export_name = "__read_chk"))]
-pub unsafe extern "C" fn read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
     if len > room || fdtable::lookup(fd) == Entry::None {
         // SAFETY: the program's promise; it is libc's to end the program where the room is too small.
         return unsafe { real::read_chk(fd, buffer, len, room) };
@@ -165,7 +179,7 @@ pub unsafe extern "C" fn read_chk(fd: c_int, buffer: *mut c_void, len: size_t, r
 /// # Safety
 /// As recv(2).
 #[cfg_attr(not(test), unsafe(export_name = "__recv_chk"))]
-pub unsafe extern "C" fn recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
     if len > room || fdtable::lookup(fd) == Entry::None {
         // SAFETY: as in `read_chk`.
         return unsafe { real::recv_chk(fd, buffer, len, room, flags) };
@@ -179,27 +193,33 @@ pub unsafe extern "C" fn recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, r
 /// # Safety
 /// As readv(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the program's promise to readv(2).
-    let key = match ours(fd, || unsafe { real::readv(fd, buffers, count) }) {
-        Err(result) => return result,
-        Ok(key) => key,
-    };
-    let kernel = |extra| {
-        // SAFETY: all of it is integers and pointers, for which zero is a value.
-        let mut message: msghdr = unsafe { core::mem::zeroed() };
-        message.msg_iov = buffers.cast_mut();
-        message.msg_iovlen = usize::try_from(count).unwrap_or(0);
-        // SAFETY: the program's promise to readv(2); recvmsg without flags is readv.
-        unsafe { real::recvmsg(fd, &raw mut message, extra) }
-    };
-    crate::boundary!(
-        -1,
+pub unsafe extern "C-unwind" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+    crate::cancellation_point!({
         // SAFETY: the program's promise to readv(2).
-        to_ssize(vectors::count(count).and_then(|count| unsafe {
-            vectors::with_writable(buffers, count, |into| receive_on(fd, key, into, 0, &kernel).map(|got| got.count(0)))
-        }))
-    )
+        let key = match ours(fd, || unsafe { real::readv(fd, buffers, count) }) {
+            Err(result) => return result,
+            Ok(key) => key,
+        };
+        let kernel = |extra| {
+            // SAFETY: all of it is integers and pointers, for which zero is a value.
+            let mut message: msghdr = unsafe { core::mem::zeroed() };
+            message.msg_iov = buffers.cast_mut();
+            message.msg_iovlen = usize::try_from(count).unwrap_or(0);
+            // SAFETY: the program's promise to readv(2); recvmsg without flags is readv.
+            unsafe { real::recvmsg(fd, &raw mut message, extra) }
+        };
+        crate::bare_boundary!(
+            -1,
+            // SAFETY: the program's promise to readv(2).
+            to_ssize(vectors::count(count).and_then(|count| unsafe {
+                vectors::with_writable(buffers, count, |into| match into.iter().all(|part| part.is_empty()) {
+                    // As in `read`.
+                    true => Ok(0),
+                    false => receive_on(fd, key, into, 0, &kernel).map(|got| got.count(0)),
+                })
+            }))
+        )
+    })
 }
 
 /// recvfrom(2).
@@ -207,7 +227,7 @@ pub unsafe extern "C" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -
 /// # Safety
 /// As recvfrom(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvfrom(
+pub unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
     buffer: *mut c_void,
     len: size_t,
@@ -215,22 +235,24 @@ pub unsafe extern "C" fn recvfrom(
     from: *mut sockaddr,
     from_len: *mut socklen_t,
 ) -> ssize_t {
-    // SAFETY: the program's promise to recvfrom(2).
-    let kernel = |extra| unsafe { real::recvfrom(fd, buffer, len, flags | extra, from, from_len) };
-    match ours(fd, || kernel(0)) {
-        Err(result) => result,
-        Ok(key) => crate::boundary!(-1, {
-            let received = writable(buffer, len).and_then(|slice| {
-                let got = receive_on(fd, key, &mut [slice], flags, &kernel)?;
-                if let Got::Datagram(datagram, family, _) = got {
-                    // SAFETY: the program's promise to recvfrom(2).
-                    unsafe { Raw::new(datagram.from, family).write(from, from_len)? };
-                }
-                Ok(got.count(flags))
-            });
-            to_ssize(received)
-        }),
-    }
+    crate::cancellation_point!({
+        // SAFETY: the program's promise to recvfrom(2).
+        let kernel = |extra| unsafe { real::recvfrom(fd, buffer, len, flags | extra, from, from_len) };
+        match ours(fd, || kernel(0)) {
+            Err(result) => result,
+            Ok(key) => crate::bare_boundary!(-1, {
+                let received = writable(buffer, len).and_then(|slice| {
+                    let got = receive_on(fd, key, &mut [slice], flags, &kernel)?;
+                    if let Got::Datagram(datagram, family, _) = got {
+                        // SAFETY: the program's promise to recvfrom(2).
+                        unsafe { Raw::new(datagram.from, family).write(from, from_len)? };
+                    }
+                    Ok(got.count(flags))
+                });
+                to_ssize(received)
+            }),
+        }
+    })
 }
 
 /// `recvfrom` as _FORTIFY_SOURCE calls it.
@@ -238,7 +260,7 @@ pub unsafe extern "C" fn recvfrom(
 /// # Safety
 /// As recvfrom(2).
 #[cfg_attr(not(test), unsafe(export_name = "__recvfrom_chk"))]
-pub unsafe extern "C" fn recvfrom_chk(
+pub unsafe extern "C-unwind" fn recvfrom_chk(
     fd: c_int,
     buffer: *mut c_void,
     len: size_t,
@@ -260,14 +282,16 @@ pub unsafe extern "C" fn recvfrom_chk(
 /// # Safety
 /// As recvmsg(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's promise to recvmsg(2).
-    let kernel = |extra| unsafe { real::recvmsg(fd, message, flags | extra) };
-    match ours(fd, || kernel(0)) {
-        Err(result) => result,
+pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    crate::cancellation_point!({
         // SAFETY: the program's promise to recvmsg(2).
-        Ok(key) => crate::boundary!(-1, to_ssize(unsafe { receive_message(fd, key, message, flags, &kernel) })),
-    }
+        let kernel = |extra| unsafe { real::recvmsg(fd, message, flags | extra) };
+        match ours(fd, || kernel(0)) {
+            Err(result) => result,
+            // SAFETY: the program's promise to recvmsg(2).
+            Ok(key) => crate::bare_boundary!(-1, to_ssize(unsafe { receive_message(fd, key, message, flags, &kernel) })),
+        }
+    })
 }
 
 unsafe fn receive_message(
@@ -380,10 +404,13 @@ fn pair(seconds: i64, fraction: i64) -> [u8; 16] {
 /// # Safety
 /// As recvmmsg(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
-    if !matches!(fdtable::lookup(fd), Entry::Socket(_)) {
+pub unsafe extern "C-unwind" fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
+    let Entry::Socket(key) = fdtable::lookup(fd) else {
         // SAFETY: the program's promise to recvmmsg(2).
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+    };
+    if let Some(error) = crate::boundary!(None, pending_error(key)) {
+        return crate::errno::fail(error.0);
     }
     if messages.is_null() && count > 0 {
         return crate::errno::fail(libc::EFAULT);
@@ -421,6 +448,16 @@ pub unsafe extern "C" fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_ui
         }
     }
     count as c_int
+}
+
+/// What a stream's connection failed with: Linux's recvmmsg says so first of all (do_recvmmsg), where recvmsg may yet have the
+/// stream's end to tell.
+fn pending_error(key: Key) -> Option<Errno> {
+    let process = process_or_init()?;
+    let mut guard = process.lock();
+    let (Kind::Stream(id) | Kind::Connecting(id)) = guard.sockets.find(key)?.kind else { return None };
+    guard.poll_if_due(process.now());
+    guard.ring.take_error(id).map(Errno::from)
 }
 
 const _: () = assert!(size_of::<libc::cmsghdr>() == 16, "the layouts above are for 64 bits");

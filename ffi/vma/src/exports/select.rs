@@ -36,20 +36,28 @@ fn mixed(sets: &mut Sets<'_>, timeout: Result<Option<Duration>, Errno>, mask: Op
 /// # Safety
 /// As select(2): the sets must have `count` bits; more than FD_SETSIZE are allowed.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {
-    boundary!(-1, {
+pub unsafe extern "C-unwind" fn select(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    crate::cancellation_point!({
         // SAFETY: the caller's promise: each is null or valid.
-        let found = unsafe {
-            ours(count, read, write, except).and_then(|mut sets| {
-                let limit = from_timeval(timeout.as_ref());
-                let started = process_or_init().map(|process| process.now());
-                let found = mixed(&mut sets, limit, None);
-                if let (Some(left), Ok(Some(limit)), Some(started), Some(process)) = (timeout.as_mut(), limit, started, process()) {
-                    *left = to_timeval(limit.saturating_sub(process.now().since(started)));
-                }
-                found
-            })
-        };
+        let found = boundary!(Some(-1), {
+            unsafe {
+                ours(count, read, write, except).and_then(|mut sets| {
+                    let limit = from_timeval(timeout.as_ref());
+                    let started = process_or_init().map(|process| process.now());
+                    let found = mixed(&mut sets, limit, None);
+                    if let (Some(left), Ok(Some(limit)), Some(started), Some(process)) = (timeout.as_mut(), limit, started, process()) {
+                        *left = to_timeval(limit.saturating_sub(process.now().since(started)));
+                    }
+                    found
+                })
+            }
+        });
         // SAFETY: the caller's arguments, as they are.
         found.unwrap_or_else(|| unsafe { real::select(count, read, write, except, timeout) })
     })
@@ -60,7 +68,7 @@ pub unsafe extern "C" fn select(count: c_int, read: *mut fd_set, write: *mut fd_
 /// # Safety
 /// As pselect(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn pselect(
+pub unsafe extern "C-unwind" fn pselect(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,
@@ -68,11 +76,11 @@ pub unsafe extern "C" fn pselect(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    boundary!(-1, {
+    crate::cancellation_point!({
         // SAFETY: the caller's promise: each is null or valid.
-        let found = unsafe {
+        let found = boundary!(Some(-1), unsafe {
             ours(count, read, write, except).and_then(|mut sets| mixed(&mut sets, from_timespec(timeout.as_ref()), mask.as_ref()))
-        };
+        });
         // SAFETY: the caller's arguments, as they are.
         found.unwrap_or_else(|| unsafe { real::pselect(count, read, write, except, timeout, mask) })
     })

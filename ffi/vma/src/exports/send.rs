@@ -6,13 +6,14 @@ use std::io::IoSlice;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::rights;
+use crate::cancel::Masked;
 use crate::errno::{Errno, to_ssize};
 use crate::fdtable::{self, Entry};
 use crate::process::process_or_init;
 use crate::real;
 use crate::slab::Key;
 use crate::socket::address::{self, Address};
-use crate::socket::{Family, Kind, datagram, stream, vectors};
+use crate::socket::{Family, Kind, datagram, lifecycle, stream, vectors};
 
 /// Sends on a socket of ours; `kernel` hands the call to the kernel.
 #[inline]
@@ -25,11 +26,16 @@ fn send_on(
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     let Some(process) = process_or_init() else { return by_kernel(fd, kernel) };
+    let now = process.now();
+    if fdtable::is_stale(fd, now) {
+        lifecycle::displaced(fd);
+        return by_kernel(fd, kernel);
+    }
     let guard = process.lock();
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
         // tcp(7): an address given to a connected stream is ignored.
-        Kind::Stream(id) | Kind::Connecting(id) => match stream::send(process, guard, key, id, data, flags) {
+        Kind::Stream(id) | Kind::Connecting(id) => match stream::send(process, guard, now, key, id, data, flags) {
             Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
             result => result,
         },
@@ -45,7 +51,9 @@ fn send_on(
     }
 }
 
+/// What the kernel is asked in the middle of a call of ours ends no thread: the call's end does.
 fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
+    let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
     fdtable::count_kernel_tx(fd);
     Ok(sent)
@@ -72,17 +80,19 @@ fn ours(fd: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
 /// # Safety
 /// As write(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
-    // SAFETY: the program's promise to write(2).
-    let kernel = || unsafe { real::write(fd, buffer, len) };
-    match ours(fd, kernel) {
-        Err(result) => result,
-        Ok(key) => crate::boundary!(
-            -1,
-            // SAFETY: the program's promise to write(2).
-            to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, key, &[data], 0, |_| None, &kernel)))
-        ),
-    }
+pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
+    crate::cancellation_point!({
+        // SAFETY: the program's promise to write(2).
+        let kernel = || unsafe { real::write(fd, buffer, len) };
+        match ours(fd, kernel) {
+            Err(result) => result,
+            Ok(key) => crate::bare_boundary!(
+                -1,
+                // SAFETY: the program's promise to write(2).
+                to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, key, &[data], 0, |_| None, &kernel)))
+            ),
+        }
+    })
 }
 
 /// writev(2).
@@ -90,21 +100,27 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, len: size_t) ->
 /// # Safety
 /// As writev(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the program's promise to writev(2).
-    let kernel = || unsafe { real::writev(fd, buffers, count) };
-    match ours(fd, kernel) {
-        Err(result) => result,
-        Ok(key) => {
-            crate::boundary!(
-                -1,
-                // SAFETY: the program's promise to writev(2).
-                to_ssize(vectors::count(count).and_then(|count| unsafe {
-                    vectors::with_readable(buffers, count, |data| send_on(fd, key, data, 0, |_| None, &kernel))
-                }))
-            )
+pub unsafe extern "C-unwind" fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+    crate::cancellation_point!({
+        // SAFETY: the program's promise to writev(2).
+        let kernel = || unsafe { real::writev(fd, buffers, count) };
+        match ours(fd, kernel) {
+            Err(result) => result,
+            Ok(key) => {
+                crate::bare_boundary!(
+                    -1,
+                    // SAFETY: the program's promise to writev(2).
+                    to_ssize(vectors::count(count).and_then(|count| unsafe {
+                        vectors::with_readable(buffers, count, |data| match data.iter().all(|part| part.is_empty()) {
+                            // Linux writes nothing to a descriptor without asking it, whatever its state; write(2) of nothing asks.
+                            true => Ok(0),
+                            false => send_on(fd, key, data, 0, |_| None, &kernel),
+                        })
+                    }))
+                )
+            }
         }
-    }
+    })
 }
 
 /// send(2).
@@ -112,17 +128,19 @@ pub unsafe extern "C" fn writev(fd: c_int, buffers: *const iovec, count: c_int) 
 /// # Safety
 /// As send(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
-    // SAFETY: the program's promise to send(2).
-    let kernel = || unsafe { real::send(fd, buffer, len, flags) };
-    match ours(fd, kernel) {
-        Err(result) => result,
-        Ok(key) => crate::boundary!(
-            -1,
-            // SAFETY: the program's promise to send(2).
-            to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, key, &[data], flags, |_| None, &kernel)))
-        ),
-    }
+pub unsafe extern "C-unwind" fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+    crate::cancellation_point!({
+        // SAFETY: the program's promise to send(2).
+        let kernel = || unsafe { real::send(fd, buffer, len, flags) };
+        match ours(fd, kernel) {
+            Err(result) => result,
+            Ok(key) => crate::bare_boundary!(
+                -1,
+                // SAFETY: the program's promise to send(2).
+                to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, key, &[data], flags, |_| None, &kernel)))
+            ),
+        }
+    })
 }
 
 /// sendto(2).
@@ -130,7 +148,7 @@ pub unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, len: size_t, fla
 /// # Safety
 /// As sendto(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendto(
+pub unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     buffer: *const c_void,
     len: size_t,
@@ -138,19 +156,21 @@ pub unsafe extern "C" fn sendto(
     to: *const sockaddr,
     to_len: socklen_t,
 ) -> ssize_t {
-    // SAFETY: the program's promise to sendto(2).
-    let kernel = || unsafe { real::sendto(fd, buffer, len, flags, to, to_len) };
-    match ours(fd, kernel) {
-        Err(result) => result,
-        Ok(key) => crate::boundary!(
-            -1,
-            // SAFETY: the program's promise to sendto(2).
-            to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| {
-                // SAFETY: as above.
-                send_on(fd, key, &[data], flags, |family| unsafe { destination(to, to_len, family) }, &kernel)
-            }))
-        ),
-    }
+    crate::cancellation_point!({
+        // SAFETY: the program's promise to sendto(2).
+        let kernel = || unsafe { real::sendto(fd, buffer, len, flags, to, to_len) };
+        match ours(fd, kernel) {
+            Err(result) => result,
+            Ok(key) => crate::bare_boundary!(
+                -1,
+                // SAFETY: the program's promise to sendto(2).
+                to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| {
+                    // SAFETY: as above.
+                    send_on(fd, key, &[data], flags, |family| unsafe { destination(to, to_len, family) }, &kernel)
+                }))
+            ),
+        }
+    })
 }
 
 /// A call's destination; none if it names none.
@@ -167,16 +187,18 @@ unsafe fn destination(to: *const sockaddr, len: socklen_t, family: Family) -> Op
 /// # Safety
 /// As sendmsg(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise to sendmsg(2).
     unsafe { rights::before(message) };
-    // SAFETY: the program's promise to sendmsg(2).
-    let kernel = || unsafe { real::sendmsg(fd, message, flags) };
-    match ours(fd, kernel) {
-        Err(result) => result,
+    crate::cancellation_point!({
         // SAFETY: the program's promise to sendmsg(2).
-        Ok(key) => crate::boundary!(-1, to_ssize(unsafe { send_message(fd, key, message, flags, &kernel) })),
-    }
+        let kernel = || unsafe { real::sendmsg(fd, message, flags) };
+        match ours(fd, kernel) {
+            Err(result) => result,
+            // SAFETY: the program's promise to sendmsg(2).
+            Ok(key) => crate::bare_boundary!(-1, to_ssize(unsafe { send_message(fd, key, message, flags, &kernel) })),
+        }
+    })
 }
 
 unsafe fn send_message(fd: c_int, key: Key, message: *const msghdr, flags: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
@@ -208,7 +230,7 @@ unsafe fn send_message(fd: c_int, key: Key, message: *const msghdr, flags: c_int
 /// # Safety
 /// As sendmmsg(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
     if !matches!(fdtable::lookup(fd), Entry::Socket(_)) {
         for at in 0..if messages.is_null() { 0 } else { count as usize } {
             // SAFETY: the program's promise to sendmmsg(2): `count` messages are there.

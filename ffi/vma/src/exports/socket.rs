@@ -4,29 +4,31 @@ use core::ffi::{c_int, c_void};
 
 use libc::{sockaddr, socklen_t};
 
-use crate::errno::{self, Errno, to_int};
+use crate::errno::{self, Errno, THEIRS, to_int};
 use crate::fdtable::{self, Entry};
 use crate::process::{Process, process_or_init};
 use crate::real;
 use crate::slab::Key;
 use crate::socket::{accept, connect, lifecycle, listen, names, options};
 
-/// Runs `ours` if the descriptor is a socket that may be offloaded, in the process that owns it; else `theirs`.
+/// Runs `ours` if the descriptor is a socket that may be offloaded, in the process that owns it; else `theirs`, and also where `ours`
+/// says that it is [`THEIRS`].
 fn route(fd: c_int, theirs: impl FnOnce() -> c_int, ours: impl FnOnce(&'static Process, Key) -> Result<c_int, Errno>) -> c_int {
     let Entry::Socket(key) = fdtable::lookup(fd) else { return theirs() };
     let saved = errno::current();
-    crate::boundary!(-1, {
-        match process_or_init() {
-            Some(process) if process.is_owner() => {
-                let result = to_int(ours(process, key));
-                if result >= 0 {
-                    errno::set(saved);
-                }
-                result
-            }
-            _ => theirs(),
+    let found = crate::boundary!(Some(-1), {
+        match process_or_init().filter(|process| process.is_owner()) {
+            Some(process) if !(fdtable::is_stale_now(fd) && lifecycle::displaced(fd)) => match ours(process, key) {
+                Err(THEIRS) => None,
+                result => Some(to_int(result)),
+            },
+            _ => None,
         }
-    })
+    });
+    if found.is_none_or(|result| result >= 0) {
+        errno::set(saved);
+    }
+    found.unwrap_or_else(theirs)
 }
 
 /// socket(2).
@@ -70,9 +72,11 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 /// # Safety
 /// As connect(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
-    // SAFETY: the program's promise to connect(2), both times.
-    route(fd, || unsafe { real::connect(fd, address, len) }, |process, key| unsafe { connect::connect(process, fd, key, address, len) })
+pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+    crate::cancellation_point!({
+        // SAFETY: the program's promise to connect(2), both times.
+        route(fd, || unsafe { real::connect(fd, address, len) }, |process, key| unsafe { connect::connect(process, fd, key, address, len) })
+    })
 }
 
 /// accept(2).
@@ -80,9 +84,11 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, len: sockl
 /// # Safety
 /// As accept(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    // SAFETY: the program's promise to accept(2), both times.
-    route(fd, || unsafe { real::accept(fd, address, len) }, |process, key| unsafe { accept::accept(process, fd, key, address, len, 0) })
+pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    crate::cancellation_point!({
+        // SAFETY: the program's promise to accept(2), both times.
+        route(fd, || unsafe { real::accept(fd, address, len) }, |process, key| unsafe { accept::accept(process, fd, key, address, len, 0) })
+    })
 }
 
 /// accept4(2).
@@ -90,13 +96,15 @@ pub unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, len: *mut soc
 /// # Safety
 /// As accept4(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
-    // SAFETY: the program's promise to accept4(2), both times.
-    route(
-        fd,
-        || unsafe { real::accept4(fd, address, len, flags) },
-        |process, key| unsafe { accept::accept(process, fd, key, address, len, flags) },
-    )
+pub unsafe extern "C-unwind" fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+    crate::cancellation_point!({
+        // SAFETY: the program's promise to accept4(2), both times.
+        route(
+            fd,
+            || unsafe { real::accept4(fd, address, len, flags) },
+            |process, key| unsafe { accept::accept(process, fd, key, address, len, flags) },
+        )
+    })
 }
 
 /// shutdown(2).

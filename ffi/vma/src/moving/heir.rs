@@ -69,6 +69,11 @@ fn heirloom(key: Key) -> Option<Heirloom> {
 #[cold]
 pub(crate) fn settle(fd: c_int, key: Key) -> Entry {
     let saved = errno::current();
+    if fdtable::is_stale_now(fd) {
+        // It was closed by a call that the library did not see, and is something else by now.
+        fdtable::clear(fd);
+        return Entry::None;
+    }
     if let Some(heirloom) = heirloom(key) {
         heirloom.claim(fd, key);
     }

@@ -179,7 +179,9 @@ pub(super) fn replace(fd: c_int, fresh: &Fd) -> Result<(), Errno> {
     }
     let cloexec = if descriptor & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
     // SAFETY: plain integers; the program cannot see the moment in which the number changes its meaning.
-    kernel_result(unsafe { real::dup3(fresh.raw(), fd, cloexec) }).map(drop)
+    kernel_result(unsafe { real::dup3(fresh.raw(), fd, cloexec) })?;
+    crate::fdtable::renewed(fd);
+    Ok(())
 }
 
 /// Lets another socket bind the port of this one, which is about to go.

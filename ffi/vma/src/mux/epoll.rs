@@ -174,7 +174,8 @@ pub(crate) fn control(epfd: RawFd, operation: i32, fd: RawFd, event: Option<epol
         Entry::Socket(key) if offload.sockets.find(key).is_some_and(|socket| socket.source() != Source::Kernel) => {
             Target::Socket(key.index)
         }
-        Entry::Epoll(_) if epfd != fd => Target::Epoll(register(&mut offload, fd)?),
+        // (Itself, perhaps by another number, is nothing that the kernel lets an instance watch.)
+        Entry::Epoll(other) if epfd != fd && (other != instance || instance == UNREGISTERED) => Target::Epoll(register(&mut offload, fd)?),
         _ if needs_alias(&offload, instance, fd, event) => Target::Kernel,
         _ => {
             drop(offload);

@@ -12,7 +12,7 @@ pub(crate) mod poll;
 pub(crate) mod progress;
 pub(crate) mod select;
 mod sleepers;
-mod thread;
+pub(crate) mod thread;
 pub(crate) mod wait;
 
 use std::os::fd::RawFd;

@@ -14,7 +14,7 @@ use super::{Source, epoll, readiness, thread};
 use crate::errno::Errno;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
-use crate::socket::listen;
+use crate::socket::{lifecycle, listen};
 
 /// Reported whether asked for or not (poll(2)).
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
@@ -56,6 +56,11 @@ pub(crate) fn poll(
 ) -> Result<usize, Errno> {
     let started = process.now();
     let deadline = timeout.map(|timeout| started + timeout);
+    for fd in fds.iter().map(|fd| fd.fd) {
+        if matches!(fdtable::lookup(fd), Entry::Socket(_)) && fdtable::is_stale(fd, started) {
+            lifecycle::displaced(fd);
+        }
+    }
     {
         let mut offload = process.lock();
         offload.poll_if_due(started);

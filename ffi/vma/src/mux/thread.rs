@@ -1,7 +1,7 @@
 //! What waiting keeps for each thread: its spinning history, its eventfd, and what signal handlers tell it.
 
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence, fence};
 use std::os::fd::RawFd;
 
 use ringway_host::EventFd;
@@ -12,7 +12,7 @@ use crate::process::fork_generation;
 use crate::slab::Key;
 
 /// Invariant: no destructor, so that a signal handler may use it at any time of the thread's life.
-pub(super) struct Thread {
+pub(crate) struct Thread {
     pub(super) rx: Cell<History>,
     pub(super) select: Cell<History>,
     /// Looks at the ring since the kernel was last asked.
@@ -21,6 +21,12 @@ pub(super) struct Thread {
     signals: AtomicU32,
     /// Of these, the ones without SA_RESTART.
     interrupting: AtomicU32,
+    /// Requests to cancel the thread.
+    cancels: AtomicU32,
+    /// Whether those who cancel it find it: the [`fork_generation`] in which it was entered, plus one.
+    registered: Cell<u32>,
+    /// A wait ended because the thread may have been cancelled before anybody could find it.
+    unsure: Cell<bool>,
     /// While the thread is about to sleep: the eventfd that ends the sleep. Else -1.
     sleeping_on: AtomicI32,
     /// Handlers of the program that run. One that left by longjmp counts for ever.
@@ -44,6 +50,9 @@ thread_local! {
             since_kernel: Cell::new(0),
             signals: AtomicU32::new(0),
             interrupting: AtomicU32::new(0),
+            cancels: AtomicU32::new(0),
+            registered: Cell::new(0),
+            unsure: Cell::new(false),
             sleeping_on: AtomicI32::new(-1),
             handlers: Cell::new(0),
             spinning: Cell::new(false),
@@ -53,6 +62,7 @@ thread_local! {
         }
     };
     static WAKER: RefCell<Option<Waker>> = const { RefCell::new(None) };
+    static REGISTERED: Registered = const { Registered };
 }
 
 /// A thread's own eventfd.
@@ -68,6 +78,36 @@ impl Drop for Waker {
         super::wait::leave_wait();
         fdtable::clear(self.event.fd());
     }
+}
+
+/// Takes the thread out of [`crate::cancel`]'s list when it ends.
+struct Registered;
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        THREAD.with(|thread| {
+            if thread.registered.replace(0) != 0 {
+                crate::cancel::deregister(thread);
+            }
+        });
+    }
+}
+
+/// Enters the calling thread among those that can be cancelled in a wait.
+pub(crate) fn register() {
+    THREAD.with(|thread| {
+        let generation = fork_generation() + 1;
+        // Without a destructor the entry would outlive the thread.
+        if thread.registered.get() != generation && REGISTERED.try_with(|_| ()).is_ok() {
+            thread.registered.set(generation);
+            crate::cancel::register(thread);
+        }
+    });
+}
+
+/// Whether a wait of the calling thread ended only because it could not be sure that nobody had cancelled it.
+pub(crate) fn take_unsure() -> bool {
+    THREAD.with(|thread| thread.unsure.take())
 }
 
 #[inline]
@@ -130,16 +170,44 @@ impl Thread {
         Marks { signals: self.signals.load(Ordering::Relaxed), interrupting: self.interrupting.load(Ordering::Relaxed) }
     }
 
-    /// Whether a handler ran since then that ends a wait: any, or (where the call restarts) one without SA_RESTART.
+    /// Whether a handler ran since then that ends a wait: any, or (where the call restarts) one without SA_RESTART. Or the thread is to
+    /// end.
     #[inline]
     pub(super) fn interrupted(&self, marks: Marks, restart: bool) -> bool {
         let now = self.marks();
-        if restart { now.interrupting != marks.interrupting } else { now.signals != marks.signals }
+        let by_signal = if restart { now.interrupting != marks.interrupting } else { now.signals != marks.signals };
+        by_signal || self.is_cancelled()
     }
 
-    /// Whether a handler ran since then.
+    /// Whether a handler ran since then, or the thread is to end.
     pub(super) fn signalled(&self, marks: Marks) -> bool {
-        self.marks().signals != marks.signals
+        self.marks().signals != marks.signals || self.is_cancelled()
+    }
+
+    /// Whether the thread is to end, and lets itself be ended.
+    #[inline]
+    fn is_cancelled(&self) -> bool {
+        self.cancels.load(Ordering::Relaxed) != 0 && crate::cancel::is_enabled()
+    }
+
+    /// Another thread (or this one) cancels it.
+    pub(crate) fn cancel(&self) {
+        self.cancels.fetch_add(1, Ordering::SeqCst);
+        let sleeping_on = self.sleeping_on.load(Ordering::SeqCst);
+        if sleeping_on >= 0 {
+            ringway_host::sleep::signal(sleeping_on);
+        }
+    }
+
+    /// Before a wait: whoever cancels the thread from now on ends the wait. `false`: somebody may have cancelled it just before.
+    #[inline]
+    pub(super) fn can_be_cancelled(&self) -> bool {
+        if self.registered.get() == fork_generation() + 1 {
+            return true;
+        }
+        register();
+        self.unsure.set(crate::cancel::is_in_use());
+        !self.unsure.get()
     }
 
     /// Whether the tables of who waits name this thread.
@@ -156,9 +224,9 @@ impl Thread {
 
     /// Runs `sleep` such that a signal which arrives before it really sleeps ends it. `None`: one arrived already.
     pub(super) fn sleeping<T>(&self, waker: RawFd, marks: Marks, sleep: impl FnOnce() -> T) -> Option<T> {
-        self.sleeping_on.store(waker, Ordering::Relaxed);
-        // The handler runs on this very thread: program order is all there is to keep.
-        compiler_fence(Ordering::SeqCst);
+        // A handler runs on this very thread; who cancels it does not, and looks here after it has counted.
+        self.sleeping_on.store(waker, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         let result = (!self.signalled(marks)).then(sleep);
         compiler_fence(Ordering::SeqCst);
         self.sleeping_on.store(-1, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! The one place where threads wait: look, spin, sleep.
 //!
 //! A wait may end without returning: by a handler's longjmp (see [`leave_wait`]), or by a panic ([`Spinning`]). Thread
-//! cancellation is not among the ways: the sleep is a bare system call, so a deferred request (the default) takes effect at
-//! the thread's next cancellation point in the program. Asynchronous cancellation of a thread inside our calls is undefined
-//! behaviour, as it is in all but three functions of POSIX.
+//! cancellation is not among the ways: a request ends the wait as a signal does, and takes effect where the call ends
+//! ([`crate::cancel`]). Asynchronous cancellation of a thread inside our calls is undefined behaviour, as it is in all but three
+//! functions of POSIX.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -112,6 +112,9 @@ fn wait_as<T>(
             Asked::Ready => Waited::Kernel,
             Asked::Signal => Waited::Interrupted,
         };
+    }
+    if !thread.can_be_cancelled() {
+        return Waited::Interrupted;
     }
     let limit = limit(process, w.spin);
     let history = history(thread, w.spin);

@@ -12,7 +12,7 @@ use ringway_stack::ring::{Readiness, SocketId};
 use super::address::Raw;
 use super::connect::kernel_result;
 use super::{Family, Kind, Socket, lifecycle, listen};
-use crate::errno::{self, Errno};
+use crate::errno::{self, Errno, THEIRS};
 use crate::fdtable::{self, Entry};
 use crate::lock::Lock;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
@@ -44,9 +44,7 @@ pub(crate) unsafe fn accept(
         let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
         let (kind, nonblocking, timeout) = (socket.kind, socket.nonblocking, socket.receive_timeout);
         let Kind::Listener(id) = kind else {
-            drop(guard);
-            // SAFETY: the caller's promise.
-            return kernel_result(unsafe { real::accept4(fd, out, len, flags) });
+            return Err(THEIRS);
         };
         if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
             return Err(Errno(libc::EINVAL));
@@ -175,6 +173,7 @@ unsafe fn from_kernel(
             without_blocking(fd, timeout, accept)?
         }
     };
+    lifecycle::arriving(accepted);
     let mut guard = process.lock();
     let offload = &mut *guard;
     let family = offload.sockets.find(listener).map_or(Family::V4, |s| s.family);

@@ -12,7 +12,7 @@ use ringway_stack::{Error, tcp};
 
 use super::address::{self, Address, Raw};
 use super::{Family, Kind, datagram, lifecycle, stream};
-use crate::errno::Errno;
+use crate::errno::{Errno, THEIRS};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{mux, real};
@@ -23,7 +23,7 @@ const PORTS_TRIED: u32 = 64;
 /// connect(2).
 ///
 /// # Errors
-/// As connect(2).
+/// As connect(2). [`THEIRS`]: the kernel is to connect it.
 ///
 /// # Safety
 /// `raw` is null, or `len` bytes can be read there.
@@ -32,21 +32,19 @@ pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const
         return Err(Errno(libc::EBADF));
     };
     // SAFETY: the caller's promise.
-    let by_kernel = || unsafe { real::connect(fd, raw, len) };
-    // SAFETY: the caller's promise.
     let to = unsafe { address::read(raw, len, family) };
     match kind {
         // IPV6_V6ONLY: the kernel refuses IPv4-mapped destinations.
         Kind::Fresh if matches!(to, Address::V4(_)) && address::is_v6_only(fd, family) => {
             process.lock().leave_to_kernel(key, "connect", Reason::Family);
-            kernel_result(by_kernel())
+            Err(THEIRS)
         }
         Kind::Fresh => match reachable(process, Protocol::Tcp, to) {
-            Ok((remote, hop)) => open(process, fd, key, remote, hop, &by_kernel),
-            Err(Unreachable::NotAnAddress) => kernel_result(by_kernel()),
+            Ok((remote, hop)) => open(process, fd, key, remote, hop),
+            Err(Unreachable::NotAnAddress) => Err(THEIRS),
             Err(Unreachable::Because(reason)) => {
                 process.lock().leave_to_kernel(key, "connect", reason);
-                kernel_result(by_kernel())
+                Err(THEIRS)
             }
         },
         Kind::Connecting(_) | Kind::Stream(_) if to == Address::Unspecified => disconnect(process, fd, key, raw, len),
@@ -55,7 +53,7 @@ pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const
         Kind::Moving => Err(Errno(libc::EISCONN)),
         // SAFETY: the caller's promise.
         Kind::Datagram(_) => unsafe { datagram::connect(process, fd, key, to, raw, len) },
-        Kind::Listener(_) | Kind::Kernel => kernel_result(by_kernel()),
+        Kind::Listener(_) | Kind::Kernel => Err(THEIRS),
     }
 }
 
@@ -99,17 +97,10 @@ pub(crate) fn reachable(process: &Process, protocol: Protocol, to: Address) -> R
 
 /// Opens the connection over the ring, and waits for it unless the socket does not block. Where no port can be had, which the
 /// kernel's own connect may still have (it shares ports between destinations, and takes them from TIME-WAITs), that has its turn.
-fn open(
-    process: &Process,
-    fd: c_int,
-    key: Key,
-    remote: SocketAddrV4,
-    hop: Resolved,
-    by_kernel: &dyn Fn() -> c_int,
-) -> Result<c_int, Errno> {
+fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resolved) -> Result<c_int, Errno> {
     let leave = || {
         process.lock().leave_to_kernel(key, "connect", Reason::DeviceFull);
-        kernel_result(by_kernel())
+        Err(THEIRS)
     };
     let family = process.lock().sockets.find(key).map_or(Family::V4, |s| s.family);
     let mut tries = 0;

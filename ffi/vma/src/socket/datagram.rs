@@ -16,6 +16,7 @@ use ringway_stack::{Error, Instant};
 use super::address::{self, Address};
 use super::connect::{Unreachable, kernel_result, reachable};
 use super::{Kind, Socket};
+use crate::cancel::Masked;
 use crate::errno::{self, Errno};
 use crate::lock::Guard;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
@@ -306,6 +307,7 @@ fn send_after_asking(
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     let saved = errno::current();
+    let _masked = Masked::new();
     let found = reachable(process, Protocol::Udp, Address::V4(to));
     if found.is_ok() {
         ensure_published(process, fd, key);
@@ -338,6 +340,7 @@ fn send_after_asking(
 }
 
 fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
+    let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
     crate::fdtable::count_kernel_tx(fd);
     Ok(sent)
@@ -371,8 +374,8 @@ pub(crate) fn receive(
         let blocking = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
         let timeout = socket.receive_timeout;
         drop(guard);
-        if blocking && timeout.is_none() && flags & libc::MSG_ERRQUEUE == 0 {
-            return wait_to_receive(process, fd, key, into, flags, kernel, None);
+        if blocking && flags & libc::MSG_ERRQUEUE == 0 {
+            return wait_to_receive(process, fd, key, into, flags, kernel, timeout);
         }
         return from_kernel(fd, kernel, 0);
     };
@@ -426,6 +429,7 @@ fn ask_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Option<Result<Recei
 }
 
 fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Result<Received, Errno> {
+    let _masked = Masked::new();
     let count = usize::try_from(kernel(extra)).map_err(|_| Errno::last())?;
     crate::fdtable::count_kernel_rx(fd);
     Ok(Received::Kernel(count))

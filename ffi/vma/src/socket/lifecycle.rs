@@ -30,6 +30,7 @@ pub(crate) fn opened(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
         (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Protocol::Udp,
         _ => return,
     };
+    arriving(fd);
     let Some(process) = process::process_or_init() else { return };
     let socket = Socket::new(fd, family, transport, kind & libc::SOCK_NONBLOCK != 0, process.tcp_config());
     let mut guard = process.lock();
@@ -46,7 +47,9 @@ pub(crate) fn placeholder(family: Family, flags: c_int) -> Result<c_int, Errno> 
         Family::V6 => libc::AF_INET6,
     };
     // SAFETY: plain integers.
-    kernel_result(unsafe { real::socket(domain, libc::SOCK_STREAM | flags, 0) })
+    let fd = kernel_result(unsafe { real::socket(domain, libc::SOCK_STREAM | flags, 0) })?;
+    arriving(fd);
+    Ok(fd)
 }
 
 /// Puts a new placeholder, bound to nothing, under the number of an old one.
@@ -62,6 +65,7 @@ pub(crate) fn renew_placeholder(process: &Process, fd: c_int, key: Key) -> Resul
     // SAFETY: as above.
     unsafe { real::close(fresh) };
     replaced?;
+    fdtable::renewed(fd);
     if let Some(socket) = process.lock().sockets.find(key) {
         replay_options(socket);
     }
@@ -118,8 +122,38 @@ impl Process {
     }
 }
 
+/// The kernel has just handed out the number `fd`. Whatever is known of it was closed by a call that the library did not see: that
+/// socket has lost a name.
+pub(crate) fn arriving(fd: c_int) {
+    if fdtable::peek(fd) != Entry::None {
+        displaced(fd);
+    }
+}
+
+/// `fd` has come to name something else than the socket that it was entered for. `false`: this is a vfork child, whose descriptors are
+/// its own while the tables are its parent's.
+#[cold]
+pub(crate) fn displaced(fd: c_int) -> bool {
+    if !process::process().is_none_or(Process::is_owner) {
+        return false;
+    }
+    let saved = errno::current();
+    if fdtable::peek(fd).socket().is_some() && fdtable::note_unseen() {
+        tracing::warn!(
+            "descriptor {fd} was closed by a call that the library does not see (fork and exec helpers, raw system calls, io_uring)"
+        );
+    }
+    match fdtable::peek(fd) {
+        Entry::Internal => drop(fdtable::clear(fd)),
+        _ => take_out(fd, false),
+    }
+    errno::set(saved);
+    true
+}
+
 /// `copy` is another name for what `fd` names. Control calls of a vfork child never come here.
 pub(crate) fn duplicated(fd: c_int, copy: c_int) {
+    arriving(copy);
     match fdtable::peek(fd) {
         entry @ (Entry::Socket(key) | Entry::Kernel(key) | Entry::Moving(key)) => {
             if let Some(process) = process::process() {
@@ -144,6 +178,11 @@ pub(crate) fn duplicated(fd: c_int, copy: c_int) {
 
 /// `fd` is about to be closed (or replaced, by dup2): takes it out of the tables; the last name ends the socket.
 pub(crate) fn closing(fd: c_int) {
+    take_out(fd, true);
+}
+
+/// `is_open`: the number still names the socket.
+fn take_out(fd: c_int, is_open: bool) {
     // What is on its way to the kernel is closed there.
     if let Entry::Moving(_) = fdtable::peek(fd) {
         fdtable::lookup(fd);
@@ -156,14 +195,16 @@ pub(crate) fn closing(fd: c_int) {
     let (rx, tx) = fdtable::kernel_counts(fd);
     let Some(key) = fdtable::clear(fd).socket() else { return };
     let Some(process) = process::process() else { return };
-    linger(process, key);
+    if is_open {
+        linger(process, key);
+    }
     let mut guard = process.lock();
     guard.closed.kernel_rx_packets += rx;
     guard.closed.kernel_tx_packets += tx;
-    release(process, &mut guard, key, fd);
+    release(process, &mut guard, key, fd, is_open);
 }
 
-fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int) {
+fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_open: bool) {
     let Some(socket) = offload.sockets.find_mut(key) else { return };
     socket.fds = socket.fds.saturating_sub(1);
     if socket.fds > 0 {
@@ -177,6 +218,7 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int) {
     mux::forget(offload, key.index);
     let Some(socket) = offload.sockets.remove(key) else { return };
     if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_))
+        && is_open
         && lineage::shared_since(socket.birth)
         && let Some(process) = process::process()
         && moving::owner::begin_closed(process, offload, &socket, fd)

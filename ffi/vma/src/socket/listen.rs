@@ -21,11 +21,15 @@ const BACKLOG_MAX: i32 = 4096;
 /// bind(2).
 ///
 /// # Errors
-/// As bind(2): the kernel's.
+/// As bind(2): the kernel's; EINVAL where the socket is connected.
 ///
 /// # Safety
 /// `raw` is null, or `len` bytes can be read there.
 pub(crate) unsafe fn bind(process: &Process, fd: c_int, key: Key, raw: *const sockaddr, len: socklen_t) -> Result<c_int, Errno> {
+    // A connection that was accepted is bound; its placeholder is not.
+    if matches!(process.lock().sockets.find(key).map(|s| s.kind), Some(Kind::Stream(_))) {
+        return Err(Errno(libc::EINVAL));
+    }
     // SAFETY: the caller's promise.
     kernel_result(unsafe { real::bind(fd, raw, len) })?;
     let mut guard = process.lock();
@@ -188,6 +192,10 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
         Kind::Connecting(id) | Kind::Stream(id) => {
             let result = offload.ring.shutdown(process.now(), id, ends);
             if result.is_ok() {
+                // Linux takes a connection whose end it shut down for connected, whoever asked how connect went (inet_shutdown).
+                if offload.ring.info(id).and_then(|info| info.state).is_some_and(|state| state.is_synchronized()) {
+                    socket.kind = Kind::Stream(id);
+                }
                 socket.shut.read |= ends != Shutdown::Write;
                 socket.shut.write |= ends != Shutdown::Read;
             }

@@ -7,8 +7,8 @@ use core::ffi::c_int;
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
-use ringway_stack::Error;
 use ringway_stack::ring::{Readiness, RecvFlags, SendFlags, SocketId};
+use ringway_stack::{Error, Instant};
 
 use super::vectors;
 use crate::errno::{self, Errno};
@@ -25,6 +25,7 @@ use crate::slab::Key;
 pub(crate) fn receive(
     process: &Process,
     mut offload: Guard<'_, Offload>,
+    now: Instant,
     key: Key,
     id: SocketId,
     into: &mut [IoSliceMut<'_>],
@@ -35,7 +36,6 @@ pub(crate) fn receive(
         return receive_specially(process, offload, key, id, into, flags);
     }
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
-    let now = process.now();
     let state = &mut *offload;
     match state.ring.tcp_recv(now, id, into, ring_flags) {
         Err(Error::WouldBlock) => {}
@@ -84,7 +84,7 @@ pub(crate) fn blocking<T>(
     process: &Process,
     key: Key,
     timeout: Option<Duration>,
-    mut attempt: impl FnMut(&mut Offload, ringway_stack::Instant) -> Result<T, Error>,
+    mut attempt: impl FnMut(&mut Offload, Instant) -> Result<T, Error>,
 ) -> Result<T, Errno> {
     let saved = errno::current();
     let mut waiting = Waiting {
@@ -137,13 +137,16 @@ fn receive_specially(
         return receive_nothing(process, offload, key, id, flags);
     }
     if flags & libc::MSG_TRUNC != 0 && flags & libc::MSG_PEEK == 0 {
-        return discard(process, offload, key, id, vectors::total_mut(into), plain);
+        return discard(process, offload, key, id, vectors::total_mut(into), plain | flags & libc::MSG_WAITALL);
     }
     let wanted = vectors::total_mut(into);
     let mut into = into;
+    if flags & (libc::MSG_WAITALL | libc::MSG_PEEK | libc::MSG_DONTWAIT) == libc::MSG_WAITALL | libc::MSG_PEEK {
+        return peek_all(process, offload, key, id, into, wanted);
+    }
     // Empty vectors in front would lead back here.
     IoSliceMut::advance_slices(&mut into, 0);
-    let mut result = receive(process, offload, key, id, into, plain);
+    let mut result = receive(process, offload, process.now(), key, id, into, plain);
     if flags & libc::MSG_WAITALL == 0 || flags & (libc::MSG_DONTWAIT | libc::MSG_PEEK) != 0 {
         return result;
     }
@@ -163,7 +166,34 @@ fn receive_specially(
             Err(_) if done > 0 => return Ok(done),
             Err(error) => return Err(error),
         }
-        result = receive(process, process.lock(), key, id, left, plain);
+        result = receive(process, process.lock(), process.now(), key, id, left, plain);
+    }
+}
+
+/// MSG_WAITALL looks for everything even if it takes nothing (tcp_recvmsg goes on while it peeks).
+fn peek_all<'a>(
+    process: &'a Process,
+    offload: Guard<'a, Offload>,
+    key: Key,
+    id: SocketId,
+    into: &mut [IoSliceMut<'_>],
+    wanted: usize,
+) -> Result<usize, Errno> {
+    let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    let (nonblocking, timeout) = (socket.nonblocking, socket.receive_timeout);
+    drop(offload);
+    let mut waited = Ok(());
+    if !nonblocking {
+        waited = blocking(process, key, timeout, |offload, _| {
+            let over = offload.ring.readiness(id).intersects(Readiness::ERR | Readiness::HUP | Readiness::RDHUP);
+            let there = offload.ring.info(id).is_none_or(|info| info.next_len >= wanted);
+            if over || there { Ok(()) } else { Err(Error::WouldBlock) }
+        });
+    }
+    // Whatever ended the wait: what is there by then is the answer.
+    match receive(process, process.lock(), process.now(), key, id, into, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+        Err(Errno(libc::EAGAIN)) => Err(waited.err().unwrap_or(Errno(libc::EAGAIN))),
+        result => result,
     }
 }
 
@@ -196,13 +226,14 @@ pub(crate) fn discard<'a>(
     len: usize,
     flags: c_int,
 ) -> Result<usize, Errno> {
+    let all = flags & libc::MSG_WAITALL != 0;
     let flags = flags & libc::MSG_DONTWAIT;
     let mut scratch = [0u8; 4096];
     let mut done = 0;
     while done < len {
         let room = (len - done).min(scratch.len());
-        let flags = if done == 0 { flags } else { flags | libc::MSG_DONTWAIT };
-        match receive(process, offload, key, id, &mut [IoSliceMut::new(&mut scratch[..room])], flags) {
+        let flags = if done == 0 || all { flags } else { flags | libc::MSG_DONTWAIT };
+        match receive(process, offload, process.now(), key, id, &mut [IoSliceMut::new(&mut scratch[..room])], flags) {
             Ok(0) => break,
             Ok(count) => done += count,
             Err(_) if done > 0 => break,
@@ -221,6 +252,7 @@ pub(crate) fn discard<'a>(
 pub(crate) fn send(
     process: &Process,
     mut offload: Guard<'_, Offload>,
+    now: Instant,
     key: Key,
     id: SocketId,
     data: &[IoSlice<'_>],
@@ -231,7 +263,6 @@ pub(crate) fn send(
     }
     let total = vectors::total(data);
     let ring_flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
-    let now = process.now();
     let state = &mut *offload;
     let mut result = state.ring.tcp_send(now, id, data, ring_flags);
     if result == Err(Error::WouldBlock) {

@@ -1,0 +1,137 @@
+//! Programs that are told, not drawn: what the generated ones found, and a witness for each known difference, so that none outlives its
+//! reason.
+
+use crate::program::*;
+
+use Kind::{Tcp, Udp};
+use Op::{Accept, Bind, Close, Connect, Exit, Kill, Listen, Recv, Send, SendTo, Shutdown, Socket};
+use Place::At;
+use Target::{Nobody, Port};
+
+/// A program with its name.
+pub(crate) type Told = (&'static str, Vec<Step>);
+
+const FLAGS: SendFlags = SendFlags { dontwait: false, more: false, nosignal: true };
+const PLAIN: RecvFlags = RecvFlags { dontwait: false, peek: false, waitall: false, trunc: false };
+
+/// 1.0 listens, and has accepted 1.1 from 0.0; then `steps`.
+fn connected(steps: &[Step]) -> Vec<Step> {
+    let mut all = vec![
+        Step(1, 0, Socket(Tcp, false)),
+        Step(1, 0, Bind(0, At(5001))),
+        Step(1, 0, Listen(0, 8)),
+        Step(0, 0, Socket(Tcp, false)),
+        Step(0, 0, Connect(0, Port(5001))),
+        Step(1, 0, Accept(0, AcceptBy::Accept)),
+    ];
+    all.extend_from_slice(steps);
+    all
+}
+
+/// Programs that come to the same in both worlds.
+pub(crate) fn alike() -> Vec<Told> {
+    vec![
+        (
+            "nothing is read of a socket in any state",
+            vec![
+                Step(1, 0, Socket(Tcp, false)),
+                Step(1, 0, Recv(0, RecvBy::Readv, 0, PLAIN)),
+                Step(1, 0, Recv(0, RecvBy::Read, 0, PLAIN)),
+                Step(1, 0, Recv(0, RecvBy::Recv, 0, PLAIN)),
+            ],
+        ),
+        ("an accepted connection is bound", connected(&[Step(1, 1, Bind(1, At(5002))), Step(1, 0, Bind(1, At(5001)))])),
+        (
+            "nothing is written to what was reset",
+            connected(&[
+                Step(1, 1, Send(1, SendBy::SendMsg, 3232, FLAGS)),
+                Step(0, 1, Close(0)),
+                Step(1, 0, Send(1, SendBy::Writev, 0, FLAGS)),
+                Step(1, 0, Send(1, SendBy::Writev, 3, FLAGS)),
+            ]),
+        ),
+        (
+            "all is waited for that is only looked at",
+            connected(&[
+                Step(1, 0, Recv(1, RecvBy::Recv, 59, RecvFlags { peek: true, waitall: true, ..PLAIN })),
+                Step(0, 1, Send(0, SendBy::SendTo, 58, FLAGS)),
+                Step(0, 1, Send(0, SendBy::SendTo, 1, FLAGS)),
+            ]),
+        ),
+        (
+            "all is waited for that is discarded",
+            connected(&[
+                Step(1, 0, Recv(1, RecvBy::RecvFrom, 18, RecvFlags { waitall: true, trunc: true, ..PLAIN })),
+                Step(0, 0, Send(0, SendBy::Write, 15, FLAGS)),
+                Step(0, 0, Send(0, SendBy::Write, 3, FLAGS)),
+            ]),
+        ),
+        (
+            "an epoll instance does not watch itself by another number",
+            connected(&[
+                Step(0, 0, Op::EpollCreate),
+                Step(0, 0, Op::EpollCtl(1, Ctl::Add, 0, libc::EPOLLIN as u32)),
+                Step(0, 1, Op::Dup(1, DupBy::FromCloexec(30))),
+                Step(0, 0, Op::EpollCtl(2, Ctl::Del, 1, 0)),
+                Step(0, 0, Op::EpollCtl(2, Ctl::Add, 1, libc::EPOLLIN as u32)),
+            ]),
+        ),
+        (
+            "what was shut down is connected",
+            vec![
+                Step(0, 0, Socket(Tcp, false)),
+                Step(0, 0, Bind(0, At(5002))),
+                Step(0, 0, Listen(0, 8)),
+                Step(0, 0, Socket(Tcp, true)),
+                Step(0, 0, Connect(1, Port(5002))),
+                Step(0, 0, Accept(0, AcceptBy::Accept4)),
+                Step(0, 0, Shutdown(1, How::Read)),
+                Step(0, 1, Connect(1, Target::Of(0, 0))),
+            ],
+        ),
+        (
+            "recvmmsg tells an error before the end",
+            connected(&[
+                Step(0, 0, Close(0)),
+                Step(1, 0, Send(1, SendBy::Write, 1, FLAGS)),
+                Step(1, 0, Recv(1, RecvBy::RecvMmsg, 1, PLAIN)),
+                Step(1, 0, Recv(1, RecvBy::RecvMmsg, 1, PLAIN)),
+            ]),
+        ),
+    ]
+}
+
+/// Programs that show a known difference, by its name.
+pub(crate) fn witnesses() -> Vec<Told> {
+    vec![
+        ("killed", connected(&[Step(1, 0, Kill)])),
+        ("exited", connected(&[Step(0, 0, Exit)])),
+        ("early-shutdown", vec![Step(0, 0, Socket(Tcp, false)), Step(0, 0, Shutdown(0, How::Both))]),
+        ("disconnected", connected(&[Step(0, 0, Connect(0, Nobody))])),
+        ("closed-in-use", connected(&[Step(1, 0, Recv(1, RecvBy::Recv, 10, PLAIN)), Step(1, 1, Close(1))])),
+        (
+            "bound-after-reset",
+            connected(&[
+                Step(0, 0, Shutdown(0, How::Both)),
+                Step(1, 0, Send(1, SendBy::Send, 15, FLAGS)),
+                Step(1, 1, Bind(1, At(5002))),
+            ]),
+        ),
+        (
+            "told-by-one-half",
+            vec![
+                Step(1, 0, Socket(Udp, false)),
+                Step(1, 0, Bind(0, At(5002))),
+                Step(0, 0, Socket(Udp, false)),
+                Step(0, 0, Bind(0, At(5003))),
+                Step(1, 0, Connect(0, Port(5001))),
+                Step(1, 0, Send(0, SendBy::Write, 1, FLAGS)),
+                Step(1, 0, SendTo(0, SendBy::SendTo, 125, Target::Of(0, 0))),
+            ],
+        ),
+        (
+            "part-of-a-set",
+            connected(&[Step(0, 1, Socket(Udp, false)), Step(0, 0, Op::Poll(PollBy::Poll, vec![(0, libc::POLLOUT), (1, libc::POLLOUT)], Wait::No))]),
+        ),
+    ]
+}

@@ -1,0 +1,124 @@
+//! Where Ringway and Linux differ, and may.
+
+use crate::lockstep::{Done, Where};
+use crate::program::{DupBy, Op, Role, Target};
+use crate::translate::Detail;
+
+/// A difference that is known. Nothing after it is compared.
+pub(crate) struct Known {
+    /// Its name.
+    pub(crate) id: &'static str,
+    /// Why it is no bug.
+    pub(crate) reason: &'static str,
+    /// Whether a difference at the last of the steps is this one.
+    pub(crate) applies: fn(&[Done], Where) -> bool,
+}
+
+/// All of them.
+pub(crate) const KNOWN: &[Known] = &[
+    Known {
+        id: "killed",
+        reason: "the kernel ends the connections of a killed process as close(2) would; of a killed owner of a ring nobody is left to, and \
+                 its peers see a reset",
+        applies: |steps, at| in_sight(at) && steps.iter().any(|done| ends(done, &Op::Kill)),
+    },
+    Known {
+        id: "exited",
+        reason: "a process that ends says so on its connections (FIN), and is then no more: what its peers have not ended themselves, a \
+                 reset ends, also where the kernel would go on taking what they send",
+        applies: |steps, at| in_sight(at) && steps.iter().any(|done| ends(done, &Op::Exit)),
+    },
+    Known {
+        id: "early-shutdown",
+        reason: "Linux refuses to shut down a socket that isn't connected (ENOTCONN), and yet remembers it for readiness and for the \
+                 connection that follows, or for those that it accepts; Ringway's start afresh",
+        applies: |steps, at| {
+            let refused = |done: &Done| done.kernel.returned.values().any(|outcome| outcome.error == libc::ENOTCONN);
+            in_sight(at) && steps.iter().any(|done| matches!(done.step.2, Op::Shutdown(..)) && refused(done))
+        },
+    },
+    Known {
+        id: "disconnected",
+        reason: "connect(2) with AF_UNSPEC on a stream: Linux leaves ECONNRESET to be asked for, and goes on showing the port that it gave \
+                 back; Ringway's socket is as new",
+        applies: |steps, _| {
+            steps.iter().any(|done| matches!(done.step.2, Op::Connect(slot, Target::Nobody) if role(done, slot) == Some(Role::Stream)))
+        },
+    },
+    Known {
+        id: "closed-in-use",
+        reason: "a call that waits when another thread closes its last descriptor goes on in Linux, and the socket with it; with Ringway the \
+                 socket ends and the call fails with EBADF",
+        applies: |steps, _| steps.iter().any(|done| closes_in_use(done)),
+    },
+    Known {
+        id: "bound-after-reset",
+        reason: "Linux lets an accepted connection that was reset be bound as a new socket may; Ringway, which never connects it again, doesn't",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            matches!(at, Where::Outcome(_) | Where::Local(..))
+                && matches!(last.step.2, Op::Bind(slot, _) if role(last, slot) == Some(Role::Stream))
+                && last.kernel.returned.values().all(|outcome| outcome.error != libc::EINVAL)
+        },
+    },
+    Known {
+        id: "told-by-one-half",
+        reason: "an ICMP error that the kernel's half of a UDP socket has is told by the next call that goes to the kernel, not by one that \
+                 the ring serves: asking each time would cost a system call a datagram",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            let Where::Outcome(who) = at else { return false };
+            matches!(last.step.2, Op::Send(slot, ..) | Op::SendTo(slot, ..) | Op::Recv(slot, ..) if role(last, slot) == Some(Role::Datagram))
+                && last.kernel.returned[&who].error == libc::ECONNREFUSED
+                && last.ringway.returned[&who].error != libc::ECONNREFUSED
+        },
+    },
+    Known {
+        id: "part-of-a-set",
+        reason: "a wait that finds something ready on the ring asks the kernel for its part of the set only every so often \
+                 (VMA_SELECT_POLL_OS_RATIO): what it names is ready, but need not be all that is",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            let Where::Outcome(who) = at else { return false };
+            let (kernel, ringway) = (&last.kernel.returned[&who], &last.ringway.returned[&who]);
+            ringway.result > 0 && is_part(&ringway.detail, &kernel.detail)
+        },
+    },
+];
+
+/// Whether what one wait found is some of what another did.
+fn is_part(some: &Detail, all: &Detail) -> bool {
+    match (some, all) {
+        (Detail::Ready(some), Detail::Ready(all)) => some.iter().zip(all).all(|(one, other)| one == other || *one == 0),
+        (Detail::Events(some), Detail::Events(all)) => some.iter().all(|(slot, events)| all.get(slot) == Some(events)),
+        _ => false,
+    }
+}
+
+/// What the end of a connection shows in.
+fn in_sight(at: Where) -> bool {
+    !matches!(at, Where::Flags(..) | Where::Lowest(_))
+}
+
+fn role(done: &Done, slot: u8) -> Option<Role> {
+    done.before.role(done.step.0, slot)
+}
+
+/// Whether the step ends a process in that way that has sockets.
+fn ends(done: &Done, how: &Op) -> bool {
+    done.step.2 == *how && done.before.open(done.step.0).next().is_some()
+}
+
+/// Whether the step closes a description's last descriptor, with a call under way somewhere in the process.
+fn closes_in_use(done: &Done) -> bool {
+    let (Op::Close(slot) | Op::Dup(_, DupBy::Onto(slot) | DupBy::Exactly(slot))) = done.step.2 else { return false };
+    let Some(entry) = done.before.entry(done.step.0, slot) else { return false };
+    let same = |other: u8| done.before.entry(done.step.0, other).is_some_and(|other| other.description == entry.description);
+    let last = done.before.open(done.step.0).filter(|&(other, _)| same(other)).count() == 1;
+    last && done.before.busy.iter().any(|&(process, _)| process == done.step.0)
+}
+
+/// The place in [`KNOWN`] of a difference.
+pub(crate) fn judge(steps: &[Done], at: Where) -> Option<usize> {
+    KNOWN.iter().position(|known| (known.applies)(steps, at))
+}

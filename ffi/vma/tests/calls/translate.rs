@@ -1,0 +1,312 @@
+//! From calls to requests, and from replies to outcomes that mean the same in both worlds.
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use libc::{
+    F_DUPFD, F_DUPFD_CLOEXEC, IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOCK_DGRAM, SOCK_NONBLOCK,
+    SOCK_STREAM, SOL_SOCKET,
+};
+
+use crate::program::{AcceptBy, Ctl, DupBy, Op, Place, Question, RecvFlags, SendFlags, Setting, State, Target};
+use crate::wire::{Call, Fields, Reply, Request};
+
+/// The first port that nobody but the system chooses (the default of net.ipv4.ip_local_port_range).
+const EPHEMERAL: u16 = 32_768;
+
+/// A world's own address: family, IP, port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Raw {
+    pub(crate) family: u16,
+    pub(crate) ip: u32,
+    pub(crate) port: u16,
+}
+
+impl Raw {
+    pub(crate) fn read(fields: &mut Fields<'_>) -> Self {
+        let (family, port) = (fields.u16(), fields.u16());
+        Self { family, port, ip: fields.u32() }
+    }
+}
+
+/// Gives addresses their meaning: the program's own, and the ports that the system chose in the order in which they were seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    host: Ipv4Addr,
+    chosen: BTreeMap<u16, usize>,
+}
+
+impl Names {
+    pub(crate) fn new(host: Ipv4Addr) -> Self {
+        Self { host, chosen: BTreeMap::new() }
+    }
+
+    pub(crate) fn name(&mut self, raw: Raw) -> String {
+        let host = match Ipv4Addr::from_bits(raw.ip) {
+            _ if raw.family == 0 => return "none".to_owned(),
+            Ipv4Addr::UNSPECIFIED => "*".to_owned(),
+            ip if ip == self.host => "host".to_owned(),
+            ip => ip.to_string(),
+        };
+        let port = if raw.port < EPHEMERAL {
+            raw.port.to_string()
+        } else {
+            let next = self.chosen.len();
+            format!("#{}", self.chosen.entry(raw.port).or_insert(next))
+        };
+        format!("{host}:{port}{}", if i32::from(raw.family) == libc::AF_INET6 { " (IPv6)" } else { "" })
+    }
+}
+
+/// What a call came to.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) result: i64,
+    pub(crate) error: i32,
+    pub(crate) pipes: i32,
+    pub(crate) detail: Detail,
+}
+
+/// What a call gave beside its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    Nothing,
+    Address(String),
+    /// Received bytes, who sent them, msg_flags, and whether anything was written behind them.
+    Bytes(Vec<u8>, String, i32, bool),
+    /// revents.
+    Ready(Vec<i32>),
+    /// epoll events by slot.
+    Events(BTreeMap<u32, u32>),
+    Value(Vec<u8>),
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.error {
+            0 => write!(f, "{}", self.result)?,
+            error => f.write_str(&errno_name(error))?,
+        }
+        if self.pipes > 0 {
+            write!(f, " SIGPIPE")?;
+        }
+        match &self.detail {
+            Detail::Nothing => Ok(()),
+            Detail::Bytes(bytes, from, flags, beyond) => {
+                write!(f, " {:02x?} from {from} flags {flags:x}{}", &bytes[..bytes.len().min(3)], if *beyond { " AND MORE" } else { "" })
+            }
+            other => write!(f, " {other:x?}"),
+        }
+    }
+}
+
+/// The name of an errno.
+pub(crate) fn errno_name(error: i32) -> String {
+    let name = match error {
+        libc::EBADF => "EBADF",
+        libc::EINTR => "EINTR",
+        libc::EAGAIN => "EAGAIN",
+        libc::EEXIST => "EEXIST",
+        libc::ENOENT => "ENOENT",
+        libc::EINVAL => "EINVAL",
+        libc::ENOTTY => "ENOTTY",
+        libc::EPIPE => "EPIPE",
+        libc::ENOTSOCK => "ENOTSOCK",
+        libc::EDESTADDRREQ => "EDESTADDRREQ",
+        libc::EMSGSIZE => "EMSGSIZE",
+        libc::ENOPROTOOPT => "ENOPROTOOPT",
+        libc::EOPNOTSUPP => "EOPNOTSUPP",
+        libc::EAFNOSUPPORT => "EAFNOSUPPORT",
+        libc::EADDRINUSE => "EADDRINUSE",
+        libc::EADDRNOTAVAIL => "EADDRNOTAVAIL",
+        libc::ENETUNREACH => "ENETUNREACH",
+        libc::ECONNABORTED => "ECONNABORTED",
+        libc::ECONNRESET => "ECONNRESET",
+        libc::EISCONN => "EISCONN",
+        libc::ENOTCONN => "ENOTCONN",
+        libc::ETIMEDOUT => "ETIMEDOUT",
+        libc::ECONNREFUSED => "ECONNREFUSED",
+        libc::EALREADY => "EALREADY",
+        libc::EINPROGRESS => "EINPROGRESS",
+        libc::EPERM => "EPERM",
+        other => return format!("errno {other}"),
+    };
+    name.to_owned()
+}
+
+/// The request for a call, given what there is; `host` is the program's address in this world, `local` tells the address that a
+/// descriptor has there. `None`: the call makes no sense (its descriptor is not there).
+pub(crate) fn request(
+    (process, op, number): (u8, &Op, usize),
+    state: &State,
+    host: Ipv4Addr,
+    local: &dyn Fn(u8, u8) -> Option<Raw>,
+) -> Option<Request> {
+    let fd = |slot: u8| state.entry(process, slot).map(|entry| i64::from(entry.fd));
+    let family = |slot: u8| state.description(process, slot).map(|d| i64::from(d.kind.family()));
+    let host = i64::from(host.to_bits());
+    let new = Request::new;
+    // IP, port, family.
+    let target = |slot: u8, target: Target| -> Option<[i64; 3]> {
+        Some(match target {
+            Target::Port(port) => [host, i64::from(port), family(slot)?],
+            Target::Of(process, other) => {
+                let raw = local(process, other).filter(|raw| raw.port != 0)?;
+                [if raw.ip == 0 { host } else { i64::from(raw.ip) }, i64::from(raw.port), family(slot)?]
+            }
+            Target::Nobody => [0, 0, i64::from(libc::AF_UNSPEC)],
+        })
+    };
+    Some(match *op {
+        Op::Socket(kind, nonblocking) => {
+            let socket = if kind.is_tcp() { SOCK_STREAM } else { SOCK_DGRAM };
+            new(Call::Socket, &[i64::from(kind.family()), i64::from(socket | if nonblocking { SOCK_NONBLOCK } else { 0 })])
+        }
+        Op::Bind(slot, place) => {
+            let (ip, port) = match place {
+                Place::At(port) => (host, i64::from(port)),
+                Place::Any => (host, 0),
+                Place::Wild => (0, 0),
+            };
+            new(Call::Bind, &[fd(slot)?, ip, port, family(slot)?])
+        }
+        Op::Listen(slot, backlog) => new(Call::Listen, &[fd(slot)?, i64::from(backlog)]),
+        Op::Connect(slot, to) => {
+            let [ip, port, family] = target(slot, to)?;
+            new(Call::Connect, &[fd(slot)?, ip, port, family])
+        }
+        Op::Accept(slot, by) => {
+            let flags = match by {
+                AcceptBy::Accept => -1,
+                AcceptBy::Accept4 => 0,
+                AcceptBy::NonBlocking => i64::from(SOCK_NONBLOCK),
+            };
+            new(Call::Accept, &[fd(slot)?, flags])
+        }
+        Op::Send(slot, by, length, flags) => {
+            new(Call::Send, &[fd(slot)?, by as i64, send_flags(flags)]).with(payload(number, length))
+        }
+        Op::SendTo(slot, by, length, to) => {
+            let [ip, port, family] = target(slot, to)?;
+            new(Call::Send, &[fd(slot)?, by as i64, i64::from(MSG_NOSIGNAL), ip, port, family]).with(payload(number, length))
+        }
+        Op::Recv(slot, by, length, flags) => new(Call::Recv, &[fd(slot)?, by as i64, recv_flags(flags), length as i64]),
+        Op::Transfer(slot, .., length) => new(Call::Send, &[fd(slot)?, 1, i64::from(MSG_NOSIGNAL)]).with(payload(number, length)),
+        Op::Shutdown(slot, how) => new(Call::Shutdown, &[fd(slot)?, how as i64]),
+        Op::Close(slot) => new(Call::Close, &[fd(slot)?]),
+        Op::Dup(slot, by) => {
+            let (by, argument) = match by {
+                DupBy::Dup => (0, 0),
+                DupBy::Onto(other) => (1, fd(other)?),
+                DupBy::Exactly(other) => (2, fd(other)?),
+                DupBy::From(first) => (3, i64::from(first)),
+                DupBy::FromCloexec(first) => (4, i64::from(first)),
+            };
+            debug_assert!(F_DUPFD != F_DUPFD_CLOEXEC, "the actor knows them");
+            new(Call::Dup, &[fd(slot)?, by, argument])
+        }
+        Op::NonBlock(slot, on, false) => {
+            new(Call::Fcntl, &[fd(slot)?, i64::from(libc::F_SETFL), i64::from(if on { libc::O_NONBLOCK } else { 0 })])
+        }
+        Op::NonBlock(slot, on, true) => new(Call::Ioctl, &[fd(slot)?, libc::FIONBIO as i64, i64::from(on)]),
+        Op::Set(slot, setting) => set(fd(slot)?, setting),
+        Op::Ask(slot, question) => ask(fd(slot)?, question),
+        Op::Poll(by, ref of, wait) => {
+            let mut numbers = Vec::new();
+            for &(slot, events) in of {
+                numbers.extend([fd(slot)? as i32, i32::from(events)]);
+            }
+            new(Call::Poll, &[wait.ms(), by as i64]).with_numbers(numbers)
+        }
+        Op::EpollCreate => new(Call::EpollCreate, &[i64::from(libc::EPOLL_CLOEXEC)]),
+        Op::EpollCtl(slot, what, of, events) => {
+            let what = match what {
+                Ctl::Add => libc::EPOLL_CTL_ADD,
+                Ctl::Mod => libc::EPOLL_CTL_MOD,
+                Ctl::Del => libc::EPOLL_CTL_DEL,
+            };
+            new(Call::EpollCtl, &[fd(slot)?, i64::from(what), fd(of)?, i64::from(events), i64::from(of)])
+        }
+        Op::EpollWait(slot, by, most, wait) => new(Call::EpollWait, &[fd(slot)?, most as i64, wait.ms(), i64::from(by)]),
+        Op::Interrupt(worker, restart) => new(Call::Interrupt, &[i64::from(worker), i64::from(restart)]),
+        Op::Fork | Op::Kill | Op::Exit => return None,
+    })
+}
+
+/// The other half of [`Op::Transfer`].
+pub(crate) fn transfer_receive(op: &Op, state: &State) -> Option<((u8, u8), Request)> {
+    let &Op::Transfer(_, process, worker, slot, length) = op else { return None };
+    let fd = i64::from(state.entry(process, slot)?.fd);
+    Some(((process, worker), Request::new(Call::Recv, &[fd, 1, i64::from(MSG_WAITALL), length as i64])))
+}
+
+fn send_flags(flags: SendFlags) -> i64 {
+    let SendFlags { dontwait, more, nosignal } = flags;
+    i64::from(dontwait) * i64::from(MSG_DONTWAIT) | i64::from(more) * i64::from(MSG_MORE) | i64::from(nosignal) * i64::from(MSG_NOSIGNAL)
+}
+
+fn recv_flags(flags: RecvFlags) -> i64 {
+    let RecvFlags { dontwait, peek, waitall, trunc } = flags;
+    [(dontwait, MSG_DONTWAIT), (peek, MSG_PEEK), (waitall, MSG_WAITALL), (trunc, MSG_TRUNC)]
+        .iter()
+        .filter(|(on, _)| *on)
+        .fold(0, |all, &(_, flag)| all | i64::from(flag))
+}
+
+fn set(fd: i64, setting: Setting) -> Request {
+    let (level, name, value) = match setting {
+        Setting::NoDelay(on) => (IPPROTO_TCP, libc::TCP_NODELAY, vec![i32::from(on)]),
+        Setting::Cork(on) => (IPPROTO_TCP, libc::TCP_CORK, vec![i32::from(on)]),
+        Setting::LingerZero(on) => (SOL_SOCKET, libc::SO_LINGER, vec![i32::from(on), 0]),
+        Setting::ReuseAddress(on) => (SOL_SOCKET, libc::SO_REUSEADDR, vec![i32::from(on)]),
+        Setting::ReusePort(on) => (SOL_SOCKET, libc::SO_REUSEPORT, vec![i32::from(on)]),
+        Setting::KeepAlive(on) => (SOL_SOCKET, libc::SO_KEEPALIVE, vec![i32::from(on)]),
+        // A timeval: seconds and microseconds, each of 64 bits.
+        Setting::RecvTimeout(ms) => (SOL_SOCKET, libc::SO_RCVTIMEO, vec![0, 0, ms as i32 * 1000, 0]),
+    };
+    Request::new(Call::SetSockOpt, &[fd, i64::from(level), i64::from(name)]).with_numbers(value)
+}
+
+fn ask(fd: i64, question: Question) -> Request {
+    let (level, name, length) = match question {
+        Question::Error => (SOL_SOCKET, libc::SO_ERROR, 4),
+        Question::Type => (SOL_SOCKET, libc::SO_TYPE, 4),
+        Question::AcceptConn => (SOL_SOCKET, libc::SO_ACCEPTCONN, 4),
+        Question::Domain => (SOL_SOCKET, libc::SO_DOMAIN, 4),
+        Question::Protocol => (SOL_SOCKET, libc::SO_PROTOCOL, 4),
+        Question::ReuseAddress => (SOL_SOCKET, libc::SO_REUSEADDR, 4),
+        Question::KeepAlive => (SOL_SOCKET, libc::SO_KEEPALIVE, 4),
+        Question::NoDelay => (IPPROTO_TCP, libc::TCP_NODELAY, 4),
+        Question::Linger => (SOL_SOCKET, libc::SO_LINGER, 8),
+        Question::RecvTimeout => (SOL_SOCKET, libc::SO_RCVTIMEO, 16),
+    };
+    Request::new(Call::GetSockOpt, &[fd, i64::from(level), i64::from(name), length])
+}
+
+/// The bytes of a program's call: any two calls' differ.
+pub(crate) fn payload(number: usize, length: usize) -> Vec<u8> {
+    let start = (number as u32).wrapping_mul(0x9e37_79b9);
+    (0..length as u32).map(|i| (start.wrapping_add(i).wrapping_mul(0x85eb_ca6b) >> 24) as u8).collect()
+}
+
+/// What a reply says.
+pub(crate) fn outcome(request: &Request, reply: &Reply, names: &mut Names) -> Outcome {
+    let mut fields = Fields(&reply.data);
+    let detail = match request.call {
+        _ if reply.result < 0 => Detail::Nothing,
+        // Which of several events come first is nobody's promise.
+        Call::EpollWait if reply.result == request.arguments[1] && reply.result < 8 => Detail::Nothing,
+        Call::Accept => Detail::Address(names.name(Raw::read(&mut fields))),
+        Call::Recv => {
+            let from = names.name(Raw::read(&mut fields));
+            let (flags, beyond) = (fields.i32(), fields.i32());
+            Detail::Bytes(fields.0.to_vec(), from, flags, beyond != 0)
+        }
+        Call::Poll => Detail::Ready((0..reply.data.len() / 4).map(|_| fields.i32()).collect()),
+        Call::EpollWait => Detail::Events((0..reply.data.len() / 8).map(|_| (fields.u32(), fields.u32())).collect()),
+        Call::GetSockOpt => Detail::Value(reply.data.clone()),
+        _ => Detail::Nothing,
+    };
+    Outcome { result: reply.result, error: reply.error, pipes: reply.pipes, detail }
+}
