@@ -122,3 +122,13 @@ fn streams_of_stdio() {
 fn pipes_and_files() {
     same_on_both("pipes");
 }
+
+#[test]
+fn how_much_at_once() {
+    same_on_both("marks");
+}
+
+#[test]
+fn what_is_taken_back() {
+    same_on_both("undone");
+}
