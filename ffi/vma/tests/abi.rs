@@ -132,3 +132,13 @@ fn how_much_at_once() {
 fn what_is_taken_back() {
     same_on_both("undone");
 }
+
+#[test]
+fn gathered_datagrams() {
+    same_on_both("gathered");
+}
+
+#[test]
+fn what_is_asked() {
+    same_on_both("asked");
+}

@@ -1,6 +1,7 @@
 //! TCP_INFO: what the ring knows of a connection, in the words of struct tcp_info (linux/tcp.h).
 //!
-//! The ring counts in bytes where the kernel counts segments, so that a segment which is not full counts as one. What the ring has no
+//! The ring counts in bytes where the kernel counts segments, so that a segment which is not full counts as one; and the times since data
+//! was sent and received are since any segment was. What the ring has no
 //! notion of (pacing, delivery rates, ECN, reordering, times at which a window or a buffer was the limit) is zero, or what the kernel says
 //! where it has none.
 
