@@ -252,10 +252,9 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
         return 0;
     }
     // SAFETY: the program's promise to ioctl(2): an int is there.
-    if request == libc::FIOASYNC && argument != 0 && unsafe { (argument as *const c_int).read() } != 0 {
-        if crate::boundary!(false, lifecycle::refuses_signals(fd)) {
-            return errno::fail(libc::EOPNOTSUPP);
-        }
+    let wants_signals = request == libc::FIOASYNC && argument != 0 && unsafe { (argument as *const c_int).read() } != 0;
+    if wants_signals && crate::boundary!(false, lifecycle::refuses_signals(fd)) {
+        return errno::fail(libc::EOPNOTSUPP);
     }
     // SAFETY: the program's promise to ioctl(2).
     let result = unsafe { real::ioctl(fd, request, argument) };
