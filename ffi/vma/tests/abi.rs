@@ -142,3 +142,8 @@ fn gathered_datagrams() {
 fn what_is_asked() {
     same_on_both("asked");
 }
+
+#[test]
+fn signals() {
+    same_on_both("signals");
+}
