@@ -135,21 +135,8 @@ const NUMBERS: &[(&str, i64, i64)] = &[
 
 /// Programs that hand what they accept to forked workers, or inherit listeners into them: left to the kernel until
 /// connections can change their owner.
-const PREFORK_SERVERS: &[&str] = &[
-    "nginx",
-    "apache2",
-    "httpd",
-    "postgres",
-    "postmaster",
-    "sshd",
-    "php-fpm",
-    "gunicorn",
-    "uwsgi",
-    "unicorn",
-    "lighttpd",
-    "smbd",
-    "dovecot",
-];
+const PREFORK_SERVERS: &[&str] =
+    &["apache2", "httpd", "postgres", "postmaster", "sshd", "php-fpm", "gunicorn", "uwsgi", "unicorn", "lighttpd", "smbd", "dovecot"];
 
 /// The parameters, read once.
 ///

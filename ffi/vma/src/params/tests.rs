@@ -50,7 +50,7 @@ fn every_number_that_a_specification_sets_is_known_and_in_range() {
 
 #[test]
 fn prefork_servers_are_known_by_the_beginning_of_their_names() {
-    for program in ["nginx", "php-fpm8.2", "sshd-session", "postgres", "apache2"] {
+    for program in ["php-fpm8.2", "sshd-session", "postgres", "apache2"] {
         assert!(is_prefork_server(program), "{program}");
     }
     for program in ["redis-server", "ssh", "php", "", "my-nginx"] {
