@@ -38,7 +38,7 @@ fn both_write() {
     case("both", 1_000_000);
 }
 
-/// A connection pickled into a queue: SCM_RIGHTS to a process that was there before.
+/// A connection pickled into a pipe: SCM_RIGHTS to a process that was there before.
 #[test]
 fn sent_to_a_worker() {
     case("sent", 8_000_000);

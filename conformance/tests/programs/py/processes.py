@@ -69,7 +69,7 @@ def speak(address):
 
 
 def own(port):
-    with Listener(("127.0.0.1", port), authkey=b"key") as listening:
+    with Listener(("127.0.0.1", port), backlog=16, authkey=b"key") as listening:
         started = [fork.Process(target=speak, args=(listening.address,)) for _ in range(2 * CLIENTS)]
         for process in started:
             process.start()
@@ -186,22 +186,23 @@ def both(port):
     assert got.count(b"c") == got.count(b"p") == 500_000 and len(got) == 1_000_000
 
 
-def take(queue):
-    while (connection := queue.get()) is not None:
+def take(pipe):
+    while (connection := pipe.recv()) is not None:
         echo(connection)
 
 
 def sent(port):
     listening = listener(port)
-    queue = fork.Queue()
-    worker = fork.Process(target=take, args=(queue,))
+    pipe, end = fork.Pipe()
+    worker = fork.Process(target=take, args=(end,))
     worker.start()
     started = clients(port)
     for _ in started:
         connection, _ = listening.accept()
-        queue.put(connection)
+        pipe.send(connection)
+        connection.close()
     joined(started)
-    queue.put(None)
+    pipe.send(None)
     joined([worker])
 
 
