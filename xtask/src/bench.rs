@@ -27,6 +27,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Package::REDIS_SERVER,
             Package::REDIS_TOOLS,
             Package::PYTHON,
+            Package::MEMCACHED,
+            Package::LIBMEMCACHED,
+            Package::NGINX,
+            Package::WRK,
+            Package::VALGRIND,
         ])?;
         workspace.build_release()?;
     }

@@ -91,6 +91,11 @@ impl Programs {
         Ok(())
     }
 
+    /// A file in the benches' own directory.
+    pub(super) fn scratch(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+
     fn reports(&self) -> PathBuf {
         self.scratch.join("reports")
     }
