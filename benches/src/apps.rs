@@ -42,7 +42,7 @@ enum App {
     Redis,
     /// A small file by wrk: one worker, and two with two threads of wrk's.
     Nginx,
-    /// memaslap, one worker.
+    /// memcaslap, one worker.
     Memcached,
     /// Three, four and eight busy processes on two cores.
     Busy,

@@ -17,7 +17,8 @@ fn manager() {
 /// Workers accept on a listener that was there before them.
 #[test]
 fn prefork() {
-    case("prefork", 8_000_000);
+    // The workers end by a signal, and leave no report: what the clients sent and received counts.
+    case("prefork", 4_000_000);
 }
 
 /// The parent accepts, a child serves.
