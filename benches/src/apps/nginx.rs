@@ -35,7 +35,8 @@ fn requests_per_second(programs: &Programs, world: World, workers: u32, threads:
     let port = free_port()?;
     let config = configure(programs, workers, port)?;
     let server = programs.serve(world, None, &format!("nginx -e stderr -c {}", config.display()), port)?;
-    let text = programs.ask(world, None, &format!("wrk -t {threads} -c {} -d 2s http://127.0.0.1:{port}/small", 25 * threads))?;
+    let text =
+        programs.ask(world, None, &format!("wrk -t {threads} -c {} -d 2s --timeout 10s http://127.0.0.1:{port}/small", 25 * threads))?;
     server.stop(Signal::QUIT)?;
     ensure!(!text.contains("Socket errors") && !text.contains("Non-2xx"), "wrk met errors:\n{text}");
     let line = text.lines().find_map(|l| l.strip_prefix("Requests/sec:")).context("wrk gives no rate")?;

@@ -166,7 +166,7 @@ fn config(case: &Case, port: u16, processes: &str, listen: &str, location: &str)
 
 /// Two seconds of requests for the small file.
 fn wrk(port: u16, threads: u32) -> String {
-    format!("-t {threads} -c {} -d 2s http://127.0.0.1:{port}/small", 20 * threads)
+    format!("-t {threads} -c {} -d 2s --timeout 10s http://127.0.0.1:{port}/small", 20 * threads)
 }
 
 /// wrk's report tells of requests, all answered well and none lost.

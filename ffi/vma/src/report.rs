@@ -59,6 +59,7 @@ fn ring_report(offload: &Offload) -> RingReport {
         tx_bytes: counters.tx_bytes,
         tx_drops: counters.tx_drops,
         retransmissions: counters.retransmissions,
+        copied_bytes: ringway_shm::bulk_copied(),
         polls: offload.mux.calls,
         sleeps: offload.mux.sleeps,
         seats: offload.mux.seats,
