@@ -1,7 +1,11 @@
 //! Real programs, with `libvma.so` preloaded and without, in turn.
 
+mod busy;
 mod idle;
 mod iperf3;
+mod memcached;
+mod nginx;
+mod polled;
 mod program;
 mod redis;
 mod sockperf;
@@ -30,10 +34,18 @@ pub(crate) struct Options {
 enum App {
     /// Ping-pong of 64 bytes: against the cache line, the kernel spun on, and the kernel as it comes.
     Sockperf,
-    /// Throughput of one stream, and of eight.
+    /// Ping-pong on 1, 2 and 64 connections polled by epoll, 16 bytes and 16 KiB.
+    Polled,
+    /// Throughput of one stream, and of eight; copies of each byte.
     Iperf3,
     /// GET, and GET with sixteen in the pipe.
     Redis,
+    /// A small file by wrk: one worker, and two with two threads of wrk's.
+    Nginx,
+    /// memcaslap, one worker.
+    Memcached,
+    /// Three, four and eight busy processes on two cores.
+    Busy,
     /// Memory of idle connections, CPU of idle servers.
     Idle,
 }
@@ -54,6 +66,10 @@ pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()
             App::Sockperf => sockperf::rows(&programs, options.rounds)?,
             App::Iperf3 => iperf3::rows(&programs, options.rounds)?,
             App::Redis => redis::rows(&programs, options.rounds)?,
+            App::Nginx => nginx::rows(&programs, options.rounds)?,
+            App::Memcached => memcached::rows(&programs, options.rounds)?,
+            App::Busy => busy::rows(&programs, options.rounds)?,
+            App::Polled => polled::rows(&programs, options.rounds)?,
             App::Idle => idle::rows(&programs)?,
         };
         rows.extend(new);

@@ -6,12 +6,14 @@
 //! - [`apps`]: real programs, with `libvma.so` preloaded and without
 //! - [`cacheline`]: how long a cache line takes from one core to another and back: the floor under any of this
 //! - [`sim`]: the simulator's own speed
+//! - [`stages`]: the instructions of a small message, by the parts of the library that execute them
 #![forbid(unsafe_code)]
 
 mod apps;
 mod cacheline;
 mod row;
 mod sim;
+mod stages;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,12 +36,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// sockperf, iperf3, redis-benchmark, idle connections, idle servers.
+    /// sockperf, iperf3, redis-benchmark, nginx, memcached, crowds, idle connections, idle servers.
     Apps(apps::Options),
     /// The round trip of a cache line between two cores.
     Cacheline,
     /// The simulator: packets, virtual time, seeds.
     Sim(sim::Options),
+    /// Where the instructions of a small message go (callgrind).
+    Stages,
 }
 
 fn main() -> ExitCode {
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
     let result = match arguments.bench {
         Bench::Apps(options) => apps::run(&arguments.library, &arguments.output, &options),
         Bench::Sim(options) => sim::run(&arguments.output, &options),
+        Bench::Stages => stages::run(&arguments.library, &arguments.output),
         Bench::Cacheline => cacheline::round_trip_ns().map(|ns| println!("{ns:.1} ns")),
     };
     match result {

@@ -19,16 +19,30 @@ pub(crate) struct Package {
 impl Package {
     pub(crate) const CC: Self = Self { name: "gcc libc6-dev", binary: "cc" };
     pub(crate) const CURL: Self = Self { name: "curl", binary: "curl" };
+    pub(crate) const GIT: Self = Self { name: "git", binary: "git" };
+    /// Debian's busybox is built without its inetd.
+    pub(crate) const INETD: Self = Self { name: "inetutils-inetd", binary: "inetutils-inetd" };
     pub(crate) const IPERF3: Self = Self { name: "iperf3", binary: "iperf3" };
     pub(crate) const IPROUTE: Self = Self { name: "iproute2", binary: "ip" };
     pub(crate) const LIBMEMCACHED: Self = Self { name: "libmemcached-tools", binary: "memcaslap" };
+    pub(crate) const LIBUV: Self = Self { name: "libuv1-dev", binary: "/usr/include/uv.h" };
     pub(crate) const MEMCACHED: Self = Self { name: "memcached", binary: "memcached" };
+    pub(crate) const NGINX: Self = Self { name: "nginx-light", binary: "nginx" };
     /// Debian's own interpreter, not one that comes first in PATH: its calls go through libc's symbols.
     pub(crate) const PYTHON: Self = Self { name: "python3", binary: "/usr/bin/python3" };
+    /// Python's own tests, in a package that has the interpreter's version in its name: apt takes an expression.
+    pub(crate) const PYTHON_TESTS: Self =
+        Self { name: r"^libpython3\.[0-9]+-testsuite$", binary: "/usr/lib/python3*/test/test_socketserver.py" };
     pub(crate) const REDIS_SERVER: Self = Self { name: "redis-server", binary: "redis-server" };
     pub(crate) const REDIS_TOOLS: Self = Self { name: "redis-tools", binary: "redis-benchmark" };
+    pub(crate) const RSYNC: Self = Self { name: "rsync", binary: "rsync" };
+    pub(crate) const SOCAT: Self = Self { name: "socat", binary: "socat" };
     pub(crate) const SOCKPERF: Self = Self { name: "sockperf", binary: "sockperf" };
+    pub(crate) const SSH: Self = Self { name: "openssh-client", binary: "ssh" };
+    pub(crate) const SSHD: Self = Self { name: "openssh-server", binary: "sshd" };
     pub(crate) const UNSHARE: Self = Self { name: "util-linux", binary: "unshare" };
+    pub(crate) const VALGRIND: Self = Self { name: "valgrind", binary: "valgrind" };
+    pub(crate) const WRK: Self = Self { name: "wrk", binary: "wrk" };
 
     fn present(self) -> bool {
         found(self.binary)
@@ -132,8 +146,15 @@ fn answers(subcommand: &str) -> bool {
     status.is_ok_and(|s| s.success())
 }
 
-/// Whether a program is in PATH, or in the directories of the system's own that PATH may lack.
+/// Whether a program is in PATH, or in the directories of the system's own that PATH may lack. One `*` in a directory's name stands for
+/// the rest of that name.
 fn found(binary: &str) -> bool {
+    if let Some((pattern, below)) = binary.split_once("*/") {
+        let (parent, prefix) = pattern.rsplit_once('/').unwrap_or((".", pattern));
+        let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+        let mut named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
+        return named.any(|entry| entry.path().join(below).is_file());
+    }
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(Path::new);
     env::split_paths(&path).any(|dir| dir.join(binary).is_file()) || system.iter().any(|dir| dir.join(binary).is_file())

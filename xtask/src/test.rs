@@ -59,7 +59,8 @@ const FRESH_SEEDS: u64 = 200;
 const MUTANTS: [&str; 10] =
     ["test", "--quiet", "--package", "ringway-sim", "--features", "mutants,marks", "--test", "mutants", "--test", "marks"];
 
-const PROGRAMS: [Package; 10] = [
+const PROGRAMS: [Package; 21] = [
+    Package::CC,
     Package::SOCKPERF,
     Package::IPERF3,
     Package::REDIS_SERVER,
@@ -70,6 +71,16 @@ const PROGRAMS: [Package; 10] = [
     Package::PYTHON,
     Package::IPROUTE,
     Package::UNSHARE,
+    Package::NGINX,
+    Package::WRK,
+    Package::SOCAT,
+    Package::SSH,
+    Package::SSHD,
+    Package::RSYNC,
+    Package::GIT,
+    Package::INETD,
+    Package::LIBUV,
+    Package::PYTHON_TESTS,
 ];
 
 /// Runs the steps; all of them, even if one fails.
@@ -189,8 +200,9 @@ fn programs(workspace: &Workspace, options: &Options) -> Result<()> {
     run_command(command.current_dir(workspace.root.join("conformance")).env("RINGWAY_LIBVMA", workspace.release("libvma.so")))
 }
 
-/// Builds the cases; the path of the program that runs them.
+/// Builds the cases, and the examples that some of them run; the path of the program that runs them.
 fn build_programs() -> Result<PathBuf> {
+    run_command(cargo().args(["build", "--quiet", "--package", "ringway-conformance", "--examples"]))?;
     let mut build = cargo();
     build.args([
         "test",

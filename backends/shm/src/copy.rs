@@ -3,6 +3,31 @@
 //! Rust calls a plain copy undefined when its bytes change underneath. These copies are machine code that the
 //! compiler doesn't look into: bytes that change give some value, and nothing else goes wrong.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Copies from here on are counted, and made by the processor's own string copy, which wins over sixteen bytes at a time.
+const BULK_MIN: usize = 1024;
+
+/// Bytes of such copies since the device was attached. Whoever copies holds the device's lock, so that plain loads and stores do: a
+/// process has one device (where a test has several, it is a figure of no use).
+static BULK: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that were copied into and out of shared memory, in copies of 1 KiB and more: small messages are not to pay for a counter.
+#[must_use]
+pub fn bulk_copied() -> u64 {
+    BULK.load(Ordering::Relaxed)
+}
+
+/// The count begins anew: after a fork, the child's memory has its parent's.
+pub(crate) fn reset_bulk_copied() {
+    BULK.store(0, Ordering::Relaxed);
+}
+
+#[inline]
+fn count_bulk(len: usize) {
+    BULK.store(BULK.load(Ordering::Relaxed) + len as u64, Ordering::Relaxed);
+}
+
 /// Copies `len` bytes.
 ///
 /// # Safety
@@ -11,11 +36,12 @@
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) unsafe fn opaque(src: *const u8, dst: *mut u8, len: usize) {
-    /// Above this, the processor's own string copy wins over sixteen bytes at a time.
-    const STRING_COPY_MIN: usize = 1024;
+    if len >= BULK_MIN {
+        count_bulk(len);
+    }
     // SAFETY: the caller's promise covers `len` bytes from both pointers; every piece below lies within them.
     unsafe {
-        if len >= STRING_COPY_MIN {
+        if len >= BULK_MIN {
             core::arch::asm!("rep movsb", inout("rcx") len => _, inout("rsi") src => _, inout("rdi") dst => _, options(nostack, preserves_flags));
         } else if len >= 16 {
             let mut at = 0;
@@ -86,6 +112,9 @@ unsafe fn piece16(src: *const u8, dst: *mut u8) {
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 pub(crate) unsafe fn opaque(src: *const u8, dst: *mut u8, len: usize) {
+    if len >= BULK_MIN {
+        count_bulk(len);
+    }
     let aligned = (src as usize | dst as usize).is_multiple_of(8);
     let words = if aligned { len / 8 } else { 0 };
     // SAFETY: the caller's promise covers `len` bytes from both pointers; words are used only where both are aligned.

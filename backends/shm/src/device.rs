@@ -32,6 +32,7 @@ const POLLS_PER_SWEEP: u32 = 1024;
 /// # Errors
 /// [`AttachError`]; nothing is left behind.
 pub fn attach(settings: &Settings) -> Result<(ShmDevice, Arc<Rendezvous>), AttachError> {
+    crate::copy::reset_bulk_copied();
     let member = Arc::new(Member::new(settings)?);
     let rendezvous = Arc::new(Rendezvous::new(member.clone(), settings)?);
     Ok((ShmDevice::new(member, rendezvous.clone()), rendezvous))

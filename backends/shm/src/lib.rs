@@ -42,6 +42,7 @@ mod sys;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use copy::bulk_copied;
 pub use device::{ShmDevice, attach};
 pub use error::{AttachError, ResolveError};
 pub use fd::{Fd, is_internal};

@@ -40,32 +40,49 @@ for step in sys.stdin:
 "#;
 
 pub(super) fn rows(programs: &Programs) -> Result<Vec<Row>> {
-    let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
-    let [mut our_cpu, mut their_cpu] = [Vec::new(), Vec::new()];
+    let [mut ours, mut theirs] = [const { Figures::new() }; 2];
     for world in World::BOTH.into_iter().cycle().take(2 * ROUNDS) {
-        let (memory, cpu) = if world == World::Ringway { (&mut ours, &mut our_cpu) } else { (&mut theirs, &mut their_cpu) };
-        memory.push(bytes_per_connection(programs, world)?);
-        cpu.push(idle_cpu_percent(programs, world)?);
+        let figures = if world == World::Ringway { &mut ours } else { &mut theirs };
+        let (user, kernel) = bytes_per_end(programs, world)?;
+        figures.user.push(user);
+        figures.kernel.push(kernel);
+        figures.cpu.push(idle_cpu_percent(programs, world)?);
     }
+    let bench = "idle connections";
     Ok(vec![
-        Row::new("idle connections", "memory of both processes and of the kernel's slabs", "B/connection", &ours, "the kernel", &theirs),
-        Row::new("idle redis-server", "CPU", "%", &our_cpu, "the kernel", &their_cpu),
+        Row::new(bench, "user-space memory of one end, the program's own included", "B", &ours.user, "the kernel", &theirs.user),
+        Row::new(bench, "the kernel's slabs of one end's descriptor", "B", &ours.kernel, "the kernel", &theirs.kernel),
+        Row::new("idle redis-server", "CPU", "%", &ours.cpu, "the kernel", &theirs.cpu),
     ])
 }
 
-/// How much two processes grow, private and shared memory together, and the kernel's slabs (a socket of its own, or the
-/// placeholder of one of ours), by holding the two ends of a connection.
-fn bytes_per_connection(programs: &Programs, world: World) -> Result<f64> {
+/// One world's measurements.
+struct Figures {
+    user: Vec<f64>,
+    kernel: Vec<f64>,
+    cpu: Vec<f64>,
+}
+
+impl Figures {
+    const fn new() -> Self {
+        Self { user: Vec::new(), kernel: Vec::new(), cpu: Vec::new() }
+    }
+}
+
+/// How much two processes grow, private and shared memory together, by holding the two ends of a connection; and the kernel's slabs
+/// (a socket of its own, or the placeholder of one of ours). Half of each: one end's.
+fn bytes_per_end(programs: &Programs, world: World) -> Result<(f64, f64)> {
     let port = free_port()?.to_string();
     let mut server = Holder::start(programs, world, "server", &port)?;
     let mut client = Holder::start(programs, world, "client", &port)?;
     // The first hundred pay for what is there once: the device, tables, the interpreter's own.
     hold(&mut server, &mut client, 100)?;
-    let before = server.memory()? + client.memory()? + slabs()?;
+    let before = (server.memory()? + client.memory()?, slabs()?);
     hold(&mut server, &mut client, CONNECTIONS)?;
-    let after = server.memory()? + client.memory()? + slabs()?;
+    let after = (server.memory()? + client.memory()?, slabs()?);
     #[expect(clippy::cast_precision_loss, reason = "less than 2^53 bytes")]
-    Ok(after.saturating_sub(before) as f64 / CONNECTIONS as f64)
+    let per_end = |before: u64, after: u64| after.saturating_sub(before) as f64 / (2 * CONNECTIONS) as f64;
+    Ok((per_end(before.0, after.0), per_end(before.1, after.1)))
 }
 
 fn hold(server: &mut Holder, client: &mut Holder, count: u64) -> Result<()> {

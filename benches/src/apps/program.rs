@@ -79,8 +79,8 @@ impl Programs {
         Ok(text)
     }
 
-    /// Fails if Ringway's programs, all ended by now, were not offloaded: then a figure would be the kernel's.
-    pub(super) fn check_offloaded(&self, what: &str) -> Result<()> {
+    /// Fails if Ringway's programs, all ended by now, were not offloaded: then a figure would be the kernel's. What they reported.
+    pub(super) fn check_offloaded(&self, what: &str) -> Result<Vec<ProcessReport>> {
         let text = fs::read_to_string(self.reports()).with_context(|| format!("{what}: no reports"))?;
         fs::remove_file(self.reports())?;
         let reports = text.lines().map(serde_json::from_str::<ProcessReport>).collect::<Result<Vec<_>, _>>()?;
@@ -88,7 +88,12 @@ impl Programs {
         if moved < 100 {
             bail!("{what}: not offloaded ({moved} frames): {:?}", reports.iter().flat_map(|r| &r.decisions).collect::<Vec<_>>());
         }
-        Ok(())
+        Ok(reports)
+    }
+
+    /// A file in the benches' own directory.
+    pub(super) fn scratch(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
     }
 
     fn reports(&self) -> PathBuf {

@@ -8,15 +8,23 @@
 
 mod asyncio;
 mod command;
+mod cpython;
 mod fallback;
+mod git;
 mod harness;
 mod http;
 mod idle;
+mod inetd;
 mod iperf3;
 mod isolation;
 mod kills;
 mod memcached;
 mod mixed;
+mod multiprocessing;
+mod nginx;
 mod processes;
 mod redis;
+mod runtimes;
+mod socat;
 mod sockperf;
+mod ssh;

@@ -63,6 +63,9 @@ pub struct RingReport {
     pub tx_drops: u64,
     /// TCP segments sent again.
     pub retransmissions: u64,
+    /// Bytes copied into and out of the device's memory, in copies of 1 KiB and more: of a stream, each byte once by the process that
+    /// sends it and once by the one that receives it.
+    pub copied_bytes: u64,
     /// Times that the ring was polled.
     pub polls: u64,
     /// Times that a wait stopped spinning and slept.

@@ -1,7 +1,9 @@
 //! What `ringway stats` and `ringway doctor` hear from this process.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
+use std::sync::OnceLock;
 
 use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, STATS_FILE_ENV, SocketReport};
 use ringway_stack::device::{Device, Protocol};
@@ -13,8 +15,15 @@ use crate::slab::Key;
 use crate::socket::{Kind, Socket};
 use crate::{fdtable, params};
 
+/// Where the report goes, as the environment had it when the state was first made: nginx's workers clear theirs.
+fn stats_file() -> Option<&'static OsString> {
+    static PATH: OnceLock<Option<OsString>> = OnceLock::new();
+    PATH.get_or_init(|| std::env::var_os(STATS_FILE_ENV)).as_ref()
+}
+
 /// Answers the control socket with the report.
 pub(crate) fn serve(process: &'static Process) {
+    stats_file();
     process.rendezvous.set_control_handler(Box::new(move |_request| {
         serde_json::to_string(&gather(process)).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
     }));
@@ -23,12 +32,12 @@ pub(crate) fn serve(process: &'static Process) {
 /// The report for the file that RINGWAY_STATS_FILE names, if it names one: taken while the sockets are still there, to be
 /// written by [`append`] once what they had queued was sent.
 pub(crate) fn last(process: &Process) -> Option<ProcessReport> {
-    std::env::var_os(STATS_FILE_ENV).map(|_| gather(process))
+    stats_file().map(|_| gather(process))
 }
 
 /// Appends the report, with the ring's totals as they are now, in one write.
 pub(crate) fn append(process: &Process, mut report: ProcessReport) {
-    let Some(path) = std::env::var_os(STATS_FILE_ENV) else { return };
+    let Some(path) = stats_file() else { return };
     report.ring = ring_report(&process.lock());
     let path = path.to_string_lossy().replacen("%d", &std::process::id().to_string(), 1);
     let written = serde_json::to_string(&report).map_err(std::io::Error::from).and_then(|mut line| {
@@ -50,6 +59,7 @@ fn ring_report(offload: &Offload) -> RingReport {
         tx_bytes: counters.tx_bytes,
         tx_drops: counters.tx_drops,
         retransmissions: counters.retransmissions,
+        copied_bytes: ringway_shm::bulk_copied(),
         polls: offload.mux.calls,
         sleeps: offload.mux.sleeps,
         seats: offload.mux.seats,

@@ -59,4 +59,4 @@ macro_rules! cases {
     )*};
 }
 
-cases! { level edge oneshot fresh nested two mixed errors hangup alike both_worlds threads added interrupted idle }
+cases! { level edge oneshot fresh nested two mixed errors hangup alike both_worlds threads added interrupted idle renamed }

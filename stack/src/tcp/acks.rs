@@ -8,6 +8,16 @@ const QUICK_MAX: u8 = 16;
 /// The segment size assumed of a peer until it sends larger ones.
 const MSS_ASSUMED: usize = 536;
 
+/// What the program does with what it reads, as far as the delayed acknowledgments tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pattern {
+    Unknown,
+    /// It answers, so that acknowledgments ride on the answers.
+    Interactive,
+    /// It does not: an acknowledgment found nothing to ride on, and nothing has since.
+    OneWay,
+}
+
 /// The acknowledgment policy of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct AckPolicy {
@@ -15,8 +25,7 @@ pub(super) struct AckPolicy {
     pub(super) now: bool,
     /// So many more are sent at once.
     quick: u8,
-    /// The program answers what it reads, so that acknowledgments ride on the answers.
-    interactive: bool,
+    pattern: Pattern,
     /// The largest segment that the peer sent.
     pub(super) peer_mss: usize,
     /// How many of the peer's segments the one that is being received was: the device may have merged some.
@@ -27,7 +36,7 @@ pub(super) struct AckPolicy {
 
 impl AckPolicy {
     pub(super) const fn new() -> Self {
-        Self { now: false, quick: QUICK_MAX, interactive: false, peer_mss: MSS_ASSUMED, segments: 1, data_at: Instant::ZERO }
+        Self { now: false, quick: QUICK_MAX, pattern: Pattern::Unknown, peer_mss: MSS_ASSUMED, segments: 1, data_at: Instant::ZERO }
     }
 
     /// `len` bytes arrived in order; `unacknowledged` bytes have now. Whether to acknowledge at once.
@@ -42,7 +51,7 @@ impl AckPolicy {
         if unacknowledged > self.peer_mss || quickack {
             return true;
         }
-        if self.quick > 0 && !self.interactive {
+        if self.quick > 0 && self.pattern != Pattern::Interactive {
             self.quick -= 1;
             return true;
         }
@@ -52,14 +61,22 @@ impl AckPolicy {
     /// We send bytes, `within` so many nanoseconds of the peer's: an answer.
     #[inline]
     pub(super) fn on_answer(&mut self, now: Instant, within_ns: u64) {
-        if !self.interactive && now.as_nanos().saturating_sub(self.data_at.as_nanos()) < within_ns {
-            self.interactive = true;
+        if self.pattern != Pattern::Interactive && now.as_nanos().saturating_sub(self.data_at.as_nanos()) < within_ns {
+            self.pattern = Pattern::Interactive;
         }
     }
 
     /// A delayed acknowledgment found nothing to ride on.
     pub(super) fn on_delayed(&mut self) {
         self.now = true;
-        self.interactive = false;
+        self.pattern = Pattern::OneWay;
+    }
+
+    /// The program has read all that is there. Whether to acknowledge it at once (Linux's `__tcp_cleanup_rbuf`): a peer whose send
+    /// buffer holds less than two of its segments sends no second one, and would get no further than a buffer in each
+    /// delayed acknowledgment's time.
+    #[inline]
+    pub(super) fn on_drained(&self) -> bool {
+        self.pattern == Pattern::OneWay
     }
 }

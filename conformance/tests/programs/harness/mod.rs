@@ -200,7 +200,12 @@ pub(crate) fn eventually(what: &str, limit: Duration, mut condition: impl FnMut(
 
 /// One of `py/`'s scripts.
 pub(crate) fn script_path(script: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/py").join(script)
+    source_path("py").join(script)
+}
+
+/// A file among the cases' sources.
+pub(crate) fn source_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
 /// Whether a report's short name (cut to 15 bytes by the kernel, `python3.11` for `python3`) means `program`.

@@ -97,9 +97,10 @@ pub(crate) fn on_close(fd: RawFd, index: u32) {
 /// A descriptor of an instance was duplicated.
 pub(crate) fn on_dup(old: RawFd, new: RawFd) {
     let Entry::Epoll(mut index) = fdtable::lookup(old) else { return };
-    if let Some(process) = process() {
+    // Even before the program has its first socket (tokio's runtime does this at its start): from now on both numbers must lead to one
+    // instance.
+    if let Some(process) = process_or_init() {
         let mut offload = process.lock();
-        // From now on both numbers must lead to one instance.
         if let Some(registered) = register(&mut offload, old) {
             index = registered;
             if let Some(instance) = offload.mux.epolls.get_mut(index) {

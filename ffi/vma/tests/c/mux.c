@@ -518,10 +518,26 @@ static void idle(void) {
     fprintf(stderr, "cpu %ld us, switches %ld\n", us, after.ru_nvcsw - before.ru_nvcsw);
 }
 
+/* An instance that was duplicated before there was any socket, as tokio does: one number adds, the other waits. */
+static void renamed(void) {
+    int ep = epoll_create1(0), copy = fcntl(ep, F_DUPFD_CLOEXEC, 3), s[2];
+    CHECK(copy >= 0);
+    pair(s);
+    ctl(copy, EPOLL_CTL_ADD, s[0], EPOLLIN | EPOLLET, 1);
+    CHECK(write(s[1], "x", 1) == 1);
+    show("by its first name", ep, 1000);
+    ctl(ep, EPOLL_CTL_MOD, s[0], EPOLLIN, 2);
+    show("by its second", copy, 1000);
+    close(copy);
+    show("by the one that is left", ep, 1000);
+    ctl(ep, EPOLL_CTL_DEL, s[0], 0, 0);
+    show("empty", ep, 0);
+}
+
 static const struct { const char *name; void (*run)(void); } cases[] = {
     { "level", level }, { "edge", edge }, { "oneshot", oneshot }, { "fresh", fresh }, { "nested", nested }, { "two", two },
     { "mixed", mixed }, { "errors", errors }, { "hangup", hangup }, { "alike", alike }, { "both_worlds", both_worlds }, { "threads", threads },
-    { "added", added }, { "interrupted", interrupted }, { "idle", idle },
+    { "added", added }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed },
 };
 
 int main(int argc, char **argv) {

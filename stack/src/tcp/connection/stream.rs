@@ -92,6 +92,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.state.receives() && !self.config.is(Mutant::NoWindowUpdate) && self.window.deserves_update(queued, self.acks.peer_mss) {
             mark!(self, WindowUpdate);
             self.ack_now();
+        } else if queued == 0 && self.acks.on_drained() && self.window.nxt != self.window.wup {
+            self.ack_now();
         }
         if queued == 0 && !self.write_blocked {
             self.timers.set(Timer::Release, now + RELEASE_AFTER);

@@ -47,13 +47,38 @@ fn every_second_full_segment_is_acknowledged_at_once() {
 #[test]
 fn an_answer_carries_the_acknowledgment() {
     let mut pair = settled();
-    pair.write(A, b"question").unwrap();
-    pair.settle();
-    pair.read(B);
-    pair.write(B, b"answer").unwrap();
-    pair.settle();
-    assert_eq!(pair.sent(B).len(), 1);
-    assert_eq!(pair.a.send_queue(), 0);
+    for segments in [2, 1] {
+        // Nobody can know of the first question that it will be answered.
+        pair.write(A, b"question").unwrap();
+        pair.settle();
+        pair.read(B);
+        pair.settle();
+        pair.write(B, b"answer").unwrap();
+        pair.settle();
+        assert_eq!(pair.sent(B).len(), segments);
+        assert_eq!(pair.a.send_queue(), 0);
+    }
+}
+
+/// asyncio's test_sendfile, with a send buffer of 4 KiB: each buffer took a delayed acknowledgment's 40 ms.
+#[test]
+fn a_reader_that_never_answers_acknowledges_what_it_read_at_once() {
+    let small = Config { sndbuf: Some(2048), ..Config::default() };
+    let mut pair = Pair::open(&small, &Config::default());
+    let (data, start) = (pattern(400_000), pair.now);
+    let (mut written, mut read) = (0, 0);
+    while read < data.len() {
+        written += pair.write(A, &data[written..]).unwrap_or(0);
+        pair.settle();
+        let got = pair.read(B).len();
+        pair.settle();
+        read += got;
+        if got == 0 {
+            pair.run(ms(1));
+        }
+    }
+    let took = pair.now.since(start);
+    assert!(took < ms(500), "{took:?}: the pair takes 1 ms for each buffer, and delayed acknowledgments 40");
 }
 
 #[test]

@@ -1,0 +1,75 @@
+//! python3's multiprocessing and subprocess with sockets: inherited by a fork, handed to a program, sent through a Unix socket.
+
+use crate::harness::{Case, free_port};
+
+/// Children connect and talk, each with sockets of its own.
+#[test]
+fn own_sockets() {
+    case("own", 8_000_000);
+}
+
+/// A manager in a process of its own, and proxies in several.
+#[test]
+fn manager() {
+    case("manager", 100_000);
+}
+
+/// Workers accept on a listener that was there before them.
+#[test]
+fn prefork() {
+    // The workers end by a signal, and leave no report: what the clients sent and received counts.
+    case("prefork", 4_000_000);
+}
+
+/// The parent accepts, a child serves.
+#[test]
+fn accepted_then_forked() {
+    case("forked", 8_000_000);
+}
+
+/// The parent ends before the child that serves.
+#[test]
+fn parent_exits_first() {
+    case("orphaned", 1_000_000);
+}
+
+/// Parent and child write on one connection, and each byte arrives.
+#[test]
+fn both_write() {
+    case("both", 1_000_000);
+}
+
+/// A connection pickled into a pipe: SCM_RIGHTS to a process that was there before.
+#[test]
+fn sent_to_a_worker() {
+    case("sent", 8_000_000);
+}
+
+/// A connection as a program's standard input and output, by subprocess.
+#[test]
+fn subprocess_stdio() {
+    case("stdio", 8_000_000);
+}
+
+/// A connection at another number, by pass_fds.
+#[test]
+fn subprocess_pass_fds() {
+    case("pass_fds", 8_000_000);
+}
+
+/// socketserver's own: a thread each, and a process each.
+#[test]
+fn threading_server() {
+    case("threading", 8_000_000);
+}
+
+#[test]
+fn forking_server() {
+    case("forking", 8_000_000);
+}
+
+fn case(mode: &str, bytes: u64) {
+    let case = Case::new(&format!("multiprocessing-{mode}"));
+    assert_eq!(case.python("processes.py").args(&format!("{mode} {}", free_port())).run().stdout, "equal\n");
+    case.offloaded(&["python3"], bytes, bytes / 65_483);
+}
