@@ -5,6 +5,8 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
+use ringway_stack::offload::Reason;
+
 use crate::fdtable::{self, Entry};
 use crate::moving::{self, heir};
 use crate::process::{self, Process};
@@ -45,7 +47,7 @@ pub(super) fn duplicated(old: c_int, new: c_int) {
         return;
     }
     // (A vfork child's own table says nothing of `new`.)
-    moving::hand_out(old);
+    moving::hand_out(old, Reason::SharedConnection);
     let _ = fdtable::lookup(new);
 }
 
@@ -177,7 +179,7 @@ listed! {
 /// As posix_spawn_file_actions_adddup2(3).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn posix_spawn_file_actions_adddup2(actions: *mut c_void, old: c_int, new: c_int) -> c_int {
-    crate::boundary!((), moving::hand_out(old));
+    crate::boundary!((), moving::hand_out(old, Reason::SharedConnection));
     // SAFETY: the program's promise to posix_spawn_file_actions_adddup2(3).
     unsafe { real::posix_spawn_file_actions_adddup2(actions, old, new) }
 }

@@ -194,8 +194,8 @@ fn onto(old: c_int, new: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
 /// As fcntl(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    if command == libc::F_SETFL && argument & libc::O_ASYNC as usize != 0 && crate::boundary!(false, lifecycle::refuses_signals(fd)) {
-        return errno::fail(libc::EOPNOTSUPP);
+    if command == libc::F_SETFL && argument & libc::O_ASYNC as usize != 0 {
+        crate::boundary!((), lifecycle::sends_signals(fd));
     }
     // SAFETY: the program's promise to fcntl(2).
     control(fd, command, argument, unsafe { real::fcntl(fd, command, argument) })
@@ -207,8 +207,8 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize
 /// As fcntl(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    if command == libc::F_SETFL && argument & libc::O_ASYNC as usize != 0 && crate::boundary!(false, lifecycle::refuses_signals(fd)) {
-        return errno::fail(libc::EOPNOTSUPP);
+    if command == libc::F_SETFL && argument & libc::O_ASYNC as usize != 0 {
+        crate::boundary!((), lifecycle::sends_signals(fd));
     }
     // SAFETY: the program's promise to fcntl(2).
     control(fd, command, argument, unsafe { real::fcntl64(fd, command, argument) })
@@ -261,8 +261,8 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     }
     // SAFETY: the program's promise to ioctl(2): an int is there.
     let wants_signals = request == libc::FIOASYNC && argument != 0 && unsafe { (argument as *const c_int).read() } != 0;
-    if wants_signals && crate::boundary!(false, lifecycle::refuses_signals(fd)) {
-        return errno::fail(libc::EOPNOTSUPP);
+    if wants_signals {
+        crate::boundary!((), lifecycle::sends_signals(fd));
     }
     // SAFETY: the program's promise to ioctl(2).
     let result = unsafe { real::ioctl(fd, request, argument) };

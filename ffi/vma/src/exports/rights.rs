@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use core::mem::size_of;
 
 use libc::msghdr;
+use ringway_stack::offload::Reason;
 
 use crate::moving;
 
@@ -30,7 +31,8 @@ unsafe fn look_through(message: *const msghdr) {
             if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
                 let bytes = ((*header).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
                 for i in 0..bytes / size_of::<c_int>() {
-                    moving::hand_out(libc::CMSG_DATA(header).cast::<c_int>().add(i).read_unaligned());
+                    let fd = libc::CMSG_DATA(header).cast::<c_int>().add(i).read_unaligned();
+                    moving::hand_out(fd, Reason::SharedConnection);
                 }
             }
             header = libc::CMSG_NXTHDR(message, header);

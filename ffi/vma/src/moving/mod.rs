@@ -30,6 +30,8 @@ pub(crate) mod retreat;
 use core::time::Duration;
 use std::net::SocketAddrV4;
 
+use ringway_stack::offload::Reason;
+
 use crate::process::Process;
 use crate::slab::Key;
 
@@ -41,6 +43,7 @@ pub(crate) struct Move {
     /// Our socket, unless the program has closed it.
     key: Option<Key>,
     role: Role,
+    reason: Reason,
 }
 
 /// What this process is in a move.
@@ -70,15 +73,15 @@ pub(crate) fn serve(process: &'static Process) {
     process.rendezvous.set_correspondent(std::sync::Arc::new(peer::Answers(process)));
 }
 
-/// Another process is about to get a descriptor: waits until it is the kernel's.
-pub(crate) fn hand_out(fd: i32) {
+/// Another process is about to get a descriptor, or only the kernel can do what is asked: waits until the connection is the kernel's.
+pub(crate) fn hand_out(fd: i32, reason: Reason) {
     use crate::fdtable::{Entry, lookup};
     let saved = crate::errno::current();
     // (What was inherited is settled by the lookup.)
     if let (Entry::Socket(key), Some(process)) = (lookup(fd), crate::process::process()) {
         if !process.is_owner() {
             owner::lend(process, fd);
-        } else if owner::begin(process, &mut process.lock(), key) {
+        } else if owner::begin_for(process, &mut process.lock(), key, reason) {
             owner::await_all(process, owner::Waited::Ours);
         }
     }

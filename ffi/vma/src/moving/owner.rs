@@ -39,12 +39,21 @@ struct Job {
 
 /// Begins to move an open connection; it goes on by itself. `false`: it is none, or cannot be moved.
 pub(crate) fn begin(process: &'static Process, offload: &mut Offload, key: Key) -> bool {
+    begin_for(process, offload, key, Reason::SharedConnection)
+}
+
+/// As [`begin`], for this reason.
+pub(crate) fn begin_for(process: &'static Process, offload: &mut Offload, key: Key, reason: Reason) -> bool {
     let Some(socket) = offload.sockets.find(key) else { return false };
     if socket.kind == Kind::Moving {
         return true;
     }
     let (Kind::Stream(id) | Kind::Connecting(id), fd) = (socket.kind, socket.fd) else { return false };
-    start(process, offload, id, Some(key), fd)
+    let begun = start(process, offload, id, Some(key), fd);
+    if let Some(moving) = offload.moves.iter_mut().find(|moving| moving.key == Some(key)) {
+        moving.reason = reason;
+    }
+    begun
 }
 
 /// In a vfork child, which has its parent's memory and descriptors of its own: the parent is to move a connection, and is waited for.
@@ -165,7 +174,7 @@ fn start_between(
         let has_it = matches!(socket.kind, Kind::Listener(_)) && socket.bound.is_some_and(|bound| bound.port() == local.port());
         has_it.then_some(socket.fd)
     });
-    offload.moves.push(Move { local, remote, key, role: Role::Asking });
+    offload.moves.push(Move { local, remote, key, role: Role::Asking, reason: Reason::SharedConnection });
     let job = Job { process, placeholder, family, local, remote, peer, listener };
     // No handler of the program's runs on a thread that is not its.
     let _undisturbed = SignalsBlocked::new();
@@ -346,7 +355,7 @@ impl Job {
         let Some(at) = offload.moves.iter().position(|moving| (moving.local, moving.remote) == (self.local, self.remote)) else { return };
         let moving = offload.moves.swap_remove(at);
         if let Some(key) = moving.key {
-            offload.arrived(key);
+            offload.arrived(key, moving.reason);
         }
     }
 }
@@ -377,11 +386,11 @@ impl Offload {
     }
 
     /// A socket's connection is the kernel's.
-    pub(super) fn arrived(&mut self, key: Key) {
+    pub(super) fn arrived(&mut self, key: Key, reason: Reason) {
         let Some(socket) = self.sockets.find_mut(key) else { return };
         socket.moved = true;
-        self.leave_to_kernel(key, "share", Reason::SharedConnection);
-        tracing::info!("a connection that another process shares moved to the kernel ({})", Reason::SharedConnection);
+        self.leave_to_kernel(key, "move", reason);
+        tracing::info!("a connection moved to the kernel ({reason}): {}", reason.advice());
     }
 
     /// Every descriptor of a socket.

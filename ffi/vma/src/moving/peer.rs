@@ -4,6 +4,7 @@ use std::net::SocketAddrV4;
 
 use ringway_shm::{Correspondent, Fd};
 use ringway_stack::Error;
+use ringway_stack::offload::Reason;
 
 use super::{Move, Role, addresses, memfd, owner, pair};
 use crate::process::{Offload, Process};
@@ -101,7 +102,7 @@ fn leave(
             pair::share_address(socket.fd);
         }
         offload.on_its_way(key);
-        offload.moves.push(Move { local, remote, key: Some(key), role: Role::Peer(talk) });
+        offload.moves.push(Move { local, remote, key: Some(key), role: Role::Peer(talk), reason: Reason::SharedConnection });
     }
     offload.dispatch();
     (if remains.accepted { "left" } else { "unaccepted" }, file)
@@ -139,7 +140,7 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
         pair::end_writing(fresh.raw());
     }
     offload.moves.retain(|moving| moving.key != Some(key));
-    offload.arrived(key);
+    offload.arrived(key, Reason::SharedConnection);
 }
 
 /// The other end's owner is gone in the middle of it.
@@ -152,5 +153,5 @@ fn abandoned(process: &Process, talk: u64) {
     if let Some(socket) = offload.sockets.find(key) {
         pair::reset(socket.fd, socket.family, moving.local, moving.remote);
     }
-    offload.arrived(key);
+    offload.arrived(key, Reason::SharedConnection);
 }

@@ -17,8 +17,8 @@ use super::connect::kernel_result;
 use super::{Kind, Socket, cork, info};
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
-use crate::real;
 use crate::slab::Key;
+use crate::{moving, real};
 
 const TCP_ZEROCOPY_RECEIVE: c_int = 35;
 const TCP_REPAIR: c_int = 19;
@@ -75,7 +75,12 @@ pub(crate) unsafe fn set(
         && !(socket.protocol == Protocol::Tcp && matches!(level, libc::IPPROTO_IP | libc::IPPROTO_IPV6) && name != libc::IP_OPTIONS)
     {
         match socket.kind {
-            Kind::Stream(_) | Kind::Connecting(_) => return Err(Errno(libc::EOPNOTSUPP)),
+            Kind::Stream(_) | Kind::Connecting(_) => {
+                drop(guard);
+                moving::hand_out(fd, Reason::KernelOnlyOption);
+                // SAFETY: the caller's promise.
+                return kernel_result(unsafe { real::setsockopt(fd, level, name, value, len) });
+            }
             Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => {
                 // The kernel's half is bound to the same address: peers find it once the rule is gone.
                 offload.ring.close(process.now(), id, false);

@@ -111,11 +111,7 @@ pub(crate) fn witnesses() -> Vec<Told> {
         ("closed-in-use", connected(&[Step(1, 0, Recv(1, RecvBy::Recv, 10, PLAIN)), Step(1, 1, Close(1))])),
         (
             "bound-after-reset",
-            connected(&[
-                Step(0, 0, Shutdown(0, How::Both)),
-                Step(1, 0, Send(1, SendBy::Send, 15, FLAGS)),
-                Step(1, 1, Bind(1, At(5002))),
-            ]),
+            connected(&[Step(0, 0, Shutdown(0, How::Both)), Step(1, 0, Send(1, SendBy::Send, 15, FLAGS)), Step(1, 1, Bind(1, At(5002)))]),
         ),
         (
             "told-by-one-half",
@@ -131,7 +127,10 @@ pub(crate) fn witnesses() -> Vec<Told> {
         ),
         (
             "part-of-a-set",
-            connected(&[Step(0, 1, Socket(Udp, false)), Step(0, 0, Op::Poll(PollBy::Poll, vec![(0, libc::POLLOUT), (1, libc::POLLOUT)], Wait::No))]),
+            connected(&[
+                Step(0, 1, Socket(Udp, false)),
+                Step(0, 0, Op::Poll(PollBy::Poll, vec![(0, libc::POLLOUT), (1, libc::POLLOUT)], Wait::No)),
+            ]),
         ),
     ]
 }

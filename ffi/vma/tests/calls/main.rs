@@ -149,7 +149,14 @@ fn assert_no_panic(log: &str) {
 }
 
 /// Draws programs until `left` is used up, or enough have failed.
-fn draw(pair: usize, seed: u64, left: &AtomicU32, failures: &Mutex<Vec<String>>, seen: &Mutex<BTreeSet<String>>, failures_max: usize) -> (Tally, String, u64) {
+fn draw(
+    pair: usize,
+    seed: u64,
+    left: &AtomicU32,
+    failures: &Mutex<Vec<String>>,
+    seen: &Mutex<BTreeSet<String>>,
+    failures_max: usize,
+) -> (Tally, String, u64) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     bytes[8] = pair as u8;
