@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{Capabilities, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, TxFrame};
+use ringway_stack::device::{
+    Capabilities, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, Steering, TxFrame,
+};
 use ringway_stack::offload::DeviceKind;
 
 use crate::channel::{Channel, NotSent};
@@ -71,6 +73,8 @@ impl ShmDevice {
             vlan_insert: true,
             vlan_strip: true,
             point_to_point: true,
+            // Of TCP addresses; the sender gives each of those who share one its turn.
+            steering: Steering::RSS,
             ..Capabilities::least(DeviceKind::Shm, MTU)
         };
         let allocator = Allocator::new(member.segment.clone(), member.pool_shape.0, member.pool_shape.1);

@@ -53,6 +53,11 @@ impl RuleTable {
         self.free.push(place);
     }
 
+    /// Whether exactly this rule is published.
+    pub(crate) fn has(&self, protocol: Protocol, address: SocketAddrV4) -> bool {
+        self.entries.contains_key(&encode(protocol, address))
+    }
+
     /// Looks for the rules of our own that match `address`.
     pub(crate) fn find(&self, protocol: Protocol, address: SocketAddrV4) -> Found {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, address.port());

@@ -57,8 +57,8 @@ extern "C" fn prepare() {
         if process.is_owner() {
             RETREAT.store(listen::give_up_unawaited(process, &mut guard), Ordering::Relaxed);
         }
-        let is_connection = |socket: &Socket| matches!(socket.kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving);
-        lineage::before(guard.sockets.iter().any(|(_, socket)| is_connection(socket)));
+        let is_shared = |socket: &Socket| matches!(socket.kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving | Kind::Listener(_));
+        lineage::before(guard.sockets.iter().any(|(_, socket)| is_shared(socket)));
         core::mem::forget(guard);
     }
 }
@@ -134,6 +134,7 @@ fn inherited(socket: &Socket, fd: i32) -> Socket {
         Kind::Listener(_) => {
             // Published once this process waits for its connections: nobody is to connect to a mere helper.
             copy.reason = Some(Reason::RuleTaken);
+            copy.is_shared = true;
             Kind::Listener(None)
         }
         Kind::Datagram(_) => Kind::Datagram(None),

@@ -57,6 +57,8 @@ pub(crate) struct Offload {
     pub(crate) decisions: Vec<Decided>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
+    /// Since when connections wait at a listener that other processes share.
+    pub(crate) waiting_since: Option<Instant>,
     /// Connections that a vfork child asked for.
     pub(crate) lent: Vec<Key>,
     /// The process that inherited sockets come from, while it holds rules that are to be had when it ends.
@@ -169,6 +171,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             decisions: Vec::new(),
             moves: Vec::new(),
             lent: Vec::new(),
+            waiting_since: None,
             parent: None,
         }),
     }));

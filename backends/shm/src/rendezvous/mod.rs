@@ -108,6 +108,7 @@ struct State {
     table: RuleTable,
     clients: VecDeque<Client>,
     talks: Talks,
+    groups: resolve::Groups,
     /// Numbers rules, incoming connections and clients; never reused.
     next_number: u64,
     /// A descriptor to give up for a moment when there is no other.
@@ -182,12 +183,15 @@ impl Rendezvous {
     /// whose peer knows this station already, and is not published.
     ///
     /// # Errors
-    /// [`RuleError::Taken`]: another ring or process holds it; [`RuleError::Full`]: the table, or the system's descriptors, are
+    /// [`RuleError::Taken`]: another ring or process holds it (or sixteen of them, if it is shared); [`RuleError::Full`]: the table, or the system's descriptors, are
     /// used up, or the device is gone; [`RuleError::Unsupported`]: it asks for more than [`FlowRule::as_flow`] tells.
     pub fn publish(&self, rule: &FlowRule) -> Result<RuleId, RuleError> {
-        let Some(flow) = rule.as_flow() else {
-            return Err(Unsupported { device: DeviceKind::Shm, what: "steering beyond protocol and addresses" }.into());
-        };
+        let lacks = |what| RuleError::from(Unsupported { device: DeviceKind::Shm, what });
+        let exclusive = FlowRule { shared: false, ..rule.clone() };
+        let flow = exclusive.as_flow().ok_or_else(|| lacks("steering beyond protocol and addresses"))?;
+        if rule.shared && flow.protocol == Protocol::Udp {
+            return Err(lacks("sharing out datagrams"));
+        }
         let mut state = self.lock();
         let number = state.number();
         if flow.remote.is_some() {
@@ -196,12 +200,8 @@ impl Rendezvous {
         if state.has_left || state.rules.len() >= RULES_MAX {
             return Err(RuleError::Full);
         }
-        let socket = sys::unix_socket(libc::SOCK_SEQPACKET).map_err(|_| RuleError::Full)?;
-        let name = names::rule(self.member.uid, flow.protocol, flow.local);
-        sys::listen_abstract(&socket, &name, BACKLOG).map_err(|e| match e.raw_os_error() {
-            Some(libc::EADDRINUSE) => RuleError::Taken,
-            _ => RuleError::Full,
-        })?;
+        let places = if rule.shared { names::GROUP_MAX } else { 1 };
+        let socket = self.claim(&state, flow.protocol, flow.local, places)?;
         self.epoll.add(&socket, libc::EPOLLIN, Token::Rule(number).pack()).map_err(|_| RuleError::Full)?;
         let Some(place) = state.table.insert(&*self.member.segment, flow.protocol, flow.local) else {
             self.discard(socket);
@@ -209,6 +209,22 @@ impl Rendezvous {
         };
         state.rules.insert(number, Published { socket, place });
         Ok(RuleId(number))
+    }
+
+    /// Takes the rule's name, or another one of its group's.
+    fn claim(&self, state: &State, protocol: Protocol, local: SocketAddrV4, places: usize) -> Result<Fd, RuleError> {
+        if state.table.has(protocol, local) {
+            return Err(RuleError::Taken);
+        }
+        for place in 0..places {
+            let socket = sys::unix_socket(libc::SOCK_SEQPACKET).map_err(|_| RuleError::Full)?;
+            match sys::listen_abstract(&socket, &names::rule_at(self.member.uid, protocol, local, place), BACKLOG) {
+                Ok(()) => return Ok(socket),
+                Err(e) if e.raw_os_error() == Some(libc::EADDRINUSE) => {}
+                Err(_) => return Err(RuleError::Full),
+            }
+        }
+        Err(RuleError::Taken)
     }
 
     /// Takes a rule back. Unknown rules are ignored.

@@ -4,6 +4,17 @@ use std::net::SocketAddrV4;
 
 use ringway_stack::device::Protocol;
 
+/// How many members may have a rule for one address: workers that share a listener, or have SO_REUSEPORT.
+pub(crate) const GROUP_MAX: usize = 16;
+
+/// Of a rule's `place` in its group.
+pub(crate) fn rule_at(uid: u32, protocol: Protocol, address: SocketAddrV4, place: usize) -> String {
+    match place {
+        0 => rule(uid, protocol, address),
+        _ => format!("{}#{place}", rule(uid, protocol, address)),
+    }
+}
+
 /// Of a rule.
 pub(crate) fn rule(uid: u32, protocol: Protocol, address: SocketAddrV4) -> String {
     let protocol = match protocol {

@@ -1,10 +1,12 @@
 //! The connecting side: from an address to a peer.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use ringway_stack::device::{MacAddr, Protocol};
 
 use super::hello::{self, Half, Incoming, Kind, Message, PeerHalf};
@@ -27,12 +29,29 @@ enum Outcome {
     Peer(Arc<Link>),
 }
 
+/// How long it is believed that nobody joined or left an address.
+const GROUP_TIME: Duration = Duration::from_secs(1);
+/// Addresses whose groups are remembered.
+const GROUPS_MAX: usize = 1024;
+/// Names without a member, one after the other, that end a group: workers that ended leave gaps.
+const GAP_MAX: usize = 2;
+
+/// When the members of an address were last looked for, and whose turn it is to get a connection.
+#[derive(Default)]
+pub(super) struct Groups {
+    looked: HashMap<SocketAddrV4, Instant>,
+    turn: usize,
+}
+
 pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
     let to = if to.ip().is_unspecified() { SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()) } else { to };
+    let deadline = Instant::now() + rendezvous.timeout;
+    if protocol == Protocol::Tcp {
+        rendezvous.find_group(to, deadline);
+    }
     if let Some(link) = rendezvous.look_up(protocol, to)? {
         return Ok(Some(Resolved::new(&link)));
     }
-    let deadline = Instant::now() + rendezvous.timeout;
     for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
         let name = names::rule(rendezvous.member.uid, protocol, address);
         match rendezvous.connect(&name, deadline)? {
@@ -46,32 +65,64 @@ pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAdd
 }
 
 impl Rendezvous {
-    /// Looks into our own table and those of connected peers. An exact rule wins over one for every address. (A peer that is not
-    /// connected yet might have an exact rule beside a connected one's wildcard; the kernel, where both are bound
-    /// too, lets that happen only to UDP sockets with SO_REUSEADDR.)
+    /// Connects to the members that share an address, if nobody has looked for them of late. What goes wrong is the matter of
+    /// whoever asks for one of them by name.
+    fn find_group(&self, to: SocketAddrV4, deadline: Instant) {
+        {
+            let now = Instant::now();
+            let mut state = self.lock();
+            if state.groups.looked.get(&to).is_some_and(|&looked| now < looked + GROUP_TIME) {
+                return;
+            }
+            if state.groups.looked.len() >= GROUPS_MAX {
+                state.groups.looked.clear();
+            }
+            state.groups.looked.insert(to, now);
+        }
+        for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
+            let mut gap = 0;
+            for place in 0..names::GROUP_MAX {
+                let name = names::rule_at(self.member.uid, Protocol::Tcp, address, place);
+                match self.connect(&name, deadline) {
+                    Ok(Outcome::Peer(_) | Outcome::Myself) => gap = 0,
+                    Ok(Outcome::Nobody) | Err(_) => gap += 1,
+                }
+                if gap == GAP_MAX {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Looks into our own table and those of connected peers. An exact rule wins over one for every address; of several members with
+    /// an equally good one, each has its turn. (A peer that is not connected yet might have an exact rule beside a connected
+    /// one's wildcard; the kernel, where both are bound too, lets that happen only to UDP sockets with SO_REUSEADDR.)
     fn look_up(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Arc<Link>>, ResolveError> {
         let mut state = self.lock();
         if state.has_left {
             return Ok(None);
         }
         let mine = state.table.find(protocol, to);
-        if mine.exact {
-            return self.to_myself(&mut state).map(Some).map_err(ResolveError::system("channel to itself"));
-        }
-        let mut wildcard = None;
+        let (mut exact, mut wildcard) = (Candidates::default(), Candidates::default());
+        exact.myself = mine.exact;
+        wildcard.myself = mine.wildcard;
         for entry in state.links.iter().flatten().filter(|entry| entry.link.is_alive() && entry.link.peer.id != self.member.id) {
             let found = rules::find(&entry.link.peer.view, protocol, to);
             if found.exact {
-                return Ok(Some(entry.link.clone()));
-            }
-            if found.wildcard {
-                wildcard = Some(entry.link.clone());
+                exact.add(&entry.link);
+            } else if found.wildcard {
+                wildcard.add(&entry.link);
             }
         }
-        if mine.wildcard {
-            return self.to_myself(&mut state).map(Some).map_err(ResolveError::system("channel to itself"));
+        let candidates = if exact.is_empty() { wildcard } else { exact };
+        if candidates.is_empty() {
+            return Ok(None);
         }
-        Ok(wildcard)
+        state.groups.turn = state.groups.turn.wrapping_add(1);
+        match candidates.at(state.groups.turn) {
+            Some(link) => Ok(Some(link)),
+            None => self.to_myself(&mut state).map(Some).map_err(ResolveError::system("channel to itself")),
+        }
     }
 
     /// Connects to who bound `name`.
@@ -185,6 +236,30 @@ impl Rendezvous {
                 Err(e)
             }
         }
+    }
+}
+
+/// Members with equally good rules.
+#[derive(Default)]
+struct Candidates {
+    others: ArrayVec<Arc<Link>, { names::GROUP_MAX }>,
+    myself: bool,
+}
+
+impl Candidates {
+    fn add(&mut self, link: &Arc<Link>) {
+        // More than a group has are liars.
+        let _ = self.others.try_push(link.clone());
+    }
+
+    fn is_empty(&self) -> bool {
+        self.others.is_empty() && !self.myself
+    }
+
+    /// Whose turn it is; `None`: ours.
+    fn at(&self, turn: usize) -> Option<Arc<Link>> {
+        let all = self.others.len() + usize::from(self.myself);
+        self.others.get(turn % all.max(1)).cloned()
     }
 }
 

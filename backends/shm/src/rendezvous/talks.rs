@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::serve::Token;
+use super::serve::{Token, accept_or_refuse};
 use super::{Rendezvous, State, names};
 use crate::fd::Fd;
 use crate::sys;
@@ -166,7 +166,9 @@ impl Rendezvous {
     pub(super) fn accept_talks(&self, state: &mut State) -> Vec<Matter> {
         let mut ended = Vec::new();
         loop {
-            let Some(Ok(socket)) = state.talks.station.as_ref().map(sys::accept) else { return ended };
+            let Some(socket) = state.talks.station.as_ref().and_then(|station| accept_or_refuse(station, &mut state.spare)) else {
+                return ended;
+            };
             let Ok(credentials) = sys::peer_credentials(&socket) else { continue };
             let number = state.number();
             if credentials.uid != self.member.uid || self.epoll.add(&socket, libc::EPOLLIN, Token::Talk(number).pack()).is_err() {

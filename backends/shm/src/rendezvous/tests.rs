@@ -45,11 +45,34 @@ fn a_rule_has_one_owner_at_a_time() {
     assert_eq!(b.device.attach(&tcp(address)), Err(RuleError::Taken));
     assert_eq!(a.device.attach(&tcp(address)), Err(RuleError::Taken));
     b.device.attach(&FlowRule::flow(Protocol::Udp, address, None)).unwrap();
-    for more in [tcp(address).tag(1), tcp(address).shared(), FlowRule::any()] {
+    let datagrams = FlowRule::flow(Protocol::Udp, fresh_address(), None);
+    for more in [tcp(address).tag(1), datagrams.shared(), FlowRule::any()] {
         assert!(matches!(b.device.attach(&more), Err(RuleError::Unsupported(_))), "memory steers by addresses only");
     }
     a.device.detach(rule);
     b.device.attach(&tcp(address)).unwrap();
+}
+
+#[test]
+fn members_that_share_a_rule_take_turns() {
+    let (mut a, mut b, c) = (Node::new(), Node::new(), Node::new());
+    let address = fresh_address();
+    for node in [&mut a, &mut b] {
+        node.device.attach(&tcp(address).shared()).unwrap();
+    }
+    assert_eq!(a.device.attach(&tcp(address).shared()), Err(RuleError::Taken), "one each");
+    let mut turns: Vec<_> = (0..6).map(|_| c.find(address).unwrap().mac).collect();
+    turns.sort();
+    assert_eq!((turns[0], turns[3]), (turns[2], turns[5]));
+    assert_ne!(turns[0], turns[3]);
+    // Who has the rule has its turn too.
+    let mut turns: Vec<_> = (0..6).map(|_| a.find(address).unwrap().mac).collect();
+    turns.sort();
+    assert_eq!((turns[0], turns[3]), (turns[2], turns[5]));
+    assert_ne!(turns[0], turns[3]);
+    drop(b);
+    let left = c.find(address).unwrap().mac;
+    assert!((0..4).all(|_| c.find(address).is_none_or(|found| found.mac == left)));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A listener that is given up to a fork's child, while connections wait to be accepted: whoever accepts first is to have them, and so
 //! they go to the kernel's half of the listener, whose queue all processes share. It is their other ends that can bring them there.
 
+use core::time::Duration;
 use std::net::SocketAddrV4;
 use std::time::Instant;
 
@@ -8,39 +9,92 @@ use ringway_shm::Talk;
 use ringway_stack::ring::{NextHop, SocketId};
 
 use super::{ANSWER, PATIENCE, owner, peer};
+use crate::lineage;
 use crate::process::{Offload, Process};
+use crate::slab::Key;
 use crate::socket::accept::SignalsBlocked;
-use crate::socket::listen;
+use crate::socket::{Kind, listen};
 
-/// Begins; it goes on by itself.
+/// How long connections may wait at a listener that others share, before they are left to whoever accepts first.
+const PROMPT: Duration = Duration::from_millis(20);
+
+/// Which listeners are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    /// Those that nobody here ever waited on, for good.
+    Unawaited,
+    /// Those that others share, for now: this process is busy with something else.
+    Shared,
+}
+
+/// Begins to give up the listeners that nobody here ever waited on; it goes on by itself.
 pub(crate) fn begin(process: &'static Process) {
+    begin_for(process, Which::Unawaited);
+}
+
+fn begin_for(process: &'static Process, which: Which) {
     let _undisturbed = SignalsBlocked::new();
-    let started = std::thread::Builder::new().name("ringway-retreat".to_owned()).spawn(move || crate::boundary!((), run(process)));
+    let started = std::thread::Builder::new().name("ringway-retreat".to_owned()).spawn(move || crate::boundary!((), run(process, which)));
     if let Err(error) = started {
         tracing::warn!("connections that wait to be accepted cannot be moved to the kernel: {error}");
     }
 }
 
-fn run(process: &'static Process) {
+/// The progress thread's look at listeners that several processes wait on: with one queue for all of them, whoever is free accepts; so
+/// what this process does not accept soon goes back into that queue. The next time it is to look; `None`: nothing waits.
+pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: ringway_stack::Instant) -> Option<ringway_stack::Instant> {
+    if shared(offload).iter().all(|&(_, id)| offload.ring.tcp_waiting(id).is_empty()) {
+        offload.waiting_since = None;
+        return None;
+    }
+    let since = *offload.waiting_since.get_or_insert(now);
+    if now.since(since) < PROMPT {
+        return Some(since + PROMPT);
+    }
+    offload.waiting_since = None;
+    begin_for(process, Which::Shared);
+    Some(now + PROMPT)
+}
+
+/// The listeners of the ring whose open file other processes have.
+fn shared(offload: &Offload) -> Vec<(Key, SocketId)> {
+    let listeners = offload.sockets.iter().filter_map(|(key, socket)| match socket.kind {
+        Kind::Listener(Some(id)) => Some((key, id, socket)),
+        _ => None,
+    });
+    listeners.filter(|(_, _, socket)| socket.is_shared || lineage::shared_since(socket.birth)).map(|(key, id, _)| (key, id)).collect()
+}
+
+fn run(process: &'static Process, which: Which) {
     let started = Instant::now();
+    let mut first = None;
     loop {
         let mut guard = process.lock();
         let offload = &mut *guard;
         let now = process.now();
         offload.poll_if_due(now);
         let (mut waiting, mut embryos) = (Vec::new(), 0);
-        for (key, id) in listen::unawaited(offload) {
-            let before = waiting.len();
-            waiting.extend(offload.ring.tcp_waiting(id).into_iter().filter_map(|stream| Caller::of(process, offload, stream)));
-            embryos += offload.ring.tcp_embryos(id);
-            if waiting.len() == before && offload.ring.tcp_embryos(id) == 0 {
-                listen::give_up(process, offload, key, id);
+        let listeners = if which == Which::Unawaited { listen::unawaited(offload) } else { shared(offload) };
+        for (key, id) in listeners {
+            let streams = offload.ring.tcp_waiting(id);
+            let handshakes = offload.ring.tcp_embryos(id);
+            if which == Which::Unawaited {
+                embryos += handshakes;
+                if streams.is_empty() && handshakes == 0 {
+                    listen::give_up(process, offload, key, id);
+                }
             }
+            waiting.extend(streams.into_iter().filter_map(|stream| Caller::of(process, offload, stream)));
+        }
+        drop(guard);
+        // Of a listener that goes on listening, newcomers are the next look's.
+        if which == Which::Shared {
+            let known = first.get_or_insert_with(|| waiting.clone());
+            waiting.retain(|caller| known.contains(caller));
         }
         if waiting.is_empty() && embryos == 0 || started.elapsed() > PATIENCE {
             return;
         }
-        drop(guard);
         for caller in waiting {
             caller.call(process);
         }
@@ -49,6 +103,7 @@ fn run(process: &'static Process) {
 }
 
 /// The other end of a connection that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Caller {
     pid: i32,
     local: SocketAddrV4,

@@ -76,7 +76,8 @@ impl Work for Service {
             self.next_tick = now + self.interval;
         }
         // Zero switches the ticks off (VMA_PROGRESS_ENGINE_INTERVAL=0): only what wakes a sleeper is served.
-        let deeply = (self.quiet >= QUIET_TICKS || self.interval.is_zero()) && offload.sleep_deeply();
+        let looked = crate::moving::retreat::look_after(process, &mut offload, now);
+        let deeply = looked.is_none() && (self.quiet >= QUIET_TICKS || self.interval.is_zero()) && offload.sleep_deeply();
         offload.attend(now);
         self.calls = offload.mux.calls;
         if deeply {

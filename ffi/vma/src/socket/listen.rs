@@ -92,7 +92,9 @@ pub(crate) fn publish(offload: &mut Offload, key: Key) {
     };
     let backlog = usize::try_from(socket.backlog).unwrap_or(1);
     let before = socket.kind;
-    match offload.ring.tcp_listen(local, backlog, &socket.tcp) {
+    // The kernel has let the program bind the address: whoever else has it shares it, by fork or by SO_REUSEPORT.
+    let config = tcp::Config { reuse_port: true, ..socket.tcp.clone() };
+    match offload.ring.tcp_listen(local, backlog, &config) {
         Ok(id) => {
             socket.kind = Kind::Listener(Some(id));
             socket.reason = None;

@@ -108,6 +108,8 @@ pub(crate) struct Socket {
     pub(crate) keepalive: tcp::Keepalive,
     /// Forks before it was made: those since have it too.
     pub(crate) birth: u32,
+    /// A listener that came from a parent, which may have it still, and may have other children.
+    pub(crate) is_shared: bool,
     /// It was a connection of the ring, and moved to the kernel.
     pub(crate) moved: bool,
     /// Integer options (level, name, value) that accepted connections' placeholders are to show.
@@ -178,6 +180,7 @@ impl Socket {
             waited: false,
             keepalive: tcp::Keepalive::default(),
             birth: crate::lineage::forks(),
+            is_shared: false,
             moved: false,
             inherited: Vec::new(),
             rare: None,
