@@ -17,8 +17,8 @@ const SCRIPTS_MAX: u32 = 4;
 /// Longer files are not searched for what Go leaves in them.
 const SEARCHED_MAX: u64 = 256 << 20;
 
-/// What Go's linker leaves in every program (debug/buildinfo).
-const GO_MARK: &[u8] = b"\xff Go buildinf:";
+/// What Go's linker leaves in every program (debug/buildinfo), behind a byte of 255: not even this program is to contain all of it.
+const GO_MARK: &[u8] = b" Go buildinf:";
 
 /// Why a program, named as a shell would name it, would run past the library. `None`: nothing speaks against it.
 pub(crate) fn obstacle(program: &OsStr) -> Option<String> {
@@ -127,10 +127,10 @@ fn is_go(file: &File) -> bool {
         return false;
     }
     let mut chunk = vec![0u8; 1 << 20];
-    let (mut at, keep) = (0u64, GO_MARK.len() as u64);
+    let (mut at, keep) = (0u64, GO_MARK.len() as u64 + 1);
     while let Ok(len) = file.read_at(&mut chunk, at) {
-        let found = chunk[..len].iter().enumerate().any(|(i, &b)| b == GO_MARK[0] && chunk[i..len].starts_with(GO_MARK));
-        if found || len < GO_MARK.len() {
+        let found = chunk[..len].iter().enumerate().any(|(i, &b)| b == 255 && chunk[i + 1..len].starts_with(GO_MARK));
+        if found || len <= GO_MARK.len() {
             return found;
         }
         // The mark may lie across the edge.
@@ -193,6 +193,7 @@ mod tests {
         assert!(verdict("static", &elf(2, 1, b"")).expect("static").contains("static"));
         assert!(verdict("foreign", &elf(1, 3, b"")).expect("foreign").contains("32 bits"));
         let mut far = vec![0u8; (1 << 20) - 64 - 56 - 5];
+        far.push(255);
         far.extend_from_slice(GO_MARK);
         assert!(verdict("go", &elf(2, 3, &far)).expect("Go").contains("Go"), "across the edge of a chunk");
         assert_eq!(verdict("text", b"nothing that runs"), None);

@@ -92,7 +92,8 @@ pub unsafe extern "C-unwind" fn fclose(stream: *mut c_void) -> c_int {
 
 /// The process ends: what the streams hold is written while there are sockets to write it to.
 pub(crate) fn flush() {
-    let streams = STREAMS.lock().clone();
+    // In the child of a fork, a thread that is no more may have it.
+    let Some(streams) = STREAMS.try_lock().map(|streams| streams.clone()) else { return };
     for stream in streams {
         // SAFETY: a stream that is not closed. (libc itself flushes all of them, but later.)
         unsafe { fflush(ptr::with_exposed_provenance_mut(stream)) };

@@ -82,6 +82,10 @@ impl Socket {
         socket.receive_low_water = listener.receive_low_water;
         socket.keepalive = listener.keepalive;
         socket.inherited.clone_from(&listener.inherited);
+        socket.ancillary = listener.ancillary;
+        if listener.rare.as_ref().is_some_and(|rare| rare.zerocopy) {
+            socket.rare().zerocopy = true;
+        }
         socket
     }
 }

@@ -219,6 +219,22 @@ static void zerocopy(void) {
     SHOW(recv(s[0], b, 64, MSG_ERRQUEUE));
     MUST(close(s[0]));
     MUST(close(s[1]));
+    // A listener's connections have it from the beginning.
+    struct sockaddr_in where;
+    int l = listener(&where), fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    on = 1;
+    MUST(setsockopt(l, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on));
+    MUST(connect(fd, SA(where), sizeof where));
+    int a = MUST(accept(l, NULL, NULL));
+    SHOW(getsockopt(a, SOL_SOCKET, SO_ZEROCOPY, &v, &len));
+    SHOW(v);
+    SHOW(send(a, "accepted", 8, MSG_ZEROCOPY));
+    SHOW(recv(fd, b, 64, 0));
+    SHOW(ready(a, 0));
+    completion(a);
+    MUST(close(a));
+    MUST(close(fd));
+    MUST(close(l));
 }
 
 int main(void) {
