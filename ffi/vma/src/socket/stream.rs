@@ -84,6 +84,17 @@ pub(crate) fn blocking<T>(
     process: &Process,
     key: Key,
     timeout: Option<Duration>,
+    attempt: impl FnMut(&mut Offload, Instant) -> Result<T, Error>,
+) -> Result<T, Errno> {
+    waiting(process, key, timeout, timeout.is_none(), attempt)
+}
+
+/// [`blocking`]; `restart`: a handler with SA_RESTART does not end it.
+fn waiting<T>(
+    process: &Process,
+    key: Key,
+    timeout: Option<Duration>,
+    restart: bool,
     mut attempt: impl FnMut(&mut Offload, Instant) -> Result<T, Error>,
 ) -> Result<T, Errno> {
     let saved = errno::current();
@@ -94,7 +105,7 @@ pub(crate) fn blocking<T>(
         deadline: timeout.map(|t| process.now() + t),
         sigmask: None,
         spin: SpinClass::Rx,
-        restart: timeout.is_none(),
+        restart,
     };
     let waited = wait(process, &mut waiting, |offload, now| {
         if offload.sockets.find(key).is_none() {
@@ -166,7 +177,13 @@ fn receive_specially(
             Err(_) if done > 0 => return Ok(done),
             Err(error) => return Err(error),
         }
-        result = receive(process, process.lock(), process.now(), key, id, left, plain);
+        // What has begun to fill ends with a signal, whether or not its handler restarts calls.
+        let timeout = process.lock().sockets.find(key).and_then(|socket| socket.receive_timeout);
+        result = waiting(process, key, timeout, false, |offload, now| {
+            let result = offload.ring.tcp_recv(now, id, left, RecvFlags::empty());
+            offload.dispatch();
+            result
+        });
     }
 }
 

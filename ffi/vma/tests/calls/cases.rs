@@ -90,6 +90,37 @@ pub(crate) fn alike() -> Vec<Told> {
             ],
         ),
         (
+            "a process ends, and its peer sees no more of it than its end",
+            connected(&[
+                Step(0, 0, Send(0, SendBy::Write, 46, FLAGS)),
+                Step(0, 0, Exit),
+                Step(1, 0, Recv(1, RecvBy::Recv, 100, PLAIN)),
+                Step(1, 0, Recv(1, RecvBy::Recv, 100, PLAIN)),
+                Step(1, 0, Send(1, SendBy::Write, 1, FLAGS)),
+                Step(1, 0, Send(1, SendBy::Write, 1, FLAGS)),
+            ]),
+        ),
+        (
+            "a signal ends what has begun to fill",
+            connected(&[
+                Step(0, 0, Send(0, SendBy::Write, 1, FLAGS)),
+                Step(1, 0, Recv(1, RecvBy::Recv, 3797, RecvFlags { waitall: true, ..PLAIN })),
+                Step(1, 0, Op::Interrupt(0, true)),
+            ]),
+        ),
+        (
+            "nobody is at a datagram's port any more",
+            vec![
+                Step(1, 0, Socket(Udp, false)),
+                Step(1, 0, Bind(0, At(5002))),
+                Step(0, 0, Socket(Udp, false)),
+                Step(0, 0, Bind(0, At(5003))),
+                Step(0, 0, Connect(0, Target::Of(1, 0))),
+                Step(1, 1, Close(0)),
+                Step(0, 1, Send(0, SendBy::Send, 22, FLAGS)),
+            ],
+        ),
+        (
             "recvmmsg tells an error before the end",
             connected(&[
                 Step(0, 0, Close(0)),
@@ -105,17 +136,16 @@ pub(crate) fn alike() -> Vec<Told> {
 pub(crate) fn witnesses() -> Vec<Told> {
     vec![
         ("killed", connected(&[Step(1, 0, Kill)])),
-        ("exited", connected(&[Step(0, 0, Exit)])),
+        (
+            "exited-unread",
+            connected(&[Step(0, 0, Send(0, SendBy::Write, 46, FLAGS)), Step(1, 0, Exit), Step(0, 1, Send(0, SendBy::Write, 166, FLAGS))]),
+        ),
         ("early-shutdown", vec![Step(0, 0, Socket(Tcp, false)), Step(0, 0, Shutdown(0, How::Both))]),
         ("disconnected", connected(&[Step(0, 0, Connect(0, Nobody))])),
         ("closed-in-use", connected(&[Step(1, 0, Recv(1, RecvBy::Recv, 10, PLAIN)), Step(1, 1, Close(1))])),
         (
             "bound-after-reset",
-            connected(&[
-                Step(0, 0, Shutdown(0, How::Both)),
-                Step(1, 0, Send(1, SendBy::Send, 15, FLAGS)),
-                Step(1, 1, Bind(1, At(5002))),
-            ]),
+            connected(&[Step(0, 0, Shutdown(0, How::Both)), Step(1, 0, Send(1, SendBy::Send, 15, FLAGS)), Step(1, 1, Bind(1, At(5002)))]),
         ),
         (
             "told-by-one-half",
@@ -131,7 +161,10 @@ pub(crate) fn witnesses() -> Vec<Told> {
         ),
         (
             "part-of-a-set",
-            connected(&[Step(0, 1, Socket(Udp, false)), Step(0, 0, Op::Poll(PollBy::Poll, vec![(0, libc::POLLOUT), (1, libc::POLLOUT)], Wait::No))]),
+            connected(&[
+                Step(0, 1, Socket(Udp, false)),
+                Step(0, 0, Op::Poll(PollBy::Poll, vec![(0, libc::POLLOUT), (1, libc::POLLOUT)], Wait::No)),
+            ]),
         ),
     ]
 }

@@ -23,10 +23,12 @@ pub(crate) const KNOWN: &[Known] = &[
         applies: |steps, at| in_sight(at) && steps.iter().any(|done| ends(done, &Op::Kill)),
     },
     Known {
-        id: "exited",
-        reason: "a process that ends says so on its connections (FIN), and is then no more: what its peers have not ended themselves, a \
-                 reset ends, also where the kernel would go on taking what they send",
-        applies: |steps, at| in_sight(at) && steps.iter().any(|done| ends(done, &Op::Exit)),
+        id: "exited-unread",
+        reason: "of a process that ends with bytes unread the kernel resets the connection, and what it had sent may be lost with it; \
+                 Ringway ends it in order",
+        applies: |steps, at| {
+            in_sight(at) && (1..steps.len()).any(|i| ends(&steps[i], &Op::Exit) && has_unread(&steps[i - 1], steps[i].step.0))
+        },
     },
     Known {
         id: "early-shutdown",
@@ -39,10 +41,14 @@ pub(crate) const KNOWN: &[Known] = &[
     },
     Known {
         id: "disconnected",
-        reason: "connect(2) with AF_UNSPEC on a stream: Linux leaves ECONNRESET to be asked for, and goes on showing the port that it gave \
-                 back; Ringway's socket is as new",
-        applies: |steps, _| {
-            steps.iter().any(|done| matches!(done.step.2, Op::Connect(slot, Target::Nobody) if role(done, slot) == Some(Role::Stream)))
+        reason: "a stream that is disconnected, by AF_UNSPEC or by a second connect(2) that tells why the first failed: Linux leaves \
+                 ECONNRESET to be asked for, and goes on showing the port that it gave back without the address; Ringway's socket is as new",
+        applies: |steps, at| {
+            steps.iter().any(|done| match done.step.2 {
+                Op::Connect(slot, Target::Nobody) => role(done, slot) == Some(Role::Stream),
+                Op::Connect(slot, _) => matches!(at, Where::Local(..)) && role(done, slot) == Some(Role::Stream),
+                _ => false,
+            })
         },
     },
     Known {
@@ -75,13 +81,21 @@ pub(crate) const KNOWN: &[Known] = &[
     },
     Known {
         id: "part-of-a-set",
-        reason: "a wait that finds something ready on the ring asks the kernel for its part of the set only every so often \
+        reason: "a wait that finds something ready on the ring asks the kernel for its part, of the set or of a UDP socket, only every so often \
                  (VMA_SELECT_POLL_OS_RATIO): what it names is ready, but need not be all that is",
         applies: |steps, at| {
             let last = steps.last().expect("there is a step");
-            let Where::Outcome(who) = at else { return false };
-            let (kernel, ringway) = (&last.kernel.returned[&who], &last.ringway.returned[&who]);
-            ringway.result > 0 && is_part(&ringway.detail, &kernel.detail)
+            match at {
+                Where::Outcome(who) => {
+                    let (kernel, ringway) = (&last.kernel.returned[&who], &last.ringway.returned[&who]);
+                    ringway.result > 0 && is_part(&ringway.detail, &kernel.detail)
+                }
+                Where::Revents(process, slot) => {
+                    let [kernel, ringway] = [&last.kernel, &last.ringway].map(|seen| seen.views[&(process, slot)].revents);
+                    last.before.role(process, slot) == Some(Role::Datagram) && ringway != 0 && ringway & !kernel == 0
+                }
+                _ => false,
+            }
         },
     },
 ];
@@ -104,9 +118,14 @@ fn role(done: &Done, slot: u8) -> Option<Role> {
     done.before.role(done.step.0, slot)
 }
 
-/// Whether the step ends a process in that way that has sockets.
+/// Whether the step ends a process in that way. (It may have no socket any more, and yet connections that it closed.)
 fn ends(done: &Done, how: &Op) -> bool {
-    done.step.2 == *how && done.before.open(done.step.0).next().is_some()
+    done.step.2 == *how && !done.before.descriptions.is_empty()
+}
+
+/// Whether a process had bytes to read when the step was over.
+fn has_unread(done: &Done, process: u8) -> bool {
+    done.kernel.views.iter().any(|(&(of, _), view)| of == process && view.unread.is_ok_and(|count| count > 0))
 }
 
 /// Whether the step closes a description's last descriptor, with a call under way somewhere in the process.

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::program::{
-    AcceptBy, Ctl, DupBy, How, Kind, Op, Place, PollBy, PROCESSES, Question, RecvBy, RecvFlags, Role, SendBy, SendFlags, Setting, Source, State,
-    Step, Target, WORKERS, Wait,
+    AcceptBy, Ctl, DupBy, How, Kind, Op, PROCESSES, Place, PollBy, Question, RecvBy, RecvFlags, Role, SendBy, SendFlags, Setting, Source,
+    State, Step, Target, WORKERS, Wait,
 };
 
 /// The ports that programs name.
@@ -110,13 +110,15 @@ impl Wish {
             _ => {}
         }
         let slots = || state.open(process);
-        let (slot, role) = pick(slots().filter(|&(_, role)| self.blind || self.suits(role)), self.pick).or_else(|| pick(slots(), self.pick))?;
+        let (slot, role) =
+            pick(slots().filter(|&(_, role)| self.blind || self.suits(role)), self.pick).or_else(|| pick(slots(), self.pick))?;
         Some(match self.verb.clone() {
+            // One that was shut down first becomes another thing altogether: a socket connected to itself.
+            Verb::Connect | Verb::ConnectPort(_) | Verb::Disconnect if role == Role::Listener => return None,
             Verb::Bind(place) => Op::Bind(slot, place),
             Verb::Listen(backlog) => Op::Listen(slot, backlog),
             Verb::ConnectPort(port) => Op::Connect(slot, Target::Port(port)),
             Verb::Connect => Op::Connect(slot, self.target(state, role)?),
-            Verb::Disconnect if role == Role::Listener => return None,
             Verb::Disconnect => Op::Connect(slot, Target::Nobody),
             Verb::Accept(by) => Op::Accept(slot, by),
             // udp(7)'s MSG_MORE is the kernel's alone, for now.
@@ -129,13 +131,16 @@ impl Wish {
             Verb::Close => Op::Close(slot),
             Verb::Dup(by, first) => {
                 let other = pick(slots(), self.other)?.0;
-                Op::Dup(slot, match by {
-                    0 => DupBy::Dup,
-                    1 => DupBy::Onto(other),
-                    2 => DupBy::Exactly(other),
-                    3 => DupBy::From(first),
-                    _ => DupBy::FromCloexec(first),
-                })
+                Op::Dup(
+                    slot,
+                    match by {
+                        0 => DupBy::Dup,
+                        1 => DupBy::Onto(other),
+                        2 => DupBy::Exactly(other),
+                        3 => DupBy::From(first),
+                        _ => DupBy::FromCloexec(first),
+                    },
+                )
             }
             Verb::NonBlock(on, ioctl) => Op::NonBlock(slot, on, ioctl),
             Verb::Set(setting) => Op::Set(slot, setting),
@@ -146,9 +151,7 @@ impl Wish {
                 let some: Vec<(u8, i16)> = some.map(|(index, (slot, _))| (slot, events[index])).collect();
                 Op::Poll(by, if some.is_empty() { vec![(slot, events[0])] } else { some }, wait)
             }
-            Verb::EpollCtl(what, events) => {
-                Op::EpollCtl(slot, what, pick(slots().filter(|&(of, _)| of != slot), self.other)?.0, events)
-            }
+            Verb::EpollCtl(what, events) => Op::EpollCtl(slot, what, pick(slots().filter(|&(of, _)| of != slot), self.other)?.0, events),
             Verb::EpollWait(by, most, wait) => Op::EpollWait(slot, by, most, wait),
             Verb::Transfer(length) => {
                 let there = pick(state.living(), self.other)?;
@@ -177,7 +180,11 @@ impl Wish {
 
     /// A socket of the kind that one of this role may reach: of any process.
     fn target(&self, state: &State, role: Role) -> Option<Target> {
-        let all = || (0..PROCESSES).filter(|&p| state.alive(p)).flat_map(|p| state.open(p).map(move |(slot, role)| (p, slot, role)).collect::<Vec<_>>());
+        let all = || {
+            (0..PROCESSES)
+                .filter(|&p| state.alive(p))
+                .flat_map(|p| state.open(p).map(move |(slot, role)| (p, slot, role)).collect::<Vec<_>>())
+        };
         let wanted = if role == Role::Datagram { Role::Datagram } else { Role::Listener };
         let (process, slot, _) = pick(all().filter(|&(_, _, role)| role == wanted), self.other).or_else(|| pick(all(), self.other))?;
         Some(Target::Of(process, slot))
@@ -251,17 +258,8 @@ pub(crate) struct Classes {
 
 /// All programs.
 pub(crate) fn drafts(classes: Classes) -> impl Strategy<Value = Draft> {
-    let openings = vec![
-        Vec::new(),
-        listener(),
-        connection(),
-        connection(),
-        connection(),
-        own_connection(),
-        datagrams(),
-        watched(),
-        watched(),
-    ];
+    let openings =
+        vec![Vec::new(), listener(), connection(), connection(), connection(), own_connection(), datagrams(), watched(), watched()];
     (select(openings), vec(wishes(classes), 1..CALLS_MAX)).prop_map(|(opening, wishes)| Draft { opening, wishes })
 }
 

@@ -312,7 +312,9 @@ impl Pair<'_> {
     /// Whether what comes of a call would be decided by a race, in any world.
     fn races(&self, step: &Step) -> bool {
         let under_way = || self.kernel.under_way.iter().map(|(&(process, _), under_way)| (process, &under_way.request));
-        let of = |process, fd| (0..SLOTS).find_map(|slot| self.state.entry(process, slot).filter(|e| i64::from(e.fd) == fd)).map(|e| e.description);
+        let of = |process, fd| {
+            (0..SLOTS).find_map(|slot| self.state.entry(process, slot).filter(|e| i64::from(e.fd) == fd)).map(|e| e.description)
+        };
         let description = |slot: u8| self.state.entry(step.0, slot).map(|entry| entry.description);
         // Linux's accept takes its descriptor's number when it begins to wait, ours when it returns: what is numbered meanwhile differs.
         let renumbers = matches!(step.2, Op::Socket(..) | Op::Accept(..) | Op::EpollCreate | Op::Dup(..) | Op::Close(_) | Op::Fork);
@@ -351,7 +353,8 @@ impl Pair<'_> {
         let (Op::Transfer(from, process, _, to, _), Some(last)) = (&step.2, &self.last) else { return false };
         let whole = |view: &View| view.revents & i32::from(!(libc::POLLIN | libc::POLLOUT)) == 0 && view.flags.0 & libc::O_NONBLOCK == 0;
         let ends = last.views.get(&(step.0, *from)).zip(last.views.get(&(*process, *to)));
-        self.state.busy.is_empty() && ends.is_some_and(|(a, b)| a.local == b.peer && b.local == a.peer && a.peer.is_ok() && whole(a) && whole(b))
+        self.state.busy.is_empty()
+            && ends.is_some_and(|(a, b)| a.local == b.peer && b.local == a.peer && a.peer.is_ok() && whole(a) && whole(b))
     }
 
     /// Whether every free slot is spoken for by a call under way.
@@ -545,7 +548,8 @@ impl fmt::Display for Run {
             writeln!(f, "    {:?},", done.step)?;
         }
         writeln!(f, "{:<58} {:<46} | Ringway", "", "kernel")?;
-        let says = |seen: &Seen| seen.returned.iter().map(|((p, t), outcome)| format!("{p}.{t} {outcome:?}")).collect::<Vec<_>>().join(", ");
+        let says =
+            |seen: &Seen| seen.returned.iter().map(|((p, t), outcome)| format!("{p}.{t} {outcome:?}")).collect::<Vec<_>>().join(", ");
         for done in &self.steps {
             let (kernel, ringway) = (says(&done.kernel), says(&done.ringway));
             let mark = if kernel == ringway { ' ' } else { '!' };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use libc::{
-    F_DUPFD, F_DUPFD_CLOEXEC, IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOCK_DGRAM, SOCK_NONBLOCK,
-    SOCK_STREAM, SOL_SOCKET,
+    F_DUPFD, F_DUPFD_CLOEXEC, IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOCK_DGRAM,
+    SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET,
 };
 
 use crate::program::{AcceptBy, Ctl, DupBy, Op, Place, Question, RecvFlags, SendFlags, Setting, State, Target};
@@ -184,9 +184,7 @@ pub(crate) fn request(
             };
             new(Call::Accept, &[fd(slot)?, flags])
         }
-        Op::Send(slot, by, length, flags) => {
-            new(Call::Send, &[fd(slot)?, by as i64, send_flags(flags)]).with(payload(number, length))
-        }
+        Op::Send(slot, by, length, flags) => new(Call::Send, &[fd(slot)?, by as i64, send_flags(flags)]).with(payload(number, length)),
         Op::SendTo(slot, by, length, to) => {
             let [ip, port, family] = target(slot, to)?;
             new(Call::Send, &[fd(slot)?, by as i64, i64::from(MSG_NOSIGNAL), ip, port, family]).with(payload(number, length))

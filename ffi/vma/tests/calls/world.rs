@@ -80,8 +80,14 @@ impl World {
         let door = setup.scratch.join("door");
         let _ = fs::remove_file(&door);
         let (address, claim) = claim();
-        let mut world =
-            Self { door: UnixListener::bind(door)?, setup, actors: [const { None }; PROCESSES as usize], programs: 0, address, _claim: claim };
+        let mut world = Self {
+            door: UnixListener::bind(door)?,
+            setup,
+            actors: [const { None }; PROCESSES as usize],
+            programs: 0,
+            address,
+            _claim: claim,
+        };
         world.begin()?;
         Ok(world)
     }
