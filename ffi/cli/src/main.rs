@@ -5,9 +5,11 @@
 //! - [`doctor`]: the machine, device by device; processes, socket by socket
 //! - [`sim`]: replays a seed in the simulator, or runs a campaign of many (feature `sim`)
 //! - [`members`]: the running processes, each asked over its control socket
+//! - [`binary`]: programs that no library can be preloaded into
 //! - [`library`]: where `libvma.so` is
 #![forbid(unsafe_code)]
 
+mod binary;
 mod doctor;
 mod library;
 mod members;

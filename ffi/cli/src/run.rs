@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 
-use crate::library;
+use crate::{binary, library};
 
 /// How to run which program.
 #[derive(clap::Args)]
@@ -46,6 +46,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "ld.so splits at blanks and colons, so it cannot preload {}",
         library.display()
     );
+    if let Some(obstacle) = binary::obstacle(&options.program[0]) {
+        eprintln!("ringway: it will run on the kernel: {obstacle}");
+    }
     let device = options.device.to_possible_value().context("a device without a name")?;
     let failed: Result<Infallible, _> = Err(Command::new(&options.program[0])
         .args(&options.program[1..])

@@ -138,12 +138,15 @@ pub(crate) fn deregister(state: &Thread) {
     REGISTRY.with(|threads| threads.retain(|&(_, other)| other != NonNull::from(state)));
 }
 
+/// Threads by their names, and what is kept of them.
+type Threads = Vec<(libc::pthread_t, NonNull<Thread>)>;
+
 /// The threads that wait in here now and then.
 struct Registry {
     /// The holder's [`fork_generation`], plus one. Zero: nobody.
     holder: AtomicU32,
     /// The generation that the list is of, and the list.
-    threads: UnsafeCell<(u32, Vec<(libc::pthread_t, NonNull<Thread>)>)>,
+    threads: UnsafeCell<(u32, Threads)>,
 }
 
 // SAFETY: the list is only touched by the holder.
@@ -153,7 +156,7 @@ static REGISTRY: Registry = Registry { holder: AtomicU32::new(0), threads: Unsaf
 
 impl Registry {
     /// A lock that a parent's other thread held at the fork is free in the child, which begins an empty list.
-    fn with<T>(&self, body: impl FnOnce(&mut Vec<(libc::pthread_t, NonNull<Thread>)>) -> T) -> T {
+    fn with<T>(&self, body: impl FnOnce(&mut Threads) -> T) -> T {
         let generation = fork_generation();
         loop {
             let holder = self.holder.load(Ordering::Relaxed);

@@ -82,8 +82,9 @@ struct Slot {
 }
 
 impl Slot {
-    const EMPTY: Self =
-        Self { entry: AtomicU64::new(0), kernel_rx: AtomicU64::new(0), kernel_tx: AtomicU64::new(0), stamp: AtomicU64::new(0) };
+    const fn empty() -> Self {
+        Self { entry: AtomicU64::new(0), kernel_rx: AtomicU64::new(0), kernel_tx: AtomicU64::new(0), stamp: AtomicU64::new(0) }
+    }
 }
 
 type Chunk = [Slot; CHUNK];
@@ -105,7 +106,7 @@ fn slot(fd: i32) -> Option<&'static Slot> {
 fn slot_or_new(fd: i32) -> Option<&'static Slot> {
     let place = TABLE.get(usize::try_from(fd).ok()? / CHUNK)?;
     if place.load(Ordering::Acquire).is_null() {
-        let fresh: Box<Chunk> = Box::new([const { Slot::EMPTY }; CHUNK]);
+        let fresh: Box<Chunk> = Box::new([const { Slot::empty() }; CHUNK]);
         let fresh = Box::into_raw(fresh);
         if place.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: another thread's chunk won; ours was never shared.

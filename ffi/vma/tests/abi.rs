@@ -122,3 +122,28 @@ fn streams_of_stdio() {
 fn pipes_and_files() {
     same_on_both("pipes");
 }
+
+#[test]
+fn how_much_at_once() {
+    same_on_both("marks");
+}
+
+#[test]
+fn what_is_taken_back() {
+    same_on_both("undone");
+}
+
+#[test]
+fn gathered_datagrams() {
+    same_on_both("gathered");
+}
+
+#[test]
+fn what_is_asked() {
+    same_on_both("asked");
+}
+
+#[test]
+fn signals() {
+    same_on_both("signals");
+}

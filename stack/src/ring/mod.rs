@@ -538,6 +538,14 @@ impl<D: Device> Ring<D> {
         self.slots.find(socket).map(info::of)
     }
 
+    /// The inside of a TCP connection. `None`: a dead id, or no connection.
+    pub fn tcp_details(&self, now: Instant, socket: SocketId) -> Option<tcp::Details> {
+        match self.slots.find(socket)? {
+            Socket::Stream(stream) => Some(stream.connection.details(now)),
+            _ => None,
+        }
+    }
+
     /// Every open socket, in the order of their slots.
     pub fn sockets(&self) -> Vec<SocketId> {
         self.slots

@@ -28,7 +28,7 @@ pub(crate) mod test_util;
 mod tests;
 
 pub use config::{Config, Keepalive};
-pub use connection::Connection;
+pub use connection::{Connection, Details};
 pub(crate) use connection::{PATH_MTU_MIN, PATH_MTU_TIME};
 pub use payload::RxPayload;
 pub use state::State;

@@ -37,6 +37,11 @@ impl Rtt {
         Duration::from_nanos(self.srtt_ns)
     }
 
+    /// The mean deviation; zero if unknown.
+    pub(super) const fn var(&self) -> Duration {
+        Duration::from_nanos(self.var_ns)
+    }
+
     /// The timeout in nanoseconds, doubled as often as it ran out.
     #[inline]
     pub(super) fn rto_ns(&self) -> u64 {

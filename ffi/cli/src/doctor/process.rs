@@ -11,8 +11,8 @@ use ringway_stack::offload::Reason;
 use rustix::process::geteuid;
 use serde::Serialize;
 
-use crate::members;
 use crate::table::table;
+use crate::{binary, members};
 
 /// What is known of a process.
 #[derive(Serialize)]
@@ -23,12 +23,15 @@ pub(super) struct Diagnosis {
     report: Option<ProcessReport>,
     /// Why it did not.
     silence: Option<String>,
+    /// What it does, or is, that no preloaded library sees.
+    unseen: Vec<String>,
 }
 
 impl Diagnosis {
     /// Of a process that answered.
     pub(super) fn of_member(report: ProcessReport) -> Self {
-        Self { pid: report.pid, program: report.program.clone(), report: Some(report), silence: None }
+        let unseen = binary::unseen(report.pid);
+        Self { pid: report.pid, program: report.program.clone(), report: Some(report), silence: None, unseen }
     }
 
     /// Of any process.
@@ -39,7 +42,13 @@ impl Diagnosis {
         let program = fs::read_to_string(format!("/proc/{pid}/comm")).with_context(|| format!("no process {pid}"))?;
         match members::reports(&[pid], "doctor") {
             Ok(mut reports) if !reports.is_empty() => Ok(Self::of_member(reports.remove(0))),
-            _ => Ok(Self { pid, program: program.trim_end().to_owned(), report: None, silence: Some(silence(pid)) }),
+            _ => Ok(Self {
+                pid,
+                program: program.trim_end().to_owned(),
+                report: None,
+                silence: Some(silence(pid)),
+                unseen: binary::unseen(pid),
+            }),
         }
     }
 
@@ -51,15 +60,17 @@ impl Diagnosis {
 
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pid, program, report, silence } = self;
+        let Self { pid, program, report, silence, unseen } = self;
         if let Some(why) = silence {
-            return writeln!(f, "{program} ({pid}): not on Ringway: {why}");
+            writeln!(f, "{program} ({pid}): not on Ringway: {why}")?;
+            return unseen.iter().try_for_each(|what| writeln!(f, "  {what}"));
         }
         let Some(report) = report else { return Ok(()) };
         match &report.device {
             Some(d) => writeln!(f, "{program} ({pid}): offloaded by {}, address {}, {} peers, MTU {}", d.kind, d.mac, d.peers, d.mtu)?,
             None => writeln!(f, "{program} ({pid}): on the kernel")?,
         }
+        unseen.iter().try_for_each(|what| writeln!(f, "  {what}"))?;
         decisions(f, &report.decisions)?;
         sockets(f, report)
     }

@@ -186,6 +186,9 @@ fn onto(old: c_int, new: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
 /// As fcntl(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    if command == libc::F_SETFL && argument & libc::O_ASYNC as usize != 0 && crate::boundary!(false, lifecycle::refuses_signals(fd)) {
+        return errno::fail(libc::EOPNOTSUPP);
+    }
     // SAFETY: the program's promise to fcntl(2).
     control(fd, command, argument, unsafe { real::fcntl(fd, command, argument) })
 }
@@ -196,6 +199,9 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize
 /// As fcntl(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    if command == libc::F_SETFL && argument & libc::O_ASYNC as usize != 0 && crate::boundary!(false, lifecycle::refuses_signals(fd)) {
+        return errno::fail(libc::EOPNOTSUPP);
+    }
     // SAFETY: the program's promise to fcntl(2).
     control(fd, command, argument, unsafe { real::fcntl64(fd, command, argument) })
 }
@@ -236,7 +242,7 @@ fn set_nonblocking(fd: c_int, nonblocking: bool) {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     if let Entry::Socket(key) = fdtable::lookup(fd)
-        && matches!(request, libc::FIONREAD | libc::TIOCOUTQ)
+        && matches!(request, libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD)
         && argument != 0
         && let Some(process) = process::process()
         && let Some(bytes) = crate::boundary!(None, queued(process, key, request))
@@ -244,6 +250,11 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
         // SAFETY: the program's promise to ioctl(2): an int is to be written there.
         unsafe { (argument as *mut c_int).write(bytes) };
         return 0;
+    }
+    // SAFETY: the program's promise to ioctl(2): an int is there.
+    let wants_signals = request == libc::FIOASYNC && argument != 0 && unsafe { (argument as *const c_int).read() } != 0;
+    if wants_signals && crate::boundary!(false, lifecycle::refuses_signals(fd)) {
+        return errno::fail(libc::EOPNOTSUPP);
     }
     // SAFETY: the program's promise to ioctl(2).
     let result = unsafe { real::ioctl(fd, request, argument) };
@@ -253,6 +264,9 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     }
     result
 }
+
+/// Bytes that were not sent yet.
+const SIOCOUTQNSD: c_ulong = 0x894b;
 
 /// FIONREAD's or SIOCOUTQ's answer, if the ring has it.
 fn queued(process: &Process, key: Key, request: c_ulong) -> Option<c_int> {
@@ -265,7 +279,11 @@ fn queued(process: &Process, key: Key, request: c_ulong) -> Option<c_int> {
     let now = process.now();
     guard.poll_if_due(now);
     let info = guard.ring.info(id)?;
-    let bytes = if request == libc::TIOCOUTQ { info.send_queue } else { info.next_len };
+    let bytes = match request {
+        libc::TIOCOUTQ => info.send_queue,
+        SIOCOUTQNSD => guard.ring.tcp_details(now, id)?.not_sent,
+        _ => info.next_len,
+    };
     // Nothing of the ring's waits on a UDP socket: the kernel's half may have some.
     if is_datagram && bytes == 0 {
         return None;

@@ -53,9 +53,10 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
     crate::cancellation_point!({
-        // SAFETY: the caller's promise: each is null or valid.
-        let found =
-            boundary!(Some(-1), unsafe { ours(fds, count).and_then(|fds| mixed(fds, from_timespec(timeout.as_ref()), mask.as_ref())) });
+        let found = boundary!(Some(-1), {
+            // SAFETY: the caller's promise: each is null or valid.
+            unsafe { ours(fds, count).and_then(|fds| mixed(fds, from_timespec(timeout.as_ref()), mask.as_ref())) }
+        });
         // SAFETY: the caller's arguments, as they are.
         found.unwrap_or_else(|| unsafe { real::ppoll(fds, count, timeout, mask) })
     })

@@ -4,19 +4,20 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::mem::size_of;
 use core::time::Duration;
 use std::io::IoSliceMut;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
+use super::control::Control;
 use crate::cancel::Masked;
 use crate::errno::{Errno, to_ssize};
 use crate::fdtable::{self, Entry};
-use crate::process::process_or_init;
+use crate::process::{process, process_or_init};
 use crate::real;
 use crate::slab::Key;
 use crate::socket::address::Raw;
 use crate::socket::datagram::{self, Received};
-use crate::socket::{Ancillary, Family, Kind, lifecycle, stream, vectors};
+use crate::socket::{Ancillary, Family, Kind, Socket, lifecycle, special, stream, vectors};
 
 /// What was received, and on what.
 enum Got {
@@ -37,7 +38,7 @@ fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, ke
         lifecycle::displaced(fd);
         return by_kernel(fd, kernel);
     }
-    let guard = process.lock();
+    let mut guard = process.lock();
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
         Kind::Stream(id) | Kind::Connecting(id) => stream::receive(process, guard, now, key, id, into, flags).map(Got::Stream),
@@ -50,6 +51,9 @@ fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, ke
         }
         Kind::Forked => Err(Errno(libc::ECONNRESET)),
         Kind::Fresh | Kind::Listener(_) | Kind::Kernel => {
+            if let Some(error) = guard.sockets.find_mut(key).and_then(Socket::take_left_error) {
+                return Err(Errno(error));
+            }
             drop(guard);
             by_kernel(fd, kernel)
         }
@@ -143,7 +147,7 @@ fn discard(fd: c_int, key: Key, len: usize, flags: c_int, kernel: &dyn Fn(c_int)
     let Some(process) = process_or_init() else { return by_kernel(fd, kernel).map(|got| got.count(flags)) };
     let guard = process.lock();
     match guard.sockets.find(key).map(|s| s.kind) {
-        Some(Kind::Stream(id) | Kind::Connecting(id)) => stream::discard(process, guard, key, id, len, flags),
+        Some(Kind::Stream(id) | Kind::Connecting(id)) => special::discard(process, guard, key, id, len, flags),
         _ => {
             drop(guard);
             receive_on(fd, key, &mut [], flags, kernel).map(|got| got.count(flags))
@@ -240,9 +244,13 @@ pub unsafe extern "C-unwind" fn recvfrom(
             Ok(key) => crate::bare_boundary!(-1, {
                 let received = writable(buffer, len).and_then(|slice| {
                     let got = receive_on(fd, key, &mut [slice], flags, &kernel)?;
-                    if let Got::Datagram(datagram, family, _) = got {
+                    match got {
                         // SAFETY: the program's promise to recvfrom(2).
-                        unsafe { Raw::new(datagram.from, family).write(from, from_len)? };
+                        Got::Datagram(datagram, family, _) => unsafe { Raw::new(datagram.from, family).write(from, from_len)? },
+                        // A stream names nobody.
+                        // SAFETY: as above.
+                        Got::Stream(_) if !from.is_null() && !from_len.is_null() => unsafe { from_len.write(0) },
+                        _ => {}
                     }
                     Ok(got.count(flags))
                 });
@@ -306,6 +314,12 @@ unsafe fn receive_message(
     if count > vectors::VECTORS_MAX {
         return Err(Errno(libc::EMSGSIZE));
     }
+    if flags & libc::MSG_ERRQUEUE != 0
+        // SAFETY: the caller's promise.
+        && let Some(result) = unsafe { receive_completion(key, message, flags) }
+    {
+        return result;
+    }
     // SAFETY: the caller's promise.
     let got = unsafe { vectors::with_writable(list, count, |into| receive_on(fd, key, into, flags, kernel)) }?;
     // SAFETY: the caller's promise.
@@ -313,24 +327,65 @@ unsafe fn receive_message(
     match got {
         Got::Kernel(count) => Ok(count),
         Got::Stream(count) => {
-            header.msg_namelen = 0;
-            header.msg_controllen = 0;
-            header.msg_flags = 0;
+            if !header.msg_name.is_null() {
+                header.msg_namelen = 0;
+            }
+            header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
+            // SAFETY: the caller's promise.
+            let mut control = unsafe { Control::new(header) };
+            if let Some(asked) = stamps(key) {
+                control.put_times(asked, None);
+            }
+            control.finish();
             Ok(count)
         }
         Got::Datagram(datagram, family, ancillary) => {
-            if header.msg_name.is_null() {
-                header.msg_namelen = 0;
-            } else {
+            if !header.msg_name.is_null() {
                 // SAFETY: the caller's promise.
                 unsafe { Raw::new(datagram.from, family).write(header.msg_name.cast(), &raw mut header.msg_namelen)? };
             }
-            header.msg_flags = if datagram.len > datagram.copied { libc::MSG_TRUNC } else { 0 };
+            header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC | if datagram.len > datagram.copied { libc::MSG_TRUNC } else { 0 };
             // SAFETY: the caller's promise.
             unsafe { write_ancillary(header, &datagram, ancillary) };
             Ok(got_count(&datagram, flags))
         }
     }
+}
+
+/// What times a connection was asked for.
+fn stamps(key: Key) -> Option<Ancillary> {
+    let asked = process()?.lock().sockets.find(key)?.ancillary;
+    (asked.timestamp != 0 || asked.timestamping != 0).then_some(asked)
+}
+
+/// The error queue of a connection: completions of sends with MSG_ZEROCOPY, a range at a time, as ip_recv_error tells them.
+unsafe fn receive_completion(key: Key, message: *mut msghdr, flags: c_int) -> Option<Result<usize, Errno>> {
+    let process = process()?;
+    let mut guard = process.lock();
+    let socket = guard.sockets.find(key)?;
+    let (family, true) = (socket.family, matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_))) else { return None };
+    let Some((first, last)) = special::take_completion(&mut guard, key) else { return Some(Err(Errno(libc::EAGAIN))) };
+    drop(guard);
+    // struct sock_extended_err: no error; by zero-copying; it was copied; and the range. Behind it the offender's address: nobody's.
+    let mut bytes = [0u8; 16 + size_of::<libc::sockaddr_in6>()];
+    (bytes[4], bytes[6]) = (5, 1);
+    bytes[8..12].copy_from_slice(&first.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&last.to_ne_bytes());
+    let (level, kind, offender) = match family {
+        Family::V4 => (libc::IPPROTO_IP, libc::IP_RECVERR, size_of::<libc::sockaddr_in>()),
+        Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR, size_of::<libc::sockaddr_in6>()),
+    };
+    // SAFETY: the caller's promise.
+    let header = unsafe { &mut *message };
+    if !header.msg_name.is_null() {
+        header.msg_namelen = 0;
+    }
+    header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC | libc::MSG_ERRQUEUE;
+    // SAFETY: the caller's promise.
+    let mut control = unsafe { Control::new(header) };
+    control.put(level, kind, &bytes[..16 + offender]);
+    control.finish();
+    Some(Ok(0))
 }
 
 fn got_count(datagram: &ringway_stack::ring::Datagram, flags: c_int) -> usize {
@@ -339,33 +394,10 @@ fn got_count(datagram: &ringway_stack::ring::Datagram, flags: c_int) -> usize {
 
 /// Writes the control messages that the socket was asked for.
 unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::Datagram, asked: Ancillary) {
-    let room = if header.msg_control.is_null() { 0 } else { header.msg_controllen };
-    let mut used = 0;
-    let mut cut = false;
-    let mut put = |level: c_int, kind: c_int, bytes: &[u8]| {
-        // SAFETY: CMSG_LEN and CMSG_SPACE only compute.
-        let (len, space) = unsafe { (libc::CMSG_LEN(bytes.len() as c_uint) as usize, libc::CMSG_SPACE(bytes.len() as c_uint) as usize) };
-        if used + len > room {
-            cut = true;
-            return;
-        }
-        let head = libc::cmsghdr { cmsg_len: len, cmsg_level: level, cmsg_type: kind };
-        // SAFETY: `used + len` bytes are within the room that the program gave.
-        unsafe {
-            let at = header.msg_control.cast::<u8>().add(used);
-            at.cast::<libc::cmsghdr>().write_unaligned(head);
-            core::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(libc::CMSG_LEN(0) as usize), bytes.len());
-        }
-        used = (used + space).min(room);
-    };
-    if asked.timestamp || asked.timestamp_ns {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        if asked.timestamp_ns {
-            put(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &pair(seconds, i64::from(now.subsec_nanos())));
-        } else {
-            put(libc::SOL_SOCKET, libc::SCM_TIMESTAMP, &pair(seconds, i64::from(now.subsec_micros())));
-        }
+    // SAFETY: the caller's promise: the header's room is the program's.
+    let mut control = unsafe { Control::new(header) };
+    if asked.timestamp != 0 || asked.timestamping != 0 {
+        control.put_times(asked, Some(datagram.received));
     }
     let to = datagram.to.octets();
     if asked.packet_info {
@@ -374,26 +406,15 @@ unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::D
         info[..4].copy_from_slice(&1_u32.to_ne_bytes());
         info[4..8].copy_from_slice(&to);
         info[8..].copy_from_slice(&to);
-        put(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+        control.put(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
     }
     if asked.packet_info6 {
         let mut info = [0u8; 20];
         info[..16].copy_from_slice(&datagram.to.to_ipv6_mapped().octets());
         info[16..].copy_from_slice(&1_u32.to_ne_bytes());
-        put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+        control.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
     }
-    header.msg_controllen = used;
-    if cut {
-        header.msg_flags |= libc::MSG_CTRUNC;
-    }
-}
-
-/// A timeval's or timespec's bytes.
-fn pair(seconds: i64, fraction: i64) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&seconds.to_ne_bytes());
-    bytes[8..].copy_from_slice(&fraction.to_ne_bytes());
-    bytes
+    control.finish();
 }
 
 /// recvmmsg(2).
@@ -456,5 +477,3 @@ fn pending_error(key: Key) -> Option<Errno> {
     guard.poll_if_due(process.now());
     guard.ring.take_error(id).map(Errno::from)
 }
-
-const _: () = assert!(size_of::<libc::cmsghdr>() == 16, "the layouts above are for 64 bits");

@@ -44,8 +44,8 @@ pub unsafe extern "C-unwind" fn select(
     timeout: *mut timeval,
 ) -> c_int {
     crate::cancellation_point!({
-        // SAFETY: the caller's promise: each is null or valid.
         let found = boundary!(Some(-1), {
+            // SAFETY: the caller's promise: each is null or valid.
             unsafe {
                 ours(count, read, write, except).and_then(|mut sets| {
                     let limit = from_timeval(timeout.as_ref());
@@ -77,9 +77,11 @@ pub unsafe extern "C-unwind" fn pselect(
     mask: *const sigset_t,
 ) -> c_int {
     crate::cancellation_point!({
-        // SAFETY: the caller's promise: each is null or valid.
-        let found = boundary!(Some(-1), unsafe {
-            ours(count, read, write, except).and_then(|mut sets| mixed(&mut sets, from_timespec(timeout.as_ref()), mask.as_ref()))
+        let found = boundary!(Some(-1), {
+            // SAFETY: the caller's promise: each is null or valid.
+            unsafe {
+                ours(count, read, write, except).and_then(|mut sets| mixed(&mut sets, from_timespec(timeout.as_ref()), mask.as_ref()))
+            }
         });
         // SAFETY: the caller's arguments, as they are.
         found.unwrap_or_else(|| unsafe { real::pselect(count, read, write, except, timeout, mask) })

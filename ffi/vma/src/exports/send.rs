@@ -6,13 +6,13 @@ use std::io::IoSlice;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::cancel::Masked;
-use crate::errno::{Errno, to_ssize};
+use crate::errno::{Errno, THEIRS, to_ssize};
 use crate::fdtable::{self, Entry};
 use crate::process::process_or_init;
 use crate::real;
 use crate::slab::Key;
 use crate::socket::address::{self, Address};
-use crate::socket::{Family, Kind, datagram, lifecycle, stream, vectors};
+use crate::socket::{Family, Kind, Socket, connect, cork, datagram, lifecycle, stream, vectors};
 
 /// Sends on a socket of ours; `kernel` hands the call to the kernel.
 #[inline]
@@ -30,17 +30,23 @@ fn send_on(
         lifecycle::displaced(fd);
         return by_kernel(fd, kernel);
     }
-    let guard = process.lock();
+    let mut guard = process.lock();
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
         // tcp(7): an address given to a connected stream is ignored.
         Kind::Stream(id) | Kind::Connecting(id) => stream::send(process, guard, now, key, id, data, flags),
         Kind::Datagram(_) => {
             let to = to(socket.family);
+            if cork::concerns(&guard, key, flags) {
+                return cork::send(process, guard, fd, key, data, flags, to);
+            }
             datagram::send(process, guard, fd, key, data, to, kernel)
         }
         Kind::Forked => Err(Errno(libc::ECONNRESET)),
         Kind::Fresh | Kind::Listener(_) | Kind::Kernel => {
+            if let Some(error) = guard.sockets.find_mut(key).and_then(Socket::take_left_error) {
+                return Err(Errno(error));
+            }
             drop(guard);
             by_kernel(fd, kernel)
         }
@@ -169,6 +175,24 @@ pub unsafe extern "C-unwind" fn sendto(
     })
 }
 
+/// MSG_FASTOPEN on a socket that is not connected: it is connected first, as the kernel does where it has no cookie. `false`: that is the
+/// kernel's to do, with the data.
+///
+/// # Errors
+/// As connect(2); EINPROGRESS: nothing was sent.
+unsafe fn connected_first(fd: c_int, key: Key, to: *const sockaddr, len: socklen_t) -> Result<bool, Errno> {
+    let Some(process) = process_or_init() else { return Ok(false) };
+    if !matches!(process.lock().sockets.find(key).map(|socket| socket.kind), Some(Kind::Fresh)) {
+        return Ok(false);
+    }
+    // SAFETY: the caller's promise: null, or so many bytes.
+    match unsafe { connect::connect(process, fd, key, to, len) } {
+        Ok(_) => Ok(true),
+        Err(THEIRS) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// A call's destination; none if it names none.
 unsafe fn destination(to: *const sockaddr, len: socklen_t, family: Family) -> Option<Address> {
     if to.is_null() {
@@ -211,6 +235,15 @@ unsafe fn send_message(fd: c_int, key: Key, message: *const msghdr, flags: c_int
         return by_kernel(fd, kernel);
     }
     let (to, to_len) = (header.msg_name.cast::<sockaddr>().cast_const(), header.msg_namelen);
+    // SAFETY: the caller's promise.
+    if flags & libc::MSG_FASTOPEN != 0 && unsafe { connected_first(fd, key, to, to_len) }? {
+        // SAFETY: the caller's promise.
+        return unsafe {
+            vectors::with_readable(header.msg_iov, header.msg_iovlen, |data| {
+                send_on(fd, key, data, flags & !libc::MSG_FASTOPEN, |_| None, kernel)
+            })
+        };
+    }
     // SAFETY: the caller's promise, for the vectors and for the address.
     unsafe {
         vectors::with_readable(header.msg_iov, header.msg_iovlen, |data| {

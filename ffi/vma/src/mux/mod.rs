@@ -19,7 +19,7 @@ use std::os::fd::RawFd;
 
 use ringway_host::spin::Cores;
 use ringway_shm::ShmDevice;
-use ringway_stack::ring::{Ring, SocketId};
+use ringway_stack::ring::{Readiness, Ring, SocketId};
 
 use crate::process::Offload;
 use crate::slab::Slab;
@@ -192,11 +192,23 @@ pub(crate) const fn expand(bits: u32) -> u32 {
 /// What the ring knows of a socket's readiness, in epoll's bits. The kernel's half is the kernel's to say.
 #[inline]
 pub(crate) fn readiness(ring: &Ring<ShmDevice>, socket: &Socket) -> u32 {
-    match socket.source() {
+    let ready = match socket.source() {
+        Source::Ring(id) if socket.receive_low_water > 1 => expand(above_low_water(ring, socket, id).bits()),
         Source::Ring(id) | Source::Both(Some(id)) => expand(ring.readiness(id).bits()),
+        Source::Fresh if socket.shut.read => FRESH | IN | libc::EPOLLRDHUP as u32,
         Source::Fresh => FRESH,
         Source::Both(None) | Source::Kernel => 0,
-    }
+    };
+    ready | socket.rare.as_ref().map_or(0, |rare| rare.readiness())
+}
+
+/// SO_RCVLOWAT: fewer bytes are nothing to read, unless no more will come (tcp_poll).
+#[cold]
+fn above_low_water(ring: &Ring<ShmDevice>, socket: &Socket, id: SocketId) -> Readiness {
+    let ready = ring.readiness(id);
+    let ended = ready.intersects(Readiness::RDHUP | Readiness::HUP | Readiness::ERR);
+    let there = ring.info(id).map_or(usize::MAX, |info| info.recv_queue);
+    if ended || there >= socket.receive_low_water { ready } else { ready - Readiness::IN }
 }
 
 /// A socket's [`Source`] changed: what watches it is set up anew. Call it under the lock, after the change.

@@ -134,6 +134,8 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resol
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     socket.kind = Kind::Connecting(id);
+    socket.take_left_error();
+    socket.shut = super::Shut::default();
     socket.bound_by_connect |= socket.bound.is_none();
     socket.bound = Some(local);
     socket.peer = Some(remote);
@@ -243,8 +245,14 @@ fn disconnect(process: &Process, fd: c_int, key: Key, raw: *const sockaddr, len:
     if let Some(socket) = offload.sockets.find_mut(key)
         && let Kind::Connecting(id) | Kind::Stream(id) = socket.kind
     {
+        let state = offload.ring.info(id).and_then(|info| info.state);
+        let had_error = offload.ring.take_error(id).is_some();
         socket.kind = Kind::Fresh;
         socket.peer = None;
+        // tcp_disconnect: where a reset is sent, or a handshake given up, that is the socket's error.
+        if !had_error && !matches!(state, None | Some(tcp::State::Closed | tcp::State::TimeWait)) {
+            socket.rare().error = Some(libc::ECONNRESET);
+        }
         let replaceable = socket.bound_by_connect && socket.fds == 1;
         if replaceable {
             socket.bound_by_connect = false;

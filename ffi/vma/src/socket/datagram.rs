@@ -163,6 +163,9 @@ pub(crate) unsafe fn connect(
 ) -> Result<c_int, Errno> {
     // SAFETY: the caller's promise.
     kernel_result(unsafe { real::connect(fd, raw, len) })?;
+    if to == Address::Unspecified {
+        give_port_back(process, fd, key);
+    }
     let found = reachable(process, Protocol::Udp, to);
     if let Ok((remote, _)) = found {
         // The ring must filter by peer from the first datagram on: publish before connecting there.
@@ -191,6 +194,23 @@ pub(crate) unsafe fn connect(
     connect_on_ring(offload, key);
     offload.dispatch();
     Ok(0)
+}
+
+/// A disconnected socket has no port any more, unless the program named it in bind(2): nothing that comes for the old one is its.
+fn give_port_back(process: &Process, fd: c_int, key: Key) {
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return };
+    let Kind::Datagram(Some(id)) = socket.kind else { return };
+    if address::of_placeholder(fd, socket.family).is_none_or(|local| local.port() != 0) {
+        return;
+    }
+    socket.kind = Kind::Datagram(None);
+    socket.bound = None;
+    socket.reason = Some(Reason::Undecided);
+    offload.ring.close(process.now(), id, false);
+    mux::refresh(offload, key.index);
+    offload.dispatch();
 }
 
 /// As [`ensure_published`], for a socket that the kernel has connected (and so bound to an address of its choice).

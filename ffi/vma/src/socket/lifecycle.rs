@@ -151,6 +151,29 @@ pub(crate) fn displaced(fd: c_int) -> bool {
     true
 }
 
+/// A program wants to be told by signals what happens to a socket (O_ASYNC), which only the kernel does: a socket that is not connected
+/// is left to it. `true`: this one is connected, and cannot have that any more.
+pub(crate) fn refuses_signals(fd: c_int) -> bool {
+    let (Entry::Socket(key), Some(process)) = (fdtable::lookup(fd), process::process()) else { return false };
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find(key) else { return false };
+    match socket.kind {
+        Kind::Stream(_) | Kind::Connecting(_) => {
+            tracing::warn!("a connection that is offloaded does not send signals (O_ASYNC, FIOASYNC): refused");
+            return true;
+        }
+        Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => {
+            offload.ring.close(process.now(), id, false);
+            offload.leave_to_kernel(key, "O_ASYNC", Reason::KernelOnlyOption);
+            offload.dispatch();
+        }
+        Kind::Fresh | Kind::Listener(None) | Kind::Datagram(None) => offload.leave_to_kernel(key, "O_ASYNC", Reason::KernelOnlyOption),
+        Kind::Kernel | Kind::Forked => {}
+    }
+    false
+}
+
 /// `copy` is another name for what `fd` names. Control calls of a vfork child never come here.
 pub(crate) fn duplicated(fd: c_int, copy: c_int) {
     arriving(copy);

@@ -6,6 +6,7 @@ use libc::{sockaddr, socklen_t};
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{Shutdown, SocketId};
+use ringway_stack::tcp;
 
 use super::address::{self};
 use super::connect::kernel_result;
@@ -170,8 +171,20 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
+        // inet_shutdown: a handshake under way is given up, and the socket as new.
+        Kind::Connecting(id) if offload.ring.info(id).is_some_and(|info| info.state == Some(tcp::State::SynSent)) => {
+            socket.kind = Kind::Fresh;
+            socket.peer = None;
+            socket.rare().error = Some(libc::ECONNRESET);
+            offload.ring.close(process.now(), id, true);
+            mux::refresh(offload, key.index);
+            offload.dispatch();
+            Ok(0)
+        }
         Kind::Connecting(id) | Kind::Stream(id) => {
             let result = offload.ring.shutdown(process.now(), id, ends);
+            // The program knows now how its connect ended, as far as the kernel is concerned (inet_shutdown).
+            socket.kind = Kind::Stream(id);
             if result.is_ok() {
                 // Linux takes a connection whose end it shut down for connected, whoever asked how connect went (inet_shutdown).
                 if offload.ring.info(id).and_then(|info| info.state).is_some_and(|state| state.is_synchronized()) {
@@ -207,6 +220,13 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
             mux::refresh(offload, key.index);
             offload.dispatch();
             result
+        }
+        Kind::Fresh => {
+            // ENOTCONN, and yet it is remembered: the kernel's poll shows it.
+            socket.shut.read |= ends != Shutdown::Write;
+            drop(guard);
+            // SAFETY: plain integers.
+            kernel_result(unsafe { real::shutdown(fd, how) })
         }
         _ => {
             drop(guard);

@@ -6,11 +6,15 @@
 pub(crate) mod accept;
 pub(crate) mod address;
 pub(crate) mod connect;
+pub(crate) mod cork;
 pub(crate) mod datagram;
+mod info;
 pub(crate) mod lifecycle;
 pub(crate) mod listen;
 pub(crate) mod names;
 pub(crate) mod options;
+pub(crate) mod rare;
+pub(crate) mod special;
 pub(crate) mod stream;
 pub(crate) mod vectors;
 
@@ -104,6 +108,8 @@ pub(crate) struct Socket {
     pub(crate) keepalive: tcp::Keepalive,
     /// Integer options (level, name, value) that accepted connections' placeholders are to show.
     pub(crate) inherited: Vec<(i32, i32, i32)>,
+    /// What few sockets have.
+    pub(crate) rare: Option<Box<rare::Rare>>,
 }
 
 /// Why an address that could not be resolved is the kernel's.
@@ -123,10 +129,10 @@ pub(crate) struct Ancillary {
     pub(crate) packet_info: bool,
     /// IPV6_RECVPKTINFO.
     pub(crate) packet_info6: bool,
-    /// SO_TIMESTAMP.
-    pub(crate) timestamp: bool,
-    /// SO_TIMESTAMPNS.
-    pub(crate) timestamp_ns: bool,
+    /// SO_TIMESTAMP or SO_TIMESTAMPNS in one of their forms: the type of the control message. Zero: neither.
+    pub(crate) timestamp: i32,
+    /// SO_TIMESTAMPING in one of its forms, asked for software's times of reception: the type of the control message.
+    pub(crate) timestamping: i32,
 }
 
 /// Directions that the program shut down.
@@ -168,7 +174,18 @@ impl Socket {
             waited: false,
             keepalive: tcp::Keepalive::default(),
             inherited: Vec::new(),
+            rare: None,
         }
+    }
+
+    /// What few sockets have, made if there is none of it.
+    pub(crate) fn rare(&mut self) -> &mut rare::Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Takes the error that a connection left which the program gave up.
+    pub(crate) fn take_left_error(&mut self) -> Option<i32> {
+        self.rare.as_mut()?.error.take()
     }
 
     /// The ring's socket, if there is one.

@@ -11,11 +11,10 @@ use core::time::Duration;
 use libc::socklen_t;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::SocketId;
 use ringway_stack::tcp;
 
 use super::connect::kernel_result;
-use super::{Kind, Socket};
+use super::{Kind, Socket, cork, info};
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::real;
@@ -32,6 +31,18 @@ const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
 const SO_ATTACH_REUSEPORT_EBPF: c_int = 52;
 const SO_ZEROCOPY: c_int = 60;
 const SO_TXTIME: c_int = 61;
+const SO_PEEK_OFF: c_int = 42;
+const SO_RXQ_OVFL: c_int = 40;
+const SO_BINDTODEVICE: c_int = 25;
+const SO_TIMESTAMPING: c_int = 37;
+const SO_TIMESTAMP_NEW: c_int = 63;
+const SO_TIMESTAMPNS_NEW: c_int = 64;
+const SO_TIMESTAMPING_NEW: c_int = 65;
+/// Times of what is sent, and the hardware's.
+const TIMESTAMPING_OTHERS: c_int = 1 | 2 | 4 | 64;
+/// Times that software took of what is received, and that they are told.
+const TIMESTAMPING_RECEIVED: c_int = 8 | 16;
+const TCP_INQ: c_int = 36;
 const UDP_CORK: c_int = 1;
 const UDP_ENCAP: c_int = 100;
 const UDP_SEGMENT: c_int = 103;
@@ -57,8 +68,11 @@ pub(crate) unsafe fn set(
 ) -> Result<c_int, Errno> {
     let mut guard = process.lock();
     let offload = &mut *guard;
+    // SAFETY: the caller's promise; a bad pointer is the kernel's to find.
+    let asks = kernel_only(level, name) || unsafe { asks_the_kernel(level, name, value, len) };
     if let Some(socket) = offload.sockets.find(key)
-        && kernel_only(level, name)
+        && (asks || (level, name) == (libc::SOL_SOCKET, SO_ZEROCOPY) && socket.protocol == Protocol::Udp)
+        && !(socket.protocol == Protocol::Tcp && matches!(level, libc::IPPROTO_IP | libc::IPPROTO_IPV6) && name != libc::IP_OPTIONS)
     {
         match socket.kind {
             Kind::Stream(_) | Kind::Connecting(_) => return Err(Errno(libc::EOPNOTSUPP)),
@@ -77,6 +91,12 @@ pub(crate) unsafe fn set(
     drop(guard);
     // SAFETY: the caller's promise.
     kernel_result(unsafe { real::setsockopt(fd, level, name, value, len) })?;
+    if (level, name) == (libc::IPPROTO_UDP, UDP_CORK) {
+        // The pieces are put together here: the placeholder gets whole datagrams.
+        let off: c_int = 0;
+        // SAFETY: the value is as long as it says.
+        unsafe { real::setsockopt(fd, level, name, (&raw const off).cast(), size_of::<c_int>() as socklen_t) };
+    }
     // SAFETY: the kernel read the option's bytes there just now.
     let argument = unsafe { Argument::read(value, len) };
     let mut guard = process.lock();
@@ -87,6 +107,10 @@ pub(crate) unsafe fn set(
     }
     apply(socket, process, level, name, &argument);
     push(offload, process, key);
+    if (level, name) == (libc::IPPROTO_UDP, UDP_CORK) && !argument.flag() {
+        // Its failure is nobody's: setsockopt has done what it was told.
+        let _ = cork::push(process, guard, fd, key, 0);
+    }
     Ok(0)
 }
 
@@ -94,12 +118,39 @@ pub(crate) unsafe fn set(
 fn kernel_only(level: c_int, name: c_int) -> bool {
     match level {
         libc::SOL_SOCKET => {
-            matches!(name, SO_ZEROCOPY | SO_TXTIME | SO_ATTACH_FILTER | SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_CBPF | SO_ATTACH_REUSEPORT_EBPF)
+            matches!(
+                name,
+                SO_TXTIME
+                    | SO_ATTACH_FILTER
+                    | SO_ATTACH_BPF
+                    | SO_ATTACH_REUSEPORT_CBPF
+                    | SO_ATTACH_REUSEPORT_EBPF
+                    | SO_PEEK_OFF
+                    | SO_RXQ_OVFL
+                    | SO_BINDTODEVICE
+            )
         }
-        libc::IPPROTO_UDP => matches!(name, UDP_CORK | UDP_ENCAP | UDP_SEGMENT | UDP_GRO),
-        libc::IPPROTO_TCP => matches!(name, TCP_REPAIR | TCP_MD5SIG | TCP_ULP | TCP_ZEROCOPY_RECEIVE | TCP_AO_ADD_KEY),
+        libc::IPPROTO_UDP => matches!(name, UDP_ENCAP | UDP_SEGMENT | UDP_GRO),
+        libc::IPPROTO_TCP => matches!(name, TCP_REPAIR | TCP_MD5SIG | TCP_ULP | TCP_ZEROCOPY_RECEIVE | TCP_AO_ADD_KEY | TCP_INQ),
+        // What a datagram's header said is not kept.
+        libc::IPPROTO_IP => matches!(
+            name,
+            libc::IP_RECVTTL | libc::IP_RECVTOS | libc::IP_RECVOPTS | libc::IP_RETOPTS | libc::IP_RECVORIGDSTADDR | libc::IP_OPTIONS
+        ),
+        libc::IPPROTO_IPV6 => matches!(name, libc::IPV6_RECVHOPLIMIT | libc::IPV6_RECVTCLASS),
         _ => false,
     }
+}
+
+/// SO_TIMESTAMPING for more than what software sees of what is received.
+///
+/// # Safety
+/// `value` is null, or `len` bytes can be read there.
+unsafe fn asks_the_kernel(level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> bool {
+    level == libc::SOL_SOCKET
+        && matches!(name, SO_TIMESTAMPING | SO_TIMESTAMPING_NEW)
+        // SAFETY: the caller's promise.
+        && unsafe { Argument::read(value, len) }.int() & TIMESTAMPING_OTHERS != 0
 }
 
 /// An option's value in the forms that are needed.
@@ -164,7 +215,9 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW) => socket.receive_timeout = argument.timeval(),
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW) => socket.send_timeout = argument.timeval(),
         (libc::SOL_SOCKET, libc::SO_LINGER) => socket.linger = argument.linger(),
-        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => socket.receive_low_water = argument.size().max(1),
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => set_low_water(socket),
+        (libc::SOL_SOCKET, SO_ZEROCOPY) => socket.rare().zerocopy = argument.flag(),
+        (libc::IPPROTO_UDP, UDP_CORK) => socket.rare().cork = argument.flag(),
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => socket.reuse_port = argument.flag(),
         (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => {
             let bytes = argument.size().max(process.params.rx_bytes_min);
@@ -176,8 +229,13 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
         }
         (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => tcp.sndbuf = Some(argument.size().max(2048)),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => tcp.keepalive = argument.flag().then_some(socket.keepalive),
-        (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => socket.ancillary.timestamp = argument.flag(),
-        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => socket.ancillary.timestamp_ns = argument.flag(),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW) => {
+            socket.ancillary.timestamp = if argument.flag() { name } else { 0 };
+        }
+        (libc::SOL_SOCKET, SO_TIMESTAMPING | SO_TIMESTAMPING_NEW) => {
+            let wanted = argument.int() & TIMESTAMPING_RECEIVED == TIMESTAMPING_RECEIVED;
+            socket.ancillary.timestamping = if wanted { name } else { 0 };
+        }
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => tcp.nodelay = argument.flag() || process.params.tcp_nodelay,
         (libc::IPPROTO_TCP, libc::TCP_CORK) => tcp.cork = argument.flag(),
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => tcp.quickack = argument.flag() || process.params.tcp_quickack,
@@ -207,6 +265,20 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
     if matches!(socket.kind, Kind::Fresh | Kind::Listener(_)) && argument.len == size_of::<c_int>() {
         socket.inherited.retain(|&(l, n, _)| (l, n) != (level, name));
         socket.inherited.push((level, name, argument.int()));
+    }
+}
+
+/// As much as the kernel, which has an upper limit, made of it. The receive buffer must be able to hold that (tcp_set_rcvlowat).
+fn set_low_water(socket: &mut Socket) {
+    let mut value: c_int = 1;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: the value is as long as it says.
+    unsafe { real::getsockopt(socket.fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, (&raw mut value).cast(), &raw mut len) };
+    let bytes = usize::try_from(value).unwrap_or(1).max(1);
+    socket.receive_low_water = bytes;
+    let room = 2 * bytes + (64 << 10);
+    if bytes > socket.tcp.rcvbuf.unwrap_or(socket.tcp.rcvbuf_initial) / 4 {
+        socket.tcp.rcvbuf = Some(socket.tcp.rcvbuf.unwrap_or(0).max(room));
     }
 }
 
@@ -271,6 +343,12 @@ pub(crate) unsafe fn get(
             // SAFETY: the caller's promise.
             unsafe { answer(&error, value, len) }
         }
+        (libc::SOL_SOCKET, libc::SO_ERROR, Kind::Fresh) if socket.rare.as_ref().is_some_and(|rare| rare.error.is_some()) => {
+            let error = socket.take_left_error().unwrap_or(0);
+            drop(guard);
+            // SAFETY: the caller's promise.
+            unsafe { answer(&error, value, len) }
+        }
         (libc::SOL_SOCKET, libc::SO_ERROR, Kind::Datagram(Some(id))) => {
             if let Some(error) = offload.ring.take_error(id) {
                 drop(guard);
@@ -281,8 +359,16 @@ pub(crate) unsafe fn get(
             // SAFETY: the caller's promise.
             kernel_result(unsafe { real::getsockopt(fd, level, name, value, len) })
         }
+        (libc::IPPROTO_UDP, UDP_CORK, Kind::Datagram(_)) => {
+            let on = c_int::from(socket.rare.as_ref().is_some_and(|rare| rare.cork));
+            drop(guard);
+            // SAFETY: the caller's promise.
+            unsafe { answer(&on, value, len) }
+        }
         (libc::IPPROTO_TCP, libc::TCP_INFO, Kind::Connecting(id) | Kind::Stream(id)) => {
-            let info = tcp_info(offload, id);
+            let now = process.now();
+            offload.poll_if_due(now);
+            let info = info::tcp_info(offload, now, id);
             drop(guard);
             // SAFETY: the caller's promise.
             unsafe { answer(&info, value, len) }
@@ -324,46 +410,6 @@ unsafe fn answer<T: Copy>(answer: &T, value: *mut c_void, len: *mut socklen_t) -
         len.write(written as socklen_t);
     }
     Ok(0)
-}
-
-/// The fields of struct tcp_info (linux/tcp.h) that the ring knows.
-fn tcp_info(offload: &Offload, id: SocketId) -> libc::tcp_info {
-    // SAFETY: all of it is integers, for which zero is a value.
-    let mut raw: libc::tcp_info = unsafe { core::mem::zeroed() };
-    let Some(info) = offload.ring.info(id) else {
-        raw.tcpi_state = STATE_CLOSE;
-        return raw;
-    };
-    let segments = |bytes: usize| u32::try_from(bytes / usize::from(info.mss.max(1))).unwrap_or(u32::MAX);
-    raw.tcpi_state = info.state.map_or(STATE_CLOSE, linux_state);
-    raw.tcpi_snd_mss = u32::from(info.mss);
-    raw.tcpi_rcv_mss = u32::from(info.mss);
-    raw.tcpi_advmss = u32::from(info.mss);
-    raw.tcpi_rtt = u32::try_from(info.srtt.as_micros()).unwrap_or(u32::MAX);
-    raw.tcpi_snd_cwnd = segments(info.cwnd);
-    raw.tcpi_unacked = segments(info.send_queue);
-    raw.tcpi_total_retrans = u32::try_from(info.counters.retransmissions).unwrap_or(u32::MAX);
-    raw.tcpi_pmtu = u32::from(info.mss) + 40;
-    raw
-}
-
-const STATE_CLOSE: u8 = 7;
-
-/// The numbers of include/net/tcp_states.h.
-const fn linux_state(state: tcp::State) -> u8 {
-    match state {
-        tcp::State::Established => 1,
-        tcp::State::SynSent => 2,
-        tcp::State::SynReceived => 3,
-        tcp::State::FinWait1 => 4,
-        tcp::State::FinWait2 => 5,
-        tcp::State::TimeWait => 6,
-        tcp::State::Closed => STATE_CLOSE,
-        tcp::State::CloseWait => 8,
-        tcp::State::LastAck => 9,
-        tcp::State::Listen => 10,
-        tcp::State::Closing => 11,
-    }
 }
 
 #[cfg(test)]

@@ -121,6 +121,15 @@ pub(crate) fn alike() -> Vec<Told> {
             ],
         ),
         (
+            "an error is told to who wants no bytes",
+            connected(&[
+                Step(0, 0, Shutdown(0, How::Both)),
+                Step(1, 0, Send(1, SendBy::Write, 1, FLAGS)),
+                Step(0, 0, Recv(0, RecvBy::Recv, 0, RecvFlags { dontwait: true, ..PLAIN })),
+                Step(0, 0, Recv(0, RecvBy::Recv, 0, RecvFlags { dontwait: true, ..PLAIN })),
+            ]),
+        ),
+        (
             "recvmmsg tells an error before the end",
             connected(&[
                 Step(0, 0, Close(0)),
@@ -158,6 +167,14 @@ pub(crate) fn witnesses() -> Vec<Told> {
                 Step(1, 0, Send(0, SendBy::Write, 1, FLAGS)),
                 Step(1, 0, SendTo(0, SendBy::SendTo, 125, Target::Of(0, 0))),
             ],
+        ),
+        (
+            "looks-on",
+            connected(&[
+                Step(1, 1, Recv(1, RecvBy::Recv, 42, RecvFlags { peek: true, waitall: true, ..PLAIN })),
+                Step(0, 1, Send(0, SendBy::SendTo, 41, FLAGS)),
+                Step(1, 0, Op::Interrupt(1, true)),
+            ]),
         ),
         (
             "part-of-a-set",

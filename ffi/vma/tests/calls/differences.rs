@@ -80,6 +80,14 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
+        id: "looks-on",
+        reason: "MSG_PEEK with MSG_WAITALL: a signal ends Linux's wait once there is something to look at; with SA_RESTART, Ringway's goes on",
+        applies: |steps, at| {
+            let looks = |done: &Done| matches!(done.step.2, Op::Recv(_, _, _, flags) if flags.peek && flags.waitall);
+            at == Where::Returned && matches!(steps.last().map(|done| &done.step.2), Some(Op::Interrupt(_, true))) && steps.iter().any(looks)
+        },
+    },
+    Known {
         id: "part-of-a-set",
         reason: "a wait that finds something ready on the ring asks the kernel for its part, of the set or of a UDP socket, only every so often \
                  (VMA_SELECT_POLL_OS_RATIO): what it names is ready, but need not be all that is",
@@ -103,8 +111,8 @@ pub(crate) const KNOWN: &[Known] = &[
 /// Whether what one wait found is some of what another did.
 fn is_part(some: &Detail, all: &Detail) -> bool {
     match (some, all) {
-        (Detail::Ready(some), Detail::Ready(all)) => some.iter().zip(all).all(|(one, other)| one == other || *one == 0),
-        (Detail::Events(some), Detail::Events(all)) => some.iter().all(|(slot, events)| all.get(slot) == Some(events)),
+        (Detail::Ready(some), Detail::Ready(all)) => some.iter().zip(all).all(|(one, other)| one & !other == 0),
+        (Detail::Events(some), Detail::Events(all)) => some.iter().all(|(slot, events)| all.get(slot).is_some_and(|other| events & !other == 0)),
         _ => false,
     }
 }

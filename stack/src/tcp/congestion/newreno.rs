@@ -19,6 +19,11 @@ impl NewReno {
         Self { cwnd: INITIAL_SEGMENTS * mss, ssthresh: usize::MAX, counted: 0, mss }
     }
 
+    /// The slow-start threshold in bytes; `None`: nothing was lost yet.
+    pub(crate) fn ssthresh(&self) -> Option<usize> {
+        (self.ssthresh != usize::MAX).then_some(self.ssthresh)
+    }
+
     fn halved(&self, in_flight: usize) -> usize {
         (in_flight / 2).max(2 * self.mss)
     }

@@ -2,6 +2,7 @@
 
 mod ack;
 mod close;
+mod details;
 mod path;
 mod receive;
 mod stream;
@@ -30,6 +31,8 @@ use crate::mutants::Mutant;
 use crate::ring::{Counters, Readiness};
 use crate::time::Instant;
 use crate::wire::tcp::{Header, SeqNumber};
+
+pub use details::Details;
 
 /// The slowest that a timestamp clock may tick (RFC 7323 s5.4).
 const TIMESTAMP_TICK_MAX: Duration = Duration::from_secs(1);

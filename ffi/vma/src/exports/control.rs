@@ -1,0 +1,85 @@
+//! Control messages, written as the kernel writes them (put_cmsg): the one for which there is too little room is cut.
+
+use core::ffi::{c_int, c_uint};
+use core::mem::size_of;
+use std::time::SystemTime;
+
+use libc::msghdr;
+use ringway_stack::Instant;
+
+use crate::process::process;
+use crate::socket::Ancillary;
+
+const _: () = assert!(size_of::<libc::cmsghdr>() == 16, "the layouts below are for 64 bits");
+
+/// The room that a program gave for control messages.
+pub(super) struct Control<'a> {
+    header: &'a mut msghdr,
+    room: usize,
+    used: usize,
+}
+
+impl<'a> Control<'a> {
+    /// # Safety
+    /// The header's control room can be written.
+    pub(super) unsafe fn new(header: &'a mut msghdr) -> Self {
+        let room = if header.msg_control.is_null() { 0 } else { header.msg_controllen };
+        Self { header, room, used: 0 }
+    }
+
+    /// Adds a message. MSG_CTRUNC: it was cut, or left out.
+    pub(super) fn put(&mut self, level: c_int, kind: c_int, bytes: &[u8]) {
+        let left = self.room - self.used;
+        if left < size_of::<libc::cmsghdr>() {
+            self.header.msg_flags |= libc::MSG_CTRUNC;
+            return;
+        }
+        // SAFETY: CMSG_LEN and CMSG_SPACE only compute.
+        let (len, space) = unsafe { (libc::CMSG_LEN(bytes.len() as c_uint) as usize, libc::CMSG_SPACE(bytes.len() as c_uint) as usize) };
+        if left < len {
+            self.header.msg_flags |= libc::MSG_CTRUNC;
+        }
+        let len = len.min(left);
+        let head = libc::cmsghdr { cmsg_len: len, cmsg_level: level, cmsg_type: kind };
+        // SAFETY: `used + len` bytes are within the room that the program gave.
+        unsafe {
+            let at = self.header.msg_control.cast::<u8>().add(self.used);
+            at.cast::<libc::cmsghdr>().write_unaligned(head);
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(size_of::<libc::cmsghdr>()), len - size_of::<libc::cmsghdr>());
+        }
+        self.used = (self.used + space).min(self.room);
+    }
+
+    /// When it was received: the ring's time on the wall's clock, or now.
+    pub(super) fn put_times(&mut self, asked: Ancillary, received: Option<Instant>) {
+        let mut wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if let (Some(received), Some(process)) = (received, process()) {
+            wall = wall.saturating_sub(process.now().since(received));
+        }
+        let seconds = i64::try_from(wall.as_secs()).unwrap_or(i64::MAX);
+        if asked.timestamp != 0 {
+            // A timespec for the nanoseconds' forms, else a timeval.
+            let fraction = if matches!(asked.timestamp, libc::SO_TIMESTAMPNS | 64) { wall.subsec_nanos() } else { wall.subsec_micros() };
+            self.put(libc::SOL_SOCKET, asked.timestamp, &pair(seconds, fraction));
+        }
+        if asked.timestamping != 0 {
+            // struct scm_timestamping: the software's time, one that is no more, the hardware's.
+            let mut times = [0; 48];
+            times[..16].copy_from_slice(&pair(seconds, wall.subsec_nanos()));
+            self.put(libc::SOL_SOCKET, asked.timestamping, &times);
+        }
+    }
+
+    /// Tells the program how much of its room was used.
+    pub(super) fn finish(self) {
+        self.header.msg_controllen = self.used;
+    }
+}
+
+/// A timeval's or timespec's bytes.
+fn pair(seconds: i64, fraction: u32) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&seconds.to_ne_bytes());
+    bytes[8..].copy_from_slice(&i64::from(fraction).to_ne_bytes());
+    bytes
+}

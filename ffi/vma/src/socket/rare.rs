@@ -1,0 +1,37 @@
+//! What few sockets have: kept apart, so that the others stay small.
+
+use std::net::SocketAddrV4;
+
+use libc::c_int;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    /// The error of a connection that was given up by the program itself: SO_ERROR of a socket that is fresh again.
+    pub(crate) error: Option<c_int>,
+    /// SO_ZEROCOPY.
+    pub(crate) zerocopy: bool,
+    /// Sends with MSG_ZEROCOPY so far, by which the next one is named.
+    pub(crate) zerocopy_next: u32,
+    /// The first and the last whose completion nobody has taken yet.
+    pub(crate) completed: Option<(u32, u32)>,
+    /// UDP_CORK.
+    pub(crate) cork: bool,
+    /// A datagram that is not complete, and where it is to go; no address: to the connected peer.
+    pub(crate) corked: Option<(Vec<u8>, Option<SocketAddrV4>)>,
+}
+
+impl Rare {
+    /// A send with MSG_ZEROCOPY took bytes, which were copied: it is complete (tcp_zerocopy; Documentation/networking/msg_zerocopy).
+    /// Completions in a row are told as one.
+    pub(crate) fn complete_zerocopy(&mut self) {
+        let id = self.zerocopy_next;
+        self.zerocopy_next = id.wrapping_add(1);
+        self.completed = Some((self.completed.map_or(id, |(first, _)| first), id));
+    }
+
+    /// Epoll's bits for what is in here.
+    pub(crate) const fn readiness(&self) -> u32 {
+        if self.error.is_some() || self.completed.is_some() { libc::EPOLLERR as u32 } else { 0 }
+    }
+}

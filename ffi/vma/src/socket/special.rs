@@ -1,0 +1,213 @@
+//! Receiving and sending on a connection in ways that most programs don't: MSG_WAITALL and SO_RCVLOWAT, MSG_TRUNC, MSG_ERRQUEUE, MSG_OOB,
+//! MSG_ZEROCOPY.
+
+use core::ffi::c_int;
+use core::time::Duration;
+use std::io::{IoSlice, IoSliceMut};
+
+use ringway_stack::ring::{Readiness, RecvFlags, SocketId};
+use ringway_stack::{Error, Instant};
+
+use super::stream::{self, blocking, receive_some, waiting};
+use super::vectors;
+use crate::errno::Errno;
+use crate::lock::Guard;
+use crate::process::{Offload, Process};
+use crate::slab::Key;
+
+/// Receives as recv(2) does, by whatever flags.
+///
+/// # Errors
+/// As [`stream::receive`].
+#[cold]
+pub(super) fn receive(
+    process: &Process,
+    mut offload: Guard<'_, Offload>,
+    key: Key,
+    id: SocketId,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> Result<usize, Errno> {
+    if flags & libc::MSG_OOB != 0 {
+        // What the kernel says where there is no urgent data (tcp_recv_urg).
+        return Err(Errno(libc::EINVAL));
+    }
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        // Who asks without room for control messages takes the completion all the same.
+        return take_completion(&mut offload, key).map(|_| 0).ok_or(Errno(libc::EAGAIN));
+    }
+    let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    let (nonblocking, timeout, low_water) = (socket.nonblocking, socket.receive_timeout, socket.receive_low_water);
+    let plain = flags & (libc::MSG_DONTWAIT | libc::MSG_PEEK);
+    let wanted = vectors::total_mut(into);
+    if wanted == 0 {
+        return receive_nothing(process, offload, key, id, flags);
+    }
+    // sock_rcvlowat: a call that blocks goes on until it has so much. One that doesn't takes what there is.
+    let target = if flags & libc::MSG_WAITALL != 0 { wanted } else { low_water.min(wanted) };
+    let deadline = timeout.map(|timeout| process.now() + timeout);
+    if flags & (libc::MSG_PEEK | libc::MSG_TRUNC) != 0 {
+        let waits = !nonblocking && flags & libc::MSG_DONTWAIT == 0;
+        if flags & libc::MSG_PEEK == 0 {
+            return discard(process, offload, key, id, wanted, flags);
+        }
+        let counted = (flags & libc::MSG_TRUNC != 0).then_some(wanted);
+        return peek(process, offload, key, id, into, counted, waits.then_some((target, timeout)));
+    }
+    let mut into = into;
+    // Empty vectors in front would lead back here.
+    IoSliceMut::advance_slices(&mut into, 0);
+    let mut result = receive_some(process, offload, process.now(), key, id, into, plain);
+    if target <= 1 || nonblocking || flags & libc::MSG_DONTWAIT != 0 {
+        return result;
+    }
+    let mut left = into;
+    let mut done = 0;
+    loop {
+        match result {
+            Ok(0) => return Ok(done),
+            Ok(count) => {
+                done += count;
+                if done >= target {
+                    return Ok(done);
+                }
+                IoSliceMut::advance_slices(&mut left, count);
+            }
+            // The error stays pending for the next call, as in the kernel, unless it was the only result.
+            Err(_) if done > 0 => return Ok(done),
+            Err(error) => return Err(error),
+        }
+        let time = deadline.map(|deadline| deadline.since(process.now()));
+        // What has begun to fill ends with a signal, whether or not its handler restarts calls.
+        result = waiting(process, key, time, false, |offload, now| {
+            let result = offload.ring.tcp_recv(now, id, left, RecvFlags::empty());
+            offload.dispatch();
+            result
+        });
+    }
+}
+
+/// Looks at bytes that stay where they are, once there are as many as `until` says, or no more will come. Or only counts them, up to
+/// `counted`: tcp(7), with MSG_TRUNC the buffer is not touched (it may well be null).
+fn peek(
+    process: &Process,
+    mut offload: Guard<'_, Offload>,
+    key: Key,
+    id: SocketId,
+    into: &mut [IoSliceMut<'_>],
+    counted: Option<usize>,
+    until: Option<(usize, Option<Duration>)>,
+) -> Result<usize, Errno> {
+    let mut look = |offload: &mut Offload, now: Instant, least: usize| {
+        let there = offload.ring.info(id).map_or(0, |info| info.recv_queue);
+        if there < least && !offload.ring.readiness(id).intersects(Readiness::RDHUP | Readiness::ERR | Readiness::HUP) {
+            return Err(Error::WouldBlock);
+        }
+        match counted {
+            Some(limit) if there > 0 => Ok(there.min(limit)),
+            Some(_) => offload.ring.tcp_recv(now, id, &mut [IoSliceMut::new(&mut [0])], RecvFlags::PEEK),
+            None => offload.ring.tcp_recv(now, id, into, RecvFlags::PEEK),
+        }
+    };
+    let now = process.now();
+    offload.poll_if_due(now);
+    let Some((target, timeout)) = until else { return look(&mut offload, now, 1).map_err(Errno::from) };
+    match look(&mut offload, now, target) {
+        Err(Error::WouldBlock) => {}
+        result => return result.map_err(Errno::from),
+    }
+    drop(offload);
+    match blocking(process, key, timeout, |offload, now| look(offload, now, target)) {
+        // Time over, or a signal: what is there will do.
+        Err(error @ Errno(libc::EAGAIN | libc::EINTR)) => {
+            let now = process.now();
+            look(&mut process.lock(), now, 1).map_err(|_| error)
+        }
+        result => result,
+    }
+}
+
+/// No room: Linux waits for a byte (sock_rcvlowat is never zero), and takes none.
+fn receive_nothing(process: &Process, mut offload: Guard<'_, Offload>, key: Key, id: SocketId, flags: c_int) -> Result<usize, Errno> {
+    let look = |offload: &mut Offload, now: Instant| {
+        offload.ring.tcp_recv(now, id, &mut [IoSliceMut::new(&mut [0])], RecvFlags::PEEK).map(|_| 0)
+    };
+    let now = process.now();
+    offload.poll_if_due(now);
+    let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    let (nonblocking, timeout) = (socket.nonblocking, socket.receive_timeout);
+    let result = look(&mut offload, now).map_err(Errno::from);
+    drop(offload);
+    if result != Err(Errno(libc::EAGAIN)) || nonblocking || flags & libc::MSG_DONTWAIT != 0 {
+        return result;
+    }
+    blocking(process, key, timeout, look)
+}
+
+/// tcp(7): with MSG_TRUNC the bytes are discarded, the buffer is not touched (it may well be null).
+///
+/// # Errors
+/// As [`receive`].
+pub(crate) fn discard<'a>(
+    process: &'a Process,
+    mut offload: Guard<'a, Offload>,
+    key: Key,
+    id: SocketId,
+    len: usize,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    if flags & libc::MSG_PEEK != 0 {
+        let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+        let waits = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
+        let until = waits.then_some((if flags & libc::MSG_WAITALL != 0 { len } else { 1 }, socket.receive_timeout));
+        return peek(process, offload, key, id, &mut [], Some(len), until);
+    }
+    let all = flags & libc::MSG_WAITALL != 0;
+    let flags = flags & (libc::MSG_DONTWAIT | libc::MSG_WAITALL);
+    let mut scratch = [0u8; 4096];
+    let mut done = 0;
+    while done < len {
+        let room = (len - done).min(scratch.len());
+        let flags = if done == 0 || all { flags } else { flags | libc::MSG_DONTWAIT };
+        match stream::receive(process, offload, process.now(), key, id, &mut [IoSliceMut::new(&mut scratch[..room])], flags) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
+        offload = process.lock();
+    }
+    Ok(done)
+}
+
+/// Sends with MSG_ZEROCOPY: the bytes are copied, as the kernel's loopback does, and the completion says so. (Urgent data there is none.)
+///
+/// # Errors
+/// As [`stream::send`]; EOPNOTSUPP for MSG_OOB.
+#[cold]
+pub(super) fn send(
+    process: &Process,
+    offload: Guard<'_, Offload>,
+    now: Instant,
+    key: Key,
+    id: SocketId,
+    data: &[IoSlice<'_>],
+    flags: c_int,
+) -> Result<usize, Errno> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno(libc::EOPNOTSUPP));
+    }
+    let sent = stream::send(process, offload, now, key, id, data, flags & !libc::MSG_ZEROCOPY)?;
+    let mut offload = process.lock();
+    // Without SO_ZEROCOPY the flag means nothing.
+    if let Some(rare) = offload.sockets.find_mut(key).and_then(|socket| socket.rare.as_mut()).filter(|rare| rare.zerocopy && sent > 0) {
+        rare.complete_zerocopy();
+        offload.announce(key.index, libc::EPOLLERR as u32);
+    }
+    Ok(sent)
+}
+
+/// Takes the completions of sends with MSG_ZEROCOPY that nobody has taken yet: the first and the last.
+pub(crate) fn take_completion(offload: &mut Offload, key: Key) -> Option<(u32, u32)> {
+    offload.sockets.find_mut(key)?.rare.as_mut()?.completed.take()
+}

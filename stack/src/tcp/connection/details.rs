@@ -1,0 +1,72 @@
+//! What TCP_INFO tells of a connection beyond [`crate::ring::SocketInfo`].
+
+use core::time::Duration;
+
+use super::{Connection, Phase};
+use crate::device::{RxBuffer, TxBuffer};
+use crate::time::Instant;
+
+/// A connection's inside at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// Nothing is thought to be lost (0), fast recovery (3), or recovery after a timeout (4): Linux's `enum tcp_ca_state`.
+    pub congestion_state: u8,
+    /// Timeouts in a row of the same bytes.
+    pub retries: u32,
+    /// Probes of a closed window, or of an idle connection, without an answer.
+    pub probes: u32,
+    /// Both sides use timestamps.
+    pub timestamps: bool,
+    /// Both sides use SACK.
+    pub sack: bool,
+    /// The peer's and our window scale; `None`: not used.
+    pub window_scales: Option<(u8, u8)>,
+    /// The retransmission timeout.
+    pub rto: Duration,
+    /// The mean deviation of the round-trip time.
+    pub rtt_var: Duration,
+    /// Bytes of sequence space on their way, SYN and FIN included.
+    pub in_flight: usize,
+    /// Bytes written and not sent.
+    pub not_sent: usize,
+    /// The slow-start threshold in bytes; `None`: there is none yet.
+    pub ssthresh: Option<usize>,
+    /// The peer's window in bytes.
+    pub snd_wnd: usize,
+    /// The window that the peer was told, in bytes.
+    pub rcv_wnd: usize,
+    /// The segment size that we announced.
+    pub mss_announced: u16,
+    /// Since a segment was last sent, and received.
+    pub silence: (Duration, Duration),
+}
+
+impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
+    /// What TCP_INFO tells beyond the usual.
+    pub fn details(&self, now: Instant) -> Details {
+        let in_flight = self.snd_nxt.since(self.snd_una);
+        let agreed = self.agreement;
+        Details {
+            congestion_state: match self.phase {
+                Phase::Open => 0,
+                Phase::Recovery => 3,
+                Phase::Loss => 4,
+            },
+            retries: self.retries,
+            probes: self.unanswered_probes,
+            timestamps: agreed.timestamps,
+            sack: agreed.sack,
+            window_scales: agreed.scaling.then_some((agreed.send_scale, agreed.receive_scale)),
+            rto: self.rtt.rto(),
+            rtt_var: self.rtt.var(),
+            in_flight,
+            // A FIN on its way is no byte of the queue's.
+            not_sent: self.send.len().saturating_sub(in_flight),
+            ssthresh: self.congestion.ssthresh(),
+            snd_wnd: self.snd_wnd,
+            rcv_wnd: self.window.offered(),
+            mss_announced: self.config.mss_announced(),
+            silence: (now.since(self.last_tx), now.since(self.last_rx)),
+        }
+    }
+}
