@@ -129,9 +129,8 @@ fn peek(
 
 /// No room: Linux waits for a byte (sock_rcvlowat is never zero), and takes none.
 fn receive_nothing(process: &Process, mut offload: Guard<'_, Offload>, key: Key, id: SocketId, flags: c_int) -> Result<usize, Errno> {
-    let look = |offload: &mut Offload, now: Instant| {
-        offload.ring.tcp_recv(now, id, &mut [IoSliceMut::new(&mut [0])], RecvFlags::PEEK).map(|_| 0)
-    };
+    let look =
+        |offload: &mut Offload, now: Instant| offload.ring.tcp_recv(now, id, &mut [IoSliceMut::new(&mut [0])], RecvFlags::PEEK).map(|_| 0);
     let now = process.now();
     offload.poll_if_due(now);
     let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };

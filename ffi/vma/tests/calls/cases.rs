@@ -149,7 +149,16 @@ pub(crate) fn witnesses() -> Vec<Told> {
             "exited-unread",
             connected(&[Step(0, 0, Send(0, SendBy::Write, 46, FLAGS)), Step(1, 0, Exit), Step(0, 1, Send(0, SendBy::Write, 166, FLAGS))]),
         ),
-        ("early-shutdown", vec![Step(0, 0, Socket(Tcp, false)), Step(0, 0, Shutdown(0, How::Both))]),
+        (
+            "early-shutdown",
+            vec![
+                Step(1, 0, Socket(Udp, false)),
+                Step(1, 0, Bind(0, At(5002))),
+                Step(0, 0, Socket(Udp, false)),
+                Step(0, 0, Shutdown(0, How::Both)),
+                Step(0, 1, SendTo(0, SendBy::SendTo, 190, Target::Of(1, 0))),
+            ],
+        ),
         ("disconnected", connected(&[Step(0, 0, Connect(0, Nobody))])),
         ("closed-in-use", connected(&[Step(1, 0, Recv(1, RecvBy::Recv, 10, PLAIN)), Step(1, 1, Close(1))])),
         (

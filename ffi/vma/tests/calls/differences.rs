@@ -84,7 +84,9 @@ pub(crate) const KNOWN: &[Known] = &[
         reason: "MSG_PEEK with MSG_WAITALL: a signal ends Linux's wait once there is something to look at; with SA_RESTART, Ringway's goes on",
         applies: |steps, at| {
             let looks = |done: &Done| matches!(done.step.2, Op::Recv(_, _, _, flags) if flags.peek && flags.waitall);
-            at == Where::Returned && matches!(steps.last().map(|done| &done.step.2), Some(Op::Interrupt(_, true))) && steps.iter().any(looks)
+            at == Where::Returned
+                && matches!(steps.last().map(|done| &done.step.2), Some(Op::Interrupt(_, true)))
+                && steps.iter().any(looks)
         },
     },
     Known {
@@ -112,7 +114,9 @@ pub(crate) const KNOWN: &[Known] = &[
 fn is_part(some: &Detail, all: &Detail) -> bool {
     match (some, all) {
         (Detail::Ready(some), Detail::Ready(all)) => some.iter().zip(all).all(|(one, other)| one & !other == 0),
-        (Detail::Events(some), Detail::Events(all)) => some.iter().all(|(slot, events)| all.get(slot).is_some_and(|other| events & !other == 0)),
+        (Detail::Events(some), Detail::Events(all)) => {
+            some.iter().all(|(slot, events)| all.get(slot).is_some_and(|other| events & !other == 0))
+        }
         _ => false,
     }
 }
