@@ -178,6 +178,10 @@ pub(crate) fn witnesses() -> Vec<Told> {
             ],
         ),
         (
+            "gathered-unbound",
+            vec![Step(1, 0, Socket(Udp, false)), Step(1, 1, Send(0, SendBy::Send, 843, SendFlags { more: true, ..FLAGS }))],
+        ),
+        (
             "looks-on",
             connected(&[
                 Step(1, 1, Recv(1, RecvBy::Recv, 42, RecvFlags { peek: true, waitall: true, ..PLAIN })),

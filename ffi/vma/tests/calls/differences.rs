@@ -55,7 +55,7 @@ pub(crate) const KNOWN: &[Known] = &[
         id: "closed-in-use",
         reason: "a call that waits when another thread closes its last descriptor goes on in Linux, and the socket with it; with Ringway the \
                  socket ends and the call fails with EBADF",
-        applies: |steps, _| steps.iter().any(|done| closes_in_use(done)),
+        applies: |steps, _| steps.iter().any(closes_in_use),
     },
     Known {
         id: "bound-after-reset",
@@ -77,6 +77,16 @@ pub(crate) const KNOWN: &[Known] = &[
             matches!(last.step.2, Op::Send(slot, ..) | Op::SendTo(slot, ..) | Op::Recv(slot, ..) if role(last, slot) == Some(Role::Datagram))
                 && last.kernel.returned[&who].error == libc::ECONNREFUSED
                 && last.ringway.returned[&who].error != libc::ECONNREFUSED
+        },
+    },
+    Known {
+        id: "gathered-unbound",
+        reason: "Linux binds a UDP socket at the first piece of a datagram that MSG_MORE gathers, also if it has nowhere to go; Ringway when \
+                 the whole is sent",
+        applies: |steps, at| {
+            let gathers =
+                |done: &Done| matches!(done.step.2, Op::Send(slot, _, _, flags) if flags.more && role(done, slot) == Some(Role::Datagram));
+            matches!(at, Where::Local(..)) && steps.iter().any(gathers)
         },
     },
     Known {
