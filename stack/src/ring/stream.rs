@@ -500,7 +500,7 @@ impl<D: Device> Ring<D> {
         }
     }
 
-    /// The station died: every connection to it ends.
+    /// The station died: every connection to it ends, at once or when it sends.
     pub(super) fn peer_gone(&mut self, now: Instant, mac: MacAddr) {
         let lost: Vec<u32> = self
             .slots
@@ -513,7 +513,7 @@ impl<D: Device> Ring<D> {
         for index in lost {
             mark!(self, PeerGone);
             if let Some(stream) = self.slots.stream_at(index) {
-                stream.connection.peer_gone();
+                stream.connection.station_gone();
             }
             self.after_input(now, index);
         }

@@ -8,7 +8,7 @@ use std::io::{IoSlice, IoSliceMut};
 use ringway_stack::ring::{Readiness, RecvFlags, SocketId};
 use ringway_stack::{Error, Instant};
 
-use super::stream::{self, blocking, receive_some};
+use super::stream::{self, blocking, receive_some, waiting};
 use super::vectors;
 use crate::errno::Errno;
 use crate::lock::Guard;
@@ -78,7 +78,8 @@ pub(super) fn receive(
             Err(error) => return Err(error),
         }
         let time = deadline.map(|deadline| deadline.since(process.now()));
-        result = blocking(process, key, time, |offload, now| {
+        // What has begun to fill ends with a signal, whether or not its handler restarts calls.
+        result = waiting(process, key, time, false, |offload, now| {
             let result = offload.ring.tcp_recv(now, id, left, RecvFlags::empty());
             offload.dispatch();
             result
@@ -128,19 +129,18 @@ fn peek(
 
 /// No room: Linux waits for a byte (sock_rcvlowat is never zero), and takes none.
 fn receive_nothing(process: &Process, mut offload: Guard<'_, Offload>, key: Key, id: SocketId, flags: c_int) -> Result<usize, Errno> {
-    let look = |offload: &mut Offload| {
-        let ready = Readiness::IN | Readiness::ERR | Readiness::HUP | Readiness::RDHUP;
-        if offload.ring.readiness(id).intersects(ready) { Ok(0) } else { Err(Error::WouldBlock) }
-    };
-    offload.poll_if_due(process.now());
+    let look =
+        |offload: &mut Offload, now: Instant| offload.ring.tcp_recv(now, id, &mut [IoSliceMut::new(&mut [0])], RecvFlags::PEEK).map(|_| 0);
+    let now = process.now();
+    offload.poll_if_due(now);
     let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     let (nonblocking, timeout) = (socket.nonblocking, socket.receive_timeout);
-    let result = look(&mut offload).map_err(Errno::from);
+    let result = look(&mut offload, now).map_err(Errno::from);
     drop(offload);
-    if result.is_ok() || nonblocking || flags & libc::MSG_DONTWAIT != 0 {
+    if result != Err(Errno(libc::EAGAIN)) || nonblocking || flags & libc::MSG_DONTWAIT != 0 {
         return result;
     }
-    blocking(process, key, timeout, |offload, _| look(offload))
+    blocking(process, key, timeout, look)
 }
 
 /// tcp(7): with MSG_TRUNC the bytes are discarded, the buffer is not touched (it may well be null).

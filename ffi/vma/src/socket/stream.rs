@@ -101,6 +101,17 @@ pub(crate) fn blocking<T>(
     process: &Process,
     key: Key,
     timeout: Option<Duration>,
+    attempt: impl FnMut(&mut Offload, Instant) -> Result<T, Error>,
+) -> Result<T, Errno> {
+    waiting(process, key, timeout, timeout.is_none(), attempt)
+}
+
+/// [`blocking`]; `restart`: a handler with SA_RESTART does not end it.
+pub(super) fn waiting<T>(
+    process: &Process,
+    key: Key,
+    timeout: Option<Duration>,
+    restart: bool,
     mut attempt: impl FnMut(&mut Offload, Instant) -> Result<T, Error>,
 ) -> Result<T, Errno> {
     let saved = errno::current();
@@ -111,7 +122,7 @@ pub(crate) fn blocking<T>(
         deadline: timeout.map(|t| process.now() + t),
         sigmask: None,
         spin: SpinClass::Rx,
-        restart: timeout.is_none(),
+        restart,
     };
     let waited = wait(process, &mut waiting, |offload, now| {
         if offload.sockets.find(key).is_none() {

@@ -68,8 +68,6 @@ static void connect_line(int thread) {
         _exit(3);
     lines[thread] = fcntl(low, F_DUPFD_CLOEXEC, LINE_MIN);
     close(low);
-    struct hello hello = {.token = token, .thread = thread, .pid = getpid(), .tid = gettid()};
-    whole_write(lines[thread], &hello, sizeof hello);
 }
 
 static socklen_t to_sockaddr(struct sockaddr_storage *out, int family, uint32_t ip, int port) {
@@ -384,6 +382,8 @@ static long act(const struct head *h, char *data, char *out, uint32_t *out_lengt
 
 static void serve(int thread) {
     char *in = malloc(SPACE), *out = malloc(SPACE);
+    struct hello hello = {.token = token, .thread = thread, .pid = getpid(), .tid = gettid()};
+    whole_write(lines[thread], &hello, sizeof hello);
     for (;;) {
         struct head h;
         struct answer answer = {0};

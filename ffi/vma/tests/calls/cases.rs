@@ -90,6 +90,46 @@ pub(crate) fn alike() -> Vec<Told> {
             ],
         ),
         (
+            "a process ends, and its peer sees no more of it than its end",
+            connected(&[
+                Step(0, 0, Send(0, SendBy::Write, 46, FLAGS)),
+                Step(0, 0, Exit),
+                Step(1, 0, Recv(1, RecvBy::Recv, 100, PLAIN)),
+                Step(1, 0, Recv(1, RecvBy::Recv, 100, PLAIN)),
+                Step(1, 0, Send(1, SendBy::Write, 1, FLAGS)),
+                Step(1, 0, Send(1, SendBy::Write, 1, FLAGS)),
+            ]),
+        ),
+        (
+            "a signal ends what has begun to fill",
+            connected(&[
+                Step(0, 0, Send(0, SendBy::Write, 1, FLAGS)),
+                Step(1, 0, Recv(1, RecvBy::Recv, 3797, RecvFlags { waitall: true, ..PLAIN })),
+                Step(1, 0, Op::Interrupt(0, true)),
+            ]),
+        ),
+        (
+            "nobody is at a datagram's port any more",
+            vec![
+                Step(1, 0, Socket(Udp, false)),
+                Step(1, 0, Bind(0, At(5002))),
+                Step(0, 0, Socket(Udp, false)),
+                Step(0, 0, Bind(0, At(5003))),
+                Step(0, 0, Connect(0, Target::Of(1, 0))),
+                Step(1, 1, Close(0)),
+                Step(0, 1, Send(0, SendBy::Send, 22, FLAGS)),
+            ],
+        ),
+        (
+            "an error is told to who wants no bytes",
+            connected(&[
+                Step(0, 0, Shutdown(0, How::Both)),
+                Step(1, 0, Send(1, SendBy::Write, 1, FLAGS)),
+                Step(0, 0, Recv(0, RecvBy::Recv, 0, RecvFlags { dontwait: true, ..PLAIN })),
+                Step(0, 0, Recv(0, RecvBy::Recv, 0, RecvFlags { dontwait: true, ..PLAIN })),
+            ]),
+        ),
+        (
             "recvmmsg tells an error before the end",
             connected(&[
                 Step(0, 0, Close(0)),
@@ -105,8 +145,20 @@ pub(crate) fn alike() -> Vec<Told> {
 pub(crate) fn witnesses() -> Vec<Told> {
     vec![
         ("killed", connected(&[Step(1, 0, Kill)])),
-        ("exited", connected(&[Step(0, 0, Exit)])),
-        ("early-shutdown", vec![Step(0, 0, Socket(Tcp, false)), Step(0, 0, Shutdown(0, How::Both))]),
+        (
+            "exited-unread",
+            connected(&[Step(0, 0, Send(0, SendBy::Write, 46, FLAGS)), Step(1, 0, Exit), Step(0, 1, Send(0, SendBy::Write, 166, FLAGS))]),
+        ),
+        (
+            "early-shutdown",
+            vec![
+                Step(1, 0, Socket(Udp, false)),
+                Step(1, 0, Bind(0, At(5002))),
+                Step(0, 0, Socket(Udp, false)),
+                Step(0, 0, Shutdown(0, How::Both)),
+                Step(0, 1, SendTo(0, SendBy::SendTo, 190, Target::Of(1, 0))),
+            ],
+        ),
         ("disconnected", connected(&[Step(0, 0, Connect(0, Nobody))])),
         ("closed-in-use", connected(&[Step(1, 0, Recv(1, RecvBy::Recv, 10, PLAIN)), Step(1, 1, Close(1))])),
         (
@@ -124,6 +176,18 @@ pub(crate) fn witnesses() -> Vec<Told> {
                 Step(1, 0, Send(0, SendBy::Write, 1, FLAGS)),
                 Step(1, 0, SendTo(0, SendBy::SendTo, 125, Target::Of(0, 0))),
             ],
+        ),
+        (
+            "gathered-unbound",
+            vec![Step(1, 0, Socket(Udp, false)), Step(1, 1, Send(0, SendBy::Send, 843, SendFlags { more: true, ..FLAGS }))],
+        ),
+        (
+            "looks-on",
+            connected(&[
+                Step(1, 1, Recv(1, RecvBy::Recv, 42, RecvFlags { peek: true, waitall: true, ..PLAIN })),
+                Step(0, 1, Send(0, SendBy::SendTo, 41, FLAGS)),
+                Step(1, 0, Op::Interrupt(1, true)),
+            ]),
         ),
         (
             "part-of-a-set",

@@ -23,10 +23,12 @@ pub(crate) const KNOWN: &[Known] = &[
         applies: |steps, at| in_sight(at) && steps.iter().any(|done| ends(done, &Op::Kill)),
     },
     Known {
-        id: "exited",
-        reason: "a process that ends says so on its connections (FIN), and is then no more: what its peers have not ended themselves, a \
-                 reset ends, also where the kernel would go on taking what they send",
-        applies: |steps, at| in_sight(at) && steps.iter().any(|done| ends(done, &Op::Exit)),
+        id: "exited-unread",
+        reason: "of a process that ends with bytes unread the kernel resets the connection, and what it had sent may be lost with it; \
+                 Ringway ends it in order",
+        applies: |steps, at| {
+            in_sight(at) && (1..steps.len()).any(|i| ends(&steps[i], &Op::Exit) && has_unread(&steps[i - 1], steps[i].step.0))
+        },
     },
     Known {
         id: "early-shutdown",
@@ -39,17 +41,21 @@ pub(crate) const KNOWN: &[Known] = &[
     },
     Known {
         id: "disconnected",
-        reason: "connect(2) with AF_UNSPEC on a stream: Linux leaves ECONNRESET to be asked for, and goes on showing the port that it gave \
-                 back; Ringway's socket is as new",
-        applies: |steps, _| {
-            steps.iter().any(|done| matches!(done.step.2, Op::Connect(slot, Target::Nobody) if role(done, slot) == Some(Role::Stream)))
+        reason: "a stream that is disconnected, by AF_UNSPEC or by a second connect(2) that tells why the first failed: Linux leaves \
+                 ECONNRESET to be asked for, and goes on showing the port that it gave back without the address; Ringway's socket is as new",
+        applies: |steps, at| {
+            steps.iter().any(|done| match done.step.2 {
+                Op::Connect(slot, Target::Nobody) => role(done, slot) == Some(Role::Stream),
+                Op::Connect(slot, _) => matches!(at, Where::Local(..)) && role(done, slot) == Some(Role::Stream),
+                _ => false,
+            })
         },
     },
     Known {
         id: "closed-in-use",
         reason: "a call that waits when another thread closes its last descriptor goes on in Linux, and the socket with it; with Ringway the \
                  socket ends and the call fails with EBADF",
-        applies: |steps, _| steps.iter().any(|done| closes_in_use(done)),
+        applies: |steps, _| steps.iter().any(closes_in_use),
     },
     Known {
         id: "bound-after-reset",
@@ -74,14 +80,42 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
+        id: "gathered-unbound",
+        reason: "Linux binds a UDP socket at the first piece of a datagram that MSG_MORE gathers, also if it has nowhere to go; Ringway when \
+                 the whole is sent",
+        applies: |steps, at| {
+            let gathers =
+                |done: &Done| matches!(done.step.2, Op::Send(slot, _, _, flags) if flags.more && role(done, slot) == Some(Role::Datagram));
+            matches!(at, Where::Local(..)) && steps.iter().any(gathers)
+        },
+    },
+    Known {
+        id: "looks-on",
+        reason: "MSG_PEEK with MSG_WAITALL: a signal ends Linux's wait once there is something to look at; with SA_RESTART, Ringway's goes on",
+        applies: |steps, at| {
+            let looks = |done: &Done| matches!(done.step.2, Op::Recv(_, _, _, flags) if flags.peek && flags.waitall);
+            at == Where::Returned
+                && matches!(steps.last().map(|done| &done.step.2), Some(Op::Interrupt(_, true)))
+                && steps.iter().any(looks)
+        },
+    },
+    Known {
         id: "part-of-a-set",
-        reason: "a wait that finds something ready on the ring asks the kernel for its part of the set only every so often \
+        reason: "a wait that finds something ready on the ring asks the kernel for its part, of the set or of a UDP socket, only every so often \
                  (VMA_SELECT_POLL_OS_RATIO): what it names is ready, but need not be all that is",
         applies: |steps, at| {
             let last = steps.last().expect("there is a step");
-            let Where::Outcome(who) = at else { return false };
-            let (kernel, ringway) = (&last.kernel.returned[&who], &last.ringway.returned[&who]);
-            ringway.result > 0 && is_part(&ringway.detail, &kernel.detail)
+            match at {
+                Where::Outcome(who) => {
+                    let (kernel, ringway) = (&last.kernel.returned[&who], &last.ringway.returned[&who]);
+                    ringway.result > 0 && is_part(&ringway.detail, &kernel.detail)
+                }
+                Where::Revents(process, slot) => {
+                    let [kernel, ringway] = [&last.kernel, &last.ringway].map(|seen| seen.views[&(process, slot)].revents);
+                    last.before.role(process, slot) == Some(Role::Datagram) && ringway != 0 && ringway & !kernel == 0
+                }
+                _ => false,
+            }
         },
     },
 ];
@@ -89,8 +123,10 @@ pub(crate) const KNOWN: &[Known] = &[
 /// Whether what one wait found is some of what another did.
 fn is_part(some: &Detail, all: &Detail) -> bool {
     match (some, all) {
-        (Detail::Ready(some), Detail::Ready(all)) => some.iter().zip(all).all(|(one, other)| one == other || *one == 0),
-        (Detail::Events(some), Detail::Events(all)) => some.iter().all(|(slot, events)| all.get(slot) == Some(events)),
+        (Detail::Ready(some), Detail::Ready(all)) => some.iter().zip(all).all(|(one, other)| one & !other == 0),
+        (Detail::Events(some), Detail::Events(all)) => {
+            some.iter().all(|(slot, events)| all.get(slot).is_some_and(|other| events & !other == 0))
+        }
         _ => false,
     }
 }
@@ -104,9 +140,14 @@ fn role(done: &Done, slot: u8) -> Option<Role> {
     done.before.role(done.step.0, slot)
 }
 
-/// Whether the step ends a process in that way that has sockets.
+/// Whether the step ends a process in that way. (It may have no socket any more, and yet connections that it closed.)
 fn ends(done: &Done, how: &Op) -> bool {
-    done.step.2 == *how && done.before.open(done.step.0).next().is_some()
+    done.step.2 == *how && !done.before.descriptions.is_empty()
+}
+
+/// Whether a process had bytes to read when the step was over.
+fn has_unread(done: &Done, process: u8) -> bool {
+    done.kernel.views.iter().any(|(&(of, _), view)| of == process && view.unread.is_ok_and(|count| count > 0))
 }
 
 /// Whether the step closes a description's last descriptor, with a call under way somewhere in the process.

@@ -435,7 +435,7 @@ impl Pair<'_> {
         let open: Vec<(u8, i32)> = self
             .state
             .living()
-            .flat_map(|process| (0..SLOTS).filter_map(move |slot| Some((process, slot))).collect::<Vec<_>>())
+            .flat_map(|process| (0..SLOTS).map(move |slot| (process, slot)).collect::<Vec<_>>())
             .filter_map(|(process, slot)| Some((process, self.state.entry(process, slot)?.fd)))
             .collect();
         self.kernel.world.end(&open).map_err(|what| format!("kernel: {what}"))?;
@@ -575,7 +575,7 @@ impl fmt::Display for Run {
 
 impl fmt::Display for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let either = |name: &Result<String, i32>| name.clone().unwrap_or_else(|error| errno_name(error));
+        let either = |name: &Result<String, i32>| name.clone().unwrap_or_else(errno_name);
         let unread = self.unread.map_or_else(errno_name, |count| count.to_string());
         write!(f, "{} {}->{} {unread} unread {:x?}", events(self.revents), either(&self.local), either(&self.peer), self.flags)
     }

@@ -26,11 +26,13 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use crate::differences::{KNOWN, judge};
 use crate::generate::{Classes, drafts};
 use crate::lockstep::{Run, run};
-use crate::program::Source;
+use crate::program::{Op, SendFlags, Setting, Source, Step};
 use crate::world::{Setup, World};
 
 /// How long both worlds rest after each call, where one must be sure that nothing is under way.
 const SLOW: Duration = Duration::from_millis(60);
+/// The same where bytes are held back until more come (Linux's patience is 200 ms).
+const SLOW_CORKED: Duration = Duration::from_millis(260);
 /// How long a failing program may be made smaller.
 const SHRINK: Duration = Duration::from_secs(90);
 /// Programs of a run, if nothing else is asked for.
@@ -122,7 +124,9 @@ impl Comparison {
         if !first.failed() {
             return first;
         }
-        let second = self.once(&mut source(), SLOW);
+        let holds = |step: &Step| matches!(step.2, Op::Send(_, _, _, SendFlags { more: true, .. }) | Op::Set(_, Setting::Cork(true)));
+        let slow = if first.program().iter().any(holds) { SLOW_CORKED } else { SLOW };
+        let second = self.once(&mut source(), slow);
         if !second.failed() {
             println!("gone when both rested longer:\n{first}");
             self.tally.transient += 1;
@@ -249,7 +253,7 @@ fn fresh_seed() -> u64 {
 
 #[test]
 fn programs_as_told_come_to_the_same() {
-    let mut comparison = Comparison::new("told", &[]);
+    let mut comparison = Comparison::new("told", PARAMETERS[1]);
     for (name, steps) in cases::alike() {
         let run = comparison.compare(|| steps.iter().cloned());
         assert!(!run.failed(), "{name}: the worlds differ:\n{run}");

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use libc::{
-    F_DUPFD, F_DUPFD_CLOEXEC, IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOCK_DGRAM,
-    SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET,
+    IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET,
 };
 
 use crate::program::{AcceptBy, Ctl, DupBy, Op, Place, Question, RecvFlags, SendFlags, Setting, State, Target};
@@ -201,7 +200,6 @@ pub(crate) fn request(
                 DupBy::From(first) => (3, i64::from(first)),
                 DupBy::FromCloexec(first) => (4, i64::from(first)),
             };
-            debug_assert!(F_DUPFD != F_DUPFD_CLOEXEC, "the actor knows them");
             new(Call::Dup, &[fd(slot)?, by, argument])
         }
         Op::NonBlock(slot, on, false) => {
@@ -241,15 +239,16 @@ pub(crate) fn transfer_receive(op: &Op, state: &State) -> Option<((u8, u8), Requ
 
 fn send_flags(flags: SendFlags) -> i64 {
     let SendFlags { dontwait, more, nosignal } = flags;
-    i64::from(dontwait) * i64::from(MSG_DONTWAIT) | i64::from(more) * i64::from(MSG_MORE) | i64::from(nosignal) * i64::from(MSG_NOSIGNAL)
+    all_of(&[(dontwait, MSG_DONTWAIT), (more, MSG_MORE), (nosignal, MSG_NOSIGNAL)])
+}
+
+fn all_of(flags: &[(bool, i32)]) -> i64 {
+    flags.iter().filter(|(on, _)| *on).fold(0, |all, &(_, flag)| all | i64::from(flag))
 }
 
 fn recv_flags(flags: RecvFlags) -> i64 {
     let RecvFlags { dontwait, peek, waitall, trunc } = flags;
-    [(dontwait, MSG_DONTWAIT), (peek, MSG_PEEK), (waitall, MSG_WAITALL), (trunc, MSG_TRUNC)]
-        .iter()
-        .filter(|(on, _)| *on)
-        .fold(0, |all, &(_, flag)| all | i64::from(flag))
+    all_of(&[(dontwait, MSG_DONTWAIT), (peek, MSG_PEEK), (waitall, MSG_WAITALL), (trunc, MSG_TRUNC)])
 }
 
 fn set(fd: i64, setting: Setting) -> Request {

@@ -101,7 +101,7 @@ impl World {
     pub(crate) fn begin(&mut self) -> io::Result<()> {
         (self.address, self._claim) = claim();
         self.programs += 1;
-        if self.programs % PROGRAMS_MAX == 0 {
+        if self.programs.is_multiple_of(PROGRAMS_MAX) {
             self.finish();
         }
         for process in 0..FIRST_PROCESSES {

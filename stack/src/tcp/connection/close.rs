@@ -18,6 +18,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         match self.state {
             State::SynReceived => {}
             State::Established => self.state = State::FinWait1,
+            // Nobody is left to acknowledge it; a station that lived on would.
+            State::CloseWait if self.forsaken => return self.finish(),
             State::CloseWait => self.state = State::LastAck,
             State::SynSent => return self.finish(),
             _ => return,
@@ -72,7 +74,18 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    /// The device says that the peer's station is gone: as if it had sent a reset.
+    /// The device says that the peer's station is gone. Where the peer had sent everything, and has everything that we sent, its end
+    /// may well be that of a program that was done: ours sees the end of the stream and no more, as it would of a host that lives on,
+    /// until it sends.
+    pub fn station_gone(&mut self) {
+        if self.state == State::CloseWait && self.send.len() == 0 {
+            self.forsaken = true;
+        } else {
+            self.peer_gone();
+        }
+    }
+
+    /// The peer is no more, or another has its addresses: as if it had sent a reset.
     pub fn peer_gone(&mut self) {
         match self.state {
             State::Closed | State::Listen => {}

@@ -64,6 +64,8 @@ pub struct Connection<R, T> {
     peer_fin: bool,
     /// The program won't read any more.
     read_shut: bool,
+    /// The peer's station is gone, which only shows when we send: see [`Connection::station_gone`].
+    forsaken: bool,
     /// The program closed the socket.
     orphaned: bool,
     /// A reset must be sent.
@@ -146,6 +148,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             fin_queued: false,
             peer_fin: false,
             read_shut: false,
+            forsaken: false,
             orphaned: false,
             reset_due: false,
             probe_due: false,

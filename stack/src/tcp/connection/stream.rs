@@ -55,6 +55,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 return Err(Error::NoBuffers);
             }
         }
+        if self.forsaken {
+            // What the peer's host would answer.
+            self.on_reset();
+            return Ok(copied);
+        }
         self.more = more;
         self.tx_pending = true;
         Ok(copied)

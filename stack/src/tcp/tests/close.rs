@@ -184,18 +184,39 @@ fn the_peers_station_dies() {
     let mut pair = Pair::plain();
     pair.write(A, b"unread").unwrap();
     pair.settle();
-    pair.side(B).peer_gone();
+    pair.side(B).station_gone();
     assert_eq!(pair.read_some(B, 100), Ok(b"unread".to_vec()));
     assert_eq!(pair.read_some(B, 100), Err(Error::Reset));
-    // After its end of stream, that is what the reader gets.
+    // After its end of stream, that is what the reader gets, and nothing else shows.
+    let gone_after_its_end = || {
+        let mut pair = Pair::plain();
+        pair.write(A, b"unread").unwrap();
+        pair.shutdown(A);
+        pair.settle();
+        pair.side(B).station_gone();
+        assert_eq!(pair.read_some(B, 100), Ok(b"unread".to_vec()));
+        assert_eq!(pair.read_some(B, 100), Ok(vec![]));
+        assert_eq!(pair.state(B), State::CloseWait);
+        pair
+    };
+    // Until it answers: the bytes are taken, and then there is a reset.
+    let mut pair = gone_after_its_end();
+    assert_eq!(pair.write(B, b"answer"), Ok(6));
+    assert!(pair.side(B).is_finished());
+    assert_eq!(pair.write(B, b"more"), Err(Error::Pipe));
+    // Or it closes.
+    let mut pair = gone_after_its_end();
+    pair.shutdown(B);
+    assert!(pair.side(B).is_finished());
+    assert_eq!(pair.side(B).take_error(), None);
+    // What it has not acknowledged is lost.
     let mut pair = Pair::plain();
-    pair.write(A, b"unread").unwrap();
     pair.shutdown(A);
     pair.settle();
-    pair.side(B).peer_gone();
-    assert_eq!(pair.read_some(B, 100), Ok(b"unread".to_vec()));
-    assert_eq!(pair.read_some(B, 100), Ok(vec![]));
+    pair.write(B, b"answer").unwrap();
+    pair.side(B).station_gone();
     assert!(pair.side(B).is_finished());
+    assert_eq!(pair.side(B).take_error(), Some(Error::Pipe));
 }
 
 #[test]
