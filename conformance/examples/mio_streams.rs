@@ -48,7 +48,7 @@ impl Flow {
     fn read(&mut self, echo: bool) -> Result<bool> {
         let mut buffer = [0; 65_536];
         let mut any = false;
-        while !self.ended && !(echo && self.queue.len() > QUEUE_MAX) {
+        while !self.ended && (!echo || self.queue.len() <= QUEUE_MAX) {
             match self.stream.read(&mut buffer) {
                 Ok(0) => self.ended = true,
                 Ok(len) if echo => self.queue.extend(&buffer[..len]),

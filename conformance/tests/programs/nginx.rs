@@ -96,10 +96,7 @@ fn killed_worker() {
 /// Workers that give up root: of another user than the clients, they are served by the kernel.
 #[test]
 fn workers_of_another_user() {
-    if !geteuid().is_root() {
-        // Only root can become somebody else, and nginx leaves `user` aside under anybody else.
-        return;
-    }
+    assert!(geteuid().is_root(), "two users need root; cargo xtask test uses sudo for this case where it may");
     let case = Case::new("nginx-user");
     let port = free_port();
     // The worker must be able to read the file, wherever this checkout is.
