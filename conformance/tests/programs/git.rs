@@ -15,7 +15,7 @@ fn both_ends() {
     let case = Case::new("git-daemon");
     exchange(&case, &|program| case.program(program), &|program| case.program(program));
     // "git" is the daemon, the client, and the programs in between, by whatever name they go.
-    case.offloaded(&["git"], 2 * SIZE, 600);
+    case.shared(&["git"], 600);
 }
 
 #[test]

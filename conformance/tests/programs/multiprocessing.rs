@@ -24,37 +24,37 @@ fn prefork() {
 /// The parent accepts, a child serves.
 #[test]
 fn accepted_then_forked() {
-    case("forked", 8_000_000);
+    shared("forked", 8_000_000);
 }
 
 /// The parent ends before the child that serves.
 #[test]
 fn parent_exits_first() {
-    case("orphaned", 1_000_000);
+    shared("orphaned", 1_000_000);
 }
 
 /// Parent and child write on one connection, and each byte arrives.
 #[test]
 fn both_write() {
-    case("both", 1_000_000);
+    shared("both", 1_000_000);
 }
 
 /// A connection pickled into a pipe: SCM_RIGHTS to a process that was there before.
 #[test]
 fn sent_to_a_worker() {
-    case("sent", 8_000_000);
+    shared("sent", 8_000_000);
 }
 
 /// A connection as a program's standard input and output, by subprocess.
 #[test]
 fn subprocess_stdio() {
-    case("stdio", 8_000_000);
+    shared("stdio", 8_000_000);
 }
 
 /// A connection at another number, by pass_fds.
 #[test]
 fn subprocess_pass_fds() {
-    case("pass_fds", 8_000_000);
+    shared("pass_fds", 8_000_000);
 }
 
 /// socketserver's own: a thread each, and a process each.
@@ -65,11 +65,18 @@ fn threading_server() {
 
 #[test]
 fn forking_server() {
-    case("forking", 8_000_000);
+    shared("forking", 8_000_000);
 }
 
 fn case(mode: &str, bytes: u64) {
     let case = Case::new(&format!("multiprocessing-{mode}"));
     assert_eq!(case.python("processes.py").args(&format!("{mode} {}", free_port())).run().stdout, "equal\n");
     case.offloaded(&["python3"], bytes, bytes / 65_483);
+}
+
+/// Where a connection comes to be another process's, it goes on over the kernel.
+fn shared(mode: &str, bytes: u64) {
+    let case = Case::new(&format!("multiprocessing-{mode}"));
+    assert_eq!(case.python("processes.py").args(&format!("{mode} {}", free_port())).run().stdout, "equal\n");
+    case.shared(&["python3"], bytes / 65_483);
 }

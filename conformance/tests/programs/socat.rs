@@ -40,7 +40,7 @@ fn file() {
 fn fork() {
     let case = Case::new("socat-fork");
     several(&case, "fork", "EXEC:cat,pipes");
-    case.offloaded(&["socat", "python3"], 8 * SIZE, 8 * SIZE / 65_483);
+    case.shared(&["python3"], 8 * SIZE / 65_483);
 }
 
 /// As inetd does: the connection itself is the program's standard input and output.
@@ -48,7 +48,7 @@ fn fork() {
 fn exec() {
     let case = Case::new("socat-exec");
     several(&case, "fork", "EXEC:cat,nofork");
-    case.offloaded(&["cat", "python3"], 8 * SIZE, 8 * SIZE / 65_483);
+    case.shared(&["python3"], 8 * SIZE / 65_483);
 }
 
 /// A shell, which is asked what its standard input is.

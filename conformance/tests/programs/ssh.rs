@@ -89,7 +89,7 @@ fn rsync_daemon() {
     rsync(&case, &|launch| launch, &format!("rsync://127.0.0.1:{port}/files/"));
     server.signal(Signal::TERM);
     server.wait();
-    case.offloaded(&["rsync"], 50_000_000, 500);
+    case.shared(&["rsync"], 500);
 }
 
 /// Many small files and a large one, there and back, and once more with a change.

@@ -36,6 +36,12 @@ static LOCKED: AtomicU32 = AtomicU32::new(0);
 /// Listeners are to be given up as soon as nobody waits at them; written under the state's lock, by the thread that forks.
 static RETREAT: AtomicBool = AtomicBool::new(false);
 
+/// In a child that has made no state of its own yet: its parent's.
+pub(crate) fn forker() -> Option<&'static Process> {
+    // SAFETY: states are leaked, so what the pointer names lives.
+    unsafe { INHERITED.load(Ordering::Acquire).as_ref() }
+}
+
 /// Registers the handlers, when the library is loaded: the program's own prepare handlers run before ours.
 pub(crate) fn install() {
     // SAFETY: the handlers are functions of this library, which is never unloaded.

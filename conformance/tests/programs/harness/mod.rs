@@ -155,6 +155,20 @@ impl Case {
         self.done();
     }
 
+    /// The case's end, for programs that hand their connections to other processes: at least one of each has said that it moved one to
+    /// the kernel, which then carried at least `segments` TCP segments.
+    pub(crate) fn shared(self, programs: &[&str], segments: u64) {
+        if self.world == World::Ringway {
+            let reports = self.reports();
+            for program in programs {
+                let mut mine = reports.iter().filter(|r| same_program(&r.program, program)).flat_map(|r| &r.decisions);
+                let has_moved = mine.any(|d| d.what == "move" && d.reason == "shared-connection");
+                assert!(has_moved, "{program} moved no connection to the kernel: {reports:#?}");
+            }
+        }
+        self.on_the_kernel(segments);
+    }
+
     /// The case's end: nothing may be left behind.
     pub(crate) fn done(self) {
         // The kernel drops a dead process's descriptors a moment after its parent has seen it end.

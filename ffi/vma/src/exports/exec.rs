@@ -9,7 +9,7 @@ use ringway_stack::offload::Reason;
 
 use crate::fdtable::{self, Entry};
 use crate::moving::{self, heir};
-use crate::process::{self, Process};
+use crate::process;
 use crate::real;
 
 /// Before this process's program is replaced.
@@ -18,18 +18,18 @@ fn before() {
     match process::process() {
         // Also what exec closes: the peer is to see an end, and not a reset, and all of what was written before it.
         Some(process) if process.is_owner() => moving::owner::all(process, |_| true),
-        Some(process) => lend_all(process),
-        None => {}
+        Some(_) => lend_all(),
+        None => heir::share_listeners(keeps),
     }
     heir::settle_all(keeps);
     crate::errno::set(saved);
 }
 
 /// In a vfork child, which has its parent's memory and descriptors of its own.
-fn lend_all(process: &Process) {
+fn lend_all() {
     for (fd, entry) in fdtable::entries() {
         if matches!(entry, Entry::Socket(_)) && keeps(fd) {
-            moving::owner::lend(process, fd);
+            moving::hand_out(fd, Reason::SharedConnection);
         }
     }
 }

@@ -86,6 +86,22 @@ pub(crate) fn settle(fd: c_int, key: Key) -> Entry {
     Entry::None
 }
 
+/// A child without a state of its own hands inherited listeners to another program: their owner is told.
+pub(crate) fn share_listeners(which: impl Fn(c_int) -> bool) {
+    let Some(parent) = crate::fork::forker() else { return };
+    // SAFETY: as in `heirloom`.
+    let sockets = unsafe { &parent.state().value_of_the_dead().sockets };
+    for (fd, entry) in fdtable::entries() {
+        if let Entry::Socket(key) = entry
+            && let Some(local) = sockets.find(key).filter(|s| matches!(s.kind, Kind::Listener(_))).and_then(|s| s.bound)
+            && which(fd)
+            && let Ok(Some(talk)) = Talk::begin(parent.owner_pid, ANSWER)
+        {
+            let _ = talk.ask(format!("share {local}").as_bytes(), &[], ANSWER);
+        }
+    }
+}
+
 /// Settles every inherited connection that `which` names: of this process, which is about to lose the means.
 pub(crate) fn settle_all(which: impl Fn(c_int) -> bool) {
     if ANCESTORS[0].load(Ordering::Relaxed).is_null() {

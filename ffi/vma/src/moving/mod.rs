@@ -16,6 +16,7 @@
 //! The words of the talk (see [`ringway_shm::Talk`]; addresses are the asked side's own, then the other's):
 //! - `release L R` of an heir to the owner: `wait`, `done`, or `gone`
 //! - `leave L R` of the owner to the peer: `left` or `unaccepted` with the remains in a memfd, `wait`, or `gone`
+//! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
 //!
 //! Who dies in the middle takes the connection along: the other side sees a reset.
@@ -79,6 +80,7 @@ pub(crate) fn hand_out(fd: i32, reason: Reason) {
     let saved = crate::errno::current();
     // (What was inherited is settled by the lookup.)
     if let (Entry::Socket(key), Some(process)) = (lookup(fd), crate::process::process()) {
+        retreat::share(&mut process.lock(), key);
         if !process.is_owner() {
             owner::lend(process, fd);
         } else if owner::begin_for(process, &mut process.lock(), key, reason) {

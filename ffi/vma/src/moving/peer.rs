@@ -6,7 +6,7 @@ use ringway_shm::{Correspondent, Fd};
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 
-use super::{Move, Role, addresses, memfd, owner, pair};
+use super::{Move, Role, addresses, memfd, owner, pair, retreat};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::Kind;
@@ -30,6 +30,15 @@ impl Correspondent for Answers {
 pub(super) fn answer(process: &'static Process, talk: u64, from: i32, words: &str, passed: Vec<Fd>) -> (String, Vec<Fd>) {
     let mut parts = words.split_ascii_whitespace();
     let verb = parts.next().unwrap_or("");
+    if verb == "share" {
+        let local = parts.next().and_then(|local| local.parse().ok());
+        let mut offload = process.lock();
+        let listener = offload.sockets.iter().find(|(_, s)| matches!(s.kind, Kind::Listener(_)) && s.bound == local);
+        if let Some(key) = listener.map(|(key, _)| key) {
+            retreat::share(&mut offload, key);
+        }
+        return ("done".to_owned(), Vec::new());
+    }
     let Some((local, remote)) = addresses(parts) else {
         tracing::debug!(from, "words that mean nothing: {words}");
         return ("gone".to_owned(), Vec::new());

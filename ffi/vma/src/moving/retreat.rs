@@ -56,6 +56,15 @@ pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: 
     Some(now + PROMPT)
 }
 
+/// Another program is to have this listener, if it is one: from now on its queue is everybody's.
+pub(super) fn share(offload: &mut Offload, key: Key) {
+    if let Some(socket) = offload.sockets.find_mut(key)
+        && matches!(socket.kind, Kind::Listener(_))
+    {
+        socket.is_shared = true;
+    }
+}
+
 /// The listeners of the ring whose open file other processes have.
 fn shared(offload: &Offload) -> Vec<(Key, SocketId)> {
     let listeners = offload.sockets.iter().filter_map(|(key, socket)| match socket.kind {
