@@ -33,8 +33,6 @@ enum Outcome {
 const GROUP_TIME: Duration = Duration::from_secs(1);
 /// Addresses whose groups are remembered.
 const GROUPS_MAX: usize = 1024;
-/// Names without a member, one after the other, that end a group: workers that ended leave gaps.
-const GAP_MAX: usize = 2;
 
 /// When the members of an address were last looked for, and whose turn it is to get a connection.
 #[derive(Default)]
@@ -80,16 +78,10 @@ impl Rendezvous {
             state.groups.looked.insert(to, now);
         }
         for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
-            let mut gap = 0;
             for place in 0..names::GROUP_MAX {
                 let name = names::rule_at(self.member.uid, Protocol::Tcp, address, place);
-                match self.connect(&name, deadline) {
-                    Ok(Outcome::Peer(_) | Outcome::Myself) => gap = 0,
-                    Ok(Outcome::Nobody) | Err(_) => gap += 1,
-                }
-                if gap == GAP_MAX {
-                    break;
-                }
+                // Workers that ended leave gaps, so every name is tried.
+                let _ = self.connect(&name, deadline);
             }
         }
     }
