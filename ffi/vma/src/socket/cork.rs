@@ -28,7 +28,7 @@ pub(crate) fn concerns(offload: &Offload, key: Key, flags: c_int) -> bool {
 /// Sends a piece: the last one, without MSG_MORE or UDP_CORK, sends the whole.
 ///
 /// # Errors
-/// EMSGSIZE: what was gathered is dropped. EDESTADDRREQ; else as sendto(2).
+/// EMSGSIZE: what was gathered is dropped. EPIPE, EDESTADDRREQ; else as sendto(2).
 pub(crate) fn send(
     process: &Process,
     mut guard: Guard<'_, Offload>,
@@ -39,6 +39,10 @@ pub(crate) fn send(
     to: Option<Address>,
 ) -> Result<usize, Errno> {
     let Some(socket) = guard.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+    if socket.shut.write {
+        // Linux asks each piece, not only the last (udp_sendmsg).
+        return Err(Errno(libc::EPIPE));
+    }
     let peer = socket.peer;
     let rare = socket.rare();
     let corked = &mut rare.corked;

@@ -240,6 +240,7 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
             // SAFETY: plain integers.
             let result = kernel_result(unsafe { real::shutdown(fd, how) });
             if matches!(result, Ok(_) | Err(Errno(libc::ENOTCONN))) {
+                socket.shut.write |= ends != Shutdown::Read;
                 // Its answer is the kernel's.
                 let _ = offload.ring.shutdown(process.now(), id, ends);
             }

@@ -77,14 +77,22 @@ pub(super) fn receive(
             Err(_) if done > 0 => return Ok(done),
             Err(error) => return Err(error),
         }
-        let time = deadline.map(|deadline| deadline.since(process.now()));
-        // What has begun to fill ends with a signal, whether or not its handler restarts calls.
-        result = waiting(process, key, time, false, |offload, now| {
-            let result = offload.ring.tcp_recv(now, id, left, RecvFlags::empty());
-            offload.dispatch();
-            result
-        });
+        result = go_on(process, key, id, left, deadline.map(|deadline| deadline.since(process.now())));
     }
+}
+
+/// Waits for more where some was received. A signal ends that, whether or not its handler restarts calls; and so does an error, which
+/// stays to be told by the next call.
+fn go_on(process: &Process, key: Key, id: SocketId, into: &mut [IoSliceMut<'_>], time: Option<Duration>) -> Result<usize, Errno> {
+    waiting(process, key, time, false, |offload, now| {
+        let nothing = offload.ring.info(id).is_none_or(|info| info.recv_queue == 0);
+        if nothing && offload.ring.readiness(id).intersects(Readiness::ERR) {
+            return Ok(0);
+        }
+        let result = offload.ring.tcp_recv(now, id, into, RecvFlags::empty());
+        offload.dispatch();
+        result
+    })
 }
 
 /// Looks at bytes that stay where they are, once there are as many as `until` says, or no more will come. Or only counts them, up to
@@ -161,14 +169,21 @@ pub(crate) fn discard<'a>(
         let until = waits.then_some((if flags & libc::MSG_WAITALL != 0 { len } else { 1 }, socket.receive_timeout));
         return peek(process, offload, key, id, &mut [], Some(len), until);
     }
-    let all = flags & libc::MSG_WAITALL != 0;
-    let flags = flags & (libc::MSG_DONTWAIT | libc::MSG_WAITALL);
+    let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_DONTWAIT == 0 && !socket.nonblocking;
+    let timeout = socket.receive_timeout;
     let mut scratch = [0u8; 4096];
     let mut done = 0;
     while done < len {
         let room = (len - done).min(scratch.len());
-        let flags = if done == 0 || all { flags } else { flags | libc::MSG_DONTWAIT };
-        match stream::receive(process, offload, process.now(), key, id, &mut [IoSliceMut::new(&mut scratch[..room])], flags) {
+        let into = &mut [IoSliceMut::new(&mut scratch[..room])];
+        let result = if done == 0 {
+            stream::receive(process, offload, process.now(), key, id, into, flags & libc::MSG_DONTWAIT)
+        } else {
+            drop(offload);
+            go_on(process, key, id, into, if all { timeout } else { Some(Duration::ZERO) })
+        };
+        match result {
             Ok(0) => break,
             Ok(count) => done += count,
             Err(_) if done > 0 => break,

@@ -130,6 +130,28 @@ pub(crate) fn alike() -> Vec<Told> {
             ]),
         ),
         (
+            "an error is kept for the next call",
+            connected(&[
+                Step(1, 0, Send(1, SendBy::Write, 1, FLAGS)),
+                Step(0, 1, Recv(0, RecvBy::Recv, 127, RecvFlags { waitall: true, trunc: true, ..PLAIN })),
+                Step(0, 0, Send(0, SendBy::Send, 22, FLAGS)),
+                Step(1, 1, Close(1)),
+                Step(0, 0, Recv(0, RecvBy::Recv, 1, PLAIN)),
+            ]),
+        ),
+        (
+            "no piece of a datagram is taken when sending is over",
+            vec![
+                Step(1, 0, Socket(Udp, false)),
+                Step(1, 0, Bind(0, At(5002))),
+                Step(0, 0, Socket(Udp, false)),
+                Step(0, 0, Bind(0, At(5003))),
+                Step(0, 0, Connect(0, Target::Of(1, 0))),
+                Step(0, 0, Shutdown(0, How::Write)),
+                Step(0, 0, Send(0, SendBy::SendMsg, 123, SendFlags { more: true, ..FLAGS })),
+            ],
+        ),
+        (
             "recvmmsg tells an error before the end",
             connected(&[
                 Step(0, 0, Close(0)),
@@ -180,6 +202,15 @@ pub(crate) fn witnesses() -> Vec<Told> {
         (
             "gathered-unbound",
             vec![Step(1, 0, Socket(Udp, false)), Step(1, 1, Send(0, SendBy::Send, 843, SendFlags { more: true, ..FLAGS }))],
+        ),
+        (
+            "waits-on",
+            vec![
+                Step(1, 0, Socket(Kind::Udp6, false)),
+                Step(1, 0, Recv(0, RecvBy::Readv, 133, PLAIN)),
+                Step(1, 1, Connect(0, Port(5002))),
+                Step(1, 1, Shutdown(0, How::Both)),
+            ],
         ),
         (
             "looks-on",
