@@ -38,12 +38,20 @@ pub(crate) fn forks() -> u32 {
 
 /// Whether a child that was forked since then may be alive.
 pub(crate) fn shared_since(birth: u32) -> bool {
+    heirs_since(birth) > 0
+}
+
+/// How many children that were forked since then are alive, as far as is known.
+pub(crate) fn heirs_since(birth: u32) -> usize {
     let mut lineages = LINEAGES.lock();
     if lineages.forks == birth {
-        return false;
+        return 0;
     }
     lineages.bury();
-    lineages.unknown > birth || lineages.children.iter().any(|&(fork, _)| fork > birth)
+    if lineages.unknown > birth {
+        return usize::MAX;
+    }
+    lineages.children.iter().filter(|&&(fork, _)| fork > birth).count()
 }
 
 /// Before a fork. `copied`: there are connections that the child will have too.

@@ -57,6 +57,10 @@ pub(crate) struct Offload {
     pub(crate) decisions: Vec<Decided>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
+    /// What is kept for children.
+    pub(crate) legacies: Vec<crate::moving::Legacy>,
+    /// Closed listeners whose waiting connections are on their way.
+    pub(crate) retreats: u32,
     /// Since when connections wait at a listener that other processes share.
     pub(crate) waiting_since: Option<Instant>,
     /// Connections that a vfork child asked for.
@@ -172,6 +176,8 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             moves: Vec::new(),
             lent: Vec::new(),
             waiting_since: None,
+            legacies: Vec::new(),
+            retreats: 0,
             parent: None,
         }),
     }));

@@ -333,6 +333,14 @@ impl<D: Device> Ring<D> {
         self.adopt_inner(now, handover)
     }
 
+    /// Takes a listener's rule back: nobody new finds it, while what knows it already is still served.
+    pub fn tcp_withdraw(&mut self, listener: SocketId) {
+        if let Some(Socket::Listener(listener)) = self.slots.find(listener) {
+            let rule = listener.rule;
+            self.device.detach(rule);
+        }
+    }
+
     /// How many handshakes a listener has under way.
     pub fn tcp_embryos(&self, listener: SocketId) -> usize {
         match self.slots.find(listener) {

@@ -187,7 +187,7 @@ impl Rendezvous {
     /// used up, or the device is gone; [`RuleError::Unsupported`]: it asks for more than [`FlowRule::as_flow`] tells.
     pub fn publish(&self, rule: &FlowRule) -> Result<RuleId, RuleError> {
         let lacks = |what| RuleError::from(Unsupported { device: DeviceKind::Shm, what });
-        let exclusive = FlowRule { shared: false, ..rule.clone() };
+        let exclusive = FlowRule { shared: false, ..*rule };
         let flow = exclusive.as_flow().ok_or_else(|| lacks("steering beyond protocol and addresses"))?;
         if rule.shared && flow.protocol == Protocol::Udp {
             return Err(lacks("sharing out datagrams"));

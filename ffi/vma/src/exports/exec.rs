@@ -162,15 +162,21 @@ macro_rules! listed {
 
 listed! {
     /// execl(3), with up to 22 arguments.
-    execl(_environment) |path, arguments, _| unsafe { execv(path, arguments) }
+    execl(_environment)
+    // SAFETY: the caller's, as the macro says.
+    |path, arguments, _| unsafe { execv(path, arguments) }
 }
 listed! {
     /// execlp(3), with up to 22 arguments.
-    execlp(_environment) |path, arguments, _| unsafe { execvp(path, arguments) }
+    execlp(_environment)
+    // SAFETY: the caller's, as the macro says.
+    |path, arguments, _| unsafe { execvp(path, arguments) }
 }
 listed! {
     /// execle(3), with up to 21 arguments.
-    execle(environment) |path, arguments, environment| unsafe { execve(path, arguments, environment) }
+    execle(environment)
+    // SAFETY: the caller's, as the macro says.
+    |path, arguments, environment| unsafe { execve(path, arguments, environment) }
 }
 
 /// posix_spawn_file_actions_adddup2(3).

@@ -139,7 +139,7 @@ fn duplicate(fd: c_int, copy: c_int) -> c_int {
         crate::boundary!((), lifecycle::duplicated(fd, copy));
         errno::set(saved);
     }
-    if copy >= 0 && copy <= libc::STDERR_FILENO {
+    if (0..=libc::STDERR_FILENO).contains(&copy) {
         crate::boundary!((), exec::duplicated(fd, copy));
     }
     copy

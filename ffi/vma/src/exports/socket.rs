@@ -123,6 +123,10 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 /// As getsockname(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the program's promise to getsockname(2).
+    if let Some(result) = crate::boundary!(None, unsafe { names::of_moved(fd, address, len, real::getsockname, |s| s.bound) }) {
+        return result;
+    }
     // SAFETY: the program's promise to getsockname(2), both times.
     route(fd, || unsafe { real::getsockname(fd, address, len) }, |process, key| unsafe { names::local(process, fd, key, address, len) })
 }
@@ -133,6 +137,10 @@ pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, len: *mu
 /// As getpeername(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the program's promise to getpeername(2).
+    if let Some(result) = crate::boundary!(None, unsafe { names::of_moved(fd, address, len, real::getpeername, |s| s.peer) }) {
+        return result;
+    }
     // SAFETY: the program's promise to getpeername(2), both times.
     route(fd, || unsafe { real::getpeername(fd, address, len) }, |process, key| unsafe { names::remote(process, fd, key, address, len) })
 }

@@ -120,7 +120,8 @@ impl Heirloom {
     fn claim(&self, fd: c_int, key: Key) {
         let started = Instant::now();
         let words = format!("release {} {}", self.local, self.remote);
-        while !is_connected(fd) {
+        // (Connected it may be before all that was owed was written into it.)
+        loop {
             let answer = Talk::begin(self.owner, ANSWER).ok().flatten().and_then(|talk| talk.ask(words.as_bytes(), &[], ANSWER).ok());
             match answer {
                 Some((words, _)) if words == b"wait" && started.elapsed() < PATIENCE => pause(),

@@ -15,7 +15,7 @@
 //!
 //! The words of the talk (see [`ringway_shm::Talk`]; addresses are the asked side's own, then the other's):
 //! - `release L R` of an heir to the owner: `wait`, `done`, or `gone`
-//! - `leave L R` of the owner to the peer: `left` or `unaccepted` with the remains in a memfd, `wait`, or `gone`
+//! - `leave L R` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with the remains in a memfd, `wait`, or `gone`
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
 //!
@@ -45,6 +45,21 @@ pub(crate) struct Move {
     key: Option<Key>,
     role: Role,
     reason: Reason,
+}
+
+/// A connection that its peer moved, so that our descriptor is another one now than what children inherited before: kept for them.
+#[derive(Debug)]
+pub(crate) struct Legacy {
+    local: SocketAddrV4,
+    remote: SocketAddrV4,
+    fd: ringway_shm::Fd,
+    birth: u32,
+}
+
+/// Lets go of what no child can ask for any more; whether something is left.
+pub(crate) fn keep_legacies(offload: &mut crate::process::Offload) -> bool {
+    offload.legacies.retain(|legacy| crate::lineage::shared_since(legacy.birth));
+    !offload.legacies.is_empty()
 }
 
 /// What this process is in a move.
@@ -91,7 +106,7 @@ pub(crate) fn hand_out(fd: i32, reason: Reason) {
 }
 
 /// The two addresses behind a word.
-fn addresses<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<(SocketAddrV4, SocketAddrV4)> {
+fn addresses<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<(SocketAddrV4, SocketAddrV4)> {
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 

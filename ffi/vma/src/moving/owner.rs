@@ -98,6 +98,7 @@ pub(crate) fn leave_shared(process: &'static Process) {
     if lineage::forks() > 0 {
         all(process, |socket| lineage::shared_since(socket.birth));
     }
+    super::retreat::at_end(process);
     await_all(process, Waited::All);
 }
 
@@ -243,6 +244,7 @@ impl Job {
     /// Asks the peer to leave the ring, as soon as the handshake is over.
     fn leave(&self) -> Left {
         loop {
+            let is_alone;
             {
                 let mut guard = self.process.lock();
                 let now = self.process.now();
@@ -250,6 +252,7 @@ impl Job {
                 if !self.is_ours(&guard) {
                     return Left::Overtaken;
                 }
+                is_alone = guard.moves.iter().any(|m| (m.local, m.remote, m.key) == (self.local, self.remote, None));
                 let under_way = guard.handshakes(self.local, self.remote);
                 drop(guard);
                 if under_way {
@@ -265,7 +268,8 @@ impl Job {
                     _ => return Left::Nobody,
                 },
             };
-            let words = format!("leave {} {}", self.remote, self.local);
+            let alone = if is_alone { peer::ALONE } else { "" };
+            let words = format!("leave {} {} {alone}", self.remote, self.local);
             let Some((answer, passed)) = talk.ask(self.process, &words, Vec::new()) else { return Left::Nobody };
             let remains = passed.first().and_then(memfd::to_remains);
             match (answer.as_str(), remains) {

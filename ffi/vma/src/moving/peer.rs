@@ -6,7 +6,8 @@ use ringway_shm::{Correspondent, Fd};
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 
-use super::{Move, Role, addresses, memfd, owner, pair, retreat};
+use super::{Legacy, Move, Role, addresses, memfd, owner, pair, retreat};
+use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::Kind;
@@ -39,7 +40,7 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: i32, words: &st
         }
         return ("done".to_owned(), Vec::new());
     }
-    let Some((local, remote)) = addresses(parts) else {
+    let Some((local, remote)) = addresses(&mut parts) else {
         tracing::debug!(from, "words that mean nothing: {words}");
         return ("gone".to_owned(), Vec::new());
     };
@@ -47,7 +48,7 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: i32, words: &st
     let offload = &mut *guard;
     let (answer, with) = match verb {
         "release" => release(process, offload, local, remote),
-        "leave" => leave(process, offload, (talk, from), local, remote),
+        "leave" => leave(process, offload, Asker { talk, pid: from, is_alone: parts.next() == Some(ALONE) }, local, remote),
         "take" => (take(process, offload, talk, (local, remote), passed), None),
         _ => ("gone", None),
     };
@@ -59,10 +60,29 @@ pub(super) fn socket_between(offload: &Offload, local: SocketAddrV4, remote: Soc
     offload.sockets.iter().find(|(_, socket)| (socket.bound, socket.peer) == (Some(local), Some(remote))).map(|(key, _)| key)
 }
 
+/// The word by which an owner says that its own program has closed the connection.
+pub(super) const ALONE: &str = "alone";
+
+/// Who takes the connection to the kernel.
+struct Asker {
+    talk: u64,
+    pid: i32,
+    is_alone: bool,
+}
+
 /// A child wants to use what it inherited from us.
 fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4, remote: SocketAddrV4) -> (&'static str, Option<Fd>) {
     if offload.moves.iter().any(|moving| (moving.local, moving.remote) == (local, remote)) {
         return ("wait", None);
+    }
+    if let Some(at) = offload.legacies.iter().position(|legacy| (legacy.local, legacy.remote) == (local, remote)) {
+        let legacy = &offload.legacies[at];
+        let copy = copy_of(legacy.fd.raw());
+        // The last that can ask for it has it now, and is to be the last that closes it.
+        if lineage::heirs_since(legacy.birth) <= 1 {
+            offload.legacies.swap_remove(at);
+        }
+        return copy.map_or(("gone", None), |copy| ("here", Some(copy)));
     }
     let Some(key) = socket_between(offload, local, remote) else { return ("gone", None) };
     if owner::begin(process, offload, key) {
@@ -70,28 +90,35 @@ fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4
     }
     match offload.sockets.find(key) {
         // Moved by the peer, so that its descriptor is another one than the child's.
-        Some(socket) if socket.moved => {
-            // SAFETY: plain integers.
-            let copy = unsafe { crate::real::fcntl(socket.fd, libc::F_DUPFD_CLOEXEC, 0) };
-            Fd::new(copy).map_or(("gone", None), |copy| ("here", Some(copy)))
-        }
+        Some(socket) if socket.moved => copy_of(socket.fd).map_or(("gone", None), |copy| ("here", Some(copy))),
         _ => ("gone", None),
     }
+}
+
+fn copy_of(fd: i32) -> Option<Fd> {
+    // SAFETY: plain integers.
+    Fd::new(unsafe { crate::real::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) }).ok()
 }
 
 /// The other end's owner takes the connection to the kernel.
 fn leave(
     process: &'static Process,
     offload: &mut Offload,
-    (talk, from): (u64, i32),
+    asker: Asker,
     local: SocketAddrV4,
     remote: SocketAddrV4,
 ) -> (&'static str, Option<Fd>) {
     let begun = offload.moves.iter().position(|moving| (moving.local, moving.remote) == (local, remote));
     let mut key = None;
     if let Some(at) = begun {
-        // Both ends have begun: one gives way, and both must agree which.
-        if offload.moves[at].role != Role::Asking || process.owner_pid < from {
+        // Both ends have begun: one gives way, and both must agree which. Not one whose program has closed it, for then nobody could take
+        // the other's descriptor, and only those who share its own have it.
+        let gives_way = match (asker.is_alone, offload.moves[at].key.is_none()) {
+            (true, false) => true,
+            (false, true) => false,
+            _ => process.owner_pid >= asker.pid,
+        };
+        if offload.moves[at].role != Role::Asking || !gives_way {
             return ("wait", None);
         }
         key = offload.moves.swap_remove(at).key;
@@ -111,7 +138,7 @@ fn leave(
             pair::share_address(socket.fd);
         }
         offload.on_its_way(key);
-        offload.moves.push(Move { local, remote, key: Some(key), role: Role::Peer(talk), reason: Reason::SharedConnection });
+        offload.moves.push(Move { local, remote, key: Some(key), role: Role::Peer(asker.talk), reason: Reason::SharedConnection });
     }
     offload.dispatch();
     (if remains.accepted { "left" } else { "unaccepted" }, file)
@@ -149,6 +176,13 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
         pair::end_writing(fresh.raw());
     }
     offload.moves.retain(|moving| moving.key != Some(key));
+    if let Some(socket) = offload.sockets.find(key)
+        && lineage::shared_since(socket.birth)
+        && let (Some(local), Some(remote), Some(fd)) = (socket.bound, socket.peer, copy_of(socket.fd))
+    {
+        let birth = socket.birth;
+        offload.legacies.push(Legacy { local, remote, fd, birth });
+    }
     offload.arrived(key, Reason::SharedConnection);
 }
 

@@ -13,10 +13,16 @@ use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::accept::SignalsBlocked;
-use crate::socket::{Kind, listen};
+use crate::socket::{Kind, Socket, listen};
 
 /// How long connections may wait at a listener that others share, before they are left to whoever accepts first.
 const PROMPT: Duration = Duration::from_millis(20);
+
+/// How long a listener still answers those who found it just before it was withdrawn.
+const GRACE: Duration = Duration::from_millis(3);
+
+/// How long the end of a process waits for what waited at its listeners.
+const END: Duration = Duration::from_secs(2);
 
 /// Which listeners are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +31,8 @@ enum Which {
     Unawaited,
     /// Those that others share, for now: this process is busy with something else.
     Shared,
+    /// One that this process closes, and others have.
+    Closed(SocketId),
 }
 
 /// Begins to give up the listeners that nobody here ever waited on; it goes on by itself.
@@ -37,6 +45,38 @@ fn begin_for(process: &'static Process, which: Which) {
     let started = std::thread::Builder::new().name("ringway-retreat".to_owned()).spawn(move || crate::boundary!((), run(process, which)));
     if let Err(error) = started {
         tracing::warn!("connections that wait to be accepted cannot be moved to the kernel: {error}");
+    }
+}
+
+/// A listener that other processes have is closed here: what waits, or is on its way, goes to the kernel's half before its end. `false`:
+/// nobody else has it.
+pub(crate) fn close(process: &'static Process, offload: &mut Offload, socket: &Socket) -> bool {
+    let Kind::Listener(Some(id)) = socket.kind else { return false };
+    if !(socket.is_shared || lineage::shared_since(socket.birth)) {
+        return false;
+    }
+    withdraw(process, offload, id);
+    true
+}
+
+fn withdraw(process: &'static Process, offload: &mut Offload, id: SocketId) {
+    offload.ring.tcp_withdraw(id);
+    offload.retreats += 1;
+    begin_for(process, Which::Closed(id));
+}
+
+/// The process ends: as if it closed its listeners, and waited for that.
+pub(crate) fn at_end(process: &'static Process) {
+    {
+        let mut guard = process.lock();
+        let offload = &mut *guard;
+        for (_, id) in shared(offload) {
+            withdraw(process, offload, id);
+        }
+    }
+    let started = Instant::now();
+    while process.lock().retreats > 0 && started.elapsed() < END {
+        super::pause();
     }
 }
 
@@ -83,17 +123,33 @@ fn run(process: &'static Process, which: Which) {
         let now = process.now();
         offload.poll_if_due(now);
         let (mut waiting, mut embryos) = (Vec::new(), 0);
-        let listeners = if which == Which::Unawaited { listen::unawaited(offload) } else { shared(offload) };
+        let listeners: Vec<(Option<Key>, SocketId)> = match which {
+            Which::Unawaited => listen::unawaited(offload).into_iter().map(|(key, id)| (Some(key), id)).collect(),
+            Which::Shared => shared(offload).into_iter().map(|(key, id)| (Some(key), id)).collect(),
+            Which::Closed(id) => vec![(None, id)],
+        };
         for (key, id) in listeners {
             let streams = offload.ring.tcp_waiting(id);
             let handshakes = offload.ring.tcp_embryos(id);
-            if which == Which::Unawaited {
+            if which != Which::Shared {
                 embryos += handshakes;
-                if streams.is_empty() && handshakes == 0 {
-                    listen::give_up(process, offload, key, id);
-                }
+            }
+            if which == Which::Unawaited
+                && streams.is_empty()
+                && handshakes == 0
+                && let Some(key) = key
+            {
+                listen::give_up(process, offload, key, id);
             }
             waiting.extend(streams.into_iter().filter_map(|stream| Caller::of(process, offload, stream)));
+        }
+        if let Which::Closed(id) = which
+            && (waiting.is_empty() && embryos == 0 && started.elapsed() > GRACE || started.elapsed() > PATIENCE)
+        {
+            offload.ring.close(now, id, false);
+            offload.retreats -= 1;
+            offload.dispatch();
+            return;
         }
         drop(guard);
         // Of a listener that goes on listening, newcomers are the next look's.
@@ -101,7 +157,8 @@ fn run(process: &'static Process, which: Which) {
             let known = first.get_or_insert_with(|| waiting.clone());
             waiting.retain(|caller| known.contains(caller));
         }
-        if waiting.is_empty() && embryos == 0 || started.elapsed() > PATIENCE {
+        let is_over = waiting.is_empty() && embryos == 0 && !matches!(which, Which::Closed(_));
+        if is_over || started.elapsed() > PATIENCE {
             return;
         }
         for caller in waiting {

@@ -77,7 +77,8 @@ impl Work for Service {
         }
         // Zero switches the ticks off (VMA_PROGRESS_ENGINE_INTERVAL=0): only what wakes a sleeper is served.
         let looked = crate::moving::retreat::look_after(process, &mut offload, now);
-        let deeply = looked.is_none() && (self.quiet >= QUIET_TICKS || self.interval.is_zero()) && offload.sleep_deeply();
+        let keeps = crate::moving::keep_legacies(&mut offload);
+        let deeply = looked.is_none() && !keeps && (self.quiet >= QUIET_TICKS || self.interval.is_zero()) && offload.sleep_deeply();
         offload.attend(now);
         self.calls = offload.mux.calls;
         if deeply {

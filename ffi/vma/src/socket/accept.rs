@@ -176,7 +176,9 @@ unsafe fn from_kernel(
     lifecycle::arriving(accepted);
     let mut guard = process.lock();
     let offload = &mut *guard;
-    let family = offload.sockets.find(listener).map_or(Family::V4, |s| s.family);
+    let (family, timeout) = offload.sockets.find(listener).map_or((Family::V4, None), |s| (s.family, s.receive_timeout));
+    // The kernel made it while somebody who shares the listener may have had it `without_blocking`, and it inherited that.
+    set_receive_timeout(accepted, timeout.map_or(libc::timeval { tv_sec: 0, tv_usec: 0 }, timeval));
     let mut socket = Socket::new(accepted, family, Protocol::Tcp, false, process.tcp_config());
     socket.kind = Kind::Kernel;
     socket.reason = Some(Reason::NoOffloadedPeer);

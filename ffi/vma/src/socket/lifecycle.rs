@@ -248,6 +248,11 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
     {
         return;
     }
+    if let Some(process) = process::process()
+        && moving::retreat::close(process, offload, &socket)
+    {
+        return;
+    }
     if let Some(id) = socket.ring_id() {
         if let Some(info) = offload.ring.info(id) {
             offload.closed.rx_bytes += info.counters.rx_bytes;

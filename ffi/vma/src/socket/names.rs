@@ -1,15 +1,17 @@
 //! getsockname(2) and getpeername(2).
 
 use core::ffi::c_int;
+use std::net::SocketAddrV4;
 
 use libc::{sockaddr, socklen_t};
 use ringway_stack::tcp;
 
-use super::Kind;
 use super::address::Raw;
 use super::connect::kernel_result;
-use crate::errno::Errno;
-use crate::process::Process;
+use super::{Kind, Socket};
+use crate::errno::{Errno, to_int};
+use crate::fdtable::{self, Entry};
+use crate::process::{self, Process};
 use crate::real;
 use crate::slab::Key;
 
@@ -36,6 +38,36 @@ pub(crate) unsafe fn local(process: &Process, fd: c_int, key: Key, out: *mut soc
             unsafe { Raw::new(local, family).write(out, len)? };
             Ok(0)
         }
+    }
+}
+
+/// A call of either kind on a connection that moved to the kernel, where one of its ports may be another one than the program knows:
+/// the kernel's answer, with the address that `which` tells. `None`: it is none.
+///
+/// # Safety
+/// As getsockname(2) and getpeername(2), which is `kernel`: `out` and `len` are valid for writing.
+pub(crate) unsafe fn of_moved(
+    fd: c_int,
+    out: *mut sockaddr,
+    len: *mut socklen_t,
+    kernel: unsafe fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
+    which: fn(&Socket) -> Option<SocketAddrV4>,
+) -> Option<c_int> {
+    let (Entry::Kernel(key), Some(process)) = (fdtable::lookup(fd), process::process()) else { return None };
+    let (known, family) = {
+        let guard = process.lock();
+        let socket = guard.sockets.find(key).filter(|socket| socket.moved)?;
+        (which(socket)?, socket.family)
+    };
+    // SAFETY: the caller's promise; the length is the program's again for the second call.
+    unsafe {
+        let room = if len.is_null() { 0 } else { len.read() };
+        let result = kernel(fd, out, len);
+        if result == 0 {
+            len.write(room);
+            return Some(to_int(Raw::new(known, family).write(out, len).map(|()| 0)));
+        }
+        Some(result)
     }
 }
 

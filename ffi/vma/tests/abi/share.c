@@ -522,8 +522,54 @@ static void half_closed(void) {
     MUST(close(s[0]));
 }
 
+static pid_t server(int l) {
+    pid_t child = MUST(fork());
+    if (child == 0)
+        for (;;) {
+            int fd = accept(l, NULL, NULL);
+            if (fd < 0)
+                _exit(1);
+            if (fork() == 0)
+                echo_until_end(fd);
+            close(fd);
+        }
+    return child;
+}
+
+// Several wait at a listener, and one of them does something else when connections come; or closes it; or ends.
+static void busy_sharers(void) {
+    for (int how = 0; how < 3; how++) {
+        struct sockaddr_in where;
+        int l = listener(&where), up[2];
+        MUST(pipe(up));
+        pid_t serving = server(l);
+        pid_t busy = MUST(fork());
+        if (busy == 0) {
+            struct pollfd p = {.fd = l, .events = POLLIN};
+            int n = poll(&p, 1, 3000);
+            nap(how == 0 ? 600 : 15);
+            if (how == 1)
+                close(l), nap(300);
+            _exit(n < 0 || write(up[1], "!", 1) != 1);
+        }
+        nap(50);
+        struct client c[6];
+        for (int i = 0; i < 6; i++)
+            c[i] = client(where, three_rounds);
+        for (int i = 0; i < 6; i++)
+            SHOW(result(c[i]));
+        SHOW(status_of(busy));
+        kill(serving, SIGKILL);
+        status_of(serving);
+        close(l);
+        close(up[0]);
+        close(up[1]);
+    }
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
+    signal(SIGCHLD, SIG_DFL);
     forked_per_connection();
     parent_exits_first();
     both_write();
@@ -537,5 +583,6 @@ int main(void) {
     watched_meanwhile();
     daemonised();
     half_closed();
+    busy_sharers();
     return 0;
 }
