@@ -188,7 +188,7 @@ fn ends_of_different_connections_do_not_fit() {
     let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
     let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
     let mut of_b = pair.b.dissolve(pair.now, b, a).unwrap();
-    of_b.received_to = of_b.received_to + 1_000_000;
+    of_b.received_to += 1_000_000;
     assert_eq!(of_a.owed_to(&of_b), None);
     assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::BadSocket));
 }
