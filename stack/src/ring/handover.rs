@@ -132,7 +132,10 @@ impl<D: Device> Ring<D> {
     }
 
     pub(super) fn dissolve_inner(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<Remains, Error> {
-        let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)).ok_or(Error::BadSocket)?;
+        // One that has ended, and that the program has not closed yet, is in no table but its own: it may have bytes to be read.
+        let is_it = |socket: &Socket<D>| matches!(socket, Socket::Stream(stream) if (stream.local, stream.remote) == (local, remote));
+        let ended = || self.slots.iter().find_map(|(id, socket)| is_it(socket).then_some(id.index));
+        let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)).or_else(ended).ok_or(Error::BadSocket)?;
         let id = self.slots.id_at(index);
         let stream = self.slots.stream_at(index).ok_or(Error::BadSocket)?;
         let (parent, queued) = (stream.parent, stream.queued);

@@ -202,3 +202,18 @@ fn a_handshake_under_way_stays() {
     pair.a.tcp_connect(pair.now, a, b, hop, &config).unwrap();
     assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::NotConnected));
 }
+
+#[test]
+fn what_has_ended_still_has_what_was_not_read() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    write(&mut pair.b, pair.now, server, b"the answer").unwrap();
+    pair.b.close(pair.now, server, false);
+    pair.settle();
+    pair.a.shutdown(pair.now, client, Shutdown::Write).unwrap();
+    pair.settle();
+    assert_eq!(pair.a.info(client).and_then(|info| info.state), Some(tcp::State::Closed));
+    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let left = pair.a.dissolve(pair.now, a, b).unwrap();
+    assert_eq!((left.unread.as_slice(), left.peer_ended, left.ended), (&b"the answer"[..], true, true));
+}
