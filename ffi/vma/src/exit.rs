@@ -10,6 +10,7 @@ use crate::exports::stdio;
 use crate::mux::wait::in_handler;
 use crate::process::{self, Process};
 use crate::socket::Kind;
+use crate::socket::accept::SignalsBlocked;
 use crate::{moving, real, report};
 
 /// Without progress for this long, what is left is given up: the peer is stopped, or gone.
@@ -64,9 +65,17 @@ fn finish_elsewhere() {
 }
 
 fn finish_for_another() {
-    crate::boundary!((), finish());
-    PULSE.store(FINISHED, Ordering::Release);
-    wake_the_waiting();
+    // Not on the progress thread, which other processes' talks with this one need to the end.
+    let _undisturbed = SignalsBlocked::new();
+    let spawned = std::thread::Builder::new().name("ringway-end".to_owned()).spawn(|| {
+        crate::boundary!((), finish());
+        PULSE.store(FINISHED, Ordering::Release);
+        wake_the_waiting();
+    });
+    if spawned.is_err() {
+        PULSE.store(FINISHED, Ordering::Release);
+        wake_the_waiting();
+    }
 }
 
 /// Sleeps until the pulse is no longer `seen`. `false`: it stood still for as long as anybody is patient.
@@ -95,7 +104,6 @@ pub(crate) fn finish() {
     if DONE.swap(generation, Ordering::AcqRel) == generation {
         return;
     }
-    moving::owner::leave_shared(process);
     // A signal handler that left one of our calls by longjmp left the state locked, and whatever the ring was doing undone.
     if !(0..LOCK_TRIES).any(|_| {
         process.try_lock().is_some() || {
@@ -106,10 +114,27 @@ pub(crate) fn finish() {
         tracing::warn!("the program ended in the middle of a call: what it had not sent yet is lost");
         return;
     }
+    moving::owner::leave_shared(process);
     let report = report::last(process);
     flush(process);
     if let Some(report) = report {
         report::append(process, report);
+    }
+}
+
+/// Before the process becomes another program: what closed connections still have to send is sent, for as long as their peers take it.
+pub(crate) fn let_linger(process: &Process) {
+    let started = process.now();
+    while process.now().since(started) < PATIENCE {
+        let mut offload = process.lock();
+        let now = process.now();
+        offload.ring.poll(now);
+        offload.dispatch();
+        if !offload.ring.lingering() {
+            return;
+        }
+        drop(offload);
+        pause();
     }
 }
 

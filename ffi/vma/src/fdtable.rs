@@ -140,6 +140,11 @@ pub(crate) fn has_moved(fd: i32) -> bool {
     matches!(lookup(fd), Entry::Kernel(_))
 }
 
+/// Whether `fd` is on its way from the ring to the kernel.
+pub(crate) fn is_moving(fd: i32) -> bool {
+    matches!(peek(fd), Entry::Moving(_))
+}
+
 /// What `fd` is to us.
 #[inline]
 pub(crate) fn peek(fd: i32) -> Entry {

@@ -10,7 +10,7 @@
 //! it: a parent that leaves accepting to its workers is not in their way. What a parent keeps is published when it ends.
 
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use ringway_host::Pidfd;
 use ringway_stack::offload::Reason;
@@ -35,6 +35,21 @@ static LOCKED: AtomicU32 = AtomicU32::new(0);
 
 /// Listeners are to be given up as soon as nobody waits at them; written under the state's lock, by the thread that forks.
 static RETREAT: AtomicBool = AtomicBool::new(false);
+
+/// The child of a fork whose tables these are, while it has no state of its own.
+static TABLES_OF: AtomicI32 = AtomicI32::new(0);
+
+/// Whether the calling process is the one whose tables these are: false in a vfork child, which may only touch descriptors.
+pub(crate) fn tables_are_ours() -> bool {
+    process::process().map_or_else(
+        || {
+            let child = TABLES_OF.load(Ordering::Relaxed);
+            // SAFETY: getpid has no preconditions.
+            child == 0 || child == unsafe { libc::getpid() }
+        },
+        Process::is_owner,
+    )
+}
 
 /// In a child that has made no state of its own yet: its parent's.
 pub(crate) fn forker() -> Option<&'static Process> {
@@ -93,6 +108,8 @@ fn unlock_outer(locked: u32) {
 }
 
 extern "C" fn child() {
+    // SAFETY: getpid has no preconditions.
+    TABLES_OF.store(unsafe { libc::getpid() }, Ordering::Relaxed);
     if let Some(old) = process::take_for_child() {
         INHERITED.store(ptr::from_ref(old).cast_mut(), Ordering::Release);
         heir::inherit(old);

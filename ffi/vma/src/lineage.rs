@@ -5,6 +5,7 @@
 //! a child of the child, is still there: precisely, and whatever they died of.
 
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fdtable::{self, Entry};
 use crate::lock::Lock;
@@ -28,12 +29,15 @@ struct Lineages {
     pending: Option<[c_int; 2]>,
 }
 
+/// [`Lineages::forks`], for those who don't hold the state's lock.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
 /// Only used under the state's lock, so that a child never finds it taken.
 static LINEAGES: Lock<Lineages> = Lock::new(Lineages { forks: 0, children: Vec::new(), unknown: 0, pending: None });
 
 /// Forks so far: what a new connection remembers.
 pub(crate) fn forks() -> u32 {
-    LINEAGES.lock().forks
+    FORKS.load(Ordering::Relaxed)
 }
 
 /// Whether a child that was forked since then may be alive.
@@ -58,6 +62,7 @@ pub(crate) fn heirs_since(birth: u32) -> usize {
 pub(crate) fn before(copied: bool) {
     let mut lineages = LINEAGES.lock();
     lineages.forks += 1;
+    FORKS.store(lineages.forks, Ordering::Relaxed);
     if !copied {
         return;
     }
@@ -91,6 +96,7 @@ pub(crate) fn after_in_child() {
         close(reading);
     }
     (lineages.forks, lineages.unknown) = (0, 0);
+    FORKS.store(0, Ordering::Relaxed);
 }
 
 impl Lineages {
@@ -100,6 +106,10 @@ impl Lineages {
             let mut entry = libc::pollfd { fd: reading, events: 0, revents: 0 };
             // SAFETY: one valid pollfd.
             let ended = unsafe { real::poll(&raw mut entry, 1, 0) } == 1;
+            if entry.revents & libc::POLLNVAL != 0 {
+                // Closed by a call that nobody saw.
+                return false;
+            }
             if ended {
                 close(reading);
             }

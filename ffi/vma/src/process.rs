@@ -57,6 +57,8 @@ pub(crate) struct Offload {
     pub(crate) decisions: Vec<Decided>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
+    /// A retreat from shared listeners is under way.
+    pub(crate) retreating: bool,
     /// What is kept for children.
     pub(crate) legacies: Vec<crate::moving::Legacy>,
     /// Closed listeners whose waiting connections are on their way.
@@ -176,6 +178,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             moves: Vec::new(),
             lent: Vec::new(),
             waiting_since: None,
+            retreating: false,
             legacies: Vec::new(),
             retreats: 0,
             parent: None,

@@ -16,7 +16,7 @@ use crate::sys;
 /// Bytes of a question or an answer.
 pub const WORDS_MAX: usize = 256;
 /// Talks at a time; the oldest gives way.
-const TALKS_MAX: usize = 256;
+const TALKS_MAX: usize = 1024;
 
 /// Who answers. Called by [`Rendezvous::service`], without locks held; one talk's questions come in their order.
 pub trait Correspondent: Send + Sync {

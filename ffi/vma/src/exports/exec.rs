@@ -17,7 +17,11 @@ fn before() {
     let saved = crate::errno::current();
     match process::process() {
         // Also what exec closes: the peer is to see an end, and not a reset, and all of what was written before it.
-        Some(process) if process.is_owner() => moving::owner::all(process, |_| true),
+        Some(process) if process.is_owner() => {
+            moving::retreat::at_exec(process, keeps);
+            moving::owner::all(process, |_| true);
+            crate::exit::let_linger(process);
+        }
         Some(_) => lend_all(),
         None => heir::share_listeners(keeps),
     }

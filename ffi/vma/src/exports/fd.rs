@@ -7,6 +7,7 @@ use ringway_stack::ring::SocketId;
 use super::exec;
 use crate::errno;
 use crate::fdtable::{self, Entry};
+use crate::fork;
 use crate::process::{self, Process};
 use crate::real;
 use crate::slab::Key;
@@ -14,7 +15,7 @@ use crate::socket::{Kind, lifecycle};
 
 /// Whether this is the process whose tables these are: false in a vfork child, which may only touch descriptors.
 fn tables_are_ours() -> bool {
-    process::process().is_none_or(Process::is_owner)
+    fork::tables_are_ours()
 }
 
 /// close(2).
@@ -24,12 +25,12 @@ fn tables_are_ours() -> bool {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     crate::cancellation_point!({
-        if fdtable::peek(fd) != Entry::None && tables_are_ours() {
-            crate::boundary!((), lifecycle::closing(fd));
-        }
         // The program cannot mean it: it was never given that number.
         if is_internal(fd) && tables_are_ours() {
             return errno::fail(libc::EBADF);
+        }
+        if fdtable::peek(fd) != Entry::None && tables_are_ours() {
+            crate::boundary!((), lifecycle::closing(fd));
         }
         // SAFETY: plain integers.
         unsafe { real::close(fd) }
@@ -116,7 +117,8 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 }
 
 fn close_tracked(first: c_uint, last: c_uint) {
-    let tracked: Vec<c_int> = fdtable::entries().map(|(fd, _)| fd).filter(|&fd| (first..=last).contains(&fd.cast_unsigned())).collect();
+    let of_the_program = fdtable::entries().filter(|&(_, entry)| entry != Entry::Internal);
+    let tracked: Vec<c_int> = of_the_program.map(|(fd, _)| fd).filter(|&fd| (first..=last).contains(&fd.cast_unsigned())).collect();
     for fd in tracked {
         lifecycle::closing(fd);
     }

@@ -51,7 +51,12 @@ fn send_on(
                 return Err(Errno(error));
             }
             drop(guard);
-            fdtable::lookup(fd);
+            if let Entry::Socket(_) = fdtable::lookup(fd)
+                && fdtable::is_moving(fd)
+            {
+                // What goes first has not gone for a long time: nothing may overtake it.
+                return Err(Errno(libc::ETIMEDOUT));
+            }
             by_kernel(fd, kernel)
         }
     }

@@ -3,11 +3,10 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::net::SocketAddrV4;
-use std::time::Instant;
 
 use ringway_shm::Talk;
 
-use super::{ANSWER, PATIENCE, pair, pause};
+use super::{ANSWER, pair, pause};
 use crate::errno;
 use crate::fdtable::{self, Entry};
 use crate::process::Process;
@@ -69,6 +68,14 @@ fn heirloom(key: Key) -> Option<Heirloom> {
 #[cold]
 pub(crate) fn settle(fd: c_int, key: Key) -> Entry {
     let saved = errno::current();
+    if !crate::fork::tables_are_ours() {
+        // A vfork child: what it uses moves, but the entries are its parent's, who settles in its turn.
+        if let Some(heirloom) = heirloom(key).filter(|_| !fdtable::is_stale_now(fd)) {
+            heirloom.claim(fd, key);
+        }
+        errno::set(saved);
+        return Entry::None;
+    }
     if fdtable::is_stale_now(fd) {
         // It was closed by a call that the library did not see, and is something else by now.
         fdtable::clear(fd);
@@ -118,13 +125,13 @@ pub(crate) fn settle_all(which: impl Fn(c_int) -> bool) {
 
 impl Heirloom {
     fn claim(&self, fd: c_int, key: Key) {
-        let started = Instant::now();
         let words = format!("release {} {}", self.local, self.remote);
         // (Connected it may be before all that was owed was written into it.)
         loop {
             let answer = Talk::begin(self.owner, ANSWER).ok().flatten().and_then(|talk| talk.ask(words.as_bytes(), &[], ANSWER).ok());
             match answer {
-                Some((words, _)) if words == b"wait" && started.elapsed() < PATIENCE => pause(),
+                // However long: what is owed comes first, as a send to a slow reader waits.
+                Some((words, _)) if words == b"wait" => pause(),
                 Some((words, passed)) if words == b"here" && !passed.is_empty() => {
                     for (copy, _) in fdtable::entries().filter(|&(_, entry)| entry == Entry::Inherited(key)) {
                         let _ = pair::replace(copy, &passed[0]);

@@ -22,7 +22,7 @@ const ACCEPTED: u32 = 16;
 /// A file that holds the bytes.
 pub(super) fn holding(bytes: &[&[u8]]) -> io::Result<Fd> {
     // SAFETY: the name is a C string.
-    let raw = unsafe { libc::memfd_create(c"ringway-move".as_ptr(), libc::MFD_CLOEXEC) };
+    let raw = unsafe { libc::memfd_create(c"ringway-move".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -35,7 +35,14 @@ pub(super) fn holding(bytes: &[&[u8]]) -> io::Result<Fd> {
 }
 
 /// The file's bytes, from its beginning.
+///
+/// # Errors
+/// The system's; [`io::ErrorKind::InvalidData`]: it is no memory file (reading another might never end), or larger than any that is passed.
 pub(super) fn read(fd: &Fd) -> io::Result<Vec<u8>> {
+    // SAFETY: plain integers. Only memory files have seals (fcntl(2)).
+    if unsafe { libc::fcntl(fd.raw(), libc::F_GET_SEALS) } < 0 || borrow(fd).metadata()?.len() > BYTES_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     let mut file = borrow(fd);
     file.rewind()?;
     let mut bytes = Vec::new();

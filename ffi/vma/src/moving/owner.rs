@@ -92,9 +92,6 @@ pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, soc
 
 /// The process ends: what a child of its may go on with moves to the kernel.
 pub(crate) fn leave_shared(process: &'static Process) {
-    if process.try_lock().is_none() {
-        return;
-    }
     if lineage::forks() > 0 {
         all(process, |socket| lineage::shared_since(socket.birth));
     }
@@ -112,7 +109,7 @@ pub(crate) fn all(process: &'static Process, which: impl Fn(&Socket) -> bool) {
             begin(process, offload, key);
         }
     }
-    await_all(process, Waited::Ours);
+    await_all(process, Waited::All);
 }
 
 /// Which moves are waited for.
@@ -198,6 +195,8 @@ enum Left {
     Nobody,
     /// The peer, or we ourselves on its behalf, moved it first.
     Overtaken,
+    /// It is there, and cannot be asked.
+    Silent,
 }
 
 /// How the peer is asked.
@@ -225,6 +224,7 @@ impl Job {
         let moved = match self.leave() {
             Left::Overtaken => return,
             Left::Nobody => self.go_on_alone(),
+            Left::Silent => self.break_off(),
             Left::Unaccepted(theirs) => self.go_to_listener(&theirs),
             Left::Ready(theirs, talk) => self.go_to(&theirs, &talk),
         };
@@ -243,6 +243,7 @@ impl Job {
 
     /// Asks the peer to leave the ring, as soon as the handshake is over.
     fn leave(&self) -> Left {
+        let started = std::time::Instant::now();
         loop {
             let is_alone;
             {
@@ -265,12 +266,22 @@ impl Job {
                 Some(pid) if pid == self.process.owner_pid => Conversation::Ourselves(OWN_TALKS.fetch_sub(1, Ordering::Relaxed)),
                 Some(pid) => match Talk::begin(pid, ANSWER) {
                     Ok(Some(talk)) => Conversation::Other(talk),
-                    _ => return Left::Nobody,
+                    Ok(None) => return Left::Nobody,
+                    Err(_) if started.elapsed() < super::PATIENCE => {
+                        super::pause();
+                        continue;
+                    }
+                    Err(_) => return Left::Silent,
                 },
             };
             let alone = if is_alone { peer::ALONE } else { "" };
             let words = format!("leave {} {} {alone}", self.remote, self.local);
-            let Some((answer, passed)) = talk.ask(self.process, &words, Vec::new()) else { return Left::Nobody };
+            let Some((answer, passed)) = talk.ask(self.process, &words, Vec::new()) else {
+                if started.elapsed() < super::PATIENCE {
+                    continue;
+                }
+                return Left::Silent;
+            };
             let remains = passed.first().and_then(memfd::to_remains);
             match (answer.as_str(), remains) {
                 ("left", Some(remains)) => return Left::Ready(remains, talk),
@@ -336,6 +347,18 @@ impl Job {
             pair::end_writing(self.placeholder.raw());
         }
         Ok(())
+    }
+
+    /// The peer is there and says nothing: it is to see a reset, and not wait for somebody who is gone.
+    fn break_off(&self) -> Result<(), Errno> {
+        let mut guard = self.process.lock();
+        let offload = &mut *guard;
+        let is_it = |id: &SocketId| ends(offload, *id) == Some((self.local, self.remote));
+        if let Some(id) = offload.ring.sockets().into_iter().find(is_it) {
+            offload.ring.close(self.process.now(), id, true);
+            offload.dispatch();
+        }
+        Err(Errno(libc::ETIMEDOUT))
     }
 
     /// The peer is gone: what it sent is there to be read, and then its end, or its reset.

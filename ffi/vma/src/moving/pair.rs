@@ -44,11 +44,12 @@ pub(super) fn connect(
     // The port is free unless the peer's listener has it; then the kernel's addresses are not the program's, who is told its own.
     bind(waiting.raw(), remote, family).or_else(|_| bind(waiting.raw(), SocketAddrV4::new(*remote.ip(), 0), family))?;
     // SAFETY: plain integers.
-    kernel_result(unsafe { real::listen(waiting.raw(), 1) })?;
+    kernel_result(unsafe { real::listen(waiting.raw(), 16) })?;
     let to = address::of_placeholder(waiting.raw(), family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
     bind_beside(placeholder, family, local, listener);
     connect_to(placeholder, family, to)?;
-    accept(&waiting)
+    let me = address::of_placeholder(placeholder, family).ok_or(Errno(libc::ENOTCONN))?;
+    accept(&waiting, family, me)
 }
 
 /// Connects the placeholder, whether it blocks or not, to somebody who listens on this machine.
@@ -113,11 +114,19 @@ fn bind_beside(placeholder: c_int, family: Family, local: SocketAddrV4, listener
     }
 }
 
-fn accept(waiting: &Fd) -> Result<Fd, Errno> {
-    wait_for(waiting.raw(), libc::POLLIN)?;
-    // SAFETY: null addresses: none is written.
-    let raw = kernel_result(unsafe { real::accept4(waiting.raw(), core::ptr::null_mut(), core::ptr::null_mut(), libc::SOCK_CLOEXEC) })?;
-    Fd::new(raw).map_err(|_| Errno(libc::EMFILE))
+/// Accepts the placeholder's connection, `from` its address. The address may have been somebody's whose clients come still: nobody else gets in.
+fn accept(waiting: &Fd, family: Family, from: SocketAddrV4) -> Result<Fd, Errno> {
+    const STRANGERS_MAX: u32 = 64;
+    for _ in 0..STRANGERS_MAX {
+        wait_for(waiting.raw(), libc::POLLIN)?;
+        // SAFETY: null addresses: none is written.
+        let raw = kernel_result(unsafe { real::accept4(waiting.raw(), core::ptr::null_mut(), core::ptr::null_mut(), libc::SOCK_CLOEXEC) })?;
+        let accepted = Fd::new(raw).map_err(|_| Errno(libc::EMFILE))?;
+        if address::of_peer(accepted.raw(), family) == Some(from) {
+            return Ok(accepted);
+        }
+    }
+    Err(Errno(libc::ECONNABORTED))
 }
 
 /// Waits until a descriptor is ready. EAGAIN: it is not for a long time.

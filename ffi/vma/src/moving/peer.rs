@@ -5,12 +5,14 @@ use std::net::SocketAddrV4;
 use ringway_shm::{Correspondent, Fd};
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
+use ringway_stack::ring::NextHop;
 
 use super::{Legacy, Move, Role, addresses, memfd, owner, pair, retreat};
 use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::Kind;
+use crate::socket::accept::SignalsBlocked;
 
 /// Answers for a process.
 pub(super) struct Answers(pub(super) &'static Process);
@@ -123,6 +125,13 @@ fn leave(
         }
         key = offload.moves.swap_remove(at).key;
     }
+    // Only who is at the other end may take it along.
+    let hop = key.or_else(|| socket_between(offload, local, remote)).and_then(|key| offload.sockets.find(key)?.ring_id());
+    if let Some(NextHop::Station(mac)) = hop.and_then(|id| offload.ring.tcp_hop(id))
+        && process.rendezvous.pid_of(mac).is_some_and(|pid| pid != asker.pid)
+    {
+        return ("gone", None);
+    }
     let now = process.now();
     offload.poll_if_due(now);
     let remains = match offload.ring.dissolve(now, local, remote) {
@@ -154,17 +163,22 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
         return "gone";
     }
     let ended = offload.sockets.find(key).is_some_and(|socket| socket.shut.write);
+    // What fails here fails for the program too, with its next call.
     let written = pair::write_some(fresh.raw(), &owed).unwrap_or(owed.len());
     if written < owed.len() {
         // More than the kernel keeps for a reader that is slow: whoever writes next must come after it.
         // The owner's part is done, and so may its life be.
         offload.moves[at].role = Role::Writing;
         let rest = owed[written..].to_vec();
-        std::thread::spawn(move || {
+        let writing = move || {
             let _ = pair::write_all(fresh.raw(), &rest);
             let mut offload = process.lock();
             arrive(&mut offload, key, ended, &fresh);
-        });
+        };
+        let _undisturbed = SignalsBlocked::new();
+        if std::thread::Builder::new().name("ringway-owed".to_owned()).spawn(writing).is_err() {
+            abandon(offload, at);
+        }
         return "taken";
     }
     arrive(offload, key, ended, &fresh);
@@ -191,6 +205,11 @@ fn abandoned(process: &Process, talk: u64) {
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(at) = offload.moves.iter().position(|moving| moving.role == Role::Peer(talk)) else { return };
+    abandon(offload, at);
+}
+
+/// Ends a move of ours as a reset.
+fn abandon(offload: &mut Offload, at: usize) {
     let moving = offload.moves.swap_remove(at);
     let Some(key) = moving.key else { return };
     if let Some(socket) = offload.sockets.find(key) {

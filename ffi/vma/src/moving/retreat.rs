@@ -65,6 +65,16 @@ fn withdraw(process: &'static Process, offload: &mut Offload, id: SocketId) {
     begin_for(process, Which::Closed(id));
 }
 
+/// The process becomes another program, which has no ring: its listeners are whoever's who accepts in the kernel.
+pub(crate) fn at_exec(process: &'static Process, keeps: impl Fn(i32) -> bool) {
+    for (_, socket) in process.lock().sockets.iter_mut() {
+        if matches!(socket.kind, Kind::Listener(Some(_))) && keeps(socket.fd) {
+            socket.is_shared = true;
+        }
+    }
+    at_end(process);
+}
+
 /// The process ends: as if it closed its listeners, and waited for that.
 pub(crate) fn at_end(process: &'static Process) {
     {
@@ -92,6 +102,10 @@ pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: 
         return Some(since + PROMPT);
     }
     offload.waiting_since = None;
+    if offload.retreating {
+        return Some(now + PROMPT);
+    }
+    offload.retreating = true;
     begin_for(process, Which::Shared);
     Some(now + PROMPT)
 }
@@ -159,6 +173,9 @@ fn run(process: &'static Process, which: Which) {
         }
         let is_over = waiting.is_empty() && embryos == 0 && !matches!(which, Which::Closed(_));
         if is_over || started.elapsed() > PATIENCE {
+            if which == Which::Shared {
+                process.lock().retreating = false;
+            }
             return;
         }
         for caller in waiting {

@@ -129,11 +129,20 @@ impl Raw {
 
 /// The placeholder's own address, as the kernel has it. `None`: of another kind than we handle.
 pub(crate) fn of_placeholder(fd: i32, family: Family) -> Option<SocketAddrV4> {
+    asked(fd, family, crate::real::getsockname)
+}
+
+/// Who is at the other end of a connection of the kernel's. `None`: nobody, or somebody of another kind.
+pub(crate) fn of_peer(fd: i32, family: Family) -> Option<SocketAddrV4> {
+    asked(fd, family, crate::real::getpeername)
+}
+
+fn asked(fd: i32, family: Family, ask: unsafe fn(i32, *mut sockaddr, *mut socklen_t) -> i32) -> Option<SocketAddrV4> {
     // SAFETY: all of it is integers, for which zero is a value.
     let mut raw: libc::sockaddr_storage = unsafe { core::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_storage>() as socklen_t;
     // SAFETY: the storage is as long as it says.
-    if unsafe { crate::real::getsockname(fd, (&raw mut raw).cast(), &raw mut len) } != 0 {
+    if unsafe { ask(fd, (&raw mut raw).cast(), &raw mut len) } != 0 {
         return None;
     }
     // SAFETY: the kernel filled in `len` bytes.

@@ -138,7 +138,7 @@ pub(crate) fn arriving(fd: c_int) {
 /// its own while the tables are its parent's.
 #[cold]
 pub(crate) fn displaced(fd: c_int) -> bool {
-    if !process::process().is_none_or(Process::is_owner) {
+    if !crate::fork::tables_are_ours() {
         return false;
     }
     let saved = errno::current();

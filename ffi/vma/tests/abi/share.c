@@ -567,6 +567,52 @@ static void busy_sharers(void) {
     }
 }
 
+// The connection is over, and a child reads what came before its end.
+static void ended_unread(void) {
+    int s[2];
+    stream_pair(s);
+    SHOW(send(s[1], "the answer", 10, 0));
+    MUST(close(s[1]));
+    MUST(shutdown(s[0], SHUT_WR));
+    nap(50);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        char b[16];
+        _exit(read(s[0], b, 16) != 10 || read(s[0], b, 16) != 0);
+    }
+    SHOW(status_of(child));
+    MUST(close(s[0]));
+}
+
+// A child that closes every number but one; and has a helper of its own by vfork before it uses that.
+static void closes_all_others(void) {
+    struct sockaddr_in where;
+    int l = listener(&where);
+    struct client c = client(where, three_rounds);
+    int fd = MUST(accept(l, NULL, NULL));
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        for (int i = 3; i < 1024; i++)
+            if (i != fd)
+                close(i);
+        nap(100);
+        pid_t helper = vfork();
+        if (helper == 0) {
+            for (int i = 3; i < 1024; i++)
+                close(i);
+            execl("/bin/true", "true", NULL);
+            _exit(9);
+        }
+        if (status_of(helper) != 0)
+            _exit(4);
+        echo_until_end(fd);
+    }
+    MUST(close(fd));
+    SHOW(result(c));
+    SHOW(status_of(child));
+    close(l);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     signal(SIGCHLD, SIG_DFL);
@@ -584,5 +630,7 @@ int main(void) {
     daemonised();
     half_closed();
     busy_sharers();
+    ended_unread();
+    closes_all_others();
     return 0;
 }
