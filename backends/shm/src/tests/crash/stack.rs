@@ -489,7 +489,8 @@ fn send_udp_to_it(host: &mut Host, places: &Places, board: &Board) {
 fn has_ended(host: &mut Host, _: &Places, _: bool) -> Result<bool, String> {
     host.accept();
     host.receive();
-    let over = |host: &Host, stream: &SocketId| host.ring.readiness(*stream).intersects(Readiness::HUP | Readiness::ERR);
+    // One whose peer had ended its stream in order sees that and no more, until it sends.
+    let over = |host: &Host, stream: &SocketId| host.ring.readiness(*stream).intersects(Readiness::RDHUP | Readiness::HUP | Readiness::ERR);
     if !host.streams.iter().all(|stream| over(host, stream)) {
         return Ok(false);
     }
