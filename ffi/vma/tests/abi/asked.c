@@ -100,7 +100,6 @@ static void fields(void) {
     SHOW(i.tcpi_rtt > 0 && i.tcpi_rtt < 200000);
     SHOW(i.tcpi_rttvar < 200000);
     SHOW(i.tcpi_snd_cwnd >= 10);
-    SHOW(i.tcpi_reordering);
     SHOW((long)(i.tcpi_bytes_acked - before.tcpi_bytes_acked));
     SHOW((long)(i.tcpi_bytes_received - before.tcpi_bytes_received));
     SHOW((long)(i.tcpi_bytes_sent - before.tcpi_bytes_sent));

@@ -8,9 +8,10 @@ static volatile sig_atomic_t caught, arm_again;
 static sighandler_t (*install)(int, sighandler_t);
 
 static void once(int signal) {
-    caught++;
+    // Before it counts: who sees the count sends the next, which must find a handler.
     if (arm_again)
         install(signal, once);
+    caught++;
 }
 
 static sighandler_t by_sigaction(int signal, sighandler_t handler) {
@@ -34,7 +35,7 @@ static void *pester(void *argument) {
     for (int sent = 0; sent < 400; sent++) {
         int before = caught;
         pthread_kill(busy, SIGUSR1);
-        for (int i = 0; i < 1000 && caught == before; i++)
+        for (int i = 0; i < 500000 && caught == before; i++)
             usleep(20);
     }
     stop = 1;
