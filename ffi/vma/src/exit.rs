@@ -65,16 +65,18 @@ fn finish_elsewhere() {
 }
 
 fn finish_for_another() {
-    // Not on the progress thread, which other processes' talks with this one need to the end.
-    let _undisturbed = SignalsBlocked::new();
-    let spawned = std::thread::Builder::new().name("ringway-end".to_owned()).spawn(|| {
+    let end = || {
         crate::boundary!((), finish());
         PULSE.store(FINISHED, Ordering::Release);
         wake_the_waiting();
-    });
-    if spawned.is_err() {
-        PULSE.store(FINISHED, Ordering::Release);
-        wake_the_waiting();
+    };
+    if crate::lineage::forks() == 0 {
+        return end();
+    }
+    // What children share has to move first, and the progress thread is needed for other processes' part in that.
+    let _undisturbed = SignalsBlocked::new();
+    if std::thread::Builder::new().name("ringway-end".to_owned()).spawn(end).is_err() {
+        end();
     }
 }
 
