@@ -1,7 +1,8 @@
 //! System calls, made directly.
 //!
 //! This crate lives inside a library that stands in front of libc's `socket`, `poll`, `close` and the rest; calling those
-//! from here would call back into that library. `libc::syscall` goes past it.
+//! from here would call back into that library. `libc::syscall` goes past it: it looks whether its first argument is a socket of the
+//! program's, which this crate's descriptors never are, and passes everything else on.
 
 use core::ffi::{CStr, c_long};
 use core::mem::{self, MaybeUninit};

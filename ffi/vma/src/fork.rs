@@ -2,7 +2,8 @@
 //!
 //! The child forgets the parent's state without touching it (its shared mappings are the parent's to write). The table of
 //! descriptors stays; the child's first use of one makes it a state of its own, in which listeners and UDP sockets are
-//! published anew. Connections move to the kernel when the child first uses them ([`crate::moving`]). So a program that becomes a daemon after it listened goes on,
+//! published anew. Connections move to the kernel when the child first uses them ([`crate::moving`]). So a program that becomes a
+//! daemon after it listened goes on,
 //! and one that only forks to exec a helper pays for two pointers.
 //!
 //! Who has an inherited listener's rule must also accept. So a process that forks before it ever waited on a listener gives
@@ -138,7 +139,9 @@ pub(crate) fn adopt(process: &'static Process) {
         if let Some(socket) = offload.sockets.find_mut(key) {
             socket.fds += 1;
         } else if let Some(socket) = old.sockets.find(key) {
-            offload.sockets.insert_at(key, inherited(socket, fd));
+            let heir = inherited(socket, fd);
+            offload.shares_listeners |= heir.is_shared;
+            offload.sockets.insert_at(key, heir);
         } else {
             fdtable::change(fd, Entry::None);
         }

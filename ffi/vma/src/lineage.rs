@@ -47,10 +47,10 @@ pub(crate) fn shared_since(birth: u32) -> bool {
 
 /// How many children that were forked since then are alive, as far as is known.
 pub(crate) fn heirs_since(birth: u32) -> usize {
-    let mut lineages = LINEAGES.lock();
-    if lineages.forks == birth {
+    if forks() == birth {
         return 0;
     }
+    let mut lineages = LINEAGES.lock();
     lineages.bury();
     if lineages.unknown > birth {
         return usize::MAX;

@@ -57,6 +57,8 @@ pub(crate) struct Offload {
     pub(crate) decisions: Vec<Decided>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
+    /// Some listener is, or was, another process's as well.
+    pub(crate) shares_listeners: bool,
     /// A retreat from shared listeners is under way.
     pub(crate) retreating: bool,
     /// What is kept for children.
@@ -179,6 +181,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             lent: Vec::new(),
             waiting_since: None,
             retreating: false,
+            shares_listeners: false,
             legacies: Vec::new(),
             retreats: 0,
             parent: None,

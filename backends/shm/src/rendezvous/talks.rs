@@ -32,7 +32,6 @@ pub trait Correspondent: Send + Sync {
 #[derive(Debug)]
 pub struct Talk {
     socket: Fd,
-    uid: u32,
 }
 
 impl Talk {
@@ -63,12 +62,7 @@ impl Talk {
         if peer.uid != uid || peer.pid != pid {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        Ok(Some(Self { socket, uid }))
-    }
-
-    /// The user on whose behalf it is held.
-    pub const fn uid(&self) -> u32 {
-        self.uid
+        Ok(Some(Self { socket }))
     }
 
     /// Asks, and waits for the answer and its descriptors.

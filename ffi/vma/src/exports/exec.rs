@@ -127,18 +127,10 @@ pub unsafe extern "C" fn execveat(
     unsafe { real::execveat(directory, path, arguments, environment, flags) }
 }
 
-/// The arguments of execl(3) and its kin, in an array: up to the null that ends them, which is counted too.
+/// execl(3) and its kin: a list of arguments up to a null, and for execle(3) the environment behind it.
 ///
 /// Stable Rust defines no variadic functions. So these have as many parameters as such calls ever have arguments: what a caller did not
 /// pass is whatever lies above its frame, and is not looked at, for the null comes before it.
-macro_rules! list {
-    ($first:ident $($rest:ident)*) => {{
-        let all = [$first, $($rest),*];
-        let end = all.iter().position(|argument| argument.is_null());
-        (all, end)
-    }};
-}
-
 macro_rules! listed {
     ($(#[$doc:meta])* $name:ident($environment:ident) $call:expr) => {
         $(#[$doc])*
@@ -146,17 +138,17 @@ macro_rules! listed {
         /// # Safety
         /// As execl(3).
         #[cfg_attr(not(test), unsafe(no_mangle))]
-        #[allow(clippy::too_many_arguments, clippy::similar_names, reason = "see `list`")]
+        #[allow(clippy::too_many_arguments, clippy::similar_names, reason = "in place of a variadic list")]
         pub unsafe extern "C" fn $name(
             path: *const c_char, a: *const c_char, b: *const c_char, c: *const c_char, d: *const c_char, e: *const c_char,
             f: *const c_char, g: *const c_char, h: *const c_char, i: *const c_char, j: *const c_char, k: *const c_char,
             l: *const c_char, m: *const c_char, n: *const c_char, o: *const c_char, p: *const c_char, q: *const c_char,
-            r: *const c_char, s: *const c_char, t: *const c_char, u: *const c_char, v: *const c_char, w: *const c_char,
+            r: *const c_char, s: *const c_char, t: *const c_char, u: *const c_char, v: *const c_char, w: *const c_char, x: *const c_char,
         ) -> c_int {
-            let (all, end) = list!(a b c d e f g h i j k l m n o p q r s t u v w);
-            let Some(end) = end else { return crate::errno::fail(libc::E2BIG) };
-            // execle(3): the environment follows the null.
-            let $environment = all.get(end + 1).map_or(core::ptr::null(), |environment| environment.cast::<*const c_char>());
+            let all = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x];
+            let end = all.iter().position(|argument| argument.is_null());
+            let Some(behind) = end.and_then(|end| all.get(end + 1)) else { return crate::errno::fail(libc::E2BIG) };
+            let $environment = behind.cast::<*const c_char>();
             let call: unsafe fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int = $call;
             // SAFETY: the program's promise to execl(3); the array ends with a null.
             unsafe { call(path, all.as_ptr(), $environment) }
@@ -177,7 +169,7 @@ listed! {
     |path, arguments, _| unsafe { execvp(path, arguments) }
 }
 listed! {
-    /// execle(3), with up to 21 arguments.
+    /// execle(3), with up to 22 arguments.
     execle(environment)
     // SAFETY: the caller's, as the macro says.
     |path, arguments, environment| unsafe { execve(path, arguments, environment) }

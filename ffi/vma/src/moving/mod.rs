@@ -14,12 +14,15 @@
 //! - a process is about to lose the means: before it changes its user or root, or enters a sandbox.
 //!
 //! The words of the talk (see [`ringway_shm::Talk`]; addresses are the asked side's own, then the other's):
-//! - `release L R` of an heir to the owner: `wait`, `done`, or `gone`
-//! - `leave L R` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with the remains in a memfd, `wait`, or `gone`
+//! - `release L R` of an heir to the owner: `wait`; `here` with a descriptor that is to take the place of the heir's; or `gone`, when the
+//!   heir's own is the kernel's by now, or there is no such connection
+//! - `leave L R` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with the remains in
+//!   a memfd, `wait`, or `gone`
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
 //!
-//! Who dies in the middle takes the connection along: the other side sees a reset.
+//! Who dies in the middle takes the connection along, and the other side sees a reset; only a kill while what was owed is being written
+//! may look like the end of a shorter stream.
 
 pub(crate) mod heir;
 mod memfd;
@@ -39,12 +42,18 @@ use crate::slab::Key;
 /// A connection that is on its way to the kernel.
 #[derive(Debug)]
 pub(crate) struct Move {
-    pub(crate) local: SocketAddrV4,
-    pub(crate) remote: SocketAddrV4,
+    local: SocketAddrV4,
+    remote: SocketAddrV4,
     /// Our socket, unless the program has closed it.
     key: Option<Key>,
     role: Role,
     reason: Reason,
+}
+
+impl Move {
+    fn is_between(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+        (self.local, self.remote) == (local, remote)
+    }
 }
 
 /// A connection that its peer moved, so that our descriptor is another one now than what children inherited before: kept for them.

@@ -48,8 +48,9 @@ pub(crate) fn begin_for(process: &'static Process, offload: &mut Offload, key: K
     if socket.kind == Kind::Moving {
         return true;
     }
-    let (Kind::Stream(id) | Kind::Connecting(id), fd) = (socket.kind, socket.fd) else { return false };
-    let begun = start(process, offload, id, Some(key), fd);
+    let (Kind::Stream(id) | Kind::Connecting(id)) = socket.kind else { return false };
+    let placeholder = (socket.fd, socket.family);
+    let begun = start(process, offload, id, Some(key), placeholder);
     if let Some(moving) = offload.moves.iter_mut().find(|moving| moving.key == Some(key)) {
         moving.reason = reason;
     }
@@ -86,8 +87,7 @@ pub(crate) fn begin_lent(process: &'static Process, offload: &mut Offload) {
 /// Begins to move a connection whose last descriptor the program is closing. `false`: it must be ended as any other.
 pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, socket: &Socket, fd: c_int) -> bool {
     let (Kind::Stream(id) | Kind::Connecting(id)) = socket.kind else { return false };
-    let Some((local, remote)) = ends(offload, id) else { return false };
-    start_between(process, offload, id, None, fd, socket.family, local, remote)
+    start(process, offload, id, None, (fd, socket.family))
 }
 
 /// The process ends: what a child of its may go on with moves to the kernel.
@@ -140,24 +140,10 @@ fn ends(offload: &Offload, id: SocketId) -> Option<(SocketAddrV4, SocketAddrV4)>
     Some((info.local, info.remote?))
 }
 
-fn start(process: &'static Process, offload: &mut Offload, id: SocketId, key: Option<Key>, fd: c_int) -> bool {
+/// Starts the job that moves a connection, whose placeholder is a descriptor of this family. `key`: unless the program has closed it.
+fn start(process: &'static Process, offload: &mut Offload, id: SocketId, key: Option<Key>, (fd, family): (c_int, Family)) -> bool {
     let Some((local, remote)) = ends(offload, id) else { return false };
-    let family = key.and_then(|key| offload.sockets.find(key)).map_or(Family::V4, |socket| socket.family);
-    start_between(process, offload, id, key, fd, family, local, remote)
-}
-
-#[expect(clippy::too_many_arguments, reason = "what is known of one connection, in one call")]
-fn start_between(
-    process: &'static Process,
-    offload: &mut Offload,
-    id: SocketId,
-    key: Option<Key>,
-    fd: c_int,
-    family: Family,
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
-) -> bool {
-    if let Some(known) = offload.moves.iter_mut().find(|moving| (moving.local, moving.remote) == (local, remote)) {
+    if let Some(known) = offload.moves.iter_mut().find(|moving| moving.is_between(local, remote)) {
         known.key = key;
         return true;
     }
@@ -179,7 +165,7 @@ fn start_between(
     let started = std::thread::Builder::new().name("ringway-move".to_owned()).spawn(move || crate::boundary!((), job.run()));
     if let Err(error) = started {
         tracing::warn!("a connection that is shared with another process cannot be moved to the kernel: {error}");
-        offload.moves.retain(|moving| (moving.local, moving.remote) != (local, remote));
+        offload.moves.retain(|moving| !moving.is_between(local, remote));
         return false;
     }
     true
@@ -238,7 +224,7 @@ impl Job {
 
     /// Whether the move is still ours: the peer may have begun its own meanwhile.
     fn is_ours(&self, offload: &Offload) -> bool {
-        offload.moves.iter().any(|moving| (moving.local, moving.remote, moving.role) == (self.local, self.remote, Role::Asking))
+        offload.moves.iter().any(|moving| moving.is_between(self.local, self.remote) && moving.role == Role::Asking)
     }
 
     /// Asks the peer to leave the ring, as soon as the handshake is over.
@@ -253,7 +239,7 @@ impl Job {
                 if !self.is_ours(&guard) {
                     return Left::Overtaken;
                 }
-                is_alone = guard.moves.iter().any(|m| (m.local, m.remote, m.key) == (self.local, self.remote, None));
+                is_alone = guard.moves.iter().any(|m| m.is_between(self.local, self.remote) && m.key.is_none());
                 let under_way = guard.handshakes(self.local, self.remote);
                 drop(guard);
                 if under_way {
@@ -299,7 +285,7 @@ impl Job {
         let now = self.process.now();
         let remains = offload.ring.dissolve(now, self.local, self.remote);
         let mut key = None;
-        for moving in offload.moves.iter_mut().filter(|moving| (moving.local, moving.remote) == (self.local, self.remote)) {
+        for moving in offload.moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
             moving.role = Role::Owner;
             key = moving.key;
         }
@@ -379,7 +365,7 @@ impl Job {
     fn finish(&self) {
         let mut guard = self.process.lock();
         let offload = &mut *guard;
-        let Some(at) = offload.moves.iter().position(|moving| (moving.local, moving.remote) == (self.local, self.remote)) else { return };
+        let Some(at) = offload.moves.iter().position(|moving| moving.is_between(self.local, self.remote)) else { return };
         let moving = offload.moves.swap_remove(at);
         if let Some(key) = moving.key {
             offload.arrived(key, moving.reason);

@@ -69,11 +69,20 @@ pub(super) fn connect_to(placeholder: c_int, family: Family, to: SocketAddrV4) -
     }
 }
 
-/// Makes the placeholder what a connection is whose peer has reset it.
+/// Makes the placeholder what a connection is whose peer has reset it. One that is connected already is reset, too, on its other side:
+/// what did not get through to the end must not look like a stream that ended.
 pub(super) fn reset(placeholder: c_int, family: Family, local: SocketAddrV4, remote: SocketAddrV4) {
+    dissolve(placeholder);
     if let Ok(other) = connect(placeholder, family, local, remote, None) {
         break_off(&other);
     }
+}
+
+/// Connects it to nobody (connect(2), AF_UNSPEC).
+fn dissolve(fd: c_int) {
+    let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+    // SAFETY: the address is as long as it says.
+    unsafe { real::connect(fd, &raw const nobody, size_of::<libc::sockaddr>() as socklen_t) };
 }
 
 /// Makes closing the descriptor a reset.

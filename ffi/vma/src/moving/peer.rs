@@ -74,7 +74,7 @@ struct Asker {
 
 /// A child wants to use what it inherited from us.
 fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4, remote: SocketAddrV4) -> (&'static str, Option<Fd>) {
-    if offload.moves.iter().any(|moving| (moving.local, moving.remote) == (local, remote)) {
+    if offload.moves.iter().any(|moving| moving.is_between(local, remote)) {
         return ("wait", None);
     }
     if let Some(at) = offload.legacies.iter().position(|legacy| (legacy.local, legacy.remote) == (local, remote)) {
@@ -110,7 +110,7 @@ fn leave(
     local: SocketAddrV4,
     remote: SocketAddrV4,
 ) -> (&'static str, Option<Fd>) {
-    let begun = offload.moves.iter().position(|moving| (moving.local, moving.remote) == (local, remote));
+    let begun = offload.moves.iter().position(|moving| moving.is_between(local, remote));
     let mut key = None;
     if let Some(at) = begun {
         // Both ends have begun: one gives way, and both must agree which. Not one whose program has closed it, for then nobody could take
@@ -155,7 +155,7 @@ fn leave(
 
 /// The descriptor that goes on in place of the ring's connection, and what is to be written into it first.
 fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (SocketAddrV4, SocketAddrV4), passed: Vec<Fd>) -> &'static str {
-    let mine = |moving: &Move| (moving.local, moving.remote) == ends && moving.role == Role::Peer(talk);
+    let mine = |moving: &Move| moving.is_between(ends.0, ends.1) && moving.role == Role::Peer(talk);
     let Some(at) = offload.moves.iter().position(mine) else { return "gone" };
     let Ok([fresh, file]) = <[Fd; 2]>::try_from(passed) else { return "gone" };
     let (Some(key), Ok(owed)) = (offload.moves[at].key, memfd::read(&file)) else { return "gone" };

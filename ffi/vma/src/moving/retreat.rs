@@ -40,12 +40,14 @@ pub(crate) fn begin(process: &'static Process) {
     begin_for(process, Which::Unawaited);
 }
 
-fn begin_for(process: &'static Process, which: Which) {
+/// `false`: there is no thread to be had.
+fn begin_for(process: &'static Process, which: Which) -> bool {
     let _undisturbed = SignalsBlocked::new();
     let started = std::thread::Builder::new().name("ringway-retreat".to_owned()).spawn(move || crate::boundary!((), run(process, which)));
-    if let Err(error) = started {
+    if let Err(error) = &started {
         tracing::warn!("connections that wait to be accepted cannot be moved to the kernel: {error}");
     }
+    started.is_ok()
 }
 
 /// A listener that other processes have is closed here: what waits, or is on its way, goes to the kernel's half before its end. `false`:
@@ -61,15 +63,21 @@ pub(crate) fn close(process: &'static Process, offload: &mut Offload, socket: &S
 
 fn withdraw(process: &'static Process, offload: &mut Offload, id: SocketId) {
     offload.ring.tcp_withdraw(id);
-    offload.retreats += 1;
-    begin_for(process, Which::Closed(id));
+    if begin_for(process, Which::Closed(id)) {
+        offload.retreats += 1;
+    } else {
+        offload.ring.close(process.now(), id, false);
+        offload.dispatch();
+    }
 }
 
 /// The process becomes another program, which has no ring: its listeners are whoever's who accepts in the kernel.
 pub(crate) fn at_exec(process: &'static Process, keeps: impl Fn(i32) -> bool) {
-    for (_, socket) in process.lock().sockets.iter_mut() {
-        if matches!(socket.kind, Kind::Listener(Some(_))) && keeps(socket.fd) {
-            socket.is_shared = true;
+    {
+        let mut guard = process.lock();
+        let kept: Vec<Key> = guard.sockets.iter().filter(|(_, socket)| keeps(socket.fd)).map(|(key, _)| key).collect();
+        for key in kept {
+            share(&mut guard, key);
         }
     }
     at_end(process);
@@ -80,8 +88,10 @@ pub(crate) fn at_end(process: &'static Process) {
     {
         let mut guard = process.lock();
         let offload = &mut *guard;
-        for (_, id) in shared(offload) {
+        for (key, id) in shared(offload) {
             withdraw(process, offload, id);
+            // Should there be no end after all (an exec that fails), it is published again with the next wait.
+            listen::left_to_others(offload, key);
         }
     }
     let started = Instant::now();
@@ -93,6 +103,10 @@ pub(crate) fn at_end(process: &'static Process) {
 /// The progress thread's look at listeners that several processes wait on: with one queue for all of them, whoever is free accepts; so
 /// what this process does not accept soon goes back into that queue. The next time it is to look; `None`: nothing waits.
 pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: ringway_stack::Instant) -> Option<ringway_stack::Instant> {
+    // Most processes share nothing, and are not to go through their sockets for that.
+    if !offload.shares_listeners && lineage::forks() == 0 {
+        return None;
+    }
     if shared(offload).iter().all(|&(_, id)| offload.ring.tcp_waiting(id).is_empty()) {
         offload.waiting_since = None;
         return None;
@@ -102,20 +116,19 @@ pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: 
         return Some(since + PROMPT);
     }
     offload.waiting_since = None;
-    if offload.retreating {
-        return Some(now + PROMPT);
+    if !offload.retreating {
+        offload.retreating = begin_for(process, Which::Shared);
     }
-    offload.retreating = true;
-    begin_for(process, Which::Shared);
     Some(now + PROMPT)
 }
 
 /// Another program is to have this listener, if it is one: from now on its queue is everybody's.
-pub(super) fn share(offload: &mut Offload, key: Key) {
+pub(crate) fn share(offload: &mut Offload, key: Key) {
     if let Some(socket) = offload.sockets.find_mut(key)
         && matches!(socket.kind, Kind::Listener(_))
     {
         socket.is_shared = true;
+        offload.shares_listeners = true;
     }
 }
 

@@ -156,12 +156,18 @@ pub(crate) fn give_up_unawaited(process: &Process, offload: &mut Offload) -> boo
 
 /// Leaves a listener's rule to other processes, until this one waits on it.
 pub(crate) fn give_up(process: &Process, offload: &mut Offload, key: Key, id: SocketId) {
+    left_to_others(offload, key);
+    offload.ring.close(process.now(), id, false);
+    offload.dispatch();
+}
+
+/// A listener has its kernel's half only, until this process waits on it.
+pub(crate) fn left_to_others(offload: &mut Offload, key: Key) {
     let Some(socket) = offload.sockets.find_mut(key) else { return };
     socket.kind = Kind::Listener(None);
     socket.reason = Some(Reason::RuleTaken);
-    offload.ring.close(process.now(), id, false);
+    socket.waited = false;
     mux::refresh(offload, key.index);
-    offload.dispatch();
 }
 
 /// The listeners of the ring that nobody here ever waited on.

@@ -613,6 +613,27 @@ static void closes_all_others(void) {
     close(l);
 }
 
+// A program that is not there: everything goes on as it was.
+static void fails_to_exec(void) {
+    struct sockaddr_in where;
+    int l = listener(&where);
+    struct client c = client(where, three_rounds), d;
+    int fd = MUST(accept(l, NULL, NULL));
+    char *argv[] = {"nothing", NULL}, b[32];
+    SHOW(execv("/nonexistent/nothing", argv));
+    SHOW(execl("/nonexistent/nothing", "nothing", "a", "b", "c", "d", "e", NULL));
+    for (int got = 0, n; got < 27 && (n = recv(fd, b, sizeof b, 0)) > 0; got += n)
+        MUST(send(fd, b, n, 0));
+    MUST(close(fd));
+    SHOW(result(c));
+    d = client(where, reads_all);
+    fd = MUST(accept(l, NULL, NULL));
+    SHOW(send(fd, "again", 5, 0));
+    MUST(close(fd));
+    SHOW(result(d));
+    close(l);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     signal(SIGCHLD, SIG_DFL);
@@ -632,5 +653,6 @@ int main(void) {
     busy_sharers();
     ended_unread();
     closes_all_others();
+    fails_to_exec();
     return 0;
 }

@@ -217,3 +217,27 @@ fn what_has_ended_still_has_what_was_not_read() {
     let left = pair.a.dissolve(pair.now, a, b).unwrap();
     assert_eq!((left.unread.as_slice(), left.peer_ended, left.ended), (&b"the answer"[..], true, true));
 }
+
+#[test]
+fn what_nobody_accepted_leaves_the_listeners_queue() {
+    let mut pair = Pair::new();
+    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 8, &tcp::Config::default()).unwrap();
+    let (client, _) = pair.connect_seen(5000);
+    pair.b.poll(pair.now);
+    assert_eq!((pair.b.tcp_embryos(listener), pair.b.tcp_waiting(listener).len()), (1, 0));
+    pair.settle();
+    let waiting = pair.b.tcp_waiting(listener);
+    assert_eq!((pair.b.tcp_embryos(listener), waiting.len()), (0, 1));
+    assert!(pair.b.tcp_hop(waiting[0]).is_some() && pair.b.tcp_hop(listener).is_none());
+    write(&mut pair.a, pair.now, client, b"hello").unwrap();
+    pair.settle();
+    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let left = pair.b.dissolve(pair.now, b, a).unwrap();
+    assert_eq!((left.accepted, left.unread.as_slice()), (false, &b"hello"[..]));
+    assert!(pair.b.tcp_waiting(listener).is_empty());
+    assert_eq!(pair.b.tcp_accept(listener), Err(Error::WouldBlock));
+    // Withdrawn, nobody new finds it.
+    let before = pair.b.device().rules.len();
+    pair.b.tcp_withdraw(listener);
+    assert_eq!(pair.b.device().rules.len(), before - 1);
+}
