@@ -70,10 +70,11 @@ fn finish_for_another() {
         PULSE.store(FINISHED, Ordering::Release);
         wake_the_waiting();
     };
-    if crate::lineage::forks() == 0 {
+    let moves = || process::process().and_then(Process::try_lock).is_none_or(|offload| !offload.moves.is_empty());
+    if crate::lineage::forks() == 0 && !moves() {
         return end();
     }
-    // What children share has to move first, and the progress thread is needed for other processes' part in that.
+    // What others share has to move first, and the progress thread is needed for other processes' part in that.
     let _undisturbed = SignalsBlocked::new();
     if std::thread::Builder::new().name("ringway-end".to_owned()).spawn(end).is_err() {
         end();
@@ -143,7 +144,15 @@ pub(crate) fn let_linger(process: &Process) {
 fn flush(process: &Process) {
     {
         let mut guard = process.lock();
+        // What began to move meanwhile would be lost with the process in the middle of it.
+        let started = process.now();
+        while !guard.moves.is_empty() && process.now().since(started) < PATIENCE {
+            drop(guard);
+            pause();
+            guard = process.lock();
+        }
         let offload = &mut *guard;
+        offload.ending = true;
         let now = process.now();
         let open: Vec<_> = offload.sockets.iter().map(|(_, s)| (s.kind, s.linger)).collect();
         for (kind, linger) in open {

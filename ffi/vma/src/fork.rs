@@ -19,6 +19,7 @@ use ringway_stack::offload::Reason;
 use crate::fdtable::{self, Entry};
 use crate::lineage;
 use crate::lock::Lock;
+use crate::memory;
 use crate::moving::{self, heir};
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
@@ -83,11 +84,14 @@ extern "C" fn prepare() {
         lineage::before(guard.sockets.iter().any(|(_, socket)| is_shared(socket)));
         core::mem::forget(guard);
     }
+    memory::lock_for_fork();
 }
 
 extern "C" fn parent() {
     // Taken first: with the state's lock go the signals that were put off, and their handlers may fork.
     let locked = LOCKED.swap(0, Ordering::Relaxed);
+    // SAFETY: `prepare` locked it.
+    unsafe { memory::unlock_after_fork() };
     if let Some(process) = process::process() {
         lineage::after_in_parent();
         // SAFETY: `prepare` locked it, and forgot the guard.
@@ -111,6 +115,8 @@ fn unlock_outer(locked: u32) {
 extern "C" fn child() {
     // SAFETY: getpid has no preconditions.
     TABLES_OF.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    // SAFETY: `prepare` locked it.
+    unsafe { memory::unlock_after_fork() };
     if let Some(old) = process::take_for_child() {
         INHERITED.store(ptr::from_ref(old).cast_mut(), Ordering::Release);
         heir::inherit(old);

@@ -24,6 +24,7 @@ mod fork;
 mod lineage;
 mod lock;
 mod log;
+mod memory;
 mod moving;
 mod mux;
 mod params;

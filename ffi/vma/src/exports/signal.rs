@@ -18,7 +18,7 @@ use libc::{SA_NODEFER, SA_RESETHAND, SA_RESTART, SA_SIGINFO, SIG_DFL, SIG_ERR, S
 use crate::errno;
 use crate::lock::DEFERRED;
 use crate::mux::wait::{leave_wait, note_signal, run_handler};
-use crate::{process, real};
+use crate::{memory, process, real};
 
 const SIGNALS: usize = 65;
 
@@ -76,10 +76,15 @@ static DEFERRED_INFO: [Place; SIGNALS] = [const { Place(UnsafeCell::new(MaybeUni
 /// The threads that deferred signals are for, by their numbers.
 static DEFERRED_FOR: [AtomicI32; SIGNALS] = [const { AtomicI32::new(0) }; SIGNALS];
 
+/// Whether the calling thread is in the middle of what no handler may interrupt.
+fn holds_a_lock() -> bool {
+    memory::is_mine() || process::process().is_some_and(|process| process.state().is_mine())
+}
+
 /// Puts a signal off if its thread holds the state's lock. Faults are never put off: they would only come again.
 fn defer(signal: c_int, info: *mut siginfo_t) -> bool {
     let is_fault = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP | libc::SIGSYS);
-    if is_fault || signal > 63 || !process::process().is_some_and(|process| process.state().is_mine()) {
+    if is_fault || signal > 63 || !holds_a_lock() {
         return false;
     }
     let place = signal.unsigned_abs() as usize;

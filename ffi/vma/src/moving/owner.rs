@@ -142,6 +142,9 @@ fn ends(offload: &Offload, id: SocketId) -> Option<(SocketAddrV4, SocketAddrV4)>
 
 /// Starts the job that moves a connection, whose placeholder is a descriptor of this family. `key`: unless the program has closed it.
 fn start(process: &'static Process, offload: &mut Offload, id: SocketId, key: Option<Key>, (fd, family): (c_int, Family)) -> bool {
+    if offload.ending {
+        return false;
+    }
     let Some((local, remote)) = ends(offload, id) else { return false };
     if let Some(known) = offload.moves.iter_mut().find(|moving| moving.is_between(local, remote)) {
         known.key = key;

@@ -141,8 +141,9 @@ fn leave(
     };
     let key = key.or_else(|| socket_between(offload, local, remote));
     let file = memfd::of_remains(&remains).ok();
-    if let Some(key) = key.filter(|&key| offload.sockets.find(key).is_some_and(|s| matches!(s.kind, Kind::Stream(_) | Kind::Connecting(_))))
-    {
+    let is_open = |key: &Key| offload.sockets.find(*key).is_some_and(|s| matches!(s.kind, Kind::Stream(_) | Kind::Connecting(_)));
+    // (A process that ends has closed it, and the asker has all that is left of it.)
+    if let Some(key) = key.filter(is_open).filter(|_| !offload.ending) {
         if let Some(socket) = offload.sockets.find(key) {
             pair::share_address(socket.fd);
         }
