@@ -39,11 +39,15 @@ fn finish(command: &mut Command) -> String {
 
 /// Runs a case both ways; what the process said about itself.
 fn same(case: &str) -> ProcessReport {
+    same_with(case, &[])
+}
+
+fn same_with(case: &str, parameters: &[(&str, &str)]) -> ProcessReport {
     let on_kernel = finish(Command::new(program()).arg(case));
     let stats = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mux-{case}.json"));
     let _ = fs::remove_file(&stats);
     let mut offloaded = Command::new(program());
-    offloaded.arg(case).env("LD_PRELOAD", library()).env(STATS_FILE_ENV, &stats);
+    offloaded.arg(case).env("LD_PRELOAD", library()).env(STATS_FILE_ENV, &stats).envs(parameters.iter().copied());
     assert_eq!(finish(&mut offloaded), on_kernel, "{case}: offloaded on the left, the kernel on the right");
     let line = fs::read_to_string(&stats).expect("the process left its report");
     serde_json::from_str(line.lines().last().expect("one line")).expect("the report is JSON")
@@ -60,3 +64,10 @@ macro_rules! cases {
 }
 
 cases! { level edge oneshot fresh nested two mixed errors hangup alike both_worlds threads added interrupted idle renamed }
+
+/// Without the progress thread's ticks: whoever sleeps looks after itself.
+#[test]
+fn busy() {
+    let report = same_with("busy", &[("VMA_PROGRESS_ENGINE_INTERVAL", "0")]);
+    assert!(report.ring.rx_packets > 0, "nothing went through the ring: {report:?}");
+}

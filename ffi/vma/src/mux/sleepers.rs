@@ -3,9 +3,11 @@
 //! While a thread spins, it polls the ring, and the ring is not armed: peers need not wake anybody. Of the threads that
 //! sleep, one (the *leader*) sleeps on the ring's descriptor as well as on its own; the ring is armed for it. The
 //! leader hands on what it finds to the others, each through its own eventfd; when it goes back to the program, another
-//! sleeper is woken and takes the lead. While no thread waits, the progress thread ticks; when nothing happens it sleeps
+//! sleeper is woken and takes the lead. When other threads come and go so often that they see everything soon anyhow, the leader is
+//! told to *doze*: then the ring is not armed, no peer pays for waking it, and it looks for itself now and then. While no thread waits, the progress thread ticks; when nothing happens it sleeps
 //! deeply, on the armed ring, until a peer or a timer wants something.
 
+use core::time::Duration;
 use std::os::fd::RawFd;
 
 use ringway_host::spin::current_core;
@@ -23,6 +25,12 @@ const ARM_TRIES: u32 = 4;
 /// active that the thread is to tick instead.
 const DEEP_ARMS_MAX: u32 = 64;
 
+/// So many threads that go back to the program in one [`DOZE`] see what comes soon enough.
+const LEADER_ARMS_MAX: u32 = 16;
+
+/// How long a thread dozes: what the ring has for it may take as long, when the threads that were so busy suddenly are not.
+pub(super) const DOZE: Duration = Duration::from_millis(1);
+
 /// A thread that sleeps in a wait.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
@@ -30,6 +38,8 @@ pub(crate) struct Sleeper {
     pub(crate) waker: RawFd,
     /// Whether it was woken already.
     pub(crate) signalled: bool,
+    /// It is not to lead: others are busy.
+    pub(super) told_to_doze: bool,
 }
 
 /// How the ring is watched. See the module's documentation.
@@ -39,6 +49,14 @@ pub(crate) struct RingWatch {
     pub(crate) spinning: u32,
     /// The sleeper that sleeps on the ring.
     pub(crate) leader: Option<u32>,
+    /// The sleeper that dozes. Invariant: it wakes within a [`DOZE`].
+    pub(super) dozer: Option<u32>,
+    /// Until when nobody needs to lead.
+    busy_until: Instant,
+    /// When the present count of `attended` began.
+    busy_since: Instant,
+    /// Threads that went back to the program while another led, or dozed.
+    attended: u32,
     /// The ring will signal its descriptor.
     armed: bool,
     deep: Option<Deep>,
@@ -60,6 +78,22 @@ impl RingWatch {
     pub(crate) const fn is_deep(&self) -> bool {
         self.deep.is_some()
     }
+
+    /// A thread goes back to the program while another leads or dozes.
+    fn attended(&mut self, now: Instant) {
+        if now.since(self.busy_since) > DOZE {
+            (self.busy_since, self.attended) = (now, 0);
+        }
+        self.attended += 1;
+        if self.attended > LEADER_ARMS_MAX {
+            self.busy_until = now + 2 * DOZE;
+        }
+    }
+
+    /// Whether such threads are so many that nobody needs to lead.
+    pub(super) fn is_busy(&self, now: Instant) -> bool {
+        now < self.busy_until
+    }
 }
 
 impl State {
@@ -70,6 +104,18 @@ impl State {
             sleeper.signalled = true;
             ringway_host::sleep::signal(sleeper.waker);
         }
+    }
+
+    /// `false`: it is on its way back to the program, perhaps.
+    fn tell_to_doze(&mut self, sleeper: u32) -> bool {
+        let told = self.sleepers.get_mut(sleeper).is_some_and(|sleeper| {
+            sleeper.told_to_doze |= !sleeper.signalled;
+            sleeper.told_to_doze
+        });
+        if told {
+            self.wake(sleeper);
+        }
+        told
     }
 
     fn wake_any(&mut self) -> bool {
@@ -157,12 +203,19 @@ impl Offload {
             for (_, epoll) in self.mux.epolls.iter_mut() {
                 epoll.sleepers.retain(|&sleeper| sleeper != key.index);
             }
-            if self.mux.watch.leader == Some(key.index) {
-                self.mux.watch.leader = None;
-                self.disarm();
-            }
+            self.stop_watching(key.index);
         }
         self.attend(now);
+    }
+
+    /// A sleeper neither leads nor dozes any more.
+    pub(super) fn stop_watching(&mut self, sleeper: u32) {
+        let watch = &mut self.mux.watch;
+        watch.dozer = watch.dozer.filter(|&dozer| dozer != sleeper);
+        if watch.leader == Some(sleeper) {
+            watch.leader = None;
+            self.disarm();
+        }
     }
 
     /// Ends what [`Offload::arm`] began.
@@ -193,6 +246,17 @@ impl Offload {
     }
 
     fn attend_others(&mut self, now: Instant) {
+        let watch = &mut self.mux.watch;
+        match (watch.leader, watch.dozer) {
+            (None, None) => {}
+            (None, Some(_)) => return watch.attended(now),
+            (Some(leader), _) => {
+                watch.attended(now);
+                if watch.is_busy(now) && self.mux.tell_to_doze(leader) {
+                    return;
+                }
+            }
+        }
         if self.mux.watch.leader.is_none() && self.mux.sleepers.len() != 0 {
             // The one who wakes takes the lead; meanwhile the progress thread, if deep asleep, relies on the ring as well.
             self.mux.wake_any();

@@ -13,6 +13,7 @@ use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
 use ringway_stack::device::Device;
 use ringway_stack::time::Instant;
 
+use super::sleepers::DOZE;
 use super::thread::{self, Marks, Thread};
 pub(crate) use super::thread::{in_handler, note_signal, run_handler};
 use crate::errno;
@@ -310,6 +311,7 @@ fn sleep<T>(
     check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
 ) -> Waited<T> {
     let waker = thread::waker();
+    let mut dozes = false;
     loop {
         if thread.interrupted(marks, w.restart) {
             return Waited::Interrupted;
@@ -322,7 +324,7 @@ fn sleep<T>(
                 offload.attend(now);
                 return Waited::Ready(found);
             }
-            match offload.fall_asleep(thread, w, waker, now) {
+            match offload.fall_asleep(thread, w, waker, now, dozes) {
                 Some(asleep) => asleep,
                 None => continue,
             }
@@ -331,7 +333,8 @@ fn sleep<T>(
         let now = process.now();
         let (woken, found) = {
             let mut offload = process.lock();
-            let woken = offload.wake_up(thread, w, &asleep);
+            let (woken, told) = offload.wake_up(thread, w, &asleep);
+            dozes = told || dozes && offload.mux.watch.is_busy(now);
             offload.poll_if_due(now);
             let found = check(&mut offload, now);
             offload.attend(now);
@@ -371,14 +374,15 @@ struct Asleep {
     waker: i32,
     /// The ring's descriptor, if this thread is the leader.
     ring: i32,
-    leads: bool,
     timeout: Option<Duration>,
 }
 
 impl Offload {
-    /// Enters the calling thread among the sleepers. `None`: the ring has something, look again.
-    fn fall_asleep(&mut self, thread: &Thread, w: &Waiting<'_>, waker: Option<i32>, now: Instant) -> Option<Asleep> {
-        let leads = self.mux.watch.leader.is_none() && waker.is_some();
+    /// Enters the calling thread among the sleepers. `dozes`: it is not to lead. `None`: the ring has something, look again.
+    fn fall_asleep(&mut self, thread: &Thread, w: &Waiting<'_>, waker: Option<i32>, now: Instant, dozes: bool) -> Option<Asleep> {
+        // (A leader that was woken is about to let go.)
+        let led = self.mux.watch.leader.is_some_and(|leader| self.mux.sleepers.get(leader).is_some_and(|leader| !leader.signalled));
+        let leads = !led && !dozes && waker.is_some();
         if leads && self.mux.watch.spinning == 0 && !self.arm() {
             return None;
         }
@@ -386,9 +390,9 @@ impl Offload {
         let mut timeout = w.deadline.map(|deadline| deadline.since(now));
         let Some(waker) = waker else {
             let timeout = Some(timeout.unwrap_or(WITHOUT_WAKER).min(WITHOUT_WAKER));
-            return Some(Asleep { key: None, waker: -1, ring: -1, leads, timeout });
+            return Some(Asleep { key: None, waker: -1, ring: -1, timeout });
         };
-        let key = self.mux.sleepers.insert(super::Sleeper { waker, signalled: false });
+        let key = self.mux.sleepers.insert(super::Sleeper { waker, signalled: false, told_to_doze: false });
         thread.generation.set(fork_generation());
         thread.asleep.set(Some(key));
         for &socket in w.sockets {
@@ -408,15 +412,19 @@ impl Offload {
             let timer = self.ring.next_deadline().map(|deadline| deadline.since(now));
             timeout = [timeout, timer].into_iter().flatten().min();
         }
-        Some(Asleep { key: Some(key), waker, ring, leads, timeout })
+        if dozes && self.mux.watch.dozer.is_none() {
+            self.mux.watch.dozer = Some(key.index);
+            timeout = Some(timeout.map_or(DOZE, |timeout| timeout.min(DOZE)));
+        }
+        Some(Asleep { key: Some(key), waker, ring, timeout })
     }
 
-    /// Undoes [`Offload::fall_asleep`]. Whether somebody had woken the thread.
-    fn wake_up(&mut self, thread: &Thread, w: &Waiting<'_>, asleep: &Asleep) -> bool {
-        let Some(key) = asleep.key else { return false };
+    /// Undoes [`Offload::fall_asleep`]. Whether somebody had woken the thread, and whether to doze.
+    fn wake_up(&mut self, thread: &Thread, w: &Waiting<'_>, asleep: &Asleep) -> (bool, bool) {
+        let Some(key) = asleep.key else { return (false, false) };
         if thread.asleep.take() != Some(key) {
             // A handler waited meanwhile, and took this wait for one that was left.
-            return true;
+            return (true, false);
         }
         for &socket in w.sockets {
             if let Some(socket) = self.sockets.get_mut(socket) {
@@ -428,11 +436,8 @@ impl Offload {
                 epoll.sleepers.retain(|&sleeper| sleeper != key.index);
             }
         }
-        if asleep.leads {
-            self.mux.watch.leader = None;
-            self.disarm();
-        }
-        self.mux.sleepers.remove(key).is_some_and(|sleeper| sleeper.signalled)
+        self.stop_watching(key.index);
+        self.mux.sleepers.remove(key).map_or((false, false), |sleeper| (sleeper.signalled, sleeper.told_to_doze))
     }
 }
 
