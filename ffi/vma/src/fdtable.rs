@@ -9,7 +9,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use ringway_stack::Instant;
 
+use crate::errno::Errno;
+use crate::real;
 use crate::slab::Key;
+use crate::socket::connect::kernel_result;
 
 const CHUNK: usize = 1024;
 const CHUNKS: usize = 1024;
@@ -164,11 +167,21 @@ pub(crate) fn set(fd: i32, entry: Entry) -> bool {
     true
 }
 
-/// Another open file was put under the number on purpose.
-pub(crate) fn renewed(fd: i32) {
-    if let Some(slot) = slot(fd) {
-        slot.stamp.store(u64::from(identity(fd)) << 32, Ordering::Relaxed);
+/// Puts another open file under the number on purpose: no other thread takes that for a close that was not seen.
+///
+/// # Errors
+/// As dup3(2).
+pub(crate) fn renew(fd: i32, file: i32, flags: i32) -> Result<(), Errno> {
+    let slot = slot(fd);
+    if let Some(slot) = slot {
+        slot.stamp.store(0, Ordering::SeqCst);
     }
+    // SAFETY: plain integers; the program cannot see the moment in which the number changes its meaning.
+    let result = kernel_result(unsafe { real::dup3(file, fd, flags) });
+    if let Some(slot) = slot {
+        slot.stamp.store(u64::from(identity(fd)) << 32, Ordering::SeqCst);
+    }
+    result.map(drop)
 }
 
 /// Which open file a number names: zero if none. Two files that live at a time have the same only by chance, one in four thousand
@@ -220,10 +233,11 @@ pub(crate) fn is_stale_now(fd: i32) -> bool {
 fn names_another(slot: &Slot, fd: i32, stamp: u64, now: u32) -> bool {
     let known = stamp & !u64::from(u32::MAX);
     if known == 0 || known == u64::from(identity(fd)) << 32 {
-        slot.stamp.store(known | u64::from(now), Ordering::Relaxed);
+        // (Not over what [`renew`] has stored meanwhile.)
+        let _ = slot.stamp.compare_exchange(stamp, known | u64::from(now), Ordering::SeqCst, Ordering::Relaxed);
         return false;
     }
-    true
+    slot.stamp.load(Ordering::SeqCst) & !u64::from(u32::MAX) == known
 }
 
 /// A close was missed: from now on every call looks.
@@ -245,6 +259,11 @@ pub(crate) fn clear(fd: i32) -> Entry {
         Some(slot) if slot.entry.load(Ordering::Relaxed) != 0 => Entry::unpack(slot.entry.swap(0, Ordering::AcqRel)),
         _ => Entry::None,
     }
+}
+
+/// Takes a descriptor out if it is still that. Whether it was.
+pub(crate) fn clear_if(fd: i32, entry: Entry) -> bool {
+    slot(fd).is_some_and(|slot| slot.entry.compare_exchange(entry.pack(), 0, Ordering::AcqRel, Ordering::Relaxed).is_ok())
 }
 
 /// Counts a receive call that the kernel served.

@@ -23,7 +23,7 @@ use crate::memory;
 use crate::moving::{self, heir};
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
-use crate::socket::{Kind, Socket, accept, datagram, listen};
+use crate::socket::{Kind, Socket, accept, common, datagram, listen};
 
 /// In a child: the state that its parent had, to be adopted.
 static INHERITED: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
@@ -79,6 +79,7 @@ extern "C" fn prepare() {
         let mut guard = process.lock();
         if process.is_owner() {
             RETREAT.store(listen::give_up_unawaited(process, &mut guard), Ordering::Relaxed);
+            common::own_all(&mut guard);
         }
         let is_shared = |socket: &Socket| matches!(socket.kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving | Kind::Listener(_));
         lineage::before(guard.sockets.iter().any(|(_, socket)| is_shared(socket)));
@@ -119,6 +120,8 @@ extern "C" fn child() {
     unsafe { memory::unlock_after_fork() };
     if let Some(old) = process::take_for_child() {
         INHERITED.store(ptr::from_ref(old).cast_mut(), Ordering::Release);
+        // SAFETY: the parent's other threads, which may have used the state, are not in this process.
+        common::leave_to_parent(unsafe { old.state().value_of_the_dead() });
         heir::inherit(old);
         lineage::after_in_child();
         old.rendezvous.after_fork_in_child();

@@ -119,7 +119,7 @@ impl Lineages {
 }
 
 /// Under a high number, and safe from closefrom.
-fn out_of_the_way(fd: c_int) -> c_int {
+pub(crate) fn out_of_the_way(fd: c_int) -> c_int {
     // SAFETY: plain integers.
     let high = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, HIGH) };
     let fd = if high < 0 {

@@ -11,6 +11,10 @@ use dlmalloc::Dlmalloc;
 
 use crate::lock::Lock;
 
+/// What is as large is mapped by itself: a table that has grown leaves no hole where it was.
+const LARGE: usize = 128 << 10;
+const PAGE: usize = 4096;
+
 struct Heap(Lock<Dlmalloc>);
 
 #[global_allocator]
@@ -20,27 +24,70 @@ static HEAP: Heap = Heap(Lock::new(Dlmalloc::new()));
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout) {
+            return map(layout.size());
+        }
         // SAFETY: the caller's promises are those that are asked for.
         unsafe { self.0.lock().malloc(layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout) {
+            return map(layout.size());
+        }
         // SAFETY: as above.
         unsafe { self.0.lock().calloc(layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        if is_large(layout) {
+            // SAFETY: `alloc` mapped it.
+            unsafe { libc::munmap(place.cast(), layout.size()) };
+            return;
+        }
         // SAFETY: as above.
         unsafe { self.0.lock().free(place, layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        match (is_large(layout), size >= LARGE && layout.align() <= PAGE) {
+            (false, false) => {}
+            (true, true) => {
+                // SAFETY: `alloc` mapped it, and nobody else has the address.
+                let moved = unsafe { libc::mremap(place.cast(), layout.size(), size, libc::MREMAP_MAYMOVE) };
+                return if moved == libc::MAP_FAILED { core::ptr::null_mut() } else { moved.cast() };
+            }
+            _ => {
+                // SAFETY: the caller's promises; both places are as long as what is copied.
+                unsafe {
+                    let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+                    if !new.is_null() {
+                        core::ptr::copy_nonoverlapping(place, new, layout.size().min(size));
+                        self.dealloc(place, layout);
+                    }
+                    return new;
+                }
+            }
+        }
         // SAFETY: as above.
         unsafe { self.0.lock().realloc(place, layout.size(), layout.align(), size) }
     }
+}
+
+const fn is_large(layout: Layout) -> bool {
+    layout.size() >= LARGE && layout.align() <= PAGE
+}
+
+/// Fresh memory, zeroed; null: there is none.
+#[cold]
+fn map(size: usize) -> *mut u8 {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a mapping of its own, wherever there is room.
+    let place = unsafe { libc::mmap(core::ptr::null_mut(), size, protection, flags, -1, 0) };
+    if place == libc::MAP_FAILED { core::ptr::null_mut() } else { place.cast() }
 }
 
 /// Whether the calling thread is in the middle of a call of the heap's. Async-signal-safe.

@@ -69,6 +69,8 @@ pub(crate) struct Offload {
     pub(crate) waiting_since: Option<Instant>,
     /// Connections that a vfork child asked for.
     pub(crate) lent: Vec<Key>,
+    /// What accepted connections have in common.
+    pub(crate) shapes: crate::socket::common::Shapes,
     /// The process has closed everything, for it ends: nothing begins to move any more.
     pub(crate) ending: bool,
     /// The process that inherited sockets come from, while it holds rules that are to be had when it ends.
@@ -184,6 +186,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             waiting_since: None,
             retreating: false,
             ending: false,
+            shapes: crate::socket::common::Shapes::default(),
             shares_listeners: false,
             legacies: Vec::new(),
             retreats: 0,

@@ -152,3 +152,8 @@ fn what_is_asked() {
 fn signals() {
     same_on_both("signals");
 }
+
+#[test]
+fn alike_connections() {
+    same_on_both("alike");
+}

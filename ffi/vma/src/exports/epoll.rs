@@ -45,8 +45,10 @@ pub unsafe extern "C" fn epoll_ctl(instance: c_int, operation: c_int, fd: c_int,
     boundary!(-1, {
         // SAFETY: the caller's promise; the structure is packed, so that it has no alignment to keep.
         let wanted = (!event.is_null() && operation != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
-        if matches!(fdtable::lookup(fd), Entry::Socket(_)) && fdtable::is_stale_now(fd) {
-            lifecycle::displaced(fd);
+        if let entry @ Entry::Socket(_) = fdtable::lookup(fd)
+            && fdtable::is_stale_now(fd)
+        {
+            lifecycle::displaced(fd, entry);
         }
         match epoll::control(instance, operation, fd, wanted) {
             Some(result) => to_int(result.map(|()| 0)),

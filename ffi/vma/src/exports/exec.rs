@@ -50,8 +50,12 @@ pub(super) fn duplicated(old: c_int, new: c_int) {
     if new > libc::STDERR_FILENO {
         return;
     }
-    // (A vfork child's own table says nothing of `new`.)
     moving::hand_out(old, Reason::SharedConnection);
+    if process::process().is_some_and(|process| !process.is_owner()) {
+        // A vfork child, of whose `new` no table says anything.
+        // SAFETY: plain integers.
+        unsafe { real::dup2(old, new) };
+    }
     let _ = fdtable::lookup(new);
 }
 

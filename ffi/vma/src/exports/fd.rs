@@ -8,10 +8,11 @@ use super::exec;
 use crate::errno;
 use crate::fdtable::{self, Entry};
 use crate::fork;
+use crate::moving;
 use crate::process::{self, Process};
 use crate::real;
 use crate::slab::Key;
-use crate::socket::{Kind, lifecycle};
+use crate::socket::{Kind, common, lifecycle};
 
 /// Whether this is the process whose tables these are: false in a vfork child, which may only touch descriptors.
 fn tables_are_ours() -> bool {
@@ -199,6 +200,9 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize
     if command == libc::F_SETFL && argument & libc::O_ASYNC as usize != 0 {
         crate::boundary!((), lifecycle::sends_signals(fd));
     }
+    if let Some(result) = crate::boundary!(None, control_common(fd, command, argument)) {
+        return result;
+    }
     // SAFETY: the program's promise to fcntl(2).
     control(fd, command, argument, unsafe { real::fcntl(fd, command, argument) })
 }
@@ -212,8 +216,40 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usi
     if command == libc::F_SETFL && argument & libc::O_ASYNC as usize != 0 {
         crate::boundary!((), lifecycle::sends_signals(fd));
     }
+    if let Some(result) = crate::boundary!(None, control_common(fd, command, argument)) {
+        return result;
+    }
     // SAFETY: the program's promise to fcntl(2).
     control(fd, command, argument, unsafe { real::fcntl64(fd, command, argument) })
+}
+
+/// fcntl of a connection whose placeholder others have too: O_NONBLOCK puts it onto another; what else is the open file's own needs one of
+/// its own. `None`: the kernel's.
+fn control_common(fd: c_int, command: c_int, argument: usize) -> Option<c_int> {
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC | libc::F_GETFD | libc::F_SETFD | libc::F_GETFL) {
+        return None;
+    }
+    let (key, process) = with_common(fd)?;
+    let others = (libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME) as usize;
+    let nonblocking = argument & libc::O_NONBLOCK as usize != 0;
+    if command == libc::F_SETFL && argument & others == 0 && common::set_nonblocking(process, key, nonblocking) {
+        set_nonblocking(fd, nonblocking);
+        return Some(0);
+    }
+    common::own(&mut process.lock(), key);
+    None
+}
+
+/// The connection, if its placeholder is one that others have too.
+fn with_common(fd: c_int) -> Option<(Key, &'static Process)> {
+    let (Entry::Socket(key), Some(process)) = (fdtable::lookup(fd), process::process()) else { return None };
+    process.lock().sockets.find(key)?.common?;
+    if !process.is_owner() {
+        // A vfork child, whose own descriptor it is about to be.
+        moving::owner::lend(process, fd);
+        return None;
+    }
+    Some((key, process))
 }
 
 /// After the kernel's fcntl: what it means for us.
@@ -266,6 +302,18 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     if wants_signals {
         crate::boundary!((), lifecycle::sends_signals(fd));
     }
+    if matches!(request, libc::FIONBIO | libc::FIOASYNC | FIOSETOWN | SIOCSPGRP)
+        && argument != 0
+        && let Some((key, process)) = crate::boundary!(None, with_common(fd))
+    {
+        // SAFETY: the program's promise to ioctl(2): an int is there.
+        let value = unsafe { (argument as *const c_int).read() };
+        if request == libc::FIONBIO && crate::boundary!(false, common::set_nonblocking(process, key, value != 0)) {
+            set_nonblocking(fd, value != 0);
+            return 0;
+        }
+        crate::boundary!(false, common::own(&mut process.lock(), key));
+    }
     // SAFETY: the program's promise to ioctl(2).
     let result = unsafe { real::ioctl(fd, request, argument) };
     if result >= 0 && request == libc::FIONBIO && argument != 0 {
@@ -275,6 +323,9 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     result
 }
 
+/// Who gets signals.
+const FIOSETOWN: c_ulong = 0x8901;
+const SIOCSPGRP: c_ulong = 0x8902;
 /// Bytes that were not sent yet.
 const SIOCOUTQNSD: c_ulong = 0x894b;
 

@@ -35,7 +35,7 @@ fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, ke
     let Some(process) = process_or_init() else { return by_kernel(fd, kernel) };
     let now = process.now();
     if fdtable::is_stale(fd, now) {
-        lifecycle::displaced(fd);
+        lifecycle::displaced(fd, Entry::Socket(key));
         return by_kernel(fd, kernel);
     }
     let mut guard = process.lock();

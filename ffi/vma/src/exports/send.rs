@@ -28,7 +28,7 @@ fn send_on(
     let Some(process) = process_or_init() else { return by_kernel(fd, kernel) };
     let now = process.now();
     if fdtable::is_stale(fd, now) {
-        lifecycle::displaced(fd);
+        lifecycle::displaced(fd, Entry::Socket(key));
         return by_kernel(fd, kernel);
     }
     let mut guard = process.lock();

@@ -18,7 +18,7 @@ fn route(fd: c_int, theirs: impl FnOnce() -> c_int, ours: impl FnOnce(&'static P
     let saved = errno::current();
     let found = crate::boundary!(Some(-1), {
         match process_or_init().filter(|process| process.is_owner()) {
-            Some(process) if !(fdtable::is_stale_now(fd) && lifecycle::displaced(fd)) => match ours(process, key) {
+            Some(process) if !(fdtable::is_stale_now(fd) && lifecycle::displaced(fd, Entry::Socket(key))) => match ours(process, key) {
                 Err(THEIRS) => None,
                 result => Some(to_int(result)),
             },

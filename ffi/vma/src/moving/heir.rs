@@ -93,6 +93,19 @@ pub(crate) fn settle(fd: c_int, key: Key) -> Entry {
     Entry::None
 }
 
+/// In a vfork child, whose `fd` is still the placeholder that its parent's connections have in common: the connection's own, which the
+/// parent, `owner`, has by now.
+pub(super) fn claim_moved(owner: i32, fd: c_int, local: SocketAddrV4, remote: SocketAddrV4) {
+    let words = format!("release {local} {remote}");
+    let answer = Talk::begin(owner, ANSWER).ok().flatten().and_then(|talk| talk.ask(words.as_bytes(), &[], ANSWER).ok());
+    match answer {
+        Some((words, passed)) if words == b"here" && !passed.is_empty() => {
+            let _ = pair::replace(fd, &passed[0]);
+        }
+        _ => tracing::warn!("the connection {local} - {remote} is not to be had for a vfork child"),
+    }
+}
+
 /// A child without a state of its own hands inherited listeners to another program: their owner is told.
 pub(crate) fn share_listeners(which: impl Fn(c_int) -> bool) {
     let Some(parent) = crate::fork::forker() else { return };

@@ -18,7 +18,7 @@ use crate::process::{Offload, Process};
 use crate::real;
 use crate::slab::Key;
 use crate::socket::accept::SignalsBlocked;
-use crate::socket::{Family, Kind, Socket};
+use crate::socket::{Family, Kind, Socket, common};
 
 /// Talks with ourselves, whose both ends a process may have, count down from here.
 static OWN_TALKS: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -50,6 +50,9 @@ pub(crate) fn begin_for(process: &'static Process, offload: &mut Offload, key: K
     }
     let (Kind::Stream(id) | Kind::Connecting(id)) = socket.kind else { return false };
     let placeholder = (socket.fd, socket.family);
+    if !common::own(offload, key) {
+        return false;
+    }
     let begun = start(process, offload, id, Some(key), placeholder);
     if let Some(moving) = offload.moves.iter_mut().find(|moving| moving.key == Some(key)) {
         moving.reason = reason;
@@ -60,20 +63,24 @@ pub(crate) fn begin_for(process: &'static Process, offload: &mut Offload, key: K
 /// In a vfork child, which has its parent's memory and descriptors of its own: the parent is to move a connection, and is waited for.
 pub(crate) fn lend(process: &Process, fd: c_int) {
     let Entry::Socket(key) = fdtable::peek(fd) else { return };
-    {
+    let claimed = {
         let mut guard = process.lock();
-        let is_connection = |socket: &Socket| matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_));
-        if !guard.sockets.find(key).is_some_and(is_connection) {
-            return;
-        }
+        let is_connection = |socket: &&Socket| matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_));
+        let Some(socket) = guard.sockets.find(key).filter(is_connection) else { return };
+        // The parent's numbers get a placeholder of its own; the child's do not.
+        let claimed = socket.common.and(socket.bound.zip(socket.peer));
         guard.lent.push(key);
         if let Some(progress) = guard.mux.watch.progress {
             ringway_host::sleep::signal(progress);
         }
-    }
+        claimed
+    };
     let started = std::time::Instant::now();
     while matches!(fdtable::peek(fd), Entry::Socket(_) | Entry::Moving(_)) && started.elapsed() < super::PATIENCE {
         super::pause();
+    }
+    if let Some((local, remote)) = claimed {
+        super::heir::claim_moved(process.owner_pid, fd, local, remote);
     }
 }
 
@@ -87,6 +94,10 @@ pub(crate) fn begin_lent(process: &'static Process, offload: &mut Offload) {
 /// Begins to move a connection whose last descriptor the program is closing. `false`: it must be ended as any other.
 pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, socket: &Socket, fd: c_int) -> bool {
     let (Kind::Stream(id) | Kind::Connecting(id)) = socket.kind else { return false };
+    // (It had to get one of its own before the fork, and could not.)
+    if socket.common.is_some() {
+        return false;
+    }
     start(process, offload, id, None, (fd, socket.family))
 }
 
@@ -410,7 +421,7 @@ impl Offload {
     }
 
     /// Every descriptor of a socket.
-    pub(super) fn descriptors(&self, key: Key) -> Vec<c_int> {
+    pub(crate) fn descriptors(&self, key: Key) -> Vec<c_int> {
         fdtable::entries().filter(|(_, entry)| entry.socket() == Some(key)).map(|(fd, _)| fd).collect()
     }
 }

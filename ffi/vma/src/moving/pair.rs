@@ -196,10 +196,7 @@ pub(super) fn replace(fd: c_int, fresh: &Fd) -> Result<(), Errno> {
         copy_wide(fd, fresh.raw(), name);
     }
     let cloexec = if descriptor & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
-    // SAFETY: plain integers; the program cannot see the moment in which the number changes its meaning.
-    kernel_result(unsafe { real::dup3(fresh.raw(), fd, cloexec) })?;
-    crate::fdtable::renewed(fd);
-    Ok(())
+    crate::fdtable::renew(fd, fresh.raw(), cloexec)
 }
 
 /// Lets another socket bind the port of this one, which is about to go.

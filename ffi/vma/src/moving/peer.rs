@@ -134,6 +134,9 @@ fn leave(
     }
     let now = process.now();
     offload.poll_if_due(now);
+    if let Some(key) = key.or_else(|| socket_between(offload, local, remote)) {
+        crate::socket::common::own(offload, key);
+    }
     let remains = match offload.ring.dissolve(now, local, remote) {
         Ok(remains) => remains,
         Err(Error::NotConnected) => return ("wait", None),

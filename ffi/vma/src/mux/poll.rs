@@ -57,8 +57,10 @@ pub(crate) fn poll(
     let started = process.now();
     let deadline = timeout.map(|timeout| started + timeout);
     for fd in fds.iter().map(|fd| fd.fd) {
-        if matches!(fdtable::lookup(fd), Entry::Socket(_)) && fdtable::is_stale(fd, started) {
-            lifecycle::displaced(fd);
+        if let entry @ Entry::Socket(_) = fdtable::lookup(fd)
+            && fdtable::is_stale(fd, started)
+        {
+            lifecycle::displaced(fd, entry);
         }
     }
     {

@@ -11,7 +11,7 @@ use ringway_stack::ring::{Readiness, SocketId};
 
 use super::address::Raw;
 use super::connect::kernel_result;
-use super::{Family, Kind, Socket, lifecycle, listen};
+use super::{Family, Kind, Socket, common, lifecycle, listen};
 use crate::errno::{self, Errno, THEIRS};
 use crate::fdtable::{self, Entry};
 use crate::lock::Lock;
@@ -114,7 +114,7 @@ unsafe fn from_ring(
 ) -> Result<c_int, Errno> {
     let family = process.lock().sockets.find(listener).ok_or(Errno(libc::EBADF))?.family;
     // The placeholder comes first: with no descriptor left, the connection stays in the queue, as in the kernel.
-    let fd = lifecycle::placeholder(family, flags)?;
+    let (fd, common) = common::accepted(process, listener, flags)?;
     let mut guard = process.lock();
     let offload = &mut *guard;
     let accepted = match offload.ring.tcp_accept(id) {
@@ -134,7 +134,10 @@ unsafe fn from_ring(
     socket.bound = info.map(|i| i.local);
     socket.peer = info.and_then(|i| i.remote);
     let peer = socket.peer;
-    lifecycle::replay_options(&socket);
+    match common {
+        None => lifecycle::replay_options(&socket),
+        _ => socket.common = common,
+    }
     let key = offload.sockets.insert(socket);
     offload.link(accepted, key.index);
     offload.decided("accept", None);

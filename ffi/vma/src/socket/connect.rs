@@ -11,7 +11,7 @@ use ringway_stack::ring::{NextHop, SocketId};
 use ringway_stack::{Error, tcp};
 
 use super::address::{self, Address, Raw};
-use super::{Family, Kind, datagram, lifecycle, stream};
+use super::{Family, Kind, common, datagram, lifecycle, stream};
 use crate::errno::{Errno, THEIRS};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -251,6 +251,7 @@ fn failed(process: &Process, key: Key, id: SocketId) -> Errno {
 fn disconnect(process: &Process, fd: c_int, key: Key, raw: *const sockaddr, len: socklen_t) -> Result<c_int, Errno> {
     let mut guard = process.lock();
     let offload = &mut *guard;
+    common::own(offload, key);
     if let Some(socket) = offload.sockets.find_mut(key)
         && let Kind::Connecting(id) | Kind::Stream(id) = socket.kind
     {

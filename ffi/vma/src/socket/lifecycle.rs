@@ -42,14 +42,17 @@ pub(crate) fn opened(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
 
 /// A fresh kernel socket to stand for a connection of the ring.
 pub(crate) fn placeholder(family: Family, flags: c_int) -> Result<c_int, Errno> {
-    let domain = match family {
-        Family::V4 => libc::AF_INET,
-        Family::V6 => libc::AF_INET6,
-    };
     // SAFETY: plain integers.
-    let fd = kernel_result(unsafe { real::socket(domain, libc::SOCK_STREAM | flags, 0) })?;
+    let fd = kernel_result(unsafe { real::socket(domain(family), libc::SOCK_STREAM | flags, 0) })?;
     arriving(fd);
     Ok(fd)
+}
+
+pub(super) const fn domain(family: Family) -> c_int {
+    match family {
+        Family::V4 => libc::AF_INET,
+        Family::V6 => libc::AF_INET6,
+    }
 }
 
 /// Puts a new placeholder, bound to nothing, under the number of an old one.
@@ -60,12 +63,10 @@ pub(crate) fn renew_placeholder(process: &Process, fd: c_int, key: Key) -> Resul
     let family = process.lock().sockets.find(key).ok_or(Errno(libc::EBADF))?.family;
     let fresh = placeholder(family, libc::SOCK_CLOEXEC | nonblocking)?;
     let cloexec = if descriptor & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
-    // SAFETY: plain integers; the fresh one was made here, and nobody knows of it.
-    let replaced = kernel_result(unsafe { real::dup3(fresh, fd, cloexec) });
-    // SAFETY: as above.
+    let replaced = fdtable::renew(fd, fresh, cloexec);
+    // SAFETY: the fresh one was made here, and nobody knows of it.
     unsafe { real::close(fresh) };
     replaced?;
-    fdtable::renewed(fd);
     if let Some(socket) = process.lock().sockets.find(key) {
         replay_options(socket);
     }
@@ -129,27 +130,29 @@ impl Process {
 /// The kernel has just handed out the number `fd`. Whatever is known of it was closed by a call that the library did not see: that
 /// socket has lost a name.
 pub(crate) fn arriving(fd: c_int) {
-    if fdtable::peek(fd) != Entry::None {
-        displaced(fd);
+    let entry = fdtable::peek(fd);
+    if entry != Entry::None {
+        displaced(fd, entry);
     }
 }
 
-/// `fd` has come to name something else than the socket that it was entered for. `false`: this is a vfork child, whose descriptors are
-/// its own while the tables are its parent's.
+/// `fd` has come to name something else than what it was entered for, which is `entry`: unless another thread has taken that out
+/// meanwhile, and perhaps entered something new. `false`: this is a vfork child, whose descriptors are its own while the tables are its
+/// parent's.
 #[cold]
-pub(crate) fn displaced(fd: c_int) -> bool {
+pub(crate) fn displaced(fd: c_int, entry: Entry) -> bool {
     if !crate::fork::tables_are_ours() {
         return false;
     }
     let saved = errno::current();
-    if fdtable::peek(fd).socket().is_some() && fdtable::note_unseen() {
+    if entry.socket().is_some() && fdtable::peek(fd) == entry && fdtable::note_unseen() {
         tracing::warn!(
             "descriptor {fd} was closed by a call that the library does not see (fork and exec helpers, raw system calls, io_uring)"
         );
     }
-    match fdtable::peek(fd) {
-        Entry::Internal => drop(fdtable::clear(fd)),
-        _ => take_out(fd, false),
+    match entry {
+        Entry::Internal => drop(fdtable::clear_if(fd, entry)),
+        _ => take_out(fd, Some(entry)),
     }
     errno::set(saved);
     true
@@ -201,22 +204,30 @@ pub(crate) fn duplicated(fd: c_int, copy: c_int) {
 
 /// `fd` is about to be closed (or replaced, by dup2): takes it out of the tables; the last name ends the socket.
 pub(crate) fn closing(fd: c_int) {
-    take_out(fd, true);
+    take_out(fd, None);
 }
 
-/// `is_open`: the number still names the socket.
-fn take_out(fd: c_int, is_open: bool) {
+/// `displaced`: what the number named, and does not any more.
+fn take_out(fd: c_int, displaced: Option<Entry>) {
+    let is_open = displaced.is_none();
+    let clear = || match displaced {
+        None => fdtable::clear(fd),
+        Some(entry) if fdtable::clear_if(fd, entry) => entry,
+        Some(_) => Entry::None,
+    };
     // What is on its way to the kernel is closed there.
     if let Entry::Moving(_) = fdtable::peek(fd) {
         fdtable::lookup(fd);
     }
-    if let Entry::Epoll(index) = fdtable::peek(fd) {
+    if let Entry::Epoll(index) = fdtable::peek(fd)
+        && displaced.is_none_or(|entry| entry == Entry::Epoll(index))
+    {
         mux::epoll::on_close(fd, index);
         fdtable::clear(fd);
         return;
     }
     let (rx, tx) = fdtable::kernel_counts(fd);
-    let Some(key) = fdtable::clear(fd).socket() else { return };
+    let Some(key) = clear().socket() else { return };
     let Some(process) = process::process() else { return };
     if is_open {
         linger(process, key);

@@ -5,6 +5,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod address;
+pub(crate) mod common;
 pub(crate) mod connect;
 pub(crate) mod cork;
 pub(crate) mod datagram;
@@ -114,6 +115,8 @@ pub(crate) struct Socket {
     pub(crate) moved: bool,
     /// Integer options (level, name, value) that accepted connections' placeholders are to show.
     pub(crate) inherited: Vec<(i32, i32, i32)>,
+    /// Its placeholder is one that other connections have too: where ([`common::Shapes`]).
+    pub(crate) common: Option<u8>,
     /// What few sockets have.
     pub(crate) rare: Option<Box<rare::Rare>>,
 }
@@ -183,6 +186,7 @@ impl Socket {
             is_shared: false,
             moved: false,
             inherited: Vec::new(),
+            common: None,
             rare: None,
         }
     }

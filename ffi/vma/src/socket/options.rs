@@ -14,7 +14,7 @@ use ringway_stack::offload::Reason;
 use ringway_stack::tcp;
 
 use super::connect::kernel_result;
-use super::{Kind, Socket, cork, info};
+use super::{Kind, Socket, common, cork, info};
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -93,9 +93,14 @@ pub(crate) unsafe fn set(
             Kind::Kernel | Kind::Moving => {}
         }
     }
+    let is_common = offload.sockets.find(key).is_some_and(|socket| socket.common.is_some());
     drop(guard);
     // SAFETY: the caller's promise.
-    kernel_result(unsafe { real::setsockopt(fd, level, name, value, len) })?;
+    match if is_common { unsafe { common::set(process, key, (level, name), value, len) } } else { None } {
+        Some(result) => result?,
+        // SAFETY: the caller's promise.
+        None => kernel_result(unsafe { real::setsockopt(fd, level, name, value, len) })?,
+    };
     if (level, name) == (libc::IPPROTO_UDP, UDP_CORK) {
         // The pieces are put together here: the placeholder gets whole datagrams.
         let off: c_int = 0;
