@@ -20,6 +20,9 @@ pub fn is_internal(fd: i32) -> bool {
 /// One bit a descriptor. A child of fork may find any lock held for ever; these words are always usable.
 static OURS: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
 
+/// Numbers that have two owners: a vfork child has its parent's memory, and descriptors of its own.
+static TWICE: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
+
 /// An owned descriptor of the library's, of which the program does not know; closed on drop, unless a fork has closed it already.
 #[derive(Debug)]
 pub struct Fd(i32);
@@ -35,7 +38,10 @@ impl Fd {
             sys::close(raw);
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         };
-        word.fetch_or(1 << (raw % 64), Ordering::Relaxed);
+        let bit = 1 << (raw % 64);
+        if word.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            TWICE[raw as usize / 64].fetch_or(bit, Ordering::Relaxed);
+        }
         Ok(Self(raw))
     }
 
@@ -49,7 +55,8 @@ impl Fd {
 impl Drop for Fd {
     fn drop(&mut self) {
         let bit = 1 << (self.0 % 64);
-        if OURS[self.0 as usize / 64].fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
+        let is_in = |table: &[AtomicU64; LIMIT / 64]| table[self.0 as usize / 64].fetch_and(!bit, Ordering::Relaxed) & bit != 0;
+        if is_in(&TWICE) || is_in(&OURS) {
             sys::close(self.0);
         }
     }
@@ -58,7 +65,13 @@ impl Drop for Fd {
 /// Closes every descriptor of this crate's in a fork's child. Async-signal-safe.
 pub(crate) fn close_all_in_child() {
     for (i, word) in OURS.iter().enumerate() {
-        let mut bits = word.swap(0, Ordering::Relaxed);
+        // (Pages of zeros stay unwritten.)
+        let mut bits = word.load(Ordering::Relaxed);
+        if bits == 0 {
+            continue;
+        }
+        word.store(0, Ordering::Relaxed);
+        TWICE[i].store(0, Ordering::Relaxed);
         while bits != 0 {
             sys::close((i * 64) as i32 + bits.trailing_zeros() as i32);
             bits &= bits - 1;

@@ -252,6 +252,13 @@ pub(crate) fn change(fd: i32, entry: Entry) {
     }
 }
 
+/// As [`change`], unless another thread has changed it, or taken it out, meanwhile.
+pub(crate) fn change_if(fd: i32, from: Entry, to: Entry) {
+    if let Some(slot) = slot(fd) {
+        let _ = slot.entry.compare_exchange(from.pack(), to.pack(), Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
 /// Takes a descriptor out; what it was.
 pub(crate) fn clear(fd: i32) -> Entry {
     match slot(fd) {

@@ -273,8 +273,10 @@ impl Offload {
         socket.kind = crate::socket::Kind::Kernel;
         socket.reason = Some(reason);
         for (fd, entry) in descriptors_of(socket.fd, socket.fds, key) {
-            debug_assert_eq!(entry.socket(), Some(key));
-            crate::fdtable::change(fd, crate::fdtable::Entry::Kernel(key));
+            // (One that is being closed is out of the table already, and stays so.)
+            if entry.socket() == Some(key) {
+                crate::fdtable::change_if(fd, entry, crate::fdtable::Entry::Kernel(key));
+            }
         }
         mux::refresh(self, key.index);
     }

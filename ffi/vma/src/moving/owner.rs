@@ -406,8 +406,8 @@ impl Offload {
             self.closed.tx_bytes += info.counters.tx_bytes;
         }
         socket.kind = Kind::Moving;
-        for fd in self.descriptors(key) {
-            fdtable::change(fd, Entry::Moving(key));
+        for (fd, entry) in fdtable::entries().filter(|(_, entry)| entry.socket() == Some(key)) {
+            fdtable::change_if(fd, entry, Entry::Moving(key));
         }
         mux::refresh(self, key.index);
     }
