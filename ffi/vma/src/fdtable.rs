@@ -43,6 +43,8 @@ pub(crate) enum Entry {
     Inherited(Key),
     /// A connection that is neither the ring's any more nor the kernel's yet; see [`crate::moving`].
     Moving(Key),
+    /// A connection that was inherited, and is the kernel's now; the key is for its addresses.
+    Settled(Key),
 }
 
 impl Entry {
@@ -56,6 +58,7 @@ impl Entry {
             4 => Self::Internal,
             5 => Self::Inherited(key),
             6 => Self::Moving(key),
+            7 => Self::Settled(key),
             _ => Self::None,
         }
     }
@@ -69,6 +72,7 @@ impl Entry {
             Self::Internal => (4, Key { index: 0, generation: 0 }),
             Self::Inherited(key) => (5, key),
             Self::Moving(key) => (6, key),
+            Self::Settled(key) => (7, key),
         };
         kind << KIND_SHIFT | (key.index as u64) << 32 | key.generation as u64
     }
@@ -133,6 +137,7 @@ pub(crate) fn lookup(fd: i32) -> Entry {
     match peek(fd) {
         Entry::Inherited(key) => crate::moving::heir::settle(fd, key),
         Entry::Moving(_) => crate::moving::await_end(fd),
+        Entry::Settled(_) => Entry::None,
         entry => entry,
     }
 }
@@ -342,6 +347,7 @@ mod tests {
             Entry::Internal,
             Entry::Inherited(KEY),
             Entry::Moving(KEY),
+            Entry::Settled(KEY),
         ];
         for entry in all {
             assert_eq!(Entry::unpack(entry.pack()), entry);

@@ -167,8 +167,9 @@ fn inherited(socket: &Socket, fd: i32) -> Socket {
         // Not of those that are in the table: they are marked as inherited there.
         Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving => Kind::Kernel,
         Kind::Listener(_) => {
-            // Published once this process waits for its connections: nobody is to connect to a mere helper.
-            copy.reason = Some(Reason::RuleTaken);
+            // Published once this process waits for its connections: nobody is to connect to a mere helper. (Not if it was shut down.)
+            let is_published = matches!(socket.kind, Kind::Listener(Some(_)));
+            copy.reason = if is_published { Some(Reason::RuleTaken) } else { socket.reason };
             copy.is_shared = true;
             Kind::Listener(None)
         }

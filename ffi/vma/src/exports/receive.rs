@@ -41,10 +41,25 @@ fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, ke
     let mut guard = process.lock();
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
-        Kind::Stream(id) | Kind::Connecting(id) => match stream::receive(process, guard, now, key, id, into, flags) {
-            Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
-            result => result.map(Got::Stream),
-        },
+        Kind::Stream(id) | Kind::Connecting(id) => {
+            let (mut one, mut many);
+            let all: &mut [iovec] = match &mut *into {
+                _ if flags & libc::MSG_WAITALL == 0 => &mut [],
+                [only] => {
+                    one = [vectors::place(only)];
+                    &mut one
+                }
+                several => {
+                    many = several.iter_mut().map(vectors::place).collect::<Vec<_>>();
+                    &mut many
+                }
+            };
+            match stream::receive(process, guard, now, key, id, into, flags) {
+                Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
+                Ok(done) if !all.is_empty() && done > 0 => Ok(Got::Stream(done + rest_of_all(fd, all, done, flags))),
+                result => result.map(Got::Stream),
+            }
+        }
         Kind::Datagram(_) => {
             let (family, ancillary) = (socket.family, socket.ancillary);
             match datagram::receive(process, guard, fd, key, into, flags, kernel)? {
@@ -61,6 +76,31 @@ fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, ke
             by_kernel(fd, kernel)
         }
     }
+}
+
+/// A call that waits for all of it, and of which the connection moved to the kernel meanwhile, goes on there. How much more it got.
+#[cold]
+fn rest_of_all(fd: c_int, into: &mut [iovec], done: usize, flags: c_int) -> usize {
+    let mut skip = done;
+    for piece in into.iter_mut() {
+        let taken = skip.min(piece.iov_len);
+        // SAFETY: within the piece, or right behind it.
+        piece.iov_base = unsafe { piece.iov_base.add(taken) };
+        piece.iov_len -= taken;
+        skip -= taken;
+    }
+    let waits = flags & (libc::MSG_PEEK | libc::MSG_DONTWAIT) == 0;
+    if !waits || into.iter().all(|piece| piece.iov_len == 0) || !fdtable::has_moved(fd) {
+        return 0;
+    }
+    // SAFETY: all of it is integers and pointers, for which zero is a value.
+    let mut message: msghdr = unsafe { core::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (into.as_mut_ptr(), into.len());
+    let _masked = Masked::new();
+    // SAFETY: the pieces are the program's buffers, behind what was received already.
+    let more = unsafe { real::recvmsg(fd, &raw mut message, flags) };
+    // (An error has come to be told by this call, which has bytes to tell of.)
+    usize::try_from(more).unwrap_or(0)
 }
 
 /// What the kernel is asked in the middle of a call of ours ends no thread: the call's end does.

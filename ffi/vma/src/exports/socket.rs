@@ -9,7 +9,8 @@ use crate::fdtable::{self, Entry};
 use crate::process::{Process, process_or_init};
 use crate::real;
 use crate::slab::Key;
-use crate::socket::{accept, connect, lifecycle, listen, names, options};
+use crate::socket::names::{self, Which};
+use crate::socket::{accept, connect, lifecycle, listen, options};
 
 /// Runs `ours` if the descriptor is a socket that may be offloaded, in the process that owns it; else `theirs`, and also where `ours`
 /// says that it is [`THEIRS`].
@@ -124,7 +125,7 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: the program's promise to getsockname(2).
-    if let Some(result) = crate::boundary!(None, unsafe { names::of_moved(fd, address, len, real::getsockname, |s| s.bound) }) {
+    if let Some(result) = crate::boundary!(None, unsafe { names::of_moved(fd, address, len, real::getsockname, Which::Local) }) {
         return result;
     }
     // SAFETY: the program's promise to getsockname(2), both times.
@@ -138,7 +139,7 @@ pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, len: *mu
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: the program's promise to getpeername(2).
-    if let Some(result) = crate::boundary!(None, unsafe { names::of_moved(fd, address, len, real::getpeername, |s| s.peer) }) {
+    if let Some(result) = crate::boundary!(None, unsafe { names::of_moved(fd, address, len, real::getpeername, Which::Remote) }) {
         return result;
     }
     // SAFETY: the program's promise to getpeername(2), both times.

@@ -63,6 +63,13 @@ fn heirloom(key: Key) -> Option<Heirloom> {
     Some(Heirloom { owner: parent.owner_pid, family: socket.family, local: socket.bound?, remote: socket.peer? })
 }
 
+/// The addresses of an inherited connection that is the kernel's now, as the program knows them: its own, and its peer's.
+pub(crate) fn names(fd: c_int) -> Option<(SocketAddrV4, SocketAddrV4, Family)> {
+    let Entry::Settled(key) = fdtable::peek(fd) else { return None };
+    let known = heirloom(key).filter(|_| !fdtable::is_stale_now(fd))?;
+    Some((known.local, known.remote, known.family))
+}
+
 /// The program uses an inherited connection: its owner is asked to move it to the kernel, and waited for. From then on the
 /// descriptor is the kernel's, and none of ours.
 #[cold]
@@ -86,7 +93,7 @@ pub(crate) fn settle(fd: c_int, key: Key) -> Entry {
     }
     for (copy, entry) in fdtable::entries() {
         if entry == Entry::Inherited(key) {
-            fdtable::clear(copy);
+            fdtable::change(copy, Entry::Settled(key));
         }
     }
     errno::set(saved);

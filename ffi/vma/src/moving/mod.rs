@@ -48,6 +48,8 @@ pub(crate) struct Move {
     key: Option<Key>,
     role: Role,
     reason: Reason,
+    /// The socket's SO_REUSEADDR as the program has it, if it was set meanwhile.
+    reuse_address: Option<i32>,
 }
 
 impl Move {

@@ -6,7 +6,7 @@ use std::net::SocketAddrV4;
 
 use ringway_shm::{Fd, Talk};
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::ring::{NextHop, SocketId, SocketInfo};
 use ringway_stack::tcp::{self, Remains};
 
 use super::{ANSWER, Move, Role, memfd, pair, peer};
@@ -29,6 +29,10 @@ struct Job {
     /// Of our own, for the program may close all of its.
     placeholder: Fd,
     family: Family,
+    /// Closed by the program after its reading was shut down.
+    ended_reading: bool,
+    /// The program knows that it is connected.
+    is_told: bool,
     local: SocketAddrV4,
     remote: SocketAddrV4,
     /// Who is at the other end; `None`: nobody any more.
@@ -49,7 +53,7 @@ pub(crate) fn begin_for(process: &'static Process, offload: &mut Offload, key: K
         return true;
     }
     let (Kind::Stream(id) | Kind::Connecting(id)) = socket.kind else { return false };
-    let placeholder = (socket.fd, socket.family);
+    let placeholder = (socket.fd, socket.family, false);
     if !common::own(offload, key) {
         return false;
     }
@@ -98,7 +102,7 @@ pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, soc
     if socket.common.is_some() {
         return false;
     }
-    start(process, offload, id, None, (fd, socket.family))
+    start(process, offload, id, None, (fd, socket.family, socket.shut.read))
 }
 
 /// The process ends: what a child of its may go on with moves to the kernel.
@@ -151,8 +155,15 @@ fn ends(offload: &Offload, id: SocketId) -> Option<(SocketAddrV4, SocketAddrV4)>
     Some((info.local, info.remote?))
 }
 
-/// Starts the job that moves a connection, whose placeholder is a descriptor of this family. `key`: unless the program has closed it.
-fn start(process: &'static Process, offload: &mut Offload, id: SocketId, key: Option<Key>, (fd, family): (c_int, Family)) -> bool {
+/// Starts the job that moves a connection, whose placeholder is a descriptor of this family. `key`: unless the program has closed it,
+/// then perhaps after its reading was shut down.
+fn start(
+    process: &'static Process,
+    offload: &mut Offload,
+    id: SocketId,
+    key: Option<Key>,
+    (fd, family, ended_reading): (c_int, Family, bool),
+) -> bool {
     if offload.ending {
         return false;
     }
@@ -172,8 +183,9 @@ fn start(process: &'static Process, offload: &mut Offload, id: SocketId, key: Op
         let has_it = matches!(socket.kind, Kind::Listener(_)) && socket.bound.is_some_and(|bound| bound.port() == local.port());
         has_it.then_some(socket.fd)
     });
-    offload.moves.push(Move { local, remote, key, role: Role::Asking, reason: Reason::SharedConnection });
-    let job = Job { process, placeholder, family, local, remote, peer, listener };
+    offload.moves.push(Move { local, remote, key, role: Role::Asking, reason: Reason::SharedConnection, reuse_address: None });
+    let is_told = key.and_then(|key| offload.sockets.find(key)).is_none_or(|socket| !matches!(socket.kind, Kind::Connecting(_)));
+    let job = Job { process, placeholder, family, ended_reading, is_told, local, remote, peer, listener };
     // No handler of the program's runs on a thread that is not its.
     let _undisturbed = SignalsBlocked::new();
     let started = std::thread::Builder::new().name("ringway-move".to_owned()).spawn(move || crate::boundary!((), job.run()));
@@ -241,6 +253,11 @@ impl Job {
         offload.moves.iter().any(|moving| moving.is_between(self.local, self.remote) && moving.role == Role::Asking)
     }
 
+    /// Whether the connection is over: its two ends have nothing to do with each other any more.
+    fn is_over(&self, offload: &Offload) -> bool {
+        offload.is_over(self.local, self.remote)
+    }
+
     /// Asks the peer to leave the ring, as soon as the handshake is over.
     fn leave(&self) -> Left {
         let started = std::time::Instant::now();
@@ -254,6 +271,9 @@ impl Job {
                     return Left::Overtaken;
                 }
                 is_alone = guard.moves.iter().any(|m| m.is_between(self.local, self.remote) && m.key.is_none());
+                if self.is_over(&guard) {
+                    return Left::Nobody;
+                }
                 let under_way = guard.handshakes(self.local, self.remote);
                 drop(guard);
                 if under_way {
@@ -297,6 +317,7 @@ impl Job {
         let mut guard = self.process.lock();
         let offload = &mut *guard;
         let now = self.process.now();
+        offload.poll_if_due(now);
         let remains = offload.ring.dissolve(now, self.local, self.remote);
         let mut key = None;
         for moving in offload.moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
@@ -312,7 +333,7 @@ impl Job {
 
     /// The connection as it goes on: between the placeholder and a descriptor for the peer.
     fn connect(&self) -> Result<Fd, Errno> {
-        pair::connect(self.placeholder.raw(), self.family, self.local, self.remote, self.listener)
+        pair::connect(self.placeholder.raw(), self.family, self.local, self.remote, self.listener, self.is_told)
     }
 
     fn go_to(&self, theirs: &Remains, talk: &Conversation) -> Result<(), Errno> {
@@ -320,6 +341,8 @@ impl Job {
         let not_ours = Errno(libc::EPROTO);
         let (to_them, to_us) = (ours.owed_to(theirs).ok_or(not_ours)?, theirs.owed_to(&ours).ok_or(not_ours)?);
         let fresh = self.connect()?;
+        // First, where there is room: of an end that was shut down altogether, bytes that come later would reset it.
+        let written = if theirs.orphaned { 0 } else { pair::write_some(self.placeholder.raw(), &to_them)? };
         if theirs.orphaned {
             // Nobody there reads any more; what was written there is still due here.
             pair::write_all(fresh.raw(), &to_us)?;
@@ -330,7 +353,7 @@ impl Job {
                 Some((answer, _)) if answer == "taken" => {}
                 _ => return Err(Errno(libc::ECONNRESET)),
             }
-            pair::write_all(self.placeholder.raw(), &to_them)?;
+            pair::write_all(self.placeholder.raw(), &to_them[written..])?;
         }
         if ours.ended {
             pair::end_writing(self.placeholder.raw());
@@ -341,7 +364,7 @@ impl Job {
     fn go_to_listener(&self, theirs: &Remains) -> Result<(), Errno> {
         let ours = self.dissolve()?;
         let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
-        pair::connect_to(self.placeholder.raw(), self.family, self.remote)?;
+        pair::connect_to(self.placeholder.raw(), self.family, self.remote, self.is_told)?;
         pair::write_all(self.placeholder.raw(), &to_them)?;
         if ours.ended {
             pair::end_writing(self.placeholder.raw());
@@ -363,11 +386,21 @@ impl Job {
 
     /// The peer is gone: what it sent is there to be read, and then its end, or its reset.
     fn go_on_alone(&self) -> Result<(), Errno> {
+        let was_over = self.is_over(&self.process.lock());
         let ours = self.dissolve()?;
         let fresh = self.connect()?;
         pair::write_all(fresh.raw(), &ours.unread)?;
-        if !ours.peer_ended {
+        // One that ended and was reset then has told of both.
+        if ours.peer_ended && ours.error.is_some() {
+            pair::end_writing(fresh.raw());
+        }
+        if !ours.peer_ended || ours.error.is_some() {
             pair::break_off(&fresh);
+        }
+        drop(fresh);
+        if was_over && ours.error.is_none() {
+            // The program knows of it already.
+            pair::take_error(self.placeholder.raw());
         }
         if ours.ended {
             pair::end_writing(self.placeholder.raw());
@@ -381,6 +414,9 @@ impl Job {
         let offload = &mut *guard;
         let Some(at) = offload.moves.iter().position(|moving| moving.is_between(self.local, self.remote)) else { return };
         let moving = offload.moves.swap_remove(at);
+        if self.ended_reading {
+            pair::end_reading(self.placeholder.raw());
+        }
         if let Some(key) = moving.key {
             offload.arrived(key, moving.reason);
         }
@@ -388,6 +424,13 @@ impl Job {
 }
 
 impl Offload {
+    /// Whether a connection of the ring's ended, or was reset, on both sides.
+    pub(super) fn is_over(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+        let of = |socket: &Socket| socket.ring_id().and_then(|id| self.ring.info(id));
+        let is_it = |info: &SocketInfo| (info.local, info.remote) == (local, Some(remote));
+        self.sockets.iter().filter_map(|(_, socket)| of(socket)).any(|info| is_it(&info) && info.state == Some(tcp::State::Closed))
+    }
+
     /// Whether the connection's handshake is under way here.
     fn handshakes(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
         let of = |socket: &Socket| socket.ring_id().and_then(|id| self.ring.info(id));
@@ -416,6 +459,9 @@ impl Offload {
     pub(super) fn arrived(&mut self, key: Key, reason: Reason) {
         let Some(socket) = self.sockets.find_mut(key) else { return };
         socket.moved = true;
+        if socket.shut.read {
+            pair::end_reading(socket.fd);
+        }
         self.leave_to_kernel(key, "move", reason);
         tracing::info!("a connection moved to the kernel ({reason}): {}", reason.advice());
     }

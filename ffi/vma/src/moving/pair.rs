@@ -31,13 +31,14 @@ const KEPT: [(c_int, c_int); 11] = [
 const KEPT_WIDE: [c_int; 3] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, libc::SO_LINGER];
 
 /// Connects the placeholder to a fresh descriptor, with the connection's own addresses as far as the kernel has them free.
-/// `listener`: who has the placeholder's address.
+/// `listener`: who has the placeholder's address. `is_told`: see [`connect_to`].
 pub(super) fn connect(
     placeholder: c_int,
     family: Family,
     local: SocketAddrV4,
     remote: SocketAddrV4,
     listener: Option<c_int>,
+    is_told: bool,
 ) -> Result<Fd, Errno> {
     let waiting = socket(family)?;
     set_int(waiting.raw(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
@@ -47,13 +48,14 @@ pub(super) fn connect(
     kernel_result(unsafe { real::listen(waiting.raw(), 16) })?;
     let to = address::of_placeholder(waiting.raw(), family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
     bind_beside(placeholder, family, local, listener);
-    connect_to(placeholder, family, to)?;
+    connect_to(placeholder, family, to, is_told)?;
     let me = address::of_placeholder(placeholder, family).ok_or(Errno(libc::ENOTCONN))?;
     accept(&waiting, family, me)
 }
 
-/// Connects the placeholder, whether it blocks or not, to somebody who listens on this machine.
-pub(super) fn connect_to(placeholder: c_int, family: Family, to: SocketAddrV4) -> Result<(), Errno> {
+/// Connects the placeholder, whether it blocks or not, to somebody who listens on this machine. `is_told`: the program knows that it is
+/// connected, and no call of its to connect is to say so again.
+pub(super) fn connect_to(placeholder: c_int, family: Family, to: SocketAddrV4, is_told: bool) -> Result<(), Errno> {
     let raw = Raw::new(to, family);
     // SAFETY: the address is as long as it says.
     match kernel_result(unsafe { real::connect(placeholder, raw.as_ptr(), raw.len()) }) {
@@ -61,6 +63,8 @@ pub(super) fn connect_to(placeholder: c_int, family: Family, to: SocketAddrV4) -
         Err(Errno(libc::EINPROGRESS)) => {
             wait_for(placeholder, libc::POLLOUT)?;
             match int(placeholder, libc::SOL_SOCKET, libc::SO_ERROR) {
+                // SAFETY: the address is as long as it says.
+                Some(0) if is_told => kernel_result(unsafe { real::connect(placeholder, raw.as_ptr(), raw.len()) }).map(drop),
                 Some(0) => Ok(()),
                 error => Err(Errno(error.unwrap_or(libc::ECONNREFUSED))),
             }
@@ -73,7 +77,7 @@ pub(super) fn connect_to(placeholder: c_int, family: Family, to: SocketAddrV4) -
 /// what did not get through to the end must not look like a stream that ended.
 pub(super) fn reset(placeholder: c_int, family: Family, local: SocketAddrV4, remote: SocketAddrV4) {
     dissolve(placeholder);
-    if let Ok(other) = connect(placeholder, family, local, remote, None) {
+    if let Ok(other) = connect(placeholder, family, local, remote, None, true) {
         break_off(&other);
     }
 }
@@ -175,18 +179,27 @@ pub(super) fn write_some(fd: c_int, bytes: &[u8]) -> Result<usize, Errno> {
     }
 }
 
+/// Takes the error that is there to be told.
+pub(super) fn take_error(fd: c_int) {
+    int(fd, libc::SOL_SOCKET, libc::SO_ERROR);
+}
+
 /// Ends our stream.
 pub(super) fn end_writing(fd: c_int) {
     // SAFETY: plain integers.
     unsafe { real::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// Puts `fresh` under the number of a placeholder, with the placeholder's options and flags.
-pub(super) fn replace(fd: c_int, fresh: &Fd) -> Result<(), Errno> {
+/// Ends reading, which tells nobody: what arrived before is still to be read.
+pub(super) fn end_reading(fd: c_int) {
     // SAFETY: plain integers.
-    let (status, descriptor) = unsafe { (real::fcntl(fd, libc::F_GETFL, 0), real::fcntl(fd, libc::F_GETFD, 0)) };
+    unsafe { real::shutdown(fd, libc::SHUT_RD) };
+}
+
+/// Gives `fresh` a placeholder's options and status flags.
+pub(super) fn copy_options(fd: c_int, fresh: &Fd) {
     // SAFETY: plain integers.
-    unsafe { real::fcntl(fresh.raw(), libc::F_SETFL, status.max(0) as usize) };
+    unsafe { real::fcntl(fresh.raw(), libc::F_SETFL, real::fcntl(fd, libc::F_GETFL, 0).max(0) as usize) };
     for (level, name) in KEPT {
         if let Some(value) = int(fd, level, name) {
             set_int(fresh.raw(), level, name, value);
@@ -195,13 +208,26 @@ pub(super) fn replace(fd: c_int, fresh: &Fd) -> Result<(), Errno> {
     for name in KEPT_WIDE {
         copy_wide(fd, fresh.raw(), name);
     }
+}
+
+/// Puts `fresh` under the number of a placeholder.
+pub(super) fn replace(fd: c_int, fresh: &Fd) -> Result<(), Errno> {
+    // SAFETY: plain integers.
+    let descriptor = unsafe { real::fcntl(fd, libc::F_GETFD, 0) };
     let cloexec = if descriptor & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
     crate::fdtable::renew(fd, fresh.raw(), cloexec)
 }
 
-/// Lets another socket bind the port of this one, which is about to go.
-pub(super) fn share_address(fd: c_int) {
+/// Lets another socket bind the port of this one, which is about to go. What SO_REUSEADDR was before.
+pub(super) fn share_address(fd: c_int) -> Option<c_int> {
+    let before = int(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR);
     set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
+    before
+}
+
+/// Sets SO_REUSEADDR as the program has it.
+pub(super) fn set_reuse_address(fd: &Fd, value: c_int) {
+    set_int(fd.raw(), libc::SOL_SOCKET, libc::SO_REUSEADDR, value);
 }
 
 fn int(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {

@@ -110,6 +110,10 @@ fn leave(
     local: SocketAddrV4,
     remote: SocketAddrV4,
 ) -> (&'static str, Option<Fd>) {
+    offload.poll_if_due(process.now());
+    if offload.is_over(local, remote) {
+        return ("gone", None);
+    }
     let begun = offload.moves.iter().position(|moving| moving.is_between(local, remote));
     let mut key = None;
     if let Some(at) = begun {
@@ -147,11 +151,10 @@ fn leave(
     let is_open = |key: &Key| offload.sockets.find(*key).is_some_and(|s| matches!(s.kind, Kind::Stream(_) | Kind::Connecting(_)));
     // (A process that ends has closed it, and the asker has all that is left of it.)
     if let Some(key) = key.filter(is_open).filter(|_| !offload.ending) {
-        if let Some(socket) = offload.sockets.find(key) {
-            pair::share_address(socket.fd);
-        }
+        let reuse_address = offload.sockets.find(key).and_then(|socket| pair::share_address(socket.fd));
         offload.on_its_way(key);
-        offload.moves.push(Move { local, remote, key: Some(key), role: Role::Peer(asker.talk), reason: Reason::SharedConnection });
+        let (role, reason) = (Role::Peer(asker.talk), Reason::SharedConnection);
+        offload.moves.push(Move { local, remote, key: Some(key), role, reason, reuse_address });
     }
     offload.dispatch();
     (if remains.accepted { "left" } else { "unaccepted" }, file)
@@ -163,8 +166,15 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
     let Some(at) = offload.moves.iter().position(mine) else { return "gone" };
     let Ok([fresh, file]) = <[Fd; 2]>::try_from(passed) else { return "gone" };
     let (Some(key), Ok(owed)) = (offload.moves[at].key, memfd::read(&file)) else { return "gone" };
-    if offload.descriptors(key).into_iter().any(|fd| pair::replace(fd, &fresh).is_err()) {
+    let descriptors = offload.descriptors(key);
+    if let Some(&fd) = descriptors.first() {
+        pair::copy_options(fd, &fresh);
+    }
+    if descriptors.into_iter().any(|fd| pair::replace(fd, &fresh).is_err()) {
         return "gone";
+    }
+    if let Some(value) = offload.moves[at].reuse_address {
+        pair::set_reuse_address(&fresh, value);
     }
     let ended = offload.sockets.find(key).is_some_and(|socket| socket.shut.write);
     // What fails here fails for the program too, with its next call.

@@ -71,6 +71,7 @@ pub(crate) fn poll(
             return Ok(ready);
         }
     }
+    let marks = thread::with(|thread| thread.marks());
     loop {
         let (mut plan, changes) = {
             let mut offload = process.lock();
@@ -102,6 +103,10 @@ pub(crate) fn poll(
                 return Ok(0);
             }
             Waited::Interrupted => return Err(Errno(libc::EINTR)),
+        }
+        // A handler that ran while something changed ends the call as well: the next wait would know nothing of it.
+        if thread::with(|thread| thread.interrupted(marks, false)) {
+            return Err(Errno(libc::EINTR));
         }
     }
 }

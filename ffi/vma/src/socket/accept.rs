@@ -42,7 +42,7 @@ pub(crate) unsafe fn accept(
     loop {
         let mut guard = process.lock();
         let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
-        let (kind, nonblocking, timeout) = (socket.kind, socket.nonblocking, socket.receive_timeout);
+        let (kind, nonblocking, timeout) = (socket.kind, socket.is_nonblocking(), socket.receive_timeout);
         let Kind::Listener(id) = kind else {
             return Err(THEIRS);
         };

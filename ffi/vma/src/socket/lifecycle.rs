@@ -107,6 +107,7 @@ impl Socket {
         copy.reason = self.reason;
         copy.backlog = self.backlog;
         copy.keepalive = self.keepalive;
+        copy.moved = self.moved;
         copy.inherited.clone_from(&self.inherited);
         copy
     }
@@ -195,7 +196,7 @@ pub(crate) fn duplicated(fd: c_int, copy: c_int) {
             }
         }
         Entry::Epoll(_) => mux::epoll::on_dup(fd, copy),
-        entry @ Entry::Inherited(_) => {
+        entry @ (Entry::Inherited(_) | Entry::Settled(_)) => {
             fdtable::set(copy, entry);
         }
         Entry::None | Entry::Internal => {}

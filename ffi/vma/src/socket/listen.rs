@@ -225,11 +225,15 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
             result.map(|()| 0).map_err(Errno::from)
         }
         // The kernel's listener ends with SHUT_RD, and the ring's with it.
-        Kind::Listener(Some(id)) if ends != Shutdown::Write => {
+        Kind::Listener(id) if ends != Shutdown::Write => {
             socket.kind = Kind::Listener(None);
-            offload.ring.close(process.now(), id, false);
-            mux::refresh(offload, key.index);
-            offload.dispatch();
+            // It is published no more.
+            socket.reason = None;
+            if let Some(id) = id {
+                offload.ring.close(process.now(), id, false);
+                mux::refresh(offload, key.index);
+                offload.dispatch();
+            }
             drop(guard);
             // SAFETY: plain integers.
             kernel_result(unsafe { real::shutdown(fd, how) })

@@ -196,6 +196,16 @@ impl Socket {
         self.rare.get_or_insert_default()
     }
 
+    /// O_NONBLOCK, which another process that has the open file may have changed.
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        if !self.is_shared && crate::lineage::forks() == self.birth {
+            return self.nonblocking;
+        }
+        // SAFETY: plain integers.
+        let status = unsafe { crate::real::fcntl(self.fd, libc::F_GETFL, 0) };
+        if status < 0 { self.nonblocking } else { status & libc::O_NONBLOCK != 0 }
+    }
+
     /// Takes the error that a connection left which the program gave up.
     pub(crate) fn take_left_error(&mut self) -> Option<i32> {
         self.rare.as_mut()?.error.take()

@@ -1,16 +1,16 @@
 //! getsockname(2) and getpeername(2).
 
 use core::ffi::c_int;
-use std::net::SocketAddrV4;
 
 use libc::{sockaddr, socklen_t};
 use ringway_stack::tcp;
 
+use super::Kind;
 use super::address::Raw;
 use super::connect::kernel_result;
-use super::{Kind, Socket};
 use crate::errno::{Errno, to_int};
 use crate::fdtable::{self, Entry};
+use crate::moving::heir;
 use crate::process::{self, Process};
 use crate::real;
 use crate::slab::Key;
@@ -41,6 +41,13 @@ pub(crate) unsafe fn local(process: &Process, fd: c_int, key: Key, out: *mut soc
     }
 }
 
+/// Which of a connection's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Local,
+    Remote,
+}
+
 /// A call of either kind on a connection that moved to the kernel, where one of its ports may be another one than the program knows:
 /// the kernel's answer, with the address that `which` tells. `None`: it is none.
 ///
@@ -51,13 +58,21 @@ pub(crate) unsafe fn of_moved(
     out: *mut sockaddr,
     len: *mut socklen_t,
     kernel: unsafe fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
-    which: fn(&Socket) -> Option<SocketAddrV4>,
+    which: Which,
 ) -> Option<c_int> {
-    let (Entry::Kernel(key), Some(process)) = (fdtable::lookup(fd), process::process()) else { return None };
-    let (known, family) = {
-        let guard = process.lock();
-        let socket = guard.sockets.find(key).filter(|socket| socket.moved)?;
-        (which(socket)?, socket.family)
+    let (local, remote, family) = match fdtable::lookup(fd) {
+        Entry::Kernel(key) => {
+            // (In a child of a fork, also what its parent moved before.)
+            let guard = process::process_or_init()?.lock();
+            let socket = guard.sockets.find(key).filter(|socket| socket.moved)?;
+            (socket.bound?, socket.peer?, socket.family)
+        }
+        Entry::None => heir::names(fd)?,
+        _ => return None,
+    };
+    let known = match which {
+        Which::Local => local,
+        Which::Remote => remote,
     };
     // SAFETY: the caller's promise; the length is the program's again for the second call.
     unsafe {

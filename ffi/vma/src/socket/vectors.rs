@@ -52,6 +52,11 @@ pub(crate) unsafe fn writable<'a>(buffer: *mut libc::c_void, len: size_t) -> Res
     Ok(IoSliceMut::new(unsafe { slice::from_raw_parts_mut(buffer.cast(), len.min(BYTES_MAX)) }))
 }
 
+/// Where a buffer is, before a call has used it up.
+pub(crate) fn place(piece: &mut IoSliceMut<'_>) -> iovec {
+    iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: piece.len() }
+}
+
 /// readv's and sendmsg's vectors, checked as the kernel does.
 ///
 /// # Errors

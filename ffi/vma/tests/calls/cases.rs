@@ -4,7 +4,7 @@
 use crate::program::*;
 
 use Kind::{Tcp, Udp};
-use Op::{Accept, Bind, Close, Connect, Exit, Kill, Listen, Recv, Send, SendTo, Shutdown, Socket};
+use Op::{Accept, Bind, Close, Connect, Exit, Fork, Kill, Listen, Recv, Send, SendTo, Shutdown, Socket};
 use Place::At;
 use Target::{Nobody, Port};
 
@@ -160,6 +160,100 @@ pub(crate) fn alike() -> Vec<Told> {
                 Step(1, 0, Recv(1, RecvBy::RecvMmsg, 1, PLAIN)),
             ]),
         ),
+        (
+            "a connection moves, of which reading was shut down",
+            connected(&[
+                Step(0, 0, Send(0, SendBy::Write, 3000, FLAGS)),
+                Step(1, 0, Send(1, SendBy::Write, 2000, FLAGS)),
+                Step(0, 0, Shutdown(0, How::Both)),
+                Step(1, 0, Shutdown(1, How::Read)),
+                Step(0, 0, Fork),
+                Step(2, 0, Recv(0, RecvBy::Recv, 3000, PLAIN)),
+                Step(1, 0, Recv(1, RecvBy::Recv, 4000, PLAIN)),
+            ]),
+        ),
+        (
+            "a connection moves that had ended, and was reset",
+            connected(&[Step(0, 0, Exit), Step(1, 0, Send(1, SendBy::Send, 112, FLAGS)), Step(1, 0, Fork)]),
+        ),
+        (
+            "a connection moves that was reset, as the program knows",
+            connected(&[
+                Step(0, 1, Shutdown(0, How::Both)),
+                Step(1, 1, Send(1, SendBy::Write, 121, FLAGS)),
+                Step(0, 0, Send(0, SendBy::Send, 134, FLAGS)),
+                Step(0, 0, Fork),
+            ]),
+        ),
+        (
+            "a connection moves that was reset, with bytes unread",
+            connected(&[
+                Step(1, 0, Send(1, SendBy::Write, 76, FLAGS)),
+                Step(1, 1, Shutdown(1, How::Both)),
+                Step(0, 1, Send(0, SendBy::Write, 188, FLAGS)),
+                Step(0, 0, Fork),
+                Step(2, 0, Recv(0, RecvBy::Recv, 100, PLAIN)),
+            ]),
+        ),
+        (
+            "all is waited for while a connection moves",
+            connected(&[
+                Step(1, 0, Recv(1, RecvBy::RecvFrom, 1572, RecvFlags { waitall: true, ..PLAIN })),
+                Step(0, 0, Send(0, SendBy::SendTo, 897, FLAGS)),
+                Step(0, 0, Fork),
+                Step(2, 0, Send(0, SendBy::Send, 675, FLAGS)),
+            ]),
+        ),
+        (
+            "all is waited for, and discarded, while a connection moves",
+            connected(&[
+                Step(0, 0, Send(0, SendBy::Send, 10, FLAGS)),
+                Step(1, 0, Recv(1, RecvBy::RecvFrom, 156, RecvFlags { waitall: true, trunc: true, ..PLAIN })),
+                Step(0, 0, Fork),
+                Step(2, 0, Send(0, SendBy::Send, 146, FLAGS)),
+            ]),
+        ),
+        (
+            "what moved is connected already",
+            connected(&[Step(0, 0, Op::NonBlock(0, true, false)), Step(0, 0, Fork), Step(0, 0, Connect(0, Port(5001)))]),
+        ),
+        (
+            "a wait is interrupted after a fork",
+            connected(&[
+                Step(1, 0, Op::Poll(PollBy::Ppoll, vec![(0, libc::POLLIN | libc::POLLPRI)], Wait::Forever)),
+                Step(1, 0, Fork),
+                Step(1, 0, Op::Interrupt(0, false)),
+            ]),
+        ),
+        ("a move leaves SO_REUSEADDR alone", connected(&[Step(1, 0, Fork), Step(0, 0, Op::Ask(0, Question::ReuseAddress))])),
+        (
+            "a child leaves SO_REUSEADDR alone",
+            vec![
+                Step(0, 0, Socket(Tcp, false)),
+                Step(0, 0, Bind(0, At(5002))),
+                Step(0, 0, Listen(0, 8)),
+                Step(0, 0, Socket(Tcp, true)),
+                Step(0, 0, Connect(1, Port(5002))),
+                Step(0, 0, Accept(0, AcceptBy::Accept4)),
+                Step(0, 0, Fork),
+                Step(2, 0, Op::Ask(2, Question::ReuseAddress)),
+            ],
+        ),
+        (
+            "another process makes a listener non-blocking",
+            connected(&[Step(1, 0, Fork), Step(2, 0, Op::NonBlock(0, true, false)), Step(1, 0, Accept(0, AcceptBy::Accept))]),
+        ),
+        (
+            "a listener that was shut down is inherited",
+            vec![
+                Step(1, 0, Socket(Tcp, false)),
+                Step(1, 0, Bind(0, At(5001))),
+                Step(1, 0, Listen(0, 8)),
+                Step(1, 1, Shutdown(0, How::Both)),
+                Step(1, 0, Fork),
+                Step(2, 0, Accept(0, AcceptBy::Accept)),
+            ],
+        ),
     ]
 }
 
@@ -227,5 +321,61 @@ pub(crate) fn witnesses() -> Vec<Told> {
                 Step(0, 0, Op::Poll(PollBy::Poll, vec![(0, libc::POLLOUT), (1, libc::POLLOUT)], Wait::No)),
             ]),
         ),
+        (
+            "edge-again",
+            connected(&[
+                Step(0, 0, Op::EpollCreate),
+                Step(0, 0, Op::EpollCtl(1, Ctl::Add, 0, (libc::EPOLLET | libc::EPOLLOUT) as u32)),
+                Step(0, 0, Op::EpollWait(1, 0, 1, Wait::No)),
+                Step(1, 0, Shutdown(1, How::Write)),
+            ]),
+        ),
+        (
+            "untold-and-moved",
+            vec![
+                Step(0, 0, Socket(Tcp, false)),
+                Step(0, 0, Bind(0, At(5002))),
+                Step(0, 0, Listen(0, 8)),
+                Step(0, 0, Socket(Tcp, true)),
+                Step(0, 0, Connect(1, Port(5002))),
+                Step(0, 0, Accept(0, AcceptBy::Accept4)),
+                Step(0, 0, Close(2)),
+                Step(0, 0, Send(1, SendBy::Write, 1, FLAGS)),
+                Step(0, 0, Send(1, SendBy::SendMsg, 191, FLAGS)),
+                Step(0, 0, Fork),
+                Step(2, 1, Connect(1, Target::Of(0, 1))),
+            ],
+        ),
+        ("port-held", connected(&[Step(1, 0, Close(0)), Step(1, 0, Socket(Tcp, false)), Step(1, 0, Bind(0, At(5001)))])),
+        (
+            "inherited-datagrams",
+            vec![
+                Step(1, 0, Socket(Udp, false)),
+                Step(1, 0, Bind(0, At(5002))),
+                Step(0, 0, Socket(Udp, false)),
+                Step(0, 0, SendTo(0, SendBy::SendTo, 144, Port(5002))),
+                Step(1, 0, Fork),
+            ],
+        ),
+        (
+            "inherited-epoll",
+            connected(&[
+                Step(0, 0, Op::EpollCreate),
+                Step(0, 0, Op::EpollCtl(1, Ctl::Add, 0, libc::EPOLLOUT as u32)),
+                Step(0, 0, Fork),
+                Step(2, 0, Op::EpollWait(1, 0, 2, Wait::No)),
+            ]),
+        ),
+        (
+            "inherited-listener",
+            vec![
+                Step(1, 0, Socket(Tcp, false)),
+                Step(1, 0, Bind(0, At(5001))),
+                Step(1, 0, Listen(0, 8)),
+                Step(1, 0, Fork),
+                Step(1, 1, Shutdown(0, How::Both)),
+            ],
+        ),
+        ("inherited-fresh", connected(&[Step(0, 0, Socket(Tcp, false)), Step(0, 0, Fork), Step(0, 0, Connect(1, Port(5001)))])),
     ]
 }

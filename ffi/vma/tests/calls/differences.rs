@@ -1,8 +1,9 @@
 //! Where Ringway and Linux differ, and may.
 
-use crate::lockstep::{Done, Where};
-use crate::program::{DupBy, Op, Role, Target};
+use crate::lockstep::{Done, Seen, View, Where};
+use crate::program::{DupBy, Entry, Op, Place, Role, SLOTS, State, Step, Target};
 use crate::translate::Detail;
+use crate::world::Who;
 
 /// A difference that is known. Nothing after it is compared.
 pub(crate) struct Known {
@@ -129,7 +130,186 @@ pub(crate) const KNOWN: &[Known] = &[
             }
         },
     },
+    Known {
+        id: "edge-again",
+        reason: "to who watches a connection edge-triggered, and only for room, Linux tells of the room again when the peer's stream ends: its \
+                 state's changes wake everybody; Ringway tells of what has changed",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            let is_end = matches!(last.step.2, Op::Shutdown(..) | Op::Close(_) | Op::Exit | Op::Kill);
+            let only_room = |events: u32| {
+                events & libc::EPOLLET as u32 != 0
+                    && events & libc::EPOLLOUT as u32 != 0
+                    && events & (libc::EPOLLIN | libc::EPOLLRDHUP) as u32 == 0
+            };
+            let more = match at {
+                Where::Revents(process, slot) => {
+                    let [kernel, ringway] = [&last.kernel, &last.ringway].map(|seen| seen.views[&(process, slot)].revents);
+                    role_at(steps, process, slot) == Some(Role::Epoll) && ringway & !kernel == 0
+                }
+                Where::Returned => last.kernel.returned.len() > last.ringway.returned.len(),
+                _ => false,
+            };
+            is_end && more && steps.iter().any(|done| matches!(done.step.2, Op::EpollCtl(.., events) if only_room(events)))
+        },
+    },
+    Known {
+        id: "untold-and-moved",
+        reason: "a connection that failed before connect(2) was asked how it went, and then moved to the kernel for a fork's child: Linux's \
+                 next connect tells why, what moved says that it is connected",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            let (Where::Outcome(who), Op::Connect(..)) = (at, &last.step.2) else { return false };
+            last.ringway.returned[&who].error == libc::EISCONN && was_inherited_as(steps, at, Role::Stream)
+        },
+    },
+    Known {
+        id: "port-held",
+        reason: "in Linux an accepted connection holds its listener's port also after the listener is closed, and who binds it without \
+                 SO_REUSEADDR is refused; one that the ring carries holds no port",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            let Where::Outcome(who) = at else { return false };
+            let port = match last.step.2 {
+                Op::Bind(_, Place::At(port)) => port.to_string(),
+                // Again, after it was shut down.
+                Op::Listen(slot, _) => match &last.kernel.views[&(last.step.0, slot)].local {
+                    Ok(local) => local.split([':', ' ']).nth(1).unwrap_or_default().to_owned(),
+                    Err(_) => return false,
+                },
+                _ => return false,
+            };
+            let holds = |local: &String| local.split([':', ' ']).any(|part| part == port);
+            // (Also after its process has ended.)
+            let has_held = |done: &Done| {
+                let is_held = |(&(process, slot), view): (&(u8, u8), &View)| {
+                    done.before.role(process, slot) == Some(Role::Stream) && view.local.as_ref().is_ok_and(holds)
+                };
+                done.kernel.views.iter().any(is_held)
+            };
+            let refused = |seen: &Seen| seen.returned[&who].error == libc::EADDRINUSE;
+            refused(&last.kernel) && !refused(&last.ringway) && steps.iter().any(has_held)
+        },
+    },
+    Known {
+        id: "inherited-datagrams",
+        reason: "a UDP socket that a fork's child has too: the ring's half stays its parent's, who alone gets what comes there, and what the \
+                 child sends by the kernel is in no order with what the parent sends by the ring",
+        applies: |steps, at| {
+            concerned(steps, at).iter().any(|&(process, slot)| role_at(steps, process, slot) == Some(Role::Datagram))
+                && forks(steps).any(|(state, forker)| state.open(forker).any(|(_, role)| role == Role::Datagram))
+        },
+    },
+    Known {
+        id: "inherited-epoll",
+        reason: "an epoll instance that a fork's child has too: each process goes on with its own list of what the ring carries, and what \
+                 either changes, or what a connection's move changes, is not in the other's",
+        applies: |steps, at| was_inherited_as(steps, at, Role::Epoll),
+    },
+    Known {
+        id: "inherited-fresh",
+        reason: "a TCP socket that was neither connected nor listening at the fork is each process's own afterwards: what one does with it, \
+                 the other does not see",
+        applies: |steps, at| was_inherited_as(steps, at, Role::Fresh),
+    },
+    Known {
+        id: "inherited-listener",
+        reason: "a listener that one process shuts down ends in the kernel for all that share it, but its ring's half only in that process",
+        applies: |steps, at| {
+            let ended = |of: usize| {
+                steps.iter().any(|done| match done.step.2 {
+                    Op::Shutdown(slot, _) => done.before.entry(done.step.0, slot).is_some_and(|entry| entry.description == of),
+                    _ => false,
+                })
+            };
+            let is_ended = |&(process, slot): &(u8, u8)| entry_at(steps, process, slot).is_some_and(|entry| ended(entry.description));
+            was_inherited_as(steps, at, Role::Listener) && concerned(steps, at).iter().any(is_ended)
+        },
+    },
 ];
+
+/// Every fork so far: what there was before it, and who forked.
+fn forks(steps: &[Done]) -> impl Iterator<Item = (&State, u8)> {
+    steps.iter().filter(|done| done.step.2 == Op::Fork).map(|done| (&done.before, done.step.0))
+}
+
+/// Whether the difference is about a descriptor that a fork copied while it was of this role.
+fn was_inherited_as(steps: &[Done], at: Where, role: Role) -> bool {
+    concerned(steps, at).iter().any(|&(process, slot)| {
+        let Some(description) = entry_at(steps, process, slot).map(|entry| entry.description) else { return false };
+        forks(steps).any(|(state, forker)| {
+            let has_it = |slot: u8| state.entry(forker, slot).is_some_and(|entry| entry.description == description);
+            state.descriptions.get(description).is_some_and(|d| d.role == role) && (0..SLOTS).any(has_it)
+        })
+    })
+}
+
+/// A descriptor when the last step was over, of those that it did not make; a fork's child has what its parent has.
+fn entry_at(steps: &[Done], process: u8, slot: u8) -> Option<Entry> {
+    let last = steps.last()?;
+    let is_new = last.step.2 == Op::Fork && !last.before.alive(process);
+    last.before.entry(if is_new { last.step.0 } else { process }, slot)
+}
+
+fn role_at(steps: &[Done], process: u8, slot: u8) -> Option<Role> {
+    let description = entry_at(steps, process, slot)?.description;
+    steps.last()?.before.descriptions.get(description).map(|description| description.role)
+}
+
+/// The descriptors that a difference is about: the one that looks different, or those of the call that ended differently.
+fn concerned(steps: &[Done], at: Where) -> Vec<(u8, u8)> {
+    let Some(last) = steps.last() else { return Vec::new() };
+    let call_of = |who: Who| steps.iter().rev().find(|done| calls(&done.step, who)).map_or_else(Vec::new, |done| slots(&done.step, who));
+    match at {
+        Where::Revents(process, slot)
+        | Where::Local(process, slot)
+        | Where::Peer(process, slot)
+        | Where::Unread(process, slot)
+        | Where::Flags(process, slot) => vec![(process, slot)],
+        Where::Outcome(who) => call_of(who),
+        Where::Returned => {
+            let (kernel, ringway) = (&last.kernel.returned, &last.ringway.returned);
+            let alone = |who: &&Who| kernel.contains_key(who) != ringway.contains_key(who);
+            kernel.keys().chain(ringway.keys()).filter(alone).flat_map(|&who| call_of(who)).collect()
+        }
+        Where::Lowest(_) => Vec::new(),
+    }
+}
+
+/// Whether a step is a call of this thread's.
+fn calls(step: &Step, who: Who) -> bool {
+    match step.2 {
+        Op::Interrupt(..) | Op::Fork | Op::Kill | Op::Exit => false,
+        Op::Transfer(_, process, worker, ..) if (process, worker) == who => true,
+        _ => (step.0, step.1) == who,
+    }
+}
+
+/// The descriptors that a step names on behalf of a thread.
+fn slots(step: &Step, who: Who) -> Vec<(u8, u8)> {
+    let some = match step.2 {
+        Op::Transfer(_, process, worker, slot, _) if (process, worker) == who => vec![slot],
+        Op::Poll(_, ref of, _) => of.iter().map(|&(slot, _)| slot).collect(),
+        Op::EpollCtl(epoll, _, slot, _) => vec![epoll, slot],
+        Op::Bind(slot, _)
+        | Op::Listen(slot, _)
+        | Op::Connect(slot, _)
+        | Op::Accept(slot, _)
+        | Op::Send(slot, ..)
+        | Op::SendTo(slot, ..)
+        | Op::Recv(slot, ..)
+        | Op::Shutdown(slot, _)
+        | Op::Close(slot)
+        | Op::Dup(slot, _)
+        | Op::NonBlock(slot, ..)
+        | Op::Set(slot, _)
+        | Op::Ask(slot, _)
+        | Op::EpollWait(slot, ..)
+        | Op::Transfer(slot, ..) => vec![slot],
+        Op::Socket(..) | Op::EpollCreate | Op::Interrupt(..) | Op::Fork | Op::Kill | Op::Exit => Vec::new(),
+    };
+    some.into_iter().map(|slot| (who.0, slot)).collect()
+}
 
 /// Whether what one wait found is some of what another did.
 fn is_part(some: &Detail, all: &Detail) -> bool {

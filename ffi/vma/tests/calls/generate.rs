@@ -249,31 +249,25 @@ fn watched() -> Vec<Step> {
     steps
 }
 
-/// Programs with these kinds of calls beside the common ones.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Classes {
-    pub(crate) fork: bool,
-}
-
 /// All programs.
-pub(crate) fn drafts(classes: Classes) -> impl Strategy<Value = Draft> {
+pub(crate) fn drafts() -> impl Strategy<Value = Draft> {
     let openings =
         vec![Vec::new(), listener(), connection(), connection(), connection(), own_connection(), datagrams(), watched(), watched()];
-    (select(openings), vec(wishes(classes), 1..CALLS_MAX)).prop_map(|(opening, wishes)| Draft { opening, wishes })
+    (select(openings), vec(wishes(), 1..CALLS_MAX)).prop_map(|(opening, wishes)| Draft { opening, wishes })
 }
 
-fn wishes(classes: Classes) -> impl Strategy<Value = Wish> {
-    let all = (verbs(classes), any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>(), prop::bool::weighted(0.08));
+fn wishes() -> impl Strategy<Value = Wish> {
+    let all = (verbs(), any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>(), prop::bool::weighted(0.08));
     all.prop_map(|(verb, process, worker, pick, other, blind)| Wish { verb, process, worker, pick, other, blind })
 }
 
-fn verbs(classes: Classes) -> impl Strategy<Value = Verb> {
+fn verbs() -> impl Strategy<Value = Verb> {
     prop_oneof![
         14 => life(),
         26 => data(),
         7 => descriptors(),
         9 => waits(),
-        3 => ends(classes),
+        3 => ends(),
     ]
 }
 
@@ -360,10 +354,10 @@ fn waits() -> impl Strategy<Value = Verb> {
     ]
 }
 
-fn ends(classes: Classes) -> impl Strategy<Value = Verb> {
+fn ends() -> impl Strategy<Value = Verb> {
     prop_oneof![
         6 => any::<bool>().prop_map(Verb::Interrupt),
-        if classes.fork { 3 } else { 0 } => Just(Verb::Fork),
+        6 => Just(Verb::Fork),
         1 => Just(Verb::Kill),
         1 => Just(Verb::Exit),
     ]

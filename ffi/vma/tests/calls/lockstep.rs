@@ -262,6 +262,9 @@ impl Pair<'_> {
             return Ok(false);
         }
         if step.2 == Op::Fork {
+            if self.races(step) {
+                return Ok(false);
+            }
             let Some(child) = (0..PROCESSES).find(|&p| !self.state.alive(p)) else { return Ok(false) };
             for side in [&mut self.kernel, &mut self.ringway] {
                 side.world.fork(process, child)?;
@@ -353,7 +356,10 @@ impl Pair<'_> {
         let (Op::Transfer(from, process, _, to, _), Some(last)) = (&step.2, &self.last) else { return false };
         let whole = |view: &View| view.revents & i32::from(!(libc::POLLIN | libc::POLLOUT)) == 0 && view.flags.0 & libc::O_NONBLOCK == 0;
         let ends = last.views.get(&(step.0, *from)).zip(last.views.get(&(*process, *to)));
+        // One that waits only so long would say how quick the machine is.
+        let is_timed = self.state.description(*process, *to).is_some_and(|description| description.timed);
         self.state.busy.is_empty()
+            && !is_timed
             && ends.is_some_and(|(a, b)| a.local == b.peer && b.local == a.peer && a.peer.is_ok() && whole(a) && whole(b))
     }
 

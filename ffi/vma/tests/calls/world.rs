@@ -224,8 +224,10 @@ impl World {
     /// to rest is named in the error, and ends as well.
     pub(crate) fn end(&mut self, open: &[(u8, i32)]) -> Result<(), String> {
         let mut stuck = Ok(());
-        for process in FIRST_PROCESSES..PROCESSES {
-            self.kill(process);
+        for process in 0..PROCESSES {
+            if self.actors[usize::from(process)].as_ref().is_some_and(|actor| actor.child.is_none()) {
+                self.kill(process);
+            }
         }
         for process in 0..FIRST_PROCESSES {
             let fds = open.iter().filter(|(of, _)| *of == process).map(|&(_, fd)| fd);

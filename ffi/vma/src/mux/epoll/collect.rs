@@ -12,7 +12,7 @@ use ringway_stack::time::Instant;
 
 use super::super::interest::{Item, Target};
 use super::super::wait::{SpinClass, Waited, Waiting, wait};
-use super::super::{IN, readiness};
+use super::super::{IN, readiness, thread};
 use super::{
     Epoll, INDEX_MASK, NESTING_MAX, REGISTERED_TOKEN, TOKEN_TAG, TOKEN_TAG_SHIFT, await_adopted, is_plain, registered_event, token,
 };
@@ -98,10 +98,16 @@ pub(crate) fn wait_on(
 ) -> Result<usize, Errno> {
     let started = process.now();
     let deadline = timeout.map(|timeout| started + timeout);
+    let marks = thread::with(|thread| thread.marks());
     let mut looked = look(process, index, epfd, started, events)?;
+    let mut waited_before = false;
     loop {
         if looked.count != 0 {
             return Ok(looked.count);
+        }
+        // As in poll: a handler that ran while something changed.
+        if core::mem::replace(&mut waited_before, true) && thread::with(|thread| thread.interrupted(marks, false)) {
+            return Err(Errno(libc::EINTR));
         }
         let mut kernel = [libc::pollfd { fd: epfd, events: libc::POLLIN, revents: 0 }];
         let kernel = if looked.members { &mut kernel[..] } else { &mut [] };
