@@ -70,7 +70,7 @@ fn finish_for_another() {
         PULSE.store(FINISHED, Ordering::Release);
         wake_the_waiting();
     };
-    let moves = || process::process().and_then(Process::try_lock).is_none_or(|offload| !offload.moves.is_empty());
+    let moves = || process::process().and_then(Process::try_lock).is_none_or(|offload| moving::is_under_way(&offload));
     if crate::lineage::forks() == 0 && !moves() {
         return end();
     }

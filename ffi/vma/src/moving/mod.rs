@@ -116,6 +116,11 @@ pub(crate) fn hand_out(fd: i32, reason: Reason) {
     crate::errno::set(saved);
 }
 
+/// Whether something is on its way to the kernel, or has to be before the process ends.
+pub(crate) fn is_under_way(offload: &crate::process::Offload) -> bool {
+    !offload.moves.is_empty() || offload.retreats > 0 || retreat::shares(offload)
+}
+
 /// The two addresses behind a word.
 fn addresses<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<(SocketAddrV4, SocketAddrV4)> {
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))

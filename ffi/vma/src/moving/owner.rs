@@ -202,7 +202,7 @@ enum Left {
     /// Its end's remains, and the talk in which it waits for the rest.
     Ready(Remains, Conversation),
     /// It had not accepted it yet: its listener will, from the kernel.
-    Unaccepted(Remains),
+    Unaccepted(Remains, Conversation),
     /// There is nobody.
     Nobody,
     /// The peer, or we ourselves on its behalf, moved it first.
@@ -237,7 +237,8 @@ impl Job {
             Left::Overtaken => return,
             Left::Nobody => self.go_on_alone(),
             Left::Silent => self.break_off(),
-            Left::Unaccepted(theirs) => self.go_to_listener(&theirs),
+            // (The peer does not end before our end of the talk does: the ring must not see it go.)
+            Left::Unaccepted(theirs, _talk) => self.go_to_listener(&theirs),
             Left::Ready(theirs, talk) => self.go_to(&theirs, &talk),
         };
         if let Err(error) = moved {
@@ -305,7 +306,7 @@ impl Job {
             let remains = passed.first().and_then(memfd::to_remains);
             match (answer.as_str(), remains) {
                 ("left", Some(remains)) => return Left::Ready(remains, talk),
-                ("unaccepted", Some(remains)) => return Left::Unaccepted(remains),
+                ("unaccepted", Some(remains)) => return Left::Unaccepted(remains, talk),
                 ("wait", _) => super::pause(),
                 _ => return Left::Nobody,
             }

@@ -155,6 +155,10 @@ fn leave(
         offload.on_its_way(key);
         let (role, reason) = (Role::Peer(asker.talk), Reason::SharedConnection);
         offload.moves.push(Move { local, remote, key: Some(key), role, reason, reuse_address });
+    } else if asker.pid != process.owner_pid {
+        // Until the asker has left its ring as well, which it tells by hanging up: it must not see this process end before.
+        let (role, reason) = (Role::Peer(asker.talk), Reason::SharedConnection);
+        offload.moves.push(Move { local, remote, key: None, role, reason, reuse_address: None });
     }
     offload.dispatch();
     (if remains.accepted { "left" } else { "unaccepted" }, file)

@@ -132,6 +132,11 @@ pub(crate) fn share(offload: &mut Offload, key: Key) {
     }
 }
 
+/// Whether there are such as are to be left before the process ends.
+pub(super) fn shares(offload: &Offload) -> bool {
+    !shared(offload).is_empty()
+}
+
 /// The listeners of the ring whose open file other processes have.
 fn shared(offload: &Offload) -> Vec<(Key, SocketId)> {
     let listeners = offload.sockets.iter().filter_map(|(key, socket)| match socket.kind {
