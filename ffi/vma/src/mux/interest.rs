@@ -80,6 +80,17 @@ pub(crate) struct Interest {
     queued: usize,
 }
 
+/// What an event meant for an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    /// Nobody asked for it.
+    Nothing,
+    /// The item was on the ready list. (An instance that this one is in is told all the same: ep_poll_callback.)
+    Again,
+    /// The item came onto the ready list.
+    New,
+}
+
 impl Interest {
     pub(crate) const fn new() -> Self {
         Self { slots: Vec::new(), free: NONE, len: 0, head: NONE, tail: NONE, queued: 0 }
@@ -147,15 +158,18 @@ impl Interest {
         }
     }
 
-    /// Something arrived, or (after adding and modifying) is ready. Returns whether the item came onto the ready list.
+    /// Something arrived, or (after adding and modifying) is ready.
     #[inline]
-    pub(crate) fn edge(&mut self, index: u32, edges: u32) -> bool {
-        let Some(slot) = self.slots.get(index as usize) else { return false };
-        if !slot.used || slot.disarmed || slot.queued || slot.item.mask() & edges == 0 {
-            return false;
+    pub(crate) fn edge(&mut self, index: u32, edges: u32) -> Edge {
+        let Some(slot) = self.slots.get(index as usize) else { return Edge::Nothing };
+        if !slot.used || slot.disarmed || slot.item.mask() & edges == 0 {
+            return Edge::Nothing;
+        }
+        if slot.queued {
+            return Edge::Again;
         }
         self.enqueue(index);
-        true
+        Edge::New
     }
 
     /// Which use of its slot an item is.

@@ -25,6 +25,7 @@ use crate::process::Offload;
 use crate::slab::Slab;
 use crate::socket::Socket;
 use epoll::Epoll;
+use interest::Edge;
 pub(crate) use sleepers::{RingWatch, Sleeper};
 
 pub(crate) const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
@@ -128,19 +129,21 @@ impl State {
     #[inline]
     pub(crate) fn edge(&mut self, epoll: u32, item: u32, edges: u32) {
         self.activity += 1;
-        if let Some(instance) = self.epolls.get_mut(epoll)
-            && instance.interest.edge(item, edges)
-        {
-            self.epoll_ready(epoll, 0);
+        if let Some(instance) = self.epolls.get_mut(epoll) {
+            let edge = instance.interest.edge(item, edges);
+            if edge == Edge::New || edge == Edge::Again && !instance.parents.is_empty() {
+                self.epoll_ready(epoll, edge, 0);
+            }
         }
     }
 
     /// An epoll instance has something to report: one of the threads that sleep in it is woken, and so are the instances
     /// that it is nested in.
-    fn epoll_ready(&mut self, epoll: u32, depth: u32) {
+    fn epoll_ready(&mut self, epoll: u32, edge: Edge, depth: u32) {
         let Some(instance) = self.epolls.get(epoll) else { return };
         let parents = instance.parents.len();
-        if let Some(&sleeper) = instance.sleepers.iter().find(|&&s| self.sleepers.get(s).is_some_and(|s| !s.signalled)) {
+        if edge == Edge::New
+            && let Some(&sleeper) = instance.sleepers.iter().find(|&&s| self.sleepers.get(s).is_some_and(|s| !s.signalled)) {
             self.wake(sleeper);
         }
         if depth == epoll::NESTING_MAX {
@@ -148,8 +151,9 @@ impl State {
         }
         for place in 0..parents {
             let Some(&parent) = self.epolls.get(epoll).and_then(|instance| instance.parents.get(place)) else { break };
-            if self.epolls.get_mut(parent.epoll).is_some_and(|outer| outer.interest.edge(parent.item, IN)) {
-                self.epoll_ready(parent.epoll, depth + 1);
+            let edge = self.epolls.get_mut(parent.epoll).map_or(Edge::Nothing, |outer| outer.interest.edge(parent.item, IN));
+            if edge != Edge::Nothing {
+                self.epoll_ready(parent.epoll, edge, depth + 1);
             }
         }
     }

@@ -596,10 +596,27 @@ static void busy(void) {
     fprintf(stderr, "%d of %d\n", WEXITSTATUS(status), DAYS);
 }
 
+/* More of what an inner instance has already is news to an outer one that wants edges. */
+static void again(void) {
+    int s[2], in = epoll_create1(0), out = epoll_create1(0);
+    pair(s);
+    ctl(in, EPOLL_CTL_ADD, s[0], EPOLLIN | EPOLLOUT | EPOLLRDHUP, 1);
+    ctl(out, EPOLL_CTL_ADD, in, EPOLLIN | EPOLLET, 2);
+    show("room", out, 1000);
+    show("no news", out, 0);
+    put(s[1], "x");
+    usleep(20000);
+    show("bytes", out, 1000);
+    show("no news", out, 0);
+    CHECK(shutdown(s[0], SHUT_RD) == 0);
+    show("end", out, 1000);
+    show("inner", in, 0);
+}
+
 static const struct { const char *name; void (*run)(void); } cases[] = {
     { "level", level }, { "edge", edge }, { "oneshot", oneshot }, { "fresh", fresh }, { "nested", nested }, { "two", two },
     { "mixed", mixed }, { "errors", errors }, { "hangup", hangup }, { "alike", alike }, { "both_worlds", both_worlds }, { "threads", threads },
-    { "added", added }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy },
+    { "added", added }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy }, { "again", again },
 };
 
 int main(int argc, char **argv) {

@@ -30,7 +30,7 @@ fn ready_of(item: &Item, ready: &[u32]) -> u32 {
 fn level_is_reported_until_it_is_gone() {
     let mut interest = Interest::new();
     let a = interest.add(item(0, IN));
-    assert!(interest.edge(a, IN | OUT));
+    assert_eq!(interest.edge(a, IN | OUT), Edge::New);
     assert_eq!(collect(&mut interest, 9, &[IN | OUT]), [(100, IN)]);
     assert_eq!(collect(&mut interest, 9, &[IN | HUP]), [(100, IN | HUP)]);
     assert_eq!(collect(&mut interest, 9, &[OUT]), []);
@@ -54,11 +54,11 @@ fn one_shot_waits_to_be_armed_again() {
     let a = interest.add(item(0, IN | ONE_SHOT));
     interest.edge(a, IN);
     assert_eq!(collect(&mut interest, 9, &[IN]), [(100, IN)]);
-    assert!(!interest.edge(a, IN));
+    assert_eq!(interest.edge(a, IN), Edge::Nothing);
     assert_eq!(interest.kernel_event(a, IN), None);
     interest.modify(a, IN | ONE_SHOT, 7);
     assert_eq!(interest.kernel_event(a, IN), Some((7, IN)));
-    assert!(!interest.edge(a, IN), "the kernel's report disarmed it as well");
+    assert_eq!(interest.edge(a, IN), Edge::Nothing, "the kernel's report disarmed it as well");
 }
 
 #[test]
