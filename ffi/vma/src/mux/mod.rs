@@ -143,7 +143,8 @@ impl State {
         let Some(instance) = self.epolls.get(epoll) else { return };
         let parents = instance.parents.len();
         if edge == Edge::New
-            && let Some(&sleeper) = instance.sleepers.iter().find(|&&s| self.sleepers.get(s).is_some_and(|s| !s.signalled)) {
+            && let Some(&sleeper) = instance.sleepers.iter().find(|&&s| self.sleepers.get(s).is_some_and(|s| !s.signalled))
+        {
             self.wake(sleeper);
         }
         if depth == epoll::NESTING_MAX {
