@@ -180,7 +180,9 @@ fn flush(process: &Process) {
         let now = process.now();
         offload.ring.poll(now);
         while offload.ring.take_event().is_some() {}
-        if !offload.ring.lingering() || now.since(last) > PATIENCE || now.since(started) > PATIENCE_IN_ALL {
+        // (Whoever takes a connection to the kernel just now is to leave its ring before it sees this one go.)
+        let is_over = !offload.ring.lingering() && offload.moves.is_empty();
+        if is_over || now.since(last) > PATIENCE || now.since(started) > PATIENCE_IN_ALL {
             return;
         }
         // Only what the peers acknowledge is progress: what they send is not wanted any more.

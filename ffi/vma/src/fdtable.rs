@@ -5,7 +5,7 @@
 //! verified by its generation under the lock, so that no call counts references.
 
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use ringway_stack::Instant;
 
@@ -172,6 +172,9 @@ pub(crate) fn set(fd: i32, entry: Entry) -> bool {
     true
 }
 
+/// Times that [`renew`] was called.
+static RENEWED: AtomicU32 = AtomicU32::new(0);
+
 /// Puts another open file under the number on purpose: no other thread takes that for a close that was not seen.
 ///
 /// # Errors
@@ -184,7 +187,9 @@ pub(crate) fn renew(fd: i32, file: i32, flags: i32) -> Result<(), Errno> {
     // SAFETY: plain integers; the program cannot see the moment in which the number changes its meaning.
     let result = kernel_result(unsafe { real::dup3(file, fd, flags) });
     if let Some(slot) = slot {
-        slot.stamp.store(u64::from(identity(fd)) << 32, Ordering::SeqCst);
+        // (The lower half only says when to look again; that it differs each time tells who looked before.)
+        let turn = RENEWED.fetch_add(1, Ordering::Relaxed);
+        slot.stamp.store(u64::from(identity(fd)) << 32 | u64::from(turn), Ordering::SeqCst);
     }
     result.map(drop)
 }
@@ -242,7 +247,8 @@ fn names_another(slot: &Slot, fd: i32, stamp: u64, now: u32) -> bool {
         let _ = slot.stamp.compare_exchange(stamp, known | u64::from(now), Ordering::SeqCst, Ordering::Relaxed);
         return false;
     }
-    slot.stamp.load(Ordering::SeqCst) & !u64::from(u32::MAX) == known
+    // (Else it was renewed meanwhile, or another thread looked.)
+    slot.stamp.load(Ordering::SeqCst) == stamp
 }
 
 /// A close was missed: from now on every call looks.

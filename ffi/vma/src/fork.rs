@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use ringway_host::Pidfd;
 use ringway_stack::offload::Reason;
 
+use crate::exports::signal;
 use crate::fdtable::{self, Entry};
 use crate::lineage;
 use crate::lock::Lock;
@@ -116,6 +117,8 @@ fn unlock_outer(locked: u32) {
 extern "C" fn child() {
     // SAFETY: getpid has no preconditions.
     TABLES_OF.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    // What was put off during the fork was for the parent.
+    signal::forget_deferred();
     // SAFETY: `prepare` locked it.
     unsafe { memory::unlock_after_fork() };
     if let Some(old) = process::take_for_child() {
@@ -125,8 +128,6 @@ extern "C" fn child() {
         heir::inherit(old);
         lineage::after_in_child();
         old.rendezvous.after_fork_in_child();
-        // What was put off during the fork was for the parent.
-        crate::lock::DEFERRED.store(0, Ordering::Relaxed);
     }
     unlock_outer(LOCKED.swap(0, Ordering::Relaxed));
 }

@@ -17,7 +17,7 @@ const CONTENDED: u32 = 1 << 31;
 /// Tries before a thread that waits for the lock sleeps: sections under the lock are well below a microsecond.
 const SPINS: u32 = 200;
 
-/// Signals (bit by number) that came while their thread held a lock.
+/// Places (see [`crate::exports::signal`]) of signals that came while their thread held a lock.
 pub(crate) static DEFERRED: AtomicU64 = AtomicU64::new(0);
 
 /// The calling thread, as the word names it: never zero. Two threads have one name only if their control blocks are a

@@ -2,7 +2,7 @@
 //!
 //! send, recv, accept, close and `_exit` are async-signal-safe (POSIX.1-2017, 2.4.3), so a handler may call them while the code that it
 //! interrupted holds one of malloc's locks; and what a handler's thread has to wait for, another thread of ours may have to do. A heap
-//! of our own is safe there, for no handler of the program's runs while its thread holds the heap's lock ([`crate::lock`]). A program's own malloc (jemalloc,
+//! of our own is safe there (but for a thread's very first wait, which registers a destructor with libc), for no handler of the program's runs while its thread holds the heap's lock ([`crate::lock`]). A program's own malloc (jemalloc,
 //! a debugger's) sees nothing of us, either.
 
 use core::alloc::{GlobalAlloc, Layout};

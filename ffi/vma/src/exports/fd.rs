@@ -131,8 +131,18 @@ fn close_tracked(first: c_uint, last: c_uint) {
 /// As dup(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    before_duplicating(fd);
     // SAFETY: plain integers.
     duplicate(fd, unsafe { real::dup(fd) })
+}
+
+/// A vfork child's duplicate is to be of the connection's own descriptor.
+fn before_duplicating(fd: c_int) {
+    if fdtable::peek(fd) != Entry::None && !tables_are_ours() {
+        let saved = errno::current();
+        crate::boundary!((), with_common(fd).map_or((), drop));
+        errno::set(saved);
+    }
 }
 
 /// After `fd` was duplicated to `copy`, or that failed.
@@ -172,6 +182,7 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 
 /// Duplicates `old` onto the number `new`, which is closed first if that will succeed.
 fn onto(old: c_int, new: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    before_duplicating(old);
     // The kernel would close what the library needs; and the program was never given that number.
     if is_internal(new) && tables_are_ours() {
         return errno::fail(libc::EBADF);
@@ -226,7 +237,11 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usi
 /// fcntl of a connection whose placeholder others have too: O_NONBLOCK puts it onto another; what else is the open file's own needs one of
 /// its own. `None`: the kernel's.
 fn control_common(fd: c_int, command: c_int, argument: usize) -> Option<c_int> {
-    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC | libc::F_GETFD | libc::F_SETFD | libc::F_GETFL) {
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        before_duplicating(fd);
+        return None;
+    }
+    if matches!(command, libc::F_GETFD | libc::F_SETFD | libc::F_GETFL) {
         return None;
     }
     let (key, process) = with_common(fd)?;
@@ -236,14 +251,16 @@ fn control_common(fd: c_int, command: c_int, argument: usize) -> Option<c_int> {
         set_nonblocking(fd, nonblocking);
         return Some(0);
     }
-    common::own(&mut process.lock(), key);
-    None
+    if common::own(&mut process.lock(), key) { None } else { Some(errno::fail(libc::EMFILE)) }
 }
 
 /// The connection, if its placeholder is one that others have too.
 fn with_common(fd: c_int) -> Option<(Key, &'static Process)> {
     let (Entry::Socket(key), Some(process)) = (fdtable::lookup(fd), process::process()) else { return None };
     process.lock().sockets.find(key)?.common?;
+    if fdtable::is_stale_now(fd) && lifecycle::displaced(fd, Entry::Socket(key)) {
+        return None;
+    }
     if !process.is_owner() {
         // A vfork child, whose own descriptor it is about to be.
         moving::owner::lend(process, fd);
@@ -312,7 +329,9 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
             set_nonblocking(fd, value != 0);
             return 0;
         }
-        crate::boundary!(false, common::own(&mut process.lock(), key));
+        if !crate::boundary!(false, common::own(&mut process.lock(), key)) {
+            return errno::fail(libc::EMFILE);
+        }
     }
     // SAFETY: the program's promise to ioctl(2).
     let result = unsafe { real::ioctl(fd, request, argument) };

@@ -93,14 +93,38 @@ fn rest_of_all(fd: c_int, into: &mut [iovec], done: usize, flags: c_int) -> usiz
     if !waits || into.iter().all(|piece| piece.iov_len == 0) || !fdtable::has_moved(fd) {
         return 0;
     }
-    // SAFETY: all of it is integers and pointers, for which zero is a value.
-    let mut message: msghdr = unsafe { core::mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (into.as_mut_ptr(), into.len());
     let _masked = Masked::new();
-    // SAFETY: the pieces are the program's buffers, behind what was received already.
-    let more = unsafe { real::recvmsg(fd, &raw mut message, flags) };
-    // (An error has come to be told by this call, which has bytes to tell of.)
-    usize::try_from(more).unwrap_or(0)
+    let patience = receive_timeout(fd);
+    let mut got = 0;
+    while let Some(first) = into.iter_mut().find(|piece| piece.iov_len > 0) {
+        let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd.
+        let ready = unsafe { real::poll(&raw mut entry, 1, patience) };
+        // An error is the next call's to tell: this one has bytes to tell of (tcp_recvmsg).
+        if ready != 1 || entry.revents & libc::POLLERR != 0 {
+            break;
+        }
+        let now = flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
+        // SAFETY: the piece is the program's buffer, behind what was received already.
+        let Ok(more @ 1..) = usize::try_from(unsafe { real::recv(fd, first.iov_base, first.iov_len, now) }) else { break };
+        // SAFETY: within the piece, or right behind it.
+        first.iov_base = unsafe { first.iov_base.add(more) };
+        first.iov_len -= more;
+        got += more;
+    }
+    got
+}
+
+/// SO_RCVTIMEO in milliseconds, as poll counts; -1: none.
+fn receive_timeout(fd: c_int) -> c_int {
+    let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut len = size_of::<libc::timeval>() as libc::socklen_t;
+    // SAFETY: the value is as long as it says.
+    unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw mut time).cast(), &raw mut len) };
+    match time.tv_sec.saturating_mul(1000).saturating_add(time.tv_usec / 1000) {
+        0 if time.tv_usec == 0 => -1,
+        ms => c_int::try_from(ms.max(1)).unwrap_or(c_int::MAX),
+    }
 }
 
 /// What the kernel is asked in the middle of a call of ours ends no thread: the call's end does.

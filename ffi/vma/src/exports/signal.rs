@@ -64,17 +64,19 @@ fn handler(signal: c_int) -> Option<&'static Handler> {
     HANDLERS.get(usize::try_from(signal).ok().filter(|&s| s > 0)?)
 }
 
-/// What came with a deferred signal. Standard signals do not queue, so one place for each will do.
+/// Signals that can be put off at a time, by all threads.
+const PLACES: usize = 64;
+
+/// What came with a deferred signal.
 struct Place(UnsafeCell<MaybeUninit<siginfo_t>>);
 
-// SAFETY: a place is written by the trampoline before the signal's bit is set, and read by the one that clears the bit; a second
-// signal of that number meanwhile finds the bit set, and merges as a pending signal does.
+// SAFETY: a place is used by the thread alone that it is taken for ([`DEFERRED_FOR`]).
 unsafe impl Sync for Place {}
 
-static DEFERRED_INFO: [Place; SIGNALS] = [const { Place(UnsafeCell::new(MaybeUninit::uninit())) }; SIGNALS];
+static DEFERRED_INFO: [Place; PLACES] = [const { Place(UnsafeCell::new(MaybeUninit::uninit())) }; PLACES];
 
-/// The threads that deferred signals are for, by their numbers.
-static DEFERRED_FOR: [AtomicI32; SIGNALS] = [const { AtomicI32::new(0) }; SIGNALS];
+/// The threads that places are taken for, by their numbers; 0: it is free.
+static DEFERRED_FOR: [AtomicI32; PLACES] = [const { AtomicI32::new(0) }; PLACES];
 
 /// Whether the calling thread is in the middle of what no handler may interrupt.
 fn holds_a_lock() -> bool {
@@ -84,21 +86,40 @@ fn holds_a_lock() -> bool {
 /// Puts a signal off if its thread holds the state's lock. Faults are never put off: they would only come again.
 fn defer(signal: c_int, info: *mut siginfo_t) -> bool {
     let is_fault = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP | libc::SIGSYS);
-    if is_fault || signal > 63 || !holds_a_lock() {
+    if is_fault || !holds_a_lock() {
         return false;
     }
-    let place = signal.unsigned_abs() as usize;
-    if DEFERRED.load(Ordering::Acquire) & 1 << signal == 0 {
-        // SAFETY: the kernel gave a siginfo; the bit is clear, so nobody reads the place.
+    // SAFETY: gettid has no preconditions.
+    let tid = unsafe { libc::gettid() };
+    let mut waiting = DEFERRED.load(Ordering::Acquire);
+    while waiting != 0 {
+        let place = waiting.trailing_zeros() as usize;
+        waiting &= waiting - 1;
+        if DEFERRED_FOR[place].load(Ordering::Relaxed) != tid {
+            continue;
+        }
+        // SAFETY: the bit is set, so the place was written, by this thread.
+        if unsafe { (*DEFERRED_INFO[place].0.get()).assume_init_ref() }.si_signo == signal {
+            // It merges with the one that waits, as a pending signal does.
+            return true;
+        }
+    }
+    let free = |place: &AtomicI32| place.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    if let Some(place) = DEFERRED_FOR.iter().position(free) {
+        // SAFETY: the kernel gave a siginfo; the place is this thread's.
         unsafe { (*DEFERRED_INFO[place].0.get()).write(info.read()) };
-        // SAFETY: gettid has no preconditions.
-        DEFERRED_FOR[place].store(unsafe { libc::gettid() }, Ordering::Relaxed);
-        DEFERRED.fetch_or(1 << signal, Ordering::Release);
+        DEFERRED.fetch_or(1 << place, Ordering::Release);
     }
     true
 }
 
-/// The calling thread has released the state's lock: its deferred signals are raised again, with what came with them.
+/// In the child of a fork: what was put off was for its parent's threads. Async-signal-safe.
+pub(crate) fn forget_deferred() {
+    DEFERRED.store(0, Ordering::Relaxed);
+    DEFERRED_FOR.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+}
+
+/// The calling thread has released a lock: its deferred signals are raised again, with what came with them.
 #[cold]
 pub(crate) fn raise_deferred() {
     // SAFETY: gettid and getpid have no preconditions.
@@ -106,16 +127,17 @@ pub(crate) fn raise_deferred() {
     let saved = errno::current();
     let mut waiting = DEFERRED.load(Ordering::Acquire);
     while waiting != 0 {
-        let signal = waiting.trailing_zeros();
+        let place = waiting.trailing_zeros() as usize;
         waiting &= waiting - 1;
-        if DEFERRED_FOR[signal as usize].load(Ordering::Relaxed) != tid {
+        if DEFERRED_FOR[place].load(Ordering::Relaxed) != tid {
             continue;
         }
-        // SAFETY: the bit is set, so the place was written; only this thread, whose signal it is, clears the bit.
-        let info = unsafe { (*DEFERRED_INFO[signal as usize].0.get()).assume_init_read() };
-        DEFERRED.fetch_and(!(1 << signal), Ordering::Release);
+        // SAFETY: the bit is set, so the place was written; it is this thread's.
+        let info = unsafe { (*DEFERRED_INFO[place].0.get()).assume_init_read() };
+        DEFERRED.fetch_and(!(1 << place), Ordering::Relaxed);
+        DEFERRED_FOR[place].store(0, Ordering::Release);
         // SAFETY: the siginfo is the kernel's own, and the thread is this one. It may not return: handlers longjmp.
-        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &raw const info) };
+        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, info.si_signo, &raw const info) };
     }
     errno::set(saved);
 }

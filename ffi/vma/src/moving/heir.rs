@@ -93,7 +93,7 @@ pub(crate) fn settle(fd: c_int, key: Key) -> Entry {
     }
     for (copy, entry) in fdtable::entries() {
         if entry == Entry::Inherited(key) {
-            fdtable::change(copy, Entry::Settled(key));
+            fdtable::change_if(copy, entry, Entry::Settled(key));
         }
     }
     errno::set(saved);

@@ -58,6 +58,13 @@ impl Move {
     }
 }
 
+impl Move {
+    /// The connection has moved, and only its readers still get what they were owed.
+    fn is_rest(&self) -> bool {
+        self.role == Role::Writing && self.key.is_none()
+    }
+}
+
 /// A connection that its peer moved, so that our descriptor is another one now than what children inherited before: kept for them.
 #[derive(Debug)]
 pub(crate) struct Legacy {

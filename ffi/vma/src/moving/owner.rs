@@ -197,6 +197,24 @@ fn start(
     true
 }
 
+/// What is owed to the readers of the placeholder, and found no room before they read.
+struct Rest {
+    /// The placeholder's other side.
+    other: Fd,
+    bytes: Vec<u8>,
+    /// And then a reset, not an end.
+    is_reset: bool,
+}
+
+impl Rest {
+    /// Writes what there is room for; what is left, if anything is.
+    fn after(other: Fd, bytes: Vec<u8>, is_reset: bool) -> Result<Option<Self>, Errno> {
+        let written = pair::write_some(other.raw(), &bytes)?;
+        let rest = bytes[written..].to_vec();
+        Ok((!rest.is_empty()).then_some(Self { other, bytes: rest, is_reset }))
+    }
+}
+
 /// How the peer took it that the connection leaves.
 enum Left {
     /// Its end's remains, and the talk in which it waits for the rest.
@@ -237,16 +255,32 @@ impl Job {
             Left::Overtaken => return,
             Left::Nobody => self.go_on_alone(),
             Left::Silent => self.break_off(),
-            // (The peer does not end before our end of the talk does: the ring must not see it go.)
-            Left::Unaccepted(theirs, _talk) => self.go_to_listener(&theirs),
-            Left::Ready(theirs, talk) => self.go_to(&theirs, &talk),
+            Left::Unaccepted(theirs, talk) => self.go_to_listener(&theirs, talk),
+            Left::Ready(theirs, talk) => self.go_to(&theirs, talk),
         };
-        if let Err(error) = moved {
+        let rest = moved.unwrap_or_else(|error| {
             let (local, remote) = (self.local, self.remote);
             tracing::warn!("the connection {local} - {remote}, shared with another process, is reset: it could not be moved: {error:?}");
             pair::reset(self.placeholder.raw(), self.family, self.local, self.remote);
-        }
+            None
+        });
         self.finish();
+        if let Some(rest) = rest {
+            self.write_rest(&rest);
+        }
+    }
+
+    /// Writes what the kernel had no room for before anybody read. The process does not end meanwhile, if that is its choice.
+    fn write_rest(&self, rest: &Rest) {
+        let (local, remote) = (self.local, self.remote);
+        let writing = Move { local, remote, key: None, role: Role::Writing, reason: Reason::SharedConnection, reuse_address: None };
+        self.process.lock().moves.push(writing);
+        // Who is killed here leaves no stream that seems to end.
+        pair::break_off(&rest.other);
+        if pair::write_all(rest.other.raw(), &rest.bytes).is_ok() && !rest.is_reset {
+            pair::end_in_order(&rest.other);
+        }
+        self.process.lock().moves.retain(|moving| !(moving.is_between(local, remote) && moving.is_rest()));
     }
 
     /// Whether the move is still ours: the peer may have begun its own meanwhile.
@@ -337,17 +371,17 @@ impl Job {
         pair::connect(self.placeholder.raw(), self.family, self.local, self.remote, self.listener, self.is_told)
     }
 
-    fn go_to(&self, theirs: &Remains, talk: &Conversation) -> Result<(), Errno> {
+    fn go_to(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Rest>, Errno> {
         let ours = self.dissolve()?;
+        // The peer, which has closed it, may go now.
+        let talk = (!theirs.orphaned).then_some(talk);
         let not_ours = Errno(libc::EPROTO);
         let (to_them, to_us) = (ours.owed_to(theirs).ok_or(not_ours)?, theirs.owed_to(&ours).ok_or(not_ours)?);
         let fresh = self.connect()?;
         // First, where there is room: of an end that was shut down altogether, bytes that come later would reset it.
         let written = if theirs.orphaned { 0 } else { pair::write_some(self.placeholder.raw(), &to_them)? };
-        if theirs.orphaned {
-            // Nobody there reads any more; what was written there is still due here.
-            pair::write_all(fresh.raw(), &to_us)?;
-        } else {
+        let mut rest = None;
+        if let Some(talk) = talk {
             let words = format!("take {} {}", self.remote, self.local);
             let passed = vec![fresh, memfd::holding(&[&to_us]).map_err(|_| Errno(libc::EMFILE))?];
             match talk.ask(self.process, &words, passed) {
@@ -355,26 +389,31 @@ impl Job {
                 _ => return Err(Errno(libc::ECONNRESET)),
             }
             pair::write_all(self.placeholder.raw(), &to_them[written..])?;
+        } else {
+            // Nobody there reads any more; what was written there is still due here.
+            rest = Rest::after(fresh, to_us, false)?;
         }
         if ours.ended {
             pair::end_writing(self.placeholder.raw());
         }
-        Ok(())
+        Ok(rest)
     }
 
-    fn go_to_listener(&self, theirs: &Remains) -> Result<(), Errno> {
+    fn go_to_listener(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Rest>, Errno> {
         let ours = self.dissolve()?;
+        // The peer did not end before: our ring would have seen that.
+        drop(talk);
         let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
         pair::connect_to(self.placeholder.raw(), self.family, self.remote, self.is_told)?;
         pair::write_all(self.placeholder.raw(), &to_them)?;
         if ours.ended {
             pair::end_writing(self.placeholder.raw());
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The peer is there and says nothing: it is to see a reset, and not wait for somebody who is gone.
-    fn break_off(&self) -> Result<(), Errno> {
+    fn break_off(&self) -> Result<Option<Rest>, Errno> {
         let mut guard = self.process.lock();
         let offload = &mut *guard;
         let is_it = |id: &SocketId| ends(offload, *id) == Some((self.local, self.remote));
@@ -386,11 +425,18 @@ impl Job {
     }
 
     /// The peer is gone: what it sent is there to be read, and then its end, or its reset.
-    fn go_on_alone(&self) -> Result<(), Errno> {
+    fn go_on_alone(&self) -> Result<Option<Rest>, Errno> {
         let was_over = self.is_over(&self.process.lock());
         let ours = self.dissolve()?;
         let fresh = self.connect()?;
-        pair::write_all(fresh.raw(), &ours.unread)?;
+        let written = pair::write_some(fresh.raw(), &ours.unread)?;
+        if written < ours.unread.len() {
+            if ours.ended {
+                pair::end_writing(self.placeholder.raw());
+            }
+            let is_reset = !ours.peer_ended || ours.error.is_some();
+            return Ok(Some(Rest { other: fresh, bytes: ours.unread[written..].to_vec(), is_reset }));
+        }
         // One that ended and was reset then has told of both.
         if ours.peer_ended && ours.error.is_some() {
             pair::end_writing(fresh.raw());
@@ -406,7 +452,7 @@ impl Job {
         if ours.ended {
             pair::end_writing(self.placeholder.raw());
         }
-        Ok(())
+        Ok(None)
     }
 
     /// From now on, it is the kernel's.

@@ -98,8 +98,19 @@ pub(super) fn break_off(fd: &Fd) {
     };
 }
 
+/// Makes closing the descriptor an end in order again.
+pub(super) fn end_in_order(fd: &Fd) {
+    let never = libc::linger { l_onoff: 0, l_linger: 0 };
+    // SAFETY: the value is as long as it says.
+    unsafe {
+        real::setsockopt(fd.raw(), libc::SOL_SOCKET, libc::SO_LINGER, (&raw const never).cast(), size_of::<libc::linger>() as socklen_t)
+    };
+}
+
 fn socket(family: Family) -> Result<Fd, Errno> {
-    let raw = crate::socket::lifecycle::placeholder(family, libc::SOCK_CLOEXEC)?;
+    // (Its number is gone again at once, so nothing is to be known of who had it.)
+    // SAFETY: plain integers.
+    let raw = kernel_result(unsafe { real::socket(crate::socket::lifecycle::domain(family), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
     Fd::new(raw).map_err(|_| Errno(libc::EMFILE))
 }
 

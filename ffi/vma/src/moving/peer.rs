@@ -74,7 +74,7 @@ struct Asker {
 
 /// A child wants to use what it inherited from us.
 fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4, remote: SocketAddrV4) -> (&'static str, Option<Fd>) {
-    if offload.moves.iter().any(|moving| moving.is_between(local, remote)) {
+    if offload.moves.iter().any(|moving| moving.is_between(local, remote) && !moving.is_rest()) {
         return ("wait", None);
     }
     if let Some(at) = offload.legacies.iter().position(|legacy| (legacy.local, legacy.remote) == (local, remote)) {
@@ -139,7 +139,10 @@ fn leave(
     let now = process.now();
     offload.poll_if_due(now);
     if let Some(key) = key.or_else(|| socket_between(offload, local, remote)) {
-        crate::socket::common::own(offload, key);
+        // (Not without descriptors: they may come.)
+        if !crate::socket::common::own(offload, key) {
+            return ("wait", None);
+        }
     }
     let remains = match offload.ring.dissolve(now, local, remote) {
         Ok(remains) => remains,

@@ -42,7 +42,7 @@ pub(crate) unsafe fn accept(
     loop {
         let mut guard = process.lock();
         let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
-        let (kind, nonblocking, timeout) = (socket.kind, socket.is_nonblocking(), socket.receive_timeout);
+        let (kind, nonblocking, timeout) = (socket.kind, socket.nonblocking, socket.receive_timeout);
         let Kind::Listener(id) = kind else {
             return Err(THEIRS);
         };
@@ -70,6 +70,7 @@ pub(crate) unsafe fn accept(
                 }
             }
         }
+        let nonblocking = guard.sockets.find(key).map_or(nonblocking, |socket| socket.is_nonblocking());
         drop(guard);
         // SAFETY: the caller's promise.
         match unsafe { from_kernel(process, fd, key, out, len, flags, (!nonblocking).then_some(timeout)) } {

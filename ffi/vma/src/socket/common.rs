@@ -153,8 +153,10 @@ pub(super) unsafe fn set(
     };
     match Setting::new(level, name, bytes) {
         Some(setting) if setting.len > 0 => {
-            wanted.settings.retain(|known| (known.level, known.name) != (level, name));
-            wanted.settings.push(setting);
+            match wanted.settings.iter_mut().find(|known| (known.level, known.name) == (level, name)) {
+                Some(known) => *known = setting,
+                None => wanted.settings.push(setting),
+            }
             change(process, key, wanted).transpose()
         }
         _ => {
@@ -187,8 +189,10 @@ fn change(process: &Process, key: Key, shape: Shape) -> Result<Option<c_int>, Er
         return Ok(None);
     };
     let source = offload.shapes.placeholder(place);
-    if offload.sockets.find(key).is_none_or(|socket| socket.common.is_none()) {
-        return Ok(None);
+    match offload.sockets.find(key).map(|socket| socket.common) {
+        None | Some(None) => return Ok(None),
+        Some(Some(now)) if now == place => return Ok(Some(0)),
+        Some(_) => {}
     }
     put(offload, key, source)?;
     if let Some(socket) = offload.sockets.find_mut(key) {
@@ -249,12 +253,14 @@ fn put(offload: &Offload, key: Key, file: c_int) -> Result<(), Errno> {
     if socket.fds == 1 {
         return put_under(key, socket.fd, file);
     }
-    offload.descriptors(key).into_iter().try_for_each(|fd| put_under(key, fd, file))
+    // (One that is being closed just now does without.)
+    let put = offload.descriptors(key).into_iter().filter(|&fd| put_under(key, fd, file).is_ok()).count();
+    if put > 0 { Ok(()) } else { Err(Errno(libc::EBADF)) }
 }
 
 fn put_under(key: Key, fd: c_int, file: c_int) -> Result<(), Errno> {
-    // Being closed, right now.
-    if fdtable::peek(fd).socket() != Some(key) {
+    // Being closed, right now; or closed by a call that nobody saw, and something else by now.
+    if fdtable::peek(fd).socket() != Some(key) || fdtable::is_stale_now(fd) {
         return Err(Errno(libc::EBADF));
     }
     // SAFETY: plain integers.

@@ -48,7 +48,7 @@ pub(crate) fn placeholder(family: Family, flags: c_int) -> Result<c_int, Errno> 
     Ok(fd)
 }
 
-pub(super) const fn domain(family: Family) -> c_int {
+pub(crate) const fn domain(family: Family) -> c_int {
     match family {
         Family::V4 => libc::AF_INET,
         Family::V6 => libc::AF_INET6,
