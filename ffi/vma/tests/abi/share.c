@@ -634,8 +634,56 @@ static void fails_to_exec(void) {
     close(l);
 }
 
+static int told[2];
+
+// As much as there is room for; then it closes it, and goes on with something else.
+static long sends_much(int fd) {
+    static char much[1 << 16];
+    long sent = 0;
+    MUST(fcntl(fd, F_SETFL, O_NONBLOCK));
+    for (int idle = 0; idle < 20;) {
+        ssize_t n = send(fd, much, sizeof much, MSG_NOSIGNAL);
+        if (n > 0)
+            sent += n, idle = 0;
+        else
+            nap(10), idle++;
+    }
+    MUST(write(told[1], &sent, sizeof sent));
+    MUST(close(fd));
+    nap(1000);
+    return 0;
+}
+
+// More is unread than a connection of the kernel's takes at once, its writer has closed it, and a child reads first.
+static void much_unread(void) {
+    struct sockaddr_in where;
+    int l = listener(&where), up[2];
+    MUST(pipe(up));
+    MUST(pipe(told));
+    struct client c = client(where, sends_much);
+    int fd = MUST(accept(l, NULL, NULL));
+    patience(fd);
+    long sent = -1, read_there = -1;
+    MUST(read(told[0], &sent, sizeof sent));
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        static char b[1 << 16];
+        long got = 0, n;
+        while ((n = read(fd, b, sizeof b)) > 0)
+            got += n;
+        _exit(write(up[1], &got, sizeof got) != sizeof got || n != 0);
+    }
+    SHOW(read(up[0], &read_there, sizeof read_there));
+    SHOW(read_there == sent && sent > 0);
+    SHOW(status_of(child));
+    SHOW(result(c));
+    close(fd);
+    close(l);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
+    much_unread();
     signal(SIGCHLD, SIG_DFL);
     forked_per_connection();
     parent_exits_first();
