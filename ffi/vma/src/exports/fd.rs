@@ -7,17 +7,12 @@ use ringway_stack::ring::SocketId;
 use super::exec;
 use crate::errno;
 use crate::fdtable::{self, Entry};
-use crate::fork;
+use crate::fork::tables_are_ours;
 use crate::moving;
 use crate::process::{self, Process};
 use crate::real;
 use crate::slab::Key;
 use crate::socket::{Kind, common, lifecycle};
-
-/// Whether this is the process whose tables these are: false in a vfork child, which may only touch descriptors.
-fn tables_are_ours() -> bool {
-    fork::tables_are_ours()
-}
 
 /// close(2).
 ///
@@ -140,7 +135,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 fn before_duplicating(fd: c_int) {
     if fdtable::peek(fd) != Entry::None && !tables_are_ours() {
         let saved = errno::current();
-        crate::boundary!((), with_common(fd).map_or((), drop));
+        let _ = crate::boundary!(None, with_common(fd));
         errno::set(saved);
     }
 }

@@ -91,18 +91,10 @@ fn defer(signal: c_int, info: *mut siginfo_t) -> bool {
     }
     // SAFETY: gettid has no preconditions.
     let tid = unsafe { libc::gettid() };
-    let mut waiting = DEFERRED.load(Ordering::Acquire);
-    while waiting != 0 {
-        let place = waiting.trailing_zeros() as usize;
-        waiting &= waiting - 1;
-        if DEFERRED_FOR[place].load(Ordering::Relaxed) != tid {
-            continue;
-        }
-        // SAFETY: the bit is set, so the place was written, by this thread.
-        if unsafe { (*DEFERRED_INFO[place].0.get()).assume_init_ref() }.si_signo == signal {
-            // It merges with the one that waits, as a pending signal does.
-            return true;
-        }
+    // SAFETY: the place was written, by this thread.
+    if places_of(tid).any(|place| unsafe { (*DEFERRED_INFO[place].0.get()).assume_init_ref() }.si_signo == signal) {
+        // It merges with the one that waits, as a pending signal does.
+        return true;
     }
     let free = |place: &AtomicI32| place.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_ok();
     if let Some(place) = DEFERRED_FOR.iter().position(free) {
@@ -111,6 +103,12 @@ fn defer(signal: c_int, info: *mut siginfo_t) -> bool {
         DEFERRED.fetch_or(1 << place, Ordering::Release);
     }
     true
+}
+
+/// The places that hold signals which the calling thread, `tid`, put off.
+fn places_of(tid: i32) -> impl Iterator<Item = usize> {
+    let waiting = DEFERRED.load(Ordering::Acquire);
+    (0..PLACES).filter(move |&place| waiting & 1 << place != 0 && DEFERRED_FOR[place].load(Ordering::Relaxed) == tid)
 }
 
 /// In the child of a fork: what was put off was for its parent's threads. Async-signal-safe.
@@ -125,13 +123,7 @@ pub(crate) fn raise_deferred() {
     // SAFETY: gettid and getpid have no preconditions.
     let (tid, pid) = unsafe { (libc::gettid(), libc::getpid()) };
     let saved = errno::current();
-    let mut waiting = DEFERRED.load(Ordering::Acquire);
-    while waiting != 0 {
-        let place = waiting.trailing_zeros() as usize;
-        waiting &= waiting - 1;
-        if DEFERRED_FOR[place].load(Ordering::Relaxed) != tid {
-            continue;
-        }
+    for place in places_of(tid) {
         // SAFETY: the bit is set, so the place was written; it is this thread's.
         let info = unsafe { (*DEFERRED_INFO[place].0.get()).assume_init_read() };
         DEFERRED.fetch_and(!(1 << place), Ordering::Relaxed);

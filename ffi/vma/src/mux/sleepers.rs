@@ -4,8 +4,9 @@
 //! sleep, one (the *leader*) sleeps on the ring's descriptor as well as on its own; the ring is armed for it. The
 //! leader hands on what it finds to the others, each through its own eventfd; when it goes back to the program, another
 //! sleeper is woken and takes the lead. When other threads come and go so often that they see everything soon anyhow, the leader is
-//! told to *doze*: then the ring is not armed, no peer pays for waking it, and it looks for itself now and then. While no thread waits, the progress thread ticks; when nothing happens it sleeps
-//! deeply, on the armed ring, until a peer or a timer wants something.
+//! told to *doze*: then the ring is not armed, no peer pays for waking it, and it looks for itself now and then.
+//! While no thread waits, the progress thread ticks; when nothing happens it sleeps deeply, on the armed ring, until a peer or a timer
+//! wants something.
 
 use core::time::Duration;
 use std::os::fd::RawFd;
