@@ -102,6 +102,8 @@ pub struct Capabilities {
     pub striding: bool,
     /// Bytes of device memory in all; zero: none.
     pub device_memory: usize,
+    /// [`Device::lend_heads`] works.
+    pub lends_heads: bool,
 }
 
 impl Capabilities {
@@ -130,6 +132,7 @@ impl Capabilities {
             hardware_time: false,
             striding: false,
             device_memory: 0,
+            lends_heads: false,
         }
     }
 
@@ -252,6 +255,15 @@ pub trait Device {
     /// The descriptor that becomes readable when an armed ring has something to poll. `None`: this device cannot be slept on.
     fn wait_fd(&self) -> Option<i32> {
         None
+    }
+
+    /// From now on, frames come with [`RxFrame::lent_head`] (or no more), so that small payloads too can be received without a copy. Costs a
+    /// handle for each frame.
+    ///
+    /// # Errors
+    /// [`Unsupported`] on a device that does not keep heads.
+    fn lend_heads(&mut self, _on: bool) -> Result<(), Unsupported> {
+        Err(self.capabilities().lacks("heads to lend"))
     }
 
     /// Limits this ring's send rate.

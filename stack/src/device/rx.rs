@@ -83,13 +83,16 @@ pub struct RxFrame<B> {
     pub head_len: u16,
     /// The frame's bytes after the head, if there are any.
     pub body: Option<B>,
+    /// The head's bytes where the device received them, if it was asked for that ([`super::Device::lend_heads`]): payload among them
+    /// can go up to the program by reference.
+    pub lent_head: Option<B>,
     /// What came with it.
     pub meta: RxMeta,
 }
 
 impl<B: RxBuffer> RxFrame<B> {
     fn empty() -> Self {
-        Self { head: [0; HEAD_MAX], head_len: 0, body: None, meta: RxMeta::default() }
+        Self { head: [0; HEAD_MAX], head_len: 0, body: None, lent_head: None, meta: RxMeta::default() }
     }
 
     /// The copied bytes.
@@ -138,7 +141,7 @@ impl<B: RxBuffer> RxBatch<B> {
         self.len == self.frames.len()
     }
 
-    /// For the device: the next free frame, to be filled in place, with `body` and `meta` cleared; its `head` holds old bytes.
+    /// For the device: the next free frame, to be filled in place, with handles and `meta` cleared; its `head` holds old bytes.
     /// It counts at once. `None`: full.
     #[inline]
     pub fn push_slot(&mut self) -> Option<&mut RxFrame<B>> {
@@ -146,6 +149,7 @@ impl<B: RxBuffer> RxBatch<B> {
         self.len += 1;
         frame.head_len = 0;
         frame.body = None;
+        frame.lent_head = None;
         frame.meta = RxMeta::default();
         Some(frame)
     }
@@ -161,6 +165,7 @@ impl<B: RxBuffer> RxBatch<B> {
     pub fn clear(&mut self) {
         for frame in &mut self.frames[..self.len] {
             frame.body = None;
+            frame.lent_head = None;
         }
         self.len = 0;
     }

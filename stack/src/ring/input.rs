@@ -10,7 +10,7 @@ use super::types::{NextHop, Readiness};
 use crate::device::{ChecksumVerdict, Device, HEAD_MAX, MacAddr, Protocol, RxBuffer, RxFrame, RxMeta};
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::tcp;
+use crate::tcp::{self, RxPayload};
 use crate::time::Instant;
 use crate::wire::checksum::Checksum;
 use crate::wire::{ethernet, ipv4, tcp as wire_tcp, udp};
@@ -21,13 +21,25 @@ pub(super) struct Packet<'a, B> {
     pub(super) header: ipv4::Header,
     /// The packet's bytes that were copied, from the transport header on.
     pub(super) head: &'a [u8],
+    /// The frame's head where the device received it, and where in it `head` begins.
+    pub(super) lent_head: Option<(B, usize)>,
     pub(super) body: Option<B>,
     pub(super) verified: bool,
     /// How many segments the device merged into it.
     pub(super) segments: u16,
 }
 
-impl<B: RxBuffer> Packet<'_, B> {
+impl<'a, B: RxBuffer> Packet<'a, B> {
+    /// The bytes from `at` to `len`.
+    #[inline]
+    fn payload(self, at: usize, len: usize) -> RxPayload<'a, B> {
+        let head_end = len.min(self.head.len());
+        let head = &self.head[at..head_end];
+        let lent_head = self.lent_head.filter(|_| !head.is_empty()).map(|(lent, start)| lent.slice(start + at, head.len()));
+        let body = self.body.filter(|_| len > head_end).map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
+        RxPayload { head, lent_head, body }
+    }
+
     fn len(&self) -> usize {
         self.head.len() + self.body.as_ref().map_or(0, RxBuffer::len)
     }
@@ -50,7 +62,7 @@ impl<D: Device> Ring<D> {
     /// One frame. `None`: it was not for us, or not right.
     #[inline]
     pub(super) fn on_frame(&mut self, now: Instant, frame: &mut RxFrame<D::Rx>) -> Option<()> {
-        let body = frame.body.take();
+        let handles = (frame.lent_head.take(), frame.body.take());
         let meta = frame.meta;
         let head = &frame.head[..usize::from(frame.head_len).min(HEAD_MAX)];
         let (link, at) = ethernet::Header::parse(head).ok()?;
@@ -59,14 +71,23 @@ impl<D: Device> Ring<D> {
             return None;
         }
         match link.ethertype {
-            ethernet::ETHERTYPE_IPV4 => self.on_ipv4(now, link.src, &head[at..], body, &meta),
+            ethernet::ETHERTYPE_IPV4 => self.on_ipv4(now, link.src, head, at, handles, &meta),
             ethernet::ETHERTYPE_ARP => self.on_arp(now, &head[at..]),
             _ => None,
         }
     }
 
     #[inline]
-    fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: Option<D::Rx>, meta: &RxMeta) -> Option<()> {
+    fn on_ipv4(
+        &mut self,
+        now: Instant,
+        from: MacAddr,
+        frame_head: &[u8],
+        ip_at: usize,
+        (lent_head, body): (Option<D::Rx>, Option<D::Rx>),
+        meta: &RxMeta,
+    ) -> Option<()> {
+        let bytes = &frame_head[ip_at..];
         let verified = match meta.checksum {
             ChecksumVerdict::Good => true,
             _ if self.config.is(Mutant::AcceptBadChecksum) => true,
@@ -95,7 +116,9 @@ impl<D: Device> Ring<D> {
             Some(body) if total > bytes.len() => (&bytes[at..], Some(body.slice(0, total - bytes.len()))),
             Some(_) => (bytes.get(at..total)?, None),
         };
-        let packet = Packet { from, header, head, body, verified, segments: meta.coalesced };
+        // (A device that lends less than the whole head lends nothing.)
+        let lent_head = lent_head.filter(|lent| lent.len() >= frame_head.len()).map(|lent| (lent, ip_at + at));
+        let packet = Packet { from, header, head, lent_head, body, verified, segments: meta.coalesced };
         match header.protocol {
             ipv4::PROTOCOL_TCP => self.on_tcp(now, packet),
             ipv4::PROTOCOL_UDP => self.on_udp(now, packet),
@@ -133,8 +156,8 @@ impl<D: Device> Ring<D> {
                 {
                     return self.on_syn_in_time_wait(now, index, &packet, &header, local, remote);
                 }
-                let payload = tcp::RxPayload { head: &packet.head[at..], body: packet.body };
-                stream.connection.on_coalesced(now, &header, payload, packet.segments);
+                let (segments, len) = (packet.segments, packet.len());
+                stream.connection.on_coalesced(now, &header, packet.payload(at, len), segments);
                 // Before anything is acknowledged: what is reported is still here, but for the newest segment.
                 if stream.connection.holds_out_of_order() && self.device.rx_scarce() {
                     stream.connection.prune_out_of_order();
@@ -254,11 +277,8 @@ impl<D: Device> Ring<D> {
         let remote = SocketAddrV4::new(packet.header.src, port);
         let len = if self.config.is(Mutant::UdpTruncate) { len.max(at + 1) - 1 } else { len };
         self.output_rx(len - at);
-        let head_end = len.min(packet.head.len());
         if packet.header.dst.is_multicast() {
-            let head = &packet.head[at..head_end];
-            let body = packet.body.filter(|_| len > head_end).map(|b| b.slice(0, len - head_end));
-            return self.deliver(now, remote, local, head, body.as_ref()).then_some(());
+            return self.deliver(now, remote, local, &packet.payload(at, len)).then_some(());
         }
         let index = self.demux.find(Protocol::Udp, local, remote);
         let socket = match index.and_then(|index| Some((index, self.slots.at(index)?))) {
@@ -269,11 +289,12 @@ impl<D: Device> Ring<D> {
             self.port_unreachable(&packet);
             return None;
         };
-        let body = packet.body.filter(|_| len > head_end).map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
+        let to = packet.header.dst;
+        let payload = packet.payload(at, len);
         if self.config.is(Mutant::UdpDuplicate) {
-            socket.push(now, remote, packet.header.dst, &packet.head[at..head_end], body.clone());
+            socket.push(now, remote, to, payload.clone());
         }
-        if socket.push(now, remote, packet.header.dst, &packet.head[at..head_end], body) {
+        if socket.push(now, remote, to, payload) {
             self.raise(index, Readiness::IN);
         } else {
             mark!(self, DatagramDropped);

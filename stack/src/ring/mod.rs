@@ -9,6 +9,7 @@ mod handover;
 mod icmp;
 mod info;
 mod input;
+mod lending;
 mod multicast;
 mod neighbour;
 mod output;
@@ -23,6 +24,9 @@ pub use handover::Handover;
 pub use types::{
     Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions, Usage,
 };
+pub use udp::LentPieces;
+
+pub use crate::tcp::Lent;
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -88,6 +92,8 @@ pub struct Ring<D: Device> {
     predecessors: Predecessors,
     batch: RxBatch<D::Rx>,
     output: Output,
+    /// What arrives stays where the device put it ([`Ring::lend_from_now_on`]).
+    lends: bool,
     secret: [u8; 32],
     #[cfg(feature = "marks")]
     marks: MarkCounts,
@@ -122,6 +128,7 @@ impl<D: Device> Ring<D> {
             predecessors: Predecessors::default(),
             batch: RxBatch::new(config.batch.max(1)),
             output: Output::new(caps, mac, config.vlan),
+            lends: false,
             secret,
             device,
             config,

@@ -16,8 +16,9 @@ use super::Ring;
 use super::slots::Socket;
 use super::types::{Readiness, SocketId};
 use super::udp::{gather, rule_error};
-use crate::device::{Device, FlowRule, Protocol, RuleId, RxBuffer};
+use crate::device::{Device, FlowRule, Protocol, RuleId};
 use crate::error::Error;
+use crate::tcp::RxPayload;
 use crate::time::Instant;
 use crate::wire::igmp::Message;
 
@@ -233,12 +234,11 @@ impl<D: Device> Ring<D> {
     }
 
     /// Hands a datagram for a group to its members. Says whether there was any.
-    pub(super) fn deliver(&mut self, now: Instant, from: SocketAddrV4, to: SocketAddrV4, head: &[u8], body: Option<&D::Rx>) -> bool {
+    pub(super) fn deliver(&mut self, now: Instant, from: SocketAddrV4, to: SocketAddrV4, payload: &RxPayload<'_, D::Rx>) -> bool {
         let Some(members) = self.groups.ports.get(&to).map(|port| port.members.clone()) else { return false };
         for index in members {
             let Some(Socket::Udp(socket)) = self.slots.at(index) else { continue };
-            let body = body.map(|body| body.slice(0, body.len()));
-            if socket.push(now, from, *to.ip(), head, body) {
+            if socket.push(now, from, *to.ip(), payload.clone()) {
                 self.raise(index, Readiness::IN);
             }
         }
@@ -250,7 +250,7 @@ impl<D: Device> Ring<D> {
         if self.groups.ports.contains_key(&to) {
             let mut bytes = vec![0; len];
             gather(data, &mut bytes);
-            self.deliver(now, from, to, &bytes, None);
+            self.deliver(now, from, to, &RxPayload { head: &bytes, ..RxPayload::EMPTY });
         }
     }
 }

@@ -178,6 +178,10 @@ impl<D: Device> Slots<D> {
         SocketId { index, generation: self.slots[index as usize].generation }
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Socket<D>> {
+        self.slots.iter_mut().filter_map(|slot| slot.socket.as_mut())
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (SocketId, &Socket<D>)> {
         (0u32..)
             .zip(&self.slots)

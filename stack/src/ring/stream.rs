@@ -144,6 +144,9 @@ impl<D: Device> Ring<D> {
         if let Some(mtu) = self.paths.mtu(now, *remote.ip()) {
             connection.set_path_mtu(now, mtu);
         }
+        if self.lends {
+            connection.lend_from_now_on();
+        }
         let stream =
             Stream { connection, local, remote, hop, rule, wheel_at, far_at, parent, queued: false, orphan: false, stalled: false };
         match self.slots.insert(Socket::Stream(Box::new(stream))) {

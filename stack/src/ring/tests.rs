@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 mod paths;
 
 use super::*;
-use crate::device::{Capabilities, ChecksumVerdict, FlowRule, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxFrame};
+use crate::device::{Capabilities, ChecksumVerdict, FlowRule, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxFrame, Unsupported};
 use crate::offload::DeviceKind;
 
 pub(super) const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -67,6 +67,7 @@ pub(super) struct Cable {
     rules_made: u64,
     /// The table is full.
     pub(super) rules_full: bool,
+    lends: bool,
 }
 
 impl Device for Cable {
@@ -88,10 +89,9 @@ impl Device for Cable {
             frame.head[..head].copy_from_slice(&bytes[..head]);
             frame.head_len = head as u16;
             frame.meta.checksum = ChecksumVerdict::Unknown;
-            if bytes.len() > head {
-                let len = bytes.len() - head;
-                frame.body = Some(Bytes(bytes.into(), head, len));
-            }
+            let (bytes, len): (Arc<[u8]>, _) = (bytes.as_slice().into(), bytes.len() - head);
+            frame.lent_head = self.lends.then(|| Bytes(bytes.clone(), 0, head));
+            frame.body = (len > 0).then(|| Bytes(bytes, head, len));
             count += 1;
         }
         count
@@ -114,6 +114,10 @@ impl Device for Cable {
             slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
         }
         self.out.lock().unwrap().push_back(bytes);
+        Ok(())
+    }
+    fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
+        self.lends = on;
         Ok(())
     }
     fn doorbell(&mut self) {}
@@ -166,6 +170,7 @@ impl Pair {
                 rules: Vec::new(),
                 rules_made: 0,
                 rules_full: false,
+                lends: false,
             };
             Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [ip.octets()[3]; 32])
         };

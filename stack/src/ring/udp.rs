@@ -16,6 +16,7 @@ use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBu
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
+use crate::tcp::{Lent, RxPayload};
 use crate::time::Instant;
 use crate::wire::udp as wire;
 
@@ -33,10 +34,60 @@ struct Waiting<B> {
     from: SocketAddrV4,
     to: Ipv4Addr,
     received: Instant,
-    /// Bytes in the socket's byte queue; the rest is `body`.
+    /// Bytes in the socket's byte queue; the rest is `lent_head`, then `body`.
     head: usize,
+    lent_head: Option<B>,
     body: Option<B>,
 }
+
+impl<B: RxBuffer> Waiting<B> {
+    fn len(&self) -> usize {
+        self.head + self.buffers().map(RxBuffer::len).sum::<usize>()
+    }
+
+    fn buffers(&self) -> impl Iterator<Item = &B> {
+        self.lent_head.iter().chain(&self.body)
+    }
+
+    /// Copies as much as fits, from the two halves of its part of the byte queue and then from its buffers; how much that was.
+    fn copy(&self, head: [&[u8]; 2], into: &mut [IoSliceMut<'_>]) -> usize {
+        let mut head = head.into_iter();
+        let mut bytes = head.next().unwrap_or_default();
+        let mut buffers = self.buffers();
+        let (mut buffer, mut buffer_at) = (buffers.next(), 0);
+        let mut copied = 0;
+        for out in into {
+            let mut out = &mut out[..];
+            while !out.is_empty() {
+                if bytes.is_empty() {
+                    bytes = head.next().unwrap_or_default();
+                }
+                let n = if let Some(from) = buffer.filter(|_| bytes.is_empty()) {
+                    let n = out.len().min(from.len() - buffer_at);
+                    from.copy_to(buffer_at, &mut out[..n]);
+                    buffer_at += n;
+                    if buffer_at == from.len() {
+                        (buffer, buffer_at) = (buffers.next(), 0);
+                    }
+                    n
+                } else {
+                    let n = take(bytes, out);
+                    bytes = &bytes[n..];
+                    n
+                };
+                if n == 0 {
+                    return copied;
+                }
+                copied += n;
+                out = &mut out[n..];
+            }
+        }
+        copied
+    }
+}
+
+/// A datagram's pieces: what was copied before anybody asked for it by reference, its head, its body.
+pub type LentPieces<B> = ArrayVec<Lent<B>, 3>;
 
 /// A UDP socket.
 pub(super) struct UdpSocket<D: Device> {
@@ -51,6 +102,10 @@ pub(super) struct UdpSocket<D: Device> {
     bytes: VecDeque<u8>,
     /// What the queue counts against `options.rcvbuf`.
     queued: usize,
+    /// What the program took by reference, and has not given back, counts as well.
+    lent: usize,
+    /// Datagrams stay where the device put them, however small they are.
+    lends: bool,
     pub(super) error: Option<Error>,
     shut_read: bool,
     shut_write: bool,
@@ -66,15 +121,17 @@ impl<D: Device> UdpSocket<D> {
 
     /// Queues a datagram. `false`: it was dropped. What arrives after the program stopped reading is kept, as on Linux.
     #[inline]
-    pub(super) fn push(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, head: &[u8], body: Option<D::Rx>) -> bool {
-        let len = head.len() + body.as_ref().map_or(0, RxBuffer::len);
-        if self.queued + len + OVERHEAD > self.options.rcvbuf.max(len + OVERHEAD) {
+    pub(super) fn push(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, payload: RxPayload<'_, D::Rx>) -> bool {
+        let len = payload.len();
+        if self.queued + self.lent + len + OVERHEAD > self.options.rcvbuf.max(len + OVERHEAD) {
             self.counters.rx_drops += 1;
             return false;
         }
         self.queued += len + OVERHEAD;
+        let lent_head = payload.lent_head.filter(|_| self.lends);
+        let head = if lent_head.is_none() { payload.head } else { &[] };
         self.bytes.extend(head);
-        self.queue.push_back(Waiting { from, to, received: now, head: head.len(), body });
+        self.queue.push_back(Waiting { from, to, received: now, head: head.len(), lent_head, body: payload.body });
         self.counters.rx_packets += 1;
         self.counters.rx_bytes += len as u64;
         true
@@ -84,45 +141,51 @@ impl<D: Device> UdpSocket<D> {
         let Some(first) = self.queue.front() else {
             return Err(Error::WouldBlock);
         };
-        let body_len = first.body.as_ref().map_or(0, RxBuffer::len);
+        let len = first.len();
         let (a, b) = self.bytes.as_slices();
         let head_a = &a[..first.head.min(a.len())];
         let head_b = &b[..first.head - head_a.len()];
-        let mut copied = 0;
-        let mut body_at = 0;
-        for out in into {
-            let mut out = &mut out[..];
-            while !out.is_empty() {
-                let n = if copied < head_a.len() {
-                    take(&head_a[copied..], out)
-                } else if copied < first.head {
-                    take(&head_b[copied - head_a.len()..], out)
-                } else {
-                    let n = out.len().min(body_len - body_at);
-                    if let (Some(body), true) = (&first.body, n > 0) {
-                        body.copy_to(body_at, &mut out[..n]);
-                    }
-                    body_at += n;
-                    n
-                };
-                if n == 0 {
-                    break;
-                }
-                copied += n;
-                out = &mut out[n..];
-            }
-        }
-        let datagram = Datagram { copied, len: first.head + body_len, from: first.from, to: first.to, received: first.received };
+        let copied = first.copy([head_a, head_b], into);
+        let head = first.head;
+        let datagram = Datagram { copied, len, from: first.from, to: first.to, received: first.received };
         if !peek {
-            self.bytes.drain(..first.head);
-            self.queue.pop_front();
-            self.queued -= datagram.len + OVERHEAD;
-            if self.queue.is_empty() && self.bytes.capacity() > QUEUE_KEPT {
-                self.bytes = VecDeque::new();
-                self.queue = VecDeque::new();
-            }
+            self.bytes.drain(..head);
+            self.forget_first(len);
         }
         Ok(datagram)
+    }
+
+    /// The oldest datagram, of `len` bytes, has gone; its bytes have left the byte queue.
+    fn forget_first(&mut self, len: usize) {
+        self.queue.pop_front();
+        self.queued -= len + OVERHEAD;
+        if self.queue.is_empty() && self.bytes.capacity() > QUEUE_KEPT {
+            self.bytes = VecDeque::new();
+            self.queue = VecDeque::new();
+        }
+    }
+
+    /// Datagrams that arrive stay where the device put them.
+    pub(super) fn lend_from_now_on(&mut self) {
+        self.lends = true;
+    }
+
+    /// The oldest datagram by reference.
+    fn lend(&mut self) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
+        self.lends = true;
+        let Some(first) = self.queue.front_mut() else {
+            return Err(Error::WouldBlock);
+        };
+        let len = first.len();
+        let datagram = Datagram { copied: 0, len, from: first.from, to: first.to, received: first.received };
+        let mut pieces = LentPieces::new();
+        if first.head > 0 {
+            pieces.push(Lent::Copied(self.bytes.drain(..first.head).collect()));
+        }
+        pieces.extend(first.lent_head.take().into_iter().chain(first.body.take()).map(Lent::Buffer));
+        self.lent += len + OVERHEAD;
+        self.forget_first(len);
+        Ok((datagram, pieces))
     }
 
     pub(super) fn readiness(&self) -> Readiness {
@@ -136,7 +199,7 @@ impl<D: Device> UdpSocket<D> {
 
     /// Bytes waiting, and those of the next datagram.
     pub(super) fn waiting(&self) -> (usize, usize) {
-        let next = self.queue.front().map_or(0, |w| w.head + w.body.as_ref().map_or(0, RxBuffer::len));
+        let next = self.queue.front().map_or(0, Waiting::len);
         (self.queued - self.queue.len() * OVERHEAD, next)
     }
 
@@ -177,6 +240,8 @@ impl<D: Device> Ring<D> {
             queue: VecDeque::new(),
             bytes: VecDeque::new(),
             queued: 0,
+            lent: 0,
+            lends: self.lends,
             error: None,
             shut_read: false,
             shut_write: false,
@@ -315,6 +380,22 @@ impl<D: Device> Ring<D> {
             return Err(error);
         }
         socket.pop(into, flags.contains(RecvFlags::PEEK))
+    }
+
+    /// See [`Ring::udp_lend`].
+    pub(super) fn udp_lend_inner(&mut self, id: SocketId) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
+        let socket = self.slots.udp(id)?;
+        if let Some(error) = socket.error.take() {
+            return Err(error);
+        }
+        socket.lend()
+    }
+
+    /// See [`Ring::give_back`].
+    pub(super) fn udp_give_back(&mut self, id: SocketId, len: usize) {
+        if let Ok(socket) = self.slots.udp(id) {
+            socket.lent = socket.lent.saturating_sub(len + OVERHEAD);
+        }
     }
 
     /// The neighbour's address, or a request for it on its way.

@@ -31,6 +31,7 @@ pub use config::{Config, Keepalive};
 pub use connection::{Connection, Details, Remains};
 pub(crate) use connection::{PATH_MTU_MIN, PATH_MTU_TIME};
 pub use payload::RxPayload;
+pub use recv_queue::Lent;
 pub use state::State;
 
 use crate::device::TxSlice;

@@ -27,11 +27,15 @@ struct Block<R> {
 }
 
 impl<R: RxBuffer> Block<R> {
-    fn append(&mut self, payload: RxPayload<'_, R>) {
+    /// `lends`: nothing is copied, however small it is.
+    fn append(&mut self, payload: RxPayload<'_, R>, lends: bool) {
         self.end += payload.len();
-        self.append_bytes(payload.head);
+        match payload.lent_head {
+            Some(lent) if lends => self.pieces.push_back(Piece::Buffer(lent)),
+            _ => self.append_bytes(payload.head),
+        }
         match payload.body {
-            Some(body) if body.len() <= COPY_BREAK => {
+            Some(body) if body.len() <= COPY_BREAK && !lends => {
                 let mut copy = [0; COPY_BREAK];
                 let copy = &mut copy[..body.len()];
                 body.copy_to(0, copy);
@@ -67,11 +71,13 @@ pub(super) struct Reassembly<R> {
     duplicate: Option<SackBlock>,
     /// Where the peer's stream ends, if its FIN came early.
     pub(super) fin: Option<SeqNumber>,
+    /// As the receive queue that the bytes will go to: they stay where the device put them.
+    pub(super) lends: bool,
 }
 
 impl<R: RxBuffer> Reassembly<R> {
     pub(super) fn new() -> Self {
-        Self { blocks: VecDeque::new(), recent: ArrayVec::new(), newest: None, dropped: None, duplicate: None, fin: None }
+        Self { blocks: VecDeque::new(), recent: ArrayVec::new(), newest: None, dropped: None, duplicate: None, fin: None, lends: false }
     }
 
     /// Whether nothing is kept and nothing is left to report.
@@ -152,7 +158,7 @@ impl<R: RxBuffer> Reassembly<R> {
     fn put(&mut self, index: usize, at: SeqNumber, payload: RxPayload<'_, R>) -> bool {
         let index = match index.checked_sub(1) {
             Some(before) if self.blocks[before].end == at => {
-                self.blocks[before].append(payload);
+                self.blocks[before].append(payload, self.lends);
                 before
             }
             _ => {
@@ -160,7 +166,7 @@ impl<R: RxBuffer> Reassembly<R> {
                     return false;
                 }
                 let mut block = Block { start: at, end: at, pieces: VecDeque::new() };
-                block.append(payload);
+                block.append(payload, self.lends);
                 self.blocks.insert(index, block);
                 index
             }

@@ -28,11 +28,79 @@ pub(super) struct RecvQueue<R> {
     bytes: Vec<u8>,
     start: usize,
     len: usize,
+    /// Bytes are not copied, however few they are: the reader takes them by reference.
+    lends: bool,
+    /// Bytes that the reader took by reference, and has not given back.
+    lent: usize,
+}
+
+/// A piece of what was received, as it goes up to the program by reference.
+#[derive(Clone, Debug)]
+pub enum Lent<R> {
+    /// Where the device received it.
+    Buffer(R),
+    /// Copied out of the device's buffer before anybody asked for it by reference.
+    Copied(Vec<u8>),
+}
+
+impl<R: RxBuffer> Lent<R> {
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Buffer(buffer) => buffer.len(),
+            Self::Copied(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl<R: RxBuffer> RecvQueue<R> {
     pub(super) fn new() -> Self {
-        Self { lead: 0, items: VecDeque::new(), bytes: Vec::new(), start: 0, len: 0 }
+        Self { lead: 0, items: VecDeque::new(), bytes: Vec::new(), start: 0, len: 0, lends: false, lent: 0 }
+    }
+
+    /// From now on, what arrives stays where the device put it.
+    pub(super) fn lend_from_now_on(&mut self) {
+        self.lends = true;
+    }
+
+    /// Whether it does.
+    pub(super) fn lends(&self) -> bool {
+        self.lends
+    }
+
+    /// What counts against the receive window: bytes that wait, and bytes that are lent.
+    #[inline]
+    pub(super) fn charged(&self) -> usize {
+        self.len + self.lent
+    }
+
+    /// Takes the oldest bytes by reference: at most so many, in one piece. They count as lent.
+    pub(super) fn lend(&mut self, max: usize) -> Option<Lent<R>> {
+        let piece = if self.lead > 0 {
+            let n = self.lead.min(max);
+            Lent::Copied(self.bytes[self.start..self.start + n].to_vec())
+        } else {
+            match self.items.front()? {
+                Item::Buffer(buffer, taken) => Lent::Buffer(buffer.slice(*taken, (buffer.len() - taken).min(max))),
+                Item::Bytes(_) => return None,
+            }
+        };
+        let n = piece.len();
+        self.consume(n);
+        self.lent += n;
+        (n > 0).then_some(piece)
+    }
+
+    /// The reader is done with so many lent bytes. How many of them were lent.
+    pub(super) fn give_back(&mut self, n: usize) -> usize {
+        let n = n.min(self.lent);
+        self.lent -= n;
+        n
     }
 
     /// Bytes that wait.
@@ -50,8 +118,10 @@ impl<R: RxBuffer> RecvQueue<R> {
     /// Appends a segment's payload.
     #[inline]
     pub(super) fn push(&mut self, payload: RxPayload<'_, R>) {
-        if !payload.head.is_empty() {
-            self.push_bytes(payload.head);
+        match payload.lent_head {
+            Some(lent) if self.lends => self.push_buffer(lent),
+            _ if !payload.head.is_empty() => self.push_bytes(payload.head),
+            _ => {}
         }
         if let Some(body) = payload.body {
             self.push_buffer(body);
@@ -71,7 +141,7 @@ impl<R: RxBuffer> RecvQueue<R> {
         if len == 0 {
             return;
         }
-        if len <= COPY_BREAK {
+        if len <= COPY_BREAK && !self.lends {
             self.make_room(len);
             let at = self.bytes.len();
             self.bytes.resize(at + len, 0);
@@ -204,12 +274,12 @@ impl<R: RxBuffer> RecvQueue<R> {
     /// Lets go of everything that an idle connection need not hold.
     pub(super) fn release_idle(&mut self) {
         if self.len == 0 {
-            *self = Self::new();
+            self.clear();
         }
     }
 
     /// Forgets all bytes: nobody will read them.
     pub(super) fn clear(&mut self) {
-        *self = Self::new();
+        *self = Self { lends: self.lends, lent: self.lent, ..Self::new() };
     }
 }

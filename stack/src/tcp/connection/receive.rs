@@ -468,7 +468,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn reassembly_mut(&mut self) -> &mut Reassembly<R> {
-        self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()))
+        let lends = self.recv.lends();
+        let reassembly = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
+        reassembly.lends = lends;
+        reassembly
     }
 
     /// Whether a SYN for this connection's addresses may take the place of this connection, which is in TIME-WAIT

@@ -9,6 +9,7 @@ use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
+use crate::tcp::recv_queue::Lent;
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 
@@ -90,7 +91,40 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if peek || n == 0 {
             return Ok(n);
         }
-        let queued = self.recv.len();
+        self.made_room(now, n);
+        Ok(n)
+    }
+
+    /// As [`Connection::read`], by reference: the oldest bytes, at most `max`, in one piece. They count against the receive window until
+    /// [`Connection::give_back`]; what arrives from now on stays where the device put it.
+    ///
+    /// # Errors
+    /// As [`Connection::read`], whose `Ok(0)` is `None`.
+    pub fn lend(&mut self, max: usize) -> Result<Option<Lent<R>>, Error> {
+        self.recv.lend_from_now_on();
+        if self.recv.len() == 0 {
+            return self.read_nothing(&[IoSliceMut::new(&mut [0])]).map(|_| None);
+        }
+        Ok(self.recv.lend(max))
+    }
+
+    /// What arrives from now on stays where the device put it, however small it is.
+    pub fn lend_from_now_on(&mut self) {
+        self.recv.lend_from_now_on();
+    }
+
+    /// The program is done with so many of the bytes that it took by reference.
+    pub fn give_back(&mut self, now: Instant, n: usize) {
+        let n = self.recv.give_back(n);
+        if n > 0 {
+            self.made_room(now, n);
+        }
+    }
+
+    /// The program took so many bytes, for good.
+    #[inline]
+    fn made_room(&mut self, now: Instant, n: usize) {
+        let queued = self.recv.charged();
         if self.window.on_read(now, n, self.rtt.srtt(), self.acks.peer_mss) {
             mark!(self, ReceiveBufferGrew);
         }
@@ -103,7 +137,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if queued == 0 && !self.write_blocked {
             self.timers.set(Timer::Release, now + RELEASE_AFTER);
         }
-        Ok(n)
     }
 
     #[cold]

@@ -370,7 +370,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             {
                 options.sack = reassembly.sack();
             }
-            (options, self.window.select(self.recv.len(), self.acks.peer_mss))
+            (options, self.window.select(self.recv.charged(), self.acks.peer_mss))
         };
         let mut ack = if flags.contains(Flags::ACK) { self.window.nxt } else { SeqNumber(0) };
         if self.config.is(Mutant::ShrinkWindow) && self.recv.len() > 0 {

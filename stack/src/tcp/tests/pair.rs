@@ -241,7 +241,7 @@ impl Pair {
         }
         let (head, body) = payload.split_at(payload.len().min(HEAD));
         let body = (!body.is_empty()).then(|| TestRx::new(body));
-        self.side(to).on_segment(now, &header, RxPayload { head, body });
+        self.side(to).on_segment(now, &header, RxPayload { head, lent_head: None, body });
     }
 
     /// Puts segments that follow one another before a connection as one, as a device that merges them does.
@@ -250,7 +250,7 @@ impl Pair {
         let header = Header { seq: packets[0].header.seq, ..last.header };
         let payload: Vec<u8> = packets.iter().flat_map(|p| p.payload.clone()).collect();
         let (now, body) = (self.now, TestRx::new(&payload));
-        self.side(to).on_coalesced(now, &header, RxPayload { head: &[], body: Some(body) }, packets.len() as u16);
+        self.side(to).on_coalesced(now, &header, RxPayload { body: Some(body), ..RxPayload::EMPTY }, packets.len() as u16);
         self.transmit();
     }
 

@@ -1,0 +1,62 @@
+//! Receiving by reference: the program gets handles on the bytes where the device put them, and gives them back.
+//!
+//! What is lent still counts against its socket's receive buffer: a TCP window stays as far shut, and a UDP socket drops as soon, as if
+//! nobody had read. So who never gives anything back starves this one socket.
+
+use super::Ring;
+use super::slots::Socket;
+use super::types::{Datagram, SocketId};
+use super::udp::LentPieces;
+use crate::device::Device;
+use crate::error::Error;
+use crate::tcp::Lent;
+use crate::time::Instant;
+
+impl<D: Device> Ring<D> {
+    /// From now on, whatever arrives stays where the device put it until it is read: also on sockets that are opened later. Without it, small
+    /// payloads that came before a socket's first [`Ring::udp_lend`] or [`Ring::tcp_lend`] have been copied once. `false`: the device keeps
+    /// no heads, so that payload among them goes on being copied.
+    pub fn lend_from_now_on(&mut self) -> bool {
+        self.lends = true;
+        for socket in self.slots.iter_mut() {
+            match socket {
+                Socket::Stream(stream) => stream.connection.lend_from_now_on(),
+                Socket::Udp(udp) => udp.lend_from_now_on(),
+                Socket::Listener(_) => {}
+            }
+        }
+        self.device.lend_heads(true).is_ok()
+    }
+
+    /// Takes the oldest datagram by reference; [`Datagram::copied`] is zero. It is to be given back by [`Ring::give_back`] with its length, once
+    /// its handles are dropped.
+    ///
+    /// # Errors
+    /// As [`Ring::udp_recv`].
+    pub fn udp_lend(&mut self, socket: SocketId) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
+        self.udp_lend_inner(socket)
+    }
+
+    /// Takes the oldest bytes of a stream by reference, at most `max` of them, in one piece. `None` is the end of the stream. To be given back by
+    /// [`Ring::give_back`] with its length, once its handles are dropped.
+    ///
+    /// # Errors
+    /// As [`Ring::tcp_recv`].
+    pub fn tcp_lend(&mut self, socket: SocketId, max: usize) -> Result<Option<Lent<D::Rx>>, Error> {
+        self.slots.stream(socket)?.connection.lend(max)
+    }
+
+    /// The program is done with `len` lent bytes of a stream, or with a lent datagram of `len` bytes. Opens the window, and tells the peer if that is
+    /// worth a segment. For a socket that is gone it means nothing.
+    pub fn give_back(&mut self, now: Instant, socket: SocketId, len: usize) {
+        let Ok(stream) = self.slots.stream(socket) else { return self.udp_give_back(socket, len) };
+        stream.connection.give_back(now, len);
+        if stream.connection.wants_transmit() {
+            self.transmit(now, socket.index);
+            self.output.flush(&mut self.device);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
