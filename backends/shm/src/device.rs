@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, Steering, TxFrame,
+    Capabilities, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, Steering, TxFrame, Unsupported,
 };
 use ringway_stack::offload::DeviceKind;
 
 use crate::channel::{Channel, NotSent};
 use crate::error::{AttachError, Forged};
+use crate::heads::Heads;
 use crate::layout::{GATHER_MAX, INLINE_MAX, MTU};
 use crate::member::{Member, Notice, mac_of, slot_of};
 use crate::pool::{Allocator, TxBuf};
@@ -56,6 +57,8 @@ pub struct ShmDevice {
     /// Slots written to since the last doorbell.
     touched: Vec<u16>,
     events: VecDeque<DeviceEvent>,
+    /// Where small frames are kept, while the ring lends them.
+    heads: Option<Heads>,
     armer: Armer,
     seats: Seats,
     polls: u32,
@@ -75,6 +78,7 @@ impl ShmDevice {
             point_to_point: true,
             // Of TCP addresses; the sender gives each of those who share one its turn.
             steering: Steering::RSS,
+            lends_heads: true,
             ..Capabilities::least(DeviceKind::Shm, MTU)
         };
         let allocator = Allocator::new(member.segment.clone(), member.pool_shape.0, member.pool_shape.1);
@@ -88,6 +92,7 @@ impl ShmDevice {
             turn: 0,
             touched: Vec::new(),
             events: VecDeque::new(),
+            heads: None,
             armer: Armer::default(),
             seats: Seats::default(),
             polls: 0,
@@ -165,8 +170,14 @@ impl ShmDevice {
 
     /// Polls one peer. Whether it must end now.
     #[inline]
-    fn poll_channel(channel: &mut Channel, own: MacAddr, batch: &mut RxBatch<RxBuf>, quota: usize) -> Option<Result<(), Forged>> {
-        let received = channel.rx.receive(&channel.link, own, batch, quota);
+    fn poll_channel(
+        channel: &mut Channel,
+        own: MacAddr,
+        heads: Option<&mut Heads>,
+        batch: &mut RxBatch<RxBuf>,
+        quota: usize,
+    ) -> Option<Result<(), Forged>> {
+        let received = channel.rx.receive(&channel.link, own, heads, batch, quota);
         if received.has_told {
             fence(Ordering::SeqCst);
             wake_if_waiting(channel);
@@ -228,7 +239,7 @@ impl Device for ShmDevice {
             let slot = usize::from(self.active[self.turn]);
             self.turn += 1;
             let Some(channel) = self.channels[slot].as_deref_mut() else { continue };
-            if let Some(end) = Self::poll_channel(channel, own, batch, quota) {
+            if let Some(end) = Self::poll_channel(channel, own, self.heads.as_mut(), batch, quota) {
                 // One a poll: the list changes under it. The others end in the next.
                 ended = Some((slot, end));
                 break;
@@ -243,6 +254,15 @@ impl Device for ShmDevice {
             None => {}
         }
         batch.len() - before
+    }
+
+    fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
+        match (&self.heads, on) {
+            (None, true) => self.heads = Some(Heads::default()),
+            (Some(_), false) => self.heads = None,
+            _ => {}
+        }
+        Ok(())
     }
 
     #[inline]

@@ -22,6 +22,7 @@ mod copy;
 mod device;
 mod error;
 mod fd;
+mod heads;
 mod layout;
 mod link;
 mod member;

@@ -9,6 +9,7 @@ use ringway_stack::device::RxBuffer;
 
 use crate::copy::Sum;
 use crate::error::Forged;
+use crate::heads::Head;
 use crate::layout::{FLIGHTS, FRAME_MAX, GATHER_MAX, POOL_AT};
 use crate::link::Link;
 
@@ -69,6 +70,8 @@ enum Source {
     Peer { link: Arc<Link>, flight: u16 },
     /// A private copy.
     Copied(Arc<[u8]>),
+    /// A small frame, in a receive buffer of the device's.
+    Head(Head),
 }
 
 impl RxBuf {
@@ -96,6 +99,35 @@ impl RxBuf {
         Self { source: Source::Copied(bytes.into()), start: 0, len: self.len }
     }
 
+    /// The first `len` bytes of a receive buffer.
+    pub(crate) fn of_head(head: Head, len: usize) -> Self {
+        Self { source: Source::Head(head), start: 0, len: len as u32 }
+    }
+
+    /// Where the bytes lie: address and length of each piece, in order. They stay there, and (the peer's own doing apart) as they are, until the
+    /// last handle is dropped.
+    pub fn for_each_piece(&self, mut piece: impl FnMut(*const u8, usize)) {
+        let (mut skip, mut left) = (self.start as usize, self.len as usize);
+        match &self.source {
+            Source::Copied(bytes) => piece(bytes[skip..skip + left].as_ptr(), left),
+            Source::Head(head) => piece(head.bytes()[skip..skip + left].as_ptr(), left),
+            Source::Peer { link, flight } => {
+                // SAFETY: this handle is counted, so the table isn't written.
+                let pieces = unsafe { &*link.flights.pieces[usize::from(*flight)].get() };
+                for &Piece { offset, len } in pieces {
+                    let len = len as usize;
+                    let from = skip.min(len);
+                    let taken = (len - from).min(left);
+                    if taken > 0 {
+                        piece(link.peer.view.address(POOL_AT + offset as usize + from, taken), taken);
+                    }
+                    skip -= from;
+                    left -= taken;
+                }
+            }
+        }
+    }
+
     fn check(&self, offset: usize, len: usize) {
         let held = self.len as usize;
         assert!(offset <= held && len <= held - offset, "{len} bytes at {offset} are outside of the received buffer");
@@ -112,6 +144,7 @@ impl RxBuffer for RxBuf {
         let mut skip = self.start as usize + offset;
         match &self.source {
             Source::Copied(bytes) => out.copy_from_slice(&bytes[skip..skip + out.len()]),
+            Source::Head(head) => out.copy_from_slice(&head.bytes()[skip..skip + out.len()]),
             Source::Peer { link, flight } => {
                 // SAFETY: this handle is counted, so the table isn't written.
                 let pieces = unsafe { &*link.flights.pieces[usize::from(*flight)].get() };
@@ -152,6 +185,7 @@ impl Clone for RxBuf {
     fn clone(&self) -> Self {
         let source = match &self.source {
             Source::Copied(bytes) => Source::Copied(bytes.clone()),
+            Source::Head(head) => Source::Head(head.clone()),
             Source::Peer { link, flight } => {
                 link.flights.counts[usize::from(*flight)].fetch_add(1, Ordering::Relaxed);
                 Source::Peer { link: link.clone(), flight: *flight }

@@ -149,7 +149,9 @@ impl<B: RxBuffer> RxBatch<B> {
         self.len += 1;
         frame.head_len = 0;
         frame.body = None;
-        frame.lent_head = None;
+        if frame.lent_head.is_some() {
+            frame.lent_head = None;
+        }
         frame.meta = RxMeta::default();
         Some(frame)
     }

@@ -7,7 +7,7 @@ use super::demux::FlowKey;
 use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{NextHop, Readiness};
-use crate::device::{ChecksumVerdict, Device, HEAD_MAX, MacAddr, Protocol, RxBuffer, RxFrame, RxMeta};
+use crate::device::{ChecksumVerdict, Device, MacAddr, Protocol, RxBuffer, RxFrame};
 use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::tcp::{self, RxPayload};
@@ -21,8 +21,8 @@ pub(super) struct Packet<'a, B> {
     pub(super) header: ipv4::Header,
     /// The packet's bytes that were copied, from the transport header on.
     pub(super) head: &'a [u8],
-    /// The frame's head where the device received it, and where in it `head` begins.
-    pub(super) lent_head: Option<(B, usize)>,
+    /// The frame that `head` is a part of.
+    pub(super) frame: &'a RxFrame<B>,
     pub(super) body: Option<B>,
     pub(super) verified: bool,
     /// How many segments the device merged into it.
@@ -31,13 +31,12 @@ pub(super) struct Packet<'a, B> {
 
 impl<'a, B: RxBuffer> Packet<'a, B> {
     /// The bytes from `at` to `len`.
-    #[inline]
+    #[inline(always)]
     fn payload(self, at: usize, len: usize) -> RxPayload<'a, B> {
         let head_end = len.min(self.head.len());
         let head = &self.head[at..head_end];
-        let lent_head = self.lent_head.filter(|_| !head.is_empty()).map(|(lent, start)| lent.slice(start + at, head.len()));
         let body = self.body.filter(|_| len > head_end).map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
-        RxPayload { head, lent_head, body }
+        RxPayload { head, frame: Some(self.frame), body }
     }
 
     fn len(&self) -> usize {
@@ -62,33 +61,24 @@ impl<D: Device> Ring<D> {
     /// One frame. `None`: it was not for us, or not right.
     #[inline]
     pub(super) fn on_frame(&mut self, now: Instant, frame: &mut RxFrame<D::Rx>) -> Option<()> {
-        let handles = (frame.lent_head.take(), frame.body.take());
-        let meta = frame.meta;
-        let head = &frame.head[..usize::from(frame.head_len).min(HEAD_MAX)];
+        let body = frame.body.take();
+        let frame: &RxFrame<D::Rx> = frame;
+        let head = frame.head();
         let (link, at) = ethernet::Header::parse(head).ok()?;
         let vlan = frame.meta.vlan.or(link.vlan).map(|tag| tag & 0xfff);
         if vlan != self.config.vlan.map(|tag| tag & 0xfff) || (link.dst != self.mac && !link.dst.is_multicast()) {
             return None;
         }
         match link.ethertype {
-            ethernet::ETHERTYPE_IPV4 => self.on_ipv4(now, link.src, head, at, handles, &meta),
+            ethernet::ETHERTYPE_IPV4 => self.on_ipv4(now, link.src, &head[at..], body, frame),
             ethernet::ETHERTYPE_ARP => self.on_arp(now, &head[at..]),
             _ => None,
         }
     }
 
     #[inline]
-    fn on_ipv4(
-        &mut self,
-        now: Instant,
-        from: MacAddr,
-        frame_head: &[u8],
-        ip_at: usize,
-        (lent_head, body): (Option<D::Rx>, Option<D::Rx>),
-        meta: &RxMeta,
-    ) -> Option<()> {
-        let bytes = &frame_head[ip_at..];
-        let verified = match meta.checksum {
+    fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: Option<D::Rx>, frame: &RxFrame<D::Rx>) -> Option<()> {
+        let verified = match frame.meta.checksum {
             ChecksumVerdict::Good => true,
             _ if self.config.is(Mutant::AcceptBadChecksum) => true,
             ChecksumVerdict::Bad => {
@@ -116,9 +106,7 @@ impl<D: Device> Ring<D> {
             Some(body) if total > bytes.len() => (&bytes[at..], Some(body.slice(0, total - bytes.len()))),
             Some(_) => (bytes.get(at..total)?, None),
         };
-        // (A device that lends less than the whole head lends nothing.)
-        let lent_head = lent_head.filter(|lent| lent.len() >= frame_head.len()).map(|lent| (lent, ip_at + at));
-        let packet = Packet { from, header, head, lent_head, body, verified, segments: meta.coalesced };
+        let packet = Packet { from, header, head, frame, body, verified, segments: frame.meta.coalesced };
         match header.protocol {
             ipv4::PROTOCOL_TCP => self.on_tcp(now, packet),
             ipv4::PROTOCOL_UDP => self.on_udp(now, packet),

@@ -34,55 +34,83 @@ struct Waiting<B> {
     from: SocketAddrV4,
     to: Ipv4Addr,
     received: Instant,
-    /// Bytes in the socket's byte queue; the rest is `lent_head`, then `body`.
+    /// Bytes in the socket's byte queue; the rest is in `buffers`.
     head: usize,
-    lent_head: Option<B>,
-    body: Option<B>,
+    buffers: Buffers<B>,
+}
+
+/// What of a datagram lies where the device put it.
+enum Buffers<B> {
+    None,
+    One(B),
+    /// Its head and its body.
+    Two(Box<[B; 2]>),
+}
+
+impl<B> Buffers<B> {
+    fn as_slice(&self) -> &[B] {
+        match self {
+            Self::None => &[],
+            Self::One(buffer) => core::slice::from_ref(buffer),
+            Self::Two(both) => &both[..],
+        }
+    }
+
+    fn into_pieces(self, pieces: &mut LentPieces<B>) {
+        match self {
+            Self::None => {}
+            Self::One(buffer) => pieces.push(Lent::Buffer(buffer)),
+            Self::Two(both) => pieces.extend(both.into_iter().map(Lent::Buffer)),
+        }
+    }
 }
 
 impl<B: RxBuffer> Waiting<B> {
+    #[inline]
     fn len(&self) -> usize {
-        self.head + self.buffers().map(RxBuffer::len).sum::<usize>()
-    }
-
-    fn buffers(&self) -> impl Iterator<Item = &B> {
-        self.lent_head.iter().chain(&self.body)
+        self.head
+            + match &self.buffers {
+                Buffers::None => 0,
+                Buffers::One(buffer) => buffer.len(),
+                Buffers::Two(both) => both[0].len() + both[1].len(),
+            }
     }
 
     /// Copies as much as fits, from the two halves of its part of the byte queue and then from its buffers; how much that was.
-    fn copy(&self, head: [&[u8]; 2], into: &mut [IoSliceMut<'_>]) -> usize {
-        let mut head = head.into_iter();
-        let mut bytes = head.next().unwrap_or_default();
-        let mut buffers = self.buffers();
-        let (mut buffer, mut buffer_at) = (buffers.next(), 0);
+    #[inline]
+    fn copy(&self, [a, b]: [&[u8]; 2], into: &mut [IoSliceMut<'_>]) -> usize {
         let mut copied = 0;
         for out in into {
             let mut out = &mut out[..];
             while !out.is_empty() {
-                if bytes.is_empty() {
-                    bytes = head.next().unwrap_or_default();
-                }
-                let n = if let Some(from) = buffer.filter(|_| bytes.is_empty()) {
-                    let n = out.len().min(from.len() - buffer_at);
-                    from.copy_to(buffer_at, &mut out[..n]);
-                    buffer_at += n;
-                    if buffer_at == from.len() {
-                        (buffer, buffer_at) = (buffers.next(), 0);
-                    }
-                    n
+                let n = if copied < a.len() {
+                    take(&a[copied..], out)
+                } else if copied < self.head {
+                    take(&b[copied - a.len()..], out)
                 } else {
-                    let n = take(bytes, out);
-                    bytes = &bytes[n..];
-                    n
+                    self.copy_buffered(copied - self.head, out)
                 };
                 if n == 0 {
-                    return copied;
+                    break;
                 }
                 copied += n;
                 out = &mut out[n..];
             }
         }
         copied
+    }
+
+    /// Copies from its buffers, `at` bytes into them, as much as fits of one of them.
+    fn copy_buffered(&self, mut at: usize, out: &mut [u8]) -> usize {
+        for buffer in self.buffers.as_slice() {
+            if at < buffer.len() {
+                let n = out.len().min(buffer.len() - at);
+                buffer.copy_to(at, &mut out[..n]);
+                return n;
+            }
+            at -= buffer.len();
+        }
+        0
     }
 }
 
@@ -128,10 +156,15 @@ impl<D: Device> UdpSocket<D> {
             return false;
         }
         self.queued += len + OVERHEAD;
-        let lent_head = payload.lent_head.filter(|_| self.lends);
+        let lent_head = if self.lends { payload.held_head() } else { None };
         let head = if lent_head.is_none() { payload.head } else { &[] };
         self.bytes.extend(head);
-        self.queue.push_back(Waiting { from, to, received: now, head: head.len(), lent_head, body: payload.body });
+        let buffers = match (lent_head, payload.body) {
+            (None, None) => Buffers::None,
+            (Some(buffer), None) | (None, Some(buffer)) => Buffers::One(buffer),
+            (Some(head), Some(body)) => Buffers::Two(Box::new([head, body])),
+        };
+        self.queue.push_back(Waiting { from, to, received: now, head: head.len(), buffers });
         self.counters.rx_packets += 1;
         self.counters.rx_bytes += len as u64;
         true
@@ -182,7 +215,7 @@ impl<D: Device> UdpSocket<D> {
         if first.head > 0 {
             pieces.push(Lent::Copied(self.bytes.drain(..first.head).collect()));
         }
-        pieces.extend(first.lent_head.take().into_iter().chain(first.body.take()).map(Lent::Buffer));
+        core::mem::replace(&mut first.buffers, Buffers::None).into_pieces(&mut pieces);
         self.lent += len + OVERHEAD;
         self.forget_first(len);
         Ok((datagram, pieces))

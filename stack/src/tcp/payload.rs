@@ -1,26 +1,36 @@
 //! A received segment's payload: bytes that were copied out of the frame already, then a handle on the rest.
 
-use crate::device::RxBuffer;
+use crate::device::{RxBuffer, RxFrame};
 
 /// The payload of one segment.
 #[derive(Clone, Debug)]
 pub struct RxPayload<'a, R> {
     /// The bytes that came with the copied headers.
     pub head: &'a [u8],
-    /// The same bytes where the device received them, if it lends them.
-    pub lent_head: Option<R>,
+    /// The frame whose copied bytes `head` is a part of, if there is one: the device may lend them.
+    pub frame: Option<&'a RxFrame<R>>,
     /// The bytes after them.
     pub body: Option<R>,
 }
 
 impl<'a, R: RxBuffer> RxPayload<'a, R> {
     /// No payload.
-    pub const EMPTY: Self = Self { head: &[], lent_head: None, body: None };
+    pub const EMPTY: Self = Self { head: &[], frame: None, body: None };
 
     /// Its length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.head.len() + self.body.as_ref().map_or(0, RxBuffer::len)
+    }
+
+    /// A handle of its own on the head, if there is a head, and the device lends it.
+    #[cold]
+    pub(crate) fn held_head(&self) -> Option<R> {
+        let frame = self.frame.filter(|_| !self.head.is_empty())?;
+        let at = self.head.as_ptr().addr().checked_sub(frame.head().as_ptr().addr())?;
+        let lent = frame.lent_head.as_ref()?;
+        // (A device that lends less than the whole head lends nothing.)
+        (at + self.head.len() <= lent.len()).then(|| lent.slice(at, self.head.len()))
     }
 
     /// Whether it has no bytes.
@@ -34,19 +44,18 @@ impl<'a, R: RxBuffer> RxPayload<'a, R> {
         let from_head = len.min(self.head.len());
         let (head, rest) = self.head.split_at(from_head);
         self.head = rest;
-        let lent_head = self.lent_head.as_ref().filter(|_| from_head > 0).map(|lent| lent.slice(0, from_head));
-        self.lent_head = self.lent_head.take().filter(|_| !rest.is_empty()).map(|lent| lent.slice(from_head, rest.len()));
+        let frame = self.frame;
         let from_body = len - from_head;
         if from_body == 0 {
-            return Self { head, lent_head, body: None };
+            return Self { head, frame, body: None };
         }
-        let Some(body) = self.body.take() else { return Self { head, lent_head, body: None } };
+        let Some(body) = self.body.take() else { return Self { head, frame, body: None } };
         if from_body >= body.len() {
-            return Self { head, lent_head, body: Some(body) };
+            return Self { head, frame, body: Some(body) };
         }
         let first = body.slice(0, from_body);
         self.body = Some(body.slice(from_body, body.len() - from_body));
-        Self { head, lent_head, body: Some(first) }
+        Self { head, frame, body: Some(first) }
     }
 
     /// Drops all bytes behind the first `len`.

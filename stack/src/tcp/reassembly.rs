@@ -30,9 +30,9 @@ impl<R: RxBuffer> Block<R> {
     /// `lends`: nothing is copied, however small it is.
     fn append(&mut self, payload: RxPayload<'_, R>, lends: bool) {
         self.end += payload.len();
-        match payload.lent_head {
-            Some(lent) if lends => self.pieces.push_back(Piece::Buffer(lent)),
-            _ => self.append_bytes(payload.head),
+        match payload.held_head().filter(|_| lends) {
+            Some(lent) => self.pieces.push_back(Piece::Buffer(lent)),
+            None => self.append_bytes(payload.head),
         }
         match payload.body {
             Some(body) if body.len() <= COPY_BREAK && !lends => {

@@ -118,10 +118,11 @@ impl<R: RxBuffer> RecvQueue<R> {
     /// Appends a segment's payload.
     #[inline]
     pub(super) fn push(&mut self, payload: RxPayload<'_, R>) {
-        match payload.lent_head {
-            Some(lent) if self.lends => self.push_buffer(lent),
-            _ if !payload.head.is_empty() => self.push_bytes(payload.head),
-            _ => {}
+        if !payload.head.is_empty() {
+            match self.lends.then(|| payload.held_head()).flatten() {
+                Some(lent) => self.push_buffer(lent),
+                None => self.push_bytes(payload.head),
+            }
         }
         if let Some(body) = payload.body {
             self.push_buffer(body);

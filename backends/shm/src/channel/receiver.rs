@@ -6,6 +6,7 @@ use arrayvec::ArrayVec;
 use ringway_stack::device::{ChecksumVerdict, MacAddr, RxBatch};
 
 use crate::error::Forged;
+use crate::heads::Heads;
 use crate::layout::{ADDRESSES, ETHERNET_BYTES, FLIGHTS, GATHER_MAX, SLOT_DATA, SLOT_GATHER, SLOT_VLAN};
 use crate::link::Link;
 use crate::protocol::{ReadWords, SlotReader, SlotWord};
@@ -35,12 +36,19 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Moves at most `quota` frames into `batch`.
+    /// Moves at most `quota` frames into `batch`; small ones with a handle, if there are `heads` for that.
     #[inline]
-    pub(crate) fn receive(&mut self, link: &Arc<Link>, own: MacAddr, batch: &mut RxBatch<RxBuf>, quota: usize) -> Received {
+    pub(crate) fn receive(
+        &mut self,
+        link: &Arc<Link>,
+        own: MacAddr,
+        mut heads: Option<&mut Heads>,
+        batch: &mut RxBatch<RxBuf>,
+        quota: usize,
+    ) -> Received {
         let mut received = Received { count: 0, has_told: false, forged: None };
         while received.count < quota && !batch.is_full() {
-            match self.next(link, own, batch) {
+            match self.next(link, own, heads.as_deref_mut(), batch) {
                 Ok(true) => received.count += 1,
                 Ok(false) => break,
                 Err(forged) => {
@@ -58,7 +66,13 @@ impl Receiver {
 
     /// Copies the next slot, if one is published, and checks the copy.
     #[inline]
-    fn next(&mut self, link: &Arc<Link>, own: MacAddr, batch: &mut RxBatch<RxBuf>) -> Result<bool, Forged> {
+    fn next(
+        &mut self,
+        link: &Arc<Link>,
+        own: MacAddr,
+        heads: Option<&mut Heads>,
+        batch: &mut RxBatch<RxBuf>,
+    ) -> Result<bool, Forged> {
         let Some(found) = self.slots.peek(&link.theirs) else { return Ok(false) };
         let (slot, word) = found?;
         if word.inline_len < ETHERNET_BYTES {
@@ -71,6 +85,10 @@ impl Receiver {
         frame.head[..6].copy_from_slice(&own.0);
         frame.head[6..12].copy_from_slice(&link.mac.0);
         frame.head_len = word.inline_len as u16;
+        if let (Some(heads), None) = (heads, &body) {
+            // (With a body, the head is headers: whoever has a gather list needs no payload beside it.)
+            frame.lent_head = heads.hold(&frame.head[..word.inline_len]).map(|head| RxBuf::of_head(head, word.inline_len));
+        }
         frame.body = body;
         frame.meta.checksum = ChecksumVerdict::Good;
         if word.vlan {

@@ -241,7 +241,7 @@ impl Pair {
         }
         let (head, body) = payload.split_at(payload.len().min(HEAD));
         let body = (!body.is_empty()).then(|| TestRx::new(body));
-        self.side(to).on_segment(now, &header, RxPayload { head, lent_head: None, body });
+        self.side(to).on_segment(now, &header, RxPayload { head, frame: None, body });
     }
 
     /// Puts segments that follow one another before a connection as one, as a device that merges them does.

@@ -14,7 +14,7 @@ use crate::wire::tcp::{SackBlock, SeqNumber};
 
 fn payload(bytes: &[u8], head: usize) -> RxPayload<'_, TestRx> {
     let (head, body) = bytes.split_at(head.min(bytes.len()));
-    RxPayload { head, lent_head: None, body: (!body.is_empty()).then(|| TestRx::new(body)) }
+    RxPayload { head, frame: None, body: (!body.is_empty()).then(|| TestRx::new(body)) }
 }
 
 proptest! {

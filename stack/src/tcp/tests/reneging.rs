@@ -15,7 +15,7 @@ fn with_two_blocks() -> (Reassembly<TestRx>, Vec<u8>) {
     let bytes = pattern(1000);
     let mut reassembly = Reassembly::new();
     for at in [100, 300] {
-        reassembly.insert(SeqNumber(0) + at, RxPayload { head: &bytes[at..at + 100], lent_head: None, body: None });
+        reassembly.insert(SeqNumber(0) + at, RxPayload { head: &bytes[at..at + 100], frame: None, body: None });
     }
     (reassembly, bytes)
 }
@@ -31,7 +31,7 @@ fn the_newest_segment_is_reported_though_it_was_dropped_and_nothing_else_is() {
     assert_eq!(reported(&reassembly), [(300, 400)]);
     assert!(reassembly.has_gap() && !reassembly.has_bytes() && !reassembly.is_empty());
     // The next one is the newest, and kept.
-    reassembly.insert(SeqNumber(500), RxPayload { head: &bytes[500..600], lent_head: None, body: None });
+    reassembly.insert(SeqNumber(500), RxPayload { head: &bytes[500..600], frame: None, body: None });
     assert_eq!(reported(&reassembly), [(500, 600)]);
     // What was dropped is not there when the gap before it is filled.
     let mut queue = RecvQueue::new();
@@ -44,7 +44,7 @@ fn the_newest_segment_is_reported_though_it_was_dropped_and_nothing_else_is() {
 fn a_duplicate_and_the_streams_end_outlast_a_pruning() {
     let (mut reassembly, bytes) = with_two_blocks();
     reassembly.fin = Some(SeqNumber(900));
-    reassembly.insert(SeqNumber(100), RxPayload { head: &bytes[100..200], lent_head: None, body: None });
+    reassembly.insert(SeqNumber(100), RxPayload { head: &bytes[100..200], frame: None, body: None });
     reassembly.prune();
     assert_eq!(reported(&reassembly), [(100, 200), (100, 200)], "RFC 2883 s4: the duplicate, then the block that it lies in");
     reassembly.duplicate_reported();

@@ -1,0 +1,194 @@
+//! Where small frames are kept for a ring that lends them ([`ringway_stack::device::Device::lend_heads`]).
+//!
+//! A small frame travels inside its slot, and a slot is wanted back at once. So the device receives it into a buffer of its own, as a NIC
+//! writes a frame into a receive buffer: from there it goes up by reference, and comes back when the last handle is dropped.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+/// Bytes of a buffer: the longest head.
+const HEAD_BYTES: usize = ringway_stack::device::HEAD_MAX;
+/// Buffers that are made at a time.
+const CHUNK: usize = 256;
+/// Chunks of a device: as many buffers as VMA_RX_BUFS has by default, and some.
+const CHUNKS_MAX: usize = 1024;
+/// No buffer.
+const NONE: u32 = u32::MAX;
+
+/// Some buffers.
+#[derive(Debug)]
+struct Chunk {
+    bytes: [UnsafeCell<[u8; HEAD_BYTES]>; CHUNK],
+    /// Handles on each. Zero: it is free, or on its way there.
+    counts: [AtomicU32; CHUNK],
+    /// The stack of those whose last handle was dropped, linked through `next`. Pushed to by any thread, taken whole by the device, so that no
+    /// entry's successor can change under a pop.
+    returned: AtomicU32,
+    next: [AtomicU32; CHUNK],
+}
+
+// SAFETY: `bytes[i]` is written only by the device, while `counts[i]` is zero, and read only through handles, while it isn't; the count's
+// acquire and release operations order the two.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            bytes: [const { UnsafeCell::new([0; HEAD_BYTES]) }; CHUNK],
+            counts: [const { AtomicU32::new(0) }; CHUNK],
+            returned: AtomicU32::new(NONE),
+            next: [const { AtomicU32::new(NONE) }; CHUNK],
+        })
+    }
+
+    fn push_returned(&self, index: u32) {
+        let mut head = self.returned.load(Ordering::Relaxed);
+        loop {
+            self.next[index as usize].store(head, Ordering::Relaxed);
+            match self.returned.compare_exchange_weak(head, index, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+/// The device's end: hands buffers out.
+#[derive(Debug, Default)]
+pub(crate) struct Heads {
+    chunks: Vec<Arc<Chunk>>,
+    /// Last in, first out, so that few lines are touched and those stay in cache.
+    free: Vec<(u16, u8)>,
+}
+
+impl Heads {
+    /// A buffer with these bytes in it (at most [`HEAD_BYTES`]). `None`: all there may be are held.
+    #[inline]
+    pub(crate) fn hold(&mut self, bytes: &[u8]) -> Option<Head> {
+        let (chunk, index) = self.free.pop().or_else(|| self.find_free())?;
+        let chunk = self.chunks[usize::from(chunk)].clone();
+        // SAFETY: it is free, so there is no handle that reads; and there is one device, so no other writer.
+        let buffer = unsafe { &mut *chunk.bytes[usize::from(index)].get() };
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        // Release: whoever gets a handle sees the bytes.
+        chunk.counts[usize::from(index)].store(1, Ordering::Release);
+        Some(Head { chunk, index })
+    }
+
+    #[cold]
+    fn find_free(&mut self) -> Option<(u16, u8)> {
+        for (number, chunk) in (0u16..).zip(&self.chunks) {
+            if chunk.returned.load(Ordering::Relaxed) == NONE {
+                continue;
+            }
+            // Acquire: all uses of the buffer come before its next life.
+            let mut index = chunk.returned.swap(NONE, Ordering::Acquire);
+            while index != NONE {
+                self.free.push((number, index as u8));
+                index = chunk.next[index as usize].load(Ordering::Relaxed);
+            }
+        }
+        if self.free.is_empty() && self.chunks.len() < CHUNKS_MAX {
+            let number = self.chunks.len() as u16;
+            self.chunks.push(Chunk::new());
+            self.free.extend((0..=u8::MAX).rev().map(|index| (number, index)));
+        }
+        self.free.pop()
+    }
+
+    /// Buffers that are held.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn in_use(&mut self) -> usize {
+        let found = self.find_free();
+        self.free.extend(found);
+        self.chunks.len() * CHUNK - self.free.len()
+    }
+}
+
+/// A counted handle on one buffer.
+#[derive(Debug)]
+pub(crate) struct Head {
+    chunk: Arc<Chunk>,
+    /// Invariant: this handle is one of the buffer's count.
+    index: u8,
+}
+
+impl Head {
+    /// Where its bytes are: [`HEAD_BYTES`] of them, which do not change as long as there is a handle.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8; HEAD_BYTES] {
+        // SAFETY: this handle is counted, so the buffer isn't written.
+        unsafe { &*self.chunk.bytes[usize::from(self.index)].get() }
+    }
+}
+
+impl Clone for Head {
+    fn clone(&self) -> Self {
+        self.chunk.counts[usize::from(self.index)].fetch_add(1, Ordering::Relaxed);
+        Self { chunk: self.chunk.clone(), index: self.index }
+    }
+}
+
+impl Drop for Head {
+    fn drop(&mut self) {
+        let count = &self.chunk.counts[usize::from(self.index)];
+        // The only handle there is can't be cloned by anyone else, so it needs no locked instruction.
+        let last = if count.load(Ordering::Acquire) == 1 {
+            count.store(0, Ordering::Release);
+            true
+        } else {
+            count.fetch_sub(1, Ordering::AcqRel) == 1
+        };
+        if last {
+            self.chunk.push_returned(u32::from(self.index));
+        }
+    }
+}
+
+const _: () = assert!(CHUNK == 256 && CHUNKS_MAX <= 1 << 16);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_used_again_only_once_its_last_handle_is_gone() {
+        let mut heads = Heads::default();
+        let first = heads.hold(b"first").unwrap();
+        let second = first.clone();
+        drop(first);
+        let others: Vec<_> = (0..CHUNK).map(|_| heads.hold(b"other").unwrap()).collect();
+        assert_eq!(&second.bytes()[..5], b"first");
+        assert_eq!((heads.in_use(), heads.chunks.len()), (CHUNK + 1, 2));
+        drop((second, others));
+        assert_eq!(heads.in_use(), 0);
+        let again: Vec<_> = (0..2 * CHUNK).map(|_| heads.hold(b"again").unwrap()).collect();
+        assert_eq!((again.len(), heads.chunks.len()), (2 * CHUNK, 2));
+    }
+
+    #[test]
+    fn handles_may_be_dropped_by_any_thread() {
+        let mut heads = Heads::default();
+        for round in 0..200u8 {
+            let held: Vec<_> = (0..100).map(|_| heads.hold(&[round; 64]).unwrap()).collect();
+            std::thread::scope(|scope| {
+                for part in held.chunks(25) {
+                    let part = part.to_vec();
+                    scope.spawn(move || assert!(part.iter().all(|head| head.bytes()[..64] == [round; 64])));
+                }
+            });
+        }
+        assert_eq!(heads.in_use(), 0);
+        assert!(heads.chunks.len() <= 2);
+    }
+
+    #[test]
+    fn more_than_there_may_be_are_refused() {
+        let mut heads = Heads::default();
+        let held: Vec<_> = core::iter::from_fn(|| heads.hold(b"x")).collect();
+        assert_eq!(held.len(), CHUNK * CHUNKS_MAX);
+        drop(held);
+        assert!(heads.hold(b"y").is_some());
+    }
+}
