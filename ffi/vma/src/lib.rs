@@ -9,6 +9,7 @@
 //! - `exports`: the C symbols, a line or two each
 //! - `real`: libc's own functions, below ours; `fdtable`: which descriptors are ours
 //! - `process`: the state behind its lock; `socket`: what the calls mean; `mux`: waiting (poll, select, epoll, blocking calls)
+//! - `extra`: the VMA Extra API
 //! - `fork`, `lineage`, `exit`: the process's turning points; `moving`: connections that several processes use; `cancel`: threads that
 //!   are cancelled; `params`, `log`, `report`: what people see
 //!
@@ -19,6 +20,7 @@ mod cancel;
 mod errno;
 mod exit;
 pub mod exports;
+mod extra;
 mod fdtable;
 mod fork;
 mod lineage;

@@ -69,6 +69,8 @@ pub(crate) struct Offload {
     pub(crate) waiting_since: Option<Instant>,
     /// Connections that a vfork child asked for.
     pub(crate) lent: Vec<Key>,
+    /// What is lent to the program.
+    pub(crate) loans: crate::extra::Loans,
     /// What accepted connections have in common.
     pub(crate) shapes: crate::socket::common::Shapes,
     /// The process has closed everything, for it ends: nothing begins to move any more.
@@ -185,6 +187,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             lent: Vec::new(),
             waiting_since: None,
             retreating: false,
+            loans: crate::extra::Loans::new(),
             ending: false,
             shapes: crate::socket::common::Shapes::default(),
             shares_listeners: false,

@@ -37,13 +37,14 @@ impl<D: Device> Ring<D> {
         self.udp_lend_inner(socket)
     }
 
-    /// Takes the oldest bytes of a stream by reference, at most `max` of them, in one piece. `None` is the end of the stream. To be given back by
+    /// Takes the oldest bytes of a stream by reference, in one piece: as many as `take` says of the buffer that they are in (all that were copied
+    /// before). `None` is the end of the stream. To be given back by
     /// [`Ring::give_back`] with its length, once its handles are dropped.
     ///
     /// # Errors
     /// As [`Ring::tcp_recv`].
-    pub fn tcp_lend(&mut self, socket: SocketId, max: usize) -> Result<Option<Lent<D::Rx>>, Error> {
-        self.slots.stream(socket)?.connection.lend(max)
+    pub fn tcp_lend(&mut self, socket: SocketId, take: impl FnOnce(&D::Rx) -> usize) -> Result<Option<Lent<D::Rx>>, Error> {
+        self.slots.stream(socket)?.connection.lend(take)
     }
 
     /// The program is done with `len` lent bytes of a stream, or with a lent datagram of `len` bytes. Opens the window, and tells the peer if that is

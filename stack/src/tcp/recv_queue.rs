@@ -79,14 +79,19 @@ impl<R: RxBuffer> RecvQueue<R> {
         self.len + self.lent
     }
 
-    /// Takes the oldest bytes by reference: at most so many, in one piece. They count as lent.
-    pub(super) fn lend(&mut self, max: usize) -> Option<Lent<R>> {
+    /// Takes the oldest bytes by reference, in one piece: as many as `take` says of their buffer, or all that were copied. They count as lent.
+    pub(super) fn lend(&mut self, take: impl FnOnce(&R) -> usize) -> Option<Lent<R>> {
         let piece = if self.lead > 0 {
-            let n = self.lead.min(max);
-            Lent::Copied(self.bytes[self.start..self.start + n].to_vec())
+            Lent::Copied(self.bytes[self.start..self.start + self.lead].to_vec())
         } else {
             match self.items.front()? {
-                Item::Buffer(buffer, taken) => Lent::Buffer(buffer.slice(*taken, (buffer.len() - taken).min(max))),
+                Item::Buffer(buffer, taken) => {
+                    let rest = buffer.slice(*taken, buffer.len() - taken);
+                    match take(&rest) {
+                        n if n < rest.len() => Lent::Buffer(rest.slice(0, n)),
+                        _ => Lent::Buffer(rest),
+                    }
+                }
                 Item::Bytes(_) => return None,
             }
         };

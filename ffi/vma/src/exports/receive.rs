@@ -78,6 +78,50 @@ fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, ke
     }
 }
 
+/// Where the next bytes are.
+pub(crate) enum Sort {
+    /// On the ring.
+    Ring,
+    /// In the kernel.
+    Kernel,
+    /// Nowhere: the stream has ended.
+    End,
+}
+
+/// Waits as recv(2) does, and takes nothing: for those who receive by reference.
+///
+/// # Errors
+/// As recv(2).
+pub(crate) fn wait_for_data(fd: c_int, flags: c_int) -> Result<Sort, Errno> {
+    let mut byte = [0u8];
+    let mut found = Err(Errno(libc::EBADF));
+    let peeked = crate::cancellation_point!({
+        let at = byte.as_mut_ptr().cast::<c_void>();
+        let look = flags & !libc::MSG_WAITALL | libc::MSG_PEEK;
+        // SAFETY: there is room for a byte.
+        let kernel = |extra| unsafe { real::recv(fd, at, 1, look | extra) };
+        match ours(fd, || kernel(0)) {
+            Err(-1) => -1,
+            Err(_) => {
+                found = Ok(Sort::Kernel);
+                0
+            }
+            Ok(key) => crate::bare_boundary!(-1, {
+                let got = writable(at, 1).and_then(|slice| receive_on(fd, key, &mut [slice], look, &kernel));
+                to_ssize(got.map(|got| {
+                    found = Ok(match got {
+                        Got::Stream(0) => Sort::End,
+                        Got::Stream(_) | Got::Datagram(..) => Sort::Ring,
+                        Got::Kernel(_) => Sort::Kernel,
+                    });
+                    0
+                }))
+            }),
+        }
+    });
+    if peeked < 0 { Err(Errno::last()) } else { found }
+}
+
 /// A call that waits for all of it, and of which the connection moved to the kernel meanwhile, goes on there. How much more it got.
 #[cold]
 fn rest_of_all(fd: c_int, into: &mut [iovec], done: usize, flags: c_int) -> usize {

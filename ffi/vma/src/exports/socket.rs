@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_void};
 use libc::{sockaddr, socklen_t};
 
 use crate::errno::{self, Errno, THEIRS, to_int};
+use crate::extra;
 use crate::fdtable::{self, Entry};
 use crate::process::{Process, process_or_init};
 use crate::real;
@@ -152,6 +153,10 @@ pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, len: *mu
 /// As getsockopt(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
+    // SAFETY: the program's promise to getsockopt(2).
+    if extra::is_asked_for(fd, level, name) && crate::boundary!(false, unsafe { extra::hand_out(value, len) }) {
+        return 0;
+    }
     // SAFETY: the program's promise to getsockopt(2), both times.
     route(
         fd,

@@ -112,7 +112,7 @@ fn a_socket_whose_datagrams_are_all_held_drops_and_others_do_not() {
 }
 
 fn lend_all(ring: &mut Ring<Cable>, id: SocketId) -> Vec<Lent<Bytes>> {
-    core::iter::from_fn(|| ring.tcp_lend(id, usize::MAX).ok().flatten()).collect()
+    core::iter::from_fn(|| ring.tcp_lend(id, RxBuffer::len).ok().flatten()).collect()
 }
 
 #[test]
@@ -125,17 +125,17 @@ fn a_stream_is_lent_piece_by_piece_and_ends() {
         write(&mut pair.a, pair.now, client, part).unwrap();
         pair.settle();
     }
-    let first = pair.b.tcp_lend(server, 2).unwrap().unwrap();
+    let first = pair.b.tcp_lend(server, |_| 2).unwrap().unwrap();
     assert_eq!(bytes(&first), sent[..2]);
     let mut got = bytes(&first);
     let rest = lend_all(&mut pair.b, server);
     assert!(rest.iter().all(is_uncopied), "{rest:?}");
     rest.iter().for_each(|piece| got.extend(bytes(piece)));
     assert_eq!(got, sent);
-    assert_eq!(pair.b.tcp_lend(server, 1).unwrap_err(), Error::WouldBlock);
+    assert_eq!(pair.b.tcp_lend(server, RxBuffer::len).unwrap_err(), Error::WouldBlock);
     pair.a.close(pair.now, client, false);
     pair.settle();
-    assert!(matches!(pair.b.tcp_lend(server, 1), Ok(None)));
+    assert!(matches!(pair.b.tcp_lend(server, RxBuffer::len), Ok(None)));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn what_was_lent_outlives_its_socket() {
     let (client, server, _) = pair.connected();
     write(&mut pair.a, pair.now, client, b"mine").unwrap();
     pair.settle();
-    let piece = pair.b.tcp_lend(server, 100).unwrap().unwrap();
+    let piece = pair.b.tcp_lend(server, RxBuffer::len).unwrap().unwrap();
     pair.b.close(pair.now, server, true);
     pair.settle();
     assert_eq!(bytes(&piece), b"mine");

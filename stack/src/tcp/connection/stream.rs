@@ -95,17 +95,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         Ok(n)
     }
 
-    /// As [`Connection::read`], by reference: the oldest bytes, at most `max`, in one piece. They count against the receive window until
+    /// As [`Connection::read`], by reference: the oldest bytes in one piece, as many as `take` says of their buffer. They count against the receive window until
     /// [`Connection::give_back`]; what arrives from now on stays where the device put it.
     ///
     /// # Errors
     /// As [`Connection::read`], whose `Ok(0)` is `None`.
-    pub fn lend(&mut self, max: usize) -> Result<Option<Lent<R>>, Error> {
+    pub fn lend(&mut self, take: impl FnOnce(&R) -> usize) -> Result<Option<Lent<R>>, Error> {
         self.recv.lend_from_now_on();
         if self.recv.len() == 0 {
             return self.read_nothing(&[IoSliceMut::new(&mut [0])]).map(|_| None);
         }
-        Ok(self.recv.lend(max))
+        Ok(self.recv.lend(take))
     }
 
     /// What arrives from now on stays where the device put it, however small it is.

@@ -1,0 +1,42 @@
+//! The VMA Extra API: what `include/mellanox/vma_extra.h` declares.
+//!
+//! A program gets the table by `getsockopt(-1, SOL_SOCKET, SO_VMA_GET_API)` ([`hand_out`]), before any socket exists, and keeps it. What the
+//! functions lend is named by ids that are looked up, never by addresses that are believed ([`loans`]).
+
+mod abi;
+mod loans;
+mod table;
+mod zcopy;
+
+use core::ffi::{c_int, c_void};
+use core::mem::size_of;
+
+use libc::socklen_t;
+
+pub(crate) use loans::Loans;
+
+/// SO_VMA_GET_API.
+const GET_API: c_int = 2800;
+
+/// Whether a getsockopt(2) asks for the table.
+#[inline]
+pub(crate) const fn is_asked_for(fd: c_int, level: c_int, name: c_int) -> bool {
+    fd == -1 && level == libc::SOL_SOCKET && name == GET_API
+}
+
+/// Hands the table out. `false`: there is no room for its address, and the kernel has the answer to that.
+///
+/// # Safety
+/// As getsockopt(2).
+pub(crate) unsafe fn hand_out(value: *mut c_void, len: *mut socklen_t) -> bool {
+    // SAFETY: the caller's promise.
+    if value.is_null() || len.is_null() || (unsafe { len.read() } as usize) < size_of::<*const c_void>() {
+        return false;
+    }
+    // SAFETY: the caller's promise: there is room for a pointer.
+    unsafe {
+        value.cast::<*const c_void>().write_unaligned(table::chosen());
+        len.write(size_of::<*const c_void>() as socklen_t);
+    }
+    true
+}

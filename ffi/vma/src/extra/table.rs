@@ -1,0 +1,208 @@
+//! The table that programs get, in each of its layouts (vma.md s1.1).
+//!
+//! Every slot has a function. Those that this library does not serve (yet) fail with EOPNOTSUPP, and their bits in the mask are off: a
+//! program that asks first is told the truth.
+
+use core::ffi::{c_int, c_void};
+use core::mem::{offset_of, size_of};
+use std::sync::OnceLock;
+
+use libc::{size_t, sockaddr, socklen_t};
+
+use super::abi::Packet;
+use super::zcopy;
+use crate::errno;
+
+/// RECVFROM_ZCOPY and FREE_PACKETS of `vma_extra_api_mask`.
+const SUPPORTED: u64 = 1 << 1 | 1 << 2;
+
+/// A function that fails whatever its arguments.
+type Unserved = extern "C" fn() -> c_int;
+
+extern "C" fn unserved() -> c_int {
+    errno::fail(libc::EOPNOTSUPP)
+}
+
+/// The slots that the tables of all layouts have, but for A0's order.
+#[repr(C)]
+struct Receiving {
+    register_recv_callback: Unserved,
+    recvfrom_zcopy: unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, *mut c_int, *mut sockaddr, *mut socklen_t) -> c_int,
+    free_packets: unsafe extern "C" fn(c_int, *mut Packet, size_t) -> c_int,
+    add_conf_rule: Unserved,
+    thread_offload: Unserved,
+    socketxtreme_poll: Unserved,
+    get_socket_rings_num: Unserved,
+    get_socket_rings_fds: Unserved,
+}
+
+const RECEIVING: Receiving = Receiving {
+    register_recv_callback: unserved,
+    recvfrom_zcopy: zcopy::recvfrom_zcopy,
+    free_packets: zcopy::free_packets,
+    add_conf_rule: unserved,
+    thread_offload: unserved,
+    socketxtreme_poll: unserved,
+    get_socket_rings_num: unserved,
+    get_socket_rings_fds: unserved,
+};
+
+/// 9.8.70 and later; MP-RQ's two functions, which are gone there, behind the last.
+#[repr(C)]
+struct LayoutD {
+    receiving: Receiving,
+    get_socket_tx_ring_fd: Unserved,
+    socketxtreme_free_vma_packets: Unserved,
+    socketxtreme_ref_vma_buff: Unserved,
+    socketxtreme_free_vma_buff: Unserved,
+    dump_fd_stats: Unserved,
+    vma_add_ring_profile: Unserved,
+    get_socket_network_header: Unserved,
+    get_ring_direct_descriptors: Unserved,
+    register_memory_on_ring: Unserved,
+    deregister_memory_on_ring: Unserved,
+    vma_modify_ring: Unserved,
+    vma_extra_supported_mask: u64,
+    ioctl: Unserved,
+    vma_cyclic_buffer_read: Unserved,
+    get_mem_info: Unserved,
+}
+
+static LAYOUT_D: LayoutD = LayoutD {
+    receiving: RECEIVING,
+    get_socket_tx_ring_fd: unserved,
+    socketxtreme_free_vma_packets: unserved,
+    socketxtreme_ref_vma_buff: unserved,
+    socketxtreme_free_vma_buff: unserved,
+    dump_fd_stats: unserved,
+    vma_add_ring_profile: unserved,
+    get_socket_network_header: unserved,
+    get_ring_direct_descriptors: unserved,
+    register_memory_on_ring: unserved,
+    deregister_memory_on_ring: unserved,
+    vma_modify_ring: unserved,
+    vma_extra_supported_mask: SUPPORTED,
+    ioctl: unserved,
+    vma_cyclic_buffer_read: unserved,
+    get_mem_info: unserved,
+};
+
+/// 9.0.1 to 9.2.2.
+#[repr(C)]
+struct LayoutB {
+    receiving: Receiving,
+    get_socket_tx_ring_fd: Unserved,
+    socketxtreme_free_vma_packets: Unserved,
+    socketxtreme_ref_vma_buff: Unserved,
+    socketxtreme_free_vma_buff: Unserved,
+    dump_fd_stats: Unserved,
+    vma_cyclic_buffer_read: Unserved,
+    vma_add_ring_profile: Unserved,
+    get_socket_network_header: Unserved,
+    get_ring_direct_descriptors: Unserved,
+    register_memory_on_ring: Unserved,
+    deregister_memory_on_ring: Unserved,
+    get_mem_info: Unserved,
+    vma_modify_ring: Unserved,
+    vma_extra_supported_mask: u64,
+    get_dpcp_devices: Unserved,
+}
+
+static LAYOUT_B: LayoutB = LayoutB {
+    receiving: RECEIVING,
+    get_socket_tx_ring_fd: unserved,
+    socketxtreme_free_vma_packets: unserved,
+    socketxtreme_ref_vma_buff: unserved,
+    socketxtreme_free_vma_buff: unserved,
+    dump_fd_stats: unserved,
+    vma_cyclic_buffer_read: unserved,
+    vma_add_ring_profile: unserved,
+    get_socket_network_header: unserved,
+    get_ring_direct_descriptors: unserved,
+    register_memory_on_ring: unserved,
+    deregister_memory_on_ring: unserved,
+    get_mem_info: unserved,
+    vma_modify_ring: unserved,
+    vma_extra_supported_mask: SUPPORTED,
+    get_dpcp_devices: unserved,
+};
+
+/// 8.4.
+#[repr(C)]
+struct LayoutA0 {
+    receiving: Receiving,
+    free_vma_packets: Unserved,
+    ref_vma_buff: Unserved,
+    free_vma_buff: Unserved,
+    dump_fd_stats: Unserved,
+    vma_cyclic_buffer_read: Unserved,
+    vma_add_ring_profile: Unserved,
+}
+
+static LAYOUT_A0: LayoutA0 = LayoutA0 {
+    receiving: RECEIVING,
+    free_vma_packets: unserved,
+    ref_vma_buff: unserved,
+    free_vma_buff: unserved,
+    dump_fd_stats: unserved,
+    vma_cyclic_buffer_read: unserved,
+    vma_add_ring_profile: unserved,
+};
+
+/// Which layout programs of this process were compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    D,
+    B,
+    A0,
+}
+
+impl Layout {
+    /// VMA_API_LAYOUT's values.
+    fn named(name: &str) -> Option<Self> {
+        match name.trim() {
+            "" | "9.8" => Some(Self::D),
+            "9.2" => Some(Self::B),
+            "8.4" => Some(Self::A0),
+            _ => None,
+        }
+    }
+}
+
+/// The table that VMA_API_LAYOUT names; the same for the life of the process.
+pub(super) fn chosen() -> *const c_void {
+    static LAYOUT: OnceLock<Layout> = OnceLock::new();
+    let layout = *LAYOUT.get_or_init(|| {
+        let name = std::env::var("VMA_API_LAYOUT").unwrap_or_default();
+        Layout::named(&name).unwrap_or_else(|| {
+            tracing::warn!("VMA_API_LAYOUT={name} is none of 9.8, 9.2 and 8.4: 9.8 it is");
+            Layout::D
+        })
+    });
+    match layout {
+        Layout::D => (&raw const LAYOUT_D).cast(),
+        Layout::B => (&raw const LAYOUT_B).cast(),
+        Layout::A0 => (&raw const LAYOUT_A0).cast(),
+    }
+}
+
+const _: () = assert!(size_of::<LayoutD>() == 184 && size_of::<LayoutB>() == 184 && size_of::<LayoutA0>() == 112);
+const _: () = assert!(offset_of!(LayoutD, get_socket_tx_ring_fd) == 64 && offset_of!(LayoutD, dump_fd_stats) == 96);
+const _: () = assert!(offset_of!(LayoutD, vma_add_ring_profile) == 104 && offset_of!(LayoutD, vma_extra_supported_mask) == 152);
+const _: () = assert!(offset_of!(LayoutD, ioctl) == 160 && offset_of!(LayoutD, vma_cyclic_buffer_read) == 168);
+const _: () = assert!(offset_of!(LayoutB, vma_cyclic_buffer_read) == 104 && offset_of!(LayoutB, get_mem_info) == 152);
+const _: () = assert!(offset_of!(LayoutB, vma_modify_ring) == 160 && offset_of!(LayoutB, vma_extra_supported_mask) == 168);
+const _: () = assert!(offset_of!(LayoutA0, free_vma_packets) == 64 && offset_of!(LayoutA0, vma_add_ring_profile) == 104);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_have_their_versions_names() {
+        for (name, layout) in [("", Some(Layout::D)), ("9.8", Some(Layout::D)), ("9.2", Some(Layout::B)), (" 8.4", Some(Layout::A0))] {
+            assert_eq!(Layout::named(name), layout, "{name}");
+        }
+        assert_eq!(Layout::named("10"), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! `recvfrom_zcopy` and `free_packets`: receiving by reference.
+//!
+//! What waits is recvfrom(2) itself, asked to look and take nothing: so a blocking call ends by what ends recvfrom, and finds the kernel's half of
+//! a socket as recvfrom does.
+
+use core::ffi::{c_int, c_void};
+use core::mem::size_of;
+use core::ptr;
+
+use libc::{iovec, size_t, sockaddr, socklen_t};
+use ringway_shm::RxBuf;
+use ringway_stack::Error;
+use ringway_stack::ring::SocketId;
+
+use super::abi::{MSG_ZCOPY, MSG_ZCOPY_FORCE, Packet, Packets};
+use super::loans::{Loan, Pieces, write_iovecs};
+use crate::errno::{self, Errno, to_int};
+use crate::exports::receive::{Sort, recvfrom, wait_for_data};
+use crate::fdtable::{self, Entry};
+use crate::process::{Offload, Process, process_or_init};
+use crate::slab::Key;
+use crate::socket::address::Raw;
+use crate::socket::{Family, Kind};
+
+/// The least room for a datagram: the headers. (An iovec that has no place is left out, as upstream does.)
+const ROOM_UDP: usize = size_of::<Packets>() + size_of::<Packet>();
+/// The least room for a stream: the headers, and one iovec.
+const ROOM_TCP: usize = ROOM_UDP + size_of::<iovec>();
+
+/// See the header.
+pub(super) unsafe extern "C-unwind" fn recvfrom_zcopy(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: *mut c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+) -> c_int {
+    if flags.is_null() {
+        return errno::fail(libc::EFAULT);
+    }
+    // SAFETY: the program's promise.
+    let asked = unsafe { flags.read() };
+    let plain = asked & !(MSG_ZCOPY | MSG_ZCOPY_FORCE);
+    // SAFETY: the program's promise, for recvfrom(2) as for this call.
+    let copy = || unsafe { recvfrom(fd, buffer, len, plain, from, from_len) } as c_int;
+    let Entry::Socket(key) = fdtable::lookup(fd) else { return copy() };
+    // What asks for more than the next bytes is recvfrom's to do.
+    let is_special = plain & (libc::MSG_PEEK | libc::MSG_OOB | libc::MSG_ERRQUEUE | libc::MSG_TRUNC) != 0;
+    let Some(process) = process_or_init().filter(|process| process.is_owner() && !is_special) else { return copy() };
+    let mut out = Out { fd, key, buffer, len };
+    loop {
+        let saved = errno::current();
+        // SAFETY: the program's promise.
+        let tried = crate::bare_boundary!(Err(Errno(libc::EIO)), unsafe { out.try_to_lend(process, from, from_len) });
+        match tried {
+            Err(Errno(libc::EAGAIN)) => {}
+            result => {
+                if result.is_ok() {
+                    errno::set(saved);
+                    // SAFETY: the program's promise.
+                    unsafe { flags.write(asked | MSG_ZCOPY) };
+                }
+                return to_int(result);
+            }
+        }
+        match wait_for_data(fd, plain) {
+            Ok(Sort::Ring) => {}
+            Ok(Sort::End) => return 0,
+            Ok(Sort::Kernel) if asked & MSG_ZCOPY_FORCE != 0 => return errno::fail(libc::EIO),
+            Ok(Sort::Kernel) => {
+                // SAFETY: the program's promise.
+                unsafe { flags.write(asked & !MSG_ZCOPY) };
+                return copy();
+            }
+            Err(error) => return to_int(Err(error)),
+        }
+    }
+}
+
+/// Where packets are written to.
+struct Out {
+    fd: c_int,
+    key: Key,
+    buffer: *mut c_void,
+    len: usize,
+}
+
+impl Out {
+    /// Lends what the ring has; how many bytes.
+    ///
+    /// # Errors
+    /// EAGAIN: it has nothing; ENOBUFS: no room; the socket's own.
+    ///
+    /// # Safety
+    /// As recvfrom(2).
+    unsafe fn try_to_lend(&mut self, process: &Process, from: *mut sockaddr, from_len: *mut socklen_t) -> Result<c_int, Errno> {
+        let mut guard = process.lock();
+        let offload = &mut *guard;
+        offload.begin_lending();
+        offload.poll_if_due(process.now());
+        let Some(socket) = offload.sockets.find(self.key) else { return Err(Errno(libc::EBADF)) };
+        let family = socket.family;
+        let lent = match socket.kind {
+            // SAFETY: the caller's promise.
+            Kind::Datagram(Some(id)) => unsafe { self.lend_datagram(offload, id, family, from, from_len) },
+            Kind::Stream(id) | Kind::Connecting(id) => {
+                if !from.is_null() && !from_len.is_null() {
+                    // A stream names nobody.
+                    // SAFETY: the caller's promise.
+                    unsafe { from_len.write(0) };
+                }
+                // SAFETY: the caller's promise.
+                unsafe { self.lend_stream(offload, id) }
+            }
+            // Waiting finds out.
+            Kind::Datagram(None) | Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => Err(Errno(libc::EAGAIN)),
+        };
+        offload.dispatch();
+        lent
+    }
+
+    unsafe fn lend_datagram(
+        &mut self,
+        offload: &mut Offload,
+        id: SocketId,
+        family: Family,
+        from: *mut sockaddr,
+        from_len: *mut socklen_t,
+    ) -> Result<c_int, Errno> {
+        if self.len < ROOM_UDP {
+            return Err(Errno(libc::ENOBUFS));
+        }
+        let (datagram, pieces) = offload.ring.udp_lend(id).map_err(would_block)?;
+        // SAFETY: the caller's promise.
+        unsafe { Raw::new(datagram.from, family).write(from, from_len)? };
+        // SAFETY: the room was checked.
+        let bytes = unsafe { self.put(offload, id, 0, datagram.len, pieces) }.1;
+        // SAFETY: as above.
+        unsafe { self.count(1) };
+        Ok(c_int::try_from(bytes).unwrap_or(c_int::MAX))
+    }
+
+    unsafe fn lend_stream(&mut self, offload: &mut Offload, id: SocketId) -> Result<c_int, Errno> {
+        if self.len < ROOM_TCP {
+            return Err(Errno(libc::ENOBUFS));
+        }
+        let (mut at, mut packets, mut total) = (0, 0, 0);
+        while let Some(room) = self.iovecs_at(at).filter(|&room| room > 0) {
+            let take = |buffer: &RxBuf| leading(buffer, room);
+            let piece = match offload.ring.tcp_lend(id, take) {
+                Ok(Some(piece)) => piece,
+                Ok(None) | Err(_) if packets > 0 => break,
+                Ok(None) => return Ok(0),
+                Err(error) => return Err(would_block(error)),
+            };
+            let len = piece.len();
+            let mut pieces = Pieces::new();
+            pieces.push(piece);
+            // SAFETY: there is room for the header and `room` iovecs behind `at`.
+            let (iovecs, bytes) = unsafe { self.put(offload, id, at, len, pieces) };
+            at += size_of::<Packet>() + iovecs * size_of::<iovec>();
+            packets += 1;
+            total += bytes;
+        }
+        // SAFETY: the room was checked.
+        unsafe { self.count(packets) };
+        Ok(c_int::try_from(total).unwrap_or(c_int::MAX))
+    }
+
+    /// Iovecs that there is room for in a packet `at` bytes behind the count. `None`: not even for its header.
+    fn iovecs_at(&self, at: usize) -> Option<usize> {
+        Some(self.len.checked_sub(ROOM_UDP + at)? / size_of::<iovec>())
+    }
+
+    /// Writes a packet `at` bytes behind the count: its iovecs, its bytes.
+    ///
+    /// # Safety
+    /// The buffer is the program's, and has room for the packet's header there.
+    unsafe fn put(&self, offload: &mut Offload, ring: SocketId, at: usize, len: usize, pieces: Pieces) -> (usize, usize) {
+        let room = self.iovecs_at(at).unwrap_or(0);
+        let header = self.buffer.wrapping_byte_add(size_of::<Packets>() + at).cast::<Packet>();
+        // SAFETY: there is room for so many.
+        let (sz_iov, bytes) = unsafe { write_iovecs(&pieces, header.wrapping_add(1).cast(), room) };
+        let packet_id = offload.loans.lend(Loan { socket: self.key, fd: self.fd, ring, len, pieces });
+        // SAFETY: the caller's promise; packed, so that it may lie anywhere.
+        unsafe { header.write(Packet { packet_id, sz_iov }) };
+        (sz_iov, bytes)
+    }
+
+    /// # Safety
+    /// The buffer is the program's, and has room for the count.
+    unsafe fn count(&self, packets: usize) {
+        // SAFETY: the caller's promise; packed, so that it may lie anywhere.
+        unsafe { self.buffer.cast::<Packets>().write(Packets { n_packet_num: packets }) };
+    }
+}
+
+/// Bytes of a buffer's first so many pieces.
+fn leading(buffer: &RxBuf, pieces: usize) -> usize {
+    let (mut count, mut bytes) = (0, 0);
+    buffer.for_each_piece(|_, len| {
+        if count < pieces {
+            count += 1;
+            bytes += len;
+        }
+    });
+    bytes
+}
+
+fn would_block(error: Error) -> Errno {
+    Errno::from(error)
+}
+
+/// See the header.
+pub(super) unsafe extern "C" fn free_packets(fd: c_int, packets: *mut Packet, count: size_t) -> c_int {
+    let socket = match fdtable::lookup(fd) {
+        Entry::Socket(key) => Some(key),
+        _ => None,
+    };
+    let Some(process) = process_or_init().filter(|process| process.is_owner()) else { return errno::fail(libc::EINVAL) };
+    crate::boundary!(-1, {
+        let mut guard = process.lock();
+        if (socket.is_none() && !guard.has_left_loans(fd)) || (packets.is_null() && count > 0) {
+            return errno::fail(libc::EINVAL);
+        }
+        let (mut at, mut all) = (packets, true);
+        for _ in 0..count {
+            // SAFETY: the program's promise: so many entries lie one behind the other. Packed, so that they may lie anywhere.
+            let packet = unsafe { ptr::read(at) };
+            all &= guard.take_back(process.now(), packet.packet_id, fd, socket);
+            at = at.wrapping_add(1).wrapping_byte_add(packet.sz_iov.wrapping_mul(size_of::<iovec>()));
+        }
+        guard.dispatch();
+        if all { 0 } else { errno::fail(libc::ENOENT) }
+    })
+}
+
+const _: () = assert!(ROOM_UDP == 24 && ROOM_TCP == 40);

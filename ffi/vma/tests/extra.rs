@@ -1,0 +1,213 @@
+//! The VMA Extra API from the outside: C programs, compiled with the header that is installed, with the library preloaded.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What ends a program that hangs.
+const TIMEOUT_S: &str = "60";
+
+/// Sizes, places and values as the published libvma 9.8.84 has them (measured with pahole), but for what [`OURS`] adds.
+const PUBLISHED: &str = "\
+struct vma_api_t.register_recv_callback 0
+struct vma_api_t.recvfrom_zcopy 8
+struct vma_api_t.free_packets 16
+struct vma_api_t.add_conf_rule 24
+struct vma_api_t.thread_offload 32
+struct vma_api_t.socketxtreme_poll 40
+struct vma_api_t.get_socket_rings_num 48
+struct vma_api_t.get_socket_rings_fds 56
+struct vma_api_t.get_socket_tx_ring_fd 64
+struct vma_api_t.socketxtreme_free_vma_packets 72
+struct vma_api_t.socketxtreme_ref_vma_buff 80
+struct vma_api_t.socketxtreme_free_vma_buff 88
+struct vma_api_t.dump_fd_stats 96
+struct vma_api_t.vma_add_ring_profile 104
+struct vma_api_t.get_socket_network_header 112
+struct vma_api_t.get_ring_direct_descriptors 120
+struct vma_api_t.register_memory_on_ring 128
+struct vma_api_t.deregister_memory_on_ring 136
+struct vma_api_t.vma_modify_ring 144
+struct vma_api_t.vma_extra_supported_mask 152
+struct vma_api_t.ioctl 160
+struct vma_cmsg_ioctl_user_alloc_t 17
+struct vma_cmsg_ioctl_user_alloc_t.memalloc 1
+struct vma_cmsg_ioctl_user_alloc_t.memfree 9
+struct vma_buff_t 24
+struct vma_buff_t.payload 8
+struct vma_buff_t.len 16
+struct vma_packet_desc_t 40
+struct vma_packet_desc_t.total_len 8
+struct vma_packet_desc_t.buff_lst 16
+struct vma_packet_desc_t.hw_timestamp 24
+struct vma_completion_t 80
+struct vma_completion_t.events 40
+struct vma_completion_t.user_data 48
+struct vma_completion_t.src 56
+struct vma_completion_t.listen_fd 72
+struct vma_packet_t 16
+struct vma_packet_t.sz_iov 8
+struct vma_packet_t.iov 16
+struct vma_packets_t 8
+struct vma_packets_t.pkts 8
+struct vma_info_t 80
+struct vma_info_t.packet_id 8
+struct vma_info_t.src 16
+struct vma_info_t.dst 24
+struct vma_info_t.payload_sz 32
+struct vma_info_t.socket_ready_queue_pkt_count 40
+struct vma_info_t.socket_ready_queue_byte_count 44
+struct vma_info_t.hw_timestamp 48
+struct vma_info_t.sw_timestamp 64
+struct vma_rate_limit_t 12
+struct vma_rate_limit_t.max_burst_sz 4
+struct vma_rate_limit_t.typical_pkt_sz 8
+struct vma_ring_alloc_logic_attr 20
+struct vma_ring_alloc_logic_attr.ring_alloc_logic 4
+struct vma_ring_alloc_logic_attr.ring_profile_key 8
+struct vma_ring_alloc_logic_attr.user_id 12
+struct vma_cq_moderation_attr 8
+struct vma_modify_ring_attr 16
+struct vma_modify_ring_attr.ring_fd 4
+struct vma_modify_ring_attr.cq_moderation 8
+struct vma_packet_queue_ring_attr 4
+struct vma_external_mem_attr 4
+struct vma_ring_type_attr.ring_type 4
+struct vma_ring_type_attr.ring_pktq 8
+struct dev_data 12
+struct hw_cq_data 48
+struct hw_cq_data.dbrec 8
+struct hw_cq_data.cq_size 16
+struct hw_cq_data.cqe_size 20
+struct hw_cq_data.cqn 24
+struct hw_cq_data.uar 32
+struct hw_cq_data.cons_idx 40
+struct hw_wq_data 72
+struct hw_wq_data.wqe_cnt 8
+struct hw_wq_data.stride 12
+struct hw_wq_data.dbrec 16
+struct hw_wq_data.cq_data 24
+struct hw_rq_data 88
+struct hw_rq_data.head 72
+struct hw_rq_data.tail 80
+struct hw_sq_data 96
+struct hw_sq_data.sq_num 72
+struct hw_sq_data.bf 80
+struct vma_mlx_hw_device_data 200
+struct vma_mlx_hw_device_data.dev_data 4
+struct vma_mlx_hw_device_data.sq_data 16
+struct vma_mlx_hw_device_data.rq_data 112
+vma_socketxtreme_events_t 8
+ring_logic_t 4
+vma_ring_profile_key 4
+VMA_SOCKETXTREME_PACKET 0x100000000
+VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED 0x200000000
+MSG_VMA_ZCOPY_FORCE 0x1000000
+MSG_VMA_ZCOPY 0x40000
+VMA_SND_FLAGS_DUMMY 0x400
+SO_VMA_GET_API 0xaf0
+SO_VMA_USER_DATA 0xaf1
+SO_VMA_RING_ALLOC_LOGIC 0xafa
+SO_VMA_RING_USER_MEMORY 0xafb
+SO_VMA_FLOW_TAG 0xb04
+SO_VMA_SHUTDOWN_RX 0xb05
+CMSG_VMA_IOCTL_USER_ALLOC 0xb54
+RING_LOGIC_PER_CORE_ATTACH_THREADS 0x1f
+VMA_RING_ALLOC_MASK_RING_ENGRESS 0x8
+VMA_RING_EXTERNAL_MEM 0x1
+VMA_EXTRA_API_IOCTL 0x200000";
+
+/// What libvma had up to 9.2 (its own sizes and places), behind what later ones have.
+const OURS: &str = "\
+struct vma_api_t 184
+struct vma_api_t.vma_cyclic_buffer_read 168
+struct vma_api_t.get_mem_info 176
+struct vma_cyclic_buffer_ring_attr 16
+struct vma_cyclic_buffer_ring_attr.num 4
+struct vma_cyclic_buffer_ring_attr.stride_bytes 8
+struct vma_cyclic_buffer_ring_attr.hdr_bytes 10
+struct vma_cyclic_buffer_ring_attr.packet_receive_mode 12
+struct vma_ring_type_attr 24
+struct vma_completion_cb_t 64
+struct vma_completion_cb_t.payload_ptr 8
+struct vma_completion_cb_t.payload_length 16
+struct vma_completion_cb_t.packets 24
+struct vma_completion_cb_t.usr_hdr_ptr 32
+struct vma_completion_cb_t.usr_hdr_ptr_length 40
+struct vma_completion_cb_t.hw_timestamp 48
+VMA_RING_CYCLIC_BUFFER 0x2
+VMA_EXTRA_API_CYCLIC_BUFFER_READ 0x8000
+VMA_EXTRA_API_GET_MEM_INFO 0x80000";
+
+fn compile(compiler: &[&str], name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("extra-{name}-{}", compiler.concat().replace(['+', '=', '-'], "")));
+    let mut command = Command::new(compiler[0]);
+    command.args(&compiler[1..]).args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program).arg("-I").arg(root.join("include"));
+    let status = command.arg(root.join("tests/extra").join(name)).status().expect("the compiler must be installed");
+    assert!(status.success(), "{name} does not compile with {compiler:?}");
+    program
+}
+
+/// The library that this build made: beside the test.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("the test has a path");
+    let profile = test.parent().and_then(Path::parent).expect("target/<profile>/deps/<test>");
+    profile.join("deps/libvma.so")
+}
+
+fn run(program: &Path, environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new("timeout");
+    command.arg(TIMEOUT_S).arg(program).env("LD_PRELOAD", library()).envs(environment.iter().copied());
+    command.output().expect("timeout(1) is part of coreutils")
+}
+
+/// A program that prints what is wrong, and nothing else.
+fn finds_nothing_wrong(name: &str) {
+    let output = run(&compile(&["gcc"], &format!("{name}.c")), &[]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.is_empty(), "{:?}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_header_has_the_published_layout_in_every_language() {
+    let languages: [&[&str]; 4] = [
+        &["gcc", "-std=c99", "-D_DEFAULT_SOURCE", "-pedantic"],
+        &["gcc", "-std=gnu17", "-pedantic"],
+        &["g++", "-x", "c++", "-std=c++11", "-pedantic"],
+        &["g++", "-x", "c++", "-std=c++20", "-pedantic"],
+    ];
+    fn lines(text: &str) -> BTreeMap<&str, &str> {
+        text.lines().filter_map(|line| line.rsplit_once(' ')).collect()
+    }
+    let (mut expected, ours) = (lines(PUBLISHED), lines(OURS));
+    expected.extend(ours);
+    for language in languages {
+        let output = Command::new(compile(language, "layout.c")).output().expect("it was just compiled");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(lines(&said), expected, "{language:?}");
+    }
+}
+
+#[test]
+fn zero_copy() {
+    finds_nothing_wrong("zcopy");
+}
+
+#[test]
+fn older_programs_get_the_table_that_they_know() {
+    let program = compile(&["gcc"], "tables.c");
+    for (layout, says) in [("", "D"), ("9.8", "D"), ("9.2", "B"), ("8.4", "A0"), ("1.0", "D")] {
+        let output = run(&program, &[("VMA_API_LAYOUT", layout)]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{says}\n"), "{layout}");
+        let warned = String::from_utf8_lossy(&output.stderr).contains("VMA_API_LAYOUT=1.0 is none of");
+        assert_eq!(warned, layout == "1.0");
+    }
+}
+
+#[test]
+fn without_the_library_there_is_no_table() {
+    let program = compile(&["gcc"], "tables.c");
+    let output = Command::new(&program).output().expect("it was just compiled");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "no table\n");
+}

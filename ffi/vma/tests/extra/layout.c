@@ -1,0 +1,140 @@
+/* Prints the size of every structure, the place of every field, and the value of every constant of the header. */
+#include <mellanox/vma_extra.h>
+#include <stdio.h>
+
+#define SIZE(type) printf("%s %zu\n", #type, sizeof(type))
+#define AT(type, field) printf("%s.%s %zu\n", #type, #field, offsetof(type, field))
+#define VALUE(name) printf("%s %#llx\n", #name, (unsigned long long)(name))
+
+int main(void)
+{
+	SIZE(struct vma_api_t);
+	AT(struct vma_api_t, register_recv_callback);
+	AT(struct vma_api_t, recvfrom_zcopy);
+	AT(struct vma_api_t, free_packets);
+	AT(struct vma_api_t, add_conf_rule);
+	AT(struct vma_api_t, thread_offload);
+	AT(struct vma_api_t, socketxtreme_poll);
+	AT(struct vma_api_t, get_socket_rings_num);
+	AT(struct vma_api_t, get_socket_rings_fds);
+	AT(struct vma_api_t, get_socket_tx_ring_fd);
+	AT(struct vma_api_t, socketxtreme_free_vma_packets);
+	AT(struct vma_api_t, socketxtreme_ref_vma_buff);
+	AT(struct vma_api_t, socketxtreme_free_vma_buff);
+	AT(struct vma_api_t, dump_fd_stats);
+	AT(struct vma_api_t, vma_add_ring_profile);
+	AT(struct vma_api_t, get_socket_network_header);
+	AT(struct vma_api_t, get_ring_direct_descriptors);
+	AT(struct vma_api_t, register_memory_on_ring);
+	AT(struct vma_api_t, deregister_memory_on_ring);
+	AT(struct vma_api_t, vma_modify_ring);
+	AT(struct vma_api_t, vma_extra_supported_mask);
+	AT(struct vma_api_t, ioctl);
+	AT(struct vma_api_t, vma_cyclic_buffer_read);
+	AT(struct vma_api_t, get_mem_info);
+
+	SIZE(struct vma_cmsg_ioctl_user_alloc_t);
+	AT(struct vma_cmsg_ioctl_user_alloc_t, memalloc);
+	AT(struct vma_cmsg_ioctl_user_alloc_t, memfree);
+	SIZE(struct vma_buff_t);
+	AT(struct vma_buff_t, payload);
+	AT(struct vma_buff_t, len);
+	SIZE(struct vma_packet_desc_t);
+	AT(struct vma_packet_desc_t, total_len);
+	AT(struct vma_packet_desc_t, buff_lst);
+	AT(struct vma_packet_desc_t, hw_timestamp);
+	SIZE(struct vma_completion_t);
+	AT(struct vma_completion_t, events);
+	AT(struct vma_completion_t, user_data);
+	AT(struct vma_completion_t, src);
+	AT(struct vma_completion_t, listen_fd);
+	SIZE(struct vma_packet_t);
+	AT(struct vma_packet_t, sz_iov);
+	AT(struct vma_packet_t, iov);
+	SIZE(struct vma_packets_t);
+	AT(struct vma_packets_t, pkts);
+	SIZE(struct vma_info_t);
+	AT(struct vma_info_t, packet_id);
+	AT(struct vma_info_t, src);
+	AT(struct vma_info_t, dst);
+	AT(struct vma_info_t, payload_sz);
+	AT(struct vma_info_t, socket_ready_queue_pkt_count);
+	AT(struct vma_info_t, socket_ready_queue_byte_count);
+	AT(struct vma_info_t, hw_timestamp);
+	AT(struct vma_info_t, sw_timestamp);
+	SIZE(struct vma_rate_limit_t);
+	AT(struct vma_rate_limit_t, max_burst_sz);
+	AT(struct vma_rate_limit_t, typical_pkt_sz);
+	SIZE(struct vma_ring_alloc_logic_attr);
+	AT(struct vma_ring_alloc_logic_attr, ring_alloc_logic);
+	AT(struct vma_ring_alloc_logic_attr, ring_profile_key);
+	AT(struct vma_ring_alloc_logic_attr, user_id);
+	SIZE(struct vma_cq_moderation_attr);
+	SIZE(struct vma_modify_ring_attr);
+	AT(struct vma_modify_ring_attr, ring_fd);
+	AT(struct vma_modify_ring_attr, cq_moderation);
+	SIZE(struct vma_packet_queue_ring_attr);
+	SIZE(struct vma_external_mem_attr);
+	SIZE(struct vma_cyclic_buffer_ring_attr);
+	AT(struct vma_cyclic_buffer_ring_attr, num);
+	AT(struct vma_cyclic_buffer_ring_attr, stride_bytes);
+	AT(struct vma_cyclic_buffer_ring_attr, hdr_bytes);
+	AT(struct vma_cyclic_buffer_ring_attr, packet_receive_mode);
+	SIZE(struct vma_ring_type_attr);
+	AT(struct vma_ring_type_attr, ring_type);
+	AT(struct vma_ring_type_attr, ring_pktq);
+	SIZE(struct vma_completion_cb_t);
+	AT(struct vma_completion_cb_t, payload_ptr);
+	AT(struct vma_completion_cb_t, payload_length);
+	AT(struct vma_completion_cb_t, packets);
+	AT(struct vma_completion_cb_t, usr_hdr_ptr);
+	AT(struct vma_completion_cb_t, usr_hdr_ptr_length);
+	AT(struct vma_completion_cb_t, hw_timestamp);
+	SIZE(struct dev_data);
+	SIZE(struct hw_cq_data);
+	AT(struct hw_cq_data, dbrec);
+	AT(struct hw_cq_data, cq_size);
+	AT(struct hw_cq_data, cqe_size);
+	AT(struct hw_cq_data, cqn);
+	AT(struct hw_cq_data, uar);
+	AT(struct hw_cq_data, cons_idx);
+	SIZE(struct hw_wq_data);
+	AT(struct hw_wq_data, wqe_cnt);
+	AT(struct hw_wq_data, stride);
+	AT(struct hw_wq_data, dbrec);
+	AT(struct hw_wq_data, cq_data);
+	SIZE(struct hw_rq_data);
+	AT(struct hw_rq_data, head);
+	AT(struct hw_rq_data, tail);
+	SIZE(struct hw_sq_data);
+	AT(struct hw_sq_data, sq_num);
+	AT(struct hw_sq_data, bf);
+	SIZE(struct vma_mlx_hw_device_data);
+	AT(struct vma_mlx_hw_device_data, dev_data);
+	AT(struct vma_mlx_hw_device_data, sq_data);
+	AT(struct vma_mlx_hw_device_data, rq_data);
+
+	SIZE(vma_socketxtreme_events_t);
+	SIZE(ring_logic_t);
+	SIZE(vma_ring_profile_key);
+	VALUE(VMA_SOCKETXTREME_PACKET);
+	VALUE(VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED);
+	VALUE(MSG_VMA_ZCOPY_FORCE);
+	VALUE(MSG_VMA_ZCOPY);
+	VALUE(VMA_SND_FLAGS_DUMMY);
+	VALUE(SO_VMA_GET_API);
+	VALUE(SO_VMA_USER_DATA);
+	VALUE(SO_VMA_RING_ALLOC_LOGIC);
+	VALUE(SO_VMA_RING_USER_MEMORY);
+	VALUE(SO_VMA_FLOW_TAG);
+	VALUE(SO_VMA_SHUTDOWN_RX);
+	VALUE(CMSG_VMA_IOCTL_USER_ALLOC);
+	VALUE(RING_LOGIC_PER_CORE_ATTACH_THREADS);
+	VALUE(VMA_RING_ALLOC_MASK_RING_ENGRESS);
+	VALUE(VMA_RING_EXTERNAL_MEM);
+	VALUE(VMA_RING_CYCLIC_BUFFER);
+	VALUE(VMA_EXTRA_API_CYCLIC_BUFFER_READ);
+	VALUE(VMA_EXTRA_API_GET_MEM_INFO);
+	VALUE(VMA_EXTRA_API_IOCTL);
+	return 0;
+}

@@ -1,0 +1,45 @@
+/* Which table there is: the mask of supported functions has its place in D (152) and in B (168), and A0 has none. */
+#include <mellanox/vma_extra.h>
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+
+int main(void)
+{
+	struct vma_api_t *vma = vma_get_api();
+	uint64_t word;
+	char *table = (char *)vma;
+	void *room = NULL;
+	socklen_t len;
+
+	if (vma == NULL) {
+		printf("no table\n");
+		return 0;
+	}
+	/* Too little room for a pointer is the kernel's to refuse, and so is any other descriptor or level. */
+	len = 7;
+	if (getsockopt(-1, SOL_SOCKET, SO_VMA_GET_API, &room, &len) != -1 || errno != EBADF)
+		printf("7 bytes\n");
+	len = 8;
+	if (getsockopt(-1, SOL_SOCKET, SO_VMA_GET_API, &room, NULL) != -1 || getsockopt(-2, SOL_SOCKET, SO_VMA_GET_API, &room, &len) != -1)
+		printf("no length, or another descriptor\n");
+	len = 100;
+	if (getsockopt(-1, SOL_SOCKET, SO_VMA_GET_API, &room, &len) != 0 || len != 8 || room != vma)
+		printf("100 bytes\n");
+	/* Every function that is not served says so. */
+	errno = 0;
+	if (vma->socketxtreme_poll(0, NULL, 0, 0) != -1 || errno != EOPNOTSUPP)
+		printf("socketxtreme_poll\n");
+	memcpy(&word, table + 152, sizeof word);
+	if (word == (VMA_EXTRA_API_RECVFROM_ZCOPY | VMA_EXTRA_API_FREE_PACKETS)) {
+		printf("D\n");
+		return 0;
+	}
+	memcpy(&word, table + 104, sizeof word);
+	if (word == 0) {
+		printf("nothing at 104\n");
+		return 1;
+	}
+	printf("%s\n", getenv("VMA_API_LAYOUT")[0] == '8' ? "A0" : memcmp(table + 168, &(uint64_t){6}, 8) == 0 ? "B" : "?");
+	return 0;
+}
