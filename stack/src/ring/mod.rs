@@ -369,7 +369,7 @@ impl<D: Device> Ring<D> {
     /// program has closed, and that is still ending. Its id is dead at once, and frames that still come for it are ignored.
     ///
     /// # Errors
-    /// [`Error::BadSocket`]: there is none between these addresses (ours, the peer's); [`Error::NotConnected`]: its handshake is under
+    /// [`Error::BadSocket`]: there is none between these addresses (ours, the peer's), or one that was aborted; [`Error::NotConnected`]: its handshake is under
     /// way.
     pub fn dissolve(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<tcp::Remains, Error> {
         self.dissolve_inner(now, local, remote)

@@ -373,6 +373,11 @@ impl Job {
 
     fn go_to(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Rest>, Errno> {
         let ours = self.dissolve()?;
+        if ours.is_broken() || theirs.is_broken() {
+            // It failed while we asked. The peer hears of that by our hanging up.
+            drop(talk);
+            return self.leave_alone(&ours, false);
+        }
         // The peer, which has closed it, may go now.
         let talk = (!theirs.orphaned).then_some(talk);
         let not_ours = Errno(libc::EPROTO);
@@ -403,6 +408,9 @@ impl Job {
         let ours = self.dissolve()?;
         // The peer did not end before: our ring would have seen that.
         drop(talk);
+        if ours.is_broken() {
+            return self.leave_alone(&ours, false);
+        }
         let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
         pair::connect_to(self.placeholder.raw(), self.family, self.remote, self.is_told)?;
         pair::write_all(self.placeholder.raw(), &to_them)?;
@@ -428,10 +436,16 @@ impl Job {
     fn go_on_alone(&self) -> Result<Option<Rest>, Errno> {
         let was_over = self.is_over(&self.process.lock());
         let ours = self.dissolve()?;
+        self.leave_alone(&ours, was_over)
+    }
+
+    /// As [`Self::go_on_alone`], with what our end left. `was_over`: the program may know that.
+    fn leave_alone(&self, ours: &Remains, was_over: bool) -> Result<Option<Rest>, Errno> {
+        let ended = ours.ended || ours.over;
         let fresh = self.connect()?;
         let written = pair::write_some(fresh.raw(), &ours.unread)?;
         if written < ours.unread.len() {
-            if ours.ended {
+            if ended {
                 pair::end_writing(self.placeholder.raw());
             }
             let is_reset = !ours.peer_ended || ours.error.is_some();
@@ -449,7 +463,7 @@ impl Job {
             // The program knows of it already.
             pair::take_error(self.placeholder.raw());
         }
-        if ours.ended {
+        if ended {
             pair::end_writing(self.placeholder.raw());
         }
         Ok(None)
