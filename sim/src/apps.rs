@@ -2,8 +2,9 @@
 //!
 //! A [`Client`] and a [`Server`] hold [`Conversation`](Dialogue)s over TCP: two [`Side`]s, each of which writes a known stream of bytes
 //! at its own pace and then closes, aborts or leaves. A [`Reactor`] holds many of them behind one [`Epoll`], and knows clients by the first bytes
-//! they send ([`Registry`]). Two [`Sharer`]s take their connection off its rings. A [`Stranger`] keeps no law, over a raw queue. [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is kept in a [`Tally`]
-//! that outlives the world.
+//! they send ([`Registry`]). Two [`Runner`]s pass one connection on from ring to ring, two [`Sharer`]s take theirs off its rings. A [`Stranger`]
+//! keeps no law, over a raw queue. [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is kept in a [`Tally`] that
+//! outlives the world.
 
 mod churner;
 mod conversation;

@@ -16,6 +16,8 @@ use super::types::{NextHop, SocketId};
 use super::udp::rule_error;
 use crate::device::{Device, FlowRule, Protocol};
 use crate::error::Error;
+#[cfg(feature = "marks")]
+use crate::marks::Mark;
 use crate::mutants::Mutant;
 use crate::tcp::{Remains, State};
 use crate::time::Instant;
@@ -161,7 +163,15 @@ impl<D: Device> Ring<D> {
         {
             listener.ready.retain(|&ready| ready != id);
         }
-        Ok(Remains { accepted: parent.is_none(), ..stream.connection.dissolve() })
+        let remains = Remains { accepted: parent.is_none(), ..stream.connection.dissolve() };
+        #[cfg(feature = "marks")]
+        self.marks.hit(match &remains {
+            Remains { over: true, .. } => Mark::DissolvedOver,
+            Remains { accepted: false, .. } => Mark::DissolvedUnaccepted,
+            Remains { orphaned: true, .. } => Mark::DissolvedOrphan,
+            _ => Mark::Dissolved,
+        });
+        Ok(remains)
     }
 
     pub(super) fn adopt_inner(&mut self, now: Instant, handover: Handover<D>) -> Result<SocketId, (Error, Handover<D>)> {
