@@ -247,6 +247,14 @@ impl Conversation {
         };
         Some((words, passed))
     }
+
+    /// Says no more, which resets a peer that waits for more.
+    fn hang_up(self, process: &'static Process) {
+        match self {
+            Self::Ourselves(talk) => peer::abandoned(process, talk),
+            Self::Other(talk) => drop(talk),
+        }
+    }
 }
 
 impl Job {
@@ -375,7 +383,7 @@ impl Job {
         let ours = self.dissolve()?;
         if ours.is_broken() || theirs.is_broken() {
             // It failed while we asked. The peer hears of that by our hanging up.
-            drop(talk);
+            talk.hang_up(self.process);
             return self.leave_alone(&ours, false);
         }
         // The peer, which has closed it, may go now.

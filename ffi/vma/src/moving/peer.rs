@@ -222,7 +222,7 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
 }
 
 /// The other end's owner is gone in the middle of it.
-fn abandoned(process: &Process, talk: u64) {
+pub(super) fn abandoned(process: &Process, talk: u64) {
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(at) = offload.moves.iter().position(|moving| moving.role == Role::Peer(talk)) else { return };
