@@ -237,7 +237,7 @@ const LOOK_EVERY: u32 = 100;
 static UNSEEN: AtomicBool = AtomicBool::new(false);
 
 /// Whether the number has come to name another open file. Costs a system call every 100 ms at most, until [`note_unseen`].
-#[inline]
+#[inline(always)]
 pub(crate) fn is_stale(fd: i32, now: Instant) -> bool {
     let (Some(slot), now) = (slot(fd), ticks(now)) else { return false };
     let stamp = slot.stamp.load(Ordering::Relaxed);

@@ -143,7 +143,9 @@ impl<D: Device> Ring<D> {
     /// Receives one batch, runs the timers that are due, and sends what follows from both. Returns how many frames and
     /// timers there were; zero means that there was nothing to do.
     pub fn poll(&mut self, now: Instant) -> usize {
-        self.departed.expire(now);
+        if !self.departed.is_empty() {
+            self.departed.expire(now);
+        }
         let frames = self.receive(now);
         let mut done = frames + self.device_events(now);
         if self.wheel.is_due(now) {
