@@ -25,10 +25,12 @@
 //! may look like the end of a shorter stream.
 
 pub(crate) mod heir;
+mod job;
 mod memfd;
 pub(crate) mod owner;
 mod pair;
 mod peer;
+mod rest;
 pub(crate) mod retreat;
 
 use core::time::Duration;

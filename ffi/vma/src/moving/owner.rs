@@ -1,16 +1,15 @@
 //! The side that begins: it has the placeholder that others share.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::SocketAddrV4;
 
-use ringway_shm::{Fd, Talk};
+use ringway_shm::Fd;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{NextHop, SocketId, SocketInfo};
-use ringway_stack::tcp::{self, Remains};
+use ringway_stack::tcp;
 
-use super::{ANSWER, Move, Role, memfd, pair, peer};
-use crate::errno::Errno;
+use super::job::Job;
+use super::{Move, Role, pair};
 use crate::fdtable::{self, Entry};
 use crate::lineage;
 use crate::mux;
@@ -19,27 +18,6 @@ use crate::real;
 use crate::slab::Key;
 use crate::socket::accept::SignalsBlocked;
 use crate::socket::{Family, Kind, Socket, common};
-
-/// Talks with ourselves, whose both ends a process may have, count down from here.
-static OWN_TALKS: AtomicU64 = AtomicU64::new(u64::MAX);
-
-/// One connection's way to the kernel.
-struct Job {
-    process: &'static Process,
-    /// Of our own, for the program may close all of its.
-    placeholder: Fd,
-    family: Family,
-    /// Closed by the program after its reading was shut down.
-    ended_reading: bool,
-    /// The program knows that it is connected.
-    is_told: bool,
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
-    /// Who is at the other end; `None`: nobody any more.
-    peer: Option<i32>,
-    /// A descriptor that has the connection's own address.
-    listener: Option<c_int>,
-}
 
 /// Begins to move an open connection; it goes on by itself. `false`: it is none, or cannot be moved.
 pub(crate) fn begin(process: &'static Process, offload: &mut Offload, key: Key) -> bool {
@@ -150,7 +128,7 @@ pub(crate) fn await_all(process: &Process, which: Waited) {
 }
 
 /// Both addresses of a connection of the ring.
-fn ends(offload: &Offload, id: SocketId) -> Option<(SocketAddrV4, SocketAddrV4)> {
+pub(super) fn ends(offload: &Offload, id: SocketId) -> Option<(SocketAddrV4, SocketAddrV4)> {
     let info = offload.ring.info(id)?;
     Some((info.local, info.remote?))
 }
@@ -197,279 +175,6 @@ fn start(
     true
 }
 
-/// What is owed to the readers of the placeholder, and found no room before they read.
-struct Rest {
-    /// The placeholder's other side.
-    other: Fd,
-    bytes: Vec<u8>,
-    /// And then a reset, not an end.
-    is_reset: bool,
-}
-
-impl Rest {
-    /// Writes what there is room for; what is left, if anything is.
-    fn after(other: Fd, bytes: Vec<u8>, is_reset: bool) -> Result<Option<Self>, Errno> {
-        let written = pair::write_some(other.raw(), &bytes)?;
-        let rest = bytes[written..].to_vec();
-        Ok((!rest.is_empty()).then_some(Self { other, bytes: rest, is_reset }))
-    }
-}
-
-/// How the peer took it that the connection leaves.
-enum Left {
-    /// Its end's remains, and the talk in which it waits for the rest.
-    Ready(Remains, Conversation),
-    /// It had not accepted it yet: its listener will, from the kernel.
-    Unaccepted(Remains, Conversation),
-    /// There is nobody.
-    Nobody,
-    /// The peer, or we ourselves on its behalf, moved it first.
-    Overtaken,
-    /// It is there, and cannot be asked.
-    Silent,
-}
-
-/// How the peer is asked.
-enum Conversation {
-    Other(Talk),
-    Ourselves(u64),
-}
-
-impl Conversation {
-    fn ask(&self, process: &'static Process, words: &str, passed: Vec<Fd>) -> Option<(String, Vec<Fd>)> {
-        let (words, passed) = match self {
-            Self::Ourselves(talk) => peer::answer(process, *talk, process.owner_pid, words, passed),
-            Self::Other(talk) => {
-                let raw: Vec<i32> = passed.iter().map(Fd::raw).collect();
-                let (words, passed) = talk.ask(words.as_bytes(), &raw, ANSWER).ok()?;
-                (String::from_utf8(words).ok()?, passed)
-            }
-        };
-        Some((words, passed))
-    }
-}
-
-impl Job {
-    fn run(self) {
-        let moved = match self.leave() {
-            Left::Overtaken => return,
-            Left::Nobody => self.go_on_alone(),
-            Left::Silent => self.break_off(),
-            Left::Unaccepted(theirs, talk) => self.go_to_listener(&theirs, talk),
-            Left::Ready(theirs, talk) => self.go_to(&theirs, talk),
-        };
-        let rest = moved.unwrap_or_else(|error| {
-            let (local, remote) = (self.local, self.remote);
-            tracing::warn!("the connection {local} - {remote}, shared with another process, is reset: it could not be moved: {error:?}");
-            pair::reset(self.placeholder.raw(), self.family, self.local, self.remote);
-            None
-        });
-        self.finish();
-        if let Some(rest) = rest {
-            self.write_rest(&rest);
-        }
-    }
-
-    /// Writes what the kernel had no room for before anybody read. The process does not end meanwhile, if that is its choice.
-    fn write_rest(&self, rest: &Rest) {
-        let (local, remote) = (self.local, self.remote);
-        let writing = Move { local, remote, key: None, role: Role::Writing, reason: Reason::SharedConnection, reuse_address: None };
-        self.process.lock().moves.push(writing);
-        // Who is killed here leaves no stream that seems to end.
-        pair::break_off(&rest.other);
-        if pair::write_all(rest.other.raw(), &rest.bytes).is_ok() && !rest.is_reset {
-            pair::end_in_order(&rest.other);
-        }
-        self.process.lock().moves.retain(|moving| !(moving.is_between(local, remote) && moving.is_rest()));
-    }
-
-    /// Whether the move is still ours: the peer may have begun its own meanwhile.
-    fn is_ours(&self, offload: &Offload) -> bool {
-        offload.moves.iter().any(|moving| moving.is_between(self.local, self.remote) && moving.role == Role::Asking)
-    }
-
-    /// Whether the connection is over: its two ends have nothing to do with each other any more.
-    fn is_over(&self, offload: &Offload) -> bool {
-        offload.is_over(self.local, self.remote)
-    }
-
-    /// Asks the peer to leave the ring, as soon as the handshake is over.
-    fn leave(&self) -> Left {
-        let started = std::time::Instant::now();
-        loop {
-            let is_alone;
-            {
-                let mut guard = self.process.lock();
-                let now = self.process.now();
-                guard.poll_if_due(now);
-                if !self.is_ours(&guard) {
-                    return Left::Overtaken;
-                }
-                is_alone = guard.moves.iter().any(|m| m.is_between(self.local, self.remote) && m.key.is_none());
-                if self.is_over(&guard) {
-                    return Left::Nobody;
-                }
-                let under_way = guard.handshakes(self.local, self.remote);
-                drop(guard);
-                if under_way {
-                    super::pause();
-                    continue;
-                }
-            }
-            let talk = match self.peer {
-                None => return Left::Nobody,
-                Some(pid) if pid == self.process.owner_pid => Conversation::Ourselves(OWN_TALKS.fetch_sub(1, Ordering::Relaxed)),
-                Some(pid) => match Talk::begin(pid, ANSWER) {
-                    Ok(Some(talk)) => Conversation::Other(talk),
-                    Ok(None) => return Left::Nobody,
-                    Err(_) if started.elapsed() < super::PATIENCE => {
-                        super::pause();
-                        continue;
-                    }
-                    Err(_) => return Left::Silent,
-                },
-            };
-            let alone = if is_alone { peer::ALONE } else { "" };
-            let words = format!("leave {} {} {alone}", self.remote, self.local);
-            let Some((answer, passed)) = talk.ask(self.process, &words, Vec::new()) else {
-                if started.elapsed() < super::PATIENCE {
-                    continue;
-                }
-                return Left::Silent;
-            };
-            let remains = passed.first().and_then(memfd::to_remains);
-            match (answer.as_str(), remains) {
-                ("left", Some(remains)) => return Left::Ready(remains, talk),
-                ("unaccepted", Some(remains)) => return Left::Unaccepted(remains, talk),
-                ("wait", _) => super::pause(),
-                _ => return Left::Nobody,
-            }
-        }
-    }
-
-    /// Takes our end off the ring.
-    fn dissolve(&self) -> Result<Remains, Errno> {
-        let mut guard = self.process.lock();
-        let offload = &mut *guard;
-        let now = self.process.now();
-        offload.poll_if_due(now);
-        let remains = offload.ring.dissolve(now, self.local, self.remote);
-        let mut key = None;
-        for moving in offload.moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
-            moving.role = Role::Owner;
-            key = moving.key;
-        }
-        if let Some(key) = key {
-            offload.on_its_way(key);
-        }
-        offload.dispatch();
-        remains.map_err(Errno::from)
-    }
-
-    /// The connection as it goes on: between the placeholder and a descriptor for the peer.
-    fn connect(&self) -> Result<Fd, Errno> {
-        pair::connect(self.placeholder.raw(), self.family, self.local, self.remote, self.listener, self.is_told)
-    }
-
-    fn go_to(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Rest>, Errno> {
-        let ours = self.dissolve()?;
-        // The peer, which has closed it, may go now.
-        let talk = (!theirs.orphaned).then_some(talk);
-        let not_ours = Errno(libc::EPROTO);
-        let (to_them, to_us) = (ours.owed_to(theirs).ok_or(not_ours)?, theirs.owed_to(&ours).ok_or(not_ours)?);
-        let fresh = self.connect()?;
-        // First, where there is room: of an end that was shut down altogether, bytes that come later would reset it.
-        let written = if theirs.orphaned { 0 } else { pair::write_some(self.placeholder.raw(), &to_them)? };
-        let mut rest = None;
-        if let Some(talk) = talk {
-            let words = format!("take {} {}", self.remote, self.local);
-            let passed = vec![fresh, memfd::holding(&[&to_us]).map_err(|_| Errno(libc::EMFILE))?];
-            match talk.ask(self.process, &words, passed) {
-                Some((answer, _)) if answer == "taken" => {}
-                _ => return Err(Errno(libc::ECONNRESET)),
-            }
-            pair::write_all(self.placeholder.raw(), &to_them[written..])?;
-        } else {
-            // Nobody there reads any more; what was written there is still due here.
-            rest = Rest::after(fresh, to_us, false)?;
-        }
-        if ours.ended {
-            pair::end_writing(self.placeholder.raw());
-        }
-        Ok(rest)
-    }
-
-    fn go_to_listener(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Rest>, Errno> {
-        let ours = self.dissolve()?;
-        // The peer did not end before: our ring would have seen that.
-        drop(talk);
-        let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
-        pair::connect_to(self.placeholder.raw(), self.family, self.remote, self.is_told)?;
-        pair::write_all(self.placeholder.raw(), &to_them)?;
-        if ours.ended {
-            pair::end_writing(self.placeholder.raw());
-        }
-        Ok(None)
-    }
-
-    /// The peer is there and says nothing: it is to see a reset, and not wait for somebody who is gone.
-    fn break_off(&self) -> Result<Option<Rest>, Errno> {
-        let mut guard = self.process.lock();
-        let offload = &mut *guard;
-        let is_it = |id: &SocketId| ends(offload, *id) == Some((self.local, self.remote));
-        if let Some(id) = offload.ring.sockets().into_iter().find(is_it) {
-            offload.ring.close(self.process.now(), id, true);
-            offload.dispatch();
-        }
-        Err(Errno(libc::ETIMEDOUT))
-    }
-
-    /// The peer is gone: what it sent is there to be read, and then its end, or its reset.
-    fn go_on_alone(&self) -> Result<Option<Rest>, Errno> {
-        let was_over = self.is_over(&self.process.lock());
-        let ours = self.dissolve()?;
-        let fresh = self.connect()?;
-        let written = pair::write_some(fresh.raw(), &ours.unread)?;
-        if written < ours.unread.len() {
-            if ours.ended {
-                pair::end_writing(self.placeholder.raw());
-            }
-            let is_reset = !ours.peer_ended || ours.error.is_some();
-            return Ok(Some(Rest { other: fresh, bytes: ours.unread[written..].to_vec(), is_reset }));
-        }
-        // One that ended and was reset then has told of both.
-        if ours.peer_ended && ours.error.is_some() {
-            pair::end_writing(fresh.raw());
-        }
-        if !ours.peer_ended || ours.error.is_some() {
-            pair::break_off(&fresh);
-        }
-        drop(fresh);
-        if was_over && ours.error.is_none() {
-            // The program knows of it already.
-            pair::take_error(self.placeholder.raw());
-        }
-        if ours.ended {
-            pair::end_writing(self.placeholder.raw());
-        }
-        Ok(None)
-    }
-
-    /// From now on, it is the kernel's.
-    fn finish(&self) {
-        let mut guard = self.process.lock();
-        let offload = &mut *guard;
-        let Some(at) = offload.moves.iter().position(|moving| moving.is_between(self.local, self.remote)) else { return };
-        let moving = offload.moves.swap_remove(at);
-        if self.ended_reading {
-            pair::end_reading(self.placeholder.raw());
-        }
-        if let Some(key) = moving.key {
-            offload.arrived(key, moving.reason);
-        }
-    }
-}
-
 impl Offload {
     /// Whether a connection of the ring's ended, or was reset, on both sides.
     pub(super) fn is_over(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
@@ -479,7 +184,7 @@ impl Offload {
     }
 
     /// Whether the connection's handshake is under way here.
-    fn handshakes(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+    pub(super) fn handshakes(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
         let of = |socket: &Socket| socket.ring_id().and_then(|id| self.ring.info(id));
         self.sockets.iter().filter_map(|(_, socket)| of(socket)).any(|info| {
             (info.local, info.remote) == (local, Some(remote)) && matches!(info.state, Some(tcp::State::SynSent | tcp::State::SynReceived))
