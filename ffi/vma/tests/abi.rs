@@ -104,6 +104,11 @@ fn endings() {
 }
 
 #[test]
+fn what_is_owed_at_the_end() {
+    same_on_both("owed");
+}
+
+#[test]
 fn shared_connections() {
     same_on_both("share");
 }

@@ -11,6 +11,7 @@ use ringway_stack::tcp::Remains;
 use super::rest::Rest;
 use super::{ANSWER, Role, memfd, owner, pair, peer};
 use crate::errno::Errno;
+use crate::exit;
 use crate::process::{Offload, Process};
 use crate::socket::Family;
 
@@ -27,6 +28,8 @@ pub(super) struct Job {
     pub(super) ended_reading: bool,
     /// The program knows that it is connected.
     pub(super) is_told: bool,
+    /// Closed here, by a process that ends: nobody goes on with it, and only its reader is owed something.
+    pub(super) is_last: bool,
     pub(super) local: SocketAddrV4,
     pub(super) remote: SocketAddrV4,
     /// Who is at the other end; `None`: nobody any more.
@@ -73,6 +76,9 @@ impl Job {
     pub(super) fn run(self) {
         let moved = match self.leave() {
             Left::Overtaken => return,
+            // Whatever is there answers the ring, or ends it.
+            Left::Nobody if self.is_last => Ok(None),
+            Left::Ready(theirs, talk) if self.is_last => self.bequeath(&theirs, talk).map(|()| None),
             Left::Nobody => self.go_on_alone(),
             Left::Silent => self.break_off(),
             Left::Unaccepted(theirs, talk) => self.go_to_listener(&theirs, talk),
@@ -80,13 +86,18 @@ impl Job {
         };
         let rest = moved.unwrap_or_else(|error| {
             let (local, remote) = (self.local, self.remote);
+            if self.is_last {
+                // (Its descriptor, dropped before its end was in order, resets it.)
+                tracing::warn!("the connection {local} - {remote} is reset at the end of the process: it could not be moved: {error:?}");
+                return None;
+            }
             tracing::warn!("the connection {local} - {remote}, shared with another process, is reset: it could not be moved: {error:?}");
             pair::reset(self.placeholder.raw(), self.family, self.local, self.remote);
             None
         });
         self.finish();
         if let Some(rest) = rest {
-            rest.write_for(self.process, self.local, self.remote);
+            rest.write_for(self.process, self.local, self.remote, true);
         }
     }
 
@@ -170,6 +181,7 @@ impl Job {
             offload.on_its_way(key);
         }
         offload.dispatch();
+        exit::pulse();
         remains.map_err(Errno::from)
     }
 
@@ -211,12 +223,67 @@ impl Job {
         // The peer did not end before: our ring would have seen that.
         drop(talk);
         let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
+        pair::bind_beside(self.placeholder.raw(), self.family, self.local, self.listener);
+        if self.is_last {
+            pair::break_off(&self.placeholder);
+        }
         pair::connect_to(self.placeholder.raw(), self.family, self.remote, self.is_told)?;
+        if self.is_last {
+            let pid = self.peer.ok_or(Errno(libc::ESRCH))?;
+            return self.entrust(&to_them, || Talk::begin(pid, ANSWER).ok().flatten().map(Conversation::Other)).map(|()| None);
+        }
         pair::write_all(self.placeholder.raw(), &to_them)?;
         if ours.ended {
             pair::end_writing(self.placeholder.raw());
         }
         Ok(None)
+    }
+
+    /// What the reader has not read yet is for the kernel to keep, which gives it to the reader after our end.
+    fn bequeath(&self, theirs: &Remains, talk: Conversation) -> Result<(), Errno> {
+        let ours = self.dissolve()?;
+        if theirs.orphaned {
+            return Ok(());
+        }
+        let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
+        // Until it is complete, our end is no end of a stream.
+        pair::break_off(&self.placeholder);
+        let fresh = self.connect()?;
+        // First, as in `go_to`.
+        let rest = self.write_what_fits(&to_them)?;
+        // Of what the peer wrote, nobody here reads anything; lying unread, it would make a reset of our end (RFC 2525 s2.17).
+        let passed = vec![fresh, memfd::holding(&[]).map_err(|_| Errno(libc::EMFILE))?];
+        match talk.ask(self.process, &format!("take {} {}", self.remote, self.local), passed) {
+            Some((answer, _)) if answer == "taken" => {}
+            _ => return Err(Errno(libc::ECONNRESET)),
+        }
+        exit::pulse();
+        self.entrust(rest, || Some(talk))
+    }
+
+    /// Writes the last of our stream, and its end. What there is no room for, the reader's process keeps until there is.
+    fn entrust(&self, bytes: &[u8], talk: impl FnOnce() -> Option<Conversation>) -> Result<(), Errno> {
+        let rest = self.write_what_fits(bytes)?;
+        if !rest.is_empty() {
+            let passed = [peer::copy_of(self.placeholder.raw()), memfd::holding(&[rest]).ok()];
+            let passed = passed.into_iter().collect::<Option<Vec<Fd>>>().ok_or(Errno(libc::EMFILE))?;
+            let words = format!("keep {} {}", self.remote, self.local);
+            let kept = talk().and_then(|talk| talk.ask(self.process, &words, passed)).is_some_and(|(answer, _)| answer == "kept");
+            return if kept { Ok(()) } else { Err(Errno(libc::ENOBUFS)) };
+        }
+        pair::end_in_order(&self.placeholder);
+        pair::end_writing(self.placeholder.raw());
+        Ok(())
+    }
+
+    /// What is left then.
+    fn write_what_fits<'a>(&self, mut bytes: &'a [u8]) -> Result<&'a [u8], Errno> {
+        while !bytes.is_empty()
+            && let count @ 1.. = pair::write_some(self.placeholder.raw(), bytes)?
+        {
+            bytes = &bytes[count..];
+        }
+        Ok(bytes)
     }
 
     /// The peer is there and says nothing: it is to see a reset, and not wait for somebody who is gone.
@@ -268,6 +335,7 @@ impl Job {
         let offload = &mut *guard;
         let Some(at) = offload.moves.iter().position(|moving| moving.is_between(self.local, self.remote)) else { return };
         let moving = offload.moves.swap_remove(at);
+        exit::pulse();
         if self.ended_reading {
             pair::end_reading(self.placeholder.raw());
         }

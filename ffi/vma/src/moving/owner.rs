@@ -9,7 +9,8 @@ use ringway_stack::ring::{NextHop, SocketId, SocketInfo};
 use ringway_stack::tcp;
 
 use super::job::Job;
-use super::{Move, Role, pair};
+use super::{Move, Role, pair, peer};
+use crate::exit;
 use crate::fdtable::{self, Entry};
 use crate::lineage;
 use crate::mux;
@@ -89,6 +90,7 @@ pub(crate) fn leave_shared(process: &'static Process) {
         all(process, |socket| lineage::shared_since(socket.birth));
     }
     super::retreat::at_end(process);
+    exit::pulse();
     await_all(process, Waited::All);
 }
 
@@ -133,6 +135,38 @@ pub(super) fn ends(offload: &Offload, id: SocketId) -> Option<(SocketAddrV4, Soc
     Some((info.local, info.remote?))
 }
 
+/// The process is about to end: what its closed connections have not got rid of is to be the kernel's. `tried`: those that have been
+/// moved, or could not be; each is tried once.
+pub(crate) fn bequeath(process: &'static Process, offload: &mut Offload, tried: &mut Vec<SocketId>) {
+    for id in offload.ring.lingering_streams() {
+        if tried.contains(&id) {
+            continue;
+        }
+        tried.push(id);
+        let (Some((local, remote)), Some(NextHop::Station(mac))) = (ends(offload, id), offload.ring.tcp_hop(id)) else { continue };
+        // Who is dead reads no more, and our own other ends die with us.
+        let peer = process.rendezvous.pid_of(mac).filter(|&pid| pid != process.owner_pid);
+        if peer.is_none() || offload.moves.iter().any(|moving| moving.is_between(local, remote)) {
+            continue;
+        }
+        let Some((placeholder, family)) = last_placeholder(offload, local, remote) else { continue };
+        let listener = listener_beside(offload, local);
+        let (ended_reading, is_told, is_last) = (false, true, true);
+        launch(offload, None, Job { process, placeholder, family, ended_reading, is_told, is_last, local, remote, peer, listener });
+    }
+}
+
+/// The placeholder of a connection that ends with the process; a fresh one, if the program closed it long ago.
+fn last_placeholder(offload: &Offload, local: SocketAddrV4, remote: SocketAddrV4) -> Option<(Fd, Family)> {
+    let socket = peer::socket_between(offload, local, remote).and_then(|key| offload.sockets.find(key));
+    if let Some(socket) = socket.filter(|socket| socket.common.is_none() && !fdtable::is_stale_now(socket.fd))
+        && let Some(copy) = peer::copy_of(socket.fd)
+    {
+        return Some((copy, socket.family));
+    }
+    Some((pair::socket(Family::V4).ok()?, Family::V4))
+}
+
 /// Starts the job that moves a connection, whose placeholder is a descriptor of this family. `key`: unless the program has closed it,
 /// then perhaps after its reading was shut down.
 fn start(
@@ -157,18 +191,29 @@ fn start(
         Some(NextHop::Station(mac)) => process.rendezvous.pid_of(mac),
         _ => None,
     };
-    let listener = offload.sockets.iter().find_map(|(_, socket)| {
+    let listener = listener_beside(offload, local);
+    let is_told = key.and_then(|key| offload.sockets.find(key)).is_none_or(|socket| !matches!(socket.kind, Kind::Connecting(_)));
+    let is_last = false;
+    launch(offload, key, Job { process, placeholder, family, ended_reading, is_told, is_last, local, remote, peer, listener })
+}
+
+/// A descriptor of a listener that has this address.
+fn listener_beside(offload: &Offload, local: SocketAddrV4) -> Option<c_int> {
+    offload.sockets.iter().find_map(|(_, socket)| {
         let has_it = matches!(socket.kind, Kind::Listener(_)) && socket.bound.is_some_and(|bound| bound.port() == local.port());
         has_it.then_some(socket.fd)
-    });
+    })
+}
+
+/// Gives a job its thread. `false`: there is none to be had.
+fn launch(offload: &mut Offload, key: Option<Key>, job: Job) -> bool {
+    let (local, remote) = (job.local, job.remote);
     offload.moves.push(Move { local, remote, key, role: Role::Asking, reason: Reason::SharedConnection, reuse_address: None });
-    let is_told = key.and_then(|key| offload.sockets.find(key)).is_none_or(|socket| !matches!(socket.kind, Kind::Connecting(_)));
-    let job = Job { process, placeholder, family, ended_reading, is_told, local, remote, peer, listener };
     // No handler of the program's runs on a thread that is not its.
     let _undisturbed = SignalsBlocked::new();
     let started = std::thread::Builder::new().name("ringway-move".to_owned()).spawn(move || crate::boundary!((), job.run()));
     if let Err(error) = started {
-        tracing::warn!("a connection that is shared with another process cannot be moved to the kernel: {error}");
+        tracing::warn!("the connection {local} - {remote} cannot be moved to the kernel: {error}");
         offload.moves.retain(|moving| !moving.is_between(local, remote));
         return false;
     }

@@ -26,8 +26,11 @@ impl Rest {
         Ok((!rest.is_empty()).then_some(Self { other, bytes: rest, is_reset }))
     }
 
-    /// Writes it as the room comes. The process does not end meanwhile, if that is its choice.
-    pub(super) fn write_for(&self, process: &'static Process, local: SocketAddrV4, remote: SocketAddrV4) {
+    /// Writes it as the room comes. `is_awaited`: the process does not end meanwhile, if that is its choice.
+    pub(super) fn write_for(&self, process: &'static Process, local: SocketAddrV4, remote: SocketAddrV4, is_awaited: bool) {
+        if !is_awaited {
+            return self.write();
+        }
         let writing = Move { local, remote, key: None, role: Role::Writing, reason: Reason::SharedConnection, reuse_address: None };
         process.lock().moves.push(writing);
         self.write();
