@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use std::collections::HashSet;
 
 use ringway_stack::device::Device;
 use ringway_stack::ring::Shutdown;
@@ -182,7 +183,7 @@ fn flush(process: &'static Process) {
 /// Waits until the peers have what closed connections still send, or the kernel has it for them.
 fn see_off(process: &'static Process) {
     let started = process.now();
-    let (mut last, mut left, mut beat, mut bequeathed) = (started, usize::MAX, 0, Vec::new());
+    let (mut last, mut left, mut beat, mut bequeathed) = (started, usize::MAX, 0, HashSet::new());
     loop {
         let mut guard = process.lock();
         let offload = &mut *guard;
@@ -190,7 +191,7 @@ fn see_off(process: &'static Process) {
         offload.ring.poll(now);
         offload.dispatch();
         // (Whoever takes a connection to the kernel just now is to leave its ring before it sees this one go.)
-        if !offload.ring.lingering() && offload.moves.is_empty() {
+        if !offload.ring.lingering() && !moving::owner::waits(offload) {
             return;
         }
         if now.since(last) > PATIENCE || now.since(started) > PATIENCE_IN_ALL {
@@ -206,7 +207,7 @@ fn see_off(process: &'static Process) {
         if seen != beat {
             (beat, last) = (seen, now);
         }
-        if now.since(last) > UNREAD || now.since(started) > SLOW {
+        if now.since(last) > UNREAD || now.since(started) > SLOW || !bequeathed.is_empty() {
             moving::owner::bequeath(process, offload, &mut bequeathed);
         }
         let ready = offload.ring.device().rx_ready();
@@ -222,6 +223,9 @@ fn give_up(offload: &Offload) {
         let (local, remote, bytes) = (info.local, info.remote, info.send_queue);
         let remote = remote.map_or_else(String::new, |remote| remote.to_string());
         tracing::warn!("the last {bytes} bytes of the connection {local} - {remote} are lost, and it is reset: nobody takes them");
+    }
+    if moving::owner::waits(offload) {
+        tracing::warn!("connections that were on their way to the kernel are reset: their peers did not answer in time");
     }
 }
 

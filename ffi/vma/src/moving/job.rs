@@ -207,7 +207,7 @@ impl Job {
                 Some((answer, _)) if answer == "taken" => {}
                 _ => return Err(Errno(libc::ECONNRESET)),
             }
-            pair::write_all(self.placeholder.raw(), &to_them[written..])?;
+            self.write_or_leave(&to_them[written..], &talk)?;
         } else {
             // Nobody there reads any more; what was written there is still due here.
             rest = Rest::after(fresh, to_us, false)?;
@@ -265,14 +265,39 @@ impl Job {
     fn entrust(&self, bytes: &[u8], talk: impl FnOnce() -> Option<Conversation>) -> Result<(), Errno> {
         let rest = self.write_what_fits(bytes)?;
         if !rest.is_empty() {
-            let passed = [peer::copy_of(self.placeholder.raw()), memfd::holding(&[rest]).ok()];
-            let passed = passed.into_iter().collect::<Option<Vec<Fd>>>().ok_or(Errno(libc::EMFILE))?;
-            let words = format!("keep {} {}", self.remote, self.local);
-            let kept = talk().and_then(|talk| talk.ask(self.process, &words, passed)).is_some_and(|(answer, _)| answer == "kept");
-            return if kept { Ok(()) } else { Err(Errno(libc::ENOBUFS)) };
+            return self.give_to_keep(rest, &talk().ok_or(Errno(libc::ESRCH))?, None);
         }
         pair::end_in_order(&self.placeholder);
         pair::end_writing(self.placeholder.raw());
+        Ok(())
+    }
+
+    /// Our descriptor, and what is to be written into it, are the reader's process's.
+    fn give_to_keep(&self, rest: &[u8], talk: &Conversation, until: Option<Fd>) -> Result<(), Errno> {
+        let passed = [peer::copy_of(self.placeholder.raw()), memfd::holding(&[rest]).ok()];
+        let mut passed = passed.into_iter().collect::<Option<Vec<Fd>>>().ok_or(Errno(libc::EMFILE))?;
+        passed.extend(until);
+        match talk.ask(self.process, &format!("keep {} {}", self.remote, self.local), passed) {
+            Some((answer, _)) if answer == "kept" => Ok(()),
+            _ => Err(Errno(libc::ENOBUFS)),
+        }
+    }
+
+    /// Writes what goes ahead of everything else; or waits until the reader's process has, should this one go on after an exec.
+    fn write_or_leave(&self, bytes: &[u8], talk: &Conversation) -> Result<(), Errno> {
+        let is_left = |offload: &Offload| {
+            let moving = offload.moves.iter().find(|moving| moving.is_between(self.local, self.remote));
+            moving.and_then(|moving| offload.sockets.find(moving.key?)).is_some_and(|socket| socket.is_left)
+        };
+        if bytes.is_empty() || matches!(talk, Conversation::Ourselves(_)) || !is_left(&self.process.lock()) {
+            return pair::write_all(self.placeholder.raw(), bytes);
+        }
+        let (written, until) = pair::pipe()?;
+        self.give_to_keep(bytes, talk, Some(until))?;
+        for moving in self.process.lock().moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
+            moving.role = Role::Kept;
+        }
+        while pair::wait_for(written.raw(), libc::POLLIN) == Err(Errno(libc::EAGAIN)) {}
         Ok(())
     }
 
@@ -309,7 +334,7 @@ impl Job {
                 pair::end_writing(self.placeholder.raw());
             }
             let is_reset = !ours.peer_ended || ours.error.is_some();
-            return Ok(Some(Rest { other: fresh, bytes: ours.unread[written..].to_vec(), is_reset }));
+            return Ok(Some(Rest { other: fresh, bytes: ours.unread[written..].to_vec(), is_reset, until: None }));
         }
         // One that ended and was reset then has told of both.
         if ours.peer_ended && ours.error.is_some() {

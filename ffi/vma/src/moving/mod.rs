@@ -23,7 +23,7 @@
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
 //! - `keep L R` of an owner that ends to the peer, with the owner's own descriptor and a memfd of what is to be written into it before it is
-//!   closed: `kept`, or `gone`
+//!   closed: `kept`, or `gone`; perhaps with a third descriptor, which is closed then
 //!
 //! Who dies in the middle takes the connection along, and the other side sees a reset; only a kill while what was owed is being written
 //! may look like the end of a shorter stream.
@@ -97,6 +97,8 @@ enum Role {
     Peer(u64),
     /// It has the descriptor that goes on, and writes into it what was owed.
     Writing,
+    /// It began it, and the peer writes what was owed to it, whether we live on or not.
+    Kept,
 }
 
 /// Between two looks at something that another process does.

@@ -1,6 +1,7 @@
 //! The side that begins: it has the placeholder that others share.
 
 use core::ffi::c_int;
+use std::collections::HashSet;
 use std::net::SocketAddrV4;
 
 use ringway_shm::Fd;
@@ -19,6 +20,9 @@ use crate::real;
 use crate::slab::Key;
 use crate::socket::accept::SignalsBlocked;
 use crate::socket::{Family, Kind, Socket, common};
+
+/// At the end of the process, so many connections move at a time: each has a thread.
+const BEQUEATHED_MAX: usize = 64;
 
 /// Begins to move an open connection; it goes on by itself. `false`: it is none, or cannot be moved.
 pub(crate) fn begin(process: &'static Process, offload: &mut Offload, key: Key) -> bool {
@@ -94,6 +98,20 @@ pub(crate) fn leave_shared(process: &'static Process) {
     await_all(process, Waited::All);
 }
 
+/// The process becomes another program: every connection becomes the kernel's. Of those that exec closes, the peers keep what they have not
+/// read yet and the kernel has no room for; of the others, nobody may write before that is written.
+pub(crate) fn at_exec(process: &'static Process, keeps: impl Fn(c_int) -> bool) {
+    {
+        let mut guard = process.lock();
+        let kept = fdtable::entries().filter(|&(fd, entry)| entry.socket().is_some() && keeps(fd));
+        let kept: HashSet<u32> = kept.filter_map(|(_, entry)| Some(entry.socket()?.index)).collect();
+        for (key, socket) in guard.sockets.iter_mut() {
+            socket.is_left = !kept.contains(&key.index) && !lineage::shared_since(socket.birth);
+        }
+    }
+    all(process, |_| true);
+}
+
 /// Begins to move every connection that `which` names, and waits until all of them are the kernel's.
 pub(crate) fn all(process: &'static Process, which: impl Fn(&Socket) -> bool) {
     {
@@ -120,13 +138,21 @@ pub(crate) enum Waited {
 pub(crate) fn await_all(process: &Process, which: Waited) {
     let started = std::time::Instant::now();
     while started.elapsed() < super::PATIENCE {
-        let counts = |moving: &Move| which == Waited::All || matches!(moving.role, Role::Asking | Role::Owner);
-        if !process.lock().moves.iter().any(counts) {
+        let is_over = match which {
+            Waited::Ours => !process.lock().moves.iter().any(|moving| matches!(moving.role, Role::Asking | Role::Owner | Role::Kept)),
+            Waited::All => !waits(&process.lock()),
+        };
+        if is_over {
             return;
         }
         super::pause();
     }
     tracing::warn!("connections that other processes share could not be moved to the kernel in time");
+}
+
+/// Whether something is on its way that ends with the process.
+pub(crate) fn waits(offload: &Offload) -> bool {
+    offload.moves.iter().any(|moving| moving.role != Role::Kept)
 }
 
 /// Both addresses of a connection of the ring.
@@ -137,12 +163,14 @@ pub(super) fn ends(offload: &Offload, id: SocketId) -> Option<(SocketAddrV4, Soc
 
 /// The process is about to end: what its closed connections have not got rid of is to be the kernel's. `tried`: those that have been
 /// moved, or could not be; each is tried once.
-pub(crate) fn bequeath(process: &'static Process, offload: &mut Offload, tried: &mut Vec<SocketId>) {
+pub(crate) fn bequeath(process: &'static Process, offload: &mut Offload, tried: &mut HashSet<SocketId>) {
     for id in offload.ring.lingering_streams() {
-        if tried.contains(&id) {
+        if offload.moves.len() >= BEQUEATHED_MAX {
+            return;
+        }
+        if !tried.insert(id) {
             continue;
         }
-        tried.push(id);
         let (Some((local, remote)), Some(NextHop::Station(mac))) = (ends(offload, id), offload.ring.tcp_hop(id)) else { continue };
         // Who is dead reads no more, and our own other ends die with us.
         let peer = process.rendezvous.pid_of(mac).filter(|&pid| pid != process.owner_pid);

@@ -114,6 +114,15 @@ pub(super) fn socket(family: Family) -> Result<Fd, Errno> {
     Fd::new(raw).map_err(|_| Errno(libc::EMFILE))
 }
 
+/// A pipe's two ends, of which the second is written to, or closed.
+pub(super) fn pipe() -> Result<(Fd, Fd), Errno> {
+    let mut raw = [0; 2];
+    // SAFETY: the array has room for both.
+    kernel_result(unsafe { real::pipe2(raw.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    let [reads, writes] = raw.map(Fd::new);
+    reads.and_then(|reads| Ok((reads, writes?))).map_err(|_| Errno(libc::EMFILE))
+}
+
 fn bind(fd: c_int, to: SocketAddrV4, family: Family) -> Result<(), Errno> {
     let raw = Raw::new(to, family);
     // SAFETY: the address is as long as it says.

@@ -211,9 +211,9 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
 /// The other end's process ends, and leaves us what the kernel has no room for before our program reads: its own descriptor, and what is to
 /// be written into that before the end.
 fn keep(process: &'static Process, offload: &Offload, (local, remote): (SocketAddrV4, SocketAddrV4), passed: Vec<Fd>) -> &'static str {
-    let Ok([other, file]) = <[Fd; 2]>::try_from(passed) else { return "gone" };
-    let Ok(bytes) = memfd::read(&file) else { return "gone" };
-    let rest = Rest { other, bytes, is_reset: false };
+    let mut passed = passed.into_iter();
+    let (Some(other), Some(Ok(bytes))) = (passed.next(), passed.next().map(|file| memfd::read(&file))) else { return "gone" };
+    let rest = Rest { other, bytes, is_reset: false, until: passed.next() };
     // Without other readers, nobody is left to read it once this process ends.
     let reader = socket_between(offload, local, remote).and_then(|key| offload.sockets.find(key));
     let is_awaited = reader.map_or(lineage::forks() > 0, |socket| lineage::shared_since(socket.birth));

@@ -16,6 +16,8 @@ pub(super) struct Rest {
     pub(super) bytes: Vec<u8>,
     /// And then a reset, not an end.
     pub(super) is_reset: bool,
+    /// Closed when it is written: somebody waits for that.
+    pub(super) until: Option<Fd>,
 }
 
 impl Rest {
@@ -23,25 +25,28 @@ impl Rest {
     pub(super) fn after(other: Fd, bytes: Vec<u8>, is_reset: bool) -> Result<Option<Self>, Errno> {
         let written = pair::write_some(other.raw(), &bytes)?;
         let rest = bytes[written..].to_vec();
-        Ok((!rest.is_empty()).then_some(Self { other, bytes: rest, is_reset }))
+        Ok((!rest.is_empty()).then_some(Self { other, bytes: rest, is_reset, until: None }))
     }
 
     /// Writes it as the room comes. `is_awaited`: the process does not end meanwhile, if that is its choice.
-    pub(super) fn write_for(&self, process: &'static Process, local: SocketAddrV4, remote: SocketAddrV4, is_awaited: bool) {
-        if !is_awaited {
-            return self.write();
+    pub(super) fn write_for(self, process: &'static Process, local: SocketAddrV4, remote: SocketAddrV4, is_awaited: bool) {
+        if is_awaited {
+            let writing = Move { local, remote, key: None, role: Role::Writing, reason: Reason::SharedConnection, reuse_address: None };
+            process.lock().moves.push(writing);
         }
-        let writing = Move { local, remote, key: None, role: Role::Writing, reason: Reason::SharedConnection, reuse_address: None };
-        process.lock().moves.push(writing);
         self.write();
-        process.lock().moves.retain(|moving| !(moving.is_between(local, remote) && moving.is_rest()));
+        if is_awaited {
+            process.lock().moves.retain(|moving| !(moving.is_between(local, remote) && moving.is_rest()));
+        }
     }
 
-    fn write(&self) {
+    fn write(self) {
         // Who is killed here leaves no stream that seems to end.
         pair::break_off(&self.other);
         if pair::write_all(self.other.raw(), &self.bytes).is_ok() && !self.is_reset {
             pair::end_in_order(&self.other);
         }
+        drop(self.other);
+        drop(self.until);
     }
 }

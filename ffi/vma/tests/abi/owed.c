@@ -5,14 +5,14 @@
 #include <sys/mman.h>
 
 // However long a writer may wait for its reader, this is longer.
-enum { LATE_MS = 4000, MUCH = 16 << 20 };
+enum { LATE_MS = 4000, MUCH = 32 << 20, FLUENT = 16 << 20, AMOUNTS = 4 };
 
 enum way { RETURNS, LEAVES, IN_HANDLER, CLOSES, CLOSES_IN_HANDLER, EXECS, SHUTS, WAYS };
 static const char *const ways[] = {"return",  "_exit", "_exit in a handler", "close, then exit", "close, then _exit in a handler",
                                    "execve", "shutdown, then exit"};
 enum idleness { SLEEPS, POLLS, WAITS_BY_EPOLL, LETS_WAIT, READS_SLOWLY, IDLENESSES };
 static const char *const idlenesses[] = {"sleeps", "polls", "waits by epoll", "has not accepted", "reads a little now and then"};
-static const char *const amounts[] = {"few bytes", "200 kB", "all that is taken"};
+static const char *const amounts[] = {"few bytes", "200 kB", "all that is taken", "all that is taken at speed"};
 
 struct outcome {
     volatile long written, read, wrong;
@@ -27,8 +27,13 @@ static long ms_since(const struct timespec *from) {
     return (now.tv_sec - from->tv_sec) * 1000 + (now.tv_nsec - from->tv_nsec) / 1000000;
 }
 
+static void check(const unsigned char *b, long n, struct outcome *o) {
+    for (long i = 0; i < n; i++)
+        o->wrong += b[i] != byte_at(o->read++);
+}
+
 static void idle(int fd, enum idleness how, struct outcome *o, const struct timespec *from) {
-    char b[1000];
+    unsigned char b[1000];
     if (how == SLEEPS || how == LETS_WAIT)
         nap(LATE_MS);
     if (how == POLLS) {
@@ -48,12 +53,12 @@ static void idle(int fd, enum idleness how, struct outcome *o, const struct time
     while (how == READS_SLOWLY && ms_since(from) < LATE_MS) {
         nap(300);
         int n = recv(fd, b, sizeof b, MSG_DONTWAIT);
-        for (int i = 0; i < n; i++)
-            o->wrong += (unsigned char)b[i] != byte_at(o->read++);
+        check(b, n, o);
     }
 }
 
-static void reader(enum idleness how, struct outcome *o) {
+// `begun`: how much it reads at once.
+static void reader(enum idleness how, long begun, struct outcome *o) {
     static unsigned char b[1 << 16];
     struct sockaddr_in where;
     struct timespec from;
@@ -62,17 +67,18 @@ static void reader(enum idleness how, struct outcome *o) {
     o->port = ntohs(where.sin_port);
     struct pollfd p = {.fd = l, .events = POLLIN};
     MUST(poll(&p, 1, 5000));
-    clock_gettime(CLOCK_MONOTONIC, &from);
     if (how != LETS_WAIT)
         fd = MUST(accept(l, NULL, NULL));
+    long n = 1;
+    while (o->read < begun && n > 0)
+        check(b, n = MUST(recv(fd, b, sizeof b, 0)), o);
+    clock_gettime(CLOCK_MONOTONIC, &from);
     idle(fd, how, o, &from);
     if (how == LETS_WAIT)
         fd = MUST(accept(l, NULL, NULL));
     MUST(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
-    long n;
     while ((n = recv(fd, b, sizeof b, 0)) > 0)
-        for (long i = 0; i < n; i++)
-            o->wrong += b[i] != byte_at(o->read++);
+        check(b, n, o);
     o->last = n < 0 ? errno : 0;
     _exit(0);
 }
@@ -93,7 +99,7 @@ static int writer(enum way way, int amount, struct outcome *o) {
     MUST(connect(fd, SA(where), sizeof where));
     long most = amount == 0 ? 100 : amount == 1 ? 200000 : MUCH, sent = 0;
     p.fd = fd;
-    while (sent < most && poll(&p, 1, 100) == 1) {
+    while (sent < most && poll(&p, 1, amount == 3 && sent < FLUENT ? 3000 : 100) == 1) {
         long len = most - sent < (long)sizeof b ? most - sent : (long)sizeof b;
         for (long i = 0; i < len; i++)
             b[i] = byte_at(sent + i);
@@ -118,19 +124,24 @@ static int writer(enum way way, int amount, struct outcome *o) {
     exit(7);
 }
 
+static enum idleness idleness_of(int i) {
+    enum idleness how = (i / AMOUNTS * 2 + i) % IDLENESSES;
+    return i % AMOUNTS == 3 && how == LETS_WAIT ? SLEEPS : how;
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
-    enum { CASES = WAYS * 3 };
+    enum { CASES = WAYS * AMOUNTS };
     struct outcome *o = mmap(NULL, CASES * sizeof *o, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t readers[CASES], writers[CASES];
     struct timespec from;
     for (int i = 0; i < CASES; i++)
         if ((readers[i] = MUST(fork())) == 0)
-            reader((i / 3 + i) % IDLENESSES, &o[i]);
+            reader(idleness_of(i), i % AMOUNTS == 3 ? FLUENT : 0, &o[i]);
     clock_gettime(CLOCK_MONOTONIC, &from);
     for (int i = 0; i < CASES; i++)
         if ((writers[i] = MUST(fork())) == 0)
-            return writer(i / 3, i % 3, &o[i]);
+            return writer(i / AMOUNTS, i % AMOUNTS, &o[i]);
     for (int i = 0; i < CASES; i++) {
         int status = 0;
         MUST(waitpid(writers[i], &status, 0));
@@ -140,7 +151,7 @@ int main(void) {
     for (int i = 0; i < CASES; i++)
         waitpid(readers[i], NULL, 0);
     for (int i = 0; i < CASES; i++) {
-        printf("%s, %s, while the peer %s: ", ways[i / 3], amounts[i % 3], idlenesses[(i / 3 + i) % IDLENESSES]);
+        printf("%s, %s, while the peer %s: ", ways[i / AMOUNTS], amounts[i % AMOUNTS], idlenesses[idleness_of(i)]);
         printf("all of it %d, wrong %ld, then %s, status %d\n", o[i].read == o[i].written && o[i].written > 0, o[i].wrong,
                o[i].last ? strerrorname_np(o[i].last) : "the end", o[i].is_over);
         fprintf(stderr, "%ld of %ld\n", o[i].read, o[i].written);
