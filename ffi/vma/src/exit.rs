@@ -224,7 +224,7 @@ fn give_up(offload: &Offload) {
         let remote = remote.map_or_else(String::new, |remote| remote.to_string());
         tracing::warn!("the last {bytes} bytes of the connection {local} - {remote} are lost, and it is reset: nobody takes them");
     }
-    if moving::owner::waits(offload) {
+    if moving::owner::has_begun(offload) {
         tracing::warn!("connections that were on their way to the kernel are reset: their peers did not answer in time");
     }
 }

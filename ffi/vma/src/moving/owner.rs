@@ -155,6 +155,11 @@ pub(crate) fn waits(offload: &Offload) -> bool {
     offload.moves.iter().any(|moving| moving.role != Role::Kept)
 }
 
+/// Whether connections of ours have left the ring, and are not the kernel's yet.
+pub(crate) fn has_begun(offload: &Offload) -> bool {
+    offload.moves.iter().any(|moving| moving.role == Role::Owner)
+}
+
 /// Both addresses of a connection of the ring.
 pub(super) fn ends(offload: &Offload, id: SocketId) -> Option<(SocketAddrV4, SocketAddrV4)> {
     let info = offload.ring.info(id)?;
