@@ -542,6 +542,17 @@ impl<D: Device> Ring<D> {
         })
     }
 
+    /// The closed connections that have bytes, or their end, yet to get acknowledged. [`Ring::info`] and [`Ring::tcp_hop`] know these
+    /// ids, and so does [`Ring::dissolve`] their addresses; for everything else they are dead.
+    pub fn lingering_streams(&self) -> Vec<SocketId> {
+        let lingers = |socket: &Socket<D>| match socket {
+            // (One that was aborted has at most a reset to send.)
+            Socket::Stream(stream) => stream.orphan && stream.connection.is_flushing() && stream.connection.state() != tcp::State::Closed,
+            _ => false,
+        };
+        self.slots.iter().filter(|(_, socket)| lingers(socket)).map(|(id, _)| id).collect()
+    }
+
     /// What closed connections have yet to get acknowledged: their bytes, and one for the end of each, which has a sequence number
     /// too (RFC 9293 s3.4). For a process that exits: while this falls, waiting is worth it.
     pub fn lingering_bytes(&self) -> usize {
