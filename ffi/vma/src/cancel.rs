@@ -40,7 +40,9 @@ pub(crate) fn enter() {
     }
 }
 
+// (Inlined, it would have every call look its thread's state up.)
 #[cold]
+#[inline(never)]
 fn act() {
     // Whoever cancels this thread from now on finds it; whoever did before is seen by libc.
     thread::register();
@@ -56,6 +58,7 @@ pub(crate) fn again() -> bool {
 }
 
 #[cold]
+#[inline(never)]
 fn ended_in_vain() -> bool {
     act();
     thread::take_unsure()

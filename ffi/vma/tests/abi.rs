@@ -104,6 +104,24 @@ fn endings() {
 }
 
 #[test]
+fn what_is_owed_at_the_end() {
+    same_on_both("owed");
+}
+
+#[test]
+fn what_is_lost_at_the_end_is_told() {
+    let program = compile("stopped");
+    let statistics = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stopped.stats");
+    let output = run(&program, Some((&library(), &statistics)));
+    let (says, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(says.contains("some of it 1, then ECONNRESET"), "{says}");
+    assert!(says.contains("status = 0"), "{says}");
+    let warnings: Vec<&str> = log.lines().filter(|line| line.starts_with("VMA WARNING: the last ")).collect();
+    assert_eq!(warnings.len(), 1, "{log}");
+    assert!(warnings[0].contains("bytes of the connection 127.0.0.1:") && warnings[0].contains("are lost"), "{log}");
+}
+
+#[test]
 fn shared_connections() {
     same_on_both("share");
 }

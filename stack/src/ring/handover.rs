@@ -96,6 +96,10 @@ impl Departed {
     }
 
     #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some(&(at, key)) = self.queue.front()
             && (at <= now || self.queue.len() > REMEMBERED_MAX)

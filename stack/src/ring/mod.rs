@@ -143,7 +143,9 @@ impl<D: Device> Ring<D> {
     /// Receives one batch, runs the timers that are due, and sends what follows from both. Returns how many frames and
     /// timers there were; zero means that there was nothing to do.
     pub fn poll(&mut self, now: Instant) -> usize {
-        self.departed.expire(now);
+        if !self.departed.is_empty() {
+            self.departed.expire(now);
+        }
         let frames = self.receive(now);
         let mut done = frames + self.device_events(now);
         if self.wheel.is_due(now) {
@@ -538,6 +540,17 @@ impl<D: Device> Ring<D> {
             Socket::Stream(stream) => stream.orphan && stream.connection.is_flushing(),
             _ => false,
         })
+    }
+
+    /// The closed connections that have bytes, or their end, yet to get acknowledged. [`Ring::info`] and [`Ring::tcp_hop`] know these
+    /// ids, and so does [`Ring::dissolve`] their addresses; for everything else they are dead.
+    pub fn lingering_streams(&self) -> Vec<SocketId> {
+        let lingers = |socket: &Socket<D>| match socket {
+            // (One that was aborted has at most a reset to send.)
+            Socket::Stream(stream) => stream.orphan && stream.connection.is_flushing() && stream.connection.state() != tcp::State::Closed,
+            _ => false,
+        };
+        self.slots.iter().filter(|(_, socket)| lingers(socket)).map(|(id, _)| id).collect()
     }
 
     /// What closed connections have yet to get acknowledged: their bytes, and one for the end of each, which has a sequence number

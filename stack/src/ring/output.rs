@@ -94,6 +94,7 @@ impl Output {
         self.send_cut(device, head, body, payload_len, None)
     }
 
+    #[inline]
     fn send_cut<D: Device>(
         &mut self,
         device: &mut D,

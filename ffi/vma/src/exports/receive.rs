@@ -128,6 +128,8 @@ fn receive_timeout(fd: c_int) -> c_int {
 }
 
 /// What the kernel is asked in the middle of a call of ours ends no thread: the call's end does.
+#[cold]
+#[inline(never)]
 fn by_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
     let _masked = Masked::new();
     let count = usize::try_from(kernel(0)).map_err(|_| Errno::last())?;

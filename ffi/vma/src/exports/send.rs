@@ -63,6 +63,8 @@ fn send_on(
 }
 
 /// What the kernel is asked in the middle of a call of ours ends no thread: the call's end does.
+#[cold]
+#[inline(never)]
 fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;

@@ -310,3 +310,49 @@ fn what_failed_has_no_end_and_is_no_secret() {
     let left = pair.b.dissolve(pair.now, b, SocketAddrV4::new(crate::ring::tests::A, 6000)).unwrap();
     assert_eq!((left.over, left.ended, left.peer_ended, left.is_broken()), (true, true, true, false));
 }
+
+#[test]
+fn what_was_closed_before_its_peer_had_room_for_it_is_still_owed() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let bytes: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
+    let mut written = 0;
+    while let Ok(count) = write(&mut pair.a, pair.now, client, &bytes[written..]) {
+        written += count;
+        pair.settle();
+    }
+    assert_eq!(read(&mut pair.b, pair.now, server, 1000), Ok(bytes[..1000].to_vec()));
+    pair.settle();
+    assert!(pair.a.lingering_streams().is_empty());
+    pair.a.shutdown(pair.now, client, Shutdown::Write).unwrap();
+    pair.a.close(pair.now, client, false);
+    pair.pass(Duration::from_secs(1));
+    let lingering = pair.a.lingering_streams();
+    let info = pair.a.info(lingering[0]).unwrap();
+    assert_eq!((lingering.len(), info.state, info.send_queue > 0), (1, Some(State::FinWait1), true), "its window is closed");
+    assert!(pair.a.tcp_hop(lingering[0]).is_some());
+    let (a, b) = (info.local, info.remote.unwrap());
+    let (of_a, of_b) = (pair.a.dissolve(pair.now, a, b).unwrap(), pair.b.dissolve(pair.now, b, a).unwrap());
+    assert!(of_a.orphaned && of_a.ended && !of_b.peer_ended && !of_b.orphaned && written > 150_000);
+    assert_eq!(of_a.owed_to(&of_b).unwrap(), &bytes[1000..written]);
+    assert_eq!(of_b.owed_to(&of_a).unwrap(), b"");
+    assert!(!pair.a.lingering() && pair.a.lingering_streams().is_empty());
+}
+
+#[test]
+fn what_its_peer_has_all_of_and_what_was_aborted_lingers_no_more() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    write(&mut pair.a, pair.now, client, b"last words").unwrap();
+    pair.a.close(pair.now, client, false);
+    assert_eq!(pair.a.lingering_streams().len(), 1);
+    pair.settle();
+    assert!(pair.a.lingering_streams().is_empty(), "in FIN-WAIT-2, it is the peer's turn");
+    pair.b.close(pair.now, server, true);
+    let client = pair.connect(6000);
+    pair.settle();
+    assert!(pair.b.tcp_accept(listener).is_ok());
+    write(&mut pair.a, pair.now, client, b"never mind").unwrap();
+    pair.a.close(pair.now, client, true);
+    assert!(pair.a.lingering_streams().is_empty());
+}
