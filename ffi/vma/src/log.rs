@@ -162,9 +162,37 @@ impl Output {
         };
         let saved = crate::errno::current();
         let _masked = crate::cancel::Masked::new();
-        // SAFETY: the pointer and length are a slice's. What cannot be written is not.
-        unsafe { real::write(fd, line.as_ptr().cast(), line.len()) };
+        if has_room(fd) {
+            write_unkilled(fd, line);
+        }
         crate::errno::set(saved);
+    }
+}
+
+/// Whether a line can be written at once: a pipe that nobody reads must not hold up the program (or its end) for a line of the log.
+fn has_room(fd: RawFd) -> bool {
+    let mut entry = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one valid pollfd.
+    (unsafe { real::poll(&raw mut entry, 1, 0) }) == 1 && entry.revents & libc::POLLOUT != 0
+}
+
+/// Writes, and takes the SIGPIPE of a pipe whose reader has gone: it would end the program, whose own write this is not.
+fn write_unkilled(fd: RawFd, line: &[u8]) {
+    // SAFETY: a signal set is plain words, for which zero is a value; sigemptyset and its like only write to the sets they are given.
+    let (mut pipe, mut pending, mut before): (libc::sigset_t, libc::sigset_t, libc::sigset_t) = unsafe { core::mem::zeroed() };
+    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: as above; the pointer and length are a slice's; the thread's mask is put back.
+    unsafe {
+        libc::sigemptyset(&raw mut pipe);
+        libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
+        libc::sigpending(&raw mut pending);
+        let was_pending = libc::sigismember(&raw const pending, libc::SIGPIPE) == 1;
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
+        let written = real::write(fd, line.as_ptr().cast(), line.len());
+        if written < 0 && crate::errno::current() == libc::EPIPE && !was_pending {
+            libc::sigtimedwait(&raw const pipe, core::ptr::null_mut(), &raw const at_once);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
     }
 }
 

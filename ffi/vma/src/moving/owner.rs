@@ -197,7 +197,10 @@ fn last_placeholder(offload: &Offload, local: SocketAddrV4, remote: SocketAddrV4
     {
         return Some((copy, socket.family));
     }
-    Some((pair::socket(Family::V4).ok()?, Family::V4))
+    let fresh = pair::socket(Family::V4).ok()?;
+    // It outlives the server, which may start again, and wants its port.
+    pair::set_reuse_address(&fresh, 1);
+    Some((fresh, Family::V4))
 }
 
 /// Starts the job that moves a connection, whose placeholder is a descriptor of this family. `key`: unless the program has closed it,
