@@ -76,7 +76,7 @@ static void restarted(int closes) {
 
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    restarted(0);
-    restarted(1);
+    for (int i = 0; i < 4; i++)
+        restarted(i % 2);
     return 0;
 }
