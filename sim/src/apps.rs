@@ -2,8 +2,9 @@
 //!
 //! A [`Client`] and a [`Server`] hold [`Conversation`](Dialogue)s over TCP: two [`Side`]s, each of which writes a known stream of bytes
 //! at its own pace and then closes, aborts or leaves. A [`Reactor`] holds many of them behind one [`Epoll`], and knows clients by the first bytes
-//! they send ([`Registry`]). A [`Stranger`] keeps no law, over a raw queue. [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is kept in a [`Tally`]
-//! that outlives the world.
+//! they send ([`Registry`]). Two [`Runner`]s pass one connection on from ring to ring, two [`Sharer`]s take theirs off its rings. A [`Stranger`]
+//! keeps no law, over a raw queue. [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is kept in a [`Tally`] that
+//! outlives the world.
 
 mod churner;
 mod conversation;
@@ -14,6 +15,7 @@ mod idler;
 mod pattern;
 mod reactor;
 mod registry;
+mod sharer;
 mod stranger;
 mod tcp;
 mod udp;
@@ -27,6 +29,7 @@ pub use idler::{IdleTally, Idler};
 pub use pattern::Pattern;
 pub use reactor::{Listening, Opening, Reactor};
 pub use registry::Registry;
+pub use sharer::{Line, Plan, Share, Sharer, When};
 pub use stranger::{Goodbye, Stranger, Visit, Visited};
 pub use tcp::{Client, Server};
 pub use udp::{Echo, Pinger, Pings};

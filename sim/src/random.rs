@@ -146,6 +146,7 @@ pub(crate) fn scale(bits: u64, bound: u64) -> u64 {
 }
 
 /// Expands one drawn number, without touching the stream it came from (Steele, Lea and Flood, OOPSLA 2014).
+#[derive(Debug)]
 pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {

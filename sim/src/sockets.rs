@@ -232,4 +232,15 @@ impl Sockets {
         self.note(|checkers, place, ring| checkers.adopted(place, now, ring, tuple, socket));
         Ok(socket)
     }
+
+    /// See [`Ring::dissolve`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn dissolve(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<tcp::Remains, Error> {
+        self.note(|checkers, place, ring| checkers.dissolves(place, now, ring, (local, remote)));
+        let remains = self.ring.dissolve(now, local, remote)?;
+        self.note(|checkers, place, ring| checkers.dissolved(place, ring, (local, remote), &remains));
+        Ok(remains)
+    }
 }

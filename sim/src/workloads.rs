@@ -12,6 +12,7 @@ mod multicast;
 mod overflow;
 mod pings;
 mod set;
+mod shared;
 mod sides;
 mod storm;
 mod stranger;
@@ -88,6 +89,7 @@ fn draw_one(workload: WorkloadSet, ground: &mut Ground<'_>) -> Box<dyn Workload>
         WorkloadSet::HANDOVER => Box::new(handover::Handovers::draw(ground)),
         WorkloadSet::MEETING => Box::new(meeting::Meetings::draw(ground)),
         WorkloadSet::STRANGER => Box::new(stranger::Strangers::draw(ground)),
+        WorkloadSet::SHARED => Box::new(shared::Sharings::draw(ground)),
         _ => Box::new(talks::Talks::draw(workload, ground)),
     }
 }
@@ -289,7 +291,7 @@ impl Verdict {
     /// A side's ending must have been a whole conversation's, unless it is excused.
     fn check_ending(&self, what: &dyn fmt::Display, tally: &Tally, excused: bool) {
         let lawful = match tally.ending {
-            Some(Ending::Whole | Ending::Aborted | Ending::Left) => true,
+            Some(Ending::Whole | Ending::Aborted | Ending::Left | Ending::Carried) => true,
             Some(Ending::Failed(error)) => excused || self.excuses(error),
             // A client that failed before the server heard of it leaves the server without a part.
             None => excused || self.may_fail() || self.may_refuse(),

@@ -3,8 +3,8 @@
 use ringway_sim::scenario::{Scenario, Stage};
 use ringway_stack::marks::{Mark, MarkCounts};
 
-/// Paths of everyday losses and pauses, which any few hundred seeds take.
-const EVERYDAY: [Mark; 12] = [
+/// Paths of everyday losses, pauses and departures, which any few hundred seeds take.
+const EVERYDAY: [Mark; 14] = [
     Mark::FastRetransmit,
     Mark::RetransmissionTimeout,
     Mark::BackedOff,
@@ -17,6 +17,8 @@ const EVERYDAY: [Mark; 12] = [
     Mark::DelayedAck,
     Mark::TimeWait,
     Mark::SendStalled,
+    Mark::Dissolved,
+    Mark::DissolvedOrphan,
 ];
 
 #[test]

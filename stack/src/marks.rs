@@ -163,6 +163,14 @@ marks! {
     ListenOverflow,
     /// A listener was closed with connections that nobody had accepted.
     ListenerClosedWithChildren,
+    /// A connection left the ring for another carrier, in the middle of its life.
+    Dissolved,
+    /// So did one that nobody had accepted.
+    DissolvedUnaccepted,
+    /// So did one that its program had closed.
+    DissolvedOrphan,
+    /// So did one that was over.
+    DissolvedOver,
     /// The device took no more frames.
     SendStalled,
     /// What the device had refused was tried again.

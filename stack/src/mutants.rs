@@ -94,4 +94,12 @@ mutants! {
     UdpMisattribute,
     /// What was reported by SACK is taken for received, whatever the peer acknowledges later.
     TrustSack,
+    /// What a connection that leaves its ring has received and not given is lost.
+    RemainsLoseUnread,
+    /// Of a connection that leaves its ring, the end of its stream is forgotten.
+    RemainsForgetEnd,
+    /// The flow rule of a connection that leaves its ring stays.
+    DissolveLeaksRule,
+    /// A connection that has left its ring is a stranger there.
+    DissolveForgets,
 }

@@ -2,19 +2,26 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use std::collections::HashSet;
 
 use ringway_stack::device::Device;
 use ringway_stack::ring::Shutdown;
 
 use crate::exports::stdio;
 use crate::mux::wait::in_handler;
-use crate::process::{self, Process};
+use crate::process::{self, Offload, Process};
 use crate::socket::Kind;
 use crate::socket::accept::SignalsBlocked;
 use crate::{moving, real, report};
 
 /// Without progress for this long, what is left is given up: the peer is stopped, or gone.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// After this long without progress, a peer is not reading: what is left moves to the kernel, which keeps it for longer than we can.
+const UNREAD: Duration = Duration::from_millis(200);
+
+/// As well after this long, if some peers read and others don't.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// However slowly the peers take what is left, a program that was told to end does end.
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(10);
@@ -44,6 +51,14 @@ static AT_UNLOAD: extern "C" fn() = at_unload;
 /// there the progress thread does it, and is waited for only so long.
 pub(crate) fn finish_from_anywhere() {
     if in_handler() { finish_elsewhere() } else { finish() }
+}
+
+/// Something went on that the end of the process may be waiting for.
+pub(crate) fn pulse() {
+    let next = |beat: u32| (beat != FINISHED).then(|| (beat + 1) % FINISHED);
+    if PULSE.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next).is_ok() {
+        wake_the_waiting();
+    }
 }
 
 fn finish_elsewhere() {
@@ -118,6 +133,7 @@ pub(crate) fn finish() {
         return;
     }
     moving::owner::leave_shared(process);
+    pulse();
     let report = report::last(process);
     flush(process);
     if let Some(report) = report {
@@ -125,23 +141,12 @@ pub(crate) fn finish() {
     }
 }
 
-/// Before the process becomes another program: what closed connections still have to send is sent, for as long as their peers take it.
-pub(crate) fn let_linger(process: &Process) {
-    let started = process.now();
-    while process.now().since(started) < PATIENCE {
-        let mut offload = process.lock();
-        let now = process.now();
-        offload.ring.poll(now);
-        offload.dispatch();
-        if !offload.ring.lingering() {
-            return;
-        }
-        drop(offload);
-        pause();
-    }
+/// Before the process becomes another program: what closed connections still have to send is sent, or the kernel's.
+pub(crate) fn let_linger(process: &'static Process) {
+    see_off(process);
 }
 
-fn flush(process: &Process) {
+fn flush(process: &'static Process) {
     {
         let mut guard = process.lock();
         // What began to move meanwhile would be lost with the process in the middle of it.
@@ -172,31 +177,55 @@ fn flush(process: &Process) {
             }
         }
     }
+    see_off(process);
+}
+
+/// Waits until the peers have what closed connections still send, or the kernel has it for them.
+fn see_off(process: &'static Process) {
     let started = process.now();
-    let (mut last, mut left) = (started, usize::MAX);
+    let (mut last, mut left, mut beat, mut bequeathed) = (started, usize::MAX, 0, HashSet::new());
     loop {
         let mut guard = process.lock();
         let offload = &mut *guard;
         let now = process.now();
         offload.ring.poll(now);
-        while offload.ring.take_event().is_some() {}
+        offload.dispatch();
         // (Whoever takes a connection to the kernel just now is to leave its ring before it sees this one go.)
-        let is_over = !offload.ring.lingering() && offload.moves.is_empty();
-        if is_over || now.since(last) > PATIENCE || now.since(started) > PATIENCE_IN_ALL {
+        if !offload.ring.lingering() && !moving::owner::waits(offload) {
             return;
+        }
+        if now.since(last) > PATIENCE || now.since(started) > PATIENCE_IN_ALL {
+            return give_up(offload);
         }
         // Only what the peers acknowledge is progress: what they send is not wanted any more.
         let still = offload.ring.lingering_bytes();
         if still != left {
-            (left, last) = (still, now);
-            PULSE.fetch_add(1, Ordering::Relaxed);
-            wake_the_waiting();
+            left = still;
+            pulse();
+        }
+        let seen = PULSE.load(Ordering::Acquire);
+        if seen != beat {
+            (beat, last) = (seen, now);
+        }
+        if now.since(last) > UNREAD || now.since(started) > SLOW || !bequeathed.is_empty() {
+            moving::owner::bequeath(process, offload, &mut bequeathed);
         }
         let ready = offload.ring.device().rx_ready();
         drop(guard);
         if !ready {
             pause();
         }
+    }
+}
+
+fn give_up(offload: &Offload) {
+    for info in offload.ring.lingering_streams().into_iter().filter_map(|id| offload.ring.info(id)) {
+        let (local, remote, bytes) = (info.local, info.remote, info.send_queue);
+        let remote = remote.map_or_else(String::new, |remote| remote.to_string());
+        tracing::warn!("the last {bytes} bytes of the connection {local} - {remote} are lost, and it is reset: nobody takes them");
+    }
+    if moving::owner::has_begun(offload) {
+        tracing::warn!("connections that were on their way to the kernel are reset: their peers did not answer in time");
     }
 }
 

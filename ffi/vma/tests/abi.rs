@@ -104,6 +104,53 @@ fn endings() {
 }
 
 #[test]
+fn what_is_owed_at_the_end() {
+    same_on_both("owed");
+}
+
+#[test]
+fn what_is_lost_at_the_end_is_told() {
+    let program = compile("stopped");
+    let statistics = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stopped.stats");
+    let output = run(&program, Some((&library(), &statistics)));
+    let (says, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(says.contains("some of it 1, then ECONNRESET"), "{says}");
+    assert!(says.contains("status = 0"), "{says}");
+    let warnings: Vec<&str> = log.lines().filter(|line| line.starts_with("VMA WARNING: the last ")).collect();
+    assert_eq!(warnings.len(), 1, "{log}");
+    assert!(warnings[0].contains("bytes of the connection 127.0.0.1:") && warnings[0].contains("are lost"), "{log}");
+}
+
+/// A log that cannot be written is not written: neither a pipe that is full, nor one that nobody has any more, is the program's end.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let program = compile("stopped");
+    let statistics = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unread.stats");
+    let told = |stderr: std::process::Stdio| {
+        let mut command = Command::new("timeout");
+        command.arg(TIMEOUT_S).arg(&program).env("LD_PRELOAD", library()).env("RINGWAY_STATS_FILE", &statistics).stderr(stderr);
+        let output = command.output().expect("it runs");
+        (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
+    };
+    let (unread, full) = std::io::pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&full, true).expect("it is a descriptor");
+    while rustix::io::write(&full, &[b'.'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&full, false).expect("it is a descriptor");
+    let (says, code) = told(full.into());
+    assert!(says.contains("status = 0") && code == Some(0), "{code:?}: {says}");
+    drop(unread);
+    let (reader, broken) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let (says, code) = told(broken.into());
+    assert!(says.contains("status = 0") && code == Some(0), "{code:?}: {says}");
+}
+
+#[test]
+fn restarts() {
+    same_on_both("restart");
+}
+
+#[test]
 fn shared_connections() {
     same_on_both("share");
 }

@@ -93,7 +93,7 @@ impl Churner {
         let cycles = &mut self.cycles;
         cycles.change(|c| match ending {
             Ending::Failed(error) => c.failed.push(error),
-            Ending::Whole | Ending::Aborted | Ending::Left => c.whole += 1,
+            Ending::Whole | Ending::Aborted | Ending::Left | Ending::Carried => c.whole += 1,
         });
         self.next_at = now + cycles.read().pause;
     }

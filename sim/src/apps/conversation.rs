@@ -124,6 +124,8 @@ pub enum Ending {
     Left,
     /// The connection failed under it.
     Failed(Error),
+    /// The connection left the ring, and goes on by another carrier.
+    Carried,
 }
 
 /// What a side came to.
@@ -200,6 +202,11 @@ impl Conversation {
     /// Whether it would read if there were anything.
     pub(super) fn wants_bytes(&self) -> bool {
         !self.peer_ended
+    }
+
+    /// Whether its program ended its stream, by a close at the latest.
+    pub(super) fn ended_stream(&self) -> bool {
+        self.own_ended || matches!(self.tally.read().ending, Some(Ending::Whole | Ending::Left))
     }
 
     pub(super) fn ended(&self) -> bool {

@@ -1,11 +1,16 @@
 //! What is closed stays closed: nothing is sent behind a FIN or after a reset, and nothing is read from, or written to, a socket
-//! that its program closed.
+//! that its program closed. What has left its ring is silent there.
+
+use core::time::Duration;
 
 use super::Moment;
 use super::flow::Endpoint;
 use super::segment::{Segment, before};
 
 const NAME: &str = "after_close";
+
+/// How long a ring remembers, at least, which connections have left it.
+const REMEMBERED: Duration = Duration::from_secs(50);
 
 /// An endpoint sent a segment, which is no reset.
 pub(super) fn sent(moment: &Moment, segment: &Segment, own: &Endpoint) {
@@ -18,6 +23,16 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &Endpoint) {
         && before(fin, end)
     {
         moment.breach(NAME, format_args!("RFC 9293 s3.6: bytes up to {end}, behind the FIN at {fin}"));
+    }
+}
+
+/// An endpoint sent a reset. One that has left its ring goes on elsewhere, and what is still under way to it is nobody's business there.
+pub(super) fn reset_sent(moment: &Moment, own: &Endpoint) {
+    if let Some(left_at) = own.left_at
+        && moment.at < left_at + REMEMBERED
+    {
+        let ago = moment.at.since(left_at);
+        moment.breach(NAME, format_args!("a reset for a connection that left its ring {ago:?} ago, and goes on elsewhere"));
     }
 }
 

@@ -74,6 +74,10 @@ impl Checkers {
                 sock.waiting = None;
             }
         }
+        // Until its SYN is out, what it answers to what is left of one before it cannot be told from that one's.
+        if let Some(old) = before {
+            self.flows.at_mut(old).left_at = None;
+        }
         self.desks[place].sockets.insert(socket, Sock { tuple: Some(tuple), before, keepalive, ..Sock::default() });
         self.looked(place, ring, socket);
     }
@@ -210,6 +214,7 @@ impl Checkers {
         let Some(state) = info.state.filter(|&state| state != State::Listen) else {
             desk.sockets.remove(&socket);
             desk.bound.remove(&(info.state.is_some(), info.local.port()));
+            self.unlisten(place, info.local);
             return;
         };
         let known = !matches!(state, State::Closed | State::SynSent | State::TimeWait);
@@ -217,6 +222,8 @@ impl Checkers {
         sock.closed = Some(Closed { at: now, reset_due: known && abort && endpoint.is_some() });
         if abort {
             desk.closing.insert((now + RESET_BOUND, socket));
+            // RFC 9293 s3.10.5: an abort ends a TIME-WAIT as well.
+            sock.waiting = None;
         }
         desk.closing.insert((now.max(healed_at.unwrap_or(now)) + closing::BOUND, socket));
         if let Some(id) = endpoint.filter(|_| !abort && !unread) {

@@ -43,6 +43,8 @@ pub(super) struct Endpoint {
     pub(super) moved_at: Instant,
     /// A reset of this connection went out.
     pub(super) reset: bool,
+    /// When it left its ring, for another carrier.
+    pub(super) left_at: Option<Instant>,
 
     /// The peer's initial sequence number, and what arrived of its stream.
     pub(super) irs: Option<u32>,
@@ -87,6 +89,7 @@ impl Endpoint {
             moved: false,
             moved_at: Instant::ZERO,
             reset: false,
+            left_at: None,
             irs: None,
             irs_other: None,
             rx: Ranges::default(),
@@ -297,12 +300,19 @@ impl Flows {
         self.endpoints.iter_mut().filter(to).for_each(|endpoint| endpoint.lost = true);
     }
 
+    /// Nobody knows any more which connections with this address left their rings.
+    pub(super) fn forget_leaving(&mut self, host: usize, local: SocketAddrV4) {
+        let of = |endpoint: &&mut Endpoint| endpoint.host == host && endpoint.tuple.0 == local;
+        self.endpoints.iter_mut().filter(of).for_each(|endpoint| endpoint.left_at = None);
+    }
+
     /// The endpoints of a host are no more: it crashed.
     pub(super) fn forget(&mut self, host: usize) {
         let gone: Vec<usize> = (0..self.endpoints.len()).filter(|&id| self.endpoints[id].host == host).collect();
         for id in gone {
             let endpoint = &mut self.endpoints[id];
             endpoint.reset = true;
+            endpoint.left_at = None;
             endpoint.owner = None;
             endpoint.timers.forget();
         }

@@ -17,6 +17,7 @@ mod datagrams;
 mod desk;
 mod edges;
 mod flow;
+mod leaving;
 mod ranges;
 mod resources;
 mod rto;
@@ -92,6 +93,8 @@ pub struct Checkers {
     places: Vec<Vec<usize>>,
     /// Connections between two rings.
     moving: BTreeMap<Tuple, Sock>,
+    /// How the sockets stood that a connection which is just leaving its ring may be.
+    leaving: Vec<leaving::Before>,
     /// How often each host has asked for whose Ethernet address since it last heard from there.
     questions: BTreeMap<(usize, Ipv4Addr), Question>,
     /// Who speaks TCP without a stack: not judged, but those who speak with them are.

@@ -3,6 +3,8 @@
 use core::fmt;
 use std::io::IoSlice;
 
+use ringway_stack::tcp::Remains;
+
 use super::Moment;
 use super::flow::Endpoint;
 
@@ -150,5 +152,57 @@ pub(super) fn ended(moment: &Moment, own: &Endpoint, peer: &Endpoint) {
     }
     if read != stream.written() {
         moment.breach(NAME, format_args!("RFC 9293 s3.6: the end of a stream at offset {read}, of {} written", stream.written()));
+    }
+}
+
+/// What is known of an end that leaves its ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// The program had it,
+    pub(super) accepted: bool,
+    /// and had closed it.
+    pub(super) closed: bool,
+    /// It was over.
+    pub(super) over: bool,
+    /// The program had an error to hear of.
+    pub(super) failed: bool,
+}
+
+/// A connection left its ring for another carrier, which is to go on with both streams where they are: what was written here and not
+/// acknowledged, what was received and not read, and which of them ended.
+pub(super) fn left(moment: &Moment, own: &Endpoint, peer: Option<&Endpoint>, remains: &Remains, known: Known) {
+    let breach = |law: fmt::Arguments<'_>| moment.breach(NAME, format_args!("a connection that left its ring: {law}"));
+    if (remains.accepted, remains.orphaned) != (known.accepted, known.closed) {
+        breach(format_args!("accepted {}, closed {}, said of one that is {known:?}", remains.accepted, remains.orphaned));
+    }
+    if remains.error.is_some() != known.failed {
+        breach(format_args!("{:?}, said of one that is {known:?}", remains.error));
+    }
+    // (What had failed owes nobody anything more than what was received.)
+    if own.stream.watched && !known.over {
+        let from = own.offset(remains.sent_from.0);
+        let to = from + remains.unacknowledged.len() as u64;
+        if to != own.stream.written() {
+            breach(format_args!("unacknowledged bytes from {from} to {to}, of {} that were written", own.stream.written()));
+        }
+        if let Err(wrong) = own.stream.check(from, &remains.unacknowledged) {
+            breach(format_args!("unacknowledged bytes: {wrong}"));
+        }
+        if remains.ended != own.stream.ended {
+            breach(format_args!("its stream ended: {}, said of one whose program says {}", remains.ended, own.stream.ended));
+        }
+    }
+    let Some(peer) = peer.filter(|peer| peer.stream.watched) else { return };
+    let (read, to) = (own.stream.read, peer.offset(remains.received_to.0));
+    if !known.closed && read + remains.unread.len() as u64 != to {
+        breach(format_args!("{} bytes unread after {read}, of {to} that were received", remains.unread.len()));
+    }
+    match peer.stream.check(read, &remains.unread) {
+        Err(Wrong::Byte { .. }) if own.stream.tainted => {}
+        Err(wrong) => breach(format_args!("unread bytes: {wrong}")),
+        Ok(()) => {}
+    }
+    if remains.peer_ended && !peer.stream.may_end_at(to) {
+        breach(format_args!("its peer's stream ended at {to}, which its writer did not say"));
     }
 }

@@ -118,6 +118,7 @@ impl Checkers {
         let owner = own.owner;
         let ended = segment.has(RST) && segment.has(ACK) && segment.seq == own.nxt;
         if segment.has(RST) {
+            after_close::reset_sent(&moment, own);
             reset_sent(segment, own);
         } else {
             let peer = peer.map(|peer| &*peer);

@@ -65,7 +65,18 @@ fn a_swarm_differs_in_everything() {
     assert!(drawn.iter().filter(|o| o.hosts.len() <= 4).count() > 240 && drawn.iter().all(|o| (2..=16).contains(&o.hosts.len())));
     assert!(drawn.iter().any(|o| o.introduce) && drawn.iter().any(|o| !o.introduce));
     assert!(drawn.iter().any(|o| o.vlan.is_some()) && drawn.iter().any(|o| o.vlan.is_none()));
-    for kind in ["upload", "download", "both ways", "request", "half-close", "client aborts", "server aborts", "slow", "meet at"] {
+    for kind in [
+        "upload",
+        "download",
+        "both ways",
+        "request",
+        "half-close",
+        "client aborts",
+        "server aborts",
+        "slow",
+        "meet at",
+        "take their connection along",
+    ] {
         assert!(drawn.iter().any(|o| o.to_string().contains(kind)), "no {kind} in 400 seeds");
     }
 }

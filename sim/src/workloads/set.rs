@@ -35,6 +35,8 @@ bitflags::bitflags! {
         const MEETING = 1 << 12;
         /// A peer of another make, that keeps to no law.
         const STRANGER = 1 << 13;
+        /// Connections that leave their rings for another carrier, as those do that processes share.
+        const SHARED = 1 << 14;
     }
 }
 

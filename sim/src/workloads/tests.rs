@@ -2,9 +2,13 @@ use super::*;
 
 #[test]
 fn a_set_reads_back() {
-    for text in
-        ["none", "bulk", "bulk+udp", "half-close+multicast", "request+churn+idle+abort+overflow+epoll+slow+handover+meeting+stranger"]
-    {
+    for text in [
+        "none",
+        "bulk",
+        "bulk+udp",
+        "half-close+multicast",
+        "request+churn+idle+abort+overflow+epoll+slow+handover+meeting+stranger+shared",
+    ] {
         assert_eq!(text.parse::<WorkloadSet>().unwrap().to_string(), text);
     }
     assert_eq!("all".parse(), Ok(WorkloadSet::all()));

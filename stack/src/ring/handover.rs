@@ -16,6 +16,9 @@ use super::types::{NextHop, SocketId};
 use super::udp::rule_error;
 use crate::device::{Device, FlowRule, Protocol};
 use crate::error::Error;
+#[cfg(feature = "marks")]
+use crate::marks::Mark;
+use crate::mutants::Mutant;
 use crate::tcp::{Remains, State};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
@@ -61,6 +64,8 @@ pub(super) struct Departed {
 #[derive(Debug)]
 struct Gone {
     until: Instant,
+    /// The first number that it has not used.
+    used: SeqNumber,
     /// What it expected next of its peer, and where that is.
     expected: SeqNumber,
     hop: NextHop,
@@ -76,6 +81,11 @@ impl Departed {
     pub(super) fn is_old(&self, local: SocketAddrV4, remote: SocketAddrV4, hop: NextHop, seq: SeqNumber) -> bool {
         let gone = || self.known.get(&(local, remote)).filter(|gone| gone.hop == hop);
         !self.known.is_empty() && gone().is_some_and(|gone| seq.le(gone.expected))
+    }
+
+    /// Up to which number a connection of these addresses sent that was given away: bytes of it may still be under way.
+    pub(super) fn used(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<SeqNumber> {
+        self.known.get(&(local, remote)).map(|gone| gone.used)
     }
 
     /// The addresses have a connection here again.
@@ -103,7 +113,8 @@ impl Departed {
 
     fn add<D: Device>(&mut self, now: Instant, stream: &Stream<D>) {
         let (until, key) = (now + REMEMBERED, (stream.local, stream.remote));
-        self.known.insert(key, Gone { until, expected: stream.connection.received_up_to(), hop: stream.hop });
+        let (used, expected) = (stream.connection.sent_up_to(), stream.connection.received_up_to());
+        self.known.insert(key, Gone { until, used, expected, hop: stream.hop });
         self.queue.push_back((until, key));
         self.expire(now);
     }
@@ -126,10 +137,13 @@ impl<D: Device> Ring<D> {
         if self.demux.exact(key) == Some(id.index) {
             self.demux.remove(key);
         }
-        if let Some(rule) = stream.rule.take() {
+        if let Some(rule) = stream.rule.take().filter(|_| !self.config.is(Mutant::DissolveLeaksRule)) {
             self.device.detach(rule);
         }
-        self.departed.add(now, &stream);
+        // What comes for one that was over is answered as ever: its peer may know nothing of that yet.
+        if stream.connection.state() != State::Closed && !self.config.is(Mutant::DissolveForgets) {
+            self.departed.add(now, &stream);
+        }
         // What this ring planned for it is void: the wheel's entries and the lists name a slot, and find it empty.
         (stream.wheel_at, stream.far_at, stream.stalled) = (None, None, false);
         Ok(stream)
@@ -142,6 +156,10 @@ impl<D: Device> Ring<D> {
         let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)).or_else(ended).ok_or(Error::BadSocket)?;
         let id = self.slots.id_at(index);
         let stream = self.slots.stream_at(index).ok_or(Error::BadSocket)?;
+        if stream.orphan && stream.connection.state() == State::Closed {
+            // Aborted: all there is left of it is a reset that has yet to go out.
+            return Err(Error::BadSocket);
+        }
         let (parent, queued) = (stream.parent, stream.queued);
         let stream = self.remove_stream(now, id)?;
         if let Some(Socket::Listener(listener)) = parent.and_then(|parent| self.slots.find_mut(parent).ok())
@@ -149,7 +167,15 @@ impl<D: Device> Ring<D> {
         {
             listener.ready.retain(|&ready| ready != id);
         }
-        Ok(Remains { accepted: parent.is_none(), ..stream.connection.dissolve() })
+        let remains = Remains { accepted: parent.is_none(), ..stream.connection.dissolve() };
+        #[cfg(feature = "marks")]
+        self.marks.hit(match &remains {
+            Remains { over: true, .. } => Mark::DissolvedOver,
+            Remains { accepted: false, .. } => Mark::DissolvedUnaccepted,
+            Remains { orphaned: true, .. } => Mark::DissolvedOrphan,
+            _ => Mark::Dissolved,
+        });
+        Ok(remains)
     }
 
     pub(super) fn adopt_inner(&mut self, now: Instant, handover: Handover<D>) -> Result<SocketId, (Error, Handover<D>)> {

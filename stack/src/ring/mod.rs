@@ -378,7 +378,7 @@ impl<D: Device> Ring<D> {
     /// program has closed, and that is still ending. Its id is dead at once, and frames that still come for it are ignored.
     ///
     /// # Errors
-    /// [`Error::BadSocket`]: there is none between these addresses (ours, the peer's); [`Error::NotConnected`]: its handshake is under
+    /// [`Error::BadSocket`]: there is none between these addresses (ours, the peer's), or one that was aborted; [`Error::NotConnected`]: its handshake is under
     /// way.
     pub fn dissolve(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<tcp::Remains, Error> {
         self.dissolve_inner(now, local, remote)
@@ -547,6 +547,17 @@ impl<D: Device> Ring<D> {
             Socket::Stream(stream) => stream.orphan && stream.connection.is_flushing(),
             _ => false,
         })
+    }
+
+    /// The closed connections that have bytes, or their end, yet to get acknowledged. [`Ring::info`] and [`Ring::tcp_hop`] know these
+    /// ids, and so does [`Ring::dissolve`] their addresses; for everything else they are dead.
+    pub fn lingering_streams(&self) -> Vec<SocketId> {
+        let lingers = |socket: &Socket<D>| match socket {
+            // (One that was aborted has at most a reset to send.)
+            Socket::Stream(stream) => stream.orphan && stream.connection.is_flushing() && stream.connection.state() != tcp::State::Closed,
+            _ => false,
+        };
+        self.slots.iter().filter(|(_, socket)| lingers(socket)).map(|(id, _)| id).collect()
     }
 
     /// What closed connections have yet to get acknowledged: their bytes, and one for the end of each, which has a sequence number

@@ -21,7 +21,7 @@ use crate::tcp;
 use crate::time::Instant;
 use crate::wire::tcp as wire;
 
-/// How far a connection that follows another one's TIME-WAIT begins above it: a window without scaling, as Linux.
+/// How far a connection that follows another one which ended its TIME-WAIT, or left the ring, begins above it: a window without scaling, as Linux.
 const SEQUENCE_GAP: usize = 65_537;
 
 impl<D: Device> Ring<D> {
@@ -42,7 +42,7 @@ impl<D: Device> Ring<D> {
             None => self.steer(local, remote).map_err(rule_error)?,
         };
         let config = self.limited(config);
-        let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, key));
+        let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, local, remote));
         let id = self.insert_stream(now, key, connection, local, remote, hop, None, rule)?;
         self.transmit(now, id.index);
         self.output.flush(&mut self.device);
@@ -112,7 +112,8 @@ impl<D: Device> Ring<D> {
     }
 
     /// RFC 6528: an initial sequence number from a clock and a keyed function of the addresses, which nobody else can foretell.
-    fn opening(&mut self, now: Instant, key: FlowKey) -> tcp::Opening {
+    fn opening(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> tcp::Opening {
+        let key = FlowKey::new(Protocol::Tcp, local, remote);
         let mut seed = self.secret;
         for (out, byte) in seed.iter_mut().zip(key.words().iter().flat_map(|w| w.to_le_bytes())) {
             *out ^= byte;
@@ -121,7 +122,7 @@ impl<D: Device> Ring<D> {
         // The clock advances once in 4 us (RFC 6528 s3).
         let clock = (now.as_nanos() / 4096) as u32;
         let mut iss = wire::SeqNumber(keyed.next_u32().wrapping_add(clock));
-        if let Some(used) = self.predecessors.take(key) {
+        if let Some(used) = self.predecessors.take(key).or_else(|| self.departed.used(local, remote)) {
             // RFC 1122 s4.2.2.13: larger than any that the connection before used. The clock alone is slower than any network.
             iss = iss.max(used + SEQUENCE_GAP);
         }
@@ -220,7 +221,7 @@ impl<D: Device> Ring<D> {
         let config = self.limited(&config);
         // Without a rule of its own the connection might not outlive a change of the listener's group: the peer tries again.
         let rule = self.steer(local, remote).ok()?;
-        let connection = tcp::Connection::accept(now, &config, header, self.opening(now, key));
+        let connection = tcp::Connection::accept(now, &config, header, self.opening(now, local, remote));
         let id = self.insert_stream(now, key, connection, local, remote, hop, Some(parent), rule).ok()?;
         if let Ok(listener) = self.slots.listener(parent) {
             listener.embryos += 1;

@@ -62,7 +62,7 @@ pub(super) struct Cable {
     /// Few receive buffers are left.
     scarce: bool,
     /// Frames that may still be sent before the queue counts as full.
-    room: usize,
+    pub(super) room: usize,
     pub(super) rules: Vec<(FlowRule, RuleId)>,
     rules_made: u64,
     /// The table is full.

@@ -19,7 +19,7 @@ fn before() {
         // Also what exec closes: the peer is to see an end, and not a reset, and all of what was written before it.
         Some(process) if process.is_owner() => {
             moving::retreat::at_exec(process, keeps);
-            moving::owner::all(process, |_| true);
+            moving::owner::at_exec(process, keeps);
             crate::exit::let_linger(process);
         }
         Some(_) => lend_all(),

@@ -18,6 +18,7 @@ const PEER_ENDED: u32 = 2;
 const ORPHANED: u32 = 4;
 const FAILED: u32 = 8;
 const ACCEPTED: u32 = 16;
+const OVER: u32 = 32;
 
 /// A file that holds the bytes.
 pub(super) fn holding(bytes: &[&[u8]]) -> io::Result<Fd> {
@@ -62,7 +63,8 @@ pub(super) fn of_remains(remains: &Remains) -> io::Result<Fd> {
         | flag(remains.peer_ended, PEER_ENDED)
         | flag(remains.orphaned, ORPHANED)
         | flag(remains.error.is_some(), FAILED)
-        | flag(remains.accepted, ACCEPTED);
+        | flag(remains.accepted, ACCEPTED)
+        | flag(remains.over, OVER);
     let mut head = Vec::with_capacity(HEAD);
     let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     for word in [remains.sent_from.0, len(&remains.unacknowledged), remains.received_to.0, len(&remains.unread), flags] {
@@ -90,6 +92,7 @@ fn parse(bytes: &[u8]) -> Option<Remains> {
         peer_ended: flags & PEER_ENDED != 0,
         orphaned: flags & ORPHANED != 0,
         accepted: flags & ACCEPTED != 0,
+        over: flags & OVER != 0,
         error: (flags & FAILED != 0).then_some(ringway_stack::Error::Reset),
     })
 }
@@ -108,6 +111,7 @@ mod tests {
             peer_ended: false,
             orphaned: true,
             accepted: false,
+            over: true,
             error: Some(ringway_stack::Error::Reset),
         }
     }

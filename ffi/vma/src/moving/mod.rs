@@ -11,7 +11,9 @@
 //! - a fork's child first uses what it inherited ([`heir`]: it asks the owner, and waits);
 //! - the owner closes its last descriptor, or ends, while a child that was forked since is alive ([`crate::lineage`]);
 //! - exec is to keep a descriptor, or one is sent by SCM_RIGHTS ([`crate::exports`]);
-//! - a process is about to lose the means: before it changes its user or root, or enters a sandbox.
+//! - a process is about to lose the means: before it changes its user or root, or enters a sandbox;
+//! - a process ends, or becomes another program, while a peer of its does not read what it has written ([`crate::exit`]): the kernel keeps
+//!   that, and what the kernel has no room for, the peer's process.
 //!
 //! The words of the talk (see [`ringway_shm::Talk`]; addresses are the asked side's own, then the other's):
 //! - `release L R` of an heir to the owner: `wait`; `here` with a descriptor that is to take the place of the heir's; or `gone`, when the
@@ -20,15 +22,19 @@
 //!   a memfd, `wait`, or `gone`
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
+//! - `keep L R` of an owner that ends to the peer, with the owner's own descriptor and a memfd of what is to be written into it before it is
+//!   closed: `kept`, or `gone`; perhaps with a third descriptor, which is closed then
 //!
 //! Who dies in the middle takes the connection along, and the other side sees a reset; only a kill while what was owed is being written
 //! may look like the end of a shorter stream.
 
 pub(crate) mod heir;
+mod job;
 mod memfd;
 pub(crate) mod owner;
 mod pair;
 mod peer;
+mod rest;
 pub(crate) mod retreat;
 
 use core::time::Duration;
@@ -91,6 +97,8 @@ enum Role {
     Peer(u64),
     /// It has the descriptor that goes on, and writes into it what was owed.
     Writing,
+    /// It began it, and the peer writes what was owed to it, whether we live on or not.
+    Kept,
 }
 
 /// Between two looks at something that another process does.

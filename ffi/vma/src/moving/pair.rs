@@ -107,11 +107,20 @@ pub(super) fn end_in_order(fd: &Fd) {
     };
 }
 
-fn socket(family: Family) -> Result<Fd, Errno> {
+pub(super) fn socket(family: Family) -> Result<Fd, Errno> {
     // (Its number is gone again at once, so nothing is to be known of who had it.)
     // SAFETY: plain integers.
     let raw = kernel_result(unsafe { real::socket(crate::socket::lifecycle::domain(family), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
     Fd::new(raw).map_err(|_| Errno(libc::EMFILE))
+}
+
+/// A pipe's two ends, of which the second is written to, or closed.
+pub(super) fn pipe() -> Result<(Fd, Fd), Errno> {
+    let mut raw = [0; 2];
+    // SAFETY: the array has room for both.
+    kernel_result(unsafe { real::pipe2(raw.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    let [reads, writes] = raw.map(Fd::new);
+    reads.and_then(|reads| Ok((reads, writes?))).map_err(|_| Errno(libc::EMFILE))
 }
 
 fn bind(fd: c_int, to: SocketAddrV4, family: Family) -> Result<(), Errno> {
@@ -122,7 +131,7 @@ fn bind(fd: c_int, to: SocketAddrV4, family: Family) -> Result<(), Errno> {
 
 /// Gives an accepted connection's placeholder its listener's address, which the kernel allows between sockets of one user that all
 /// have SO_REUSEPORT (socket(7)); it matters to programs that don't run this library, and ask for the name.
-fn bind_beside(placeholder: c_int, family: Family, local: SocketAddrV4, listener: Option<c_int>) {
+pub(super) fn bind_beside(placeholder: c_int, family: Family, local: SocketAddrV4, listener: Option<c_int>) {
     if address::of_placeholder(placeholder, family).is_none_or(|bound| bound.port() != 0) {
         return;
     }
@@ -172,7 +181,10 @@ pub(super) fn write_all(fd: c_int, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match write_some(fd, bytes) {
             Ok(0) => wait_for(fd, libc::POLLOUT).or_else(|e| if e == Errno(libc::EAGAIN) { Ok(()) } else { Err(e) })?,
-            Ok(count) => bytes = &bytes[count..],
+            Ok(count) => {
+                bytes = &bytes[count..];
+                crate::exit::pulse();
+            }
             Err(error) => return Err(error),
         }
     }

@@ -7,6 +7,7 @@ use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::NextHop;
 
+use super::rest::Rest;
 use super::{Legacy, Move, Role, addresses, memfd, owner, pair, retreat};
 use crate::lineage;
 use crate::process::{Offload, Process};
@@ -52,6 +53,7 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: i32, words: &st
         "release" => release(process, offload, local, remote),
         "leave" => leave(process, offload, Asker { talk, pid: from, is_alone: parts.next() == Some(ALONE) }, local, remote),
         "take" => (take(process, offload, talk, (local, remote), passed), None),
+        "keep" => (keep(process, offload, (local, remote), passed), None),
         _ => ("gone", None),
     };
     (answer.to_owned(), with.into_iter().collect())
@@ -97,7 +99,7 @@ fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4
     }
 }
 
-fn copy_of(fd: i32) -> Option<Fd> {
+pub(super) fn copy_of(fd: i32) -> Option<Fd> {
     // SAFETY: plain integers.
     Fd::new(unsafe { crate::real::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) }).ok()
 }
@@ -206,6 +208,23 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
     "taken"
 }
 
+/// The other end's process ends, and leaves us what the kernel has no room for before our program reads: its own descriptor, and what is to
+/// be written into that before the end.
+fn keep(process: &'static Process, offload: &Offload, (local, remote): (SocketAddrV4, SocketAddrV4), passed: Vec<Fd>) -> &'static str {
+    let mut passed = passed.into_iter();
+    let (Some(other), Some(Ok(bytes))) = (passed.next(), passed.next().map(|file| memfd::read(&file))) else { return "gone" };
+    let rest = Rest { other, bytes, is_reset: false, until: passed.next() };
+    // Without other readers, nobody is left to read it once this process ends.
+    let reader = socket_between(offload, local, remote).and_then(|key| offload.sockets.find(key));
+    let is_awaited = reader.map_or(lineage::forks() > 0, |socket| lineage::shared_since(socket.birth));
+    let writing = move || crate::boundary!((), rest.write_for(process, local, remote, is_awaited));
+    let _undisturbed = SignalsBlocked::new();
+    match std::thread::Builder::new().name("ringway-rest".to_owned()).spawn(writing) {
+        Ok(_) => "kept",
+        Err(_) => "gone",
+    }
+}
+
 fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
     if ended {
         pair::end_writing(fresh.raw());
@@ -222,7 +241,7 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
 }
 
 /// The other end's owner is gone in the middle of it.
-fn abandoned(process: &Process, talk: u64) {
+pub(super) fn abandoned(process: &Process, talk: u64) {
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(at) = offload.moves.iter().position(|moving| moving.role == Role::Peer(talk)) else { return };

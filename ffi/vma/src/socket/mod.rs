@@ -111,6 +111,8 @@ pub(crate) struct Socket {
     pub(crate) birth: u32,
     /// A listener that came from a parent, which may have it still, and may have other children.
     pub(crate) is_shared: bool,
+    /// The program is about to be another one, and exec closes it.
+    pub(crate) is_left: bool,
     /// It was a connection of the ring, and moved to the kernel.
     pub(crate) moved: bool,
     /// Integer options (level, name, value) that accepted connections' placeholders are to show.
@@ -184,6 +186,7 @@ impl Socket {
             keepalive: tcp::Keepalive::default(),
             birth: crate::lineage::forks(),
             is_shared: false,
+            is_left: false,
             moved: false,
             inherited: Vec::new(),
             common: None,

@@ -270,6 +270,9 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
         }
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => socket.ancillary.packet_info = argument.flag(),
         (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => socket.ancillary.packet_info6 = argument.flag(),
+        // The kernel's own, and its accepted sockets': a server that starts again binds the port only if those that are left of the last one
+        // have SO_REUSEADDR as well.
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_OOBINLINE | libc::SO_PRIORITY) => {}
         _ => return,
     }
     if matches!(socket.kind, Kind::Fresh | Kind::Listener(_)) && argument.len == size_of::<c_int>() {

@@ -241,3 +241,118 @@ fn what_nobody_accepted_leaves_the_listeners_queue() {
     pair.b.tcp_withdraw(listener);
     assert_eq!(pair.b.device().rules.len(), before - 1);
 }
+
+/// Found by the simulator (208/reordering+corruption+one_way+nic_reset+rx_exhausted+registration/7/shared): what was left of it said that its
+/// stream had ended, so that the peer would have read an end instead of the reset.
+#[test]
+fn what_was_aborted_leaves_nothing_but_its_reset() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    pair.a.device_mut().room = 0;
+    pair.a.close(pair.now, client, true);
+    assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::BadSocket));
+    pair.a.device_mut().room = usize::MAX;
+    pair.pass(Duration::from_millis(20));
+    assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::Reset));
+}
+
+/// Found by the simulator (25/loss+duplication+reordering+burst_loss+mtu+partition+nic_reset+rx_exhausted+send_full+registration+neighbour+icmp/6/shared):
+/// bytes that were still under way when it left lay in the window of a new connection between the same addresses, and were read as its own.
+#[test]
+fn a_connection_begins_above_the_one_that_left() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    // Far more than the clock of initial sequence numbers has advanced by.
+    for _ in 0..100 {
+        write(&mut pair.a, pair.now, client, &[1; 8000]).unwrap();
+        write(&mut pair.b, pair.now, server, &[2; 8000]).unwrap();
+        pair.settle();
+        read(&mut pair.a, pair.now, client, 8000).unwrap();
+        read(&mut pair.b, pair.now, server, 8000).unwrap();
+    }
+    let used = |ring: &mut Ring<Cable>, id: SocketId| ring.slots.stream_at(id.index).unwrap().connection.sent_up_to();
+    let before = [used(&mut pair.a, client), used(&mut pair.b, server)];
+    dissolved(&mut pair);
+    pair.pass(Duration::from_millis(1));
+    let again = pair.connect(5000);
+    pair.settle();
+    let successor = pair.b.tcp_accept(listener).expect("its SYN is none of the old connection's");
+    let after = [used(&mut pair.a, again), used(&mut pair.b, successor)];
+    assert!(before.iter().zip(&after).all(|(before, after)| after.gt(*before)), "{before:?}, {after:?}");
+}
+
+#[test]
+fn what_failed_has_no_end_and_is_no_secret() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    write(&mut pair.b, pair.now, server, b"so far").unwrap();
+    pair.settle();
+    let index = client.index;
+    pair.a.slots.stream_at(index).unwrap().connection.peer_gone();
+    pair.a.after_input(pair.now, index);
+    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let left = pair.a.dissolve(pair.now, a, b).unwrap();
+    assert_eq!((left.over, left.ended, left.is_broken()), (true, false, true));
+    assert_eq!((left.error, left.unread.as_slice()), (Some(Error::Reset), &b"so far"[..]));
+    // Its peer knows nothing of that yet, and hears of it as ever.
+    write(&mut pair.b, pair.now, server, b"and more").unwrap();
+    pair.settle();
+    assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::Reset));
+    // One that both ended is over, and not broken.
+    let client = pair.connect(6000);
+    pair.settle();
+    let server = pair.b.tcp_accept(listener).unwrap();
+    pair.a.shutdown(pair.now, client, Shutdown::Write).unwrap();
+    pair.settle();
+    pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
+    pair.settle();
+    let left = pair.b.dissolve(pair.now, b, SocketAddrV4::new(crate::ring::tests::A, 6000)).unwrap();
+    assert_eq!((left.over, left.ended, left.peer_ended, left.is_broken()), (true, true, true, false));
+}
+
+#[test]
+fn what_was_closed_before_its_peer_had_room_for_it_is_still_owed() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let bytes: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
+    let mut written = 0;
+    while let Ok(count) = write(&mut pair.a, pair.now, client, &bytes[written..]) {
+        written += count;
+        pair.settle();
+    }
+    assert_eq!(read(&mut pair.b, pair.now, server, 1000), Ok(bytes[..1000].to_vec()));
+    pair.settle();
+    assert!(pair.a.lingering_streams().is_empty());
+    pair.a.shutdown(pair.now, client, Shutdown::Write).unwrap();
+    pair.a.close(pair.now, client, false);
+    pair.pass(Duration::from_secs(1));
+    let lingering = pair.a.lingering_streams();
+    let info = pair.a.info(lingering[0]).unwrap();
+    assert_eq!((lingering.len(), info.state, info.send_queue > 0), (1, Some(State::FinWait1), true), "its window is closed");
+    assert!(pair.a.tcp_hop(lingering[0]).is_some());
+    let (a, b) = (info.local, info.remote.unwrap());
+    let (of_a, of_b) = (pair.a.dissolve(pair.now, a, b).unwrap(), pair.b.dissolve(pair.now, b, a).unwrap());
+    assert!(of_a.orphaned && of_a.ended && !of_b.peer_ended && !of_b.orphaned && written > 150_000);
+    assert_eq!(of_a.owed_to(&of_b).unwrap(), &bytes[1000..written]);
+    assert_eq!(of_b.owed_to(&of_a).unwrap(), b"");
+    assert!(!pair.a.lingering() && pair.a.lingering_streams().is_empty());
+}
+
+#[test]
+fn what_its_peer_has_all_of_and_what_was_aborted_lingers_no_more() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    write(&mut pair.a, pair.now, client, b"last words").unwrap();
+    pair.a.close(pair.now, client, false);
+    assert_eq!(pair.a.lingering_streams().len(), 1);
+    pair.settle();
+    assert!(pair.a.lingering_streams().is_empty(), "in FIN-WAIT-2, it is the peer's turn");
+    pair.b.close(pair.now, server, true);
+    let client = pair.connect(6000);
+    pair.settle();
+    assert!(pair.b.tcp_accept(listener).is_ok());
+    write(&mut pair.a, pair.now, client, b"never mind").unwrap();
+    pair.a.close(pair.now, client, true);
+    assert!(pair.a.lingering_streams().is_empty());
+}

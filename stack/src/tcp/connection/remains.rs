@@ -3,6 +3,7 @@
 use super::{Connection, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
+use crate::mutants::Mutant;
 use crate::wire::tcp::SeqNumber;
 
 /// One end of a connection that this stack carries no more. Both ends' together say what each reader has yet to read:
@@ -25,11 +26,19 @@ pub struct Remains {
     pub orphaned: bool,
     /// The program has it: not so one that still waits to be accepted.
     pub accepted: bool,
+    /// It was over already, by both ends' consent or not: nothing could be sent any more, or received.
+    pub over: bool,
     /// Why the connection was over already, if it was.
     pub error: Option<Error>,
 }
 
 impl Remains {
+    /// Whether the connection failed before both streams had ended: neither can go on, and who reads them must not take that for
+    /// an end.
+    pub fn is_broken(&self) -> bool {
+        self.over && !(self.ended && self.peer_ended)
+    }
+
     /// What `reader` has yet to read of the stream between the two: what it received already, and what `self`, its peer, had
     /// not seen acknowledged. `None`: the two are not ends of one connection.
     pub fn owed_to(&self, reader: &Self) -> Option<Vec<u8>> {
@@ -45,16 +54,18 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Ends it here without a word to the peer. Bytes that came out of order are the peer's to send again, by whatever way.
     pub(crate) fn dissolve(self) -> Remains {
         let fin = u32::from(self.peer_fin);
+        let unread = if self.config.is(Mutant::RemainsLoseUnread) { Vec::new() } else { self.recv.to_vec() };
         let unacknowledged = self.send.to_vec();
         Remains {
             sent_from: SeqNumber(self.send.end().0.wrapping_sub(unacknowledged.len() as u32)),
             unacknowledged,
-            ended: self.fin_queued || self.state == State::Closed,
+            ended: self.fin_queued && !self.config.is(Mutant::RemainsForgetEnd),
             received_to: SeqNumber(self.window.nxt.0.wrapping_sub(fin)),
-            unread: self.recv.to_vec(),
+            unread,
             peer_ended: self.peer_fin,
             orphaned: self.orphaned,
             accepted: true,
+            over: self.state == State::Closed,
             error: self.error,
         }
     }

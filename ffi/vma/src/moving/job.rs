@@ -1,0 +1,397 @@
+//! One connection's way to the kernel, as the side goes that began it: a thread's work from the first question to the end.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::net::SocketAddrV4;
+
+use ringway_shm::{Fd, Talk};
+use ringway_stack::ring::SocketId;
+use ringway_stack::tcp::Remains;
+
+use super::rest::Rest;
+use super::{ANSWER, Role, memfd, owner, pair, peer};
+use crate::errno::Errno;
+use crate::exit;
+use crate::process::{Offload, Process};
+use crate::socket::Family;
+
+/// Talks with ourselves, whose both ends a process may have, count down from here.
+static OWN_TALKS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// One connection's way to the kernel.
+pub(super) struct Job {
+    pub(super) process: &'static Process,
+    /// Of our own, for the program may close all of its.
+    pub(super) placeholder: Fd,
+    pub(super) family: Family,
+    /// Closed by the program after its reading was shut down.
+    pub(super) ended_reading: bool,
+    /// The program knows that it is connected.
+    pub(super) is_told: bool,
+    /// Closed here, by a process that ends: nobody goes on with it, and only its reader is owed something.
+    pub(super) is_last: bool,
+    pub(super) local: SocketAddrV4,
+    pub(super) remote: SocketAddrV4,
+    /// Who is at the other end; `None`: nobody any more.
+    pub(super) peer: Option<i32>,
+    /// A descriptor that has the connection's own address.
+    pub(super) listener: Option<c_int>,
+}
+
+/// How the peer took it that the connection leaves.
+enum Left {
+    /// Its end's remains, and the talk in which it waits for the rest.
+    Ready(Remains, Conversation),
+    /// It had not accepted it yet: its listener will, from the kernel.
+    Unaccepted(Remains, Conversation),
+    /// There is nobody.
+    Nobody,
+    /// The peer, or we ourselves on its behalf, moved it first.
+    Overtaken,
+    /// It is there, and cannot be asked.
+    Silent,
+}
+
+/// How the peer is asked.
+enum Conversation {
+    Other(Talk),
+    Ourselves(u64),
+}
+
+impl Conversation {
+    fn ask(&self, process: &'static Process, words: &str, passed: Vec<Fd>) -> Option<(String, Vec<Fd>)> {
+        let (words, passed) = match self {
+            Self::Ourselves(talk) => peer::answer(process, *talk, process.owner_pid, words, passed),
+            Self::Other(talk) => {
+                let raw: Vec<i32> = passed.iter().map(Fd::raw).collect();
+                let (words, passed) = talk.ask(words.as_bytes(), &raw, ANSWER).ok()?;
+                (String::from_utf8(words).ok()?, passed)
+            }
+        };
+        Some((words, passed))
+    }
+
+    /// Says no more, which resets a peer that waits for more.
+    fn hang_up(self, process: &'static Process) {
+        match self {
+            Self::Ourselves(talk) => peer::abandoned(process, talk),
+            Self::Other(talk) => drop(talk),
+        }
+    }
+}
+
+impl Job {
+    pub(super) fn run(self) {
+        let moved = match self.leave() {
+            Left::Overtaken => return,
+            // Whatever is there answers the ring, or ends it.
+            Left::Nobody if self.is_last => Ok(None),
+            Left::Ready(theirs, talk) if self.is_last => self.bequeath(&theirs, talk).map(|()| None),
+            Left::Nobody => self.go_on_alone(),
+            Left::Silent => self.break_off(),
+            Left::Unaccepted(theirs, talk) => self.go_to_listener(&theirs, talk),
+            Left::Ready(theirs, talk) => self.go_to(&theirs, talk),
+        };
+        let rest = moved.unwrap_or_else(|error| {
+            let (local, remote) = (self.local, self.remote);
+            if self.is_last {
+                // (Its descriptor, dropped before its end was in order, resets it.)
+                tracing::warn!("the connection {local} - {remote} is reset at the end of the process: it could not be moved: {error:?}");
+                return None;
+            }
+            tracing::warn!("the connection {local} - {remote}, shared with another process, is reset: it could not be moved: {error:?}");
+            pair::reset(self.placeholder.raw(), self.family, self.local, self.remote);
+            None
+        });
+        self.finish();
+        if let Some(rest) = rest {
+            rest.write_for(self.process, self.local, self.remote, true);
+        }
+    }
+
+    /// Whether the move is still ours: the peer may have begun its own meanwhile.
+    fn is_ours(&self, offload: &Offload) -> bool {
+        offload.moves.iter().any(|moving| moving.is_between(self.local, self.remote) && moving.role == Role::Asking)
+    }
+
+    /// Whether the connection is over: its two ends have nothing to do with each other any more.
+    fn is_over(&self, offload: &Offload) -> bool {
+        offload.is_over(self.local, self.remote)
+    }
+
+    /// Asks the peer to leave the ring, as soon as the handshake is over.
+    fn leave(&self) -> Left {
+        let started = std::time::Instant::now();
+        loop {
+            let is_alone;
+            {
+                let mut guard = self.process.lock();
+                let now = self.process.now();
+                guard.poll_if_due(now);
+                if !self.is_ours(&guard) {
+                    return Left::Overtaken;
+                }
+                is_alone = guard.moves.iter().any(|m| m.is_between(self.local, self.remote) && m.key.is_none());
+                if self.is_over(&guard) {
+                    return Left::Nobody;
+                }
+                let under_way = guard.handshakes(self.local, self.remote);
+                drop(guard);
+                if under_way {
+                    super::pause();
+                    continue;
+                }
+            }
+            let talk = match self.peer {
+                None => return Left::Nobody,
+                Some(pid) if pid == self.process.owner_pid => Conversation::Ourselves(OWN_TALKS.fetch_sub(1, Ordering::Relaxed)),
+                Some(pid) => match Talk::begin(pid, ANSWER) {
+                    Ok(Some(talk)) => Conversation::Other(talk),
+                    Ok(None) => return Left::Nobody,
+                    Err(_) if started.elapsed() < super::PATIENCE => {
+                        super::pause();
+                        continue;
+                    }
+                    Err(_) => return Left::Silent,
+                },
+            };
+            let alone = if is_alone { peer::ALONE } else { "" };
+            let words = format!("leave {} {} {alone}", self.remote, self.local);
+            let Some((answer, passed)) = talk.ask(self.process, &words, Vec::new()) else {
+                if started.elapsed() < super::PATIENCE {
+                    continue;
+                }
+                return Left::Silent;
+            };
+            let remains = passed.first().and_then(memfd::to_remains);
+            match (answer.as_str(), remains) {
+                ("left", Some(remains)) => return Left::Ready(remains, talk),
+                ("unaccepted", Some(remains)) => return Left::Unaccepted(remains, talk),
+                ("wait", _) => super::pause(),
+                _ => return Left::Nobody,
+            }
+        }
+    }
+
+    /// Takes our end off the ring.
+    fn dissolve(&self) -> Result<Remains, Errno> {
+        let mut guard = self.process.lock();
+        let offload = &mut *guard;
+        let now = self.process.now();
+        offload.poll_if_due(now);
+        let remains = offload.ring.dissolve(now, self.local, self.remote);
+        let mut key = None;
+        for moving in offload.moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
+            moving.role = Role::Owner;
+            key = moving.key;
+        }
+        if let Some(key) = key {
+            offload.on_its_way(key);
+        }
+        offload.dispatch();
+        exit::pulse();
+        remains.map_err(Errno::from)
+    }
+
+    /// The connection as it goes on: between the placeholder and a descriptor for the peer.
+    fn connect(&self) -> Result<Fd, Errno> {
+        pair::connect(self.placeholder.raw(), self.family, self.local, self.remote, self.listener, self.is_told)
+    }
+
+    fn go_to(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Rest>, Errno> {
+        let ours = self.dissolve()?;
+        if ours.is_broken() || theirs.is_broken() {
+            // It failed while we asked. The peer hears of that by our hanging up.
+            talk.hang_up(self.process);
+            return self.leave_alone(&ours, false);
+        }
+        // The peer, which has closed it, may go now.
+        let talk = (!theirs.orphaned).then_some(talk);
+        let not_ours = Errno(libc::EPROTO);
+        let (to_them, to_us) = (ours.owed_to(theirs).ok_or(not_ours)?, theirs.owed_to(&ours).ok_or(not_ours)?);
+        let fresh = self.connect()?;
+        // First, where there is room: of an end that was shut down altogether, bytes that come later would reset it.
+        let written = if theirs.orphaned { 0 } else { pair::write_some(self.placeholder.raw(), &to_them)? };
+        let mut rest = None;
+        if let Some(talk) = talk {
+            let words = format!("take {} {}", self.remote, self.local);
+            let passed = vec![fresh, memfd::holding(&[&to_us]).map_err(|_| Errno(libc::EMFILE))?];
+            match talk.ask(self.process, &words, passed) {
+                Some((answer, _)) if answer == "taken" => {}
+                _ => return Err(Errno(libc::ECONNRESET)),
+            }
+            self.write_or_leave(&to_them[written..], &talk)?;
+        } else {
+            // Nobody there reads any more; what was written there is still due here.
+            rest = Rest::after(fresh, to_us, false)?;
+        }
+        if ours.ended {
+            pair::end_writing(self.placeholder.raw());
+        }
+        Ok(rest)
+    }
+
+    fn go_to_listener(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Rest>, Errno> {
+        let ours = self.dissolve()?;
+        // The peer did not end before: our ring would have seen that.
+        drop(talk);
+        if ours.is_broken() {
+            return if self.is_last { Err(Errno(libc::ECONNRESET)) } else { self.leave_alone(&ours, false) };
+        }
+        let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
+        pair::bind_beside(self.placeholder.raw(), self.family, self.local, self.listener);
+        if self.is_last {
+            pair::break_off(&self.placeholder);
+        }
+        pair::connect_to(self.placeholder.raw(), self.family, self.remote, self.is_told)?;
+        if self.is_last {
+            let pid = self.peer.ok_or(Errno(libc::ESRCH))?;
+            return self.entrust(&to_them, || Talk::begin(pid, ANSWER).ok().flatten().map(Conversation::Other)).map(|()| None);
+        }
+        pair::write_all(self.placeholder.raw(), &to_them)?;
+        if ours.ended {
+            pair::end_writing(self.placeholder.raw());
+        }
+        Ok(None)
+    }
+
+    /// What the reader has not read yet is for the kernel to keep, which gives it to the reader after our end.
+    fn bequeath(&self, theirs: &Remains, talk: Conversation) -> Result<(), Errno> {
+        let ours = self.dissolve()?;
+        if theirs.orphaned {
+            return Ok(());
+        }
+        if ours.is_broken() || theirs.is_broken() {
+            talk.hang_up(self.process);
+            return Err(Errno(libc::ECONNRESET));
+        }
+        let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
+        // Until it is complete, our end is no end of a stream.
+        pair::break_off(&self.placeholder);
+        let fresh = self.connect()?;
+        // First, as in `go_to`.
+        let rest = self.write_what_fits(&to_them)?;
+        // Of what the peer wrote, nobody here reads anything; lying unread, it would make a reset of our end (RFC 2525 s2.17).
+        let passed = vec![fresh, memfd::holding(&[]).map_err(|_| Errno(libc::EMFILE))?];
+        match talk.ask(self.process, &format!("take {} {}", self.remote, self.local), passed) {
+            Some((answer, _)) if answer == "taken" => {}
+            _ => return Err(Errno(libc::ECONNRESET)),
+        }
+        exit::pulse();
+        self.entrust(rest, || Some(talk))
+    }
+
+    /// Writes the last of our stream, and its end. What there is no room for, the reader's process keeps until there is.
+    fn entrust(&self, bytes: &[u8], talk: impl FnOnce() -> Option<Conversation>) -> Result<(), Errno> {
+        let rest = self.write_what_fits(bytes)?;
+        if !rest.is_empty() {
+            return self.give_to_keep(rest, &talk().ok_or(Errno(libc::ESRCH))?, None);
+        }
+        pair::end_in_order(&self.placeholder);
+        pair::end_writing(self.placeholder.raw());
+        Ok(())
+    }
+
+    /// Our descriptor, and what is to be written into it, are the reader's process's.
+    fn give_to_keep(&self, rest: &[u8], talk: &Conversation, until: Option<Fd>) -> Result<(), Errno> {
+        let passed = [peer::copy_of(self.placeholder.raw()), memfd::holding(&[rest]).ok()];
+        let mut passed = passed.into_iter().collect::<Option<Vec<Fd>>>().ok_or(Errno(libc::EMFILE))?;
+        passed.extend(until);
+        match talk.ask(self.process, &format!("keep {} {}", self.remote, self.local), passed) {
+            Some((answer, _)) if answer == "kept" => Ok(()),
+            _ => Err(Errno(libc::ENOBUFS)),
+        }
+    }
+
+    /// Writes what goes ahead of everything else; or waits until the reader's process has, should this one go on after an exec.
+    fn write_or_leave(&self, bytes: &[u8], talk: &Conversation) -> Result<(), Errno> {
+        let is_left = |offload: &Offload| {
+            let moving = offload.moves.iter().find(|moving| moving.is_between(self.local, self.remote));
+            moving.and_then(|moving| offload.sockets.find(moving.key?)).is_some_and(|socket| socket.is_left)
+        };
+        if bytes.is_empty() || matches!(talk, Conversation::Ourselves(_)) || !is_left(&self.process.lock()) {
+            return pair::write_all(self.placeholder.raw(), bytes);
+        }
+        let (written, until) = pair::pipe()?;
+        self.give_to_keep(bytes, talk, Some(until))?;
+        for moving in self.process.lock().moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
+            moving.role = Role::Kept;
+        }
+        while pair::wait_for(written.raw(), libc::POLLIN) == Err(Errno(libc::EAGAIN)) {}
+        Ok(())
+    }
+
+    /// What is left then.
+    fn write_what_fits<'a>(&self, mut bytes: &'a [u8]) -> Result<&'a [u8], Errno> {
+        while !bytes.is_empty()
+            && let count @ 1.. = pair::write_some(self.placeholder.raw(), bytes)?
+        {
+            bytes = &bytes[count..];
+        }
+        Ok(bytes)
+    }
+
+    /// The peer is there and says nothing: it is to see a reset, and not wait for somebody who is gone.
+    fn break_off(&self) -> Result<Option<Rest>, Errno> {
+        let mut guard = self.process.lock();
+        let offload = &mut *guard;
+        let is_it = |id: &SocketId| owner::ends(offload, *id) == Some((self.local, self.remote));
+        if let Some(id) = offload.ring.sockets().into_iter().find(is_it) {
+            offload.ring.close(self.process.now(), id, true);
+            offload.dispatch();
+        }
+        Err(Errno(libc::ETIMEDOUT))
+    }
+
+    /// The peer is gone: what it sent is there to be read, and then its end, or its reset.
+    fn go_on_alone(&self) -> Result<Option<Rest>, Errno> {
+        let was_over = self.is_over(&self.process.lock());
+        let ours = self.dissolve()?;
+        self.leave_alone(&ours, was_over)
+    }
+
+    /// As [`Self::go_on_alone`], with what our end left. `was_over`: the program may know that.
+    fn leave_alone(&self, ours: &Remains, was_over: bool) -> Result<Option<Rest>, Errno> {
+        let ended = ours.ended || ours.over;
+        let fresh = self.connect()?;
+        let written = pair::write_some(fresh.raw(), &ours.unread)?;
+        if written < ours.unread.len() {
+            if ended {
+                pair::end_writing(self.placeholder.raw());
+            }
+            let is_reset = !ours.peer_ended || ours.error.is_some();
+            return Ok(Some(Rest { other: fresh, bytes: ours.unread[written..].to_vec(), is_reset, until: None }));
+        }
+        // One that ended and was reset then has told of both.
+        if ours.peer_ended && ours.error.is_some() {
+            pair::end_writing(fresh.raw());
+        }
+        if !ours.peer_ended || ours.error.is_some() {
+            pair::break_off(&fresh);
+        }
+        drop(fresh);
+        if was_over && ours.error.is_none() {
+            // The program knows of it already.
+            pair::take_error(self.placeholder.raw());
+        }
+        if ended {
+            pair::end_writing(self.placeholder.raw());
+        }
+        Ok(None)
+    }
+
+    /// From now on, it is the kernel's.
+    fn finish(&self) {
+        let mut guard = self.process.lock();
+        let offload = &mut *guard;
+        let Some(at) = offload.moves.iter().position(|moving| moving.is_between(self.local, self.remote)) else { return };
+        let moving = offload.moves.swap_remove(at);
+        exit::pulse();
+        if self.ended_reading {
+            pair::end_reading(self.placeholder.raw());
+        }
+        if let Some(key) = moving.key {
+            offload.arrived(key, moving.reason);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Connections that leave their ring for another carrier ([`ringway_stack::ring::Ring::dissolve`]): what is said to be left of one is what it had.
+
+use std::net::SocketAddrV4;
+
+use ringway_stack::Instant;
+use ringway_stack::ring::{Readiness, Ring, SocketId};
+use ringway_stack::tcp::{Remains, State};
+
+use super::flow::Tuple;
+use super::{Checkers, stream};
+use crate::nic::SimDevice;
+
+type R = Ring<SimDevice>;
+
+/// A socket of the addresses that are about to leave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    socket: SocketId,
+    state: Option<State>,
+    /// An error waits to be told.
+    failed: bool,
+}
+
+impl Checkers {
+    /// A connection is about to leave its ring.
+    pub(crate) fn dissolves(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple) {
+        let desk = &mut self.desks[place];
+        desk.now = now;
+        let mut candidates: Vec<_> = desk.sockets.iter().filter(|(_, sock)| sock.tuple == Some(tuple)).map(|(&socket, _)| socket).collect();
+        candidates.sort_unstable();
+        let before = |socket: SocketId| {
+            let state = ring.info(socket)?.state;
+            Some(Before { socket, state, failed: ring.readiness(socket).contains(Readiness::ERR) })
+        };
+        self.leaving = candidates.into_iter().filter_map(before).collect();
+    }
+
+    /// It has left; `remains` are all that is left of it.
+    pub(crate) fn dissolved(&mut self, place: usize, ring: &R, tuple: Tuple, remains: &Remains) {
+        let moment = self.moment(place, None);
+        let before = core::mem::take(&mut self.leaving).into_iter().find(|before| ring.info(before.socket).is_none());
+        let endpoint = before.and_then(|before| self.endpoint(place, before.socket));
+        let host = self.desks[place].host;
+        // One that nobody accepted has no socket, but its segments were seen.
+        let id = endpoint.or_else(|| self.flows.id(tuple).filter(|&id| before.is_none() && self.flows.at(id).host == host));
+        let closed = before.and_then(|before| self.desks[place].sockets.remove(&before.socket)).is_some_and(|sock| sock.closed.is_some());
+        let over = before.is_some_and(|before| before.state == Some(State::Closed));
+        let failed = before.is_some_and(|before| before.failed && !closed);
+        if let Some(id) = id {
+            self.flows.pair(id);
+            let (own, peer) = self.flows.both(id);
+            stream::left(
+                &moment,
+                own,
+                peer.map(|peer| &*peer),
+                remains,
+                stream::Known { accepted: before.is_some(), closed, over, failed },
+            );
+            own.owner = None;
+            own.timers.forget();
+            // What comes for a connection that was over is answered as ever.
+            own.left_at = (!over).then_some(moment.at);
+        }
+    }
+
+    /// A listener is closed: segments for what it accepted may now come to another ring, which has never heard of it.
+    pub(super) fn unlisten(&mut self, place: usize, local: SocketAddrV4) {
+        let host = self.desks[place].host;
+        self.flows.forget_leaving(host, local);
+    }
+}
