@@ -7,10 +7,10 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddrV4;
 
 use libc::{sockaddr, socklen_t};
-use ringway_shm::{Rendezvous, Resolved};
+use ringway_shm::{Rendezvous, Resolved, ShmDevice};
 use ringway_stack::device::{MacAddr, Protocol};
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, SocketId};
+use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, Ring, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::address::{self, Address};
@@ -275,7 +275,7 @@ pub(crate) fn send(
     let now = process.now();
     if let Some(hop) = usable(process, socket, to, now) {
         if let (Some(hop), Kind::Datagram(Some(id))) = (hop, socket.kind) {
-            let result = send_on_ring(offload, now, id, data, to, hop);
+            let result = send_on_ring(process, offload, (key, id), data, to, hop, now);
             offload.dispatch();
             if result != Err(Error::HostUnreachable) {
                 return result.map_err(Errno::from);
@@ -305,15 +305,30 @@ fn usable(process: &Process, socket: &Socket, to: SocketAddrV4, now: Instant) ->
 
 #[inline]
 fn send_on_ring(
+    process: &Process,
     offload: &mut Offload,
-    now: Instant,
-    id: SocketId,
+    (key, id): (Key, SocketId),
     data: &[IoSlice<'_>],
     to: SocketAddrV4,
     station: MacAddr,
+    now: Instant,
 ) -> Result<usize, Error> {
     let source = address::source_for(*to.ip());
-    offload.ring.udp_send(now, id, data, source, Some((to, NextHop::Station(station))))
+    let to = Some((to, NextHop::Station(station)));
+    if process.params.tx_nonblocked_eagains {
+        return send_or_say(offload, key, |ring| ring.udp_send(now, id, data, source, to));
+    }
+    offload.ring.udp_send(now, id, data, source, to)
+}
+
+/// VMA_TX_NONBLOCKED_EAGAINS: a datagram that a full queue loses is the program's to send again, where it does not block.
+#[cold]
+fn send_or_say(offload: &mut Offload, key: Key, send: impl FnOnce(&mut Ring<ShmDevice>) -> Result<usize, Error>) -> Result<usize, Error> {
+    let lost_before = offload.ring.counters().tx_drops;
+    let sent = send(&mut offload.ring)?;
+    let lost = offload.ring.counters().tx_drops != lost_before;
+    let may_fail = offload.sockets.find(key).is_some_and(|socket| socket.nonblocking);
+    if lost && may_fail { Err(Error::WouldBlock) } else { Ok(sent) }
 }
 
 /// The destination is not known: ask the rendezvous (without the lock), remember, send.
@@ -341,7 +356,7 @@ fn send_after_asking(
         (Ok((_, hop)), Kind::Datagram(Some(id))) => {
             let station = hop.mac;
             socket.route = Route { to: Some(to), by: By::Station(hop) };
-            let result = send_on_ring(offload, now, id, data, to, station);
+            let result = send_on_ring(process, offload, (key, id), data, to, station, now);
             offload.dispatch();
             if result != Err(Error::HostUnreachable) {
                 return result.map_err(Errno::from);
