@@ -20,7 +20,7 @@ use crate::lock::{Guard, Lock};
 use crate::params::{self, Params};
 use crate::slab::{Key, Slab};
 use crate::socket::Socket;
-use crate::{cancel, crash, fork, log, mux};
+use crate::{cancel, crash, fork, log, mux, rules};
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -154,6 +154,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
         crash::install();
     }
     params::admissible(params)?;
+    rules::load();
     let no_resources = |e: &dyn core::fmt::Display| (Reason::NoResources, e.to_string());
 
     let clock = Clock::new();

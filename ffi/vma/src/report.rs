@@ -132,6 +132,7 @@ fn socket_report(offload: &Offload, socket: &Socket, fd: i32) -> SocketReport {
         remote: socket.peer.map_or_else(String::new, |a| a.to_string()),
         offloaded: socket.ring_id().is_some(),
         reason: socket.reason.map(|r| r.name().to_owned()),
+        rule: socket.rare.as_ref().and_then(|rare| rare.rule.clone()),
         ..SocketReport::default()
     };
     if matches!(socket.kind, Kind::Listener(_)) {

@@ -123,6 +123,9 @@ impl Socket {
         copy.backlog = self.backlog;
         copy.keepalive = self.keepalive;
         copy.moved = self.moved;
+        if let Some(rule) = self.rare.as_ref().and_then(|rare| rare.rule.clone()) {
+            copy.rare().rule = Some(rule);
+        }
         copy.inherited.clone_from(&self.inherited);
         copy
     }

@@ -1,6 +1,8 @@
 //! What each parameter that is heeded does, as a preloaded program and whoever starts it see it. (What only time shows has its tests
 //! where the code is: VMA_RX_POLL_YIELD in mux/wait.rs, VMA_PROGRESS_ENGINE_WCE_MAX in mux/progress.rs, and so on.)
 
+mod rules;
+
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
