@@ -111,7 +111,7 @@ rows! {
     SpecParam1 = "VMA_SPEC_PARAM1", from(0), "1", NO_PIPES, "Microseconds for which the presets 29west and wombat_fh gather writes to a pipe.";
     SpecParam2 = "VMA_SPEC_PARAM2", from(0), "1", NO_PIPES, "Writes to a pipe that these presets gather.";
 
-    StatsFile = "VMA_STATS_FILE", Kind::Path, "", no("RINGWAY_STATS_FILE has each socket's counters when the process ends"), "The file for each socket's statistics when it is closed.";
+    StatsFile = "VMA_STATS_FILE", Kind::Path, "", YES, "Each socket's statistics are appended to this file when it is closed, or the process ends, as one line of JSON.";
     StatsShmemDir = "VMA_STATS_SHMEM_DIR", Kind::Path, "/tmp/", NO_STATS_FILES, "The directory of the statistics that are shared with vma_stats.";
     VmadNotifyDir = "VMA_VMAD_NOTIFY_DIR", Kind::Path, "/tmp/vma", no("there is no daemon: a process's end is seen by its peers"), "The directory by which the daemon vmad learns of processes.";
     StatsFdNum = "VMA_STATS_FD_NUM", within(0, 1024), "100", no("every socket has statistics"), "Sockets that statistics are kept of.";
@@ -151,7 +151,7 @@ rows! {
     RxPrefetchBytes = "VMA_RX_PREFETCH_BYTES", within(32, 2044), "256", NO_PREFETCH, "Bytes of a packet that are fetched into the cache with it.";
     RxPrefetchBefore = "VMA_RX_PREFETCH_BYTES_BEFORE_POLL", within(0, 2044), "0", NO_PREFETCH, "Bytes of the next packet that are fetched before it is there.";
     RxCqDrainRate = "VMA_RX_CQ_DRAIN_RATE_NSEC", from(0), "0", no("a socket's call polls the ring whenever the socket has nothing, and every poll is cheap where nothing came"), "Nanoseconds after which a receive polls although the socket has something.";
-    RxPollOnTxTcp = "VMA_RX_POLL_ON_TX_TCP", Kind::Bool, "0", no("a send looks at the ring where it has no room; receives, waits and the progress thread look anyhow"), "Polls with every TCP send.";
+    RxPollOnTxTcp = "VMA_RX_POLL_ON_TX_TCP", Kind::Bool, "0", YES, "Polls the ring with every TCP send, not only where there is no room.";
     TriggerDummySend = "VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME", Kind::Bool, "0", no("no device here warms up by messages that are not sent (needs mlx5)"), "Warms the send path with every getsockname.";
     GroStreamsMax = "VMA_GRO_STREAMS_MAX", from(0), "32", no("a segment already is as long as 64 KiB; nothing needs to be put together"), "Streams whose segments are put together on reception; 0: none.";
     Tcp3tRules = "VMA_TCP_3T_RULES", Kind::Bool, "0", NO_NIC_RULES, "Steers TCP by the local address alone.";
@@ -205,7 +205,7 @@ rows! {
     Mtu = "VMA_MTU", within(0, 65_535), "0", YES, "The largest packet of a TCP connection in bytes, its segments' payload being 40 less; 0: the device's. Datagrams keep the device's, for none is fragmented.";
     Mss = "VMA_MSS", within(0, 65_535), "0", YES, "The largest payload of a TCP segment in bytes, 88 at least; 0: by the MTU.";
     TcpCcAlgo = "VMA_TCP_CC_ALGO", Kind::OneOf(&[(0, "NewReno"), (1, "CUBIC"), (2, "none")]), "0", no("the stack has NewReno alone; shared memory loses nothing, so that its window only grows"), "Congestion control.";
-    TcpMaxSynRate = "VMA_TCP_MAX_SYN_RATE", within(0, 100_000), "0", no("whoever can reach a listener here runs as the same user; its backlog bounds what waits"), "Connections a second that a listener lets begin; 0: any number.";
+    TcpMaxSynRate = "VMA_TCP_MAX_SYN_RATE", within(0, 100_000), "0", YES, "Connections a second that a listener lets begin; 0: any number. Beyond them a SYN is dropped, and comes again after a second.";
     DeferredClose = "VMA_DEFERRED_CLOSE", Kind::Bool, "0", no("a number is given back when close returns, as in the kernel"), "Keeps a closed socket's number for a while.";
     Hugetbl = "VMA_HUGETBL", Kind::Bool, "0", no("obsolete, upstream as well: it was replaced by VMA_MEM_ALLOC_TYPE"), "Huge pages.";
     DbgMcpktCounter = "VMA_DBG_SEND_MCPKT_COUNTER", from(0), "0", no("a libvma developer's debugging aid"), "Sends multicast packets of its own.";

@@ -35,6 +35,8 @@ pub(crate) struct Params {
     pub(crate) tcp_quickack: bool,
     /// VMA_TCP_TIMESTAMP_OPTION.
     pub(crate) tcp_timestamps: bool,
+    /// VMA_TCP_MAX_SYN_RATE: connections a second that a listener lets begin; 0: any number.
+    pub(crate) tcp_max_syn_rate: u32,
     /// VMA_MTU in bytes; 0: the device's.
     pub(crate) mtu: usize,
     /// VMA_MSS in bytes; 0: by the MTU.
@@ -45,6 +47,8 @@ pub(crate) struct Params {
     pub(crate) tx_bufs: usize,
     /// VMA_TX_MC_LOOPBACK.
     pub(crate) tx_mc_loopback: bool,
+    /// VMA_RX_POLL_ON_TX_TCP: each TCP send polls the ring.
+    pub(crate) rx_poll_on_tx_tcp: bool,
     /// VMA_TX_NONBLOCKED_EAGAINS: a datagram that is lost at once is the program's to send again.
     pub(crate) tx_nonblocked_eagains: bool,
     /// VMA_HANDLE_SIGSEGV.
@@ -90,11 +94,13 @@ impl Params {
                 // What cannot be read is Linux's default.
                 _ => std::fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").map_or(true, |value| value.trim() != "0"),
             },
+            tcp_max_syn_rate: settings.count(Id::TcpMaxSynRate),
             mtu: size(Id::Mtu),
             mss: size(Id::Mss),
             rx_bytes_min: size(Id::RxBytesMin),
             tx_bufs: size(Id::TxBufs),
             tx_mc_loopback: settings.flag(Id::TxMcLoopback),
+            rx_poll_on_tx_tcp: settings.flag(Id::RxPollOnTxTcp),
             tx_nonblocked_eagains: settings.flag(Id::TxNonblockedEagains),
             handle_sigsegv: settings.flag(Id::HandleSigsegv),
             offloaded_sockets: settings.flag(Id::OffloadedSockets),
@@ -120,6 +126,7 @@ impl Params {
             nodelay: self.tcp_nodelay,
             quickack: self.tcp_quickack,
             timestamps: self.tcp_timestamps,
+            syn_rate_max: self.tcp_max_syn_rate,
             // Half of it can be filled.
             rcvbuf_initial: defaults.rcvbuf_initial.max(2 * self.rx_bytes_min),
             rcvbuf_max: defaults.rcvbuf_max.max(2 * self.rx_bytes_min),

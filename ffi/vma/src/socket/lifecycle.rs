@@ -270,6 +270,7 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
     }
     mux::forget(offload, key.index);
     let Some(socket) = offload.sockets.remove(key) else { return };
+    crate::report::closed(offload, &socket, fd);
     if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_))
         && is_open
         && lineage::shared_since(socket.birth)

@@ -104,6 +104,32 @@ static void buffers(void) {
     printf("%ld %ld\n", sent, left);
 }
 
+// Whether the second of two connections in a row took its time.
+static void rate(void) {
+    struct timespec begin, end;
+    struct sockaddr_in where;
+    listener(&where);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < 2; i++)
+        MUST(connect(MUST(socket(AF_INET, SOCK_STREAM, 0)), SA(where), sizeof where));
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    printf("%d\n", (end.tv_sec - begin.tv_sec) * 1000 + (end.tv_nsec - begin.tv_nsec) / 1000000 > 500);
+}
+
+// Whether datagrams pile up in the queue although the program sends on a connection meanwhile.
+static void piling(void) {
+    int s[2], lost = 0;
+    stream_pair(s);
+    pair();
+    MUST(fcntl(datagrams[0], F_SETFL, O_NONBLOCK));
+    for (int i = 0; i < 20000; i++) {
+        lost += send(datagrams[0], "x", 1, 0) < 0;
+        if (i % 4 == 0)
+            MUST(send(s[0], "x", 1, 0));
+    }
+    printf("%d\n", lost > 0);
+}
+
 static void crash(void) {
     pair();
     *(volatile int *)0 = 1;
@@ -130,7 +156,8 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } cases[] = {{"tcp", tcp},       {"multicast", multicast}, {"waiting", waiting}, {"full", full}, {"both", both},
-                 {"thread", thread}, {"buffers", buffers},     {"crash", crash},     {"use", use}};
+                 {"thread", thread}, {"buffers", buffers},     {"crash", crash},     {"use", use},
+                 {"rate", rate},     {"piling", piling}};
     for (unsigned i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++) {
         if (!strcmp(argv[1], cases[i].name)) {
             cases[i].run();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use ringway_report::{ProcessReport, STATS_FILE_ENV};
+use ringway_report::{ProcessReport, STATS_FILE_ENV, SocketReport};
 
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("the test has a path");
@@ -130,6 +130,33 @@ fn send_buffers() {
     assert_eq!((few[1].as_str(), many[1].as_str()), ("0", "0"), "all that was taken arrives");
     let (few, many): (u64, u64) = (few[0].parse().expect("a number"), many[0].parse().expect("a number"));
     assert!(few <= 16 << 15 && few < many, "{few} and {many}");
+}
+
+#[test]
+fn how_many_connections_begin() {
+    assert_eq!(number("rate", &[]), 0);
+    assert_eq!(number("rate", &[("VMA_TCP_MAX_SYN_RATE", "1")]), 1);
+}
+
+#[test]
+fn polls_that_sends_make() {
+    // The progress thread would look as well.
+    let alone = [("VMA_TX_NONBLOCKED_EAGAINS", "1"), ("VMA_PROGRESS_ENGINE_INTERVAL", "10000")];
+    assert_eq!(number("piling", &alone), 1);
+    assert_eq!(number("piling", &[&alone[..], &[("VMA_RX_POLL_ON_TX_TCP", "1")]].concat()), 0);
+}
+
+#[test]
+fn each_sockets_statistics() {
+    let file = scratch("params-sockets.json");
+    let _ = std::fs::remove_file(&file);
+    says("use", &[("VMA_STATS_FILE", &file.to_string_lossy())]);
+    let lines = std::fs::read_to_string(&file).expect("the sockets left a line each");
+    let sockets: Vec<SocketReport> = lines.lines().map(|line| serde_json::from_str(line).expect("a line is a report")).collect();
+    let states: Vec<_> = sockets.iter().map(|socket| (socket.protocol.as_str(), socket.state.as_str())).collect();
+    assert_eq!(states[0], ("tcp", "LISTEN"), "it was closed first");
+    assert_eq!(sockets.len(), 5, "and the others were open when the process ended: {states:?}");
+    assert!(sockets.iter().filter(|socket| socket.rx_packets > 0).count() >= 3, "{sockets:?}");
 }
 
 #[test]
