@@ -10,12 +10,14 @@
 //! - `real`: libc's own functions, below ours; `fdtable`: which descriptors are ours
 //! - `process`: the state behind its lock; `socket`: what the calls mean; `mux`: waiting (poll, select, epoll, blocking calls)
 //! - `fork`, `lineage`, `exit`: the process's turning points; `moving`: connections that several processes use; `cancel`: threads that
-//!   are cancelled; `params`, `log`, `report`: what people see
+//!   are cancelled; `params`, `rules`, `log`, `report`, `crash`: what people set and
+//!   see
 //!
 //! What this library never does: let a panic cross into C, block or enter the kernel for a byte that is there, or touch
 //! a descriptor that is not a socket of the kinds above.
 
 mod cancel;
+mod crash;
 mod errno;
 mod exit;
 pub mod exports;
@@ -31,6 +33,7 @@ mod params;
 mod process;
 mod real;
 mod report;
+mod rules;
 mod slab;
 mod socket;
 
