@@ -46,8 +46,6 @@ pub enum Reason {
     UnknownDevice,
     /// The named device isn't built into this library yet.
     DeviceMissing,
-    /// A parameter's value could not be understood.
-    BadParameter,
     /// The kernel refused memory, descriptors or a thread.
     NoResources,
     /// Another process came to use the connection: by fork, exec or SCM_RIGHTS.
@@ -72,6 +70,8 @@ pub enum Reason {
     DeviceFull,
     /// Another offloaded process holds this port's rule already (SO_REUSEPORT, or a listener inherited from a living parent).
     RuleTaken,
+    /// A rule of libvma.conf says so.
+    Rule,
 }
 
 impl Reason {
@@ -80,7 +80,6 @@ impl Reason {
         Self::SwitchedOff,
         Self::UnknownDevice,
         Self::DeviceMissing,
-        Self::BadParameter,
         Self::NoResources,
         Self::SharedConnection,
         Self::Privileged,
@@ -93,6 +92,7 @@ impl Reason {
         Self::KernelOnlyOption,
         Self::DeviceFull,
         Self::RuleTaken,
+        Self::Rule,
     ];
 
     /// The reason with that [`Reason::name`].
@@ -106,7 +106,6 @@ impl Reason {
             Self::SwitchedOff => "switched-off",
             Self::UnknownDevice => "unknown-device",
             Self::DeviceMissing => "device-missing",
-            Self::BadParameter => "bad-parameter",
             Self::NoResources => "no-resources",
             Self::SharedConnection => "shared-connection",
             Self::Privileged => "privileged",
@@ -119,6 +118,7 @@ impl Reason {
             Self::KernelOnlyOption => "kernel-only-option",
             Self::DeviceFull => "device-full",
             Self::RuleTaken => "rule-taken",
+            Self::Rule => "rule",
         }
     }
 
@@ -128,7 +128,6 @@ impl Reason {
             Self::SwitchedOff => "offloading is switched off; unset RINGWAY_DEVICE or set it to auto",
             Self::UnknownDevice => "RINGWAY_DEVICE must be auto, shm or off",
             Self::DeviceMissing => "that device is not part of this build; use RINGWAY_DEVICE=auto",
-            Self::BadParameter => "a VMA_* or RINGWAY_* parameter could not be understood; the log names it",
             Self::NoResources => "the system refused memory, descriptors or a thread; raise the limits",
             Self::SharedConnection => "another process shares the connection (by fork, exec or SCM_RIGHTS), so the kernel carries it",
             Self::Privileged => "the program was started with raised privileges, where preloading is not trusted",
@@ -141,6 +140,7 @@ impl Reason {
             Self::KernelOnlyOption => "a socket option was set that only the kernel can serve",
             Self::DeviceFull => "the device has no room for another peer, rule or buffer",
             Self::RuleTaken => "another offloaded process already serves this port; this one is reached through the kernel",
+            Self::Rule => "a rule of libvma.conf leaves it to the kernel; ringway doctor --rules says which",
         }
     }
 }

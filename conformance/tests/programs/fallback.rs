@@ -1,4 +1,4 @@
-//! Switched off, misled by a parameter, or short of memory: the program runs on the kernel, and one log line says why.
+//! Switched off or short of memory: the program runs on the kernel, and one log line says why. Misled by a parameter: one line, too.
 
 use rustix::process::Signal;
 
@@ -17,7 +17,17 @@ fn unknown_device() {
 
 #[test]
 fn bad_parameter() {
-    on_the_kernel("bad-parameter", &[("VMA_RX_POLL", "banana")], Some("VMA_RX_POLL"));
+    let case = Case::new("bad-parameter");
+    let (server, port) = redis::idle_server(&case);
+    let answer = case.program("redis-cli").env("VMA_RX_POLL", "banana").args(&format!("-p {port} ping")).run();
+    assert_eq!(answer.stdout, "PONG\n", "{}", answer.stderr);
+    if case.world() == World::Ringway {
+        assert_eq!(answer.stderr.lines().filter(|l| l.contains("VMA_RX_POLL=banana")).count(), 1, "one line:\n{}", answer.stderr);
+        let redis_cli = case.reports().into_iter().find(|r| r.program == "redis-cli").expect("it left a report");
+        assert!(redis_cli.device.is_some(), "it is offloaded all the same");
+    }
+    server.stop(Signal::TERM);
+    case.done();
 }
 
 #[test]

@@ -1,7 +1,10 @@
-//! `ringway doctor`: is this offloaded? If not, why, and what to do. Without processes to ask about: what this machine can do.
+//! `ringway doctor`: is this offloaded? If not, why, and what to do. Without processes to ask about: what this machine can do. Also what
+//! parameters and rules come to, before anything runs.
 
 mod machine;
+mod params;
 mod process;
+mod rules;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -18,6 +21,18 @@ pub(crate) struct Options {
     /// One JSON object.
     #[arg(long)]
     json: bool,
+    /// Instead: the parameters that a program started from this environment would use, and where each is from.
+    #[arg(long, conflicts_with_all = ["pids", "rules"])]
+    params: bool,
+    /// With --params: the manual page ringway-params(7), for man(1).
+    #[arg(long, requires = "params", conflicts_with = "json")]
+    man: bool,
+    /// Instead: which rule of libvma.conf decides about a program's sockets at an address.
+    #[arg(long, num_args = 2, value_names = ["PROGRAM", "ADDRESS[:PORT]"], conflicts_with = "pids")]
+    rules: Vec<String>,
+    /// With --rules: about sockets that do this only.
+    #[arg(long, value_enum, requires = "rules")]
+    role: Option<rules::Named>,
 }
 
 /// All that the doctor found.
@@ -32,6 +47,16 @@ struct Findings {
 /// # Errors
 /// Something that was asked about is not offloaded at all: a process on the kernel, or a machine without a usable device.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.man {
+        params::manual();
+        return Ok(());
+    }
+    if options.params {
+        return params::run(options.json);
+    }
+    if let [program, address] = &options.rules[..] {
+        return rules::run(program, address, options.role, options.json);
+    }
     let machine = options.pids.is_empty().then(Machine::examine);
     let processes = if options.pids.is_empty() {
         members::reports(&[], "doctor")?.into_iter().map(Diagnosis::of_member).collect()

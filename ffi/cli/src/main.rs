@@ -2,7 +2,7 @@
 //!
 //! - [`run`]: finds `libvma.so`, preloads it, and becomes the program
 //! - [`stats`]: a live table of processes, rings and sockets
-//! - [`doctor`]: the machine, device by device; processes, socket by socket
+//! - [`doctor`]: the machine, device by device; processes, socket by socket; parameters and rules
 //! - [`sim`]: replays a seed in the simulator, or runs a campaign of many (feature `sim`)
 //! - [`members`]: the running processes, each asked over its control socket
 //! - [`binary`]: programs that no library can be preloaded into

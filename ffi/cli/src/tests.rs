@@ -23,3 +23,13 @@ fn what_follows_the_program_is_the_programs() {
     };
     assert_eq!(options.program, ["redis-server", "--port", "7"]);
 }
+
+#[test]
+fn the_doctor_is_asked_one_thing_at_a_time() {
+    let parses = |words: &[&str]| Arguments::try_parse_from([&["ringway", "doctor"], words].concat()).is_ok();
+    assert!(parses(&["--params"]) && parses(&["--params", "--json"]) && parses(&["--params", "--man"]));
+    assert!(parses(&["--rules", "redis-server", "127.0.0.1:6379", "--role", "tcp_server"]));
+    assert!(
+        !parses(&["--man"]) && !parses(&["--params", "7"]) && !parses(&["--rules", "redis-server"]) && !parses(&["--role", "tcp_server"])
+    );
+}

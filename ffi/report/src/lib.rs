@@ -94,6 +94,8 @@ pub struct SocketReport {
     pub offloaded: bool,
     /// Why not: `ringway_stack::offload::Reason`'s name.
     pub reason: Option<String>,
+    /// The rule of libvma.conf that says so, with its file and line.
+    pub rule: Option<String>,
     /// Segments or datagrams received through the ring.
     pub rx_packets: u64,
     /// Payload bytes received through the ring.

@@ -11,12 +11,14 @@
 //! - `process`: the state behind its lock; `socket`: what the calls mean; `mux`: waiting (poll, select, epoll, blocking calls)
 //! - `extra`: the VMA Extra API
 //! - `fork`, `lineage`, `exit`: the process's turning points; `moving`: connections that several processes use; `cancel`: threads that
-//!   are cancelled; `params`, `log`, `report`: what people see
+//!   are cancelled; `params`, `rules`, `log`, `report`, `crash`: what people set and
+//!   see
 //!
 //! What this library never does: let a panic cross into C, block or enter the kernel for a byte that is there, or touch
 //! a descriptor that is not a socket of the kinds above.
 
 mod cancel;
+mod crash;
 mod errno;
 mod exit;
 pub mod exports;
@@ -33,6 +35,7 @@ mod params;
 mod process;
 mod real;
 mod report;
+mod rules;
 mod slab;
 mod socket;
 

@@ -1,42 +1,55 @@
 //! The log: tracing, with VMA_TRACELEVEL's names. An unmodified program's standard error stays clean unless something
-//! needs saying, so the default is `warn`.
+//! needs saying, so the default is `warn`. From `info` on it begins with the parameters that differ from their defaults.
 
 use core::fmt::{self, Write as _};
 use std::fs::File;
-use std::os::fd::{AsRawFd, RawFd};
+use std::io::{self, IsTerminal as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, RawFd};
 use std::sync::Once;
 
+use ringway_params::{Id, Row};
 use ringway_stack::offload::Reason;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
-use tracing::span::{Attributes, Id, Record};
+use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::fdtable::{self, Entry};
 use crate::process::Process;
-use crate::real;
+use crate::{lineage, params, real};
 
-/// Starts the log; only the first call does anything.
+/// Starts the log; only the first call does anything. What is wrong with the parameters is its first line.
 pub(crate) fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let level = level_named(&std::env::var("VMA_TRACELEVEL").unwrap_or_default());
-        let details = std::env::var("VMA_LOG_DETAILS").ok().and_then(|d| d.parse().ok());
-        let details = details.unwrap_or(if level >= LevelFilter::DEBUG { 2 } else { 0 });
+        let settings = params::settings();
+        let output = Output::open(settings.path(Id::LogFile));
+        let colours = settings.flag(Id::LogColors) && output.is_a_terminal();
+        let log = Log { level: filter(settings.level()), details: settings.count(Id::LogDetails), colours, output };
         // The program cannot have set this library's own global subscriber.
-        let _ = tracing::subscriber::set_global_default(Log { level, details, output: Output::open() });
+        let _ = tracing::subscriber::set_global_default(log);
+        settings.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        settings.changed().for_each(|(row, setting)| tracing::info!("{}", banner(row, &setting.text)));
     });
 }
 
-/// VMA_TRACELEVEL's names and numbers (vma.md section 3); what is not known means the default.
-fn level_named(name: &str) -> LevelFilter {
-    match name.trim().to_ascii_lowercase().as_str() {
-        "none" | "-1" => LevelFilter::OFF,
-        "panic" | "0" | "error" | "1" => LevelFilter::ERROR,
-        "info" | "information" | "3" => LevelFilter::INFO,
-        "details" | "debug" | "4" => LevelFilter::DEBUG,
-        "fine" | "func" | "5" | "finer" | "func+" | "funcall" | "func_all" | "func-all" | "6" | "all" => LevelFilter::TRACE,
-        _ => LevelFilter::WARN,
+/// A parameter that differs from its default: `<label> <value> [VMA_NAME]`.
+fn banner(row: &Row, value: &str) -> String {
+    let words = row.name.trim_start_matches("VMA_").replace('_', " ").to_ascii_lowercase();
+    let label: String = words.char_indices().map(|(at, c)| if at == 0 { c.to_ascii_uppercase() } else { c }).collect();
+    format!("{label:<30} {value:<26} [{}]", row.name)
+}
+
+/// What tracing calls a level.
+const fn filter(level: ringway_params::Level) -> LevelFilter {
+    use ringway_params::Level as L;
+    match level {
+        L::None => LevelFilter::OFF,
+        L::Panic | L::Error => LevelFilter::ERROR,
+        L::Warn => LevelFilter::WARN,
+        L::Info => LevelFilter::INFO,
+        L::Details | L::Debug => LevelFilter::DEBUG,
+        L::Fine | L::Finer | L::All => LevelFilter::TRACE,
     }
 }
 
@@ -54,7 +67,6 @@ pub(crate) fn declined(reason: Reason, detail: &str) {
 
 /// What was set up, for whoever asked for it.
 pub(crate) fn offloading(process: &Process) {
-    start();
     tracing::info!("offloading over {} as {}", "shm", process.rendezvous.member_name());
 }
 
@@ -63,7 +75,9 @@ pub(crate) fn offloading(process: &Process) {
 /// It has nothing of a thread's own: at the end of the process, when there is something to say as well, that has been destroyed.
 struct Log {
     level: LevelFilter,
-    details: u8,
+    details: u32,
+    /// Lines that somebody should see are coloured.
+    colours: bool,
     output: Output,
 }
 
@@ -81,6 +95,8 @@ impl Log {
             // SAFETY: gettid has no preconditions.
             write!(out, "Tid: {:5} ", unsafe { libc::gettid() })?;
         }
+        let colour = colour(*event.metadata().level()).filter(|_| self.colours);
+        out.push_str(colour.unwrap_or_default());
         out.write_str(match *event.metadata().level() {
             Level::ERROR => "VMA ERROR: ",
             Level::WARN => "VMA WARNING: ",
@@ -89,6 +105,7 @@ impl Log {
             Level::TRACE => "VMA FINE: ",
         })?;
         event.record(&mut Fields(&mut out));
+        out.push_str(colour.map_or("", |_| "\u{1b}[0m"));
         out.write_char('\n')?;
         Ok(out)
     }
@@ -110,14 +127,14 @@ impl Subscriber for Log {
         }
     }
 
-    fn new_span(&self, _span: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
+    fn new_span(&self, _span: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
     }
 
-    fn record(&self, _span: &Id, _values: &Record<'_>) {}
-    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
-    fn enter(&self, _span: &Id) {}
-    fn exit(&self, _span: &Id) {}
+    fn record(&self, _span: &span::Id, _values: &span::Record<'_>) {}
+    fn record_follows_from(&self, _span: &span::Id, _follows: &span::Id) {}
+    fn enter(&self, _span: &span::Id) {}
+    fn exit(&self, _span: &span::Id) {}
 }
 
 /// The message, and behind it what else is named.
@@ -133,6 +150,15 @@ impl Visit for Fields<'_> {
     }
 }
 
+/// The escape sequence (ECMA-48's SGR) before lines that somebody should see: red for errors, yellow for warnings.
+const fn colour(level: Level) -> Option<&'static str> {
+    match level {
+        Level::ERROR => Some("\u{1b}[31m"),
+        Level::WARN => Some("\u{1b}[33m"),
+        _ => None,
+    }
+}
+
 /// VMA_LOG_FILE, or standard error.
 enum Output {
     StandardError,
@@ -140,15 +166,20 @@ enum Output {
 }
 
 impl Output {
-    fn open() -> Self {
-        let Ok(path) = std::env::var("VMA_LOG_FILE") else { return Self::StandardError };
-        if path.is_empty() {
+    fn open(path: Option<String>) -> Self {
+        let Some(file) = path.and_then(|path| File::options().create(true).append(true).open(path).ok()) else {
             return Self::StandardError;
-        }
-        let path = path.replacen("%d", &std::process::id().to_string(), 1);
-        match File::options().create(true).append(true).open(path) {
-            Ok(file) => Self::File(file),
-            Err(_) => Self::StandardError,
+        };
+        // The program counts on the lowest numbers.
+        let fd = lineage::out_of_the_way(file.into_raw_fd());
+        // SAFETY: the file's own descriptor, under another number, which nobody else knows of.
+        Self::File(unsafe { File::from_raw_fd(fd) })
+    }
+
+    fn is_a_terminal(&self) -> bool {
+        match self {
+            Self::StandardError => io::stderr().is_terminal(),
+            Self::File(file) => file.is_terminal(),
         }
     }
 
@@ -200,21 +231,42 @@ fn write_unkilled(fd: RawFd, line: &[u8]) {
 mod tests {
     use super::*;
 
+    /// What a log writes of an error, a warning and a word.
+    fn written(colours: bool) -> String {
+        let path = std::env::temp_dir().join(format!("ringway-log-{}-{colours}", std::process::id()));
+        let output = Output::open(Some(path.to_string_lossy().into_owned()));
+        assert!(!output.is_a_terminal());
+        let log = Log { level: LevelFilter::INFO, details: 0, colours, output };
+        tracing::subscriber::with_default(log, || {
+            tracing::error!("one");
+            tracing::warn!("two");
+            tracing::info!("three");
+            tracing::debug!("four");
+        });
+        let text = std::fs::read_to_string(&path).expect("the log is there");
+        std::fs::remove_file(&path).expect("it was made here");
+        text
+    }
+
     #[test]
-    fn levels_have_their_documented_names() {
-        for (name, level) in [
-            ("none", LevelFilter::OFF),
-            ("panic", LevelFilter::ERROR),
-            ("1", LevelFilter::ERROR),
-            ("WARNING", LevelFilter::WARN),
-            ("information", LevelFilter::INFO),
-            ("4", LevelFilter::DEBUG),
-            ("details", LevelFilter::DEBUG),
-            ("func-all", LevelFilter::TRACE),
-            ("all", LevelFilter::TRACE),
-            ("no such level", LevelFilter::WARN),
-        ] {
-            assert_eq!(level_named(name), level, "{name}");
+    fn terminals_see_colours() {
+        assert_eq!(written(false), "VMA ERROR: one\nVMA WARNING: two\nVMA INFO: three\n");
+        let coloured = "\u{1b}[31mVMA ERROR: one\u{1b}[0m\n\u{1b}[33mVMA WARNING: two\u{1b}[0m\nVMA INFO: three\n";
+        assert_eq!(written(true), coloured);
+    }
+
+    #[test]
+    fn levels_are_tracings() {
+        use ringway_params::Level as L;
+        for (name, level) in [("none", LevelFilter::OFF), ("0", LevelFilter::ERROR), ("3", LevelFilter::INFO), ("all", LevelFilter::TRACE)]
+        {
+            assert_eq!(L::from_name(name).map(filter), Some(level), "{name}");
         }
+    }
+
+    #[test]
+    fn the_banner_has_label_value_and_name() {
+        let line = banner(Id::RxPoll.row(), "-1");
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["Rx", "poll", "-1", "[VMA_RX_POLL]"]);
     }
 }

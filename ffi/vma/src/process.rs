@@ -20,7 +20,7 @@ use crate::lock::{Guard, Lock};
 use crate::params::{self, Params};
 use crate::slab::{Key, Slab};
 use crate::socket::Socket;
-use crate::{cancel, fork, log, mux};
+use crate::{cancel, crash, fork, log, mux, rules};
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -150,21 +150,19 @@ fn init() -> Option<&'static Process> {
 }
 
 fn make() -> Result<&'static Process, (Reason, String)> {
-    let params = params::read()?;
+    let params = params::read();
+    log::start();
+    if params.handle_sigsegv {
+        crash::install();
+    }
     params::admissible(params)?;
+    rules::load();
     let no_resources = |e: &dyn core::fmt::Display| (Reason::NoResources, e.to_string());
 
     let clock = Clock::new();
     let (device, rendezvous) = ringway_shm::attach(&params.shm_settings()).map_err(|e| no_resources(&e))?;
     let capabilities = device.capabilities();
-    let tcp_defaults = tcp::Config {
-        // RFC 9293 s3.7.1: the MTU less both fixed headers.
-        mss_max: u16::try_from(capabilities.mtu - 40).unwrap_or(u16::MAX),
-        gather_max: capabilities.gather_max,
-        nodelay: params.tcp_nodelay,
-        quickack: params.tcp_quickack,
-        ..tcp::Config::default()
-    };
+    let tcp_defaults = params.tcp_defaults(capabilities.mtu, capabilities.gather_max);
     let config = RingConfig { batch: params.cq_poll_batch_max, ..RingConfig::default() };
     let ring = Ring::new(device, config, params::random_seed().map_err(|e| no_resources(&e))?);
     let process: &'static Process = Box::leak(Box::new(Process {

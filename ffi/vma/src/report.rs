@@ -1,24 +1,63 @@
 //! What `ringway stats` and `ringway doctor` hear from this process.
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::Write as _;
+use std::ffi::{CString, OsString};
+use std::io;
 use std::sync::OnceLock;
 
+use ringway_params::Id;
 use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, STATS_FILE_ENV, SocketReport};
 use ringway_stack::device::{Device, Protocol};
 use ringway_stack::offload::Reason;
 use ringway_stack::tcp;
+use serde::Serialize;
 
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Kind, Socket};
-use crate::{fdtable, params};
+use crate::{fdtable, params, real};
 
 /// Where the report goes, as the environment had it when the state was first made: nginx's workers clear theirs.
 fn stats_file() -> Option<&'static OsString> {
     static PATH: OnceLock<Option<OsString>> = OnceLock::new();
     PATH.get_or_init(|| std::env::var_os(STATS_FILE_ENV)).as_ref()
+}
+
+/// VMA_STATS_FILE: where each socket's statistics go.
+fn sockets_file() -> Option<String> {
+    params::settings().path(Id::StatsFile)
+}
+
+/// A socket is closed for good: what there is to say of it goes to the file that VMA_STATS_FILE names.
+pub(crate) fn closed(offload: &Offload, socket: &Socket, fd: i32) {
+    if let Some(path) = sockets_file() {
+        append_lines(&path, &[socket_report(offload, socket, fd)]);
+    }
+}
+
+/// Appends each as a line of JSON, all of them in one write.
+fn append_lines<T: Serialize>(path: &str, values: &[T]) {
+    let lines = values.iter().map(|value| serde_json::to_string(value).map(|line| line + "\n")).collect::<Result<String, _>>();
+    let written = lines.map_err(io::Error::from).and_then(|lines| append_to(path, lines.as_bytes()));
+    if let Err(error) = written {
+        tracing::warn!("the statistics were not written to {path}: {error}");
+    }
+}
+
+/// By libc's own calls: the state may be locked, for which the library's wait where a number was used before.
+fn append_to(path: &str, bytes: &[u8]) -> io::Result<()> {
+    let path = CString::new(path)?;
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    // SAFETY: a C string and plain integers; the pointer and length are a slice's; the descriptor was made here.
+    unsafe {
+        let fd = real::open(path.as_ptr(), flags, 0o666);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let written = real::write(fd, bytes.as_ptr().cast(), bytes.len());
+        let result = if usize::try_from(written) == Ok(bytes.len()) { Ok(()) } else { Err(io::Error::last_os_error()) };
+        real::close(fd);
+        result
+    }
 }
 
 /// Answers the control socket with the report.
@@ -29,24 +68,20 @@ pub(crate) fn serve(process: &'static Process) {
     }));
 }
 
-/// The report for the file that RINGWAY_STATS_FILE names, if it names one: taken while the sockets are still there, to be
+/// The report for the files that RINGWAY_STATS_FILE and VMA_STATS_FILE name, if they name any: taken while the sockets are still there, to be
 /// written by [`append`] once what they had queued was sent.
 pub(crate) fn last(process: &Process) -> Option<ProcessReport> {
-    stats_file().map(|_| gather(process))
+    (stats_file().is_some() || sockets_file().is_some()).then(|| gather(process))
 }
 
-/// Appends the report, with the ring's totals as they are now, in one write.
+/// Appends the report, with the ring's totals as they are now, in one write; and the sockets that are open to the other file.
 pub(crate) fn append(process: &Process, mut report: ProcessReport) {
-    let Some(path) = stats_file() else { return };
     report.ring = ring_report(&process.lock());
-    let path = path.to_string_lossy().replacen("%d", &std::process::id().to_string(), 1);
-    let written = serde_json::to_string(&report).map_err(std::io::Error::from).and_then(|mut line| {
-        line.push('\n');
-        File::options().create(true).append(true).open(&path)?.write_all(line.as_bytes())
-    });
-    if let Err(error) = written {
-        tracing::warn!("the statistics were not written to {path}: {error}");
+    if let Some(path) = sockets_file() {
+        append_lines(&path, &report.sockets);
     }
+    let Some(path) = stats_file() else { return };
+    append_lines(&path.to_string_lossy().replacen("%d", &std::process::id().to_string(), 1), &[report]);
 }
 
 fn ring_report(offload: &Offload) -> RingReport {
@@ -132,6 +167,7 @@ fn socket_report(offload: &Offload, socket: &Socket, fd: i32) -> SocketReport {
         remote: socket.peer.map_or_else(String::new, |a| a.to_string()),
         offloaded: socket.ring_id().is_some(),
         reason: socket.reason.map(|r| r.name().to_owned()),
+        rule: socket.rare.as_ref().and_then(|rare| rare.rule.clone()),
         ..SocketReport::default()
     };
     if matches!(socket.kind, Kind::Listener(_)) {

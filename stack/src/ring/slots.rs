@@ -71,6 +71,24 @@ pub(super) struct Listener {
     pub(super) ready: VecDeque<SocketId>,
     pub(super) config: tcp::Config,
     pub(super) counters: Counters,
+    /// SYNs that were taken since then: within a second.
+    pub(super) syns: (Instant, u32),
+}
+
+impl Listener {
+    /// Whether one more connection may begin now ([`tcp::Config::syn_rate_max`]).
+    pub(super) fn lets_begin(&mut self, now: Instant) -> bool {
+        if self.config.syn_rate_max == 0 {
+            return true;
+        }
+        let (since, taken) = &mut self.syns;
+        if *taken == 0 || now.since(*since) >= Duration::from_secs(1) {
+            (*since, *taken) = (now, 0);
+        }
+        let fits = *taken < self.config.syn_rate_max;
+        *taken += u32::from(fits);
+        fits
+    }
 }
 
 pub(super) struct Slot<D: Device> {

@@ -182,8 +182,16 @@ impl<D: Device> Ring<D> {
         }
         let rule = FlowRule { shared: config.reuse_port, ..FlowRule::flow(Protocol::Tcp, local, None) };
         let rule = self.device.attach(&rule).map_err(rule_error)?;
-        let listener =
-            Listener { local, rule, backlog, embryos: 0, ready: Default::default(), config: config.clone(), counters: Counters::default() };
+        let listener = Listener {
+            local,
+            rule,
+            backlog,
+            embryos: 0,
+            ready: Default::default(),
+            config: config.clone(),
+            counters: Counters::default(),
+            syns: (Instant::ZERO, 0),
+        };
         match self.slots.insert(Socket::Listener(Box::new(listener))) {
             Ok(id) => {
                 self.demux.insert(key, id.index);
@@ -215,6 +223,10 @@ impl<D: Device> Ring<D> {
         if listener.ready.len() + listener.embryos > listener.backlog {
             listener.counters.rx_drops += 1;
             mark!(self, ListenOverflow);
+            return None;
+        }
+        if !listener.lets_begin(now) {
+            listener.counters.rx_drops += 1;
             return None;
         }
         let config = listener.config.clone();

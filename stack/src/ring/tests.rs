@@ -277,6 +277,25 @@ fn beyond_the_backlog_a_syn_waits_for_its_retransmission() {
 }
 
 #[test]
+fn beyond_the_rate_a_syn_waits_for_its_retransmission() {
+    let mut pair = Pair::new();
+    let config = tcp::Config { syn_rate_max: 2, ..tcp::Config::default() };
+    pair.b.tcp_listen(SocketAddrV4::new(B, 80), 16, &config).unwrap();
+    let clients: Vec<_> = (0..5).map(|n| pair.connect(5000 + n)).collect();
+    let established = |pair: &Pair| {
+        let states = clients.iter().map(|c| pair.a.info(*c).unwrap().state.unwrap());
+        states.filter(|state| *state == tcp::State::Established).count()
+    };
+    pair.settle();
+    assert_eq!(established(&pair), 2);
+    // Their SYNs come again after 1 s, and after 2 s more.
+    pair.pass(Duration::from_millis(1500));
+    assert_eq!(established(&pair), 4);
+    pair.pass(Duration::from_secs(2));
+    assert_eq!(established(&pair), 5);
+}
+
+#[test]
 fn closing_a_listener_resets_what_nobody_accepted() {
     let mut pair = Pair::new();
     let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();

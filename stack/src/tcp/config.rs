@@ -79,6 +79,8 @@ pub struct Config {
     pub tso_max: usize,
     /// SO_REUSEPORT: listeners of several rings of one device may have one address, and share its connections.
     pub reuse_port: bool,
+    /// Connections that a listener lets begin in a second; zero: any number. Beyond them a SYN is dropped, and comes again.
+    pub syn_rate_max: u32,
     /// What is deliberately wrong (set by [`crate::ring::RingConfig::mutant`]).
     #[cfg(feature = "mutants")]
     pub mutant: Mutant,
@@ -114,6 +116,7 @@ impl Default for Config {
             gather_max: 8,
             tso_max: 0,
             reuse_port: false,
+            syn_rate_max: 0,
             #[cfg(feature = "mutants")]
             mutant: Mutant::Healthy,
         }

@@ -97,6 +97,9 @@ fn sockets(f: &mut fmt::Formatter<'_>, report: &ProcessReport) -> fmt::Result {
 
 fn why_not(socket: &SocketReport) -> String {
     let Some(name) = &socket.reason else { return String::new() };
+    if let Some(rule) = &socket.rule {
+        return format!("{name}: {rule}");
+    }
     match Reason::from_name(name) {
         Some(reason) => format!("{name}: {}", reason.advice()),
         None => name.clone(),

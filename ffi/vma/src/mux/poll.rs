@@ -111,9 +111,9 @@ pub(crate) fn poll(
     }
 }
 
-/// Whether the kernel's part of a set is asked although ours has something.
+/// Whether the kernel's part of a set is asked although ours has something (VMA_SELECT_SKIP_OS).
 fn kernel_is_due(process: &Process) -> bool {
-    let ratio = process.params.select_poll_os_ratio;
+    let ratio = process.params.select_skip_os;
     ratio != 0
         && thread::with(|thread| {
             let since = thread.since_kernel.get() + 1;

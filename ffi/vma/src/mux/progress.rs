@@ -5,17 +5,20 @@
 //! wants something; then it serves that, and ticks again. An idle process has no wake-ups.
 
 use core::time::Duration;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use ringway_host::{Pidfd, Plan, Progress, Work};
+use ringway_params::Id;
 use ringway_shm::Rendezvous;
 use ringway_stack::device::Device;
 use ringway_stack::time::Instant;
 
 use crate::fdtable::{self, Entry};
-use crate::fork;
 use crate::process::{Offload, Process};
+use crate::{fork, params};
 
 /// Ticks without a call of the program's that touched the ring, before the thread sleeps deeply.
 const QUIET_TICKS: u32 = 2;
@@ -30,6 +33,8 @@ struct Service {
     next_tick: Instant,
     /// [`Rendezvous::losses`] when routes were last gone through.
     losses: u64,
+    /// The thread is where the parameters want it.
+    settled: bool,
 }
 
 /// Starts the thread.
@@ -42,6 +47,7 @@ pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
         calls: 0,
         next_tick: Instant::ZERO,
         losses: 0,
+        settled: false,
     };
     let progress = Progress::start("ringway", service)?;
     fdtable::set(progress.descriptor(), Entry::Internal);
@@ -51,6 +57,9 @@ pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
 
 impl Work for Service {
     fn turn(&mut self) -> Plan {
+        if !core::mem::replace(&mut self.settled, true) {
+            settle();
+        }
         self.rendezvous.service();
         let greetings = Some(self.rendezvous.epoll_fd());
         let process = self.process;
@@ -70,7 +79,7 @@ impl Work for Service {
             offload.sockets.iter_mut().for_each(|(_, socket)| socket.route.forget_dead(&self.rendezvous));
         }
         let active = offload.mux.calls != self.calls;
-        let served = (woken || now >= self.next_tick) && serve(&mut offload, now);
+        let served = (woken || now >= self.next_tick) && serve(&mut offload, now, process.params.progress_engine_frames_max);
         if now >= self.next_tick || active || served {
             self.quiet = if active || served { 0 } else { self.quiet + 1 };
             self.next_tick = now + self.interval;
@@ -90,16 +99,78 @@ impl Work for Service {
     }
 }
 
-/// Polls the ring until it has nothing more, or a fair share was served.
-fn serve(offload: &mut Offload, now: Instant) -> bool {
-    const POLLS_MAX: u32 = 64;
-    let mut served = false;
-    for _ in 0..POLLS_MAX {
-        if offload.ring.poll(now) == 0 {
-            break;
+/// Polls the ring until it has nothing more, or a fair share was served: VMA_PROGRESS_ENGINE_WCE_MAX's frames.
+fn serve(offload: &mut Offload, now: Instant, frames_max: usize) -> bool {
+    share(frames_max, || {
+        let frames = offload.ring.poll(now);
+        if frames != 0 {
+            offload.dispatch();
         }
-        served = true;
-        offload.dispatch();
+        frames
+    }) != 0
+}
+
+/// Calls `poll`, which says how much it did, until it did nothing, or `most` is reached. Returns how much was done.
+fn share(most: usize, mut poll: impl FnMut() -> usize) -> usize {
+    let mut done = 0;
+    while done < most {
+        match poll() {
+            0 => break,
+            more => done += more,
+        }
     }
-    served
+    done
+}
+
+/// VMA_INTERNAL_THREAD_AFFINITY and VMA_INTERNAL_THREAD_CPUSET, for the calling thread. What the kernel refuses is said.
+fn settle() {
+    let settings = params::settings();
+    if let Some(cpus) = settings.cpus(Id::InternalThreadAffinity)
+        && let Err(error) = pin(&cpus)
+    {
+        tracing::warn!("VMA_INTERNAL_THREAD_AFFINITY={}: {error}", settings.text(Id::InternalThreadAffinity));
+    }
+    if let Some(group) = settings.path(Id::InternalThreadCpuset)
+        && let Err(error) = join(Path::new(&group))
+    {
+        tracing::warn!("VMA_INTERNAL_THREAD_CPUSET={group}: {error}");
+    }
+}
+
+/// sched_setaffinity(2), with as large a mask as it takes. CPUs that are not there do not count, as long as one is.
+fn pin(cpus: &[usize]) -> io::Result<()> {
+    const BITS: usize = u64::BITS as usize;
+    let mut mask = vec![0_u64; cpus.iter().max().map_or(1, |cpu| cpu / BITS + 1)];
+    cpus.iter().for_each(|cpu| mask[cpu / BITS] |= 1 << (cpu % BITS));
+    // SAFETY: the mask is as long as it says; 0 is the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&mask[..]), mask.as_ptr()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Joins a control group with the calling thread: of either version (cgroups(7)).
+fn join(group: &Path) -> io::Result<()> {
+    let threads = group.join("cgroup.threads");
+    let file = if threads.exists() { threads } else { group.join("tasks") };
+    // SAFETY: gettid has no preconditions.
+    let thread = unsafe { libc::gettid() };
+    File::options().write(true).open(file)?.write_all(thread.to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_ends_with_its_frames_or_with_the_work() {
+        let mut left = 100_usize;
+        let mut sixteen = || {
+            let taken = left.min(16);
+            left -= taken;
+            taken
+        };
+        assert_eq!(share(32, &mut sixteen), 32);
+        assert_eq!(share(33, &mut sixteen), 48);
+        assert_eq!(share(1000, &mut sixteen), 20);
+        assert_eq!(share(1000, &mut sixteen), 0);
+    }
 }

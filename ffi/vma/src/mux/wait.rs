@@ -177,6 +177,7 @@ fn spin<T>(
         SpinClass::Rx => process.params.rx_udp_poll_os_ratio,
         SpinClass::Select => process.params.select_poll_os_ratio,
     };
+    let mut yields = Yields::new(process, w.spin);
     // What the user set is spun to the letter, on a taken core as well; but others give way to it.
     let exact = matches!(limit(process, w.spin), Limit::Exact(_));
     let mut seated = false;
@@ -214,7 +215,7 @@ fn spin<T>(
                 break None;
             }
         }
-        match spin.step(now) {
+        match yields.apply(spin.step(now)) {
             Step::Poll if process.state().has_waiters() => (0..16).for_each(|_| core::hint::spin_loop()),
             Step::Poll => {}
             Step::Yield => {
@@ -230,6 +231,31 @@ fn spin<T>(
     let now = process.now();
     process.lock().end_spin(thread, now);
     (ended, now)
+}
+
+/// VMA_RX_POLL_YIELD: a receive lets others have the core after so many rounds, as well as from time to time.
+struct Yields {
+    every: u32,
+    rounds: u32,
+}
+
+impl Yields {
+    fn new(process: &Process, class: SpinClass) -> Self {
+        Self { every: if class == SpinClass::Rx { process.params.rx_poll_yield } else { 0 }, rounds: 0 }
+    }
+
+    #[inline]
+    fn apply(&mut self, step: Step) -> Step {
+        if self.every == 0 || step != Step::Poll {
+            return step;
+        }
+        self.rounds += 1;
+        if self.rounds < self.every {
+            return step;
+        }
+        self.rounds = 0;
+        Step::Yield
+    }
 }
 
 /// Ends a thread's spinning where a panic would leave it entered.
@@ -464,4 +490,19 @@ fn sleep_on(kernel: &mut [libc::pollfd], asleep: &Asleep, sigmask: Option<&libc:
     ppoll(fds, asleep.timeout, sigmask)?;
     kernel.copy_from_slice(&fds[own.len()..]);
     Ok(Slept { kernel: kernel.iter().any(|fd| fd.revents != 0), waker: fds[0].revents != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receive_yields_as_often_as_it_is_told() {
+        let steps = |every, step| {
+            let mut yields = Yields { every, rounds: 0 };
+            (0..100).filter(|_| yields.apply(step) == Step::Yield).count()
+        };
+        assert_eq!((steps(0, Step::Poll), steps(1, Step::Poll), steps(10, Step::Poll)), (0, 100, 10));
+        assert_eq!((steps(1, Step::Stop), steps(10, Step::Yield)), (0, 100), "what is over is over");
+    }
 }

@@ -1,49 +1,59 @@
 use super::*;
 
-fn with(set: &[(&str, &str)]) -> Result<Params, String> {
-    parse(|name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+fn with(set: &[(&str, &str)]) -> Params {
+    let settings = Settings::read(|name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()));
+    assert_eq!(settings.warnings(), [""; 0]);
+    Params::of(&settings)
+}
+
+/// Over a device as the shared-memory one.
+fn tcp_of(params: &Params) -> tcp::Config {
+    params.tcp_defaults(65_535, 8)
 }
 
 #[test]
-fn nothing_set_means_the_documented_defaults() {
-    let params = with(&[]).expect("no parameter, no mistake");
-    assert_eq!(params.rx_poll_us, None);
-    assert_eq!(params.rx_udp_poll_os_ratio, 100);
-    assert_eq!(params.select_poll_os_ratio, 10);
-    assert_eq!(params.progress_engine_interval_ms, 10);
-    assert_eq!(params.cq_poll_batch_max, 16);
-    assert!(!params.tcp_nodelay);
+fn nothing_set_means_what_the_parts_mean_by_themselves() {
+    let params = with(&[]);
+    assert_eq!((params.rx_poll_us, params.select_poll_us), (None, None));
+    assert_eq!(params.shm_settings().pool_bytes, ringway_shm::Settings::default().pool_bytes);
+    let defaults = tcp::Config::default();
+    assert_eq!(tcp_of(&params), tcp::Config { mss_max: 65_495, gather_max: 8, ..defaults });
+    let (udp, plain) = (params.udp_defaults(), UdpOptions::default());
+    assert_eq!((udp.rcvbuf, udp.multicast_loop), (plain.rcvbuf, plain.multicast_loop));
 }
 
 #[test]
-fn a_specification_sets_and_an_explicit_value_overrides_it() {
-    let params = with(&[("VMA_SPEC", "latency"), ("VMA_SELECT_POLL", "7")]).expect("both are good");
-    assert_eq!(params.rx_poll_us, Some(-1));
-    assert_eq!(params.select_poll_us, Some(7));
-    assert!(params.tcp_nodelay);
+fn segments_are_no_longer_than_mtu_and_mss_say() {
+    let mss = |set: &[(&str, &str)]| tcp_of(&with(set)).mss_max;
+    assert_eq!(mss(&[("VMA_MTU", "1500")]), 1460);
+    assert_eq!(mss(&[("VMA_MSS", "1000")]), 1000);
+    assert_eq!(mss(&[("VMA_MTU", "1500"), ("VMA_MSS", "9000")]), 1460);
+    assert_eq!(mss(&[("VMA_MTU", "1")]), MSS_MIN);
 }
 
 #[test]
-fn what_is_wrong_is_named() {
-    for (name, value) in
-        [("VMA_RX_POLL", "fast"), ("VMA_RX_POLL", "-2"), ("VMA_CQ_POLL_BATCH_MAX", "129"), ("VMA_SPEC", "warp"), ("VMA_MTU", "1e3")]
-    {
-        let complaint = with(&[(name, value)]).expect_err("it is wrong");
-        assert!(complaint.contains(name) && complaint.contains(value), "{complaint}");
-    }
+fn tcp_starts_as_the_parameters_say() {
+    let config = tcp_of(&with(&[("VMA_TCP_NODELAY", "1"), ("VMA_TCP_QUICKACK", "1"), ("VMA_TCP_TIMESTAMP_OPTION", "0")]));
+    assert!(config.nodelay && config.quickack && !config.timestamps);
+    let system = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").is_ok_and(|value| value.trim() == "0");
+    assert_eq!(with(&[("VMA_TCP_TIMESTAMP_OPTION", "2")]).tcp_timestamps, !system);
 }
 
 #[test]
-fn an_empty_value_is_as_good_as_none() {
-    assert_eq!(with(&[("VMA_RX_POLL", "")]).expect("empty is unset").rx_poll_us, None);
+fn receive_buffers_have_a_floor() {
+    let params = with(&[("VMA_RX_BYTES_MIN", "8000000")]);
+    let config = tcp_of(&params);
+    assert_eq!((config.rcvbuf_initial, config.rcvbuf_max), (16_000_000, 16_000_000));
+    assert_eq!(params.udp_defaults().rcvbuf, 16_000_000);
 }
 
 #[test]
-fn every_number_that_a_specification_sets_is_known_and_in_range() {
-    for spec in SPECS {
-        for &(name, value) in spec.sets {
-            let &(_, least, greatest) = NUMBERS.iter().find(|(known, ..)| *known == name).expect(name);
-            assert!((least..=greatest).contains(&value), "{name}");
-        }
+fn buffers_are_as_many_as_is_said() {
+    for count in ["1", "19", "512", "8192", "311296"] {
+        let bytes = with(&[("VMA_TX_BUFS", count)]).shm_settings().pool_bytes;
+        let (small, large) = (bytes / 4 / 2048, bytes * 3 / 4 / 32_768);
+        let count: usize = count.parse().expect("a number");
+        assert!((small + large).abs_diff(count) <= 2, "{count}: {small} and {large}");
+        assert!(bytes <= ringway_shm::Settings::POOL_BYTES_MAX);
     }
 }

@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use libc::{sockaddr, socklen_t};
+use ringway_params::rules::Role;
 use ringway_shm::Resolved;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
@@ -15,7 +16,7 @@ use super::{Family, Kind, common, datagram, lifecycle, stream};
 use crate::errno::{Errno, THEIRS};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::{mux, real};
+use crate::{mux, real, rules};
 
 /// Ports that are tried where the kernel chooses one which the ring still uses.
 const PORTS_TRIED: u32 = 64;
@@ -39,11 +40,15 @@ pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const
             process.lock().leave_to_kernel(key, "connect", Reason::Family);
             Err(THEIRS)
         }
-        Kind::Fresh => match reachable(process, Protocol::Tcp, to) {
+        Kind::Fresh => match allowed(process, key, to).and_then(|()| reachable(process, Protocol::Tcp, to)) {
             Ok((remote, hop)) => open(process, fd, key, remote, hop),
             Err(Unreachable::NotAnAddress) => Err(THEIRS),
             Err(Unreachable::Because(reason)) => {
                 process.lock().leave_to_kernel(key, "connect", reason);
+                Err(THEIRS)
+            }
+            Err(Unreachable::ByRule(rule)) => {
+                process.lock().leave_by_rule(key, "connect", rule);
                 Err(THEIRS)
             }
         },
@@ -66,6 +71,15 @@ pub(crate) enum Unreachable {
     /// `AF_UNSPEC`, or nothing that connects at all: the kernel says what it thinks of it, and nothing is decided.
     NotAnAddress,
     Because(Reason),
+    /// A rule of libvma.conf says so.
+    ByRule(String),
+}
+
+/// Whether libvma.conf lets a TCP socket connect over the ring.
+fn allowed(process: &Process, key: Key, to: Address) -> Result<(), Unreachable> {
+    let Address::V4(to) = to else { return Ok(()) };
+    let own = process.lock().sockets.find(key).and_then(|socket| socket.bound);
+    rules::leave(Role::TcpClient, address::destination(to), own).map_or(Ok(()), |rule| Err(Unreachable::ByRule(rule)))
 }
 
 /// Whether an offloaded process has that address, and where. May talk to it, so no lock is held.

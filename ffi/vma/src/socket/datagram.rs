@@ -7,22 +7,23 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddrV4;
 
 use libc::{sockaddr, socklen_t};
-use ringway_shm::{Rendezvous, Resolved};
+use ringway_params::rules::Role;
+use ringway_shm::{Rendezvous, Resolved, ShmDevice};
 use ringway_stack::device::{MacAddr, Protocol};
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, SocketId};
+use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, Ring, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::address::{self, Address};
 use super::connect::{Unreachable, kernel_result, reachable};
 use super::{Kind, Socket};
 use crate::cancel::Masked;
-use crate::errno::{self, Errno};
+use crate::errno::{self, Errno, THEIRS};
 use crate::lock::Guard;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::{mux, real};
+use crate::{mux, real, rules};
 
 /// How long a destination that nobody offloads is left to the kernel before it is asked for again.
 const KERNEL_FOR: Duration = Duration::from_millis(100);
@@ -105,6 +106,11 @@ pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
         offload.decided("bind", Some(Reason::Multicast));
         return;
     }
+    // Who may not receive on the ring has no address there to send from.
+    if let Some(rule) = rules::leave(Role::UdpReceiver, local, None) {
+        offload.leave_by_rule(key, "bind", rule);
+        return;
+    }
     match offload.ring.udp_open(local, &socket.udp) {
         Ok(id) => {
             socket.kind = Kind::Datagram(Some(id));
@@ -170,12 +176,17 @@ pub(crate) unsafe fn connect(
     raw: *const sockaddr,
     len: socklen_t,
 ) -> Result<c_int, Errno> {
+    if let Address::V4(to) = to
+        && leave_whole(process, key, to)
+    {
+        return Err(THEIRS);
+    }
     // SAFETY: the caller's promise.
     kernel_result(unsafe { real::connect(fd, raw, len) })?;
     if to == Address::Unspecified {
         give_port_back(process, fd, key);
     }
-    let found = reachable(process, Protocol::Udp, to);
+    let found = sendable(process, to);
     if let Ok((remote, _)) = found {
         // The ring must filter by peer from the first datagram on: publish before connecting there.
         ensure_published_connected(process, fd, key, remote);
@@ -198,11 +209,42 @@ pub(crate) unsafe fn connect(
             }
             offload.decided("connect", Some(reason));
         }
+        // Sending is the kernel's; what comes may still come on the ring.
+        Err(Unreachable::ByRule(rule)) => {
+            tracing::info!("datagrams to {peer:?} are left to the kernel by {rule}");
+            socket.route.by = By::Kernel(process.now() + KERNEL_FOR);
+            offload.decided("connect", Some(Reason::Rule));
+        }
         Err(Unreachable::NotAnAddress) => {}
     }
     connect_on_ring(offload, key);
     offload.dispatch();
     Ok(0)
+}
+
+/// A rule for udp_connect leaves the whole socket to the kernel, in both directions.
+fn leave_whole(process: &Process, key: Key, to: SocketAddrV4) -> bool {
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find(key) else { return false };
+    let Some(rule) = rules::leave(Role::UdpConnect, address::destination(to), socket.bound) else { return false };
+    let ring = socket.ring_id();
+    if let Some(id) = ring {
+        offload.ring.close(process.now(), id, false);
+    }
+    offload.leave_by_rule(key, "connect", rule);
+    offload.dispatch();
+    true
+}
+
+/// [`reachable`], unless libvma.conf leaves datagrams to that address to the kernel.
+fn sendable(process: &Process, to: Address) -> Result<(SocketAddrV4, Resolved), Unreachable> {
+    if let Address::V4(to) = to
+        && let Some(rule) = rules::leave(Role::UdpSender, address::destination(to), None)
+    {
+        return Err(Unreachable::ByRule(rule));
+    }
+    reachable(process, Protocol::Udp, to)
 }
 
 /// A disconnected socket has no port any more, unless the program named it in bind(2): nothing that comes for the old one is its.
@@ -275,7 +317,7 @@ pub(crate) fn send(
     let now = process.now();
     if let Some(hop) = usable(process, socket, to, now) {
         if let (Some(hop), Kind::Datagram(Some(id))) = (hop, socket.kind) {
-            let result = send_on_ring(offload, now, id, data, to, hop);
+            let result = send_on_ring(process, offload, (key, id), data, to, hop, now);
             offload.dispatch();
             if result != Err(Error::HostUnreachable) {
                 return result.map_err(Errno::from);
@@ -305,15 +347,30 @@ fn usable(process: &Process, socket: &Socket, to: SocketAddrV4, now: Instant) ->
 
 #[inline]
 fn send_on_ring(
+    process: &Process,
     offload: &mut Offload,
-    now: Instant,
-    id: SocketId,
+    (key, id): (Key, SocketId),
     data: &[IoSlice<'_>],
     to: SocketAddrV4,
     station: MacAddr,
+    now: Instant,
 ) -> Result<usize, Error> {
     let source = address::source_for(*to.ip());
-    offload.ring.udp_send(now, id, data, source, Some((to, NextHop::Station(station))))
+    let to = Some((to, NextHop::Station(station)));
+    if process.params.tx_nonblocked_eagains {
+        return send_or_say(offload, key, |ring| ring.udp_send(now, id, data, source, to));
+    }
+    offload.ring.udp_send(now, id, data, source, to)
+}
+
+/// VMA_TX_NONBLOCKED_EAGAINS: a datagram that a full queue loses is the program's to send again, where it does not block.
+#[cold]
+fn send_or_say(offload: &mut Offload, key: Key, send: impl FnOnce(&mut Ring<ShmDevice>) -> Result<usize, Error>) -> Result<usize, Error> {
+    let lost_before = offload.ring.counters().tx_drops;
+    let sent = send(&mut offload.ring)?;
+    let lost = offload.ring.counters().tx_drops != lost_before;
+    let may_fail = offload.sockets.find(key).is_some_and(|socket| socket.nonblocking);
+    if lost && may_fail { Err(Error::WouldBlock) } else { Ok(sent) }
 }
 
 /// The destination is not known: ask the rendezvous (without the lock), remember, send.
@@ -328,7 +385,7 @@ fn send_after_asking(
 ) -> Result<usize, Errno> {
     let saved = errno::current();
     let _masked = Masked::new();
-    let found = reachable(process, Protocol::Udp, Address::V4(to));
+    let found = sendable(process, Address::V4(to));
     if found.is_ok() {
         ensure_published(process, fd, key);
     }
@@ -341,7 +398,7 @@ fn send_after_asking(
         (Ok((_, hop)), Kind::Datagram(Some(id))) => {
             let station = hop.mac;
             socket.route = Route { to: Some(to), by: By::Station(hop) };
-            let result = send_on_ring(offload, now, id, data, to, station);
+            let result = send_on_ring(process, offload, (key, id), data, to, station, now);
             offload.dispatch();
             if result != Err(Error::HostUnreachable) {
                 return result.map_err(Errno::from);
@@ -350,8 +407,13 @@ fn send_after_asking(
         (Ok(_), _) => socket.route = Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) },
         (Err(unreachable), _) => {
             socket.route = Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) };
-            if let Unreachable::Because(reason) = unreachable {
-                offload.decided("send", Some(reason));
+            match unreachable {
+                Unreachable::Because(reason) => offload.decided("send", Some(reason)),
+                Unreachable::ByRule(rule) => {
+                    tracing::debug!("datagrams to {to} are left to the kernel by {rule}");
+                    offload.decided("send", Some(Reason::Rule));
+                }
+                Unreachable::NotAnAddress => {}
             }
         }
     }
@@ -480,7 +542,7 @@ fn wait_to_receive(
         let waited = wait(process, &mut waiting, |offload, _| {
             let id = match offload.sockets.find(key).map(|s| s.kind) {
                 Some(Kind::Datagram(Some(id))) => id,
-                Some(Kind::Datagram(None)) => return None,
+                Some(Kind::Datagram(None) | Kind::Kernel) => return None,
                 _ => return Some(Err(Errno(libc::EBADF))),
             };
             match offload.ring.udp_recv(id, into, ring_flags) {

@@ -32,12 +32,27 @@ pub(crate) fn opened(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
     };
     arriving(fd);
     let Some(process) = process::process_or_init() else { return };
-    let socket = Socket::new(fd, family, transport, kind & libc::SOCK_NONBLOCK != 0, process.tcp_config());
+    let mut socket = Socket::new(fd, family, transport, kind & libc::SOCK_NONBLOCK != 0, process.tcp_config());
+    if transport == Protocol::Udp {
+        socket.udp = process.params.udp_defaults();
+        if !socket.udp.multicast_loop {
+            no_multicast_loop(fd);
+        }
+    }
     let mut guard = process.lock();
     let key = guard.sockets.insert(socket);
     if !fdtable::set(fd, Entry::Socket(key)) {
         guard.sockets.remove(key);
     }
+}
+
+/// VMA_TX_MC_LOOPBACK=0: what the program sends to groups does not come back, unless it asks for that. Groups are the kernel's.
+fn no_multicast_loop(fd: c_int) {
+    let off: c_int = 0;
+    // SAFETY: the value is as long as it says.
+    unsafe {
+        real::setsockopt(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, (&raw const off).cast(), size_of::<c_int>() as libc::socklen_t)
+    };
 }
 
 /// A fresh kernel socket to stand for a connection of the ring.
@@ -108,6 +123,9 @@ impl Socket {
         copy.backlog = self.backlog;
         copy.keepalive = self.keepalive;
         copy.moved = self.moved;
+        if let Some(rule) = self.rare.as_ref().and_then(|rare| rare.rule.clone()) {
+            copy.rare().rule = Some(rule);
+        }
         copy.inherited.clone_from(&self.inherited);
         copy
     }
@@ -252,6 +270,7 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
     }
     mux::forget(offload, key.index);
     let Some(socket) = offload.sockets.remove(key) else { return };
+    crate::report::closed(offload, &socket, fd);
     if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_))
         && is_open
         && lineage::shared_since(socket.birth)

@@ -3,6 +3,7 @@
 use core::ffi::c_int;
 
 use libc::{sockaddr, socklen_t};
+use ringway_params::rules::Role;
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{Shutdown, SocketId};
@@ -14,7 +15,7 @@ use super::{Kind, datagram};
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::{mux, real};
+use crate::{mux, real, rules};
 
 /// Linux's net.core.somaxconn: the ceiling of a backlog.
 const BACKLOG_MAX: i32 = 4096;
@@ -90,6 +91,10 @@ pub(crate) fn publish(offload: &mut Offload, key: Key) {
         offload.leave_to_kernel(key, "listen", Reason::Family);
         return;
     };
+    if let Some(rule) = rules::leave(Role::TcpServer, local, None) {
+        offload.leave_by_rule(key, "listen", rule);
+        return;
+    }
     let backlog = usize::try_from(socket.backlog).unwrap_or(1);
     let before = socket.kind;
     // The kernel has let the program bind the address: whoever else has it shares it, by fork or by SO_REUSEPORT.

@@ -15,6 +15,8 @@ pub(crate) struct Rare {
     pub(crate) zerocopy_next: u32,
     /// The first and the last whose completion nobody has taken yet.
     pub(crate) completed: Option<(u32, u32)>,
+    /// The rule of libvma.conf that left it to the kernel.
+    pub(crate) rule: Option<String>,
     /// UDP_CORK.
     pub(crate) cork: bool,
     /// A datagram that is not complete, and where it is to go; no address: to the connected peer.

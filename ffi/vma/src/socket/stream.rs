@@ -163,6 +163,9 @@ pub(crate) fn send(
     let total = vectors::total(data);
     let ring_flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
     let state = &mut *offload;
+    if process.params.rx_poll_on_tx_tcp {
+        state.poll_if_due(now);
+    }
     let mut result = state.ring.tcp_send(now, id, data, ring_flags);
     if result == Err(Error::WouldBlock) {
         state.poll_if_due(now);

@@ -141,7 +141,7 @@ fn next_round(instance: &mut Epoll) -> u32 {
 
 /// One look at our half, and at the real epoll if it was left out for long.
 fn look(process: &Process, index: u32, epfd: RawFd, now: Instant, events: &mut [epoll_event]) -> Result<Collected, Errno> {
-    let ratio = process.params.select_poll_os_ratio;
+    let ratio = process.params.select_skip_os;
     let mut offload = process.lock();
     offload.poll_if_due(now);
     if offload.mux.epolls.get(index).is_some_and(|instance| instance.adopted) {

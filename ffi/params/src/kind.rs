@@ -1,0 +1,172 @@
+//! What a parameter's value may look like.
+
+use std::fmt;
+
+/// The largest number of a CPU that is understood: a kernel's `NR_CPUS` is no larger.
+const CPUS_MAX: usize = 8192;
+
+/// The form of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number, of which zero is no and all others are yes.
+    Bool,
+    /// A whole number, decimal or hexadecimal (0x…), from `least` to `greatest`.
+    Number {
+        /// The smallest.
+        least: i64,
+        /// The largest.
+        greatest: i64,
+    },
+    /// One of a few numbers, each with what it stands for.
+    OneOf(&'static [(i64, &'static str)]),
+    /// A level of the log, by name or number.
+    Level,
+    /// CPUs: a hexadecimal mask (0x…), a list (`0,2-3`), or -1 for all.
+    Cpus,
+    /// A file or directory. The first `%d` in it stands for the process id.
+    Path,
+    /// Any text.
+    Text,
+    /// The name or number of a preset ([`crate::spec`]).
+    Spec,
+}
+
+/// VMA_TRACELEVEL's levels, each with all that is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing at all.
+    None,
+    /// What ends the program.
+    Panic,
+    /// What failed.
+    Error,
+    /// What a user should know.
+    Warn,
+    /// What was set up, and what moved.
+    Info,
+    /// Upstream: more on a few things. Here as [`Level::Debug`].
+    Details,
+    /// What went another way than intended.
+    Debug,
+    /// Each call of interest.
+    Fine,
+    /// Each call.
+    Finer,
+    /// All that there is.
+    All,
+}
+
+/// Every name of a level (vma.md section 3), its first one first.
+const LEVELS: &[(Level, &[&str])] = &[
+    (Level::None, &["none", "-1"]),
+    (Level::Panic, &["panic", "0"]),
+    (Level::Error, &["error", "1"]),
+    (Level::Warn, &["warn", "warning", "2"]),
+    (Level::Info, &["info", "information", "3"]),
+    (Level::Details, &["details"]),
+    (Level::Debug, &["debug", "4"]),
+    (Level::Fine, &["fine", "func", "5"]),
+    (Level::Finer, &["finer", "func+", "funcall", "func_all", "func-all", "6"]),
+    (Level::All, &["all"]),
+];
+
+impl Level {
+    /// The level of that name or number, in any case of letters.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let wanted = name.trim().to_ascii_lowercase();
+        LEVELS.iter().find(|(_, names)| names.contains(&wanted.as_str())).map(|&(level, _)| level)
+    }
+
+    /// Its first name.
+    pub fn name(self) -> &'static str {
+        LEVELS.iter().find(|(level, _)| *level == self).map_or("", |(_, names)| names[0])
+    }
+}
+
+impl Kind {
+    /// Understands `text`: the value in the form that it is shown in, and as a number where it is one (a level: [`Level`] by its
+    /// place; a text: 0). `None`: it is none of what is [`allowed`](Self::allowed).
+    pub fn parse(self, text: &str) -> Option<(String, i64)> {
+        let trimmed = text.trim();
+        let shown = |value: i64| (value.to_string(), value);
+        match self {
+            Self::Bool => number(trimmed).map(|value| shown(i64::from(value != 0))),
+            Self::Number { least, greatest } => number(trimmed).filter(|value| (least..=greatest).contains(value)).map(shown),
+            Self::OneOf(values) => number(trimmed).filter(|value| values.iter().any(|(one, _)| one == value)).map(shown),
+            Self::Level => Level::from_name(trimmed).map(|level| (level.name().to_owned(), level as i64)),
+            Self::Cpus if trimmed == "-1" => Some(shown(-1)),
+            Self::Cpus => cpus(trimmed).map(|_| (trimmed.to_ascii_lowercase(), 0)),
+            Self::Path | Self::Text => Some((text.to_owned(), 0)),
+            Self::Spec => crate::spec::find(trimmed).map(|spec| (spec.name().to_owned(), 0)),
+        }
+    }
+
+    /// What may be set, in a few words.
+    pub fn allowed(self) -> String {
+        match self {
+            Self::Bool => "0 or 1".to_owned(),
+            Self::Number { least, greatest: i64::MAX } => format!("a number, {least} or more"),
+            Self::Number { least, greatest } => format!("a number from {least} to {greatest}"),
+            Self::OneOf(values) => join(values.iter().map(|(value, what)| format!("{value} ({what})"))),
+            Self::Level => join(LEVELS.iter().map(|(_, names)| names[0].to_owned())),
+            Self::Cpus => "-1, a mask such as 0x3, or a list such as 0,2-3".to_owned(),
+            Self::Path => "a path".to_owned(),
+            Self::Text => "a text".to_owned(),
+            Self::Spec => join(crate::spec::SPECS.iter().map(|spec| spec.name().to_owned())),
+        }
+    }
+
+    /// Whether an empty value is a value; for all others it is as good as none.
+    pub const fn may_be_empty(self) -> bool {
+        matches!(self, Self::Path)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.allowed())
+    }
+}
+
+fn join(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// A number as C's strtol takes it (decimal, or hexadecimal after 0x), and nothing after it.
+fn number(text: &str) -> Option<i64> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) if !hex.starts_with(['+', '-']) => i64::from_str_radix(hex, 16).ok(),
+        Some(_) => None,
+        None => text.parse().ok(),
+    }
+}
+
+/// The CPUs that a mask (0x…) or a list (`0,2-3`) names, in rising order. `None`: it is neither, or names none.
+pub fn cpus(text: &str) -> Option<Vec<usize>> {
+    let mut found = Vec::new();
+    if let Some(mask) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        let digits = mask.bytes().rev().map(|digit| char::from(digit).to_digit(16));
+        for (place, digit) in digits.enumerate().take(CPUS_MAX / 4 + 1) {
+            let digit = digit?;
+            found.extend((0..4).filter(|bit| digit & (1 << bit) != 0).map(|bit| place * 4 + bit));
+        }
+    } else {
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last): (usize, usize) = (cpu(first)?, cpu(last)?);
+            found.extend(first..=last);
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    (!found.is_empty() && found.iter().all(|&cpu| cpu < CPUS_MAX)).then_some(found)
+}
+
+fn cpu(text: &str) -> Option<usize> {
+    let digits = text.trim();
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|&cpu| is_number && cpu < CPUS_MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+use super::*;
+
+#[test]
+fn levels_have_their_documented_names() {
+    for (name, level) in [
+        ("none", Level::None),
+        ("panic", Level::Panic),
+        ("0", Level::Panic),
+        ("1", Level::Error),
+        ("WARNING", Level::Warn),
+        ("information", Level::Info),
+        ("details", Level::Details),
+        ("4", Level::Debug),
+        ("Func", Level::Fine),
+        ("func+", Level::Finer),
+        ("funcall", Level::Finer),
+        ("func_all", Level::Finer),
+        ("func-all", Level::Finer),
+        ("6", Level::Finer),
+        ("all", Level::All),
+    ] {
+        assert_eq!(Level::from_name(name), Some(level), "{name}");
+        assert_eq!(Level::from_name(level.name()), Some(level));
+    }
+    assert_eq!(Level::from_name("no such level"), None);
+    assert!(Level::None < Level::Panic && Level::Details < Level::Debug && Level::Finer < Level::All);
+}
+
+#[test]
+fn a_flag_is_any_number() {
+    for (text, value) in [("0", 0), ("1", 1), ("-7", 1), (" 2 ", 1), ("0x0", 0)] {
+        assert_eq!(Kind::Bool.parse(text).map(|(_, number)| number), Some(value), "{text}");
+    }
+    assert_eq!(Kind::Bool.parse("yes"), None, "for atoi that is zero: the contrary of what was meant");
+}
+
+#[test]
+fn numbers_keep_to_their_range() {
+    let kind = Kind::Number { least: -1, greatest: 100 };
+    assert_eq!(kind.parse("0x40"), Some(("64".to_owned(), 64)));
+    for text in ["-2", "101", "1e3", "", "0x-1", "0x+1", "99999999999999999999"] {
+        assert_eq!(kind.parse(text), None, "{text}");
+    }
+    assert_eq!(kind.allowed(), "a number from -1 to 100");
+}
+
+#[test]
+fn cpus_are_a_mask_or_a_list() {
+    assert_eq!(cpus("0x3"), Some(vec![0, 1]));
+    assert_eq!(cpus("0x10000000000000001"), Some(vec![0, 64]));
+    assert_eq!(cpus("0"), Some(vec![0]));
+    assert_eq!(cpus("4,0-2, 1"), Some(vec![0, 1, 2, 4]));
+    for wrong in ["", "0x0", "0xg", "1-", "-2", "a", "2-1", "1,,2", "999999", "0-99999999999"] {
+        assert_eq!(cpus(wrong), None, "{wrong}");
+    }
+    assert_eq!(Kind::Cpus.parse("-1"), Some(("-1".to_owned(), -1)));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_is_too_much(text in ".*") {
+        let kinds = [Kind::Bool, Kind::Number { least: 0, greatest: 9 }, Kind::OneOf(&[(1, "one")]), Kind::Level, Kind::Cpus, Kind::Path, Kind::Spec];
+        for kind in kinds {
+            let _ = kind.parse(&text);
+        }
+    }
+}

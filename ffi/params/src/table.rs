@@ -1,0 +1,218 @@
+//! The table of parameters: one row each, in the order in which they are shown.
+//!
+//! A row says what the parameter does *here*. Where a default differs from upstream's, its meaning ends with upstream's. What
+//! cannot be honoured is understood and checked all the same, and listed with the reason.
+
+use crate::kind::Kind;
+
+/// Whether a parameter does anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It does what its meaning says.
+    Heeded,
+    /// It is read and checked, and changes nothing, for this reason.
+    Meaningless(&'static str),
+}
+
+/// A parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Which one.
+    pub id: Id,
+    /// The environment variable.
+    pub name: &'static str,
+    /// What it may be set to.
+    pub kind: Kind,
+    /// What it is while nobody sets it.
+    pub default: &'static str,
+    /// Whether it is heeded.
+    pub effect: Effect,
+    /// What it means, in a sentence, units included.
+    pub meaning: &'static str,
+}
+
+macro_rules! rows {
+    ($($id:ident = $name:literal, $kind:expr, $default:literal, $effect:expr, $meaning:literal;)*) => {
+        /// Names a parameter: its row is at this place of [`TABLE`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "each is named after its variable, and its row says what it means")]
+        pub enum Id { $($id),* }
+
+        /// Every parameter.
+        pub const TABLE: &[Row] =
+            &[$(Row { id: Id::$id, name: $name, kind: $kind, default: $default, effect: $effect, meaning: $meaning }),*];
+    };
+}
+
+impl Id {
+    /// Its row.
+    pub const fn row(self) -> &'static Row {
+        &TABLE[self as usize]
+    }
+
+    /// The parameter that the environment variable `name` sets.
+    pub fn from_name(name: &str) -> Option<Self> {
+        TABLE.iter().find(|row| row.name == name).map(|row| row.id)
+    }
+}
+
+const YES: Effect = Effect::Heeded;
+
+const fn no(reason: &'static str) -> Effect {
+    Effect::Meaningless(reason)
+}
+
+const fn from(least: i64) -> Kind {
+    Kind::Number { least, greatest: i64::MAX }
+}
+
+const fn within(least: i64, greatest: i64) -> Kind {
+    Kind::Number { least, greatest }
+}
+
+/// What is counted in 32 bits.
+const COUNT: Kind = within(0, u32::MAX as i64);
+
+/// VMA_RX_POLL's and VMA_SELECT_POLL's microseconds.
+const POLL_US: Kind = within(-1, 100_000_000);
+
+const RING_LOGIC: Kind = Kind::OneOf(&[
+    (0, "per interface"),
+    (1, "per address"),
+    (10, "per socket"),
+    (20, "per thread"),
+    (30, "per core"),
+    (31, "per core, threads attached"),
+]);
+
+const NO_QUEUES: Effect = no("no device here has work queues of its own size (needs mlx5); those between two processes have 256 places");
+const NO_INTERRUPTS: Effect = no("no device here raises interrupts (needs mlx5); a sleeper is woken once, by its peer");
+const ONE_RING: Effect = no("a process has one ring");
+const NO_STATS_FILES: Effect = no("statistics are asked for over the process's control socket, not left in files: ringway stats");
+const NO_PIPES: Effect = no("pipes are the kernel's");
+const NO_NEIGHBOURS: Effect = no("no device here has neighbours to ask for (needs a NIC)");
+const NO_NIC_RULES: Effect = no("no device here steers by rules of a NIC (needs mlx5)");
+const NO_PREFETCH: Effect = no("payload is read where the peer wrote it, once, and not fetched before");
+const KERNELS_ANSWER: Effect = no("an option is always set on the kernel's descriptor first, and its answer is the program's");
+const NOT_MEASURED: Effect = no("no such build: ringway stats and cargo xtask bench measure instead");
+const NO_POOL: Effect = no("payload that is received stays in the memory of the process that sent it: see VMA_TX_BUFS there");
+
+rows! {
+    Device = "RINGWAY_DEVICE", Kind::Text, "auto", YES, "The device: auto, shm, or off (stay on the kernel). Another name leaves the program on the kernel, and the log says so.";
+    StatsFileOwn = "RINGWAY_STATS_FILE", Kind::Path, "", YES, "A process appends its statistics to this file when it ends, as one line of JSON.";
+    Library = "RINGWAY_LIBVMA", Kind::Path, "", YES, "Where ringway run finds the library, if not beside itself or in ../lib.";
+
+    Tracelevel = "VMA_TRACELEVEL", Kind::Level, "warn", YES, "What is logged, with all that is less (upstream: info).";
+    LogDetails = "VMA_LOG_DETAILS", Kind::OneOf(&[(0, "the message"), (1, "and the thread"), (2, "and the process"), (3, "and the time")]), "0", YES, "What a line of the log begins with. 2 from the level debug on, unless set.";
+    LogColors = "VMA_LOG_COLORS", Kind::Bool, "1", YES, "Colours errors and warnings where the log is a terminal.";
+    LogFile = "VMA_LOG_FILE", Kind::Path, "", YES, "The log's file, which is appended to; empty: standard error.";
+
+    Spec = "VMA_SPEC", Kind::Spec, "none", YES, "A preset, which sets several of these for a purpose; what is set by name goes before it.";
+    SpecParam1 = "VMA_SPEC_PARAM1", from(0), "1", NO_PIPES, "Microseconds for which the presets 29west and wombat_fh gather writes to a pipe.";
+    SpecParam2 = "VMA_SPEC_PARAM2", from(0), "1", NO_PIPES, "Writes to a pipe that these presets gather.";
+
+    StatsFile = "VMA_STATS_FILE", Kind::Path, "", YES, "Each socket's statistics are appended to this file when it is closed, or the process ends, as one line of JSON.";
+    StatsShmemDir = "VMA_STATS_SHMEM_DIR", Kind::Path, "/tmp/", NO_STATS_FILES, "The directory of the statistics that are shared with vma_stats.";
+    VmadNotifyDir = "VMA_VMAD_NOTIFY_DIR", Kind::Path, "/tmp/vma", no("there is no daemon: a process's end is seen by its peers"), "The directory by which the daemon vmad learns of processes.";
+    StatsFdNum = "VMA_STATS_FD_NUM", within(0, 1024), "100", no("every socket has statistics"), "Sockets that statistics are kept of.";
+    CpuUsageStats = "VMA_CPU_USAGE_STATS", Kind::Bool, "0", no("the share of time that polls take is not measured; ringway stats counts polls and sleeps"), "Measures how much of the CPU polling takes.";
+
+    ConfigFile = "VMA_CONFIG_FILE", Kind::Path, "/etc/libvma.conf", YES, "The rules by which sockets are left to the kernel: libvma.conf.";
+    ApplicationId = "VMA_APPLICATION_ID", Kind::Text, "VMA_DEFAULT_APPLICATION_ID", YES, "The name by which libvma.conf's application-id statements tell processes of one program apart.";
+
+    HandleSigintr = "VMA_HANDLE_SIGINTR", Kind::Bool, "0", no("a signal always ends a wait as it would end the kernel's, and handlers run"), "Ends waits at SIGINT before the program's handler runs.";
+    HandleSigsegv = "VMA_HANDLE_SIGSEGV", Kind::Bool, "0", YES, "Prints where a program is that dies of SIGSEGV, unless it has a handler when its first socket is made.";
+
+    TxSegsTcp = "VMA_TX_SEGS_TCP", from(0), "1000000", no("segments are made of what is in the send buffers; there is no pool of them"), "TCP segments in the pool.";
+    TxBufs = "VMA_TX_BUFS", within(1, 311_296), "38912", YES, "Send buffers: of each 19, 16 have 2 KiB and 3 have 32 KiB. The default makes 256 MiB, the most 2 GiB, of address space; memory is taken as it is used. Upstream: 200000.";
+    TxWre = "VMA_TX_WRE", from(0), "2048", NO_QUEUES, "Places of a send queue.";
+    TxWreBatching = "VMA_TX_WRE_BATCHING", within(1, 64), "64", NO_QUEUES, "Sends that are reported together as done.";
+    TxMaxInline = "VMA_TX_MAX_INLINE", within(0, 884), "204", NO_QUEUES, "Bytes of a message that are copied into the send queue itself.";
+    TxMcLoopback = "VMA_TX_MC_LOOPBACK", Kind::Bool, "1", YES, "What a UDP socket's IP_MULTICAST_LOOP is at first.";
+    TxNonblockedEagains = "VMA_TX_NONBLOCKED_EAGAINS", Kind::Bool, "0", YES, "1: a datagram that a full queue has no room for fails with EAGAIN on a socket that does not block. 0: it is lost, and counted.";
+    TxPrefetchBytes = "VMA_TX_PREFETCH_BYTES", within(0, 65_535), "256", NO_PREFETCH, "Bytes of a send buffer that are fetched into the cache before.";
+
+    RingAllocationTx = "VMA_RING_ALLOCATION_LOGIC_TX", RING_LOGIC, "0", ONE_RING, "Which sockets send on a ring of their own.";
+    RingAllocationRx = "VMA_RING_ALLOCATION_LOGIC_RX", RING_LOGIC, "0", ONE_RING, "Which sockets receive on a ring of their own.";
+    RingMigrationTx = "VMA_RING_MIGRATION_RATIO_TX", from(-1), "100", ONE_RING, "Sends after which a socket may change rings; -1: never.";
+    RingMigrationRx = "VMA_RING_MIGRATION_RATIO_RX", from(-1), "100", ONE_RING, "Receives after which a socket may change rings; -1: never.";
+    RingLimit = "VMA_RING_LIMIT_PER_INTERFACE", from(0), "0", ONE_RING, "Rings of an interface at most; 0: no limit.";
+    RingDevMemTx = "VMA_RING_DEV_MEM_TX", from(0), "0", no("no device here has memory of its own (needs mlx5)"), "Bytes of the device's memory for sending.";
+
+    RxBufs = "VMA_RX_BUFS", from(0), "200000", NO_POOL, "Receive buffers.";
+    RxWre = "VMA_RX_WRE", from(0), "16000", NO_QUEUES, "Places of a receive queue.";
+    RxWreBatching = "VMA_RX_WRE_BATCHING", within(1, 1024), "64", NO_QUEUES, "Places that are filled again together.";
+    RxBytesMin = "VMA_RX_BYTES_MIN", within(0, 1 << 30), "65536", YES, "The least that a receive buffer holds in bytes, whatever SO_RCVBUF says.";
+    RxPoll = "VMA_RX_POLL", POLL_US, "100000", YES, "Microseconds that a receive on one socket spins before it sleeps; -1: for ever. A ceiling by default, exact when set. Upstream counts polls.";
+    RxPollInit = "VMA_RX_POLL_INIT", POLL_US, "0", no("a UDP socket is offloaded from its bind on; before, it waits in the kernel"), "As VMA_RX_POLL, before a socket is offloaded.";
+    RxUdpPollOsRatio = "VMA_RX_UDP_POLL_OS_RATIO", COUNT, "100", YES, "Polls of the ring for one look at the kernel's side of a UDP socket or listener; 0: only before sleeping.";
+    HwTsConversion = "VMA_HW_TS_CONVERSION", Kind::OneOf(&[(0, "off"), (1, "raw"), (2, "the best there is"), (3, "the system's clock"), (4, "PTP")]), "3", no("no device here takes timestamps in hardware (needs mlx5)"), "How a device's timestamps become times.";
+    RxPollYield = "VMA_RX_POLL_YIELD", COUNT, "0", YES, "Rounds of polling after which a spinning receive lets others have its core; 0: every 50 us.";
+    RxPrefetchBytes = "VMA_RX_PREFETCH_BYTES", within(32, 2044), "256", NO_PREFETCH, "Bytes of a packet that are fetched into the cache with it.";
+    RxPrefetchBefore = "VMA_RX_PREFETCH_BYTES_BEFORE_POLL", within(0, 2044), "0", NO_PREFETCH, "Bytes of the next packet that are fetched before it is there.";
+    RxCqDrainRate = "VMA_RX_CQ_DRAIN_RATE_NSEC", from(0), "0", no("a socket's call polls the ring whenever the socket has nothing, and every poll is cheap where nothing came"), "Nanoseconds after which a receive polls although the socket has something.";
+    RxPollOnTxTcp = "VMA_RX_POLL_ON_TX_TCP", Kind::Bool, "0", YES, "Polls the ring with every TCP send, not only where there is no room.";
+    TriggerDummySend = "VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME", Kind::Bool, "0", no("no device here warms up by messages that are not sent (needs mlx5)"), "Warms the send path with every getsockname.";
+    GroStreamsMax = "VMA_GRO_STREAMS_MAX", from(0), "32", no("a segment already is as long as 64 KiB; nothing needs to be put together"), "Streams whose segments are put together on reception; 0: none.";
+    Tcp3tRules = "VMA_TCP_3T_RULES", Kind::Bool, "0", NO_NIC_RULES, "Steers TCP by the local address alone.";
+    Udp3tRules = "VMA_UDP_3T_RULES", Kind::Bool, "1", NO_NIC_RULES, "Steers connected UDP by the local address alone.";
+    EthMcL2OnlyRules = "VMA_ETH_MC_L2_ONLY_RULES", Kind::Bool, "0", NO_NIC_RULES, "Steers multicast by Ethernet addresses alone.";
+    McForceFlowtag = "VMA_MC_FORCE_FLOWTAG", Kind::Bool, "0", NO_NIC_RULES, "Tags the flows of a multicast group, whoever else is in it.";
+
+    SelectPoll = "VMA_SELECT_POLL", POLL_US, "100000", YES, "Microseconds that poll, select and epoll_wait spin before they sleep; -1: for ever. A ceiling by default, exact when set.";
+    SelectPollOsForce = "VMA_SELECT_POLL_OS_FORCE", Kind::Bool, "0", YES, "1: sets VMA_SELECT_POLL_OS_RATIO and VMA_SELECT_SKIP_OS to 1, and is deprecated.";
+    SelectPollOsRatio = "VMA_SELECT_POLL_OS_RATIO", COUNT, "10", YES, "Polls of the ring for one look at the kernel's descriptors in poll, select and epoll_wait; 0: only before sleeping.";
+    SelectSkipOs = "VMA_SELECT_SKIP_OS", COUNT, "10", YES, "Calls that find something on the ring for one that looks at the kernel's descriptors as well; 0: none does. Not set, it is as VMA_SELECT_POLL_OS_RATIO. Upstream: 4.";
+
+    ProgressInterval = "VMA_PROGRESS_ENGINE_INTERVAL", within(0, 1 << 31), "10", YES, "Milliseconds between looks at the ring while the program is elsewhere; 0: none.";
+    ProgressWceMax = "VMA_PROGRESS_ENGINE_WCE_MAX", within(1, u32::MAX as i64), "1024", YES, "Frames that such a look takes before it lets the program have the ring. Upstream: 10000.";
+    CqModeration = "VMA_CQ_MODERATION_ENABLE", Kind::Bool, "1", NO_INTERRUPTS, "Gathers interrupts.";
+    CqModerationCount = "VMA_CQ_MODERATION_COUNT", from(0), "48", NO_INTERRUPTS, "Packets that make an interrupt.";
+    CqModerationPeriod = "VMA_CQ_MODERATION_PERIOD_USEC", from(0), "50", NO_INTERRUPTS, "Microseconds after which there is one anyhow.";
+    CqAimMaxCount = "VMA_CQ_AIM_MAX_COUNT", from(0), "560", NO_INTERRUPTS, "The most packets for an interrupt where that adapts.";
+    CqAimMaxPeriod = "VMA_CQ_AIM_MAX_PERIOD_USEC", from(0), "250", NO_INTERRUPTS, "The most microseconds for one.";
+    CqAimInterval = "VMA_CQ_AIM_INTERVAL_MSEC", from(0), "250", NO_INTERRUPTS, "Milliseconds after which it adapts; 0: never.";
+    CqAimRate = "VMA_CQ_AIM_INTERRUPTS_RATE_PER_SEC", from(0), "5000", NO_INTERRUPTS, "Interrupts a second that it aims at.";
+    CqPollBatchMax = "VMA_CQ_POLL_BATCH_MAX", within(1, 128), "16", YES, "Frames that one poll takes.";
+    CqKeepQpFull = "VMA_CQ_KEEP_QP_FULL", Kind::Bool, "1", NO_QUEUES, "Keeps the receive queue full, even if packets are dropped for it.";
+    QpCompensation = "VMA_QP_COMPENSATION_LEVEL", from(0), "256", NO_QUEUES, "Spare receive buffers of a queue.";
+
+    OffloadedSockets = "VMA_OFFLOADED_SOCKETS", Kind::Bool, "1", YES, "0: stay on the kernel.";
+    TimerResolution = "VMA_TIMER_RESOLUTION_MSEC", from(0), "10", no("timers run when they are due, to the microsecond"), "Milliseconds between looks at the timers.";
+    TcpTimerResolution = "VMA_TCP_TIMER_RESOLUTION_MSEC", from(0), "100", no("timers run when they are due, to the microsecond"), "The same for TCP.";
+    TcpCtlThread = "VMA_TCP_CTL_THREAD", Kind::OneOf(&[(0, "off"), (1, "with wake-ups"), (2, "without")]), "0", no("handshakes and timers are served by whoever polls, and by the progress thread"), "A thread for TCP's timers and handshakes.";
+    TcpTimestampOption = "VMA_TCP_TIMESTAMP_OPTION", Kind::OneOf(&[(0, "off"), (1, "on"), (2, "as net.ipv4.tcp_timestamps")]), "1", YES, "TCP's timestamps (RFC 7323; upstream: 0).";
+    TcpNodelay = "VMA_TCP_NODELAY", Kind::Bool, "0", YES, "No Nagle algorithm, whatever the program asks for.";
+    TcpQuickack = "VMA_TCP_QUICKACK", Kind::Bool, "0", YES, "No delayed acknowledgements, whatever the program asks for.";
+    ExceptionHandling = "VMA_EXCEPTION_HANDLING", within(-2, 3), "-1", no("what cannot be offloaded always goes on in the kernel, and ringway doctor says why"), "What happens where a call is not supported.";
+    AvoidSysCalls = "VMA_AVOID_SYS_CALLS_ON_TCP_FD", Kind::Bool, "0", no("options and flags must be true in the kernel, where a connection may have to go on"), "Keeps options and flags of TCP sockets from the kernel.";
+    AllowPrivilegedSockOpt = "VMA_ALLOW_PRIVILEGED_SOCK_OPT", Kind::Bool, "1", KERNELS_ANSWER, "Lets options succeed for which the program has no right.";
+    InternalThreadAffinity = "VMA_INTERNAL_THREAD_AFFINITY", Kind::Cpus, "-1", YES, "The CPUs that the progress thread may run on; -1: all of the program's.";
+    InternalThreadCpuset = "VMA_INTERNAL_THREAD_CPUSET", Kind::Path, "", YES, "A control group's directory that the progress thread joins (its cgroup.threads, or tasks).";
+    InternalThreadArmCq = "VMA_INTERNAL_THREAD_ARM_CQ", Kind::Bool, "0", no("while the program is elsewhere, the progress thread is woken by a peer anyhow"), "Wakes the internal thread by every packet.";
+    WaitAfterJoin = "VMA_WAIT_AFTER_JOIN_MSEC", from(0), "0", no("multicast is the kernel's (needs a NIC)"), "Milliseconds before the first datagram to a group that was joined.";
+    ThreadMode = "VMA_THREAD_MODE", Kind::OneOf(&[(0, "one thread"), (1, "spinning"), (2, "mutex"), (3, "yielding")]), "1", no("one lock a process, which costs no system call unless a thread waits for it"), "How threads keep out of each other's way.";
+    BufferBatching = "VMA_BUFFER_BATCHING_MODE", Kind::OneOf(&[(0, "none"), (1, "batches, given back"), (2, "batches, kept")]), "1", no("buffers are taken one by one from memory of the process's own, without a lock of their own"), "Whether sockets keep buffers of their own.";
+    MemAllocType = "VMA_MEM_ALLOC_TYPE", Kind::OneOf(&[(0, "malloc"), (1, "contiguous"), (2, "huge pages")]), "2", no("buffers are in sealed shared memory, which peers can map"), "Where buffers are.";
+    NeighUcArpQuata = "VMA_NEIGH_UC_ARP_QUATA", from(0), "3", NO_NEIGHBOURS, "Unicast ARP requests before a broadcast.";
+    NeighUcArpDelay = "VMA_NEIGH_UC_ARP_DELAY_MSEC", from(0), "10000", NO_NEIGHBOURS, "Milliseconds between them.";
+    NeighErrRetries = "VMA_NEIGH_NUM_ERR_RETRIES", from(0), "1", NO_NEIGHBOURS, "Tries after a failure.";
+    NetlinkTimer = "VMA_NETLINK_TIMER", from(0), "10000", NO_NEIGHBOURS, "Milliseconds between looks at netlink.";
+    Bf = "VMA_BF", Kind::Bool, "1", no("no device here has doorbells (needs mlx5)"), "Rings doorbells by BlueFlame.";
+    Fork = "VMA_FORK", Kind::Bool, "1", no("forks are always seen, and children find what they inherit"), "Supports fork.";
+    CloseOnDup2 = "VMA_CLOSE_ON_DUP2", Kind::Bool, "1", no("what a number named is always closed when dup2 puts something else there, as in the kernel"), "Closes what dup2 replaces.";
+    Socketxtreme = "VMA_SOCKETXTREME", Kind::Bool, "0", no("the library has no calls of socketxtreme"), "Events by the Extra API's polling.";
+    Mtu = "VMA_MTU", within(0, 65_535), "0", YES, "The largest packet of a TCP connection in bytes, its segments' payload being 40 less; 0: the device's. Datagrams keep the device's, for none is fragmented.";
+    Mss = "VMA_MSS", within(0, 65_535), "0", YES, "The largest payload of a TCP segment in bytes, 88 at least; 0: by the MTU.";
+    TcpCcAlgo = "VMA_TCP_CC_ALGO", Kind::OneOf(&[(0, "NewReno"), (1, "CUBIC"), (2, "none")]), "0", no("the stack has NewReno alone; shared memory loses nothing, so that its window only grows"), "Congestion control.";
+    TcpMaxSynRate = "VMA_TCP_MAX_SYN_RATE", within(0, 100_000), "0", YES, "Connections a second that a listener lets begin; 0: any number. Beyond them a SYN is dropped, and comes again after a second.";
+    DeferredClose = "VMA_DEFERRED_CLOSE", Kind::Bool, "0", no("a number is given back when close returns, as in the kernel"), "Keeps a closed socket's number for a while.";
+    Hugetbl = "VMA_HUGETBL", Kind::Bool, "0", no("obsolete, upstream as well: it was replaced by VMA_MEM_ALLOC_TYPE"), "Huge pages.";
+    DbgMcpktCounter = "VMA_DBG_SEND_MCPKT_COUNTER", from(0), "0", no("a libvma developer's debugging aid"), "Sends multicast packets of its own.";
+    DbgMcpktGroup = "VMA_DBG_SEND_MCPKT_MCGROUP", Kind::Text, "", no("a libvma developer's debugging aid"), "Where it sends them.";
+    TimeMeasureSamples = "VMA_TIME_MEASURE_NUM_SAMPLES", from(0), "10000", NOT_MEASURED, "Samples that a build for measuring times keeps.";
+    TimeMeasureFile = "VMA_TIME_MEASURE_DUMP_FILE", Kind::Path, "/tmp/VMA_inst.dump", NOT_MEASURED, "Where it leaves them.";
+}
+
+#[cfg(test)]
+mod tests;

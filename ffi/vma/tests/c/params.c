@@ -1,0 +1,168 @@
+// What parameters do, as a program sees it: each case prints what tests/params.rs compares.
+#include "../abi/common.h"
+#include <dirent.h>
+#include <sys/epoll.h>
+
+static void tcp(void) {
+    int s[2];
+    stream_pair(s);
+    struct tcp_info info;
+    socklen_t len = sizeof info;
+    MUST(getsockopt(s[0], IPPROTO_TCP, TCP_INFO, &info, &len));
+    printf("%u %u\n", info.tcpi_advmss, info.tcpi_options & TCPI_OPT_TIMESTAMPS);
+}
+
+static void multicast(void) {
+    int on = -1, fd = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+    socklen_t len = sizeof on;
+    MUST(getsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &on, &len));
+    printf("%d\n", on);
+}
+
+static int datagrams[2];
+static struct sockaddr_in first, second;
+
+static void pair(void) {
+    datagrams[0] = datagram(&first);
+    datagrams[1] = datagram(&second);
+    MUST(connect(datagrams[0], SA(second), sizeof second));
+    char byte;
+    MUST(send(datagrams[0], "x", 1, 0));
+    MUST(recv(datagrams[1], &byte, 1, 0));
+}
+
+// How many of 64 large datagrams wait for a reader that is late.
+static void waiting(void) {
+    static char large[16000];
+    pair();
+    for (int i = 0; i < 64; i++)
+        MUST(send(datagrams[0], large, sizeof large, 0));
+    int kept = 0;
+    while (recv(datagrams[1], large, sizeof large, MSG_DONTWAIT) > 0)
+        kept++;
+    printf("%d\n", kept);
+}
+
+// Whether a sender that does not block is told of datagrams that were lost at once.
+static void full(void) {
+    pair();
+    MUST(fcntl(datagrams[0], F_SETFL, O_NONBLOCK));
+    int told = 0;
+    for (int i = 0; i < 100000; i++) {
+        if (send(datagrams[0], "x", 1, 0) < 0 && errno == EAGAIN)
+            told++;
+    }
+    printf("%d\n", told > 0);
+}
+
+// How many of 100 polls that have a datagram see the pipe as well.
+static void both(void) {
+    int ends[2], seen = 0;
+    pair();
+    MUST(pipe(ends));
+    MUST(write(ends[1], "x", 1));
+    MUST(send(datagrams[0], "x", 1, 0));
+    for (int i = 0; i < 100; i++) {
+        struct pollfd p[] = {{.fd = datagrams[1], .events = POLLIN}, {.fd = ends[0], .events = POLLIN}};
+        seen += MUST(poll(p, 2, -1)) == 2;
+    }
+    printf("%d\n", seen);
+}
+
+// Where the progress thread may run, and its number.
+static void thread(void) {
+    pair();
+    nap(100);
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; (task = readdir(tasks));) {
+        char path[300], line[200], name[200] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        FILE *status = fopen(path, "r");
+        while (status && fgets(line, sizeof line, status)) {
+            sscanf(line, "Name: %199s", name);
+            if (!strcmp(name, "ringway") && !strncmp(line, "Cpus_allowed_list:", 18))
+                printf("%s %s", task->d_name, strchr(line, '\t') + 1);
+        }
+        if (status)
+            fclose(status);
+    }
+    closedir(tasks);
+}
+
+// Bytes that a connection takes whose reader is late.
+static void buffers(void) {
+    static char large[65536];
+    int s[2];
+    long sent = 0;
+    stream_pair(s);
+    MUST(fcntl(s[0], F_SETFL, O_NONBLOCK));
+    for (ssize_t n; (n = send(s[0], large, sizeof large, 0)) > 0;)
+        sent += n;
+    // All of it arrives.
+    long left = sent;
+    for (ssize_t n; left > 0 && (n = recv(s[1], large, sizeof large, 0)) > 0; left -= n) {}
+    printf("%ld %ld\n", sent, left);
+}
+
+// Whether the second of two connections in a row took its time.
+static void rate(void) {
+    struct timespec begin, end;
+    struct sockaddr_in where;
+    listener(&where);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < 2; i++)
+        MUST(connect(MUST(socket(AF_INET, SOCK_STREAM, 0)), SA(where), sizeof where));
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    printf("%d\n", (end.tv_sec - begin.tv_sec) * 1000 + (end.tv_nsec - begin.tv_nsec) / 1000000 > 500);
+}
+
+// Whether datagrams pile up in the queue although the program sends on a connection meanwhile.
+static void piling(void) {
+    int s[2], lost = 0;
+    stream_pair(s);
+    pair();
+    MUST(fcntl(datagrams[0], F_SETFL, O_NONBLOCK));
+    for (int i = 0; i < 20000; i++) {
+        lost += send(datagrams[0], "x", 1, 0) < 0;
+        if (i % 4 == 0)
+            MUST(send(s[0], "x", 1, 0));
+    }
+    printf("%d\n", lost > 0);
+}
+
+static void crash(void) {
+    pair();
+    *(volatile int *)0 = 1;
+}
+
+// A connection, and datagrams that are sent to an address, and over a connected socket; what the peer's address is, is the test's.
+static void use(void) {
+    int s[2];
+    char byte;
+    stream_pair(s);
+    MUST(send(s[0], "x", 1, 0));
+    MUST(recv(s[1], &byte, 1, 0));
+    int a = datagram(&first), b = datagram(&second);
+    MUST(sendto(a, "x", 1, 0, SA(second), sizeof second));
+    MUST(recv(b, &byte, 1, 0));
+    MUST(connect(b, SA(first), sizeof first));
+    MUST(send(b, "x", 1, 0));
+    MUST(recv(a, &byte, 1, 0));
+    puts("done");
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {{"tcp", tcp},       {"multicast", multicast}, {"waiting", waiting}, {"full", full}, {"both", both},
+                 {"thread", thread}, {"buffers", buffers},     {"crash", crash},     {"use", use},
+                 {"rate", rate},     {"piling", piling}};
+    for (unsigned i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++) {
+        if (!strcmp(argv[1], cases[i].name)) {
+            cases[i].run();
+            return 0;
+        }
+    }
+    return 2;
+}
