@@ -133,7 +133,8 @@ fn decision(what: &str, reason: Option<Reason>, count: u64) -> Decision {
     }
 }
 
-fn sockets(offload: &Offload) -> Vec<SocketReport> {
+/// Every socket of the process.
+pub(crate) fn sockets(offload: &Offload) -> Vec<SocketReport> {
     let mut reports: Vec<(Key, SocketReport)> = Vec::new();
     // A socket's slot -> its place among the reports: this runs under the lock, and there may be many descriptors.
     let mut places: Vec<usize> = Vec::new();

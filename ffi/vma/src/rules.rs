@@ -83,7 +83,6 @@ fn last_added() -> Option<&'static Added> {
 ///
 /// # Errors
 /// It is no statement of libvma.conf's.
-#[cfg_attr(not(test), expect(dead_code, reason = "the Extra API's add_conf_rule is to call it"))]
 pub(crate) fn add(line: &str) -> Result<(), ParseError> {
     let Some(statement) = grammar::statement(line.trim_end_matches('\n'), 1)? else { return Ok(()) };
     let process = this_process(params::settings());

@@ -195,6 +195,14 @@ fn zero_copy() {
 }
 
 #[test]
+fn rules_and_statistics() {
+    finds_nothing_wrong("control");
+    let output = run(&compile(&["gcc"], "control.c"), &[]);
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(log.contains("add_conf_rule: ") && log.contains("VMA WARNING: \tFd=["), "{log}");
+}
+
+#[test]
 fn older_programs_get_the_table_that_they_know() {
     let program = compile(&["gcc"], "tables.c");
     for (layout, says) in [("", "D"), ("9.8", "D"), ("9.2", "B"), ("8.4", "A0"), ("1.0", "D")] {

@@ -4,6 +4,7 @@
 //! functions lend is named by ids that are looked up, never by addresses that are believed ([`loans`]).
 
 mod abi;
+mod control;
 mod loans;
 mod table;
 mod zcopy;

@@ -3,18 +3,18 @@
 //! Every slot has a function. Those that this library does not serve (yet) fail with EOPNOTSUPP, and their bits in the mask are off: a
 //! program that asks first is told the truth.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::mem::{offset_of, size_of};
 use std::sync::OnceLock;
 
 use libc::{size_t, sockaddr, socklen_t};
 
 use super::abi::Packet;
-use super::zcopy;
+use super::{control, zcopy};
 use crate::errno;
 
-/// RECVFROM_ZCOPY and FREE_PACKETS of `vma_extra_api_mask`.
-const SUPPORTED: u64 = 1 << 1 | 1 << 2;
+/// RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE and DUMP_FD_STATS of `vma_extra_api_mask`.
+const SUPPORTED: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5;
 
 /// A function that fails whatever its arguments.
 type Unserved = extern "C" fn() -> c_int;
@@ -29,7 +29,7 @@ struct Receiving {
     register_recv_callback: Unserved,
     recvfrom_zcopy: unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, *mut c_int, *mut sockaddr, *mut socklen_t) -> c_int,
     free_packets: unsafe extern "C" fn(c_int, *mut Packet, size_t) -> c_int,
-    add_conf_rule: Unserved,
+    add_conf_rule: unsafe extern "C" fn(*const c_char) -> c_int,
     thread_offload: Unserved,
     socketxtreme_poll: Unserved,
     get_socket_rings_num: Unserved,
@@ -40,7 +40,7 @@ const RECEIVING: Receiving = Receiving {
     register_recv_callback: unserved,
     recvfrom_zcopy: zcopy::recvfrom_zcopy,
     free_packets: zcopy::free_packets,
-    add_conf_rule: unserved,
+    add_conf_rule: control::add_conf_rule,
     thread_offload: unserved,
     socketxtreme_poll: unserved,
     get_socket_rings_num: unserved,
@@ -55,7 +55,7 @@ struct LayoutD {
     socketxtreme_free_vma_packets: Unserved,
     socketxtreme_ref_vma_buff: Unserved,
     socketxtreme_free_vma_buff: Unserved,
-    dump_fd_stats: Unserved,
+    dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
     vma_add_ring_profile: Unserved,
     get_socket_network_header: Unserved,
     get_ring_direct_descriptors: Unserved,
@@ -74,7 +74,7 @@ static LAYOUT_D: LayoutD = LayoutD {
     socketxtreme_free_vma_packets: unserved,
     socketxtreme_ref_vma_buff: unserved,
     socketxtreme_free_vma_buff: unserved,
-    dump_fd_stats: unserved,
+    dump_fd_stats: control::dump_fd_stats,
     vma_add_ring_profile: unserved,
     get_socket_network_header: unserved,
     get_ring_direct_descriptors: unserved,
@@ -95,7 +95,7 @@ struct LayoutB {
     socketxtreme_free_vma_packets: Unserved,
     socketxtreme_ref_vma_buff: Unserved,
     socketxtreme_free_vma_buff: Unserved,
-    dump_fd_stats: Unserved,
+    dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
     vma_cyclic_buffer_read: Unserved,
     vma_add_ring_profile: Unserved,
     get_socket_network_header: Unserved,
@@ -114,7 +114,7 @@ static LAYOUT_B: LayoutB = LayoutB {
     socketxtreme_free_vma_packets: unserved,
     socketxtreme_ref_vma_buff: unserved,
     socketxtreme_free_vma_buff: unserved,
-    dump_fd_stats: unserved,
+    dump_fd_stats: control::dump_fd_stats,
     vma_cyclic_buffer_read: unserved,
     vma_add_ring_profile: unserved,
     get_socket_network_header: unserved,
@@ -134,7 +134,7 @@ struct LayoutA0 {
     free_vma_packets: Unserved,
     ref_vma_buff: Unserved,
     free_vma_buff: Unserved,
-    dump_fd_stats: Unserved,
+    dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
     vma_cyclic_buffer_read: Unserved,
     vma_add_ring_profile: Unserved,
 }
@@ -144,7 +144,7 @@ static LAYOUT_A0: LayoutA0 = LayoutA0 {
     free_vma_packets: unserved,
     ref_vma_buff: unserved,
     free_vma_buff: unserved,
-    dump_fd_stats: unserved,
+    dump_fd_stats: control::dump_fd_stats,
     vma_cyclic_buffer_read: unserved,
     vma_add_ring_profile: unserved,
 };
@@ -175,6 +175,7 @@ pub(super) fn chosen() -> *const c_void {
     let layout = *LAYOUT.get_or_init(|| {
         let name = std::env::var("VMA_API_LAYOUT").unwrap_or_default();
         Layout::named(&name).unwrap_or_else(|| {
+            crate::log::start();
             tracing::warn!("VMA_API_LAYOUT={name} is none of 9.8, 9.2 and 8.4: 9.8 it is");
             Layout::D
         })

@@ -1,0 +1,62 @@
+/* add_conf_rule and dump_fd_stats. Prints what is wrong, and nothing else. */
+#include "../abi/common.h"
+
+#include <mellanox/vma_extra.h>
+
+static struct vma_api_t *vma;
+static int wrong;
+
+#define CHECK(condition)                                                                             \
+    do {                                                                                             \
+        if (!(condition)) {                                                                          \
+            wrong = 1;                                                                               \
+            printf("%s:%d: %s (errno %s)\n", __func__, __LINE__, #condition, strerrorname_np(errno)); \
+        }                                                                                            \
+    } while (0)
+
+#define FAILS(call, code)                                                                            \
+    do {                                                                                             \
+        errno = 0;                                                                                   \
+        CHECK((call) == -1 && errno == (code));                                                      \
+    } while (0)
+
+/* Whether a listener is one of the ring's: only then are its connections lent without force. */
+static int is_offloaded(void) {
+    struct sockaddr_in where = loopback(0);
+    socklen_t len = sizeof where;
+    char buffer[256];
+    int r = MUST(socket(AF_INET, SOCK_DGRAM, 0)), s = MUST(socket(AF_INET, SOCK_DGRAM, 0)), flags = 0;
+    MUST(bind(r, SA(where), sizeof where));
+    MUST(getsockname(r, SA(where), &len));
+    MUST(sendto(s, "x", 1, 0, SA(where), sizeof where));
+    CHECK(vma->recvfrom_zcopy(r, buffer, sizeof buffer, &flags, NULL, NULL) == 1);
+    MUST(close(s));
+    MUST(close(r));
+    return flags == MSG_VMA_ZCOPY;
+}
+
+int main(void) {
+    vma = vma_get_api();
+    if (vma == NULL) {
+        printf("no table\n");
+        return 2;
+    }
+    CHECK(is_offloaded());
+    FAILS(vma->add_conf_rule(NULL), EINVAL);
+    FAILS(vma->add_conf_rule("use vma nowhere *:*"), EINVAL);
+    FAILS(vma->add_conf_rule("no statement"), EINVAL);
+    CHECK(is_offloaded());
+    CHECK(vma->add_conf_rule("use os udp_receiver *:*") == 0);
+    CHECK(!is_offloaded());
+    /* The latest comes first. */
+    CHECK(vma->add_conf_rule("use vma udp_receiver *:*\n") == 0);
+    CHECK(is_offloaded());
+    int fd = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+    CHECK(vma->dump_fd_stats(fd, 2) == 0);
+    CHECK(vma->dump_fd_stats(0, 2) == 0);
+    FAILS(vma->dump_fd_stats(fd, 0), EINVAL);
+    FAILS(vma->dump_fd_stats(fd, 7), EINVAL);
+    FAILS(vma->dump_fd_stats(999, 2), EINVAL);
+    FAILS(vma->dump_fd_stats(-1, 2), EINVAL);
+    return wrong;
+}
