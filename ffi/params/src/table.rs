@@ -101,6 +101,7 @@ rows! {
     Device = "RINGWAY_DEVICE", Kind::Text, "auto", YES, "The device: auto, shm, or off (stay on the kernel). Another name leaves the program on the kernel, and the log says so.";
     StatsFileOwn = "RINGWAY_STATS_FILE", Kind::Path, "", YES, "A process appends its statistics to this file when it ends, as one line of JSON.";
     Library = "RINGWAY_LIBVMA", Kind::Path, "", YES, "Where ringway run finds the library, if not beside itself or in ../lib.";
+    ApiLayout = "VMA_API_LAYOUT", Kind::Text, "9.8", YES, "The header that the program was compiled with, for the VMA Extra API: 9.8 and what is newer than 9.2, 9.2 and what is newer than 8.9, or 8.4.";
 
     Tracelevel = "VMA_TRACELEVEL", Kind::Level, "warn", YES, "What is logged, with all that is less (upstream: info).";
     LogDetails = "VMA_LOG_DETAILS", Kind::OneOf(&[(0, "the message"), (1, "and the thread"), (2, "and the process"), (3, "and the time")]), "0", YES, "What a line of the log begins with. 2 from the level debug on, unless set.";

@@ -24,7 +24,9 @@ const DOCUMENTED: &str = "
 #[test]
 fn the_table_has_what_is_documented_and_nothing_else() {
     let mut documented: Vec<&str> = DOCUMENTED.split_whitespace().collect();
-    let mut rows: Vec<&str> = TABLE.iter().map(|row| row.name).filter(|name| name.starts_with("VMA_")).collect();
+    // (VMA_API_LAYOUT is Ringway's own.)
+    let is_upstreams = |name: &&str| name.starts_with("VMA_") && *name != Id::ApiLayout.row().name;
+    let mut rows: Vec<&str> = TABLE.iter().map(|row| row.name).filter(is_upstreams).collect();
     documented.sort_unstable();
     rows.sort_unstable();
     assert_eq!(rows, documented);

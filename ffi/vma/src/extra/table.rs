@@ -8,10 +8,11 @@ use core::mem::{offset_of, size_of};
 use std::sync::OnceLock;
 
 use libc::{size_t, sockaddr, socklen_t};
+use ringway_params::Id;
 
 use super::abi::Packet;
 use super::{control, zcopy};
-use crate::errno;
+use crate::{errno, params};
 
 /// RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE and DUMP_FD_STATS of `vma_extra_api_mask`.
 const SUPPORTED: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5;
@@ -173,8 +174,8 @@ impl Layout {
 pub(super) fn chosen() -> *const c_void {
     static LAYOUT: OnceLock<Layout> = OnceLock::new();
     let layout = *LAYOUT.get_or_init(|| {
-        let name = std::env::var("VMA_API_LAYOUT").unwrap_or_default();
-        Layout::named(&name).unwrap_or_else(|| {
+        let name = params::settings().text(Id::ApiLayout);
+        Layout::named(name).unwrap_or_else(|| {
             crate::log::start();
             tracing::warn!("VMA_API_LAYOUT={name} is none of 9.8, 9.2 and 8.4: 9.8 it is");
             Layout::D
