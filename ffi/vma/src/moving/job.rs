@@ -8,7 +8,7 @@ use ringway_shm::{Fd, Talk};
 use ringway_stack::ring::SocketId;
 use ringway_stack::tcp::Remains;
 
-use super::rest::Rest;
+use super::rest::{self, Rest};
 use super::{ANSWER, Role, memfd, owner, pair, peer};
 use crate::errno::Errno;
 use crate::exit;
@@ -16,7 +16,7 @@ use crate::process::{Offload, Process};
 use crate::socket::Family;
 
 /// Talks with ourselves, whose both ends a process may have, count down from here.
-static OWN_TALKS: AtomicU64 = AtomicU64::new(u64::MAX);
+static OWN_TALKS: AtomicU64 = AtomicU64::new(*peer::OWN_TALKS.end());
 
 /// One connection's way to the kernel.
 pub(super) struct Job {
@@ -105,7 +105,7 @@ impl Job {
         });
         self.finish();
         if let Some(rest) = rest {
-            rest.write_for(self.process, self.local, self.remote, true);
+            rest::add(self.process, &mut self.process.lock(), rest);
         }
     }
 
@@ -167,7 +167,8 @@ impl Job {
             match (answer.as_str(), remains) {
                 ("left", Some(remains)) => return Left::Ready(remains, talk),
                 ("unaccepted", Some(remains)) => return Left::Unaccepted(remains, talk),
-                ("wait", _) => super::pause(),
+                ("wait", _) if started.elapsed() < super::PATIENCE => super::pause(),
+                ("wait", _) => return Left::Silent,
                 _ => return Left::Nobody,
             }
         }
@@ -203,7 +204,7 @@ impl Job {
         if ours.is_broken() || theirs.is_broken() {
             // It failed while we asked. The peer hears of that by our hanging up.
             talk.hang_up(self.process);
-            return self.leave_alone(&ours, false);
+            return self.leave_alone(ours, false);
         }
         // The peer, which has closed it, may go now.
         let talk = (!theirs.orphaned).then_some(talk);
@@ -236,7 +237,7 @@ impl Job {
         // The peer did not end before: our ring would have seen that.
         drop(talk);
         if ours.is_broken() {
-            return if self.is_last { Err(Errno(libc::ECONNRESET)) } else { self.leave_alone(&ours, false) };
+            return if self.is_last { Err(Errno(libc::ECONNRESET)) } else { self.leave_alone(ours, false) };
         }
         let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
         pair::bind_beside(self.placeholder.raw(), self.family, self.local, self.listener);
@@ -347,11 +348,11 @@ impl Job {
     fn go_on_alone(&self) -> Result<Option<Rest>, Errno> {
         let was_over = self.is_over(&self.process.lock());
         let ours = self.dissolve()?;
-        self.leave_alone(&ours, was_over)
+        self.leave_alone(ours, was_over)
     }
 
     /// As [`Self::go_on_alone`], with what our end left. `was_over`: the program may know that.
-    fn leave_alone(&self, ours: &Remains, was_over: bool) -> Result<Option<Rest>, Errno> {
+    fn leave_alone(&self, ours: Remains, was_over: bool) -> Result<Option<Rest>, Errno> {
         let ended = ours.ended || ours.over;
         let fresh = self.connect()?;
         let written = pair::write_some(fresh.raw(), &ours.unread)?;
@@ -360,7 +361,7 @@ impl Job {
                 pair::end_writing(self.placeholder.raw());
             }
             let is_reset = !ours.peer_ended || ours.error.is_some();
-            return Ok(Some(Rest { other: fresh, bytes: ours.unread[written..].to_vec(), is_reset, until: None }));
+            return Ok(Some(Rest { other: fresh, bytes: ours.unread, written, is_reset, until: None, birth: None }));
         }
         // One that ended and was reset then has told of both.
         if ours.peer_ended && ours.error.is_some() {

@@ -23,7 +23,8 @@
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
 //! - `keep L R` of an owner that ends to the peer, with the owner's own descriptor and a memfd of what is to be written into it before it is
-//!   closed: `kept`, or `gone`; perhaps with a third descriptor, which is closed then
+//!   closed: `kept`, or `gone`; perhaps with a third descriptor, which is closed then. Only in the talk in which the connection was taken,
+//!   or with a descriptor that is connected to a listener of the peer's in the kernel; and only so much for all ([`rest`])
 //!
 //! Who dies in the middle takes the connection along, and the other side sees a reset; only a kill while what was owed is being written
 //! may look like the end of a shorter stream.
@@ -36,6 +37,8 @@ mod pair;
 mod peer;
 mod rest;
 pub(crate) mod retreat;
+
+pub(crate) use rest::{Rests, Taken};
 
 use core::time::Duration;
 use std::net::SocketAddrV4;
@@ -61,13 +64,6 @@ pub(crate) struct Move {
 impl Move {
     fn is_between(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
         (self.local, self.remote) == (local, remote)
-    }
-}
-
-impl Move {
-    /// The connection has moved, and only its readers still get what they were owed.
-    fn is_rest(&self) -> bool {
-        self.role == Role::Writing && self.key.is_none()
     }
 }
 

@@ -152,7 +152,7 @@ pub(crate) fn await_all(process: &Process, which: Waited) {
 
 /// Whether something is on its way that ends with the process.
 pub(crate) fn waits(offload: &Offload) -> bool {
-    offload.moves.iter().any(|moving| moving.role != Role::Kept)
+    offload.moves.iter().any(|moving| moving.role != Role::Kept) || offload.rests.are_awaited()
 }
 
 /// Whether connections of ours have left the ring, and are not the kernel's yet.
