@@ -17,11 +17,7 @@ fn before() {
     let saved = crate::errno::current();
     match process::process() {
         // Also what exec closes: the peer is to see an end, and not a reset, and all of what was written before it.
-        Some(process) if process.is_owner() => {
-            moving::retreat::at_exec(process, keeps);
-            moving::owner::at_exec(process, keeps);
-            crate::exit::let_linger(process);
-        }
+        Some(process) if process.is_owner() => crate::exit::before_exec(process, keeps),
         Some(_) => lend_all(),
         None => heir::share_listeners(keeps),
     }

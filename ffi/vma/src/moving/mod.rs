@@ -27,8 +27,11 @@
 //!   or with a descriptor that is connected to a listener of the peer's in the kernel; and only so much for all ([`rest`])
 //!
 //! Who dies in the middle takes the connection along, and the other side sees a reset; only a kill while what was owed is being written
-//! may look like the end of a shorter stream.
+//! may look like the end of a shorter stream. A move that does not end before its process does, or before others get the descriptor, is
+//! given up, by a reset in every process ([`giving_up`]).
 
+mod bequest;
+mod giving_up;
 pub(crate) mod heir;
 mod job;
 mod memfd;
@@ -42,9 +45,12 @@ pub(crate) use rest::{Rests, Taken};
 
 use core::time::Duration;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
+use giving_up::File;
 use ringway_stack::offload::Reason;
 
+use crate::exit::Patience;
 use crate::process::Process;
 use crate::slab::Key;
 
@@ -56,6 +62,8 @@ pub(crate) struct Move {
     /// Our socket, unless the program has closed it.
     key: Option<Key>,
     role: Role,
+    /// What is written to on the way, and others may have.
+    file: Option<Arc<File>>,
     reason: Reason,
     /// The socket's SO_REUSEADDR as the program has it, if it was set meanwhile.
     reuse_address: Option<i32>,
@@ -120,16 +128,16 @@ pub(crate) fn hand_out(fd: i32, reason: Reason) {
         retreat::share(&mut process.lock(), key);
         if !process.is_owner() {
             owner::lend(process, fd);
-        } else if owner::begin_for(process, &mut process.lock(), key, reason) {
-            owner::await_all(process, owner::Waited::Ours);
+        } else if owner::begin_for(process, &mut process.lock(), key, reason)
+            && !owner::await_all(process, owner::Waited::Ours, &mut Patience::of(PATIENCE), PATIENCE)
+        {
+            tracing::warn!("a connection that other processes share could not be moved to the kernel in time");
+            if reason == Reason::SharedConnection {
+                giving_up::give_up(&mut process.lock(), |moving| moving.key == Some(key));
+            }
         }
     }
     crate::errno::set(saved);
-}
-
-/// Whether something is on its way to the kernel, or has to be before the process ends.
-pub(crate) fn is_under_way(offload: &crate::process::Offload) -> bool {
-    !offload.moves.is_empty() || offload.retreats > 0 || retreat::shares(offload)
 }
 
 /// The two addresses behind a word.

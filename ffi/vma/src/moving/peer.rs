@@ -1,19 +1,21 @@
 //! The side that is asked: by a child that wants what it inherited, or by the owner of a connection's other end.
 
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
 use ringway_shm::{Correspondent, Fd};
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::NextHop;
 
+use super::giving_up::File;
 use super::rest::{self, Rest, Taken};
 use super::{Legacy, Move, Role, addresses, memfd, owner, pair, retreat};
 use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::accept::SignalsBlocked;
-use crate::socket::{Kind, Socket, address};
+use crate::socket::{Family, Kind, Socket, address};
 
 /// Answers for a process.
 pub(super) struct Answers(pub(super) &'static Process);
@@ -164,11 +166,11 @@ fn leave(
         let reuse_address = offload.sockets.find(key).and_then(|socket| pair::share_address(socket.fd));
         offload.on_its_way(key);
         let (role, reason) = (Role::Peer(asker.talk), Reason::SharedConnection);
-        offload.moves.push(Move { local, remote, key: Some(key), role, reason, reuse_address });
+        offload.moves.push(Move { local, remote, key: Some(key), role, file: None, reason, reuse_address });
     } else if asker.pid != process.owner_pid {
         // Until the asker has left its ring as well, which it tells by hanging up: it must not see this process end before.
         let (role, reason) = (Role::Peer(asker.talk), Reason::SharedConnection);
-        offload.moves.push(Move { local, remote, key: None, role, reason, reuse_address: None });
+        offload.moves.push(Move { local, remote, key: None, role, file: None, reason, reuse_address: None });
     }
     offload.dispatch();
     (if remains.accepted { "left" } else { "unaccepted" }, file)
@@ -192,6 +194,7 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
     }
     let socket = offload.sockets.find(key);
     let (ended, birth) = (socket.is_some_and(|socket| socket.shut.write), socket.map_or(0, |socket| socket.birth));
+    let family = socket.map_or(Family::V4, |socket| socket.family);
     if !OWN_TALKS.contains(&talk) {
         offload.taken.retain(|taken| taken.talk != talk);
         offload.taken.push(Taken { talk, local: ends.0, remote: ends.1, birth });
@@ -201,11 +204,16 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
     if written < owed.len() {
         // More than the kernel keeps for a reader that is slow: whoever writes next must come after it.
         // The owner's part is done, and so may its life be.
-        offload.moves[at].role = Role::Writing;
+        let file = Arc::new(File::new(fresh));
+        let moving = &mut offload.moves[at];
+        (moving.role, moving.file) = (Role::Writing, Some(Arc::clone(&file)));
         let writing = move || {
-            let _ = pair::write_all(fresh.raw(), &owed[written..]);
+            let _ = pair::write_all(file.raw(), &owed[written..]);
+            if file.is_given_up() {
+                pair::reset(file.raw(), family, ends.0, ends.1);
+            }
             let mut offload = process.lock();
-            arrive(&mut offload, key, ended, &fresh);
+            arrive(&mut offload, key, ended, &file.fd);
         };
         let _undisturbed = SignalsBlocked::new();
         if std::thread::Builder::new().name("ringway-owed".to_owned()).spawn(writing).is_err() {
@@ -279,7 +287,7 @@ pub(super) fn abandoned(process: &Process, talk: u64) {
 }
 
 /// Ends a move of ours as a reset.
-fn abandon(offload: &mut Offload, at: usize) {
+pub(super) fn abandon(offload: &mut Offload, at: usize) {
     let moving = offload.moves.swap_remove(at);
     let Some(key) = moving.key else { return };
     if let Some(socket) = offload.sockets.find(key) {

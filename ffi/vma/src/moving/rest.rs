@@ -89,6 +89,12 @@ impl Rests {
         self.all.iter().any(Rest::is_awaited)
     }
 
+    /// The process ends before: what others may read is no whole stream, whoever else has the descriptor.
+    pub(super) fn give_up(&mut self) {
+        self.all.iter().filter(|rest| rest.is_awaited()).for_each(|rest| pair::dissolve(rest.other.raw()));
+        self.all.retain(|rest| !rest.is_awaited());
+    }
+
     /// Writes some of each, and forgets those that are done. What the others wait for.
     fn write(&mut self) -> Vec<libc::pollfd> {
         self.all.retain_mut(|rest| !rest.write());
@@ -176,5 +182,7 @@ mod tests {
         assert!(!rests.are_awaited());
         rests.all.push(Rest { birth: None, ..rest(1) });
         assert!(rests.are_awaited());
+        rests.give_up();
+        assert_eq!(rests.all.len(), 1);
     }
 }
