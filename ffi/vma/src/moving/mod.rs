@@ -111,6 +111,9 @@ const MOMENT: Duration = Duration::from_micros(100);
 /// How long a program's call waits for a move that does not end.
 const PATIENCE: Duration = Duration::from_secs(15);
 
+/// How long a call waits for that which is not to wait: almost every move is over by then.
+pub(crate) const MOMENTS: Duration = Duration::from_millis(20);
+
 /// How long an answer of a process that is alive may take.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -152,14 +155,26 @@ fn pause() {
     unsafe { crate::real::ppoll(&raw mut nothing, 1, &raw const moment, core::ptr::null()) };
 }
 
+/// Whether a call with these flags is not to wait for anything.
+#[cold]
+pub(crate) fn is_impatient(fd: i32, flags: i32) -> bool {
+    // SAFETY: plain integers.
+    flags & libc::MSG_DONTWAIT != 0 || unsafe { crate::real::fcntl(fd, libc::F_GETFL, 0) } & libc::O_NONBLOCK != 0
+}
+
 /// Waits, in a call of the program's, until the descriptor is on its way no more; what it is then.
 #[cold]
 pub(crate) fn await_end(fd: i32) -> crate::fdtable::Entry {
+    await_end_for(fd, PATIENCE)
+}
+
+/// As [`await_end`], for so long.
+pub(crate) fn await_end_for(fd: i32, patience: Duration) -> crate::fdtable::Entry {
     use crate::fdtable::{Entry, peek};
     let holds_lock = crate::process::process().is_some_and(|process| process.state().is_mine());
     let saved = crate::errno::current();
     let started = std::time::Instant::now();
-    while matches!(peek(fd), Entry::Moving(_)) && !holds_lock && started.elapsed() < PATIENCE {
+    while matches!(peek(fd), Entry::Moving(_)) && !holds_lock && started.elapsed() < patience {
         pause();
     }
     crate::errno::set(saved);

@@ -116,6 +116,11 @@ pub(crate) fn at_exec(process: &'static Process, keeps: impl Fn(c_int) -> bool, 
     await_or_give_up(process, patience);
 }
 
+/// There was no exec after all.
+pub(crate) fn after_exec(process: &Process) {
+    process.lock().sockets.iter_mut().for_each(|(_, socket)| socket.is_left = false);
+}
+
 /// Moves every connection, and waits until all of them are the kernel's.
 pub(crate) fn all(process: &'static Process) {
     begin_all(process, |_| true);

@@ -6,16 +6,16 @@
 // More than the kernel has room for, if the reader reads at speed first.
 enum { FLUENT = 16 << 20, MUCH = 40 << 20, TAIL = 4 };
 
-enum way { EXECS, ENDS_BEFORE_ITS_CHILD, READER_FORKS, IN_HANDLER, SOON_IN_HANDLER, WAYS };
+enum way { EXECS, ENDS_BEFORE_ITS_CHILD, READER_FORKS, EXEC_FAILS, IN_HANDLER, SOON_IN_HANDLER, WAYS };
 static const char *const ways[] = {"exec with the connection", "end before a child", "end before the reader forks",
-                                   "_exit in a handler while the reader leaves it to a child",
+                                   "exec of nothing", "_exit in a handler while the reader leaves it to a child",
                                    "_exit in a handler when the reader has left it to a child"};
 // When the reader reads on: the writer is over by then.
-static const int late_ms[] = {6300, 6300, 2500, 150, 20};
+static const int late_ms[] = {6300, 6300, 2500, 1500, 150, 20};
 
 struct outcome {
     volatile long written, read, wrong;
-    volatile int last, port, status, is_over, was_over, tail_at_end;
+    volatile int last, port, status, is_over, was_over, tail_at_end, failed, prompt;
 };
 
 static unsigned char byte_at(long i) { return (unsigned char)(i * 7 + i / 251); }
@@ -65,6 +65,16 @@ static void reader(enum way way, struct outcome *o) {
     _exit(0);
 }
 
+static void exec_nothing(int fd, struct outcome *o) {
+    char *argv[] = {"nothing", NULL};
+    long from = ms();
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    o->failed = (execv("/nonexistent/nothing", argv) == -1 && errno == ENOENT) + (execvp("ringway-nothing", argv) == -1 && errno == ENOENT) +
+                (execl("/etc/passwd", "passwd", (char *)NULL) == -1 && errno == EACCES);
+    o->failed += poll(&p, 1, 0) == 0 && recv(fd, argv, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN;
+    o->prompt = ms() - from < 300;
+}
+
 static void last_words(int signal) {
     (void)signal;
     _exit(0);
@@ -98,6 +108,8 @@ static void writer(enum way way, struct outcome *o) {
         send(fd, "END\n", TAIL, MSG_NOSIGNAL);
         _exit(0);
     }
+    if (way == EXEC_FAILS)
+        exec_nothing(fd, o);
     if (way >= IN_HANDLER) {
         signal(SIGALRM, last_words);
         raise(SIGALRM);
@@ -137,5 +149,7 @@ int main(void) {
         fprintf(stderr, "%s: %ld of %ld, tail %d, then %s\n", ways[i], o[i].read, o[i].written, o[i].tail_at_end,
                 o[i].last ? strerrorname_np(o[i].last) : "the end");
     }
+    SHOW(o[EXEC_FAILS].failed);
+    SHOW(o[EXEC_FAILS].prompt);
     return 0;
 }
