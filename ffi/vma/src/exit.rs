@@ -100,6 +100,7 @@ pub(crate) fn finish() {
         tracing::warn!("the program ended in the middle of a call: what it had not sent yet is lost");
         return;
     }
+    make_room();
     let mut patience = Patience::of(PATIENCE_IN_ALL);
     let is_left = moving::owner::leave_shared(process, &mut patience.less(PATIENCE));
     pulse();
@@ -107,6 +108,18 @@ pub(crate) fn finish() {
     flush(process, is_left, &mut patience);
     if let Some(report) = report {
         report::append(process, report);
+    }
+}
+
+/// What moves needs descriptors, and the program may have left none. It opens no more, so its limit is nobody's any more.
+fn make_room() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is valid for both.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
     }
 }
 

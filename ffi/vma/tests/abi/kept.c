@@ -2,16 +2,17 @@
 // kept for a reader is there for the children that it has later; and the end does not take long. All cases at once.
 #include "common.h"
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 // More than the kernel has room for, if the reader reads at speed first.
 enum { FLUENT = 16 << 20, MUCH = 40 << 20, TAIL = 4 };
 
-enum way { EXECS, ENDS_BEFORE_ITS_CHILD, READER_FORKS, EXEC_FAILS, IN_HANDLER, SOON_IN_HANDLER, WAYS };
+enum way { EXECS, ENDS_BEFORE_ITS_CHILD, READER_FORKS, HAS_NO_DESCRIPTORS, EXEC_FAILS, IN_HANDLER, SOON_IN_HANDLER, WAYS };
 static const char *const ways[] = {"exec with the connection", "end before a child", "end before the reader forks",
-                                   "exec of nothing", "_exit in a handler while the reader leaves it to a child",
+                                   "end without descriptors", "exec of nothing", "_exit in a handler while the reader leaves it to a child",
                                    "_exit in a handler when the reader has left it to a child"};
 // When the reader reads on: the writer is over by then.
-static const int late_ms[] = {6300, 6300, 2500, 1500, 150, 20};
+static const int late_ms[] = {6300, 6300, 2500, 3000, 1500, 150, 20};
 
 struct outcome {
     volatile long written, read, wrong;
@@ -107,6 +108,13 @@ static void writer(enum way way, struct outcome *o) {
         nap(late_ms[way] - 300);
         send(fd, "END\n", TAIL, MSG_NOSIGNAL);
         _exit(0);
+    }
+    if (way == HAS_NO_DESCRIPTORS) {
+        struct rlimit r;
+        MUST(getrlimit(RLIMIT_NOFILE, &r));
+        r.rlim_cur = 800 < r.rlim_max / 2 ? 800 : r.rlim_max / 2;
+        MUST(setrlimit(RLIMIT_NOFILE, &r));
+        while (open("/dev/null", O_RDONLY) >= 0) {}
     }
     if (way == EXEC_FAILS)
         exec_nothing(fd, o);
