@@ -1,5 +1,7 @@
 //! The end of the process: what was written is delivered, what was counted is kept.
 
+mod pulse;
+
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::collections::HashSet;
@@ -14,6 +16,8 @@ use crate::socket::Kind;
 use crate::socket::accept::SignalsBlocked;
 use crate::{moving, real, report};
 
+pub(crate) use pulse::{Patience, pulse};
+
 /// Without progress for this long, what is left is given up: the peer is stopped, or gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -25,10 +29,6 @@ const SLOW: Duration = Duration::from_secs(1);
 
 /// However slowly the peers take what is left, a program that was told to end does end.
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(10);
-
-/// Moves while [`finish`] makes progress; [`FINISHED`] once another thread has run it for one that could not.
-static PULSE: AtomicU32 = AtomicU32::new(0);
-const FINISHED: u32 = u32::MAX;
 
 /// Looks, a moment apart, for a lock that is only held by a call under way.
 const LOCK_TRIES: u32 = 4000;
@@ -48,17 +48,9 @@ extern "C" fn at_unload() {
 static AT_UNLOAD: extern "C" fn() = at_unload;
 
 /// [`finish`], also for signal handlers: what they interrupted may hold malloc's lock, or one of the rendezvous's, so
-/// there the progress thread does it, and is waited for only so long.
+/// there another thread does it, and is waited for only so long.
 pub(crate) fn finish_from_anywhere() {
     if in_handler() { finish_elsewhere() } else { finish() }
-}
-
-/// Something went on that the end of the process may be waiting for.
-pub(crate) fn pulse() {
-    let next = |beat: u32| (beat != FINISHED).then(|| (beat + 1) % FINISHED);
-    if PULSE.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next).is_ok() {
-        wake_the_waiting();
-    }
 }
 
 fn finish_elsewhere() {
@@ -68,46 +60,22 @@ fn finish_elsewhere() {
     }
     let Ok(progress) = process.progress.try_lock() else { return };
     let Some(progress) = progress.as_ref() else { return };
-    PULSE.store(0, Ordering::Relaxed);
+    pulse::begin();
     progress.request(finish_for_another);
-    let started = process.now();
-    loop {
-        let seen = PULSE.load(Ordering::Acquire);
-        if seen == FINISHED || process.now().since(started) > PATIENCE_IN_ALL || !pulse_moves(seen) {
-            return;
-        }
-    }
+    // (It has its own patience, and something to do after that.)
+    pulse::await_finished(PATIENCE_IN_ALL + PATIENCE, PATIENCE);
 }
 
+/// The progress thread's part: to start the thread that does it. It is itself needed meanwhile, for other processes' moves.
 fn finish_for_another() {
     let end = || {
         crate::boundary!((), finish());
-        PULSE.store(FINISHED, Ordering::Release);
-        wake_the_waiting();
+        pulse::finished();
     };
-    let moves = || process::process().and_then(Process::try_lock).is_none_or(|offload| moving::is_under_way(&offload));
-    if crate::lineage::forks() == 0 && !moves() {
-        return end();
-    }
-    // What others share has to move first, and the progress thread is needed for other processes' part in that.
     let _undisturbed = SignalsBlocked::new();
     if std::thread::Builder::new().name("ringway-end".to_owned()).spawn(end).is_err() {
         end();
     }
-}
-
-/// Sleeps until the pulse is no longer `seen`. `false`: it stood still for as long as anybody is patient.
-fn pulse_moves(seen: u32) -> bool {
-    let timeout = libc::timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
-    let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is a static, and the time is valid.
-    let result = unsafe { libc::syscall(libc::SYS_futex, PULSE.as_ptr(), op, seen, &raw const timeout) };
-    result == 0 || crate::errno::current() != libc::ETIMEDOUT
-}
-
-fn wake_the_waiting() {
-    // SAFETY: the word is a static; FUTEX_WAKE reads nothing else.
-    unsafe { libc::syscall(libc::SYS_futex, PULSE.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, i32::MAX) };
 }
 
 /// Ends every connection in order, waits until the peers have everything, and writes the report. Only once, and only in
@@ -132,26 +100,45 @@ pub(crate) fn finish() {
         tracing::warn!("the program ended in the middle of a call: what it had not sent yet is lost");
         return;
     }
-    moving::owner::leave_shared(process);
+    make_room();
+    let mut patience = Patience::of(PATIENCE_IN_ALL);
+    let is_left = moving::owner::leave_shared(process, &mut patience.less(PATIENCE));
     pulse();
     let report = report::last(process);
-    flush(process);
+    flush(process, is_left, &mut patience);
     if let Some(report) = report {
         report::append(process, report);
     }
 }
 
-/// Before the process becomes another program: what closed connections still have to send is sent, or the kernel's.
-pub(crate) fn let_linger(process: &'static Process) {
-    see_off(process);
+/// What moves needs descriptors, and the program may have left none. It opens no more, so its limit is nobody's any more.
+fn make_room() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is valid for both.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
 }
 
-fn flush(process: &'static Process) {
+/// Before the process becomes another program, which goes on with what `keeps` names: everything is the kernel's, and what closed
+/// connections still have to send is sent, or the kernel's.
+pub(crate) fn before_exec(process: &'static Process, keeps: impl Fn(i32) -> bool) {
+    let mut patience = Patience::of(PATIENCE_IN_ALL);
+    let mut part = patience.less(PATIENCE);
+    moving::retreat::at_exec(process, &keeps, &mut part);
+    moving::owner::at_exec(process, keeps, &mut part);
+    see_off(process, &mut patience);
+}
+
+/// `is_left`: nothing that others share is on its way since before.
+fn flush(process: &'static Process, is_left: bool, patience: &mut Patience) {
     {
         let mut guard = process.lock();
         // What began to move meanwhile would be lost with the process in the middle of it.
-        let started = process.now();
-        while !guard.moves.is_empty() && process.now().since(started) < PATIENCE {
+        while is_left && !guard.moves.is_empty() && patience.lasts(PATIENCE) {
             drop(guard);
             pause();
             guard = process.lock();
@@ -177,13 +164,13 @@ fn flush(process: &'static Process) {
             }
         }
     }
-    see_off(process);
+    see_off(process, patience);
 }
 
 /// Waits until the peers have what closed connections still send, or the kernel has it for them.
-fn see_off(process: &'static Process) {
+fn see_off(process: &'static Process, patience: &mut Patience) {
     let started = process.now();
-    let (mut last, mut left, mut beat, mut bequeathed) = (started, usize::MAX, 0, HashSet::new());
+    let (mut left, mut bequeathed) = (usize::MAX, HashSet::new());
     loop {
         let mut guard = process.lock();
         let offload = &mut *guard;
@@ -194,20 +181,16 @@ fn see_off(process: &'static Process) {
         if !offload.ring.lingering() && !moving::owner::waits(offload) {
             return;
         }
-        if now.since(last) > PATIENCE || now.since(started) > PATIENCE_IN_ALL {
-            return give_up(offload);
-        }
         // Only what the peers acknowledge is progress: what they send is not wanted any more.
         let still = offload.ring.lingering_bytes();
         if still != left {
             left = still;
             pulse();
         }
-        let seen = PULSE.load(Ordering::Acquire);
-        if seen != beat {
-            (beat, last) = (seen, now);
+        if !patience.lasts(PATIENCE) {
+            return give_up(offload);
         }
-        if now.since(last) > UNREAD || now.since(started) > SLOW || !bequeathed.is_empty() {
+        if patience.stood_still() > UNREAD || now.since(started) > SLOW || !bequeathed.is_empty() {
             moving::owner::bequeath(process, offload, &mut bequeathed);
         }
         let ready = offload.ring.device().rx_ready();
@@ -218,14 +201,15 @@ fn see_off(process: &'static Process) {
     }
 }
 
-fn give_up(offload: &Offload) {
+fn give_up(offload: &mut Offload) {
     for info in offload.ring.lingering_streams().into_iter().filter_map(|id| offload.ring.info(id)) {
         let (local, remote, bytes) = (info.local, info.remote, info.send_queue);
         let remote = remote.map_or_else(String::new, |remote| remote.to_string());
         tracing::warn!("the last {bytes} bytes of the connection {local} - {remote} are lost, and it is reset: nobody takes them");
     }
     if moving::owner::has_begun(offload) {
-        tracing::warn!("connections that were on their way to the kernel are reset: their peers did not answer in time");
+        tracing::warn!("connections that were on their way to the kernel are reset: their peers did not take them in time");
+        moving::owner::give_up(offload);
     }
 }
 

@@ -151,6 +151,26 @@ pub(crate) fn lookup(fd: i32) -> Entry {
     if word == 0 { Entry::None } else { lookup_other(fd, word) }
 }
 
+/// As [`lookup`], for a call with these flags (recv(2)): if it is not to wait, it does not wait for a connection that moves either, but
+/// finds it on its way.
+#[inline]
+pub(crate) fn lookup_with(fd: i32, flags: i32) -> Entry {
+    let Some(slot) = slot(fd) else { return Entry::None };
+    let word = slot.entry.load(Ordering::Acquire);
+    if word >> KIND_SHIFT == SOCKET {
+        return Entry::Socket(Entry::key(word));
+    }
+    if word == 0 { Entry::None } else { lookup_other_with(fd, word, flags) }
+}
+
+#[inline(never)]
+fn lookup_other_with(fd: i32, word: u64, flags: i32) -> Entry {
+    match Entry::unpack(word) {
+        Entry::Moving(_) if crate::moving::is_impatient(fd, flags) => crate::moving::await_end_for(fd, crate::moving::MOMENTS),
+        _ => lookup_other(fd, word),
+    }
+}
+
 #[inline(never)]
 fn lookup_other(fd: i32, word: u64) -> Entry {
     match Entry::unpack(word) {

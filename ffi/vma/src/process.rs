@@ -57,6 +57,10 @@ pub(crate) struct Offload {
     pub(crate) decisions: Vec<Decided>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
+    /// What the kernel has no room for yet.
+    pub(crate) rests: crate::moving::Rests,
+    /// Connections that peers have just taken to the kernel.
+    pub(crate) taken: Vec<crate::moving::Taken>,
     /// Some listener is, or was, another process's as well.
     pub(crate) shares_listeners: bool,
     /// A retreat from shared listeners is under way.
@@ -182,6 +186,8 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             closed: ClosedSockets::default(),
             decisions: Vec::new(),
             moves: Vec::new(),
+            rests: crate::moving::Rests::default(),
+            taken: Vec::new(),
             lent: Vec::new(),
             waiting_since: None,
             retreating: false,

@@ -109,6 +109,18 @@ fn what_is_owed_at_the_end() {
 }
 
 #[test]
+fn what_is_kept_for_others() {
+    same_on_both("kept");
+}
+
+#[test]
+fn strangers_leave_nothing() {
+    let output = run(&compile("stranger"), Some((&library(), &Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger.stats"))));
+    let says = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(says.lines().filter(|line| line.ends_with(": gone")).count(), 5, "{says}");
+}
+
+#[test]
 fn what_is_lost_at_the_end_is_told() {
     let program = compile("stopped");
     let statistics = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stopped.stats");

@@ -3,10 +3,11 @@
 //! The calls of libc's that exec by themselves (posix_spawn, system, popen) cannot be seen; so a connection that is put under one of
 //! the three standard numbers, or named to posix_spawn, moves right then.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 use ringway_stack::offload::Reason;
 
+use crate::exit;
 use crate::fdtable::{self, Entry};
 use crate::moving::{self, heir};
 use crate::process;
@@ -17,16 +18,80 @@ fn before() {
     let saved = crate::errno::current();
     match process::process() {
         // Also what exec closes: the peer is to see an end, and not a reset, and all of what was written before it.
-        Some(process) if process.is_owner() => {
-            moving::retreat::at_exec(process, keeps);
-            moving::owner::at_exec(process, keeps);
-            crate::exit::let_linger(process);
-        }
+        Some(process) if process.is_owner() => exit::before_exec(process, keeps),
         Some(_) => lend_all(),
         None => heir::share_listeners(keeps),
     }
     heir::settle_all(keeps);
     crate::errno::set(saved);
+}
+
+/// After an exec that failed: the program goes on, and so do its connections.
+fn after() {
+    if let Some(process) = process::process().filter(|process| process.is_owner()) {
+        let saved = crate::errno::current();
+        moving::owner::after_exec(process);
+        crate::errno::set(saved);
+    }
+}
+
+/// Calls `exec`, which returns only if it fails. `is_possible`: as far as one can tell before.
+fn with(is_possible: bool, exec: impl FnOnce() -> c_int) -> c_int {
+    if !is_possible {
+        return exec();
+    }
+    crate::boundary!((), before());
+    let result = exec();
+    crate::boundary!((), after());
+    result
+}
+
+/// Whether there is a program under this path, and may be executed: otherwise exec fails, and nothing is to change.
+///
+/// # Safety
+/// The path is a C string, or one that exec fails for.
+unsafe fn exists(directory: c_int, path: *const c_char) -> bool {
+    let saved = crate::errno::current();
+    // SAFETY: the caller's promise.
+    let found = unsafe { libc::faccessat(directory, path, libc::X_OK, libc::AT_EACCESS) } == 0;
+    let is_known = matches!(crate::errno::current(), libc::ENOENT | libc::ENOTDIR | libc::EACCES | libc::ENAMETOOLONG | libc::ELOOP);
+    crate::errno::set(saved);
+    found || !is_known
+}
+
+/// As [`exists`], as execvp(3) searches for it.
+///
+/// # Safety
+/// The name is a C string, or one that exec fails for.
+unsafe fn is_found(file: *const c_char) -> bool {
+    if file.is_null() {
+        return true;
+    }
+    // SAFETY: the caller's promise; the environment is the program's, which does not change it meanwhile (getenv(3)).
+    let (name, places) = unsafe { (CStr::from_ptr(file).to_bytes(), libc::getenv(c"PATH".as_ptr())) };
+    if name.contains(&b'/') {
+        // SAFETY: the caller's promise.
+        return unsafe { exists(libc::AT_FDCWD, file) };
+    }
+    // (Without a PATH, libc has one of its own.)
+    if places.is_null() {
+        return true;
+    }
+    // SAFETY: a variable of the environment is a C string.
+    let places = unsafe { CStr::from_ptr(places) }.to_bytes();
+    // No allocation: it may be a child of a fork that calls.
+    let mut path = [0u8; libc::PATH_MAX as usize];
+    places.split(|&byte| byte == b':').any(|place| {
+        let place = if place.is_empty() { b"." } else { place };
+        let len = place.len() + 1 + name.len();
+        let Some(whole) = path.get_mut(..=len) else { return false };
+        whole[..place.len()].copy_from_slice(place);
+        whole[place.len()] = b'/';
+        whole[place.len() + 1..len].copy_from_slice(name);
+        whole[len] = 0;
+        // SAFETY: it ends with a zero.
+        unsafe { exists(libc::AT_FDCWD, whole.as_ptr().cast()) }
+    })
 }
 
 /// In a vfork child, which has its parent's memory and descriptors of its own.
@@ -65,9 +130,8 @@ pub(super) fn duplicated(old: c_int, new: c_int) {
 /// As execve(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
-    crate::boundary!((), before());
     // SAFETY: the program's promise to execve(2).
-    unsafe { real::execve(path, arguments, environment) }
+    unsafe { with(exists(libc::AT_FDCWD, path), || real::execve(path, arguments, environment)) }
 }
 
 /// execv(3).
@@ -76,9 +140,8 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: *const *const c_
 /// As execv(3).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int {
-    crate::boundary!((), before());
     // SAFETY: the program's promise to execv(3).
-    unsafe { real::execv(path, arguments) }
+    unsafe { with(exists(libc::AT_FDCWD, path), || real::execv(path, arguments)) }
 }
 
 /// execvp(3).
@@ -87,9 +150,8 @@ pub unsafe extern "C" fn execv(path: *const c_char, arguments: *const *const c_c
 /// As execvp(3).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: *const *const c_char) -> c_int {
-    crate::boundary!((), before());
     // SAFETY: the program's promise to execvp(3).
-    unsafe { real::execvp(file, arguments) }
+    unsafe { with(is_found(file), || real::execvp(file, arguments)) }
 }
 
 /// execvpe(3).
@@ -98,9 +160,8 @@ pub unsafe extern "C" fn execvp(file: *const c_char, arguments: *const *const c_
 /// As execvpe(3).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
-    crate::boundary!((), before());
     // SAFETY: the program's promise to execvpe(3).
-    unsafe { real::execvpe(file, arguments, environment) }
+    unsafe { with(is_found(file), || real::execvpe(file, arguments, environment)) }
 }
 
 /// fexecve(3).
@@ -109,9 +170,8 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: *const *const c
 /// As fexecve(3).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
-    crate::boundary!((), before());
     // SAFETY: the program's promise to fexecve(3).
-    unsafe { real::fexecve(fd, arguments, environment) }
+    unsafe { with(true, || real::fexecve(fd, arguments, environment)) }
 }
 
 /// execveat(2).
@@ -126,9 +186,10 @@ pub unsafe extern "C" fn execveat(
     environment: *const *const c_char,
     flags: c_int,
 ) -> c_int {
-    crate::boundary!((), before());
     // SAFETY: the program's promise to execveat(2).
-    unsafe { real::execveat(directory, path, arguments, environment, flags) }
+    unsafe {
+        with(flags & libc::AT_EMPTY_PATH != 0 || exists(directory, path), || real::execveat(directory, path, arguments, environment, flags))
+    }
 }
 
 /// execl(3) and its kin: a list of arguments up to a null, and for execle(3) the environment behind it.

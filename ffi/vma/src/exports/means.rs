@@ -20,7 +20,7 @@ fn before_sandbox() {
     if let Some(process) = process::process()
         && process.is_owner()
     {
-        moving::owner::all(process, |_| true);
+        moving::owner::all(process);
     }
 }
 

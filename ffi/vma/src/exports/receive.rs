@@ -72,7 +72,10 @@ fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, ke
                 return Err(Errno(error));
             }
             drop(guard);
-            fdtable::lookup(fd);
+            fdtable::lookup_with(fd, flags);
+            if fdtable::is_moving(fd) && crate::moving::is_impatient(fd, flags) {
+                return Err(Errno(libc::EAGAIN));
+            }
             by_kernel(fd, kernel)
         }
     }
@@ -194,8 +197,8 @@ impl Got {
 
 /// Looks up who is to receive. `Err` is the kernel's own result.
 #[inline]
-fn ours(fd: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
-    match fdtable::lookup(fd) {
+fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
+    match fdtable::lookup_with(fd, flags) {
         Entry::Socket(key) => Ok(key),
         Entry::Kernel(_) => {
             let count = kernel();
@@ -216,7 +219,7 @@ fn ours(fd: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
 pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
     crate::cancellation_point!({
         // SAFETY: the program's promise to read(2).
-        match ours(fd, || unsafe { real::read(fd, buffer, len) }) {
+        match ours(fd, 0, || unsafe { real::read(fd, buffer, len) }) {
             Err(result) => result,
             // Linux reads nothing from a socket without asking it, whatever its state (SysV's way); recv(2) asks.
             Ok(_) if len == 0 => 0,
@@ -234,7 +237,7 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t
 pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     crate::cancellation_point!({
         // SAFETY: the program's promise to recv(2).
-        match ours(fd, || unsafe { real::recv(fd, buffer, len, flags) }) {
+        match ours(fd, flags, || unsafe { real::recv(fd, buffer, len, flags) }) {
             Err(result) => result,
             // SAFETY: the program's promise to recv(2).
             Ok(key) => unsafe { receive_plain(fd, key, buffer, len, flags) },
@@ -310,7 +313,7 @@ pub unsafe extern "C-unwind" fn recv_chk(fd: c_int, buffer: *mut c_void, len: si
 pub unsafe extern "C-unwind" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
     crate::cancellation_point!({
         // SAFETY: the program's promise to readv(2).
-        let key = match ours(fd, || unsafe { real::readv(fd, buffers, count) }) {
+        let key = match ours(fd, 0, || unsafe { real::readv(fd, buffers, count) }) {
             Err(result) => return result,
             Ok(key) => key,
         };
@@ -352,7 +355,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
     crate::cancellation_point!({
         // SAFETY: the program's promise to recvfrom(2).
         let kernel = |extra| unsafe { real::recvfrom(fd, buffer, len, flags | extra, from, from_len) };
-        match ours(fd, || kernel(0)) {
+        match ours(fd, flags, || kernel(0)) {
             Err(result) => result,
             Ok(key) => crate::bare_boundary!(-1, {
                 let received = writable(buffer, len).and_then(|slice| {
@@ -404,7 +407,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     crate::cancellation_point!({
         // SAFETY: the program's promise to recvmsg(2).
         let kernel = |extra| unsafe { real::recvmsg(fd, message, flags | extra) };
-        match ours(fd, || kernel(0)) {
+        match ours(fd, flags, || kernel(0)) {
             Err(result) => result,
             // SAFETY: the program's promise to recvmsg(2).
             Ok(key) => crate::bare_boundary!(-1, to_ssize(unsafe { receive_message(fd, key, message, flags, &kernel) })),

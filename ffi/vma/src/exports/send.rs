@@ -51,11 +51,12 @@ fn send_on(
                 return Err(Errno(error));
             }
             drop(guard);
-            if let Entry::Socket(_) = fdtable::lookup(fd)
+            if let Entry::Socket(_) = fdtable::lookup_with(fd, flags)
                 && fdtable::is_moving(fd)
             {
                 // What goes first has not gone for a long time: nothing may overtake it.
-                return Err(Errno(libc::ETIMEDOUT));
+                let is_impatient = crate::moving::is_impatient(fd, flags);
+                return Err(Errno(if is_impatient { libc::EAGAIN } else { libc::ETIMEDOUT }));
             }
             by_kernel(fd, kernel)
         }
@@ -74,8 +75,8 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
 
 /// Looks up who is to send. `Err` is the kernel's own result.
 #[inline]
-fn ours(fd: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
-    match fdtable::lookup(fd) {
+fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
+    match fdtable::lookup_with(fd, flags) {
         Entry::Socket(key) => Ok(key),
         Entry::Kernel(_) => {
             let sent = kernel();
@@ -97,7 +98,7 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: siz
     crate::cancellation_point!({
         // SAFETY: the program's promise to write(2).
         let kernel = || unsafe { real::write(fd, buffer, len) };
-        match ours(fd, kernel) {
+        match ours(fd, 0, kernel) {
             Err(result) => result,
             Ok(key) => crate::bare_boundary!(
                 -1,
@@ -117,7 +118,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, buffers: *const iovec, count: 
     crate::cancellation_point!({
         // SAFETY: the program's promise to writev(2).
         let kernel = || unsafe { real::writev(fd, buffers, count) };
-        match ours(fd, kernel) {
+        match ours(fd, 0, kernel) {
             Err(result) => result,
             Ok(key) => {
                 crate::bare_boundary!(
@@ -145,7 +146,7 @@ pub unsafe extern "C-unwind" fn send(fd: c_int, buffer: *const c_void, len: size
     crate::cancellation_point!({
         // SAFETY: the program's promise to send(2).
         let kernel = || unsafe { real::send(fd, buffer, len, flags) };
-        match ours(fd, kernel) {
+        match ours(fd, flags, kernel) {
             Err(result) => result,
             Ok(key) => crate::bare_boundary!(
                 -1,
@@ -172,7 +173,7 @@ pub unsafe extern "C-unwind" fn sendto(
     crate::cancellation_point!({
         // SAFETY: the program's promise to sendto(2).
         let kernel = || unsafe { real::sendto(fd, buffer, len, flags, to, to_len) };
-        match ours(fd, kernel) {
+        match ours(fd, flags, kernel) {
             Err(result) => result,
             Ok(key) => crate::bare_boundary!(
                 -1,
@@ -224,7 +225,7 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags
     crate::cancellation_point!({
         // SAFETY: the program's promise to sendmsg(2).
         let kernel = || unsafe { real::sendmsg(fd, message, flags) };
-        match ours(fd, kernel) {
+        match ours(fd, flags, kernel) {
             Err(result) => result,
             // SAFETY: the program's promise to sendmsg(2).
             Ok(key) => crate::bare_boundary!(-1, to_ssize(unsafe { send_message(fd, key, message, flags, &kernel) })),

@@ -3,12 +3,14 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
 use ringway_shm::{Fd, Talk};
 use ringway_stack::ring::SocketId;
 use ringway_stack::tcp::Remains;
 
-use super::rest::Rest;
+use super::giving_up::File;
+use super::rest::{self, Rest};
 use super::{ANSWER, Role, memfd, owner, pair, peer};
 use crate::errno::Errno;
 use crate::exit;
@@ -16,13 +18,13 @@ use crate::process::{Offload, Process};
 use crate::socket::Family;
 
 /// Talks with ourselves, whose both ends a process may have, count down from here.
-static OWN_TALKS: AtomicU64 = AtomicU64::new(u64::MAX);
+static OWN_TALKS: AtomicU64 = AtomicU64::new(*peer::OWN_TALKS.end());
 
 /// One connection's way to the kernel.
 pub(super) struct Job {
     pub(super) process: &'static Process,
     /// Of our own, for the program may close all of its.
-    pub(super) placeholder: Fd,
+    pub(super) placeholder: Arc<File>,
     pub(super) family: Family,
     /// Closed by the program after its reading was shut down.
     pub(super) ended_reading: bool,
@@ -53,13 +55,13 @@ enum Left {
 }
 
 /// How the peer is asked.
-enum Conversation {
+pub(super) enum Conversation {
     Other(Talk),
     Ourselves(u64),
 }
 
 impl Conversation {
-    fn ask(&self, process: &'static Process, words: &str, passed: Vec<Fd>) -> Option<(String, Vec<Fd>)> {
+    pub(super) fn ask(&self, process: &'static Process, words: &str, passed: Vec<Fd>) -> Option<(String, Vec<Fd>)> {
         let (words, passed) = match self {
             Self::Ourselves(talk) => peer::answer(process, *talk, process.owner_pid, words, passed),
             Self::Other(talk) => {
@@ -72,7 +74,7 @@ impl Conversation {
     }
 
     /// Says no more, which resets a peer that waits for more.
-    fn hang_up(self, process: &'static Process) {
+    pub(super) fn hang_up(self, process: &'static Process) {
         match self {
             Self::Ourselves(talk) => peer::abandoned(process, talk),
             Self::Other(talk) => drop(talk),
@@ -105,7 +107,7 @@ impl Job {
         });
         self.finish();
         if let Some(rest) = rest {
-            rest.write_for(self.process, self.local, self.remote, true);
+            rest::add(self.process, &mut self.process.lock(), rest);
         }
     }
 
@@ -167,14 +169,15 @@ impl Job {
             match (answer.as_str(), remains) {
                 ("left", Some(remains)) => return Left::Ready(remains, talk),
                 ("unaccepted", Some(remains)) => return Left::Unaccepted(remains, talk),
-                ("wait", _) => super::pause(),
+                ("wait", _) if started.elapsed() < super::PATIENCE => super::pause(),
+                ("wait", _) => return Left::Silent,
                 _ => return Left::Nobody,
             }
         }
     }
 
     /// Takes our end off the ring.
-    fn dissolve(&self) -> Result<Remains, Errno> {
+    pub(super) fn dissolve(&self) -> Result<Remains, Errno> {
         let mut guard = self.process.lock();
         let offload = &mut *guard;
         let now = self.process.now();
@@ -194,8 +197,9 @@ impl Job {
     }
 
     /// The connection as it goes on: between the placeholder and a descriptor for the peer.
-    fn connect(&self) -> Result<Fd, Errno> {
-        pair::connect(self.placeholder.raw(), self.family, self.local, self.remote, self.listener, self.is_told)
+    pub(super) fn connect(&self) -> Result<Fd, Errno> {
+        let fresh = pair::connect(self.placeholder.raw(), self.family, self.local, self.remote, self.listener, self.is_told)?;
+        self.placeholder.check().map(|()| fresh)
     }
 
     fn go_to(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Rest>, Errno> {
@@ -203,7 +207,7 @@ impl Job {
         if ours.is_broken() || theirs.is_broken() {
             // It failed while we asked. The peer hears of that by our hanging up.
             talk.hang_up(self.process);
-            return self.leave_alone(&ours, false);
+            return self.leave_alone(ours, false);
         }
         // The peer, which has closed it, may go now.
         let talk = (!theirs.orphaned).then_some(talk);
@@ -236,14 +240,15 @@ impl Job {
         // The peer did not end before: our ring would have seen that.
         drop(talk);
         if ours.is_broken() {
-            return if self.is_last { Err(Errno(libc::ECONNRESET)) } else { self.leave_alone(&ours, false) };
+            return if self.is_last { Err(Errno(libc::ECONNRESET)) } else { self.leave_alone(ours, false) };
         }
         let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
         pair::bind_beside(self.placeholder.raw(), self.family, self.local, self.listener);
         if self.is_last {
-            pair::break_off(&self.placeholder);
+            pair::break_off(&self.placeholder.fd);
         }
         pair::connect_to(self.placeholder.raw(), self.family, self.remote, self.is_told)?;
+        self.placeholder.check()?;
         if self.is_last {
             let pid = self.peer.ok_or(Errno(libc::ESRCH))?;
             return self.entrust(&to_them, || Talk::begin(pid, ANSWER).ok().flatten().map(Conversation::Other)).map(|()| None);
@@ -253,82 +258,6 @@ impl Job {
             pair::end_writing(self.placeholder.raw());
         }
         Ok(None)
-    }
-
-    /// What the reader has not read yet is for the kernel to keep, which gives it to the reader after our end.
-    fn bequeath(&self, theirs: &Remains, talk: Conversation) -> Result<(), Errno> {
-        let ours = self.dissolve()?;
-        if theirs.orphaned {
-            return Ok(());
-        }
-        if ours.is_broken() || theirs.is_broken() {
-            talk.hang_up(self.process);
-            return Err(Errno(libc::ECONNRESET));
-        }
-        let to_them = ours.owed_to(theirs).ok_or(Errno(libc::EPROTO))?;
-        // Until it is complete, our end is no end of a stream.
-        pair::break_off(&self.placeholder);
-        let fresh = self.connect()?;
-        // First, as in `go_to`.
-        let rest = self.write_what_fits(&to_them)?;
-        // Of what the peer wrote, nobody here reads anything; lying unread, it would make a reset of our end (RFC 2525 s2.17).
-        let passed = vec![fresh, memfd::holding(&[]).map_err(|_| Errno(libc::EMFILE))?];
-        match talk.ask(self.process, &format!("take {} {}", self.remote, self.local), passed) {
-            Some((answer, _)) if answer == "taken" => {}
-            _ => return Err(Errno(libc::ECONNRESET)),
-        }
-        exit::pulse();
-        self.entrust(rest, || Some(talk))
-    }
-
-    /// Writes the last of our stream, and its end. What there is no room for, the reader's process keeps until there is.
-    fn entrust(&self, bytes: &[u8], talk: impl FnOnce() -> Option<Conversation>) -> Result<(), Errno> {
-        let rest = self.write_what_fits(bytes)?;
-        if !rest.is_empty() {
-            return self.give_to_keep(rest, &talk().ok_or(Errno(libc::ESRCH))?, None);
-        }
-        pair::end_in_order(&self.placeholder);
-        pair::end_writing(self.placeholder.raw());
-        Ok(())
-    }
-
-    /// Our descriptor, and what is to be written into it, are the reader's process's.
-    fn give_to_keep(&self, rest: &[u8], talk: &Conversation, until: Option<Fd>) -> Result<(), Errno> {
-        let passed = [peer::copy_of(self.placeholder.raw()), memfd::holding(&[rest]).ok()];
-        let mut passed = passed.into_iter().collect::<Option<Vec<Fd>>>().ok_or(Errno(libc::EMFILE))?;
-        passed.extend(until);
-        match talk.ask(self.process, &format!("keep {} {}", self.remote, self.local), passed) {
-            Some((answer, _)) if answer == "kept" => Ok(()),
-            _ => Err(Errno(libc::ENOBUFS)),
-        }
-    }
-
-    /// Writes what goes ahead of everything else; or waits until the reader's process has, should this one go on after an exec.
-    fn write_or_leave(&self, bytes: &[u8], talk: &Conversation) -> Result<(), Errno> {
-        let is_left = |offload: &Offload| {
-            let moving = offload.moves.iter().find(|moving| moving.is_between(self.local, self.remote));
-            moving.and_then(|moving| offload.sockets.find(moving.key?)).is_some_and(|socket| socket.is_left)
-        };
-        if bytes.is_empty() || matches!(talk, Conversation::Ourselves(_)) || !is_left(&self.process.lock()) {
-            return pair::write_all(self.placeholder.raw(), bytes);
-        }
-        let (written, until) = pair::pipe()?;
-        self.give_to_keep(bytes, talk, Some(until))?;
-        for moving in self.process.lock().moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
-            moving.role = Role::Kept;
-        }
-        while pair::wait_for(written.raw(), libc::POLLIN) == Err(Errno(libc::EAGAIN)) {}
-        Ok(())
-    }
-
-    /// What is left then.
-    fn write_what_fits<'a>(&self, mut bytes: &'a [u8]) -> Result<&'a [u8], Errno> {
-        while !bytes.is_empty()
-            && let count @ 1.. = pair::write_some(self.placeholder.raw(), bytes)?
-        {
-            bytes = &bytes[count..];
-        }
-        Ok(bytes)
     }
 
     /// The peer is there and says nothing: it is to see a reset, and not wait for somebody who is gone.
@@ -347,11 +276,11 @@ impl Job {
     fn go_on_alone(&self) -> Result<Option<Rest>, Errno> {
         let was_over = self.is_over(&self.process.lock());
         let ours = self.dissolve()?;
-        self.leave_alone(&ours, was_over)
+        self.leave_alone(ours, was_over)
     }
 
     /// As [`Self::go_on_alone`], with what our end left. `was_over`: the program may know that.
-    fn leave_alone(&self, ours: &Remains, was_over: bool) -> Result<Option<Rest>, Errno> {
+    fn leave_alone(&self, ours: Remains, was_over: bool) -> Result<Option<Rest>, Errno> {
         let ended = ours.ended || ours.over;
         let fresh = self.connect()?;
         let written = pair::write_some(fresh.raw(), &ours.unread)?;
@@ -360,7 +289,7 @@ impl Job {
                 pair::end_writing(self.placeholder.raw());
             }
             let is_reset = !ours.peer_ended || ours.error.is_some();
-            return Ok(Some(Rest { other: fresh, bytes: ours.unread[written..].to_vec(), is_reset, until: None }));
+            return Ok(Some(Rest { other: fresh, bytes: ours.unread, written, is_reset, until: None, birth: None }));
         }
         // One that ended and was reset then has told of both.
         if ours.peer_ended && ours.error.is_some() {

@@ -40,15 +40,31 @@ pub(super) fn holding(bytes: &[&[u8]]) -> io::Result<Fd> {
 /// # Errors
 /// The system's; [`io::ErrorKind::InvalidData`]: it is no memory file (reading another might never end), or larger than any that is passed.
 pub(super) fn read(fd: &Fd) -> io::Result<Vec<u8>> {
-    // SAFETY: plain integers. Only memory files have seals (fcntl(2)).
-    if unsafe { libc::fcntl(fd.raw(), libc::F_GET_SEALS) } < 0 || borrow(fd).metadata()?.len() > BYTES_MAX {
+    read_up_to(fd, BYTES_MAX)
+}
+
+/// As [`read`], of a file that is to have no more bytes than this.
+pub(super) fn read_up_to(fd: &Fd, most: u64) -> io::Result<Vec<u8>> {
+    if len(fd)? > most {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut file = borrow(fd);
     file.rewind()?;
     let mut bytes = Vec::new();
-    io::Read::take(&mut *file, BYTES_MAX).read_to_end(&mut bytes)?;
+    io::Read::take(&mut *file, most).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// How many bytes the file holds.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn len(fd: &Fd) -> io::Result<u64> {
+    // SAFETY: plain integers. Only memory files have seals (fcntl(2)).
+    if unsafe { libc::fcntl(fd.raw(), libc::F_GET_SEALS) } < 0 {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(borrow(fd).metadata()?.len())
 }
 
 fn borrow(fd: &Fd) -> core::mem::ManuallyDrop<File> {

@@ -23,11 +23,15 @@
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
 //! - `keep L R` of an owner that ends to the peer, with the owner's own descriptor and a memfd of what is to be written into it before it is
-//!   closed: `kept`, or `gone`; perhaps with a third descriptor, which is closed then
+//!   closed: `kept`, or `gone`; perhaps with a third descriptor, which is closed then. Only in the talk in which the connection was taken,
+//!   or with a descriptor that is connected to a listener of the peer's in the kernel; and only so much for all ([`rest`])
 //!
 //! Who dies in the middle takes the connection along, and the other side sees a reset; only a kill while what was owed is being written
-//! may look like the end of a shorter stream.
+//! may look like the end of a shorter stream. A move that does not end before its process does, or before others get the descriptor, is
+//! given up, by a reset in every process ([`giving_up`]).
 
+mod bequest;
+mod giving_up;
 pub(crate) mod heir;
 mod job;
 mod memfd;
@@ -37,11 +41,16 @@ mod peer;
 mod rest;
 pub(crate) mod retreat;
 
+pub(crate) use rest::{Rests, Taken};
+
 use core::time::Duration;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
+use giving_up::File;
 use ringway_stack::offload::Reason;
 
+use crate::exit::Patience;
 use crate::process::Process;
 use crate::slab::Key;
 
@@ -53,6 +62,8 @@ pub(crate) struct Move {
     /// Our socket, unless the program has closed it.
     key: Option<Key>,
     role: Role,
+    /// What is written to on the way, and others may have.
+    file: Option<Arc<File>>,
     reason: Reason,
     /// The socket's SO_REUSEADDR as the program has it, if it was set meanwhile.
     reuse_address: Option<i32>,
@@ -61,13 +72,6 @@ pub(crate) struct Move {
 impl Move {
     fn is_between(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
         (self.local, self.remote) == (local, remote)
-    }
-}
-
-impl Move {
-    /// The connection has moved, and only its readers still get what they were owed.
-    fn is_rest(&self) -> bool {
-        self.role == Role::Writing && self.key.is_none()
     }
 }
 
@@ -107,6 +111,9 @@ const MOMENT: Duration = Duration::from_micros(100);
 /// How long a program's call waits for a move that does not end.
 const PATIENCE: Duration = Duration::from_secs(15);
 
+/// How long a call waits for that which is not to wait: almost every move is over by then.
+pub(crate) const MOMENTS: Duration = Duration::from_millis(20);
+
 /// How long an answer of a process that is alive may take.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -124,16 +131,16 @@ pub(crate) fn hand_out(fd: i32, reason: Reason) {
         retreat::share(&mut process.lock(), key);
         if !process.is_owner() {
             owner::lend(process, fd);
-        } else if owner::begin_for(process, &mut process.lock(), key, reason) {
-            owner::await_all(process, owner::Waited::Ours);
+        } else if owner::begin_for(process, &mut process.lock(), key, reason)
+            && !owner::await_all(process, owner::Waited::Ours, &mut Patience::of(PATIENCE), PATIENCE)
+        {
+            tracing::warn!("a connection that other processes share could not be moved to the kernel in time");
+            if reason == Reason::SharedConnection {
+                giving_up::give_up(&mut process.lock(), |moving| moving.key == Some(key));
+            }
         }
     }
     crate::errno::set(saved);
-}
-
-/// Whether something is on its way to the kernel, or has to be before the process ends.
-pub(crate) fn is_under_way(offload: &crate::process::Offload) -> bool {
-    !offload.moves.is_empty() || offload.retreats > 0 || retreat::shares(offload)
 }
 
 /// The two addresses behind a word.
@@ -148,14 +155,26 @@ fn pause() {
     unsafe { crate::real::ppoll(&raw mut nothing, 1, &raw const moment, core::ptr::null()) };
 }
 
+/// Whether a call with these flags is not to wait for anything.
+#[cold]
+pub(crate) fn is_impatient(fd: i32, flags: i32) -> bool {
+    // SAFETY: plain integers.
+    flags & libc::MSG_DONTWAIT != 0 || unsafe { crate::real::fcntl(fd, libc::F_GETFL, 0) } & libc::O_NONBLOCK != 0
+}
+
 /// Waits, in a call of the program's, until the descriptor is on its way no more; what it is then.
 #[cold]
 pub(crate) fn await_end(fd: i32) -> crate::fdtable::Entry {
+    await_end_for(fd, PATIENCE)
+}
+
+/// As [`await_end`], for so long.
+pub(crate) fn await_end_for(fd: i32, patience: Duration) -> crate::fdtable::Entry {
     use crate::fdtable::{Entry, peek};
     let holds_lock = crate::process::process().is_some_and(|process| process.state().is_mine());
     let saved = crate::errno::current();
     let started = std::time::Instant::now();
-    while matches!(peek(fd), Entry::Moving(_)) && !holds_lock && started.elapsed() < PATIENCE {
+    while matches!(peek(fd), Entry::Moving(_)) && !holds_lock && started.elapsed() < patience {
         pause();
     }
     crate::errno::set(saved);

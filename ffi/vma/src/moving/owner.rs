@@ -1,17 +1,20 @@
 //! The side that begins: it has the placeholder that others share.
 
 use core::ffi::c_int;
+use core::time::Duration;
 use std::collections::HashSet;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
 use ringway_shm::Fd;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{NextHop, SocketId, SocketInfo};
 use ringway_stack::tcp;
 
+use super::giving_up::{self, File, await_or_give_up};
 use super::job::Job;
 use super::{Move, Role, pair, peer};
-use crate::exit;
+use crate::exit::{self, Patience};
 use crate::fdtable::{self, Entry};
 use crate::lineage;
 use crate::mux;
@@ -88,19 +91,19 @@ pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, soc
     start(process, offload, id, None, (fd, socket.family, socket.shut.read))
 }
 
-/// The process ends: what a child of its may go on with moves to the kernel.
-pub(crate) fn leave_shared(process: &'static Process) {
+/// The process ends: what a child of its may go on with moves to the kernel. `false`: not in time.
+pub(crate) fn leave_shared(process: &'static Process, patience: &mut Patience) -> bool {
     if lineage::forks() > 0 {
-        all(process, |socket| lineage::shared_since(socket.birth));
+        begin_all(process, |socket| lineage::shared_since(socket.birth));
     }
-    super::retreat::at_end(process);
+    super::retreat::at_end(process, patience);
     exit::pulse();
-    await_all(process, Waited::All);
+    await_or_give_up(process, patience)
 }
 
 /// The process becomes another program: every connection becomes the kernel's. Of those that exec closes, the peers keep what they have not
 /// read yet and the kernel has no room for; of the others, nobody may write before that is written.
-pub(crate) fn at_exec(process: &'static Process, keeps: impl Fn(c_int) -> bool) {
+pub(crate) fn at_exec(process: &'static Process, keeps: impl Fn(c_int) -> bool, patience: &mut Patience) {
     {
         let mut guard = process.lock();
         let kept = fdtable::entries().filter(|&(fd, entry)| entry.socket().is_some() && keeps(fd));
@@ -109,20 +112,31 @@ pub(crate) fn at_exec(process: &'static Process, keeps: impl Fn(c_int) -> bool) 
             socket.is_left = !kept.contains(&key.index) && !lineage::shared_since(socket.birth);
         }
     }
-    all(process, |_| true);
+    begin_all(process, |_| true);
+    await_or_give_up(process, patience);
 }
 
-/// Begins to move every connection that `which` names, and waits until all of them are the kernel's.
-pub(crate) fn all(process: &'static Process, which: impl Fn(&Socket) -> bool) {
-    {
-        let mut guard = process.lock();
-        let offload = &mut *guard;
-        let keys: Vec<Key> = offload.sockets.iter().filter(|(_, socket)| which(socket)).map(|(key, _)| key).collect();
-        for key in keys {
-            begin(process, offload, key);
-        }
+/// There was no exec after all.
+pub(crate) fn after_exec(process: &Process) {
+    process.lock().sockets.iter_mut().for_each(|(_, socket)| socket.is_left = false);
+}
+
+/// Moves every connection, and waits until all of them are the kernel's.
+pub(crate) fn all(process: &'static Process) {
+    begin_all(process, |_| true);
+    if !await_all(process, Waited::All, &mut Patience::of(super::PATIENCE), super::PATIENCE) {
+        tracing::warn!("connections could not be moved to the kernel in time");
     }
-    await_all(process, Waited::All);
+}
+
+/// Begins to move every connection that `which` names.
+fn begin_all(process: &'static Process, which: impl Fn(&Socket) -> bool) {
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let keys: Vec<Key> = offload.sockets.iter().filter(|(_, socket)| which(socket)).map(|(key, _)| key).collect();
+    for key in keys {
+        begin(process, offload, key);
+    }
 }
 
 /// Which moves are waited for.
@@ -134,30 +148,34 @@ pub(crate) enum Waited {
     All,
 }
 
-/// Waits until nothing is on its way.
-pub(crate) fn await_all(process: &Process, which: Waited) {
-    let started = std::time::Instant::now();
-    while started.elapsed() < super::PATIENCE {
+/// Waits until nothing is on its way. `false`: something is, for longer than this, or without getting on for as long as `still`.
+pub(crate) fn await_all(process: &Process, which: Waited, patience: &mut Patience, still: Duration) -> bool {
+    while patience.lasts(still) {
         let is_over = match which {
             Waited::Ours => !process.lock().moves.iter().any(|moving| matches!(moving.role, Role::Asking | Role::Owner | Role::Kept)),
             Waited::All => !waits(&process.lock()),
         };
         if is_over {
-            return;
+            return true;
         }
         super::pause();
     }
-    tracing::warn!("connections that other processes share could not be moved to the kernel in time");
+    false
 }
 
 /// Whether something is on its way that ends with the process.
 pub(crate) fn waits(offload: &Offload) -> bool {
-    offload.moves.iter().any(|moving| moving.role != Role::Kept)
+    offload.moves.iter().any(|moving| moving.role != Role::Kept) || offload.rests.are_awaited()
 }
 
 /// Whether connections of ours have left the ring, and are not the kernel's yet.
 pub(crate) fn has_begun(offload: &Offload) -> bool {
     offload.moves.iter().any(|moving| moving.role == Role::Owner)
+}
+
+/// They are reset, for whoever else has them.
+pub(crate) fn give_up(offload: &mut Offload) {
+    giving_up::give_up(offload, |_| true);
 }
 
 /// Both addresses of a connection of the ring.
@@ -184,7 +202,7 @@ pub(crate) fn bequeath(process: &'static Process, offload: &mut Offload, tried: 
         }
         let Some((placeholder, family)) = last_placeholder(offload, local, remote) else { continue };
         let listener = listener_beside(offload, local);
-        let (ended_reading, is_told, is_last) = (false, true, true);
+        let (placeholder, ended_reading, is_told, is_last) = (Arc::new(File::new(placeholder)), false, true, true);
         launch(offload, None, Job { process, placeholder, family, ended_reading, is_told, is_last, local, remote, peer, listener });
     }
 }
@@ -229,7 +247,7 @@ fn start(
     };
     let listener = listener_beside(offload, local);
     let is_told = key.and_then(|key| offload.sockets.find(key)).is_none_or(|socket| !matches!(socket.kind, Kind::Connecting(_)));
-    let is_last = false;
+    let (placeholder, is_last) = (Arc::new(File::new(placeholder)), false);
     launch(offload, key, Job { process, placeholder, family, ended_reading, is_told, is_last, local, remote, peer, listener })
 }
 
@@ -244,7 +262,8 @@ fn listener_beside(offload: &Offload, local: SocketAddrV4) -> Option<c_int> {
 /// Gives a job its thread. `false`: there is none to be had.
 fn launch(offload: &mut Offload, key: Option<Key>, job: Job) -> bool {
     let (local, remote) = (job.local, job.remote);
-    offload.moves.push(Move { local, remote, key, role: Role::Asking, reason: Reason::SharedConnection, reuse_address: None });
+    let (role, file, reason) = (Role::Asking, Some(Arc::clone(&job.placeholder)), Reason::SharedConnection);
+    offload.moves.push(Move { local, remote, key, role, file, reason, reuse_address: None });
     // No handler of the program's runs on a thread that is not its.
     let _undisturbed = SignalsBlocked::new();
     let started = std::thread::Builder::new().name("ringway-move".to_owned()).spawn(move || crate::boundary!((), job.run()));

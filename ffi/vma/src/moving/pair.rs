@@ -82,11 +82,17 @@ pub(super) fn reset(placeholder: c_int, family: Family, local: SocketAddrV4, rem
     }
 }
 
-/// Connects it to nobody (connect(2), AF_UNSPEC).
-fn dissolve(fd: c_int) {
+/// Connects it to nobody (connect(2), AF_UNSPEC): a reset, whoever else has the open file.
+pub(super) fn dissolve(fd: c_int) {
     let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
     // SAFETY: the address is as long as it says.
-    unsafe { real::connect(fd, &raw const nobody, size_of::<libc::sockaddr>() as socklen_t) };
+    let connect = || kernel_result(unsafe { real::connect(fd, &raw const nobody, size_of::<libc::sockaddr>() as socklen_t) });
+    // Some kernels (6.4 to 6.6) refuse while another process waits in a call on it, which ends by that.
+    if connect() == Err(Errno(libc::EBUSY)) {
+        // SAFETY: plain integers.
+        unsafe { real::shutdown(fd, libc::SHUT_RDWR) };
+        let _ = connect();
+    }
 }
 
 /// Makes closing the descriptor a reset.
@@ -160,6 +166,16 @@ fn accept(waiting: &Fd, family: Family, from: SocketAddrV4) -> Result<Fd, Errno>
         }
     }
     Err(Errno(libc::ECONNABORTED))
+}
+
+/// The family of a descriptor that is one of a TCP stream.
+pub(super) fn stream_family(fd: c_int) -> Option<Family> {
+    let is_tcp = int(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)? == libc::IPPROTO_TCP;
+    match int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)? {
+        libc::AF_INET if is_tcp => Some(Family::V4),
+        libc::AF_INET6 if is_tcp => Some(Family::V6),
+        _ => None,
+    }
 }
 
 /// Waits until a descriptor is ready. EAGAIN: it is not for a long time.

@@ -1,19 +1,21 @@
 //! The side that is asked: by a child that wants what it inherited, or by the owner of a connection's other end.
 
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
 use ringway_shm::{Correspondent, Fd};
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::NextHop;
 
-use super::rest::Rest;
+use super::giving_up::File;
+use super::rest::{self, Rest, Taken};
 use super::{Legacy, Move, Role, addresses, memfd, owner, pair, retreat};
 use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::socket::Kind;
 use crate::socket::accept::SignalsBlocked;
+use crate::socket::{Family, Kind, Socket, address};
 
 /// Answers for a process.
 pub(super) struct Answers(pub(super) &'static Process);
@@ -47,13 +49,15 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: i32, words: &st
         tracing::debug!(from, "words that mean nothing: {words}");
         return ("gone".to_owned(), Vec::new());
     };
+    if verb == "keep" {
+        return (keep(process, talk, (local, remote), passed).to_owned(), Vec::new());
+    }
     let mut guard = process.lock();
     let offload = &mut *guard;
     let (answer, with) = match verb {
         "release" => release(process, offload, local, remote),
         "leave" => leave(process, offload, Asker { talk, pid: from, is_alone: parts.next() == Some(ALONE) }, local, remote),
         "take" => (take(process, offload, talk, (local, remote), passed), None),
-        "keep" => (keep(process, offload, (local, remote), passed), None),
         _ => ("gone", None),
     };
     (answer.to_owned(), with.into_iter().collect())
@@ -67,6 +71,9 @@ pub(super) fn socket_between(offload: &Offload, local: SocketAddrV4, remote: Soc
 /// The word by which an owner says that its own program has closed the connection.
 pub(super) const ALONE: &str = "alone";
 
+/// Talks with ourselves, whose both ends a process may have, are numbered from the end. (Nobody hangs up in one.)
+pub(super) const OWN_TALKS: core::ops::RangeInclusive<u64> = u64::MAX / 2..=u64::MAX;
+
 /// Who takes the connection to the kernel.
 struct Asker {
     talk: u64,
@@ -76,7 +83,7 @@ struct Asker {
 
 /// A child wants to use what it inherited from us.
 fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4, remote: SocketAddrV4) -> (&'static str, Option<Fd>) {
-    if offload.moves.iter().any(|moving| moving.is_between(local, remote) && !moving.is_rest()) {
+    if offload.moves.iter().any(|moving| moving.is_between(local, remote)) {
         return ("wait", None);
     }
     if let Some(at) = offload.legacies.iter().position(|legacy| (legacy.local, legacy.remote) == (local, remote)) {
@@ -159,11 +166,11 @@ fn leave(
         let reuse_address = offload.sockets.find(key).and_then(|socket| pair::share_address(socket.fd));
         offload.on_its_way(key);
         let (role, reason) = (Role::Peer(asker.talk), Reason::SharedConnection);
-        offload.moves.push(Move { local, remote, key: Some(key), role, reason, reuse_address });
+        offload.moves.push(Move { local, remote, key: Some(key), role, file: None, reason, reuse_address });
     } else if asker.pid != process.owner_pid {
         // Until the asker has left its ring as well, which it tells by hanging up: it must not see this process end before.
         let (role, reason) = (Role::Peer(asker.talk), Reason::SharedConnection);
-        offload.moves.push(Move { local, remote, key: None, role, reason, reuse_address: None });
+        offload.moves.push(Move { local, remote, key: None, role, file: None, reason, reuse_address: None });
     }
     offload.dispatch();
     (if remains.accepted { "left" } else { "unaccepted" }, file)
@@ -185,18 +192,28 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
     if let Some(value) = offload.moves[at].reuse_address {
         pair::set_reuse_address(&fresh, value);
     }
-    let ended = offload.sockets.find(key).is_some_and(|socket| socket.shut.write);
+    let socket = offload.sockets.find(key);
+    let (ended, birth) = (socket.is_some_and(|socket| socket.shut.write), socket.map_or(0, |socket| socket.birth));
+    let family = socket.map_or(Family::V4, |socket| socket.family);
+    if !OWN_TALKS.contains(&talk) {
+        offload.taken.retain(|taken| taken.talk != talk);
+        offload.taken.push(Taken { talk, local: ends.0, remote: ends.1, birth });
+    }
     // What fails here fails for the program too, with its next call.
     let written = pair::write_some(fresh.raw(), &owed).unwrap_or(owed.len());
     if written < owed.len() {
         // More than the kernel keeps for a reader that is slow: whoever writes next must come after it.
         // The owner's part is done, and so may its life be.
-        offload.moves[at].role = Role::Writing;
-        let rest = owed[written..].to_vec();
+        let file = Arc::new(File::new(fresh));
+        let moving = &mut offload.moves[at];
+        (moving.role, moving.file) = (Role::Writing, Some(Arc::clone(&file)));
         let writing = move || {
-            let _ = pair::write_all(fresh.raw(), &rest);
+            let _ = pair::write_all(file.raw(), &owed[written..]);
+            if file.is_given_up() {
+                pair::reset(file.raw(), family, ends.0, ends.1);
+            }
             let mut offload = process.lock();
-            arrive(&mut offload, key, ended, &fresh);
+            arrive(&mut offload, key, ended, &file.fd);
         };
         let _undisturbed = SignalsBlocked::new();
         if std::thread::Builder::new().name("ringway-owed".to_owned()).spawn(writing).is_err() {
@@ -210,19 +227,39 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
 
 /// The other end's process ends, and leaves us what the kernel has no room for before our program reads: its own descriptor, and what is to
 /// be written into that before the end.
-fn keep(process: &'static Process, offload: &Offload, (local, remote): (SocketAddrV4, SocketAddrV4), passed: Vec<Fd>) -> &'static str {
+fn keep(process: &'static Process, talk: u64, (local, remote): (SocketAddrV4, SocketAddrV4), passed: Vec<Fd>) -> &'static str {
     let mut passed = passed.into_iter();
-    let (Some(other), Some(Ok(bytes))) = (passed.next(), passed.next().map(|file| memfd::read(&file))) else { return "gone" };
-    let rest = Rest { other, bytes, is_reset: false, until: passed.next() };
-    // Without other readers, nobody is left to read it once this process ends.
-    let reader = socket_between(offload, local, remote).and_then(|key| offload.sockets.find(key));
-    let is_awaited = reader.map_or(lineage::forks() > 0, |socket| lineage::shared_since(socket.birth));
-    let writing = move || crate::boundary!((), rest.write_for(process, local, remote, is_awaited));
-    let _undisturbed = SignalsBlocked::new();
-    match std::thread::Builder::new().name("ringway-rest".to_owned()).spawn(writing) {
-        Ok(_) => "kept",
-        Err(_) => "gone",
+    let (Some(other), Some(file), until) = (passed.next(), passed.next(), passed.next()) else { return "gone" };
+    let Some(len) = memfd::len(&file).ok().and_then(|len| usize::try_from(len).ok()) else { return "gone" };
+    let is_ours = |offload: &Offload| offload.rests.has_room(len).then(|| birth_of_reader(offload, talk, local, remote, &other)).flatten();
+    if is_ours(&process.lock()).is_none() {
+        tracing::debug!("the rest of a connection {local} - {remote}, of {len} bytes, is not kept");
+        return "gone";
     }
+    // (Which takes its time: not under the lock.)
+    let Ok(bytes) = memfd::read_up_to(&file, len as u64) else { return "gone" };
+    let mut guard = process.lock();
+    let Some(birth) = is_ours(&guard) else { return "gone" };
+    let rest = Rest { other, bytes, written: 0, is_reset: false, until, birth: Some(birth) };
+    if rest::add(process, &mut guard, rest) { "kept" } else { "gone" }
+}
+
+/// Forks before the socket was made whose connection another process leaves a rest of. `None`: it has nothing to do with that.
+fn birth_of_reader(offload: &Offload, talk: u64, local: SocketAddrV4, remote: SocketAddrV4, other: &Fd) -> Option<u32> {
+    let family = pair::stream_family(other.raw())?;
+    let taken = offload.taken.iter().find(|taken| (taken.talk, taken.local, taken.remote) == (talk, local, remote));
+    if let Some(taken) = taken {
+        return Some(taken.birth);
+    }
+    // Nobody had accepted it, and so it is connected to our listener, in the kernel.
+    if address::of_peer(other.raw(), family) != Some(local) {
+        return None;
+    }
+    let has_it = |bound: SocketAddrV4| bound.port() == local.port() && (bound.ip().is_unspecified() || bound.ip() == local.ip());
+    let listens = |socket: &Socket| matches!(socket.kind, Kind::Listener(_)) && socket.bound.is_some_and(has_it);
+    let accepted = socket_between(offload, local, remote).and_then(|key| offload.sockets.find(key));
+    let reader = accepted.or_else(|| offload.sockets.iter().map(|(_, socket)| socket).find(|socket| listens(socket)));
+    Some(reader?.birth)
 }
 
 fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
@@ -244,12 +281,13 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
 pub(super) fn abandoned(process: &Process, talk: u64) {
     let mut guard = process.lock();
     let offload = &mut *guard;
+    offload.taken.retain(|taken| taken.talk != talk);
     let Some(at) = offload.moves.iter().position(|moving| moving.role == Role::Peer(talk)) else { return };
     abandon(offload, at);
 }
 
 /// Ends a move of ours as a reset.
-fn abandon(offload: &mut Offload, at: usize) {
+pub(super) fn abandon(offload: &mut Offload, at: usize) {
     let moving = offload.moves.swap_remove(at);
     let Some(key) = moving.key else { return };
     if let Some(socket) = offload.sockets.find(key) {

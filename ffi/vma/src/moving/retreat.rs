@@ -9,6 +9,7 @@ use ringway_shm::Talk;
 use ringway_stack::ring::{NextHop, SocketId};
 
 use super::{ANSWER, PATIENCE, owner, peer};
+use crate::exit::Patience;
 use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -72,7 +73,7 @@ fn withdraw(process: &'static Process, offload: &mut Offload, id: SocketId) {
 }
 
 /// The process becomes another program, which has no ring: its listeners are whoever's who accepts in the kernel.
-pub(crate) fn at_exec(process: &'static Process, keeps: impl Fn(i32) -> bool) {
+pub(crate) fn at_exec(process: &'static Process, keeps: impl Fn(i32) -> bool, patience: &mut Patience) {
     {
         let mut guard = process.lock();
         let kept: Vec<Key> = guard.sockets.iter().filter(|(_, socket)| keeps(socket.fd)).map(|(key, _)| key).collect();
@@ -80,11 +81,11 @@ pub(crate) fn at_exec(process: &'static Process, keeps: impl Fn(i32) -> bool) {
             share(&mut guard, key);
         }
     }
-    at_end(process);
+    at_end(process, patience);
 }
 
 /// The process ends: as if it closed its listeners, and waited for that.
-pub(crate) fn at_end(process: &'static Process) {
+pub(crate) fn at_end(process: &'static Process, patience: &mut Patience) {
     {
         let mut guard = process.lock();
         let offload = &mut *guard;
@@ -95,7 +96,7 @@ pub(crate) fn at_end(process: &'static Process) {
         }
     }
     let started = Instant::now();
-    while process.lock().retreats > 0 && started.elapsed() < END {
+    while process.lock().retreats > 0 && started.elapsed() < END && patience.lasts(END) {
         super::pause();
     }
 }
@@ -130,11 +131,6 @@ pub(crate) fn share(offload: &mut Offload, key: Key) {
         socket.is_shared = true;
         offload.shares_listeners = true;
     }
-}
-
-/// Whether there are such as are to be left before the process ends.
-pub(super) fn shares(offload: &Offload) -> bool {
-    !shared(offload).is_empty()
 }
 
 /// The listeners of the ring whose open file other processes have.

@@ -57,7 +57,8 @@ pub(crate) fn poll(
     let started = process.now();
     let deadline = timeout.map(|timeout| started + timeout);
     for fd in fds.iter().map(|fd| fd.fd) {
-        if let entry @ Entry::Socket(_) = fdtable::lookup(fd)
+        // (What is on its way becomes ready when it has arrived.)
+        if let entry @ Entry::Socket(_) = fdtable::lookup_with(fd, libc::MSG_DONTWAIT)
             && fdtable::is_stale(fd, started)
         {
             lifecycle::displaced(fd, entry);
