@@ -103,7 +103,7 @@ pub(crate) fn wait_for_data(fd: c_int, flags: c_int) -> Result<Sort, Errno> {
         let look = flags & !libc::MSG_WAITALL | libc::MSG_PEEK;
         // SAFETY: there is room for a byte.
         let kernel = |extra| unsafe { real::recv(fd, at, 1, look | extra) };
-        match ours(fd, || kernel(0)) {
+        match ours(fd, look, || kernel(0)) {
             Err(-1) => -1,
             Err(_) => {
                 found = Ok(Sort::Kernel);
