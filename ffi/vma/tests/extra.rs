@@ -143,7 +143,12 @@ fn compile(compiler: &[&str], name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("extra-{name}-{}", compiler.concat().replace(['+', '=', '-'], "")));
     let mut command = Command::new(compiler[0]);
-    command.args(&compiler[1..]).args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program).arg("-I").arg(root.join("include"));
+    command
+        .args(&compiler[1..])
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .arg(&program)
+        .arg("-I")
+        .arg(root.join("include"));
     let status = command.arg(root.join("tests/extra").join(name)).status().expect("the compiler must be installed");
     assert!(status.success(), "{name} does not compile with {compiler:?}");
     program

@@ -66,13 +66,7 @@ impl Receiver {
 
     /// Copies the next slot, if one is published, and checks the copy.
     #[inline]
-    fn next(
-        &mut self,
-        link: &Arc<Link>,
-        own: MacAddr,
-        heads: Option<&mut Heads>,
-        batch: &mut RxBatch<RxBuf>,
-    ) -> Result<bool, Forged> {
+    fn next(&mut self, link: &Arc<Link>, own: MacAddr, heads: Option<&mut Heads>, batch: &mut RxBatch<RxBuf>) -> Result<bool, Forged> {
         let Some(found) = self.slots.peek(&link.theirs) else { return Ok(false) };
         let (slot, word) = found?;
         if word.inline_len < ETHERNET_BYTES {
