@@ -80,6 +80,7 @@ impl<R: RxBuffer> RecvQueue<R> {
     }
 
     /// Takes the oldest bytes by reference, in one piece: as many as `take` says of their buffer, or all that were copied. They count as lent.
+    #[inline(never)]
     pub(super) fn lend(&mut self, take: impl FnOnce(&R) -> usize) -> Option<Lent<R>> {
         let piece = if self.lead > 0 {
             Lent::Copied(self.bytes[self.start..self.start + self.lead].to_vec())
@@ -121,7 +122,7 @@ impl<R: RxBuffer> RecvQueue<R> {
     }
 
     /// Appends a segment's payload.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, payload: RxPayload<'_, R>) {
         if !payload.head.is_empty() {
             match self.lends.then(|| payload.held_head()).flatten() {
@@ -238,7 +239,8 @@ impl<R: RxBuffer> RecvQueue<R> {
         bytes
     }
 
-    #[inline]
+    // (Read is its hot caller; the others are not worth a call there.)
+    #[inline(always)]
     fn consume(&mut self, n: usize) {
         self.len -= n;
         let lead = n.min(self.lead);

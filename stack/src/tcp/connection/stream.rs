@@ -122,7 +122,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     /// The program took so many bytes, for good.
-    #[inline]
+    #[inline(always)]
     fn made_room(&mut self, now: Instant, n: usize) {
         let queued = self.recv.charged();
         if self.window.on_read(now, n, self.rtt.srtt(), self.acks.peer_mss) {
