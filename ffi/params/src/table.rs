@@ -178,7 +178,7 @@ rows! {
     CqKeepQpFull = "VMA_CQ_KEEP_QP_FULL", Kind::Bool, "1", NO_QUEUES, "Keeps the receive queue full, even if packets are dropped for it.";
     QpCompensation = "VMA_QP_COMPENSATION_LEVEL", from(0), "256", NO_QUEUES, "Spare receive buffers of a queue.";
 
-    OffloadedSockets = "VMA_OFFLOADED_SOCKETS", Kind::Bool, "1", YES, "0: stay on the kernel.";
+    OffloadedSockets = "VMA_OFFLOADED_SOCKETS", Kind::Bool, "1", YES, "0: stay on the kernel, but for threads of which the Extra API's thread_offload says otherwise.";
     TimerResolution = "VMA_TIMER_RESOLUTION_MSEC", from(0), "10", no("timers run when they are due, to the microsecond"), "Milliseconds between looks at the timers.";
     TcpTimerResolution = "VMA_TCP_TIMER_RESOLUTION_MSEC", from(0), "100", no("timers run when they are due, to the microsecond"), "The same for TCP.";
     TcpCtlThread = "VMA_TCP_CTL_THREAD", Kind::OneOf(&[(0, "off"), (1, "with wake-ups"), (2, "without")]), "0", no("handshakes and timers are served by whoever polls, and by the progress thread"), "A thread for TCP's timers and handshakes.";

@@ -53,8 +53,6 @@ pub(crate) struct Params {
     pub(crate) tx_nonblocked_eagains: bool,
     /// VMA_HANDLE_SIGSEGV.
     pub(crate) handle_sigsegv: bool,
-    /// VMA_OFFLOADED_SOCKETS.
-    pub(crate) offloaded_sockets: bool,
 }
 
 /// VMA_RX_POLL's and VMA_SELECT_POLL's default, which is a ceiling.
@@ -103,7 +101,6 @@ impl Params {
             rx_poll_on_tx_tcp: settings.flag(Id::RxPollOnTxTcp),
             tx_nonblocked_eagains: settings.flag(Id::TxNonblockedEagains),
             handle_sigsegv: settings.flag(Id::HandleSigsegv),
-            offloaded_sockets: settings.flag(Id::OffloadedSockets),
         }
     }
 
@@ -149,7 +146,7 @@ const MSS_MIN: u16 = 88;
 ///
 /// # Errors
 /// The reason why not, with what a person needs beside its advice.
-pub(crate) fn admissible(params: &Params) -> Result<(), (Reason, String)> {
+pub(crate) fn admissible() -> Result<(), (Reason, String)> {
     // SAFETY: getauxval has no preconditions.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return Err((Reason::Privileged, String::new()));
@@ -160,9 +157,6 @@ pub(crate) fn admissible(params: &Params) -> Result<(), (Reason, String)> {
         "off" => return Err((Reason::SwitchedOff, String::new())),
         "mlx5" | "rxe" | "xdp" => return Err((Reason::DeviceMissing, format!("RINGWAY_DEVICE={device}"))),
         _ => return Err((Reason::UnknownDevice, format!("RINGWAY_DEVICE={device}"))),
-    }
-    if !params.offloaded_sockets {
-        return Err((Reason::SwitchedOff, "VMA_OFFLOADED_SOCKETS=0".to_owned()));
     }
     Ok(())
 }

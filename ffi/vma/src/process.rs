@@ -5,7 +5,7 @@
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use ringway_host::{Addresses, Clock, Pidfd};
 use ringway_report::ClosedSockets;
@@ -16,6 +16,7 @@ use ringway_stack::ring::{Ring, RingConfig, SocketId};
 use ringway_stack::tcp;
 use ringway_stack::time::Instant;
 
+use crate::extra::threads;
 use crate::lock::{Guard, Lock};
 use crate::params::{self, Params};
 use crate::slab::{Key, Slab};
@@ -123,6 +124,11 @@ pub(crate) fn take_for_child() -> Option<&'static Process> {
     unsafe { old.as_ref() }
 }
 
+/// Whether the process stays on the kernel for good.
+pub(crate) fn is_declined() -> bool {
+    DECLINED.get().is_some()
+}
+
 /// Leaves the process on the kernel from now on.
 pub(crate) fn decline(reason: Reason, detail: &str) {
     if DECLINED.set(reason).is_ok() {
@@ -144,6 +150,12 @@ fn init() -> Option<&'static Process> {
     if DECLINED.get().is_some() {
         return None;
     }
+    if !threads::any_wants_offload() {
+        // (For now: a thread's sockets may be wanted later.)
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| log::declined(Reason::SwitchedOff, "VMA_OFFLOADED_SOCKETS=0"));
+        return None;
+    }
     match make() {
         Ok(process) => Some(process),
         Err((reason, detail)) => {
@@ -159,7 +171,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     if params.handle_sigsegv {
         crash::install();
     }
-    params::admissible(params)?;
+    params::admissible()?;
     rules::load();
     let no_resources = |e: &dyn core::fmt::Display| (Reason::NoResources, e.to_string());
 

@@ -204,6 +204,9 @@ fn rules_and_statistics() {
     finds_nothing_wrong("control");
     let output = run(&compile(&["gcc"], "control.c"), &[]);
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    let output = run(&compile(&["gcc"], "control.c"), &[("VMA_OFFLOADED_SOCKETS", "0")]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.is_empty(), "with VMA_OFFLOADED_SOCKETS=0: {said}");
     assert!(log.contains("add_conf_rule: ") && log.contains("VMA WARNING: \tFd=["), "{log}");
 }
 

@@ -7,6 +7,7 @@ mod abi;
 mod control;
 mod loans;
 mod table;
+pub(crate) mod threads;
 mod zcopy;
 
 use core::ffi::{c_int, c_void};

@@ -7,15 +7,15 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::{offset_of, size_of};
 use std::sync::OnceLock;
 
-use libc::{size_t, sockaddr, socklen_t};
+use libc::{pthread_t, size_t, sockaddr, socklen_t};
 use ringway_params::Id;
 
 use super::abi::Packet;
-use super::{control, zcopy};
+use super::{control, threads, zcopy};
 use crate::{errno, params};
 
-/// RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE and DUMP_FD_STATS of `vma_extra_api_mask`.
-const SUPPORTED: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5;
+/// RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE, THREAD_OFFLOAD and DUMP_FD_STATS of `vma_extra_api_mask`.
+const SUPPORTED: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
 
 /// A function that fails whatever its arguments.
 type Unserved = extern "C" fn() -> c_int;
@@ -31,7 +31,7 @@ struct Receiving {
     recvfrom_zcopy: unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, *mut c_int, *mut sockaddr, *mut socklen_t) -> c_int,
     free_packets: unsafe extern "C" fn(c_int, *mut Packet, size_t) -> c_int,
     add_conf_rule: unsafe extern "C" fn(*const c_char) -> c_int,
-    thread_offload: Unserved,
+    thread_offload: extern "C" fn(c_int, pthread_t) -> c_int,
     socketxtreme_poll: Unserved,
     get_socket_rings_num: Unserved,
     get_socket_rings_fds: Unserved,
@@ -42,7 +42,7 @@ const RECEIVING: Receiving = Receiving {
     recvfrom_zcopy: zcopy::recvfrom_zcopy,
     free_packets: zcopy::free_packets,
     add_conf_rule: control::add_conf_rule,
-    thread_offload: unserved,
+    thread_offload: threads::thread_offload,
     socketxtreme_poll: unserved,
     get_socket_rings_num: unserved,
     get_socket_rings_fds: unserved,

@@ -10,6 +10,7 @@ use ringway_stack::{Error, tcp};
 use super::connect::kernel_result;
 use super::{Family, Kind, Socket, stream};
 use crate::errno::{self, Errno};
+use crate::extra::threads;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -32,6 +33,10 @@ pub(crate) fn opened(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
     };
     arriving(fd);
     let Some(process) = process::process_or_init() else { return };
+    if !threads::wants_offload() {
+        process.lock().decided("socket", Some(Reason::SwitchedOff));
+        return;
+    }
     let mut socket = Socket::new(fd, family, transport, kind & libc::SOCK_NONBLOCK != 0, process.tcp_config());
     if transport == Protocol::Udp {
         socket.udp = process.params.udp_defaults();

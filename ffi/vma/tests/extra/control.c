@@ -41,6 +41,11 @@ int main(void) {
         printf("no table\n");
         return 2;
     }
+    const char *sockets = getenv("VMA_OFFLOADED_SOCKETS");
+    if (sockets != NULL && sockets[0] == '0') {
+        CHECK(!is_offloaded());
+        CHECK(vma->thread_offload(1, pthread_self()) == 0);
+    }
     CHECK(is_offloaded());
     FAILS(vma->add_conf_rule(NULL), EINVAL);
     FAILS(vma->add_conf_rule("use vma nowhere *:*"), EINVAL);
@@ -50,6 +55,10 @@ int main(void) {
     CHECK(!is_offloaded());
     /* The latest comes first. */
     CHECK(vma->add_conf_rule("use vma udp_receiver *:*\n") == 0);
+    CHECK(is_offloaded());
+    CHECK(vma->thread_offload(0, pthread_self()) == 0);
+    CHECK(!is_offloaded());
+    CHECK(vma->thread_offload(1, pthread_self()) == 0);
     CHECK(is_offloaded());
     int fd = MUST(socket(AF_INET, SOCK_DGRAM, 0));
     CHECK(vma->dump_fd_stats(fd, 2) == 0);
