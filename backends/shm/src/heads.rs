@@ -13,8 +13,8 @@ const HEAD_BYTES: usize = ringway_stack::device::HEAD_MAX;
 const CHUNK: usize = 256;
 /// Chunks of a device: as many buffers as VMA_RX_BUFS has by default, and some.
 const CHUNKS_MAX: usize = 1024;
-/// No buffer.
-const NONE: u32 = u32::MAX;
+/// No buffer; the first one's link is 1.
+const NONE: u32 = 0;
 
 /// Some buffers.
 #[derive(Debug)]
@@ -34,19 +34,16 @@ unsafe impl Sync for Chunk {}
 
 impl Chunk {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
-            bytes: [const { UnsafeCell::new([0; HEAD_BYTES]) }; CHUNK],
-            counts: [const { AtomicU32::new(0) }; CHUNK],
-            returned: AtomicU32::new(NONE),
-            next: [const { AtomicU32::new(NONE) }; CHUNK],
-        })
+        // (Not by way of the stack: a thread's may be smaller than this.)
+        // SAFETY: all of it is bytes and atomic integers, for which zero is a value.
+        unsafe { Arc::new_zeroed().assume_init() }
     }
 
     fn push_returned(&self, index: u32) {
         let mut head = self.returned.load(Ordering::Relaxed);
         loop {
             self.next[index as usize].store(head, Ordering::Relaxed);
-            match self.returned.compare_exchange_weak(head, index, Ordering::Release, Ordering::Relaxed) {
+            match self.returned.compare_exchange_weak(head, index + 1, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -85,8 +82,8 @@ impl Heads {
             // Acquire: all uses of the buffer come before its next life.
             let mut index = chunk.returned.swap(NONE, Ordering::Acquire);
             while index != NONE {
-                self.free.push((number, index as u8));
-                index = chunk.next[index as usize].load(Ordering::Relaxed);
+                self.free.push((number, (index - 1) as u8));
+                index = chunk.next[(index - 1) as usize].load(Ordering::Relaxed);
             }
         }
         if self.free.is_empty() && self.chunks.len() < CHUNKS_MAX {

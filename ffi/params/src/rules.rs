@@ -223,7 +223,7 @@ impl Rules {
 
     /// Whether some instance has this id, or takes any.
     pub fn knows_id(&self, id: &str) -> bool {
-        self.instances.is_empty() || self.instances.iter().any(|(scope, _)| scope.id == ANY || scope.id == id)
+        id == ANY || self.instances.is_empty() || self.instances.iter().any(|(scope, _)| scope.id == ANY || scope.id == id)
     }
 
     /// The rules that hold for a process: those of the first instance that it matches, and of no other.

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-use libc::{SA_RESETHAND, SIG_DFL, SIGSEGV, STDERR_FILENO};
+use libc::{SA_RESETHAND, SA_SIGINFO, SIG_DFL, SIGSEGV, STDERR_FILENO, siginfo_t};
 
 use crate::real;
 
@@ -22,13 +22,14 @@ pub(crate) fn install() {
             return;
         }
         action.sa_sigaction = tell as *const () as libc::sighandler_t;
-        action.sa_flags = SA_RESETHAND;
+        action.sa_flags = SA_RESETHAND | SA_SIGINFO;
         real::sigaction(SIGSEGV, &raw const action, ptr::null_mut());
     }
 }
 
-/// Writes the calls to standard error and returns: to the very fault, which now ends the program as it would have.
-extern "C" fn tell(_signal: c_int) {
+/// Writes the calls to standard error and returns: to the very fault, which now ends the program as it would have. A signal that somebody sent
+/// is sent again, for there is no fault to return to.
+extern "C" fn tell(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     const LINE: &[u8] = b"VMA PANIC: segmentation fault in\n";
     let mut frames = [ptr::null_mut::<c_void>(); DEPTH];
     // SAFETY: the pointers and lengths are those of a slice and an array. None of these calls allocates (backtrace(3)).
@@ -36,5 +37,9 @@ extern "C" fn tell(_signal: c_int) {
         real::write(STDERR_FILENO, LINE.as_ptr().cast(), LINE.len());
         let depth = libc::backtrace(frames.as_mut_ptr(), DEPTH as c_int);
         libc::backtrace_symbols_fd(frames.as_ptr(), depth, STDERR_FILENO);
+        // sigaction(2): a code above zero is the kernel's own.
+        if (*info).si_code <= 0 {
+            libc::raise(signal);
+        }
     }
 }

@@ -62,15 +62,20 @@ fn read(settings: &Settings) -> Loaded {
     if let Some(error) = error {
         tracing::warn!("{path}, {error}; the rules before that hold, and no others");
     }
-    let id = settings.text(Id::ApplicationId);
-    if settings.is_set(Id::ApplicationId) && !rules.knows_id(id) {
+    let id = application_id(settings);
+    if settings.is_set(Id::ApplicationId) && !rules.knows_id(&id) {
         tracing::warn!("VMA_APPLICATION_ID={id}: {path} has no such id");
     }
     Loaded { rules: rules.of(&this_process(settings)).to_vec(), path }
 }
 
 fn this_process(settings: &Settings) -> Process {
-    Process { program: params::program_name(), id: settings.text(Id::ApplicationId).to_owned() }
+    Process { program: params::program_name(), id: application_id(settings) }
+}
+
+/// VMA_APPLICATION_ID, in which %d is the process.
+fn application_id(settings: &Settings) -> String {
+    settings.text(Id::ApplicationId).replacen("%d", &std::process::id().to_string(), 1)
 }
 
 fn last_added() -> Option<&'static Added> {

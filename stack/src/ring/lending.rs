@@ -1,7 +1,8 @@
 //! Receiving by reference: the program gets handles on the bytes where the device put them, and gives them back.
 //!
 //! What is lent still counts against its socket's receive buffer: a TCP window stays as far shut, and a UDP socket drops as soon, as if
-//! nobody had read. So who never gives anything back starves this one socket.
+//! nobody had read. So who never gives anything back starves this one socket, for as long as it is open; of one that is closed, what is lent is its
+//! holder's alone to bound.
 
 use super::Ring;
 use super::slots::Socket;

@@ -12,7 +12,10 @@
  * Conventions. Functions return -1 and set errno on failure unless they say otherwise. Every pointer that is handed in is checked for
  * NULL (EINVAL or EFAULT, as told with each function). Packets and buffers that the library lends are named by what it returned and
  * nothing else: a name that is made up, or was given back before, is an error (ENOENT or EINVAL) and touches no memory. All functions
- * may be called from any thread, and may be mixed with the socket calls.
+ * may be called from any thread, and may be mixed with the socket calls. What is lent is the process's that received it: a child of a fork has
+ * no packets, and must not read them, for they may lie in memory that it does not have. A function that this version does not serve yet fails
+ * with EOPNOTSUPP, and its bit in vma_extra_supported_mask is off; see the README. An option or flag that it does not serve fails with
+ * ENOPROTOOPT or EINVAL.
  *
  * Layouts. This is the table that libvma 9.8.70 and later have, with two functions behind it that libvma had up to 9.2
  * (vma_cyclic_buffer_read, get_mem_info). A program that was compiled with the header of libvma 9.0 to 9.2 runs with
@@ -41,8 +44,8 @@
 
 /*
  * A flag of send, sendto, sendmsg and sendmmsg: goes the whole way of a packet but the last step, to keep that way in the processor's
- * caches. Nothing reaches the peer. Returns as the call does without it; -1 and EINVAL where the socket is not offloaded; -1 and EAGAIN
- * on a TCP socket that has unsent data, or no room in its window for what would be sent.
+ * caches. Nothing reaches the peer. Returns as the call does without it; -1 and EINVAL where the socket is not offloaded, or its device
+ * cannot (as none can in this version); -1 and EAGAIN on a TCP socket that has unsent data, or no room in its window for what would be sent.
  */
 #define VMA_SND_FLAGS_DUMMY 0x400
 
@@ -373,12 +376,13 @@ struct vma_api_t {
 	 * them to free_packets; until then a TCP socket's window, or a UDP socket's receive buffer, has that much less room.
 	 *
 	 * len: at least 24 bytes (UDP) or 40 (TCP), and 16 for each further iovec.
-	 * flags: those of recvmsg, and MSG_VMA_ZCOPY_FORCE. Out: MSG_VMA_ZCOPY if the buffer holds packets and not data.
+	 * flags: those of recvmsg, and MSG_VMA_ZCOPY_FORCE; MSG_WAITALL and SO_RCVLOWAT do not apply, and what is peeked at is copied. Out:
+	 * MSG_VMA_ZCOPY is set if the buffer holds packets and not data, and else cleared.
 	 * from, fromlen: as recvfrom's; may be NULL.
-	 * Returns the bytes of data in all packets; 0 at the end of a stream (or for an empty datagram).
+	 * Returns the bytes of data in all packets; 0 for an empty datagram, and, without MSG_VMA_ZCOPY, at the end of a stream.
 	 * -1 EFAULT: flags is NULL (libvma crashed). -1 ENOBUFS: len is too small; nothing was consumed. -1 EIO: with
 	 * MSG_VMA_ZCOPY_FORCE, the data lie in the kernel and could only be copied. -1 EAGAIN, EINTR, and the rest of recvfrom's errors.
-	 * A socket that is not offloaded: recvfrom, and *flags stays as it is.
+	 * A descriptor that is no offloaded socket's: as recvfrom.
 	 *
 	 *	int flags = 0;
 	 *	char buffer[256];
@@ -396,7 +400,7 @@ struct vma_api_t {
 	/*
 	 * Gives back what recvfrom_zcopy lent, or what a receive callback held.
 	 *
-	 * s: the socket that received them. packets: count of them, one behind the other as recvfrom_zcopy wrote them: of each,
+	 * s: the socket that received them; the number of one that was closed since gives back what it lent, which stays until then. packets: count of them, one behind the other as recvfrom_zcopy wrote them: of each,
 	 * packet_id is used, and sz_iov to find the next.
 	 * Returns 0. -1 EINVAL: s is not offloaded, or packets is NULL and count is not 0. -1 ENOENT: a packet is not one that s lent, or was
 	 * given back before (the others of the array are given back all the same).
@@ -404,9 +408,10 @@ struct vma_api_t {
 	int (*free_packets)(int s, struct vma_packet_t *packets, size_t count);
 
 	/*
-	 * Adds a rule before all others of libvma.conf, for what sockets do from now on. It holds for every program and application id.
+	 * Adds a rule before all others of libvma.conf, for what sockets do from now on. It holds for every program and application id, or for those
+	 * of the application-id statement that was added last.
 	 *
-	 * line: one statement, such as "use vma udp_receiver *:*".
+	 * line: one statement, such as "use vma udp_receiver *:*", or none.
 	 * Returns 0; -1 EINVAL: NULL, or not a statement (one log line says where).
 	 */
 	int (*add_conf_rule)(const char *line);

@@ -7,7 +7,7 @@ use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::rights;
 use crate::cancel::Masked;
-use crate::errno::{Errno, THEIRS, to_ssize};
+use crate::errno::{self, Errno, THEIRS, to_ssize};
 use crate::fdtable::{self, Entry};
 use crate::process::process_or_init;
 use crate::real;
@@ -76,6 +76,10 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
 /// Looks up who is to send. `Err` is the kernel's own result.
 #[inline]
 fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
+    // No device here drops what it is given: a packet that is to reach nobody is refused wherever it would reach somebody.
+    if flags & crate::extra::SEND_DUMMY != 0 {
+        return Err(errno::fail(libc::EINVAL) as isize);
+    }
     match fdtable::lookup_with(fd, flags) {
         Entry::Socket(key) => Ok(key),
         Entry::Kernel(_) => {

@@ -40,8 +40,12 @@ pub(super) extern "C" fn dump_fd_stats(fd: c_int, level: c_int) -> c_int {
     let is_known = fd == 0 || matches!(fdtable::lookup(fd), Entry::Socket(_) | Entry::Kernel(_));
     let Some(process) = process_or_init().filter(|process| is_known && process.is_owner()) else { return errno::fail(libc::EINVAL) };
     crate::boundary!(-1, {
-        let reports = report::sockets(&process.lock());
-        for line in reports.iter().filter(|report| wanted(report.fd)).flat_map(lines) {
+        let mut reports = report::sockets(&process.lock());
+        reports.retain(|report| wanted(report.fd));
+        if reports.is_empty() && fd != 0 {
+            return errno::fail(libc::EINVAL);
+        }
+        for line in reports.iter().flat_map(lines) {
             match level {
                 1 => tracing::error!("{line}"),
                 2 => tracing::warn!("{line}"),

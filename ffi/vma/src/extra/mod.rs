@@ -17,6 +17,9 @@ use libc::socklen_t;
 
 pub(crate) use loans::Loans;
 
+/// VMA_SND_FLAGS_DUMMY.
+pub(crate) const SEND_DUMMY: c_int = 0x400;
+
 /// SO_VMA_GET_API.
 const GET_API: c_int = 2800;
 

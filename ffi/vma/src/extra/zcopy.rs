@@ -9,8 +9,8 @@ use core::ptr;
 
 use libc::{iovec, size_t, sockaddr, socklen_t};
 use ringway_shm::RxBuf;
-use ringway_stack::Error;
 use ringway_stack::ring::SocketId;
+use ringway_stack::{Error, Instant};
 
 use super::abi::{MSG_ZCOPY, MSG_ZCOPY_FORCE, Packet, Packets};
 use super::loans::{Loan, Pieces, write_iovecs};
@@ -20,7 +20,7 @@ use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process_or_init};
 use crate::slab::Key;
 use crate::socket::address::Raw;
-use crate::socket::{Family, Kind};
+use crate::socket::{Family, Kind, lifecycle};
 
 /// The least room for a datagram: the headers. (An iovec that has no place is left out, as upstream does.)
 const ROOM_UDP: usize = size_of::<Packets>() + size_of::<Packet>();
@@ -42,12 +42,29 @@ pub(super) unsafe extern "C-unwind" fn recvfrom_zcopy(
     // SAFETY: the program's promise.
     let asked = unsafe { flags.read() };
     let plain = asked & !(MSG_ZCOPY | MSG_ZCOPY_FORCE);
-    // SAFETY: the program's promise, for recvfrom(2) as for this call.
-    let copy = || unsafe { recvfrom(fd, buffer, len, plain, from, from_len) } as c_int;
-    let Entry::Socket(key) = fdtable::lookup(fd) else { return copy() };
+    let copy = || {
+        // SAFETY: the program's promise, for recvfrom(2) as for this call.
+        let received = unsafe { recvfrom(fd, buffer, len, plain, from, from_len) };
+        if received >= 0 {
+            // SAFETY: the program's promise. (A bit that is left from the last call would have data read as packets.)
+            unsafe { flags.write(asked & !MSG_ZCOPY) };
+        }
+        received as c_int
+    };
+    let or_copy = |is_socket: bool| if is_socket && asked & MSG_ZCOPY_FORCE != 0 { errno::fail(libc::EIO) } else { copy() };
+    let key = match fdtable::lookup(fd) {
+        Entry::Socket(key) => key,
+        entry => return or_copy(matches!(entry, Entry::Kernel(_))),
+    };
     // What asks for more than the next bytes is recvfrom's to do.
     let is_special = plain & (libc::MSG_PEEK | libc::MSG_OOB | libc::MSG_ERRQUEUE | libc::MSG_TRUNC) != 0;
-    let Some(process) = process_or_init().filter(|process| process.is_owner() && !is_special) else { return copy() };
+    let Some(process) = process_or_init().filter(|process| process.is_owner() && !is_special) else { return or_copy(true) };
+    if fdtable::is_stale(fd, process.now()) {
+        crate::boundary!((), {
+            lifecycle::displaced(fd, Entry::Socket(key));
+        });
+        return copy();
+    }
     let mut out = Out { fd, key, buffer, len };
     loop {
         let saved = errno::current();
@@ -55,24 +72,17 @@ pub(super) unsafe extern "C-unwind" fn recvfrom_zcopy(
         let tried = crate::bare_boundary!(Err(Errno(libc::EIO)), unsafe { out.try_to_lend(process, from, from_len) });
         match tried {
             Err(Errno(libc::EAGAIN)) => {}
-            result => {
-                if result.is_ok() {
-                    errno::set(saved);
-                    // SAFETY: the program's promise.
-                    unsafe { flags.write(asked | MSG_ZCOPY) };
-                }
-                return to_int(result);
+            Err(error) => return to_int(Err(error)),
+            Ok(bytes) => {
+                errno::set(saved);
+                // SAFETY: the program's promise.
+                unsafe { flags.write(if bytes.is_some() { asked | MSG_ZCOPY } else { asked & !MSG_ZCOPY }) };
+                return bytes.unwrap_or(0);
             }
         }
         match wait_for_data(fd, plain) {
-            Ok(Sort::Ring) => {}
-            Ok(Sort::End) => return 0,
-            Ok(Sort::Kernel) if asked & MSG_ZCOPY_FORCE != 0 => return errno::fail(libc::EIO),
-            Ok(Sort::Kernel) => {
-                // SAFETY: the program's promise.
-                unsafe { flags.write(asked & !MSG_ZCOPY) };
-                return copy();
-            }
+            Ok(Sort::Ring | Sort::End) => {}
+            Ok(Sort::Kernel) => return or_copy(true),
             Err(error) => return to_int(Err(error)),
         }
     }
@@ -87,23 +97,24 @@ struct Out {
 }
 
 impl Out {
-    /// Lends what the ring has; how many bytes.
+    /// Lends what the ring has; how many bytes. `None`: the stream has ended.
     ///
     /// # Errors
     /// EAGAIN: it has nothing; ENOBUFS: no room; the socket's own.
     ///
     /// # Safety
     /// As recvfrom(2).
-    unsafe fn try_to_lend(&mut self, process: &Process, from: *mut sockaddr, from_len: *mut socklen_t) -> Result<c_int, Errno> {
+    unsafe fn try_to_lend(&mut self, process: &Process, from: *mut sockaddr, from_len: *mut socklen_t) -> Result<Option<c_int>, Errno> {
+        let now = process.now();
         let mut guard = process.lock();
         let offload = &mut *guard;
         offload.begin_lending();
-        offload.poll_if_due(process.now());
+        offload.poll_if_due(now);
         let Some(socket) = offload.sockets.find(self.key) else { return Err(Errno(libc::EBADF)) };
         let family = socket.family;
         let lent = match socket.kind {
             // SAFETY: the caller's promise.
-            Kind::Datagram(Some(id)) => unsafe { self.lend_datagram(offload, id, family, from, from_len) },
+            Kind::Datagram(Some(id)) => unsafe { self.lend_datagram(offload, now, id, family, from, from_len) }.map(Some),
             Kind::Stream(id) | Kind::Connecting(id) => {
                 if !from.is_null() && !from_len.is_null() {
                     // A stream names nobody.
@@ -123,6 +134,7 @@ impl Out {
     unsafe fn lend_datagram(
         &mut self,
         offload: &mut Offload,
+        now: Instant,
         id: SocketId,
         family: Family,
         from: *mut sockaddr,
@@ -133,7 +145,12 @@ impl Out {
         }
         let (datagram, pieces) = offload.ring.udp_lend(id).map_err(would_block)?;
         // SAFETY: the caller's promise.
-        unsafe { Raw::new(datagram.from, family).write(from, from_len)? };
+        if let Err(error) = unsafe { Raw::new(datagram.from, family).write(from, from_len) } {
+            // As recvfrom's, it is lost; and nobody holds it.
+            drop(pieces);
+            offload.ring.give_back(now, id, datagram.len);
+            return Err(error);
+        }
         // SAFETY: the room was checked.
         let bytes = unsafe { self.put(offload, id, 0, datagram.len, pieces) }.1;
         // SAFETY: as above.
@@ -141,7 +158,7 @@ impl Out {
         Ok(c_int::try_from(bytes).unwrap_or(c_int::MAX))
     }
 
-    unsafe fn lend_stream(&mut self, offload: &mut Offload, id: SocketId) -> Result<c_int, Errno> {
+    unsafe fn lend_stream(&mut self, offload: &mut Offload, id: SocketId) -> Result<Option<c_int>, Errno> {
         if self.len < ROOM_TCP {
             return Err(Errno(libc::ENOBUFS));
         }
@@ -151,7 +168,7 @@ impl Out {
             let piece = match offload.ring.tcp_lend(id, take) {
                 Ok(Some(piece)) => piece,
                 Ok(None) | Err(_) if packets > 0 => break,
-                Ok(None) => return Ok(0),
+                Ok(None) => return Ok(None),
                 Err(error) => return Err(would_block(error)),
             };
             let len = piece.len();
@@ -165,7 +182,7 @@ impl Out {
         }
         // SAFETY: the room was checked.
         unsafe { self.count(packets) };
-        Ok(c_int::try_from(total).unwrap_or(c_int::MAX))
+        Ok(Some(c_int::try_from(total).unwrap_or(c_int::MAX)))
     }
 
     /// Iovecs that there is room for in a packet `at` bytes behind the count. `None`: not even for its header.

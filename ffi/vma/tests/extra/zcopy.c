@@ -98,9 +98,17 @@ static void udp(void) {
     CHECK(lend(r, &lent, sizeof lent) == 0 && lent.packets.n_packet_num == 1 && vma->free_packets(r, lent.packets.pkts, 1) == 0);
     /* What is peeked at is copied. */
     MUST(send(s, bytes + 5, 3, 0));
-    flags = MSG_PEEK;
+    flags = MSG_PEEK | MSG_VMA_ZCOPY_FORCE;
+    FAILS(vma->recvfrom_zcopy(r, &lent, sizeof lent, &flags, NULL, NULL), EIO);
+    flags = MSG_PEEK | MSG_VMA_ZCOPY;
     CHECK(vma->recvfrom_zcopy(r, &lent, sizeof lent, &flags, NULL, NULL) == 3 && flags == MSG_PEEK && memcmp(&lent, bytes + 5, 3) == 0);
     CHECK(recv(r, &lent, sizeof lent, 0) == 3);
+    /* Where nobody's name can be written, nobody holds a datagram. */
+    for (int i = 0; i < 2000; i++) {
+        MUST(send(s, bytes, 500, 0));
+        flags = 0;
+        FAILS(vma->recvfrom_zcopy(r, &lent, sizeof lent, &flags, SA(from), NULL), EFAULT);
+    }
     /* What a closed socket lent is there, until it is given back by its number. */
     MUST(send(s, bytes, 700, 0));
     CHECK(lend(r, &lent, sizeof lent) == 700);
@@ -186,8 +194,9 @@ static void tcp(void) {
     CHECK(got == 30000);
     /* The end. */
     MUST(shutdown(ends[0], SHUT_WR));
-    flags = 0;
-    CHECK(vma->recvfrom_zcopy(ends[1], &lent, sizeof lent, &flags, NULL, NULL) == 0);
+    flags = MSG_VMA_ZCOPY;
+    CHECK(vma->recvfrom_zcopy(ends[1], &lent, sizeof lent, &flags, NULL, NULL) == 0 && flags == 0);
+    FAILS(send(ends[1], "dummy", 5, VMA_SND_FLAGS_DUMMY), EINVAL);
     MUST(close(ends[0]));
     MUST(close(ends[1]));
 }
@@ -230,7 +239,7 @@ static void tcp_held(void) {
 
 /* Only the kernel has it, and only a copy can be had. */
 static void kernels(void) {
-    int flags = MSG_VMA_ZCOPY_FORCE, ends[2];
+    int flags = MSG_VMA_ZCOPY_FORCE | MSG_VMA_ZCOPY, ends[2];
     char byte = 0;
     MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
     MUST(write(ends[0], "k", 1));
