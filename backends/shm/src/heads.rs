@@ -7,6 +7,8 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
+use crate::pool::release;
+
 /// Bytes of a buffer: the longest head.
 const HEAD_BYTES: usize = ringway_stack::device::HEAD_MAX;
 /// Buffers that are made at a time.
@@ -129,15 +131,7 @@ impl Clone for Head {
 
 impl Drop for Head {
     fn drop(&mut self) {
-        let count = &self.chunk.counts[usize::from(self.index)];
-        // The only handle there is can't be cloned by anyone else, so it needs no locked instruction.
-        let last = if count.load(Ordering::Acquire) == 1 {
-            count.store(0, Ordering::Release);
-            true
-        } else {
-            count.fetch_sub(1, Ordering::AcqRel) == 1
-        };
-        if last {
+        if release(&self.chunk.counts[usize::from(self.index)]) {
             self.chunk.push_returned(u32::from(self.index));
         }
     }

@@ -12,6 +12,19 @@ use crate::stores::Segment;
 /// No buffer.
 const NONE: u32 = u32::MAX;
 
+/// Takes one of the references that a count is of away; whether it was the last.
+#[inline]
+pub(crate) fn release(count: &AtomicU32) -> bool {
+    // The only reference there is can't be duplicated by anyone else, so it needs no locked instruction.
+    // Acquire and release: all uses of the buffer come before its next life.
+    if count.load(Ordering::Acquire) == 1 {
+        count.store(0, Ordering::Release);
+        true
+    } else {
+        count.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
 /// What handles and the device share.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -55,15 +68,7 @@ impl Pool {
     /// Takes a reference away; whether it was the last.
     #[inline]
     fn release(&self, index: u32) -> bool {
-        let count = &self.counts[index as usize];
-        // The only reference there is can't be duplicated by anyone else, so it needs no locked instruction.
-        // Acquire and release: all uses of the buffer come before its next life.
-        if count.load(Ordering::Acquire) == 1 {
-            count.store(0, Ordering::Release);
-            true
-        } else {
-            count.fetch_sub(1, Ordering::AcqRel) == 1
-        }
+        release(&self.counts[index as usize])
     }
 
     fn push_returned(&self, index: u32) {

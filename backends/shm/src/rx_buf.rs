@@ -12,6 +12,7 @@ use crate::error::Forged;
 use crate::heads::Head;
 use crate::layout::{FLIGHTS, FRAME_MAX, GATHER_MAX, POOL_AT};
 use crate::link::Link;
+use crate::pool::release;
 
 /// A piece of a frame: an offset in the peer's pool, and a length. Checked when it was received.
 #[derive(Clone, Copy, Debug, Default)]
@@ -198,15 +199,7 @@ impl Clone for RxBuf {
 impl Drop for RxBuf {
     fn drop(&mut self) {
         let Source::Peer { link, flight } = &self.source else { return };
-        let count = &link.flights.counts[usize::from(*flight)];
-        // The only handle there is can't be cloned by anyone else, so it needs no locked instruction.
-        let last = if count.load(Ordering::Acquire) == 1 {
-            count.store(0, Ordering::Release);
-            true
-        } else {
-            count.fetch_sub(1, Ordering::AcqRel) == 1
-        };
-        if last {
+        if release(&link.flights.counts[usize::from(*flight)]) {
             link.hand_back(*flight);
         }
     }

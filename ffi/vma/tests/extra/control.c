@@ -1,24 +1,5 @@
 /* add_conf_rule and dump_fd_stats. Prints what is wrong, and nothing else. */
-#include "../abi/common.h"
-
-#include <mellanox/vma_extra.h>
-
-static struct vma_api_t *vma;
-static int wrong;
-
-#define CHECK(condition)                                                                             \
-    do {                                                                                             \
-        if (!(condition)) {                                                                          \
-            wrong = 1;                                                                               \
-            printf("%s:%d: %s (errno %s)\n", __func__, __LINE__, #condition, strerrorname_np(errno)); \
-        }                                                                                            \
-    } while (0)
-
-#define FAILS(call, code)                                                                            \
-    do {                                                                                             \
-        errno = 0;                                                                                   \
-        CHECK((call) == -1 && errno == (code));                                                      \
-    } while (0)
+#include "check.h"
 
 /* Whether a listener is one of the ring's: only then are its connections lent without force. */
 static int is_offloaded(void) {

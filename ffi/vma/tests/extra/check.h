@@ -1,0 +1,21 @@
+/* What the programs that print what is wrong, and nothing else, share. */
+#include "../abi/common.h"
+
+#include <mellanox/vma_extra.h>
+
+static struct vma_api_t *vma;
+static int wrong;
+
+#define CHECK(condition)                                                                             \
+    do {                                                                                             \
+        if (!(condition)) {                                                                          \
+            wrong = 1;                                                                               \
+            printf("%s:%d: %s (errno %s)\n", __func__, __LINE__, #condition, strerrorname_np(errno)); \
+        }                                                                                            \
+    } while (0)
+
+#define FAILS(call, code)                                                                            \
+    do {                                                                                             \
+        errno = 0;                                                                                   \
+        CHECK((call) == -1 && errno == (code));                                                      \
+    } while (0)
