@@ -1,4 +1,4 @@
-//! Every command of the README: `cargo xtask {demo,test,bench,tidy,ci}`. One file a subcommand.
+//! Every command of the README: `cargo xtask {demo,test,bench,conformance,tidy,ci}`. One file a subcommand.
 //!
 //! - [`install`]: the packages that a subcommand needs, installed where that is allowed
 //! - [`workspace`]: where things are, how they are built, and how other programs are run
@@ -6,6 +6,7 @@
 
 mod bench;
 mod ci;
+mod conformance;
 mod demo;
 mod install;
 mod test;
@@ -32,6 +33,8 @@ enum Task {
     Test(test::Options),
     /// Ringway and the kernel side by side; writes target/bench/*.jsonl and prints tables.
     Bench(bench::Options),
+    /// What the documents promise, as a matrix by device; fails if it has a hole.
+    Conformance(conformance::Options),
     /// What lints cannot check: file length, forbidden APIs, dead files, paths of one machine, the README's commands.
     Tidy,
     /// What continuous integration runs.
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Conformance(options) => conformance::run(&options),
         Task::Tidy => tidy::run(),
         Task::Ci => ci::run(),
     };
