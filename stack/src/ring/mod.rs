@@ -14,6 +14,7 @@ mod multicast;
 mod neighbour;
 mod output;
 mod path;
+mod screening;
 mod slots;
 mod stream;
 mod succession;
@@ -21,12 +22,12 @@ mod types;
 mod udp;
 
 pub use handover::Handover;
+pub use screening::Candidate;
 pub use types::{
     Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions, Usage,
 };
-pub use udp::LentPieces;
 
-pub use crate::tcp::Lent;
+pub use crate::tcp::{Decision, Lent, LentPieces};
 
 use core::time::Duration;
 use std::collections::VecDeque;

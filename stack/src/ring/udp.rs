@@ -1,11 +1,14 @@
 //! UDP sockets (RFC 768): datagrams in, datagrams out, whole or not at all.
 
+pub(super) mod screening;
+
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 
+use self::screening::Undecided;
 use super::Ring;
 use super::arp::resolve;
 use super::demux::FlowKey;
@@ -16,7 +19,7 @@ use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBu
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::tcp::{Lent, RxPayload};
+use crate::tcp::{Lent, LentPieces, RxPayload};
 use crate::time::Instant;
 use crate::wire::udp as wire;
 
@@ -114,9 +117,6 @@ impl<B: RxBuffer> Waiting<B> {
     }
 }
 
-/// A datagram's pieces: what was copied before anybody asked for it by reference, its head, its body.
-pub type LentPieces<B> = ArrayVec<Lent<B>, 3>;
-
 /// A UDP socket.
 pub(super) struct UdpSocket<D: Device> {
     pub(super) local: SocketAddrV4,
@@ -130,8 +130,10 @@ pub(super) struct UdpSocket<D: Device> {
     bytes: VecDeque<u8>,
     /// What the queue counts against `options.rcvbuf`.
     queued: usize,
-    /// What the program took by reference, and has not given back, counts as well.
+    /// What the program took by reference, and has not given back, counts as well, and so does what the reader is not to have yet.
     lent: usize,
+    /// Where datagrams wait until the program lets the reader have them. (Then nothing is copied either.)
+    screen: Option<Box<VecDeque<Undecided<D::Rx>>>>,
     /// Datagrams stay where the device put them, however small they are.
     lends: bool,
     pub(super) error: Option<Error>,
@@ -155,6 +157,12 @@ impl<D: Device> UdpSocket<D> {
             self.counters.rx_drops += 1;
             return false;
         }
+        self.counters.rx_packets += 1;
+        self.counters.rx_bytes += len as u64;
+        if self.screen.is_some() {
+            self.push_undecided(now, from, to, payload);
+            return true;
+        }
         self.queued += len + OVERHEAD;
         let lent_head = if self.lends { payload.held_head() } else { None };
         let head = if lent_head.is_none() { payload.head } else { &[] };
@@ -165,8 +173,6 @@ impl<D: Device> UdpSocket<D> {
             (Some(head), Some(body)) => Buffers::Two(Box::new([head, body])),
         };
         self.queue.push_back(Waiting { from, to, received: now, head: head.len(), buffers });
-        self.counters.rx_packets += 1;
-        self.counters.rx_bytes += len as u64;
         true
     }
 
@@ -274,6 +280,7 @@ impl<D: Device> Ring<D> {
             bytes: VecDeque::new(),
             queued: 0,
             lent: 0,
+            screen: None,
             lends: self.lends,
             error: None,
             shut_read: false,

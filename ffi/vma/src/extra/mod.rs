@@ -4,8 +4,11 @@
 //! functions lend is named by ids that are looked up, never by addresses that are believed ([`loans`]).
 
 mod abi;
+mod callback;
 mod control;
+mod left;
 mod loans;
+pub(crate) mod resume;
 mod table;
 pub(crate) mod threads;
 mod zcopy;
@@ -15,6 +18,7 @@ use core::mem::size_of;
 
 use libc::socklen_t;
 
+pub(crate) use callback::{Callback, Callbacks};
 pub(crate) use loans::Loans;
 
 /// VMA_SND_FLAGS_DUMMY.

@@ -11,11 +11,11 @@ use libc::{pthread_t, size_t, sockaddr, socklen_t};
 use ringway_params::Id;
 
 use super::abi::Packet;
-use super::{control, threads, zcopy};
+use super::{callback, control, threads, zcopy};
 use crate::{errno, params};
 
-/// RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE, THREAD_OFFLOAD and DUMP_FD_STATS of `vma_extra_api_mask`.
-const SUPPORTED: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
+/// REGISTER_RECV_CALLBACK, RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE, THREAD_OFFLOAD and DUMP_FD_STATS of `vma_extra_api_mask`.
+const SUPPORTED: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
 
 /// A function that fails whatever its arguments.
 type Unserved = extern "C" fn() -> c_int;
@@ -27,7 +27,7 @@ extern "C" fn unserved() -> c_int {
 /// The slots that the tables of all layouts have, but for A0's order.
 #[repr(C)]
 struct Receiving {
-    register_recv_callback: Unserved,
+    register_recv_callback: extern "C" fn(c_int, Option<callback::Function>, *mut c_void) -> c_int,
     recvfrom_zcopy: unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, *mut c_int, *mut sockaddr, *mut socklen_t) -> c_int,
     free_packets: unsafe extern "C" fn(c_int, *mut Packet, size_t) -> c_int,
     add_conf_rule: unsafe extern "C" fn(*const c_char) -> c_int,
@@ -38,7 +38,7 @@ struct Receiving {
 }
 
 const RECEIVING: Receiving = Receiving {
-    register_recv_callback: unserved,
+    register_recv_callback: callback::register_recv_callback,
     recvfrom_zcopy: zcopy::recvfrom_zcopy,
     free_packets: zcopy::free_packets,
     add_conf_rule: control::add_conf_rule,
