@@ -70,6 +70,27 @@ pub(super) fn poll_until(
     sigmask: Option<&libc::sigset_t>,
     resume: Option<Resume>,
 ) -> Result<usize, Errno> {
+    let ready = wait_until(process, fds, deadline, sigmask, resume)?;
+    if ready != 0 && resume.is_some() {
+        let offload = process.lock();
+        for fd in fds.iter().filter(|fd| fd.revents & libc::POLLIN != 0) {
+            if let Entry::Socket(key) = fdtable::peek(fd.fd)
+                && let Some(socket) = offload.sockets.find(key)
+            {
+                socket.told_readable();
+            }
+        }
+    }
+    Ok(ready)
+}
+
+fn wait_until(
+    process: &Process,
+    fds: &mut [pollfd],
+    deadline: Option<Instant>,
+    sigmask: Option<&libc::sigset_t>,
+    resume: Option<Resume>,
+) -> Result<usize, Errno> {
     let started = process.now();
     let is_fresh = resume.is_none();
     let resume = resume.unwrap_or_else(|| Resume::new(started)).polling();
@@ -151,13 +172,7 @@ fn examine(offload: &mut Offload, fds: &mut [pollfd]) -> usize {
     let mut ready = 0;
     for fd in fds {
         let found = match fdtable::peek(fd.fd) {
-            Entry::Socket(key) => offload.sockets.find(key).map_or(0, |socket| {
-                let ready = readiness(&offload.ring, socket);
-                if ready & super::IN != 0 && fd.events & libc::POLLIN != 0 {
-                    socket.told_readable();
-                }
-                ready
-            }),
+            Entry::Socket(key) => offload.sockets.find(key).map_or(0, |socket| readiness(&offload.ring, socket)),
             Entry::Epoll(index) if !epoll::is_plain(index) && epoll::is_readable(offload, index) => super::IN,
             _ => 0,
         };
