@@ -4,7 +4,9 @@
 //! no later than [`Ring::next_deadline`], and learns from [`Ring::take_event`] which sockets changed.
 
 mod arp;
+mod deaf;
 mod demux;
+mod dummy;
 mod handover;
 mod icmp;
 mod info;

@@ -2,11 +2,16 @@
 
 use std::net::Ipv4Addr;
 
+use arrayvec::ArrayVec;
+
 use super::types::Counters;
-use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
+use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, Protocol, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 use crate::tcp::Segment;
 use crate::wire::checksum::Checksum;
 use crate::wire::{arp, ethernet, icmp, igmp, ipv4, tcp, udp};
+
+/// The most bytes of a packet's headers without options: Ethernet with a VLAN tag, IPv4, TCP.
+pub(super) const HEADERS_MAX: usize = 14 + 4 + 20 + 20;
 
 /// From whom to whom, below the transport header.
 #[derive(Clone, Copy, Debug)]
@@ -29,12 +34,14 @@ pub(super) struct Output {
     /// Frames that refer to buffers were queued since the last reap.
     pub(super) lent: bool,
     packet_id: u16,
+    /// The device is to drop what it is given ([`Ring::udp_dummy`](super::Ring::udp_dummy)).
+    pub(super) dummy: bool,
     pub(super) counters: Counters,
 }
 
 impl Output {
     pub(super) fn new(caps: Capabilities, mac: MacAddr, vlan: Option<u16>) -> Self {
-        Self { caps, mac, vlan, queued: false, lent: false, packet_id: 0, counters: Counters::default() }
+        Self { caps, mac, vlan, queued: false, lent: false, packet_id: 0, dummy: false, counters: Counters::default() }
     }
 
     /// Frames are sent from this address from now on.
@@ -104,7 +111,7 @@ impl Output {
         tso_mss: Option<u16>,
     ) -> Result<(), SendError> {
         let vlan = if self.caps.vlan_insert { self.vlan } else { None };
-        let offload = TxOffload { checksum: self.caps.tx_checksum, tso_mss, vlan, dummy: false };
+        let offload = TxOffload { checksum: self.caps.tx_checksum, tso_mss, vlan, dummy: self.dummy };
         let frame = TxFrame { head, body, offload };
         match device.send(&frame) {
             // Slots that the hardware is done with are only free again once they are reaped.
@@ -116,6 +123,10 @@ impl Output {
                 debug_assert!(!matches!(sent, Err(SendError::Unsupported(_))), "asked of a device that lacks it: {sent:?}");
                 sent?;
             }
+        }
+        if self.dummy {
+            self.counters.tx_dummies += 1;
+            return Ok(());
         }
         self.queued = true;
         self.lent |= !body.is_empty();
@@ -143,6 +154,23 @@ impl Output {
             head[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
         }
         self.send_cut(device, &head[..end], payload, payload_len, cut)
+    }
+
+    /// The headers of a packet without payload, whatever a socket of that protocol sends.
+    pub(super) fn template(&mut self, to: &Envelope, protocol: Protocol, ports: (u16, u16)) -> ArrayVec<u8, HEADERS_MAX> {
+        let mut head = [0; HEADERS_MAX];
+        let end = match protocol {
+            Protocol::Udp => {
+                let (at, _) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN, &mut head);
+                at + udp::Header { src_port: ports.0, dst_port: ports.1, len: udp::LEN as u16, checksum: 0 }.emit(&mut head[at..])
+            }
+            Protocol::Tcp => {
+                let header = tcp::Header { src_port: ports.0, dst_port: ports.1, flags: tcp::Flags::ACK, ..tcp::Header::default() };
+                let (at, _) = self.lower(to, ipv4::PROTOCOL_TCP, header.header_len(), &mut head);
+                at + header.emit(&mut head[at..])
+            }
+        };
+        head[..end].iter().copied().collect()
     }
 
     /// Whether a datagram of this size is sent from [`Output::udp_inline`].

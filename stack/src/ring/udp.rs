@@ -306,7 +306,10 @@ impl<D: Device> Ring<D> {
         if !self.config.is(Mutant::LeakRule) {
             rule.into_iter().for_each(|rule| self.device.detach(rule));
         }
-        self.demux.remove(key);
+        // (One that was deafened has none, and another may have the address.)
+        if self.demux.exact(key) == Some(id.index) {
+            self.demux.remove(key);
+        }
         self.slots.remove(id.index);
     }
 
@@ -370,7 +373,7 @@ impl<D: Device> Ring<D> {
     }
 
     #[inline]
-    fn udp_emit(&mut self, envelope: &Envelope, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) -> Result<(), SendError> {
+    pub(super) fn udp_emit(&mut self, envelope: &Envelope, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) -> Result<(), SendError> {
         if self.output.udp_fits_inline(len) {
             return self.output.udp_inline(&mut self.device, envelope, ports, len, |out| gather(data, out));
         }

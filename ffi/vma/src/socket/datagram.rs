@@ -333,6 +333,37 @@ pub(crate) fn send(
     send_after_asking(process, fd, key, data, to, kernel)
 }
 
+/// Where a datagram to there would go on the ring, which is found out if it is not known. `None`: nowhere.
+pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -> Option<(SocketId, MacAddr, SocketAddrV4)> {
+    let guard = process.lock();
+    let socket = guard.sockets.find(key)?;
+    let to = match to {
+        None => socket.peer?,
+        Some(Address::V4(to)) => address::destination(to),
+        Some(_) => return None,
+    };
+    let now = process.now();
+    if let Some(way) = usable(process, socket, to, now) {
+        let Kind::Datagram(Some(id)) = socket.kind else { return None };
+        return way.map(|station| (id, station, to));
+    }
+    drop(guard);
+    let _masked = Masked::new();
+    let found = sendable(process, Address::V4(to));
+    if found.is_ok() {
+        ensure_published(process, fd, key);
+    }
+    let mut guard = process.lock();
+    let socket = guard.sockets.find_mut(key)?;
+    let (Ok((_, hop)), Kind::Datagram(Some(id))) = (found, socket.kind) else {
+        socket.route = Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) };
+        return None;
+    };
+    let station = hop.mac;
+    socket.route = Route { to: Some(to), by: By::Station(hop) };
+    Some((id, station, to))
+}
+
 /// The remembered way to a destination: `Some(None)` is the kernel, `None` is not known.
 #[inline]
 fn usable(process: &Process, socket: &Socket, to: SocketAddrV4, now: Instant) -> Option<Option<MacAddr>> {

@@ -25,6 +25,8 @@ pub(crate) struct Rare {
     pub(crate) cork: bool,
     /// A datagram that is not complete, and where it is to go; no address: to the connected peer.
     pub(crate) corked: Option<(Vec<u8>, Option<SocketAddrV4>)>,
+    /// SO_VMA_FLOW_TAG; zero: none.
+    pub(crate) flow_tag: u32,
     /// What the program looks at before its reader does.
     pub(crate) callback: Option<Callback>,
     /// That callback has held something, and nobody who polls the socket has been told.

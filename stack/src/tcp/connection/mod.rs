@@ -3,6 +3,7 @@
 mod ack;
 mod close;
 mod details;
+mod dummy;
 mod path;
 mod receive;
 mod remains;
