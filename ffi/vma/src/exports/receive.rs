@@ -318,32 +318,35 @@ pub unsafe extern "C-unwind" fn recv_chk(fd: c_int, buffer: *mut c_void, len: si
 /// As readv(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
-    crate::receiving_point!({
+    // SAFETY: the program's promise.
+    crate::receiving_point!(unsafe { readv_once(fd, buffers, count) })
+}
+
+unsafe fn readv_once(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the program's promise to readv(2).
+    let key = match ours(fd, 0, || unsafe { real::readv(fd, buffers, count) }) {
+        Err(result) => return result,
+        Ok(key) => key,
+    };
+    let kernel = |extra| {
+        // SAFETY: all of it is integers and pointers, for which zero is a value.
+        let mut message: msghdr = unsafe { core::mem::zeroed() };
+        message.msg_iov = buffers.cast_mut();
+        message.msg_iovlen = usize::try_from(count).unwrap_or(0);
+        // SAFETY: the program's promise to readv(2); recvmsg without flags is readv.
+        unsafe { real::recvmsg(fd, &raw mut message, extra) }
+    };
+    crate::bare_boundary!(
+        -1,
         // SAFETY: the program's promise to readv(2).
-        let key = match ours(fd, 0, || unsafe { real::readv(fd, buffers, count) }) {
-            Err(result) => return result,
-            Ok(key) => key,
-        };
-        let kernel = |extra| {
-            // SAFETY: all of it is integers and pointers, for which zero is a value.
-            let mut message: msghdr = unsafe { core::mem::zeroed() };
-            message.msg_iov = buffers.cast_mut();
-            message.msg_iovlen = usize::try_from(count).unwrap_or(0);
-            // SAFETY: the program's promise to readv(2); recvmsg without flags is readv.
-            unsafe { real::recvmsg(fd, &raw mut message, extra) }
-        };
-        crate::bare_boundary!(
-            -1,
-            // SAFETY: the program's promise to readv(2).
-            to_ssize(vectors::count(count).and_then(|count| unsafe {
-                vectors::with_writable(buffers, count, |into| match into.iter().all(|part| part.is_empty()) {
-                    // As in `read`.
-                    true => Ok(0),
-                    false => receive_on(fd, key, into, 0, &kernel).map(|got| got.count(0)),
-                })
-            }))
-        )
-    })
+        to_ssize(vectors::count(count).and_then(|count| unsafe {
+            vectors::with_writable(buffers, count, |into| match into.iter().all(|part| part.is_empty()) {
+                // As in `read`.
+                true => Ok(0),
+                false => receive_on(fd, key, into, 0, &kernel).map(|got| got.count(0)),
+            })
+        }))
+    )
 }
 
 /// recvfrom(2).
