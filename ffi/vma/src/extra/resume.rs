@@ -11,7 +11,7 @@ use ringway_stack::Instant;
 
 use super::callback;
 use crate::errno::{self, Errno};
-use crate::mux::thread;
+use crate::mux::thread::{self, Marks};
 use crate::process::Offload;
 use crate::slab::Key;
 
@@ -34,11 +34,13 @@ pub(crate) struct Resume {
     errno: c_int,
     /// It waits for readiness.
     polls: bool,
+    /// Handlers that had run then: one that runs among the callbacks ends the call as well.
+    pub(crate) marks: Marks,
 }
 
 impl Resume {
     pub(crate) fn new(began: Instant) -> Self {
-        Self { began, done: 0, rounds: 0, errno: errno::current(), polls: false }
+        Self { began, done: 0, rounds: 0, errno: errno::current(), polls: false, marks: thread::with(|thread| thread.marks()) }
     }
 
     /// With so many bytes received.

@@ -114,16 +114,16 @@ fn wait_until(
             return Ok(ready);
         }
     }
-    let marks = thread::with(|thread| thread.marks());
+    let marks = resume.marks;
     loop {
         let (mut plan, changes) = {
             let mut offload = process.lock();
             (plan(&mut offload, fds), offload.mux.changes)
         };
         let kernel: &mut [pollfd] = if plan.kernel_any { &mut plan.kernel } else { &mut [] };
-        let callbacks = resume.may_stop(process.now(), deadline);
+        let (callbacks, since) = (resume.may_stop(process.now(), deadline), Some(resume.marks));
         let mut w =
-            Waiting { sockets: &plan.sockets, epolls: &plan.epolls, kernel, deadline, sigmask, spin: SpinClass::Select, restart: false, callbacks };
+            Waiting { sockets: &plan.sockets, epolls: &plan.epolls, kernel, deadline, sigmask, spin: SpinClass::Select, restart: false, callbacks, since };
         let waited = wait(process, &mut w, |offload, _| match examine(offload, fds) {
             0 if offload.mux.changes != changes => Some(Found::Changed),
             0 => None,

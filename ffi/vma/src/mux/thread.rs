@@ -173,7 +173,7 @@ pub(crate) fn in_handler() -> bool {
 
 impl Thread {
     #[inline]
-    pub(super) fn marks(&self) -> Marks {
+    pub(crate) fn marks(&self) -> Marks {
         Marks { signals: self.signals.load(Ordering::Relaxed), interrupting: self.interrupting.load(Ordering::Relaxed) }
     }
 
@@ -243,7 +243,7 @@ impl Thread {
 
 /// How many handlers had run at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     signals: u32,
     interrupting: u32,
 }

@@ -59,6 +59,8 @@ pub(crate) struct Waiting<'a> {
     pub(crate) restart: bool,
     /// Callbacks that are due end it.
     pub(crate) callbacks: bool,
+    /// Handlers that had run when the call began, if that was before this wait.
+    pub(crate) since: Option<Marks>,
 }
 
 /// How a wait ended.
@@ -116,7 +118,7 @@ fn wait_as<T>(
     w: &mut Waiting<'_>,
     check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
 ) -> Waited<T> {
-    let marks = thread.marks();
+    let marks = w.since.unwrap_or_else(|| thread.marks());
     let started = process.now();
     {
         let mut offload = process.lock();
@@ -124,8 +126,10 @@ fn wait_as<T>(
             offload.forsake(thread, started);
         }
         offload.poll_if_due(started);
-        if let Some(found) = w.look(&mut offload, started, check) {
-            return found;
+        match w.look(&mut offload, started, check) {
+            Some(Waited::Due) if w.since.is_some() && thread.interrupted(marks, w.restart) => return Waited::Interrupted,
+            Some(found) => return found,
+            None => {}
         }
     }
     if w.deadline.is_some_and(|deadline| deadline <= started) {

@@ -88,6 +88,7 @@ pub(crate) unsafe fn accept(
             restart: timeout.is_none(),
             // (accept(2) is not among the calls in which they run.)
             callbacks: false,
+            since: None,
         };
         let ready = |offload: &mut Offload, _| match offload.sockets.find(key).map(|s| s.kind) {
             Some(Kind::Listener(Some(id))) => waits(offload, id).then_some(()),

@@ -577,6 +577,7 @@ fn wait_to_receive(
         spin: SpinClass::Rx,
         restart: timeout.is_none(),
         callbacks: resume.may_stop(process.now(), timeout.map(|timeout| resume.began + timeout)),
+        since: Some(resume.marks),
     };
     loop {
         let waited = wait(process, &mut waiting, |offload, _| {

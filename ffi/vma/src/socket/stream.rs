@@ -145,6 +145,7 @@ fn waiting<T>(
         spin: SpinClass::Rx,
         restart,
         callbacks: resume.is_some_and(|resume| resume.may_stop(process.now(), deadline)),
+        since: resume.map(|resume| resume.marks),
     };
     let waited = wait(process, &mut waiting, |offload, now| {
         if offload.sockets.find(key).is_none() {

@@ -306,6 +306,54 @@ static void times(make *kind) {
     shut(ends);
 }
 
+static void on_alarm(int number) { (void)number; }
+static void alarm_now(int fd) {
+    (void)fd;
+    raise(SIGALRM);
+}
+
+/* A handler ends a call that waits, whether it runs between packets or in the callback. */
+static void interruptions(make *kind) {
+    int ends[2], epoll = MUST(epoll_create1(0));
+    struct sigaction action = {.sa_handler = on_alarm};
+    struct epoll_event event = {.events = EPOLLIN};
+    pthread_t sender;
+    MUST(sigaction(SIGALRM, &action, NULL));
+    for (int way = 0; way < 6; way++) {
+        kind(ends);
+        answer(VMA_PACKET_DROP);
+        CHECK(vma->register_recv_callback(ends[0], look, NULL) == 0);
+        MUST(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event));
+        stop = 0;
+        if (way % 2 == 0) {
+            cb.meanwhile = alarm_now;
+            MUST(send(ends[1], "x", 1, 0));
+        } else {
+            struct itimerval timer = {.it_value.tv_usec = 50000};
+            MUST(pthread_create(&sender, NULL, send_on, &ends[1]));
+            MUST(setitimer(ITIMER_REAL, &timer, NULL));
+        }
+        struct pollfd poll_fd = {.fd = ends[0], .events = POLLIN};
+        switch (way / 2) {
+        case 0:
+            FAILS(recv(ends[0], got, 1, 0), EINTR);
+            break;
+        case 1:
+            FAILS(poll(&poll_fd, 1, 5000), EINTR);
+            break;
+        case 2:
+            FAILS(epoll_wait(epoll, &event, 1, 5000), EINTR);
+            break;
+        }
+        CHECK(cb.calls > 0);
+        stop = 1;
+        if (way % 2 != 0)
+            MUST(pthread_join(sender, NULL));
+        shut(ends);
+    }
+    MUST(close(epoll));
+}
+
 /* What was let through is there for every way of looking. */
 static void looks(make *kind) {
     int ends[2], count = -1;
@@ -659,6 +707,20 @@ static void leaves(make *kind) {
         }
         shut(ends);
     }
+    /* However often: nothing of it counts against the socket. */
+    kind(ends);
+    CHECK(vma->register_recv_callback(ends[0], look, NULL) == 0);
+    for (volatile int i = 0; i < 3000; i++) {
+        answer(VMA_PACKET_RECV);
+        cb.meanwhile = jump;
+        MUST(send(ends[1], bytes, 500, 0));
+        if (setjmp(away) == 0) {
+            recv(ends[0], got, 1, 0);
+            CHECK(!"came back");
+        }
+    }
+    goes_on(ends);
+    shut(ends);
     kind(ends);
     CHECK(vma->register_recv_callback(ends[0], look, NULL) == 0);
     answer(VMA_PACKET_RECV);
@@ -758,6 +820,26 @@ static void forks(void) {
     shut(ends);
 }
 
+/* A connection that a child comes to use moves to the kernel with what nobody has looked at. */
+static void moves(void) {
+    int ends[2], status = -1;
+    char room[10];
+    tcp(ends);
+    CHECK(vma->register_recv_callback(ends[0], look, NULL) == 0);
+    answer(VMA_PACKET_DROP);
+    MUST(send(ends[1], "undecided", 9, 0));
+    nap(20);
+    pid_t child = MUST(fork());
+    if (child == 0)
+        _exit(recv(ends[0], room, 9, MSG_WAITALL) == 9 && memcmp(room, "undecided", 9) == 0 && cb.calls == 0 ? 0 : 3);
+    MUST(waitpid(child, &status, 0));
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    FAILS(vma->register_recv_callback(ends[0], look, NULL), EINVAL);
+    MUST(send(ends[1], "kernel's", 8, 0));
+    CHECK(recv(ends[0], room, 8, MSG_WAITALL) == 8 && cb.calls == 0);
+    shut(ends);
+}
+
 /* In a callback of one socket, a call has another's run; and a chain of them comes to an end. */
 static int chain[20];
 static vma_recv_callback_retval_t link_on(int fd, size_t n, struct iovec iov[], struct vma_info_t *info, void *context) {
@@ -821,6 +903,7 @@ int main(void) {
         answers(kinds[i]);
         waits(kinds[i]);
         times(kinds[i]);
+        interruptions(kinds[i]);
         looks(kinds[i]);
         inside(kinds[i]);
         leaves(kinds[i]);
@@ -829,6 +912,7 @@ int main(void) {
     held();
     two_threads();
     forks();
+    moves();
     chains();
     elsewhere();
     return wrong;
