@@ -41,9 +41,9 @@ impl<D: Device> Ring<D> {
         }
         let Some(mac) = self.known_station(hop) else { return Ok(len) };
         let envelope = Envelope { src, dst: *remote.ip(), mac, ttl, tos };
-        self.output.dummy = true;
+        self.output.set_dummy(true);
         let sent = self.udp_emit(&envelope, ports, data, len);
-        self.output.dummy = false;
+        self.output.set_dummy(false);
         match sent {
             Ok(()) | Err(SendError::Full) => {}
             Err(SendError::NoPeer) => return Err(Error::HostUnreachable),
@@ -69,7 +69,9 @@ impl<D: Device> Ring<D> {
         let stream = slots.stream(socket)?;
         let len = data.iter().map(|part| part.len()).sum::<usize>();
         let header = stream.connection.dummy_header(now, len)?;
-        let (Some(mac), Some(mut buffer)) = (station, device.tx_alloc(len).filter(|buffer| buffer.capacity() >= len)) else { return Ok(len) };
+        let (Some(mac), Some(mut buffer)) = (station, device.tx_alloc(len).filter(|buffer| buffer.capacity() >= len)) else {
+            return Ok(len);
+        };
         let mut at = 0;
         for part in data {
             buffer.write(at, part);
@@ -78,9 +80,9 @@ impl<D: Device> Ring<D> {
         let config = stream.connection.config();
         let to = Envelope { src: *stream.local.ip(), dst: *stream.remote.ip(), mac, ttl: config.ttl, tos: config.tos };
         let payload = [TxSlice { buffer: &buffer, offset: 0, len }];
-        output.dummy = true;
+        output.set_dummy(true);
         let sent = output.tcp(device, &to, &tcp::Segment { header, payload: &payload, payload_len: len, cut: None });
-        output.dummy = false;
+        output.set_dummy(false);
         // (What the device refuses is lost as it would have been.)
         if sent.is_ok() {
             stream.connection.count_dummy();

@@ -98,7 +98,8 @@ impl<D: Device> Ring<D> {
         };
         let len = decided.ok_or(Error::WouldBlock)?;
         // (Of a stream whose end waited behind it, that is what there is to be read now.)
-        let is_at_end = || self.slots.find(socket).is_some_and(|s| matches!(s, Socket::Stream(stream) if stream.connection.available() == 0));
+        let is_at_end =
+            || self.slots.find(socket).is_some_and(|s| matches!(s, Socket::Stream(stream) if stream.connection.available() == 0));
         if decision == Decision::Admit || is_at_end() {
             self.raise_readable(socket);
         }

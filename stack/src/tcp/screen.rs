@@ -51,7 +51,8 @@ impl<R: RxBuffer> Screen<R> {
 
     /// Takes a segment in; how many bytes it has.
     pub(super) fn push(&mut self, payload: RxPayload<'_, R>) -> usize {
-        let head = payload.held_head().map(Lent::Buffer).or_else(|| (!payload.head.is_empty()).then(|| Lent::Copied(payload.head.to_vec())));
+        let head =
+            payload.held_head().map(Lent::Buffer).or_else(|| (!payload.head.is_empty()).then(|| Lent::Copied(payload.head.to_vec())));
         self.push_pieces(head.into_iter().chain(payload.body.map(Lent::Buffer)).collect())
     }
 

@@ -55,7 +55,8 @@ pub unsafe extern "C-unwind" fn select(
                     // (A call that is made again has its time yet.)
                     let is_over = found != Some(-1) || errno::current() != DUE.0;
                     if is_over
-                        && let (Some(left), Ok(Some(limit)), Some(started), Some(process)) = (timeout.as_mut(), limit, started, process()) {
+                        && let (Some(left), Ok(Some(limit)), Some(started), Some(process)) = (timeout.as_mut(), limit, started, process())
+                    {
                         *left = to_timeval(limit.saturating_sub(process.now().since(started)));
                     }
                     found

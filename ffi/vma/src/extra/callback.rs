@@ -247,7 +247,8 @@ impl Offload {
         if decision == Decision::Hold {
             self.tell_of_held(running.socket);
         }
-        let was_taken_away = self.sockets.find(running.socket).and_then(|s| s.callback()).is_some_and(|callback| callback.function.is_none());
+        let was_taken_away =
+            self.sockets.find(running.socket).and_then(|s| s.callback()).is_some_and(|callback| callback.function.is_none());
         if was_taken_away {
             self.end_screening(running.socket);
         }

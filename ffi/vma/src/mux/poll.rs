@@ -122,8 +122,17 @@ fn wait_until(
         };
         let kernel: &mut [pollfd] = if plan.kernel_any { &mut plan.kernel } else { &mut [] };
         let (callbacks, since) = (resume.may_stop(process.now(), deadline), Some(resume.marks));
-        let mut w =
-            Waiting { sockets: &plan.sockets, epolls: &plan.epolls, kernel, deadline, sigmask, spin: SpinClass::Select, restart: false, callbacks, since };
+        let mut w = Waiting {
+            sockets: &plan.sockets,
+            epolls: &plan.epolls,
+            kernel,
+            deadline,
+            sigmask,
+            spin: SpinClass::Select,
+            restart: false,
+            callbacks,
+            since,
+        };
         let waited = wait(process, &mut w, |offload, _| match examine(offload, fds) {
             0 if offload.mux.changes != changes => Some(Found::Changed),
             0 => None,

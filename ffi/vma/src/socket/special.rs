@@ -10,8 +10,8 @@ use ringway_stack::{Error, Instant};
 
 use super::stream::{self, receive_some, receiving};
 use super::vectors;
-use crate::extra::resume::{self, DUE, Resume};
 use crate::errno::Errno;
+use crate::extra::resume::{self, DUE, Resume};
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
 use crate::slab::Key;

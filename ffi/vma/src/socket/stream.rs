@@ -11,8 +11,8 @@ use ringway_stack::ring::{RecvFlags, SendFlags, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::{special, vectors};
-use crate::extra::resume::{self, Resume};
 use crate::errno::{self, Errno};
+use crate::extra::resume::{self, Resume};
 use crate::lock::Guard;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};

@@ -103,7 +103,8 @@ fn a_deaf_socket_receives_nothing_more_and_sends() {
     assert_eq!(pair.b.device().rules.len(), rules - 1);
     pair.a.udp_send(pair.now, a, &[IoSlice::new(b"two")], A, TO).unwrap();
     pair.settle();
-    let receive = |ring: &mut super::Ring<_>, id| ring.udp_recv(id, &mut [IoSliceMut::new(&mut [0; 9])], RecvFlags::empty()).map(|got| got.len);
+    let receive =
+        |ring: &mut super::Ring<_>, id| ring.udp_recv(id, &mut [IoSliceMut::new(&mut [0; 9])], RecvFlags::empty()).map(|got| got.len);
     assert_eq!((receive(&mut pair.b, b), receive(&mut pair.b, b)), (Ok(3), Err(Error::WouldBlock)));
     let back = Some((SocketAddrV4::new(A, 1000), NextHop::Neighbour(A)));
     pair.b.udp_send(pair.now, b, &[IoSlice::new(b"back")], B, back).unwrap();

@@ -66,7 +66,10 @@ fn a_datagram_is_read_once_it_is_admitted_and_never_if_it_is_dropped_or_held() {
         assert!(edges(&mut pair, b).contains(Readiness::IN), "somebody is to decide");
         let mut held = Vec::new();
         for decision in [Decision::Drop, Decision::Admit, Decision::Admit, Decision::Admit, Decision::Hold] {
-            assert_eq!(pair.b.readiness(b).contains(Readiness::IN), !matches!(decision, Decision::Drop) && pair.b.info(b).unwrap().recv_queue > 0);
+            assert_eq!(
+                pair.b.readiness(b).contains(Readiness::IN),
+                !matches!(decision, Decision::Drop) && pair.b.info(b).unwrap().recv_queue > 0
+            );
             let candidate = pair.b.candidate(b).unwrap();
             assert_eq!((candidate.from, candidate.to), (SocketAddrV4::new(A, 1000), SocketAddrV4::new(B, 2000)));
             held.push(candidate.pieces);

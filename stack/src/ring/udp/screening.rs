@@ -65,7 +65,7 @@ impl<D: Device> UdpSocket<D> {
             buffers = match (piece, buffers) {
                 (Lent::Copied(bytes), buffers) => {
                     head += bytes.len();
-                    self.bytes.extend(bytes);
+                    self.bytes.push(&bytes);
                     buffers
                 }
                 (Lent::Buffer(only), Buffers::None) => Buffers::One(only),
@@ -80,7 +80,8 @@ impl<D: Device> UdpSocket<D> {
     /// Takes a datagram in that nobody has decided about.
     pub(super) fn push_undecided(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, payload: RxPayload<'_, D::Rx>) {
         let Some(screen) = &mut self.screen else { return };
-        let head = payload.held_head().map(Lent::Buffer).or_else(|| (!payload.head.is_empty()).then(|| Lent::Copied(payload.head.to_vec())));
+        let head =
+            payload.held_head().map(Lent::Buffer).or_else(|| (!payload.head.is_empty()).then(|| Lent::Copied(payload.head.to_vec())));
         let pieces = head.into_iter().chain(payload.body.map(Lent::Buffer)).collect();
         let undecided = Undecided { from, to, received: now, pieces };
         self.lent += undecided.len() + OVERHEAD;
