@@ -1,8 +1,12 @@
 //! What nobody has decided about is not there for the reader, and counts all the same.
 
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
 
 use super::super::tests::{A, B, Bytes, Pair, read, write};
 use super::super::{Decision, Error, Lent, LentPieces, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
@@ -266,4 +270,48 @@ fn a_socket_that_is_not_screened_or_gone_has_nothing_to_decide() {
     pair.b.close(pair.now, server, true);
     assert!(pair.b.candidate(server).is_err() && !pair.b.has_candidate(server));
     assert!(pair.b.screen(server, true).is_err());
+}
+
+#[test]
+fn a_reader_gets_what_was_admitted_and_nothing_else_whatever_the_network_loses() {
+    let sent: Vec<u8> = (0..150_000_u32).map(|n| (n % 251) as u8).collect();
+    for seed in 0..30 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut below = |limit: usize| random.next_u32() as usize % limit;
+        let mut pair = Pair::new();
+        let (client, server, _) = pair.connected();
+        pair.b.screen(server, true).unwrap();
+        let (mut written, mut shown, mut admitted, mut held) = (0, 0, VecDeque::new(), VecDeque::new());
+        while shown < sent.len() || !admitted.is_empty() {
+            let end = sent.len().min(written + below(8000));
+            written += write(&mut pair.a, pair.now, client, &sent[written..end]).unwrap_or(0);
+            let wire = pair.b.device().inward.clone();
+            wire.lock().unwrap().retain(|_| below(20) != 0);
+            pair.pass(Duration::from_millis(below(40) as u64));
+            for _ in 0..below(8) {
+                let Ok(candidate) = pair.b.candidate(server) else { break };
+                let bytes = bytes(&candidate.pieces);
+                assert_eq!(bytes, sent[shown..shown + bytes.len()], "seed {seed}: in order, and each once");
+                let decision = [Decision::Drop, Decision::Admit, Decision::Admit, Decision::Hold][below(4)];
+                assert_eq!(pair.b.decide(pair.now, server, decision), Ok(bytes.len()));
+                shown += bytes.len();
+                match decision {
+                    Decision::Drop => {}
+                    Decision::Admit => admitted.extend(bytes),
+                    Decision::Hold => held.push_back(bytes.len()),
+                }
+            }
+            if let Ok(read) = read(&mut pair.b, pair.now, server, 1 + below(4000)) {
+                assert_eq!(read, admitted.drain(..read.len()).collect::<Vec<_>>(), "seed {seed}");
+            } else {
+                assert!(admitted.is_empty(), "seed {seed}: what was admitted is there");
+            }
+            if below(3) == 0 {
+                held.pop_front().into_iter().for_each(|len| pair.b.give_back(pair.now, server, len));
+            }
+        }
+        pair.a.close(pair.now, client, false);
+        pair.pass(Duration::from_secs(5));
+        assert_eq!(read(&mut pair.b, pair.now, server, 1).unwrap(), b"", "seed {seed}");
+    }
 }
