@@ -22,7 +22,8 @@ mod udp;
 
 pub use handover::Handover;
 pub use types::{
-    Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions, Usage,
+    Backlog, Batches, Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo,
+    UdpOptions, Usage,
 };
 pub use udp::LentPieces;
 
@@ -91,6 +92,7 @@ pub struct Ring<D: Device> {
     knocks: Knocks,
     predecessors: Predecessors,
     batch: RxBatch<D::Rx>,
+    batches: Batches,
     output: Output,
     /// What arrives stays where the device put it ([`Ring::lend_from_now_on`]).
     lends: bool,
@@ -127,6 +129,7 @@ impl<D: Device> Ring<D> {
             knocks: Knocks::default(),
             predecessors: Predecessors::default(),
             batch: RxBatch::new(config.batch.max(1)),
+            batches: Batches::default(),
             output: Output::new(caps, mac, config.vlan),
             lends: false,
             secret,
@@ -628,6 +631,10 @@ impl<D: Device> Ring<D> {
         }
         batch.clear();
         self.batch = batch;
+        if count > 0 {
+            self.batches.count += 1;
+            self.batches.max = self.batches.max.max(count);
+        }
         count
     }
 

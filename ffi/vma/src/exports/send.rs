@@ -14,10 +14,25 @@ use crate::real;
 use crate::slab::Key;
 use crate::socket::address::{self, Address};
 use crate::socket::{Family, Kind, Socket, connect, cork, datagram, lifecycle, stream, vectors};
+use crate::tally::{self, Way};
 
-/// Sends on a socket of ours; `kernel` hands the call to the kernel.
+/// Sends on a socket of ours, and counts how that ends; `kernel` hands the call to the kernel.
 #[inline]
 fn send_on(
+    fd: c_int,
+    key: Key,
+    data: &[IoSlice<'_>],
+    flags: c_int,
+    to: impl FnOnce(Family) -> Option<Address>,
+    kernel: &dyn Fn() -> isize,
+) -> Result<usize, Errno> {
+    let sent = send_uncounted(fd, key, data, flags, to, kernel);
+    tally::ended(fd, Way::Tx, sent.as_ref().err().map(|error| error.0));
+    sent
+}
+
+#[inline]
+fn send_uncounted(
     fd: c_int,
     key: Key,
     data: &[IoSlice<'_>],
@@ -70,6 +85,7 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
     fdtable::count_kernel_tx(fd);
+    tally::kernel_said(fd, Way::Tx, sent.cast_signed());
     Ok(sent)
 }
 
@@ -87,6 +103,7 @@ fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, 
             if sent >= 0 {
                 fdtable::count_kernel_tx(fd);
             }
+            tally::kernel_said(fd, Way::Tx, sent);
             Err(sent)
         }
         _ => Err(kernel()),

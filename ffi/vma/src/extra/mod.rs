@@ -15,6 +15,7 @@ use core::mem::size_of;
 
 use libc::socklen_t;
 
+pub(crate) use control::dump;
 pub(crate) use loans::Loans;
 
 /// VMA_SND_FLAGS_DUMMY.
