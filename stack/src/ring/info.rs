@@ -118,6 +118,7 @@ mod tests {
         assert_eq!(pair.b.udp_backlog(receiver), Some(expected));
         assert_eq!(pair.b.counters().rx_packets, pair.b.batches().count, "one at a time");
         assert_eq!(pair.b.batches().max, 1);
-        assert_eq!(pair.b.udp_backlog(sender), None);
+        pair.b.close(pair.now, receiver, false);
+        assert_eq!(pair.b.udp_backlog(receiver), None);
     }
 }
