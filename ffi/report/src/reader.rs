@@ -133,9 +133,9 @@ impl Published {
     pub fn read(&self, patience: Duration) -> Result<Snapshot, ReadError> {
         let deadline = Instant::now() + patience;
         loop {
-            let header = self.header()?;
-            let is_answer = self.asked != 0 && header.answers == self.asked;
-            if is_answer || self.asked == 0 || !self.writable || Instant::now() >= deadline {
+            // (What is no file of a process's now may become one again by its answer.)
+            let is_answer = self.asked != 0 && self.header().is_ok_and(|header| header.answers == self.asked);
+            if is_answer || self.asked == 0 || Instant::now() >= deadline {
                 return self.read_now();
             }
             std::thread::sleep(Duration::from_millis(1));

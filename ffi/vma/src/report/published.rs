@@ -82,7 +82,8 @@ impl Published {
     /// The process did not become another program after all.
     pub(crate) fn restore(&self) {
         self.leave_to_parent();
-        let (Some(path), Ok(state)) = (&self.path, self.state.try_lock()) else { return };
+        let (Some(path), Ok(mut state)) = (&self.path, self.state.try_lock()) else { return };
+        state.header.len = 0;
         if let Ok(fd) = make(path, &state.header) {
             self.fd.store(fd, Ordering::Relaxed);
         }
