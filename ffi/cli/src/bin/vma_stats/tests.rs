@@ -145,3 +145,16 @@ fn the_command_line_is_libvmas() {
     }
     assert!(parse("-l loud").unwrap().request().is_err());
 }
+
+#[test]
+fn the_manual_page_has_every_option() {
+    let page = include_str!("../../../man/vma_stats.8");
+    for argument in Options::command().get_arguments() {
+        let (short, long) = (argument.get_short().unwrap(), argument.get_long().unwrap().replace('-', "\\-"));
+        assert!(
+            page.contains(&format!(".BR \\-{short} \", \" \\-\\-{long}"))
+                || page.contains(&format!(".BR \\-{short} \", \" \\-\\-{long}\n")),
+            "-{short}"
+        );
+    }
+}
