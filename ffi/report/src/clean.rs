@@ -11,7 +11,13 @@ impl ProcessReport {
         }
         for socket in &mut self.sockets {
             let texts = [&mut socket.protocol, &mut socket.local, &mut socket.remote, &mut socket.state];
-            texts.into_iter().chain(&mut socket.reason).chain(&mut socket.rule).chain(&mut socket.groups).for_each(strip);
+            texts
+                .into_iter()
+                .chain(&mut socket.reason)
+                .chain(&mut socket.rule)
+                .chain(&mut socket.multicast_interface)
+                .chain(&mut socket.groups)
+                .for_each(strip);
         }
         for decision in &mut self.decisions {
             [&mut decision.what, &mut decision.device, &mut decision.reason, &mut decision.advice].into_iter().for_each(strip);

@@ -53,6 +53,9 @@ fn kind(report: &SocketReport) -> String {
     let mut line = format!("- {}, {blocked}", report.protocol.to_uppercase());
     if report.protocol == "udp" {
         line.push_str(if report.multicast_loop { ", MC Loop Enabled" } else { ", MC Loop Disabled" });
+        if let Some(interface) = &report.multicast_interface {
+            line.push_str(&format!(", MC IF = [{interface}]"));
+        }
     }
     line
 }

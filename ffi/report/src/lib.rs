@@ -165,6 +165,8 @@ pub struct SocketReport {
     pub blocking: bool,
     /// UDP: whether what it sends to a group comes back to this host.
     pub multicast_loop: bool,
+    /// UDP: the address of the interface by which it sends to groups, if one was chosen.
+    pub multicast_interface: Option<String>,
     /// UDP: the groups that it is a member of.
     pub groups: Vec<String>,
     /// The thread that last received; 0: none since somebody began to watch.
@@ -195,7 +197,7 @@ pub struct SocketReport {
     pub kernel_tx_errors: u64,
     /// The most bytes that ever waited (UDP).
     pub recv_queue_max: u64,
-    /// Bytes of the receive buffer (UDP).
+    /// Bytes of the receive buffer; of a connection, of its receive window.
     pub recv_limit: u64,
     /// Datagrams that wait.
     pub recv_packets: u64,

@@ -159,6 +159,17 @@ fn a_reader_is_told_what_happened() {
 }
 
 #[test]
+fn members_of_groups_are_told() {
+    let mut program = Program::start("groups", &[]);
+    program.does("join");
+    let snapshot = ask(&mut program.open());
+    let socket = socket(&snapshot, program.fds[0]);
+    assert_eq!((socket.groups.clone(), socket.multicast_interface.as_deref()), (vec!["239.1.2.3".to_owned()], Some("127.0.0.1")));
+    assert!(!socket.multicast_loop);
+    program.end();
+}
+
+#[test]
 fn nothing_is_written_while_nobody_asks() {
     let mut program = Program::start("unasked", &[]);
     let before = fs::metadata(program.path()).unwrap().modified().unwrap();

@@ -239,6 +239,7 @@ struct Sample {
     tcp: Option<tcp::Details>,
     backlog: Option<Backlog>,
     groups: Vec<Ipv4Addr>,
+    multicast_interface: Option<Ipv4Addr>,
 }
 
 impl Sample {
@@ -258,7 +259,9 @@ impl Sample {
             info: id.and_then(|id| offload.ring.info(id)),
             tcp: id.and_then(|id| offload.ring.tcp_details(now, id)),
             backlog: id.and_then(|id| offload.ring.udp_backlog(id)),
-            groups: id.map_or_else(Vec::new, |id| offload.ring.udp_groups(id).to_vec()),
+            groups: [id.map_or(&[][..], |id| offload.ring.udp_groups(id)), socket.rare.as_ref().map_or(&[], |rare| &rare.groups.members)]
+                .concat(),
+            multicast_interface: socket.rare.as_ref().and_then(|rare| rare.groups.interface),
         }
     }
 
@@ -275,6 +278,7 @@ impl Sample {
             blocking: self.blocking,
             multicast_loop: self.multicast_loop,
             groups: self.groups.iter().map(Ipv4Addr::to_string).collect(),
+            multicast_interface: self.multicast_interface.map(|address| address.to_string()),
             ..SocketReport::default()
         };
         if self.is_listener {
@@ -290,6 +294,8 @@ impl Sample {
         report.tx_packets = info.counters.tx_packets;
         report.tx_bytes = info.counters.tx_bytes;
         report.recv_queue = info.recv_queue as u64;
+        // What may still come, and what has.
+        report.recv_limit = self.tcp.map_or(0, |tcp| (tcp.rcv_wnd + info.recv_queue) as u64);
         report.send_queue = info.send_queue as u64;
         report.retransmissions = info.counters.retransmissions;
         report.tcp = self.tcp.map(|details| tcp_report(&info, &details));

@@ -4,6 +4,8 @@ use std::net::SocketAddrV4;
 
 use libc::c_int;
 
+use super::groups::Groups;
+
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Rare {
@@ -17,6 +19,8 @@ pub(crate) struct Rare {
     pub(crate) completed: Option<(u32, u32)>,
     /// The rule of libvma.conf that left it to the kernel.
     pub(crate) rule: Option<String>,
+    /// Multicast.
+    pub(crate) groups: Groups,
     /// UDP_CORK.
     pub(crate) cork: bool,
     /// A datagram that is not complete, and where it is to go; no address: to the connected peer.

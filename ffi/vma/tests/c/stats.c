@@ -71,7 +71,12 @@ int main(void) {
             execl("./broken", "broken", NULL);
         else if (strcmp(line, "open\n") == 0)
             extra = MUST(socket(AF_INET, SOCK_DGRAM, 0));
-        else if (strcmp(line, "close\n") == 0)
+        else if (strcmp(line, "join\n") == 0) {
+            struct ip_mreq group = {.imr_multiaddr.s_addr = htonl(0xef010203), .imr_interface.s_addr = htonl(INADDR_LOOPBACK)};
+            MUST(setsockopt(receiver, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group));
+            MUST(setsockopt(receiver, IPPROTO_IP, IP_MULTICAST_IF, &group.imr_interface, sizeof group.imr_interface));
+            MUST(setsockopt(receiver, IPPROTO_IP, IP_MULTICAST_LOOP, &(int){0}, sizeof(int)));
+        } else if (strcmp(line, "close\n") == 0)
             MUST(close(extra));
         printf("done\n");
         fflush(stdout);
