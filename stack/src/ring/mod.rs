@@ -56,6 +56,9 @@ use crate::timer::Wheel;
 /// Datagrams that wait for a neighbour's answer, in the whole ring.
 const HELD_MAX: usize = 64;
 
+/// Polls that may leave the device's finished buffers where they are.
+const REAPS_OWED_MAX: u8 = 4;
+
 /// A datagram that waits for its neighbour's Ethernet address.
 struct Held {
     envelope: Envelope,
@@ -94,6 +97,8 @@ pub struct Ring<D: Device> {
     batch: RxBatch<D::Rx>,
     batches: Batches,
     output: Output,
+    /// Polls that left it to [`Ring::tidy`] to take back the device's buffers.
+    reaps_owed: u8,
     /// What arrives stays where the device put it ([`Ring::lend_from_now_on`]).
     lends: bool,
     secret: [u8; 32],
@@ -131,6 +136,7 @@ impl<D: Device> Ring<D> {
             batch: RxBatch::new(config.batch.max(1)),
             batches: Batches::default(),
             output: Output::new(caps, mac, config.vlan),
+            reaps_owed: 0,
             lends: false,
             secret,
             device,
@@ -176,11 +182,25 @@ impl<D: Device> Ring<D> {
             }
         }
         if frames > 0 && self.output.lent {
-            self.output.lent = false;
-            self.device.reap();
+            // After a single frame the program has something to do that is more urgent, and time for this when it waits.
+            self.reaps_owed += 1;
+            if frames > 1 || self.reaps_owed >= REAPS_OWED_MAX {
+                self.tidy();
+            }
         }
         self.output.flush(&mut self.device);
         done
+    }
+
+    /// Does what can be done at any time, and costs least while nothing happens: for a program that is about to wait. (Without it, it is
+    /// done with every few polls.)
+    #[inline]
+    pub fn tidy(&mut self) {
+        if self.output.lent {
+            self.output.lent = false;
+            self.reaps_owed = 0;
+            self.device.reap();
+        }
     }
 
     /// Whether [`Ring::poll`] would find anything to do: a few loads, for loops that spin.
@@ -630,7 +650,8 @@ impl<D: Device> Ring<D> {
             }
         }
         batch.clear();
-        self.batch = batch;
+        // (The one that stood in for it is empty, and owns nothing: there is no need to drop it.)
+        core::mem::forget(core::mem::replace(&mut self.batch, batch));
         if count > 0 {
             self.batches.count += 1;
             self.batches.max = self.batches.max.max(count);
