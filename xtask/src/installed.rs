@@ -58,7 +58,62 @@ fn try_in(workspace: &Workspace, built: &Built, folder: &Path) -> Result<()> {
         results.push(verdict);
     }
     ensure!(results.contains(&Verdict::Works), "no example works");
+    watched(&prefix, &folder.join("try/zcopy_udp.c")).context("statistics")
+}
+
+/// A program that is watched by both commands, in each view, and then killed.
+const WATCHED: &str = "
+ringway run -- ./zcopy_udp 7209 &
+program=$!
+trap 'kill -9 $program 2>/dev/null' EXIT
+tries=0
+until vma_stats -p $program -c 1 -v 5 2>/dev/null | grep -q 0.0.0.0:7209; do
+    tries=$((tries + 1))
+    [ $tries -lt 300 ] || { echo 'nothing is published'; exit 1; }
+    sleep 0.1
+done
+for view in 1 2 3 4 5; do echo \"view $view\"; vma_stats -n zcopy_udp -c 1 -v $view || exit; done
+vma_stats -p $program -i 1 -c 1 -d 2 -v 3 || exit
+ringway stats --once --sort rx --filter 7209 $program || exit
+ringway stats --once --json $program || exit
+kill -9 $program
+wait $program 2>/dev/null
+trap - EXIT
+ls vmastat.$program || exit
+vma_stats -p $program -c 1 2>/dev/null && { echo 'a dead process is shown'; exit 1; }
+[ ! -e vmastat.$program ] || { echo 'it is still there'; exit 1; }
+";
+
+fn watched(prefix: &Path, scratch: &Path) -> Result<()> {
+    let output = shell(prefix, scratch, WATCHED)?.output()?;
+    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{}\n{said}{complained}", output.status);
+    for expected in [
+        "view 1\n",
+        "poll%",
+        "queue",
+        "\tFd=[",
+        "- UDP, Blocked, MC Loop Enabled\n- Local Address   = [0.0.0.0:7209]\n",
+        "VMA Group Memberships Information",
+        "PID/Program name",
+        "[packets/s]",
+        "\"program\":\"zcopy_udp\"",
+    ] {
+        ensure!(said.contains(expected), "{expected:?} is not in\n{said}{complained}");
+    }
+    println!("  {:20} works", "statistics");
     Ok(())
+}
+
+/// A shell for which only the installation is there.
+fn shell(prefix: &Path, scratch: &Path, script: &str) -> Result<Command> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(prefix.join("bin")).chain(std::env::split_paths(&path));
+    let mut shell = Command::new("timeout");
+    shell.args([PATIENCE_S, "sh", "-c", script]).current_dir(scratch);
+    shell.env("PATH", std::env::join_paths(all)?).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    shell.env("VMA_STATS_SHMEM_DIR", scratch).env_remove("LD_PRELOAD").env_remove("RINGWAY_LIBVMA");
+    Ok(shell)
 }
 
 /// As a package is made: nothing outside of the directory, and nothing in it that names it.
@@ -115,13 +170,7 @@ fn try_one(prefix: &Path, scratch: &Path, script: &[String]) -> Result<Verdict> 
         let path = entry?.path();
         fs::copy(&path, scratch.join(path.file_name().context("a file without a name")?))?;
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let all = std::iter::once(prefix.join("bin")).chain(std::env::split_paths(&path));
-    let mut shell = Command::new("timeout");
-    shell.args([PATIENCE_S, "sh", "-c", &script_of(script)]).current_dir(scratch);
-    shell.env("PATH", std::env::join_paths(all)?).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-    shell.env("VMA_STATS_SHMEM_DIR", scratch).env_remove("LD_PRELOAD").env_remove("RINGWAY_LIBVMA");
-    let output = shell.output()?;
+    let output = shell(prefix, scratch, &script_of(script))?.output()?;
     let said = || format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     match output.status.code() {
         Some(0) => {
@@ -133,9 +182,9 @@ fn try_one(prefix: &Path, scratch: &Path, script: &[String]) -> Result<Verdict> 
     }
 }
 
-/// The script ends with the first command that fails. One that runs in the background does not outlive it.
+/// The script ends with the first command that fails. Where one runs in the background (a receiver), its end is the script's, and what is tried with it
+/// does not outlive it: a receiver that is not served is gone before its sender has found it.
 fn script_of(lines: &[String]) -> String {
-    // (A receiver that is not served is gone before its sender begins, who then waits in vain: its own end counts.)
     let mut script = String::from("trap 'kill $! 2>/dev/null' EXIT\n");
     let mut background = false;
     for line in lines {

@@ -9,7 +9,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::mem::{MaybeUninit, size_of};
+use std::mem::{size_of, size_of_val};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
 use std::process::ExitCode;
@@ -38,18 +38,16 @@ struct Packet {
     sz_iov: usize,
 }
 
-/// What recvfrom_zcopy fills in (`struct vma_packets_t`), with room for one datagram of up to 8 pieces.
+/// The beginning of what recvfrom_zcopy fills in (`struct vma_packets_t`): the first packet's pieces follow.
 #[repr(C, packed)]
 struct Packets {
     count: usize,
     packet: Packet,
-    pieces: [Piece; 8],
 }
 
 const SOL_SOCKET: c_int = 1;
 const SO_VMA_GET_API: c_int = 2800;
 const MSG_VMA_ZCOPY: c_int = 0x0004_0000;
-const MSG_VMA_ZCOPY_FORCE: c_int = 0x0100_0000;
 
 unsafe extern "C" {
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut u32) -> c_int;
@@ -72,8 +70,8 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     match receive(api, port) {
-        Ok((datagrams, bytes)) => {
-            println!("{datagrams} datagrams, {bytes} bytes, none of them copied");
+        Ok([lent, copied, bytes]) => {
+            println!("{bytes} bytes in {lent} datagrams, and in {copied} that had to be copied");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -83,37 +81,39 @@ fn main() -> ExitCode {
     }
 }
 
-fn receive(api: &Api, port: u16) -> io::Result<(u64, usize)> {
+/// Until the last one: datagrams that were lent, those that came from outside of the library and were copied, and the bytes of both.
+fn receive(api: &Api, port: u16) -> io::Result<[usize; 3]> {
     let socket = UdpSocket::bind(("0.0.0.0", port))?;
     let fd = socket.as_raw_fd();
-    let (mut datagrams, mut bytes) = (0, 0);
+    let [mut lent, mut copied, mut bytes] = [0; 3];
     loop {
-        let mut packets = MaybeUninit::<Packets>::zeroed();
-        // Fails rather than copy.
-        let mut flags = MSG_VMA_ZCOPY_FORCE;
-        let room = size_of::<Packets>();
+        // Room for the description of a packet, or for a datagram that has to be copied.
+        let mut buffer = [0_u64; 256];
+        let (at, mut flags) = (buffer.as_mut_ptr(), 0);
         // SAFETY: there is room for so many bytes, and the address of the sender is not asked for.
-        let got = unsafe { (api.recvfrom_zcopy)(fd, packets.as_mut_ptr().cast(), room, &raw mut flags, null_mut(), null_mut()) };
-        if got < 0 || flags & MSG_VMA_ZCOPY == 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: with that flag, the library has filled it in; zero is a value of what it did not need.
-        let packets = unsafe { packets.assume_init() };
-        let (count, pieces) = (packets.packet.sz_iov, packets.pieces);
+        let got = unsafe { (api.recvfrom_zcopy)(fd, at.cast(), size_of_val(&buffer), &raw mut flags, null_mut(), null_mut()) };
+        let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        bytes += got;
         let mut is_last = false;
-        for piece in &pieces[..count] {
-            // SAFETY: the memory is lent until free_packets.
-            let data = unsafe { slice::from_raw_parts(piece.base, piece.len) };
-            bytes += data.len();
-            is_last = data == b"end";
-        }
-        datagrams += 1;
-        // SAFETY: the packet that was just lent; nothing refers to its memory any more.
-        if unsafe { (api.free_packets)(fd, &raw const packets.packet, 1) } < 0 {
-            return Err(io::Error::last_os_error());
+        if flags & MSG_VMA_ZCOPY == 0 {
+            copied += 1;
+            // SAFETY: so many bytes were written there.
+            is_last = unsafe { slice::from_raw_parts(at.cast::<u8>(), got) } == b"end";
+        } else {
+            lent += 1;
+            // SAFETY: with that flag, the library has described a packet there; what it says of its own memory holds until free_packets.
+            unsafe {
+                let packet = &raw const (*at.cast::<Packets>()).packet;
+                for piece in slice::from_raw_parts(packet.add(1).cast::<Piece>(), (*packet).sz_iov) {
+                    is_last = slice::from_raw_parts(piece.base, piece.len) == b"end";
+                }
+                if (api.free_packets)(fd, packet, 1) < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
         }
         if is_last {
-            return Ok((datagrams, bytes));
+            return Ok([lent, copied, bytes]);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The live view: samples come from a thread of their own, so that a process that does not answer holds up no key.
 //!
 //! - [`state`]: what is shown, and what keys do to it
-//! - [`draw`]: how
+//! - [`draw`]: how it looks
 
 mod draw;
 mod state;
