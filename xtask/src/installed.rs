@@ -202,7 +202,7 @@ fn script_of(lines: &[String]) -> String {
         }
     }
     if background {
-        script += "wait $receiver; result=$?\nkill $other 2>/dev/null\ntrap - EXIT\nexit $result\n";
+        script += "wait $receiver; result=$?\n[ $result = 0 ] && wait $other || kill $other 2>/dev/null\ntrap - EXIT\nexit $result\n";
     }
     script.replace("wait $!\n", "")
 }
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_receivers_end_is_the_scripts() {
-        let script = |receiver: &str| script_of(&[format!("sh -c '{receiver}' &"), "sleep 30".to_owned(), "wait $!".to_owned()]);
+        let script = |receiver: &str| script_of(&[format!("sh -c '{receiver}' &"), "sleep 1".to_owned(), "wait $!".to_owned()]);
         let run = |script: String| Command::new("sh").args(["-c", &script]).status().unwrap().code();
         assert_eq!(run(script("exit 77")), Some(77));
         assert_eq!(run(script("exit 0")), Some(0));
