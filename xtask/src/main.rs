@@ -1,5 +1,6 @@
-//! Every command of the README: `cargo xtask {demo,test,bench,conformance,tidy,ci}`. One file a subcommand.
+//! Every command of the README: `cargo xtask {demo,test,bench,conformance,install,tidy,ci}`. One file a subcommand.
 //!
+//! - [`deploy`]: `install`; [`installed`]: the step of `test` that tries what it installed
 //! - [`install`]: the packages that a subcommand needs, installed where that is allowed
 //! - [`workspace`]: where things are, how they are built, and how other programs are run
 #![forbid(unsafe_code)]
@@ -8,7 +9,9 @@ mod bench;
 mod ci;
 mod conformance;
 mod demo;
+mod deploy;
 mod install;
+mod installed;
 mod test;
 mod tidy;
 mod workspace;
@@ -35,6 +38,8 @@ enum Task {
     Bench(bench::Options),
     /// What the documents promise, as a matrix by device; fails if it has a hole.
     Conformance(conformance::Options),
+    /// Libraries, header, rules, manual pages, commands and examples, under a prefix.
+    Install(deploy::Options),
     /// What lints cannot check: file length, forbidden APIs, dead files, paths of one machine, the README's commands.
     Tidy,
     /// What continuous integration runs.
@@ -47,6 +52,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Conformance(options) => conformance::run(&options),
+        Task::Install(options) => deploy::run(&options),
         Task::Tidy => tidy::run(),
         Task::Ci => ci::run(),
     };

@@ -105,6 +105,11 @@ impl ShmDevice {
         }
     }
 
+    /// Send buffers that there are.
+    pub fn buffers(&self) -> usize {
+        self.allocator.all()
+    }
+
     /// Send buffers that are handed out or held by peers.
     pub fn buffers_in_use(&mut self) -> usize {
         self.allocator.in_use()

@@ -247,6 +247,7 @@ pub(crate) fn set(fd: i32, entry: Entry) -> bool {
     let Some(slot) = slot_or_new(fd) else { return false };
     slot.kernel_rx.store(0, Ordering::Relaxed);
     slot.kernel_tx.store(0, Ordering::Relaxed);
+    crate::tally::forget(fd);
     slot.stamp.store(if entry.socket().is_some() { u64::from(identity(fd)) << 32 } else { 0 }, Ordering::Relaxed);
     slot.entry.store(entry.pack(), Ordering::Release);
     true

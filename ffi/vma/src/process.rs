@@ -21,7 +21,7 @@ use crate::lock::{Guard, Lock};
 use crate::params::{self, Params};
 use crate::slab::{Key, Slab};
 use crate::socket::Socket;
-use crate::{cancel, crash, fork, log, mux, rules};
+use crate::{cancel, crash, fork, log, mux, report, rules};
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -40,6 +40,8 @@ pub(crate) struct Process {
     pub(crate) addresses: Addresses,
     /// What TCP connections start with.
     pub(crate) tcp_defaults: tcp::Config,
+    /// Where the statistics are published.
+    pub(crate) published: report::Published,
     /// The progress thread's own handle, so that exit and fork can reach it.
     pub(crate) progress: Mutex<Option<ringway_host::Progress>>,
     state: Lock<Offload>,
@@ -188,6 +190,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
         owner_pid: unsafe { libc::getpid() },
         clock,
         params,
+        published: report::Published::new(&rendezvous.member_name()),
         rendezvous,
         addresses: Addresses::new(),
         tcp_defaults,
@@ -215,7 +218,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             parent: None,
         }),
     }));
-    crate::report::serve(process);
+    report::serve(process);
     crate::moving::serve(process);
     let progress = mux::progress::start(process).map_err(|e| no_resources(&e))?;
     *process.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(progress);

@@ -26,7 +26,8 @@ mod udp;
 pub use handover::Handover;
 pub use screening::Candidate;
 pub use types::{
-    Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions, Usage,
+    Backlog, Batches, Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo,
+    UdpOptions, Usage,
 };
 
 pub use crate::tcp::{Decision, Lent, LentPieces};
@@ -97,6 +98,7 @@ pub struct Ring<D: Device> {
     knocks: Knocks,
     predecessors: Predecessors,
     batch: RxBatch<D::Rx>,
+    batches: Batches,
     output: Output,
     /// Polls that left it to [`Ring::tidy`] to take back the device's buffers.
     reaps_owed: u8,
@@ -135,6 +137,7 @@ impl<D: Device> Ring<D> {
             knocks: Knocks::default(),
             predecessors: Predecessors::default(),
             batch: RxBatch::new(config.batch.max(1)),
+            batches: Batches::default(),
             output: Output::new(caps, mac, config.vlan),
             reaps_owed: 0,
             lends: false,
@@ -652,6 +655,10 @@ impl<D: Device> Ring<D> {
         batch.clear();
         // (The one that stood in for it is empty, and owns nothing: there is no need to drop it.)
         core::mem::forget(core::mem::replace(&mut self.batch, batch));
+        if count > 0 {
+            self.batches.count += 1;
+            self.batches.max = self.batches.max.max(count);
+        }
         count
     }
 

@@ -14,7 +14,7 @@ use super::arp::resolve;
 use super::demux::FlowKey;
 use super::output::Envelope;
 use super::slots::Socket;
-use super::types::{Counters, Datagram, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
+use super::types::{Backlog, Counters, Datagram, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
 use crate::marks::mark;
@@ -177,6 +177,9 @@ pub(super) struct UdpSocket<D: Device> {
     shut_read: bool,
     shut_write: bool,
     pub(super) counters: Counters,
+    /// The most datagrams, and bytes of them, that ever waited; and the bytes that were dropped.
+    peaks: (usize, usize),
+    dropped_bytes: u64,
 }
 
 impl<D: Device> UdpSocket<D> {
@@ -192,6 +195,7 @@ impl<D: Device> UdpSocket<D> {
         let len = payload.len();
         if self.queued + self.lent + len + OVERHEAD > self.options.rcvbuf.max(len + OVERHEAD) {
             self.counters.rx_drops += 1;
+            self.dropped_bytes += len as u64;
             return false;
         }
         self.counters.rx_packets += 1;
@@ -210,6 +214,10 @@ impl<D: Device> UdpSocket<D> {
             (Some(head), Some(body)) => Buffers::Two(Box::new([head, body])),
         };
         self.queue.push_back(Waiting { from, to, received: now, head: head.len(), buffers });
+        if self.queue.len() > self.peaks.0 {
+            self.peaks.0 = self.queue.len();
+        }
+        self.peaks.1 = self.peaks.1.max(self.queued - self.queue.len() * OVERHEAD);
         true
     }
 
@@ -277,6 +285,17 @@ impl<D: Device> UdpSocket<D> {
         (self.queued - self.queue.len() * OVERHEAD, next)
     }
 
+    /// How full its queue is and was.
+    pub(super) fn backlog(&self) -> Backlog {
+        Backlog {
+            packets: self.queue.len(),
+            packets_max: self.peaks.0,
+            bytes_max: self.peaks.1,
+            dropped_bytes: self.dropped_bytes,
+            limit: self.options.rcvbuf,
+        }
+    }
+
     pub(super) fn shut(&mut self, read: bool, write: bool) -> Result<(), Error> {
         self.shut_read |= read;
         self.shut_write |= write;
@@ -321,6 +340,8 @@ impl<D: Device> Ring<D> {
             shut_read: false,
             shut_write: false,
             counters: Counters::default(),
+            peaks: (0, 0),
+            dropped_bytes: 0,
         };
         match self.slots.insert(Socket::Udp(Box::new(socket))) {
             Ok(id) => {

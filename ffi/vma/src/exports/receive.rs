@@ -18,6 +18,7 @@ use crate::slab::Key;
 use crate::socket::address::Raw;
 use crate::socket::datagram::{self, Received};
 use crate::socket::{Ancillary, Family, Kind, Socket, lifecycle, special, stream, vectors};
+use crate::tally::{self, Way};
 
 /// What was received, and on what.
 enum Got {
@@ -29,9 +30,22 @@ enum Got {
     Datagram(ringway_stack::ring::Datagram, Family, Ancillary),
 }
 
-/// Receives on a socket of ours; `kernel` receives from the kernel, with extra flags.
+/// Receives on a socket of ours, and counts how that ends; `kernel` receives from the kernel, with extra flags.
 #[inline]
 fn receive_on(fd: c_int, found: Found, into: &mut [IoSliceMut<'_>], flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
+    let got = receive_uncounted(fd, found, into, flags, kernel);
+    tally::ended(fd, Way::Rx, got.as_ref().err().map(|error| error.0));
+    got
+}
+
+#[inline]
+fn receive_uncounted(
+    fd: c_int,
+    found: Found,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+) -> Result<Got, Errno> {
     let Some(process) = process_or_init() else { return by_kernel(fd, kernel) };
     let now = process.now();
     let key = found.key;
@@ -182,6 +196,7 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
     let _masked = Masked::new();
     let count = usize::try_from(kernel(0)).map_err(|_| Errno::last())?;
     fdtable::count_kernel_rx(fd);
+    tally::kernel_said(fd, Way::Rx, count.cast_signed());
     Ok(Got::Kernel(count))
 }
 
@@ -206,6 +221,7 @@ fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found
             if count >= 0 {
                 fdtable::count_kernel_rx(fd);
             }
+            tally::kernel_said(fd, Way::Rx, count);
             Err(count)
         }
         Err(_) => Err(kernel()),

@@ -15,8 +15,9 @@ use crate::real;
 use crate::slab::Key;
 use crate::socket::address::{self, Address};
 use crate::socket::{Family, Kind, Socket, connect, cork, datagram, lifecycle, stream, vectors};
+use crate::tally::{self, Way};
 
-/// Sends on a socket of ours; `kernel` hands the call to the kernel.
+/// Sends on a socket of ours, and counts how that ends; `kernel` hands the call to the kernel.
 #[inline]
 fn send_on(
     fd: c_int,
@@ -29,6 +30,20 @@ fn send_on(
     if flags & dummy::FLAG != 0 {
         return dummy::send(fd, found.key, data, flags, to);
     }
+    let sent = send_uncounted(fd, found, data, flags, to, kernel);
+    tally::ended(fd, Way::Tx, sent.as_ref().err().map(|error| error.0));
+    sent
+}
+
+#[inline]
+fn send_uncounted(
+    fd: c_int,
+    found: Found,
+    data: &[IoSlice<'_>],
+    flags: c_int,
+    to: impl FnOnce(Family) -> Option<Address>,
+    kernel: &dyn Fn() -> isize,
+) -> Result<usize, Errno> {
     let Some(process) = process_or_init() else { return by_kernel(fd, kernel) };
     let now = process.now();
     let key = found.key;
@@ -75,6 +90,7 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
     fdtable::count_kernel_tx(fd);
+    tally::kernel_said(fd, Way::Tx, sent.cast_signed());
     Ok(sent)
 }
 
@@ -90,6 +106,7 @@ fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found
             if sent >= 0 {
                 fdtable::count_kernel_tx(fd);
             }
+            tally::kernel_said(fd, Way::Tx, sent);
             Err(sent)
         }
         Err(_) => Err(kernel()),

@@ -39,6 +39,11 @@ impl Loans {
         Self { packets: Slab::new(), lends: false }
     }
 
+    /// The sockets that received what is lent, once for each packet.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = Key> {
+        self.packets.iter().map(|(_, loan)| loan.socket)
+    }
+
     #[cfg(test)]
     const fn len(&self) -> usize {
         self.packets.len()

@@ -24,6 +24,7 @@ use core::mem::size_of;
 use libc::socklen_t;
 
 pub(crate) use callback::{Callback, Callbacks};
+pub(crate) use control::dump;
 pub(crate) use loans::Loans;
 
 /// SO_VMA_GET_API.

@@ -19,6 +19,7 @@ pub(crate) use super::thread::{in_handler, note_signal, run_handler};
 use crate::errno;
 use crate::params::POLL_US_DEFAULT;
 use crate::process::{self, Offload, Process, fork_generation};
+use crate::tally;
 
 /// Looks at the ring in one hold of the lock, unless another thread asks for it. (Without pauses in between: on
 /// recent processors a pause costs as much as a line's way from core to core.)
@@ -120,7 +121,7 @@ fn wait_as<T>(
 ) -> Waited<T> {
     let marks = w.since.unwrap_or_else(|| thread.marks());
     let started = process.now();
-    {
+    let counted = {
         let mut offload = process.lock();
         if thread.is_waiting() {
             offload.forsake(thread, started);
@@ -131,7 +132,8 @@ fn wait_as<T>(
             Some(found) => return found,
             None => {}
         }
-    }
+        counted_fd(&offload, w)
+    };
     if w.deadline.is_some_and(|deadline| deadline <= started) {
         return match ask_kernel(w) {
             Asked::Nothing => Waited::TimedOut,
@@ -147,6 +149,7 @@ fn wait_as<T>(
     let before = history.get();
     let mut state = Spin::new(started, &before, limit);
     let (spun, until) = spin(thread, process, w, marks, &mut state, started, check);
+    tally::spun(counted, matches!(spun, Some(Waited::Ready(_) | Waited::Kernel)));
     let (waited, until) = match spun {
         Some(waited) => (waited, until),
         None => {
@@ -170,6 +173,16 @@ fn wait_as<T>(
         history.set(learned);
     }
     waited
+}
+
+/// The descriptor that a wait is counted for: a socket's, or an epoll instance's; else poll and select have it.
+#[inline]
+fn counted_fd(offload: &Offload, w: &Waiting<'_>) -> i32 {
+    match (w.spin, w.sockets, w.epolls) {
+        (SpinClass::Rx, &[socket], _) => offload.sockets.get(socket).map_or(tally::NO_FD, |socket| socket.fd),
+        (SpinClass::Select, [], &[epoll]) => offload.mux.epolls.get(epoll).map_or(tally::NO_FD, super::epoll::Epoll::fd),
+        _ => tally::NO_FD,
+    }
 }
 
 /// The calling thread's history of one class.

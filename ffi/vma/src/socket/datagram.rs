@@ -24,6 +24,7 @@ use crate::lock::Guard;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
+use crate::tally::{self, Way};
 use crate::{mux, real, rules};
 
 /// How long a destination that nobody offloads is left to the kernel before it is asked for again.
@@ -456,6 +457,7 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
     crate::fdtable::count_kernel_tx(fd);
+    tally::kernel_said(fd, Way::Tx, sent.cast_signed());
     Ok(sent)
 }
 
@@ -551,6 +553,7 @@ fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Resu
     let _masked = Masked::new();
     let count = usize::try_from(kernel(extra)).map_err(|_| Errno::last())?;
     crate::fdtable::count_kernel_rx(fd);
+    tally::kernel_said(fd, Way::Rx, count.cast_signed());
     Ok(Received::Kernel(count))
 }
 

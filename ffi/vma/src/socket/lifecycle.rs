@@ -278,7 +278,7 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
     }
     mux::forget(offload, key.index);
     let Some(socket) = offload.sockets.remove(key) else { return };
-    crate::report::closed(offload, &socket, fd);
+    crate::report::closed(offload, &socket, fd, process.now());
     if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_))
         && is_open
         && lineage::shared_since(socket.birth)

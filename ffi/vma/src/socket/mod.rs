@@ -9,6 +9,7 @@ pub(crate) mod common;
 pub(crate) mod connect;
 pub(crate) mod cork;
 pub(crate) mod datagram;
+mod groups;
 mod info;
 pub(crate) mod lifecycle;
 pub(crate) mod listen;

@@ -14,7 +14,7 @@ use ringway_stack::offload::Reason;
 use ringway_stack::tcp;
 
 use super::connect::kernel_result;
-use super::{Kind, Socket, common, cork, info};
+use super::{Kind, Socket, common, cork, groups, info};
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -116,6 +116,9 @@ pub(crate) unsafe fn set(
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
+    if level == libc::IPPROTO_IP {
+        groups::note(socket, name, &argument.bytes[..argument.len]);
+    }
     if matches!(socket.kind, Kind::Kernel | Kind::Moving) {
         return Ok(0);
     }

@@ -7,6 +7,7 @@ use libc::c_int;
 
 use crate::extra::Callback;
 use crate::mux;
+use super::groups::Groups;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Rare {
     pub(crate) completed: Option<(u32, u32)>,
     /// The rule of libvma.conf that left it to the kernel.
     pub(crate) rule: Option<String>,
+    /// Multicast.
+    pub(crate) groups: Groups,
     /// UDP_CORK.
     pub(crate) cork: bool,
     /// A datagram that is not complete, and where it is to go; no address: to the connected peer.
