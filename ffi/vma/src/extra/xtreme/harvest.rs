@@ -109,7 +109,7 @@ fn stream(offload: &mut Offload, key: Key, id: SocketId, edges: Readiness, told:
     // (Before its end, all that came is told.)
     let has_more = !waiting.rest.is_empty();
     let news = (ready & (Readiness::RDHUP | Readiness::HUP | Readiness::ERR)) - waiting.told;
-    let has_more = has_more || offload.ring.info(id).is_some_and(|info| info.recv_queue > 0);
+    let has_more = has_more || has_bytes(offload, id);
     if !has_more && !sink.is_full() {
         if let Some(waiting) = self::waiting(offload, key) {
             waiting.told |= news;
@@ -132,6 +132,8 @@ fn gather(offload: &mut Offload, key: Key, id: SocketId, pieces: &mut Vec<Lent<R
     while bytes < BYTES_MAX && pieces.len() < PIECES_MAX {
         let room = BYTES_MAX - bytes;
         let next = match waiting(offload, key).and_then(|waiting| waiting.rest.pop_front()) {
+            // (A read that finds nothing takes the error, which is SO_ERROR's.)
+            None if offload.ring.readiness(id).contains(Readiness::ERR) && !has_bytes(offload, id) => return,
             None => match offload.ring.tcp_lend(id, |buffer| leading(buffer, room)) {
                 Ok(Some(piece)) => piece,
                 _ => return,
@@ -151,6 +153,10 @@ fn gather(offload: &mut Offload, key: Key, id: SocketId, pieces: &mut Vec<Lent<R
         bytes += fits.len();
         pieces.push(fits);
     }
+}
+
+fn has_bytes(offload: &Offload, id: SocketId) -> bool {
+    offload.ring.info(id).is_some_and(|info| info.recv_queue > 0)
 }
 
 /// Bytes of a buffer's first piece, of which there is room for so many.
