@@ -200,6 +200,12 @@ impl Offload {
         self.drop_user(ring);
     }
 
+    /// A socket is the kernel's from now on, and on no ring.
+    pub(crate) fn leave_rings(&mut self, index: u32) {
+        self.leave_ring(index, Direction::Rx);
+        self.leave_ring(index, Direction::Tx);
+    }
+
     fn drop_user(&mut self, ring: Key) {
         if let Some((fd, index)) = self.rings.leave(ring) {
             descriptor::close(self, fd, index);

@@ -128,7 +128,7 @@ impl Buffers {
     /// Whether there are nodes for any packet.
     #[inline]
     pub(super) fn have_room(&mut self) -> bool {
-        if self.free.len() < PACKET_NODES + REST {
+        while self.free.len() < PACKET_NODES + REST && self.chunks.len() < CHUNKS_MAX {
             self.grow();
         }
         self.free.len() >= PACKET_NODES
@@ -136,9 +136,6 @@ impl Buffers {
 
     #[cold]
     fn grow(&mut self) {
-        if self.chunks.len() >= CHUNKS_MAX {
-            return;
-        }
         // SAFETY: all of it is pointers and integers, for which zero is a value. (Not by way of the stack.)
         let chunk: Box<Chunk> = unsafe { Box::new_zeroed().assume_init() };
         let chunk: &'static Chunk = Box::leak(chunk);
