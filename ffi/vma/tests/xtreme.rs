@@ -3,7 +3,8 @@
 #[path = "extra/programs.rs"]
 mod programs;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -44,6 +45,11 @@ fn sockets_share_rings_by_the_allocation_logic() {
 fn forks_and_kills_leave_nothing_behind() {
     // A pool that a few receivers' worth of buffers would empty.
     finds_nothing_wrong("xtreme_ends", &[], &[ON, ("VMA_TX_BUFS", "1216")]);
+}
+
+#[test]
+fn programs_that_are_not_on_ringway_are_told_of_too() {
+    finds_nothing_wrong("xtreme_kernel", &[], &[ON]);
 }
 
 #[test]
@@ -98,4 +104,10 @@ fn the_example_echoes() {
     let (_server, said) = serve(&compile("examples/socketxtreme_echo.c"), &["127.0.0.1", "0"]);
     let port: u16 = said.rsplit(' ').next().and_then(|port| port.trim().parse().ok()).unwrap_or_else(|| panic!("{said}"));
     finds_nothing_wrong("echo_client", &[&port.to_string()], &[]);
+    // (This process does not run the library.)
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.write_all(b"by the kernel").expect("it is connected");
+    let mut got = [0; 13];
+    stream.read_exact(&mut got).expect("it echoes");
+    assert_eq!(&got, b"by the kernel");
 }

@@ -92,10 +92,8 @@ fn set_logic(offload: &mut Offload, key: Key, wanted: AllocLogic) -> Result<(), 
         return Err(Errno(libc::EINVAL));
     }
     on.has_profile |= has(HAS_PROFILE);
-    let directions = [
-        (Direction::Rx, has(HAS_INGRESS) && wanted.directions & 1 != 0),
-        (Direction::Tx, has(HAS_EGRESS) && wanted.directions & 2 != 0),
-    ];
+    let directions =
+        [(Direction::Rx, has(HAS_INGRESS) && wanted.directions & 1 != 0), (Direction::Tx, has(HAS_EGRESS) && wanted.directions & 2 != 0)];
     for (direction, is_meant) in directions {
         if is_meant {
             ask(offload, key, direction, |profile| Asked {

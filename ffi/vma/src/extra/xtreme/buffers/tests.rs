@@ -42,7 +42,7 @@ fn a_packet_is_strung_together_as_its_pieces_came() {
     let nodes = walk(packet);
     assert_eq!(nodes.iter().map(|&node| bytes(node).len()).collect::<Vec<_>>(), [5, 1, 700]);
     assert_eq!(bytes(nodes[1]), [1]);
-    assert_eq!(buffers.take_packet(packet.first), Some(Some(Credit { to: STREAM, bytes: 706 })));
+    assert_eq!(buffers.take_packet(packet.first), Some(Some(Credit { to: Creditor::Ring(STREAM), bytes: 706 })));
     assert_eq!((buffers.take_packet(packet.first), buffers.held()), (None, 0));
 }
 
@@ -51,7 +51,7 @@ fn an_empty_datagram_has_a_buffer_too() {
     let mut buffers = Buffers::default();
     let packet = lend(&mut buffers, Owner::Datagram(STREAM, 0), &[]);
     assert_eq!((packet.nodes, packet.bytes, walk(packet).len()), (1, 0, 1));
-    assert_eq!(buffers.take_packet(packet.first), Some(Some(Credit { to: STREAM, bytes: 0 })));
+    assert_eq!(buffers.take_packet(packet.first), Some(Some(Credit { to: Creditor::Ring(STREAM), bytes: 0 })));
 }
 
 #[test]
@@ -60,14 +60,14 @@ fn a_streams_window_opens_byte_by_byte_and_a_datagram_counts_until_its_last() {
     let stream = lend(&mut buffers, Owner::Stream(STREAM), &[10, 20]);
     let kept = walk(stream)[0];
     assert_eq!(buffers.reference(kept), Some(2));
-    assert_eq!(buffers.take_packet(stream.first), Some(Some(Credit { to: STREAM, bytes: 20 })));
-    assert_eq!(buffers.unreference(kept), Some((0, Some(Credit { to: STREAM, bytes: 10 }))));
+    assert_eq!(buffers.take_packet(stream.first), Some(Some(Credit { to: Creditor::Ring(STREAM), bytes: 20 })));
+    assert_eq!(buffers.unreference(kept), Some((0, Some(Credit { to: Creditor::Ring(STREAM), bytes: 10 }))));
     let datagram = lend(&mut buffers, Owner::Datagram(STREAM, 30), &[10, 20]);
     let kept = walk(datagram)[1];
     assert_eq!(buffers.reference(kept), Some(2));
     assert_eq!(buffers.take_packet(datagram.first), Some(None));
     assert_eq!(buffers.take_packet(datagram.first), None);
-    assert_eq!(buffers.unreference(kept), Some((0, Some(Credit { to: STREAM, bytes: 30 }))));
+    assert_eq!(buffers.unreference(kept), Some((0, Some(Credit { to: Creditor::Ring(STREAM), bytes: 30 }))));
     assert_eq!(buffers.held(), 0);
 }
 
