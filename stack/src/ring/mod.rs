@@ -55,6 +55,9 @@ use crate::timer::Wheel;
 /// Datagrams that wait for a neighbour's answer, in the whole ring.
 const HELD_MAX: usize = 64;
 
+/// Polls that may leave the device's finished buffers where they are.
+const REAPS_OWED_MAX: u8 = 4;
+
 /// A datagram that waits for its neighbour's Ethernet address.
 struct Held {
     envelope: Envelope,
@@ -92,6 +95,8 @@ pub struct Ring<D: Device> {
     predecessors: Predecessors,
     batch: RxBatch<D::Rx>,
     output: Output,
+    /// Polls that left it to [`Ring::tidy`] to take back the device's buffers.
+    reaps_owed: u8,
     /// What arrives stays where the device put it ([`Ring::lend_from_now_on`]).
     lends: bool,
     secret: [u8; 32],
@@ -128,6 +133,7 @@ impl<D: Device> Ring<D> {
             predecessors: Predecessors::default(),
             batch: RxBatch::new(config.batch.max(1)),
             output: Output::new(caps, mac, config.vlan),
+            reaps_owed: 0,
             lends: false,
             secret,
             device,
@@ -173,11 +179,25 @@ impl<D: Device> Ring<D> {
             }
         }
         if frames > 0 && self.output.lent {
-            self.output.lent = false;
-            self.device.reap();
+            // After a single frame the program has something to do that is more urgent, and time for this when it waits.
+            self.reaps_owed += 1;
+            if frames > 1 || self.reaps_owed >= REAPS_OWED_MAX {
+                self.tidy();
+            }
         }
         self.output.flush(&mut self.device);
         done
+    }
+
+    /// Does what can be done at any time, and costs least while nothing happens: for a program that is about to wait. (Without it, it is
+    /// done with every few polls.)
+    #[inline]
+    pub fn tidy(&mut self) {
+        if self.output.lent {
+            self.output.lent = false;
+            self.reaps_owed = 0;
+            self.device.reap();
+        }
     }
 
     /// Whether [`Ring::poll`] would find anything to do: a few loads, for loops that spin.
@@ -627,7 +647,8 @@ impl<D: Device> Ring<D> {
             }
         }
         batch.clear();
-        self.batch = batch;
+        // (The one that stood in for it is empty, and owns nothing: there is no need to drop it.)
+        core::mem::forget(core::mem::replace(&mut self.batch, batch));
         count
     }
 

@@ -136,6 +136,9 @@ fn wait_as<T>(
         Waited::Ready(_) | Waited::Kernel => Outcome::Satisfied,
         Waited::TimedOut | Waited::Interrupted => Outcome::InVain,
     };
+    if outcome == Outcome::Satisfied && before.is_content(until.as_nanos().saturating_sub(started.as_nanos()), &state) {
+        return waited;
+    }
     let mut learned = before;
     learned.ended(limit, until.since(started), outcome, &state);
     if learned != before {

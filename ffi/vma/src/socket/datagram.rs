@@ -301,8 +301,8 @@ fn connect_on_ring(offload: &mut Offload, key: Key) {
 pub(crate) fn send(
     process: &Process,
     mut guard: Guard<'_, Offload>,
-    fd: c_int,
-    key: Key,
+    now: Instant,
+    (fd, key): (c_int, Key),
     data: &[IoSlice<'_>],
     to: Option<Address>,
     kernel: &dyn Fn() -> isize,
@@ -319,7 +319,6 @@ pub(crate) fn send(
         drop(guard);
         return by_kernel(fd, kernel);
     };
-    let now = process.now();
     if let Some(hop) = usable(process, socket, to, now) {
         if let (Some(hop), Kind::Datagram(Some(id))) = (hop, socket.kind) {
             let result = send_on_ring(process, offload, (key, id), data, to, hop, now);
@@ -447,8 +446,8 @@ pub(crate) enum Received {
 pub(crate) fn receive(
     process: &Process,
     mut guard: Guard<'_, Offload>,
-    fd: c_int,
-    key: Key,
+    now: Instant,
+    (fd, key): (c_int, Key),
     into: &mut [IoSliceMut<'_>],
     flags: c_int,
     kernel: &dyn Fn(c_int) -> isize,
@@ -475,7 +474,6 @@ pub(crate) fn receive(
         return received;
     }
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
-    let now = process.now();
     for polled in [false, true] {
         if polled {
             offload.poll_if_due(now);
