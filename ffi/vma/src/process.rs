@@ -80,6 +80,10 @@ pub(crate) struct Offload {
     pub(crate) loans: crate::extra::Loans,
     /// What sees first what arrives.
     pub(crate) callbacks: crate::extra::Callbacks,
+    /// The Extra API's rings.
+    pub(crate) rings: crate::extra::Rings,
+    /// What SocketXtreme has lent.
+    pub(crate) buffers: crate::extra::Buffers,
     /// What accepted connections have in common.
     pub(crate) shapes: crate::socket::common::Shapes,
     /// The process has closed everything, for it ends: nothing begins to move any more.
@@ -210,6 +214,8 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             retreating: false,
             loans: crate::extra::Loans::new(),
             callbacks: crate::extra::Callbacks::default(),
+            rings: crate::extra::Rings::new(params::settings()),
+            buffers: crate::extra::Buffers::default(),
             ending: false,
             shapes: crate::socket::common::Shapes::default(),
             shares_listeners: false,
@@ -284,6 +290,7 @@ impl Offload {
         if let Some(key) = self.sockets.key_at(index) {
             self.screen(key);
         }
+        self.put_on_ring(id, index);
     }
 
     /// Counts a decision for (`None`) or against offloading.
@@ -297,6 +304,7 @@ impl Offload {
     /// Leaves a socket to the kernel for good.
     pub(crate) fn leave_to_kernel(&mut self, key: Key, what: &'static str, reason: Reason) {
         self.decided(what, Some(reason));
+        self.leave_rings(key.index);
         let Some(socket) = self.sockets.find_mut(key) else { return };
         socket.kind = crate::socket::Kind::Kernel;
         socket.reason = Some(reason);

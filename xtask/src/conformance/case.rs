@@ -63,7 +63,8 @@ impl Case {
 
 fn has_test(text: &str, function: &str) -> bool {
     let declared = format!("fn {function}(");
-    text.match_indices(&declared).any(|(at, _)| text[..at].rsplit('\n').skip(1).take(4).any(|line| line.contains("#[test]") || line.contains("proptest!")))
+    text.match_indices(&declared)
+        .any(|(at, _)| text[..at].rsplit('\n').skip(1).take(4).any(|line| line.contains("#[test]") || line.contains("proptest!")))
         || (text.contains("proptest! {") && text.contains(&declared))
 }
 

@@ -14,8 +14,10 @@ mod loans;
 mod network;
 pub(crate) mod options;
 pub(crate) mod resume;
+pub(crate) mod rings;
 mod table;
 pub(crate) mod threads;
+mod xtreme;
 mod zcopy;
 
 use core::ffi::{c_int, c_void};
@@ -26,6 +28,8 @@ use libc::socklen_t;
 pub(crate) use callback::{Callback, Callbacks};
 pub(crate) use control::dump;
 pub(crate) use loans::Loans;
+pub(crate) use rings::{OnRings, Rings};
+pub(crate) use xtreme::Buffers;
 
 /// SO_VMA_GET_API.
 const GET_API: c_int = 2800;

@@ -168,6 +168,7 @@ impl Offload {
         while let Some(event) = self.ring.take_event() {
             if let Some(socket) = self.socket_of(event.socket) {
                 self.note_candidate(socket);
+                self.note_event(socket, event.edges);
                 self.announce(socket, expand(event.edges.bits()));
             }
         }

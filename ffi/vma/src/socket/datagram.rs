@@ -50,6 +50,11 @@ enum By {
 }
 
 impl Route {
+    /// Whether the last datagram, or the connection, was to that address and not the kernel's.
+    pub(crate) fn is_by_ring(&self, to: SocketAddrV4) -> bool {
+        self.to == Some(to) && matches!(self.by, By::Station(_))
+    }
+
     /// Lets go of a station that is no more, and so of its memory.
     pub(crate) fn forget_dead(&mut self, rendezvous: &Rendezvous) {
         if matches!(&self.by, By::Station(hop) if !rendezvous.still_valid(hop)) {
@@ -72,7 +77,7 @@ pub(crate) struct KernelPoll {
 
 impl KernelPoll {
     /// A call found nothing on the ring: whether to ask the kernel now.
-    fn on_empty(&mut self, now: Instant, ratio: u32) -> bool {
+    pub(crate) fn on_empty(&mut self, now: Instant, ratio: u32) -> bool {
         let tight = now.since(self.empty_at) < TIGHT;
         self.empty_at = now;
         self.since = self.since.saturating_add(1);
@@ -84,7 +89,7 @@ impl KernelPoll {
     }
 
     /// A call found a datagram on the ring: whether the kernel's have waited long enough.
-    fn on_ring(&mut self, ratio: u32) -> bool {
+    pub(crate) fn on_ring(&mut self, ratio: u32) -> bool {
         self.since = self.since.saturating_add(1);
         let ask = ratio != 0 && self.since >= ratio;
         if ask {

@@ -5,9 +5,10 @@ use std::net::SocketAddrV4;
 
 use libc::c_int;
 
-use crate::extra::Callback;
-use crate::mux;
 use super::groups::Groups;
+use crate::extra::Callback;
+use crate::extra::OnRings;
+use crate::mux;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -34,6 +35,8 @@ pub(crate) struct Rare {
     pub(crate) callback: Option<Callback>,
     /// That callback has held something, and nobody who polls the socket has been told.
     pub(crate) held: Cell<bool>,
+    /// What it has to do with the Extra API's rings.
+    pub(crate) rings: OnRings,
 }
 
 impl Rare {
