@@ -152,7 +152,7 @@ rows! {
     RxPrefetchBefore = "VMA_RX_PREFETCH_BYTES_BEFORE_POLL", within(0, 2044), "0", NO_PREFETCH, "Bytes of the next packet that are fetched before it is there.";
     RxCqDrainRate = "VMA_RX_CQ_DRAIN_RATE_NSEC", from(0), "0", no("a socket's call polls the ring whenever the socket has nothing, and every poll is cheap where nothing came"), "Nanoseconds after which a receive polls although the socket has something.";
     RxPollOnTxTcp = "VMA_RX_POLL_ON_TX_TCP", Kind::Bool, "0", YES, "Polls the ring with every TCP send, not only where there is no room.";
-    TriggerDummySend = "VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME", Kind::Bool, "0", no("no device here warms up by messages that are not sent (needs mlx5)"), "Warms the send path with every getsockname.";
+    TriggerDummySend = "VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME", Kind::Bool, "0", YES, "1: each getsockname on a connected socket sends 264 bytes to nobody (VMA_SND_FLAGS_DUMMY), to warm the way of what is sent.";
     GroStreamsMax = "VMA_GRO_STREAMS_MAX", from(0), "32", no("a segment already is as long as 64 KiB; nothing needs to be put together"), "Streams whose segments are put together on reception; 0: none.";
     Tcp3tRules = "VMA_TCP_3T_RULES", Kind::Bool, "0", NO_NIC_RULES, "Steers TCP by the local address alone.";
     Udp3tRules = "VMA_UDP_3T_RULES", Kind::Bool, "1", NO_NIC_RULES, "Steers connected UDP by the local address alone.";

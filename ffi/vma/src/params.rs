@@ -47,6 +47,8 @@ pub(crate) struct Params {
     pub(crate) tx_bufs: usize,
     /// VMA_TX_MC_LOOPBACK.
     pub(crate) tx_mc_loopback: bool,
+    /// VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME: each getsockname warms the way of what is sent.
+    pub(crate) dummy_send_getsockname: bool,
     /// VMA_RX_POLL_ON_TX_TCP: each TCP send polls the ring.
     pub(crate) rx_poll_on_tx_tcp: bool,
     /// VMA_TX_NONBLOCKED_EAGAINS: a datagram that is lost at once is the program's to send again.
@@ -98,6 +100,7 @@ impl Params {
             rx_bytes_min: size(Id::RxBytesMin),
             tx_bufs: size(Id::TxBufs),
             tx_mc_loopback: settings.flag(Id::TxMcLoopback),
+            dummy_send_getsockname: settings.flag(Id::TriggerDummySend),
             rx_poll_on_tx_tcp: settings.flag(Id::RxPollOnTxTcp),
             tx_nonblocked_eagains: settings.flag(Id::TxNonblockedEagains),
             handle_sigsegv: settings.flag(Id::HandleSigsegv),

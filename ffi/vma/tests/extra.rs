@@ -247,6 +247,16 @@ fn the_log_tells_of_the_queues_to_whoever_asks() {
 }
 
 #[test]
+fn getsockname_warms_the_way_of_what_is_sent_if_it_is_to() {
+    let program = compile(&["gcc"], "sockets.c");
+    let run = |trigger| run(&program, &[("VMA_TRACELEVEL", "finer"), ("VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME", trigger)]);
+    let (off, on) = (run("0"), run("1"));
+    assert!(off.status.success() && on.status.success());
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).contains("a dummy of 264 bytes: Ok(264)");
+    assert_eq!((said(&off), said(&on)), (false, true), "{}", String::from_utf8_lossy(&on.stderr));
+}
+
+#[test]
 fn rules_and_statistics() {
     finds_nothing_wrong("control");
     let output = run(&compile(&["gcc"], "control.c"), &[]);

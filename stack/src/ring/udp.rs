@@ -170,7 +170,7 @@ pub(super) struct UdpSocket<D: Device> {
     /// What the program took by reference, and has not given back, counts as well, and so does what the reader is not to have yet.
     lent: usize,
     /// Where datagrams wait until the program lets the reader have them. (Then nothing is copied either.)
-    screen: Option<Box<VecDeque<Undecided<D::Rx>>>>,
+    screen: Option<VecDeque<Undecided<D::Rx>>>,
     /// Datagrams stay where the device put them, however small they are.
     lends: bool,
     pub(super) error: Option<Error>,

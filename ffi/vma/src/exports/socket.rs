@@ -130,7 +130,17 @@ pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, len: *mu
         return result;
     }
     // SAFETY: the program's promise to getsockname(2), both times.
-    route(fd, || unsafe { real::getsockname(fd, address, len) }, |process, key| unsafe { names::local(process, fd, key, address, len) })
+    route(
+        fd,
+        || unsafe { real::getsockname(fd, address, len) },
+        |process, key| {
+            if process.params.dummy_send_getsockname {
+                extra::dummy::warm(fd, key);
+            }
+            // SAFETY: as above.
+            unsafe { names::local(process, fd, key, address, len) }
+        },
+    )
 }
 
 /// getpeername(2).

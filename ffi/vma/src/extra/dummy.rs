@@ -16,6 +16,18 @@ use crate::socket::{Family, Kind, datagram};
 /// The flag.
 pub(crate) const FLAG: c_int = 0x400;
 
+/// What a getsockname warms the way with (vma.md s2.16).
+const WARMING: [u8; 264] = [0; 264];
+
+/// VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME. What it cannot do now, it does not.
+#[cold]
+pub(crate) fn warm(fd: c_int, key: Key) {
+    let saved = errno::current();
+    let sent = send(fd, key, &[IoSlice::new(&WARMING)], 0, |_| None);
+    tracing::trace!("getsockname of {fd}: a dummy of {} bytes: {sent:?}", WARMING.len());
+    errno::set(saved);
+}
+
 /// Sends nothing, by all that a send would pass through.
 ///
 /// # Errors

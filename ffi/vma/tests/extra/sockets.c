@@ -24,6 +24,9 @@ static void headers(void) {
     len = 60;
     CHECK(vma->get_socket_network_header(ends[0], head, &len) == 0 && len == 54);
     MUST(getpeername(ends[0], SA(peer), &peer_len));
+    peer_len = sizeof where;
+    MUST(getsockname(ends[0], SA(where), &peer_len));
+    FAILS(recv(ends[1], head, 1, MSG_DONTWAIT), EAGAIN);
     struct iphdr *ip = (struct iphdr *)(head + 14);
     struct tcphdr *tcp = (struct tcphdr *)(head + 34);
     CHECK(head[12] == 8 && head[13] == 0 && ip->version == 4 && ip->protocol == IPPROTO_TCP && ip->daddr == htonl(INADDR_LOOPBACK));
