@@ -102,4 +102,12 @@ mutants! {
     DissolveLeaksRule,
     /// A connection that has left its ring is a stranger there.
     DissolveForgets,
+    /// What a program holds by reference counts against no receive buffer.
+    LentUncounted,
+    /// Bytes that were given back make room, and the peer is not told.
+    GiveBackUnsaid,
+    /// Datagrams that were given back go on counting against their socket's buffer.
+    GiveBackForgotten,
+    /// The device (the simulator's, which asks) receives into buffers that programs still hold.
+    RecycleHeld,
 }

@@ -203,6 +203,12 @@ impl<D: Device> UdpSocket<D> {
         self.lends = true;
     }
 
+    /// Whether the program holds any by reference.
+    #[cfg(feature = "marks")]
+    pub(super) fn has_lent(&self) -> bool {
+        self.lent > 0
+    }
+
     /// The oldest datagram by reference.
     fn lend(&mut self) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
         self.lends = true;
@@ -421,13 +427,23 @@ impl<D: Device> Ring<D> {
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
-        socket.lend()
+        let lent = socket.lend()?;
+        if self.config.is(Mutant::LentUncounted) {
+            socket.lent = 0;
+        }
+        #[cfg(feature = "marks")]
+        lent.1.iter().for_each(|piece| self.marks.hit(crate::marks::of_lent(piece)));
+        Ok(lent)
     }
 
     /// See [`Ring::give_back`].
     pub(super) fn udp_give_back(&mut self, id: SocketId, len: usize) {
-        if let Ok(socket) = self.slots.udp(id) {
-            socket.lent = socket.lent.saturating_sub(len + OVERHEAD);
+        match self.slots.udp(id) {
+            Ok(_) if self.config.is(Mutant::GiveBackForgotten) => {}
+            Ok(socket) => socket.lent = socket.lent.saturating_sub(len + OVERHEAD),
+            Err(_) => {
+                mark!(self, LentBeyondClose);
+            }
         }
     }
 
