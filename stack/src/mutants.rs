@@ -104,6 +104,8 @@ mutants! {
     DissolveForgets,
     /// What a program holds by reference counts against no receive buffer.
     LentUncounted,
+    /// What is lent of a stream is a copy.
+    LendCopies,
     /// Bytes that were given back make room, and the peer is not told.
     GiveBackUnsaid,
     /// Datagrams that were given back go on counting against their socket's buffer.

@@ -48,7 +48,10 @@ impl State {
         if info.counters.rx_drops > self.drops && full + DATAGRAM_OVERHEAD + DATAGRAM_MAX <= receive_max {
             moment.breach(
                 NAME,
-                format_args!("a socket dropped a datagram, with {full} bytes of {receive_max} taken ({waiting} wait, {} are lent)", self.loans),
+                format_args!(
+                    "a socket dropped a datagram, with {full} bytes of {receive_max} taken ({waiting} wait, {} are lent)",
+                    self.loans
+                ),
             );
         }
         // One datagram has room in any buffer.

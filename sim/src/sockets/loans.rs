@@ -255,3 +255,5 @@ fn scatter(into: &mut [IoSliceMut<'_>], mut skip: usize, bytes: &[u8]) -> usize 
     bytes.len() - left.len()
 }
 
+#[cfg(test)]
+mod tests;

@@ -105,7 +105,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.recv.len() == 0 {
             return self.read_nothing(&[IoSliceMut::new(&mut [0])]).map(|_| None);
         }
-        let lent = self.recv.lend(take);
+        let lent = match self.recv.lend(take) {
+            Some(Lent::Buffer(buffer)) if self.config.is(Mutant::LendCopies) => {
+                let mut copy = vec![0; buffer.len()];
+                buffer.copy_to(0, &mut copy);
+                Some(Lent::Copied(copy))
+            }
+            lent => lent,
+        };
         #[cfg(feature = "marks")]
         lent.iter().for_each(|piece| self.marks.hit(crate::marks::of_lent(piece)));
         Ok(lent)
