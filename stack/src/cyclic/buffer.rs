@@ -82,10 +82,10 @@ pub enum Refused {
     Oversized,
 }
 
-/// The caller: fewer packets at most than at least, or none at most.
+/// Why a cyclic buffer was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CyclicError {
-    /// Fewer packets at most than at least, or none at most.
+    /// The caller: fewer packets at most than at least, or none at most.
     #[error("between {min} and {max} packets of a cyclic buffer")]
     Invalid {
         /// At least.
@@ -99,6 +99,13 @@ pub enum CyclicError {
     /// A socket's own.
     #[error(transparent)]
     Socket(#[from] crate::error::Error),
+}
+
+impl CyclicError {
+    /// Whether so many packets can be asked for.
+    pub(crate) const fn check(min: usize, max: usize) -> Result<(), Self> {
+        if min > max || max == 0 { Err(Self::Invalid { min, max }) } else { Ok(()) }
+    }
 }
 
 /// Packets that lie one behind the other.
@@ -213,7 +220,7 @@ impl<M: RecordMemory> CyclicBuffer<M> {
     /// # Errors
     /// [`CyclicError::Invalid`].
     pub fn read(&mut self, min: usize, max: usize) -> Result<Option<Run>, CyclicError> {
-        check(min, max)?;
+        CyclicError::check(min, max)?;
         self.rewind_at_end();
         Ok(self.take(min, max))
     }
@@ -274,9 +281,4 @@ impl<M: RecordMemory> CyclicBuffer<M> {
         });
         header_bytes - net_bytes
     }
-}
-
-/// Whether so many packets can be asked for.
-pub(crate) const fn check(min: usize, max: usize) -> Result<(), CyclicError> {
-    if min > max || max == 0 { Err(CyclicError::Invalid { min, max }) } else { Ok(()) }
 }

@@ -119,8 +119,11 @@ impl Layout {
         self.record_bytes * records.start..self.record_bytes * records.end
     }
 
-    /// Where their headers do.
+    /// Where their headers do; nowhere, if they don't lie apart.
     pub(super) const fn headers(&self, records: Range<usize>) -> Range<usize> {
-        self.headers_at + self.header_bytes * records.start..self.headers_at + self.header_bytes * records.end
+        match self.header_bytes {
+            0 => 0..0,
+            each => self.headers_at + each * records.start..self.headers_at + each * records.end,
+        }
     }
 }

@@ -1,11 +1,14 @@
 //! UDP sockets (RFC 768): datagrams in, datagrams out, whole or not at all.
 
+mod cyclic;
+
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 
+use self::cyclic::NetworkHeaders;
 use super::Ring;
 use super::arp::resolve;
 use super::demux::FlowKey;
@@ -134,6 +137,8 @@ pub(super) struct UdpSocket<D: Device> {
     lent: usize,
     /// Datagrams stay where the device put them, however small they are.
     lends: bool,
+    /// The network headers of what waits, if somebody wants them.
+    headers: Option<Box<VecDeque<NetworkHeaders>>>,
     pub(super) error: Option<Error>,
     shut_read: bool,
     shut_write: bool,
@@ -156,6 +161,9 @@ impl<D: Device> UdpSocket<D> {
             return false;
         }
         self.queued += len + OVERHEAD;
+        if self.headers.is_some() {
+            self.keep_headers_of(from, to, &payload);
+        }
         let lent_head = if self.lends { payload.held_head() } else { None };
         let head = if lent_head.is_none() { payload.head } else { &[] };
         self.bytes.extend(head);
@@ -191,6 +199,9 @@ impl<D: Device> UdpSocket<D> {
     /// The oldest datagram, of `len` bytes, has gone; its bytes have left the byte queue.
     fn forget_first(&mut self, len: usize) {
         self.queue.pop_front();
+        if let Some(headers) = &mut self.headers {
+            headers.pop_front();
+        }
         self.queued -= len + OVERHEAD;
         if self.queue.is_empty() && self.bytes.capacity() > QUEUE_KEPT {
             self.bytes = VecDeque::new();
@@ -281,6 +292,7 @@ impl<D: Device> Ring<D> {
             queued: 0,
             lent: 0,
             lends: self.lends,
+            headers: None,
             error: None,
             shut_read: false,
             shut_write: false,

@@ -1,0 +1,138 @@
+//! Cyclic buffers, filled from UDP sockets ([`crate::cyclic`]): datagrams that keep their network headers, and go as records to where a program
+//! reads them.
+//!
+//! Until a call takes them they wait in their sockets, where the receive buffer bounds them, and where those that find no room in it are counted
+//! as dropped.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use arrayvec::ArrayVec;
+
+use super::UdpSocket;
+use crate::cyclic::{CyclicBuffer, CyclicError, Packet, RecordMemory, Refused, Run};
+use crate::device::{Device, MacAddr};
+use crate::error::Error;
+use crate::ring::{Ring, SocketId};
+use crate::tcp::RxPayload;
+use crate::time::Instant;
+use crate::wire::{ethernet, ipv4, udp};
+
+/// Ethernet with a VLAN tag, IPv4 with all the options that there is room for, UDP.
+const HEADERS_MAX: usize = ethernet::LEN + ethernet::VLAN_LEN + 60 + udp::LEN;
+
+/// A datagram's headers, from Ethernet on.
+pub(super) type NetworkHeaders = ArrayVec<u8, HEADERS_MAX>;
+
+impl<D: Device> Ring<D> {
+    /// Writes what has arrived at these UDP sockets to a cyclic buffer, the oldest first and at most as much as is asked for, and gives out the
+    /// next run: see [`CyclicBuffer::read`]. Sockets keep their datagrams' headers from the first such call on; those of earlier ones, and of
+    /// what this ring's own programs told a group, are made up, with Ethernet addresses of zeros.
+    ///
+    /// # Errors
+    /// [`CyclicError`]. [`Error::BadSocket`], [`Error::NotSupported`]: one of them is none, or not of UDP; another [`Error`]: that socket's own, which is gone with it.
+    pub fn cyclic_read<M: RecordMemory>(
+        &mut self,
+        sockets: &[SocketId],
+        buffer: &mut CyclicBuffer<M>,
+        min: usize,
+        max: usize,
+    ) -> Result<Option<Run>, CyclicError> {
+        CyclicError::check(min, max)?;
+        for &id in sockets {
+            let socket = self.slots.udp(id)?;
+            if let Some(error) = socket.error.take() {
+                return Err(error.into());
+            }
+            socket.keep_headers();
+        }
+        buffer.rewind_at_end();
+        while buffer.waiting() < max
+            && let Some(id) = self.oldest(sockets)
+        {
+            match self.slots.udp(id)?.move_first(|packet| buffer.write(packet)) {
+                Ok(()) => {}
+                // All before the end was given out: this is a call that may rewind.
+                Err(Refused::End) if buffer.waiting() == 0 => buffer.rewind_at_end(),
+                Err(Refused::End) => break,
+                Err(refused) => return Err(CyclicError::Oversized(refused)),
+            }
+        }
+        Ok(buffer.take(min, max))
+    }
+
+    /// The socket whose next datagram came first.
+    fn oldest(&mut self, sockets: &[SocketId]) -> Option<SocketId> {
+        let received = |id: SocketId| Some((self.slots.udp(id).ok()?.first_received()?, id));
+        sockets.iter().copied().filter_map(received).min_by_key(|&(at, _)| at).map(|(_, id)| id)
+    }
+}
+
+impl<D: Device> UdpSocket<D> {
+    /// From now on, datagrams keep their headers.
+    fn keep_headers(&mut self) {
+        if self.headers.is_none() {
+            let port = self.local.port();
+            let made_up = self.queue.iter().map(|waiting| made_up(waiting.from, SocketAddrV4::new(waiting.to, port), waiting.len()));
+            self.headers = Some(Box::new(made_up.collect()));
+        }
+    }
+
+    /// Keeps the headers of a datagram that is about to be queued.
+    #[cold]
+    pub(super) fn keep_headers_of(&mut self, from: SocketAddrV4, to: Ipv4Addr, payload: &RxPayload<'_, D::Rx>) {
+        let to = SocketAddrV4::new(to, self.local.port());
+        let seen = payload.network_headers().and_then(|headers| NetworkHeaders::try_from(headers).ok());
+        if let Some(headers) = &mut self.headers {
+            headers.push_back(seen.unwrap_or_else(|| made_up(from, to, payload.len())));
+        }
+    }
+
+    /// When the oldest datagram was received.
+    fn first_received(&self) -> Option<Instant> {
+        self.queue.front().map(|first| first.received)
+    }
+
+    /// Shows `take` the oldest datagram, which is gone afterwards, unless it was refused for being at an end.
+    fn move_first(&mut self, take: impl FnOnce(&Packet<'_, D::Rx>) -> Result<(), Refused>) -> Result<(), Refused> {
+        let Some(first) = self.queue.front() else { return Ok(()) };
+        let headers: &[u8] = self.headers.as_ref().and_then(|headers| headers.front()).map_or(&[], |headers| headers);
+        let (a, b) = self.bytes.as_slices();
+        let head_a = &a[..first.head.min(a.len())];
+        let copied = [head_a, &b[..first.head - head_a.len()]];
+        let taken = take(&Packet { headers, copied, buffers: first.buffers.as_slice(), received: first.received });
+        if taken != Err(Refused::End) {
+            let (head, len) = (first.head, first.len());
+            self.bytes.drain(..head);
+            self.forget_first(len);
+        }
+        taken
+    }
+}
+
+/// Headers for a datagram of `len` bytes whose own nobody has seen.
+fn made_up(from: SocketAddrV4, to: SocketAddrV4, len: usize) -> NetworkHeaders {
+    let mut bytes = [0; ethernet::LEN + ipv4::LEN + udp::LEN];
+    let none = MacAddr::default();
+    let mut at = ethernet::Header { dst: none, src: none, vlan: None, ethertype: ethernet::ETHERTYPE_IPV4 }.emit(&mut bytes);
+    // (A datagram came in one packet, whose length is of 16 bits.)
+    let len = (len + udp::LEN) as u16;
+    let ip = ipv4::Header {
+        src: *from.ip(),
+        dst: *to.ip(),
+        protocol: ipv4::PROTOCOL_UDP,
+        ttl: 1,
+        tos: 0,
+        id: 0,
+        total_len: len.saturating_add(ipv4::LEN as u16),
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset: 0,
+        header_len: ipv4::LEN as u8,
+    };
+    at += ip.emit(&mut bytes[at..], true);
+    udp::Header { src_port: from.port(), dst_port: to.port(), len, checksum: 0 }.emit(&mut bytes[at..]);
+    bytes.iter().copied().collect()
+}
+
+#[cfg(test)]
+mod tests;
