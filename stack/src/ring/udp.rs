@@ -138,7 +138,7 @@ pub(super) struct UdpSocket<D: Device> {
     /// Datagrams stay where the device put them, however small they are.
     lends: bool,
     /// The network headers of what waits, if somebody wants them.
-    headers: Option<Box<VecDeque<NetworkHeaders>>>,
+    headers: Option<VecDeque<NetworkHeaders>>,
     pub(super) error: Option<Error>,
     shut_read: bool,
     shut_write: bool,

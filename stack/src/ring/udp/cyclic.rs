@@ -11,7 +11,6 @@ use arrayvec::ArrayVec;
 use super::UdpSocket;
 use crate::cyclic::{CyclicBuffer, CyclicError, Packet, RecordMemory, Refused, Run};
 use crate::device::{Device, MacAddr};
-use crate::error::Error;
 use crate::ring::{Ring, SocketId};
 use crate::tcp::RxPayload;
 use crate::time::Instant;
@@ -29,7 +28,7 @@ impl<D: Device> Ring<D> {
     /// what this ring's own programs told a group, are made up, with Ethernet addresses of zeros.
     ///
     /// # Errors
-    /// [`CyclicError`]. [`Error::BadSocket`], [`Error::NotSupported`]: one of them is none, or not of UDP; another [`Error`]: that socket's own, which is gone with it.
+    /// [`CyclicError`]. [`crate::Error::BadSocket`], [`crate::Error::NotSupported`]: one of them is none, or not of UDP; another [`crate::Error`]: that socket's own, which is gone with it.
     pub fn cyclic_read<M: RecordMemory>(
         &mut self,
         sockets: &[SocketId],
@@ -60,6 +59,15 @@ impl<D: Device> Ring<D> {
         Ok(buffer.take(min, max))
     }
 
+    /// From now on, a UDP socket's datagrams keep their network headers, for [`Ring::cyclic_read`].
+    ///
+    /// # Errors
+    /// [`crate::Error::BadSocket`], [`crate::Error::NotSupported`]: it is none, or not of UDP.
+    pub fn udp_keep_headers(&mut self, socket: SocketId) -> Result<(), crate::Error> {
+        self.slots.udp(socket)?.keep_headers();
+        Ok(())
+    }
+
     /// The socket whose next datagram came first.
     fn oldest(&mut self, sockets: &[SocketId]) -> Option<SocketId> {
         let received = |id: SocketId| Some((self.slots.udp(id).ok()?.first_received()?, id));
@@ -68,12 +76,12 @@ impl<D: Device> Ring<D> {
 }
 
 impl<D: Device> UdpSocket<D> {
-    /// From now on, datagrams keep their headers.
+    /// From now on, datagrams keep their headers. Those of what waits already are made up.
     fn keep_headers(&mut self) {
         if self.headers.is_none() {
             let port = self.local.port();
             let made_up = self.queue.iter().map(|waiting| made_up(waiting.from, SocketAddrV4::new(waiting.to, port), waiting.len()));
-            self.headers = Some(Box::new(made_up.collect()));
+            self.headers = Some(made_up.collect());
         }
     }
 

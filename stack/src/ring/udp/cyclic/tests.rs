@@ -5,6 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use super::*;
 use crate::cyclic::{Records, Shape};
+use crate::error::Error;
 use crate::ring::tests::{A, B, Pair};
 use crate::ring::{NextHop, RecvFlags, UdpOptions};
 
