@@ -87,7 +87,7 @@ const RING_LOGIC: Kind = Kind::OneOf(&[
 
 const NO_QUEUES: Effect = no("no device here has work queues of its own size (needs mlx5); those between two processes have 256 places");
 const NO_INTERRUPTS: Effect = no("no device here raises interrupts (needs mlx5); a sleeper is woken once, by its peer");
-const ONE_RING: Effect = no("a process has one ring");
+const ONE_RING: Effect = no("a socket stays on its ring until the program says otherwise (SO_VMA_RING_ALLOC_LOGIC)");
 const NO_STATS_FILES: Effect = no("statistics are asked for over the process's control socket, not left in files: ringway stats");
 const NO_PIPES: Effect = no("pipes are the kernel's");
 const NO_NEIGHBOURS: Effect = no("no device here has neighbours to ask for (needs a NIC)");
@@ -133,11 +133,11 @@ rows! {
     TxNonblockedEagains = "VMA_TX_NONBLOCKED_EAGAINS", Kind::Bool, "0", YES, "1: a datagram that a full queue has no room for fails with EAGAIN on a socket that does not block. 0: it is lost, and counted.";
     TxPrefetchBytes = "VMA_TX_PREFETCH_BYTES", within(0, 65_535), "256", NO_PREFETCH, "Bytes of a send buffer that are fetched into the cache before.";
 
-    RingAllocationTx = "VMA_RING_ALLOCATION_LOGIC_TX", RING_LOGIC, "0", ONE_RING, "Which sockets send on a ring of their own.";
-    RingAllocationRx = "VMA_RING_ALLOCATION_LOGIC_RX", RING_LOGIC, "0", ONE_RING, "Which sockets receive on a ring of their own.";
+    RingAllocationTx = "VMA_RING_ALLOCATION_LOGIC_TX", RING_LOGIC, "0", YES, "Which sockets send by one ring of the Extra API's: see VMA_RING_ALLOCATION_LOGIC_RX.";
+    RingAllocationRx = "VMA_RING_ALLOCATION_LOGIC_RX", RING_LOGIC, "0", YES, "Which sockets share one ring of the Extra API's: a descriptor to sleep on, and a queue of completions. All of them lie on the process's one device queue.";
     RingMigrationTx = "VMA_RING_MIGRATION_RATIO_TX", from(-1), "100", ONE_RING, "Sends after which a socket may change rings; -1: never.";
     RingMigrationRx = "VMA_RING_MIGRATION_RATIO_RX", from(-1), "100", ONE_RING, "Receives after which a socket may change rings; -1: never.";
-    RingLimit = "VMA_RING_LIMIT_PER_INTERFACE", from(0), "0", ONE_RING, "Rings of an interface at most; 0: no limit.";
+    RingLimit = "VMA_RING_LIMIT_PER_INTERFACE", COUNT, "0", YES, "The Extra API's rings at most; beyond them, sockets go onto the ring with the fewest. 0: no limit.";
     RingDevMemTx = "VMA_RING_DEV_MEM_TX", from(0), "0", no("no device here has memory of its own (needs mlx5)"), "Bytes of the device's memory for sending.";
 
     RxBufs = "VMA_RX_BUFS", from(0), "200000", NO_POOL, "Receive buffers.";
@@ -202,7 +202,7 @@ rows! {
     Bf = "VMA_BF", Kind::Bool, "1", no("no device here has doorbells (needs mlx5)"), "Rings doorbells by BlueFlame.";
     Fork = "VMA_FORK", Kind::Bool, "1", no("forks are always seen, and children find what they inherit"), "Supports fork.";
     CloseOnDup2 = "VMA_CLOSE_ON_DUP2", Kind::Bool, "1", no("what a number named is always closed when dup2 puts something else there, as in the kernel"), "Closes what dup2 replaces.";
-    Socketxtreme = "VMA_SOCKETXTREME", Kind::Bool, "0", no("the library has no calls of socketxtreme"), "Events by the Extra API's polling.";
+    Socketxtreme = "VMA_SOCKETXTREME", Kind::Bool, "0", YES, "1: what happens on sockets is noted on their rings, for the Extra API's socketxtreme_poll.";
     Mtu = "VMA_MTU", within(0, 65_535), "0", YES, "The largest packet of a TCP connection in bytes, its segments' payload being 40 less; 0: the device's. Datagrams keep the device's, for none is fragmented.";
     Mss = "VMA_MSS", within(0, 65_535), "0", YES, "The largest payload of a TCP segment in bytes, 88 at least; 0: by the MTU.";
     TcpCcAlgo = "VMA_TCP_CC_ALGO", Kind::OneOf(&[(0, "NewReno"), (1, "CUBIC"), (2, "none")]), "0", no("the stack has NewReno alone; shared memory loses nothing, so that its window only grows"), "Congestion control.";

@@ -76,6 +76,10 @@ pub(crate) struct Offload {
     pub(crate) lent: Vec<Key>,
     /// What is lent to the program.
     pub(crate) loans: crate::extra::Loans,
+    /// The Extra API's rings.
+    pub(crate) rings: crate::extra::Rings,
+    /// What SocketXtreme has lent.
+    pub(crate) buffers: crate::extra::Buffers,
     /// What accepted connections have in common.
     pub(crate) shapes: crate::socket::common::Shapes,
     /// The process has closed everything, for it ends: nothing begins to move any more.
@@ -204,6 +208,8 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             waiting_since: None,
             retreating: false,
             loans: crate::extra::Loans::new(),
+            rings: crate::extra::Rings::new(params::settings()),
+            buffers: crate::extra::Buffers::default(),
             ending: false,
             shapes: crate::socket::common::Shapes::default(),
             shares_listeners: false,
@@ -275,6 +281,7 @@ impl Offload {
             self.by_ring.resize(slot + 1, u32::MAX);
         }
         self.by_ring[slot] = index;
+        self.put_on_ring(id, index);
     }
 
     /// Counts a decision for (`None`) or against offloading.

@@ -6,8 +6,10 @@
 mod abi;
 mod control;
 mod loans;
+pub(crate) mod rings;
 mod table;
 pub(crate) mod threads;
+mod xtreme;
 mod zcopy;
 
 use core::ffi::{c_int, c_void};
@@ -16,6 +18,8 @@ use core::mem::size_of;
 use libc::socklen_t;
 
 pub(crate) use loans::Loans;
+pub(crate) use rings::{OnRings, Rings};
+pub(crate) use xtreme::Buffers;
 
 /// VMA_SND_FLAGS_DUMMY.
 pub(crate) const SEND_DUMMY: c_int = 0x400;

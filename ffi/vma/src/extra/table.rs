@@ -3,7 +3,7 @@
 //! Every slot has a function. Those that this library does not serve (yet) fail with EOPNOTSUPP, and their bits in the mask are off: a
 //! program that asks first is told the truth.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::mem::{offset_of, size_of};
 use std::sync::OnceLock;
 
@@ -11,11 +11,14 @@ use libc::{pthread_t, size_t, sockaddr, socklen_t};
 use ringway_params::Id;
 
 use super::abi::Packet;
+use super::rings::calls;
+use super::xtreme::{self, Buff, Timed, TimedCompletion, TimedPacket, Untimed, UntimedCompletion, UntimedPacket};
 use super::{control, threads, zcopy};
 use crate::{errno, params};
 
-/// RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE, THREAD_OFFLOAD and DUMP_FD_STATS of `vma_extra_api_mask`.
-const SUPPORTED: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
+/// RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE, THREAD_OFFLOAD and DUMP_FD_STATS of `vma_extra_api_mask`; SocketXtreme's four, and the three that
+/// tell of rings.
+const SUPPORTED: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 0b1111 << 6 | 0b111 << 10;
 
 /// A function that fails whatever its arguments.
 type Unserved = extern "C" fn() -> c_int;
@@ -24,38 +27,51 @@ extern "C" fn unserved() -> c_int {
     errno::fail(libc::EOPNOTSUPP)
 }
 
-/// The slots that the tables of all layouts have, but for A0's order.
+/// `socketxtreme_poll`, with a layout's completions.
+type Poll<C> = unsafe extern "C" fn(c_int, *mut C, c_uint, c_int) -> c_int;
+/// `socketxtreme_free_vma_packets`, with a layout's packets.
+type FreePackets<P> = unsafe extern "C" fn(*mut P, c_int) -> c_int;
+/// `socketxtreme_ref_vma_buff`, and its opposite.
+type Count = extern "C" fn(*mut Buff) -> c_int;
+/// `get_socket_tx_ring_fd`.
+type TxRing = unsafe extern "C" fn(c_int, *mut sockaddr, socklen_t) -> c_int;
+
+/// The slots that the tables of all layouts have, with a layout's completions.
 #[repr(C)]
-struct Receiving {
+struct Receiving<C> {
     register_recv_callback: Unserved,
     recvfrom_zcopy: unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, *mut c_int, *mut sockaddr, *mut socklen_t) -> c_int,
     free_packets: unsafe extern "C" fn(c_int, *mut Packet, size_t) -> c_int,
     add_conf_rule: unsafe extern "C" fn(*const c_char) -> c_int,
     thread_offload: extern "C" fn(c_int, pthread_t) -> c_int,
-    socketxtreme_poll: Unserved,
-    get_socket_rings_num: Unserved,
-    get_socket_rings_fds: Unserved,
+    socketxtreme_poll: Poll<C>,
+    get_socket_rings_num: extern "C" fn(c_int) -> c_int,
+    get_socket_rings_fds: unsafe extern "C" fn(c_int, *mut c_int, c_int) -> c_int,
 }
 
-const RECEIVING: Receiving = Receiving {
-    register_recv_callback: unserved,
-    recvfrom_zcopy: zcopy::recvfrom_zcopy,
-    free_packets: zcopy::free_packets,
-    add_conf_rule: control::add_conf_rule,
-    thread_offload: threads::thread_offload,
-    socketxtreme_poll: unserved,
-    get_socket_rings_num: unserved,
-    get_socket_rings_fds: unserved,
-};
+impl<C> Receiving<C> {
+    const fn with(socketxtreme_poll: Poll<C>) -> Self {
+        Self {
+            register_recv_callback: unserved,
+            recvfrom_zcopy: zcopy::recvfrom_zcopy,
+            free_packets: zcopy::free_packets,
+            add_conf_rule: control::add_conf_rule,
+            thread_offload: threads::thread_offload,
+            socketxtreme_poll,
+            get_socket_rings_num: calls::get_socket_rings_num,
+            get_socket_rings_fds: calls::get_socket_rings_fds,
+        }
+    }
+}
 
 /// 9.8.70 and later; MP-RQ's two functions, which are gone there, behind the last.
 #[repr(C)]
 struct LayoutD {
-    receiving: Receiving,
-    get_socket_tx_ring_fd: Unserved,
-    socketxtreme_free_vma_packets: Unserved,
-    socketxtreme_ref_vma_buff: Unserved,
-    socketxtreme_free_vma_buff: Unserved,
+    receiving: Receiving<TimedCompletion>,
+    get_socket_tx_ring_fd: TxRing,
+    socketxtreme_free_vma_packets: FreePackets<TimedPacket>,
+    socketxtreme_ref_vma_buff: Count,
+    socketxtreme_free_vma_buff: Count,
     dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
     vma_add_ring_profile: Unserved,
     get_socket_network_header: Unserved,
@@ -70,11 +86,11 @@ struct LayoutD {
 }
 
 static LAYOUT_D: LayoutD = LayoutD {
-    receiving: RECEIVING,
-    get_socket_tx_ring_fd: unserved,
-    socketxtreme_free_vma_packets: unserved,
-    socketxtreme_ref_vma_buff: unserved,
-    socketxtreme_free_vma_buff: unserved,
+    receiving: Receiving::with(xtreme::poll::<Timed>),
+    get_socket_tx_ring_fd: calls::get_socket_tx_ring_fd,
+    socketxtreme_free_vma_packets: xtreme::free_packets::<Timed>,
+    socketxtreme_ref_vma_buff: xtreme::reference,
+    socketxtreme_free_vma_buff: xtreme::unreference,
     dump_fd_stats: control::dump_fd_stats,
     vma_add_ring_profile: unserved,
     get_socket_network_header: unserved,
@@ -91,11 +107,11 @@ static LAYOUT_D: LayoutD = LayoutD {
 /// 9.0.1 to 9.2.2.
 #[repr(C)]
 struct LayoutB {
-    receiving: Receiving,
-    get_socket_tx_ring_fd: Unserved,
-    socketxtreme_free_vma_packets: Unserved,
-    socketxtreme_ref_vma_buff: Unserved,
-    socketxtreme_free_vma_buff: Unserved,
+    receiving: Receiving<TimedCompletion>,
+    get_socket_tx_ring_fd: TxRing,
+    socketxtreme_free_vma_packets: FreePackets<TimedPacket>,
+    socketxtreme_ref_vma_buff: Count,
+    socketxtreme_free_vma_buff: Count,
     dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
     vma_cyclic_buffer_read: Unserved,
     vma_add_ring_profile: Unserved,
@@ -110,11 +126,11 @@ struct LayoutB {
 }
 
 static LAYOUT_B: LayoutB = LayoutB {
-    receiving: RECEIVING,
-    get_socket_tx_ring_fd: unserved,
-    socketxtreme_free_vma_packets: unserved,
-    socketxtreme_ref_vma_buff: unserved,
-    socketxtreme_free_vma_buff: unserved,
+    receiving: Receiving::with(xtreme::poll::<Timed>),
+    get_socket_tx_ring_fd: calls::get_socket_tx_ring_fd,
+    socketxtreme_free_vma_packets: xtreme::free_packets::<Timed>,
+    socketxtreme_ref_vma_buff: xtreme::reference,
+    socketxtreme_free_vma_buff: xtreme::unreference,
     dump_fd_stats: control::dump_fd_stats,
     vma_cyclic_buffer_read: unserved,
     vma_add_ring_profile: unserved,
@@ -131,20 +147,20 @@ static LAYOUT_B: LayoutB = LayoutB {
 /// 8.4.
 #[repr(C)]
 struct LayoutA0 {
-    receiving: Receiving,
-    free_vma_packets: Unserved,
-    ref_vma_buff: Unserved,
-    free_vma_buff: Unserved,
+    receiving: Receiving<UntimedCompletion>,
+    free_vma_packets: FreePackets<UntimedPacket>,
+    ref_vma_buff: Count,
+    free_vma_buff: Count,
     dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
     vma_cyclic_buffer_read: Unserved,
     vma_add_ring_profile: Unserved,
 }
 
 static LAYOUT_A0: LayoutA0 = LayoutA0 {
-    receiving: RECEIVING,
-    free_vma_packets: unserved,
-    ref_vma_buff: unserved,
-    free_vma_buff: unserved,
+    receiving: Receiving::with(xtreme::poll::<Untimed>),
+    free_vma_packets: xtreme::free_packets::<Untimed>,
+    ref_vma_buff: xtreme::reference,
+    free_vma_buff: xtreme::unreference,
     dump_fd_stats: control::dump_fd_stats,
     vma_cyclic_buffer_read: unserved,
     vma_add_ring_profile: unserved,

@@ -23,6 +23,7 @@ use crate::slab::Slab;
 use crate::socket::{Socket, listen};
 
 mod collect;
+pub(crate) mod ring;
 
 pub(super) use collect::is_readable;
 use collect::target_readiness;
@@ -68,6 +69,28 @@ pub(crate) struct Epoll {
     generation: u32,
     /// It came from the parent, and this process has not waited in it yet.
     adopted: bool,
+    /// It is the descriptor of a ring of the Extra API.
+    ring: Option<ring::End>,
+}
+
+impl Epoll {
+    fn new(epfd: RawFd, kernel_members: bool) -> Self {
+        Self {
+            interest: Interest::new(),
+            fds: vec![epfd],
+            parents: Vec::new(),
+            sleepers: Vec::new(),
+            kernel_members,
+            since_kernel: 0,
+            kernel_asked: Instant::ZERO,
+            rounds: 0,
+            aliases: 0,
+            registered: None,
+            generation: fork_generation(),
+            adopted: false,
+            ring: None,
+        }
+    }
 }
 
 /// Whether calls on this entry go straight to the kernel.
@@ -117,6 +140,8 @@ pub(crate) fn adopt(old: &mut Offload, new: &mut Offload) {
     for (_, instance) in new.mux.epolls.iter_mut() {
         instance.sleepers.clear();
         instance.adopted = true;
+        // The ring stays with the parent.
+        instance.ring = None;
     }
     for (key, socket) in old.sockets.iter_mut() {
         if let Some(adopted) = new.sockets.find_mut(key) {
@@ -141,7 +166,7 @@ fn await_adopted(offload: &mut Offload, index: u32, depth: u32) {
                 }
             }
             Target::Epoll(inner) => await_adopted(offload, inner, depth + 1),
-            Target::Kernel => {}
+            Target::Ring(_) | Target::Kernel => {}
         }
     }
 }
@@ -250,20 +275,7 @@ fn register(offload: &mut Offload, epfd: RawFd) -> Option<u32> {
     if !is_plain(index) {
         return Some(index);
     }
-    let key = offload.mux.epolls.insert(Epoll {
-        interest: Interest::new(),
-        fds: vec![epfd],
-        parents: Vec::new(),
-        sleepers: Vec::new(),
-        kernel_members: index == UNREGISTERED_IN_USE,
-        since_kernel: 0,
-        kernel_asked: Instant::ZERO,
-        rounds: 0,
-        aliases: 0,
-        registered: None,
-        generation: fork_generation(),
-        adopted: false,
-    });
+    let key = offload.mux.epolls.insert(Epoll::new(epfd, index == UNREGISTERED_IN_USE));
     fdtable::change(epfd, Entry::Epoll(key.index));
     fence(Ordering::SeqCst);
     if fdtable::has_plain_waits(epfd)
@@ -299,6 +311,9 @@ fn destroy(offload: &mut Offload, index: u32) {
     for sleeper in instance.sleepers {
         offload.mux.wake(sleeper);
     }
+    if let Some(end) = instance.ring {
+        offload.rings.lost_descriptor(end.ring);
+    }
     if let Some(event) = instance.registered {
         fdtable::clear(event.fd());
     }
@@ -310,7 +325,7 @@ fn watchers(offload: &mut Offload, target: Target) -> Option<&mut Vec<Watcher>> 
     match target {
         Target::Socket(socket) => offload.sockets.get_mut(socket).map(|socket| &mut socket.watch.items),
         Target::Epoll(inner) => offload.mux.epolls.get_mut(inner).map(|inner| &mut inner.parents),
-        Target::Kernel => None,
+        Target::Ring(_) | Target::Kernel => None,
     }
 }
 
@@ -329,6 +344,7 @@ fn find(offload: &Offload, epoll: u32, target: Target, fd: RawFd) -> Option<Watc
             let mut items = offload.mux.epolls.get(epoll)?.interest.items();
             return items.find(|(_, item)| item.target == Target::Kernel && item.fd == fd).map(|(item, _)| Watcher { epoll, item, fd });
         }
+        Target::Ring(_) => return None,
     };
     watchers.iter().find(|watcher| watcher.epoll == epoll && watcher.fd == fd).copied()
 }
@@ -337,7 +353,7 @@ fn source(offload: &Offload, target: Target) -> Source {
     match target {
         Target::Socket(socket) => offload.sockets.get(socket).map_or(Source::Kernel, Socket::source),
         // The inner real epoll is watched for everything; what is offloaded comes on top.
-        Target::Epoll(_) | Target::Kernel => Source::Both(None),
+        Target::Epoll(_) | Target::Ring(_) | Target::Kernel => Source::Both(None),
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) enum Target {
     Socket(u32),
     /// Another epoll instance, by its index.
     Epoll(u32),
+    /// The ring of the Extra API whose descriptor an instance is: by that instance's own index.
+    Ring(u32),
     /// A descriptor that is the kernel's alone, whose data could be taken for one of our tokens.
     Kernel,
 }

@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 use core::time::Duration;
+use std::net::SocketAddrV4;
 
 use libc::{sockaddr, socklen_t};
 use ringway_stack::Error;
@@ -104,6 +105,14 @@ fn waits(offload: &Offload, id: SocketId) -> bool {
     offload.ring.readiness(id).contains(Readiness::IN)
 }
 
+/// Takes a connection for the program, which has not asked for it: its descriptor, and its peer's address.
+///
+/// # Errors
+/// As accept4(2), without waiting.
+pub(crate) fn by_itself(process: &Process, listener: Key, id: SocketId) -> Result<(c_int, Option<SocketAddrV4>), Errno> {
+    take(process, listener, id, 0)
+}
+
 /// Takes a connection from the ring's queue, with a fresh placeholder.
 unsafe fn from_ring(
     process: &Process,
@@ -114,6 +123,15 @@ unsafe fn from_ring(
     flags: c_int,
 ) -> Result<c_int, Errno> {
     let family = process.lock().sockets.find(listener).ok_or(Errno(libc::EBADF))?.family;
+    let (fd, peer) = take(process, listener, id, flags)?;
+    if let Some(peer) = peer {
+        // SAFETY: the caller's promise.
+        unsafe { Raw::new(peer, family).write(out, len)? };
+    }
+    Ok(fd)
+}
+
+fn take(process: &Process, listener: Key, id: SocketId, flags: c_int) -> Result<(c_int, Option<SocketAddrV4>), Errno> {
     // The placeholder comes first: with no descriptor left, the connection stays in the queue, as in the kernel.
     let (fd, common) = common::accepted(process, listener, flags)?;
     let mut guard = process.lock();
@@ -148,12 +166,7 @@ unsafe fn from_ring(
         offload.ring.close(process.now(), accepted, true);
         return Err(Errno(libc::EMFILE));
     }
-    drop(guard);
-    if let Some(peer) = peer {
-        // SAFETY: the caller's promise.
-        unsafe { Raw::new(peer, family).write(out, len)? };
-    }
-    Ok(fd)
+    Ok((fd, peer))
 }
 
 /// Takes a connection from the kernel's queue if one waits there: EAGAIN if none does.

@@ -48,6 +48,11 @@ enum By {
 }
 
 impl Route {
+    /// Whether the last datagram, or the connection, was to that address and not the kernel's.
+    pub(crate) fn is_by_ring(&self, to: SocketAddrV4) -> bool {
+        self.to == Some(to) && matches!(self.by, By::Station(_))
+    }
+
     /// Lets go of a station that is no more, and so of its memory.
     pub(crate) fn forget_dead(&mut self, rendezvous: &Rendezvous) {
         if matches!(&self.by, By::Station(hop) if !rendezvous.still_valid(hop)) {

@@ -107,6 +107,9 @@ impl Socket {
         if listener.rare.as_ref().is_some_and(|rare| rare.zerocopy) {
             socket.rare().zerocopy = true;
         }
+        if let Some(rare) = &listener.rare {
+            socket.rare().rings = rare.rings.inherited();
+        }
         socket
     }
 }
@@ -274,7 +277,10 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
         return;
     }
     mux::forget(offload, key.index);
-    let Some(socket) = offload.sockets.remove(key) else { return };
+    let Some(mut socket) = offload.sockets.remove(key) else { return };
+    if let Some(rare) = &mut socket.rare {
+        offload.forget_rings(key, core::mem::take(&mut rare.rings));
+    }
     crate::report::closed(offload, &socket, fd);
     if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_))
         && is_open

@@ -16,6 +16,7 @@ use ringway_stack::tcp;
 use super::connect::kernel_result;
 use super::{Kind, Socket, common, cork, info};
 use crate::errno::Errno;
+use crate::extra::rings::options as rings;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{moving, real};
@@ -66,10 +67,16 @@ pub(crate) unsafe fn set(
     value: *const c_void,
     len: socklen_t,
 ) -> Result<c_int, Errno> {
+    if rings::concerns(level, name) {
+        // SAFETY: the caller's promise.
+        return unsafe { rings::set(process, key, name, value, len) };
+    }
+    // SAFETY: the caller's promise; a bad pointer is the kernel's to find.
+    let device = if (level, name) == (libc::SOL_SOCKET, SO_BINDTODEVICE) { unsafe { device_of(value, len) } } else { Device::NotMeant };
     let mut guard = process.lock();
     let offload = &mut *guard;
     // SAFETY: the caller's promise; a bad pointer is the kernel's to find.
-    let asks = kernel_only(level, name) || unsafe { asks_the_kernel(level, name, value, len) };
+    let asks = device == Device::Other || kernel_only(level, name) || unsafe { asks_the_kernel(level, name, value, len) };
     if let Some(socket) = offload.sockets.find(key)
         && (asks || (level, name) == (libc::SOL_SOCKET, SO_ZEROCOPY) && socket.protocol == Protocol::Udp)
         && !(socket.protocol == Protocol::Tcp && matches!(level, libc::IPPROTO_IP | libc::IPPROTO_IPV6) && name != libc::IP_OPTIONS)
@@ -117,6 +124,9 @@ pub(crate) unsafe fn set(
     }
     apply(socket, process, level, name, &argument);
     push(offload, process, key);
+    if matches!(device, Device::Local | Device::Any) {
+        rings::bound_to_device(offload, key, device == Device::Local);
+    }
     if (level, name) == (libc::IPPROTO_UDP, UDP_CORK) && !argument.flag() {
         // Its failure is nobody's: setsockopt has done what it was told.
         let _ = cork::push(process, guard, fd, key, 0);
@@ -137,7 +147,6 @@ fn kernel_only(level: c_int, name: c_int) -> bool {
                     | SO_ATTACH_REUSEPORT_EBPF
                     | SO_PEEK_OFF
                     | SO_RXQ_OVFL
-                    | SO_BINDTODEVICE
             )
         }
         libc::IPPROTO_UDP => matches!(name, UDP_ENCAP | UDP_SEGMENT | UDP_GRO),
@@ -149,6 +158,31 @@ fn kernel_only(level: c_int, name: c_int) -> bool {
         ),
         libc::IPPROTO_IPV6 => matches!(name, libc::IPV6_RECVHOPLIMIT | libc::IPV6_RECVTCLASS),
         _ => false,
+    }
+}
+
+/// What SO_BINDTODEVICE names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Device {
+    /// It is not that option.
+    NotMeant,
+    /// The one by which the kernel, too, brings whatever is local: no socket receives less for being bound to it.
+    Local,
+    /// None in particular, again.
+    Any,
+    Other,
+}
+
+/// # Safety
+/// `value` is null, or `len` bytes can be read there.
+unsafe fn device_of(value: *const c_void, len: socklen_t) -> Device {
+    // SAFETY: the caller's promise.
+    let argument = unsafe { Argument::read(value, len) };
+    let name = &argument.bytes[..argument.len];
+    match name.split(|&byte| byte == 0).next() {
+        Some(b"lo") => Device::Local,
+        Some(b"") | None => Device::Any,
+        Some(_) => Device::Other,
     }
 }
 
@@ -343,6 +377,10 @@ pub(crate) unsafe fn get(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> Result<c_int, Errno> {
+    if rings::concerns(level, name) {
+        // SAFETY: the caller's promise.
+        return unsafe { rings::get(process, fd, key, name, value, len) };
+    }
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
@@ -363,10 +401,11 @@ pub(crate) unsafe fn get(
             unsafe { answer(&error, value, len) }
         }
         (libc::SOL_SOCKET, libc::SO_ERROR, Kind::Datagram(Some(id))) => {
-            if let Some(error) = offload.ring.take_error(id) {
+            let error = offload.ring.take_error(id).map(|error| Errno::from(error).0);
+            if let Some(error) = error.or_else(|| offload.sockets.find_mut(key)?.take_left_error()) {
                 drop(guard);
                 // SAFETY: the caller's promise.
-                return unsafe { answer(&Errno::from(error).0, value, len) };
+                return unsafe { answer(&error, value, len) };
             }
             drop(guard);
             // SAFETY: the caller's promise.

@@ -4,6 +4,8 @@ use std::net::SocketAddrV4;
 
 use libc::c_int;
 
+use crate::extra::OnRings;
+
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Rare {
@@ -21,6 +23,8 @@ pub(crate) struct Rare {
     pub(crate) cork: bool,
     /// A datagram that is not complete, and where it is to go; no address: to the connected peer.
     pub(crate) corked: Option<(Vec<u8>, Option<SocketAddrV4>)>,
+    /// What it has to do with the Extra API's rings.
+    pub(crate) rings: OnRings,
 }
 
 impl Rare {

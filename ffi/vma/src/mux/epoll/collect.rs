@@ -37,7 +37,8 @@ pub(super) fn target_readiness(
     match target {
         Target::Socket(socket) => sockets.get(socket).map_or(0, |socket| readiness(ring, socket)),
         Target::Epoll(inner) => nested_readiness(ring, sockets, epolls, inner, depth),
-        Target::Kernel => 0,
+        Target::Ring(instance) if epolls.get(instance).is_some_and(Epoll::has_completions) => IN,
+        Target::Ring(_) | Target::Kernel => 0,
     }
 }
 

@@ -1,0 +1,292 @@
+//! Rings as the Extra API knows them: which sockets share one, its descriptor, and what happened on it.
+//!
+//! The stack has one ring a process, one device queue behind one lock. The API's rings are *logical*: sockets that share one by
+//! the allocation logic (VMA_RING_ALLOCATION_LOGIC_*, SO_VMA_RING_ALLOC_LOGIC) are polled by one call, and slept on by one descriptor. A ring
+//! begins with its first socket and ends, descriptor and all, with its last.
+//!
+//! Under VMA_SOCKETXTREME=1 every socket is put onto its ring when it gets one of the stack's, and its events are noted there for
+//! [`super::xtreme`]. Without, sockets are put onto rings from the first time on that the program asks for one, and a ring's descriptor is readable
+//! while one of its sockets is.
+
+mod allocation;
+pub(crate) mod calls;
+pub(crate) mod options;
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+use ringway_params::{Id, Settings};
+use ringway_stack::ring::{Readiness, SocketId};
+
+pub(crate) use allocation::Asked;
+use allocation::{Logic, Place, Threads};
+
+use super::xtreme::Waiting;
+use crate::mux::epoll::ring as descriptor;
+use crate::process::Offload;
+use crate::slab::{Key, Slab};
+
+/// The direction that a ring serves a socket in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Rx,
+    Tx,
+}
+
+/// What a socket has to do with rings.
+#[derive(Debug, Default)]
+pub(crate) struct OnRings {
+    /// The rings it is on: to receive, to send.
+    rings: [Option<Key>; 2],
+    /// SO_VMA_RING_ALLOC_LOGIC, for both directions.
+    asked: [Option<Asked>; 2],
+    /// SO_VMA_RING_ALLOC_LOGIC has named a profile, which can be done once.
+    has_profile: bool,
+    /// SO_BINDTODEVICE has named the device that the stack's ring stands for.
+    is_on_device: bool,
+    /// SO_VMA_USER_DATA.
+    pub(super) user_data: Option<u64>,
+    /// SO_VMA_FLOW_TAG.
+    flow_tag: Option<u32>,
+    /// What completions have yet to tell of it.
+    pub(super) waiting: Waiting,
+}
+
+impl OnRings {
+    /// What an accepted connection has of its listener's.
+    pub(crate) fn inherited(&self) -> Self {
+        Self { asked: self.asked, has_profile: self.has_profile, ..Self::default() }
+    }
+
+    const fn ring(&self, direction: Direction) -> Option<Key> {
+        self.rings[direction as usize]
+    }
+}
+
+/// A ring.
+#[derive(Debug)]
+struct LogicalRing {
+    /// For whom it is; more than one where VMA_RING_LIMIT_PER_INTERFACE allows no further ring.
+    places: Vec<Place>,
+    /// Sockets and directions that use it.
+    users: u32,
+    /// Its descriptor, and the instance behind that, once the program has asked for it.
+    descriptor: Option<(RawFd, u32)>,
+    /// Sockets that something happened to. Invariant: each at most once.
+    waiting: VecDeque<Key>,
+}
+
+/// The process's rings.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    all: Slab<LogicalRing>,
+    threads: Threads,
+    /// VMA_SOCKETXTREME.
+    pub(super) has_completions: bool,
+    /// Sockets are put onto rings as they come.
+    is_active: bool,
+    /// VMA_RING_ALLOCATION_LOGIC_RX and _TX.
+    logics: [Logic; 2],
+    /// VMA_RING_LIMIT_PER_INTERFACE; 0: none.
+    limit: usize,
+}
+
+impl Rings {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let logic = |id| Logic::from_number(settings.number(id)).unwrap_or(Logic::Interface);
+        let has_completions = settings.flag(Id::Socketxtreme);
+        Self {
+            all: Slab::new(),
+            threads: Threads::default(),
+            has_completions,
+            is_active: has_completions,
+            logics: [logic(Id::RingAllocationRx), logic(Id::RingAllocationTx)],
+            limit: settings.count(Id::RingLimit) as usize,
+        }
+    }
+
+    /// The ring for a place, made if there is none and there may be one more. It has one user more.
+    fn join(&mut self, place: Place) -> Key {
+        let known = self.all.iter().find(|(_, ring)| ring.places.contains(&place)).map(|(key, _)| key);
+        let key = known.or_else(|| self.least_used(place)).unwrap_or_else(|| {
+            self.all.insert(LogicalRing { places: vec![place], users: 0, descriptor: None, waiting: VecDeque::new() })
+        });
+        if let Some(ring) = self.all.find_mut(key) {
+            ring.users += 1;
+        }
+        key
+    }
+
+    /// Where the limit is reached: the ring with the fewest users, which is for that place from now on as well.
+    fn least_used(&mut self, place: Place) -> Option<Key> {
+        if self.limit == 0 || self.all.len() < self.limit {
+            return None;
+        }
+        let (key, _) = self.all.iter().min_by_key(|(_, ring)| ring.users)?;
+        self.all.find_mut(key)?.places.push(place);
+        Some(key)
+    }
+
+    /// A user less. What is left to close, if it was the last.
+    fn leave(&mut self, key: Key) -> Option<(RawFd, u32)> {
+        let ring = self.all.find_mut(key)?;
+        ring.users -= 1;
+        if ring.users > 0 { None } else { self.all.remove(key)?.descriptor }
+    }
+
+    /// The program closed a ring's descriptor: the next time it asks, it gets another.
+    pub(crate) fn lost_descriptor(&mut self, ring: Key) {
+        if let Some(ring) = self.all.find_mut(ring) {
+            ring.descriptor = None;
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.all.len()
+    }
+}
+
+impl Offload {
+    /// One of our sockets has a socket of the stack's now: it goes onto its ring, if sockets do.
+    pub(crate) fn put_on_ring(&mut self, id: SocketId, socket: u32) {
+        if !self.rings.is_active || self.join_ring(socket, Direction::Rx).is_none() {
+            return;
+        }
+        if self.rings.has_completions {
+            self.begin_lending();
+            if let Some(socket) = self.sockets.get_mut(socket) {
+                socket.rare().rings.waiting.begin();
+                // Who polls the ring waits for a listener's connections.
+                socket.waited = true;
+            }
+            // What came before has told nobody. (That it can be written to is no news.)
+            self.note_event(socket, self.ring.readiness(id) - Readiness::OUT);
+        }
+    }
+
+    /// The ring that a socket is on, which it joins if it is on none. `None`: there is no such socket.
+    fn join_ring(&mut self, index: u32, direction: Direction) -> Option<Key> {
+        let key = self.sockets.key_at(index)?;
+        let socket = self.sockets.get_mut(index)?;
+        if let Some(ring) = socket.rare.as_ref().and_then(|rare| rare.rings.ring(direction)) {
+            return Some(ring);
+        }
+        let asked = socket.rare.as_ref().and_then(|rare| rare.rings.asked[direction as usize]);
+        let place = self.rings.threads.place(asked.unwrap_or(Asked::by(self.rings.logics[direction as usize])), key, socket);
+        let ring = self.rings.join(place);
+        socket.rare().rings.rings[direction as usize] = Some(ring);
+        if direction == Direction::Rx
+            && !self.rings.has_completions
+            && let Some(descriptor) = self.rings.all.find(ring).and_then(|ring| ring.descriptor)
+        {
+            descriptor::watch(self, descriptor, index);
+        }
+        Some(ring)
+    }
+
+    fn leave_ring(&mut self, index: u32, direction: Direction) {
+        let Some(rare) = self.sockets.get_mut(index).and_then(|socket| socket.rare.as_mut()) else { return };
+        let Some(ring) = rare.rings.rings[direction as usize].take() else { return };
+        if direction == Direction::Rx && rare.rings.waiting.unqueue() {
+            self.unqueue(ring, |key| key.index == index);
+        }
+        if direction == Direction::Rx
+            && !self.rings.has_completions
+            && let Some(descriptor) = self.rings.all.find(ring).and_then(|ring| ring.descriptor)
+        {
+            descriptor::unwatch(self, descriptor, index);
+        }
+        self.drop_user(ring);
+    }
+
+    fn drop_user(&mut self, ring: Key) {
+        if let Some((fd, index)) = self.rings.leave(ring) {
+            descriptor::close(self, fd, index);
+        }
+    }
+
+    fn unqueue(&mut self, ring: Key, is_it: impl Fn(&Key) -> bool) {
+        if let Some(ring) = self.rings.all.find_mut(ring) {
+            ring.waiting.retain(|key| !is_it(key));
+        }
+    }
+
+    /// The socket that had this name is gone; this is what it had to do with rings.
+    pub(crate) fn forget_rings(&mut self, key: Key, mut on: OnRings) {
+        if on.waiting.unqueue()
+            && let Some(ring) = on.ring(Direction::Rx)
+        {
+            self.unqueue(ring, |&queued| queued == key);
+        }
+        on.rings.into_iter().flatten().for_each(|ring| self.drop_user(ring));
+    }
+
+    /// SO_VMA_RING_ALLOC_LOGIC was set: a socket that is on a ring goes over to the one it belongs to now.
+    fn change_ring(&mut self, index: u32, direction: Direction) {
+        let Some(old) = self.sockets.get(index).and_then(|socket| socket.rare.as_ref()?.rings.ring(direction)) else { return };
+        // (The old one may be the new one, and must not end in between.)
+        if let Some(ring) = self.rings.all.find_mut(old) {
+            ring.users += 1;
+        }
+        self.leave_ring(index, direction);
+        self.join_ring(index, direction);
+        self.drop_user(old);
+        if direction == Direction::Rx
+            && let Some(id) = self.sockets.get(index).and_then(|socket| socket.ring_id())
+        {
+            self.note_event(index, self.ring.readiness(id) - Readiness::OUT);
+        }
+    }
+
+    /// Something happened to a socket: it is told to who polls its ring, and sleeps on it.
+    #[inline]
+    pub(crate) fn note_event(&mut self, index: u32, edges: Readiness) {
+        if self.rings.has_completions && !edges.is_empty() {
+            self.queue_event(index, edges);
+        }
+    }
+
+    fn queue_event(&mut self, index: u32, edges: Readiness) {
+        let Some(key) = self.sockets.key_at(index) else { return };
+        let Some(rare) = self.sockets.get_mut(index).and_then(|socket| socket.rare.as_mut()) else { return };
+        let Some(ring) = rare.rings.ring(Direction::Rx) else { return };
+        if rare.rings.waiting.note(edges) {
+            self.queue_on(ring, key);
+        }
+    }
+
+    /// Puts a socket at the end of its ring's queue.
+    fn queue_on(&mut self, ring: Key, socket: Key) {
+        let Some(ring) = self.rings.all.find_mut(ring) else { return };
+        ring.waiting.push_back(socket);
+        if let Some((_, instance)) = ring.descriptor {
+            descriptor::set_ready(&mut self.mux, instance, true);
+        }
+    }
+
+    /// The next socket of a ring that something happened to. With the last, the ring's descriptor is readable no more.
+    pub(super) fn take_waiting(&mut self, ring: Key) -> Option<Key> {
+        let ring = self.rings.all.find_mut(ring)?;
+        let next = ring.waiting.pop_front();
+        if ring.waiting.is_empty()
+            && let Some((_, instance)) = ring.descriptor
+        {
+            descriptor::set_ready(&mut self.mux, instance, false);
+        }
+        next
+    }
+
+    /// A socket has more to tell than there was room for.
+    pub(super) fn requeue(&mut self, ring: Key, socket: Key) {
+        self.queue_on(ring, socket);
+    }
+
+    /// How many sockets wait on a ring.
+    pub(super) fn waiting_on(&self, ring: Key) -> usize {
+        self.rings.all.find(ring).map_or(0, |ring| ring.waiting.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

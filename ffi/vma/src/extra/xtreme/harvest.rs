@@ -1,0 +1,219 @@
+//! What happened to one socket, as completions.
+
+use std::collections::VecDeque;
+
+use ringway_shm::RxBuf;
+use ringway_stack::device::RxBuffer;
+use ringway_stack::ring::{Lent, Readiness, SocketId};
+
+use super::abi::{Completed, PACKET};
+use super::buffers::{Owner, PACKET_NODES};
+use crate::errno::Errno;
+use crate::extra::rings::options::default_user_data;
+use crate::process::Offload;
+use crate::slab::Key;
+use crate::socket::Kind;
+
+/// What there is to tell of a socket.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// What happened since it was last told of.
+    edges: Readiness,
+    /// It is in its ring's queue.
+    is_queued: bool,
+    /// Ends and errors that were told already.
+    told: Readiness,
+    /// Taken from its queue, and not told yet: what had been copied before was more than a packet has.
+    rest: VecDeque<Lent<RxBuf>>,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { edges: Readiness::empty(), is_queued: false, told: Readiness::empty(), rest: VecDeque::new() }
+    }
+}
+
+impl Waiting {
+    /// The socket has a connection, or an address, that it had not.
+    pub(crate) fn begin(&mut self) {
+        self.told = Readiness::empty();
+        self.rest.clear();
+    }
+
+    /// Something happened. Whether it is to be queued for that.
+    pub(crate) fn note(&mut self, edges: Readiness) -> bool {
+        self.edges |= edges;
+        !core::mem::replace(&mut self.is_queued, true)
+    }
+
+    /// It is to be queued no more. Whether it was.
+    pub(crate) fn unqueue(&mut self) -> bool {
+        core::mem::take(&mut self.is_queued)
+    }
+}
+
+/// Where completions go.
+pub(super) trait Sink {
+    fn is_full(&self) -> bool;
+    fn put(&mut self, completed: &Completed);
+}
+
+/// What is to be done with a socket next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Nothing,
+    /// There is more to tell than there was room for.
+    Again,
+    /// A connection waits at this listener.
+    Accept(SocketId),
+}
+
+/// The most bytes of a packet.
+const BYTES_MAX: usize = u16::MAX as usize;
+/// The most pieces of a stream in one packet.
+const PIECES_MAX: usize = PACKET_NODES / 2;
+
+/// Fills in completions for what happened to a socket, as far as there is room.
+pub(super) fn harvest(offload: &mut Offload, key: Key, sink: &mut impl Sink) -> Next {
+    let Some(socket) = offload.sockets.find_mut(key) else { return Next::Nothing };
+    let (kind, fd, peer) = (socket.kind, socket.fd, socket.peer);
+    let on = &mut socket.rare().rings;
+    on.waiting.is_queued = false;
+    let edges = core::mem::replace(&mut on.waiting.edges, Readiness::empty());
+    let user_data = on.user_data.unwrap_or_else(|| default_user_data(fd));
+    let told = Completed { packet: None, events: 0, user_data, from: peer, listener: None };
+    match kind {
+        Kind::Listener(Some(id)) if offload.ring.readiness(id).contains(Readiness::IN) => Next::Accept(id),
+        Kind::Stream(id) | Kind::Connecting(id) => stream(offload, key, id, edges, told, sink),
+        Kind::Datagram(Some(id)) => datagrams(offload, key, id, edges, told, sink),
+        _ => Next::Nothing,
+    }
+}
+
+/// All that arrived of a stream; then how it ended.
+fn stream(offload: &mut Offload, key: Key, id: SocketId, edges: Readiness, told: Completed, sink: &mut impl Sink) -> Next {
+    let mut left = edges & Readiness::OUT;
+    while !sink.is_full() && offload.buffers.have_room() {
+        let mut pieces = core::mem::take(&mut offload.buffers.spare);
+        gather(offload, key, id, &mut pieces);
+        let packet = if pieces.is_empty() { None } else { offload.buffers.lend(Owner::Stream(id), pieces.drain(..)) };
+        offload.buffers.spare = pieces;
+        if packet.is_none() {
+            break;
+        }
+        sink.put(&Completed { packet, events: PACKET | bits(left), ..told });
+        left = Readiness::empty();
+    }
+    let ready = offload.ring.readiness(id);
+    let Some(waiting) = waiting(offload, key) else { return Next::Nothing };
+    // (Before its end, all that came is told.)
+    let has_more = !waiting.rest.is_empty();
+    let news = (ready & (Readiness::RDHUP | Readiness::HUP | Readiness::ERR)) - waiting.told;
+    let has_more = has_more || has_bytes(offload, id);
+    if !has_more && !sink.is_full() {
+        if let Some(waiting) = self::waiting(offload, key) {
+            waiting.told |= news;
+        }
+        left |= news;
+        if news.contains(Readiness::RDHUP) {
+            left |= Readiness::IN;
+        }
+        if !left.is_empty() {
+            sink.put(&Completed { events: bits(left), from: None, ..told });
+        }
+        return Next::Nothing;
+    }
+    again(offload, key, left, has_more || !news.is_empty())
+}
+
+/// The next bytes of a stream, as many as a packet has.
+fn gather(offload: &mut Offload, key: Key, id: SocketId, pieces: &mut Vec<Lent<RxBuf>>) {
+    let mut bytes = 0;
+    while bytes < BYTES_MAX && pieces.len() < PIECES_MAX {
+        let room = BYTES_MAX - bytes;
+        let next = match waiting(offload, key).and_then(|waiting| waiting.rest.pop_front()) {
+            // (A read that finds nothing takes the error, which is SO_ERROR's.)
+            None if offload.ring.readiness(id).contains(Readiness::ERR) && !has_bytes(offload, id) => return,
+            None => match offload.ring.tcp_lend(id, |buffer| leading(buffer, room)) {
+                Ok(Some(piece)) => piece,
+                _ => return,
+            },
+            Some(rest) => rest,
+        };
+        let fits = match next {
+            Lent::Copied(mut copied) if copied.len() > room => {
+                let later = copied.split_off(room);
+                if let Some(waiting) = waiting(offload, key) {
+                    waiting.rest.push_front(Lent::Copied(later));
+                }
+                Lent::Copied(copied)
+            }
+            whole => whole,
+        };
+        bytes += fits.len();
+        pieces.push(fits);
+    }
+}
+
+fn has_bytes(offload: &Offload, id: SocketId) -> bool {
+    offload.ring.info(id).is_some_and(|info| info.recv_queue > 0)
+}
+
+/// Bytes of a buffer's first piece, of which there is room for so many.
+fn leading(buffer: &RxBuf, room: usize) -> usize {
+    let mut first = 0;
+    buffer.for_each_piece(|_, len| {
+        if first == 0 {
+            first = len;
+        }
+    });
+    first.min(room).min(buffer.len())
+}
+
+/// A completion for each datagram; an error in one of its own.
+fn datagrams(offload: &mut Offload, key: Key, id: SocketId, edges: Readiness, told: Completed, sink: &mut impl Sink) -> Next {
+    while !sink.is_full() && offload.buffers.have_room() {
+        match offload.ring.udp_lend(id) {
+            Ok((datagram, pieces)) => {
+                let packet = offload.buffers.lend(Owner::Datagram(id, datagram.len), pieces);
+                sink.put(&Completed { packet, events: PACKET, from: Some(datagram.from), ..told });
+            }
+            Err(ringway_stack::Error::WouldBlock) => {
+                let ends = edges & (Readiness::RDHUP | Readiness::HUP);
+                if !ends.is_empty() {
+                    sink.put(&Completed { events: bits(ends | Readiness::IN), from: None, ..told });
+                }
+                return Next::Nothing;
+            }
+            Err(error) => {
+                // It stays for SO_ERROR.
+                if let Some(socket) = offload.sockets.find_mut(key) {
+                    socket.rare().error = Some(Errno::from(error).0);
+                }
+                sink.put(&Completed { events: bits(Readiness::ERR), from: None, ..told });
+            }
+        }
+    }
+    let ready = offload.ring.readiness(id).intersects(Readiness::IN | Readiness::ERR);
+    again(offload, key, edges & (Readiness::RDHUP | Readiness::HUP), ready)
+}
+
+/// What there was no room for: the socket is queued again if that is anything.
+fn again(offload: &mut Offload, key: Key, edges: Readiness, has_more: bool) -> Next {
+    let Some(waiting) = waiting(offload, key) else { return Next::Nothing };
+    waiting.edges |= edges;
+    if !has_more && edges.is_empty() {
+        return Next::Nothing;
+    }
+    waiting.is_queued = true;
+    Next::Again
+}
+
+fn waiting(offload: &mut Offload, key: Key) -> Option<&mut Waiting> {
+    offload.sockets.find_mut(key).map(|socket| &mut socket.rare().rings.waiting)
+}
+
+/// In epoll's bits, as the ring's are.
+const fn bits(ready: Readiness) -> u64 {
+    ready.bits() as u64
+}

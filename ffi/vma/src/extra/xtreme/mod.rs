@@ -1,0 +1,172 @@
+//! SocketXtreme: what happens on a ring is polled, and data are lent from where the device put them (vma.md s2.10 to 2.12).
+//!
+//! - [`harvest`]: what happened to a socket, as completions; [`buffers`]: who has which buffer; [`abi`]: the structures of each layout
+//!
+//! Every call may come from any thread. Where threads poll one ring, each completion goes to one of them; those of one stream are taken in
+//! order, so that threads which share a ring must agree on who handles what.
+
+mod abi;
+mod buffers;
+mod harvest;
+
+use core::ffi::{c_int, c_uint};
+use std::sync::Once;
+
+use self::abi::{ACCEPTED, Completed, Layout};
+pub(super) use self::abi::{Timed, TimedCompletion, TimedPacket, Untimed, UntimedCompletion, UntimedPacket};
+pub(super) use self::buffers::Buff;
+use self::buffers::Credit;
+pub(crate) use self::buffers::Buffers;
+pub(crate) use self::harvest::Waiting;
+use self::harvest::{Next, Sink, harvest};
+use super::rings::options::default_user_data;
+use crate::errno;
+use crate::mux::epoll::ring as descriptor;
+use crate::params;
+use crate::process::{Offload, Process, process, process_or_init};
+use crate::slab::Key;
+use crate::socket::accept;
+
+/// VMA_SOCKETXTREME, of a program that calls what needs it; one line of the log if it is not set.
+fn is_on() -> bool {
+    if params::settings().flag(ringway_params::Id::Socketxtreme) {
+        return true;
+    }
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        crate::log::start();
+        tracing::warn!("the program uses SocketXtreme, which VMA_SOCKETXTREME=1 switches on");
+    });
+    false
+}
+
+/// The program's array, from its front on.
+struct Out<L: Layout> {
+    at: *mut L::Completion,
+    room: usize,
+    put: usize,
+}
+
+impl<L: Layout> Sink for Out<L> {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.put == self.room
+    }
+
+    #[inline]
+    fn put(&mut self, completed: &Completed) {
+        // SAFETY: the program's promise of `room` completions, of which `put` are filled in. (They may lie anywhere.)
+        unsafe { self.at.add(self.put).write_unaligned(L::completion(completed)) };
+        self.put += 1;
+    }
+}
+
+/// See the header.
+pub(super) unsafe extern "C" fn poll<L: Layout>(fd: c_int, completions: *mut L::Completion, count: c_uint, _flags: c_int) -> c_int {
+    if !is_on() {
+        return errno::fail(libc::EOPNOTSUPP);
+    }
+    if completions.is_null() || count == 0 {
+        return errno::fail(libc::EINVAL);
+    }
+    let Some(process) = process() else { return errno::fail(libc::EBADFD) };
+    // (What is counted is returned.)
+    let room = count.min(c_int::MAX.unsigned_abs()) as usize;
+    let mut out = Out::<L> { at: completions, room, put: 0 };
+    crate::bare_boundary!(-1, match poll_ring(process, fd, &mut out) {
+        true => out.put as c_int,
+        false => errno::fail(libc::EBADFD),
+    })
+}
+
+/// `false`: the descriptor is not a ring's.
+fn poll_ring(process: &Process, fd: c_int, out: &mut impl Sink) -> bool {
+    let now = process.now();
+    let mut guard = process.lock();
+    let Some(ring) = descriptor::of(&guard, fd) else { return false };
+    guard.mux.calls += 1;
+    guard.poll_if_due(now);
+    // Each socket that waits now has one turn.
+    let mut turns = guard.waiting_on(ring);
+    while turns > 0 && !out.is_full() {
+        turns -= 1;
+        let Some(socket) = guard.take_waiting(ring) else { break };
+        match harvest(&mut guard, socket, out) {
+            Next::Nothing => {}
+            Next::Again => guard.requeue(ring, socket),
+            Next::Accept(id) => {
+                drop(guard);
+                let saved = errno::current();
+                let accepted = crate::boundary!(None, accept::by_itself(process, socket, id).ok());
+                errno::set(saved);
+                guard = process.lock();
+                if let Some((connection, peer)) = accepted {
+                    let (user_data, listener) = (default_user_data(connection), guard.sockets.find(socket).map(|socket| socket.fd));
+                    out.put(&Completed { packet: None, events: ACCEPTED, user_data, from: peer, listener });
+                }
+                // Others may wait there; or there was no descriptor, and the next call tries again.
+                guard.note_event_on(socket, id);
+            }
+        }
+    }
+    true
+}
+
+/// See the header.
+pub(super) unsafe extern "C" fn free_packets<L: Layout>(packets: *mut L::Packet, count: c_int) -> c_int {
+    if !is_on() {
+        return errno::fail(libc::EOPNOTSUPP);
+    }
+    let Some(process) = process_or_init().filter(|_| !packets.is_null()) else { return errno::fail(libc::EINVAL) };
+    crate::bare_boundary!(-1, {
+        let mut guard = process.lock();
+        let mut result = 0;
+        for index in 0..usize::try_from(count).unwrap_or(0) {
+            // SAFETY: the program's promise: so many packets.
+            let first = unsafe { L::first_of(packets.add(index)) };
+            match guard.buffers.take_packet(first) {
+                Some(credit) => give_back(&mut guard, process, credit),
+                None => {
+                    result = errno::fail(libc::EINVAL);
+                    break;
+                }
+            }
+        }
+        guard.dispatch();
+        result
+    })
+}
+
+/// See the header.
+pub(super) extern "C" fn reference(buff: *mut Buff) -> c_int {
+    let Some(process) = process() else { return errno::fail(libc::EINVAL) };
+    crate::bare_boundary!(-1, process.lock().buffers.reference(buff).unwrap_or_else(|| errno::fail(libc::EINVAL)))
+}
+
+/// See the header.
+pub(super) extern "C" fn unreference(buff: *mut Buff) -> c_int {
+    let Some(process) = process() else { return errno::fail(libc::EINVAL) };
+    crate::bare_boundary!(-1, {
+        let mut guard = process.lock();
+        let Some((left, credit)) = guard.buffers.unreference(buff) else { return errno::fail(libc::EINVAL) };
+        give_back(&mut guard, process, credit);
+        guard.dispatch();
+        left
+    })
+}
+
+fn give_back(offload: &mut Offload, process: &Process, credit: Option<Credit>) {
+    if let Some(Credit { to, bytes }) = credit {
+        offload.ring.give_back(process.now(), to, bytes);
+    }
+}
+
+impl Offload {
+    /// After a listener's turn: it has another if a connection waits.
+    fn note_event_on(&mut self, socket: Key, id: ringway_stack::ring::SocketId) {
+        if self.sockets.find(socket).is_some_and(|socket| socket.ring_id() == Some(id)) {
+            let ready = self.ring.readiness(id) & ringway_stack::ring::Readiness::IN;
+            self.note_event(socket.index, ready);
+        }
+    }
+}

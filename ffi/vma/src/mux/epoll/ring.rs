@@ -1,0 +1,97 @@
+//! Descriptors of the Extra API's rings: epoll instances of which the one member is the ring.
+//!
+//! So a ring can be slept on by poll, select and epoll, under any number, and in any other instance, as every instance can.
+
+use std::os::fd::RawFd;
+
+use super::super::State;
+use super::super::interest::{Item, Target};
+use super::super::{IN, Watcher};
+use super::{Epoll, add, destroy, is_plain, remove};
+use crate::fdtable::{self, Entry};
+use crate::process::Offload;
+use crate::real;
+use crate::slab::Key;
+
+/// What an instance that is a ring's descriptor knows of the ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(super) ring: Key,
+    /// Its place in its own interest list.
+    item: u32,
+    /// There are completions to poll.
+    ready: bool,
+}
+
+impl Epoll {
+    pub(super) fn has_completions(&self) -> bool {
+        self.ring.is_some_and(|end| end.ready)
+    }
+}
+
+/// Makes `fd`, a new epoll instance of the kernel's, the descriptor of a ring. Returns its place among the instances; `None`: the number is
+/// beyond the table.
+pub(crate) fn open(offload: &mut Offload, fd: RawFd, ring: Key, ready: bool) -> Option<u32> {
+    let index = offload.mux.epolls.insert(Epoll::new(fd, false)).index;
+    if !fdtable::set(fd, Entry::Epoll(index)) {
+        destroy(offload, index);
+        return None;
+    }
+    let instance = offload.mux.epolls.get_mut(index)?;
+    let item = instance.interest.add(Item { target: Target::Ring(index), fd, events: IN, data: 0, kernel: None });
+    instance.ring = Some(End { ring, item, ready });
+    if ready {
+        offload.mux.edge(index, item, IN);
+    }
+    Some(index)
+}
+
+/// The ring whose descriptor `fd` is.
+#[inline]
+pub(crate) fn of(offload: &Offload, fd: RawFd) -> Option<Key> {
+    match fdtable::peek(fd) {
+        Entry::Epoll(index) if !is_plain(index) => offload.mux.epolls.get(index)?.ring.map(|end| end.ring),
+        _ => None,
+    }
+}
+
+/// The ring got something, or has nothing left.
+#[inline]
+pub(crate) fn set_ready(mux: &mut State, index: u32, ready: bool) {
+    let Some(end) = mux.epolls.get_mut(index).and_then(|instance| instance.ring.as_mut()) else { return };
+    end.ready = ready;
+    let item = end.item;
+    if ready {
+        mux.edge(index, item, IN);
+    }
+}
+
+/// The descriptor is readable, too, while `socket` is.
+pub(crate) fn watch(offload: &mut Offload, (epfd, index): (RawFd, u32), socket: u32) {
+    let Some(fd) = offload.sockets.get(socket).map(|socket| socket.fd) else { return };
+    let event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    // (That it is watched already is no failure.)
+    let _ = add(offload, index, epfd, Target::Socket(socket), fd, Some(event));
+}
+
+/// Ends that.
+pub(crate) fn unwatch(offload: &mut Offload, (epfd, index): (RawFd, u32), socket: u32) {
+    let Some(socket) = offload.sockets.get(socket) else { return };
+    let watchers: Vec<Watcher> = socket.watch.items.iter().filter(|watcher| watcher.epoll == index).copied().collect();
+    watchers.into_iter().for_each(|watcher| remove(offload, watcher, epfd));
+}
+
+/// The ring is no more: its descriptor goes, and who sleeps on a duplicate finds nothing any more.
+pub(crate) fn close(offload: &mut Offload, fd: RawFd, index: u32) {
+    let Some(instance) = offload.mux.epolls.get_mut(index) else { return };
+    instance.ring = None;
+    instance.fds.retain(|&known| known != fd);
+    let is_last = instance.fds.is_empty();
+    if fdtable::clear_if(fd, Entry::Epoll(index)) {
+        // SAFETY: plain integers; the library made it, and the program has not closed it.
+        unsafe { real::close(fd) };
+    }
+    if is_last {
+        destroy(offload, index);
+    }
+}
