@@ -200,6 +200,11 @@ fn zero_copy() {
 }
 
 #[test]
+fn cyclic_buffers() {
+    finds_nothing_wrong("cyclic");
+}
+
+#[test]
 fn rules_and_statistics() {
     finds_nothing_wrong("control");
     let output = run(&compile(&["gcc"], "control.c"), &[]);

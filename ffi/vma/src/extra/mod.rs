@@ -5,6 +5,7 @@
 
 mod abi;
 mod control;
+mod cyclic;
 mod loans;
 pub(crate) mod rings;
 mod table;
@@ -17,6 +18,7 @@ use core::mem::size_of;
 
 use libc::socklen_t;
 
+pub(crate) use cyclic::Cyclic;
 pub(crate) use loans::Loans;
 pub(crate) use rings::{OnRings, Rings};
 pub(crate) use xtreme::Buffers;

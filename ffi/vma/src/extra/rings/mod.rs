@@ -21,6 +21,7 @@ use ringway_stack::ring::{Readiness, SocketId};
 pub(crate) use allocation::Asked;
 use allocation::{Logic, Place, Threads};
 
+use super::cyclic::UserMemory;
 use super::xtreme::Waiting;
 use crate::mux::epoll::ring as descriptor;
 use crate::process::Offload;
@@ -48,6 +49,8 @@ pub(crate) struct OnRings {
     pub(super) user_data: Option<u64>,
     /// SO_VMA_FLOW_TAG.
     flow_tag: Option<u32>,
+    /// SO_VMA_RING_USER_MEMORY.
+    pub(super) user_memory: Option<UserMemory>,
     /// What completions have yet to tell of it.
     pub(super) waiting: Waiting,
 }
@@ -153,6 +156,7 @@ impl Offload {
         if !self.rings.is_active || self.join_ring(socket, Direction::Rx).is_none() {
             return;
         }
+        self.keep_headers(socket);
         if self.rings.has_completions {
             self.begin_lending();
             if let Some(socket) = self.sockets.get_mut(socket) {
@@ -173,9 +177,13 @@ impl Offload {
             return Some(ring);
         }
         let asked = socket.rare.as_ref().and_then(|rare| rare.rings.asked[direction as usize]);
-        let place = self.rings.threads.place(asked.unwrap_or(Asked::by(self.rings.logics[direction as usize])), key, socket);
+        let asked = asked.unwrap_or(Asked::by(self.rings.logics[direction as usize]));
+        let place = self.rings.threads.place(asked, key, socket);
         let ring = self.rings.join(place);
         socket.rare().rings.rings[direction as usize] = Some(ring);
+        if direction == Direction::Rx && asked.profile != 0 {
+            self.join_cyclic(ring, index, asked.profile);
+        }
         if direction == Direction::Rx
             && !self.rings.has_completions
             && let Some(descriptor) = self.rings.all.find(ring).and_then(|ring| ring.descriptor)
@@ -196,6 +204,9 @@ impl Offload {
             && let Some(descriptor) = self.rings.all.find(ring).and_then(|ring| ring.descriptor)
         {
             descriptor::unwatch(self, descriptor, index);
+        }
+        if direction == Direction::Rx {
+            self.cyclic.leave(ring, index);
         }
         self.drop_user(ring);
     }
@@ -218,6 +229,9 @@ impl Offload {
             && let Some(ring) = on.ring(Direction::Rx)
         {
             self.unqueue(ring, |&queued| queued == key);
+        }
+        if let Some(ring) = on.ring(Direction::Rx) {
+            self.cyclic.leave(ring, key.index);
         }
         on.rings.into_iter().flatten().for_each(|ring| self.drop_user(ring));
     }
