@@ -24,7 +24,7 @@ pub(super) type NetworkHeaders = ArrayVec<u8, HEADERS_MAX>;
 
 impl<D: Device> Ring<D> {
     /// Writes what has arrived at these UDP sockets to a cyclic buffer, the oldest first and at most as much as is asked for, and gives out the
-    /// next run: see [`CyclicBuffer::read`]. Sockets keep their datagrams' headers from the first such call on; those of earlier ones, and of
+    /// next run: see [`CyclicBuffer::read`]. Sockets keep their datagrams' headers from the first such call on, if they are wanted; those of earlier ones, and of
     /// what this ring's own programs told a group, are made up, with Ethernet addresses of zeros.
     ///
     /// # Errors
@@ -42,7 +42,9 @@ impl<D: Device> Ring<D> {
             if let Some(error) = socket.error.take() {
                 return Err(error.into());
             }
-            socket.keep_headers();
+            if buffer.layout().keeps_headers() {
+                socket.keep_headers();
+            }
         }
         buffer.rewind_at_end();
         while buffer.waiting() < max

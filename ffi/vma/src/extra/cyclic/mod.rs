@@ -17,8 +17,8 @@ use ringway_stack::ring::SocketId;
 
 use self::memory::Memory;
 pub(super) use self::memory::UserMemory;
-pub(super) use self::profiles::{RingType, add_older, add_ring_profile};
 use self::profiles::Profile;
+pub(super) use self::profiles::{RingType, add_older, add_ring_profile};
 pub(super) use self::read::{Completion, cyclic_buffer_read, mem_info};
 use crate::process::Offload;
 use crate::slab::Key;
@@ -95,9 +95,10 @@ impl Offload {
         self.keep_headers(index);
     }
 
-    /// Datagrams of a socket on a cyclic ring keep their headers.
+    /// Datagrams of a socket on a cyclic ring keep their headers, if those are a part of its records.
     pub(super) fn keep_headers(&mut self, index: u32) {
-        let is_on_one = self.cyclic.rings.iter().any(|cyclic| cyclic.members.contains(&index));
+        let keeps = |cyclic: &CyclicRing| cyclic.members.contains(&index) && cyclic.buffer.layout().keeps_headers();
+        let is_on_one = self.cyclic.rings.iter().any(keeps);
         if is_on_one && let Some(id) = self.sockets.get(index).and_then(|socket| socket.ring_id()) {
             // (Only of sockets that are not of UDP, which never come here, is it an error.)
             let _ = self.ring.udp_keep_headers(id);

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use libc::{size_t, timespec};
 use ringway_stack::Instant;
 use ringway_stack::cyclic::{CyclicError, Run};
+use ringway_stack::ring::Readiness;
 
 use super::memory::Memory;
 use crate::errno::{self, Errno, to_int};
@@ -63,6 +64,7 @@ fn read(process: &Process, fd: c_int, min: usize, max: usize) -> Result<Option<F
     offload.mux.calls += 1;
     let found = offload.poll_for(now, max).read_cyclic(ring, min, max);
     offload.dispatch();
+    offload.forget_read(ring);
     found
 }
 
@@ -101,6 +103,25 @@ impl Offload {
             Err(CyclicError::Invalid { .. }) => Err(Errno(libc::EINVAL)),
             Err(CyclicError::Oversized(_)) => Err(Errno(libc::EMSGSIZE)),
             Err(CyclicError::Socket(error)) => Err(Errno::from(error)),
+        }
+    }
+}
+
+impl Offload {
+    /// Under SocketXtreme, a ring's descriptor is readable while something is to be told: not for packets that were read here.
+    fn forget_read(&mut self, ring: Key) {
+        if !self.rings.has_completions {
+            return;
+        }
+        for _ in 0..self.waiting_on(ring) {
+            let Some(key) = self.take_waiting(ring) else { break };
+            let Some(socket) = self.sockets.find_mut(key) else { continue };
+            let is_ready = socket.ring_id().is_some_and(|id| !(self.ring.readiness(id) - Readiness::OUT).is_empty());
+            if is_ready {
+                self.requeue(ring, key);
+            } else {
+                socket.rare().rings.waiting.unqueue();
+            }
         }
     }
 }

@@ -111,9 +111,9 @@ impl Rings {
     /// The ring for a place, made if there is none and there may be one more. It has one user more.
     fn join(&mut self, place: Place) -> Key {
         let known = self.all.iter().find(|(_, ring)| ring.places.contains(&place)).map(|(key, _)| key);
-        let key = known.or_else(|| self.least_used(place)).unwrap_or_else(|| {
-            self.all.insert(LogicalRing { places: vec![place], users: 0, descriptor: None, waiting: VecDeque::new() })
-        });
+        let key = known
+            .or_else(|| self.least_used(place))
+            .unwrap_or_else(|| self.all.insert(LogicalRing { places: vec![place], users: 0, descriptor: None, waiting: VecDeque::new() }));
         if let Some(ring) = self.all.find_mut(key) {
             ring.users += 1;
         }

@@ -15,8 +15,8 @@ use std::sync::Once;
 use self::abi::{ACCEPTED, Completed, Layout};
 pub(super) use self::abi::{Timed, TimedCompletion, TimedPacket, Untimed, UntimedCompletion, UntimedPacket};
 pub(super) use self::buffers::Buff;
-use self::buffers::Credit;
 pub(crate) use self::buffers::Buffers;
+use self::buffers::Credit;
 pub(crate) use self::harvest::Waiting;
 use self::harvest::{Next, Sink, harvest};
 use super::rings::options::default_user_data;
@@ -73,10 +73,13 @@ pub(super) unsafe extern "C" fn poll<L: Layout>(fd: c_int, completions: *mut L::
     // (What is counted is returned.)
     let room = count.min(c_int::MAX.unsigned_abs()) as usize;
     let mut out = Out::<L> { at: completions, room, put: 0 };
-    crate::bare_boundary!(-1, match poll_ring(process, fd, &mut out) {
-        true => out.put as c_int,
-        false => errno::fail(libc::EBADFD),
-    })
+    crate::bare_boundary!(
+        -1,
+        match poll_ring(process, fd, &mut out) {
+            true => out.put as c_int,
+            false => errno::fail(libc::EBADFD),
+        }
+    )
 }
 
 /// `false`: the descriptor is not a ring's.
