@@ -51,16 +51,19 @@
 
 /* getsockopt(-1, SOL_SOCKET, ...): a pointer to the table. See vma_get_api(). */
 #define SO_VMA_GET_API 2800
-/* set/getsockopt, 8 bytes: what completions of this socket carry in user_data. Default: the descriptor. EINVAL: another length. */
+/* set/getsockopt, 8 bytes: what completions of this socket carry in user_data. Default: the descriptor. EINVAL: another length. An accepted
+ * connection has its own default, not its listener's value. */
 #define SO_VMA_USER_DATA 2801
-/* setsockopt, struct vma_ring_alloc_logic_attr: which ring the socket uses. EINVAL: another length, or no bit in comp_mask. */
+/* setsockopt, struct vma_ring_alloc_logic_attr: which ring the socket uses. A socket that is on a ring goes over to the other one, with what waits
+ * there to be polled; accepted connections have their listener's. EINVAL: another length, no bit in comp_mask, no such logic, or a second profile. */
 #define SO_VMA_RING_ALLOC_LOGIC 2810
 /*
  * setsockopt, struct iovec: memory of the program's for the packets of a cyclic ring, for as long as the socket lives; before the socket has its
  * ring. EINVAL: another length, none, or too little for the profile that the socket has named (or names afterwards).
  */
 #define SO_VMA_RING_USER_MEMORY 2811
-/* set/getsockopt, 4 bytes: a tag that the device puts on the socket's packets. EINVAL: 0, 2^20 - 1 and more, or another length. */
+/* set/getsockopt, 4 bytes: a tag that the device puts on the socket's packets. EINVAL: 0, 2^20 - 1 and more, or another length. (A device
+ * that steers by itself, as shared memory does, has no use for it; it is kept, and told.) */
 #define SO_VMA_FLOW_TAG 2820
 /* setsockopt, any value: the socket receives nothing from the device any more. */
 #define SO_VMA_SHUTDOWN_RX 2821
@@ -104,7 +107,11 @@ struct vma_packet_desc_t {
 	struct timespec hw_timestamp; /* zero unless SO_TIMESTAMPING asks for SOF_TIMESTAMPING_RAW_HARDWARE, and the device has it */
 };
 
-/* See socketxtreme_poll(). */
+/*
+ * See socketxtreme_poll(). The parts that the events do not speak of are zero, and listen_fd is -1. Data, and what else is to be told of a socket, may
+ * come in one completion (EPOLLOUT with VMA_SOCKETXTREME_PACKET); the end of a stream (EPOLLIN | EPOLLRDHUP) comes in one behind its last data,
+ * EPOLLHUP when both directions have ended, EPOLLERR when SO_ERROR has something to tell; each of them once.
+ */
 struct vma_completion_t {
 	struct vma_packet_desc_t packet;
 	uint64_t events;
@@ -161,7 +168,11 @@ typedef vma_recv_callback_retval_t (*vma_recv_callback_t)(int fd, size_t sz_iov,
 
 /* --- rings ------------------------------------------------------------------------------------------------------------------------ */
 
-/* Which sockets share a ring. */
+/*
+ * Which sockets share a ring: those of one process, of one local address, of one socket, of one user id, of one thread or core that they were
+ * made in. A ring is something to poll and to sleep on, for the sockets that share it; all rings of a process lie on the one queue of its
+ * device. It begins with its first socket and ends with its last, and its descriptor with it.
+ */
 typedef enum {
 	RING_LOGIC_PER_INTERFACE = 0,
 	RING_LOGIC_PER_IP = 1,
@@ -432,10 +443,15 @@ struct vma_api_t {
 
 	/*
 	 * What happened on a ring, without waiting: data, new connections, changes of readiness. See vma_completion_t. Data arrive where the
-	 * device put them, and are given back by socketxtreme_free_vma_packets. A listener's connections are accepted by this call.
-	 * Needs VMA_SOCKETXTREME=1 in the environment.
+	 * device put them, and are given back by socketxtreme_free_vma_packets. A listener's connections are accepted by this call, as long as
+	 * there are descriptors for them. Needs VMA_SOCKETXTREME=1 in the environment.
 	 *
-	 * fd: a ring's (get_socket_rings_fds). It can be slept on by poll and epoll. completions: room for ncompletions. flags: 0.
+	 * A datagram is one completion; of a stream, what has arrived is, up to 65535 bytes. What is not polled stays in its socket, where
+	 * the receive calls find it, too: bytes are in order however they are taken. Threads may poll one ring at once; each completion goes to
+	 * one of them.
+	 *
+	 * fd: a ring's (get_socket_rings_fds), or a duplicate; not a socket's or an epoll instance's, as libvma's header had it. It can be slept on by poll,
+	 * select and epoll, and is readable while there is something to poll. completions: room for ncompletions. flags: not looked at.
 	 * Returns how many completions were filled in; 0: nothing happened. -1 EOPNOTSUPP: VMA_SOCKETXTREME is not set. -1 EBADFD: fd is not a
 	 * ring's. -1 EINVAL: completions is NULL, or ncompletions 0.
 	 *
@@ -450,8 +466,8 @@ struct vma_api_t {
 	int (*socketxtreme_poll)(int fd, struct vma_completion_t *completions, unsigned int ncompletions, int flags);
 
 	/*
-	 * How many rings a socket receives from. Returns 0 also for a descriptor that is not offloaded (libvma's header promised an error there,
-	 * and its code did as this one).
+	 * How many rings a socket receives from: one, or none. Returns 0 also for a descriptor that is not offloaded (libvma's header promised an
+	 * error there, and its code did as this one).
 	 */
 	int (*get_socket_rings_num)(int fd);
 
@@ -462,6 +478,8 @@ struct vma_api_t {
 	 * ring_fds: room for ring_fds_sz. Not touched beyond what is returned.
 	 * Returns how many were filled in, with every call (libvma: only the first); 0: there are none, or fd is not offloaded. -1 EINVAL:
 	 * ring_fds is NULL, or ring_fds_sz not positive.
+	 *
+	 * Without VMA_SOCKETXTREME, a ring's descriptor is readable while one of its sockets is.
 	 */
 	int (*get_socket_rings_fds)(int fd, int *ring_fds, int ring_fds_sz);
 
@@ -475,10 +493,11 @@ struct vma_api_t {
 
 	/*
 	 * Gives back packets of socketxtreme_poll: each buffer loses the reference that the completion had, and a TCP socket's window opens
-	 * again.
+	 * again by the bytes of those that have none left. (libvma opened it by all, and by none for what socketxtreme_free_vma_buff gave back.)
 	 *
-	 * Returns 0. -1 EOPNOTSUPP: VMA_SOCKETXTREME is not set. -1 EINVAL: packets is NULL; or one of them is not lent (those before it were
-	 * given back).
+	 * packets: of each, buff_lst is used, which is as socketxtreme_poll had it; the rest of the list is known. num: of packets; 0 does nothing.
+	 * Returns 0. -1 EOPNOTSUPP: VMA_SOCKETXTREME is not set. -1 EINVAL: packets is NULL; or one of them is not lent, or was given back before (those
+	 * before it in the array were given back).
 	 */
 	int (*socketxtreme_free_vma_packets)(struct vma_packet_desc_t *packets, int num);
 
@@ -488,8 +507,8 @@ struct vma_api_t {
 	int (*socketxtreme_ref_vma_buff)(struct vma_buff_t *buff);
 
 	/*
-	 * Gives back what socketxtreme_ref_vma_buff took. Returns how many references are left; 0: the device has it again. -1 EINVAL: buff is
-	 * not lent.
+	 * Gives back what socketxtreme_ref_vma_buff took, or the completion's own reference. Returns how many references are left; 0: the device has
+	 * it again. -1 EINVAL: buff is not lent.
 	 */
 	int (*socketxtreme_free_vma_buff)(struct vma_buff_t *buff);
 

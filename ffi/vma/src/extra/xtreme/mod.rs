@@ -1,6 +1,6 @@
 //! SocketXtreme: what happens on a ring is polled, and data are lent from where the device put them (vma.md s2.10 to 2.12).
 //!
-//! - [`harvest`]: what happened to a socket, as completions; [`buffers`]: who has which buffer; [`abi`]: the structures of each layout
+//! - [`harvest`]: what happened to a socket, as completions; [`kernel`]: what happened to it there; [`buffers`]: who has which buffer; [`abi`]: the structures of each layout
 //!
 //! Every call may come from any thread. Where threads poll one ring, each completion goes to one of them; those of one stream are taken in
 //! order, so that threads which share a ring must agree on who handles what.
@@ -8,6 +8,7 @@
 mod abi;
 mod buffers;
 mod harvest;
+mod kernel;
 
 use core::ffi::{c_int, c_uint};
 use std::sync::Once;
@@ -16,9 +17,10 @@ use self::abi::{ACCEPTED, Completed, Layout};
 pub(super) use self::abi::{Timed, TimedCompletion, TimedPacket, Untimed, UntimedCompletion, UntimedPacket};
 pub(super) use self::buffers::Buff;
 pub(crate) use self::buffers::Buffers;
-use self::buffers::Credit;
+use self::buffers::{Credit, Creditor};
 pub(crate) use self::harvest::Waiting;
 use self::harvest::{Next, Sink, harvest};
+pub(super) use self::kernel::HELD_MAX;
 use super::rings::options::default_user_data;
 use crate::errno;
 use crate::mux::epoll::ring as descriptor;
@@ -51,6 +53,11 @@ impl<L: Layout> Sink for Out<L> {
     #[inline]
     fn is_full(&self) -> bool {
         self.put == self.room
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.put == 0
     }
 
     #[inline]
@@ -112,6 +119,13 @@ fn poll_ring(process: &Process, fd: c_int, out: &mut impl Sink) -> bool {
             }
         }
     }
+    let asks = guard.asks_kernel(ring, now, out.is_empty(), process.params.rx_udp_poll_os_ratio);
+    drop(guard);
+    if asks && !out.is_full() {
+        let saved = errno::current();
+        crate::boundary!((), kernel::look(process, fd, out));
+        errno::set(saved);
+    }
     true
 }
 
@@ -159,8 +173,10 @@ pub(super) extern "C" fn unreference(buff: *mut Buff) -> c_int {
 }
 
 fn give_back(offload: &mut Offload, process: &Process, credit: Option<Credit>) {
-    if let Some(Credit { to, bytes }) = credit {
-        offload.ring.give_back(process.now(), to, bytes);
+    match credit {
+        Some(Credit { to: Creditor::Ring(to), bytes }) => offload.ring.give_back(process.now(), to, bytes),
+        Some(Credit { to: Creditor::Kernel(to), bytes }) => offload.given_back_to_kernel(to, bytes),
+        None => {}
     }
 }
 
