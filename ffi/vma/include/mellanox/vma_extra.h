@@ -576,7 +576,8 @@ struct vma_api_t {
 	 * What a cyclic ring (VMA_RING_CYCLIC_BUFFER) received: between min and max packets, one behind the other. Fewer than min: only where
 	 * the buffer ends; the call after that goes back to its beginning. What was returned stays as it is until the next call. Packets that nobody has read
 	 * wait in their socket's receive buffer, which drops those that it has no room for. (Where the device has no such queues, as shared memory
-	 * has not, records are written by software, with one copy; the log says so.) What comes through the kernel is received by recvfrom, as ever.
+	 * has not, records are written by software, with one copy; the log says so.) What comes through the kernel is there too, with headers that are made up: Ethernet addresses of zeros, and
+	 * the socket's own address as the destination.
 	 *
 	 * ring_fd: the ring's. completion: its comp_mask is read, the rest is written; packets is 0 if there are fewer than min.
 	 * flags: MSG_DONTWAIT, and nothing else.

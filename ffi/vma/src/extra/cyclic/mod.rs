@@ -3,10 +3,13 @@
 //!
 //! A socket whose SO_VMA_RING_ALLOC_LOGIC names a profile of a cyclic ring goes onto one, and its datagrams are read there, as records of one length
 //! that lie one behind the other. The stack writes the records ([`ringway_stack::cyclic`]): no device of ours has striding receive queues, and
-//! the log says so, once a ring. What comes through the kernel, and what a TCP connection brings, is received as ever.
+//! the log says so, once a ring. What comes through the kernel is written there too, with headers that are made up; what a TCP connection brings is
+//! received as ever.
 //!
-//! - [`profiles`]: what rings programs have described; [`memory`]: where records lie; [`read`]: the calls that look at them
+//! - [`profiles`]: what rings programs have described; [`memory`]: where records lie; [`read`]: the calls that look at them; [`kernel`]: what came
+//!   through there
 
+mod kernel;
 mod memory;
 mod profiles;
 mod read;
@@ -40,6 +43,8 @@ struct CyclicRing {
     members: Vec<u32>,
     /// Those of the stack's below them, as of the last call.
     ids: Vec<SocketId>,
+    /// The kernel is to be asked before the ring.
+    asks_kernel: bool,
 }
 
 impl Cyclic {
@@ -90,7 +95,7 @@ impl Offload {
                 buffer.layout().bytes(),
                 why.map_or_else(String::new, |why| format!(": {why}"))
             );
-            self.cyclic.rings.push(CyclicRing { ring, buffer, members: vec![index], ids: Vec::new() });
+            self.cyclic.rings.push(CyclicRing { ring, buffer, members: vec![index], ids: Vec::new(), asks_kernel: false });
         }
         self.keep_headers(index);
     }

@@ -62,7 +62,17 @@ fn read(process: &Process, fd: c_int, min: usize, max: usize) -> Result<Option<F
     let offload = &mut *guard;
     let ring = descriptor::of(offload, fd).ok_or(Errno(libc::EBADFD))?;
     offload.mux.calls += 1;
-    let found = offload.poll_for(now, max).read_cyclic(ring, min, max);
+    let is_due = offload.cyclic.find(ring).is_some_and(|cyclic| core::mem::take(&mut cyclic.asks_kernel));
+    let by_kernel = if is_due { offload.take_from_kernel(ring, now, max) } else { Ok(()) };
+    let mut found = by_kernel.and_then(|()| offload.poll_for(now, max).read_cyclic(ring, min, max));
+    let finds_nothing = matches!(found, Ok(None));
+    if offload.asks_kernel(ring, now, finds_nothing, process.params.rx_udp_poll_os_ratio) {
+        if finds_nothing {
+            found = offload.take_from_kernel(ring, now, max).and_then(|()| offload.read_cyclic(ring, min, max));
+        } else if let Some(cyclic) = offload.cyclic.find(ring) {
+            cyclic.asks_kernel = true;
+        }
+    }
     offload.dispatch();
     offload.forget_read(ring);
     found
