@@ -14,7 +14,8 @@ use crate::checkers::Checkers;
 use crate::fabric::LinkConfig;
 use crate::faults::HostFaults;
 use crate::nic::{Nic, NicConfig, SimDevice};
-use crate::sockets::Sockets;
+use crate::random::{Purpose, Stream};
+use crate::sockets::{Lending, Sockets};
 
 /// Rounds of polling and stepping at one point in virtual time before it counts as a livelock.
 const ROUNDS_MAX: u32 = 20_000;
@@ -76,6 +77,8 @@ pub struct HostConfig {
     /// How many rings it has. What no rule steers goes to the first, but for frames that aren't IP, and ICMP
     /// errors: those go to all.
     pub rings: usize,
+    /// How programs read from each of them; a ring that there is no entry for copies.
+    pub lending: Vec<Option<Lending>>,
     /// How long a frame lies in the receive queue before the host polls: what comes meanwhile is polled with it.
     pub poll_delay: Duration,
     /// What goes wrong with it.
@@ -92,6 +95,7 @@ impl HostConfig {
             link: LinkConfig::default(),
             ring: RingConfig::default(),
             rings: 1,
+            lending: Vec::new(),
             poll_delay: Duration::ZERO,
             faults: HostFaults::default(),
         }
@@ -139,6 +143,7 @@ pub struct Host {
     /// What it starts with.
     nic_config: NicConfig,
     ring_config: RingConfig,
+    lending: Vec<Option<Lending>>,
     /// With the number of the ring that the program is to use.
     factories: Vec<(usize, Factory)>,
     /// When the agenda wakes it.
@@ -168,7 +173,8 @@ impl Host {
         ring_config.addresses.push(ip);
         let number = u32::try_from(index).unwrap_or(u32::MAX);
         let nic = Nic::seeded(mac, config.nic.clone(), seed, number);
-        let rings = open_rings(&nic, config.rings, &ring_config, ring_seed);
+        let mut rings = open_rings(&nic, config.rings, &ring_config, ring_seed);
+        lend(&mut rings, &config.lending, seed, number);
         Self {
             number: index,
             name: config.name,
@@ -185,6 +191,7 @@ impl Host {
             boots: 0,
             nic_config: config.nic,
             ring_config,
+            lending: config.lending,
             factories: Vec::new(),
             wake: Alarm::default(),
             nic_alarm: Alarm::default(),
@@ -270,6 +277,7 @@ impl Host {
         let count = self.rings.len();
         let nic = Nic::seeded(self.mac(), self.nic_config.clone(), seed, index);
         self.rings = open_rings(&nic, count, &self.ring_config, ring_seed);
+        lend(&mut self.rings, &self.lending, seed, index);
         self.nic = nic;
         self.nic_alarm.switch_off();
         self.programs.clear();
@@ -317,7 +325,7 @@ impl Host {
     /// Makes its stacks mutants, now and after each crash.
     #[cfg(feature = "mutants")]
     pub(crate) fn mutate(&mut self, mutant: ringway_stack::mutants::Mutant) {
-        self.rings.iter_mut().for_each(|ring| ring.mutate(mutant));
+        self.rings.iter_mut().for_each(|ring| ring.infect(mutant));
         self.ring_config.mutant = mutant;
     }
 
@@ -390,11 +398,20 @@ impl Host {
             Step::Until(at) | Step::IdleUntil(at) => Some(at),
             _ => None,
         });
-        programs.chain(self.rings.iter().filter_map(|ring| ring.next_deadline())).min()
+        programs.chain(self.rings.iter().filter_map(Sockets::next_wake)).min()
     }
 }
 
 fn open_rings(nic: &Nic, count: usize, config: &RingConfig, seed: impl Fn(u8) -> [u8; 32]) -> Vec<Sockets> {
     let count = u8::try_from(count.max(1)).unwrap_or(u8::MAX);
     (0..count).map(|i| Sockets::new(Ring::new(nic.ring(), config.clone(), seed(i)))).collect()
+}
+
+/// Lets programs read by reference where they are to.
+fn lend(rings: &mut [Sockets], lending: &[Option<Lending>], seed: u64, host: u32) {
+    for ((ring, lending), number) in rings.iter_mut().zip(lending).zip(0..) {
+        if let Some(lending) = *lending {
+            ring.lend(lending, Stream::new(seed, Purpose::Loans, host, number));
+        }
+    }
 }

@@ -103,7 +103,7 @@ pub use host::{App, Context, Host, HostConfig, Step};
 pub use nic::{Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimDevice, SimRx, SimTx, Strength};
 pub use program::{Case, check};
 pub use report::{Report, assert_deterministic};
-pub use sockets::Sockets;
+pub use sockets::{Lending, Sockets};
 pub use trace::{Trace, TraceHash};
 pub use world::{Capture, HostId, Unfinished, World, WorldConfig};
 

@@ -72,6 +72,8 @@ pub enum Purpose {
     Payload = 66,
     /// What a workload does when.
     Workload = 67,
+    /// How long a program holds what it took by reference.
+    Loans = 68,
     /// What an async program draws.
     Program = 96,
     /// What a [`crate::program::Case`] draws.

@@ -1,4 +1,12 @@
 //! A host's sockets as its programs call them: the ring, with each call noted for the checkers.
+//!
+//! On a ring that lends ([`Lending`]), what programs read they take by reference, and hold for a while: a read copies the bytes out for them, and
+//! what was lent is given back later, in whatever order. Some of their UDP sockets are read from cyclic buffers.
+
+mod loans;
+mod records;
+
+pub use loans::Lending;
 
 use core::cell::RefCell;
 use core::fmt;
@@ -11,8 +19,10 @@ use std::rc::Rc;
 use ringway_stack::ring::{Datagram, Event, Handover, NextHop, RecvFlags, Ring, SendFlags, Shutdown, SocketId, UdpOptions};
 use ringway_stack::{Error, Instant, tcp};
 
+use self::loans::{Loan, Loans};
 use crate::checkers::Checkers;
 use crate::nic::SimDevice;
+use crate::random::Stream;
 
 /// A host's ring. Its calls are [`Ring`]'s; those that programs make with bytes are compared with what the wire shows.
 pub struct Sockets {
@@ -20,6 +30,8 @@ pub struct Sockets {
     /// Where the checkers note what they see of it.
     place: usize,
     checkers: Option<Rc<RefCell<Checkers>>>,
+    /// What programs hold of what they read, if they read by reference.
+    loans: Option<Box<Loans>>,
 }
 
 impl fmt::Debug for Sockets {
@@ -45,7 +57,7 @@ impl DerefMut for Sockets {
 impl Sockets {
     /// Nobody checks yet.
     pub(crate) fn new(ring: Ring<SimDevice>) -> Self {
-        Self { ring, place: 0, checkers: None }
+        Self { ring, place: 0, checkers: None, loans: None }
     }
 
     pub(crate) fn place(&self) -> usize {
@@ -64,10 +76,69 @@ impl Sockets {
         }
     }
 
-    /// See [`Ring::poll`].
+    /// From now on, programs read by reference.
+    pub(crate) fn lend(&mut self, lending: Lending, stream: Stream) {
+        if lending.from_start {
+            self.ring.lend_from_now_on();
+        }
+        self.loans = Some(Box::new(Loans::new(lending, stream, self.ring.device().nic().rx_buffers_max())));
+    }
+
+    /// Makes its stack, or its device, a mutant.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn infect(&mut self, mutant: ringway_stack::mutants::Mutant) {
+        self.ring.mutate(mutant);
+        if mutant == ringway_stack::mutants::Mutant::RecycleHeld {
+            self.ring.device_mut().recycle_held();
+        }
+    }
+
+    /// Whether programs hold something that they took by reference.
+    pub(crate) fn holds_loans(&self) -> bool {
+        self.loans.as_ref().is_some_and(|loans| loans.next_at().is_some())
+    }
+
+    /// When something is to be given back, or the ring polled, at the latest.
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        let given_back = self.loans.as_ref().and_then(|loans| loans.next_at());
+        self.ring.next_deadline().into_iter().chain(given_back).min()
+    }
+
+    /// See [`Ring::poll`]. What was held for long enough is given back first.
     pub fn poll(&mut self, now: Instant) -> usize {
         self.note(|checkers, place, _| checkers.polls(place, now));
+        self.give_back_due(now);
         self.ring.poll(now)
+    }
+
+    fn give_back_due(&mut self, now: Instant) {
+        while let Some(loan) = self.loans.as_mut().and_then(|loans| loans.take_due(now)) {
+            self.return_loan(now, loan);
+        }
+    }
+
+    /// Gives back what is held of a socket which is about to go; what outlives it, if anything may, stays.
+    fn settle_loans(&mut self, now: Instant, socket: SocketId, may_outlive: bool) {
+        let Some(loans) = &mut self.loans else { return };
+        for loan in loans.take_of(now, socket, may_outlive) {
+            self.return_loan(now, loan);
+        }
+    }
+
+    fn return_loan(&mut self, now: Instant, loan: Loan) {
+        self.note(|checkers, place, _| checkers.gives_back(place, now, loan.socket, loan.read(), &loan.held()));
+        let (socket, len) = loan.done();
+        self.ring.give_back(now, socket, len);
+        self.note(|checkers, place, ring| checkers.gave_back(place, ring, socket));
+    }
+
+    /// Tells the checkers what the read before took by reference, and gives back what is not held for any time.
+    fn note_loans(&mut self, now: Instant, socket: SocketId) {
+        let Some(taken) = self.loans.as_mut().map(|loans| loans.take_taken()) else { return };
+        for (len, copied) in taken {
+            self.note(|checkers, place, ring| checkers.lent(place, ring, socket, len, copied));
+        }
+        self.give_back_due(now);
     }
 
     /// See [`Ring::take_event`].
@@ -93,7 +164,7 @@ impl Sockets {
         config: &tcp::Config,
     ) -> Result<SocketId, Error> {
         let socket = self.ring.tcp_connect(now, local, remote, hop, config)?;
-        self.note(|checkers, place, ring| checkers.connected(place, now, ring, (local, remote), config.keepalive, socket));
+        self.note(|checkers, place, ring| checkers.connected(place, now, ring, (local, remote), config, socket));
         Ok(socket)
     }
 
@@ -103,7 +174,7 @@ impl Sockets {
     /// The ring's.
     pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<SocketId, Error> {
         let socket = self.ring.tcp_listen(local, backlog, config)?;
-        self.note(|checkers, place, ring| checkers.opened(place, ring, true, local.port(), config.keepalive, socket));
+        self.note(|checkers, place, ring| checkers.listens(place, ring, local.port(), config, socket));
         Ok(socket)
     }
 
@@ -122,12 +193,14 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn tcp_configure(&mut self, now: Instant, socket: SocketId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error> {
-        let mut keepalive = None;
+        let mut changed = None;
         self.ring.tcp_configure(now, socket, |config| {
             change(config);
-            keepalive = config.keepalive;
+            changed = Some(config.clone());
         })?;
-        self.note(|checkers, place, ring| checkers.configured(place, now, ring, socket, keepalive));
+        if let Some(config) = changed {
+            self.note(|checkers, place, ring| checkers.configured(place, now, ring, socket, &config));
+        }
         Ok(())
     }
 
@@ -146,8 +219,12 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn tcp_recv(&mut self, now: Instant, socket: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
-        let result = self.ring.tcp_recv(now, socket, into, flags);
+        let result = match &mut self.loans {
+            Some(loans) if !flags.contains(RecvFlags::PEEK) => loans.tcp_recv(&mut self.ring, now, socket, into),
+            _ => self.ring.tcp_recv(now, socket, into, flags),
+        };
         self.note(|checkers, place, ring| checkers.read(place, now, ring, socket, into, flags, result));
+        self.note_loans(now, socket);
         result
     }
 
@@ -170,6 +247,7 @@ impl Sockets {
 
     /// See [`Ring::close`].
     pub fn close(&mut self, now: Instant, socket: SocketId, abort: bool) {
+        self.settle_loans(now, socket, true);
         self.note(|checkers, place, ring| checkers.closes(place, now, ring, socket, abort));
         self.ring.close(now, socket, abort);
         self.note(|checkers, place, _| checkers.closed(place, socket));
@@ -181,7 +259,7 @@ impl Sockets {
     /// The ring's.
     pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<SocketId, Error> {
         let socket = self.ring.udp_open(local, options)?;
-        self.note(|checkers, place, ring| checkers.opened(place, ring, false, local.port(), None, socket));
+        self.note(|checkers, place, ring| checkers.udp_opened(place, ring, local.port(), options, socket));
         Ok(socket)
     }
 
@@ -207,8 +285,14 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn udp_recv(&mut self, socket: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
-        let result = self.ring.udp_recv(socket, into, flags);
+        let result = match &mut self.loans {
+            Some(loans) if !flags.contains(RecvFlags::PEEK) => loans.udp_recv(&mut self.ring, socket, into),
+            _ => self.ring.udp_recv(socket, into, flags),
+        };
         self.note(|checkers, place, ring| checkers.udp_read(place, ring, socket, into, flags, result));
+        if let Some(now) = self.loans.as_ref().map(|loans| loans.now()) {
+            self.note_loans(now, socket);
+        }
         result
     }
 
@@ -217,6 +301,8 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn detach_stream(&mut self, now: Instant, socket: SocketId) -> Result<Handover<SimDevice>, Error> {
+        // What is lent counts on the ring that lent it.
+        self.settle_loans(now, socket, false);
         let handover = self.ring.detach_stream(now, socket)?;
         self.note(|checkers, place, _| checkers.detached(place, socket, (handover.local(), handover.remote())));
         Ok(handover)
@@ -229,6 +315,9 @@ impl Sockets {
     pub fn adopt(&mut self, now: Instant, handover: Handover<SimDevice>) -> Result<SocketId, (Error, Handover<SimDevice>)> {
         let tuple = (handover.local(), handover.remote());
         let socket = self.ring.adopt(now, handover)?;
+        if let Some(loans) = &mut self.loans {
+            loans.adopted(socket);
+        }
         self.note(|checkers, place, ring| checkers.adopted(place, now, ring, tuple, socket));
         Ok(socket)
     }

@@ -230,6 +230,8 @@ pub struct Verdict {
     pub counts: FaultCounts,
     /// Frames that hosts had to drop before they were sent, their send queues or buffers being full.
     pub unsent: u64,
+    /// Programs hold datagrams that they have read: those behind them may find no room.
+    pub lends: bool,
 }
 
 impl Verdict {

@@ -3,8 +3,8 @@
 use ringway_sim::scenario::{Scenario, Stage};
 use ringway_stack::marks::{Mark, MarkCounts};
 
-/// Paths of everyday losses, pauses and departures, which any few hundred seeds take.
-const EVERYDAY: [Mark; 14] = [
+/// Paths of everyday losses, pauses, departures and loans, which any few hundred seeds take.
+const EVERYDAY: [Mark; 21] = [
     Mark::FastRetransmit,
     Mark::RetransmissionTimeout,
     Mark::BackedOff,
@@ -19,6 +19,13 @@ const EVERYDAY: [Mark; 14] = [
     Mark::SendStalled,
     Mark::Dissolved,
     Mark::DissolvedOrphan,
+    Mark::LentSmall,
+    Mark::LentLarge,
+    Mark::LentCopied,
+    Mark::LentOutOfOrder,
+    Mark::LentBeyondClose,
+    Mark::WindowShutByLoans,
+    Mark::DatagramDroppedByLoans,
 ];
 
 #[test]

@@ -13,10 +13,12 @@
 //! - [`wire`]: Ethernet, VLAN, ARP, IPv4, ICMP, UDP and TCP headers, parsed and emitted
 //! - [`tcp`]: the connection as a state machine without I/O
 //! - [`ring`]: queues, demultiplexing, timers, neighbours, and the sockets' calls that never block
+//! - [`cyclic`]: received packets as records of one length, in one piece of memory
 //! - [`raw`]: frames without a stack: the program supplies the headers
 //! - [`offload`]: the names of the devices, and the reasons for not offloading
 #![forbid(unsafe_code)]
 
+pub mod cyclic;
 pub mod device;
 pub mod error;
 pub mod marks;

@@ -171,6 +171,20 @@ marks! {
     DissolvedOrphan,
     /// So did one that was over.
     DissolvedOver,
+    /// A program took payload by reference that had come with a frame's head.
+    LentSmall,
+    /// It took more than that by reference, in one piece.
+    LentLarge,
+    /// It was lent a copy: the device, or the socket, had lent nothing yet when the bytes came.
+    LentCopied,
+    /// A gap was filled, and what had come behind it goes up by reference too.
+    LentOutOfOrder,
+    /// What a program holds shut its connection's window.
+    WindowShutByLoans,
+    /// Something was given back whose socket was gone.
+    LentBeyondClose,
+    /// A socket dropped a datagram that would have fitted, but for what its program holds.
+    DatagramDroppedByLoans,
     /// The device took no more frames.
     SendStalled,
     /// What the device had refused was tried again.
@@ -195,6 +209,16 @@ marks! {
     PathMtuLowered,
     /// The peer's station is gone.
     PeerGone,
+}
+
+/// The mark of what a program was lent.
+#[cfg(feature = "marks")]
+pub(crate) fn of_lent<R: crate::device::RxBuffer>(lent: &crate::tcp::Lent<R>) -> Mark {
+    match lent {
+        crate::tcp::Lent::Copied(_) => Mark::LentCopied,
+        crate::tcp::Lent::Buffer(buffer) if buffer.len() < crate::device::HEAD_MAX => Mark::LentSmall,
+        crate::tcp::Lent::Buffer(_) => Mark::LentLarge,
+    }
 }
 
 impl fmt::Display for Mark {

@@ -102,4 +102,14 @@ mutants! {
     DissolveLeaksRule,
     /// A connection that has left its ring is a stranger there.
     DissolveForgets,
+    /// What a program holds by reference counts against no receive buffer.
+    LentUncounted,
+    /// What is lent of a stream is a copy.
+    LendCopies,
+    /// Bytes that were given back make room, and the peer is not told.
+    GiveBackUnsaid,
+    /// Datagrams that were given back go on counting against their socket's buffer.
+    GiveBackForgotten,
+    /// The device (the simulator's, which asks) receives into buffers that programs still hold.
+    RecycleHeld,
 }

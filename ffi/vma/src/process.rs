@@ -82,6 +82,8 @@ pub(crate) struct Offload {
     pub(crate) callbacks: crate::extra::Callbacks,
     /// The Extra API's rings.
     pub(crate) rings: crate::extra::Rings,
+    /// Those of them that are cyclic.
+    pub(crate) cyclic: crate::extra::Cyclic,
     /// What SocketXtreme has lent.
     pub(crate) buffers: crate::extra::Buffers,
     /// What accepted connections have in common.
@@ -215,6 +217,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             loans: crate::extra::Loans::new(),
             callbacks: crate::extra::Callbacks::default(),
             rings: crate::extra::Rings::new(params::settings()),
+            cyclic: crate::extra::Cyclic::default(),
             buffers: crate::extra::Buffers::default(),
             ending: false,
             shapes: crate::socket::common::Shapes::default(),

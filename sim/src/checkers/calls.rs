@@ -3,15 +3,15 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use ringway_stack::ring::{self, RecvFlags, Ring, Shutdown, SocketId};
-use ringway_stack::tcp::{Keepalive, State};
+use ringway_stack::ring::{self, RecvFlags, Ring, Shutdown, SocketId, UdpOptions};
+use ringway_stack::tcp::{self, State};
 use ringway_stack::{Error, Instant};
 
 use super::closing::{Closed, RESET_BOUND};
 use super::datagrams::Datagram;
 use super::desk::Sock;
 use super::flow::Tuple;
-use super::{Checkers, Moment, after_close, closing, rto, stream};
+use super::{Checkers, Moment, after_close, closing, rto, stream, window};
 use crate::nic::SimDevice;
 
 type R = Ring<SimDevice>;
@@ -23,10 +23,11 @@ impl Checkers {
     }
 
     /// After a call: how the socket stands, so that what the call itself changed is nobody's edge.
-    fn looked(&mut self, place: usize, ring: &R, socket: SocketId) {
+    pub(super) fn looked(&mut self, place: usize, ring: &R, socket: SocketId) {
         let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { return };
         if let Some(info) = ring.info(socket).filter(|_| sock.closed.is_none()) {
             sock.edges.looked(ring.readiness(socket), &info);
+            sock.loans.looked(&info);
         }
         self.desks[place].touch(socket);
     }
@@ -48,13 +49,14 @@ impl Checkers {
             let endpoint = self.flows.at_mut(id);
             endpoint.owner = Some((place, socket));
             endpoint.stream.watch();
+            endpoint.window.allow(sock.receive_max);
             endpoint.timers.set_keepalive(now, sock.keepalive);
         }
         sock.endpoint
     }
 
     /// A connection was begun.
-    pub(crate) fn connected(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple, keepalive: Option<Keepalive>, socket: SocketId) {
+    pub(crate) fn connected(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple, config: &tcp::Config, socket: SocketId) {
         let moment = self.call(place, now);
         let before = self.flows.id(tuple);
         let host = self.desks[place].host;
@@ -78,15 +80,24 @@ impl Checkers {
         if let Some(old) = before {
             self.flows.at_mut(old).left_at = None;
         }
-        self.desks[place].sockets.insert(socket, Sock { tuple: Some(tuple), before, keepalive, ..Sock::default() });
+        self.desks[place].sockets.insert(socket, Sock { tuple: Some(tuple), before, ..Sock::configured(config) });
         self.looked(place, ring, socket);
     }
 
-    /// A listener or a UDP socket was opened.
-    pub(crate) fn opened(&mut self, place: usize, ring: &R, listener: bool, port: u16, keepalive: Option<Keepalive>, socket: SocketId) {
+    /// A listener was opened.
+    pub(crate) fn listens(&mut self, place: usize, ring: &R, port: u16, config: &tcp::Config, socket: SocketId) {
+        self.opened(place, ring, (true, port), Sock::configured(config), socket);
+    }
+
+    /// A UDP socket was opened.
+    pub(crate) fn udp_opened(&mut self, place: usize, ring: &R, port: u16, options: &UdpOptions, socket: SocketId) {
+        self.opened(place, ring, (false, port), Sock { receive_max: options.rcvbuf, ..Sock::default() }, socket);
+    }
+
+    fn opened(&mut self, place: usize, ring: &R, bound: (bool, u16), sock: Sock, socket: SocketId) {
         let desk = &mut self.desks[place];
-        desk.bound.insert((listener, port), socket);
-        desk.sockets.insert(socket, Sock { keepalive, ..Sock::default() });
+        desk.bound.insert(bound, socket);
+        desk.sockets.insert(socket, sock);
         self.looked(place, ring, socket);
     }
 
@@ -94,9 +105,10 @@ impl Checkers {
     pub(crate) fn accepted(&mut self, place: usize, ring: &R, listener: SocketId, socket: SocketId) {
         let moment = self.moment(place, None);
         self.refuse_closed(&moment, listener, "accept", true);
-        let keepalive = self.desks[place].sockets.get(&listener).and_then(|sock| sock.keepalive);
+        let parent = self.desks[place].sockets.get(&listener);
+        let (keepalive, receive_max) = parent.map_or((None, 0), |sock| (sock.keepalive, sock.receive_max));
         let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
-        self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, ..Sock::default() });
+        self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, ..Sock::default() });
         if let (Some(id), Some(info)) = (self.endpoint(place, socket), ring.info(socket)) {
             self.flows.at_mut(id).timers.accepted(info.counters.rx_bytes);
         }
@@ -104,16 +116,19 @@ impl Checkers {
         self.looked(place, ring, listener);
     }
 
-    /// Keepalive was set, perhaps.
-    pub(crate) fn configured(&mut self, place: usize, now: Instant, ring: &R, socket: SocketId, keepalive: Option<Keepalive>) {
+    /// Keepalive was set, perhaps, or a buffer's size.
+    pub(crate) fn configured(&mut self, place: usize, now: Instant, ring: &R, socket: SocketId, config: &tcp::Config) {
         let moment = self.call(place, now);
         self.refuse_closed(&moment, socket, "configure", true);
         let endpoint = self.endpoint(place, socket);
         if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
-            sock.keepalive = keepalive;
+            sock.keepalive = config.keepalive;
+            sock.receive_max = sock.receive_max.max(window::receive_max(config));
         }
         if let Some(id) = endpoint {
-            self.flows.at_mut(id).timers.set_keepalive(now, keepalive);
+            let endpoint = self.flows.at_mut(id);
+            endpoint.timers.set_keepalive(now, config.keepalive);
+            endpoint.window.allow(window::receive_max(config));
         }
         self.looked(place, ring, socket);
     }
@@ -196,6 +211,9 @@ impl Checkers {
             if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
                 sock.end_excused |= how != Shutdown::Write;
             }
+            if let (Some(id), true) = (endpoint, how != Shutdown::Write) {
+                self.flows.at_mut(id).window.forget_reader();
+            }
             if let (Some(id), true) = (endpoint, how != Shutdown::Read) {
                 self.flows.at_mut(id).stream.end();
             }
@@ -226,6 +244,9 @@ impl Checkers {
             sock.waiting = None;
         }
         desk.closing.insert((now.max(healed_at.unwrap_or(now)) + closing::BOUND, socket));
+        if let Some(id) = endpoint {
+            self.flows.at_mut(id).window.forget_reader();
+        }
         if let Some(id) = endpoint.filter(|_| !abort && !unread) {
             self.flows.at_mut(id).stream.end();
         }
@@ -291,6 +312,12 @@ impl Checkers {
     ) {
         let moment = self.moment(place, None);
         self.refuse_closed(&moment, socket, "recv", result.is_ok());
+        if result.is_ok()
+            && !flags.contains(RecvFlags::PEEK)
+            && let Some(sock) = self.desks[place].sockets.get_mut(&socket)
+        {
+            sock.loans.took_datagram();
+        }
         // What was cut off for lack of room can't be compared.
         if let (Ok(read), Some(info)) = (result, ring.info(socket))
             && read.copied == read.len

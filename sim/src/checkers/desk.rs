@@ -8,10 +8,10 @@ use std::net::Ipv4Addr;
 use hashbrown::HashMap;
 use ringway_stack::Instant;
 use ringway_stack::ring::{Readiness, SocketId};
-use ringway_stack::tcp::Keepalive;
+use ringway_stack::tcp::{self, Keepalive};
 
 use super::flow::{Tuple, TupleHasher};
-use super::{closing, edges, rto};
+use super::{closing, edges, loans, rto, window};
 
 /// A socket.
 #[derive(Debug, Default)]
@@ -27,9 +27,20 @@ pub(super) struct Sock {
     pub(super) end_excused: bool,
     pub(super) waiting: Option<rto::Waiting>,
     pub(super) edges: edges::State,
+    /// What its program holds by reference, and what a UDP socket makes of that.
+    pub(super) loans: loans::State,
+    /// The most that its receive buffer may ever hold.
+    pub(super) receive_max: usize,
     pub(super) touched: bool,
     /// Edges of the events of this poll.
     pub(super) raised: Readiness,
+}
+
+impl Sock {
+    /// One of this configuration.
+    pub(super) fn configured(config: &tcp::Config) -> Self {
+        Self { keepalive: config.keepalive, receive_max: window::receive_max(config), ..Self::default() }
+    }
 }
 
 /// A ring of a host.

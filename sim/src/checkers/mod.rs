@@ -5,7 +5,7 @@
 //! claim to have received, and from the calls what its bytes must be. A breach panics with the checker's name, host, time, frame and law.
 //!
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `congestion`, `rto`, `timers`, `edges`,
-//! `closing`, `resources`. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
+//! `closing`, `resources`, `loans`. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
 //! (`tests/mutants.rs`).
 
@@ -18,6 +18,7 @@ mod desk;
 mod edges;
 mod flow;
 mod leaving;
+mod loans;
 mod ranges;
 mod resources;
 mod rto;
@@ -45,8 +46,8 @@ use self::flow::{Flows, Tuple};
 use crate::fabric::Marks;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 11] =
-    ["stream", "datagrams", "after_close", "sequence", "window", "congestion", "rto", "timers", "edges", "closing", "resources"];
+pub const CHECKERS: [&str; 12] =
+    ["stream", "datagrams", "after_close", "sequence", "window", "congestion", "rto", "timers", "edges", "closing", "resources", "loans"];
 
 /// Where and when something is checked.
 #[derive(Clone, Copy, Debug)]

@@ -62,6 +62,7 @@ impl Checkers {
             let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { continue };
             let raised = core::mem::replace(&mut sock.raised, Readiness::empty());
             if sock.closed.is_none() {
+                sock.loans.polled(&moment, &info, sock.receive_max);
                 sock.edges.polled(&moment, ring.readiness(socket), &info, raised, acknowledged);
             }
         }
@@ -221,7 +222,7 @@ impl Checkers {
         for sockets in rings {
             let Some(desk) = self.desks.get_mut(sockets.place()) else { return };
             desk.sockets.retain(|&socket, _| sockets.info(socket).is_some());
-            busy |= !desk.sockets.is_empty() || sockets.occupied() > 0;
+            busy |= !desk.sockets.is_empty() || sockets.occupied() > 0 || sockets.holds_loans();
         }
         let moment = self.moment(self.first(host), None);
         // What is between two rings holds its buffers.

@@ -59,6 +59,11 @@ impl State {
         self.base + (self.bytes.len() - self.start) as u64
     }
 
+    /// What this endpoint's program has taken of its peer's stream.
+    pub(super) fn taken(&self) -> u64 {
+        self.read
+    }
+
     /// The program wrote the first `len` bytes of `data`.
     pub(super) fn write(&mut self, data: &[IoSlice<'_>], len: usize) {
         let mut left = len;

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use ringway_stack::Instant;
+use ringway_stack::{Instant, tcp};
 
 use super::Moment;
 use super::flow::{self, Endpoint};
@@ -13,6 +13,9 @@ const NAME: &str = "window";
 
 /// How long a shut window may outlast its cause: a device that refuses frames is tried again after 5 ms, and once a few times.
 const SHUT_MAX: Duration = Duration::from_millis(100);
+
+/// The least receive buffer, half of Linux's SOCK_MIN_RCVBUF.
+const RCVBUF_MIN: usize = 1152;
 
 /// What it remembers of an endpoint.
 #[derive(Debug, Default)]
@@ -24,13 +27,37 @@ pub(super) struct State {
     shut: bool,
     /// Since when that has no cause.
     causeless_since: Option<Instant>,
+    /// The most that may ever wait for the reader; `None`: nobody knows, or there is no reader any more.
+    receive_max: Option<usize>,
+    /// Bytes that the reader took by reference, and has not given back.
+    pub(super) lent: u64,
+}
+
+impl State {
+    /// So much may wait for the reader. What was once offered stays so.
+    pub(super) fn allow(&mut self, receive_max: usize) {
+        self.receive_max = self.receive_max.max(Some(receive_max));
+    }
+
+    /// Nobody will read: what arrives waits for nobody.
+    pub(super) fn forget_reader(&mut self) {
+        self.receive_max = Some(usize::MAX);
+    }
+}
+
+/// Bytes that may wait to be read, or be held by their reader, at most: SO_RCVBUF is what a program asks for, without what the kernel adds
+/// (socket(7)); by itself a buffer grows to half of the largest, as tcp(7) says of tcp_rmem and tcp_adv_win_scale.
+pub(super) fn receive_max(config: &tcp::Config) -> usize {
+    config.rcvbuf.unwrap_or(config.rcvbuf_max / 2).max(RCVBUF_MIN)
 }
 
 /// An endpoint sent a segment, which is no reset.
 pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>) {
     let Some(peer) = peer else { return };
     if segment.has(ACK) {
-        announced(moment, segment, own, flow::scale(&own.syn, &peer.syn));
+        let scale = flow::scale(&own.syn, &peer.syn);
+        room_was_there(moment, segment, (own, peer), scale);
+        announced(moment, segment, own, scale);
     }
     let end = segment.seq.wrapping_add(segment.len());
     let probe = segment.len() == 1 && segment.seq == own.una;
@@ -40,6 +67,20 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer:
         && !probe
     {
         moment.breach(NAME, format_args!("RFC 9293 s3.8.6: bytes up to {end}, beyond the peer's right edge {edge}"));
+    }
+}
+
+/// Nobody is invited to send more than the receive buffer has room for, beside what waits in it and what its reader holds by reference.
+fn room_was_there(moment: &Moment, segment: &Segment, (own, peer): (&Endpoint, &Endpoint), scale: u8) {
+    let Some(receive_max) = own.window.receive_max.filter(|_| !segment.has(SYN)) else { return };
+    let edge = peer.offset(segment.ack.wrapping_add(u32::from(segment.window) << scale));
+    // What left the buffer for good: whenever the segment was made, that was no more.
+    let gone = own.stream.taken().saturating_sub(own.window.lent);
+    // Rounding up by a unit, once in what is said and once in what may wait; and a FIN, which takes no room.
+    let most = gone.saturating_add(receive_max as u64).saturating_add((2 << scale) + 1);
+    if edge > most {
+        let lent = own.window.lent;
+        moment.breach(NAME, format_args!("room up to byte {edge}, with {gone} bytes gone, {lent} lent, and a buffer of {receive_max}"));
     }
 }
 
@@ -73,7 +114,7 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
 /// A host was serviced: is a window shut without a cause? `queued`: bytes that wait for the reader; `stalled`: the device may be
 /// refusing frames.
 pub(super) fn serviced(at: Instant, own: &mut Endpoint, queued: usize, receiving: bool, stalled: bool) {
-    let causeless = own.window.shut && queued == 0 && receiving && !stalled;
+    let causeless = own.window.shut && queued == 0 && own.window.lent == 0 && receiving && !stalled;
     match (&mut own.window.causeless_since, causeless) {
         (since @ None, true) => *since = Some(at),
         (since, false) => *since = None,

@@ -45,7 +45,11 @@ impl Pool {
             return None;
         }
         self.outstanding.set(self.outstanding() + 1);
-        Some(Token(Rc::clone(self)))
+        Some(Token {
+            pool: Rc::clone(self),
+            #[cfg(feature = "mutants")]
+            overwritten: core::cell::OnceCell::new(),
+        })
     }
 
     /// Memory of `len` bytes, all poison, none of them sent.
@@ -63,11 +67,23 @@ impl Pool {
 
 /// One buffer's place in the pool, given back when its last handle is gone.
 #[derive(Debug)]
-pub(super) struct Token(Rc<Pool>);
+pub(super) struct Token {
+    pool: Rc<Pool>,
+    /// What a NIC that is a mutant received into the buffer while it was held.
+    #[cfg(feature = "mutants")]
+    overwritten: core::cell::OnceCell<Rc<[u8]>>,
+}
+
+#[cfg(feature = "mutants")]
+impl Token {
+    pub(super) fn overwrite(&self, bytes: &Rc<[u8]>) {
+        let _ = self.overwritten.set(Rc::clone(bytes));
+    }
+}
 
 impl Drop for Token {
     fn drop(&mut self) {
-        self.0.outstanding.set(self.0.outstanding() - 1);
+        self.pool.outstanding.set(self.pool.outstanding() - 1);
     }
 }
 
@@ -75,29 +91,45 @@ impl Drop for Token {
 #[derive(Clone, Debug)]
 pub struct SimRx {
     bytes: Rc<[u8]>,
-    _token: Rc<Token>,
+    token: Rc<Token>,
     offset: usize,
     len: usize,
 }
 
 impl SimRx {
-    pub(super) fn new(pool: &Rc<Pool>, bytes: &Rc<[u8]>, offset: usize, len: usize) -> Option<Self> {
-        Some(Self { _token: Rc::new(pool.take()?), bytes: Rc::clone(bytes), offset, len })
+    /// A buffer of the pool's with these bytes in it.
+    pub(super) fn new(pool: &Rc<Pool>, bytes: &Rc<[u8]>) -> Option<Self> {
+        Some(Self::whole(Rc::clone(bytes), Rc::new(pool.take()?)))
     }
 
     /// All of `bytes`, counted by `token`.
     pub(super) fn whole(bytes: Rc<[u8]>, token: Rc<Token>) -> Self {
-        Self { offset: 0, len: bytes.len(), bytes, _token: token }
+        Self { offset: 0, len: bytes.len(), bytes, token }
     }
 
-    /// The same buffer, with `bytes` from `offset` on in it.
-    pub(super) fn refilled(self, bytes: &Rc<[u8]>, offset: usize) -> Self {
-        Self { bytes: Rc::clone(bytes), offset, len: bytes.len() - offset, ..self }
+    /// The same buffer, with `bytes` in it.
+    pub(super) fn refilled(self, bytes: &Rc<[u8]>) -> Self {
+        Self::whole(Rc::clone(bytes), self.token)
+    }
+
+    /// What of it comes after the first `len` bytes.
+    pub(super) fn behind(self, len: usize) -> Self {
+        Self { offset: self.offset + len, len: self.len - len, ..self }
+    }
+
+    #[cfg(feature = "mutants")]
+    pub(super) fn token(&self) -> std::rc::Weak<Token> {
+        Rc::downgrade(&self.token)
     }
 
     fn part(&self, offset: usize, len: usize) -> &[u8] {
         assert!(offset + len <= self.len, "device contract: bytes {offset}..{} of a part of {}", offset + len, self.len);
-        &self.bytes[self.offset + offset..self.offset + offset + len]
+        let range = self.offset + offset..self.offset + offset + len;
+        #[cfg(feature = "mutants")]
+        if let Some(other) = self.token.overwritten.get().and_then(|other| other.get(range.clone())) {
+            return other;
+        }
+        &self.bytes[range]
     }
 }
 
@@ -193,7 +225,7 @@ impl SimTx {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        self.token.0.spare.borrow_mut().push(mem::take(self.contents.get_mut()));
+        self.token.pool.spare.borrow_mut().push(mem::take(self.contents.get_mut()));
     }
 }
 

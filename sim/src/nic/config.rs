@@ -55,6 +55,9 @@ pub struct NicConfig {
     pub cyclic_queues_max: usize,
     /// Bytes of memory on the NIC.
     pub device_memory: usize,
+    /// Lends the heads of frames too, on request: then each frame takes a receive buffer, as long as half of them are left. (Smaller ones
+    /// are copied from then on, lest a program that holds many starve its ring.)
+    pub lends_heads: bool,
     /// What goes wrong with it.
     pub faults: NicFaults,
 }
@@ -87,6 +90,7 @@ impl NicConfig {
             hardware_time: false,
             cyclic_queues_max: 0,
             device_memory: 0,
+            lends_heads: false,
             ..Self::default()
         }
     }
@@ -112,6 +116,7 @@ impl NicConfig {
             striding: self.cyclic_queues_max > 0,
             device_memory: self.device_memory,
             dummy: true,
+            lends_heads: self.lends_heads,
             ..Capabilities::least(DeviceKind::Sim, self.mtu)
         }
     }
@@ -144,6 +149,7 @@ impl Default for NicConfig {
             hardware_time: true,
             cyclic_queues_max: 4,
             device_memory: 256 << 10,
+            lends_heads: true,
             faults: NicFaults::default(),
         }
     }

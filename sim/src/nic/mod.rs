@@ -239,6 +239,11 @@ impl Nic {
         self.hardware().outstanding()
     }
 
+    /// Receive buffers of each of its rings.
+    pub(crate) fn rx_buffers_max(&self) -> usize {
+        self.hardware().config.rx_buffers_max
+    }
+
     /// Its Ethernet address.
     pub fn mac(&self) -> MacAddr {
         self.hardware().mac

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxMeta};
+use ringway_stack::device::{DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxBuffer, RxMeta};
 
 use super::buffer::{Pool, SimRx};
 use super::config::NicConfig;
@@ -46,6 +46,12 @@ pub(super) struct Queues {
     pub(super) starved: bool,
     pub(super) tx_pool: Rc<Pool>,
     rx_pool: Rc<Pool>,
+    /// Heads of frames are lent as well; and one was not, since it was asked for that.
+    pub(super) lends: bool,
+    pub(super) kept_head: bool,
+    /// Buffers that were handed out, to be received into while they are held.
+    #[cfg(feature = "mutants")]
+    pub(super) recycled: Option<VecDeque<std::rc::Weak<super::buffer::Token>>>,
     pub(super) bucket: Option<Bucket>,
     pub(super) moderation: Option<Moderation>,
     /// Completions since the owner was woken, and when it must be at the latest.
@@ -60,7 +66,8 @@ pub(super) struct Queues {
 #[derive(Debug)]
 struct Received {
     bytes: Rc<[u8]>,
-    body: Option<SimRx>,
+    /// The buffer that it lies in, if more of it than its head has to.
+    buffer: Option<SimRx>,
     merged: Option<Box<Merged>>,
     meta: RxMeta,
 }
@@ -84,6 +91,10 @@ impl Queues {
             starved: false,
             tx_pool: Pool::new(config.tx_buffers_max),
             rx_pool: Pool::new(config.rx_buffers_max),
+            lends: false,
+            kept_head: false,
+            #[cfg(feature = "mutants")]
+            recycled: None,
             bucket: None,
             moderation: None,
             unwoken: 0,
@@ -133,22 +144,44 @@ impl Queues {
         if self.rx.len() >= config.rx_queue_max {
             return Err(RxDrop::QueueFull);
         }
-        let body = match bytes.len().checked_sub(HEAD_MAX) {
-            None | Some(0) => None,
-            Some(len) => Some(SimRx::new(&self.rx_pool, bytes, HEAD_MAX, len).ok_or(RxDrop::NoBuffer)?),
+        let buffer = match bytes.len() > HEAD_MAX {
+            true => Some(SimRx::new(&self.rx_pool, bytes).ok_or(RxDrop::NoBuffer)?),
+            false => self.hold_head(bytes),
         };
+        #[cfg(feature = "mutants")]
+        self.recycle(bytes);
         if coalesces && is_sound(meta.checksum) {
             self.sessions.open(self.rx_base + self.rx.len() as u64, bytes);
         }
-        self.rx.push_back(Received { bytes: Rc::clone(bytes), body, merged: None, meta });
+        self.rx.push_back(Received { bytes: Rc::clone(bytes), buffer, merged: None, meta });
         Ok(())
+    }
+
+    /// A buffer for a small frame, if such frames are lent.
+    fn hold_head(&mut self, bytes: &Rc<[u8]>) -> Option<SimRx> {
+        if !self.lends {
+            return None;
+        }
+        let buffer = if self.rx_pool.left() > self.rx_pool.max() / 2 { SimRx::new(&self.rx_pool, bytes) } else { None };
+        self.kept_head |= buffer.is_none();
+        buffer
+    }
+
+    /// Receives the frame into one of the oldest buffers, too, whoever holds it.
+    #[cfg(feature = "mutants")]
+    fn recycle(&mut self, bytes: &Rc<[u8]>) {
+        const LEFT_ALONE: usize = 16;
+        let Some(oldest) = self.recycled.as_mut().filter(|held| held.len() > LEFT_ALONE).and_then(VecDeque::pop_front) else { return };
+        if let Some(token) = oldest.upgrade() {
+            token.overwrite(bytes);
+        }
     }
 
     fn merge(&mut self, frame: u64, bytes: &[u8], meta: RxMeta) -> Result<(), RxDrop> {
         let at = usize::try_from(frame - self.rx_base).unwrap_or(usize::MAX);
         let Some(received) = self.rx.get_mut(at) else { return Err(RxDrop::QueueFull) };
-        if received.body.is_none() {
-            received.body = Some(SimRx::new(&self.rx_pool, &received.bytes, 0, 0).ok_or(RxDrop::NoBuffer)?);
+        if received.buffer.is_none() {
+            received.buffer = Some(SimRx::new(&self.rx_pool, &received.bytes).ok_or(RxDrop::NoBuffer)?);
         }
         self.sessions.merge(&received.bytes, &mut received.merged, bytes);
         received.meta.hardware_time = meta.hardware_time;
@@ -183,7 +216,14 @@ impl Queues {
             let head_len = frame.bytes.len().min(HEAD_MAX);
             slot.head[..head_len].copy_from_slice(&frame.bytes[..head_len]);
             slot.head_len = u16::try_from(head_len).unwrap_or(0);
-            slot.body = frame.body;
+            if self.lends {
+                slot.lent_head = frame.buffer.as_ref().map(|buffer| buffer.slice(0, head_len));
+                #[cfg(feature = "mutants")]
+                if let (Some(held), Some(buffer)) = (&mut self.recycled, &frame.buffer) {
+                    held.push_back(buffer.token());
+                }
+            }
+            slot.body = frame.buffer.filter(|_| frame.bytes.len() > HEAD_MAX).map(|buffer| buffer.behind(HEAD_MAX));
             slot.meta = frame.meta;
             polled += 1;
         }
@@ -223,6 +263,7 @@ impl Queues {
         self.flush_posted();
         self.reap();
         self.open = false;
+        (self.lends, self.kept_head) = (false, false);
         self.generation += 1;
         self.sending = 0;
         self.cyclic.clear();
@@ -246,8 +287,7 @@ impl Received {
         let Some(merged) = self.merged.take() else { return self };
         self.meta.coalesced = merged.segments;
         self.bytes = merged.finish().into();
-        let beyond_head = self.bytes.len() > HEAD_MAX;
-        self.body = self.body.filter(|_| beyond_head).map(|body| body.refilled(&self.bytes, HEAD_MAX));
+        self.buffer = self.buffer.map(|buffer| buffer.refilled(&self.bytes));
         self
     }
 }

@@ -45,6 +45,19 @@ impl SimDevice {
         &self.nic
     }
 
+    /// Whether it has lent every frame's head since it was asked to ([`Device::lend_heads`]), for all that was received then.
+    pub(crate) fn lent_all_heads(&self) -> bool {
+        let hardware = self.nic.hardware();
+        let ring = &hardware.rings[self.ring];
+        ring.lends && !ring.kept_head
+    }
+
+    /// Makes it use buffers again that are still held ([`ringway_stack::mutants::Mutant::RecycleHeld`]).
+    #[cfg(feature = "mutants")]
+    pub(crate) fn recycle_held(&mut self) {
+        self.hardware().rings[self.ring].recycled = Some(Default::default());
+    }
+
     /// What this ring has in use right now; device memory counts for each ring of the NIC.
     pub fn outstanding(&self) -> Outstanding {
         let hardware = self.nic.hardware();
@@ -227,6 +240,14 @@ impl Device for SimDevice {
     }
 
     fn disarm(&mut self) {}
+
+    fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
+        if !self.capabilities.lends_heads {
+            return Err(self.capabilities.lacks("heads to lend"));
+        }
+        self.hardware().rings[self.ring].lends = on;
+        Ok(())
+    }
 
     fn pace(&mut self, pacing: Pacing) -> Result<(), Unsupported> {
         if !self.capabilities.pacing {

@@ -12,6 +12,7 @@ use crate::frames;
 
 mod cyclic;
 mod faults;
+mod heads;
 mod memory;
 mod receive;
 mod ring;

@@ -11,6 +11,7 @@ use crate::fabric::LinkConfig;
 use crate::faults::{Faults, HostFaults};
 use crate::nic::{NicConfig, NicFault, NicFaults, Strength};
 use crate::random::{Purpose, Stream};
+use crate::sockets::Lending;
 use crate::workloads::{self, Workload};
 
 /// Options by their streams' index. Add at the end, never renumber.
@@ -33,6 +34,7 @@ enum Drawn {
     HostFaults,
     Rings,
     RxBuffers,
+    Lending,
 }
 
 /// One host's options.
@@ -46,6 +48,8 @@ pub struct HostOptions {
     pub faults: HostFaults,
     /// Its rings; its programs are spread over them.
     pub rings: usize,
+    /// See [`crate::HostConfig::lending`].
+    pub lending: Vec<Option<Lending>>,
     /// See [`crate::HostConfig::poll_delay`].
     pub poll_delay: Duration,
     /// The configuration of its connections and listeners.
@@ -96,10 +100,10 @@ impl Options {
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "safety phase {:?}, introduced {}, VLAN {:?}", self.safety, self.introduce, self.vlan)?;
-        for (i, HostOptions { nic, link, faults, rings, poll_delay, tcp, time_wait, batch }) in self.hosts.iter().enumerate() {
+        for (i, HostOptions { nic, link, faults, rings, lending, poll_delay, tcp, time_wait, batch }) in self.hosts.iter().enumerate() {
             writeln!(
                 f,
-                "host {i}: {nic:?}\n  {link:?}\n  {faults:?}\n  rings {rings}, poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}, batch {batch}\n  {tcp:?}"
+                "host {i}: {nic:?}\n  {link:?}\n  {faults:?}\n  rings {rings}, which lend {lending:?}, poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}, batch {batch}\n  {tcp:?}"
             )?;
         }
         self.workloads.iter().try_for_each(|workload| write!(f, "{workload}"))
@@ -131,16 +135,30 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
     let nic_faults = nic_faults(&mut dice(scenario, Drawn::NicFaults, i)).only(scenario.faults);
     let nic = capabilities(&mut dice(scenario, Drawn::Capabilities, i), nic(&mut dice(scenario, Drawn::Nic, i)), rings);
     let mut poll = dice(scenario, Drawn::PollDelay, i);
+    let mut loans = dice(scenario, Drawn::Lending, i);
+    let nic = NicConfig { lends_heads: loans.chance_ppm(800_000), ..nic };
     HostOptions {
         nic: rx_buffers(&mut dice(scenario, Drawn::RxBuffers, i), NicConfig { faults: nic_faults, ..nic }),
         link: LinkConfig { faults, ..link(&mut dice(scenario, Drawn::Link, i)) },
         faults: HostFaults::draw(&mut dice(scenario, Drawn::HostFaults, i)).only(scenario.faults),
         rings,
+        lending: (0..rings).map(|_| lending(&mut loans)).collect(),
         poll_delay: if poll.chance_ppm(500_000) { Duration::ZERO } else { Duration::from_nanos(poll.magnitude(100, 100_000)) },
         tcp: tcp(&mut dice(scenario, Drawn::Tcp, i)),
         time_wait: millis(&mut dice(scenario, Drawn::TimeWait, i), 1_000, 60_000),
         batch: size(&mut dice(scenario, Drawn::Batch, i), 1, 64),
     }
+}
+
+/// On every second ring, programs read by reference. Most give back soon.
+fn lending(stream: &mut Stream) -> Option<Lending> {
+    let lends = stream.chance_ppm(500_000);
+    let lending = Lending {
+        from_start: stream.chance_ppm(700_000),
+        hold_max: Duration::from_nanos(stream.pick(&[1_000, 1_000_000, 20_000_000, 20_000_000, 500_000_000])),
+        keeps_ppm: stream.pick(&[0, 0, 0, 100_000, 500_000]),
+    };
+    lends.then_some(lending)
 }
 
 /// Limits.

@@ -129,7 +129,8 @@ impl Stage {
     fn verdict(&self) -> Verdict {
         let rings = self.hosts.iter().flat_map(|&host| self.world.host(host).rings());
         let unsent = rings.map(|ring| ring.counters().tx_drops).sum();
-        Verdict { faults: self.scenario.faults, counts: self.world.trace().faults(), unsent }
+        let lends = self.options.hosts.iter().any(|host| host.lending.iter().any(Option::is_some));
+        Verdict { faults: self.scenario.faults, counts: self.world.trace().faults(), unsent, lends }
     }
 
     /// While nothing goes wrong and no reader rests, the wire is never silent for long: otherwise someone forgot to go on, and only a
@@ -140,11 +141,17 @@ impl Stage {
         if rests || !self.verdict().calm() {
             return;
         }
+        // What a program holds by reference may shut its peer's window, for as long.
+        let lending = || self.options.hosts.iter().flat_map(|host| &host.lending).flatten();
+        if lending().any(|lending| lending.keeps_ppm > 0) {
+            return;
+        }
+        let held = lending().map(|lending| lending.hold_max).max().unwrap_or_default();
         let one_way = |host: &super::HostOptions| host.link.latency + host.poll_delay;
         let round_trip: Duration = self.options.hosts.iter().map(one_way).sum::<Duration>() * 2;
         let trace = self.world.trace();
         let silence = trace.silence_max().max(self.world.now().since(trace.last_at()));
-        assert!(silence <= SILENCE_MAX + round_trip, "a silence of {silence:?}, though nothing went wrong\n{}", self.describe());
+        assert!(silence <= SILENCE_MAX + round_trip + held, "a silence of {silence:?}, though nothing went wrong\n{}", self.describe());
     }
 
     /// Programs have finished; were they right to?
@@ -208,6 +215,7 @@ fn add_hosts(world: &mut World, options: &Options) -> Vec<HostId> {
             link: host.link,
             ring: RingConfig { time_wait: host.time_wait, vlan: options.vlan, batch: host.batch, ..RingConfig::default() },
             rings: host.rings,
+            lending: host.lending.clone(),
             faults: host.faults,
             poll_delay: host.poll_delay,
             ..HostConfig::named(&format!("host{i}"))

@@ -142,7 +142,7 @@ impl Workload for Multicast {
             let own = listener.own.read();
             assert!(own.done, "a listener did not hear enough: {own:?}");
             assert!(verdict.may_repeat() || own.heard.values().all(|&times| times == 1), "heard twice, though nothing was duplicated");
-            if !verdict.calm() || verdict.unsent > 0 {
+            if !verdict.calm() || verdict.unsent > 0 || verdict.lends {
                 continue;
             }
             // Whatever was said while it was a member, up to the last that it heard.

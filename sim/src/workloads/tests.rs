@@ -17,7 +17,7 @@ fn a_set_reads_back() {
 
 #[test]
 fn only_what_destroys_frames_excuses_a_failure() {
-    let verdict = |faults, counts| Verdict { faults, counts, unsent: 0 };
+    let verdict = |faults, counts| Verdict { faults, counts, unsent: 0, lends: false };
     let none = FaultCounts::default();
     assert!(verdict(FaultSet::empty(), none).calm());
     assert!(!verdict(FaultSet::empty(), none).may_fail());
@@ -30,7 +30,7 @@ fn only_what_destroys_frames_excuses_a_failure() {
 
 #[test]
 fn what_the_stack_must_see_through_excuses_nothing() {
-    let may_fail = |counts| Verdict { faults: FaultSet::all(), counts, unsent: 0 }.may_fail();
+    let may_fail = |counts| Verdict { faults: FaultSet::all(), counts, unsent: 0, lends: false }.may_fail();
     let none = FaultCounts::default();
     assert!(!may_fail(FaultCounts { delayed: 9, delayed_doorbells: 9, icmp_forged: 9, ..none }));
     assert!(!may_fail(FaultCounts { send_full: 9, registration_failures: 9, hidden_corrupted: 9, ..none }));
@@ -41,7 +41,7 @@ fn what_the_stack_must_see_through_excuses_nothing() {
 #[test]
 #[should_panic(expected = "yet one (test) did")]
 fn an_unexcused_failure_is_noticed() {
-    let verdict = Verdict { faults: FaultSet::DUPLICATION, counts: FaultCounts::default(), unsent: 0 };
+    let verdict = Verdict { faults: FaultSet::DUPLICATION, counts: FaultCounts::default(), unsent: 0, lends: false };
     let tally = Tally { ending: Some(Ending::Failed(ringway_stack::Error::Reset)), ..Tally::default() };
     verdict.check_ending(&"test", &tally, false);
 }

@@ -285,6 +285,10 @@ impl<D: Device> Ring<D> {
         if socket.push(now, remote, to, payload) {
             self.raise(index, Readiness::IN);
         } else {
+            #[cfg(feature = "marks")]
+            if socket.has_lent() {
+                self.marks.hit(crate::marks::Mark::DatagramDroppedByLoans);
+            }
             mark!(self, DatagramDropped);
         }
         Some(())

@@ -1,5 +1,6 @@
 //! UDP sockets (RFC 768): datagrams in, datagrams out, whole or not at all.
 
+mod cyclic;
 pub(super) mod screening;
 
 use std::collections::VecDeque;
@@ -15,6 +16,7 @@ use super::demux::FlowKey;
 use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{Backlog, Counters, Datagram, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
+use crate::cyclic::NetworkHeaders;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
 use crate::marks::mark;
@@ -173,6 +175,8 @@ pub(super) struct UdpSocket<D: Device> {
     screen: Option<VecDeque<Undecided<D::Rx>>>,
     /// Datagrams stay where the device put them, however small they are.
     lends: bool,
+    /// The network headers of what waits, if somebody wants them.
+    headers: Option<VecDeque<NetworkHeaders>>,
     pub(super) error: Option<Error>,
     shut_read: bool,
     shut_write: bool,
@@ -205,6 +209,9 @@ impl<D: Device> UdpSocket<D> {
             return true;
         }
         self.queued += len + OVERHEAD;
+        if self.headers.is_some() {
+            self.keep_headers_of(from, to, &payload);
+        }
         let lent_head = if self.lends { payload.held_head() } else { None };
         let head = if lent_head.is_none() { payload.head } else { &[] };
         self.bytes.push(head);
@@ -240,6 +247,9 @@ impl<D: Device> UdpSocket<D> {
     #[inline(always)]
     fn forget_first(&mut self, head: usize, len: usize) {
         self.queue.pop_front();
+        if let Some(headers) = &mut self.headers {
+            headers.pop_front();
+        }
         self.queued -= len + OVERHEAD;
         self.bytes.consume(head);
         if self.queue.is_empty() && self.bytes.reset() {
@@ -250,6 +260,12 @@ impl<D: Device> UdpSocket<D> {
     /// Datagrams that arrive stay where the device put them.
     pub(super) fn lend_from_now_on(&mut self) {
         self.lends = true;
+    }
+
+    /// Whether the program holds any by reference.
+    #[cfg(feature = "marks")]
+    pub(super) fn has_lent(&self) -> bool {
+        self.lent > 0
     }
 
     /// The oldest datagram by reference.
@@ -336,6 +352,7 @@ impl<D: Device> Ring<D> {
             lent: 0,
             screen: None,
             lends: self.lends,
+            headers: None,
             error: None,
             shut_read: false,
             shut_write: false,
@@ -527,13 +544,23 @@ impl<D: Device> Ring<D> {
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
-        socket.lend()
+        let lent = socket.lend()?;
+        if self.config.is(Mutant::LentUncounted) {
+            socket.lent = 0;
+        }
+        #[cfg(feature = "marks")]
+        lent.1.iter().for_each(|piece| self.marks.hit(crate::marks::of_lent(piece)));
+        Ok(lent)
     }
 
     /// See [`Ring::give_back`].
     pub(super) fn udp_give_back(&mut self, id: SocketId, len: usize) {
-        if let Ok(socket) = self.slots.udp(id) {
-            socket.lent = socket.lent.saturating_sub(len + OVERHEAD);
+        match self.slots.udp(id) {
+            Ok(_) if self.config.is(Mutant::GiveBackForgotten) => {}
+            Ok(socket) => socket.lent = socket.lent.saturating_sub(len + OVERHEAD),
+            Err(_) => {
+                mark!(self, LentBeyondClose);
+            }
         }
     }
 

@@ -23,6 +23,13 @@ impl<'a, R: RxBuffer> RxPayload<'a, R> {
         self.head.len() + self.body.as_ref().map_or(0, RxBuffer::len)
     }
 
+    /// The headers before it, from Ethernet on, if it is a frame's.
+    pub(crate) fn network_headers(&self) -> Option<&'a [u8]> {
+        let frame = self.frame?;
+        let at = self.head.as_ptr().addr().checked_sub(frame.head().as_ptr().addr())?;
+        frame.head().get(..at)
+    }
+
     /// A handle of its own on the head, if there is a head, and the device lends it.
     #[cold]
     pub(crate) fn held_head(&self) -> Option<R> {

@@ -58,7 +58,10 @@
 /* setsockopt, struct vma_ring_alloc_logic_attr: which ring the socket uses. A socket that is on a ring goes over to the other one, with what waits
  * there to be polled; accepted connections have their listener's. EINVAL: another length, no bit in comp_mask, no such logic, or a second profile. */
 #define SO_VMA_RING_ALLOC_LOGIC 2810
-/* setsockopt, struct iovec: memory of the program's for the packets of a cyclic ring. EINVAL: another length. */
+/*
+ * setsockopt, struct iovec: memory of the program's for the packets of a cyclic ring, for as long as the socket lives; before the socket has its
+ * ring. EINVAL: another length, none, or too little for the profile that the socket has named (or names afterwards).
+ */
 #define SO_VMA_RING_USER_MEMORY 2811
 /* set/getsockopt, 4 bytes: a tag that the device puts on the socket's packets. EINVAL: 0, 2^20 - 1 and more, or another length. (A device
  * that steers by itself, as shared memory does, has no use for it; it is kept, and told.) */
@@ -229,7 +232,10 @@ typedef enum {
 
 typedef enum { VMA_CB_HDR_BYTE = (1 << 0), VMA_CB_EXTERNAL_MEM = (1 << 1) } vma_cb_ring_attr_mask;
 
-/* A cyclic ring: for at least num packets of stride_bytes each, the first hdr_bytes of which are the program's header. */
+/*
+ * A cyclic ring: for at least num packets, whose payload is a header of the program's of hdr_bytes, and stride_bytes behind it. What a shorter
+ * packet leaves of its record is zero.
+ */
 struct vma_cyclic_buffer_ring_attr {
 	uint32_t comp_mask;
 	uint32_t num;
@@ -528,7 +534,8 @@ struct vma_api_t {
 	int (*dump_fd_stats)(int fd, int log_level);
 
 	/*
-	 * Registers a kind of ring, for SO_VMA_RING_ALLOC_LOGIC.
+	 * Registers a kind of ring, for SO_VMA_RING_ALLOC_LOGIC (in whose comp_mask VMA_RING_ALLOC_MASK_RING_PROFILE_KEY and _INGRESS are set, as is
+	 * ingress): UDP sockets that name a cyclic ring's profile go onto such a ring.
 	 *
 	 * Returns 0, and in *key a number from 1 on; the same for the same profile. -1 EINVAL: a pointer is NULL, or the profile makes no sense.
 	 */
@@ -581,17 +588,29 @@ struct vma_api_t {
 
 	/*
 	 * What a cyclic ring (VMA_RING_CYCLIC_BUFFER) received: between min and max packets, one behind the other. Fewer than min: only where
-	 * the buffer ends. What was returned stays as it is until the next call.
+	 * the buffer ends; the call after that goes back to its beginning. What was returned stays as it is until the next call. Packets that nobody has read
+	 * wait in their socket's receive buffer, which drops those that it has no room for. (Where the device has no such queues, as shared memory
+	 * has not, records are written by software, with one copy; the log says so.) What comes through the kernel is there too, with headers that are made up: Ethernet addresses of zeros, and
+	 * the socket's own address as the destination.
 	 *
 	 * ring_fd: the ring's. completion: its comp_mask is read, the rest is written; packets is 0 if there are fewer than min.
 	 * flags: MSG_DONTWAIT, and nothing else.
 	 * Returns 0. -1 EINVAL: completion is NULL, min is above max, max is 0, other flags. -1 EBADFD: not a cyclic ring. -1 EMSGSIZE: a packet
-	 * was longer than a stride, and the data are not what they should be.
+	 * was longer than a record; it is lost, and the next call goes on behind it.
+	 *
+	 *	int ring;
+	 *	struct vma_completion_cb_t run = {0};
+	 *	vma->get_socket_rings_fds(fd, &ring, 1);
+	 *	while (vma->vma_cyclic_buffer_read(ring, &run, 1, 1000, MSG_DONTWAIT) == 0)
+	 *		if (run.packets > 0)
+	 *			handle(run.payload_ptr, run.payload_length, run.packets);
 	 */
 	int (*vma_cyclic_buffer_read)(int ring_fd, struct vma_completion_cb_t *completion, size_t min, size_t max, int flags);
 
 	/*
-	 * Where a cyclic ring's packets lie. Returns 0; -1 EINVAL: a pointer is NULL, or ring_fd is not a cyclic ring's.
+	 * Where a cyclic ring's packets lie, and their headers behind them. *lkey is 0 where no card knows of it.
+	 *
+	 * Returns 0; -1 EINVAL: a pointer is NULL, or ring_fd is not a cyclic ring's.
 	 */
 	int (*get_mem_info)(int ring_fd, void **addr, size_t *length, uint32_t *lkey);
 };

@@ -6,6 +6,7 @@
 mod abi;
 mod callback;
 mod control;
+mod cyclic;
 pub(crate) mod dummy;
 pub(crate) mod facts;
 pub(crate) mod ioctl;
@@ -27,6 +28,7 @@ use libc::socklen_t;
 
 pub(crate) use callback::{Callback, Callbacks};
 pub(crate) use control::dump;
+pub(crate) use cyclic::Cyclic;
 pub(crate) use loans::Loans;
 pub(crate) use rings::{OnRings, Rings};
 pub(crate) use xtreme::Buffers;

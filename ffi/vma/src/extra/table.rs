@@ -11,14 +11,15 @@ use libc::{pthread_t, size_t, sockaddr, socklen_t};
 use ringway_params::Id;
 
 use super::abi::Packet;
+use super::cyclic::{Completion, RingType};
 use super::rings::calls;
 use super::xtreme::{self, Buff, Timed, TimedCompletion, TimedPacket, Untimed, UntimedCompletion, UntimedPacket};
-use super::{callback, control, ioctl, network, threads, zcopy};
+use super::{callback, control, cyclic, ioctl, network, threads, zcopy};
 use crate::{errno, params};
 
 /// REGISTER_RECV_CALLBACK, RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE, THREAD_OFFLOAD, DUMP_FD_STATS and GET_SOCKET_NETWORK_HEADER of
-/// `vma_extra_api_mask`; SocketXtreme's four, and the three that tell of rings.
-const SUPPORTED: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 0b1111 << 6 | 0b111 << 10 | 1 << 13;
+/// `vma_extra_api_mask`; SocketXtreme's four, and the three that tell of rings; CYCLIC_BUFFER_READ, ADD_RING_PROFILE and GET_MEM_INFO.
+const SUPPORTED: u64 = 0b11_1111 | 0b1111 << 6 | 0b111 << 10 | 1 << 13 | 0b11 << 15 | 1 << 19;
 
 /// IOCTL, which is another function's bit in older layouts.
 const SUPPORTED_D: u64 = SUPPORTED | 1 << 21;
@@ -38,6 +39,13 @@ type FreePackets<P> = unsafe extern "C" fn(*mut P, c_int) -> c_int;
 type Count = extern "C" fn(*mut Buff) -> c_int;
 /// `get_socket_tx_ring_fd`.
 type TxRing = unsafe extern "C" fn(c_int, *mut sockaddr, socklen_t) -> c_int;
+
+/// `vma_add_ring_profile`.
+type AddProfile = unsafe extern "C" fn(*const RingType, *mut c_int) -> c_int;
+/// `vma_cyclic_buffer_read`.
+type CyclicRead = unsafe extern "C" fn(c_int, *mut Completion, size_t, size_t, c_int) -> c_int;
+/// `get_mem_info`.
+type MemInfo = unsafe extern "C" fn(c_int, *mut *mut c_void, *mut size_t, *mut u32) -> c_int;
 
 /// The slots that the tables of all layouts have, with a layout's completions.
 #[repr(C)]
@@ -76,7 +84,7 @@ struct LayoutD {
     socketxtreme_ref_vma_buff: Count,
     socketxtreme_free_vma_buff: Count,
     dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
-    vma_add_ring_profile: Unserved,
+    vma_add_ring_profile: AddProfile,
     get_socket_network_header: unsafe extern "C" fn(c_int, *mut c_void, *mut u16) -> c_int,
     get_ring_direct_descriptors: Unserved,
     register_memory_on_ring: Unserved,
@@ -84,8 +92,8 @@ struct LayoutD {
     vma_modify_ring: Unserved,
     vma_extra_supported_mask: u64,
     ioctl: unsafe extern "C" fn(*const c_void, size_t) -> c_int,
-    vma_cyclic_buffer_read: Unserved,
-    get_mem_info: Unserved,
+    vma_cyclic_buffer_read: CyclicRead,
+    get_mem_info: MemInfo,
 }
 
 static LAYOUT_D: LayoutD = LayoutD {
@@ -95,7 +103,7 @@ static LAYOUT_D: LayoutD = LayoutD {
     socketxtreme_ref_vma_buff: xtreme::reference,
     socketxtreme_free_vma_buff: xtreme::unreference,
     dump_fd_stats: control::dump_fd_stats,
-    vma_add_ring_profile: unserved,
+    vma_add_ring_profile: cyclic::add_ring_profile,
     get_socket_network_header: network::get_socket_network_header,
     get_ring_direct_descriptors: unserved,
     register_memory_on_ring: unserved,
@@ -103,8 +111,8 @@ static LAYOUT_D: LayoutD = LayoutD {
     vma_modify_ring: unserved,
     vma_extra_supported_mask: SUPPORTED_D,
     ioctl: ioctl::ioctl,
-    vma_cyclic_buffer_read: unserved,
-    get_mem_info: unserved,
+    vma_cyclic_buffer_read: cyclic::cyclic_buffer_read,
+    get_mem_info: cyclic::mem_info,
 };
 
 /// 9.0.1 to 9.2.2.
@@ -116,13 +124,13 @@ struct LayoutB {
     socketxtreme_ref_vma_buff: Count,
     socketxtreme_free_vma_buff: Count,
     dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
-    vma_cyclic_buffer_read: Unserved,
-    vma_add_ring_profile: Unserved,
+    vma_cyclic_buffer_read: CyclicRead,
+    vma_add_ring_profile: AddProfile,
     get_socket_network_header: unsafe extern "C" fn(c_int, *mut c_void, *mut u16) -> c_int,
     get_ring_direct_descriptors: Unserved,
     register_memory_on_ring: Unserved,
     deregister_memory_on_ring: Unserved,
-    get_mem_info: Unserved,
+    get_mem_info: MemInfo,
     vma_modify_ring: Unserved,
     vma_extra_supported_mask: u64,
     get_dpcp_devices: Unserved,
@@ -135,13 +143,13 @@ static LAYOUT_B: LayoutB = LayoutB {
     socketxtreme_ref_vma_buff: xtreme::reference,
     socketxtreme_free_vma_buff: xtreme::unreference,
     dump_fd_stats: control::dump_fd_stats,
-    vma_cyclic_buffer_read: unserved,
-    vma_add_ring_profile: unserved,
+    vma_cyclic_buffer_read: cyclic::cyclic_buffer_read,
+    vma_add_ring_profile: cyclic::add_older,
     get_socket_network_header: network::get_socket_network_header,
     get_ring_direct_descriptors: unserved,
     register_memory_on_ring: unserved,
     deregister_memory_on_ring: unserved,
-    get_mem_info: unserved,
+    get_mem_info: cyclic::mem_info,
     vma_modify_ring: unserved,
     vma_extra_supported_mask: SUPPORTED,
     get_dpcp_devices: unserved,
@@ -155,8 +163,8 @@ struct LayoutA0 {
     ref_vma_buff: Count,
     free_vma_buff: Count,
     dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
-    vma_cyclic_buffer_read: Unserved,
-    vma_add_ring_profile: Unserved,
+    vma_cyclic_buffer_read: CyclicRead,
+    vma_add_ring_profile: AddProfile,
 }
 
 static LAYOUT_A0: LayoutA0 = LayoutA0 {
@@ -165,8 +173,8 @@ static LAYOUT_A0: LayoutA0 = LayoutA0 {
     ref_vma_buff: xtreme::reference,
     free_vma_buff: xtreme::unreference,
     dump_fd_stats: control::dump_fd_stats,
-    vma_cyclic_buffer_read: unserved,
-    vma_add_ring_profile: unserved,
+    vma_cyclic_buffer_read: cyclic::cyclic_buffer_read,
+    vma_add_ring_profile: cyclic::add_older,
 };
 
 /// Which layout programs of this process were compiled for.

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::{Buffers, OVERHEAD, UdpSocket, Waiting};
+use crate::cyclic::made_up_headers;
 use crate::device::{Device, RxBuffer};
 use crate::tcp::{Decision, Lent, LentPieces, RxPayload};
 use crate::time::Instant;
@@ -74,6 +75,9 @@ impl<D: Device> UdpSocket<D> {
             };
         }
         self.queued += len + OVERHEAD;
+        if let Some(headers) = &mut self.headers {
+            headers.push_back(made_up_headers(undecided.from, SocketAddrV4::new(undecided.to, self.local.port()), len));
+        }
         self.queue.push_back(Waiting { from: undecided.from, to: undecided.to, received: undecided.received, head, buffers });
     }
 

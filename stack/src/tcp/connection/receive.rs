@@ -352,6 +352,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if filled_gap {
             mark!(self, GapFilled);
+            if self.recv.lends() {
+                mark!(self, LentOutOfOrder);
+            }
             if self.config.is(Mutant::SkipByteOnReassembly) && self.recv.len() > 1 {
                 self.recv.read(&mut [std::io::IoSliceMut::new(&mut [0])], false);
             }

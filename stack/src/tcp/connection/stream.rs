@@ -105,7 +105,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.recv.len() == 0 {
             return self.read_nothing(&[IoSliceMut::new(&mut [0])]).map(|_| None);
         }
-        Ok(self.recv.lend(take))
+        let lent = match self.recv.lend(take) {
+            Some(Lent::Buffer(buffer)) if self.config.is(Mutant::LendCopies) => {
+                let mut copy = vec![0; buffer.len()];
+                buffer.copy_to(0, &mut copy);
+                Some(Lent::Copied(copy))
+            }
+            lent => lent,
+        };
+        #[cfg(feature = "marks")]
+        lent.iter().for_each(|piece| self.marks.hit(crate::marks::of_lent(piece)));
+        Ok(lent)
     }
 
     /// What arrives from now on stays where the device put it, however small it is.
@@ -116,15 +126,21 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The program is done with so many of the bytes that it took by reference.
     pub fn give_back(&mut self, now: Instant, n: usize) {
         let n = self.recv.give_back(n);
-        if n > 0 {
+        if n > 0 && !self.config.is(Mutant::GiveBackUnsaid) {
             self.made_room(now, n);
         }
+    }
+
+    /// Bytes that count against the receive window.
+    #[inline(always)]
+    pub(super) fn charged(&self) -> usize {
+        if self.config.is(Mutant::LentUncounted) { self.recv.len() } else { self.recv.charged() }
     }
 
     /// The program took so many bytes, for good.
     #[inline(always)]
     pub(super) fn made_room(&mut self, now: Instant, n: usize) {
-        let queued = self.recv.charged();
+        let queued = self.charged();
         if self.window.on_read(now, n, self.rtt.srtt(), self.acks.peer_mss) {
             mark!(self, ReceiveBufferGrew);
         }

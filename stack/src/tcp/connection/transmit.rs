@@ -340,6 +340,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn note_sent_window(&mut self, edge: SeqNumber) {
         if edge == self.window.nxt {
             mark!(self, ZeroWindowSent);
+            if self.recv.charged() > self.recv.len() {
+                mark!(self, WindowShutByLoans);
+            }
         }
         if let Some(reassembly) = &self.reassembly
             && self.agreement.sack
@@ -370,7 +373,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             {
                 options.sack = reassembly.sack();
             }
-            (options, self.window.select(self.recv.charged(), self.acks.peer_mss))
+            (options, self.window.select(self.charged(), self.acks.peer_mss))
         };
         let mut ack = if flags.contains(Flags::ACK) { self.window.nxt } else { SeqNumber(0) };
         if self.config.is(Mutant::ShrinkWindow) && self.recv.len() > 0 {

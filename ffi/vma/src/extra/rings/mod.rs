@@ -23,6 +23,7 @@ use ringway_stack::time::Instant;
 pub(crate) use allocation::Asked;
 use allocation::{Logic, Place, Threads};
 
+use super::cyclic::UserMemory;
 use super::xtreme::{HELD_MAX, Waiting};
 use crate::mux::Source;
 use crate::mux::epoll::ring as descriptor;
@@ -50,6 +51,8 @@ pub(crate) struct OnRings {
     is_on_device: bool,
     /// SO_VMA_USER_DATA.
     pub(super) user_data: Option<u64>,
+    /// SO_VMA_RING_USER_MEMORY.
+    pub(super) user_memory: Option<UserMemory>,
     /// What completions have yet to tell of it.
     pub(super) waiting: Waiting,
 }
@@ -163,6 +166,7 @@ impl Offload {
         if !self.rings.is_active || self.join_ring(socket, Direction::Rx).is_none() {
             return;
         }
+        self.keep_headers(socket);
         if self.rings.has_completions {
             self.begin_lending();
             if let Some(socket) = self.sockets.get_mut(socket) {
@@ -246,9 +250,13 @@ impl Offload {
             return Some(ring);
         }
         let asked = socket.rare.as_ref().and_then(|rare| rare.rings.asked[direction as usize]);
-        let place = self.rings.threads.place(asked.unwrap_or(Asked::by(self.rings.logics[direction as usize])), key, socket);
+        let asked = asked.unwrap_or(Asked::by(self.rings.logics[direction as usize]));
+        let place = self.rings.threads.place(asked, key, socket);
         let ring = self.rings.join(place);
         socket.rare().rings.rings[direction as usize] = Some(ring);
+        if direction == Direction::Rx && asked.profile != 0 {
+            self.join_cyclic(ring, index, asked.profile);
+        }
         if direction == Direction::Rx {
             self.watch(index);
         }
@@ -263,6 +271,9 @@ impl Offload {
         let Some(ring) = rare.rings.rings[direction as usize].take() else { return };
         if direction == Direction::Rx && rare.rings.waiting.unqueue() {
             self.unqueue(ring, |key| key.index == index);
+        }
+        if direction == Direction::Rx {
+            self.cyclic.leave(ring, index);
         }
         self.drop_user(ring);
     }
@@ -291,6 +302,9 @@ impl Offload {
             && let Some(ring) = on.ring(Direction::Rx)
         {
             self.unqueue(ring, |&queued| queued == key);
+        }
+        if let Some(ring) = on.ring(Direction::Rx) {
+            self.cyclic.leave(ring, key.index);
         }
         on.rings.into_iter().flatten().for_each(|ring| self.drop_user(ring));
     }

@@ -9,11 +9,13 @@ use libc::socklen_t;
 use super::allocation::{Asked, Logic};
 use super::{Direction, OnRings};
 use crate::errno::Errno;
+use crate::extra::cyclic::UserMemory;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 
 const USER_DATA: c_int = 2801;
 const ALLOC_LOGIC: c_int = 2810;
+const USER_MEMORY: c_int = 2811;
 
 /// `vma_ring_alloc_logic_attr`.
 #[repr(C)]
@@ -36,7 +38,7 @@ const HAS_EGRESS: u32 = 8;
 /// Whether an option is one of these.
 #[inline]
 pub(crate) const fn concerns(level: c_int, name: c_int) -> bool {
-    level == libc::SOL_SOCKET && matches!(name, USER_DATA | ALLOC_LOGIC)
+    level == libc::SOL_SOCKET && matches!(name, USER_DATA | ALLOC_LOGIC | USER_MEMORY)
 }
 
 /// setsockopt(2).
@@ -60,6 +62,20 @@ pub(crate) unsafe fn set(process: &Process, key: Key, name: c_int, value: *const
             // SAFETY: the caller's promise: so many bytes.
             on.user_data = Some(unsafe { value.cast::<u64>().read_unaligned() });
         }
+        USER_MEMORY => {
+            is_long(size_of::<libc::iovec>())?;
+            // SAFETY: as above.
+            let memory = unsafe { value.cast::<libc::iovec>().read_unaligned() };
+            let memory = UserMemory::new(memory.iov_base.cast(), memory.iov_len);
+            let profile = on.asked[Direction::Rx as usize].map_or(0, |asked| asked.profile);
+            if memory.is_none() || !offload.cyclic.fits(profile, memory) {
+                return Err(Errno(libc::EINVAL));
+            }
+            if on.ring(Direction::Rx).is_some() {
+                tracing::warn!("SO_VMA_RING_USER_MEMORY on a socket that has its ring already: it is for the next one");
+            }
+            on.user_memory = memory;
+        }
         _ => {
             is_long(size_of::<AllocLogic>())?;
             // SAFETY: as above.
@@ -75,13 +91,18 @@ fn set_logic(offload: &mut Offload, key: Key, wanted: AllocLogic) -> Result<(), 
     let logic = Logic::from_number(wanted.logic.into());
     let (Some(logic), true) = (logic, has(HAS_PROFILE | HAS_USER_ID | HAS_INGRESS | HAS_EGRESS)) else { return Err(Errno(libc::EINVAL)) };
     let on = &mut offload.sockets.find_mut(key).ok_or(Errno(libc::EBADF))?.rare().rings;
-    if has(HAS_PROFILE) && on.has_profile {
+    if has(HAS_PROFILE) && (on.has_profile || !offload.cyclic.fits(wanted.profile, on.user_memory)) {
         return Err(Errno(libc::EINVAL));
     }
     on.has_profile |= has(HAS_PROFILE);
     let directions =
         [(Direction::Rx, has(HAS_INGRESS) && wanted.directions & 1 != 0), (Direction::Tx, has(HAS_EGRESS) && wanted.directions & 2 != 0)];
+    let is_cyclic = has(HAS_PROFILE) && offload.cyclic.shape(wanted.profile).is_some();
     for (direction, is_meant) in directions {
+        if is_meant && is_cyclic {
+            // What arrives before anybody asks for the ring is to have its headers.
+            offload.begin_rings();
+        }
         if is_meant {
             ask(offload, key, direction, |profile| Asked {
                 logic,

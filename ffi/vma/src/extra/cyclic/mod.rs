@@ -1,0 +1,126 @@
+//! Cyclic buffers, MP-RQ's form of receiving: `vma_add_ring_profile`, SO_VMA_RING_USER_MEMORY, `vma_cyclic_buffer_read`, `get_mem_info` (vma.md
+//! s2.13 to 2.15, seed 002).
+//!
+//! A socket whose SO_VMA_RING_ALLOC_LOGIC names a profile of a cyclic ring goes onto one, and its datagrams are read there, as records of one length
+//! that lie one behind the other. The stack writes the records ([`ringway_stack::cyclic`]): no device of ours has striding receive queues, and
+//! the log says so, once a ring. What comes through the kernel is written there too, with headers that are made up; what a TCP connection brings is
+//! received as ever.
+//!
+//! - [`profiles`]: what rings programs have described; [`memory`]: where records lie; [`read`]: the calls that look at them; [`kernel`]: what came
+//!   through there
+
+mod kernel;
+mod memory;
+mod profiles;
+mod read;
+
+use ringway_stack::cyclic::{CyclicBuffer, Shape};
+use ringway_stack::device::{Device, Protocol};
+use ringway_stack::ring::SocketId;
+
+use self::memory::Memory;
+pub(super) use self::memory::UserMemory;
+use self::profiles::Profile;
+pub(super) use self::profiles::{RingType, add_older, add_ring_profile};
+pub(super) use self::read::{Completion, cyclic_buffer_read, mem_info};
+use crate::process::Offload;
+use crate::slab::Key;
+
+/// What the process has of cyclic rings.
+#[derive(Debug, Default)]
+pub(crate) struct Cyclic {
+    profiles: Vec<Profile>,
+    rings: Vec<CyclicRing>,
+}
+
+/// A cyclic ring. It begins and ends with its sockets.
+#[derive(Debug)]
+struct CyclicRing {
+    /// The ring that it is, to whoever asks for a descriptor.
+    ring: Key,
+    buffer: CyclicBuffer<Memory>,
+    /// The sockets on it; at least one.
+    members: Vec<u32>,
+    /// Those of the stack's below them, as of the last call.
+    ids: Vec<SocketId>,
+    /// The kernel is to be asked before the ring.
+    asks_kernel: bool,
+}
+
+impl Cyclic {
+    /// The records that a profile describes, if it is one of a cyclic ring.
+    pub(super) fn shape(&self, profile: u32) -> Option<Shape> {
+        let index = usize::try_from(profile).ok()?.checked_sub(1)?;
+        match self.profiles.get(index)? {
+            Profile::Cyclic(shape) => Some(*shape),
+            Profile::Packets | Profile::External => None,
+        }
+    }
+
+    /// Whether a profile's records have room in the program's memory.
+    pub(super) fn fits(&self, profile: u32, memory: Option<UserMemory>) -> bool {
+        let wanted = self.shape(profile).and_then(|shape| shape.layout().ok()).map(|layout| layout.bytes());
+        wanted.zip(memory).is_none_or(|(wanted, memory)| memory.len() >= wanted)
+    }
+
+    /// A socket has left a ring, which ends with its last.
+    pub(super) fn leave(&mut self, ring: Key, socket: u32) {
+        self.rings.retain_mut(|cyclic| {
+            if cyclic.ring == ring {
+                cyclic.members.retain(|&member| member != socket);
+            }
+            !cyclic.members.is_empty()
+        });
+    }
+
+    fn find(&mut self, ring: Key) -> Option<&mut CyclicRing> {
+        self.rings.iter_mut().find(|cyclic| cyclic.ring == ring)
+    }
+}
+
+impl Offload {
+    /// A UDP socket has come to a ring, of which it said that it is to be cyclic.
+    pub(super) fn join_cyclic(&mut self, ring: Key, index: u32, profile: u32) {
+        let (Some(shape), Some(socket)) = (self.cyclic.shape(profile), self.sockets.get(index)) else { return };
+        if socket.protocol != Protocol::Udp {
+            return;
+        }
+        let memory = socket.rare.as_ref().and_then(|rare| rare.rings.user_memory);
+        if let Some(cyclic) = self.cyclic.find(ring) {
+            cyclic.members.push(index);
+        } else if let Some(buffer) = make(&shape, memory) {
+            let why = CyclicBuffer::<Memory>::lacking(self.ring.device().capabilities());
+            tracing::info!(
+                "a cyclic ring of {} bytes; its records are written by software{}",
+                buffer.layout().bytes(),
+                why.map_or_else(String::new, |why| format!(": {why}"))
+            );
+            self.cyclic.rings.push(CyclicRing { ring, buffer, members: vec![index], ids: Vec::new(), asks_kernel: false });
+        }
+        self.keep_headers(index);
+    }
+
+    /// Datagrams of a socket on a cyclic ring keep their headers, if those are a part of its records.
+    pub(super) fn keep_headers(&mut self, index: u32) {
+        let keeps = |cyclic: &CyclicRing| cyclic.members.contains(&index) && cyclic.buffer.layout().keeps_headers();
+        let is_on_one = self.cyclic.rings.iter().any(keeps);
+        if is_on_one && let Some(id) = self.sockets.get(index).and_then(|socket| socket.ring_id()) {
+            // (Only of sockets that are not of UDP, which never come here, is it an error.)
+            let _ = self.ring.udp_keep_headers(id);
+        }
+    }
+}
+
+/// A buffer, in the program's memory if it named some. `None`, and a line in the log: there is no memory for it.
+fn make(shape: &Shape, memory: Option<UserMemory>) -> Option<CyclicBuffer<Memory>> {
+    let bytes = shape.layout().ok()?.bytes();
+    let made = match memory {
+        Some(memory) => Some(Memory::of_the_program(memory)),
+        None => Memory::new(bytes),
+    };
+    let made = made.and_then(|memory| CyclicBuffer::new(shape, memory).ok());
+    if made.is_none() {
+        tracing::warn!("no memory for a cyclic ring of {bytes} bytes: its sockets receive as others do");
+    }
+    made
+}

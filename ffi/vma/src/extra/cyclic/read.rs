@@ -1,0 +1,191 @@
+//! `vma_cyclic_buffer_read` and `get_mem_info`.
+
+use core::ffi::{c_int, c_void};
+use core::mem::{offset_of, size_of};
+use std::time::SystemTime;
+
+use libc::{size_t, timespec};
+use ringway_stack::Instant;
+use ringway_stack::cyclic::{CyclicError, Run};
+use ringway_stack::ring::Readiness;
+
+use super::memory::Memory;
+use crate::errno::{self, Errno, to_int};
+use crate::mux::epoll::ring as descriptor;
+use crate::process::{Offload, Process, process};
+use crate::slab::Key;
+
+/// `vma_completion_cb_t`.
+#[repr(C)]
+pub(in crate::extra) struct Completion {
+    comp_mask: u32,
+    payload_ptr: *mut c_void,
+    payload_length: size_t,
+    packets: size_t,
+    usr_hdr_ptr: *mut c_void,
+    usr_hdr_ptr_length: size_t,
+    hw_timestamp: timespec,
+}
+
+/// VMA_CB_MASK_TIMESTAMP.
+const HAS_TIME: u32 = 1;
+
+/// See the header.
+pub(in crate::extra) unsafe extern "C" fn cyclic_buffer_read(
+    fd: c_int,
+    completion: *mut Completion,
+    min: size_t,
+    max: size_t,
+    flags: c_int,
+) -> c_int {
+    if completion.is_null() || min > max || max == 0 || flags != libc::MSG_DONTWAIT {
+        return errno::fail(libc::EINVAL);
+    }
+    let Some(process) = process().filter(|process| process.is_owner()) else { return errno::fail(libc::EBADFD) };
+    crate::bare_boundary!(-1, {
+        // SAFETY: the program's promise.
+        let wants_time = unsafe { (&raw const (*completion).comp_mask).read_unaligned() } & HAS_TIME != 0;
+        to_int(read(process, fd, min, max).map(|found| {
+            // SAFETY: as above.
+            unsafe { put(completion, found, wants_time.then_some(process)) };
+            0
+        }))
+    })
+}
+
+/// What a call found: where its payload begins, where its headers do, and what of both.
+type Found = (*mut u8, *mut u8, Run);
+
+fn read(process: &Process, fd: c_int, min: usize, max: usize) -> Result<Option<Found>, Errno> {
+    let now = process.now();
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let ring = descriptor::of(offload, fd).ok_or(Errno(libc::EBADFD))?;
+    offload.mux.calls += 1;
+    let is_due = offload.cyclic.find(ring).is_some_and(|cyclic| core::mem::take(&mut cyclic.asks_kernel));
+    let by_kernel = if is_due { offload.take_from_kernel(ring, now, max) } else { Ok(()) };
+    let mut found = by_kernel.and_then(|()| offload.poll_for(now, max).read_cyclic(ring, min, max));
+    let finds_nothing = matches!(found, Ok(None));
+    if offload.asks_kernel(ring, now, finds_nothing, process.params.rx_udp_poll_os_ratio) {
+        if finds_nothing {
+            found = offload.take_from_kernel(ring, now, max).and_then(|()| offload.read_cyclic(ring, min, max));
+        } else if let Some(cyclic) = offload.cyclic.find(ring) {
+            cyclic.asks_kernel = true;
+        }
+    }
+    offload.dispatch();
+    offload.forget_read(ring);
+    found
+}
+
+impl Offload {
+    /// Takes what has arrived, until that is some `packets`.
+    fn poll_for(&mut self, now: Instant, packets: usize) -> &mut Self {
+        let mut polled = 0;
+        while polled < packets && self.ring.is_due(now) {
+            match self.ring.poll(now) {
+                0 => break,
+                frames => polled += frames,
+            }
+        }
+        self
+    }
+
+    fn read_cyclic(&mut self, ring: Key, min: usize, max: usize) -> Result<Option<Found>, Errno> {
+        let Self { cyclic, sockets, ring: stack, .. } = self;
+        let cyclic = cyclic.find(ring).ok_or(Errno(libc::EBADFD))?;
+        cyclic.ids.clear();
+        for &member in &cyclic.members {
+            let Some(socket) = sockets.get_mut(member) else { continue };
+            let Some(id) = socket.ring_id() else { continue };
+            // It stays for SO_ERROR: packets are no worse for it.
+            if let Some(error) = stack.take_error(id) {
+                socket.rare().error = Some(Errno::from(error).0);
+            }
+            cyclic.ids.push(id);
+        }
+        match stack.cyclic_read(&cyclic.ids, &mut cyclic.buffer, min, max) {
+            Ok(None) => Ok(None),
+            Ok(Some(run)) => {
+                let memory: &Memory = cyclic.buffer.memory();
+                Ok(Some((memory.at(run.payload.start), memory.at(run.headers.start), run)))
+            }
+            Err(CyclicError::Invalid { .. }) => Err(Errno(libc::EINVAL)),
+            Err(CyclicError::Oversized(_)) => Err(Errno(libc::EMSGSIZE)),
+            Err(CyclicError::Socket(error)) => Err(Errno::from(error)),
+        }
+    }
+}
+
+impl Offload {
+    /// Under SocketXtreme, a ring's descriptor is readable while something is to be told: not for packets that were read here.
+    fn forget_read(&mut self, ring: Key) {
+        if !self.rings.has_completions {
+            return;
+        }
+        for _ in 0..self.waiting_on(ring) {
+            let Some(key) = self.take_waiting(ring) else { break };
+            let Some(socket) = self.sockets.find_mut(key) else { continue };
+            let is_ready = socket.ring_id().is_some_and(|id| !(self.ring.readiness(id) - Readiness::OUT).is_empty());
+            if is_ready {
+                self.requeue(ring, key);
+            } else {
+                socket.rare().rings.waiting.unqueue();
+            }
+        }
+    }
+}
+
+/// Fills a completion in; its time if there is a clock to tell it by.
+///
+/// # Safety
+/// There is room for it. (It may lie anywhere.)
+unsafe fn put(completion: *mut Completion, found: Option<Found>, clock: Option<&Process>) {
+    let Some((payload, headers, run)) = found else {
+        // SAFETY: the caller's promise.
+        return unsafe { (&raw mut (*completion).packets).write_unaligned(0) };
+    };
+    let headers = if run.headers.is_empty() { core::ptr::null_mut() } else { headers };
+    // SAFETY: as above.
+    unsafe {
+        (&raw mut (*completion).payload_ptr).write_unaligned(payload.cast());
+        (&raw mut (*completion).payload_length).write_unaligned(run.payload.len());
+        (&raw mut (*completion).packets).write_unaligned(run.packets);
+        (&raw mut (*completion).usr_hdr_ptr).write_unaligned(headers.cast());
+        (&raw mut (*completion).usr_hdr_ptr_length).write_unaligned(run.headers.len());
+        if let Some(process) = clock {
+            (&raw mut (*completion).hw_timestamp).write_unaligned(on_the_wall(process, run.received));
+        }
+    }
+}
+
+/// When that was, by the wall's clock.
+fn on_the_wall(process: &Process, at: Instant) -> timespec {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let then = now.saturating_sub(process.now().since(at));
+    timespec { tv_sec: i64::try_from(then.as_secs()).unwrap_or(i64::MAX), tv_nsec: then.subsec_nanos().into() }
+}
+
+/// See the header.
+pub(in crate::extra) unsafe extern "C" fn mem_info(fd: c_int, addr: *mut *mut c_void, len: *mut size_t, lkey: *mut u32) -> c_int {
+    let Some(process) = process().filter(|process| process.is_owner()) else { return errno::fail(libc::EINVAL) };
+    if addr.is_null() || len.is_null() || lkey.is_null() {
+        return errno::fail(libc::EINVAL);
+    }
+    crate::boundary!(-1, {
+        let mut guard = process.lock();
+        let offload = &mut *guard;
+        let found = descriptor::of(offload, fd).and_then(|ring| offload.cyclic.find(ring));
+        let Some(cyclic) = found else { return errno::fail(libc::EINVAL) };
+        // SAFETY: the program's promise: there is room for each.
+        unsafe {
+            addr.write_unaligned(cyclic.buffer.memory().at(0).cast());
+            len.write_unaligned(cyclic.buffer.layout().bytes());
+            // (No card knows of it.)
+            lkey.write_unaligned(0);
+        }
+        0
+    })
+}
+
+const _: () = assert!(size_of::<Completion>() == 64 && offset_of!(Completion, hw_timestamp) == 48);

@@ -1,0 +1,112 @@
+//! Cyclic buffers, filled from UDP sockets ([`crate::cyclic`]): datagrams that keep their network headers, and go as records to where a program
+//! reads them.
+//!
+//! Until a call takes them they wait in their sockets, where the receive buffer bounds them, and where those that find no room in it are counted
+//! as dropped.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use super::UdpSocket;
+use crate::cyclic::{CyclicBuffer, CyclicError, NetworkHeaders, Packet, RecordMemory, Refused, Run, made_up_headers};
+use crate::device::Device;
+use crate::ring::{Ring, SocketId};
+use crate::tcp::RxPayload;
+use crate::time::Instant;
+
+impl<D: Device> Ring<D> {
+    /// Writes what has arrived at these UDP sockets to a cyclic buffer, the oldest first and at most as much as is asked for, and gives out the
+    /// next run: see [`CyclicBuffer::read`]. Sockets keep their datagrams' headers from the first such call on, if they are wanted; those of earlier ones, and of
+    /// what this ring's own programs told a group, are made up, with Ethernet addresses of zeros.
+    ///
+    /// # Errors
+    /// [`CyclicError`]. [`crate::Error::BadSocket`], [`crate::Error::NotSupported`]: one of them is none, or not of UDP; another [`crate::Error`]: that socket's own, which is gone with it.
+    pub fn cyclic_read<M: RecordMemory>(
+        &mut self,
+        sockets: &[SocketId],
+        buffer: &mut CyclicBuffer<M>,
+        min: usize,
+        max: usize,
+    ) -> Result<Option<Run>, CyclicError> {
+        CyclicError::check(min, max)?;
+        for &id in sockets {
+            let socket = self.slots.udp(id)?;
+            if let Some(error) = socket.error.take() {
+                return Err(error.into());
+            }
+            if buffer.layout().keeps_headers() {
+                socket.keep_headers();
+            }
+        }
+        buffer.rewind_at_end();
+        while buffer.waiting() < max
+            && let Some(id) = self.oldest(sockets)
+        {
+            match self.slots.udp(id)?.move_first(|packet| buffer.write(packet)) {
+                Ok(()) => {}
+                // All before the end was given out: this is a call that may rewind.
+                Err(Refused::End) if buffer.waiting() == 0 => buffer.rewind_at_end(),
+                Err(Refused::End) => break,
+                Err(refused) => return Err(CyclicError::Oversized(refused)),
+            }
+        }
+        Ok(buffer.take(min, max))
+    }
+
+    /// From now on, a UDP socket's datagrams keep their network headers, for [`Ring::cyclic_read`].
+    ///
+    /// # Errors
+    /// [`crate::Error::BadSocket`], [`crate::Error::NotSupported`]: it is none, or not of UDP.
+    pub fn udp_keep_headers(&mut self, socket: SocketId) -> Result<(), crate::Error> {
+        self.slots.udp(socket)?.keep_headers();
+        Ok(())
+    }
+
+    /// The socket whose next datagram came first.
+    fn oldest(&mut self, sockets: &[SocketId]) -> Option<SocketId> {
+        let received = |id: SocketId| Some((self.slots.udp(id).ok()?.first_received()?, id));
+        sockets.iter().copied().filter_map(received).min_by_key(|&(at, _)| at).map(|(_, id)| id)
+    }
+}
+
+impl<D: Device> UdpSocket<D> {
+    /// From now on, datagrams keep their headers. Those of what waits already are made up.
+    fn keep_headers(&mut self) {
+        if self.headers.is_none() {
+            let port = self.local.port();
+            let made_up =
+                self.queue.iter().map(|waiting| made_up_headers(waiting.from, SocketAddrV4::new(waiting.to, port), waiting.len()));
+            self.headers = Some(made_up.collect());
+        }
+    }
+
+    /// Keeps the headers of a datagram that is about to be queued.
+    #[cold]
+    pub(super) fn keep_headers_of(&mut self, from: SocketAddrV4, to: Ipv4Addr, payload: &RxPayload<'_, D::Rx>) {
+        let to = SocketAddrV4::new(to, self.local.port());
+        let seen = payload.network_headers().and_then(|headers| NetworkHeaders::try_from(headers).ok());
+        if let Some(headers) = &mut self.headers {
+            headers.push_back(seen.unwrap_or_else(|| made_up_headers(from, to, payload.len())));
+        }
+    }
+
+    /// When the oldest datagram was received.
+    fn first_received(&self) -> Option<Instant> {
+        self.queue.front().map(|first| first.received)
+    }
+
+    /// Shows `take` the oldest datagram, which is gone afterwards, unless it was refused for being at an end.
+    fn move_first(&mut self, take: impl FnOnce(&Packet<'_, D::Rx>) -> Result<(), Refused>) -> Result<(), Refused> {
+        let Some(first) = self.queue.front() else { return Ok(()) };
+        let headers: &[u8] = self.headers.as_ref().and_then(|headers| headers.front()).map_or(&[], |headers| headers);
+        let copied = [self.bytes.first(first.head), &[]];
+        let taken = take(&Packet { headers, copied, buffers: first.buffers.as_slice(), received: first.received });
+        if taken != Err(Refused::End) {
+            let (head, len) = (first.head, first.len());
+            self.forget_first(head, len);
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests;
