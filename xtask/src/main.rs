@@ -1,4 +1,4 @@
-//! Every command of the README: `cargo xtask {demo,test,bench,install,tidy,ci}`. One file a subcommand.
+//! Every command of the README: `cargo xtask {demo,test,bench,conformance,install,tidy,ci}`. One file a subcommand.
 //!
 //! - [`deploy`]: `install`; [`installed`]: the step of `test` that tries what it installed
 //! - [`install`]: the packages that a subcommand needs, installed where that is allowed
@@ -7,6 +7,7 @@
 
 mod bench;
 mod ci;
+mod conformance;
 mod demo;
 mod deploy;
 mod install;
@@ -35,6 +36,8 @@ enum Task {
     Test(test::Options),
     /// Ringway and the kernel side by side; writes target/bench/*.jsonl and prints tables.
     Bench(bench::Options),
+    /// What the documents promise, as a matrix by device; fails if it has a hole.
+    Conformance(conformance::Options),
     /// Libraries, header, rules, manual pages, commands and examples, under a prefix.
     Install(deploy::Options),
     /// What lints cannot check: file length, forbidden APIs, dead files, paths of one machine, the README's commands.
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Conformance(options) => conformance::run(&options),
         Task::Install(options) => deploy::run(&options),
         Task::Tidy => tidy::run(),
         Task::Ci => ci::run(),
