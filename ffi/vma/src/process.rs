@@ -78,6 +78,8 @@ pub(crate) struct Offload {
     pub(crate) lent: Vec<Key>,
     /// What is lent to the program.
     pub(crate) loans: crate::extra::Loans,
+    /// What sees first what arrives.
+    pub(crate) callbacks: crate::extra::Callbacks,
     /// What accepted connections have in common.
     pub(crate) shapes: crate::socket::common::Shapes,
     /// The process has closed everything, for it ends: nothing begins to move any more.
@@ -207,6 +209,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             waiting_since: None,
             retreating: false,
             loans: crate::extra::Loans::new(),
+            callbacks: crate::extra::Callbacks::default(),
             ending: false,
             shapes: crate::socket::common::Shapes::default(),
             shares_listeners: false,
@@ -278,6 +281,9 @@ impl Offload {
             self.by_ring.resize(slot + 1, u32::MAX);
         }
         self.by_ring[slot] = index;
+        if let Some(key) = self.sockets.key_at(index) {
+            self.screen(key);
+        }
     }
 
     /// Counts a decision for (`None`) or against offloading.

@@ -111,6 +111,7 @@ impl NicConfig {
             hardware_time: self.hardware_time,
             striding: self.cyclic_queues_max > 0,
             device_memory: self.device_memory,
+            dummy: true,
             ..Capabilities::least(DeviceKind::Sim, self.mtu)
         }
     }

@@ -4,7 +4,9 @@
 //! no later than [`Ring::next_deadline`], and learns from [`Ring::take_event`] which sockets changed.
 
 mod arp;
+mod deaf;
 mod demux;
+mod dummy;
 mod handover;
 mod icmp;
 mod info;
@@ -14,6 +16,7 @@ mod multicast;
 mod neighbour;
 mod output;
 mod path;
+mod screening;
 mod slots;
 mod stream;
 mod succession;
@@ -21,13 +24,13 @@ mod types;
 mod udp;
 
 pub use handover::Handover;
+pub use screening::Candidate;
 pub use types::{
     Backlog, Batches, Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo,
     UdpOptions, Usage,
 };
-pub use udp::LentPieces;
 
-pub use crate::tcp::Lent;
+pub use crate::tcp::{Decision, Lent, LentPieces};
 
 use core::time::Duration;
 use std::collections::VecDeque;

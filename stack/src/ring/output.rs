@@ -2,11 +2,16 @@
 
 use std::net::Ipv4Addr;
 
+use arrayvec::ArrayVec;
+
 use super::types::Counters;
-use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
+use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, Protocol, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 use crate::tcp::Segment;
 use crate::wire::checksum::Checksum;
 use crate::wire::{arp, ethernet, icmp, igmp, ipv4, tcp, udp};
+
+/// The most bytes of a packet's headers without options: Ethernet with a VLAN tag, IPv4, TCP.
+pub(super) const HEADERS_MAX: usize = 14 + 4 + 20 + 20;
 
 /// From whom to whom, below the transport header.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +63,11 @@ impl Output {
             packet_id: 0,
             counters: Counters::default(),
         }
+    }
+
+    /// Whether the device is to drop what it is given ([`Ring::udp_dummy`](super::Ring::udp_dummy)).
+    pub(super) fn set_dummy(&mut self, on: bool) {
+        self.offload.dummy = on;
     }
 
     /// Frames are sent from this address from now on.
@@ -127,6 +137,10 @@ impl Output {
                 sent?;
             }
         }
+        if self.offload.dummy {
+            self.counters.tx_dummies += 1;
+            return Ok(());
+        }
         self.queued = true;
         self.lent |= !body.is_empty();
         // A device that cuts a packet counts its identification up.
@@ -153,6 +167,23 @@ impl Output {
             head[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
         }
         self.send_cut(device, &head[..end], payload, payload_len, cut)
+    }
+
+    /// The headers of a packet without payload, whatever a socket of that protocol sends.
+    pub(super) fn template(&mut self, to: &Envelope, protocol: Protocol, ports: (u16, u16)) -> ArrayVec<u8, HEADERS_MAX> {
+        let mut head = [0; HEADERS_MAX];
+        let end = match protocol {
+            Protocol::Udp => {
+                let (at, _) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN, &mut head);
+                at + udp::Header { src_port: ports.0, dst_port: ports.1, len: udp::LEN as u16, checksum: 0 }.emit(&mut head[at..])
+            }
+            Protocol::Tcp => {
+                let header = tcp::Header { src_port: ports.0, dst_port: ports.1, flags: tcp::Flags::ACK, ..tcp::Header::default() };
+                let (at, _) = self.lower(to, ipv4::PROTOCOL_TCP, header.header_len(), &mut head);
+                at + header.emit(&mut head[at..])
+            }
+        };
+        head[..end].iter().copied().collect()
     }
 
     /// Whether a datagram of this size is sent from [`Output::udp_inline`].

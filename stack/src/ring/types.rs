@@ -184,6 +184,8 @@ pub struct Counters {
     pub tx_drops: u64,
     /// TCP segments sent again.
     pub retransmissions: u64,
+    /// Sends that were to send nothing.
+    pub tx_dummies: u64,
 }
 
 /// How a ring's looks at its completion queue went.

@@ -1,11 +1,14 @@
 //! UDP sockets (RFC 768): datagrams in, datagrams out, whole or not at all.
 
+pub(super) mod screening;
+
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 
+use self::screening::Undecided;
 use super::Ring;
 use super::arp::resolve;
 use super::demux::FlowKey;
@@ -16,7 +19,7 @@ use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBu
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::tcp::{Lent, RxPayload};
+use crate::tcp::{Lent, LentPieces, RxPayload};
 use crate::time::Instant;
 use crate::wire::udp as wire;
 
@@ -151,9 +154,6 @@ impl Bytes {
     }
 }
 
-/// A datagram's pieces: what was copied before anybody asked for it by reference, its head, its body.
-pub type LentPieces<B> = ArrayVec<Lent<B>, 3>;
-
 /// A UDP socket.
 pub(super) struct UdpSocket<D: Device> {
     pub(super) local: SocketAddrV4,
@@ -167,8 +167,10 @@ pub(super) struct UdpSocket<D: Device> {
     bytes: Bytes,
     /// What the queue counts against `options.rcvbuf`.
     queued: usize,
-    /// What the program took by reference, and has not given back, counts as well.
+    /// What the program took by reference, and has not given back, counts as well, and so does what the reader is not to have yet.
     lent: usize,
+    /// Where datagrams wait until the program lets the reader have them. (Then nothing is copied either.)
+    screen: Option<Box<VecDeque<Undecided<D::Rx>>>>,
     /// Datagrams stay where the device put them, however small they are.
     lends: bool,
     pub(super) error: Option<Error>,
@@ -196,6 +198,12 @@ impl<D: Device> UdpSocket<D> {
             self.dropped_bytes += len as u64;
             return false;
         }
+        self.counters.rx_packets += 1;
+        self.counters.rx_bytes += len as u64;
+        if self.screen.is_some() {
+            self.push_undecided(now, from, to, payload);
+            return true;
+        }
         self.queued += len + OVERHEAD;
         let lent_head = if self.lends { payload.held_head() } else { None };
         let head = if lent_head.is_none() { payload.head } else { &[] };
@@ -210,8 +218,6 @@ impl<D: Device> UdpSocket<D> {
             self.peaks.0 = self.queue.len();
         }
         self.peaks.1 = self.peaks.1.max(self.queued - self.queue.len() * OVERHEAD);
-        self.counters.rx_packets += 1;
-        self.counters.rx_bytes += len as u64;
         true
     }
 
@@ -328,6 +334,7 @@ impl<D: Device> Ring<D> {
             bytes: Bytes::default(),
             queued: 0,
             lent: 0,
+            screen: None,
             lends: self.lends,
             error: None,
             shut_read: false,
@@ -355,7 +362,10 @@ impl<D: Device> Ring<D> {
         if !self.config.is(Mutant::LeakRule) {
             rule.into_iter().for_each(|rule| self.device.detach(rule));
         }
-        self.demux.remove(key);
+        // (One that was deafened has none, and another may have the address.)
+        if self.demux.exact(key) == Some(id.index) {
+            self.demux.remove(key);
+        }
         self.slots.remove(id.index);
     }
 
@@ -459,7 +469,7 @@ impl<D: Device> Ring<D> {
     }
 
     #[inline]
-    fn udp_emit(&mut self, envelope: &Envelope, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) -> Result<(), SendError> {
+    pub(super) fn udp_emit(&mut self, envelope: &Envelope, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) -> Result<(), SendError> {
         if self.output.udp_fits_inline(len) {
             return self.output.udp_inline(&mut self.device, envelope, ports, len, |out| gather(data, out));
         }

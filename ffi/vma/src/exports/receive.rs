@@ -113,7 +113,7 @@ pub(crate) enum Sort {
 pub(crate) fn wait_for_data(fd: c_int, flags: c_int) -> Result<Sort, Errno> {
     let mut byte = [0u8];
     let mut found = Err(Errno(libc::EBADF));
-    let peeked = crate::cancellation_point!({
+    let peeked = crate::receiving_point!({
         let at = byte.as_mut_ptr().cast::<c_void>();
         let look = flags & !libc::MSG_WAITALL | libc::MSG_PEEK;
         // SAFETY: there is room for a byte.
@@ -234,7 +234,7 @@ fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found
 /// As read(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         // SAFETY: the program's promise to read(2).
         match ours(fd, 0, || unsafe { real::read(fd, buffer, len) }) {
             Err(result) => result,
@@ -252,14 +252,21 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t
 /// As recv(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-    crate::cancellation_point!({
+    // SAFETY: the program's promise.
+    crate::receiving_point!(unsafe { recv_once(fd, buffer, len, flags) })
+}
+
+/// recv(2), where callbacks do not run: it stops for them.
+///
+/// # Safety
+/// As recv(2).
+pub(super) unsafe fn recv_once(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the program's promise to recv(2).
+    match ours(fd, flags, || unsafe { real::recv(fd, buffer, len, flags) }) {
+        Err(result) => result,
         // SAFETY: the program's promise to recv(2).
-        match ours(fd, flags, || unsafe { real::recv(fd, buffer, len, flags) }) {
-            Err(result) => result,
-            // SAFETY: the program's promise to recv(2).
-            Ok(found) => unsafe { receive_plain(fd, found, buffer, len, flags) },
-        }
-    })
+        Ok(found) => unsafe { receive_plain(fd, found, buffer, len, flags) },
+    }
 }
 
 unsafe fn receive_plain(fd: c_int, found: Found, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
@@ -330,32 +337,35 @@ pub unsafe extern "C-unwind" fn recv_chk(fd: c_int, buffer: *mut c_void, len: si
 /// As readv(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
-    crate::cancellation_point!({
+    // SAFETY: the program's promise.
+    crate::receiving_point!(unsafe { readv_once(fd, buffers, count) })
+}
+
+unsafe fn readv_once(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the program's promise to readv(2).
+    let found = match ours(fd, 0, || unsafe { real::readv(fd, buffers, count) }) {
+        Err(result) => return result,
+        Ok(found) => found,
+    };
+    let kernel = |extra| {
+        // SAFETY: all of it is integers and pointers, for which zero is a value.
+        let mut message: msghdr = unsafe { core::mem::zeroed() };
+        message.msg_iov = buffers.cast_mut();
+        message.msg_iovlen = usize::try_from(count).unwrap_or(0);
+        // SAFETY: the program's promise to readv(2); recvmsg without flags is readv.
+        unsafe { real::recvmsg(fd, &raw mut message, extra) }
+    };
+    crate::bare_boundary!(
+        -1,
         // SAFETY: the program's promise to readv(2).
-        let found = match ours(fd, 0, || unsafe { real::readv(fd, buffers, count) }) {
-            Err(result) => return result,
-            Ok(found) => found,
-        };
-        let kernel = |extra| {
-            // SAFETY: all of it is integers and pointers, for which zero is a value.
-            let mut message: msghdr = unsafe { core::mem::zeroed() };
-            message.msg_iov = buffers.cast_mut();
-            message.msg_iovlen = usize::try_from(count).unwrap_or(0);
-            // SAFETY: the program's promise to readv(2); recvmsg without flags is readv.
-            unsafe { real::recvmsg(fd, &raw mut message, extra) }
-        };
-        crate::bare_boundary!(
-            -1,
-            // SAFETY: the program's promise to readv(2).
-            to_ssize(vectors::count(count).and_then(|count| unsafe {
-                vectors::with_writable(buffers, count, |into| match into.iter().all(|part| part.is_empty()) {
-                    // As in `read`.
-                    true => Ok(0),
-                    false => receive_on(fd, found, into, 0, &kernel).map(|got| got.count(0)),
-                })
-            }))
-        )
-    })
+        to_ssize(vectors::count(count).and_then(|count| unsafe {
+            vectors::with_writable(buffers, count, |into| match into.iter().all(|part| part.is_empty()) {
+                // As in `read`.
+                true => Ok(0),
+                false => receive_on(fd, found, into, 0, &kernel).map(|got| got.count(0)),
+            })
+        }))
+    )
 }
 
 /// recvfrom(2).
@@ -371,7 +381,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
     from: *mut sockaddr,
     from_len: *mut socklen_t,
 ) -> ssize_t {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         // SAFETY: the program's promise to recvfrom(2).
         let kernel = |extra| unsafe { real::recvfrom(fd, buffer, len, flags | extra, from, from_len) };
         match ours(fd, flags, || kernel(0)) {
@@ -423,7 +433,7 @@ pub unsafe extern "C-unwind" fn recvfrom_chk(
 /// As recvmsg(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         // SAFETY: the program's promise to recvmsg(2).
         let kernel = |extra| unsafe { real::recvmsg(fd, message, flags | extra) };
         match ours(fd, flags, || kernel(0)) {

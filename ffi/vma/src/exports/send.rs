@@ -8,6 +8,7 @@ use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use super::rights;
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS, to_ssize};
+use crate::extra::dummy;
 use crate::fdtable::{self, Entry, Found};
 use crate::process::process_or_init;
 use crate::real;
@@ -26,6 +27,9 @@ fn send_on(
     to: impl FnOnce(Family) -> Option<Address>,
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
+    if flags & dummy::FLAG != 0 {
+        return dummy::send(fd, found.key, data, flags, to);
+    }
     let sent = send_uncounted(fd, found, data, flags, to, kernel);
     tally::ended(fd, Way::Tx, sent.as_ref().err().map(|error| error.0));
     sent
@@ -93,12 +97,10 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
 /// Looks up who is to send. `Err` is the kernel's own result.
 #[inline]
 fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found, isize> {
-    // No device here drops what it is given: a packet that is to reach nobody is refused wherever it would reach somebody.
-    if flags & crate::extra::SEND_DUMMY != 0 {
-        return Err(errno::fail(libc::EINVAL) as isize);
-    }
     match fdtable::lookup_socket(fd, flags) {
         Ok(found) => Ok(found),
+        // The kernel knows no packet that is to reach nobody.
+        Err(_) if flags & dummy::FLAG != 0 => Err(errno::fail(libc::EINVAL) as isize),
         Err(Entry::Kernel(_)) => {
             let sent = kernel();
             if sent >= 0 {
@@ -264,8 +266,10 @@ unsafe fn send_message(fd: c_int, found: Found, message: *const msghdr, flags: c
     if header.msg_iovlen > vectors::VECTORS_MAX {
         return Err(Errno(libc::EMSGSIZE));
     }
+    let flags = if flags & dummy::FLAG != 0 { flags & !libc::MSG_FASTOPEN } else { flags };
     // What the control messages ask for (segmentation, a source address, …) is the kernel's to do.
     if header.msg_controllen != 0
+        && flags & dummy::FLAG == 0
         && process_or_init().is_some_and(|p| p.lock().sockets.find(found.key).is_some_and(|s| matches!(s.kind, Kind::Datagram(_))))
     {
         return by_kernel(fd, kernel);
@@ -295,6 +299,9 @@ unsafe fn send_message(fd: c_int, found: Found, message: *const msghdr, flags: c
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
     if !matches!(fdtable::lookup(fd), Entry::Socket(_)) {
+        if flags & dummy::FLAG != 0 {
+            return errno::fail(libc::EINVAL);
+        }
         for at in 0..if messages.is_null() { 0 } else { count as usize } {
             // SAFETY: the program's promise to sendmmsg(2): `count` messages are there.
             unsafe { rights::before(&raw const (*messages.add(at)).msg_hdr) };

@@ -53,6 +53,18 @@ impl Loans {
         id_of(self.packets.insert(loan))
     }
 
+    /// What a callback was shown is the program's, until it gives it back. `false`: it has done that already.
+    pub(super) fn hold(&mut self, id: *mut c_void, ring: SocketId, len: usize) -> bool {
+        let Some(loan) = key_of(id).and_then(|key| self.packets.find_mut(key)) else { return false };
+        (loan.ring, loan.len) = (ring, len);
+        true
+    }
+
+    /// What a callback was shown is not the program's.
+    pub(super) fn forget(&mut self, id: *mut c_void) {
+        key_of(id).and_then(|key| self.packets.remove(key));
+    }
+
     /// Takes a loan back that `fd`, which is `socket` (if it is one), was given. `None`: it has no such loan.
     fn take(&mut self, id: *mut c_void, fd: c_int, socket: Option<Key>, is_open: impl Fn(Key) -> bool) -> Option<Loan> {
         let key = key_of(id)?;

@@ -58,6 +58,10 @@ pub(crate) struct Waiting<'a> {
     pub(crate) spin: SpinClass,
     /// A signal handler with SA_RESTART does not end it.
     pub(crate) restart: bool,
+    /// Callbacks that are due end it.
+    pub(crate) callbacks: bool,
+    /// Handlers that had run when the call began, if that was before this wait.
+    pub(crate) since: Option<Marks>,
 }
 
 /// How a wait ended.
@@ -70,6 +74,25 @@ pub(crate) enum Waited<T> {
     TimedOut,
     /// By a signal (EINTR).
     Interrupted,
+    /// Callbacks are due.
+    Due,
+}
+
+impl Waiting<'_> {
+    /// What a look finds.
+    #[inline]
+    fn look<T>(
+        &self,
+        offload: &mut Offload,
+        now: Instant,
+        check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
+    ) -> Option<Waited<T>> {
+        match check(offload, now) {
+            Some(found) => Some(Waited::Ready(found)),
+            None if self.callbacks && offload.callbacks.are_due() => Some(Waited::Due),
+            None => None,
+        }
+    }
 }
 
 /// Waits until `check` finds something. It runs under the lock, on a ring freshly polled, once before anything else.
@@ -96,7 +119,7 @@ fn wait_as<T>(
     w: &mut Waiting<'_>,
     check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
 ) -> Waited<T> {
-    let marks = thread.marks();
+    let marks = w.since.unwrap_or_else(|| thread.marks());
     let started = process.now();
     let counted = {
         let mut offload = process.lock();
@@ -104,8 +127,10 @@ fn wait_as<T>(
             offload.forsake(thread, started);
         }
         offload.poll_if_due(started);
-        if let Some(found) = check(&mut offload, started) {
-            return Waited::Ready(found);
+        match w.look(&mut offload, started, check) {
+            Some(Waited::Due) if w.since.is_some() && thread.interrupted(marks, w.restart) => return Waited::Interrupted,
+            Some(found) => return found,
+            None => {}
         }
         counted_fd(&offload, w)
     };
@@ -136,7 +161,7 @@ fn wait_as<T>(
         }
     };
     let outcome = match waited {
-        Waited::Ready(_) | Waited::Kernel => Outcome::Satisfied,
+        Waited::Ready(_) | Waited::Kernel | Waited::Due => Outcome::Satisfied,
         Waited::TimedOut | Waited::Interrupted => Outcome::InVain,
     };
     if outcome == Outcome::Satisfied && before.is_content(until.as_nanos().saturating_sub(started.as_nanos()), &state) {
@@ -208,8 +233,8 @@ fn spin<T>(
     let mut ask_now = w.sigmask.is_some();
     let ended = loop {
         let now = process.now();
-        if let Some(found) = look(thread, process, now, &mut seen, check) {
-            return (Some(Waited::Ready(found)), now);
+        if let Some(found) = look(thread, process, w, now, &mut seen, check) {
+            return (Some(found), now);
         }
         if thread.interrupted(marks, w.restart) {
             break Some(Waited::Interrupted);
@@ -294,16 +319,17 @@ impl Drop for Spinning<'_> {
 fn look<T>(
     thread: &Thread,
     process: &Process,
+    w: &Waiting<'_>,
     now: Instant,
     seen: &mut u64,
     check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
-) -> Option<T> {
+) -> Option<Waited<T>> {
     let mut offload = process.lock();
     for _ in 0..LOOKS {
         offload.poll_if_due(now);
         if offload.mux.activity != *seen {
             *seen = offload.mux.activity;
-            if let Some(found) = check(&mut offload, now) {
+            if let Some(found) = w.look(&mut offload, now, check) {
                 offload.end_spin(thread, now);
                 return Some(found);
             }
@@ -362,9 +388,9 @@ fn sleep<T>(
             let now = process.now();
             let mut offload = process.lock();
             offload.poll_if_due(now);
-            if let Some(found) = check(&mut offload, now) {
+            if let Some(found) = w.look(&mut offload, now, check) {
                 offload.attend(now);
-                return Waited::Ready(found);
+                return found;
             }
             match offload.fall_asleep(thread, w, waker, now, dozes) {
                 Some(asleep) => asleep,
@@ -378,7 +404,7 @@ fn sleep<T>(
             let (woken, told) = offload.wake_up(thread, w, &asleep);
             dozes = told || dozes && offload.mux.watch.is_busy(now);
             offload.poll_if_due(now);
-            let found = check(&mut offload, now);
+            let found = w.look(&mut offload, now, check);
             offload.attend(now);
             (woken, found)
         };
@@ -386,7 +412,7 @@ fn sleep<T>(
             thread::clear_waker();
         }
         if let Some(found) = found {
-            return Waited::Ready(found);
+            return found;
         }
         match slept {
             Some(Ok(slept)) if slept.kernel => return Waited::Kernel,

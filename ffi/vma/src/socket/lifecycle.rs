@@ -131,6 +131,9 @@ impl Socket {
         if let Some(rule) = self.rare.as_ref().and_then(|rare| rare.rule.clone()) {
             copy.rare().rule = Some(rule);
         }
+        if let Some(callback) = self.callback() {
+            copy.rare().callback = callback.for_child();
+        }
         copy.inherited.clone_from(&self.inherited);
         copy
     }

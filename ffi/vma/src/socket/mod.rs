@@ -200,6 +200,19 @@ impl Socket {
         self.rare.get_or_insert_default()
     }
 
+    /// The callback that sees first what it receives.
+    pub(crate) fn callback(&self) -> Option<&crate::extra::Callback> {
+        self.rare.as_ref()?.callback.as_ref()
+    }
+
+    /// Whoever polls it is being told that it is readable.
+    #[inline]
+    pub(crate) fn told_readable(&self) {
+        if let Some(rare) = &self.rare {
+            rare.held.set(false);
+        }
+    }
+
     /// O_NONBLOCK, which another process that has the open file may have changed.
     pub(crate) fn is_nonblocking(&self) -> bool {
         if !self.is_shared && crate::lineage::forks() == self.birth {

@@ -18,7 +18,7 @@ use super::{Kind, Socket, common, cork, groups, info};
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::{moving, real};
+use crate::{extra, moving, real};
 
 const TCP_ZEROCOPY_RECEIVE: c_int = 35;
 const TCP_REPAIR: c_int = 19;
@@ -66,6 +66,10 @@ pub(crate) unsafe fn set(
     value: *const c_void,
     len: socklen_t,
 ) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise.
+    if let Some(result) = unsafe { extra::options::set(process, key, (level, name), value, len) } {
+        return result;
+    }
     let mut guard = process.lock();
     let offload = &mut *guard;
     // SAFETY: the caller's promise; a bad pointer is the kernel's to find.
@@ -346,6 +350,10 @@ pub(crate) unsafe fn get(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise.
+    if let Some(result) = unsafe { extra::options::get(process, key, (level, name), value, len) } {
+        return result;
+    }
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };

@@ -1,9 +1,12 @@
 //! What few sockets have: kept apart, so that the others stay small.
 
+use core::cell::Cell;
 use std::net::SocketAddrV4;
 
 use libc::c_int;
 
+use crate::extra::Callback;
+use crate::mux;
 use super::groups::Groups;
 
 /// See the module's documentation.
@@ -25,6 +28,12 @@ pub(crate) struct Rare {
     pub(crate) cork: bool,
     /// A datagram that is not complete, and where it is to go; no address: to the connected peer.
     pub(crate) corked: Option<(Vec<u8>, Option<SocketAddrV4>)>,
+    /// SO_VMA_FLOW_TAG; zero: none.
+    pub(crate) flow_tag: u32,
+    /// What the program looks at before its reader does.
+    pub(crate) callback: Option<Callback>,
+    /// That callback has held something, and nobody who polls the socket has been told.
+    pub(crate) held: Cell<bool>,
 }
 
 impl Rare {
@@ -37,7 +46,8 @@ impl Rare {
     }
 
     /// Epoll's bits for what is in here.
-    pub(crate) const fn readiness(&self) -> u32 {
-        if self.error.is_some() || self.completed.is_some() { libc::EPOLLERR as u32 } else { 0 }
+    pub(crate) fn readiness(&self) -> u32 {
+        let error = if self.error.is_some() || self.completed.is_some() { libc::EPOLLERR as u32 } else { 0 };
+        if self.held.get() { error | mux::IN } else { error }
     }
 }
