@@ -5,9 +5,9 @@ use std::net::SocketAddrV4;
 
 use libc::c_int;
 
+use super::groups::Groups;
 use crate::extra::Callback;
 use crate::mux;
-use super::groups::Groups;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
