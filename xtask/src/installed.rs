@@ -209,12 +209,12 @@ fn script_of(lines: &[String]) -> String {
 
 /// Statistics go with their process.
 fn left_behind(scratch: &Path) -> Result<()> {
-    let left: Vec<PathBuf> = fs::read_dir(scratch)?.flatten().map(|entry| entry.path()).filter(is_statistics).collect();
+    let left: Vec<PathBuf> = fs::read_dir(scratch)?.flatten().map(|entry| entry.path()).filter(|path| is_statistics(path)).collect();
     ensure!(left.is_empty(), "left behind: {left:?}");
     Ok(())
 }
 
-fn is_statistics(path: &PathBuf) -> bool {
+fn is_statistics(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmastat."))
 }
 

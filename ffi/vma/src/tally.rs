@@ -36,9 +36,11 @@ pub(crate) enum Count {
     /// Waits that found something while they spun; that slept, or gave up, after they had.
     PollHits,
     PollMisses,
+    /// Messages that were sent to warm up.
+    TxDummies,
 }
 
-const COUNTS: usize = 12;
+const COUNTS: usize = 13;
 
 /// Which way a call moves bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +104,14 @@ pub(crate) fn ended(fd: c_int, way: Way, error: Option<c_int>) {
         Some(error) => failed(fd, way, error),
         None if WATCHED.load(Ordering::Relaxed) => note_thread(fd, way),
         None => {}
+    }
+}
+
+/// A message that is to reach nobody has gone, or was refused.
+pub(crate) fn warmed(fd: c_int, error: Option<c_int>) {
+    match error {
+        Some(error) => failed(fd, Way::Tx, error),
+        None => count(fd, Count::TxDummies),
     }
 }
 

@@ -32,6 +32,7 @@ fn compiled() -> PathBuf {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/stats.c");
         let mut compiler = Command::new("gcc");
         compiler.args(["-O1", "-Wall", "-Wextra", "-Wno-unused-result", "-pthread", "-o"]).arg(&program).arg(&source);
+        compiler.arg("-I").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
         assert!(compiler.status().expect("gcc must be installed").success(), "stats.c does not compile");
         program
     })
@@ -155,6 +156,16 @@ fn a_reader_is_told_what_happened() {
     let snapshot = ask(&mut published);
     let threads = (socket(&snapshot, receiver).rx_thread, socket(&snapshot, sender).tx_thread);
     assert_eq!(threads, (program.child.id().cast_signed(), program.child.id().cast_signed()));
+    program.end();
+}
+
+#[test]
+fn what_the_extra_api_does_is_told() {
+    let mut program = Program::start("extra", &[]);
+    program.does("extra");
+    let snapshot = ask(&mut program.open());
+    let (receiver, sender) = (socket(&snapshot, program.fds[0]), socket(&snapshot, program.fds[1]));
+    assert_eq!((sender.tx_dummies, sender.tx_packets, receiver.rx_packets, receiver.held_packets), (3, 1, 1, 1));
     program.end();
 }
 

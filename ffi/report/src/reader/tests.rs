@@ -126,10 +126,10 @@ proptest! {
         all[at..at + 8].copy_from_slice(&with);
         all.truncate(cut);
         fs::write(folder.file(), &all).unwrap();
-        if let Ok(published) = Published::open(&folder.file()) {
-            if let Ok(header) = published.header() {
-                let _ = published.body(&header);
-            }
+        if let Ok(published) = Published::open(&folder.file())
+            && let Ok(header) = published.header()
+        {
+            let _ = published.body(&header);
         }
     }
 }

@@ -28,7 +28,9 @@ fn send_on(
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     if flags & dummy::FLAG != 0 {
-        return dummy::send(fd, found.key, data, flags, to);
+        let sent = dummy::send(fd, found.key, data, flags, to);
+        tally::warmed(fd, sent.as_ref().err().map(|error| error.0));
+        return sent;
     }
     let sent = send_uncounted(fd, found, data, flags, to, kernel);
     tally::ended(fd, Way::Tx, sent.as_ref().err().map(|error| error.0));

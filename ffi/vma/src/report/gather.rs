@@ -211,6 +211,7 @@ fn add_counts(report: &mut SocketReport, named: &Named) {
     (report.kernel_tx_eagains, report.kernel_tx_errors) = (count(Count::KernelTxEagain), count(Count::KernelTxError));
     (report.rx_eagains, report.rx_errors) = (count(Count::RxEagain), count(Count::RxError));
     (report.tx_eagains, report.tx_errors) = (count(Count::TxEagain), count(Count::TxError));
+    report.tx_dummies = count(Count::TxDummies);
     (report.rx_poll_hits, report.rx_poll_misses) = (count(Count::PollHits), count(Count::PollMisses));
     (report.rx_thread, report.tx_thread) = (named.sums.thread(Way::Rx), named.sums.thread(Way::Tx));
 }

@@ -3,6 +3,8 @@
  */
 #include "../abi/common.h"
 
+#include <mellanox/vma_extra.h>
+
 enum { DATAGRAMS = 100, BYTES = 300000 };
 
 static int receiver, sender, pair[2], extra = -1;
@@ -28,6 +30,17 @@ static void work(void) {
     }
     MUST(send(pair[1], bytes, 10, 0));
     MUST(recv(pair[0], buffer, 10, MSG_WAITALL));
+}
+
+/* Three datagrams that reach nobody, and one that is received by reference and kept. */
+static void extra_api(void) {
+    struct vma_api_t *vma = vma_get_api();
+    char buffer[256];
+    int flags = 0;
+    for (int i = 0; i < 3; i++)
+        MUST(send(sender, "warm", 4, VMA_SND_FLAGS_DUMMY));
+    MUST(send(sender, "kept", 4, 0));
+    MUST(vma->recvfrom_zcopy(receiver, buffer, sizeof buffer, &flags, NULL, NULL));
 }
 
 /* A child with a state of its own, which waits for the end of its input. */
@@ -71,6 +84,8 @@ int main(void) {
             execl("./broken", "broken", NULL);
         else if (strcmp(line, "open\n") == 0)
             extra = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+        else if (strcmp(line, "extra\n") == 0)
+            extra_api();
         else if (strcmp(line, "join\n") == 0) {
             struct ip_mreq group = {.imr_multiaddr.s_addr = htonl(0xef010203), .imr_interface.s_addr = htonl(INADDR_LOOPBACK)};
             MUST(setsockopt(receiver, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group));
