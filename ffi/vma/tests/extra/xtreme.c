@@ -1,6 +1,8 @@
 /* SocketXtreme on one thread: every completion, every input that must be refused. Prints what is wrong, and nothing else. */
 #include "xtreme.h"
 
+#include <sys/resource.h>
+
 static char bytes[60000], got[1 << 20];
 
 static int no_descriptor(void)
@@ -394,6 +396,39 @@ static void window(void)
 	MUST(close(server));
 }
 
+/* A connection that there is no descriptor for waits until there is one. */
+static void no_room(void)
+{
+	struct sockaddr_in where;
+	struct rlimit limit, low;
+	int l = listener(&where), ring = ring_of(l), client = MUST(socket(AF_INET, SOCK_STREAM, 0)), taken[64], n = 0;
+	struct vma_completion_t done;
+
+	/* (The library's own descriptors are above.) */
+	MUST(getrlimit(RLIMIT_NOFILE, &limit));
+	low = (struct rlimit){.rlim_cur = 40, .rlim_max = limit.rlim_max};
+	MUST(setrlimit(RLIMIT_NOFILE, &low));
+	while (n < 64 && (taken[n] = dup(l)) >= 0)
+		n++;
+	CHECK(n < 64 && errno == EMFILE);
+	MUST(connect(client, SA(where), sizeof where));
+	for (int i = 0; i < 50; i++) {
+		int got = vma->socketxtreme_poll(ring, &done, 1, 0);
+		CHECK(got == 0 || (got == 1 && done.events == EPOLLOUT));
+		nap(1);
+	}
+	struct pollfd p = {.fd = ring, .events = POLLIN};
+	CHECK(poll(&p, 1, 0) == 1);
+	while (n > 0)
+		MUST(close(taken[--n]));
+	MUST(setrlimit(RLIMIT_NOFILE, &limit));
+	done = next_with(ring, VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED);
+	CHECK(done.listen_fd == l);
+	MUST(close((int)done.user_data));
+	MUST(close(client));
+	MUST(close(l));
+}
+
 /* Nobody listens. */
 static void nobody(void)
 {
@@ -429,6 +464,7 @@ int main(int argc, char **argv)
 	tcp();
 	reset();
 	window();
+	no_room();
 	nobody();
 	return wrong;
 }
