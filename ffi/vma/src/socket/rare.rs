@@ -6,8 +6,7 @@ use std::net::SocketAddrV4;
 use libc::c_int;
 
 use super::groups::Groups;
-use crate::extra::Callback;
-use crate::extra::OnRings;
+use crate::extra::{Callback, OnRings};
 use crate::mux;
 
 /// See the module's documentation.
