@@ -154,7 +154,7 @@ const FIRST_LINE: usize = 64 - SLOT_DATA;
 
 /// Copies a whole frame into its slot. The line that the reader watches comes last: between the first store to it and the
 /// publish word, the reader's next look would take it away once more.
-#[inline]
+#[inline(always)]
 fn copy_inline(link: &Link, pool: &Arc<Pool>, member: &Segment, frame: &TxFrame<'_, TxBuf>, slot: usize) {
     let head = &frame.head[ADDRESSES..];
     let mut at = slot + SLOT_DATA + head.len();
