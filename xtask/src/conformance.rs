@@ -23,7 +23,7 @@ const FOLDER: &str = "conformance/promises";
 pub(crate) struct Options {
     /// Runs nothing: only looks whether there are holes.
     #[arg(long)]
-    list: bool,
+    pub(crate) list: bool,
 }
 
 /// One document's promises.
@@ -53,8 +53,8 @@ struct Promise {
     without: BTreeMap<String, String>,
 }
 
-/// The devices that have a column.
-const DEVICES: [&str; 2] = ["sim", "shm"];
+/// What has a column: the stack alone, on a cable in memory; the simulated network; shared memory, from the outside.
+const DEVICES: [&str; 3] = ["stack", "sim", "shm"];
 
 /// Prints the matrix; fails if it has a hole.
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -150,12 +150,12 @@ impl Document {
                             "FAIL"
                         }
                     };
-                    println!("        {device:4} {verdict:8} {name}");
+                    println!("        {device:5} {verdict:8} {name}");
                 }
                 match promise.without.get(*device) {
                     Some(reason) => {
                         *without += 1;
-                        println!("        {device:4} -        {}", self.reasons.get(reason).unwrap_or(reason));
+                        println!("        {device:5} -        {}", self.reasons.get(reason).unwrap_or(reason));
                     }
                     None => *with += 1,
                 }

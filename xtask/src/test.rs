@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum;
 
+use crate::conformance;
 use crate::install::{self, Package, Privilege};
 use crate::workspace::{Workspace, cargo, run_command};
 use crate::{installed, tidy};
@@ -131,7 +132,8 @@ impl Step {
             }
             Self::Unit => {
                 install::packages(&[Package::CC])?;
-                run_command(cargo().args(["test", "--workspace", "--quiet"]))
+                run_command(cargo().args(["test", "--workspace", "--quiet"]))?;
+                conformance::run(&conformance::Options { list: true })
             }
             Self::Install => installed::run(workspace),
             Self::Mutants => run_command(cargo().args(MUTANTS)),
