@@ -134,7 +134,7 @@ rows! {
     TxPrefetchBytes = "VMA_TX_PREFETCH_BYTES", within(0, 65_535), "256", NO_PREFETCH, "Bytes of a send buffer that are fetched into the cache before.";
 
     RingAllocationTx = "VMA_RING_ALLOCATION_LOGIC_TX", RING_LOGIC, "0", YES, "Which sockets send by one ring of the Extra API's: see VMA_RING_ALLOCATION_LOGIC_RX.";
-    RingAllocationRx = "VMA_RING_ALLOCATION_LOGIC_RX", RING_LOGIC, "0", YES, "Which sockets share one ring of the Extra API's: a descriptor to sleep on, and a queue of completions. All of them lie on the process's one device queue.";
+    RingAllocationRx = "VMA_RING_ALLOCATION_LOGIC_RX", RING_LOGIC, "0", YES, "Which sockets share one ring of the Extra API's: a descriptor to sleep on, and a queue of completions. All of them lie on the process's one device queue. With 31, a thread whose socket goes onto a ring stays on its core.";
     RingMigrationTx = "VMA_RING_MIGRATION_RATIO_TX", from(-1), "100", ONE_RING, "Sends after which a socket may change rings; -1: never.";
     RingMigrationRx = "VMA_RING_MIGRATION_RATIO_RX", from(-1), "100", ONE_RING, "Receives after which a socket may change rings; -1: never.";
     RingLimit = "VMA_RING_LIMIT_PER_INTERFACE", COUNT, "0", YES, "The Extra API's rings at most; beyond them, sockets go onto the ring with the fewest. 0: no limit.";

@@ -298,6 +298,7 @@ impl Offload {
     /// Leaves a socket to the kernel for good.
     pub(crate) fn leave_to_kernel(&mut self, key: Key, what: &'static str, reason: Reason) {
         self.decided(what, Some(reason));
+        self.leave_rings(key.index);
         let Some(socket) = self.sockets.find_mut(key) else { return };
         socket.kind = crate::socket::Kind::Kernel;
         socket.reason = Some(reason);

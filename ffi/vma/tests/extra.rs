@@ -202,6 +202,10 @@ fn zero_copy() {
 #[test]
 fn cyclic_buffers() {
     finds_nothing_wrong("cyclic");
+    let output = run(&compile(&["gcc"], "cyclic.c"), &[("VMA_SOCKETXTREME", "1"), ("VMA_TRACELEVEL", "info")]);
+    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.is_empty(), "with VMA_SOCKETXTREME=1: {said}");
+    assert!(log.contains("its records are written by software: shm has no striding receive queue"), "{log}");
 }
 
 #[test]

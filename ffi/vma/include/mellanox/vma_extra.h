@@ -51,13 +51,19 @@
 
 /* getsockopt(-1, SOL_SOCKET, ...): a pointer to the table. See vma_get_api(). */
 #define SO_VMA_GET_API 2800
-/* set/getsockopt, 8 bytes: what completions of this socket carry in user_data. Default: the descriptor. EINVAL: another length. */
+/* set/getsockopt, 8 bytes: what completions of this socket carry in user_data. Default: the descriptor. EINVAL: another length. An accepted
+ * connection has its own default, not its listener's value. */
 #define SO_VMA_USER_DATA 2801
-/* setsockopt, struct vma_ring_alloc_logic_attr: which ring the socket uses. EINVAL: another length, or no bit in comp_mask. */
+/* setsockopt, struct vma_ring_alloc_logic_attr: which ring the socket uses. A socket that is on a ring goes over to the other one, with what waits
+ * there to be polled; accepted connections have their listener's. EINVAL: another length, no bit in comp_mask, no such logic, or a second profile. */
 #define SO_VMA_RING_ALLOC_LOGIC 2810
-/* setsockopt, struct iovec: memory of the program's for the packets of a cyclic ring. EINVAL: another length. */
+/*
+ * setsockopt, struct iovec: memory of the program's for the packets of a cyclic ring, for as long as the socket lives; before the socket has its
+ * ring. EINVAL: another length, none, or too little for the profile that the socket has named (or names afterwards).
+ */
 #define SO_VMA_RING_USER_MEMORY 2811
-/* set/getsockopt, 4 bytes: a tag that the device puts on the socket's packets. EINVAL: 0, 2^20 - 1 and more, or another length. */
+/* set/getsockopt, 4 bytes: a tag that the device puts on the socket's packets. EINVAL: 0, 2^20 - 1 and more, or another length. (A device
+ * that steers by itself, as shared memory does, has no use for it; it is kept, and told.) */
 #define SO_VMA_FLOW_TAG 2820
 /* setsockopt, any value: the socket receives nothing from the device any more. */
 #define SO_VMA_SHUTDOWN_RX 2821
@@ -101,7 +107,11 @@ struct vma_packet_desc_t {
 	struct timespec hw_timestamp; /* zero unless SO_TIMESTAMPING asks for SOF_TIMESTAMPING_RAW_HARDWARE, and the device has it */
 };
 
-/* See socketxtreme_poll(). */
+/*
+ * See socketxtreme_poll(). The parts that the events do not speak of are zero, and listen_fd is -1. Data, and what else is to be told of a socket, may
+ * come in one completion (EPOLLOUT with VMA_SOCKETXTREME_PACKET); the end of a stream (EPOLLIN | EPOLLRDHUP) comes in one behind its last data,
+ * EPOLLHUP when both directions have ended, EPOLLERR when SO_ERROR has something to tell; each of them once.
+ */
 struct vma_completion_t {
 	struct vma_packet_desc_t packet;
 	uint64_t events;
@@ -158,7 +168,11 @@ typedef vma_recv_callback_retval_t (*vma_recv_callback_t)(int fd, size_t sz_iov,
 
 /* --- rings ------------------------------------------------------------------------------------------------------------------------ */
 
-/* Which sockets share a ring. */
+/*
+ * Which sockets share a ring: those of one process, of one local address, of one socket, of one user id, of one thread or core that they were
+ * made in. A ring is something to poll and to sleep on, for the sockets that share it; all rings of a process lie on the one queue of its
+ * device. It begins with its first socket and ends with its last, and its descriptor with it.
+ */
 typedef enum {
 	RING_LOGIC_PER_INTERFACE = 0,
 	RING_LOGIC_PER_IP = 1,
@@ -206,7 +220,10 @@ typedef enum {
 
 typedef enum { VMA_CB_HDR_BYTE = (1 << 0), VMA_CB_EXTERNAL_MEM = (1 << 1) } vma_cb_ring_attr_mask;
 
-/* A cyclic ring: for at least num packets of stride_bytes each, the first hdr_bytes of which are the program's header. */
+/*
+ * A cyclic ring: for at least num packets, whose payload is a header of the program's of hdr_bytes, and stride_bytes behind it. What a shorter
+ * packet leaves of its record is zero.
+ */
 struct vma_cyclic_buffer_ring_attr {
 	uint32_t comp_mask;
 	uint32_t num;
@@ -426,10 +443,15 @@ struct vma_api_t {
 
 	/*
 	 * What happened on a ring, without waiting: data, new connections, changes of readiness. See vma_completion_t. Data arrive where the
-	 * device put them, and are given back by socketxtreme_free_vma_packets. A listener's connections are accepted by this call.
-	 * Needs VMA_SOCKETXTREME=1 in the environment.
+	 * device put them, and are given back by socketxtreme_free_vma_packets. A listener's connections are accepted by this call, as long as
+	 * there are descriptors for them. Needs VMA_SOCKETXTREME=1 in the environment.
 	 *
-	 * fd: a ring's (get_socket_rings_fds). It can be slept on by poll and epoll. completions: room for ncompletions. flags: 0.
+	 * A datagram is one completion; of a stream, what has arrived is, up to 65535 bytes. What is not polled stays in its socket, where
+	 * the receive calls find it, too: bytes are in order however they are taken. Threads may poll one ring at once; each completion goes to
+	 * one of them.
+	 *
+	 * fd: a ring's (get_socket_rings_fds), or a duplicate; not a socket's or an epoll instance's, as libvma's header had it. It can be slept on by poll,
+	 * select and epoll, and is readable while there is something to poll. completions: room for ncompletions. flags: not looked at.
 	 * Returns how many completions were filled in; 0: nothing happened. -1 EOPNOTSUPP: VMA_SOCKETXTREME is not set. -1 EBADFD: fd is not a
 	 * ring's. -1 EINVAL: completions is NULL, or ncompletions 0.
 	 *
@@ -444,8 +466,8 @@ struct vma_api_t {
 	int (*socketxtreme_poll)(int fd, struct vma_completion_t *completions, unsigned int ncompletions, int flags);
 
 	/*
-	 * How many rings a socket receives from. Returns 0 also for a descriptor that is not offloaded (libvma's header promised an error there,
-	 * and its code did as this one).
+	 * How many rings a socket receives from: one, or none. Returns 0 also for a descriptor that is not offloaded (libvma's header promised an
+	 * error there, and its code did as this one).
 	 */
 	int (*get_socket_rings_num)(int fd);
 
@@ -456,6 +478,8 @@ struct vma_api_t {
 	 * ring_fds: room for ring_fds_sz. Not touched beyond what is returned.
 	 * Returns how many were filled in, with every call (libvma: only the first); 0: there are none, or fd is not offloaded. -1 EINVAL:
 	 * ring_fds is NULL, or ring_fds_sz not positive.
+	 *
+	 * Without VMA_SOCKETXTREME, a ring's descriptor is readable while one of its sockets is.
 	 */
 	int (*get_socket_rings_fds)(int fd, int *ring_fds, int ring_fds_sz);
 
@@ -469,10 +493,11 @@ struct vma_api_t {
 
 	/*
 	 * Gives back packets of socketxtreme_poll: each buffer loses the reference that the completion had, and a TCP socket's window opens
-	 * again.
+	 * again by the bytes of those that have none left. (libvma opened it by all, and by none for what socketxtreme_free_vma_buff gave back.)
 	 *
-	 * Returns 0. -1 EOPNOTSUPP: VMA_SOCKETXTREME is not set. -1 EINVAL: packets is NULL; or one of them is not lent (those before it were
-	 * given back).
+	 * packets: of each, buff_lst is used, which is as socketxtreme_poll had it; the rest of the list is known. num: of packets; 0 does nothing.
+	 * Returns 0. -1 EOPNOTSUPP: VMA_SOCKETXTREME is not set. -1 EINVAL: packets is NULL; or one of them is not lent, or was given back before (those
+	 * before it in the array were given back).
 	 */
 	int (*socketxtreme_free_vma_packets)(struct vma_packet_desc_t *packets, int num);
 
@@ -482,8 +507,8 @@ struct vma_api_t {
 	int (*socketxtreme_ref_vma_buff)(struct vma_buff_t *buff);
 
 	/*
-	 * Gives back what socketxtreme_ref_vma_buff took. Returns how many references are left; 0: the device has it again. -1 EINVAL: buff is
-	 * not lent.
+	 * Gives back what socketxtreme_ref_vma_buff took, or the completion's own reference. Returns how many references are left; 0: the device has
+	 * it again. -1 EINVAL: buff is not lent.
 	 */
 	int (*socketxtreme_free_vma_buff)(struct vma_buff_t *buff);
 
@@ -496,7 +521,8 @@ struct vma_api_t {
 	int (*dump_fd_stats)(int fd, int log_level);
 
 	/*
-	 * Registers a kind of ring, for SO_VMA_RING_ALLOC_LOGIC.
+	 * Registers a kind of ring, for SO_VMA_RING_ALLOC_LOGIC (in whose comp_mask VMA_RING_ALLOC_MASK_RING_PROFILE_KEY and _INGRESS are set, as is
+	 * ingress): UDP sockets that name a cyclic ring's profile go onto such a ring.
 	 *
 	 * Returns 0, and in *key a number from 1 on; the same for the same profile. -1 EINVAL: a pointer is NULL, or the profile makes no sense.
 	 */
@@ -548,17 +574,29 @@ struct vma_api_t {
 
 	/*
 	 * What a cyclic ring (VMA_RING_CYCLIC_BUFFER) received: between min and max packets, one behind the other. Fewer than min: only where
-	 * the buffer ends. What was returned stays as it is until the next call.
+	 * the buffer ends; the call after that goes back to its beginning. What was returned stays as it is until the next call. Packets that nobody has read
+	 * wait in their socket's receive buffer, which drops those that it has no room for. (Where the device has no such queues, as shared memory
+	 * has not, records are written by software, with one copy; the log says so.) What comes through the kernel is there too, with headers that are made up: Ethernet addresses of zeros, and
+	 * the socket's own address as the destination.
 	 *
 	 * ring_fd: the ring's. completion: its comp_mask is read, the rest is written; packets is 0 if there are fewer than min.
 	 * flags: MSG_DONTWAIT, and nothing else.
 	 * Returns 0. -1 EINVAL: completion is NULL, min is above max, max is 0, other flags. -1 EBADFD: not a cyclic ring. -1 EMSGSIZE: a packet
-	 * was longer than a stride, and the data are not what they should be.
+	 * was longer than a record; it is lost, and the next call goes on behind it.
+	 *
+	 *	int ring;
+	 *	struct vma_completion_cb_t run = {0};
+	 *	vma->get_socket_rings_fds(fd, &ring, 1);
+	 *	while (vma->vma_cyclic_buffer_read(ring, &run, 1, 1000, MSG_DONTWAIT) == 0)
+	 *		if (run.packets > 0)
+	 *			handle(run.payload_ptr, run.payload_length, run.packets);
 	 */
 	int (*vma_cyclic_buffer_read)(int ring_fd, struct vma_completion_cb_t *completion, size_t min, size_t max, int flags);
 
 	/*
-	 * Where a cyclic ring's packets lie. Returns 0; -1 EINVAL: a pointer is NULL, or ring_fd is not a cyclic ring's.
+	 * Where a cyclic ring's packets lie, and their headers behind them. *lkey is 0 where no card knows of it.
+	 *
+	 * Returns 0; -1 EINVAL: a pointer is NULL, or ring_fd is not a cyclic ring's.
 	 */
 	int (*get_mem_info)(int ring_fd, void **addr, size_t *length, uint32_t *lkey);
 };

@@ -169,6 +169,17 @@ fn take(process: &Process, listener: Key, id: SocketId, flags: c_int) -> Result<
     Ok((fd, peer))
 }
 
+/// As [`by_itself`], from the kernel's queue.
+///
+/// # Errors
+/// EAGAIN: none waits there; else as accept4(2).
+pub(crate) fn from_kernel_by_itself(process: &Process, fd: c_int, listener: Key) -> Result<c_int, Errno> {
+    let (nonblocking, timeout) =
+        process.lock().sockets.find(listener).map(|socket| (socket.is_nonblocking(), socket.receive_timeout)).ok_or(Errno(libc::EBADF))?;
+    // SAFETY: nothing is to be written.
+    unsafe { from_kernel(process, fd, listener, core::ptr::null_mut(), core::ptr::null_mut(), 0, (!nonblocking).then_some(timeout)) }
+}
+
 /// Takes a connection from the kernel's queue if one waits there: EAGAIN if none does.
 unsafe fn from_kernel(
     process: &Process,

@@ -75,7 +75,7 @@ pub(crate) struct KernelPoll {
 
 impl KernelPoll {
     /// A call found nothing on the ring: whether to ask the kernel now.
-    fn on_empty(&mut self, now: Instant, ratio: u32) -> bool {
+    pub(crate) fn on_empty(&mut self, now: Instant, ratio: u32) -> bool {
         let tight = now.since(self.empty_at) < TIGHT;
         self.empty_at = now;
         self.since = self.since.saturating_add(1);
@@ -87,7 +87,7 @@ impl KernelPoll {
     }
 
     /// A call found a datagram on the ring: whether the kernel's have waited long enough.
-    fn on_ring(&mut self, ratio: u32) -> bool {
+    pub(crate) fn on_ring(&mut self, ratio: u32) -> bool {
         self.since = self.since.saturating_add(1);
         let ask = ratio != 0 && self.since >= ratio;
         if ask {

@@ -379,7 +379,7 @@ pub(crate) unsafe fn get(
 ) -> Result<c_int, Errno> {
     if rings::concerns(level, name) {
         // SAFETY: the caller's promise.
-        return unsafe { rings::get(process, fd, key, name, value, len) };
+        return unsafe { rings::get(process, key, name, value, len) };
     }
     let mut guard = process.lock();
     let offload = &mut *guard;

@@ -349,8 +349,65 @@ static void shared_and_slept_on(void)
 	MUST(close(from));
 }
 
-int main(void)
+/* A program that is not on Ringway: this one, without the library. */
+static int plain(int port)
 {
+	struct sockaddr_in to = loopback(port), mine;
+	int from = datagram(&mine);
+
+	if (vma_get_api() != NULL)
+		return 3;
+	for (int number = 0; number < 20; number++) {
+		say(from, &to, number, 64);
+		if (number % 5 == 4)
+			nap(20);
+	}
+	say(from, &to, 20, 65);
+	say(from, &to, 21, 64);
+	return wrong;
+}
+
+/* What comes by the kernel lies there too; the ring's descriptor is readable for it, and no longer. */
+static void by_kernel(const char *self)
+{
+	struct sockaddr_in where;
+	int ring, fd = receiver(profile_key(RAW_PACKET, 8, 64, 0), &ring, &where), epoll = MUST(epoll_create1(0)), heard = 0, refused = 0, status;
+	struct epoll_event event = {.events = EPOLLIN};
+	struct vma_completion_cb_t run = {0};
+	pid_t child = MUST(fork());
+
+	if (child == 0) {
+		char port[16];
+		snprintf(port, sizeof port, "%d", ntohs(where.sin_port));
+		unsetenv("LD_PRELOAD");
+		execl(self, self, port, NULL);
+		_exit(4);
+	}
+	MUST(epoll_ctl(epoll, EPOLL_CTL_ADD, ring, &event));
+	while (heard < 21 && epoll_wait(epoll, &event, 1, PATIENCE_MS) == 1) {
+		run.packets = 0;
+		if (vma->vma_cyclic_buffer_read(ring, &run, 1, 3, MSG_DONTWAIT) < 0)
+			refused += errno == EMSGSIZE;
+		for (size_t i = 0; i < run.packets; i++, heard++) {
+			const char *at = (char *)run.payload_ptr + i * (NET + 64);
+			uint16_t ports[2];
+			memcpy(ports, at + NET - 8, sizeof ports);
+			CHECK(ports[1] == where.sin_port && at[23] == IPPROTO_UDP && memcmp(at + 26, &where.sin_addr, 4) == 0);
+			CHECK(is_said(at + NET, heard < 20 ? heard : 21, 0, 64));
+		}
+	}
+	CHECK(heard == 21 && refused == 1);
+	CHECK(epoll_wait(epoll, &event, 1, 20) == 0);
+	MUST(waitpid(child, &status, 0));
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	MUST(close(fd));
+	MUST(close(epoll));
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		return plain(atoi(argv[1]));
 	vma = vma_get_api();
 	if (vma == NULL) {
 		printf("no table\n");
@@ -363,5 +420,6 @@ int main(void)
 	users_memory();
 	oversized();
 	shared_and_slept_on();
+	by_kernel(argv[0]);
 	return wrong;
 }

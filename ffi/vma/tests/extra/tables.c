@@ -5,7 +5,10 @@
 #include <stdlib.h>
 
 enum { SERVED = VMA_EXTRA_API_RECVFROM_ZCOPY | VMA_EXTRA_API_FREE_PACKETS | VMA_EXTRA_API_ADD_CONF_RULE |
-       VMA_EXTRA_API_THREAD_OFFLOAD | VMA_EXTRA_API_DUMP_FD_STATS };
+       VMA_EXTRA_API_THREAD_OFFLOAD | VMA_EXTRA_API_DUMP_FD_STATS | VMA_EXTRA_API_SOCKETXTREME_POLL |
+       VMA_EXTRA_API_SOCKETXTREME_FREE_VMA_PACKETS | VMA_EXTRA_API_SOCKETXTREME_REF_VMA_BUFF | VMA_EXTRA_API_SOCKETXTREME_FREE_VMA_BUFF |
+       VMA_EXTRA_API_GET_SOCKET_RINGS_NUM | VMA_EXTRA_API_GET_SOCKET_RINGS_FDS | VMA_EXTRA_API_GET_SOCKET_TX_RING_FD |
+       VMA_EXTRA_API_CYCLIC_BUFFER_READ | VMA_EXTRA_API_ADD_RING_PROFILE | VMA_EXTRA_API_GET_MEM_INFO };
 
 int main(void)
 {
@@ -29,7 +32,7 @@ int main(void)
 	len = 100;
 	if (getsockopt(-1, SOL_SOCKET, SO_VMA_GET_API, &room, &len) != 0 || len != 8 || room != vma)
 		printf("100 bytes\n");
-	/* Every function that is not served says so. */
+	/* A function that needs a parameter says so. */
 	errno = 0;
 	if (vma->socketxtreme_poll(0, NULL, 0, 0) != -1 || errno != EOPNOTSUPP)
 		printf("socketxtreme_poll\n");

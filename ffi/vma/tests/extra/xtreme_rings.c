@@ -173,9 +173,10 @@ static void bound_to_device(void)
 int main(int argc, char **argv)
 {
 	begin();
-	logic = argc > 1 ? atoi(argv[1]) : 0;
+	/* VMA_RING_LIMIT_PER_INTERFACE=1: all share one, whatever the logic. */
+	logic = argc > 1 && strcmp(argv[1], "limited") != 0 ? atoi(argv[1]) : 0;
 	process_wide();
-	if (logic == 0) {
+	if (argc > 1 && strcmp(argv[1], "0") == 0) {
 		by_socket();
 		bound_to_device();
 	}

@@ -3,10 +3,13 @@
 //!
 //! A socket whose SO_VMA_RING_ALLOC_LOGIC names a profile of a cyclic ring goes onto one, and its datagrams are read there, as records of one length
 //! that lie one behind the other. The stack writes the records ([`ringway_stack::cyclic`]): no device of ours has striding receive queues, and
-//! the log says so, once a ring. What comes through the kernel, and what a TCP connection brings, is received as ever.
+//! the log says so, once a ring. What comes through the kernel is written there too, with headers that are made up; what a TCP connection brings is
+//! received as ever.
 //!
-//! - [`profiles`]: what rings programs have described; [`memory`]: where records lie; [`read`]: the calls that look at them
+//! - [`profiles`]: what rings programs have described; [`memory`]: where records lie; [`read`]: the calls that look at them; [`kernel`]: what came
+//!   through there
 
+mod kernel;
 mod memory;
 mod profiles;
 mod read;
@@ -17,8 +20,8 @@ use ringway_stack::ring::SocketId;
 
 use self::memory::Memory;
 pub(super) use self::memory::UserMemory;
-pub(super) use self::profiles::{RingType, add_older, add_ring_profile};
 use self::profiles::Profile;
+pub(super) use self::profiles::{RingType, add_older, add_ring_profile};
 pub(super) use self::read::{Completion, cyclic_buffer_read, mem_info};
 use crate::process::Offload;
 use crate::slab::Key;
@@ -40,6 +43,8 @@ struct CyclicRing {
     members: Vec<u32>,
     /// Those of the stack's below them, as of the last call.
     ids: Vec<SocketId>,
+    /// The kernel is to be asked before the ring.
+    asks_kernel: bool,
 }
 
 impl Cyclic {
@@ -90,14 +95,15 @@ impl Offload {
                 buffer.layout().bytes(),
                 why.map_or_else(String::new, |why| format!(": {why}"))
             );
-            self.cyclic.rings.push(CyclicRing { ring, buffer, members: vec![index], ids: Vec::new() });
+            self.cyclic.rings.push(CyclicRing { ring, buffer, members: vec![index], ids: Vec::new(), asks_kernel: false });
         }
         self.keep_headers(index);
     }
 
-    /// Datagrams of a socket on a cyclic ring keep their headers.
+    /// Datagrams of a socket on a cyclic ring keep their headers, if those are a part of its records.
     pub(super) fn keep_headers(&mut self, index: u32) {
-        let is_on_one = self.cyclic.rings.iter().any(|cyclic| cyclic.members.contains(&index));
+        let keeps = |cyclic: &CyclicRing| cyclic.members.contains(&index) && cyclic.buffer.layout().keeps_headers();
+        let is_on_one = self.cyclic.rings.iter().any(keeps);
         if is_on_one && let Some(id) = self.sockets.get(index).and_then(|socket| socket.ring_id()) {
             // (Only of sockets that are not of UDP, which never come here, is it an error.)
             let _ = self.ring.udp_keep_headers(id);

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use libc::{size_t, timespec};
 use ringway_stack::Instant;
 use ringway_stack::cyclic::{CyclicError, Run};
+use ringway_stack::ring::Readiness;
 
 use super::memory::Memory;
 use crate::errno::{self, Errno, to_int};
@@ -61,8 +62,19 @@ fn read(process: &Process, fd: c_int, min: usize, max: usize) -> Result<Option<F
     let offload = &mut *guard;
     let ring = descriptor::of(offload, fd).ok_or(Errno(libc::EBADFD))?;
     offload.mux.calls += 1;
-    let found = offload.poll_for(now, max).read_cyclic(ring, min, max);
+    let is_due = offload.cyclic.find(ring).is_some_and(|cyclic| core::mem::take(&mut cyclic.asks_kernel));
+    let by_kernel = if is_due { offload.take_from_kernel(ring, now, max) } else { Ok(()) };
+    let mut found = by_kernel.and_then(|()| offload.poll_for(now, max).read_cyclic(ring, min, max));
+    let finds_nothing = matches!(found, Ok(None));
+    if offload.asks_kernel(ring, now, finds_nothing, process.params.rx_udp_poll_os_ratio) {
+        if finds_nothing {
+            found = offload.take_from_kernel(ring, now, max).and_then(|()| offload.read_cyclic(ring, min, max));
+        } else if let Some(cyclic) = offload.cyclic.find(ring) {
+            cyclic.asks_kernel = true;
+        }
+    }
     offload.dispatch();
+    offload.forget_read(ring);
     found
 }
 
@@ -101,6 +113,25 @@ impl Offload {
             Err(CyclicError::Invalid { .. }) => Err(Errno(libc::EINVAL)),
             Err(CyclicError::Oversized(_)) => Err(Errno(libc::EMSGSIZE)),
             Err(CyclicError::Socket(error)) => Err(Errno::from(error)),
+        }
+    }
+}
+
+impl Offload {
+    /// Under SocketXtreme, a ring's descriptor is readable while something is to be told: not for packets that were read here.
+    fn forget_read(&mut self, ring: Key) {
+        if !self.rings.has_completions {
+            return;
+        }
+        for _ in 0..self.waiting_on(ring) {
+            let Some(key) = self.take_waiting(ring) else { break };
+            let Some(socket) = self.sockets.find_mut(key) else { continue };
+            let is_ready = socket.ring_id().is_some_and(|id| !(self.ring.readiness(id) - Readiness::OUT).is_empty());
+            if is_ready {
+                self.requeue(ring, key);
+            } else {
+                socket.rare().rings.waiting.unqueue();
+            }
         }
     }
 }

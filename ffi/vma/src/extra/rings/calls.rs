@@ -134,9 +134,7 @@ fn descriptor_of(process: &Process, ring: Key) -> Result<c_int, Errno> {
         let is_ready = !offload.rings.all.find(ring)?.waiting.is_empty();
         let instance = descriptor::open(offload, fd, ring, is_ready)?;
         offload.rings.all.find_mut(ring)?.descriptor = Some((fd, instance));
-        if !offload.rings.has_completions {
-            watch_all(offload, ring, (fd, instance));
-        }
+        watch_all(offload, ring);
         Some(fd)
     });
     if taken != Some(fd) {
@@ -146,9 +144,9 @@ fn descriptor_of(process: &Process, ring: Key) -> Result<c_int, Errno> {
     taken.ok_or(Errno(libc::ENODATA))
 }
 
-/// Without completions, a ring's descriptor is readable while one of its sockets is.
-fn watch_all(offload: &mut Offload, ring: Key, its: (c_int, u32)) {
+/// A ring's new descriptor is readable when its sockets have something.
+fn watch_all(offload: &mut Offload, ring: Key) {
     let is_its = |socket: &Socket| socket.rare.as_ref().is_some_and(|rare| rare.rings.ring(Direction::Rx) == Some(ring));
     let sockets: Vec<u32> = offload.sockets.iter().filter(|(_, socket)| is_its(socket)).map(|(key, _)| key.index).collect();
-    sockets.into_iter().for_each(|socket| descriptor::watch(offload, its, socket));
+    sockets.into_iter().for_each(|socket| offload.watch(socket));
 }

@@ -13,19 +13,23 @@ pub(crate) mod calls;
 pub(crate) mod options;
 
 use std::collections::VecDeque;
+use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
 
 use ringway_params::{Id, Settings};
 use ringway_stack::ring::{Readiness, SocketId};
+use ringway_stack::time::Instant;
 
 pub(crate) use allocation::Asked;
 use allocation::{Logic, Place, Threads};
 
 use super::cyclic::UserMemory;
-use super::xtreme::Waiting;
+use super::xtreme::{HELD_MAX, Waiting};
+use crate::mux::Source;
 use crate::mux::epoll::ring as descriptor;
 use crate::process::Offload;
 use crate::slab::{Key, Slab};
+use crate::socket::datagram::KernelPoll;
 
 /// The direction that a ring serves a socket in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +81,8 @@ struct LogicalRing {
     descriptor: Option<(RawFd, u32)>,
     /// Sockets that something happened to. Invariant: each at most once.
     waiting: VecDeque<Key>,
+    /// How the kernel's half of its sockets is asked.
+    kernel_poll: KernelPoll,
 }
 
 /// The process's rings.
@@ -112,7 +118,13 @@ impl Rings {
     fn join(&mut self, place: Place) -> Key {
         let known = self.all.iter().find(|(_, ring)| ring.places.contains(&place)).map(|(key, _)| key);
         let key = known.or_else(|| self.least_used(place)).unwrap_or_else(|| {
-            self.all.insert(LogicalRing { places: vec![place], users: 0, descriptor: None, waiting: VecDeque::new() })
+            self.all.insert(LogicalRing {
+                places: vec![place],
+                users: 0,
+                descriptor: None,
+                waiting: VecDeque::new(),
+                kernel_poll: KernelPoll::default(),
+            })
         });
         if let Some(ring) = self.all.find_mut(key) {
             ring.users += 1;
@@ -166,7 +178,70 @@ impl Offload {
             }
             // What came before has told nobody. (That it can be written to is no news.)
             self.note_event(socket, self.ring.readiness(id) - Readiness::OUT);
+            self.watch(socket);
         }
+    }
+
+    /// A connection that the kernel accepted for a listener: what it has is told on the listener's ring.
+    pub(super) fn put_kernels_on_ring(&mut self, key: Key, listener: Key, peer: Option<SocketAddrV4>) {
+        let Some(ring) = self.sockets.find(listener).and_then(|listener| listener.rare.as_ref()?.rings.ring(Direction::Rx)) else { return };
+        let Some(socket) = self.sockets.find_mut(key) else { return };
+        socket.peer = peer;
+        socket.rare().rings.rings[Direction::Rx as usize] = Some(ring);
+        if let Some(ring) = self.rings.all.find_mut(ring) {
+            ring.users += 1;
+        }
+        self.watch(key.index);
+    }
+
+    /// The descriptor of a socket's ring is readable for what completions do not tell of: without them, all that it has; with them, what
+    /// only the kernel has.
+    fn watch(&mut self, index: u32) {
+        let Some(socket) = self.sockets.get(index) else { return };
+        let Some(on) = socket.rare.as_ref().map(|rare| &rare.rings) else { return };
+        let is_meant = !self.rings.has_completions || matches!(socket.source(), Source::Both(_) | Source::Kernel);
+        if is_meant
+            && !on.waiting.kernel_rests
+            && let Some(descriptor) = on.ring(Direction::Rx).and_then(|ring| self.rings.all.find(ring)?.descriptor)
+        {
+            descriptor::watch(self, descriptor, index);
+        }
+    }
+
+    fn unwatch(&mut self, index: u32) {
+        let on = self.sockets.get(index).and_then(|socket| socket.rare.as_ref()).map(|rare| &rare.rings);
+        if let Some(descriptor) = on.and_then(|on| self.rings.all.find(on.ring(Direction::Rx)?)?.descriptor) {
+            descriptor::unwatch(self, descriptor, index);
+        }
+    }
+
+    /// The kernel's half of a socket has nothing to tell: for good, or until the program has given something back.
+    pub(super) fn rest_from_kernel(&mut self, key: Key, comes_back: bool) {
+        if self.sockets.find(key).is_none() {
+            return;
+        }
+        self.unwatch(key.index);
+        if let Some(socket) = self.sockets.find_mut(key) {
+            socket.rare().rings.waiting.kernel_rests = comes_back;
+        }
+    }
+
+    /// The program gave back what it held of the kernel's half of a socket.
+    pub(super) fn given_back_to_kernel(&mut self, key: Key, bytes: usize) {
+        let Some(waiting) = self.sockets.find_mut(key).map(|socket| &mut socket.rare().rings.waiting) else { return };
+        waiting.kernel_held = waiting.kernel_held.saturating_sub(bytes);
+        if waiting.kernel_rests && waiting.kernel_held <= HELD_MAX / 2 {
+            waiting.kernel_rests = false;
+            self.watch(key.index);
+        }
+    }
+
+    /// Whether a poll of a ring, which found nothing or something on it, asks the kernel as well.
+    pub(super) fn asks_kernel(&mut self, ring: Key, now: Instant, found_nothing: bool, ratio: u32) -> bool {
+        let Some(ring) = self.rings.all.find_mut(ring) else { return false };
+        let Some((_, instance)) = ring.descriptor else { return false };
+        descriptor::has_kernel_members(&self.mux, instance)
+            && if found_nothing { ring.kernel_poll.on_empty(now, ratio) } else { ring.kernel_poll.on_ring(ratio) }
     }
 
     /// The ring that a socket is on, which it joins if it is on none. `None`: there is no such socket.
@@ -184,31 +259,31 @@ impl Offload {
         if direction == Direction::Rx && asked.profile != 0 {
             self.join_cyclic(ring, index, asked.profile);
         }
-        if direction == Direction::Rx
-            && !self.rings.has_completions
-            && let Some(descriptor) = self.rings.all.find(ring).and_then(|ring| ring.descriptor)
-        {
-            descriptor::watch(self, descriptor, index);
+        if direction == Direction::Rx {
+            self.watch(index);
         }
         Some(ring)
     }
 
     fn leave_ring(&mut self, index: u32, direction: Direction) {
+        if direction == Direction::Rx {
+            self.unwatch(index);
+        }
         let Some(rare) = self.sockets.get_mut(index).and_then(|socket| socket.rare.as_mut()) else { return };
         let Some(ring) = rare.rings.rings[direction as usize].take() else { return };
         if direction == Direction::Rx && rare.rings.waiting.unqueue() {
             self.unqueue(ring, |key| key.index == index);
         }
-        if direction == Direction::Rx
-            && !self.rings.has_completions
-            && let Some(descriptor) = self.rings.all.find(ring).and_then(|ring| ring.descriptor)
-        {
-            descriptor::unwatch(self, descriptor, index);
-        }
         if direction == Direction::Rx {
             self.cyclic.leave(ring, index);
         }
         self.drop_user(ring);
+    }
+
+    /// A socket is the kernel's from now on, and on no ring.
+    pub(crate) fn leave_rings(&mut self, index: u32) {
+        self.leave_ring(index, Direction::Rx);
+        self.leave_ring(index, Direction::Tx);
     }
 
     fn drop_user(&mut self, ring: Key) {

@@ -108,10 +108,8 @@ fn set_logic(offload: &mut Offload, key: Key, wanted: AllocLogic) -> Result<(), 
         return Err(Errno(libc::EINVAL));
     }
     on.has_profile |= has(HAS_PROFILE);
-    let directions = [
-        (Direction::Rx, has(HAS_INGRESS) && wanted.directions & 1 != 0),
-        (Direction::Tx, has(HAS_EGRESS) && wanted.directions & 2 != 0),
-    ];
+    let directions =
+        [(Direction::Rx, has(HAS_INGRESS) && wanted.directions & 1 != 0), (Direction::Tx, has(HAS_EGRESS) && wanted.directions & 2 != 0)];
     let is_cyclic = has(HAS_PROFILE) && offload.cyclic.shape(wanted.profile).is_some();
     for (direction, is_meant) in directions {
         if is_meant && is_cyclic {
@@ -144,17 +142,18 @@ fn ask(offload: &mut Offload, key: Key, direction: Direction, change: impl FnOnc
 ///
 /// # Safety
 /// As getsockopt(2).
-pub(crate) unsafe fn get(process: &Process, fd: c_int, key: Key, name: c_int, value: *mut c_void, len: *mut socklen_t) -> Result<c_int, Errno> {
+pub(crate) unsafe fn get(process: &Process, key: Key, name: c_int, value: *mut c_void, len: *mut socklen_t) -> Result<c_int, Errno> {
     if value.is_null() || len.is_null() {
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller's promise.
     let room = unsafe { len.read() } as usize;
     let guard = process.lock();
-    let on = guard.sockets.find(key).ok_or(Errno(libc::EBADF))?.rare.as_ref().map(|rare| &rare.rings);
+    let socket = guard.sockets.find(key).ok_or(Errno(libc::EBADF))?;
+    let on = socket.rare.as_ref().map(|rare| &rare.rings);
     match name {
         USER_DATA if room == size_of::<u64>() => {
-            let data = on.and_then(|on| on.user_data).unwrap_or_else(|| default_user_data(fd));
+            let data = on.and_then(|on| on.user_data).unwrap_or_else(|| default_user_data(socket.fd));
             // SAFETY: the caller's promise: so much room.
             unsafe { value.cast::<u64>().write_unaligned(data) };
         }

@@ -16,6 +16,8 @@ use ringway_shm::RxBuf;
 use ringway_stack::device::RxBuffer;
 use ringway_stack::ring::{Lent, SocketId};
 
+use crate::slab::Key;
+
 /// `vma_buff_t`.
 #[repr(C)]
 pub(in crate::extra) struct Buff {
@@ -80,6 +82,8 @@ pub(super) enum Owner {
     Stream(SocketId),
     /// A socket of datagrams, of which this one had so many bytes.
     Datagram(SocketId, usize),
+    /// The kernel; what this one counts against what the program may hold of the socket's.
+    Kernel(Key, usize),
 }
 
 /// A packet, as completions describe it.
@@ -101,8 +105,15 @@ struct Building {
 /// What a socket has back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Credit {
-    pub(super) to: SocketId,
+    pub(super) to: Creditor,
     pub(super) bytes: usize,
+}
+
+/// Who has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Creditor {
+    Ring(SocketId),
+    Kernel(Key),
 }
 
 /// All nodes.
@@ -128,7 +139,7 @@ impl Buffers {
     /// Whether there are nodes for any packet.
     #[inline]
     pub(super) fn have_room(&mut self) -> bool {
-        if self.free.len() < PACKET_NODES + REST {
+        while self.free.len() < PACKET_NODES + REST && self.chunks.len() < CHUNKS_MAX {
             self.grow();
         }
         self.free.len() >= PACKET_NODES
@@ -136,9 +147,6 @@ impl Buffers {
 
     #[cold]
     fn grow(&mut self) {
-        if self.chunks.len() >= CHUNKS_MAX {
-            return;
-        }
         // SAFETY: all of it is pointers and integers, for which zero is a value. (Not by way of the stack.)
         let chunk: Box<Chunk> = unsafe { Box::new_zeroed().assume_init() };
         let chunk: &'static Chunk = Box::leak(chunk);
@@ -265,8 +273,9 @@ impl Buffers {
             }
         }
         match owner {
-            Owner::Stream(to) => (bytes > 0).then_some(Credit { to, bytes }),
-            Owner::Datagram(to, bytes) => is_over.then_some(Credit { to, bytes }),
+            Owner::Stream(to) => (bytes > 0).then_some(Credit { to: Creditor::Ring(to), bytes }),
+            Owner::Datagram(to, bytes) => is_over.then_some(Credit { to: Creditor::Ring(to), bytes }),
+            Owner::Kernel(to, bytes) => is_over.then_some(Credit { to: Creditor::Kernel(to), bytes }),
         }
     }
 

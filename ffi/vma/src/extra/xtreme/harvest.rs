@@ -25,11 +25,22 @@ pub(crate) struct Waiting {
     told: Readiness,
     /// Taken from its queue, and not told yet: what had been copied before was more than a packet has.
     rest: VecDeque<Lent<RxBuf>>,
+    /// What the program holds that came by the kernel, in bytes, and so much more for each packet.
+    pub(crate) kernel_held: usize,
+    /// That was too much: the kernel's half is not watched until some was given back.
+    pub(crate) kernel_rests: bool,
 }
 
 impl Default for Waiting {
     fn default() -> Self {
-        Self { edges: Readiness::empty(), is_queued: false, told: Readiness::empty(), rest: VecDeque::new() }
+        Self {
+            edges: Readiness::empty(),
+            is_queued: false,
+            told: Readiness::empty(),
+            rest: VecDeque::new(),
+            kernel_held: 0,
+            kernel_rests: false,
+        }
     }
 }
 
@@ -55,6 +66,7 @@ impl Waiting {
 /// Where completions go.
 pub(super) trait Sink {
     fn is_full(&self) -> bool;
+    fn is_empty(&self) -> bool;
     fn put(&mut self, completed: &Completed);
 }
 

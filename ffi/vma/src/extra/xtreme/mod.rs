@@ -1,6 +1,6 @@
 //! SocketXtreme: what happens on a ring is polled, and data are lent from where the device put them (vma.md s2.10 to 2.12).
 //!
-//! - [`harvest`]: what happened to a socket, as completions; [`buffers`]: who has which buffer; [`abi`]: the structures of each layout
+//! - [`harvest`]: what happened to a socket, as completions; [`kernel`]: what happened to it there; [`buffers`]: who has which buffer; [`abi`]: the structures of each layout
 //!
 //! Every call may come from any thread. Where threads poll one ring, each completion goes to one of them; those of one stream are taken in
 //! order, so that threads which share a ring must agree on who handles what.
@@ -8,6 +8,7 @@
 mod abi;
 mod buffers;
 mod harvest;
+mod kernel;
 
 use core::ffi::{c_int, c_uint};
 use std::sync::Once;
@@ -15,10 +16,11 @@ use std::sync::Once;
 use self::abi::{ACCEPTED, Completed, Layout};
 pub(super) use self::abi::{Timed, TimedCompletion, TimedPacket, Untimed, UntimedCompletion, UntimedPacket};
 pub(super) use self::buffers::Buff;
-use self::buffers::Credit;
 pub(crate) use self::buffers::Buffers;
+use self::buffers::{Credit, Creditor};
 pub(crate) use self::harvest::Waiting;
 use self::harvest::{Next, Sink, harvest};
+pub(super) use self::kernel::HELD_MAX;
 use super::rings::options::default_user_data;
 use crate::errno;
 use crate::mux::epoll::ring as descriptor;
@@ -54,6 +56,11 @@ impl<L: Layout> Sink for Out<L> {
     }
 
     #[inline]
+    fn is_empty(&self) -> bool {
+        self.put == 0
+    }
+
+    #[inline]
     fn put(&mut self, completed: &Completed) {
         // SAFETY: the program's promise of `room` completions, of which `put` are filled in. (They may lie anywhere.)
         unsafe { self.at.add(self.put).write_unaligned(L::completion(completed)) };
@@ -73,10 +80,13 @@ pub(super) unsafe extern "C" fn poll<L: Layout>(fd: c_int, completions: *mut L::
     // (What is counted is returned.)
     let room = count.min(c_int::MAX.unsigned_abs()) as usize;
     let mut out = Out::<L> { at: completions, room, put: 0 };
-    crate::bare_boundary!(-1, match poll_ring(process, fd, &mut out) {
-        true => out.put as c_int,
-        false => errno::fail(libc::EBADFD),
-    })
+    crate::bare_boundary!(
+        -1,
+        match poll_ring(process, fd, &mut out) {
+            true => out.put as c_int,
+            false => errno::fail(libc::EBADFD),
+        }
+    )
 }
 
 /// `false`: the descriptor is not a ring's.
@@ -108,6 +118,13 @@ fn poll_ring(process: &Process, fd: c_int, out: &mut impl Sink) -> bool {
                 guard.note_event_on(socket, id);
             }
         }
+    }
+    let asks = guard.asks_kernel(ring, now, out.is_empty(), process.params.rx_udp_poll_os_ratio);
+    drop(guard);
+    if asks && !out.is_full() {
+        let saved = errno::current();
+        crate::boundary!((), kernel::look(process, fd, out));
+        errno::set(saved);
     }
     true
 }
@@ -156,8 +173,10 @@ pub(super) extern "C" fn unreference(buff: *mut Buff) -> c_int {
 }
 
 fn give_back(offload: &mut Offload, process: &Process, credit: Option<Credit>) {
-    if let Some(Credit { to, bytes }) = credit {
-        offload.ring.give_back(process.now(), to, bytes);
+    match credit {
+        Some(Credit { to: Creditor::Ring(to), bytes }) => offload.ring.give_back(process.now(), to, bytes),
+        Some(Credit { to: Creditor::Kernel(to), bytes }) => offload.given_back_to_kernel(to, bytes),
+        None => {}
     }
 }
 

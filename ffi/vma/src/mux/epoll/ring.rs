@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use super::super::State;
 use super::super::interest::{Item, Target};
 use super::super::{IN, Watcher};
-use super::{Epoll, add, destroy, is_plain, remove};
+use super::{Epoll, INDEX_MASK, TOKEN_TAG, TOKEN_TAG_SHIFT, add, destroy, is_plain, remove, token};
 use crate::fdtable::{self, Entry};
 use crate::process::Offload;
 use crate::real;
@@ -63,6 +63,26 @@ pub(crate) fn set_ready(mux: &mut State, index: u32, ready: bool) {
     let item = end.item;
     if ready {
         mux.edge(index, item, IN);
+    }
+}
+
+/// Whether the kernel watches anything for a ring.
+#[inline]
+pub(crate) fn has_kernel_members(mux: &State, index: u32) -> bool {
+    mux.epolls.get(index).is_some_and(|instance| instance.kernel_members)
+}
+
+/// The socket that an event of the real instance is of.
+pub(crate) fn member(offload: &Offload, fd: RawFd, data: u64) -> Option<Key> {
+    let Entry::Epoll(index) = fdtable::peek(fd) else { return None };
+    let instance = offload.mux.epolls.get(index)?;
+    let item = u32::try_from(data & INDEX_MASK).ok()?;
+    if data >> TOKEN_TAG_SHIFT != TOKEN_TAG || data != token(&instance.interest, item) {
+        return None;
+    }
+    match instance.interest.item(item)?.target {
+        Target::Socket(socket) => offload.sockets.key_at(socket),
+        _ => None,
     }
 }
 
