@@ -91,7 +91,8 @@ impl Bench {
     pub(super) fn flood(&self, world: World, way: Way) -> Result<Flood> {
         let port = free_port()?;
         let receiver = self.receiver(world, way, port, &format!("flood {} {port} {FLOOD_MS}", way.word()))?;
-        let sender = self.sender(world).args(["flood", "sendmmsg", &port.to_string(), &SENDING_MS.to_string()]).output().context("sender")?;
+        let sender =
+            self.sender(world).args(["flood", "sendmmsg", &port.to_string(), &SENDING_MS.to_string()]).output().context("sender")?;
         ensure!(sender.status.success(), "sender: {}", String::from_utf8_lossy(&sender.stderr));
         let flood = figures(receiver)?;
         self.check(world, way)?;
