@@ -6,7 +6,7 @@ mod iperf3;
 mod memcached;
 mod nginx;
 mod polled;
-mod program;
+pub(crate) mod program;
 mod redis;
 mod sockperf;
 

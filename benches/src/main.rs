@@ -7,6 +7,7 @@
 //! - [`cacheline`]: how long a cache line takes from one core to another and back: the floor under any of this
 //! - [`sim`]: the simulator's own speed
 //! - [`stages`]: the instructions of a small message, by the parts of the library that execute them
+//! - [`vma`]: the ways of receiving that the VMA Extra API has beside the socket calls
 #![forbid(unsafe_code)]
 
 mod apps;
@@ -14,6 +15,7 @@ mod cacheline;
 mod row;
 mod sim;
 mod stages;
+mod vma;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,6 +46,8 @@ enum Bench {
     Sim(sim::Options),
     /// Where the instructions of a small message go (callgrind).
     Stages,
+    /// Small datagrams by recvfrom, recvmmsg, recvfrom_zcopy, SocketXtreme and cyclic buffers.
+    Vma(vma::Options),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Bench::Apps(options) => apps::run(&arguments.library, &arguments.output, &options),
         Bench::Sim(options) => sim::run(&arguments.output, &options),
         Bench::Stages => stages::run(&arguments.library, &arguments.output),
+        Bench::Vma(options) => vma::run(&arguments.library, &arguments.output, &options),
         Bench::Cacheline => cacheline::round_trip_ns().map(|ns| println!("{ns:.1} ns")),
     };
     match result {

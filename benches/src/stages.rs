@@ -1,7 +1,7 @@
 //! Where the time of a small message goes, stage by stage, in instructions: callgrind counts what `send` and `recv` of a preloaded
 //! program execute, and each instruction belongs to the source file that it was compiled from, inlined or not.
 
-mod callgrind;
+pub(crate) mod callgrind;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

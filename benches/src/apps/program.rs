@@ -11,35 +11,35 @@ use ringway_report::{ProcessReport, STATS_FILE_ENV};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The longest that a program may take to open its port, or to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What carries a program's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum World {
+pub(crate) enum World {
     Ringway,
     Kernel,
 }
 
 impl World {
     /// Ours first, then theirs: each round takes both.
-    pub(super) const BOTH: [Self; 2] = [Self::Ringway, Self::Kernel];
+    pub(crate) const BOTH: [Self; 2] = [Self::Ringway, Self::Kernel];
 }
 
 /// How programs are started.
-pub(super) struct Programs {
+pub(crate) struct Programs {
     library: PathBuf,
     scratch: PathBuf,
 }
 
 impl Programs {
-    pub(super) fn new(library: &Path, output: &Path) -> Result<Self> {
+    pub(crate) fn new(library: &Path, output: &Path) -> Result<Self> {
         let scratch = output.join("scratch");
         fs::create_dir_all(&scratch)?;
         Ok(Self { library: library.canonicalize().context("libvma.so")?, scratch })
     }
 
     /// A program and its arguments, separated by blanks; on one CPU, if one is named.
-    pub(super) fn command(&self, world: World, cpu: Option<usize>, line: &str) -> Command {
+    pub(crate) fn command(&self, world: World, cpu: Option<usize>, line: &str) -> Command {
         let mut words = line.split_whitespace();
         let program = words.next().unwrap_or_default();
         // taskset has no sockets: that it is preloaded, too, does nothing.
@@ -59,7 +59,7 @@ impl Programs {
     }
 
     /// Starts a server, and waits until its port is bound.
-    pub(super) fn serve(&self, world: World, cpu: Option<usize>, line: &str, port: u16) -> Result<Server> {
+    pub(crate) fn serve(&self, world: World, cpu: Option<usize>, line: &str, port: u16) -> Result<Server> {
         let child = self.command(world, cpu, line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().with_context(|| line.to_owned())?;
         let mut server = Server(child);
         let deadline = Instant::now() + PATIENCE;
@@ -72,7 +72,7 @@ impl Programs {
     }
 
     /// Runs a client to its end: what it wrote.
-    pub(super) fn ask(&self, world: World, cpu: Option<usize>, line: &str) -> Result<String> {
+    pub(crate) fn ask(&self, world: World, cpu: Option<usize>, line: &str) -> Result<String> {
         let output = self.command(world, cpu, line).output().with_context(|| line.to_owned())?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(output.status.success(), "{line}: {}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr));
@@ -80,7 +80,7 @@ impl Programs {
     }
 
     /// Fails if Ringway's programs, all ended by now, were not offloaded: then a figure would be the kernel's. What they reported.
-    pub(super) fn check_offloaded(&self, what: &str) -> Result<Vec<ProcessReport>> {
+    pub(crate) fn check_offloaded(&self, what: &str) -> Result<Vec<ProcessReport>> {
         let text = fs::read_to_string(self.reports()).with_context(|| format!("{what}: no reports"))?;
         fs::remove_file(self.reports())?;
         let reports = text.lines().map(serde_json::from_str::<ProcessReport>).collect::<Result<Vec<_>, _>>()?;
@@ -91,8 +91,13 @@ impl Programs {
         Ok(reports)
     }
 
+    /// Reports that nobody has asked for.
+    pub(crate) fn forget_reports(&self) {
+        let _ = fs::remove_file(self.reports());
+    }
+
     /// A file in the benches' own directory.
-    pub(super) fn scratch(&self, name: &str) -> PathBuf {
+    pub(crate) fn scratch(&self, name: &str) -> PathBuf {
         self.scratch.join(name)
     }
 
@@ -102,15 +107,15 @@ impl Programs {
 }
 
 /// A server, killed when it is dropped.
-pub(super) struct Server(pub(super) Child);
+pub(crate) struct Server(pub(super) Child);
 
 impl Server {
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
     /// Ends it in good order, and waits.
-    pub(super) fn stop(mut self, signal: Signal) -> Result<()> {
+    pub(crate) fn stop(mut self, signal: Signal) -> Result<()> {
         kill_process(Pid::from_child(&self.0), signal)?;
         let deadline = Instant::now() + PATIENCE;
         while self.0.try_wait()?.is_none() {
@@ -129,7 +134,7 @@ impl Drop for Server {
 }
 
 /// A port that is free for both protocols at this moment.
-pub(super) fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     for _ in 0..100 {
         let port = std::net::TcpListener::bind("0.0.0.0:0")?.local_addr()?.port();
         if std::net::UdpSocket::bind(("0.0.0.0", port)).is_ok() {
@@ -140,7 +145,7 @@ pub(super) fn free_port() -> Result<u16> {
 }
 
 /// Whether anything is bound to `port`, as /proc/net has it: asking it would be traffic.
-fn bound(port: u16) -> Result<bool> {
+pub(crate) fn bound(port: u16) -> Result<bool> {
     let ours = format!(":{port:04X}");
     for table in ["tcp", "tcp6", "udp", "udp6"] {
         let text = fs::read_to_string(Path::new("/proc/net").join(table)).unwrap_or_default();

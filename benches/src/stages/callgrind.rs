@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 ///
 /// # Errors
 /// A line that the format does not know.
-pub(super) fn self_costs(profile: &str) -> Result<BTreeMap<String, u64>> {
+pub(crate) fn self_costs(profile: &str) -> Result<BTreeMap<String, u64>> {
     let mut names: BTreeMap<&str, &str> = BTreeMap::new();
     let mut costs = BTreeMap::new();
     // The function's own file, and that of the line which is being executed.

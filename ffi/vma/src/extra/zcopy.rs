@@ -9,7 +9,7 @@ use core::ptr;
 
 use libc::{iovec, size_t, sockaddr, socklen_t};
 use ringway_shm::RxBuf;
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::{Readiness, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::abi::{MSG_ZCOPY, MSG_ZCOPY_FORCE, Packet, Packets};
@@ -20,7 +20,7 @@ use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process_or_init};
 use crate::slab::Key;
 use crate::socket::address::Raw;
-use crate::socket::{Family, Kind, lifecycle};
+use crate::socket::{Family, Kind, Socket, lifecycle};
 
 /// The least room for a datagram: the headers. (An iovec that has no place is left out, as upstream does.)
 const ROOM_UDP: usize = size_of::<Packets>() + size_of::<Packet>();
@@ -109,7 +109,11 @@ impl Out {
         let mut guard = process.lock();
         let offload = &mut *guard;
         offload.begin_lending();
-        offload.poll_if_due(now);
+        // What waits comes first: if each call polled for its one packet, the socket would fill until it drops.
+        let ring = offload.sockets.find(self.key).and_then(Socket::ring_id);
+        if !ring.is_some_and(|id| offload.ring.readiness(id).contains(Readiness::IN)) {
+            offload.poll_if_due(now);
+        }
         let Some(socket) = offload.sockets.find(self.key) else { return Err(Errno(libc::EBADF)) };
         let family = socket.family;
         let lent = match socket.kind {

@@ -234,6 +234,16 @@ impl Buffers {
         let packet = self.nodes[head as usize].packet.as_mut().filter(|packet| packet.is_whole)?;
         packet.is_whole = false;
         let owner = packet.owner;
+        let only = &mut self.nodes[head as usize];
+        // Most packets: one node, which nobody keeps.
+        if only.refs == 1 && only.next.is_none() {
+            only.refs = 0;
+            only.data = None;
+            only.packet = None;
+            let bytes = only.bytes as usize;
+            self.free.push_back(head);
+            return Some(credit(owner, bytes, true));
+        }
         let (mut at, mut bytes) = (Some(head), 0);
         while let Some(place) = at {
             let node = &mut self.nodes[place as usize];
@@ -272,11 +282,7 @@ impl Buffers {
                 self.free.push_back(place);
             }
         }
-        match owner {
-            Owner::Stream(to) => (bytes > 0).then_some(Credit { to: Creditor::Ring(to), bytes }),
-            Owner::Datagram(to, bytes) => is_over.then_some(Credit { to: Creditor::Ring(to), bytes }),
-            Owner::Kernel(to, bytes) => is_over.then_some(Credit { to: Creditor::Kernel(to), bytes }),
-        }
+        credit(owner, bytes, is_over)
     }
 
     /// A reference more on a node; how many there are. `None`: it is not lent, or has as many as can be.
@@ -306,6 +312,15 @@ impl Buffers {
     #[cfg(test)]
     fn held(&self) -> usize {
         self.nodes.len() - self.free.len()
+    }
+}
+
+/// What a packet's owner has back, when so many `bytes` of it were given back, and all of it or not.
+fn credit(owner: Owner, bytes: usize, is_over: bool) -> Option<Credit> {
+    match owner {
+        Owner::Stream(to) => (bytes > 0).then_some(Credit { to: Creditor::Ring(to), bytes }),
+        Owner::Datagram(to, bytes) => is_over.then_some(Credit { to: Creditor::Ring(to), bytes }),
+        Owner::Kernel(to, bytes) => is_over.then_some(Credit { to: Creditor::Kernel(to), bytes }),
     }
 }
 

@@ -23,6 +23,7 @@ use self::harvest::{Next, Sink, harvest};
 pub(super) use self::kernel::HELD_MAX;
 use super::rings::options::default_user_data;
 use crate::errno;
+use crate::lock::Guard;
 use crate::mux::epoll::ring as descriptor;
 use crate::params;
 use crate::process::{Offload, Process, process, process_or_init};
@@ -89,14 +90,38 @@ pub(super) unsafe extern "C" fn poll<L: Layout>(fd: c_int, completions: *mut L::
     )
 }
 
+/// Frames that one call takes from the device, at most; some more, if the last of them come together.
+const FRAMES_MAX: usize = 256;
+
 /// `false`: the descriptor is not a ring's.
 fn poll_ring(process: &Process, fd: c_int, out: &mut impl Sink) -> bool {
     let now = process.now();
     let mut guard = process.lock();
     let Some(ring) = descriptor::of(&guard, fd) else { return false };
     guard.mux.calls += 1;
-    guard.poll_if_due(now);
-    // Each socket that waits now has one turn.
+    // What waits comes first: if each call polled, those of a program that takes one packet at a time would fill its sockets until they drop.
+    guard = tell(process, guard, ring, out);
+    let mut polled = 0;
+    while polled < FRAMES_MAX && !out.is_full() && guard.ring.is_due(now) {
+        match guard.ring.poll(now) {
+            0 => break,
+            frames => polled += frames,
+        }
+        guard.dispatch();
+        guard = tell(process, guard, ring, out);
+    }
+    let asks = guard.asks_kernel(ring, now, out.is_empty(), process.params.rx_udp_poll_os_ratio);
+    drop(guard);
+    if asks && !out.is_full() {
+        let saved = errno::current();
+        crate::boundary!((), kernel::look(process, fd, out));
+        errno::set(saved);
+    }
+    true
+}
+
+/// Completions for what waits on a ring: each socket that waits now has one turn.
+fn tell<'p>(process: &'p Process, mut guard: Guard<'p, Offload>, ring: Key, out: &mut impl Sink) -> Guard<'p, Offload> {
     let mut turns = guard.waiting_on(ring);
     while turns > 0 && !out.is_full() {
         turns -= 1;
@@ -119,14 +144,7 @@ fn poll_ring(process: &Process, fd: c_int, out: &mut impl Sink) -> bool {
             }
         }
     }
-    let asks = guard.asks_kernel(ring, now, out.is_empty(), process.params.rx_udp_poll_os_ratio);
-    drop(guard);
-    if asks && !out.is_full() {
-        let saved = errno::current();
-        crate::boundary!((), kernel::look(process, fd, out));
-        errno::set(saved);
-    }
-    true
+    guard
 }
 
 /// See the header.
