@@ -2,11 +2,19 @@
  * A server that sends back whatever it receives, over TCP and UDP, without a receive call, without accept, and without copying what it
  * received: by SocketXtreme.
  *
- *	gcc -o echo socketxtreme_echo.c
- *	VMA_SOCKETXTREME=1 LD_PRELOAD=libvma.so ./echo 127.0.0.1 7777
- *
  * All sockets of a process share a ring by default. One call tells what happened on it, to any of them; while nothing does, the
  * server sleeps on the ring's descriptor.
+ *
+ *	VMA_SOCKETXTREME=1 socketxtreme_echo ADDRESS PORT [CONNECTIONS]
+ *
+ * It ends when so many connections have ended, if it is told how many.
+ *
+ * Try it:
+ *	cc -o sender sender.c
+ *	cc -o socketxtreme_echo socketxtreme_echo.c $(pkg-config --cflags libvma)
+ *	VMA_SOCKETXTREME=1 ringway run -- ./socketxtreme_echo 127.0.0.1 7206 1 &
+ *	ringway run -- ./sender tcp 7206 1000
+ *	wait $!
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -55,9 +63,10 @@ int main(int argc, char **argv)
 	struct sockaddr_in where = {.sin_family = AF_INET};
 	socklen_t len = sizeof where;
 	int ring = -1;
+	int connections = argc > 3 ? atoi(argv[3]) : 0;
 
-	if (argc != 3 || inet_pton(AF_INET, argv[1], &where.sin_addr) != 1) {
-		fprintf(stderr, "usage: %s ADDRESS PORT\n", argv[0]);
+	if (argc < 3 || argc > 4 || inet_pton(AF_INET, argv[1], &where.sin_addr) != 1) {
+		fprintf(stderr, "usage: %s ADDRESS PORT [CONNECTIONS]\n", argv[0]);
 		return 2;
 	}
 	if (vma == NULL) {
@@ -90,8 +99,11 @@ int main(int argc, char **argv)
 				vma->socketxtreme_free_vma_packets(&done[i].packet, 1);
 			}
 			/* A new connection needs nothing; one whose peer has ended is closed. */
-			if (fd != udp && done[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+			if (fd != udp && done[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
 				close(fd);
+				if (connections > 0 && --connections == 0)
+					return 0;
+			}
 		}
 		if (n == 0) {
 			struct pollfd asleep = {.fd = ring, .events = POLLIN};

@@ -61,11 +61,14 @@ impl Case {
     }
 }
 
+/// Whether a function of that name is a test: its attributes say so, or it is among a property's.
 fn has_test(text: &str, function: &str) -> bool {
     let declared = format!("fn {function}(");
-    text.match_indices(&declared)
-        .any(|(at, _)| text[..at].rsplit('\n').skip(1).take(4).any(|line| line.contains("#[test]") || line.contains("proptest!")))
-        || (text.contains("proptest! {") && text.contains(&declared))
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let at = |line: &&str| line.starts_with(&declared);
+    let Some(at) = lines.iter().position(at) else { return false };
+    let attributes = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("///"));
+    attributes.into_iter().any(|line| *line == "#[test]") || lines[..at].contains(&"proptest! {")
 }
 
 impl Target {
