@@ -88,7 +88,7 @@ pub(crate) fn forget() {
     thread::with(|thread| thread.resume.set(None));
 }
 
-/// Puts back what [`taken`] gave.
+/// Puts back what [`taken`] gave: of a call that is made again, which alone clears it at its end ([`end`]).
 pub(crate) fn put_back(resume: Resume) {
     thread::with(|thread| thread.resume.set(Some(resume)));
 }

@@ -55,14 +55,18 @@ pub(super) fn receive(
         return peek(process, offload, key, id, into, counted, waits.then_some((target, timeout)));
     }
     let now = process.now();
-    let resume = resume::taken_or(now);
+    let resumed = resume::taken();
+    let resume = resumed.unwrap_or_else(|| Resume::new(now));
     let mut into = into;
     // (Empty vectors in front would lead back here.)
     IoSliceMut::advance_slices(&mut into, resume.done);
     let mut done = resume.done;
     let rest_of = |time: Option<Duration>| time.map(|time| (resume.began + time).since(process.now()));
     let mut result = if done == 0 {
-        resume::put_back(resume);
+        // (Only a call that is made again forgets that at its end.)
+        if let Some(resume) = resumed {
+            resume::put_back(resume);
+        }
         receive_some(process, offload, now, key, id, into, plain)
     } else {
         drop(offload);

@@ -394,7 +394,15 @@ static void streams(void) {
     int ends[2];
     char room[30000];
     pthread_t sender;
+    struct pollfd poll_fd = {.events = POLLIN};
     tcp(ends);
+    /* One call's beginning is not the next one's. */
+    MUST(send(ends[1], "all", 3, 0));
+    CHECK(recv(ends[0], room, 3, MSG_WAITALL) == 3);
+    nap(200);
+    poll_fd.fd = ends[0];
+    long began = now_ms();
+    CHECK(poll(&poll_fd, 1, 150) == 0 && now_ms() - began >= 149);
     answer(VMA_PACKET_RECV);
     CHECK(vma->register_recv_callback(ends[0], look, NULL) == 0);
     MUST(send(ends[1], "one", 3, 0));
