@@ -101,7 +101,9 @@ pub(crate) fn add(fd: c_int, what: Count, more: u64) {
 #[inline]
 pub(crate) fn ended(fd: c_int, way: Way, error: Option<c_int>) {
     match error {
-        Some(error) => failed(fd, way, error),
+        Some(error) if error > 0 => failed(fd, way, error),
+        // Another's to answer, or a call that is about to go on: neither has ended.
+        Some(_) => {}
         None if WATCHED.load(Ordering::Relaxed) => note_thread(fd, way),
         None => {}
     }
