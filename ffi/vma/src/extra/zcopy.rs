@@ -168,6 +168,10 @@ impl Out {
         }
         let (mut at, mut packets, mut total) = (0, 0, 0);
         while let Some(room) = self.iovecs_at(at).filter(|&room| room > 0) {
+            // (Asked for more than there is, it would give its error away, which is the next call's to tell.)
+            if packets > 0 && offload.ring.info(id).is_none_or(|info| info.recv_queue == 0) {
+                break;
+            }
             let take = |buffer: &RxBuf| leading(buffer, room);
             let piece = match offload.ring.tcp_lend(id, take) {
                 Ok(Some(piece)) => piece,
