@@ -162,11 +162,11 @@ fn note_thread(fd: c_int, way: Way) {
     tally.threads[way as usize].store(thread, Ordering::Relaxed);
 }
 
-/// A wait on one socket or epoll instance has spun: and found something, or not.
+/// Where a wait on one socket or epoll instance is counted, or any other (for [`NO_FD`]). (Asked for before it, since nothing is to be
+/// looked up between what it waits for and its end.)
 #[inline]
-pub(crate) fn spun(fd: c_int, found: bool) {
-    let what = if found { Count::PollHits } else { Count::PollMisses };
-    if fd == NO_FD { POLL.add(what, 1) } else { count(fd, what) }
+pub(crate) fn of_wait(fd: c_int) -> &'static Tally {
+    if fd == NO_FD { &POLL } else { find(fd).or_else(|| make(fd)).unwrap_or(&POLL) }
 }
 
 /// The number means something new from now on.
@@ -215,6 +215,12 @@ impl Tally {
     fn add(&self, what: Count, more: u64) {
         let place = &self.counts[what as usize];
         place.store(place.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+
+    /// A wait has spun: and found something, or not.
+    #[inline]
+    pub(crate) fn spun(&self, found: bool) {
+        self.add(if found { Count::PollHits } else { Count::PollMisses }, 1);
     }
 
     /// How a call of poll, select or epoll_wait ended: how many it found, or that it failed.
@@ -285,7 +291,7 @@ mod tests {
         kernel_said(fd, Way::Tx, 100);
         crate::errno::set(libc::EAGAIN);
         kernel_said(fd, Way::Rx, -1);
-        spun(fd, true);
+        of_wait(fd).spun(true);
         let sums = of(fd);
         let counts = [Count::RxEagain, Count::TxError, Count::KernelTxBytes, Count::KernelRxEagain, Count::PollHits, Count::PollMisses];
         assert_eq!(counts.map(|what| sums.count(what)), [1, 1, 100, 1, 1, 0]);

@@ -38,7 +38,7 @@ fn receive_on(fd: c_int, found: Found, into: &mut [IoSliceMut<'_>], flags: c_int
     got
 }
 
-#[inline]
+#[inline(always)]
 fn receive_uncounted(
     fd: c_int,
     found: Found,
@@ -260,6 +260,7 @@ pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, len: size_t
 ///
 /// # Safety
 /// As recv(2).
+#[inline(always)]
 pub(super) unsafe fn recv_once(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise to recv(2).
     match ours(fd, flags, || unsafe { real::recv(fd, buffer, len, flags) }) {

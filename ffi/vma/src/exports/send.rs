@@ -37,7 +37,7 @@ fn send_on(
     sent
 }
 
-#[inline]
+#[inline(always)]
 fn send_uncounted(
     fd: c_int,
     found: Found,

@@ -174,8 +174,7 @@ impl Offload {
     }
 
     /// Something arrived on a socket, by its index.
-    #[inline]
-    pub(crate) fn note_candidate(&mut self, index: u32) {
+    pub(super) fn note_candidate(&mut self, index: u32) {
         if self.callbacks.used
             && let Some(key) = self.sockets.key_at(index)
         {

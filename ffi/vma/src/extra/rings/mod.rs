@@ -327,7 +327,6 @@ impl Offload {
     }
 
     /// Something happened to a socket: it is told to who polls its ring, and sleeps on it.
-    #[inline]
     pub(crate) fn note_event(&mut self, index: u32, edges: Readiness) {
         if self.rings.has_completions && !edges.is_empty() {
             self.queue_event(index, edges);
