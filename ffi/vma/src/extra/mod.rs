@@ -29,7 +29,7 @@ use ringway_stack::ring::Readiness;
 
 use crate::process::Offload;
 
-pub(crate) use callback::{Callback, Callbacks};
+pub(crate) use callback::{Callback, Callbacks, was_any_held};
 pub(crate) use control::dump;
 pub(crate) use cyclic::Cyclic;
 pub(crate) use loans::Loans;

@@ -123,8 +123,9 @@ pub(crate) fn again(rounds: &mut u32) -> bool {
 #[cold]
 #[inline(never)]
 fn run(rounds: &mut u32) -> bool {
-    let Some(resume) = taken() else { return false };
     *rounds += 1;
+    // (Whoever took it, the call has not ended, and is not to tell of it. It begins anew.)
+    let Some(resume) = taken() else { return true };
     errno::set(resume.errno);
     let outer = thread::with(|thread| thread.polls.replace(resume.polls));
     callback::run();

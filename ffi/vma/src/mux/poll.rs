@@ -71,7 +71,7 @@ pub(super) fn poll_until(
     resume: Option<Resume>,
 ) -> Result<usize, Errno> {
     let ready = wait_until(process, fds, deadline, sigmask, resume)?;
-    if ready != 0 && resume.is_some() {
+    if ready != 0 && crate::extra::was_any_held() {
         let offload = process.lock();
         for fd in fds.iter().filter(|fd| fd.revents & libc::POLLIN != 0) {
             if let Entry::Socket(key) = fdtable::peek(fd.fd)
