@@ -42,6 +42,11 @@ fn sockets_share_rings_by_the_allocation_logic() {
 }
 
 #[test]
+fn what_is_of_a_nics_own_queues_is_answered_without_one() {
+    finds_nothing_wrong("direct", &[], &[ON]);
+}
+
+#[test]
 fn forks_and_kills_leave_nothing_behind() {
     // A pool that a few receivers' worth of buffers would empty.
     finds_nothing_wrong("xtreme_ends", &[], &[ON, ("VMA_TX_BUFS", "1216")]);

@@ -10,6 +10,7 @@
 
 mod allocation;
 pub(crate) mod calls;
+pub(super) mod direct;
 pub(crate) mod options;
 
 use std::collections::VecDeque;
