@@ -87,7 +87,6 @@ const RING_LOGIC: Kind = Kind::OneOf(&[
 
 const NO_QUEUES: Effect = no("no device here has work queues of its own size (needs mlx5); those between two processes have 256 places");
 const NO_INTERRUPTS: Effect = no("no device here raises interrupts (needs mlx5); a sleeper is woken once, by its peer");
-const ONE_RING: Effect = no("a socket stays on its ring until the program says otherwise (SO_VMA_RING_ALLOC_LOGIC)");
 const NO_PIPES: Effect = no("pipes are the kernel's");
 const NO_NEIGHBOURS: Effect = no("no device here has neighbours to ask for (needs a NIC)");
 const NO_NIC_RULES: Effect = no("no device here steers by rules of a NIC (needs mlx5)");
@@ -134,8 +133,8 @@ rows! {
 
     RingAllocationTx = "VMA_RING_ALLOCATION_LOGIC_TX", RING_LOGIC, "0", YES, "Which sockets send by one ring of the Extra API's: see VMA_RING_ALLOCATION_LOGIC_RX.";
     RingAllocationRx = "VMA_RING_ALLOCATION_LOGIC_RX", RING_LOGIC, "0", YES, "Which sockets share one ring of the Extra API's: a descriptor to sleep on, and a queue of completions. All of them lie on the process's one device queue. With 31, a thread whose socket goes onto a ring stays on its core.";
-    RingMigrationTx = "VMA_RING_MIGRATION_RATIO_TX", from(-1), "100", ONE_RING, "Sends after which a socket may change rings; -1: never.";
-    RingMigrationRx = "VMA_RING_MIGRATION_RATIO_RX", from(-1), "100", ONE_RING, "Receives after which a socket may change rings; -1: never.";
+    RingMigrationTx = "VMA_RING_MIGRATION_RATIO_TX", from(-1), "100", YES, "Sends in a row by another thread (or on another core) after which a socket whose ring is chosen by it changes to its ring; -1: never.";
+    RingMigrationRx = "VMA_RING_MIGRATION_RATIO_RX", from(-1), "100", YES, "Receives in a row by another thread (or on another core) after which a socket whose ring is chosen by it changes to its ring; -1: never.";
     RingLimit = "VMA_RING_LIMIT_PER_INTERFACE", COUNT, "0", YES, "The Extra API's rings at most; beyond them, sockets go onto the ring with the fewest. 0: no limit.";
     RingDevMemTx = "VMA_RING_DEV_MEM_TX", from(0), "0", no("no device here has memory of its own (needs mlx5)"), "Bytes of the device's memory for sending.";
 

@@ -11,6 +11,7 @@ use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespe
 use super::control::Control;
 use crate::cancel::Masked;
 use crate::errno::{Errno, to_ssize};
+use crate::extra::rings::Direction;
 use crate::fdtable::{self, Entry, Found};
 use crate::process::{process, process_or_init};
 use crate::real;
@@ -54,6 +55,9 @@ fn receive_uncounted(
         return by_kernel(fd, kernel);
     }
     let mut guard = process.lock();
+    if guard.rings.migrate[Direction::Rx as usize] {
+        guard.note_use(key, Direction::Rx);
+    }
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
         Kind::Stream(id) | Kind::Connecting(id) => {

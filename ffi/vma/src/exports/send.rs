@@ -9,6 +9,7 @@ use super::rights;
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS, to_ssize};
 use crate::extra::dummy;
+use crate::extra::rings::Direction;
 use crate::fdtable::{self, Entry, Found};
 use crate::process::process_or_init;
 use crate::real;
@@ -54,6 +55,9 @@ fn send_uncounted(
         return by_kernel(fd, kernel);
     }
     let mut guard = process.lock();
+    if guard.rings.migrate[Direction::Tx as usize] {
+        guard.note_use(key, Direction::Tx);
+    }
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
         // tcp(7): an address given to a connected stream is ignored.
