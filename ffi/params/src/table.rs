@@ -192,7 +192,7 @@ rows! {
     WaitAfterJoin = "VMA_WAIT_AFTER_JOIN_MSEC", from(0), "0", no("multicast is the kernel's (needs a NIC)"), "Milliseconds before the first datagram to a group that was joined.";
     ThreadMode = "VMA_THREAD_MODE", Kind::OneOf(&[(0, "one thread"), (1, "spinning"), (2, "mutex"), (3, "yielding")]), "1", no("one lock a process, which costs no system call unless a thread waits for it"), "How threads keep out of each other's way.";
     BufferBatching = "VMA_BUFFER_BATCHING_MODE", Kind::OneOf(&[(0, "none"), (1, "batches, given back"), (2, "batches, kept")]), "1", no("buffers are taken one by one from memory of the process's own, without a lock of their own"), "Whether sockets keep buffers of their own.";
-    MemAllocType = "VMA_MEM_ALLOC_TYPE", Kind::OneOf(&[(0, "malloc"), (1, "contiguous"), (2, "huge pages")]), "2", no("buffers are in sealed shared memory, which peers can map"), "Where buffers are.";
+    MemAllocType = "VMA_MEM_ALLOC_TYPE", Kind::OneOf(&[(0, "malloc"), (1, "contiguous"), (2, "huge pages")]), "2", YES, "Where send buffers are: in shared memory always, which peers map. 2, set by name or by a preset: in huge pages, where the system gives some (its shmem_enabled). 0 and 1: in ordinary ones.";
     NeighUcArpQuata = "VMA_NEIGH_UC_ARP_QUATA", from(0), "3", NO_NEIGHBOURS, "Unicast ARP requests before a broadcast.";
     NeighUcArpDelay = "VMA_NEIGH_UC_ARP_DELAY_MSEC", from(0), "10000", NO_NEIGHBOURS, "Milliseconds between them.";
     NeighErrRetries = "VMA_NEIGH_NUM_ERR_RETRIES", from(0), "1", NO_NEIGHBOURS, "Tries after a failure.";

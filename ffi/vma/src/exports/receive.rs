@@ -216,7 +216,7 @@ impl Got {
 }
 
 /// Looks up who is to receive. `Err` is the kernel's own result.
-#[inline]
+#[inline(always)]
 fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found, isize> {
     match fdtable::lookup_socket(fd, flags) {
         Ok(found) => Ok(found),

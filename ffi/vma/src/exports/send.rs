@@ -101,7 +101,7 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
 }
 
 /// Looks up who is to send. `Err` is the kernel's own result.
-#[inline]
+#[inline(always)]
 fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found, isize> {
     match fdtable::lookup_socket(fd, flags) {
         Ok(found) => Ok(found),
