@@ -64,7 +64,7 @@ impl<D: Device> Ring<D> {
         let body = frame.body.take();
         let frame: &RxFrame<D::Rx> = frame;
         let head = frame.head();
-        let (link, at) = ethernet::Header::parse(head).ok()?;
+        let Ok((link, at)) = ethernet::Header::parse(head) else { return None };
         let vlan = frame.meta.vlan.or(link.vlan).map(|tag| tag & 0xfff);
         if vlan != self.config.vlan.map(|tag| tag & 0xfff) || (link.dst != self.mac && !link.dst.is_multicast()) {
             return None;
@@ -76,7 +76,7 @@ impl<D: Device> Ring<D> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: Option<D::Rx>, frame: &RxFrame<D::Rx>) -> Option<()> {
         let verified = match frame.meta.checksum {
             ChecksumVerdict::Good => true,
@@ -87,7 +87,7 @@ impl<D: Device> Ring<D> {
             }
             ChecksumVerdict::Unknown => false,
         };
-        let (header, at) = ipv4::Header::parse(bytes).ok()?;
+        let Ok((header, at)) = ipv4::Header::parse(bytes) else { return None };
         if header.is_fragment() || (!verified && !ipv4::verify_checksum(bytes)) || !self.is_ours(header.dst) {
             return None;
         }
@@ -120,9 +120,9 @@ impl<D: Device> Ring<D> {
         self.config.addresses.is_empty() || self.config.addresses.contains(&ip) || self.groups.hears(ip)
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_tcp(&mut self, now: Instant, packet: Packet<'_, D::Rx>) -> Option<()> {
-        let (header, at) = wire_tcp::Header::parse(packet.head).ok()?;
+        let Ok((header, at)) = wire_tcp::Header::parse(packet.head) else { return None };
         if !packet.verified && !packet.transport_checksum_good() {
             mark!(self, BadChecksum);
             return None;
