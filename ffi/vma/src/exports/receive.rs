@@ -274,6 +274,7 @@ pub(super) unsafe fn recv_once(fd: c_int, buffer: *mut c_void, len: size_t, flag
     }
 }
 
+#[inline(always)]
 unsafe fn receive_plain(fd: c_int, found: Found, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise.
     let kernel = |extra| unsafe { real::recv(fd, buffer, len, flags | extra) };

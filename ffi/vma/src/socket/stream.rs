@@ -43,7 +43,7 @@ pub(crate) fn receive(
 }
 
 /// Receives what there is, and waits for the first byte.
-#[inline]
+#[inline(always)]
 pub(super) fn receive_some(
     process: &Process,
     mut offload: Guard<'_, Offload>,
@@ -174,7 +174,7 @@ fn waiting<T>(
 ///
 /// # Errors
 /// As send(2): EAGAIN, EINTR, EPIPE (with SIGPIPE), ENOTCONN, ECONNRESET, ETIMEDOUT, EBADF.
-#[inline]
+#[inline(always)]
 pub(crate) fn send(
     process: &Process,
     mut offload: Guard<'_, Offload>,
