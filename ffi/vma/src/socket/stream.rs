@@ -22,7 +22,7 @@ use crate::slab::Key;
 ///
 /// # Errors
 /// As recv(2): EAGAIN, EINTR, ENOTCONN, ECONNRESET, ETIMEDOUT, EINVAL, EBADF (closed by another thread meanwhile).
-#[inline]
+#[inline(always)]
 pub(crate) fn receive(
     process: &Process,
     offload: Guard<'_, Offload>,
