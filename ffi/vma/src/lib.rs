@@ -18,6 +18,7 @@
 //! a descriptor that is not a socket of the kinds above.
 
 mod cancel;
+mod cmsg;
 mod crash;
 mod errno;
 mod exit;
