@@ -6,7 +6,7 @@ use std::fs;
 use ringway_report::{STATS_FILE_ENV, SocketReport};
 use rustix::process::Signal;
 
-use crate::harness::{Case, Launch, World, free_port, library};
+use crate::harness::{Case, World, free_port, library};
 use crate::sockperf::right;
 
 /// The library is not preloaded: sockperf opens it, and calls its functions by their addresses.
@@ -69,10 +69,10 @@ fn rate_limit() {
     for protocol in ["--tcp", ""] {
         let case = Case::new("sockperf-rate-limit");
         let port = free_port();
-        let paced = |launch: Launch<'_>| launch.env("VMA_RING_ALLOCATION_LOGIC_TX", "20");
-        let server = paced(case.program("sockperf")).args(&format!("server -i 127.0.0.1 -p {port} {protocol}")).serve(port);
+        let sockperf = || case.program("sockperf").env("VMA_RING_ALLOCATION_LOGIC_TX", "20");
+        let server = sockperf().args(&format!("server -i 127.0.0.1 -p {port} {protocol}")).serve(port);
         let client = format!("ping-pong -i 127.0.0.1 -p {port} {protocol} --rate-limit=1000000 -t 1 --mps 5000000 -m 64");
-        let said = paced(case.program("sockperf")).args(&client).run();
+        let said = sockperf().args(&client).run();
         right(&said, "ping-pong");
         server.stop(Signal::INT);
         if case.world() == World::Ringway {
