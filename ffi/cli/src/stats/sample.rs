@@ -42,6 +42,7 @@ pub(crate) fn web(seconds: u64) -> ProcessReport {
             rx_drops: 4,
             tx_packets: 1001 * seconds,
             tx_bytes: (6 << 20) * seconds,
+            retransmissions: 3,
             polls: 5000 * seconds,
             sleeps: 77 * seconds,
             batches: 400 * seconds,

@@ -1,5 +1,5 @@
 /* What valgrind is to find, on purpose: a read behind memory of one's own, or memory that nobody knows any more. */
-#include "check.h"
+#include "../abi/common.h"
 
 int main(int argc, char **argv)
 {

@@ -58,7 +58,7 @@ fn process() -> ProcessReport {
     };
     let web = web(1);
     ProcessReport {
-        ring: RingReport { retransmissions: 3, batches: 800, ..web.ring },
+        ring: RingReport { batches: 800, ..web.ring },
         sockets: vec![socket(5, "tcp", "LISTEN"), connection, receiver, kernels],
         waits: vec![WaitReport { errors: 1, ..web.waits[0].clone() }],
         ..web
