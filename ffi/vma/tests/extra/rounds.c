@@ -6,8 +6,10 @@
 #include "xtreme.h"
 
 #include <stdatomic.h>
+#include <sys/prctl.h>
 
-enum { THREADS = 3, VICTIMS = 2, HELD = 40, ENOUGH = 300, SIZE = 3000 };
+/* (What all hold together counts against each socket's receive buffer, and must leave room in it.) */
+enum { THREADS = 3, VICTIMS = 2, HELD = 12, ENOUGH = 300, SIZE = 3000 };
 
 /* What a thread holds: the oldest is given back for the newest. */
 struct held {
@@ -84,6 +86,8 @@ static void is_killed(struct sockaddr_in datagrams, struct sockaddr_in listens, 
 	int s = datagram(&mine), c = MUST(socket(AF_INET, SOCK_STREAM, 0));
 	struct held any_more;
 
+	/* (However this ends, it does not outlive its parent.) */
+	MUST(prctl(PR_SET_PDEATHSIG, SIGKILL));
 	ring = -1;
 	if (by_rings)
 		ring = ring_of(s);
