@@ -318,6 +318,7 @@ fn end(process: &Process, offload: &mut Offload, socket: &Socket, fd: c_int, is_
         }
         offload.closed.offloaded += 1;
         let abort = socket.linger == Some(Duration::ZERO);
+        offload.drop_shown(process.now(), key, id);
         offload.ring.close(process.now(), id, abort);
         offload.dispatch();
     } else if socket.reason != Some(Reason::Undecided) {
