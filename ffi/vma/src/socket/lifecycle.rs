@@ -292,12 +292,12 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
         offload.forget_rings(key, core::mem::take(&mut rare.rings));
     }
     let last_words = report::of_closed(offload, &socket, fd, process.now());
-    end(process, offload, &socket, fd, is_open);
+    end(process, offload, (key, &socket), fd, is_open);
     last_words
 }
 
 /// The end of a socket that has no name any more.
-fn end(process: &Process, offload: &mut Offload, socket: &Socket, fd: c_int, is_open: bool) {
+fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), fd: c_int, is_open: bool) {
     if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_))
         && is_open
         && lineage::shared_since(socket.birth)
