@@ -4,6 +4,7 @@
 //! All of it non-blocking, spinning, each program on a core of its own: `vma/receiver.c`, `vma/sender.c`. A sender of ours is told when a queue is
 //! full (VMA_TX_NONBLOCKED_EAGAINS), and sends again; the kernel's loopback delivers in the sender's own call, and drops.
 
+mod costs;
 mod programs;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use anyhow::Result;
 
 use crate::apps::program::World;
 use crate::row::median;
+use costs::Watched;
 use programs::{Bench, Flood};
 
 /// How often, and how undisturbed.
@@ -36,6 +38,8 @@ enum Way {
     Zcopy,
     Xtreme,
     Cyclic,
+    Callback,
+    Behind,
 }
 
 impl Way {
@@ -47,12 +51,14 @@ impl Way {
             Self::Zcopy => "zcopy",
             Self::Xtreme => "xtreme",
             Self::Cyclic => "cyclic",
+            Self::Callback => "callback",
+            Self::Behind => "behind",
         }
     }
 }
 
 /// Who receives in which way: name, world, way. The first is what the others are compared with.
-const RECEIVERS: [(&str, World, Way); 7] = [
+const RECEIVERS: [(&str, World, Way); 9] = [
     ("the kernel's recvmmsg, 64 at a time", World::Kernel, Way::Recvmmsg),
     ("the kernel's recvfrom", World::Kernel, Way::Recvfrom),
     ("recvfrom", World::Ringway, Way::Recvfrom),
@@ -60,6 +66,8 @@ const RECEIVERS: [(&str, World, Way); 7] = [
     ("recvfrom_zcopy", World::Ringway, Way::Zcopy),
     ("socketxtreme_poll, 64 at a time", World::Ringway, Way::Xtreme),
     ("vma_cyclic_buffer_read, 64 at a time", World::Ringway, Way::Cyclic),
+    ("recvfrom behind a callback that lets all through", World::Ringway, Way::Behind),
+    ("a callback that drops what it has seen, in recvfrom", World::Ringway, Way::Callback),
 ];
 
 /// A receiver that waits for less than this part of its time is what limits the rate.
@@ -86,6 +94,7 @@ impl Rounds {
 pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()> {
     let bench = Bench::new(library, output, options.priority)?;
     let mut all: BTreeMap<usize, Rounds> = BTreeMap::new();
+    let mut watched = Watched::default();
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);
         for (number, &(_, world, way)) in RECEIVERS.iter().enumerate() {
@@ -93,6 +102,7 @@ pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()
             rounds.floods.push(bench.flood(world, way)?);
             rounds.round_trips_us.push(bench.round_trip_us(world, way)?);
         }
+        watched.measure(&bench)?;
     }
     eprintln!("counting instructions");
     for (number, &(_, world, way)) in RECEIVERS.iter().enumerate() {
@@ -101,7 +111,9 @@ pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()
             all.entry(number).or_default().instructions = Some(bench.instructions(way)?);
         }
     }
-    report(&all, output)
+    report(&all, output)?;
+    costs::callback(&all, output)?;
+    watched.report(output)
 }
 
 fn report(all: &BTreeMap<usize, Rounds>, output: &Path) -> Result<()> {

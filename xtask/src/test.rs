@@ -47,6 +47,8 @@ pub(crate) enum Step {
     Loom,
     /// libvma.so and ringway, as users get them.
     Build,
+    /// C programs of the Extra API under valgrind, and what is left of them.
+    Memory,
     /// A fixed few hundred seeds in the simulator, and some fresh ones.
     Sim,
     /// Real programs on Ringway.
@@ -139,6 +141,7 @@ impl Step {
             Self::Mutants => run_command(cargo().args(MUTANTS)),
             Self::Loom => loom(workspace),
             Self::Build => workspace.build_release(),
+            Self::Memory => memory(workspace),
             Self::Sim => sim(workspace),
             Self::Programs => programs(workspace, options),
         }
@@ -150,7 +153,16 @@ fn clippy() -> Result<()> {
     let deny = ["--", "--deny", "warnings"];
     run_command(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet"]).args(deny))?;
     // Not among "all targets", since `cargo test` must not run it by itself.
-    run_command(cargo().args(["clippy", "--package", "ringway-conformance", "--test", "programs", "--quiet"]).args(deny))
+    run_command(cargo().args(["clippy", "--package", "ringway-conformance", "--test", "programs", "--quiet"]).args(deny))?;
+    run_command(cargo().args(["clippy", "--package", "ringway-vma", "--test", "memory", "--quiet"]).args(deny))
+}
+
+/// With the library as built for release: the other is too slow under valgrind.
+fn memory(workspace: &Workspace) -> Result<()> {
+    install::packages(&[Package::CC, Package::VALGRIND])?;
+    let library = workspace.release("libvma.so");
+    ensure!(library.exists(), "libvma.so is not built: run the step `build` first");
+    run_command(cargo().args(["test", "--quiet", "--package", "ringway-vma", "--test", "memory"]).env("RINGWAY_LIBVMA", library))
 }
 
 /// loom replaces the atomics, so everything is built again, beside the ordinary build.

@@ -18,6 +18,9 @@ use crate::stages::callgrind;
 /// How long a flood is received from, in milliseconds, and how long it is sent: the receiver begins late, and warms up.
 const FLOOD_MS: u32 = 500;
 const SENDING_MS: u32 = 900;
+/// The same, where somebody reads the receiver's statistics meanwhile (or does not, to be compared).
+const WATCHED_MS: u32 = 2500;
+const WATCHED_SENDING_MS: u32 = 2900;
 /// Exchanges of a ping-pong.
 const EXCHANGES: u32 = 40_000;
 /// Bursts under callgrind.
@@ -72,6 +75,8 @@ pub(super) struct Bench {
     cpus: [usize; 2],
     /// What a program's line begins with.
     prefix: String,
+    /// `vma_stats`, built with the library.
+    reader: PathBuf,
 }
 
 impl Bench {
@@ -84,17 +89,45 @@ impl Bench {
         let prefix = priority.map_or_else(String::new, |priority| format!("chrt --rr {priority} "));
         // (What an earlier bench that failed has left.)
         programs.forget_reports();
-        Ok(Self { programs, cpus: cacheline::two_cpus()?, prefix })
+        Ok(Self { programs, cpus: cacheline::two_cpus()?, prefix, reader: library.with_file_name("vma_stats").canonicalize()? })
     }
 
     /// Datagrams as fast as one sender sends them.
     pub(super) fn flood(&self, world: World, way: Way) -> Result<Flood> {
+        self.flood_for((FLOOD_MS, SENDING_MS), world, way, |_| Ok(None))
+    }
+
+    /// The same for longer; `is_watched`: vma_stats asks the receiver for its statistics once a second meanwhile, from the sender's core.
+    pub(super) fn flood_watched(&self, way: Way, is_watched: bool) -> Result<Flood> {
+        let watch = |pid: u32| -> Result<Option<Running>> {
+            let mut reader = Command::new("taskset");
+            reader.args(["--cpu-list", &self.cpus[1].to_string()]).arg(&self.reader).args(["-p", &pid.to_string(), "-i", "1", "-v", "3"]);
+            Ok(Some(Running(Some(reader.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("vma_stats")?))))
+        };
+        let times = (WATCHED_MS, WATCHED_SENDING_MS);
+        self.flood_for(times, World::Ringway, way, |pid| if is_watched { watch(pid) } else { Ok(None) })
+    }
+
+    fn flood_for(
+        &self,
+        (receiving_ms, sending_ms): (u32, u32),
+        world: World,
+        way: Way,
+        watch: impl FnOnce(u32) -> Result<Option<Running>>,
+    ) -> Result<Flood> {
         let port = free_port()?;
-        let receiver = self.receiver(world, way, port, &format!("flood {} {port} {FLOOD_MS}", way.word()))?;
+        let receiver = self.receiver(world, way, port, &format!("flood {} {port} {receiving_ms}", way.word()))?;
+        let reader = watch(receiver.0.as_ref().context("it was started")?.id())?;
         let sender =
-            self.sender(world).args(["flood", "sendmmsg", &port.to_string(), &SENDING_MS.to_string()]).output().context("sender")?;
+            self.sender(world).args(["flood", "sendmmsg", &port.to_string(), &sending_ms.to_string()]).output().context("sender")?;
         ensure!(sender.status.success(), "sender: {}", String::from_utf8_lossy(&sender.stderr));
         let flood = figures(receiver)?;
+        if let Some(mut reader) = reader {
+            // (It ends when the process has ended.)
+            let said = reader.0.take().context("it was started")?.wait_with_output()?;
+            let samples = String::from_utf8_lossy(&said.stdout).matches("Rx Offload:").count();
+            ensure!(said.status.success() && samples >= 2, "vma_stats saw the receiver {samples} times");
+        }
         self.check(world, way)?;
         Ok(flood)
     }

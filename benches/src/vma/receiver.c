@@ -12,8 +12,6 @@
 
 #include <x86intrin.h>
 
-/* Packets in a burst. */
-enum { BURST = 256 };
 /* Before anything counts: caches, the peer's start. */
 static const uint64_t WARM_UP_NS = 100000000;
 /* The longest that anything is waited for. */

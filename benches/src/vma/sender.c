@@ -6,36 +6,9 @@
  *
  * CALL: send or sendmmsg. Prints its figures as one line of JSON to stderr.
  */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
-
-enum { SIZE = 64, BATCH = 64, BURST = 256 };
+#include "common.h"
 
 static uint64_t sent, refused, number;
-
-static void check(int good, const char *what)
-{
-	if (!good) {
-		perror(what);
-		exit(1);
-	}
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* What a full queue refuses is sent again, under the same number. */
 static void count(int went, int of)
@@ -76,8 +49,7 @@ int main(int argc, char **argv)
 {
 	if (argc < 4)
 		return 2;
-	struct sockaddr_in to = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((unsigned short)atoi(argv[3]))};
+	struct sockaddr_in to = loopback(argv[3]);
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
 	void (*some)(int) = strcmp(argv[2], "sendmmsg") == 0 ? by_sendmmsg : by_send;
 	char byte;

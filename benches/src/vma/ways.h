@@ -5,20 +5,9 @@
 #ifndef WAYS_H
 #define WAYS_H
 
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
+#include "common.h"
 
 #include <mellanox/vma_extra.h>
-
-/* Bytes of a packet; packets that one call may take, where it may take several. */
-enum { SIZE = 64, BATCH = 64 };
 
 static struct vma_api_t *vma;
 /* The ring of a SocketXtreme's or cyclic receiver. */
@@ -26,22 +15,6 @@ static int ring = -1;
 
 /* What was received: how many, the numbers of the first and of the last. */
 static uint64_t received, first_number, last_number;
-
-static void check(int good, const char *what)
-{
-	if (!good) {
-		perror(what);
-		exit(1);
-	}
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static inline void look_at(const void *payload)
 {
@@ -124,6 +97,35 @@ static int by_cyclic(int fd)
 	return (int)done.packets;
 }
 
+/* A callback that has done with the packet. */
+static vma_recv_callback_retval_t takes_it(int fd, size_t count, struct iovec iov[], struct vma_info_t *info, void *context)
+{
+	(void)fd, (void)count, (void)info, (void)context;
+	look_at(iov[0].iov_base);
+	return VMA_PACKET_DROP;
+}
+
+static int by_callback(int fd)
+{
+	uint64_t before = received;
+	char bytes[SIZE];
+
+	check(recvfrom(fd, bytes, SIZE, MSG_DONTWAIT, NULL, NULL) < 0 && errno == EAGAIN, "the callback drops everything");
+	return (int)(received - before);
+}
+
+/* A callback that leaves the packet to the call. */
+static vma_recv_callback_retval_t lets_it_through(int fd, size_t count, struct iovec iov[], struct vma_info_t *info, void *context)
+{
+	(void)fd, (void)count, (void)iov, (void)info, (void)context;
+	return VMA_PACKET_RECV;
+}
+
+static int by_recvfrom_behind_a_callback(int fd)
+{
+	return by_recvfrom(fd);
+}
+
 struct way {
 	const char *name;
 	int (*take)(int fd);
@@ -131,6 +133,7 @@ struct way {
 
 static const struct way WAYS[] = {
 	{"recvfrom", by_recvfrom}, {"recvmmsg", by_recvmmsg}, {"zcopy", by_zcopy}, {"xtreme", by_xtreme}, {"cyclic", by_cyclic},
+	{"callback", by_callback}, {"behind", by_recvfrom_behind_a_callback},
 };
 
 static struct way way_of(const char *name)
@@ -140,12 +143,6 @@ static struct way way_of(const char *name)
 			return WAYS[i];
 	fprintf(stderr, "%s is no way to receive\n", name);
 	exit(2);
-}
-
-static struct sockaddr_in loopback(const char *port)
-{
-	return (struct sockaddr_in){
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((unsigned short)atoi(port))};
 }
 
 /* A ring whose records are the packets' payload, one behind the other. */
@@ -178,6 +175,10 @@ static int open_for(const struct way *way, const char *port)
 	check(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room) == 0, "SO_RCVBUF");
 	if (way->take == by_cyclic)
 		use_cyclic_ring(fd);
+	if (way->take == by_callback)
+		check(vma->register_recv_callback(fd, takes_it, NULL) == 0, "register_recv_callback");
+	if (way->take == by_recvfrom_behind_a_callback)
+		check(vma->register_recv_callback(fd, lets_it_through, NULL) == 0, "register_recv_callback");
 	check(bind(fd, (struct sockaddr *)&address, sizeof address) == 0, "bind");
 	if (way->take == by_xtreme || way->take == by_cyclic)
 		check(vma->get_socket_rings_fds(fd, &ring, 1) == 1, "get_socket_rings_fds");

@@ -27,4 +27,5 @@ mod redis;
 mod runtimes;
 mod socat;
 mod sockperf;
+mod sockperf_vma;
 mod ssh;

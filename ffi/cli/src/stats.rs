@@ -49,6 +49,9 @@ pub(crate) struct Options {
 /// A reader asks a process at most so often that answering takes it a fiftieth of the time.
 const SHARE: u32 = 50;
 
+/// But never longer than this: what a process says of itself may be a lie, or the time another program's that had the processor.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
 /// The shortest time between samples.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 
@@ -91,8 +94,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// How long to leave the processes alone after a sample.
 fn pause(sample: &Sample, interval: Duration) -> Duration {
     let longest = sample.processes.iter().map(|process| process.gathering_ns).max().unwrap_or(0);
-    interval.max(Duration::from_nanos(longest) * SHARE)
+    interval.max(Duration::from_nanos(longest).saturating_mul(SHARE).min(PAUSE_MAX))
 }
 
+#[cfg(test)]
+mod sample;
 #[cfg(test)]
 mod tests;

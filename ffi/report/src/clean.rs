@@ -26,6 +26,12 @@ impl ProcessReport {
     }
 }
 
+/// A name without what a terminal would obey.
+pub fn printable(mut name: String) -> String {
+    strip(&mut name);
+    name
+}
+
 /// Control characters, and those that turn the direction of what follows (Unicode's bidi controls).
 fn strip(text: &mut String) {
     let obeyed = |c: char| c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

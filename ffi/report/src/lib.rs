@@ -14,6 +14,7 @@ pub mod published;
 #[cfg(feature = "reader")]
 pub mod reader;
 
+pub use clean::printable;
 use serde::{Deserialize, Serialize};
 
 /// The environment variable that names the file to which a process appends its report, one line of JSON, when it ends.

@@ -5,7 +5,8 @@
 //! header (odd while the process writes) and a checksum tell a reader whether what it has read belongs together. Neither side maps the
 //! file: whoever cuts it short, or fills the disk, makes a read or a write fail, and nobody's memory vanish.
 //!
-//! The process holds a write lock on the file (fcntl(2)), which ends with it: a file without one was left by a process that was killed.
+//! The process holds an exclusive lock on the file (flock(2)), which ends with it: a file without one was left by a process that was killed.
+//! (fcntl(2)'s locks would end when the program, which knows nothing of this, closes that file as any other.)
 
 /// What the file's name begins with; the process id follows.
 pub const FILE_PREFIX: &str = "vmastat.";
@@ -27,7 +28,7 @@ pub const BODY_MAX: usize = 16 << 20;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGSTAT");
 /// Moves when the form changes; readers of another version refuse it.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// The longest name of a control socket (unix(7): an abstract name has up to 107 bytes).
 const NAME_MAX: usize = 107;
 const NAME: usize = 80;

@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
-use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk, geteuid};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::process::geteuid;
 
 use crate::ProcessReport;
 use crate::published::{BODY, BODY_MAX, FILE_PREFIX, HEADER, Header, REQUEST, Request, checksum};
@@ -104,9 +104,12 @@ impl Published {
 
     /// Whether the process that made the file lives.
     pub fn is_held(&self) -> bool {
-        let whole = Flock { start: 0, length: 0, pid: None, typ: FlockType::WriteLock, offset_type: FlockOffsetType::Set };
-        // (What cannot be asked is not taken for dead.)
-        fcntl_getlk(&self.file, &whole).map_or(true, |holder| holder.is_some())
+        // (What cannot be asked is not taken for dead. Other readers may look at the same time.)
+        let is_free = flock(&self.file, FlockOperation::NonBlockingLockShared).is_ok();
+        if is_free {
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
+        !is_free
     }
 
     /// Asks the process for a report; its [`Published::control`] wakes it.

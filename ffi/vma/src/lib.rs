@@ -19,6 +19,7 @@
 
 mod byfd;
 mod cancel;
+mod cmsg;
 mod crash;
 mod errno;
 mod exit;

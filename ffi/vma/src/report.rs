@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use ringway_params::Id;
 use ringway_report::published::LOOK;
-use ringway_report::{ProcessReport, STATS_FILE_ENV};
+use ringway_report::{ProcessReport, STATS_FILE_ENV, SocketReport};
 use ringway_stack::Instant;
 use serde::Serialize;
 
@@ -31,10 +31,15 @@ fn sockets_file() -> Option<String> {
     params::settings().path(Id::StatsFile)
 }
 
-/// A socket is closed for good: what there is to say of it goes to the file that VMA_STATS_FILE names.
-pub(crate) fn closed(offload: &Offload, socket: &Socket, fd: i32, now: Instant) {
+/// A socket is closed for good: what there is to say of it, if VMA_STATS_FILE names a file.
+pub(crate) fn of_closed(offload: &Offload, socket: &Socket, fd: i32, now: Instant) -> Option<Box<SocketReport>> {
+    sockets_file().map(|_| Box::new(gather::closed(offload, socket, fd, now)))
+}
+
+/// Appends it to that file. The state is not to be locked.
+pub(crate) fn write_closed(report: &SocketReport) {
     if let Some(path) = sockets_file() {
-        append_lines(&path, &[gather::closed(offload, socket, fd, now)]);
+        append_lines(&path, &[report]);
     }
 }
 
@@ -47,7 +52,7 @@ fn append_lines<T: Serialize>(path: &str, values: &[T]) {
     }
 }
 
-/// By libc's own calls: the state may be locked, for which the library's wait where a number was used before.
+/// By libc's own calls: nobody but the program is to be counted, or waited for.
 fn append_to(path: &str, bytes: &[u8]) -> io::Result<()> {
     let path = CString::new(path)?;
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;

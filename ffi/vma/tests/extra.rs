@@ -1,11 +1,12 @@
 //! The VMA Extra API from the outside: C programs, compiled with the header that is installed, with the library preloaded.
 
+#[path = "extra/programs.rs"]
+mod programs;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What ends a program that hangs.
-const TIMEOUT_S: &str = "60";
+use programs::{compile, compile_with, finds_nothing_wrong, run, says_nothing};
 
 /// Sizes, places and values as the published libvma 9.8.84 has them (measured with pahole), but for what [`OURS`] adds.
 const PUBLISHED: &str = "\
@@ -139,41 +140,6 @@ VMA_RING_CYCLIC_BUFFER 0x2
 VMA_EXTRA_API_CYCLIC_BUFFER_READ 0x8000
 VMA_EXTRA_API_GET_MEM_INFO 0x80000";
 
-fn compile(compiler: &[&str], name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("extra-{name}-{}", compiler.concat().replace(['+', '=', '-'], "")));
-    let mut command = Command::new(compiler[0]);
-    command
-        .args(&compiler[1..])
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .arg(&program)
-        .arg("-I")
-        .arg(root.join("include"));
-    let status = command.arg(root.join("tests/extra").join(name)).status().expect("the compiler must be installed");
-    assert!(status.success(), "{name} does not compile with {compiler:?}");
-    program
-}
-
-/// The library that this build made: beside the test.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().expect("the test has a path");
-    let profile = test.parent().and_then(Path::parent).expect("target/<profile>/deps/<test>");
-    profile.join("deps/libvma.so")
-}
-
-fn run(program: &Path, environment: &[(&str, &str)]) -> Output {
-    let mut command = Command::new("timeout");
-    command.arg(TIMEOUT_S).arg(program).env("LD_PRELOAD", library()).envs(environment.iter().copied());
-    command.output().expect("timeout(1) is part of coreutils")
-}
-
-/// A program that prints what is wrong, and nothing else.
-fn finds_nothing_wrong(name: &str) {
-    let output = run(&compile(&["gcc"], &format!("{name}.c")), &[]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.is_empty(), "{:?}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
-}
-
 #[test]
 fn the_header_has_the_published_layout_in_every_language() {
     let languages: [&[&str]; 4] = [
@@ -188,7 +154,7 @@ fn the_header_has_the_published_layout_in_every_language() {
     let (mut expected, ours) = (lines(PUBLISHED), lines(OURS));
     expected.extend(ours);
     for language in languages {
-        let output = Command::new(compile(language, "layout.c")).output().expect("it was just compiled");
+        let output = Command::new(compile_with(language, "tests/extra/layout.c")).output().expect("it was just compiled");
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(lines(&said), expected, "{language:?}");
     }
@@ -196,40 +162,38 @@ fn the_header_has_the_published_layout_in_every_language() {
 
 #[test]
 fn zero_copy() {
-    finds_nothing_wrong("zcopy");
+    finds_nothing_wrong("zcopy", &[], &[]);
 }
 
 #[test]
 fn receive_callbacks() {
-    finds_nothing_wrong("callback");
+    finds_nothing_wrong("callback", &[], &[]);
 }
 
 #[test]
 fn exceptions_pass_through_the_calls_that_callbacks_run_in() {
-    let output = run(&compile(&["g++", "-std=c++17"], "thrown.cc"), &[]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.is_empty(), "{:?}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    says_nothing(&run(&compile_with(&["g++", "-std=c++17"], "tests/extra/thrown.cc"), &[], &[]), "thrown");
 }
 
 #[test]
 fn dummy_sends() {
-    finds_nothing_wrong("dummy");
+    finds_nothing_wrong("dummy", &[], &[]);
 }
 
 #[test]
 fn headers_and_options() {
-    finds_nothing_wrong("sockets");
+    finds_nothing_wrong("sockets", &[], &[]);
 }
 
 #[test]
 fn the_programs_memory() {
-    finds_nothing_wrong("allocator");
+    finds_nothing_wrong("allocator", &[], &[]);
 }
 
 #[test]
 fn the_log_tells_of_the_queues_to_whoever_asks() {
-    let program = compile(&["gcc"], "dummy.c");
-    let log = |level| String::from_utf8_lossy(&run(&program, &[("VMA_TRACELEVEL", level)]).stderr).into_owned();
+    let program = compile("tests/extra/dummy.c");
+    let log = |level| String::from_utf8_lossy(&run(&program, &[], &[("VMA_TRACELEVEL", level)]).stderr).into_owned();
     let debug = log("DEBUG");
     for fact in [
         "qpm[",
@@ -248,8 +212,8 @@ fn the_log_tells_of_the_queues_to_whoever_asks() {
 
 #[test]
 fn getsockname_warms_the_way_of_what_is_sent_if_it_is_to() {
-    let program = compile(&["gcc"], "sockets.c");
-    let run = |trigger| run(&program, &[("VMA_TRACELEVEL", "finer"), ("VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME", trigger)]);
+    let program = compile("tests/extra/sockets.c");
+    let run = |trigger| run(&program, &[], &[("VMA_TRACELEVEL", "finer"), ("VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME", trigger)]);
     let (off, on) = (run("0"), run("1"));
     assert!(off.status.success() && on.status.success());
     let said = |output: &Output| String::from_utf8_lossy(&output.stderr).contains("a dummy of 264 bytes: Ok(264)");
@@ -258,29 +222,27 @@ fn getsockname_warms_the_way_of_what_is_sent_if_it_is_to() {
 
 #[test]
 fn cyclic_buffers() {
-    finds_nothing_wrong("cyclic");
-    let output = run(&compile(&["gcc"], "cyclic.c"), &[("VMA_SOCKETXTREME", "1"), ("VMA_TRACELEVEL", "info")]);
-    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.is_empty(), "with VMA_SOCKETXTREME=1: {said}");
+    finds_nothing_wrong("cyclic", &[], &[]);
+    let output = run(&compile("tests/extra/cyclic.c"), &[], &[("VMA_SOCKETXTREME", "1"), ("VMA_TRACELEVEL", "info")]);
+    says_nothing(&output, "with VMA_SOCKETXTREME=1");
+    let log = String::from_utf8_lossy(&output.stderr);
     assert!(log.contains("its records are written by software: shm has no striding receive queue"), "{log}");
 }
 
 #[test]
 fn rules_and_statistics() {
-    finds_nothing_wrong("control");
-    let output = run(&compile(&["gcc"], "control.c"), &[]);
+    finds_nothing_wrong("control", &[], &[]);
+    finds_nothing_wrong("control", &[], &[("VMA_OFFLOADED_SOCKETS", "0")]);
+    let output = run(&compile("tests/extra/control.c"), &[], &[]);
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
-    let output = run(&compile(&["gcc"], "control.c"), &[("VMA_OFFLOADED_SOCKETS", "0")]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.is_empty(), "with VMA_OFFLOADED_SOCKETS=0: {said}");
     assert!(log.contains("add_conf_rule: ") && log.contains("VMA WARNING: \tFd=["), "{log}");
 }
 
 #[test]
 fn older_programs_get_the_table_that_they_know() {
-    let program = compile(&["gcc"], "tables.c");
+    let program = compile("tests/extra/tables.c");
     for (layout, says) in [("", "D"), ("9.8", "D"), ("9.2", "B"), ("8.4", "A0"), ("1.0", "D")] {
-        let output = run(&program, &[("VMA_API_LAYOUT", layout)]);
+        let output = run(&program, &[], &[("VMA_API_LAYOUT", layout)]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{says}\n"), "{layout}");
         let warned = String::from_utf8_lossy(&output.stderr).contains("VMA_API_LAYOUT=1.0 is none of");
         assert_eq!(warned, layout == "1.0");
@@ -289,7 +251,7 @@ fn older_programs_get_the_table_that_they_know() {
 
 #[test]
 fn without_the_library_there_is_no_table() {
-    let program = compile(&["gcc"], "tables.c");
+    let program = compile("tests/extra/tables.c");
     let output = Command::new(&program).output().expect("it was just compiled");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "no table\n");
 }

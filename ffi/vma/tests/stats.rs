@@ -276,6 +276,65 @@ fn files_go_with_their_processes() {
 }
 
 #[test]
+fn a_program_that_reads_its_own_file_is_not_taken_for_dead() {
+    let mut program = Program::start("own", &[]);
+    program.does("look");
+    assert!(program.open().is_held());
+    assert_eq!(remove_leftovers(&program.folder).unwrap(), 0);
+    program.does("work");
+    ask(&mut program.open());
+    program.end();
+}
+
+/// In a directory that pid namespaces share, two processes may have the same number: the file is the first one's.
+#[test]
+fn the_file_of_a_living_process_of_the_same_number_is_left_alone() {
+    for (name, is_held) in [("held", true), ("left", false)] {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stats-number-{name}"));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "read go; export LD_PRELOAD=$1; exec $0"]).arg(compiled()).arg(library()).current_dir(&folder);
+        command.env("VMA_STATS_SHMEM_DIR", &folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let path = folder.join(format!("{FILE_PREFIX}{}", child.id()));
+        fs::write(&path, "another's").unwrap();
+        let file = File::open(&path).unwrap();
+        if is_held {
+            file.lock().unwrap();
+        }
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut program = Program { child, input, output, folder, fds: Vec::new() };
+        program.say("go");
+        assert!(program.line().starts_with("ready "));
+        program.does("work");
+        assert_eq!(fs::read(&path).unwrap() == b"another's", is_held, "{name}");
+        program.end();
+        assert_eq!(path.exists(), is_held, "{name}");
+    }
+}
+
+#[test]
+fn a_slow_file_holds_up_nobody_but_who_closes() {
+    let mut program = Program::start("slow", &[("VMA_STATS_FILE", "closed.%d")]);
+    let file = program.folder.join(format!("closed.{}", program.child.id()));
+    program.does("open");
+    // From now on, a pipe that nobody reads: who opens it waits.
+    fs::remove_file(&file).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    program.say("close");
+    std::thread::sleep(Duration::from_millis(100));
+    let mut published = program.open();
+    for _ in 0..5 {
+        ask(&mut published);
+    }
+    let reader = File::options().read(true).write(true).open(&file).unwrap();
+    assert_eq!(program.line(), "done\n");
+    program.end();
+    drop(reader);
+}
+
+#[test]
 fn a_child_has_a_file_of_its_own() {
     let mut program = Program::start("child", &[]);
     program.does("work");

@@ -1,8 +1,11 @@
 //! Prometheus's text format (version 0.0.4) over HTTP: each scrape is a sample.
 
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -11,10 +14,14 @@ use ringway_report::{ProcessReport, SocketReport};
 use super::sources;
 use super::view::Sample;
 
-/// How long a scraper may take to say what it wants, or to take it.
+/// How long a scraper may take to say what it wants, and to take it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest request that is read.
 const REQUEST_MAX: usize = 8 << 10;
+/// Scrapers that are answered at the same time; others are told to come again.
+const AT_ONCE: usize = 16;
+/// After an accept that failed (there may be no descriptor left).
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Answers until it is interrupted.
 ///
@@ -23,32 +30,64 @@ const REQUEST_MAX: usize = 8 << 10;
 pub(super) fn serve(address: SocketAddr, pids: &[u32]) -> Result<()> {
     let listener = TcpListener::bind(address).with_context(|| format!("{address}"))?;
     println!("http://{}/metrics", listener.local_addr()?);
-    let mut last: Option<Sample> = None;
-    for client in listener.incoming().flatten() {
-        // Whoever scrapes faster than the processes can afford gets what the last one got.
-        let is_fresh = |sample: &Sample| sample.taken.elapsed() < super::pause(sample, super::INTERVAL_MIN);
-        let text = |last: &mut Option<Sample>| -> Result<String> {
-            if !last.as_ref().is_some_and(is_fresh) {
-                *last = Some(Sample { taken: Instant::now(), processes: sources::reports(pids)? });
-            }
-            Ok(last.as_ref().map_or_else(String::new, |sample| text(&sample.processes)))
-        };
-        // (One that goes away in the middle is not our concern.)
-        let _ = answer(client, || text(&mut last));
-    }
+    let (pids, last) = (pids.to_vec(), Mutex::new(None));
+    answer_all(&listener, usize::MAX, move || sampled(&pids, &mut last.lock().unwrap_or_else(PoisonError::into_inner)));
     Ok(())
 }
 
-fn answer(mut client: TcpStream, text: impl FnOnce() -> Result<String>) -> std::io::Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
+/// The exposition. Whoever scrapes faster than the processes can afford gets what the last one got.
+fn sampled(pids: &[u32], last: &mut Option<Sample>) -> Result<String> {
+    let is_fresh = |sample: &Sample| sample.taken.elapsed() < super::pause(sample, super::INTERVAL_MIN);
+    if !last.as_ref().is_some_and(is_fresh) {
+        *last = Some(Sample { taken: Instant::now(), processes: sources::reports(pids)? });
+    }
+    Ok(last.as_ref().map_or_else(String::new, |sample| text(&sample.processes)))
+}
+
+/// Answers so many scrapers, each in a thread of its own, so that a slow one holds up nobody.
+fn answer_all(listener: &TcpListener, scrapers: usize, text: impl Fn() -> Result<String> + Send + Sync + 'static) {
+    let (busy, text) = (Arc::new(AtomicUsize::new(0)), Arc::new(text));
+    for _ in 0..scrapers {
+        let client = match listener.accept() {
+            Ok((client, _)) => client,
+            Err(_) => {
+                thread::sleep(ACCEPT_AGAIN);
+                continue;
+            }
+        };
+        if busy.fetch_add(1, Ordering::Relaxed) >= AT_ONCE {
+            busy.fetch_sub(1, Ordering::Relaxed);
+            turn_away(&client);
+            continue;
+        }
+        let (theirs, text) = (Arc::clone(&busy), Arc::clone(&text));
+        // (One that goes away in the middle is not our concern.)
+        let answering = move || {
+            let _ = answer(client, || text());
+            theirs.fetch_sub(1, Ordering::Relaxed);
+        };
+        if thread::Builder::new().spawn(answering).is_err() {
+            busy.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// In one write that waits for nothing.
+fn turn_away(mut client: &TcpStream) {
+    if client.set_nonblocking(true).is_ok() {
+        let _ = client.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    }
+}
+
+fn answer(mut client: TcpStream, text: impl FnOnce() -> Result<String>) -> io::Result<()> {
     let mut request = Vec::new();
-    let began = Instant::now();
+    let until = Instant::now() + PATIENCE;
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
         let mut piece = [0; 1024];
+        client.set_read_timeout(Some(left(until)?))?;
         let count = client.read(&mut piece)?;
         request.extend_from_slice(&piece[..count]);
-        if count == 0 || request.len() > REQUEST_MAX || began.elapsed() > PATIENCE {
+        if count == 0 || request.len() > REQUEST_MAX {
             return Ok(());
         }
     }
@@ -66,8 +105,22 @@ fn answer(mut client: TcpStream, text: impl FnOnce() -> Result<String>) -> std::
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    client.write_all(head.as_bytes())?;
-    client.write_all(body.as_bytes())
+    let (all, until) = (head + &body, Instant::now() + PATIENCE);
+    let mut rest = all.as_bytes();
+    while !rest.is_empty() {
+        client.set_write_timeout(Some(left(until)?))?;
+        rest = &rest[client.write(rest)?..];
+    }
+    Ok(())
+}
+
+/// The time that is left.
+///
+/// # Errors
+/// There is none.
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 /// A metric of something: its name, whether it only grows, what it is, and how it is read.
@@ -173,26 +226,48 @@ mod tests {
         assert_eq!(escape("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
     }
 
-    #[test]
-    fn scrapers_are_answered_over_http() {
+    /// Answers so many scrapers with so many bytes.
+    fn serving(scrapers: usize, bytes: usize) -> (SocketAddr, thread::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let server = std::thread::spawn(move || {
-            for client in listener.incoming().take(3).flatten() {
-                let _ = answer(client, || Ok("ringway_peers 1\n".to_owned()));
-            }
-        });
-        let ask = |request: &str| {
-            let mut client = TcpStream::connect(address).unwrap();
-            client.write_all(request.as_bytes()).unwrap();
-            let mut reply = String::new();
-            client.read_to_string(&mut reply).unwrap();
-            reply
-        };
-        let reply = ask("GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert!(reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.ends_with("\r\n\r\nringway_peers 1\n"), "{reply}");
-        assert!(ask("GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-        assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+        (address, thread::spawn(move || answer_all(&listener, scrapers, move || Ok("x".repeat(bytes)))))
+    }
+
+    fn ask(address: SocketAddr, request: &str) -> String {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    #[test]
+    fn scrapers_are_answered_over_http() {
+        let (address, server) = serving(3, 5);
+        let reply = ask(address, "GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.ends_with("\r\n\r\nxxxxx"), "{reply}");
+        assert!(ask(address, "GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert!(ask(address, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
         server.join().unwrap();
+    }
+
+    #[test]
+    fn slow_scrapers_hold_up_nobody_and_not_for_ever() {
+        // (More than the kernel keeps of what nobody reads.)
+        let (address, server) = serving(AT_ONCE + 3, 24 << 20);
+        let began = Instant::now();
+        // Some that say nothing, and some that take nothing of what they asked for.
+        let mut slow: Vec<TcpStream> = (1..AT_ONCE).map(|_| TcpStream::connect(address).unwrap()).collect();
+        for client in &mut slow[..2] {
+            client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        }
+        assert!(ask(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+        assert!(began.elapsed() < PATIENCE, "it waited for the others: {:?}", began.elapsed());
+        let last = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
+        // All are busy now (or were, if this machine is slow); after that time nobody is.
+        thread::sleep(2 * PATIENCE);
+        assert!(ask(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+        server.join().unwrap();
+        drop((slow, last));
     }
 }

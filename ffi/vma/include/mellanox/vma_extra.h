@@ -32,7 +32,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <time.h>
 
 /* --- flags and options ------------------------------------------------------------------------------------------------------------ */

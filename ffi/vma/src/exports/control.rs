@@ -1,4 +1,5 @@
-//! Control messages, written as the kernel writes them (put_cmsg): the one for which there is too little room is cut.
+//! Control messages: written as the kernel writes them (put_cmsg): the one for which there is too little room is cut; and refused as it refuses
+//! them.
 
 use core::ffi::{c_int, c_uint};
 use core::mem::size_of;
@@ -8,6 +9,8 @@ use std::time::SystemTime;
 use libc::msghdr;
 use ringway_stack::Instant;
 
+use crate::cmsg;
+use crate::errno::Errno;
 use crate::process::process;
 use crate::socket::Ancillary;
 
@@ -72,6 +75,38 @@ impl<'a> Control<'a> {
     pub(super) fn finish(self) {
         self.header.msg_controllen = self.used;
     }
+}
+
+/// The control messages of what is sent on a stream: nothing of theirs is done, and those that Linux's tcp_sendmsg refuses are refused
+/// (sock_cmsg_send: a length that lies, or of the socket's level a type that it does not know).
+///
+/// # Errors
+/// EINVAL; EFAULT: there is no room; ENOBUFS: it is longer than any.
+///
+/// # Safety
+/// The program's promise to sendmsg(2).
+pub(super) unsafe fn check_of_stream(header: &msghdr) -> Result<(), Errno> {
+    if header.msg_control.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller's promise.
+    let room = unsafe { cmsg::room(header.msg_control, header.msg_controllen) };
+    let mut bytes = room.ok_or(Errno(libc::ENOBUFS))?;
+    // (What is shorter than a header behind the last is none.)
+    while bytes.len() >= cmsg::HEADER
+        && let Some((message, rest)) = cmsg::next(bytes)?
+    {
+        let is_known = match message.kind {
+            libc::SCM_RIGHTS | libc::SCM_CREDENTIALS => true,
+            libc::SO_MARK | libc::SO_TIMESTAMPING => message.payload.len() == size_of::<u32>(),
+            _ => false,
+        };
+        if message.level == libc::SOL_SOCKET && !is_known {
+            return Err(Errno(libc::EINVAL));
+        }
+        bytes = rest;
+    }
+    Ok(())
 }
 
 /// The ring's time on the wall's clock, since 1970; without one: now.

@@ -1,12 +1,11 @@
 //! SCM_RIGHTS (unix(7)): a connection that is sent to another process is the kernel's from then on.
 
 use core::ffi::c_int;
-use core::mem::size_of;
 
 use libc::msghdr;
 use ringway_stack::offload::Reason;
 
-use crate::moving;
+use crate::{cmsg, moving};
 
 /// Before a message is sent: moves the connections among the descriptors in it.
 ///
@@ -23,19 +22,15 @@ pub(super) unsafe fn before(message: *const msghdr) {
 
 #[cold]
 unsafe fn look_through(message: *const msghdr) {
-    // SAFETY: the caller's promise: the control buffer is readable for the length that the message says, and the macros stay in it.
-    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    while !header.is_null() {
-        // SAFETY: as above; the descriptors may be unaligned.
-        unsafe {
-            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
-                let bytes = ((*header).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-                for i in 0..bytes / size_of::<c_int>() {
-                    let fd = libc::CMSG_DATA(header).cast::<c_int>().add(i).read_unaligned();
-                    moving::hand_out(fd, Reason::SharedConnection);
-                }
+    // SAFETY: the caller's promise: the control room is readable for the length that the message says.
+    let Some(room) = (unsafe { cmsg::room((*message).msg_control, (*message).msg_controllen) }) else { return };
+    // (One that is cut is the kernel's to refuse, with all of the message.)
+    let _whole = cmsg::each::<cmsg::Cut>(room, |message| {
+        if (message.level, message.kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            for fd in message.payload.as_chunks().0 {
+                moving::hand_out(c_int::from_ne_bytes(*fd), Reason::SharedConnection);
             }
-            header = libc::CMSG_NXTHDR(message, header);
         }
-    }
+        Ok(())
+    });
 }

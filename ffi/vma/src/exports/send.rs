@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::rights;
+use super::{control, rights};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS, to_ssize};
 use crate::extra::dummy;
@@ -274,11 +274,12 @@ unsafe fn send_message(fd: c_int, found: Found, message: *const msghdr, flags: c
     }
     let flags = if flags & dummy::FLAG != 0 { flags & !libc::MSG_FASTOPEN } else { flags };
     // What the control messages ask for (segmentation, a source address, …) is the kernel's to do.
-    if header.msg_controllen != 0
-        && flags & dummy::FLAG == 0
-        && process_or_init().is_some_and(|p| p.lock().sockets.find(found.key).is_some_and(|s| matches!(s.kind, Kind::Datagram(_))))
-    {
-        return by_kernel(fd, kernel);
+    if header.msg_controllen != 0 && flags & dummy::FLAG == 0 {
+        if process_or_init().is_some_and(|p| p.lock().sockets.find(found.key).is_some_and(|s| matches!(s.kind, Kind::Datagram(_)))) {
+            return by_kernel(fd, kernel);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { control::check_of_stream(header) }?;
     }
     let (to, to_len) = (header.msg_name.cast::<sockaddr>().cast_const(), header.msg_namelen);
     // SAFETY: the caller's promise.

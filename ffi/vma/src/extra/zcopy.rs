@@ -20,6 +20,7 @@ use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process_or_init};
 use crate::slab::Key;
 use crate::socket::address::Raw;
+use crate::socket::vectors::VECTORS_MAX;
 use crate::socket::{Family, Kind, Socket, lifecycle};
 
 /// The least room for a datagram: the headers. (An iovec that has no place is left out, as upstream does.)
@@ -254,6 +255,11 @@ pub(super) unsafe extern "C" fn free_packets(fd: c_int, packets: *mut Packet, co
             // SAFETY: the program's promise: so many entries lie one behind the other. Packed, so that they may lie anywhere.
             let packet = unsafe { ptr::read(at) };
             all &= guard.take_back(process.now(), packet.packet_id, fd, socket);
+            if packet.sz_iov > VECTORS_MAX {
+                // No packet of ours: where the next one lies is not known.
+                all = false;
+                break;
+            }
             at = at.wrapping_add(1).wrapping_byte_add(packet.sz_iov.wrapping_mul(size_of::<iovec>()));
         }
         guard.dispatch();

@@ -1,7 +1,8 @@
 //! The file in which this process publishes its report, when a reader asks for one: [`ringway_report::published`] is its form.
 //!
 //! The progress thread looks for a question when the control socket says that there is one, and ten times a second while it is awake anyhow. What
-//! it takes to answer bounds how soon the next answer comes: all readers together cost a fiftieth of a core at most.
+//! it takes to answer bounds how soon the next answer comes: all readers together cost a fiftieth of a core at most (more only where an answer takes
+//! longer than 40 ms).
 
 use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
@@ -24,8 +25,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Who has not asked for so long does not watch any more.
 const WATCHED_FOR: Duration = Duration::from_secs(3);
 
-/// A report may come after so many times the time that the last one took.
+/// A report may come after so many times the time that the last one took; but the time may have been another program's, which had the processor
+/// meanwhile, and nobody waits for longer than this.
 const SHARE: u32 = 50;
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// How often a lock is tried for that a reader may have for a moment.
+const LOCK_TRIES: u32 = 100;
 
 /// See the module's documentation.
 pub(crate) struct Published {
@@ -122,7 +128,7 @@ impl Published {
         if let Err(error) = state.publish(process, fd, request.number) {
             tracing::debug!("the statistics were not published: {error}");
         }
-        state.not_before = now + now.elapsed() * SHARE;
+        state.not_before = now + pause_after(now.elapsed());
         None
     }
 }
@@ -175,13 +181,22 @@ fn obey(process: &Process, request: &Request) {
     }
 }
 
+/// How long readers wait after a report that took so long.
+fn pause_after(took: Duration) -> Duration {
+    took.saturating_mul(SHARE).min(PAUSE_MAX)
+}
+
 fn make(path: &CString, header: &Header) -> io::Result<c_int> {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC | libc::O_NOFOLLOW;
     // SAFETY: a C string and plain integers.
     let open = || unsafe { real::open(path.as_ptr(), flags, 0o644) };
     let mut fd = open();
     if fd < 0 && errno::current() == libc::EEXIST {
-        // A dead process's of the same number, or this one's own, before it became the program that it is.
+        // A living process's of the same number, in another pid namespace that has the same directory: that one keeps it.
+        if is_held(path) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        // A dead one's, or this one's own, before it became the program that it is.
         // SAFETY: a C string.
         unsafe { libc::unlink(path.as_ptr()) };
         fd = open();
@@ -190,15 +205,33 @@ fn make(path: &CString, header: &Header) -> io::Result<c_int> {
         return Err(io::Error::last_os_error());
     }
     let fd = lineage::out_of_the_way(fd);
-    // SAFETY: all of it is integers, for which zero is a value.
-    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
-    // SAFETY: the structure is valid; a lock that cannot be had only makes the file look like a dead process's.
-    unsafe { real::fcntl(fd, libc::F_SETLK, (&raw const lock).addr()) };
+    // (A lock that cannot be had, for a reader looks at this moment whether there is one, only makes the file look like a dead process's.)
+    // SAFETY: plain integers.
+    let lock = || unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) } == 0;
+    for _ in 0..LOCK_TRIES {
+        if lock() {
+            break;
+        }
+        std::thread::yield_now();
+    }
     let mut whole = [0; BODY];
     whole[HEADER].copy_from_slice(&header.encode());
     write_at(fd, &whole, 0)?;
     Ok(fd)
+}
+
+/// Whether the file under that name is a living process's.
+fn is_held(path: &CString) -> bool {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    // SAFETY: a C string and plain integers; the descriptor was made here.
+    unsafe {
+        let fd = real::open(path.as_ptr(), flags, 0);
+        let is_held = fd >= 0 && libc::flock(fd, libc::LOCK_SH | libc::LOCK_NB) < 0 && errno::current() == libc::EWOULDBLOCK;
+        if fd >= 0 {
+            real::close(fd);
+        }
+        is_held
+    }
 }
 
 /// By libc's own calls, as all of this.
@@ -217,4 +250,16 @@ fn read_at(fd: c_int, bytes: &mut [u8], at: usize) -> bool {
     // SAFETY: the pointer and length are the slice's.
     let read = unsafe { real::pread(fd, bytes.as_mut_ptr().cast(), bytes.len(), at as libc::off_t) };
     usize::try_from(read) == Ok(bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_long() {
+        assert_eq!(pause_after(Duration::from_millis(1)), Duration::from_millis(50));
+        assert_eq!(pause_after(Duration::from_secs(1)), PAUSE_MAX);
+        assert_eq!(pause_after(Duration::MAX), PAUSE_MAX);
+    }
 }

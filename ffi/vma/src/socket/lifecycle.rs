@@ -3,6 +3,7 @@
 use core::ffi::c_int;
 use core::time::Duration;
 
+use ringway_report::SocketReport;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::{Error, tcp};
@@ -14,7 +15,7 @@ use crate::extra::threads;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::{lineage, moving, mux, process, real};
+use crate::{lineage, moving, mux, process, real, report};
 
 /// The part of a socket's type that says what it is.
 const TYPE_MASK: c_int = 0xf;
@@ -265,11 +266,17 @@ fn take_out(fd: c_int, displaced: Option<Entry>) {
     let mut guard = process.lock();
     guard.closed.kernel_rx_packets += rx;
     guard.closed.kernel_tx_packets += tx;
-    release(process, &mut guard, key, fd, is_open);
+    let last_words = release(process, &mut guard, key, fd, is_open);
+    drop(guard);
+    // (A file may be slow, and nobody is to wait for it but who closes.)
+    if let Some(report) = last_words {
+        report::write_closed(&report);
+    }
 }
 
-fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_open: bool) {
-    let Some(socket) = offload.sockets.find_mut(key) else { return };
+/// What is to be written of a socket whose last name this was, if anybody wants to know.
+fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_open: bool) -> Option<Box<SocketReport>> {
+    let socket = offload.sockets.find_mut(key)?;
     socket.fds = socket.fds.saturating_sub(1);
     if socket.fds > 0 {
         if socket.fd == fd
@@ -277,24 +284,30 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
         {
             socket.fd = other;
         }
-        return;
+        return None;
     }
     mux::forget(offload, key.index);
-    let Some(mut socket) = offload.sockets.remove(key) else { return };
+    let mut socket = offload.sockets.remove(key)?;
     if let Some(rare) = &mut socket.rare {
         offload.forget_rings(key, core::mem::take(&mut rare.rings));
     }
-    crate::report::closed(offload, &socket, fd, process.now());
+    let last_words = report::of_closed(offload, &socket, fd, process.now());
+    end(process, offload, (key, &socket), fd, is_open);
+    last_words
+}
+
+/// The end of a socket that has no name any more.
+fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), fd: c_int, is_open: bool) {
     if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_))
         && is_open
         && lineage::shared_since(socket.birth)
         && let Some(process) = process::process()
-        && moving::owner::begin_closed(process, offload, &socket, fd)
+        && moving::owner::begin_closed(process, offload, socket, fd)
     {
         return;
     }
     if let Some(process) = process::process()
-        && moving::retreat::close(process, offload, &socket)
+        && moving::retreat::close(process, offload, socket)
     {
         return;
     }

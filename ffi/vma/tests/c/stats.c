@@ -43,6 +43,15 @@ static void extra_api(void) {
     MUST(vma->recvfrom_zcopy(receiver, buffer, sizeof buffer, &flags, NULL, NULL));
 }
 
+/* As a program does that looks at every file of a folder. */
+static void look_at_own_file(void) {
+    char name[64], byte;
+    snprintf(name, sizeof name, "vmastat.%d", (int)getpid());
+    int fd = MUST(open(name, O_RDWR));
+    MUST(read(fd, &byte, 1));
+    MUST(close(fd));
+}
+
 /* A child with a state of its own, which waits for the end of its input. */
 static void with_child(void) {
     int go[2], said[2];
@@ -84,6 +93,8 @@ int main(void) {
             execl("./broken", "broken", NULL);
         else if (strcmp(line, "open\n") == 0)
             extra = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+        else if (strcmp(line, "look\n") == 0)
+            look_at_own_file();
         else if (strcmp(line, "extra\n") == 0)
             extra_api();
         else if (strcmp(line, "join\n") == 0) {

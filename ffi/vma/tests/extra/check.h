@@ -19,3 +19,10 @@ static int wrong;
         errno = 0;                                                                                   \
         CHECK((call) == -1 && errno == (code));                                                      \
     } while (0)
+
+/* Two ends of a connection; what is sent on the first goes out at once. */
+static inline void pair(int ends[2]) {
+    int one = 1;
+    stream_pair(ends);
+    MUST(setsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one));
+}

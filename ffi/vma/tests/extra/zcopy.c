@@ -129,20 +129,6 @@ static void udp_held(void) {
     MUST(close(s));
 }
 
-static void pair(int ends[2]) {
-    struct sockaddr_in where = loopback(0);
-    socklen_t len = sizeof where;
-    int l = MUST(socket(AF_INET, SOCK_STREAM, 0)), one = 1;
-    MUST(bind(l, SA(where), sizeof where));
-    MUST(listen(l, 1));
-    MUST(getsockname(l, SA(where), &len));
-    ends[0] = MUST(socket(AF_INET, SOCK_STREAM, 0));
-    MUST(connect(ends[0], SA(where), sizeof where));
-    MUST(setsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one));
-    ends[1] = MUST(accept(l, NULL, NULL));
-    MUST(close(l));
-}
-
 static void tcp(void) {
     int ends[2], flags = 0;
     union lent lent;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use ringway_report::printable;
 use ringway_report::published::FILE_PREFIX;
 use ringway_report::reader::{Published, list};
 
@@ -33,7 +34,8 @@ pub(crate) fn find(directory: &Path, options: &Options) -> Result<PathBuf> {
         ),
         [(_, _, path)] => Ok(path.clone()),
         several => {
-            let named: Vec<_> = several.iter().map(|(pid, program, _)| format!("{pid} ({program})")).collect();
+            // (A program chooses its name.)
+            let named: Vec<_> = several.iter().map(|(pid, program, _)| format!("{pid} ({})", printable(program.clone()))).collect();
             bail!("which of these, by -p or -n: {}", named.join(", "))
         }
     }

@@ -1,38 +1,25 @@
-use clap::CommandFactory as _;
-use ringway_report::{DeviceReport, RingReport, SocketReport, TcpReport, WaitReport};
+#[path = "../../stats/sample.rs"]
+mod sample;
 
+use clap::CommandFactory as _;
+use ringway_report::{RingReport, SocketReport, TcpReport, WaitReport};
+
+use self::sample::{connection, socket, web};
 use super::*;
 
 /// A process as it might be: a listener, a connection, a group's receiver, and a socket of the kernel's.
 fn process() -> ProcessReport {
-    let tcp = |fd: i32, state: &str| SocketReport {
-        fd,
-        protocol: "tcp".into(),
-        state: state.into(),
-        local: "127.0.0.1:7000".into(),
-        offloaded: true,
-        blocking: true,
-        ..Default::default()
-    };
     let connection = SocketReport {
-        remote: "127.0.0.1:40000".into(),
         blocking: false,
-        rx_packets: 900,
-        rx_bytes: 3 << 20,
         rx_eagains: 12,
-        tx_packets: 901,
-        tx_bytes: 5 << 20,
         tx_eagains: 1,
         tx_errors: 2,
-        recv_queue: 4096,
-        send_queue: 8192,
-        retransmissions: 3,
         rx_thread: 42,
         tx_thread: 43,
         rx_poll_hits: 750,
         rx_poll_misses: 250,
         tcp: Some(TcpReport { rtt_us: 12, cwnd: 65_536, ..Default::default() }),
-        ..tcp(6, "ESTABLISHED")
+        ..connection(1)
     };
     let receiver = SocketReport {
         fd: 7,
@@ -69,31 +56,12 @@ fn process() -> ProcessReport {
         kernel_tx_errors: 1,
         ..Default::default()
     };
+    let web = web(1);
     ProcessReport {
-        pid: 4711,
-        program: "web".into(),
-        device: Some(DeviceReport { kind: "shm".into(), mac: "02:00:00:00:00:01".into(), peers: 1, mtu: 65_535 }),
-        ring: RingReport {
-            rx_packets: 1000,
-            rx_bytes: 4 << 20,
-            rx_drops: 4,
-            tx_packets: 1001,
-            tx_bytes: 6 << 20,
-            retransmissions: 3,
-            polls: 5000,
-            sleeps: 77,
-            batches: 800,
-            batch_max: 16,
-            sockets: 3,
-            flows: 3,
-            tx_buffers: 38_912,
-            tx_buffers_used: 5,
-            ..Default::default()
-        },
-        sockets: vec![tcp(5, "LISTEN"), connection, receiver, kernels],
-        sockets_total: 4,
-        waits: vec![WaitReport { kind: "epoll".into(), fd: 9, ready: 70, timeouts: 2, errors: 1, poll_hits: 60, poll_misses: 12 }],
-        ..Default::default()
+        ring: RingReport { batches: 800, ..web.ring },
+        sockets: vec![socket(5, "tcp", "LISTEN"), connection, receiver, kernels],
+        waits: vec![WaitReport { errors: 1, ..web.waits[0].clone() }],
+        ..web
     }
 }
 
