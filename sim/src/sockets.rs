@@ -1,9 +1,10 @@
 //! A host's sockets as its programs call them: the ring, with each call noted for the checkers.
 //!
 //! On a ring that lends ([`Lending`]), what programs read they take by reference, and hold for a while: a read copies the bytes out for them, and
-//! what was lent is given back later, in whatever order.
+//! what was lent is given back later, in whatever order. Some of their UDP sockets are read from cyclic buffers.
 
 mod loans;
+mod records;
 
 pub use loans::Lending;
 

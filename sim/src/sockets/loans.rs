@@ -13,6 +13,7 @@ use ringway_stack::ring::{Datagram, LentPieces, RecvFlags, Ring, SocketId};
 use ringway_stack::tcp::Lent;
 use ringway_stack::{Error, Instant};
 
+use super::records::Reader;
 use crate::nic::{SimDevice, SimRx};
 use crate::random::Stream;
 
@@ -76,6 +77,8 @@ pub(super) struct Loans {
     keepers: BTreeMap<SocketId, Option<Instant>>,
     /// Connections that came from another ring: what they had received there may have been copied.
     adopted: BTreeSet<SocketId>,
+    /// UDP sockets that are read from a cyclic buffer, and those that are not.
+    readers: BTreeMap<SocketId, Option<Reader>>,
 }
 
 impl Loans {
@@ -91,6 +94,7 @@ impl Loans {
             taken: Vec::new(),
             keepers: BTreeMap::new(),
             adopted: BTreeSet::new(),
+            readers: BTreeMap::new(),
         }
     }
 
@@ -114,6 +118,7 @@ impl Loans {
     /// A socket is about to go: what its program gives back before. `may_outlive`: some of it may be held on.
     pub(super) fn take_of(&mut self, now: Instant, socket: SocketId, may_outlive: bool) -> Vec<Loan> {
         self.keepers.remove(&socket);
+        self.readers.remove(&socket);
         self.adopted.remove(&socket);
         let mut back = Vec::new();
         for (_, loan) in self.held.extract_if(.., |_, loan| loan.socket == socket).collect::<Vec<_>>() {
@@ -177,8 +182,13 @@ impl Loans {
         socket: SocketId,
         into: &mut [IoSliceMut<'_>],
     ) -> Result<Datagram, Error> {
-        if self.stream.chance_ppm(60_000) {
+        let Self { readers, stream, .. } = self;
+        let reader = readers.entry(socket).or_insert_with(|| stream.chance_ppm(250_000).then(|| Reader::draw(stream)));
+        if stream.chance_ppm(60_000) {
             return ring.udp_recv(socket, into, RecvFlags::empty());
+        }
+        if let Some(reader) = reader {
+            return reader.recv(ring, socket, into);
         }
         let (datagram, pieces) = ring.udp_lend(socket)?;
         let copied = pieces.iter().any(|piece| matches!(piece, Lent::Copied(_)));
@@ -242,7 +252,7 @@ fn append(piece: &Lent<SimRx>, out: &mut Vec<u8>) {
 }
 
 /// Copies `bytes` to where the first `skip` bytes of `into` end, as many as fit; how many those are.
-fn scatter(into: &mut [IoSliceMut<'_>], mut skip: usize, bytes: &[u8]) -> usize {
+pub(super) fn scatter(into: &mut [IoSliceMut<'_>], mut skip: usize, bytes: &[u8]) -> usize {
     let mut left = bytes;
     for slice in into {
         let skipped = skip.min(slice.len());

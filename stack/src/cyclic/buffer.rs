@@ -192,14 +192,7 @@ impl<M: RecordMemory> CyclicBuffer<M> {
     /// # Errors
     /// [`Refused`]; nothing was written.
     pub fn write<B: RxBuffer>(&mut self, packet: &Packet<'_, B>) -> Result<(), Refused> {
-        let Some(records) = self.records_of(packet) else {
-            self.oversized += 1;
-            return Err(Refused::Oversized);
-        };
-        if self.end + records > self.layout.count {
-            self.is_full = true;
-            return Err(Refused::End);
-        }
+        let records = self.offer(packet.headers.len(), packet.payload_len())?;
         let record = self.end..self.end + records;
         let skip = if self.layout.header_bytes > 0 { self.write_headers(&record, packet) } else { 0 };
         let payload = self.layout.payload(record);
@@ -214,6 +207,23 @@ impl<M: RecordMemory> CyclicBuffer<M> {
         Ok(())
     }
 
+    /// How many records a packet of these headers and this payload, in bytes, is going to take. To be asked for one that could not be
+    /// offered a second time.
+    ///
+    /// # Errors
+    /// [`Refused`], as if it had been written.
+    pub fn offer(&mut self, headers: usize, payload: usize) -> Result<usize, Refused> {
+        let Some(records) = self.records_of(headers, payload) else {
+            self.oversized += 1;
+            return Err(Refused::Oversized);
+        };
+        if self.end + records > self.layout.count {
+            self.is_full = true;
+            return Err(Refused::End);
+        }
+        Ok(records)
+    }
+
     /// Gives out the next run: at least `min` packets (and one), at most `max`; fewer than `min` only where the buffer ends. `None`: not that many
     /// are there yet. What was given out is as it was until a call finds all of it given out and the buffer at its end, and rewinds.
     ///
@@ -225,8 +235,9 @@ impl<M: RecordMemory> CyclicBuffer<M> {
         Ok(self.take(min, max))
     }
 
-    /// Goes back to the beginning if everything up to the linear end was given out. The first thing that a call to read does.
-    pub(crate) fn rewind_at_end(&mut self) {
+    /// Goes back to the beginning if everything up to the linear end was given out. The first thing that a call to read does; for who writes between two
+    /// reads, and on behalf of the second.
+    pub fn rewind_at_end(&mut self) {
         if self.ready.is_empty() && self.is_at_end() {
             (self.given, self.end, self.is_full) = (0, 0, false);
             self.rewinds += 1;
@@ -256,9 +267,8 @@ impl<M: RecordMemory> CyclicBuffer<M> {
     }
 
     /// How many records a packet takes. `None`: it fits nowhere.
-    fn records_of<B: RxBuffer>(&self, packet: &Packet<'_, B>) -> Option<usize> {
+    fn records_of(&self, net: usize, payload: usize) -> Option<usize> {
         let Layout { records, record_bytes, header_bytes, net_bytes, count, .. } = self.layout;
-        let (net, payload) = (packet.headers.len(), packet.payload_len());
         match records {
             Records::Raw => (net + payload <= record_bytes).then_some(1),
             Records::Padded => Some((net + payload).div_ceil(record_bytes)).filter(|&strides| strides <= count),

@@ -13,9 +13,11 @@
 //! - what finds no room waits where it came from.
 
 mod buffer;
+mod headers;
 mod shape;
 
 pub use buffer::{CyclicBuffer, CyclicError, Packet, RecordMemory, Refused, Run};
+pub use headers::{NetworkHeaders, made_up_headers};
 pub use shape::{Layout, Records, Shape, ShapeError};
 
 #[cfg(test)]

@@ -106,6 +106,11 @@ impl Layout {
         self.record_bytes * self.count
     }
 
+    /// Whether packets' network headers are a part of it.
+    pub const fn keeps_headers(&self) -> bool {
+        !matches!(self.records, Records::StripHeaders)
+    }
+
     /// Bytes of everything.
     pub const fn bytes(&self) -> usize {
         match self.header_bytes {

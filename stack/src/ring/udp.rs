@@ -8,13 +8,13 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 
-use self::cyclic::NetworkHeaders;
 use super::Ring;
 use super::arp::resolve;
 use super::demux::FlowKey;
 use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{Counters, Datagram, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
+use crate::cyclic::NetworkHeaders;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
 use crate::marks::mark;

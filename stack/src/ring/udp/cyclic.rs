@@ -6,25 +6,16 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use arrayvec::ArrayVec;
-
 use super::UdpSocket;
-use crate::cyclic::{CyclicBuffer, CyclicError, Packet, RecordMemory, Refused, Run};
-use crate::device::{Device, MacAddr};
+use crate::cyclic::{CyclicBuffer, CyclicError, NetworkHeaders, Packet, RecordMemory, Refused, Run, made_up_headers};
+use crate::device::Device;
 use crate::ring::{Ring, SocketId};
 use crate::tcp::RxPayload;
 use crate::time::Instant;
-use crate::wire::{ethernet, ipv4, udp};
-
-/// Ethernet with a VLAN tag, IPv4 with all the options that there is room for, UDP.
-const HEADERS_MAX: usize = ethernet::LEN + ethernet::VLAN_LEN + 60 + udp::LEN;
-
-/// A datagram's headers, from Ethernet on.
-pub(super) type NetworkHeaders = ArrayVec<u8, HEADERS_MAX>;
 
 impl<D: Device> Ring<D> {
     /// Writes what has arrived at these UDP sockets to a cyclic buffer, the oldest first and at most as much as is asked for, and gives out the
-    /// next run: see [`CyclicBuffer::read`]. Sockets keep their datagrams' headers from the first such call on; those of earlier ones, and of
+    /// next run: see [`CyclicBuffer::read`]. Sockets keep their datagrams' headers from the first such call on, if they are wanted; those of earlier ones, and of
     /// what this ring's own programs told a group, are made up, with Ethernet addresses of zeros.
     ///
     /// # Errors
@@ -42,7 +33,9 @@ impl<D: Device> Ring<D> {
             if let Some(error) = socket.error.take() {
                 return Err(error.into());
             }
-            socket.keep_headers();
+            if buffer.layout().keeps_headers() {
+                socket.keep_headers();
+            }
         }
         buffer.rewind_at_end();
         while buffer.waiting() < max
@@ -80,7 +73,8 @@ impl<D: Device> UdpSocket<D> {
     fn keep_headers(&mut self) {
         if self.headers.is_none() {
             let port = self.local.port();
-            let made_up = self.queue.iter().map(|waiting| made_up(waiting.from, SocketAddrV4::new(waiting.to, port), waiting.len()));
+            let made_up =
+                self.queue.iter().map(|waiting| made_up_headers(waiting.from, SocketAddrV4::new(waiting.to, port), waiting.len()));
             self.headers = Some(made_up.collect());
         }
     }
@@ -91,7 +85,7 @@ impl<D: Device> UdpSocket<D> {
         let to = SocketAddrV4::new(to, self.local.port());
         let seen = payload.network_headers().and_then(|headers| NetworkHeaders::try_from(headers).ok());
         if let Some(headers) = &mut self.headers {
-            headers.push_back(seen.unwrap_or_else(|| made_up(from, to, payload.len())));
+            headers.push_back(seen.unwrap_or_else(|| made_up_headers(from, to, payload.len())));
         }
     }
 
@@ -115,31 +109,6 @@ impl<D: Device> UdpSocket<D> {
         }
         taken
     }
-}
-
-/// Headers for a datagram of `len` bytes whose own nobody has seen.
-fn made_up(from: SocketAddrV4, to: SocketAddrV4, len: usize) -> NetworkHeaders {
-    let mut bytes = [0; ethernet::LEN + ipv4::LEN + udp::LEN];
-    let none = MacAddr::default();
-    let mut at = ethernet::Header { dst: none, src: none, vlan: None, ethertype: ethernet::ETHERTYPE_IPV4 }.emit(&mut bytes);
-    // (A datagram came in one packet, whose length is of 16 bits.)
-    let len = (len + udp::LEN) as u16;
-    let ip = ipv4::Header {
-        src: *from.ip(),
-        dst: *to.ip(),
-        protocol: ipv4::PROTOCOL_UDP,
-        ttl: 1,
-        tos: 0,
-        id: 0,
-        total_len: len.saturating_add(ipv4::LEN as u16),
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
-        header_len: ipv4::LEN as u8,
-    };
-    at += ip.emit(&mut bytes[at..], true);
-    udp::Header { src_port: from.port(), dst_port: to.port(), len, checksum: 0 }.emit(&mut bytes[at..]);
-    bytes.iter().copied().collect()
 }
 
 #[cfg(test)]

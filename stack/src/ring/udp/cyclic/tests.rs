@@ -5,9 +5,11 @@ use std::io::{IoSlice, IoSliceMut};
 
 use super::*;
 use crate::cyclic::{Records, Shape};
+use crate::device::MacAddr;
 use crate::error::Error;
 use crate::ring::tests::{A, B, Pair};
 use crate::ring::{NextHop, RecvFlags, UdpOptions};
+use crate::wire::{ethernet, ipv4, udp};
 
 type Memory = CyclicBuffer<Vec<u8>>;
 
