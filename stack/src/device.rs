@@ -104,6 +104,8 @@ pub struct Capabilities {
     pub device_memory: usize,
     /// [`Device::lend_heads`] works.
     pub lends_heads: bool,
+    /// [`TxOffload::dummy`] works.
+    pub dummy: bool,
 }
 
 impl Capabilities {
@@ -133,6 +135,7 @@ impl Capabilities {
             striding: false,
             device_memory: 0,
             lends_heads: false,
+            dummy: false,
         }
     }
 

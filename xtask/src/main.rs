@@ -1,13 +1,17 @@
-//! Every command of the README: `cargo xtask {demo,test,bench,tidy,ci}`. One file a subcommand.
+//! Every command of the README: `cargo xtask {demo,test,bench,conformance,install,tidy,ci}`. One file a subcommand.
 //!
+//! - [`deploy`]: `install`; [`installed`]: the step of `test` that tries what it installed
 //! - [`install`]: the packages that a subcommand needs, installed where that is allowed
 //! - [`workspace`]: where things are, how they are built, and how other programs are run
 #![forbid(unsafe_code)]
 
 mod bench;
 mod ci;
+mod conformance;
 mod demo;
+mod deploy;
 mod install;
+mod installed;
 mod test;
 mod tidy;
 mod workspace;
@@ -32,6 +36,10 @@ enum Task {
     Test(test::Options),
     /// Ringway and the kernel side by side; writes target/bench/*.jsonl and prints tables.
     Bench(bench::Options),
+    /// What the documents promise, as a matrix by device; fails if it has a hole.
+    Conformance(conformance::Options),
+    /// Libraries, header, rules, manual pages, commands and examples, under a prefix.
+    Install(deploy::Options),
     /// What lints cannot check: file length, forbidden APIs, dead files, paths of one machine, the README's commands.
     Tidy,
     /// What continuous integration runs.
@@ -43,6 +51,8 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Conformance(options) => conformance::run(&options),
+        Task::Install(options) => deploy::run(&options),
         Task::Tidy => tidy::run(),
         Task::Ci => ci::run(),
     };

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum;
 
 use crate::install::{self, Package, Privilege};
-use crate::tidy;
 use crate::workspace::{Workspace, cargo, run_command};
+use crate::{installed, tidy};
 
 /// Which steps, and how strictly.
 #[derive(clap::Args, Default)]
@@ -38,6 +38,8 @@ pub(crate) enum Step {
     Deny,
     /// Unit tests, the simulator's properties, documentation tests.
     Unit,
+    /// Everything installed outside of the checkout, and the examples compiled and run against that.
+    Install,
     /// The simulator's checkers against stacks with one thing wrong each, and the stack's marked code paths.
     Mutants,
     /// The shared-memory rings under loom.
@@ -131,6 +133,7 @@ impl Step {
                 install::packages(&[Package::CC])?;
                 run_command(cargo().args(["test", "--workspace", "--quiet"]))
             }
+            Self::Install => installed::run(workspace),
             Self::Mutants => run_command(cargo().args(MUTANTS)),
             Self::Loom => loom(workspace),
             Self::Build => workspace.build_release(),

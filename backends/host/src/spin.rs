@@ -91,6 +91,13 @@ impl History {
         }
     }
 
+    /// Whether [`History::ended`] would learn nothing from a wait that got, after `waited_ns`, what it waited for: so it is where one short
+    /// wait follows another.
+    #[inline]
+    pub fn is_content(&self, waited_ns: u64, spin: &Spin) -> bool {
+        self.budget_ns == COMFORT_NS && waited_ns <= COMFORT_NS / 4 && self.contended == 0 && !spin.contended
+    }
+
     /// Learns from a wait that took `waited` in all, spinning (as `spin` has it) and sleeping.
     pub fn ended(&mut self, limit: Limit, waited: Duration, outcome: Outcome, spin: &Spin) {
         let Limit::Ceiling(ceiling) = limit else { return };

@@ -38,7 +38,9 @@ pub fn attach(settings: &Settings) -> Result<(ShmDevice, Arc<Rendezvous>), Attac
     crate::copy::reset_bulk_copied();
     let member = Arc::new(Member::new(settings)?);
     let rendezvous = Arc::new(Rendezvous::new(member.clone(), settings)?);
-    Ok((ShmDevice::new(member, rendezvous.clone()), rendezvous))
+    let mut device = ShmDevice::new(member, rendezvous.clone());
+    device.spare_heads = settings.head_memory.map(Heads::within);
+    Ok((device, rendezvous))
 }
 
 /// Shared memory as a NIC. Dropping it leaves: peers see this station gone.
@@ -59,6 +61,8 @@ pub struct ShmDevice {
     events: VecDeque<DeviceEvent>,
     /// Where small frames are kept, while the ring lends them.
     heads: Option<Heads>,
+    /// Those in the program's memory, until the ring lends.
+    spare_heads: Option<Heads>,
     armer: Armer,
     seats: Seats,
     polls: u32,
@@ -79,6 +83,7 @@ impl ShmDevice {
             // Of TCP addresses; the sender gives each of those who share one its turn.
             steering: Steering::RSS,
             lends_heads: true,
+            dummy: true,
             ..Capabilities::least(DeviceKind::Shm, MTU)
         };
         let allocator = Allocator::new(member.segment.clone(), member.pool_shape.0, member.pool_shape.1);
@@ -93,10 +98,16 @@ impl ShmDevice {
             touched: Vec::new(),
             events: VecDeque::new(),
             heads: None,
+            spare_heads: None,
             armer: Armer::default(),
             seats: Seats::default(),
             polls: 0,
         }
+    }
+
+    /// Send buffers that there are.
+    pub fn buffers(&self) -> usize {
+        self.allocator.all()
     }
 
     /// Send buffers that are handed out or held by peers.
@@ -258,7 +269,7 @@ impl Device for ShmDevice {
 
     fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
         match (&self.heads, on) {
-            (None, true) => self.heads = Some(Heads::default()),
+            (None, true) => self.heads = Some(self.spare_heads.take().unwrap_or_default()),
             (Some(_), false) => self.heads = None,
             _ => {}
         }
@@ -293,7 +304,7 @@ impl Device for ShmDevice {
         let Some(channel) = self.channels[slot].as_deref_mut() else { return Err(SendError::NoPeer) };
         match channel.tx.send(&channel.link, self.allocator.pool(), &self.member.segment, frame) {
             Ok(()) => {
-                if !channel.tx.is_touched {
+                if !channel.tx.is_touched && !frame.offload.dummy {
                     channel.tx.is_touched = true;
                     self.touched.push(slot as u16);
                 }

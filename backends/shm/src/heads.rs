@@ -4,10 +4,12 @@
 //! writes a frame into a receive buffer: from there it goes up by reference, and comes back when the last handle is dropped.
 
 use core::cell::UnsafeCell;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use crate::pool::release;
+use crate::settings::HeadMemory;
 
 /// Bytes of a buffer: the longest head.
 const HEAD_BYTES: usize = ringway_stack::device::HEAD_MAX;
@@ -18,10 +20,55 @@ const CHUNKS_MAX: usize = 1024;
 /// No buffer; the first one's link is 1.
 const NONE: u32 = 0;
 
+/// A chunk's memory: the program's, or our own.
+#[derive(Debug)]
+struct Buffers {
+    /// Invariant: `CHUNK` of them, until this is dropped.
+    first: NonNull<UnsafeCell<[u8; HEAD_BYTES]>>,
+    owner: Option<HeadMemory>,
+}
+
+impl Buffers {
+    /// (What the program's allocator does not give is our own.)
+    fn new(memory: Option<HeadMemory>) -> Self {
+        let given = memory.and_then(|memory| {
+            // SAFETY: the program's function, as it was handed in.
+            let first = NonNull::new(unsafe { (memory.allocate)(HEAD_BYTES * CHUNK) })?.cast();
+            // SAFETY: so many bytes are there, by the function's contract.
+            unsafe { ptr::write_bytes(first.as_ptr(), 0, CHUNK) };
+            Some(Self { first, owner: Some(memory) })
+        });
+        given.unwrap_or_else(|| {
+            // SAFETY: zero is a value of bytes.
+            let own: Box<[UnsafeCell<[u8; HEAD_BYTES]>]> = unsafe { Box::new_zeroed_slice(CHUNK).assume_init() };
+            // SAFETY: a box is not null.
+            Self { first: unsafe { NonNull::new_unchecked(Box::into_raw(own).cast()) }, owner: None }
+        })
+    }
+
+    #[inline]
+    fn at(&self, index: u8) -> *mut [u8; HEAD_BYTES] {
+        const { assert!(CHUNK == 256) };
+        // SAFETY: by the invariant there are as many as an index can name.
+        unsafe { UnsafeCell::raw_get(self.first.as_ptr().add(usize::from(index))) }
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        match self.owner {
+            // SAFETY: it came from the function's sibling.
+            Some(memory) => unsafe { (memory.free)(self.first.as_ptr().cast()) },
+            // SAFETY: it was a box of so many.
+            None => drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(self.first.as_ptr(), CHUNK)) }),
+        }
+    }
+}
+
 /// Some buffers.
 #[derive(Debug)]
 struct Chunk {
-    bytes: [UnsafeCell<[u8; HEAD_BYTES]>; CHUNK],
+    bytes: Buffers,
     /// Handles on each. Zero: it is free, or on its way there.
     counts: [AtomicU32; CHUNK],
     /// The stack of those whose last handle was dropped, linked through `next`. Pushed to by any thread, taken whole by the device, so that no
@@ -33,12 +80,13 @@ struct Chunk {
 // SAFETY: `bytes[i]` is written only by the device, while `counts[i]` is zero, and read only through handles, while it isn't; the count's
 // acquire and release operations order the two.
 unsafe impl Sync for Chunk {}
+// SAFETY: as above; and memory may be given back by any thread, which is the allocator's contract.
+unsafe impl Send for Chunk {}
 
 impl Chunk {
-    fn new() -> Arc<Self> {
-        // (Not by way of the stack: a thread's may be smaller than this.)
-        // SAFETY: all of it is bytes and atomic integers, for which zero is a value.
-        unsafe { Arc::new_zeroed().assume_init() }
+    fn new(memory: Option<HeadMemory>) -> Arc<Self> {
+        let zeros = || [const { AtomicU32::new(0) }; CHUNK];
+        Arc::new(Self { bytes: Buffers::new(memory), counts: zeros(), returned: AtomicU32::new(NONE), next: zeros() })
     }
 
     fn push_returned(&self, index: u32) {
@@ -59,16 +107,26 @@ pub(crate) struct Heads {
     chunks: Vec<Arc<Chunk>>,
     /// Last in, first out, so that few lines are touched and those stay in cache.
     free: Vec<(u16, u8)>,
+    /// Where their memory comes from, if the program has its own.
+    memory: Option<HeadMemory>,
 }
 
 impl Heads {
+    /// Buffers in the program's own memory, of which the first are made at once.
+    pub(crate) fn within(memory: HeadMemory) -> Self {
+        let mut heads = Self { memory: Some(memory), ..Self::default() };
+        let first = heads.find_free();
+        heads.free.extend(first);
+        heads
+    }
+
     /// A buffer with these bytes in it (at most [`HEAD_BYTES`]). `None`: all there may be are held.
     #[inline]
     pub(crate) fn hold(&mut self, bytes: &[u8]) -> Option<Head> {
         let (chunk, index) = self.free.pop().or_else(|| self.find_free())?;
         let chunk = self.chunks[usize::from(chunk)].clone();
         // SAFETY: it is free, so there is no handle that reads; and there is one device, so no other writer.
-        let buffer = unsafe { &mut *chunk.bytes[usize::from(index)].get() };
+        let buffer = unsafe { &mut *chunk.bytes.at(index) };
         buffer[..bytes.len()].copy_from_slice(bytes);
         // Release: whoever gets a handle sees the bytes.
         chunk.counts[usize::from(index)].store(1, Ordering::Release);
@@ -90,7 +148,7 @@ impl Heads {
         }
         if self.free.is_empty() && self.chunks.len() < CHUNKS_MAX {
             let number = self.chunks.len() as u16;
-            self.chunks.push(Chunk::new());
+            self.chunks.push(Chunk::new(self.memory));
             self.free.extend((0..=u8::MAX).rev().map(|index| (number, index)));
         }
         self.free.pop()
@@ -118,7 +176,7 @@ impl Head {
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8; HEAD_BYTES] {
         // SAFETY: this handle is counted, so the buffer isn't written.
-        unsafe { &*self.chunk.bytes[usize::from(self.index)].get() }
+        unsafe { &*self.chunk.bytes.at(self.index) }
     }
 }
 
@@ -156,6 +214,33 @@ mod tests {
         assert_eq!(heads.in_use(), 0);
         let again: Vec<_> = (0..2 * CHUNK).map(|_| heads.hold(b"again").unwrap()).collect();
         assert_eq!((again.len(), heads.chunks.len()), (2 * CHUNK, 2));
+    }
+
+    #[test]
+    fn the_programs_memory_is_used_where_it_has_some_and_is_given_back() {
+        use core::ffi::c_void;
+        use core::sync::atomic::AtomicUsize;
+        static GIVEN: AtomicUsize = AtomicUsize::new(0);
+        unsafe extern "C" fn allocate(bytes: usize) -> *mut c_void {
+            // The second time, there is none.
+            if GIVEN.fetch_add(1, Ordering::Relaxed) == 1 {
+                return core::ptr::null_mut();
+            }
+            // SAFETY: no preconditions.
+            unsafe { libc::malloc(bytes) }
+        }
+        unsafe extern "C" fn free(memory: *mut c_void) {
+            GIVEN.fetch_sub(1, Ordering::Relaxed);
+            // SAFETY: it came from `allocate`.
+            unsafe { libc::free(memory) };
+        }
+        let mut heads = Heads::within(HeadMemory { allocate, free });
+        assert_eq!(GIVEN.load(Ordering::Relaxed), 1);
+        let held: Vec<_> = (0..2 * CHUNK).map(|_| heads.hold(b"held").unwrap()).collect();
+        assert!(held.iter().all(|head| &head.bytes()[..4] == b"held"));
+        drop(heads);
+        drop(held);
+        assert_eq!(GIVEN.load(Ordering::Relaxed), 1, "the one that was given has been given back, the one that was not has not");
     }
 
     #[test]

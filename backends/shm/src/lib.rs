@@ -51,4 +51,7 @@ pub use members::{MemberName, members, query};
 pub use pool::TxBuf;
 pub use rendezvous::{ControlHandler, Correspondent, PeerInfo, Rendezvous, Resolved, Talk, WORDS_MAX};
 pub use rx_buf::RxBuf;
-pub use settings::Settings;
+pub use settings::{HeadMemory, Settings};
+
+/// Frames that wait in one direction between two members, at most.
+pub const QUEUE_FRAMES: usize = layout::SLOTS;

@@ -172,6 +172,11 @@ impl Allocator {
         })
     }
 
+    /// Buffers that there are, whether or not they were ever used.
+    pub(crate) fn all(&self) -> usize {
+        (self.pool.small + self.large) as usize
+    }
+
     /// Buffers that are handed out or in flight.
     pub(crate) fn in_use(&mut self) -> usize {
         self.reclaim();

@@ -1,5 +1,6 @@
 //! What may be chosen when a process joins.
 
+use core::ffi::c_void;
 use std::time::Duration;
 
 use crate::layout;
@@ -15,6 +16,18 @@ pub struct Settings {
     /// How long [`crate::Rendezvous::resolve`] waits for a member that has the address but does not answer (stopped, or
     /// without processor time).
     pub resolve_timeout: Duration,
+    /// Memory of the program's for the small frames that are kept while the ring lends them. (Everything else lies in memory that other
+    /// processes see too.)
+    pub head_memory: Option<HeadMemory>,
+}
+
+/// A program's allocator.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadMemory {
+    /// Gives so many bytes, aligned or not, or null. It is called with the ring locked: it must not use sockets.
+    pub allocate: unsafe extern "C" fn(usize) -> *mut c_void,
+    /// Takes back what `allocate` gave; from any thread.
+    pub free: unsafe extern "C" fn(*mut c_void),
 }
 
 impl Settings {
@@ -38,6 +51,6 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { pool_bytes: 256 << 20, peers_max: 1024, resolve_timeout: Duration::from_millis(500) }
+        Self { pool_bytes: 256 << 20, peers_max: 1024, resolve_timeout: Duration::from_millis(500), head_memory: None }
     }
 }

@@ -375,8 +375,9 @@ impl Epoll {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
         let null = core::ptr::null::<u8>();
         // SAFETY: `events` is writable for 64 entries; timeout zero; no signal mask.
-        let count = check(unsafe { libc::syscall(libc::SYS_epoll_pwait, self.0.raw(), events.as_mut_ptr(), events.len(), 0, null, 8usize) })
-            .unwrap_or(0);
+        let count =
+            check(unsafe { libc::syscall(libc::SYS_epoll_pwait, self.0.raw(), events.as_mut_ptr(), events.len(), 0, null, 8usize) })
+                .unwrap_or(0);
         events.iter().take(count as usize).map(|event| event.u64).collect()
     }
 }

@@ -4,24 +4,24 @@
 //! - [`stats`]: a live table of processes, rings and sockets
 //! - [`doctor`]: the machine, device by device; processes, socket by socket; parameters and rules
 //! - [`sim`]: replays a seed in the simulator, or runs a campaign of many (feature `sim`)
-//! - [`members`]: the running processes, each asked over its control socket
 //! - [`binary`]: programs that no library can be preloaded into
 //! - [`library`]: where `libvma.so` is
+//!
+//! What it shares with `vma_stats` is the library `ringway_cli`.
 #![forbid(unsafe_code)]
 
 mod binary;
 mod doctor;
 mod library;
-mod members;
 mod run;
 #[cfg(feature = "sim")]
 mod sim;
 mod stats;
-mod table;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use ringway_cli::{members, table};
 
 /// Runs unmodified socket programs in user space.
 #[derive(Parser)]

@@ -1,20 +1,30 @@
-//! `ringway stats`: per process, ring and socket, what was carried; once, or as a live table.
+//! `ringway stats`: per process, ring and socket, what was carried; once, live in a terminal, as JSON, or for Prometheus.
+//!
+//! - [`sources`]: where the reports are from
+//! - [`view`]: one sample as text
+//! - [`live`]: samples as they come, in a terminal
+//! - [`metrics`]: samples for Prometheus
 
+mod live;
+mod metrics;
+mod order;
+mod sources;
 mod view;
 
 use std::io::IsTerminal as _;
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
-use crate::members;
+use order::{Filter, Key};
 use view::Sample;
 
 /// Which processes, and how.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Only these processes; else all of this user's in this network namespace.
+    /// Only these processes; else all that may be asked: this user's in this network namespace, and those that publish their statistics.
     pids: Vec<u32>,
     /// JSON: an array of processes a line (the fields are `ringway_report::ProcessReport`'s).
     #[arg(long)]
@@ -25,27 +35,47 @@ pub(crate) struct Options {
     /// One sample, then end. So it is, too, if the output is not a terminal and no interval was asked for.
     #[arg(long)]
     once: bool,
+    /// What sockets are sorted by.
+    #[arg(long, value_enum, default_value_t = Key::Fd)]
+    sort: Key,
+    /// Only sockets with this in a line of theirs (an address, a state, a program).
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// Instead: answers Prometheus on this address (http://ADDRESS/metrics).
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["json", "once"])]
+    listen: Option<SocketAddr>,
 }
+
+/// A reader asks a process at most so often that answering takes it a fiftieth of the time.
+const SHARE: u32 = 50;
+
+/// The shortest time between samples.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
 
 /// Samples until it is interrupted, or once.
 ///
 /// # Errors
 /// The processes cannot be listed, or a process was asked for that is not on Ringway.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    ensure!(options.interval.is_finite() && options.interval >= 0.0, "--interval is a number of seconds");
+    let interval = Duration::try_from_secs_f64(options.interval)?.max(INTERVAL_MIN);
+    sources::remove_leftovers();
+    if let Some(address) = options.listen {
+        return metrics::serve(address, &options.pids);
+    }
     let terminal = io::stdout().is_terminal();
+    if terminal && !options.json && !options.once {
+        return live::run(&options.pids, interval, options.sort, Filter::new(&options.filter));
+    }
     let once = options.once || !terminal;
-    let interval = Duration::try_from_secs_f64(options.interval)?;
     let mut before: Option<Sample> = None;
     loop {
-        let sample = Sample { taken: Instant::now(), processes: members::reports(&options.pids, "stats")? };
+        let mut sample = Sample { taken: Instant::now(), processes: sources::reports(&options.pids)? };
         let mut out = io::stdout().lock();
         if options.json {
             writeln!(out, "{}", serde_json::to_string(&sample.processes)?)?;
         } else {
-            if !once {
-                // Home, and clear to the end: less flicker than clearing first.
-                write!(out, "\x1b[H\x1b[J")?;
-            }
+            order::arrange(&mut sample, before.as_ref(), options.sort, &Filter::new(&options.filter));
             write!(out, "{}", view::show(&sample, before.as_ref()))?;
         }
         out.flush()?;
@@ -53,7 +83,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         if once {
             return Ok(());
         }
+        std::thread::sleep(pause(&sample, interval));
         before = Some(sample);
-        std::thread::sleep(interval);
     }
 }
+
+/// How long to leave the processes alone after a sample.
+fn pause(sample: &Sample, interval: Duration) -> Duration {
+    let longest = sample.processes.iter().map(|process| process.gathering_ns).max().unwrap_or(0);
+    interval.max(Duration::from_nanos(longest) * SHARE)
+}
+
+#[cfg(test)]
+mod tests;

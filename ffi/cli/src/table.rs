@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 /// A table with these columns. Names that begin with `>` are numbers, and stand to the right.
-pub(crate) fn table(columns: &[&str]) -> Table {
+pub fn table(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header(columns.iter().map(|name| name.trim_start_matches('>')));
@@ -19,7 +19,7 @@ pub(crate) fn table(columns: &[&str]) -> Table {
 }
 
 /// A count with a unit's prefix, in at most four figures: 999, 1.5k, 27M.
-pub(crate) fn short(count: u64) -> String {
+pub fn short(count: u64) -> String {
     const PREFIXES: [(u64, &str); 4] = [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
     match PREFIXES.iter().find(|(unit, _)| count >= *unit) {
         Some((unit, prefix)) if count / unit < 10 => format!("{}.{}{prefix}", count / unit, count % unit / (unit / 10)),

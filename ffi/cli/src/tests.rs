@@ -33,3 +33,16 @@ fn the_doctor_is_asked_one_thing_at_a_time() {
         !parses(&["--man"]) && !parses(&["--params", "7"]) && !parses(&["--rules", "redis-server"]) && !parses(&["--role", "tcp_server"])
     );
 }
+
+#[test]
+fn the_manual_page_has_every_option() {
+    let page = include_str!("../man/ringway.1");
+    for command in Arguments::command().get_subcommands() {
+        assert!(page.contains(&format!("\n.B {}\n", command.get_name())), "{}", command.get_name());
+        // (The simulator's are many, and told by its --help.)
+        let options = command.get_arguments().filter_map(clap::Arg::get_long).filter(|_| command.get_name() != "sim");
+        for option in options.map(|option| format!("--{option}").replace('-', "\\-")) {
+            assert!(page.contains(&option), "{} {option}", command.get_name());
+        }
+    }
+}

@@ -77,6 +77,11 @@ impl Level {
         LEVELS.iter().find(|(_, names)| names.contains(&wanted.as_str())).map(|&(level, _)| level)
     }
 
+    /// The level that is so many above [`Level::None`], which as a number it is.
+    pub fn from_number(number: u8) -> Option<Self> {
+        LEVELS.get(usize::from(number)).map(|&(level, _)| level)
+    }
+
     /// Its first name.
     pub fn name(self) -> &'static str {
         LEVELS.iter().find(|(level, _)| *level == self).map_or("", |(_, names)| names[0])

@@ -88,7 +88,6 @@ const RING_LOGIC: Kind = Kind::OneOf(&[
 const NO_QUEUES: Effect = no("no device here has work queues of its own size (needs mlx5); those between two processes have 256 places");
 const NO_INTERRUPTS: Effect = no("no device here raises interrupts (needs mlx5); a sleeper is woken once, by its peer");
 const ONE_RING: Effect = no("a process has one ring");
-const NO_STATS_FILES: Effect = no("statistics are asked for over the process's control socket, not left in files: ringway stats");
 const NO_PIPES: Effect = no("pipes are the kernel's");
 const NO_NEIGHBOURS: Effect = no("no device here has neighbours to ask for (needs a NIC)");
 const NO_NIC_RULES: Effect = no("no device here steers by rules of a NIC (needs mlx5)");
@@ -113,9 +112,9 @@ rows! {
     SpecParam2 = "VMA_SPEC_PARAM2", from(0), "1", NO_PIPES, "Writes to a pipe that these presets gather.";
 
     StatsFile = "VMA_STATS_FILE", Kind::Path, "", YES, "Each socket's statistics are appended to this file when it is closed, or the process ends, as one line of JSON.";
-    StatsShmemDir = "VMA_STATS_SHMEM_DIR", Kind::Path, "/tmp/", NO_STATS_FILES, "The directory of the statistics that are shared with vma_stats.";
+    StatsShmemDir = "VMA_STATS_SHMEM_DIR", Kind::Path, "/tmp/", YES, "The directory in which a process publishes its statistics, in a file vmastat.PID, for vma_stats and other users' readers; empty: none. It is written to only while somebody reads.";
     VmadNotifyDir = "VMA_VMAD_NOTIFY_DIR", Kind::Path, "/tmp/vma", no("there is no daemon: a process's end is seen by its peers"), "The directory by which the daemon vmad learns of processes.";
-    StatsFdNum = "VMA_STATS_FD_NUM", within(0, 1024), "100", no("every socket has statistics"), "Sockets that statistics are kept of.";
+    StatsFdNum = "VMA_STATS_FD_NUM", within(0, 1024), "100", YES, "Sockets at most that are told of in that file; ringway stats hears of all of its own user's.";
     CpuUsageStats = "VMA_CPU_USAGE_STATS", Kind::Bool, "0", no("the share of time that polls take is not measured; ringway stats counts polls and sleeps"), "Measures how much of the CPU polling takes.";
 
     ConfigFile = "VMA_CONFIG_FILE", Kind::Path, "/etc/libvma.conf", YES, "The rules by which sockets are left to the kernel: libvma.conf.";

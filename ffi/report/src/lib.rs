@@ -3,7 +3,16 @@
 //!
 //! Fields are only added, never renamed or given another meaning: readers ignore what they do not know, and every
 //! field that is absent has a default.
+//!
+//! The same report, of as many sockets as VMA_STATS_FD_NUM says, lies in a file beside every process, for `vma_stats` and for readers that
+//! the control socket does not answer: [`published`] is that file's form, and [`reader`] (feature `reader`) reads it.
 #![forbid(unsafe_code)]
+
+mod clean;
+pub mod full;
+pub mod published;
+#[cfg(feature = "reader")]
+pub mod reader;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +34,12 @@ pub struct ProcessReport {
     pub ring: RingReport,
     /// Open sockets, by descriptor.
     pub sockets: Vec<SocketReport>,
+    /// How many there are, which may be more than are told of.
+    pub sockets_total: u64,
+    /// poll, select, and each epoll instance that has been waited in.
+    pub waits: Vec<WaitReport>,
+    /// Nanoseconds that gathering this report took, the state being locked for at most a part of them.
+    pub gathering_ns: u64,
     /// Sums over the sockets that were closed.
     pub closed_sockets: ClosedSockets,
     /// What was decided for and against offloading, and how often.
@@ -74,6 +89,38 @@ pub struct RingReport {
     pub seats: u64,
     /// Times that it found the seat taken, by this process or another one.
     pub seats_refused: u64,
+    /// Looks at the completion queue in which there was something.
+    pub batches: u64,
+    /// The most frames that one of them took.
+    pub batch_max: u64,
+    /// Sockets that the ring has, closed connections that linger included.
+    pub sockets: u64,
+    /// Pairs of addresses that are taken.
+    pub flows: u64,
+    /// Buffers of the send pool.
+    pub tx_buffers: u64,
+    /// Of these, the ones that are handed out or held by peers.
+    pub tx_buffers_used: u64,
+}
+
+/// poll, select or an epoll instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WaitReport {
+    /// `poll`, `select` or `epoll`.
+    pub kind: String,
+    /// The epoll instance's descriptor; else -1.
+    pub fd: i32,
+    /// Calls that found something.
+    pub ready: u64,
+    /// Calls whose time ran out.
+    pub timeouts: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// Waits that found something while they spun.
+    pub poll_hits: u64,
+    /// Waits that slept, or gave up, after they had spun.
+    pub poll_misses: u64,
 }
 
 /// One socket.
@@ -114,6 +161,90 @@ pub struct SocketReport {
     pub send_queue: u64,
     /// TCP segments sent again.
     pub retransmissions: u64,
+    /// Whether its calls wait.
+    pub blocking: bool,
+    /// UDP: whether what it sends to a group comes back to this host.
+    pub multicast_loop: bool,
+    /// UDP: the address of the interface by which it sends to groups, if one was chosen.
+    pub multicast_interface: Option<String>,
+    /// UDP: the groups that it is a member of.
+    pub groups: Vec<String>,
+    /// The thread that last received; 0: none since somebody began to watch.
+    pub rx_thread: i32,
+    /// The thread that last sent; 0: none since somebody began to watch.
+    pub tx_thread: i32,
+    /// Receive calls that ended by EAGAIN, since it is not the kernel's alone.
+    pub rx_eagains: u64,
+    /// Receive calls that failed otherwise.
+    pub rx_errors: u64,
+    /// Send calls that ended by EAGAIN, likewise.
+    pub tx_eagains: u64,
+    /// Send calls that failed otherwise.
+    pub tx_errors: u64,
+    /// Messages that were sent to warm up, and reached nobody.
+    pub tx_dummies: u64,
+    /// Bytes received through the kernel.
+    pub kernel_rx_bytes: u64,
+    /// Bytes sent through the kernel.
+    pub kernel_tx_bytes: u64,
+    /// Receive calls that the kernel answered by EAGAIN.
+    pub kernel_rx_eagains: u64,
+    /// Receive calls that the kernel failed otherwise.
+    pub kernel_rx_errors: u64,
+    /// Send calls that the kernel answered by EAGAIN.
+    pub kernel_tx_eagains: u64,
+    /// Send calls that the kernel failed otherwise.
+    pub kernel_tx_errors: u64,
+    /// The most bytes that ever waited (UDP).
+    pub recv_queue_max: u64,
+    /// Bytes of the receive buffer; of a connection, of its receive window.
+    pub recv_limit: u64,
+    /// Datagrams that wait.
+    pub recv_packets: u64,
+    /// The most datagrams that ever waited.
+    pub recv_packets_max: u64,
+    /// Datagrams that were dropped for want of room.
+    pub rx_drops: u64,
+    /// Bytes of those.
+    pub rx_drop_bytes: u64,
+    /// Packets that the program holds by reference.
+    pub held_packets: u64,
+    /// Blocking receives that found something while they spun.
+    pub rx_poll_hits: u64,
+    /// Blocking receives that slept, or gave up, after they had spun.
+    pub rx_poll_misses: u64,
+    /// The connection, if it is one of the ring's.
+    pub tcp: Option<TcpReport>,
+}
+
+/// A TCP connection of the ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TcpReport {
+    /// The smoothed round-trip time in microseconds; 0: not known.
+    pub rtt_us: u64,
+    /// Its mean deviation in microseconds.
+    pub rtt_var_us: u64,
+    /// The retransmission timeout in microseconds.
+    pub rto_us: u64,
+    /// The largest segment's payload in bytes.
+    pub mss: u64,
+    /// The congestion window in bytes.
+    pub cwnd: u64,
+    /// The slow-start threshold in bytes; `None`: there is none yet.
+    pub ssthresh: Option<u64>,
+    /// Bytes on their way.
+    pub in_flight: u64,
+    /// Bytes written and not sent.
+    pub not_sent: u64,
+    /// The peer's window in bytes.
+    pub snd_wnd: u64,
+    /// The window that the peer was told, in bytes.
+    pub rcv_wnd: u64,
+    /// Timeouts in a row of the same bytes.
+    pub retries: u64,
+    /// Bytes are thought to be lost: it recovers.
+    pub recovering: bool,
 }
 
 /// Sums over closed sockets.

@@ -20,3 +20,10 @@ fn a_report_of_another_version_is_read() {
     let report: ProcessReport = serde_json::from_str(r#"{"pid":1,"device":null,"novelty":[1,2]}"#).unwrap();
     assert_eq!(report, ProcessReport { pid: 1, ..Default::default() });
 }
+
+#[test]
+fn texts_lose_what_a_terminal_would_obey() {
+    let mut report = ProcessReport { program: "\u{1b}]0;x\u{7}ok\u{202e}".into(), ..Default::default() };
+    report.clean();
+    assert_eq!(report.program, "]0;xok");
+}

@@ -109,6 +109,7 @@ pub(crate) fn finish() {
     if let Some(report) = report {
         report::append(process, report);
     }
+    process.published.remove();
 }
 
 /// What moves needs descriptors, and the program may have left none. It opens no more, so its limit is nobody's any more.
@@ -131,6 +132,7 @@ pub(crate) fn before_exec(process: &'static Process, keeps: impl Fn(i32) -> bool
     moving::retreat::at_exec(process, &keeps, &mut part);
     moving::owner::at_exec(process, keeps, &mut part);
     see_off(process, &mut patience);
+    process.published.remove();
 }
 
 /// `is_left`: nothing that others share is on its way since before.

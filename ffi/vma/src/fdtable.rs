@@ -108,6 +108,13 @@ impl Slot {
     const fn empty() -> Self {
         Self { entry: AtomicU64::new(0), kernel_rx: AtomicU64::new(0), kernel_tx: AtomicU64::new(0), stamp: AtomicU64::new(0) }
     }
+
+    /// See [`is_stale`].
+    #[inline(always)]
+    fn is_stale(&self, fd: i32, now: Instant) -> bool {
+        let (stamp, now) = (self.stamp.load(Ordering::Relaxed), ticks(now));
+        (now.wrapping_sub(stamp as u32) >= LOOK_EVERY || UNSEEN.load(Ordering::Relaxed)) && names_another(self, fd, stamp, now)
+    }
 }
 
 type Chunk = [Slot; CHUNK];
@@ -155,12 +162,46 @@ pub(crate) fn lookup(fd: i32) -> Entry {
 /// finds it on its way.
 #[inline]
 pub(crate) fn lookup_with(fd: i32, flags: i32) -> Entry {
-    let Some(slot) = slot(fd) else { return Entry::None };
+    match lookup_socket(fd, flags) {
+        Ok(found) => Entry::Socket(found.key),
+        Err(entry) => entry,
+    }
+}
+
+/// A socket of ours, and its number's place in the table.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) key: Key,
+    slot: &'static Slot,
+}
+
+impl Found {
+    /// Whether the number, which is `fd`, has come to name another open file. Costs a system call every 100 ms at most, until
+    /// [`note_unseen`].
+    #[inline(always)]
+    pub(crate) fn is_stale(&self, fd: i32, now: Instant) -> bool {
+        self.slot.is_stale(fd, now)
+    }
+}
+
+/// As [`lookup_with`], for those that go on with the number's place in the table.
+///
+/// # Errors
+/// It is no socket of ours, but this.
+#[inline]
+pub(crate) fn lookup_socket(fd: i32, flags: i32) -> Result<Found, Entry> {
+    let Some(slot) = slot(fd) else { return Err(Entry::None) };
     let word = slot.entry.load(Ordering::Acquire);
     if word >> KIND_SHIFT == SOCKET {
-        return Entry::Socket(Entry::key(word));
+        return Ok(Found { key: Entry::key(word), slot });
     }
-    if word == 0 { Entry::None } else { lookup_other_with(fd, word, flags) }
+    if word == 0 {
+        return Err(Entry::None);
+    }
+    match lookup_other_with(fd, word, flags) {
+        Entry::Socket(key) => Ok(Found { key, slot }),
+        entry => Err(entry),
+    }
 }
 
 #[inline(never)]
@@ -206,6 +247,7 @@ pub(crate) fn set(fd: i32, entry: Entry) -> bool {
     let Some(slot) = slot_or_new(fd) else { return false };
     slot.kernel_rx.store(0, Ordering::Relaxed);
     slot.kernel_tx.store(0, Ordering::Relaxed);
+    crate::tally::forget(fd);
     slot.stamp.store(if entry.socket().is_some() { u64::from(identity(fd)) << 32 } else { 0 }, Ordering::Relaxed);
     slot.entry.store(entry.pack(), Ordering::Release);
     true
@@ -259,9 +301,7 @@ static UNSEEN: AtomicBool = AtomicBool::new(false);
 /// Whether the number has come to name another open file. Costs a system call every 100 ms at most, until [`note_unseen`].
 #[inline(always)]
 pub(crate) fn is_stale(fd: i32, now: Instant) -> bool {
-    let (Some(slot), now) = (slot(fd), ticks(now)) else { return false };
-    let stamp = slot.stamp.load(Ordering::Relaxed);
-    (now.wrapping_sub(stamp as u32) >= LOOK_EVERY || UNSEEN.load(Ordering::Relaxed)) && names_another(slot, fd, stamp, now)
+    slot(fd).is_some_and(|slot| slot.is_stale(fd, now))
 }
 
 /// A time in units of 2^20 ns, about a millisecond.

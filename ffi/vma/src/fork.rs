@@ -127,6 +127,7 @@ extern "C" fn child() {
         common::leave_to_parent(unsafe { old.state().value_of_the_dead() });
         heir::inherit(old);
         lineage::after_in_child();
+        old.published.leave_to_parent();
         old.rendezvous.after_fork_in_child();
     }
     unlock_outer(LOCKED.swap(0, Ordering::Relaxed));

@@ -11,8 +11,8 @@
 //! - `process`: the state behind its lock; `socket`: what the calls mean; `mux`: waiting (poll, select, epoll, blocking calls)
 //! - `extra`: the VMA Extra API
 //! - `fork`, `lineage`, `exit`: the process's turning points; `moving`: connections that several processes use; `cancel`: threads that
-//!   are cancelled; `params`, `rules`, `log`, `report`, `crash`: what people set and
-//!   see
+//!   are cancelled; `params`, `rules`, `log`, `report`, `tally`, `crash`: what people set
+//!   and see
 //!
 //! What this library never does: let a panic cross into C, block or enter the kernel for a byte that is there, or touch
 //! a descriptor that is not a socket of the kinds above.
@@ -38,6 +38,7 @@ mod report;
 mod rules;
 mod slab;
 mod socket;
+mod tally;
 
 /// Runs when the library is loaded, before the program's own constructors.
 extern "C" fn at_load() {

@@ -2,6 +2,7 @@
 //! needs saying, so the default is `warn`. From `info` on it begins with the parameters that differ from their defaults.
 
 use core::fmt::{self, Write as _};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, RawFd};
@@ -25,12 +26,36 @@ pub(crate) fn start() {
         let settings = params::settings();
         let output = Output::open(settings.path(Id::LogFile));
         let colours = settings.flag(Id::LogColors) && output.is_a_terminal();
-        let log = Log { level: filter(settings.level()), details: settings.count(Id::LogDetails), colours, output };
+        LEVEL.store(settings.level() as u8, Ordering::Relaxed);
+        DETAILS.store(settings.count(Id::LogDetails), Ordering::Relaxed);
+        let log = Log { colours, output };
         // The program cannot have set this library's own global subscriber.
         let _ = tracing::subscriber::set_global_default(log);
         settings.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         settings.changed().for_each(|(row, setting)| tracing::info!("{}", banner(row, &setting.text)));
     });
+}
+
+/// A [`ringway_params::Level`], which vma_stats may change.
+static LEVEL: AtomicU8 = AtomicU8::new(ringway_params::Level::Warn as u8);
+/// VMA_LOG_DETAILS, likewise.
+static DETAILS: AtomicU32 = AtomicU32::new(0);
+
+/// From now on, so much is logged.
+pub(crate) fn set_level(level: ringway_params::Level) {
+    LEVEL.store(level as u8, Ordering::Relaxed);
+    // What was not to be logged is known as such where it happens.
+    tracing::callsite::rebuild_interest_cache();
+}
+
+/// From now on, lines begin with so much: as VMA_LOG_DETAILS.
+pub(crate) fn set_details(details: u32) {
+    DETAILS.store(details.min(3), Ordering::Relaxed);
+}
+
+/// What is logged now, as tracing has it.
+fn level() -> LevelFilter {
+    filter(ringway_params::Level::from_number(LEVEL.load(Ordering::Relaxed)).unwrap_or(ringway_params::Level::Warn))
 }
 
 /// A parameter that differs from its default: `<label> <value> [VMA_NAME]`.
@@ -68,14 +93,13 @@ pub(crate) fn declined(reason: Reason, detail: &str) {
 /// What was set up, for whoever asked for it.
 pub(crate) fn offloading(process: &Process) {
     tracing::info!("offloading over {} as {}", "shm", process.rendezvous.member_name());
+    crate::extra::facts::tell(process);
 }
 
 /// `VMA WARNING: …`, with what VMA_LOG_DETAILS adds.
 ///
 /// It has nothing of a thread's own: at the end of the process, when there is something to say as well, that has been destroyed.
 struct Log {
-    level: LevelFilter,
-    details: u32,
     /// Lines that somebody should see are coloured.
     colours: bool,
     output: Output,
@@ -84,14 +108,15 @@ struct Log {
 impl Log {
     fn line(&self, event: &Event<'_>) -> Result<String, fmt::Error> {
         let mut out = String::new();
-        if self.details >= 3 {
+        let details = DETAILS.load(Ordering::Relaxed);
+        if details >= 3 {
             let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             write!(out, "Time: {}.{:06} ", since.as_secs(), since.subsec_micros())?;
         }
-        if self.details >= 2 {
+        if details >= 2 {
             write!(out, "Pid: {:5} ", std::process::id())?;
         }
-        if self.details >= 1 {
+        if details >= 1 {
             // SAFETY: gettid has no preconditions.
             write!(out, "Tid: {:5} ", unsafe { libc::gettid() })?;
         }
@@ -114,11 +139,11 @@ impl Log {
 /// (Spans are not used.)
 impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.level
+        *metadata.level() <= level()
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.level)
+        Some(level())
     }
 
     fn event(&self, event: &Event<'_>) {
@@ -236,7 +261,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("ringway-log-{}-{colours}", std::process::id()));
         let output = Output::open(Some(path.to_string_lossy().into_owned()));
         assert!(!output.is_a_terminal());
-        let log = Log { level: LevelFilter::INFO, details: 0, colours, output };
+        set_level(ringway_params::Level::Info);
+        let log = Log { colours, output };
         tracing::subscriber::with_default(log, || {
             tracing::error!("one");
             tracing::warn!("two");

@@ -21,7 +21,7 @@ use crate::lock::{Guard, Lock};
 use crate::params::{self, Params};
 use crate::slab::{Key, Slab};
 use crate::socket::Socket;
-use crate::{cancel, crash, fork, log, mux, rules};
+use crate::{cancel, crash, fork, log, mux, report, rules};
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -40,6 +40,8 @@ pub(crate) struct Process {
     pub(crate) addresses: Addresses,
     /// What TCP connections start with.
     pub(crate) tcp_defaults: tcp::Config,
+    /// Where the statistics are published.
+    pub(crate) published: report::Published,
     /// The progress thread's own handle, so that exit and fork can reach it.
     pub(crate) progress: Mutex<Option<ringway_host::Progress>>,
     state: Lock<Offload>,
@@ -76,6 +78,8 @@ pub(crate) struct Offload {
     pub(crate) lent: Vec<Key>,
     /// What is lent to the program.
     pub(crate) loans: crate::extra::Loans,
+    /// What sees first what arrives.
+    pub(crate) callbacks: crate::extra::Callbacks,
     /// What accepted connections have in common.
     pub(crate) shapes: crate::socket::common::Shapes,
     /// The process has closed everything, for it ends: nothing begins to move any more.
@@ -186,6 +190,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
         owner_pid: unsafe { libc::getpid() },
         clock,
         params,
+        published: report::Published::new(&rendezvous.member_name()),
         rendezvous,
         addresses: Addresses::new(),
         tcp_defaults,
@@ -204,6 +209,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             waiting_since: None,
             retreating: false,
             loans: crate::extra::Loans::new(),
+            callbacks: crate::extra::Callbacks::default(),
             ending: false,
             shapes: crate::socket::common::Shapes::default(),
             shares_listeners: false,
@@ -212,7 +218,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             parent: None,
         }),
     }));
-    crate::report::serve(process);
+    report::serve(process);
     crate::moving::serve(process);
     let progress = mux::progress::start(process).map_err(|e| no_resources(&e))?;
     *process.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(progress);
@@ -275,6 +281,9 @@ impl Offload {
             self.by_ring.resize(slot + 1, u32::MAX);
         }
         self.by_ring[slot] = index;
+        if let Some(key) = self.sockets.key_at(index) {
+            self.screen(key);
+        }
     }
 
     /// Counts a decision for (`None`) or against offloading.

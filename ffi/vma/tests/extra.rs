@@ -200,6 +200,53 @@ fn zero_copy() {
 }
 
 #[test]
+fn receive_callbacks() {
+    finds_nothing_wrong("callback");
+}
+
+#[test]
+fn exceptions_pass_through_the_calls_that_callbacks_run_in() {
+    let output = run(&compile(&["g++", "-std=c++17"], "thrown.cc"), &[]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.is_empty(), "{:?}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn dummy_sends() {
+    finds_nothing_wrong("dummy");
+}
+
+#[test]
+fn headers_and_options() {
+    finds_nothing_wrong("sockets");
+}
+
+#[test]
+fn the_programs_memory() {
+    finds_nothing_wrong("allocator");
+}
+
+#[test]
+fn the_log_tells_of_the_queues_to_whoever_asks() {
+    let program = compile(&["gcc"], "dummy.c");
+    let log = |level| String::from_utf8_lossy(&run(&program, &[("VMA_TRACELEVEL", level)]).stderr).into_owned();
+    let debug = log("DEBUG");
+    for fact in [
+        "qpm[",
+        "Creating QP of transport type 'ETH' on device 'shm' [",
+        "HW Dummy send support for QP = 1\n",
+        "Created CQ as Rx with fd[",
+        "Created CQ as Tx with fd[",
+    ] {
+        let line = debug.lines().map(|line| format!("{line}\n")).find(|line| line.contains(fact));
+        let line = line.unwrap_or_else(|| panic!("{fact} is not in {debug}"));
+        // Seed 001: "Pid: 3832 Tid: 3832 VMA DEBUG: ...".
+        assert!(line.starts_with("Pid: ") && line.contains(" Tid: ") && line.contains(" VMA DEBUG: "), "{line}");
+    }
+    assert!(!log("info").contains("HW Dummy"));
+}
+
+#[test]
 fn rules_and_statistics() {
     finds_nothing_wrong("control");
     let output = run(&compile(&["gcc"], "control.c"), &[]);

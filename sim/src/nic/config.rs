@@ -116,6 +116,7 @@ impl NicConfig {
             striding: self.cyclic_queues_max > 0,
             device_memory: self.device_memory,
             lends_heads: self.lends_heads,
+            dummy: true,
             ..Capabilities::least(DeviceKind::Sim, self.mtu)
         }
     }

@@ -1,12 +1,37 @@
 //! A socket as `ss` would show it.
 
 use core::time::Duration;
+use std::net::Ipv4Addr;
 
+use super::Ring;
 use super::slots::{Listener, Socket, Stream};
-use super::types::SocketInfo;
+use super::types::{Backlog, Batches, SocketId, SocketInfo};
 use super::udp::UdpSocket;
 use crate::device::{Device, Protocol};
 use crate::tcp;
+
+impl<D: Device> Ring<D> {
+    /// How full a UDP socket's queue is, and was. `None`: a dead id, or another kind of socket.
+    pub fn udp_backlog(&self, socket: SocketId) -> Option<Backlog> {
+        match self.slots.find(socket)? {
+            Socket::Udp(udp) => Some(udp.backlog()),
+            _ => None,
+        }
+    }
+
+    /// The groups that a UDP socket is a member of.
+    pub fn udp_groups(&self, socket: SocketId) -> &[Ipv4Addr] {
+        match self.slots.find(socket) {
+            Some(Socket::Udp(udp)) => &udp.memberships,
+            _ => &[],
+        }
+    }
+
+    /// How looks at the completion queue went.
+    pub fn batches(&self) -> Batches {
+        self.batches
+    }
+}
 
 pub(super) fn of<D: Device>(socket: &Socket<D>) -> SocketInfo {
     match socket {
@@ -63,5 +88,37 @@ fn of_udp<D: Device>(udp: &UdpSocket<D>) -> SocketInfo {
         mss: 0,
         cwnd: 0,
         counters: udp.counters,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{IoSlice, IoSliceMut};
+    use std::net::{Ipv4Addr, SocketAddrV4};
+
+    use super::super::tests::Pair;
+    use super::super::types::{NextHop, RecvFlags, UdpOptions};
+    use super::*;
+
+    #[test]
+    fn a_queue_remembers_how_full_it_was() {
+        let mut pair = Pair::new();
+        let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let (from, to) = (SocketAddrV4::new(a, 1000), SocketAddrV4::new(b, 2000));
+        let sender = pair.a.udp_open(from, &UdpOptions::default()).unwrap();
+        // Room for two datagrams of 100 bytes, with their overhead.
+        let receiver = pair.b.udp_open(to, &UdpOptions { rcvbuf: 800, ..UdpOptions::default() }).unwrap();
+        for _ in 0..3 {
+            pair.a.udp_send(pair.now, sender, &[IoSlice::new(&[7; 100])], a, Some((to, NextHop::Neighbour(b)))).unwrap();
+            pair.settle();
+        }
+        let mut bytes = [0; 100];
+        pair.b.udp_recv(receiver, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()).unwrap();
+        let expected = Backlog { packets: 1, packets_max: 2, bytes_max: 200, dropped_bytes: 100, limit: 800 };
+        assert_eq!(pair.b.udp_backlog(receiver), Some(expected));
+        assert_eq!(pair.b.counters().rx_packets, pair.b.batches().count, "one at a time");
+        assert_eq!(pair.b.batches().max, 1);
+        pair.b.close(pair.now, receiver, false);
+        assert_eq!(pair.b.udp_backlog(receiver), None);
     }
 }

@@ -253,7 +253,7 @@ impl<D: Device> Ring<D> {
         Envelope { src: packet.header.dst, dst: packet.header.src, mac: packet.from, ttl: 64, tos: 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_udp(&mut self, now: Instant, packet: Packet<'_, D::Rx>) -> Option<()> {
         let (header, at) = udp::Header::parse(packet.head).ok()?;
         let len = usize::from(header.len);

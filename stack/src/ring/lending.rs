@@ -7,10 +7,9 @@
 use super::Ring;
 use super::slots::Socket;
 use super::types::{Datagram, SocketId};
-use super::udp::LentPieces;
 use crate::device::Device;
 use crate::error::Error;
-use crate::tcp::Lent;
+use crate::tcp::{Lent, LentPieces};
 use crate::time::Instant;
 
 impl<D: Device> Ring<D> {

@@ -4,7 +4,9 @@
 //! no later than [`Ring::next_deadline`], and learns from [`Ring::take_event`] which sockets changed.
 
 mod arp;
+mod deaf;
 mod demux;
+mod dummy;
 mod handover;
 mod icmp;
 mod info;
@@ -14,6 +16,7 @@ mod multicast;
 mod neighbour;
 mod output;
 mod path;
+mod screening;
 mod slots;
 mod stream;
 mod succession;
@@ -21,12 +24,13 @@ mod types;
 mod udp;
 
 pub use handover::Handover;
+pub use screening::Candidate;
 pub use types::{
-    Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo, UdpOptions, Usage,
+    Backlog, Batches, Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo,
+    UdpOptions, Usage,
 };
-pub use udp::LentPieces;
 
-pub use crate::tcp::Lent;
+pub use crate::tcp::{Decision, Lent, LentPieces};
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -54,6 +58,9 @@ use crate::timer::Wheel;
 
 /// Datagrams that wait for a neighbour's answer, in the whole ring.
 const HELD_MAX: usize = 64;
+
+/// Polls that may leave the device's finished buffers where they are.
+const REAPS_OWED_MAX: u8 = 4;
 
 /// A datagram that waits for its neighbour's Ethernet address.
 struct Held {
@@ -91,7 +98,10 @@ pub struct Ring<D: Device> {
     knocks: Knocks,
     predecessors: Predecessors,
     batch: RxBatch<D::Rx>,
+    batches: Batches,
     output: Output,
+    /// Polls that left it to [`Ring::tidy`] to take back the device's buffers.
+    reaps_owed: u8,
     /// What arrives stays where the device put it ([`Ring::lend_from_now_on`]).
     lends: bool,
     secret: [u8; 32],
@@ -127,7 +137,9 @@ impl<D: Device> Ring<D> {
             knocks: Knocks::default(),
             predecessors: Predecessors::default(),
             batch: RxBatch::new(config.batch.max(1)),
+            batches: Batches::default(),
             output: Output::new(caps, mac, config.vlan),
+            reaps_owed: 0,
             lends: false,
             secret,
             device,
@@ -173,11 +185,25 @@ impl<D: Device> Ring<D> {
             }
         }
         if frames > 0 && self.output.lent {
-            self.output.lent = false;
-            self.device.reap();
+            // After a single frame the program has something to do that is more urgent, and time for this when it waits.
+            self.reaps_owed += 1;
+            if frames > 1 || self.reaps_owed >= REAPS_OWED_MAX {
+                self.tidy();
+            }
         }
         self.output.flush(&mut self.device);
         done
+    }
+
+    /// Does what can be done at any time, and costs least while nothing happens: for a program that is about to wait. (Without it, it is
+    /// done with every few polls.)
+    #[inline]
+    pub fn tidy(&mut self) {
+        if self.output.lent {
+            self.output.lent = false;
+            self.reaps_owed = 0;
+            self.device.reap();
+        }
     }
 
     /// Whether [`Ring::poll`] would find anything to do: a few loads, for loops that spin.
@@ -627,7 +653,12 @@ impl<D: Device> Ring<D> {
             }
         }
         batch.clear();
-        self.batch = batch;
+        // (The one that stood in for it is empty, and owns nothing: there is no need to drop it.)
+        core::mem::forget(core::mem::replace(&mut self.batch, batch));
+        if count > 0 {
+            self.batches.count += 1;
+            self.batches.max = self.batches.max.max(count);
+        }
         count
     }
 

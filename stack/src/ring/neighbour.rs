@@ -88,6 +88,14 @@ impl Neighbours {
         }
     }
 
+    /// The address of a neighbour that is known, without asking anybody.
+    pub(super) fn known(&self, ip: Ipv4Addr) -> Option<MacAddr> {
+        match self.table.get(&ip)? {
+            Neighbour::Known { mac, .. } | Neighbour::Probed { mac, .. } => Some(*mac),
+            Neighbour::Asked { .. } => None,
+        }
+    }
+
     /// Takes in what a station claims, by an answer or by an announcement. Only what was asked for, or is known already, changes: an unasked
     /// claim enters nothing. Whether it was of use.
     pub(super) fn learn(&mut self, now: Instant, ip: Ipv4Addr, mac: MacAddr) -> bool {

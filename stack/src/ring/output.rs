@@ -2,11 +2,16 @@
 
 use std::net::Ipv4Addr;
 
+use arrayvec::ArrayVec;
+
 use super::types::Counters;
-use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
+use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, Protocol, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 use crate::tcp::Segment;
 use crate::wire::checksum::Checksum;
 use crate::wire::{arp, ethernet, icmp, igmp, ipv4, tcp, udp};
+
+/// The most bytes of a packet's headers without options: Ethernet with a VLAN tag, IPv4, TCP.
+pub(super) const HEADERS_MAX: usize = 14 + 4 + 20 + 20;
 
 /// From whom to whom, below the transport header.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +28,16 @@ pub(super) struct Envelope {
 pub(super) struct Output {
     pub(super) caps: Capabilities,
     mac: MacAddr,
-    vlan: Option<u16>,
+    /// The tag that the stack writes itself, because the device cannot.
+    vlan_in_head: Option<u16>,
+    /// What the device does to every frame.
+    offload: TxOffload,
+    /// Bytes before the transport header.
+    lower_len: usize,
+    /// The most payload of a datagram that is sent without a buffer.
+    udp_inline_max: usize,
+    /// Where the small ones are put together; `None` only meanwhile.
+    scratch: Option<Box<[u8; HEAD_MAX]>>,
     /// Frames were queued since the last doorbell.
     queued: bool,
     /// Frames that refer to buffers were queued since the last reap.
@@ -34,7 +48,26 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn new(caps: Capabilities, mac: MacAddr, vlan: Option<u16>) -> Self {
-        Self { caps, mac, vlan, queued: false, lent: false, packet_id: 0, counters: Counters::default() }
+        let (vlan_in_head, vlan) = if caps.vlan_insert { (None, vlan) } else { (vlan, None) };
+        let lower_len = ethernet::LEN + if vlan_in_head.is_some() { ethernet::VLAN_LEN } else { 0 } + ipv4::LEN;
+        Self {
+            mac,
+            vlan_in_head,
+            offload: TxOffload { checksum: caps.tx_checksum, tso_mss: None, vlan, dummy: false },
+            lower_len,
+            udp_inline_max: caps.inline_max.min(HEAD_MAX).saturating_sub(lower_len + udp::LEN),
+            scratch: None,
+            caps,
+            queued: false,
+            lent: false,
+            packet_id: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Whether the device is to drop what it is given ([`Ring::udp_dummy`](super::Ring::udp_dummy)).
+    pub(super) fn set_dummy(&mut self, on: bool) {
+        self.offload.dummy = on;
     }
 
     /// Frames are sent from this address from now on.
@@ -54,20 +87,9 @@ impl Output {
         self.caps.tso_max.map_or(0, |frame_max| packet_max(frame_max).saturating_sub(ipv4::LEN + TCP_LEN_MAX))
     }
 
-    /// Bytes before the transport header.
-    fn lower_len(&self) -> usize {
-        ethernet::LEN + if self.vlan_in_head().is_some() { ethernet::VLAN_LEN } else { 0 } + ipv4::LEN
-    }
-
     #[inline]
     fn ethernet(&self, dst: MacAddr, ethertype: u16) -> ethernet::Header {
-        ethernet::Header { dst, src: self.mac, vlan: self.vlan_in_head(), ethertype }
-    }
-
-    /// The tag that the stack writes itself, because the device cannot.
-    #[inline]
-    fn vlan_in_head(&self) -> Option<u16> {
-        if self.caps.vlan_insert { None } else { self.vlan }
+        ethernet::Header { dst, src: self.mac, vlan: self.vlan_in_head, ethertype }
     }
 
     #[inline]
@@ -94,7 +116,7 @@ impl Output {
         self.send_cut(device, head, body, payload_len, None)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_cut<D: Device>(
         &mut self,
         device: &mut D,
@@ -103,9 +125,7 @@ impl Output {
         payload_len: usize,
         tso_mss: Option<u16>,
     ) -> Result<(), SendError> {
-        let vlan = if self.caps.vlan_insert { self.vlan } else { None };
-        let offload = TxOffload { checksum: self.caps.tx_checksum, tso_mss, vlan, dummy: false };
-        let frame = TxFrame { head, body, offload };
+        let frame = TxFrame { head, body, offload: TxOffload { tso_mss, ..self.offload } };
         match device.send(&frame) {
             // Slots that the hardware is done with are only free again once they are reaped.
             Err(SendError::Full) => {
@@ -116,6 +136,10 @@ impl Output {
                 debug_assert!(!matches!(sent, Err(SendError::Unsupported(_))), "asked of a device that lacks it: {sent:?}");
                 sent?;
             }
+        }
+        if self.offload.dummy {
+            self.counters.tx_dummies += 1;
+            return Ok(());
         }
         self.queued = true;
         self.lent |= !body.is_empty();
@@ -130,7 +154,7 @@ impl Output {
     /// One TCP segment, or one for the device to cut.
     #[inline]
     pub(super) fn tcp<D: Device>(&mut self, device: &mut D, to: &Envelope, segment: &Segment<'_, D::Tx>) -> Result<(), SendError> {
-        let Segment { header, payload, payload_len, cut } = *segment;
+        let &Segment { ref header, payload, payload_len, cut } = segment;
         let mut head = [0; 128];
         let header_len = header.header_len();
         let (at, ip) = self.lower(to, ipv4::PROTOCOL_TCP, header_len + payload_len, &mut head);
@@ -145,10 +169,27 @@ impl Output {
         self.send_cut(device, &head[..end], payload, payload_len, cut)
     }
 
+    /// The headers of a packet without payload, whatever a socket of that protocol sends.
+    pub(super) fn template(&mut self, to: &Envelope, protocol: Protocol, ports: (u16, u16)) -> ArrayVec<u8, HEADERS_MAX> {
+        let mut head = [0; HEADERS_MAX];
+        let end = match protocol {
+            Protocol::Udp => {
+                let (at, _) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN, &mut head);
+                at + udp::Header { src_port: ports.0, dst_port: ports.1, len: udp::LEN as u16, checksum: 0 }.emit(&mut head[at..])
+            }
+            Protocol::Tcp => {
+                let header = tcp::Header { src_port: ports.0, dst_port: ports.1, flags: tcp::Flags::ACK, ..tcp::Header::default() };
+                let (at, _) = self.lower(to, ipv4::PROTOCOL_TCP, header.header_len(), &mut head);
+                at + header.emit(&mut head[at..])
+            }
+        };
+        head[..end].iter().copied().collect()
+    }
+
     /// Whether a datagram of this size is sent from [`Output::udp_inline`].
     #[inline]
     pub(super) fn udp_fits_inline(&self, payload_len: usize) -> bool {
-        self.lower_len() + udp::LEN + payload_len <= self.caps.inline_max.min(HEAD_MAX)
+        payload_len <= self.udp_inline_max
     }
 
     /// One small datagram: `fill` writes the payload behind the headers, and no buffer is needed.
@@ -161,11 +202,12 @@ impl Output {
         payload_len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
-        let mut head = [0; HEAD_MAX];
-        let payload_at = self.lower_len() + udp::LEN;
+        // (Zeroed once, not with every datagram.)
+        let mut head = self.scratch.take().unwrap_or_else(|| Box::new([0; HEAD_MAX]));
+        let payload_at = self.lower_len + udp::LEN;
         let end = payload_at + payload_len;
         fill(&mut head[payload_at..end]);
-        let (at, ip) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN + payload_len, &mut head);
+        let (at, ip) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN + payload_len, &mut head[..]);
         let mut header = udp::Header { src_port: ports.0, dst_port: ports.1, len: (udp::LEN + payload_len) as u16, checksum: 0 };
         header.emit(&mut head[at..]);
         if !self.caps.tx_checksum {
@@ -174,7 +216,9 @@ impl Output {
             header.checksum = udp::nonzero_checksum(sum.finish());
             header.emit(&mut head[at..]);
         }
-        self.send(device, &head[..end], &[], payload_len)
+        let sent = self.send(device, &head[..end], &[], payload_len);
+        self.scratch = Some(head);
+        sent
     }
 
     /// One datagram whose payload lies in buffers.
@@ -202,7 +246,7 @@ impl Output {
 
     /// One ICMP message, with `data` behind it; data that don't fit into a head are cut.
     pub(super) fn icmp<D: Device>(&mut self, device: &mut D, to: &Envelope, message: &icmp::Message, data: &[u8]) -> Result<(), SendError> {
-        let data = &data[..data.len().min(HEAD_MAX - self.lower_len() - icmp::EMIT_MAX)];
+        let data = &data[..data.len().min(HEAD_MAX - self.lower_len - icmp::EMIT_MAX)];
         let mut sum = Checksum::new();
         sum.add(data);
         let mut body = [0; HEAD_MAX];

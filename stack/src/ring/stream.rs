@@ -394,7 +394,7 @@ impl<D: Device> Ring<D> {
 
     /// Publishes a connection's new edges, keeps its timer in the wheel, and removes it once it has ended and nobody
     /// will ask for it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn settle(&mut self, index: u32) {
         let Self { slots, demux, .. } = self;
         let Some(stream) = slots.stream_at(index) else { return };

@@ -184,6 +184,32 @@ pub struct Counters {
     pub tx_drops: u64,
     /// TCP segments sent again.
     pub retransmissions: u64,
+    /// Sends that were to send nothing.
+    pub tx_dummies: u64,
+}
+
+/// How a ring's looks at its completion queue went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batches {
+    /// Those in which there was something.
+    pub count: u64,
+    /// The most frames that one of them took.
+    pub max: usize,
+}
+
+/// How full a UDP socket's queue is, and was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Datagrams that wait.
+    pub packets: usize,
+    /// The most that ever waited.
+    pub packets_max: usize,
+    /// The most bytes that ever waited.
+    pub bytes_max: usize,
+    /// Bytes of datagrams that were dropped for want of room.
+    pub dropped_bytes: u64,
+    /// What [`UdpOptions::rcvbuf`] says.
+    pub limit: usize,
 }
 
 /// A socket as `ss` would show it.

@@ -1,6 +1,7 @@
 //! UDP sockets (RFC 768): datagrams in, datagrams out, whole or not at all.
 
 mod cyclic;
+pub(super) mod screening;
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -8,18 +9,19 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 
+use self::screening::Undecided;
 use super::Ring;
 use super::arp::resolve;
 use super::demux::FlowKey;
 use super::output::Envelope;
 use super::slots::Socket;
-use super::types::{Counters, Datagram, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
+use super::types::{Backlog, Counters, Datagram, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
 use crate::cyclic::NetworkHeaders;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::tcp::{Lent, RxPayload};
+use crate::tcp::{Lent, LentPieces, RxPayload};
 use crate::time::Instant;
 use crate::wire::udp as wire;
 
@@ -79,20 +81,14 @@ impl<B: RxBuffer> Waiting<B> {
             }
     }
 
-    /// Copies as much as fits, from the two halves of its part of the byte queue and then from its buffers; how much that was.
+    /// Copies as much as fits, from its part of the byte queue and then from its buffers; how much that was.
     #[inline]
-    fn copy(&self, [a, b]: [&[u8]; 2], into: &mut [IoSliceMut<'_>]) -> usize {
+    fn copy(&self, head: &[u8], into: &mut [IoSliceMut<'_>]) -> usize {
         let mut copied = 0;
         for out in into {
             let mut out = &mut out[..];
             while !out.is_empty() {
-                let n = if copied < a.len() {
-                    take(&a[copied..], out)
-                } else if copied < self.head {
-                    take(&b[copied - a.len()..], out)
-                } else {
-                    self.copy_buffered(copied - self.head, out)
-                };
+                let n = if copied < head.len() { take(&head[copied..], out) } else { self.copy_buffered(copied - self.head, out) };
                 if n == 0 {
                     break;
                 }
@@ -117,8 +113,48 @@ impl<B: RxBuffer> Waiting<B> {
     }
 }
 
-/// A datagram's pieces: what was copied before anybody asked for it by reference, its head, its body.
-pub type LentPieces<B> = ArrayVec<Lent<B>, 3>;
+/// The bytes of small datagrams, one behind the other.
+#[derive(Default)]
+struct Bytes {
+    bytes: Vec<u8>,
+    /// Where those begin that were not read yet.
+    start: usize,
+}
+
+impl Bytes {
+    #[inline(always)]
+    fn push(&mut self, bytes: &[u8]) {
+        // A reader that never catches up must not make the vector grow without end; moving at most as many bytes as were read since
+        // the last time costs each byte one move.
+        if self.start > QUEUE_KEPT / 4 && self.start >= self.bytes.len() / 2 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    #[inline(always)]
+    fn first(&self, len: usize) -> &[u8] {
+        &self.bytes[self.start..self.start + len]
+    }
+
+    #[inline(always)]
+    fn consume(&mut self, len: usize) {
+        self.start += len;
+    }
+
+    /// Begins anew; everything was read. Whether so much had come that its memory was given back.
+    #[inline(always)]
+    fn reset(&mut self) -> bool {
+        self.start = 0;
+        self.bytes.clear();
+        let is_large = self.bytes.capacity() > QUEUE_KEPT;
+        if is_large {
+            self.bytes = Vec::new();
+        }
+        is_large
+    }
+}
 
 /// A UDP socket.
 pub(super) struct UdpSocket<D: Device> {
@@ -130,11 +166,13 @@ pub(super) struct UdpSocket<D: Device> {
     pub(super) memberships: Vec<Ipv4Addr>,
     pub(super) options: UdpOptions,
     queue: VecDeque<Waiting<D::Rx>>,
-    bytes: VecDeque<u8>,
+    bytes: Bytes,
     /// What the queue counts against `options.rcvbuf`.
     queued: usize,
-    /// What the program took by reference, and has not given back, counts as well.
+    /// What the program took by reference, and has not given back, counts as well, and so does what the reader is not to have yet.
     lent: usize,
+    /// Where datagrams wait until the program lets the reader have them. (Then nothing is copied either.)
+    screen: Option<Box<VecDeque<Undecided<D::Rx>>>>,
     /// Datagrams stay where the device put them, however small they are.
     lends: bool,
     /// The network headers of what waits, if somebody wants them.
@@ -143,6 +181,9 @@ pub(super) struct UdpSocket<D: Device> {
     shut_read: bool,
     shut_write: bool,
     pub(super) counters: Counters,
+    /// The most datagrams, and bytes of them, that ever waited; and the bytes that were dropped.
+    peaks: (usize, usize),
+    dropped_bytes: u64,
 }
 
 impl<D: Device> UdpSocket<D> {
@@ -153,12 +194,19 @@ impl<D: Device> UdpSocket<D> {
     }
 
     /// Queues a datagram. `false`: it was dropped. What arrives after the program stopped reading is kept, as on Linux.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, payload: RxPayload<'_, D::Rx>) -> bool {
         let len = payload.len();
         if self.queued + self.lent + len + OVERHEAD > self.options.rcvbuf.max(len + OVERHEAD) {
             self.counters.rx_drops += 1;
+            self.dropped_bytes += len as u64;
             return false;
+        }
+        self.counters.rx_packets += 1;
+        self.counters.rx_bytes += len as u64;
+        if self.screen.is_some() {
+            self.push_undecided(now, from, to, payload);
+            return true;
         }
         self.queued += len + OVERHEAD;
         if self.headers.is_some() {
@@ -166,45 +214,45 @@ impl<D: Device> UdpSocket<D> {
         }
         let lent_head = if self.lends { payload.held_head() } else { None };
         let head = if lent_head.is_none() { payload.head } else { &[] };
-        self.bytes.extend(head);
+        self.bytes.push(head);
         let buffers = match (lent_head, payload.body) {
             (None, None) => Buffers::None,
             (Some(buffer), None) | (None, Some(buffer)) => Buffers::One(buffer),
             (Some(head), Some(body)) => Buffers::Two(Box::new([head, body])),
         };
         self.queue.push_back(Waiting { from, to, received: now, head: head.len(), buffers });
-        self.counters.rx_packets += 1;
-        self.counters.rx_bytes += len as u64;
+        if self.queue.len() > self.peaks.0 {
+            self.peaks.0 = self.queue.len();
+        }
+        self.peaks.1 = self.peaks.1.max(self.queued - self.queue.len() * OVERHEAD);
         true
     }
 
+    #[inline(always)]
     fn pop(&mut self, into: &mut [IoSliceMut<'_>], peek: bool) -> Result<Datagram, Error> {
         let Some(first) = self.queue.front() else {
             return Err(Error::WouldBlock);
         };
         let len = first.len();
-        let (a, b) = self.bytes.as_slices();
-        let head_a = &a[..first.head.min(a.len())];
-        let head_b = &b[..first.head - head_a.len()];
-        let copied = first.copy([head_a, head_b], into);
+        let copied = first.copy(self.bytes.first(first.head), into);
         let head = first.head;
         let datagram = Datagram { copied, len, from: first.from, to: first.to, received: first.received };
         if !peek {
-            self.bytes.drain(..head);
-            self.forget_first(len);
+            self.forget_first(head, len);
         }
         Ok(datagram)
     }
 
-    /// The oldest datagram, of `len` bytes, has gone; its bytes have left the byte queue.
-    fn forget_first(&mut self, len: usize) {
+    /// The oldest datagram, of `len` bytes, has gone, and its bytes with it: the first `head` of the byte queue.
+    #[inline(always)]
+    fn forget_first(&mut self, head: usize, len: usize) {
         self.queue.pop_front();
         if let Some(headers) = &mut self.headers {
             headers.pop_front();
         }
         self.queued -= len + OVERHEAD;
-        if self.queue.is_empty() && self.bytes.capacity() > QUEUE_KEPT {
-            self.bytes = VecDeque::new();
+        self.bytes.consume(head);
+        if self.queue.is_empty() && self.bytes.reset() {
             self.queue = VecDeque::new();
         }
     }
@@ -227,14 +275,14 @@ impl<D: Device> UdpSocket<D> {
             return Err(Error::WouldBlock);
         };
         let len = first.len();
-        let datagram = Datagram { copied: 0, len, from: first.from, to: first.to, received: first.received };
+        let (head, datagram) = (first.head, Datagram { copied: 0, len, from: first.from, to: first.to, received: first.received });
         let mut pieces = LentPieces::new();
         if first.head > 0 {
-            pieces.push(Lent::Copied(self.bytes.drain(..first.head).collect()));
+            pieces.push(Lent::Copied(self.bytes.first(first.head).into()));
         }
         core::mem::replace(&mut first.buffers, Buffers::None).into_pieces(&mut pieces);
         self.lent += len + OVERHEAD;
-        self.forget_first(len);
+        self.forget_first(head, len);
         Ok((datagram, pieces))
     }
 
@@ -251,6 +299,17 @@ impl<D: Device> UdpSocket<D> {
     pub(super) fn waiting(&self) -> (usize, usize) {
         let next = self.queue.front().map_or(0, Waiting::len);
         (self.queued - self.queue.len() * OVERHEAD, next)
+    }
+
+    /// How full its queue is and was.
+    pub(super) fn backlog(&self) -> Backlog {
+        Backlog {
+            packets: self.queue.len(),
+            packets_max: self.peaks.0,
+            bytes_max: self.peaks.1,
+            dropped_bytes: self.dropped_bytes,
+            limit: self.options.rcvbuf,
+        }
     }
 
     pub(super) fn shut(&mut self, read: bool, write: bool) -> Result<(), Error> {
@@ -288,15 +347,18 @@ impl<D: Device> Ring<D> {
             memberships: Vec::new(),
             options: *options,
             queue: VecDeque::new(),
-            bytes: VecDeque::new(),
+            bytes: Bytes::default(),
             queued: 0,
             lent: 0,
+            screen: None,
             lends: self.lends,
             headers: None,
             error: None,
             shut_read: false,
             shut_write: false,
             counters: Counters::default(),
+            peaks: (0, 0),
+            dropped_bytes: 0,
         };
         match self.slots.insert(Socket::Udp(Box::new(socket))) {
             Ok(id) => {
@@ -317,7 +379,10 @@ impl<D: Device> Ring<D> {
         if !self.config.is(Mutant::LeakRule) {
             rule.into_iter().for_each(|rule| self.device.detach(rule));
         }
-        self.demux.remove(key);
+        // (One that was deafened has none, and another may have the address.)
+        if self.demux.exact(key) == Some(id.index) {
+            self.demux.remove(key);
+        }
         self.slots.remove(id.index);
     }
 
@@ -331,7 +396,10 @@ impl<D: Device> Ring<D> {
         to: Option<(SocketAddrV4, NextHop)>,
     ) -> Result<usize, Error> {
         let socket = self.slots.udp(id)?;
-        let (remote, hop) = to.or(socket.remote).ok_or(Error::DestinationRequired)?;
+        let (remote, hop) = match to {
+            Some(to) => to,
+            None => socket.remote.ok_or(Error::DestinationRequired)?,
+        };
         let len = data.iter().map(|d| d.len()).sum::<usize>();
         if len > self.output.payload_max(wire::LEN) {
             return Err(Error::MessageTooLong);
@@ -344,44 +412,81 @@ impl<D: Device> Ring<D> {
         }
         let ports = (socket.local.port(), remote.port());
         let src = if socket.local.ip().is_unspecified() { source } else { *socket.local.ip() };
-        let to_group = remote.ip().is_multicast();
-        let (ttl, tos) = (if to_group { socket.options.multicast_ttl } else { socket.options.ttl }, socket.options.tos);
-        let looped = to_group && socket.options.multicast_loop;
+        let (ttl, tos) = (socket.options.ttl, socket.options.tos);
         socket.counters.tx_packets += 1;
         socket.counters.tx_bytes += len as u64;
-        let mac = match hop {
-            // Groups are no neighbours: their Ethernet addresses follow from their own.
-            _ if to_group => Some(MacAddr::of_group(*remote.ip())),
-            NextHop::Station(mac) => Some(mac),
-            NextHop::Neighbour(ip) => self.neighbour(now, src, ip),
-        };
-        let envelope = Envelope { src, dst: *remote.ip(), mac: mac.unwrap_or_default(), ttl, tos };
-        let sent = match (mac, hop) {
-            (None, NextHop::Neighbour(ip)) => {
-                self.hold_datagram(&envelope, ip, ports, data, len);
-                Ok(())
+        let dst = *remote.ip();
+        let sent = match hop {
+            _ if dst.is_multicast() => self.send_to_group(now, id, SocketAddrV4::new(src, ports.0), remote, data, len),
+            NextHop::Station(mac) => self.udp_emit(&Envelope { src, dst, mac, ttl, tos }, ports, data, len),
+            NextHop::Neighbour(ip) => {
+                self.send_to_neighbour(now, ip, Envelope { src, dst, mac: MacAddr::default(), ttl, tos }, ports, data, len)
             }
-            _ => self.udp_emit(&envelope, ports, data, len),
         };
-        if looped {
-            self.loop_back(now, SocketAddrV4::new(src, ports.0), remote, data, len);
-        }
         self.output.flush(&mut self.device);
         match sent {
             Ok(()) => Ok(len),
-            Err(SendError::NoPeer) => Err(Error::HostUnreachable),
-            Err(SendError::TooLong) => Err(Error::MessageTooLong),
-            Err(SendError::Unsupported(_)) => Err(Error::NotSupported),
-            // A queue that overflows loses datagrams, here as in a switch; the counters tell.
-            Err(SendError::Full) => {
+            Err(error) => self.not_sent(error, len),
+        }
+    }
+
+    /// A queue that overflows loses datagrams, here as in a switch; the counters tell.
+    #[cold]
+    fn not_sent(&mut self, error: SendError, len: usize) -> Result<usize, Error> {
+        match error {
+            SendError::NoPeer => Err(Error::HostUnreachable),
+            SendError::TooLong => Err(Error::MessageTooLong),
+            SendError::Unsupported(_) => Err(Error::NotSupported),
+            SendError::Full => {
                 self.output.counters.tx_drops += 1;
                 Ok(len)
             }
         }
     }
 
+    /// Groups are no neighbours: their Ethernet addresses follow from their own.
+    #[inline(never)]
+    fn send_to_group(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        data: &[IoSlice<'_>],
+        len: usize,
+    ) -> Result<(), SendError> {
+        let Ok(UdpSocket { options, .. }) = self.slots.udp(id) else { return Ok(()) };
+        let (ttl, tos, loops) = (options.multicast_ttl, options.tos, options.multicast_loop);
+        let envelope = Envelope { src: *from.ip(), dst: *to.ip(), mac: MacAddr::of_group(*to.ip()), ttl, tos };
+        let sent = self.udp_emit(&envelope, (from.port(), to.port()), data, len);
+        if loops {
+            self.loop_back(now, from, to, data, len);
+        }
+        sent
+    }
+
+    /// To a neighbour whose Ethernet address may have to be asked for.
+    #[inline(never)]
+    fn send_to_neighbour(
+        &mut self,
+        now: Instant,
+        ip: Ipv4Addr,
+        envelope: Envelope,
+        ports: (u16, u16),
+        data: &[IoSlice<'_>],
+        len: usize,
+    ) -> Result<(), SendError> {
+        match self.neighbour(now, envelope.src, ip) {
+            Some(mac) => self.udp_emit(&Envelope { mac, ..envelope }, ports, data, len),
+            None => {
+                self.hold_datagram(&envelope, ip, ports, data, len);
+                Ok(())
+            }
+        }
+    }
+
     #[inline]
-    fn udp_emit(&mut self, envelope: &Envelope, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) -> Result<(), SendError> {
+    pub(super) fn udp_emit(&mut self, envelope: &Envelope, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) -> Result<(), SendError> {
         if self.output.udp_fits_inline(len) {
             return self.output.udp_inline(&mut self.device, envelope, ports, len, |out| gather(data, out));
         }
@@ -473,6 +578,7 @@ pub(super) fn rule_error(error: RuleError) -> Error {
     }
 }
 
+#[inline]
 pub(super) fn gather(data: &[IoSlice<'_>], out: &mut [u8]) {
     let mut at = 0;
     for part in data {

@@ -17,6 +17,7 @@ mod reassembly;
 mod recv_queue;
 mod rtt;
 mod scoreboard;
+mod screen;
 mod send_buffer;
 mod state;
 mod timers;
@@ -32,6 +33,7 @@ pub use connection::{Connection, Details, Remains};
 pub(crate) use connection::{PATH_MTU_MIN, PATH_MTU_TIME};
 pub use payload::RxPayload;
 pub use recv_queue::Lent;
+pub use screen::{Decision, LentPieces};
 pub use state::State;
 
 use crate::device::TxSlice;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 
 use super::payload::RxPayload;
+use super::screen::{Decision, LentPieces, Screen};
 use crate::device::RxBuffer;
 
 /// Up to this many bytes are copied rather than held by their buffer: cheaper for the processor, and a sender of tiny segments
@@ -30,8 +31,10 @@ pub(super) struct RecvQueue<R> {
     len: usize,
     /// Bytes are not copied, however few they are: the reader takes them by reference.
     lends: bool,
-    /// Bytes that the reader took by reference, and has not given back.
+    /// Bytes that the reader took by reference, and has not given back; and those that it is not to have yet.
     lent: usize,
+    /// Where bytes wait until the program lets the reader have them. (Then nothing is copied either.)
+    screen: Option<Box<Screen<R>>>,
 }
 
 /// A piece of what was received, as it goes up to the program by reference.
@@ -60,7 +63,7 @@ impl<R: RxBuffer> Lent<R> {
 
 impl<R: RxBuffer> RecvQueue<R> {
     pub(super) fn new() -> Self {
-        Self { lead: 0, items: VecDeque::new(), bytes: Vec::new(), start: 0, len: 0, lends: false, lent: 0 }
+        Self { lead: 0, items: VecDeque::new(), bytes: Vec::new(), start: 0, len: 0, lends: false, lent: 0, screen: None }
     }
 
     /// From now on, what arrives stays where the device put it.
@@ -71,6 +74,44 @@ impl<R: RxBuffer> RecvQueue<R> {
     /// Whether it does.
     pub(super) fn lends(&self) -> bool {
         self.lends
+    }
+
+    /// `on`: bytes that arrive wait until [`RecvQueue::decide`]. Else those that wait are the reader's.
+    pub(super) fn set_screen(&mut self, on: bool) {
+        if on {
+            self.lends = true;
+            self.screen.get_or_insert_with(|| Box::new(Screen::new()));
+        } else {
+            while self.decide(Decision::Admit).is_some() {}
+            self.screen = None;
+        }
+    }
+
+    /// What is to be decided about next.
+    pub(super) fn candidate(&self) -> Option<&LentPieces<R>> {
+        self.screen.as_ref()?.first()
+    }
+
+    /// Decides about the candidate: how many bytes that was.
+    pub(super) fn decide(&mut self, decision: Decision) -> Option<usize> {
+        let pieces = self.screen.as_mut()?.pop()?;
+        let len = pieces.iter().map(Lent::len).sum();
+        if decision != Decision::Hold {
+            self.lent -= len;
+        }
+        if decision == Decision::Admit {
+            pieces.into_iter().for_each(|piece| match piece {
+                Lent::Buffer(buffer) => self.append_buffer(buffer),
+                Lent::Copied(bytes) => self.append_bytes(&bytes),
+            });
+        }
+        Some(len)
+    }
+
+    /// Bytes that the reader is not to have yet.
+    #[inline]
+    pub(super) fn undecided(&self) -> usize {
+        self.screen.as_ref().map_or(0, |screen| screen.len())
     }
 
     /// What counts against the receive window: bytes that wait, and bytes that are lent.
@@ -104,7 +145,7 @@ impl<R: RxBuffer> RecvQueue<R> {
 
     /// The reader is done with so many lent bytes. How many of them were lent.
     pub(super) fn give_back(&mut self, n: usize) -> usize {
-        let n = n.min(self.lent);
+        let n = n.min(self.lent - self.undecided());
         self.lent -= n;
         n
     }
@@ -124,11 +165,27 @@ impl<R: RxBuffer> RecvQueue<R> {
     /// Appends a segment's payload.
     #[inline(always)]
     pub(super) fn push(&mut self, payload: RxPayload<'_, R>) {
+        if self.lends {
+            return self.push_uncopied(payload);
+        }
         if !payload.head.is_empty() {
-            match self.lends.then(|| payload.held_head()).flatten() {
-                Some(lent) => self.push_buffer(lent),
-                None => self.push_bytes(payload.head),
-            }
+            self.append_bytes(payload.head);
+        }
+        if let Some(body) = payload.body {
+            self.push_buffer(body);
+        }
+    }
+
+    #[inline(never)]
+    fn push_uncopied(&mut self, payload: RxPayload<'_, R>) {
+        if let Some(screen) = &mut self.screen {
+            self.lent += screen.push(payload);
+            return;
+        }
+        match payload.held_head() {
+            Some(lent) => self.append_buffer(lent),
+            None if payload.head.is_empty() => {}
+            None => self.append_bytes(payload.head),
         }
         if let Some(body) = payload.body {
             self.push_buffer(body);
@@ -136,8 +193,15 @@ impl<R: RxBuffer> RecvQueue<R> {
     }
 
     /// Appends bytes by copying them.
-    #[inline]
     pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
+        match &mut self.screen {
+            Some(screen) => self.lent += screen.push_pieces([Lent::Copied(bytes.to_vec())].into_iter().collect()),
+            None => self.append_bytes(bytes),
+        }
+    }
+
+    #[inline]
+    fn append_bytes(&mut self, bytes: &[u8]) {
         self.make_room(bytes.len());
         self.bytes.extend_from_slice(bytes);
     }
@@ -153,10 +217,17 @@ impl<R: RxBuffer> RecvQueue<R> {
             let at = self.bytes.len();
             self.bytes.resize(at + len, 0);
             buffer.copy_to(0, &mut self.bytes[at..]);
+        } else if let Some(screen) = &mut self.screen {
+            self.lent += screen.push_pieces([Lent::Buffer(buffer)].into_iter().collect());
         } else {
-            self.len += len;
-            self.items.push_back(Item::Buffer(buffer, 0));
+            self.append_buffer(buffer);
         }
+    }
+
+    #[inline]
+    fn append_buffer(&mut self, buffer: R) {
+        self.len += buffer.len();
+        self.items.push_back(Item::Buffer(buffer, 0));
     }
 
     /// Accounts for `len` bytes that are about to be appended to `bytes`.
@@ -232,10 +303,13 @@ impl<R: RxBuffer> RecvQueue<R> {
         copied
     }
 
-    /// A copy of all bytes.
+    /// A copy of all bytes, those that nobody has decided about included.
     pub(super) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         self.copy(&mut [IoSliceMut::new(&mut bytes)]);
+        if let Some(screen) = &self.screen {
+            screen.append_to(&mut bytes);
+        }
         bytes
     }
 
@@ -282,12 +356,12 @@ impl<R: RxBuffer> RecvQueue<R> {
     /// Lets go of everything that an idle connection need not hold.
     pub(super) fn release_idle(&mut self) {
         if self.len == 0 {
-            self.clear();
+            *self = Self { lends: self.lends, lent: self.lent, screen: self.screen.take(), ..Self::new() };
         }
     }
 
     /// Forgets all bytes: nobody will read them.
     pub(super) fn clear(&mut self) {
-        *self = Self { lends: self.lends, lent: self.lent, ..Self::new() };
+        *self = Self { lends: self.lends, lent: self.lent - self.undecided(), ..Self::new() };
     }
 }

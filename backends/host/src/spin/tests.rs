@@ -122,7 +122,9 @@ proptest! {
         let mut history = History::new();
         for (ns, satisfied) in waits {
             let outcome = if satisfied { Outcome::Satisfied } else { Outcome::InVain };
+            let before = history;
             history.ended(limit, Duration::from_nanos(ns), outcome, &alone());
+            prop_assert!(!satisfied || !before.is_content(ns, &alone()) || history == before);
             prop_assert!(history.budget(limit) <= us(ceiling_us));
         }
         for _ in 0..12 {

@@ -52,10 +52,14 @@ impl Sender {
             self.is_blocked = true;
             return Err(NotSent::Refused(SendError::Full));
         }
+        let slot = self.slots.slot();
         if frame.offload.dummy {
+            // A slot that is not published is nobody's: the bytes go where the next frame's will.
+            if len <= INLINE_MAX {
+                copy_inline(link, pool, member, frame, slot);
+            }
             return Ok(());
         }
-        let slot = self.slots.slot();
         let word = if len <= INLINE_MAX {
             copy_inline(link, pool, member, frame, slot);
             SlotWord { inline_len: len, gather_count: 0, vlan: frame.offload.vlan.is_some(), flight: 0 }

@@ -81,6 +81,8 @@ fn sockets(processes: &[ProcessReport]) -> String {
         ">kernel tx",
         ">recv-q",
         ">send-q",
+        ">rtt us",
+        ">cwnd",
         ">retrans",
     ];
     let mut rows = table(&columns);
@@ -100,6 +102,8 @@ fn sockets(processes: &[ProcessReport]) -> String {
                 short(socket.kernel_tx_packets),
                 short(socket.recv_queue),
                 short(socket.send_queue),
+                socket.tcp.map_or_else(String::new, |tcp| tcp.rtt_us.to_string()),
+                socket.tcp.map_or_else(String::new, |tcp| short(tcp.cwnd)),
                 short(socket.retransmissions),
             ]);
         }

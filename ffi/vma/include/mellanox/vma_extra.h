@@ -44,8 +44,9 @@
 
 /*
  * A flag of send, sendto, sendmsg and sendmmsg: goes the whole way of a packet but the last step, to keep that way in the processor's
- * caches. Nothing reaches the peer. Returns as the call does without it; -1 and EINVAL where the socket is not offloaded, or its device
- * cannot (as none can in this version); -1 and EAGAIN on a TCP socket that has unsent data, or no room in its window for what would be sent.
+ * caches. Nothing reaches the peer, and a connection knows nothing of it. Returns as the call does without it; -1 and EINVAL where the kernel would
+ * send it, or the device cannot drop it (VMA_TRACELEVEL=debug says: "HW Dummy send support for QP = 0"); -1 and EAGAIN on a TCP socket that has
+ * unsent data, or where it is not one piece of memory (of at least a byte, and at most a segment), or more than may be sent now.
  */
 #define VMA_SND_FLAGS_DUMMY 0x400
 
@@ -59,7 +60,10 @@
 #define SO_VMA_RING_USER_MEMORY 2811
 /* set/getsockopt, 4 bytes: a tag that the device puts on the socket's packets. EINVAL: 0, 2^20 - 1 and more, or another length. */
 #define SO_VMA_FLOW_TAG 2820
-/* setsockopt, any value: the socket receives nothing from the device any more. */
+/*
+ * setsockopt, any value: the socket receives nothing from the device any more. What others send to a UDP socket or listener goes to the kernel's
+ * half of it; a connection's peer sees a reset when it sends.
+ */
 #define SO_VMA_SHUTDOWN_RX 2821
 
 /* ioctl: a control message with struct vma_cmsg_ioctl_user_alloc_t. */
@@ -68,7 +72,9 @@
 enum { VMA_IOCTL_USER_ALLOC_FLAG_TX = 1 << 0, VMA_IOCTL_USER_ALLOC_FLAG_RX = 1 << 1 };
 
 /*
- * The program's allocator for the library's packet buffers (ioctl). flags: which of them. memfree gets what memalloc returned.
+ * The program's allocator for the library's packet buffers (ioctl). flags: which of them. memfree gets what memalloc returned. It must use no
+ * socket: it is called in the middle of receiving. Of the shared-memory device, received packets of up to some 190 bytes lie there; longer ones,
+ * and whatever is sent, lie in memory that the peers see too, so that VMA_IOCTL_USER_ALLOC_FLAG_TX alone is EOPNOTSUPP.
  */
 #pragma pack(push, 1)
 struct vma_cmsg_ioctl_user_alloc_t {
@@ -149,9 +155,15 @@ typedef enum {
 } vma_recv_callback_retval_t;
 
 /*
- * Called for each packet (UDP), or for each segment that arrives in order while nothing waits to be read (TCP), in a thread of the
- * program's that is inside one of its own receive or wait calls, before the packet is queued. It may call any socket function, and
- * any function of this table. iov and info are valid until it returns.
+ * Called for each packet (UDP), or for each segment that arrives in order while nothing waits to be read (TCP), before it is queued, in a
+ * thread of the program's that is inside one of its own calls that receive or wait: read, readv, recv, recvfrom, recvmsg, recvmmsg, splice,
+ * recvfrom_zcopy, poll, select, epoll_wait and their kin, on this socket or any other. What arrives meanwhile waits, and is not there for
+ * anybody: no call that waits ends for a packet that is dropped. For one that is held, poll, select and epoll_wait say once that the socket is
+ * readable, though there is nothing to be received. What the kernel receives on the socket has no callback.
+ *
+ * It may call any socket function, also on this socket (close, for one), and any function of this table. One thread at a time is in the callback
+ * of a socket, so that to wait there for what comes next on it would be for ever: EDEADLK. It may leave by longjmp, by an exception, by
+ * pthread_exit or by being cancelled: the packet is dropped. iov and info are valid until it returns.
  */
 typedef vma_recv_callback_retval_t (*vma_recv_callback_t)(int fd, size_t sz_iov, struct iovec iov[], struct vma_info_t *info,
 							  void *context);
@@ -257,7 +269,7 @@ struct vma_modify_ring_attr {
 	};
 };
 
-/* SO_MAX_PACING_RATE, the long form (the short one: 4 bytes, bytes a second). */
+/* SO_MAX_PACING_RATE, the long form: EOPNOTSUPP where the device does not pace. (The short one, 4 bytes, bytes a second, is for what the kernel sends.) */
 struct vma_rate_limit_t {
 	uint32_t rate; /* kilobits a second */
 	uint32_t max_burst_sz; /* bytes */
@@ -363,7 +375,8 @@ struct vma_api_t {
 	/*
 	 * Has a function called for each packet that s receives; see vma_recv_callback_t.
 	 *
-	 * s: an offloaded socket. callback: NULL ends it. context: handed to it.
+	 * s: an offloaded socket, connected or not; of a listener it has no effect, and is not inherited. callback: NULL ends it; one that is running
+	 * in another thread goes on, and what it decides still counts. context: handed to it.
 	 * Returns 0; -1 EINVAL: s is not offloaded.
 	 *
 	 *	vma->register_recv_callback(fd, drop_what_is_short, NULL);
@@ -542,7 +555,8 @@ struct vma_api_t {
 	 * Control messages (cmsg(3)), one behind the other. CMSG_VMA_IOCTL_USER_ALLOC: before the first socket, epoll instance or
 	 * thread_offload.
 	 *
-	 * Returns 0, also for messages that it does not know. -1 EINVAL: a message that is cut short, too late, or makes no sense.
+	 * Returns 0, also for messages that it does not know. -1 EINVAL: a message that is cut short, too late, or makes no sense. -1 EOPNOTSUPP: the
+	 * device cannot use such memory.
 	 */
 	int (*ioctl)(void *cmsg_hdr, size_t cmsg_len);
 

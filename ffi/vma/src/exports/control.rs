@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_uint};
 use core::mem::size_of;
+use core::time::Duration;
 use std::time::SystemTime;
 
 use libc::msghdr;
@@ -52,10 +53,7 @@ impl<'a> Control<'a> {
 
     /// When it was received: the ring's time on the wall's clock, or now.
     pub(super) fn put_times(&mut self, asked: Ancillary, received: Option<Instant>) {
-        let mut wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        if let (Some(received), Some(process)) = (received, process()) {
-            wall = wall.saturating_sub(process.now().since(received));
-        }
+        let wall = wall_time(received);
         let seconds = i64::try_from(wall.as_secs()).unwrap_or(i64::MAX);
         if asked.timestamp != 0 {
             // A timespec for the nanoseconds' forms, else a timeval.
@@ -73,6 +71,15 @@ impl<'a> Control<'a> {
     /// Tells the program how much of its room was used.
     pub(super) fn finish(self) {
         self.header.msg_controllen = self.used;
+    }
+}
+
+/// The ring's time on the wall's clock, since 1970; without one: now.
+pub(crate) fn wall_time(at: Option<Instant>) -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    match (at, process()) {
+        (Some(at), Some(process)) => now.saturating_sub(process.now().since(at)),
+        _ => now,
     }
 }
 

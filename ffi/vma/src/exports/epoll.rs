@@ -65,7 +65,7 @@ pub unsafe extern "C" fn epoll_ctl(instance: c_int, operation: c_int, fd: c_int,
 /// As epoll_wait(2): `events` is valid for writing `count` entries.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn epoll_wait(instance: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         // SAFETY: the caller's promise, for both.
         unsafe { wait(instance, events, count, Ok(from_ms(timeout)), None, || real::epoll_wait(instance, events, count, timeout)) }
     })
@@ -83,7 +83,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     timeout: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         // SAFETY: the caller's promise, for all.
         unsafe {
             wait(instance, events, count, Ok(from_ms(timeout)), mask.as_ref(), || real::epoll_pwait(instance, events, count, timeout, mask))
@@ -103,7 +103,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         // SAFETY: the caller's promise, for all.
         unsafe {
             wait(instance, events, count, from_timespec(timeout.as_ref()), mask.as_ref(), || {
@@ -143,6 +143,7 @@ unsafe fn wait(
         // SAFETY: the caller's promise; entries are written before they are read.
         let events = unsafe { core::slice::from_raw_parts_mut(events, room.min(EVENTS_MAX)) };
         let found = timeout.and_then(|timeout| epoll::wait_on(process, index, instance, events, timeout, mask));
+        crate::tally::waited(instance, found.as_ref().ok().copied());
         to_int(found.map(|found| c_int::try_from(found).unwrap_or(c_int::MAX)))
     })
 }

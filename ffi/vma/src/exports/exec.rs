@@ -31,6 +31,7 @@ fn after() {
     if let Some(process) = process::process().filter(|process| process.is_owner()) {
         let saved = crate::errno::current();
         moving::owner::after_exec(process);
+        process.published.restore();
         crate::errno::set(saved);
     }
 }

@@ -28,6 +28,7 @@ fn mixed(fds: &mut [pollfd], timeout: Result<Option<Duration>, Errno>, mask: Opt
     // After a fork, the state is made anew here.
     let process = process_or_init()?;
     let ready = timeout.and_then(|timeout| poll_both(process, fds, timeout, mask));
+    crate::tally::POLL.waited(ready.as_ref().ok().copied());
     Some(to_int(ready.map(|ready| c_int::try_from(ready).unwrap_or(c_int::MAX))))
 }
 
@@ -38,7 +39,7 @@ fn mixed(fds: &mut [pollfd], timeout: Result<Option<Duration>, Errno>, mask: Opt
 /// As poll(2): `fds` must be valid for `count` entries.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         // SAFETY: the caller's promise.
         let found = boundary!(Some(-1), unsafe { ours(fds, count) }.and_then(|fds| mixed(fds, Ok(from_ms(timeout)), None)));
         // SAFETY: the caller's arguments, as they are.
@@ -52,7 +53,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c
 /// As ppoll(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         let found = boundary!(Some(-1), {
             // SAFETY: the caller's promise: each is null or valid.
             unsafe { ours(fds, count).and_then(|fds| mixed(fds, from_timespec(timeout.as_ref()), mask.as_ref())) }

@@ -11,13 +11,14 @@ use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespe
 use super::control::Control;
 use crate::cancel::Masked;
 use crate::errno::{Errno, to_ssize};
-use crate::fdtable::{self, Entry};
+use crate::fdtable::{self, Entry, Found};
 use crate::process::{process, process_or_init};
 use crate::real;
 use crate::slab::Key;
 use crate::socket::address::Raw;
 use crate::socket::datagram::{self, Received};
 use crate::socket::{Ancillary, Family, Kind, Socket, lifecycle, special, stream, vectors};
+use crate::tally::{self, Way};
 
 /// What was received, and on what.
 enum Got {
@@ -29,12 +30,26 @@ enum Got {
     Datagram(ringway_stack::ring::Datagram, Family, Ancillary),
 }
 
-/// Receives on a socket of ours; `kernel` receives from the kernel, with extra flags.
+/// Receives on a socket of ours, and counts how that ends; `kernel` receives from the kernel, with extra flags.
 #[inline]
-fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
+fn receive_on(fd: c_int, found: Found, into: &mut [IoSliceMut<'_>], flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
+    let got = receive_uncounted(fd, found, into, flags, kernel);
+    tally::ended(fd, Way::Rx, got.as_ref().err().map(|error| error.0));
+    got
+}
+
+#[inline]
+fn receive_uncounted(
+    fd: c_int,
+    found: Found,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+) -> Result<Got, Errno> {
     let Some(process) = process_or_init() else { return by_kernel(fd, kernel) };
     let now = process.now();
-    if fdtable::is_stale(fd, now) {
+    let key = found.key;
+    if found.is_stale(fd, now) {
         lifecycle::displaced(fd, Entry::Socket(key));
         return by_kernel(fd, kernel);
     }
@@ -62,7 +77,7 @@ fn receive_on(fd: c_int, key: Key, into: &mut [IoSliceMut<'_>], flags: c_int, ke
         }
         Kind::Datagram(_) => {
             let (family, ancillary) = (socket.family, socket.ancillary);
-            match datagram::receive(process, guard, fd, key, into, flags, kernel)? {
+            match datagram::receive(process, guard, now, (fd, key), into, flags, kernel)? {
                 Received::Ring(datagram) => Ok(Got::Datagram(datagram, family, ancillary)),
                 Received::Kernel(count) => Ok(Got::Kernel(count)),
             }
@@ -98,7 +113,7 @@ pub(crate) enum Sort {
 pub(crate) fn wait_for_data(fd: c_int, flags: c_int) -> Result<Sort, Errno> {
     let mut byte = [0u8];
     let mut found = Err(Errno(libc::EBADF));
-    let peeked = crate::cancellation_point!({
+    let peeked = crate::receiving_point!({
         let at = byte.as_mut_ptr().cast::<c_void>();
         let look = flags & !libc::MSG_WAITALL | libc::MSG_PEEK;
         // SAFETY: there is room for a byte.
@@ -109,8 +124,8 @@ pub(crate) fn wait_for_data(fd: c_int, flags: c_int) -> Result<Sort, Errno> {
                 found = Ok(Sort::Kernel);
                 0
             }
-            Ok(key) => crate::bare_boundary!(-1, {
-                let got = writable(at, 1).and_then(|slice| receive_on(fd, key, &mut [slice], look, &kernel));
+            Ok(ours) => crate::bare_boundary!(-1, {
+                let got = writable(at, 1).and_then(|slice| receive_on(fd, ours, &mut [slice], look, &kernel));
                 to_ssize(got.map(|got| {
                     found = Ok(match got {
                         Got::Stream(0) => Sort::End,
@@ -181,6 +196,7 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
     let _masked = Masked::new();
     let count = usize::try_from(kernel(0)).map_err(|_| Errno::last())?;
     fdtable::count_kernel_rx(fd);
+    tally::kernel_said(fd, Way::Rx, count.cast_signed());
     Ok(Got::Kernel(count))
 }
 
@@ -197,17 +213,18 @@ impl Got {
 
 /// Looks up who is to receive. `Err` is the kernel's own result.
 #[inline]
-fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
-    match fdtable::lookup_with(fd, flags) {
-        Entry::Socket(key) => Ok(key),
-        Entry::Kernel(_) => {
+fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found, isize> {
+    match fdtable::lookup_socket(fd, flags) {
+        Ok(found) => Ok(found),
+        Err(Entry::Kernel(_)) => {
             let count = kernel();
             if count >= 0 {
                 fdtable::count_kernel_rx(fd);
             }
+            tally::kernel_said(fd, Way::Rx, count);
             Err(count)
         }
-        _ => Err(kernel()),
+        Err(_) => Err(kernel()),
     }
 }
 
@@ -217,14 +234,14 @@ fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, 
 /// As read(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         // SAFETY: the program's promise to read(2).
         match ours(fd, 0, || unsafe { real::read(fd, buffer, len) }) {
             Err(result) => result,
             // Linux reads nothing from a socket without asking it, whatever its state (SysV's way); recv(2) asks.
             Ok(_) if len == 0 => 0,
             // SAFETY: the program's promise to read(2). With no flags, recv is read.
-            Ok(key) => unsafe { receive_plain(fd, key, buffer, len, 0) },
+            Ok(found) => unsafe { receive_plain(fd, found, buffer, len, 0) },
         }
     })
 }
@@ -235,38 +252,47 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t
 /// As recv(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-    crate::cancellation_point!({
-        // SAFETY: the program's promise to recv(2).
-        match ours(fd, flags, || unsafe { real::recv(fd, buffer, len, flags) }) {
-            Err(result) => result,
-            // SAFETY: the program's promise to recv(2).
-            Ok(key) => unsafe { receive_plain(fd, key, buffer, len, flags) },
-        }
-    })
+    // SAFETY: the program's promise.
+    crate::receiving_point!(unsafe { recv_once(fd, buffer, len, flags) })
 }
 
-unsafe fn receive_plain(fd: c_int, key: Key, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+/// recv(2), where callbacks do not run: it stops for them.
+///
+/// # Safety
+/// As recv(2).
+pub(super) unsafe fn recv_once(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the program's promise to recv(2).
+    match ours(fd, flags, || unsafe { real::recv(fd, buffer, len, flags) }) {
+        Err(result) => result,
+        // SAFETY: the program's promise to recv(2).
+        Ok(found) => unsafe { receive_plain(fd, found, buffer, len, flags) },
+    }
+}
+
+unsafe fn receive_plain(fd: c_int, found: Found, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise.
     let kernel = |extra| unsafe { real::recv(fd, buffer, len, flags | extra) };
     if buffer.is_null() && len > 0 && flags & libc::MSG_TRUNC != 0 {
-        return crate::bare_boundary!(-1, to_ssize(discard(fd, key, len, flags, &kernel)));
+        return crate::bare_boundary!(-1, to_ssize(discard(fd, found, len, flags, &kernel)));
     }
     crate::bare_boundary!(
         -1,
-        to_ssize(writable(buffer, len).and_then(|slice| { receive_on(fd, key, &mut [slice], flags, &kernel).map(|got| got.count(flags)) }))
+        to_ssize(
+            writable(buffer, len).and_then(|slice| { receive_on(fd, found, &mut [slice], flags, &kernel).map(|got| got.count(flags)) })
+        )
     )
 }
 
 /// tcp(7): a stream's MSG_TRUNC discards bytes, so that there need not be a buffer.
 #[cold]
-fn discard(fd: c_int, key: Key, len: usize, flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<usize, Errno> {
+fn discard(fd: c_int, found: Found, len: usize, flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<usize, Errno> {
     let Some(process) = process_or_init() else { return by_kernel(fd, kernel).map(|got| got.count(flags)) };
     let guard = process.lock();
-    match guard.sockets.find(key).map(|s| s.kind) {
-        Some(Kind::Stream(id) | Kind::Connecting(id)) => special::discard(process, guard, key, id, len, flags),
+    match guard.sockets.find(found.key).map(|s| s.kind) {
+        Some(Kind::Stream(id) | Kind::Connecting(id)) => special::discard(process, guard, found.key, id, len, flags),
         _ => {
             drop(guard);
-            receive_on(fd, key, &mut [], flags, kernel).map(|got| got.count(flags))
+            receive_on(fd, found, &mut [], flags, kernel).map(|got| got.count(flags))
         }
     }
 }
@@ -311,32 +337,35 @@ pub unsafe extern "C-unwind" fn recv_chk(fd: c_int, buffer: *mut c_void, len: si
 /// As readv(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
-    crate::cancellation_point!({
+    // SAFETY: the program's promise.
+    crate::receiving_point!(unsafe { readv_once(fd, buffers, count) })
+}
+
+unsafe fn readv_once(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the program's promise to readv(2).
+    let found = match ours(fd, 0, || unsafe { real::readv(fd, buffers, count) }) {
+        Err(result) => return result,
+        Ok(found) => found,
+    };
+    let kernel = |extra| {
+        // SAFETY: all of it is integers and pointers, for which zero is a value.
+        let mut message: msghdr = unsafe { core::mem::zeroed() };
+        message.msg_iov = buffers.cast_mut();
+        message.msg_iovlen = usize::try_from(count).unwrap_or(0);
+        // SAFETY: the program's promise to readv(2); recvmsg without flags is readv.
+        unsafe { real::recvmsg(fd, &raw mut message, extra) }
+    };
+    crate::bare_boundary!(
+        -1,
         // SAFETY: the program's promise to readv(2).
-        let key = match ours(fd, 0, || unsafe { real::readv(fd, buffers, count) }) {
-            Err(result) => return result,
-            Ok(key) => key,
-        };
-        let kernel = |extra| {
-            // SAFETY: all of it is integers and pointers, for which zero is a value.
-            let mut message: msghdr = unsafe { core::mem::zeroed() };
-            message.msg_iov = buffers.cast_mut();
-            message.msg_iovlen = usize::try_from(count).unwrap_or(0);
-            // SAFETY: the program's promise to readv(2); recvmsg without flags is readv.
-            unsafe { real::recvmsg(fd, &raw mut message, extra) }
-        };
-        crate::bare_boundary!(
-            -1,
-            // SAFETY: the program's promise to readv(2).
-            to_ssize(vectors::count(count).and_then(|count| unsafe {
-                vectors::with_writable(buffers, count, |into| match into.iter().all(|part| part.is_empty()) {
-                    // As in `read`.
-                    true => Ok(0),
-                    false => receive_on(fd, key, into, 0, &kernel).map(|got| got.count(0)),
-                })
-            }))
-        )
-    })
+        to_ssize(vectors::count(count).and_then(|count| unsafe {
+            vectors::with_writable(buffers, count, |into| match into.iter().all(|part| part.is_empty()) {
+                // As in `read`.
+                true => Ok(0),
+                false => receive_on(fd, found, into, 0, &kernel).map(|got| got.count(0)),
+            })
+        }))
+    )
 }
 
 /// recvfrom(2).
@@ -352,14 +381,14 @@ pub unsafe extern "C-unwind" fn recvfrom(
     from: *mut sockaddr,
     from_len: *mut socklen_t,
 ) -> ssize_t {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         // SAFETY: the program's promise to recvfrom(2).
         let kernel = |extra| unsafe { real::recvfrom(fd, buffer, len, flags | extra, from, from_len) };
         match ours(fd, flags, || kernel(0)) {
             Err(result) => result,
-            Ok(key) => crate::bare_boundary!(-1, {
+            Ok(found) => crate::bare_boundary!(-1, {
                 let received = writable(buffer, len).and_then(|slice| {
-                    let got = receive_on(fd, key, &mut [slice], flags, &kernel)?;
+                    let got = receive_on(fd, found, &mut [slice], flags, &kernel)?;
                     match got {
                         // SAFETY: the program's promise to recvfrom(2).
                         Got::Datagram(datagram, family, _) => unsafe { Raw::new(datagram.from, family).write(from, from_len)? },
@@ -404,20 +433,20 @@ pub unsafe extern "C-unwind" fn recvfrom_chk(
 /// As recvmsg(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         // SAFETY: the program's promise to recvmsg(2).
         let kernel = |extra| unsafe { real::recvmsg(fd, message, flags | extra) };
         match ours(fd, flags, || kernel(0)) {
             Err(result) => result,
             // SAFETY: the program's promise to recvmsg(2).
-            Ok(key) => crate::bare_boundary!(-1, to_ssize(unsafe { receive_message(fd, key, message, flags, &kernel) })),
+            Ok(found) => crate::bare_boundary!(-1, to_ssize(unsafe { receive_message(fd, found, message, flags, &kernel) })),
         }
     })
 }
 
 unsafe fn receive_message(
     fd: c_int,
-    key: Key,
+    found: Found,
     message: *mut msghdr,
     flags: c_int,
     kernel: &dyn Fn(c_int) -> isize,
@@ -432,12 +461,12 @@ unsafe fn receive_message(
     }
     if flags & libc::MSG_ERRQUEUE != 0
         // SAFETY: the caller's promise.
-        && let Some(result) = unsafe { receive_completion(key, message, flags) }
+        && let Some(result) = unsafe { receive_completion(found.key, message, flags) }
     {
         return result;
     }
     // SAFETY: the caller's promise.
-    let got = unsafe { vectors::with_writable(list, count, |into| receive_on(fd, key, into, flags, kernel)) }?;
+    let got = unsafe { vectors::with_writable(list, count, |into| receive_on(fd, found, into, flags, kernel)) }?;
     // SAFETY: the caller's promise.
     let header = unsafe { &mut *message };
     match got {
@@ -449,7 +478,7 @@ unsafe fn receive_message(
             header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
             // SAFETY: the caller's promise.
             let mut control = unsafe { Control::new(header) };
-            if let Some(asked) = stamps(key) {
+            if let Some(asked) = stamps(found.key) {
                 control.put_times(asked, None);
             }
             control.finish();

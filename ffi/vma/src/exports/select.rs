@@ -6,7 +6,8 @@ use core::time::Duration;
 use libc::{fd_set, sigset_t, timespec, timeval};
 
 use super::timeout::{from_timespec, from_timeval};
-use crate::errno::{Errno, to_int};
+use crate::errno::{self, Errno, to_int};
+use crate::extra::resume::{self, DUE};
 use crate::mux::select::{Set, Sets, select as select_both};
 use crate::process::{process, process_or_init};
 use crate::{boundary, real};
@@ -27,6 +28,7 @@ fn mixed(sets: &mut Sets<'_>, timeout: Result<Option<Duration>, Errno>, mask: Op
     // After a fork, the state is made anew here.
     let process = process_or_init()?;
     let ready = timeout.and_then(|timeout| select_both(process, sets, timeout, mask));
+    crate::tally::SELECT.waited(ready.as_ref().ok().copied());
     Some(to_int(ready.map(|ready| c_int::try_from(ready).unwrap_or(c_int::MAX))))
 }
 
@@ -43,15 +45,19 @@ pub unsafe extern "C-unwind" fn select(
     except: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         let found = boundary!(Some(-1), {
             // SAFETY: the caller's promise: each is null or valid.
             unsafe {
                 ours(count, read, write, except).and_then(|mut sets| {
                     let limit = from_timeval(timeout.as_ref());
-                    let started = process_or_init().map(|process| process.now());
+                    let started = process_or_init().map(|process| resume::began_or(process.now()));
                     let found = mixed(&mut sets, limit, None);
-                    if let (Some(left), Ok(Some(limit)), Some(started), Some(process)) = (timeout.as_mut(), limit, started, process()) {
+                    // (A call that is made again has its time yet.)
+                    let is_over = found != Some(-1) || errno::current() != DUE.0;
+                    if is_over
+                        && let (Some(left), Ok(Some(limit)), Some(started), Some(process)) = (timeout.as_mut(), limit, started, process())
+                    {
                         *left = to_timeval(limit.saturating_sub(process.now().since(started)));
                     }
                     found
@@ -76,7 +82,7 @@ pub unsafe extern "C-unwind" fn pselect(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    crate::cancellation_point!({
+    crate::receiving_point!({
         let found = boundary!(Some(-1), {
             // SAFETY: the caller's promise: each is null or valid.
             unsafe {

@@ -8,18 +8,37 @@ use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use super::rights;
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS, to_ssize};
-use crate::fdtable::{self, Entry};
+use crate::extra::dummy;
+use crate::fdtable::{self, Entry, Found};
 use crate::process::process_or_init;
 use crate::real;
 use crate::slab::Key;
 use crate::socket::address::{self, Address};
 use crate::socket::{Family, Kind, Socket, connect, cork, datagram, lifecycle, stream, vectors};
+use crate::tally::{self, Way};
 
-/// Sends on a socket of ours; `kernel` hands the call to the kernel.
+/// Sends on a socket of ours, and counts how that ends; `kernel` hands the call to the kernel.
 #[inline]
 fn send_on(
     fd: c_int,
-    key: Key,
+    found: Found,
+    data: &[IoSlice<'_>],
+    flags: c_int,
+    to: impl FnOnce(Family) -> Option<Address>,
+    kernel: &dyn Fn() -> isize,
+) -> Result<usize, Errno> {
+    if flags & dummy::FLAG != 0 {
+        return dummy::send(fd, found.key, data, flags, to);
+    }
+    let sent = send_uncounted(fd, found, data, flags, to, kernel);
+    tally::ended(fd, Way::Tx, sent.as_ref().err().map(|error| error.0));
+    sent
+}
+
+#[inline]
+fn send_uncounted(
+    fd: c_int,
+    found: Found,
     data: &[IoSlice<'_>],
     flags: c_int,
     to: impl FnOnce(Family) -> Option<Address>,
@@ -27,7 +46,8 @@ fn send_on(
 ) -> Result<usize, Errno> {
     let Some(process) = process_or_init() else { return by_kernel(fd, kernel) };
     let now = process.now();
-    if fdtable::is_stale(fd, now) {
+    let key = found.key;
+    if found.is_stale(fd, now) {
         lifecycle::displaced(fd, Entry::Socket(key));
         return by_kernel(fd, kernel);
     }
@@ -44,7 +64,7 @@ fn send_on(
             if cork::concerns(&guard, key, flags) {
                 return cork::send(process, guard, fd, key, data, flags, to);
             }
-            datagram::send(process, guard, fd, key, data, to, kernel)
+            datagram::send(process, guard, now, (fd, key), data, to, kernel)
         }
         Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => {
             if let Some(error) = guard.sockets.find_mut(key).and_then(Socket::take_left_error) {
@@ -70,26 +90,26 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
     fdtable::count_kernel_tx(fd);
+    tally::kernel_said(fd, Way::Tx, sent.cast_signed());
     Ok(sent)
 }
 
 /// Looks up who is to send. `Err` is the kernel's own result.
 #[inline]
-fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Key, isize> {
-    // No device here drops what it is given: a packet that is to reach nobody is refused wherever it would reach somebody.
-    if flags & crate::extra::SEND_DUMMY != 0 {
-        return Err(errno::fail(libc::EINVAL) as isize);
-    }
-    match fdtable::lookup_with(fd, flags) {
-        Entry::Socket(key) => Ok(key),
-        Entry::Kernel(_) => {
+fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found, isize> {
+    match fdtable::lookup_socket(fd, flags) {
+        Ok(found) => Ok(found),
+        // The kernel knows no packet that is to reach nobody.
+        Err(_) if flags & dummy::FLAG != 0 => Err(errno::fail(libc::EINVAL) as isize),
+        Err(Entry::Kernel(_)) => {
             let sent = kernel();
             if sent >= 0 {
                 fdtable::count_kernel_tx(fd);
             }
+            tally::kernel_said(fd, Way::Tx, sent);
             Err(sent)
         }
-        _ => Err(kernel()),
+        Err(_) => Err(kernel()),
     }
 }
 
@@ -104,10 +124,10 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: siz
         let kernel = || unsafe { real::write(fd, buffer, len) };
         match ours(fd, 0, kernel) {
             Err(result) => result,
-            Ok(key) => crate::bare_boundary!(
+            Ok(found) => crate::bare_boundary!(
                 -1,
                 // SAFETY: the program's promise to write(2).
-                to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, key, &[data], 0, |_| None, &kernel)))
+                to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, found, &[data], 0, |_| None, &kernel)))
             ),
         }
     })
@@ -124,7 +144,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, buffers: *const iovec, count: 
         let kernel = || unsafe { real::writev(fd, buffers, count) };
         match ours(fd, 0, kernel) {
             Err(result) => result,
-            Ok(key) => {
+            Ok(found) => {
                 crate::bare_boundary!(
                     -1,
                     // SAFETY: the program's promise to writev(2).
@@ -132,7 +152,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, buffers: *const iovec, count: 
                         vectors::with_readable(buffers, count, |data| match data.iter().all(|part| part.is_empty()) {
                             // Linux writes nothing to a descriptor without asking it, whatever its state; write(2) of nothing asks.
                             true => Ok(0),
-                            false => send_on(fd, key, data, 0, |_| None, &kernel),
+                            false => send_on(fd, found, data, 0, |_| None, &kernel),
                         })
                     }))
                 )
@@ -152,10 +172,10 @@ pub unsafe extern "C-unwind" fn send(fd: c_int, buffer: *const c_void, len: size
         let kernel = || unsafe { real::send(fd, buffer, len, flags) };
         match ours(fd, flags, kernel) {
             Err(result) => result,
-            Ok(key) => crate::bare_boundary!(
+            Ok(found) => crate::bare_boundary!(
                 -1,
                 // SAFETY: the program's promise to send(2).
-                to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, key, &[data], flags, |_| None, &kernel)))
+                to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, found, &[data], flags, |_| None, &kernel)))
             ),
         }
     })
@@ -179,12 +199,12 @@ pub unsafe extern "C-unwind" fn sendto(
         let kernel = || unsafe { real::sendto(fd, buffer, len, flags, to, to_len) };
         match ours(fd, flags, kernel) {
             Err(result) => result,
-            Ok(key) => crate::bare_boundary!(
+            Ok(found) => crate::bare_boundary!(
                 -1,
                 // SAFETY: the program's promise to sendto(2).
                 to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| {
                     // SAFETY: as above.
-                    send_on(fd, key, &[data], flags, |family| unsafe { destination(to, to_len, family) }, &kernel)
+                    send_on(fd, found, &[data], flags, |family| unsafe { destination(to, to_len, family) }, &kernel)
                 }))
             ),
         }
@@ -232,12 +252,12 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags
         match ours(fd, flags, kernel) {
             Err(result) => result,
             // SAFETY: the program's promise to sendmsg(2).
-            Ok(key) => crate::bare_boundary!(-1, to_ssize(unsafe { send_message(fd, key, message, flags, &kernel) })),
+            Ok(found) => crate::bare_boundary!(-1, to_ssize(unsafe { send_message(fd, found, message, flags, &kernel) })),
         }
     })
 }
 
-unsafe fn send_message(fd: c_int, key: Key, message: *const msghdr, flags: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
+unsafe fn send_message(fd: c_int, found: Found, message: *const msghdr, flags: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     if message.is_null() {
         return Err(Errno(libc::EFAULT));
     }
@@ -246,26 +266,28 @@ unsafe fn send_message(fd: c_int, key: Key, message: *const msghdr, flags: c_int
     if header.msg_iovlen > vectors::VECTORS_MAX {
         return Err(Errno(libc::EMSGSIZE));
     }
+    let flags = if flags & dummy::FLAG != 0 { flags & !libc::MSG_FASTOPEN } else { flags };
     // What the control messages ask for (segmentation, a source address, …) is the kernel's to do.
     if header.msg_controllen != 0
-        && process_or_init().is_some_and(|p| p.lock().sockets.find(key).is_some_and(|s| matches!(s.kind, Kind::Datagram(_))))
+        && flags & dummy::FLAG == 0
+        && process_or_init().is_some_and(|p| p.lock().sockets.find(found.key).is_some_and(|s| matches!(s.kind, Kind::Datagram(_))))
     {
         return by_kernel(fd, kernel);
     }
     let (to, to_len) = (header.msg_name.cast::<sockaddr>().cast_const(), header.msg_namelen);
     // SAFETY: the caller's promise.
-    if flags & libc::MSG_FASTOPEN != 0 && unsafe { connected_first(fd, key, to, to_len) }? {
+    if flags & libc::MSG_FASTOPEN != 0 && unsafe { connected_first(fd, found.key, to, to_len) }? {
         // SAFETY: the caller's promise.
         return unsafe {
             vectors::with_readable(header.msg_iov, header.msg_iovlen, |data| {
-                send_on(fd, key, data, flags & !libc::MSG_FASTOPEN, |_| None, kernel)
+                send_on(fd, found, data, flags & !libc::MSG_FASTOPEN, |_| None, kernel)
             })
         };
     }
     // SAFETY: the caller's promise, for the vectors and for the address.
     unsafe {
         vectors::with_readable(header.msg_iov, header.msg_iovlen, |data| {
-            send_on(fd, key, data, flags, |family| destination(to, to_len, family), kernel)
+            send_on(fd, found, data, flags, |family| destination(to, to_len, family), kernel)
         })
     }
 }
@@ -277,6 +299,9 @@ unsafe fn send_message(fd: c_int, key: Key, message: *const msghdr, flags: c_int
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
     if !matches!(fdtable::lookup(fd), Entry::Socket(_)) {
+        if flags & dummy::FLAG != 0 {
+            return errno::fail(libc::EINVAL);
+        }
         for at in 0..if messages.is_null() { 0 } else { count as usize } {
             // SAFETY: the program's promise to sendmmsg(2): `count` messages are there.
             unsafe { rights::before(&raw const (*messages.add(at)).msg_hdr) };

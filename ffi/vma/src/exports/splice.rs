@@ -13,6 +13,7 @@ use libc::{off64_t, size_t, ssize_t};
 use super::{receive, send};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, to_ssize};
+use crate::extra::resume::{self, DUE};
 use crate::fdtable::{self, Entry};
 use crate::process::process;
 use crate::real;
@@ -34,7 +35,7 @@ pub unsafe extern "C-unwind" fn splice(
     flags: c_uint,
 ) -> ssize_t {
     let (from_ring, to_ring) = (on_ring(input), on_ring(output));
-    crate::cancellation_point!({
+    crate::receiving_point!({
         if from_ring || to_ring {
             crate::boundary!(-1, {
                 let (pipe, offset, file_offset) = if from_ring { (output, to, at) } else { (input, at, to) };
@@ -113,7 +114,12 @@ fn into_pipe(socket: c_int, pipe: c_int, len: size_t, flags: c_uint) -> Result<u
         match piece {
             Ok(0) => break,
             Ok(count) => done += count,
-            Err(_) if done > 0 => break,
+            Err(error) if done > 0 => {
+                if error == DUE {
+                    resume::forget();
+                }
+                break;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -128,7 +134,7 @@ fn piece_into_pipe(socket: c_int, pipe: c_int, buffer: &mut [u8], only_at_once: 
         let flags = if only_at_once { libc::MSG_DONTWAIT } else { 0 };
         let mut into = IoSliceMut::new(buffer);
         // SAFETY: the buffer is as long as it says.
-        let received = unsafe { receive::recv(socket, into.as_mut_ptr().cast(), into.len(), flags) };
+        let received = unsafe { receive::recv_once(socket, into.as_mut_ptr().cast(), into.len(), flags) };
         usize::try_from(received).map_err(|_| Errno::last())?
     };
     let mut done = 0;

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::mem::{offset_of, size_of};
 
-use libc::size_t;
+use libc::{size_t, sockaddr_in, timespec};
 
 /// In: fail rather than copy.
 pub(super) const MSG_ZCOPY_FORCE: c_int = 0x0100_0000;
@@ -24,4 +24,19 @@ pub(super) struct Packet {
     pub(super) sz_iov: size_t,
 }
 
+/// `vma_info_t`.
+#[repr(C, packed)]
+pub(super) struct Info {
+    pub(super) struct_sz: size_t,
+    pub(super) packet_id: *mut c_void,
+    pub(super) src: *mut sockaddr_in,
+    pub(super) dst: *mut sockaddr_in,
+    pub(super) payload_sz: size_t,
+    pub(super) socket_ready_queue_pkt_count: u32,
+    pub(super) socket_ready_queue_byte_count: u32,
+    pub(super) hw_timestamp: timespec,
+    pub(super) sw_timestamp: timespec,
+}
+
+const _: () = assert!(size_of::<Info>() == 80 && offset_of!(Info, sw_timestamp) == 64);
 const _: () = assert!(size_of::<Packets>() == 8 && size_of::<Packet>() == 16 && offset_of!(Packet, sz_iov) == 8);

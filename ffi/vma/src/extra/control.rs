@@ -2,11 +2,12 @@
 
 use core::ffi::{CStr, c_char, c_int};
 
-use ringway_report::SocketReport;
+use ringway_params::Level;
+use ringway_report::full::{self, Unit};
 
 use crate::errno;
 use crate::fdtable::{self, Entry};
-use crate::process::process_or_init;
+use crate::process::{Process, process_or_init};
 use crate::{log, report, rules};
 
 /// See the header.
@@ -36,56 +37,28 @@ pub(super) extern "C" fn dump_fd_stats(fd: c_int, level: c_int) -> c_int {
     if !LEVELS.contains(&level) {
         return errno::fail(libc::EINVAL);
     }
-    let wanted = |found: c_int| fd == 0 || found == fd;
+    let level = [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Fine, Level::Finer][level as usize - 1];
     let is_known = fd == 0 || matches!(fdtable::lookup(fd), Entry::Socket(_) | Entry::Kernel(_));
     let Some(process) = process_or_init().filter(|process| is_known && process.is_owner()) else { return errno::fail(libc::EINVAL) };
-    crate::boundary!(-1, {
-        let mut reports = report::sockets(&process.lock());
-        reports.retain(|report| wanted(report.fd));
-        if reports.is_empty() && fd != 0 {
-            return errno::fail(libc::EINVAL);
-        }
-        for line in reports.iter().flat_map(lines) {
-            match level {
-                1 => tracing::error!("{line}"),
-                2 => tracing::warn!("{line}"),
-                3 => tracing::info!("{line}"),
-                4 => tracing::debug!("{line}"),
-                _ => tracing::trace!("{line}"),
-            }
-        }
-        0
-    })
+    crate::boundary!(-1, if dump(process, fd, level) { 0 } else { errno::fail(libc::EINVAL) })
 }
 
-/// One socket's statistics in the words and the order of vma_stats' third view (vma.md s5); what is zero has no line.
-fn lines(report: &SocketReport) -> Vec<String> {
-    let mut lines = vec!["=".repeat(54), format!("\tFd=[{}]", report.fd), format!("\t- {}", report.protocol.to_uppercase())];
-    let mut line = |is_there: bool, line: &dyn Fn() -> String| {
-        if is_there {
-            lines.push(line());
-        }
+/// Logs a socket's statistics (0: all sockets'), in the words and the order of vma_stats' third view (vma.md s5). `false`: there is no such
+/// socket.
+pub(crate) fn dump(process: &Process, fd: c_int, level: Level) -> bool {
+    let reports = match fd {
+        0 => report::all(process),
+        fd => report::one(process, fd).into_iter().collect(),
     };
-    line(!report.local.is_empty(), &|| format!("\t- Local Address   = [{}]", report.local));
-    line(!report.remote.is_empty(), &|| format!("\t- Foreign Address = [{}]", report.remote));
-    line(report.tx_packets > 0, &|| format!("\tTx Offload: {} / {} [kilobytes/packets]", report.tx_bytes / 1024, report.tx_packets));
-    line(report.kernel_tx_packets > 0, &|| format!("\tTx OS info: {} [packets]", report.kernel_tx_packets));
-    line(report.rx_packets > 0, &|| format!("\tRx Offload: {} / {} [kilobytes/packets]", report.rx_bytes / 1024, report.rx_packets));
-    line(report.kernel_rx_packets > 0, &|| format!("\tRx OS info: {} [packets]", report.kernel_rx_packets));
-    line(report.recv_queue > 0, &|| format!("\tRx byte: cur {}", report.recv_queue));
-    line(report.retransmissions > 0, &|| format!("\tRetransmissions: {}", report.retransmissions));
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_zero_has_no_line() {
-        let report = SocketReport { fd: 20, protocol: "udp".to_owned(), local: "0.0.0.0:5".to_owned(), ..SocketReport::default() };
-        assert_eq!(lines(&report)[1..], ["\tFd=[20]", "\t- UDP", "\t- Local Address   = [0.0.0.0:5]"]);
-        let report = SocketReport { rx_packets: 9413, rx_bytes: 131_072, kernel_tx_packets: 2, ..report };
-        assert_eq!(lines(&report)[4..], ["\tTx OS info: 2 [packets]", "\tRx Offload: 128 / 9413 [kilobytes/packets]"]);
+    for line in reports.iter().flat_map(|report| full::socket(report, Unit::Total)) {
+        match level {
+            Level::None => {}
+            Level::Panic | Level::Error => tracing::error!("{line}"),
+            Level::Warn => tracing::warn!("{line}"),
+            Level::Info => tracing::info!("{line}"),
+            Level::Details | Level::Debug => tracing::debug!("{line}"),
+            Level::Fine | Level::Finer | Level::All => tracing::trace!("{line}"),
+        }
     }
+    fd == 0 || !reports.is_empty()
 }

@@ -39,6 +39,11 @@ impl Loans {
         Self { packets: Slab::new(), lends: false }
     }
 
+    /// The sockets that received what is lent, once for each packet.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = Key> {
+        self.packets.iter().map(|(_, loan)| loan.socket)
+    }
+
     #[cfg(test)]
     const fn len(&self) -> usize {
         self.packets.len()
@@ -46,6 +51,18 @@ impl Loans {
 
     pub(super) fn lend(&mut self, loan: Loan) -> *mut c_void {
         id_of(self.packets.insert(loan))
+    }
+
+    /// What a callback was shown is the program's, until it gives it back. `false`: it has done that already.
+    pub(super) fn hold(&mut self, id: *mut c_void, ring: SocketId, len: usize) -> bool {
+        let Some(loan) = key_of(id).and_then(|key| self.packets.find_mut(key)) else { return false };
+        (loan.ring, loan.len) = (ring, len);
+        true
+    }
+
+    /// What a callback was shown is not the program's.
+    pub(super) fn forget(&mut self, id: *mut c_void) {
+        key_of(id).and_then(|key| self.packets.remove(key));
     }
 
     /// Takes a loan back that `fd`, which is `socket` (if it is one), was given. `None`: it has no such loan.

@@ -4,8 +4,16 @@
 //! functions lend is named by ids that are looked up, never by addresses that are believed ([`loans`]).
 
 mod abi;
+mod callback;
 mod control;
+pub(crate) mod dummy;
+pub(crate) mod facts;
+pub(crate) mod ioctl;
+mod left;
 mod loans;
+mod network;
+pub(crate) mod options;
+pub(crate) mod resume;
 mod table;
 pub(crate) mod threads;
 mod zcopy;
@@ -15,10 +23,9 @@ use core::mem::size_of;
 
 use libc::socklen_t;
 
+pub(crate) use callback::{Callback, Callbacks};
+pub(crate) use control::dump;
 pub(crate) use loans::Loans;
-
-/// VMA_SND_FLAGS_DUMMY.
-pub(crate) const SEND_DUMMY: c_int = 0x400;
 
 /// SO_VMA_GET_API.
 const GET_API: c_int = 2800;

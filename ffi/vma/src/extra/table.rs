@@ -11,11 +11,15 @@ use libc::{pthread_t, size_t, sockaddr, socklen_t};
 use ringway_params::Id;
 
 use super::abi::Packet;
-use super::{control, threads, zcopy};
+use super::{callback, control, ioctl, network, threads, zcopy};
 use crate::{errno, params};
 
-/// RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE, THREAD_OFFLOAD and DUMP_FD_STATS of `vma_extra_api_mask`.
-const SUPPORTED: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
+/// REGISTER_RECV_CALLBACK, RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE, THREAD_OFFLOAD, DUMP_FD_STATS and GET_SOCKET_NETWORK_HEADER of
+/// `vma_extra_api_mask`.
+const SUPPORTED: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 13;
+
+/// IOCTL, which is another function's bit in older layouts.
+const SUPPORTED_D: u64 = SUPPORTED | 1 << 21;
 
 /// A function that fails whatever its arguments.
 type Unserved = extern "C" fn() -> c_int;
@@ -27,7 +31,7 @@ extern "C" fn unserved() -> c_int {
 /// The slots that the tables of all layouts have, but for A0's order.
 #[repr(C)]
 struct Receiving {
-    register_recv_callback: Unserved,
+    register_recv_callback: extern "C" fn(c_int, Option<callback::Function>, *mut c_void) -> c_int,
     recvfrom_zcopy: unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, *mut c_int, *mut sockaddr, *mut socklen_t) -> c_int,
     free_packets: unsafe extern "C" fn(c_int, *mut Packet, size_t) -> c_int,
     add_conf_rule: unsafe extern "C" fn(*const c_char) -> c_int,
@@ -38,7 +42,7 @@ struct Receiving {
 }
 
 const RECEIVING: Receiving = Receiving {
-    register_recv_callback: unserved,
+    register_recv_callback: callback::register_recv_callback,
     recvfrom_zcopy: zcopy::recvfrom_zcopy,
     free_packets: zcopy::free_packets,
     add_conf_rule: control::add_conf_rule,
@@ -58,13 +62,13 @@ struct LayoutD {
     socketxtreme_free_vma_buff: Unserved,
     dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
     vma_add_ring_profile: Unserved,
-    get_socket_network_header: Unserved,
+    get_socket_network_header: unsafe extern "C" fn(c_int, *mut c_void, *mut u16) -> c_int,
     get_ring_direct_descriptors: Unserved,
     register_memory_on_ring: Unserved,
     deregister_memory_on_ring: Unserved,
     vma_modify_ring: Unserved,
     vma_extra_supported_mask: u64,
-    ioctl: Unserved,
+    ioctl: unsafe extern "C" fn(*const c_void, size_t) -> c_int,
     vma_cyclic_buffer_read: Unserved,
     get_mem_info: Unserved,
 }
@@ -77,13 +81,13 @@ static LAYOUT_D: LayoutD = LayoutD {
     socketxtreme_free_vma_buff: unserved,
     dump_fd_stats: control::dump_fd_stats,
     vma_add_ring_profile: unserved,
-    get_socket_network_header: unserved,
+    get_socket_network_header: network::get_socket_network_header,
     get_ring_direct_descriptors: unserved,
     register_memory_on_ring: unserved,
     deregister_memory_on_ring: unserved,
     vma_modify_ring: unserved,
-    vma_extra_supported_mask: SUPPORTED,
-    ioctl: unserved,
+    vma_extra_supported_mask: SUPPORTED_D,
+    ioctl: ioctl::ioctl,
     vma_cyclic_buffer_read: unserved,
     get_mem_info: unserved,
 };
@@ -99,7 +103,7 @@ struct LayoutB {
     dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
     vma_cyclic_buffer_read: Unserved,
     vma_add_ring_profile: Unserved,
-    get_socket_network_header: Unserved,
+    get_socket_network_header: unsafe extern "C" fn(c_int, *mut c_void, *mut u16) -> c_int,
     get_ring_direct_descriptors: Unserved,
     register_memory_on_ring: Unserved,
     deregister_memory_on_ring: Unserved,
@@ -118,7 +122,7 @@ static LAYOUT_B: LayoutB = LayoutB {
     dump_fd_stats: control::dump_fd_stats,
     vma_cyclic_buffer_read: unserved,
     vma_add_ring_profile: unserved,
-    get_socket_network_header: unserved,
+    get_socket_network_header: network::get_socket_network_header,
     get_ring_direct_descriptors: unserved,
     register_memory_on_ring: unserved,
     deregister_memory_on_ring: unserved,

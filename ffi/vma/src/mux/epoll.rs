@@ -70,6 +70,13 @@ pub(crate) struct Epoll {
     adopted: bool,
 }
 
+impl Epoll {
+    /// One of the descriptors that name it.
+    pub(super) fn fd(&self) -> RawFd {
+        self.fds.first().copied().unwrap_or(crate::tally::NO_FD)
+    }
+}
+
 /// Whether calls on this entry go straight to the kernel.
 pub(crate) const fn is_plain(index: u32) -> bool {
     index >= UNREGISTERED_IN_USE

@@ -167,6 +167,7 @@ impl Offload {
         self.mux.calls += 1;
         while let Some(event) = self.ring.take_event() {
             if let Some(socket) = self.socket_of(event.socket) {
+                self.note_candidate(socket);
                 self.announce(socket, expand(event.edges.bits()));
             }
         }

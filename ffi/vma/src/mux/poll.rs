@@ -8,10 +8,12 @@ use core::time::Duration;
 
 use libc::pollfd;
 use ringway_host::sleep::ppoll;
+use ringway_stack::time::Instant;
 
 use super::wait::{SpinClass, Waited, Waiting, wait};
 use super::{Source, epoll, readiness, thread};
 use crate::errno::Errno;
+use crate::extra::resume::{self, Resume};
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
 use crate::socket::{lifecycle, listen};
@@ -54,8 +56,44 @@ pub(crate) fn poll(
     timeout: Option<Duration>,
     sigmask: Option<&libc::sigset_t>,
 ) -> Result<usize, Errno> {
+    let now = process.now();
+    let resume = resume::taken();
+    let deadline = timeout.map(|timeout| resume.map_or(now, |resume| resume.began) + timeout);
+    poll_until(process, fds, deadline, sigmask, resume)
+}
+
+/// [`poll`]. `resume`: callbacks have run for the call already.
+pub(super) fn poll_until(
+    process: &Process,
+    fds: &mut [pollfd],
+    deadline: Option<Instant>,
+    sigmask: Option<&libc::sigset_t>,
+    resume: Option<Resume>,
+) -> Result<usize, Errno> {
+    let ready = wait_until(process, fds, deadline, sigmask, resume)?;
+    if ready != 0 && resume.is_some() {
+        let offload = process.lock();
+        for fd in fds.iter().filter(|fd| fd.revents & libc::POLLIN != 0) {
+            if let Entry::Socket(key) = fdtable::peek(fd.fd)
+                && let Some(socket) = offload.sockets.find(key)
+            {
+                socket.told_readable();
+            }
+        }
+    }
+    Ok(ready)
+}
+
+fn wait_until(
+    process: &Process,
+    fds: &mut [pollfd],
+    deadline: Option<Instant>,
+    sigmask: Option<&libc::sigset_t>,
+    resume: Option<Resume>,
+) -> Result<usize, Errno> {
     let started = process.now();
-    let deadline = timeout.map(|timeout| started + timeout);
+    let is_fresh = resume.is_none();
+    let resume = resume.unwrap_or_else(|| Resume::new(started)).polling();
     for fd in fds.iter().map(|fd| fd.fd) {
         // (What is on its way becomes ready when it has arrived.)
         if let entry @ Entry::Socket(_) = fdtable::lookup_with(fd, libc::MSG_DONTWAIT)
@@ -67,20 +105,34 @@ pub(crate) fn poll(
     {
         let mut offload = process.lock();
         offload.poll_if_due(started);
+        // What they decide about may be what is polled for.
+        if is_fresh && offload.callbacks.are_due() {
+            return Err(resume.due());
+        }
         let ready = examine(&mut offload, fds);
         if ready != 0 && !kernel_is_due(process) {
             return Ok(ready);
         }
     }
-    let marks = thread::with(|thread| thread.marks());
+    let marks = resume.marks;
     loop {
         let (mut plan, changes) = {
             let mut offload = process.lock();
             (plan(&mut offload, fds), offload.mux.changes)
         };
         let kernel: &mut [pollfd] = if plan.kernel_any { &mut plan.kernel } else { &mut [] };
-        let mut w =
-            Waiting { sockets: &plan.sockets, epolls: &plan.epolls, kernel, deadline, sigmask, spin: SpinClass::Select, restart: false };
+        let (callbacks, since) = (resume.may_stop(process.now(), deadline), Some(resume.marks));
+        let mut w = Waiting {
+            sockets: &plan.sockets,
+            epolls: &plan.epolls,
+            kernel,
+            deadline,
+            sigmask,
+            spin: SpinClass::Select,
+            restart: false,
+            callbacks,
+            since,
+        };
         let waited = wait(process, &mut w, |offload, _| match examine(offload, fds) {
             0 if offload.mux.changes != changes => Some(Found::Changed),
             0 => None,
@@ -104,6 +156,7 @@ pub(crate) fn poll(
                 return Ok(0);
             }
             Waited::Interrupted => return Err(Errno(libc::EINTR)),
+            Waited::Due => return Err(resume.due()),
         }
         // A handler that ran while something changed ends the call as well: the next wait would know nothing of it.
         if thread::with(|thread| thread.interrupted(marks, false)) {

@@ -57,6 +57,14 @@ pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
 
 impl Work for Service {
     fn turn(&mut self) -> Plan {
+        let plan = self.serve_all();
+        let owed = self.process.published.look(self.process, false);
+        Plan { timeout: [plan.timeout, owed].into_iter().flatten().min(), ..plan }
+    }
+}
+
+impl Service {
+    fn serve_all(&mut self) -> Plan {
         if !core::mem::replace(&mut self.settled, true) {
             settle();
         }

@@ -4,8 +4,9 @@ use core::time::Duration;
 
 use libc::{c_ulong, pollfd};
 
-use super::poll::{concerns, poll};
+use super::poll::{concerns, poll_until};
 use crate::errno::Errno;
+use crate::extra::resume::{self, DUE};
 use crate::process::Process;
 
 /// What makes a descriptor readable, writable and exceptional (select(2), "Correspondence between select() and poll()
@@ -110,10 +111,15 @@ pub(crate) fn select(
     sigmask: Option<&libc::sigset_t>,
 ) -> Result<usize, Errno> {
     let mut fds = sets.to_poll();
-    let deadline = timeout.map(|timeout| process.now() + timeout);
+    let mut resume = resume::taken();
+    let began = resume.map_or_else(|| process.now(), |resume| resume.began);
+    let deadline = timeout.map(|timeout| began + timeout);
     loop {
-        let left = deadline.map(|deadline| deadline.since(process.now()));
-        let ready = poll(process, &mut fds, left, sigmask)?;
+        let polled = poll_until(process, &mut fds, deadline, sigmask, resume.take());
+        if polled == Err(DUE) {
+            resume::rebase(began);
+        }
+        let ready = polled?;
         if fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
             return Err(Errno(libc::EBADF));
         }

@@ -142,6 +142,7 @@ impl Offload {
         thread.spinning.set(true);
         self.mux.watch.spinning += 1;
         self.disarm();
+        self.ring.tidy();
     }
 
     /// A thread stops spinning; what remains to be watched is watched by others.

@@ -7,6 +7,7 @@ use std::os::fd::RawFd;
 use ringway_host::EventFd;
 use ringway_host::spin::{History, Seat};
 
+use crate::extra::resume::Resume;
 use crate::fdtable::{self, Entry};
 use crate::process::fork_generation;
 use crate::slab::Key;
@@ -38,6 +39,10 @@ pub(crate) struct Thread {
     pub(super) asleep: Cell<Option<Key>>,
     /// The [`fork_generation`] of the tables that these two speak of.
     pub(super) generation: Cell<u32>,
+    /// How the call under way began, which is made again once callbacks have run.
+    pub(crate) resume: Cell<Option<Resume>>,
+    /// Callbacks run in a call that waits for readiness, rather than receives.
+    pub(crate) polls: Cell<bool>,
     /// Its seat on the core where it spins. Invariant: none unless `spinning`, so that who ends the one ends the other.
     pub(super) seat: Cell<Option<Seat>>,
 }
@@ -58,6 +63,8 @@ thread_local! {
             spinning: Cell::new(false),
             asleep: Cell::new(None),
             generation: Cell::new(0),
+            resume: Cell::new(None),
+            polls: Cell::new(false),
             seat: Cell::new(None),
         }
     };
@@ -111,7 +118,7 @@ pub(crate) fn take_unsure() -> bool {
 }
 
 #[inline]
-pub(super) fn with<T>(f: impl FnOnce(&Thread) -> T) -> T {
+pub(crate) fn with<T>(f: impl FnOnce(&Thread) -> T) -> T {
     THREAD.with(f)
 }
 
@@ -166,7 +173,7 @@ pub(crate) fn in_handler() -> bool {
 
 impl Thread {
     #[inline]
-    pub(super) fn marks(&self) -> Marks {
+    pub(crate) fn marks(&self) -> Marks {
         Marks { signals: self.signals.load(Ordering::Relaxed), interrupting: self.interrupting.load(Ordering::Relaxed) }
     }
 
@@ -236,7 +243,7 @@ impl Thread {
 
 /// How many handlers had run at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     signals: u32,
     interrupting: u32,
 }

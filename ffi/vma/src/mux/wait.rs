@@ -19,6 +19,7 @@ pub(crate) use super::thread::{in_handler, note_signal, run_handler};
 use crate::errno;
 use crate::params::POLL_US_DEFAULT;
 use crate::process::{self, Offload, Process, fork_generation};
+use crate::tally;
 
 /// Looks at the ring in one hold of the lock, unless another thread asks for it. (Without pauses in between: on
 /// recent processors a pause costs as much as a line's way from core to core.)
@@ -57,6 +58,10 @@ pub(crate) struct Waiting<'a> {
     pub(crate) spin: SpinClass,
     /// A signal handler with SA_RESTART does not end it.
     pub(crate) restart: bool,
+    /// Callbacks that are due end it.
+    pub(crate) callbacks: bool,
+    /// Handlers that had run when the call began, if that was before this wait.
+    pub(crate) since: Option<Marks>,
 }
 
 /// How a wait ended.
@@ -69,6 +74,25 @@ pub(crate) enum Waited<T> {
     TimedOut,
     /// By a signal (EINTR).
     Interrupted,
+    /// Callbacks are due.
+    Due,
+}
+
+impl Waiting<'_> {
+    /// What a look finds.
+    #[inline]
+    fn look<T>(
+        &self,
+        offload: &mut Offload,
+        now: Instant,
+        check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
+    ) -> Option<Waited<T>> {
+        match check(offload, now) {
+            Some(found) => Some(Waited::Ready(found)),
+            None if self.callbacks && offload.callbacks.are_due() => Some(Waited::Due),
+            None => None,
+        }
+    }
 }
 
 /// Waits until `check` finds something. It runs under the lock, on a ring freshly polled, once before anything else.
@@ -95,18 +119,21 @@ fn wait_as<T>(
     w: &mut Waiting<'_>,
     check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
 ) -> Waited<T> {
-    let marks = thread.marks();
+    let marks = w.since.unwrap_or_else(|| thread.marks());
     let started = process.now();
-    {
+    let counted = {
         let mut offload = process.lock();
         if thread.is_waiting() {
             offload.forsake(thread, started);
         }
         offload.poll_if_due(started);
-        if let Some(found) = check(&mut offload, started) {
-            return Waited::Ready(found);
+        match w.look(&mut offload, started, check) {
+            Some(Waited::Due) if w.since.is_some() && thread.interrupted(marks, w.restart) => return Waited::Interrupted,
+            Some(found) => return found,
+            None => {}
         }
-    }
+        counted_fd(&offload, w)
+    };
     if w.deadline.is_some_and(|deadline| deadline <= started) {
         return match ask_kernel(w) {
             Asked::Nothing => Waited::TimedOut,
@@ -122,6 +149,7 @@ fn wait_as<T>(
     let before = history.get();
     let mut state = Spin::new(started, &before, limit);
     let (spun, until) = spin(thread, process, w, marks, &mut state, started, check);
+    tally::spun(counted, matches!(spun, Some(Waited::Ready(_) | Waited::Kernel)));
     let (waited, until) = match spun {
         Some(waited) => (waited, until),
         None => {
@@ -133,15 +161,28 @@ fn wait_as<T>(
         }
     };
     let outcome = match waited {
-        Waited::Ready(_) | Waited::Kernel => Outcome::Satisfied,
+        Waited::Ready(_) | Waited::Kernel | Waited::Due => Outcome::Satisfied,
         Waited::TimedOut | Waited::Interrupted => Outcome::InVain,
     };
+    if outcome == Outcome::Satisfied && before.is_content(until.as_nanos().saturating_sub(started.as_nanos()), &state) {
+        return waited;
+    }
     let mut learned = before;
     learned.ended(limit, until.since(started), outcome, &state);
     if learned != before {
         history.set(learned);
     }
     waited
+}
+
+/// The descriptor that a wait is counted for: a socket's, or an epoll instance's; else poll and select have it.
+#[inline]
+fn counted_fd(offload: &Offload, w: &Waiting<'_>) -> i32 {
+    match (w.spin, w.sockets, w.epolls) {
+        (SpinClass::Rx, &[socket], _) => offload.sockets.get(socket).map_or(tally::NO_FD, |socket| socket.fd),
+        (SpinClass::Select, [], &[epoll]) => offload.mux.epolls.get(epoll).map_or(tally::NO_FD, super::epoll::Epoll::fd),
+        _ => tally::NO_FD,
+    }
 }
 
 /// The calling thread's history of one class.
@@ -192,8 +233,8 @@ fn spin<T>(
     let mut ask_now = w.sigmask.is_some();
     let ended = loop {
         let now = process.now();
-        if let Some(found) = look(thread, process, now, &mut seen, check) {
-            return (Some(Waited::Ready(found)), now);
+        if let Some(found) = look(thread, process, w, now, &mut seen, check) {
+            return (Some(found), now);
         }
         if thread.interrupted(marks, w.restart) {
             break Some(Waited::Interrupted);
@@ -278,16 +319,17 @@ impl Drop for Spinning<'_> {
 fn look<T>(
     thread: &Thread,
     process: &Process,
+    w: &Waiting<'_>,
     now: Instant,
     seen: &mut u64,
     check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
-) -> Option<T> {
+) -> Option<Waited<T>> {
     let mut offload = process.lock();
     for _ in 0..LOOKS {
         offload.poll_if_due(now);
         if offload.mux.activity != *seen {
             *seen = offload.mux.activity;
-            if let Some(found) = check(&mut offload, now) {
+            if let Some(found) = w.look(&mut offload, now, check) {
                 offload.end_spin(thread, now);
                 return Some(found);
             }
@@ -346,9 +388,9 @@ fn sleep<T>(
             let now = process.now();
             let mut offload = process.lock();
             offload.poll_if_due(now);
-            if let Some(found) = check(&mut offload, now) {
+            if let Some(found) = w.look(&mut offload, now, check) {
                 offload.attend(now);
-                return Waited::Ready(found);
+                return found;
             }
             match offload.fall_asleep(thread, w, waker, now, dozes) {
                 Some(asleep) => asleep,
@@ -362,7 +404,7 @@ fn sleep<T>(
             let (woken, told) = offload.wake_up(thread, w, &asleep);
             dozes = told || dozes && offload.mux.watch.is_busy(now);
             offload.poll_if_due(now);
-            let found = check(&mut offload, now);
+            let found = w.look(&mut offload, now, check);
             offload.attend(now);
             (woken, found)
         };
@@ -370,7 +412,7 @@ fn sleep<T>(
             thread::clear_waker();
         }
         if let Some(found) = found {
-            return Waited::Ready(found);
+            return found;
         }
         match slept {
             Some(Ok(slept)) if slept.kernel => return Waited::Kernel,

@@ -86,6 +86,9 @@ pub(crate) unsafe fn accept(
             sigmask: None,
             spin: SpinClass::Rx,
             restart: timeout.is_none(),
+            // (accept(2) is not among the calls in which they run.)
+            callbacks: false,
+            since: None,
         };
         let ready = |offload: &mut Offload, _| match offload.sockets.find(key).map(|s| s.kind) {
             Some(Kind::Listener(Some(id))) => waits(offload, id).then_some(()),
@@ -93,7 +96,7 @@ pub(crate) unsafe fn accept(
             _ => Some(()),
         };
         match wait(process, &mut waiting, ready) {
-            Waited::Ready(()) | Waited::Kernel => {}
+            Waited::Ready(()) | Waited::Kernel | Waited::Due => {}
             Waited::TimedOut => return Err(Errno(libc::EAGAIN)),
             Waited::Interrupted => return Err(Errno(libc::EINTR)),
         }

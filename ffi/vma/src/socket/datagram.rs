@@ -19,10 +19,12 @@ use super::connect::{Unreachable, kernel_result, reachable};
 use super::{Kind, Socket};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS};
+use crate::extra::resume::{self, Resume};
 use crate::lock::Guard;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
+use crate::tally::{self, Way};
 use crate::{mux, real, rules};
 
 /// How long a destination that nobody offloads is left to the kernel before it is asked for again.
@@ -296,8 +298,8 @@ fn connect_on_ring(offload: &mut Offload, key: Key) {
 pub(crate) fn send(
     process: &Process,
     mut guard: Guard<'_, Offload>,
-    fd: c_int,
-    key: Key,
+    now: Instant,
+    (fd, key): (c_int, Key),
     data: &[IoSlice<'_>],
     to: Option<Address>,
     kernel: &dyn Fn() -> isize,
@@ -314,7 +316,6 @@ pub(crate) fn send(
         drop(guard);
         return by_kernel(fd, kernel);
     };
-    let now = process.now();
     if let Some(hop) = usable(process, socket, to, now) {
         if let (Some(hop), Kind::Datagram(Some(id))) = (hop, socket.kind) {
             let result = send_on_ring(process, offload, (key, id), data, to, hop, now);
@@ -330,6 +331,37 @@ pub(crate) fn send(
     }
     drop(guard);
     send_after_asking(process, fd, key, data, to, kernel)
+}
+
+/// Where a datagram to there would go on the ring, which is found out if it is not known. `None`: nowhere.
+pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -> Option<(SocketId, MacAddr, SocketAddrV4)> {
+    let guard = process.lock();
+    let socket = guard.sockets.find(key)?;
+    let to = match to {
+        None => socket.peer?,
+        Some(Address::V4(to)) => address::destination(to),
+        Some(_) => return None,
+    };
+    let now = process.now();
+    if let Some(way) = usable(process, socket, to, now) {
+        let Kind::Datagram(Some(id)) = socket.kind else { return None };
+        return way.map(|station| (id, station, to));
+    }
+    drop(guard);
+    let _masked = Masked::new();
+    let found = sendable(process, Address::V4(to));
+    if found.is_ok() {
+        ensure_published(process, fd, key);
+    }
+    let mut guard = process.lock();
+    let socket = guard.sockets.find_mut(key)?;
+    let (Ok((_, hop)), Kind::Datagram(Some(id))) = (found, socket.kind) else {
+        socket.route = Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) };
+        return None;
+    };
+    let station = hop.mac;
+    socket.route = Route { to: Some(to), by: By::Station(hop) };
+    Some((id, station, to))
 }
 
 /// The remembered way to a destination: `Some(None)` is the kernel, `None` is not known.
@@ -425,6 +457,7 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
     crate::fdtable::count_kernel_tx(fd);
+    tally::kernel_said(fd, Way::Tx, sent.cast_signed());
     Ok(sent)
 }
 
@@ -442,8 +475,8 @@ pub(crate) enum Received {
 pub(crate) fn receive(
     process: &Process,
     mut guard: Guard<'_, Offload>,
-    fd: c_int,
-    key: Key,
+    now: Instant,
+    (fd, key): (c_int, Key),
     into: &mut [IoSliceMut<'_>],
     flags: c_int,
     kernel: &dyn Fn(c_int) -> isize,
@@ -457,7 +490,8 @@ pub(crate) fn receive(
         let timeout = socket.receive_timeout;
         drop(guard);
         if blocking && flags & libc::MSG_ERRQUEUE == 0 {
-            return wait_to_receive(process, fd, key, into, flags, kernel, timeout);
+            let resume = resume::taken_or(process.now());
+            return wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume));
         }
         return from_kernel(fd, kernel, 0);
     };
@@ -470,7 +504,6 @@ pub(crate) fn receive(
         return received;
     }
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
-    let now = process.now();
     for polled in [false, true] {
         if polled {
             offload.poll_if_due(now);
@@ -483,19 +516,25 @@ pub(crate) fn receive(
             }
         }
     }
+    let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    let waits = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
+    let (resume, timeout) = (resume::taken_or(now), socket.receive_timeout);
+    let deadline = if waits { timeout.map(|timeout| resume.began + timeout) } else { Some(resume.began) };
+    if let Some(stop) = offload.stop(resume, key, now, deadline) {
+        return Err(stop);
+    }
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
-    if socket.nonblocking || flags & libc::MSG_DONTWAIT != 0 {
+    if !waits {
         let ask = socket.kernel_poll.on_empty(now, ratio);
         drop(guard);
         return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT) } else { Err(Errno(libc::EAGAIN)) };
     }
-    let timeout = socket.receive_timeout;
     let hinted = core::mem::take(&mut socket.kernel_poll.hint);
     drop(guard);
     if hinted && let Some(received) = ask_kernel(fd, kernel) {
         return received;
     }
-    wait_to_receive(process, fd, key, into, flags, kernel, timeout)
+    wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume))
 }
 
 /// The kernel's answer, unless it has nothing.
@@ -514,6 +553,7 @@ fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Resu
     let _masked = Masked::new();
     let count = usize::try_from(kernel(extra)).map_err(|_| Errno::last())?;
     crate::fdtable::count_kernel_rx(fd);
+    tally::kernel_said(fd, Way::Rx, count.cast_signed());
     Ok(Received::Kernel(count))
 }
 
@@ -524,7 +564,7 @@ fn wait_to_receive(
     into: &mut [IoSliceMut<'_>],
     flags: c_int,
     kernel: &dyn Fn(c_int) -> isize,
-    timeout: Option<Duration>,
+    (timeout, resume): (Option<Duration>, Resume),
 ) -> Result<Received, Errno> {
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
     let saved = errno::current();
@@ -533,10 +573,12 @@ fn wait_to_receive(
         sockets: &[key.index],
         epolls: &[],
         kernel: &mut descriptors,
-        deadline: timeout.map(|t| process.now() + t),
+        deadline: timeout.map(|timeout| resume.began + timeout),
         sigmask: None,
         spin: SpinClass::Rx,
         restart: timeout.is_none(),
+        callbacks: resume.may_stop(process.now(), timeout.map(|timeout| resume.began + timeout)),
+        since: Some(resume.marks),
     };
     loop {
         let waited = wait(process, &mut waiting, |offload, _| {
@@ -565,6 +607,7 @@ fn wait_to_receive(
                 }
             }
             Waited::TimedOut => return Err(Errno(libc::EAGAIN)),
+            Waited::Due => return Err(resume.due()),
             Waited::Interrupted => return Err(Errno(libc::EINTR)),
         }
     }

@@ -131,6 +131,9 @@ impl Socket {
         if let Some(rule) = self.rare.as_ref().and_then(|rare| rare.rule.clone()) {
             copy.rare().rule = Some(rule);
         }
+        if let Some(callback) = self.callback() {
+            copy.rare().callback = callback.for_child();
+        }
         copy.inherited.clone_from(&self.inherited);
         copy
     }
@@ -275,7 +278,7 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
     }
     mux::forget(offload, key.index);
     let Some(socket) = offload.sockets.remove(key) else { return };
-    crate::report::closed(offload, &socket, fd);
+    crate::report::closed(offload, &socket, fd, process.now());
     if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_))
         && is_open
         && lineage::shared_since(socket.birth)

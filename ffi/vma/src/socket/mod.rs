@@ -9,6 +9,7 @@ pub(crate) mod common;
 pub(crate) mod connect;
 pub(crate) mod cork;
 pub(crate) mod datagram;
+mod groups;
 mod info;
 pub(crate) mod lifecycle;
 pub(crate) mod listen;
@@ -197,6 +198,19 @@ impl Socket {
     /// What few sockets have, made if there is none of it.
     pub(crate) fn rare(&mut self) -> &mut rare::Rare {
         self.rare.get_or_insert_default()
+    }
+
+    /// The callback that sees first what it receives.
+    pub(crate) fn callback(&self) -> Option<&crate::extra::Callback> {
+        self.rare.as_ref()?.callback.as_ref()
+    }
+
+    /// Whoever polls it is being told that it is readable.
+    #[inline]
+    pub(crate) fn told_readable(&self) {
+        if let Some(rare) = &self.rare {
+            rare.held.set(false);
+        }
     }
 
     /// O_NONBLOCK, which another process that has the open file may have changed.

@@ -14,11 +14,11 @@ use ringway_stack::offload::Reason;
 use ringway_stack::tcp;
 
 use super::connect::kernel_result;
-use super::{Kind, Socket, common, cork, info};
+use super::{Kind, Socket, common, cork, groups, info};
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::{moving, real};
+use crate::{extra, moving, real};
 
 const TCP_ZEROCOPY_RECEIVE: c_int = 35;
 const TCP_REPAIR: c_int = 19;
@@ -66,6 +66,10 @@ pub(crate) unsafe fn set(
     value: *const c_void,
     len: socklen_t,
 ) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise.
+    if let Some(result) = unsafe { extra::options::set(process, key, (level, name), value, len) } {
+        return result;
+    }
     let mut guard = process.lock();
     let offload = &mut *guard;
     // SAFETY: the caller's promise; a bad pointer is the kernel's to find.
@@ -112,6 +116,9 @@ pub(crate) unsafe fn set(
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
+    if level == libc::IPPROTO_IP {
+        groups::note(socket, name, &argument.bytes[..argument.len]);
+    }
     if matches!(socket.kind, Kind::Kernel | Kind::Moving) {
         return Ok(0);
     }
@@ -343,6 +350,10 @@ pub(crate) unsafe fn get(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise.
+    if let Some(result) = unsafe { extra::options::get(process, key, (level, name), value, len) } {
+        return result;
+    }
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };

@@ -1,8 +1,13 @@
 //! What few sockets have: kept apart, so that the others stay small.
 
+use core::cell::Cell;
 use std::net::SocketAddrV4;
 
 use libc::c_int;
+
+use super::groups::Groups;
+use crate::extra::Callback;
+use crate::mux;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -17,10 +22,18 @@ pub(crate) struct Rare {
     pub(crate) completed: Option<(u32, u32)>,
     /// The rule of libvma.conf that left it to the kernel.
     pub(crate) rule: Option<String>,
+    /// Multicast.
+    pub(crate) groups: Groups,
     /// UDP_CORK.
     pub(crate) cork: bool,
     /// A datagram that is not complete, and where it is to go; no address: to the connected peer.
     pub(crate) corked: Option<(Vec<u8>, Option<SocketAddrV4>)>,
+    /// SO_VMA_FLOW_TAG; zero: none.
+    pub(crate) flow_tag: u32,
+    /// What the program looks at before its reader does.
+    pub(crate) callback: Option<Callback>,
+    /// That callback has held something, and nobody who polls the socket has been told.
+    pub(crate) held: Cell<bool>,
 }
 
 impl Rare {
@@ -33,7 +46,8 @@ impl Rare {
     }
 
     /// Epoll's bits for what is in here.
-    pub(crate) const fn readiness(&self) -> u32 {
-        if self.error.is_some() || self.completed.is_some() { libc::EPOLLERR as u32 } else { 0 }
+    pub(crate) fn readiness(&self) -> u32 {
+        let error = if self.error.is_some() || self.completed.is_some() { libc::EPOLLERR as u32 } else { 0 };
+        if self.held.get() { error | mux::IN } else { error }
     }
 }

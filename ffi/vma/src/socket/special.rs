@@ -8,9 +8,10 @@ use std::io::{IoSlice, IoSliceMut};
 use ringway_stack::ring::{Readiness, RecvFlags, SocketId};
 use ringway_stack::{Error, Instant};
 
-use super::stream::{self, blocking, receive_some, waiting};
+use super::stream::{self, receive_some, receiving};
 use super::vectors;
 use crate::errno::Errno;
+use crate::extra::resume::{self, DUE, Resume};
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -45,7 +46,6 @@ pub(super) fn receive(
     }
     // sock_rcvlowat: a call that blocks goes on until it has so much. One that doesn't takes what there is.
     let target = if flags & libc::MSG_WAITALL != 0 { wanted } else { low_water.min(wanted) };
-    let deadline = timeout.map(|timeout| process.now() + timeout);
     if flags & (libc::MSG_PEEK | libc::MSG_TRUNC) != 0 {
         let waits = !nonblocking && flags & libc::MSG_DONTWAIT == 0;
         if flags & libc::MSG_PEEK == 0 {
@@ -54,18 +54,28 @@ pub(super) fn receive(
         let counted = (flags & libc::MSG_TRUNC != 0).then_some(wanted);
         return peek(process, offload, key, id, into, counted, waits.then_some((target, timeout)));
     }
+    let now = process.now();
+    let resume = resume::taken_or(now);
     let mut into = into;
-    // Empty vectors in front would lead back here.
-    IoSliceMut::advance_slices(&mut into, 0);
-    let mut result = receive_some(process, offload, process.now(), key, id, into, plain);
+    // (Empty vectors in front would lead back here.)
+    IoSliceMut::advance_slices(&mut into, resume.done);
+    let mut done = resume.done;
+    let rest_of = |time: Option<Duration>| time.map(|time| (resume.began + time).since(process.now()));
+    let mut result = if done == 0 {
+        resume::put_back(resume);
+        receive_some(process, offload, now, key, id, into, plain)
+    } else {
+        drop(offload);
+        go_on(process, key, id, into, rest_of(timeout))
+    };
     if target <= 1 || nonblocking || flags & libc::MSG_DONTWAIT != 0 {
         return result;
     }
     let mut left = into;
-    let mut done = 0;
     loop {
         match result {
             Ok(0) => return Ok(done),
+            Err(DUE) => return Err(resume.with(done).due()),
             Ok(count) => {
                 done += count;
                 if done >= target {
@@ -77,14 +87,14 @@ pub(super) fn receive(
             Err(_) if done > 0 => return Ok(done),
             Err(error) => return Err(error),
         }
-        result = go_on(process, key, id, left, deadline.map(|deadline| deadline.since(process.now())));
+        result = go_on(process, key, id, left, rest_of(timeout));
     }
 }
 
 /// Waits for more where some was received. A signal ends that, whether or not its handler restarts calls; and so does an error, which
 /// stays to be told by the next call.
 fn go_on(process: &Process, key: Key, id: SocketId, into: &mut [IoSliceMut<'_>], time: Option<Duration>) -> Result<usize, Errno> {
-    waiting(process, key, time, false, |offload, now| {
+    receiving(process, key, (time, false), Resume::new(process.now()), |offload, now| {
         let nothing = offload.ring.info(id).is_none_or(|info| info.recv_queue == 0);
         if nothing && offload.ring.readiness(id).intersects(Readiness::ERR) {
             return Ok(0);
@@ -118,14 +128,22 @@ fn peek(
         }
     };
     let now = process.now();
+    let resume = resume::taken_or(now);
     offload.poll_if_due(now);
-    let Some((target, timeout)) = until else { return look(&mut offload, now, 1).map_err(Errno::from) };
+    let (target, deadline) = match until {
+        Some((target, timeout)) => (target, timeout.map(|timeout| resume.began + timeout)),
+        None => (1, Some(resume.began)),
+    };
     match look(&mut offload, now, target) {
         Err(Error::WouldBlock) => {}
         result => return result.map_err(Errno::from),
     }
+    if let Some(stop) = offload.stop(resume, key, now, deadline) {
+        return Err(stop);
+    }
     drop(offload);
-    match blocking(process, key, timeout, |offload, now| look(offload, now, target)) {
+    let Some((_, timeout)) = until else { return Err(Errno(libc::EAGAIN)) };
+    match receiving(process, key, (timeout, timeout.is_none()), resume, |offload, now| look(offload, now, target)) {
         // Time over, or a signal: what is there will do.
         Err(error @ Errno(libc::EAGAIN | libc::EINTR)) => {
             let now = process.now();
@@ -143,12 +161,18 @@ fn receive_nothing(process: &Process, mut offload: Guard<'_, Offload>, key: Key,
     offload.poll_if_due(now);
     let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     let (nonblocking, timeout) = (socket.nonblocking, socket.receive_timeout);
+    let resume = resume::taken_or(now);
+    let waits = !nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let result = look(&mut offload, now).map_err(Errno::from);
-    drop(offload);
-    if result != Err(Errno(libc::EAGAIN)) || nonblocking || flags & libc::MSG_DONTWAIT != 0 {
+    if result != Err(Errno(libc::EAGAIN)) {
         return result;
     }
-    blocking(process, key, timeout, look)
+    let deadline = if waits { timeout.map(|timeout| resume.began + timeout) } else { Some(resume.began) };
+    if let Some(stop) = offload.stop(resume, key, now, deadline) {
+        return Err(stop);
+    }
+    drop(offload);
+    if waits { receiving(process, key, (timeout, timeout.is_none()), resume, look) } else { result }
 }
 
 /// tcp(7): with MSG_TRUNC the bytes are discarded, the buffer is not touched (it may well be null).
@@ -186,7 +210,12 @@ pub(crate) fn discard<'a>(
         match result {
             Ok(0) => break,
             Ok(count) => done += count,
-            Err(_) if done > 0 => break,
+            Err(error) if done > 0 => {
+                if error == DUE {
+                    resume::forget();
+                }
+                break;
+            }
             Err(error) => return Err(error),
         }
         offload = process.lock();

@@ -12,6 +12,7 @@ use ringway_stack::{Error, Instant};
 
 use super::{special, vectors};
 use crate::errno::{self, Errno};
+use crate::extra::resume::{self, Resume};
 use crate::lock::Guard;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
@@ -70,12 +71,20 @@ pub(super) fn receive_some(
         }
     }
     let Some(socket) = state.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
-    if socket.nonblocking || flags & libc::MSG_DONTWAIT != 0 {
+    let waits = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
+    if !waits && !state.callbacks.are_used() {
         return Err(Errno(libc::EAGAIN));
     }
-    let timeout = socket.receive_timeout;
+    let (resume, timeout) = (resume::taken_or(now), socket.receive_timeout);
+    let deadline = if waits { timeout.map(|timeout| resume.began + timeout) } else { Some(resume.began) };
+    if let Some(stop) = state.stop(resume, key, now, deadline) {
+        return Err(stop);
+    }
+    if !waits {
+        return Err(Errno(libc::EAGAIN));
+    }
     drop(offload);
-    wait_to_receive(process, key, id, into, ring_flags, timeout)
+    wait_to_receive(process, key, id, into, ring_flags, timeout, resume)
 }
 
 fn wait_to_receive(
@@ -85,8 +94,9 @@ fn wait_to_receive(
     into: &mut [IoSliceMut<'_>],
     flags: RecvFlags,
     timeout: Option<Duration>,
+    resume: Resume,
 ) -> Result<usize, Errno> {
-    blocking(process, key, timeout, |offload, now| {
+    receiving(process, key, (timeout, timeout.is_none()), resume, |offload, now| {
         let result = offload.ring.tcp_recv(now, id, into, flags);
         offload.dispatch();
         result
@@ -103,15 +113,26 @@ pub(crate) fn blocking<T>(
     timeout: Option<Duration>,
     attempt: impl FnMut(&mut Offload, Instant) -> Result<T, Error>,
 ) -> Result<T, Errno> {
-    waiting(process, key, timeout, timeout.is_none(), attempt)
+    waiting(process, key, timeout.map(|timeout| process.now() + timeout), timeout.is_none(), None, attempt)
 }
 
-/// [`blocking`]; `restart`: a handler with SA_RESTART does not end it.
-pub(super) fn waiting<T>(
+/// [`blocking`], for a call in which callbacks run, and whose time runs from its beginning; `restart`: a handler with SA_RESTART does not end it.
+pub(super) fn receiving<T>(
     process: &Process,
     key: Key,
-    timeout: Option<Duration>,
+    (timeout, restart): (Option<Duration>, bool),
+    resume: Resume,
+    attempt: impl FnMut(&mut Offload, Instant) -> Result<T, Error>,
+) -> Result<T, Errno> {
+    waiting(process, key, timeout.map(|timeout| resume.began + timeout), restart, Some(resume), attempt)
+}
+
+fn waiting<T>(
+    process: &Process,
+    key: Key,
+    deadline: Option<Instant>,
     restart: bool,
+    resume: Option<Resume>,
     mut attempt: impl FnMut(&mut Offload, Instant) -> Result<T, Error>,
 ) -> Result<T, Errno> {
     let saved = errno::current();
@@ -119,10 +140,12 @@ pub(super) fn waiting<T>(
         sockets: &[key.index],
         epolls: &[],
         kernel: &mut [],
-        deadline: timeout.map(|t| process.now() + t),
+        deadline,
         sigmask: None,
         spin: SpinClass::Rx,
         restart,
+        callbacks: resume.is_some_and(|resume| resume.may_stop(process.now(), deadline)),
+        since: resume.map(|resume| resume.marks),
     };
     let waited = wait(process, &mut waiting, |offload, now| {
         if offload.sockets.find(key).is_none() {
@@ -139,6 +162,10 @@ pub(super) fn waiting<T>(
             result
         }
         Waited::Interrupted => Err(Errno(libc::EINTR)),
+        Waited::Due => {
+            errno::set(saved);
+            Err(resume.map_or(Errno(libc::EAGAIN), Resume::due))
+        }
         Waited::TimedOut | Waited::Kernel => Err(Errno(libc::EAGAIN)),
     }
 }

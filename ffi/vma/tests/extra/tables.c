@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 enum { SERVED = VMA_EXTRA_API_RECVFROM_ZCOPY | VMA_EXTRA_API_FREE_PACKETS | VMA_EXTRA_API_ADD_CONF_RULE |
-       VMA_EXTRA_API_THREAD_OFFLOAD | VMA_EXTRA_API_DUMP_FD_STATS };
+       VMA_EXTRA_API_THREAD_OFFLOAD | VMA_EXTRA_API_DUMP_FD_STATS | VMA_EXTRA_API_REGISTER_RECV_CALLBACK |
+       VMA_EXTRA_API_GET_SOCKET_NETWORK_HEADER };
 
 int main(void)
 {
@@ -34,7 +35,7 @@ int main(void)
 	if (vma->socketxtreme_poll(0, NULL, 0, 0) != -1 || errno != EOPNOTSUPP)
 		printf("socketxtreme_poll\n");
 	memcpy(&word, table + 152, sizeof word);
-	if (word == SERVED) {
+	if (word == (SERVED | VMA_EXTRA_API_IOCTL)) {
 		printf("D\n");
 		return 0;
 	}

@@ -89,6 +89,14 @@ impl<D: Device> UdpSocket<D> {
         }
     }
 
+    /// Makes up the headers of a datagram that is about to be queued, if they are wanted: nobody kept its own.
+    pub(super) fn make_up_headers_of(&mut self, from: SocketAddrV4, to: Ipv4Addr, len: usize) {
+        let to = SocketAddrV4::new(to, self.local.port());
+        if let Some(headers) = &mut self.headers {
+            headers.push_back(made_up_headers(from, to, len));
+        }
+    }
+
     /// When the oldest datagram was received.
     fn first_received(&self) -> Option<Instant> {
         self.queue.front().map(|first| first.received)
@@ -98,14 +106,11 @@ impl<D: Device> UdpSocket<D> {
     fn move_first(&mut self, take: impl FnOnce(&Packet<'_, D::Rx>) -> Result<(), Refused>) -> Result<(), Refused> {
         let Some(first) = self.queue.front() else { return Ok(()) };
         let headers: &[u8] = self.headers.as_ref().and_then(|headers| headers.front()).map_or(&[], |headers| headers);
-        let (a, b) = self.bytes.as_slices();
-        let head_a = &a[..first.head.min(a.len())];
-        let copied = [head_a, &b[..first.head - head_a.len()]];
+        let copied = [self.bytes.first(first.head), &[]];
         let taken = take(&Packet { headers, copied, buffers: first.buffers.as_slice(), received: first.received });
         if taken != Err(Refused::End) {
             let (head, len) = (first.head, first.len());
-            self.bytes.drain(..head);
-            self.forget_first(len);
+            self.forget_first(head, len);
         }
         taken
     }

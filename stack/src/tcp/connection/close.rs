@@ -62,7 +62,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub fn orphan(&mut self, now: Instant) {
         self.orphaned = true;
         self.read_shut = true;
-        if self.recv.len() > 0 && self.state != State::TimeWait {
+        if self.recv.len() + self.recv.undecided() > 0 && self.state != State::TimeWait {
             mark!(self, CloseWithUnread);
             self.abort();
             return;

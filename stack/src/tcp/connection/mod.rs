@@ -3,9 +3,11 @@
 mod ack;
 mod close;
 mod details;
+mod dummy;
 mod path;
 mod receive;
 mod remains;
+mod screening;
 mod stream;
 mod timeouts;
 mod transmit;
@@ -311,6 +313,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// What can be done without blocking (Linux's `tcp_poll`).
     pub fn readiness(&self) -> Readiness {
+        let ready = self.readiness_when_decided();
+        // What the reader is not to have yet comes before an end, or an error.
+        let hides_end = self.recv.undecided() > 0 && self.recv.len() == 0;
+        if hides_end { ready - Readiness::IN } else { ready }
+    }
+
+    fn readiness_when_decided(&self) -> Readiness {
         let mut ready = Readiness::empty();
         if self.error.is_some() {
             ready |= Readiness::ERR;

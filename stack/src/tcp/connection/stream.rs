@@ -139,7 +139,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// The program took so many bytes, for good.
     #[inline(always)]
-    fn made_room(&mut self, now: Instant, n: usize) {
+    pub(super) fn made_room(&mut self, now: Instant, n: usize) {
         let queued = self.charged();
         if self.window.on_read(now, n, self.rtt.srtt(), self.acks.peer_mss) {
             mark!(self, ReceiveBufferGrew);
@@ -157,6 +157,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     #[cold]
     fn read_nothing(&mut self, into: &[IoSliceMut<'_>]) -> Result<usize, Error> {
+        // Whatever comes next comes behind that.
+        if self.recv.undecided() > 0 && into.iter().any(|slice| !slice.is_empty()) {
+            return Err(Error::WouldBlock);
+        }
         if self.peer_fin || into.iter().all(|slice| slice.is_empty()) {
             return Ok(0);
         }

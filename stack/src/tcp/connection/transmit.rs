@@ -358,7 +358,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// The header of a segment, and the right edge of our window that it announces.
     #[inline(always)]
-    fn header(&self, now: Instant, seq: SeqNumber, flags: Flags) -> (Header, SeqNumber) {
+    pub(super) fn header(&self, now: Instant, seq: SeqNumber, flags: Flags) -> (Header, SeqNumber) {
         let stamps = (self.timestamp(now), self.ts_recent);
         let (mut options, (mut window, edge)) = if flags.contains(Flags::SYN) {
             let offer = match flags.contains(Flags::ACK) {

@@ -17,6 +17,7 @@ use super::{
     Epoll, INDEX_MASK, NESTING_MAX, REGISTERED_TOKEN, TOKEN_TAG, TOKEN_TAG_SHIFT, await_adopted, is_plain, registered_event, token,
 };
 use crate::errno::Errno;
+use crate::extra::resume::{self, Resume};
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process};
 use crate::slab::Slab;
@@ -66,7 +67,15 @@ fn collect(offload: &mut Offload, index: u32, round: u32, events: &mut [epoll_ev
     let collected = interest.collect(
         round,
         events.len(),
-        |item| target_readiness(ring, sockets, &mut mux.epolls, item.target, 0),
+        |item| {
+            let ready = target_readiness(ring, sockets, &mut mux.epolls, item.target, 0);
+            if let (Target::Socket(socket), true) = (item.target, ready & item.mask() & IN != 0)
+                && let Some(socket) = sockets.get(socket)
+            {
+                socket.told_readable();
+            }
+            ready
+        },
         |place, data, ready| events[place] = epoll_event { events: ready, u64: data },
     );
     let more = interest.may_be_ready();
@@ -97,9 +106,11 @@ pub(crate) fn wait_on(
     sigmask: Option<&libc::sigset_t>,
 ) -> Result<usize, Errno> {
     let started = process.now();
-    let deadline = timeout.map(|timeout| started + timeout);
-    let marks = thread::with(|thread| thread.marks());
-    let mut looked = look(process, index, epfd, started, events)?;
+    let resumed = resume::taken();
+    let resume = resumed.unwrap_or_else(|| Resume::new(started)).polling();
+    let deadline = timeout.map(|timeout| resume.began + timeout);
+    let marks = resume.marks;
+    let mut looked = look(process, index, epfd, (started, resumed.is_none().then_some(resume)), events)?;
     let mut waited_before = false;
     loop {
         if looked.count != 0 {
@@ -112,7 +123,8 @@ pub(crate) fn wait_on(
         let mut kernel = [libc::pollfd { fd: epfd, events: libc::POLLIN, revents: 0 }];
         let kernel = if looked.members { &mut kernel[..] } else { &mut [] };
         let epolls = [index];
-        let mut w = Waiting { sockets: &[], epolls: &epolls, kernel, deadline, sigmask, spin: SpinClass::Select, restart: false };
+        let (callbacks, since, spin) = (resume.may_stop(process.now(), deadline), Some(resume.marks), SpinClass::Select);
+        let mut w = Waiting { sockets: &[], epolls: &epolls, kernel, deadline, sigmask, spin, restart: false, callbacks, since };
         let waited = wait(process, &mut w, |offload, _| {
             let Some(instance) = offload.mux.epolls.get_mut(index) else { return Some(Err(Errno(libc::EBADF))) };
             let (round, members) = (next_round(instance), instance.kernel_members);
@@ -130,6 +142,7 @@ pub(crate) fn wait_on(
             }
             Waited::TimedOut => return Ok(0),
             Waited::Interrupted => return Err(Errno(libc::EINTR)),
+            Waited::Due => return Err(resume.due()),
         };
     }
 }
@@ -139,11 +152,21 @@ fn next_round(instance: &mut Epoll) -> u32 {
     instance.rounds
 }
 
-/// One look at our half, and at the real epoll if it was left out for long.
-fn look(process: &Process, index: u32, epfd: RawFd, now: Instant, events: &mut [epoll_event]) -> Result<Collected, Errno> {
+/// One look at our half, and at the real epoll if it was left out for long. `fresh`: callbacks that are due come first, for what they decide about
+/// may be what is waited for.
+fn look(
+    process: &Process,
+    index: u32,
+    epfd: RawFd,
+    (now, fresh): (Instant, Option<Resume>),
+    events: &mut [epoll_event],
+) -> Result<Collected, Errno> {
     let ratio = process.params.select_skip_os;
     let mut offload = process.lock();
     offload.poll_if_due(now);
+    if let Some(resume) = fresh.filter(|_| offload.callbacks.are_due()) {
+        return Err(resume.due());
+    }
     if offload.mux.epolls.get(index).is_some_and(|instance| instance.adopted) {
         await_adopted(&mut offload, index, 0);
     }

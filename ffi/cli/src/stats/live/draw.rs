@@ -1,0 +1,243 @@
+//! How the live view looks.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize as _};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table, TableState};
+use ringway_cli::table::short;
+use ringway_report::full::{self, Unit, percentage};
+use ringway_report::{ProcessReport, SocketReport, WaitReport};
+
+use super::state::{App, Focus};
+
+/// Processes that are listed without scrolling.
+const PROCESSES: u16 = 6;
+/// The height of the middle part.
+const MIDDLE: u16 = 11;
+
+const KEYS: &str = " q end  tab list  enter detail  s sort  / filter  p pause  + - interval  ? keys";
+
+const HELP: [&str; 10] = [
+    "q, ctrl-c    end",
+    "tab          processes or sockets",
+    "up, down     select (k, j; page up, page down)",
+    "enter        a socket in detail",
+    "s            sort by the next column",
+    "/            filter sockets by what is typed; enter, esc",
+    "p, space     pause",
+    "+, -         samples more, or less often",
+    "esc          close, or forget the filter",
+    "?            this",
+];
+
+/// Draws all of it.
+pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
+    let processes = app.now.as_ref().map_or(0, |now| now.processes.len());
+    let listed = u16::try_from(processes).unwrap_or(u16::MAX).clamp(1, PROCESSES);
+    let parts =
+        [Constraint::Length(1), Constraint::Length(listed + 3), Constraint::Length(MIDDLE), Constraint::Min(4), Constraint::Length(1)];
+    let [title, top, middle, bottom, keys] = Layout::vertical(parts).areas(frame.area());
+    frame.render_widget(Paragraph::new(heading(app, processes)), title);
+    if processes == 0 {
+        let nothing = Paragraph::new("no process of this user runs on Ringway in this network namespace");
+        frame.render_widget(nothing.block(Block::bordered().title("processes")), top);
+    } else {
+        list_processes(frame, app, top);
+    }
+    let [lines, detail] = Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(middle);
+    sparklines(frame, app, lines);
+    ring(frame, app, detail);
+    list_sockets(frame, app, bottom);
+    frame.render_widget(Paragraph::new(KEYS).dim(), keys);
+    if app.help {
+        popup(frame, "keys", HELP.map(str::to_owned).to_vec());
+    } else if app.detail
+        && let Some(socket) = app.sockets().get(app.socket)
+    {
+        popup(frame, "socket", in_detail(socket));
+    }
+}
+
+fn heading(app: &App, processes: usize) -> Line<'static> {
+    let mut words = vec![
+        Span::from(" ringway stats ").bold().reversed(),
+        Span::from(format!("  {processes} processes  every {:.1} s  sorted by {}", app.interval.as_secs_f64(), app.sort.name())),
+    ];
+    match &app.typed {
+        Some(text) => words.push(Span::from(format!("  filter: {text}_")).yellow()),
+        None if !app.shown_filter.is_empty() => words.push(Span::from(format!("  filter: {}", app.shown_filter)).yellow()),
+        None => {}
+    }
+    if app.paused {
+        words.push(Span::from("  paused").red());
+    }
+    Line::from(words)
+}
+
+fn block(title: String, focused: bool) -> Block<'static> {
+    let block = Block::bordered().title(title);
+    if focused { block.border_style(Style::new().fg(Color::Cyan)) } else { block }
+}
+
+/// A row of cells, those from `numbers` on to the right.
+fn row(cells: Vec<String>, numbers: usize) -> Row<'static> {
+    let cell = |(at, text): (usize, String)| {
+        let line = Line::from(text);
+        Cell::from(if at >= numbers { line.right_aligned() } else { line })
+    };
+    Row::new(cells.into_iter().enumerate().map(cell).collect::<Vec<_>>())
+}
+
+fn chosen() -> Style {
+    Style::new().add_modifier(Modifier::REVERSED)
+}
+
+fn list_processes(frame: &mut Frame<'_>, app: &App, area: Rect) {
+    let names = ["program", "device", "pid", "peers", "sockets", "rx B/s", "tx B/s", "rx/s", "tx/s", "drops", "retrans", "sleeps/s"];
+    let processes = app.now.as_ref().map_or(&[][..], |now| &now.processes);
+    let line = |p: &ProcessReport| {
+        let rate = |of: fn(&ringway_report::RingReport) -> u64| short(app.ring_rate(p, of));
+        let device = p.device.as_ref().map_or_else(|| "kernel".to_owned(), |d| d.kind.clone());
+        let peers = p.device.as_ref().map_or(0, |d| d.peers);
+        row(
+            vec![
+                p.program.clone(),
+                device,
+                p.pid.to_string(),
+                peers.to_string(),
+                p.sockets_total.max(p.sockets.len() as u64).to_string(),
+                rate(|r| r.rx_bytes),
+                rate(|r| r.tx_bytes),
+                rate(|r| r.rx_packets),
+                rate(|r| r.tx_packets),
+                short(p.ring.rx_drops + p.ring.tx_drops),
+                short(p.ring.retransmissions),
+                rate(|r| r.sleeps),
+            ],
+            2,
+        )
+    };
+    let widths = [16, 6, 7, 5, 7, 7, 7, 7, 7, 6, 7, 8].map(Constraint::Length);
+    let table = Table::new(processes.iter().map(line), widths)
+        .header(row(names.map(str::to_owned).to_vec(), 2).bold())
+        .row_highlight_style(chosen())
+        .block(block("processes".to_owned(), app.focus == Focus::Processes));
+    let at = processes.iter().position(|process| Some(process.pid) == app.process);
+    frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(at));
+}
+
+fn sparklines(frame: &mut Frame<'_>, app: &App, area: Rect) {
+    let halves = Layout::vertical([Constraint::Percentage(50), Constraint::Percentage(50)]);
+    let [up, down]: [Rect; 2] = halves.areas(area);
+    let history = app.process.and_then(|pid| app.histories.get(&pid)).cloned().unwrap_or_default();
+    for (area, name, values, colour) in [(up, "rx", history.rx, Color::Green), (down, "tx", history.tx, Color::Blue)] {
+        let (last, peak) = (values.back().copied().unwrap_or(0), values.iter().copied().max().unwrap_or(0));
+        // The newest at the right end.
+        let room = usize::from(area.width.saturating_sub(2));
+        let skipped = values.len().saturating_sub(room);
+        let missing = room.saturating_sub(values.len());
+        let data: Vec<u64> = std::iter::repeat_n(0, missing).chain(values.into_iter().skip(skipped)).collect();
+        let title = format!("{name} {}B/s, at most {}B/s", short(last), short(peak));
+        frame.render_widget(Sparkline::default().data(data).style(Style::new().fg(colour)).block(Block::bordered().title(title)), area);
+    }
+}
+
+fn ring(frame: &mut Frame<'_>, app: &App, area: Rect) {
+    let Some(process) = app.selected() else {
+        return frame.render_widget(Block::bordered().title("ring"), area);
+    };
+    let r = &process.ring;
+    let rate = |of: fn(&ringway_report::RingReport) -> u64| app.ring_rate(process, of);
+    let (frames, batches) = (rate(|r| r.rx_packets), rate(|r| r.batches));
+    let mean = if batches == 0 { 0.0 } else { frames as f64 / batches as f64 };
+    let mut lines = vec![
+        format!("CQ    {} batches/s of {mean:.1} frames, {} at most", short(batches), r.batch_max),
+        format!("      {} polls/s, {} sleeps/s", short(rate(|r| r.polls)), short(rate(|r| r.sleeps))),
+        format!("ring  rx {} frames, {} dropped", short(r.rx_packets), short(r.rx_drops)),
+        format!("      tx {} frames, {} dropped", short(r.tx_packets), short(r.tx_drops)),
+        format!("      {} sockets, {} flows", r.sockets, r.flows),
+        format!("      {} of {} send buffers", short(r.tx_buffers_used), short(r.tx_buffers)),
+        format!("seats {} taken, {} refused", short(r.seats), short(r.seats_refused)),
+    ];
+    lines.extend(process.waits.iter().map(wait));
+    let name = process.device.as_ref().map_or_else(|| "the kernel".to_owned(), |d| format!("{} {}", d.kind, d.mac));
+    let text: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();
+    frame.render_widget(Paragraph::new(text).block(Block::bordered().title(format!("{} {}: {name}", process.program, process.pid))), area);
+}
+
+fn wait(wait: &WaitReport) -> String {
+    let name = if wait.fd < 0 { wait.kind.clone() } else { format!("{} {}", wait.kind, wait.fd) };
+    let hits = percentage(wait.poll_hits, wait.poll_misses);
+    format!("{name}: {} ready, {} timeouts, {hits:.0}% spun", short(wait.ready), short(wait.timeouts))
+}
+
+fn list_sockets(frame: &mut Frame<'_>, app: &App, area: Rect) {
+    let names =
+        ["proto", "state", "local", "remote", "carried by", "fd", "rx B/s", "tx B/s", "recv-q", "send-q", "rtt us", "cwnd", "retrans"];
+    let sockets = app.sockets();
+    let device = app.selected().and_then(|process| process.device.as_ref()).map_or("ring", |device| &device.kind);
+    let line = |s: &SocketReport| {
+        let carrier = match (s.offloaded, &s.reason) {
+            (true, _) => device.to_owned(),
+            (false, Some(reason)) => format!("kernel: {reason}"),
+            (false, None) => "kernel".to_owned(),
+        };
+        let tcp = |of: fn(&ringway_report::TcpReport) -> u64| s.tcp.as_ref().map_or_else(|| "-".to_owned(), |tcp| short(of(tcp)));
+        let cells = vec![
+            s.protocol.clone(),
+            s.state.clone(),
+            s.local.clone(),
+            s.remote.clone(),
+            carrier,
+            s.fd.to_string(),
+            short(app.socket_rate(s, |s| s.rx_bytes)),
+            short(app.socket_rate(s, |s| s.tx_bytes)),
+            short(s.recv_queue),
+            short(s.send_queue),
+            tcp(|tcp| tcp.rtt_us),
+            tcp(|tcp| tcp.cwnd),
+            short(s.retransmissions),
+        ];
+        let line = row(cells, 5);
+        if s.offloaded { line } else { line.dim() }
+    };
+    let fixed = [5, 11, 21, 21].map(Constraint::Length);
+    let widths = fixed.into_iter().chain([Constraint::Min(10)]).chain([5, 7, 7, 6, 6, 6, 6, 7].map(Constraint::Length));
+    let table = Table::new(sockets.iter().map(line), widths)
+        .header(row(names.map(str::to_owned).to_vec(), 5).bold())
+        .row_highlight_style(if app.focus == Focus::Sockets { chosen() } else { Style::new() })
+        .block(block(format!("sockets ({})", sockets.len()), app.focus == Focus::Sockets));
+    let mut state = TableState::new().with_selected((!sockets.is_empty()).then_some(app.socket));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn in_detail(socket: &SocketReport) -> Vec<String> {
+    // (The separator is for files.)
+    let mut lines: Vec<String> = full::socket(socket, Unit::Total).into_iter().skip(1).map(|line| line.trim().to_owned()).collect();
+    if let Some(tcp) = &socket.tcp {
+        let threshold = tcp.ssthresh.map_or_else(|| "none".to_owned(), short);
+        lines.push(format!("Round trip: {} us, +- {} us, timeout {} us", tcp.rtt_us, tcp.rtt_var_us, tcp.rto_us));
+        lines.push(format!(
+            "Congestion: window {}, threshold {threshold}, {}",
+            short(tcp.cwnd),
+            if tcp.recovering { "recovers" } else { "open" }
+        ));
+        lines.push(format!("On the way: {}, not sent: {}, MSS {}", short(tcp.in_flight), short(tcp.not_sent), tcp.mss));
+        lines.push(format!("Windows: the peer's {}, ours {}", short(tcp.snd_wnd), short(tcp.rcv_wnd)));
+    }
+    lines.extend(socket.reason.iter().map(|reason| format!("On the kernel: {reason}")));
+    lines.extend(socket.rule.iter().map(|rule| format!("By the rule {rule}")));
+    lines
+}
+
+fn popup(frame: &mut Frame<'_>, title: &str, lines: Vec<String>) {
+    let area = frame.area();
+    let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0).max(title.len()) + 4;
+    let (width, height) =
+        (u16::try_from(width).unwrap_or(u16::MAX).min(area.width), u16::try_from(lines.len() + 2).unwrap_or(u16::MAX).min(area.height));
+    let place = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
+    frame.render_widget(Clear, place);
+    let text: Vec<Line<'_>> = lines.into_iter().map(|line| Line::from(format!(" {line}"))).collect();
+    frame.render_widget(Paragraph::new(text).block(Block::bordered().title(title.to_owned())), place);
+}

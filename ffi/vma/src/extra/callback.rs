@@ -1,0 +1,286 @@
+//! `register_recv_callback`: the program looks at what arrives before its reader does.
+//!
+//! The ring keeps what arrives on such a socket apart ([`Ring::screen`]) until a thread of the program's is inside one of its own calls that
+//! receive or wait for readiness. That call stops ([`super::resume`]), its thread calls the callback for one packet after the other, with no
+//! lock held, and tells the ring what was decided. One thread at a time does so for one socket; a thread that never comes back from a
+//! callback (by longjmp, a C++ exception, its end) has decided to drop the packet.
+//!
+//! What the kernel receives on a socket, and sockets that it alone carries, have no callbacks.
+//!
+//! [`Ring::screen`]: ringway_stack::ring::Ring::screen
+
+mod call;
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use std::collections::VecDeque;
+
+use libc::{iovec, size_t};
+use ringway_shm::RxBuf;
+use ringway_stack::device::Protocol;
+use ringway_stack::ring::{Candidate, Decision, SocketId};
+
+use super::abi::Info;
+use crate::fdtable::{self, Entry};
+use crate::process::{self, Offload, Process, process_or_init};
+use crate::slab::Key;
+use crate::{errno, mux};
+
+pub(super) use call::run;
+
+/// `vma_recv_callback_t`. (What it returns is whatever the program returned.)
+pub(super) type Function = unsafe extern "C-unwind" fn(c_int, size_t, *mut iovec, *mut Info, *mut c_void) -> c_int;
+
+/// `vma_recv_callback_retval_t`.
+const DROP: c_int = 0;
+const HOLD: c_int = 2;
+
+/// A callback that calls what runs callbacks: so deep, and no deeper.
+const DEPTH_MAX: usize = 8;
+
+/// A socket's callback.
+#[derive(Clone, Debug)]
+pub(crate) struct Callback {
+    /// `None`: it was taken away while it ran.
+    function: Option<Function>,
+    /// The program's, which alone knows what it points to.
+    context: usize,
+    /// The number under which it was registered.
+    fd: c_int,
+    /// It is in [`Callbacks::due`].
+    listed: bool,
+}
+
+/// What the process's callbacks are doing.
+#[derive(Debug, Default)]
+pub(crate) struct Callbacks {
+    /// A socket has, or had, a callback.
+    used: bool,
+    /// Sockets with packets that nobody has decided about, and that no thread's callback is at.
+    due: VecDeque<Key>,
+    running: Vec<Running>,
+    /// Some of these are left.
+    any_left: bool,
+    serial: u64,
+}
+
+/// A callback that runs.
+#[derive(Debug)]
+struct Running {
+    serial: u64,
+    /// Its thread ([`me`]).
+    thread: usize,
+    socket: Key,
+    ring: SocketId,
+    len: usize,
+    packet: usize,
+    /// Its thread will not come back.
+    left: bool,
+}
+
+impl Callback {
+    /// As the child of a fork has it.
+    pub(crate) fn for_child(&self) -> Option<Self> {
+        self.function.map(|_| Self { listed: false, ..self.clone() })
+    }
+}
+
+impl Callbacks {
+    /// Whether there are, or were, any.
+    #[inline]
+    pub(crate) fn are_used(&self) -> bool {
+        self.used
+    }
+
+    /// Whether the calling thread is to run some. One look, where there are none.
+    #[inline]
+    pub(crate) fn are_due(&self) -> bool {
+        self.used && self.are_due_here()
+    }
+
+    #[cold]
+    fn are_due_here(&self) -> bool {
+        let mine = me();
+        (!self.due.is_empty() || self.any_left)
+            && self.running.iter().filter(|running| running.thread == mine && !running.left).count() < DEPTH_MAX
+    }
+
+    /// Whether the calling thread is in the callback of that socket: if so, waiting for its packets would be for ever.
+    pub(crate) fn is_mine(&self, socket: Key) -> bool {
+        !self.running.is_empty() && self.running.iter().any(|running| running.socket == socket && running.thread == me() && !running.left)
+    }
+
+    fn runs(&self, socket: Key) -> bool {
+        self.running.iter().any(|running| running.socket == socket)
+    }
+}
+
+/// The calling thread.
+fn me() -> usize {
+    // SAFETY: no preconditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// See the header.
+pub(super) extern "C" fn register_recv_callback(fd: c_int, function: Option<Function>, context: *mut c_void) -> c_int {
+    let Entry::Socket(key) = fdtable::lookup(fd) else { return errno::fail(libc::EINVAL) };
+    let Some(process) = process_or_init().filter(|process| process.is_owner()) else { return errno::fail(libc::EINVAL) };
+    crate::boundary!(-1, {
+        let mut guard = process.lock();
+        let offload = &mut *guard;
+        let is_running = offload.callbacks.runs(key);
+        let Some(socket) = offload.sockets.find_mut(key).filter(|socket| socket.source() != mux::Source::Kernel) else {
+            return errno::fail(libc::EINVAL);
+        };
+        match function {
+            Some(function) => {
+                let listed = socket.rare().callback.as_ref().is_some_and(|callback| callback.listed);
+                socket.rare().callback = Some(Callback { function: Some(function), context: context.expose_provenance(), fd, listed });
+                offload.callbacks.used = true;
+                offload.begin_lending();
+                offload.screen(key);
+            }
+            // What it is about to decide is decided first.
+            None if is_running => {
+                if let Some(callback) = &mut socket.rare().callback {
+                    callback.function = None;
+                }
+            }
+            None => offload.end_screening(key),
+        }
+        0
+    })
+}
+
+impl Offload {
+    /// A socket of the ring's is there: if it has a callback, what arrives is for that first.
+    pub(crate) fn screen(&mut self, key: Key) {
+        let Some(socket) = self.sockets.find(key) else { return };
+        if let (Some(_), Some(id)) = (socket.callback(), socket.ring_id()) {
+            self.callbacks.used = true;
+            // (A listener has nothing to look at.)
+            let _ = self.ring.screen(id, true);
+        }
+    }
+
+    fn end_screening(&mut self, key: Key) {
+        let Some(socket) = self.sockets.find_mut(key) else { return };
+        if socket.rare.as_mut().and_then(|rare| rare.callback.take()).is_some()
+            && let Some(id) = socket.ring_id()
+        {
+            let _ = self.ring.screen(id, false);
+            self.dispatch();
+        }
+    }
+
+    /// Something arrived on a socket, by its index.
+    #[inline]
+    pub(crate) fn note_candidate(&mut self, index: u32) {
+        if self.callbacks.used
+            && let Some(key) = self.sockets.key_at(index)
+        {
+            self.list(key);
+        }
+    }
+
+    /// Has some thread look at a socket's packets, if there are any and none does.
+    #[cold]
+    fn list(&mut self, key: Key) {
+        let runs = self.callbacks.runs(key);
+        let Some(socket) = self.sockets.find_mut(key) else { return };
+        let Some(id) = socket.ring_id() else { return };
+        let Some(callback) = socket.rare.as_mut().and_then(|rare| rare.callback.as_mut()) else { return };
+        if !runs && !callback.listed && self.ring.has_candidate(id) {
+            callback.listed = true;
+            self.callbacks.due.push_back(key);
+            self.mux.activity += 1;
+        }
+    }
+
+    /// The next packet to be decided about, on whatever socket.
+    fn next_candidate(&mut self, process: &Process) -> Option<(Key, SocketId, Callback, Candidate<RxBuf>)> {
+        while let Some(key) = self.callbacks.due.pop_front() {
+            let Some(socket) = self.sockets.find_mut(key) else { continue };
+            let (id, protocol) = (socket.ring_id(), socket.protocol);
+            let Some(callback) = socket.rare.as_mut().and_then(|rare| rare.callback.as_mut()) else { continue };
+            callback.listed = false;
+            let (Some(id), callback) = (id, callback.clone()) else { continue };
+            let is_datagram = protocol == Protocol::Udp;
+            while let Ok(candidate) = self.ring.candidate(id) {
+                // vma.md s2.1: of a stream, what comes behind bytes that wait to be read waits there too, so that their order is kept.
+                if is_datagram || candidate.ready_bytes == 0 {
+                    return Some((key, id, callback, candidate));
+                }
+                let _ = self.ring.decide(process.now(), id, Decision::Admit);
+            }
+            self.dispatch();
+        }
+        None
+    }
+
+    /// Acts on what a callback decided, if it is known (it is not in the child of a fork).
+    fn settle(&mut self, process: &Process, serial: u64, answer: c_int) {
+        let Some(place) = self.callbacks.running.iter().position(|running| running.serial == serial) else { return };
+        let running = self.callbacks.running.swap_remove(place);
+        let packet = ptr::without_provenance_mut(running.packet);
+        let decision = match answer {
+            DROP => Decision::Drop,
+            // It may have given it back already.
+            HOLD if self.loans.hold(packet, running.ring, running.len) => Decision::Hold,
+            HOLD => Decision::Drop,
+            _ => Decision::Admit,
+        };
+        if decision != Decision::Hold {
+            self.loans.forget(packet);
+        }
+        let _ = self.ring.decide(process.now(), running.ring, decision);
+        if decision == Decision::Hold {
+            self.tell_of_held(running.socket);
+        }
+        let was_taken_away =
+            self.sockets.find(running.socket).and_then(|s| s.callback()).is_some_and(|callback| callback.function.is_none());
+        if was_taken_away {
+            self.end_screening(running.socket);
+        }
+        self.list(running.socket);
+        self.dispatch();
+    }
+
+    /// vma.md s2.1: who polls a socket is told of what is held. (Who receives on it goes on waiting.)
+    fn tell_of_held(&mut self, key: Key) {
+        let Some(socket) = self.sockets.find_mut(key) else { return };
+        let is_polled = mux::thread::with(|thread| thread.polls.get());
+        if is_polled || socket.watch.is_watched() {
+            socket.rare().held.set(true);
+            self.announce(key.index, mux::IN);
+        }
+    }
+
+    /// Callbacks that their threads left have dropped their packets.
+    fn sweep(&mut self, process: &Process) {
+        while let Some(left) = self.callbacks.running.iter().find(|running| running.left).map(|running| running.serial) {
+            self.settle(process, left, DROP);
+        }
+        self.callbacks.any_left = false;
+    }
+
+    /// Wakes those who wait for sockets that are due: the calling thread leaves that to them.
+    fn hand_on(&mut self) {
+        for place in 0..self.callbacks.due.len() {
+            if let Some(&key) = self.callbacks.due.get(place) {
+                self.announce(key.index, mux::IN);
+            }
+        }
+    }
+}
+
+/// The thread leaves the callback `serial` behind: somebody else is to clean up. Async-signal-safe outside the state's lock, where handlers run.
+pub(super) fn forsake(serial: u64) {
+    let Some(process) = process::process().filter(|process| !process.state().is_mine()) else { return };
+    let mut guard = process.lock();
+    let Some(running) = guard.callbacks.running.iter_mut().find(|running| running.serial == serial) else { return };
+    running.left = true;
+    let socket = running.socket;
+    guard.callbacks.any_left = true;
+    guard.announce(socket.index, mux::IN);
+}

@@ -1,0 +1,64 @@
+//! VMA_SND_FLAGS_DUMMY: sends that send nothing, and keep the way of a packet in the processor's caches (seed 001, "Dummy Send").
+
+use core::ffi::c_int;
+use std::io::IoSlice;
+
+use ringway_stack::Error;
+use ringway_stack::ring::NextHop;
+
+use crate::errno::{self, Errno};
+use crate::fdtable;
+use crate::process::process_or_init;
+use crate::slab::Key;
+use crate::socket::address::{self, Address};
+use crate::socket::{Family, Kind, datagram};
+
+/// The flag.
+pub(crate) const FLAG: c_int = 0x400;
+
+/// Sends nothing, by all that a send would pass through.
+///
+/// # Errors
+/// As send(2); EINVAL: it is not the ring that would carry it; EAGAIN: on a connection, where such a segment could not go out at once (vma.md s2.16).
+pub(crate) fn send(
+    fd: c_int,
+    key: Key,
+    data: &[IoSlice<'_>],
+    flags: c_int,
+    to: impl FnOnce(Family) -> Option<Address>,
+) -> Result<usize, Errno> {
+    let process = process_or_init().ok_or(Errno(libc::EINVAL))?;
+    let now = process.now();
+    if fdtable::is_stale(fd, now) {
+        return Err(Errno(libc::EINVAL));
+    }
+    let mut guard = process.lock();
+    let socket = guard.sockets.find(key).ok_or(Errno(libc::EBADF))?;
+    let (kind, family) = (socket.kind, socket.family);
+    match kind {
+        Kind::Stream(id) | Kind::Connecting(id) => {
+            let parts = data.iter().filter(|part| !part.is_empty()).count();
+            if flags & libc::MSG_MORE != 0 || parts != 1 {
+                return Err(Errno(libc::EAGAIN));
+            }
+            guard.ring.tcp_dummy(now, id, data).map_err(refusal)
+        }
+        Kind::Datagram(_) => {
+            drop(guard);
+            let saved = errno::current();
+            let way = datagram::way(process, fd, key, to(family));
+            errno::set(saved);
+            let (id, station, to) = way.ok_or(Errno(libc::EINVAL))?;
+            let source = address::source_for(*to.ip());
+            process.lock().ring.udp_dummy(id, data, source, Some((to, NextHop::Station(station)))).map_err(refusal)
+        }
+        Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => Err(Errno(libc::EINVAL)),
+    }
+}
+
+fn refusal(error: Error) -> Errno {
+    match error {
+        Error::NotSupported => Errno(libc::EINVAL),
+        error => error.into(),
+    }
+}

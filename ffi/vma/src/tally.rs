@@ -1,0 +1,310 @@
+//! What is counted for each descriptor beside the ring's own counters: failed calls, waits, what the kernel carried.
+//!
+//! A table by descriptor, a piece of which is made when something happens there for the first time: a descriptor that nothing is counted of costs
+//! nothing. Counting is a load and a store, so that it costs next to nothing where it happens: of two threads that count the same thing of
+//! one descriptor within the same nanosecond, one may get lost.
+
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
+
+use libc::c_int;
+
+use crate::fdtable::LIMIT;
+use crate::process::fork_generation;
+
+const CHUNK: usize = 32;
+const CHUNKS: usize = LIMIT as usize / CHUNK;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// Receive calls on an offloaded socket: EAGAIN, and other failures.
+    RxEagain,
+    RxError,
+    /// The same of send calls.
+    TxEagain,
+    TxError,
+    /// The same of sockets that are left to the kernel.
+    KernelRxEagain,
+    KernelRxError,
+    KernelTxEagain,
+    KernelTxError,
+    /// Bytes that the kernel carried.
+    KernelRxBytes,
+    KernelTxBytes,
+    /// Waits that found something while they spun; that slept, or gave up, after they had.
+    PollHits,
+    PollMisses,
+}
+
+const COUNTS: usize = 12;
+
+/// Which way a call moves bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Rx,
+    Tx,
+}
+
+/// A descriptor's counts.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    counts: [AtomicU64; COUNTS],
+    /// The threads that last received and sent, while somebody watches.
+    threads: [AtomicI32; 2],
+}
+
+/// Its counts at one moment, or several's together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    counts: [u64; COUNTS],
+    threads: [i32; 2],
+}
+
+type Chunk = [Tally; CHUNK];
+
+static TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+
+/// Of poll, and of select, which have no descriptor. Their spinning is counted together, for both wait alike.
+pub(crate) static POLL: Tally = Tally::new();
+pub(crate) static SELECT: Tally = Tally::new();
+
+/// Stands for [`POLL`] where a descriptor is asked for.
+pub(crate) const NO_FD: c_int = -1;
+
+/// Somebody reads the statistics: details are kept as well that a call would have to pay for.
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Somebody reads the statistics, or nobody does any more.
+pub(crate) fn set_watched(watched: bool) {
+    WATCHED.store(watched, Ordering::Relaxed);
+}
+
+/// Counts one more.
+#[inline]
+pub(crate) fn count(fd: c_int, what: Count) {
+    add(fd, what, 1);
+}
+
+/// Counts so many more.
+#[inline]
+pub(crate) fn add(fd: c_int, what: Count, more: u64) {
+    if let Some(tally) = find(fd).or_else(|| make(fd)) {
+        tally.add(what, more);
+    }
+}
+
+/// A call on an offloaded socket has ended, by this error or well.
+#[inline]
+pub(crate) fn ended(fd: c_int, way: Way, error: Option<c_int>) {
+    match error {
+        Some(error) => failed(fd, way, error),
+        None if WATCHED.load(Ordering::Relaxed) => note_thread(fd, way),
+        None => {}
+    }
+}
+
+fn failed(fd: c_int, way: Way, error: c_int) {
+    let what = match (way, error == libc::EAGAIN) {
+        (Way::Rx, true) => Count::RxEagain,
+        (Way::Rx, false) => Count::RxError,
+        (Way::Tx, true) => Count::TxEagain,
+        (Way::Tx, false) => Count::TxError,
+    };
+    count(fd, what);
+}
+
+/// The kernel's answer to a call on a socket that is left to it: bytes, or an error in errno.
+pub(crate) fn kernel_said(fd: c_int, way: Way, result: isize) {
+    match (u64::try_from(result), way) {
+        (Ok(bytes), Way::Rx) => add(fd, Count::KernelRxBytes, bytes),
+        (Ok(bytes), Way::Tx) => add(fd, Count::KernelTxBytes, bytes),
+        (Err(_), way) => {
+            let what = match (way, crate::errno::current() == libc::EAGAIN) {
+                (Way::Rx, true) => Count::KernelRxEagain,
+                (Way::Rx, false) => Count::KernelRxError,
+                (Way::Tx, true) => Count::KernelTxEagain,
+                (Way::Tx, false) => Count::KernelTxError,
+            };
+            count(fd, what);
+        }
+    }
+}
+
+#[cold]
+fn note_thread(fd: c_int, way: Way) {
+    thread_local! {
+        /// The fork generation that the number is of, and the number.
+        static THREAD: Cell<(u32, i32)> = const { Cell::new((u32::MAX, 0)) };
+    }
+    let Some(tally) = find(fd).or_else(|| make(fd)) else { return };
+    let thread = THREAD.with(|thread| {
+        let generation = fork_generation();
+        if thread.get().0 != generation {
+            // SAFETY: gettid has no preconditions.
+            thread.set((generation, unsafe { libc::gettid() }));
+        }
+        thread.get().1
+    });
+    tally.threads[way as usize].store(thread, Ordering::Relaxed);
+}
+
+/// A wait on one socket or epoll instance has spun: and found something, or not.
+#[inline]
+pub(crate) fn spun(fd: c_int, found: bool) {
+    let what = if found { Count::PollHits } else { Count::PollMisses };
+    if fd == NO_FD { POLL.add(what, 1) } else { count(fd, what) }
+}
+
+/// The number means something new from now on.
+#[inline]
+pub(crate) fn forget(fd: c_int) {
+    if let Some(tally) = find(fd) {
+        tally.counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        tally.threads.iter().for_each(|thread| thread.store(0, Ordering::Relaxed));
+    }
+}
+
+/// What was counted of a descriptor.
+pub(crate) fn of(fd: c_int) -> Sums {
+    find(fd).map_or_else(Sums::default, Tally::sums)
+}
+
+#[inline]
+fn find(fd: c_int) -> Option<&'static Tally> {
+    let fd = usize::try_from(fd).ok()?;
+    let chunk = TABLE.get(fd / CHUNK)?.load(Ordering::Acquire);
+    if chunk.is_null() {
+        return None;
+    }
+    // SAFETY: a chunk, once in the table, is never freed.
+    Some(unsafe { &(&*chunk)[fd % CHUNK] })
+}
+
+#[cold]
+fn make(fd: c_int) -> Option<&'static Tally> {
+    let place = TABLE.get(usize::try_from(fd).ok()? / CHUNK)?;
+    let fresh: Box<Chunk> = Box::new([const { Tally::new() }; CHUNK]);
+    let fresh = Box::into_raw(fresh);
+    if place.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        // SAFETY: another thread's chunk won; ours was never shared.
+        drop(unsafe { Box::from_raw(fresh) });
+    }
+    find(fd)
+}
+
+impl Tally {
+    const fn new() -> Self {
+        Self { counts: [const { AtomicU64::new(0) }; COUNTS], threads: [const { AtomicI32::new(0) }; 2] }
+    }
+
+    #[inline]
+    fn add(&self, what: Count, more: u64) {
+        let place = &self.counts[what as usize];
+        place.store(place.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+
+    /// How a call of poll, select or epoll_wait ended: how many it found, or that it failed.
+    #[inline]
+    pub(crate) fn waited(&self, found: Option<usize>) {
+        let [ready, timeouts, errors] = WAITED;
+        self.add(
+            match found {
+                Some(0) => timeouts,
+                Some(_) => ready,
+                None => errors,
+            },
+            1,
+        );
+    }
+
+    pub(crate) fn sums(&self) -> Sums {
+        Sums {
+            counts: core::array::from_fn(|at| self.counts[at].load(Ordering::Relaxed)),
+            threads: core::array::from_fn(|at| self.threads[at].load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// [`Tally::waited`], of an epoll instance.
+#[inline]
+pub(crate) fn waited(fd: c_int, found: Option<usize>) {
+    if let Some(tally) = find(fd).or_else(|| make(fd)) {
+        tally.waited(found);
+    }
+}
+
+/// What waits is no socket: where its ready calls, those whose time ran out, and those that failed are counted.
+const WAITED: [Count; 3] = [Count::RxEagain, Count::RxError, Count::TxEagain];
+
+impl Sums {
+    pub(crate) const fn count(&self, what: Count) -> u64 {
+        self.counts[what as usize]
+    }
+
+    /// The thread that last moved bytes that way; 0: none while somebody watched.
+    pub(crate) const fn thread(&self, way: Way) -> i32 {
+        self.threads[way as usize]
+    }
+
+    /// Calls that found something, whose time ran out, and that failed.
+    pub(crate) fn waited(&self) -> [u64; 3] {
+        WAITED.map(|what| self.count(what))
+    }
+
+    /// Another descriptor's of the same socket.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, other)| *count += other);
+        self.threads.iter_mut().zip(other.threads).filter(|(_, other)| *other != 0).for_each(|(thread, other)| *thread = other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_a_descriptors_own_until_it_means_something_new() {
+        let fd = 700_100;
+        assert_eq!(of(fd).count(Count::RxEagain), 0);
+        ended(fd, Way::Rx, Some(libc::EAGAIN));
+        ended(fd, Way::Tx, Some(libc::EPIPE));
+        kernel_said(fd, Way::Tx, 100);
+        crate::errno::set(libc::EAGAIN);
+        kernel_said(fd, Way::Rx, -1);
+        spun(fd, true);
+        let sums = of(fd);
+        let counts = [Count::RxEagain, Count::TxError, Count::KernelTxBytes, Count::KernelRxEagain, Count::PollHits, Count::PollMisses];
+        assert_eq!(counts.map(|what| sums.count(what)), [1, 1, 100, 1, 1, 0]);
+        assert_eq!(of(fd + 1).count(Count::RxEagain), 0);
+        forget(fd);
+        assert_eq!(of(fd).count(Count::RxEagain), 0);
+    }
+
+    #[test]
+    fn threads_are_noted_while_somebody_watches() {
+        let fd = 700_200;
+        ended(fd, Way::Rx, None);
+        assert_eq!(of(fd).thread(Way::Rx), 0);
+        set_watched(true);
+        ended(fd, Way::Rx, None);
+        set_watched(false);
+        // SAFETY: gettid has no preconditions.
+        assert_eq!((of(fd).thread(Way::Rx), of(fd).thread(Way::Tx)), (unsafe { libc::gettid() }, 0));
+    }
+
+    #[test]
+    fn numbers_beyond_the_table_are_not_counted() {
+        count(LIMIT as c_int, Count::RxEagain);
+        count(-7, Count::RxEagain);
+        assert_eq!(of(LIMIT as c_int).count(Count::RxEagain), 0);
+    }
+
+    #[test]
+    fn waits_are_told_by_how_they_ended() {
+        let tally = Tally::new();
+        [Some(3), Some(0), None, Some(1)].into_iter().for_each(|found| tally.waited(found));
+        assert_eq!(tally.sums().waited(), [2, 1, 1]);
+    }
+}

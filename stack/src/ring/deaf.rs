@@ -1,0 +1,30 @@
+//! Sockets that receive nothing from the device any more (SO_VMA_SHUTDOWN_RX).
+
+use super::Ring;
+use super::demux::FlowKey;
+use super::slots::Socket;
+use super::types::SocketId;
+use crate::device::{Device, Protocol};
+use crate::error::Error;
+
+impl<D: Device> Ring<D> {
+    /// Takes a UDP socket's, or a connection's, flow away from the device: what comes for it is a stranger's from now on (for a connection's
+    /// peer, that is a reset). What it has received already can still be read, and a UDP socket goes on sending.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`]; [`Error::NotSupported`]: a listener.
+    pub fn deafen(&mut self, socket: SocketId) -> Result<(), Error> {
+        self.leave_all(socket);
+        let (rule, key) = match self.slots.find_mut(socket)? {
+            Socket::Udp(udp) => (udp.rule.take(), FlowKey::bound(Protocol::Udp, udp.local)),
+            Socket::Stream(stream) if stream.orphan => return Err(Error::BadSocket),
+            Socket::Stream(stream) => (stream.rule.take(), FlowKey::new(Protocol::Tcp, stream.local, stream.remote)),
+            Socket::Listener(_) => return Err(Error::NotSupported),
+        };
+        rule.into_iter().for_each(|rule| self.device.detach(rule));
+        if self.demux.exact(key) == Some(socket.index) {
+            self.demux.remove(key);
+        }
+        Ok(())
+    }
+}

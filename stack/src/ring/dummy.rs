@@ -1,0 +1,125 @@
+//! Sends that send nothing (VMA's dummy send): the whole way of a packet but the last step, so that it stays in the processor's caches.
+
+use std::io::IoSlice;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use arrayvec::ArrayVec;
+
+use super::Ring;
+use super::output::{Envelope, HEADERS_MAX};
+use super::slots::Socket;
+use super::types::{NextHop, SocketId};
+use crate::device::{Device, MacAddr, Protocol, SendError, TxBuffer, TxSlice};
+use crate::error::Error;
+use crate::tcp;
+use crate::time::Instant;
+use crate::wire::udp;
+
+impl<D: Device> Ring<D> {
+    /// As [`Ring::udp_send`], but the device drops what it is given, and nobody gets it. Where the neighbour's Ethernet address is not known, there is
+    /// no way to keep warm yet, and nothing happens.
+    ///
+    /// # Errors
+    /// As [`Ring::udp_send`]; [`Error::NotSupported`]: the device has no such thing ([`crate::device::Capabilities::dummy`]).
+    pub fn udp_dummy(
+        &mut self,
+        socket: SocketId,
+        data: &[IoSlice<'_>],
+        source: Ipv4Addr,
+        to: Option<(SocketAddrV4, NextHop)>,
+    ) -> Result<usize, Error> {
+        let udp = self.slots.udp(socket)?;
+        let (remote, hop) = to.or(udp.remote).ok_or(Error::DestinationRequired)?;
+        let src = if udp.local.ip().is_unspecified() { source } else { *udp.local.ip() };
+        let (ports, ttl, tos) = ((udp.local.port(), remote.port()), udp.options.ttl, udp.options.tos);
+        if !self.output.caps.dummy {
+            return Err(Error::NotSupported);
+        }
+        let len = data.iter().map(|part| part.len()).sum::<usize>();
+        if len > self.output.payload_max(udp::LEN) {
+            return Err(Error::MessageTooLong);
+        }
+        let Some(mac) = self.known_station(hop) else { return Ok(len) };
+        let envelope = Envelope { src, dst: *remote.ip(), mac, ttl, tos };
+        self.output.set_dummy(true);
+        let sent = self.udp_emit(&envelope, ports, data, len);
+        self.output.set_dummy(false);
+        match sent {
+            Ok(()) | Err(SendError::Full) => {}
+            Err(SendError::NoPeer) => return Err(Error::HostUnreachable),
+            Err(SendError::TooLong) => return Err(Error::MessageTooLong),
+            Err(SendError::Unsupported(_)) => return Err(Error::NotSupported),
+        }
+        self.slots.udp(socket)?.counters.tx_dummies += 1;
+        Ok(len)
+    }
+
+    /// As [`Ring::tcp_send`] of one segment, but the device drops it, and the connection knows nothing of it.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`]: there are bytes that were not sent yet, or these are none, more than a segment, or more than may be sent now;
+    /// [`Error::NotSupported`]: the device has no such thing; and as [`Ring::tcp_send`].
+    pub fn tcp_dummy(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>]) -> Result<usize, Error> {
+        let hop = self.slots.stream(socket)?.hop;
+        if !self.output.caps.dummy {
+            return Err(Error::NotSupported);
+        }
+        let station = self.known_station(hop);
+        let Self { slots, device, output, .. } = self;
+        let stream = slots.stream(socket)?;
+        let len = data.iter().map(|part| part.len()).sum::<usize>();
+        let header = stream.connection.dummy_header(now, len)?;
+        let (Some(mac), Some(mut buffer)) = (station, device.tx_alloc(len).filter(|buffer| buffer.capacity() >= len)) else {
+            return Ok(len);
+        };
+        let mut at = 0;
+        for part in data {
+            buffer.write(at, part);
+            at += part.len();
+        }
+        let config = stream.connection.config();
+        let to = Envelope { src: *stream.local.ip(), dst: *stream.remote.ip(), mac, ttl: config.ttl, tos: config.tos };
+        let payload = [TxSlice { buffer: &buffer, offset: 0, len }];
+        output.set_dummy(true);
+        let sent = output.tcp(device, &to, &tcp::Segment { header, payload: &payload, payload_len: len, cut: None });
+        output.set_dummy(false);
+        // (What the device refuses is lost as it would have been.)
+        if sent.is_ok() {
+            stream.connection.count_dummy();
+        }
+        Ok(len)
+    }
+
+    /// The headers of what a connected socket sends, from Ethernet on, as they are of a packet without payload. Of TCP's, sequence and
+    /// acknowledgement numbers, window and checksum are zero: they are the next segment's own.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`]: it is not connected, or its neighbour's Ethernet address is not known; [`Error::BadSocket`].
+    pub fn headers(&mut self, socket: SocketId, source: Ipv4Addr) -> Result<ArrayVec<u8, HEADERS_MAX>, Error> {
+        let (protocol, local, remote, hop, ttl, tos) = match self.slots.find(socket).ok_or(Error::BadSocket)? {
+            Socket::Stream(stream) => {
+                let config = stream.connection.config();
+                (Protocol::Tcp, stream.local, stream.remote, stream.hop, config.ttl, config.tos)
+            }
+            Socket::Udp(udp) => {
+                let (remote, hop) = udp.remote.ok_or(Error::NotConnected)?;
+                let local = if udp.local.ip().is_unspecified() { SocketAddrV4::new(source, udp.local.port()) } else { udp.local };
+                (Protocol::Udp, local, remote, hop, udp.options.ttl, udp.options.tos)
+            }
+            Socket::Listener(_) => return Err(Error::NotConnected),
+        };
+        let mac = self.known_station(hop).ok_or(Error::NotConnected)?;
+        let envelope = Envelope { src: *local.ip(), dst: *remote.ip(), mac, ttl, tos };
+        Ok(self.output.template(&envelope, protocol, (local.port(), remote.port())))
+    }
+
+    fn known_station(&self, hop: NextHop) -> Option<MacAddr> {
+        match hop {
+            NextHop::Station(mac) => Some(mac),
+            NextHop::Neighbour(ip) => self.neighbours.known(ip),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
