@@ -25,7 +25,8 @@ pub fn records_are_the_packets_as_they_came<N: Net>(net: &mut N) -> Result<()> {
     let mut buffer = buffer(Records::Raw, 16, MESSAGE_MAX, 0)?;
     // (What came before the first call has headers that are made up.)
     ensure!(net.ring(Receiver).cyclic_read(&[to], &mut buffer, 1, 16)?.is_none(), "nothing has arrived");
-    let (mac, source, target) = (net.ring(Receiver).device().mac(), net.ip(Sender), net.ip(Receiver));
+    let mac = net.ring(Receiver).device().mac();
+    let (source, target) = (net.ip(Sender), net.ip(Receiver));
     let mut records = 0;
     for number in 0..40 {
         net.tell(from, PORT, &message(number))?;

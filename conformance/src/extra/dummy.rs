@@ -36,14 +36,15 @@ pub fn a_dummy_datagram_reaches_nobody<N: Net>(net: &mut N) -> Result<()> {
 /// Between two writes, a dummy segment changes nothing of a stream: not its bytes, not its numbers.
 pub fn a_dummy_segment_is_no_part_of_its_stream<N: Net>(net: &mut N) -> Result<()> {
     let (client, server) = net.connected(PORT, &tcp::Config::default())?;
-    let sent = pattern(8_000);
+    let sent = pattern(20_000);
     let (mut written, mut got, mut dummies) = (0, Vec::new(), 0);
     let until = net.now() + TRANSFER_MAX;
     while got.len() < sent.len() && net.now() < until {
         let end = sent.len().min(written + 400);
         written += net.write(Sender, client, &sent[written..end]);
         let now = net.now();
-        match net.ring(Sender).tcp_dummy(now, client, &[IoSlice::new(&[0xdd; 700])]) {
+        let dummy = net.ring(Sender).tcp_dummy(now, client, &[IoSlice::new(&[0xdd; 700])]);
+        match dummy {
             Ok(len) => {
                 ensure!(len == 700);
                 dummies += 1;
@@ -56,7 +57,8 @@ pub fn a_dummy_segment_is_no_part_of_its_stream<N: Net>(net: &mut N) -> Result<(
     }
     ensure!(got == sent, "{} bytes of {}, or not those that were written", got.len(), sent.len());
     let counters = net.ring(Sender).info(client).context("the connection is gone")?.counters;
-    ensure!(dummies > 5 && counters.tx_dummies == dummies, "{dummies} dummies, {counters:?}");
+    let least = if net.delivers() { 40 } else { 1 };
+    ensure!(dummies >= least && counters.tx_dummies == dummies, "{dummies} dummies, {counters:?}");
     ensure!(!net.delivers() || (counters.retransmissions, counters.tx_bytes) == (0, sent.len() as u64), "{counters:?}");
     Ok(())
 }

@@ -25,13 +25,13 @@ pub fn a_datagram_is_lent_from_where_the_device_put_it<N: Net>(net: &mut N) -> R
     for len in [1, 40, 58, 59, 300, 1472] {
         let sent = pattern(len);
         net.tell(from, PORT, &sent)?;
-        let (datagram, pieces) = net.ring(Receiver).udp_lend(to)?;
+        let (datagram, pieces) = net.take(to)?;
         ensure!((datagram.len, datagram.copied) == (len, 0), "{len} bytes: {datagram:?}");
         ensure!(!pieces.is_empty() && pieces.iter().all(is_uncopied), "{len} bytes were copied");
         ensure!(all(&pieces) == sent, "{len} bytes are not those that were sent");
         drop(pieces);
         net.give_back(Receiver, to, len);
-        ensure!(net.ring(Receiver).udp_lend(to).err() == Some(Error::WouldBlock), "it comes once");
+        ensure!(net.take(to).err() == Some(Error::WouldBlock), "it comes once");
     }
     Ok(())
 }
@@ -42,7 +42,7 @@ pub fn senders_are_named<N: Net>(net: &mut N) -> Result<()> {
     net.tell(from, PORT, b"who?")?;
     let sender = net.ring(Sender).info(from).context("the sender's socket is gone")?.local;
     let peeked = net.ring(Receiver).udp_recv(to, &mut [IoSliceMut::new(&mut [0; 9])], RecvFlags::PEEK)?;
-    let (lent, _pieces) = net.ring(Receiver).udp_lend(to)?;
+    let (lent, _pieces) = net.take(to)?;
     ensure!((peeked.from, lent.from) == (sender, sender), "{sender} sent, and {peeked:?} was peeked at and {lent:?} lent");
     ensure!((peeked.to, lent.to) == (net.ip(Receiver), net.ip(Receiver)), "{peeked:?}, {lent:?}");
     let (client, server) = net.connected(PORT, &tcp::Config::default())?;
@@ -64,7 +64,7 @@ pub fn what_is_held_stays_as_it_is<N: Net>(net: &mut N) -> Result<()> {
         net.tell(from, PORT, &message(number))?;
         net.tell(from, PORT + 1, &message(number.wrapping_add(100)))?;
         _ = net.hear(other);
-        while let Ok((datagram, pieces)) = net.ring(Receiver).udp_lend(to) {
+        while let Ok((datagram, pieces)) = net.take(to) {
             held.push((datagram.len, pieces));
         }
     }
@@ -123,7 +123,8 @@ pub fn a_stream_is_lent_piece_by_piece_and_ends<N: Net>(net: &mut N) -> Result<(
         written += net.write(Sender, client, &sent[written..end]);
         net.pass(Duration::from_millis(5));
         let room = if pieces % 3 == 0 { 2 } else { usize::MAX };
-        match net.ring(Receiver).tcp_lend(server, |buffer| room.min(buffer.len())) {
+        let piece = net.ring(Receiver).tcp_lend(server, |buffer| room.min(buffer.len()));
+        match piece {
             Ok(piece) => {
                 let piece = piece.context("it ended before anybody closed it")?;
                 ensure!(piece.len() <= room && is_uncopied(&piece), "{piece:?} for {room} bytes");
@@ -189,7 +190,7 @@ pub fn a_socket_whose_datagrams_are_all_held_drops_and_others_do_not<N: Net>(net
     let mut held = Vec::new();
     for _ in 0..30 {
         net.tell(from, PORT, &[1; 200])?;
-        held.extend(net.ring(Receiver).udp_lend(to).ok());
+        held.extend(net.take(to).ok());
     }
     let drops = net.ring(Receiver).info(to).map(|info| info.counters.rx_drops);
     ensure!((4..21).contains(&held.len()) && drops == Some(30 - held.len() as u64), "{} held, dropped: {drops:?}", held.len());
@@ -200,7 +201,7 @@ pub fn a_socket_whose_datagrams_are_all_held_drops_and_others_do_not<N: Net>(net
         net.give_back(Receiver, to, datagram.len);
     }
     net.tell(from, PORT, b"again")?;
-    ensure!(all(&net.ring(Receiver).udp_lend(to)?.1) == b"again", "there is room again");
+    ensure!(all(&net.take(to)?.1) == b"again", "there is room again");
     Ok(())
 }
 
@@ -209,9 +210,9 @@ pub fn a_buffer_is_freed_with_its_last_reference<N: Net>(net: &mut N) -> Result<
     net.ring(Receiver).lend_from_now_on();
     let (from, to) = net.datagrams(AMPLE)?;
     let before = net.held();
-    let sent = message(7);
+    let sent = pattern(1400);
     net.tell(from, PORT, &sent)?;
-    let (datagram, pieces) = net.ring(Receiver).udp_lend(to)?;
+    let (datagram, pieces) = net.take(to)?;
     ensure!(pieces.iter().map(ringway_stack::ring::Lent::len).sum::<usize>() == datagram.len, "its buffers are all of it");
     ensure!(net.held() == before + 1, "{} buffers for one datagram", net.held() - before);
     let second = pieces.clone();
@@ -231,7 +232,7 @@ pub fn a_lending_socket_can_also_be_read<N: Net>(net: &mut N) -> Result<()> {
     let (from, to) = net.datagrams(AMPLE)?;
     for number in 0..20 {
         net.tell(from, PORT, &message(number))?;
-        let got = if number % 2 == 0 { net.hear(to) } else { net.ring(Receiver).udp_lend(to).map(|(_, pieces)| all(&pieces)) };
+        let got = if number % 2 == 0 { net.hear(to) } else { net.take(to).map(|(_, pieces)| all(&pieces)) };
         match got {
             Ok(got) => ensure!(is_message(&got) && (!net.delivers() || got[0] == number), "message {number}: {got:?}"),
             Err(error) => ensure!(error == Error::WouldBlock && !net.delivers(), "message {number}: {error}"),
@@ -269,7 +270,7 @@ pub fn what_came_before_the_first_was_lent_comes_as_a_copy<N: Net>(net: &mut N) 
     net.write(Sender, client, b"late");
     net.pass(Duration::from_millis(100));
     for (expected, uncopied) in [(&b"early"[..], false), (b"late", true)] {
-        let (_, pieces) = net.ring(Receiver).udp_lend(to)?;
+        let (_, pieces) = net.take(to)?;
         ensure!(all(&pieces) == expected && pieces.iter().all(is_uncopied) == uncopied, "a datagram: {pieces:?}");
         let piece = net.lend(Receiver, server)?.context("it ended before anybody closed it")?;
         ensure!(bytes(&piece) == expected && is_uncopied(&piece) == uncopied, "of a stream: {piece:?}");
@@ -284,14 +285,14 @@ pub fn giving_back_twice_means_nothing<N: Net>(net: &mut N) -> Result<()> {
     for _ in 0..30 {
         net.tell(from, PORT, &[1; 200])?;
     }
-    let room = core::iter::from_fn(|| net.ring(Receiver).udp_lend(to).ok()).count();
+    let room = core::iter::from_fn(|| net.take(to).ok()).count();
     for _ in 0..2 * room {
         net.give_back(Receiver, to, 200);
     }
     for _ in 0..30 {
         net.tell(from, PORT, &[1; 200])?;
     }
-    let held: Vec<_> = core::iter::from_fn(|| net.ring(Receiver).udp_lend(to).ok()).collect();
+    let held: Vec<_> = core::iter::from_fn(|| net.take(to).ok()).collect();
     ensure!(held.len() == room, "room for {room} datagrams has become room for {}", held.len());
     let now = net.now();
     net.ring(Receiver).close(now, to, false);

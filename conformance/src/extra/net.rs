@@ -1,5 +1,6 @@
 //! Two rings on one network, and the calls that most cases make.
 
+use core::fmt::Debug;
 use core::ops::DerefMut;
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
@@ -7,7 +8,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use anyhow::{Result, bail};
 use ringway_stack::device::{Device, RxBuffer as _};
-use ringway_stack::ring::{Event, Lent, LentPieces, NextHop, Readiness, RecvFlags, Ring, SendFlags, SocketId, UdpOptions};
+use ringway_stack::ring::{
+    Candidate, Datagram, Decision, Event, Lent, LentPieces, NextHop, Readiness, RecvFlags, Ring, SendFlags, SocketId, UdpOptions,
+};
 use ringway_stack::{Error, Instant, tcp};
 
 use super::Side::{self, Receiver, Sender};
@@ -27,7 +30,7 @@ pub type Rx<N> = <<N as Net>::Device as Device>::Rx;
 /// Two rings that reach each other, on devices of one kind, in virtual time.
 pub trait Net: Sized {
     /// The device.
-    type Device: Device;
+    type Device: Device<Rx: Debug>;
 
     /// A station's ring. Nobody but the case takes its events.
     fn ring(&mut self, side: Side) -> impl DerefMut<Target = Ring<Self::Device>>;
@@ -108,9 +111,9 @@ pub trait Net: Sized {
     fn accepted(&mut self, listener: SocketId) -> Result<SocketId> {
         let until = self.now() + CONNECT_MAX;
         while self.now() < until {
-            match self.ring(Receiver).tcp_accept(listener) {
-                Err(Error::WouldBlock) => {}
-                accepted => return Ok(accepted?),
+            let accepted = self.ring(Receiver).tcp_accept(listener);
+            if accepted != Err(Error::WouldBlock) {
+                return Ok(accepted?);
             }
             self.pass(TRANSIT_MAX);
         }
@@ -142,6 +145,31 @@ pub trait Net: Sized {
         self.ring(side).tcp_lend(socket, |buffer| buffer.len())
     }
 
+    /// Takes a datagram of the receiver's by reference.
+    ///
+    /// # Errors
+    /// The ring's.
+    fn take(&mut self, socket: SocketId) -> Result<(Datagram, LentPieces<Rx<Self>>), Error> {
+        self.ring(Receiver).udp_lend(socket)
+    }
+
+    /// What is to be decided about next on a socket of the receiver's.
+    ///
+    /// # Errors
+    /// The ring's.
+    fn candidate(&mut self, socket: SocketId) -> Result<Candidate<Rx<Self>>, Error> {
+        self.ring(Receiver).candidate(socket)
+    }
+
+    /// Decides about it; its length.
+    ///
+    /// # Errors
+    /// The ring's.
+    fn decide(&mut self, socket: SocketId, decision: Decision) -> Result<usize, Error> {
+        let now = self.now();
+        self.ring(Receiver).decide(now, socket, decision)
+    }
+
     /// Gives back what was taken by reference.
     fn give_back(&mut self, side: Side, socket: SocketId, len: usize) {
         let now = self.now();
@@ -151,8 +179,8 @@ pub trait Net: Sized {
     /// The events of a ring that nobody took yet, of one socket.
     fn events(&mut self, side: Side, socket: SocketId) -> Vec<Readiness> {
         let mut ring = self.ring(side);
-        let events = core::iter::from_fn(|| ring.take_event());
-        events.filter(|event: &Event| event.socket == socket).map(|event| event.edges).collect()
+        let events: Vec<Event> = core::iter::from_fn(|| ring.take_event()).collect();
+        events.into_iter().filter(|event| event.socket == socket).map(|event| event.edges).collect()
     }
 }
 

@@ -25,12 +25,12 @@ pub fn a_datagram_is_read_once_it_is_admitted_and_never_if_it_is_dropped_or_held
     let (mut admitted, mut held, mut dropped) = (VecDeque::new(), Vec::new(), 0);
     for number in 0..60 {
         net.tell(from, PORT, &message(number))?;
-        ensure!(net.hear(to).err() == Some(Error::WouldBlock), "read before anybody decided");
-        while let Ok(candidate) = net.ring(Receiver).candidate(to) {
-            let (now, bytes) = (net.now(), all(&candidate.pieces));
+        ensure!(!admitted.is_empty() || net.hear(to).err() == Some(Error::WouldBlock), "read before anybody decided");
+        while let Ok(candidate) = net.candidate(to) {
+            let bytes = all(&candidate.pieces);
             ensure!(is_message(&bytes), "shown: {bytes:?}");
             let decision = [Decision::Admit, Decision::Drop, Decision::Hold][usize::from(bytes[0] % 3)];
-            ensure!(net.ring(Receiver).decide(now, to, decision)? == bytes.len(), "another one was decided about");
+            ensure!(net.decide(to, decision)? == bytes.len(), "another one was decided about");
             match decision {
                 Decision::Admit => admitted.push_back(bytes),
                 Decision::Drop => dropped += 1,
@@ -66,12 +66,12 @@ pub fn a_stream_is_read_as_it_was_admitted_and_ends_behind_the_last_decision<N: 
         written += net.write(Sender, client, &sent[written..end]);
         net.pass(Duration::from_millis(3));
         ensure!(turn % 5 != 0 || !admitted.is_empty() || net.read(server, 1) == Err(Error::WouldBlock), "read before anybody decided");
-        while let Ok(candidate) = net.ring(Receiver).candidate(server) {
-            let (now, bytes) = (net.now(), all(&candidate.pieces));
+        while let Ok(candidate) = net.candidate(server) {
+            let bytes = all(&candidate.pieces);
             ensure!(sent[shown..].starts_with(&bytes), "bytes from {shown} on are shown out of order, or twice");
             shown += bytes.len();
             let decision = [Decision::Drop, Decision::Admit, Decision::Admit, Decision::Hold][turn % 4];
-            ensure!(net.ring(Receiver).decide(now, server, decision)? == bytes.len(), "another one was decided about");
+            ensure!(net.decide(server, decision)? == bytes.len(), "another one was decided about");
             match decision {
                 Decision::Admit => admitted.extend(bytes),
                 Decision::Drop => {}
@@ -153,19 +153,17 @@ pub fn a_packet_is_shown_behind_its_headers_and_before_the_queue<N: Net>(net: &m
         let queued: usize = lens[..n].iter().sum();
         ensure!(info.recv_queue == queued, "{} bytes are queued, {queued} were admitted", info.recv_queue);
         ensure!(net.ring(Receiver).readiness(to).contains(Readiness::IN) == (n > 0), "readable before anything was admitted");
-        let candidate = net.ring(Receiver).candidate(to)?;
+        let candidate = net.candidate(to)?;
         ensure!(all(&candidate.pieces) == pattern(len), "{len} bytes are shown as {}", candidate.pieces.len());
         ensure!((candidate.from, candidate.to) == (sender, address), "from {} to {}", candidate.from, candidate.to);
         ensure!((candidate.ready_bytes, candidate.ready_packets) == (queued, n), "{candidate:?}");
         ensure!(candidate.received.is_some_and(|at| at <= net.now()), "when it was received: {:?}", candidate.received);
-        let now = net.now();
-        net.ring(Receiver).decide(now, to, Decision::Admit)?;
+        net.decide(to, Decision::Admit)?;
         ensure!(net.events(Receiver, to) == [Readiness::IN], "an admitted one is news");
     }
     net.tell(from, PORT, b"dropped")?;
     net.events(Receiver, to);
-    let now = net.now();
-    net.ring(Receiver).decide(now, to, Decision::Drop)?;
+    net.decide(to, Decision::Drop)?;
     ensure!(net.events(Receiver, to).is_empty(), "a dropped one is no news");
     Ok(())
 }
@@ -183,8 +181,8 @@ pub fn any_call_can_be_made_before_it_is_decided<N: Net>(net: &mut N) -> Result<
         net.pass(Duration::from_millis(100));
     }
     let (now, back, hop, source) = (net.now(), net.address(Sender, 1000), net.hop(Sender), net.ip(Receiver));
-    let shown = net.ring(Receiver).candidate(to)?;
-    let of_stream = net.ring(Receiver).candidate(server)?;
+    let shown = net.candidate(to)?;
+    let of_stream = net.candidate(server)?;
     let peek = net.ring(Receiver).udp_recv(to, &mut [IoSliceMut::new(&mut [0; 9])], RecvFlags::PEEK);
     ensure!(peek.err() == Some(Error::WouldBlock) && net.hear(to).is_err() && net.read(server, 9).is_err());
     net.ring(Receiver).udp_send(now, to, &[IoSlice::new(b"reply")], source, Some((back, hop)))?;
@@ -197,8 +195,8 @@ pub fn any_call_can_be_made_before_it_is_decided<N: Net>(net: &mut N) -> Result<
     ensure!((all(&shown.pieces), all(&of_stream.pieces)) == (b"first".to_vec(), b"first".to_vec()), "what is shown has changed");
     // What came meanwhile waits behind it.
     for socket in [to, server] {
-        ensure!(net.ring(Receiver).decide(now, socket, Decision::Admit)? == 5);
-        ensure!(all(&net.ring(Receiver).candidate(socket)?.pieces) == b"second");
+        ensure!(net.decide(socket, Decision::Admit)? == 5);
+        ensure!(all(&net.candidate(socket)?.pieces) == b"second");
     }
     ensure!((net.hear(to)?, net.read(server, 9)?) == (b"first".to_vec(), b"first".to_vec()));
     let mut reply = [0; 9];
@@ -207,9 +205,9 @@ pub fn any_call_can_be_made_before_it_is_decided<N: Net>(net: &mut N) -> Result<
     ensure!(matches!(net.lend(Sender, client)?, Some(Lent::Copied(bytes)) if bytes == b"reply"), "the stream's reply");
     // Even closing the socket itself: then there is nothing to decide any more.
     for socket in [to, server] {
-        let shown = net.ring(Receiver).candidate(socket)?;
+        let shown = net.candidate(socket)?;
         net.ring(Receiver).close(now, socket, false);
-        ensure!(net.ring(Receiver).decide(now, socket, Decision::Admit).is_err() && all(&shown.pieces) == b"second");
+        ensure!(net.decide(socket, Decision::Admit).is_err() && all(&shown.pieces) == b"second");
     }
     Ok(())
 }
@@ -223,15 +221,13 @@ pub fn who_decides_late_loses_and_who_decides_in_time_does_not<N: Net>(net: &mut
     for _ in 0..TOLD {
         net.tell(from, PORT, &[1; 200])?;
     }
-    let now = net.now();
-    let late = core::iter::from_fn(|| net.ring(Receiver).decide(now, to, Decision::Drop).ok()).count();
+    let late = core::iter::from_fn(|| net.decide(to, Decision::Drop).ok()).count();
     let lost = drops(net);
     ensure!(late > 3 && lost > 0 && late + lost as usize == TOLD, "{late} of {TOLD} waited, {lost} were lost");
     let mut read = 0;
     for number in 0..TOLD {
         net.tell(from, PORT, &[1; 200])?;
-        let (now, decision) = (net.now(), [Decision::Drop, Decision::Admit][number % 2]);
-        net.ring(Receiver).decide(now, to, decision)?;
+        net.decide(to, [Decision::Drop, Decision::Admit][number % 2])?;
         read += usize::from(net.hear(to).is_ok());
     }
     ensure!((drops(net), read) == (lost, TOLD / 2), "{read} were read, {} lost", drops(net));
@@ -245,11 +241,11 @@ pub fn what_is_held_stays_until_it_is_given_back<N: Net>(net: &mut N) -> Result<
     let mut held: Vec<(Vec<u8>, _)> = Vec::new();
     for number in 0..200 {
         net.tell(from, PORT, &message(number))?;
-        while let Ok(candidate) = net.ring(Receiver).candidate(to) {
-            let (now, bytes) = (net.now(), all(&candidate.pieces));
+        while let Ok(candidate) = net.candidate(to) {
+            let bytes = all(&candidate.pieces);
             // Some of it, so that there is room for what could overwrite it.
             let decision = if bytes[0] % 8 == 0 { Decision::Hold } else { Decision::Drop };
-            net.ring(Receiver).decide(now, to, decision)?;
+            net.decide(to, decision)?;
             if decision == Decision::Hold {
                 held.push((bytes, candidate.pieces));
             }
@@ -268,15 +264,6 @@ pub fn what_is_held_stays_until_it_is_given_back<N: Net>(net: &mut N) -> Result<
         net.tell(from, PORT, &message(number))?;
     }
     net.pass(Duration::from_millis(100));
-    ensure!(
-        !net.delivers()
-            || core::iter::from_fn(|| {
-                let now = net.now();
-                net.ring(Receiver).decide(now, to, Decision::Drop).ok()
-            })
-            .count()
-                == 3,
-        "there is room again"
-    );
+    ensure!(!net.delivers() || core::iter::from_fn(|| net.decide(to, Decision::Drop).ok()).count() == 3, "there is room again");
     Ok(())
 }

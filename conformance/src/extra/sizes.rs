@@ -31,12 +31,11 @@ pub fn no_packet_is_longer_than_it_may_be<N: Net>(net: &mut N) -> Result<()> {
     while got.len() < sent.len() && net.now() < until {
         written += net.write(Sender, client, &sent[written..]);
         net.pass(Duration::from_millis(5));
-        while let Ok(candidate) = net.ring(Receiver).candidate(server) {
+        while let Ok(candidate) = net.candidate(server) {
             let bytes = all(&candidate.pieces);
             longest = longest.max(bytes.len());
             got.extend(bytes);
-            let now = net.now();
-            net.ring(Receiver).decide(now, server, Decision::Drop)?;
+            net.decide(server, Decision::Drop)?;
         }
     }
     ensure!(got == sent, "{} bytes of {}", got.len(), sent.len());

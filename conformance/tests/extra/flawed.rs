@@ -107,7 +107,7 @@ impl Flawed {
 }
 
 /// A handle of the device's.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Buffer {
     inner: SimRx,
     received: Rc<Cell<u64>>,

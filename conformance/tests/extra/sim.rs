@@ -1,6 +1,7 @@
 //! Two simulated NICs on one switch, with and without faults.
 
 use core::cell::RefCell;
+use core::fmt::Debug;
 use core::ops::DerefMut;
 use core::time::Duration;
 use std::net::Ipv4Addr;
@@ -141,7 +142,7 @@ impl<D: Device + 'static> SimNet<D> {
     }
 }
 
-impl<D: Device + 'static> Net for SimNet<D> {
+impl<D: Device<Rx: Debug> + 'static> Net for SimNet<D> {
     type Device = D;
 
     fn ring(&mut self, side: Side) -> impl DerefMut<Target = Ring<D>> {
