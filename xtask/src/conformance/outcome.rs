@@ -32,8 +32,8 @@ impl Outcome {
         let tests: BTreeMap<_, _> = stdout.lines().filter_map(verdict).collect();
         let blames_a_test = tests.values().any(|passed| !passed);
         let trouble = (!success && !blames_a_test).then(|| {
-            let errors = stderr.lines().filter(|line| line.starts_with("error"));
-            errors.last().unwrap_or("cargo test failed, and no test did").to_owned()
+            let mut errors = stderr.lines().filter(|line| line.starts_with("error"));
+            errors.next_back().unwrap_or("cargo test failed, and no test did").to_owned()
         });
         Self { tests, trouble }
     }
