@@ -10,6 +10,8 @@
 
 mod allocation;
 pub(crate) mod calls;
+pub(super) mod direct;
+mod migration;
 pub(crate) mod options;
 
 use std::collections::VecDeque;
@@ -22,6 +24,7 @@ use ringway_stack::time::Instant;
 
 pub(crate) use allocation::Asked;
 use allocation::{Logic, Place, Threads};
+use migration::Stranger;
 
 use super::cyclic::UserMemory;
 use super::xtreme::{HELD_MAX, Waiting};
@@ -45,6 +48,8 @@ pub(crate) struct OnRings {
     rings: [Option<Key>; 2],
     /// SO_VMA_RING_ALLOC_LOGIC, for both directions.
     asked: [Option<Asked>; 2],
+    /// Who else uses it, in both directions.
+    strangers: [Stranger; 2],
     /// SO_VMA_RING_ALLOC_LOGIC has named a profile, which can be done once.
     has_profile: bool,
     /// SO_BINDTODEVICE has named the device that the stack's ring stands for.
@@ -96,6 +101,10 @@ pub(crate) struct Rings {
     logics: [Logic; 2],
     /// VMA_RING_LIMIT_PER_INTERFACE; 0: none.
     limit: usize,
+    /// VMA_RING_MIGRATION_RATIO_RX and _TX; `None`: sockets stay.
+    ratios: [Option<u32>; 2],
+    /// Sockets may change rings by who receives, and who sends.
+    pub(crate) migrate: [bool; 2],
 }
 
 impl Rings {
@@ -109,6 +118,8 @@ impl Rings {
             is_active: has_completions,
             logics: [logic(Id::RingAllocationRx), logic(Id::RingAllocationTx)],
             limit: settings.count(Id::RingLimit) as usize,
+            ratios: [Id::RingMigrationRx, Id::RingMigrationTx].map(|id| u32::try_from(settings.number(id)).ok()),
+            migrate: [false; 2],
         }
     }
 
@@ -245,12 +256,13 @@ impl Offload {
     /// The ring that a socket is on, which it joins if it is on none. `None`: there is no such socket.
     fn join_ring(&mut self, index: u32, direction: Direction) -> Option<Key> {
         let key = self.sockets.key_at(index)?;
-        let socket = self.sockets.get_mut(index)?;
+        let socket = self.sockets.get(index)?;
         if let Some(ring) = socket.rare.as_ref().and_then(|rare| rare.rings.ring(direction)) {
             return Some(ring);
         }
-        let asked = socket.rare.as_ref().and_then(|rare| rare.rings.asked[direction as usize]);
-        let asked = asked.unwrap_or(Asked::by(self.rings.logics[direction as usize]));
+        let asked = self.asked(index, direction);
+        self.begin_migrating(asked, direction);
+        let socket = self.sockets.get_mut(index)?;
         let place = self.rings.threads.place(asked, key, socket);
         let ring = self.rings.join(place);
         socket.rare().rings.rings[direction as usize] = Some(ring);
@@ -261,6 +273,12 @@ impl Offload {
             self.watch(index);
         }
         Some(ring)
+    }
+
+    /// What a socket's ring is chosen by.
+    fn asked(&self, index: u32, direction: Direction) -> Asked {
+        let asked = self.sockets.get(index).and_then(|socket| socket.rare.as_ref()?.rings.asked[direction as usize]);
+        asked.unwrap_or(Asked::by(self.rings.logics[direction as usize]))
     }
 
     fn leave_ring(&mut self, index: u32, direction: Direction) {
@@ -327,7 +345,6 @@ impl Offload {
     }
 
     /// Something happened to a socket: it is told to who polls its ring, and sleeps on it.
-    #[inline]
     pub(crate) fn note_event(&mut self, index: u32, edges: Readiness) {
         if self.rings.has_completions && !edges.is_empty() {
             self.queue_event(index, edges);
