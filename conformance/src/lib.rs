@@ -9,7 +9,11 @@
 //!
 //! [`sentences`] holds the cases themselves: each sentence that promises something, run on every device that can be opened here
 //! (`tests/sentences`), with the matrix of sentence by device.
+//!
+//! [`extra`] holds those of the VMA Extra API that are about the stack and its devices (`tests/extra`). `promises/*.toml` lists all that the
+//! documents promise of that API, each promise with its cases by device: `cargo xtask conformance` prints them.
 #![forbid(unsafe_code)]
 
+pub mod extra;
 pub mod reference;
 pub mod sentences;

@@ -74,6 +74,8 @@ pub enum Purpose {
     Workload = 67,
     /// How long a program holds what it took by reference.
     Loans = 68,
+    /// What a program decides about datagrams before they are read.
+    Screening = 69,
     /// What an async program draws.
     Program = 96,
     /// What a [`crate::program::Case`] draws.

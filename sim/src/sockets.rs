@@ -1,10 +1,12 @@
 //! A host's sockets as its programs call them: the ring, with each call noted for the checkers.
 //!
 //! On a ring that lends ([`Lending`]), what programs read they take by reference, and hold for a while: a read copies the bytes out for them, and
-//! what was lent is given back later, in whatever order. Some of their UDP sockets are read from cyclic buffers.
+//! what was lent is given back later, in whatever order. Some of their UDP sockets are read from cyclic buffers, and of some the program
+//! decides about each datagram before it is read.
 
 mod loans;
 mod records;
+mod screens;
 
 pub use loans::Lending;
 
@@ -77,11 +79,11 @@ impl Sockets {
     }
 
     /// From now on, programs read by reference.
-    pub(crate) fn lend(&mut self, lending: Lending, stream: Stream) {
+    pub(crate) fn lend(&mut self, lending: Lending, streams: [Stream; 2]) {
         if lending.from_start {
             self.ring.lend_from_now_on();
         }
-        self.loans = Some(Box::new(Loans::new(lending, stream, self.ring.device().nic().rx_buffers_max())));
+        self.loans = Some(Box::new(Loans::new(lending, streams, self.ring.device().nic().rx_buffers_max())));
     }
 
     /// Makes its stack, or its device, a mutant.
@@ -289,6 +291,9 @@ impl Sockets {
             Some(loans) if !flags.contains(RecvFlags::PEEK) => loans.udp_recv(&mut self.ring, socket, into),
             _ => self.ring.udp_recv(socket, into, flags),
         };
+        if let Some(wrong) = self.loans.as_mut().and_then(|loans| loans.take_wrong()) {
+            self.note(|checkers, place, _| checkers.misread(place, socket, &wrong));
+        }
         self.note(|checkers, place, ring| checkers.udp_read(place, ring, socket, into, flags, result));
         if let Some(now) = self.loans.as_ref().map(|loans| loans.now()) {
             self.note_loans(now, socket);

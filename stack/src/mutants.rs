@@ -110,6 +110,10 @@ mutants! {
     GiveBackUnsaid,
     /// Datagrams that were given back go on counting against their socket's buffer.
     GiveBackForgotten,
+    /// What a program drops before it is read is read all the same.
+    DroppedIsRead,
+    /// What it drops makes no room.
+    DroppedTakesRoom,
     /// The device (the simulator's, which asks) receives into buffers that programs still hold.
     RecycleHeld,
 }

@@ -1,10 +1,12 @@
 //! `cargo xtask conformance`: what the documents promise (`conformance/promises/*.toml`), each with its cases, as a matrix by device.
 //!
 //! A promise has, for each device, cases or the reason why there is none. A case is a function: `path/of/the/file.rs::name`, a test of
-//! cargo's; or `path/of/the/program.c::name`, a part of a C program that one of cargo's tests compiles, preloads and runs. A case that does
-//! not exist, a promise without a word for a device, and a test that fails are holes.
+//! cargo's (with the modules between file and name, if it is in some within that file); or `path/of/the/program.c::name`, a part of a C program
+//! that one of cargo's tests compiles, preloads and runs. A case that does not exist, a promise without a word for a device, a test that
+//! fails or does not run, and a test binary that does not build, or dies, are holes.
 
 mod case;
+mod outcome;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,6 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use self::case::{Case, Target};
+use self::outcome::{Outcome, Verdict};
 use crate::workspace::Workspace;
 
 /// Where the promises are.
@@ -53,6 +56,9 @@ struct Promise {
     without: BTreeMap<String, String>,
 }
 
+/// What the test binaries' runs came to.
+type Outcomes = BTreeMap<Target, Outcome>;
+
 /// What has a column: the stack alone, on a cable in memory; the simulated network; shared memory, from the outside.
 const DEVICES: [&str; 3] = ["stack", "sim", "shm"];
 
@@ -68,9 +74,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Err(error) => holes.push(format!("{name}: {error:#}")),
         }
     }
-    let passed = if options.list { None } else { Some(run_all(&workspace, cases.values())?) };
+    let outcomes = if options.list { None } else { Some(run_all(&workspace, cases.values())?) };
+    for (target, outcome) in outcomes.iter().flatten() {
+        holes.extend(outcome.trouble.iter().map(|trouble| format!("{target}: {trouble}")));
+    }
     for document in &documents {
-        document.print(&cases, passed.as_ref(), &mut holes);
+        document.print(&cases, outcomes.as_ref(), &mut holes);
     }
     for hole in &holes {
         println!("hole: {hole}");
@@ -92,24 +101,21 @@ fn read(workspace: &Workspace) -> Result<Vec<Document>> {
         .collect()
 }
 
-/// The tests that passed, of those that cases need.
-fn run_all<'a>(workspace: &Workspace, cases: impl Iterator<Item = &'a Case>) -> Result<BTreeSet<(Target, String)>> {
+/// Runs the tests that cases need, and no others; what that came to, by test binary.
+fn run_all<'a>(workspace: &Workspace, cases: impl Iterator<Item = &'a Case>) -> Result<Outcomes> {
     let mut by_target = BTreeMap::<&Target, BTreeSet<&str>>::new();
     for case in cases {
         by_target.entry(&case.target).or_default().insert(&case.test);
     }
-    let mut passed = BTreeSet::new();
-    for (target, tests) in by_target {
-        let output = target.command(workspace).arg("--").args(&tests).output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let ok = said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... ok"));
-        // (A test's path within its target is not known here: only its last part.)
-        passed.extend(ok.filter_map(|path| Some((target.clone(), path.rsplit("::").next()?.to_owned()))));
+    let run = |(target, tests): (&Target, BTreeSet<&str>)| {
+        let output = target.command(workspace).args(["--", "--exact"]).args(&tests).output()?;
+        let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         if !output.status.success() {
-            println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+            println!("{said}{errors}");
         }
-    }
-    Ok(passed)
+        Ok((target.clone(), Outcome::read(output.status.success(), &said, &errors)))
+    };
+    by_target.into_iter().map(run).collect()
 }
 
 impl Document {
@@ -134,7 +140,7 @@ impl Document {
         holes
     }
 
-    fn print(&self, cases: &BTreeMap<String, Case>, passed: Option<&BTreeSet<(Target, String)>>, holes: &mut Vec<String>) {
+    fn print(&self, cases: &BTreeMap<String, Case>, outcomes: Option<&Outcomes>, holes: &mut Vec<String>) {
         println!("seed {}: {}", self.seed, self.title);
         let mut totals = DEVICES.map(|device| (device, 0, 0));
         for promise in &self.promise {
@@ -142,12 +148,18 @@ impl Document {
             for (device, with, without) in &mut totals {
                 for name in promise.cases.get(*device).into_iter().flatten() {
                     let Some(case) = cases.get(name) else { continue };
-                    let verdict = match passed {
+                    let outcome =
+                        outcomes.map(|outcomes| outcomes.get(&case.target).map_or(Verdict::NotRun, |outcome| outcome.of(&case.test)));
+                    let verdict = match outcome {
                         None => "is there",
-                        Some(passed) if passed.contains(&(case.target.clone(), case.test.clone())) => "pass",
-                        Some(_) => {
-                            holes.push(format!("{}: {name} did not pass", promise.id));
+                        Some(Verdict::Passed) => "pass",
+                        Some(Verdict::Failed) => {
+                            holes.push(format!("{}: {name} failed", promise.id));
                             "FAIL"
+                        }
+                        Some(Verdict::NotRun) => {
+                            holes.push(format!("{}: {name} did not run, as {} of {}", promise.id, case.test, case.target));
+                            "NOT RUN"
                         }
                     };
                     println!("        {device:5} {verdict:8} {name}");

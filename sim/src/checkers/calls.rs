@@ -11,7 +11,7 @@ use super::closing::{Closed, RESET_BOUND};
 use super::datagrams::Datagram;
 use super::desk::Sock;
 use super::flow::Tuple;
-use super::{Checkers, Moment, after_close, closing, rto, stream, window};
+use super::{Checkers, Moment, after_close, closing, loans, rto, screening, stream, window};
 use crate::nic::SimDevice;
 
 type R = Ring<SimDevice>;
@@ -26,8 +26,8 @@ impl Checkers {
     pub(super) fn looked(&mut self, place: usize, ring: &R, socket: SocketId) {
         let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { return };
         if let Some(info) = ring.info(socket).filter(|_| sock.closed.is_none()) {
-            sock.edges.looked(ring.readiness(socket), &info);
-            sock.loans.looked(&info);
+            sock.edges.looked(screening::readiness(ring, socket), &info);
+            sock.loans.looked(&info, loans::dropped_bytes(ring, socket));
         }
         self.desks[place].touch(socket);
     }
@@ -312,11 +312,11 @@ impl Checkers {
     ) {
         let moment = self.moment(place, None);
         self.refuse_closed(&moment, socket, "recv", result.is_ok());
-        if result.is_ok()
+        if let Ok(read) = result
             && !flags.contains(RecvFlags::PEEK)
             && let Some(sock) = self.desks[place].sockets.get_mut(&socket)
         {
-            sock.loans.took_datagram();
+            sock.loans.took_datagram(read.len);
         }
         // What was cut off for lack of room can't be compared.
         if let (Ok(read), Some(info)) = (result, ring.info(socket))

@@ -11,8 +11,6 @@ const NAME: &str = "loans";
 
 /// What a datagram counts beside its bytes (the ring's documentation: "with a fixed overhead for each datagram").
 const DATAGRAM_OVERHEAD: usize = 256;
-/// The longest datagram: that of the largest MTU that a host draws.
-const DATAGRAM_MAX: usize = 9000;
 
 /// What it remembers of a socket.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,32 +18,39 @@ pub(super) struct State {
     /// Bytes that are lent, and loans.
     lent: usize,
     loans: usize,
-    /// Datagrams that the program took.
+    /// Datagrams that the program took, and their bytes.
     taken: u64,
-    /// Datagrams that were dropped, at the last look.
+    taken_bytes: u64,
+    /// Datagrams that were dropped, and their bytes, at the last look.
     drops: u64,
+    dropped_bytes: u64,
 }
 
 impl State {
     /// The program took a datagram, by reference or not.
-    pub(super) fn took_datagram(&mut self) {
+    pub(super) fn took_datagram(&mut self, len: usize) {
         self.taken += 1;
+        self.taken_bytes += len as u64;
     }
 
     /// A look after a call.
-    pub(super) fn looked(&mut self, info: &SocketInfo) {
-        self.drops = info.counters.rx_drops;
+    pub(super) fn looked(&mut self, info: &SocketInfo, dropped_bytes: u64) {
+        (self.drops, self.dropped_bytes) = (info.counters.rx_drops, dropped_bytes);
     }
 
     /// A look after a poll, in which a UDP socket's buffer only got fuller.
-    pub(super) fn polled(&mut self, moment: &Moment, info: &SocketInfo, receive_max: usize) {
+    pub(super) fn polled(&mut self, moment: &Moment, info: &SocketInfo, dropped_bytes: u64, receive_max: usize) {
         if info.state.is_some() {
             return;
         }
+        // (Those that nobody has decided about included, of which the socket's queue knows nothing yet.)
         let waiting = usize::try_from(info.counters.rx_packets.saturating_sub(self.taken)).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(info.counters.rx_bytes.saturating_sub(self.taken_bytes)).unwrap_or(usize::MAX);
         let datagrams = waiting + self.loans;
-        let full = info.recv_queue + self.lent + datagrams * DATAGRAM_OVERHEAD;
-        if info.counters.rx_drops > self.drops && full + DATAGRAM_OVERHEAD + DATAGRAM_MAX <= receive_max {
+        let full = bytes + self.lent + datagrams * DATAGRAM_OVERHEAD;
+        // (None of those that were dropped was longer than all of them.)
+        let longest = usize::try_from(dropped_bytes.saturating_sub(self.dropped_bytes)).unwrap_or(usize::MAX);
+        if info.counters.rx_drops > self.drops && full.saturating_add(DATAGRAM_OVERHEAD + longest) <= receive_max {
             moment.breach(
                 NAME,
                 format_args!(
@@ -61,7 +66,7 @@ impl State {
                 format_args!("a socket's datagrams take {full} bytes of {receive_max} ({waiting} wait, {} are lent)", self.loans),
             );
         }
-        self.drops = info.counters.rx_drops;
+        self.looked(info, dropped_bytes);
     }
 }
 
@@ -108,4 +113,9 @@ impl Checkers {
     pub(crate) fn gave_back(&mut self, place: usize, ring: &Ring<SimDevice>, socket: SocketId) {
         self.looked(place, ring, socket);
     }
+}
+
+/// Bytes of the datagrams that found no room in a UDP socket's buffer.
+pub(super) fn dropped_bytes(ring: &Ring<SimDevice>, socket: SocketId) -> u64 {
+    ring.udp_backlog(socket).map_or(0, |backlog| backlog.dropped_bytes)
 }

@@ -5,7 +5,7 @@
 //! claim to have received, and from the calls what its bytes must be. A breach panics with the checker's name, host, time, frame and law.
 //!
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `congestion`, `rto`, `timers`, `edges`,
-//! `closing`, `resources`, `loans`. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
+//! `closing`, `resources`, `loans`, `screening`. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
 //! (`tests/mutants.rs`).
 
@@ -22,6 +22,7 @@ mod loans;
 mod ranges;
 mod resources;
 mod rto;
+mod screening;
 mod segment;
 mod sequence;
 mod services;
@@ -46,8 +47,21 @@ use self::flow::{Flows, Tuple};
 use crate::fabric::Marks;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 12] =
-    ["stream", "datagrams", "after_close", "sequence", "window", "congestion", "rto", "timers", "edges", "closing", "resources", "loans"];
+pub const CHECKERS: [&str; 13] = [
+    "stream",
+    "datagrams",
+    "after_close",
+    "sequence",
+    "window",
+    "congestion",
+    "rto",
+    "timers",
+    "edges",
+    "closing",
+    "resources",
+    "loans",
+    "screening",
+];
 
 /// Where and when something is checked.
 #[derive(Clone, Copy, Debug)]

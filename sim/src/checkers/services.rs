@@ -7,7 +7,7 @@ use ringway_stack::device::Device;
 use ringway_stack::ring::{Event, Readiness, Ring, SocketId};
 use ringway_stack::tcp::State;
 
-use super::{Checkers, Moment, closing, congestion, edges, resources, rto, timers, window};
+use super::{Checkers, Moment, closing, congestion, edges, loans, resources, rto, screening, timers, window};
 use crate::nic::{Outstanding, SimDevice};
 use crate::sockets::Sockets;
 
@@ -62,8 +62,8 @@ impl Checkers {
             let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { continue };
             let raised = core::mem::replace(&mut sock.raised, Readiness::empty());
             if sock.closed.is_none() {
-                sock.loans.polled(&moment, &info, sock.receive_max);
-                sock.edges.polled(&moment, ring.readiness(socket), &info, raised, acknowledged);
+                sock.loans.polled(&moment, &info, loans::dropped_bytes(ring, socket), sock.receive_max);
+                sock.edges.polled(&moment, screening::readiness(ring, socket), &info, raised, acknowledged);
             }
         }
     }

@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSliceMut;
 
 use ringway_stack::device::RxBuffer;
-use ringway_stack::ring::{Datagram, LentPieces, RecvFlags, Ring, SocketId};
+use ringway_stack::ring::{Datagram, Decision, LentPieces, RecvFlags, Ring, SocketId};
 use ringway_stack::tcp::Lent;
 use ringway_stack::{Error, Instant};
 
 use super::records::Reader;
+use super::screens::Screen;
 use crate::nic::{SimDevice, SimRx};
 use crate::random::Stream;
 
@@ -79,11 +80,16 @@ pub(super) struct Loans {
     adopted: BTreeSet<SocketId>,
     /// UDP sockets that are read from a cyclic buffer, and those that are not.
     readers: BTreeMap<SocketId, Option<Reader>>,
+    /// Those about whose datagrams the program decides before they are read, and those of which it does not; and what is drawn for that.
+    screens: BTreeMap<SocketId, Option<Screen>>,
+    screening: Stream,
+    /// What was wrong with what was read there since the checkers were told.
+    wrong: Option<String>,
 }
 
 impl Loans {
     /// On a ring with so many receive buffers.
-    pub(super) fn new(lending: Lending, stream: Stream, rx_buffers: usize) -> Self {
+    pub(super) fn new(lending: Lending, [stream, screening]: [Stream; 2], rx_buffers: usize) -> Self {
         Self {
             lending,
             stream,
@@ -95,6 +101,9 @@ impl Loans {
             keepers: BTreeMap::new(),
             adopted: BTreeSet::new(),
             readers: BTreeMap::new(),
+            screens: BTreeMap::new(),
+            screening,
+            wrong: None,
         }
     }
 
@@ -119,6 +128,7 @@ impl Loans {
     pub(super) fn take_of(&mut self, now: Instant, socket: SocketId, may_outlive: bool) -> Vec<Loan> {
         self.keepers.remove(&socket);
         self.readers.remove(&socket);
+        self.screens.remove(&socket);
         self.adopted.remove(&socket);
         let mut back = Vec::new();
         for (_, loan) in self.held.extract_if(.., |_, loan| loan.socket == socket).collect::<Vec<_>>() {
@@ -184,6 +194,11 @@ impl Loans {
     ) -> Result<Datagram, Error> {
         let Self { readers, stream, .. } = self;
         let reader = readers.entry(socket).or_insert_with(|| stream.chance_ppm(250_000).then(|| Reader::draw(stream)));
+        if reader.is_none() && self.is_screened(ring, socket) {
+            return self.recv_screened(ring, socket, into);
+        }
+        let Self { readers, stream, .. } = self;
+        let reader = readers.get_mut(&socket).and_then(Option::as_mut);
         if stream.chance_ppm(60_000) {
             return ring.udp_recv(socket, into, RecvFlags::empty());
         }
@@ -196,6 +211,49 @@ impl Loans {
         let uncopied = self.lending.from_start && ring.device().lent_all_heads() && !datagram.to.is_multicast();
         let bytes = self.lent(socket, pieces, copied && uncopied);
         Ok(Datagram { copied: scatter(into, 0, bytes), ..datagram })
+    }
+
+    /// Whether the program decides about this socket's datagrams before they are read.
+    fn is_screened(&mut self, ring: &mut Ring<SimDevice>, socket: SocketId) -> bool {
+        let Self { screens, screening, .. } = self;
+        let screen = screens.entry(socket).or_insert_with(|| Screen::draw(screening, ring, socket));
+        if screen.is_some() && Screen::ends(screening, ring, socket) {
+            *screen = None;
+        }
+        screen.is_some()
+    }
+
+    /// As [`Ring::udp_recv`], of what the program admits. What it drops, or holds, it has seen: that counts as read.
+    fn recv_screened(&mut self, ring: &mut Ring<SimDevice>, socket: SocketId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
+        while let Ok(candidate) = ring.candidate(socket)
+            && let Some(screen) = self.screens.get_mut(&socket).and_then(Option::as_mut)
+            && let Some(decision) = screen.decision(&mut self.screening)
+        {
+            let mut bytes = Vec::new();
+            candidate.pieces.iter().for_each(|piece| append(piece, &mut bytes));
+            let len = ring.decide(self.now, socket, decision)?;
+            let received = candidate.received.unwrap_or(self.now);
+            let datagram = Datagram { copied: 0, len, from: candidate.from, to: *candidate.to.ip(), received };
+            match decision {
+                Decision::Admit => screen.admit(&candidate, bytes),
+                Decision::Drop => return Ok(Datagram { copied: scatter(into, 0, &bytes), ..datagram }),
+                Decision::Hold => {
+                    let bytes = self.lent(socket, candidate.pieces, false);
+                    return Ok(Datagram { copied: scatter(into, 0, bytes), ..datagram });
+                }
+            }
+        }
+        let datagram = ring.udp_recv(socket, into, RecvFlags::empty())?;
+        let mut read: Vec<u8> = into.iter().flat_map(|slice| slice.iter().copied()).collect();
+        read.truncate(datagram.copied);
+        let screen = self.screens.get_mut(&socket).and_then(Option::as_mut);
+        self.wrong = screen.and_then(|screen| screen.misread(datagram.from, &read));
+        Ok(datagram)
+    }
+
+    /// What was read wrongly since the last call.
+    pub(super) fn take_wrong(&mut self) -> Option<String> {
+        self.wrong.take()
     }
 
     /// How much of a buffer is taken, of so much that would be welcome.

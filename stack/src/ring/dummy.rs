@@ -44,6 +44,7 @@ impl<D: Device> Ring<D> {
         self.output.set_dummy(true);
         let sent = self.udp_emit(&envelope, ports, data, len);
         self.output.set_dummy(false);
+        self.output.flush(&mut self.device);
         match sent {
             Ok(()) | Err(SendError::Full) => {}
             Err(SendError::NoPeer) => return Err(Error::HostUnreachable),
@@ -83,6 +84,7 @@ impl<D: Device> Ring<D> {
         output.set_dummy(true);
         let sent = output.tcp(device, &to, &tcp::Segment { header, payload: &payload, payload_len: len, cut: None });
         output.set_dummy(false);
+        output.flush(device);
         // (What the device refuses is lost as it would have been.)
         if sent.is_ok() {
             stream.connection.count_dummy();

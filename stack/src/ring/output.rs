@@ -137,12 +137,12 @@ impl Output {
                 sent?;
             }
         }
+        self.queued = true;
+        self.lent |= !body.is_empty();
         if self.offload.dummy {
             self.counters.tx_dummies += 1;
             return Ok(());
         }
-        self.queued = true;
-        self.lent |= !body.is_empty();
         // A device that cuts a packet counts its identification up.
         let packets = tso_mss.map_or(1, |mss| payload_len.div_ceil(usize::from(mss)));
         self.packet_id = self.packet_id.wrapping_add((packets - 1) as u16);

@@ -12,6 +12,7 @@ use super::slots::Socket;
 use super::types::{Readiness, SocketId};
 use crate::device::Device;
 use crate::error::Error;
+use crate::mutants::Mutant;
 use crate::tcp::{Decision, LentPieces};
 use crate::time::Instant;
 
@@ -90,6 +91,11 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// As [`Ring::candidate`].
     pub fn decide(&mut self, now: Instant, socket: SocketId, decision: Decision) -> Result<usize, Error> {
+        let decision = match decision {
+            Decision::Drop if self.config.is(Mutant::DroppedIsRead) => Decision::Admit,
+            Decision::Drop if self.config.is(Mutant::DroppedTakesRoom) => Decision::Hold,
+            decision => decision,
+        };
         let decided = match self.slots.find_mut(socket)? {
             Socket::Stream(stream) if !stream.orphan => stream.connection.decide(now, decision),
             Socket::Stream(_) => return Err(Error::BadSocket),

@@ -70,6 +70,8 @@ pub(super) struct Cable {
     lends: bool,
     /// Lengths of the frames that it was to drop.
     pub(super) dummies: Vec<usize>,
+    /// Frames that were queued since the last doorbell.
+    pub(super) unrung: usize,
 }
 
 impl Device for Cable {
@@ -109,10 +111,12 @@ impl Device for Cable {
     }
     fn send(&mut self, frame: &TxFrame<'_, Buffer>) -> Result<(), SendError> {
         if frame.offload.dummy {
+            self.unrung += 1;
             self.dummies.push(frame.len());
             return Ok(());
         }
         self.room = self.room.checked_sub(1).ok_or(SendError::Full)?;
+        self.unrung += 1;
         let mut bytes = frame.head.to_vec();
         for slice in frame.body {
             let at = bytes.len();
@@ -126,7 +130,9 @@ impl Device for Cable {
         self.lends = on;
         Ok(())
     }
-    fn doorbell(&mut self) {}
+    fn doorbell(&mut self) {
+        self.unrung = 0;
+    }
     fn reap(&mut self) {}
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         self.events.pop_front()
@@ -178,6 +184,7 @@ impl Pair {
                 rules_full: false,
                 lends: false,
                 dummies: Vec::new(),
+                unrung: 0,
             };
             Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [ip.octets()[3]; 32])
         };

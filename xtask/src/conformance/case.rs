@@ -1,5 +1,6 @@
 //! One case: where it is, and which of cargo's tests runs it.
 
+use core::fmt;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +13,7 @@ use crate::workspace::{Workspace, cargo};
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) target: Target,
-    /// The test's own name, without the modules that it is in.
+    /// The test's name as cargo prints it: with the modules that it is in.
     pub(super) test: String,
 }
 
@@ -29,15 +30,23 @@ impl Case {
     /// # Errors
     /// There is no such file, no such function in it, or no test that runs it.
     pub(super) fn find(workspace: &Workspace, name: &str) -> Result<Self> {
-        let (path, function) = name.rsplit_once("::").context("it is not file::function")?;
+        let (path, item) = name.split_once("::").context("it is not file::function")?;
+        let function = item.rsplit("::").next().unwrap_or(item);
         let text = fs::read_to_string(workspace.root.join(path)).context("there is no such file")?;
         if !path.ends_with(".c") {
             ensure!(has_test(&text, function), "there is no such test");
-            return Ok(Self { target: Target::of(path)?, test: function.to_owned() });
+            return Self::test(path, item);
         }
         ensure!(text.contains(&format!(" {function}(")), "there is no such function");
         let program = Path::new(path).file_stem().and_then(|stem| stem.to_str()).context("it has no name")?;
         Self::that_runs(workspace, program)
+    }
+
+    /// The test that is `item` of a file: a function, perhaps in modules within that file.
+    fn test(path: &str, item: &str) -> Result<Self> {
+        let (target, mut modules) = Target::of(path)?;
+        modules.push(item);
+        Ok(Self { target, test: modules.join("::") })
     }
 
     /// The test, among the integration tests of the library, that runs a C program.
@@ -53,35 +62,53 @@ impl Case {
             let names = [format!("\"{program}\""), format!("\"{program}.c\""), format!("/{program}.c\"")];
             let runs = |test: &&str| names.iter().any(|name| test.contains(name.as_str()));
             if let Some(test) = text.split("#[test]\nfn ").skip(1).find(runs) {
-                let test = test.split('(').next().unwrap_or_default().to_owned();
-                return Ok(Self { target: Target::of(&path)?, test });
+                return Self::test(&path, test.split('(').next().unwrap_or_default());
             }
         }
         bail!("no test in {folder} runs it")
     }
 }
 
-/// Whether a function of that name is a test: its attributes say so, or it is among a property's.
+/// Whether a function of that name is a test: its attributes say so, or it is among a property's, or those of a list of cases.
 fn has_test(text: &str, function: &str) -> bool {
     let declared = format!("fn {function}(");
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let at = |line: &&str| line.starts_with(&declared);
-    let Some(at) = lines.iter().position(at) else { return false };
-    let attributes = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("///"));
-    attributes.into_iter().any(|line| *line == "#[test]") || lines[..at].contains(&"proptest! {")
+    let lines: Vec<&str> = text.lines().collect();
+    let is_test = |at: usize| {
+        let attributes = lines[..at].iter().rev().map(|line| line.trim());
+        let mut attributes = attributes.take_while(|line| line.starts_with("#[") || line.starts_with("///"));
+        attributes.any(|line| line == "#[test]") || is_listed(&lines, at)
+    };
+    lines.iter().enumerate().any(|(at, line)| line.trim_start().starts_with(&declared) && is_test(at))
+}
+
+/// Whether a line is within one of the macros whose functions are tests.
+fn is_listed(lines: &[&str], at: usize) -> bool {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut least = indent(lines[at]);
+    for line in lines[..at].iter().rev().filter(|line| !line.trim().is_empty()) {
+        if indent(line) < least {
+            least = indent(line);
+            if matches!(line.trim(), "proptest! {" | "cases! {") {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 impl Target {
-    fn of(path: &str) -> Result<Self> {
-        if let Some((folder, rest)) = path.split_once("/tests/") {
+    /// The binary that a file is a part of, and the modules in it that the file is.
+    fn of(path: &str) -> Result<(Self, Vec<&str>)> {
+        let file = path.strip_suffix(".rs").context("it is no source file")?;
+        if let Some((folder, rest)) = file.split_once("/tests/") {
             // (A folder named tests may be a module's as well.)
             if !folder.contains("/src") {
-                let test = rest.split(['/', '.']).next().map(str::to_owned);
-                return Ok(Self { folder: folder.to_owned(), test });
+                let (test, rest) = rest.split_once('/').unwrap_or((rest, "main"));
+                return Ok((Self { folder: folder.to_owned(), test: Some(test.to_owned()) }, modules(rest)));
             }
         }
-        let (folder, _) = path.split_once("/src/").context("it is neither a package's source nor its test")?;
-        Ok(Self { folder: folder.to_owned(), test: None })
+        let (folder, rest) = file.split_once("/src/").context("it is neither a package's source nor its test")?;
+        Ok((Self { folder: folder.to_owned(), test: None }, modules(rest)))
     }
 
     /// The command that runs it.
@@ -96,6 +123,22 @@ impl Target {
     }
 }
 
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.test {
+            Some(test) => write!(f, "{}/tests/{test}", self.folder),
+            None => write!(f, "{}/src", self.folder),
+        }
+    }
+}
+
+/// The modules that a file is, by its path from its root's folder.
+fn modules(path: &str) -> Vec<&str> {
+    let mut modules: Vec<&str> = path.split('/').collect();
+    modules.pop_if(|last| matches!(*last, "lib" | "main" | "mod"));
+    modules
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,17 +148,38 @@ mod tests {
     }
 
     #[test]
-    fn a_path_names_its_test_binary() {
-        assert_eq!(Target::of("stack/src/ring/lending/tests.rs").ok(), Some(target("stack", None)));
-        assert_eq!(Target::of("backends/shm/src/tests/crash.rs").ok(), Some(target("backends/shm", None)));
-        assert_eq!(Target::of("ffi/vma/tests/extra.rs").ok(), Some(target("ffi/vma", Some("extra"))));
-        assert_eq!(Target::of("conformance/tests/sentences/main.rs").ok(), Some(target("conformance", Some("sentences"))));
-        assert!(Target::of("README.md").is_err());
+    fn a_path_names_its_test_binary_and_its_modules() {
+        let of = |path| Target::of(path).ok().map(|(target, modules)| (target, modules.join("::")));
+        let named = |folder, test, modules: &str| Some((target(folder, test), modules.to_owned()));
+        assert_eq!(of("stack/src/ring/lending/tests.rs"), named("stack", None, "ring::lending::tests"));
+        assert_eq!(of("backends/shm/src/tests/crash.rs"), named("backends/shm", None, "tests::crash"));
+        assert_eq!(of("stack/src/tcp/tests/mod.rs"), named("stack", None, "tcp::tests"));
+        assert_eq!(of("stack/src/lib.rs"), named("stack", None, ""));
+        assert_eq!(of("ffi/vma/tests/extra.rs"), named("ffi/vma", Some("extra"), ""));
+        assert_eq!(of("conformance/tests/extra/main.rs"), named("conformance", Some("extra"), ""));
+        assert_eq!(of("conformance/tests/extra/sim.rs"), named("conformance", Some("extra"), "sim"));
+        assert_eq!(of("README.md"), None);
+    }
+
+    #[test]
+    fn tests_of_one_name_are_told_apart_by_where_they_are() {
+        let test = |path, item| Case::test(path, item).unwrap();
+        assert_eq!(test("conformance/tests/extra/sim.rs", "same").test, "sim::same");
+        assert_eq!(test("conformance/tests/extra/shm.rs", "same").test, "shm::same");
+        assert_eq!(test("ffi/vma/tests/extra.rs", "same").test, "same");
+        assert_eq!(test("xtask/src/conformance/case.rs", "tests::same").test, "conformance::case::tests::same");
     }
 
     #[test]
     fn only_tests_are_cases() {
         let text = "#[test]\nfn one() {}\nfn two() {}\n";
         assert!(has_test(text, "one") && !has_test(text, "two") && !has_test(text, "on"));
+        let text = "cases! {\n    run theme {\n        fn one();\n    }\n}\n\nfn two() {\n}\n";
+        assert!(has_test(text, "one") && !has_test(text, "two"));
+        let text =
+            "fn one(n: u8) {\n}\n\nproptest! {\n    #[test]\n    fn two(n in 0..9u8) {\n        three();\n    }\n}\n\nfn three() {}\n";
+        assert!(!has_test(text, "one") && has_test(text, "two") && !has_test(text, "three"));
+        // Of two functions of one name, either may be the test.
+        assert!(has_test("fn one() {}\nmod tests {\n    #[test]\n    fn one() {}\n}\n", "one"));
     }
 }

@@ -41,6 +41,15 @@ fn what_cannot_replay_is_found() {
     let lines: Vec<_> = found.iter().map(|f| f.split(':').nth(1).unwrap()).collect();
     assert_eq!(lines, ["1", "2", "5"]);
     assert!(findings(&[("ffi/vma/Cargo.toml", ""), ("ffi/vma/src/lib.rs", text)]).is_empty());
+    let greets = |file| {
+        findings(&[
+            ("conformance/Cargo.toml", ""),
+            ("conformance/tests/extra/main.rs", "mod shm;\nmod sim;\n"),
+            (file, "use std::thread;\n"),
+        ])
+    };
+    let found = [greets("conformance/tests/extra/shm.rs"), greets("conformance/tests/extra/sim.rs")];
+    assert!(found[0].is_empty() && found[1].len() == 1, "{found:?}");
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn a_dummy_datagram_goes_as_far_as_the_device() {
     let before = pair.a.info(a).unwrap().counters;
     assert_eq!(pair.a.udp_dummy(a, &[IoSlice::new(b"dum"), IoSlice::new(b"my")], A, TO), Ok(5));
     assert_eq!(pair.a.udp_dummy(a, &[IoSlice::new(&[1; 1000])], A, TO), Ok(1000));
+    assert_eq!(pair.a.device().unrung, 0, "the device has what it was given");
     assert_eq!(pair.a.udp_dummy(a, &[IoSlice::new(&[1; 2000])], A, TO), Err(Error::MessageTooLong));
     assert_eq!(pair.a.udp_dummy(a, &[], A, None), Err(Error::DestinationRequired));
     pair.settle();
@@ -50,6 +51,7 @@ fn a_dummy_segment_is_no_part_of_its_stream() {
     pair.pass(Duration::from_millis(100));
     let dummy = |pair: &mut Pair, bytes: &[u8]| pair.a.tcp_dummy(pair.now, client, &[IoSlice::new(bytes)]);
     assert_eq!(dummy(&mut pair, b"dummy"), Ok(5));
+    assert_eq!(pair.a.device().unrung, 0, "the device has what it was given");
     assert_eq!(dummy(&mut pair, b""), Err(Error::WouldBlock));
     assert_eq!(dummy(&mut pair, &[0; 1461]), Err(Error::WouldBlock), "more than a segment");
     write(&mut pair.a, pair.now, client, b"two").unwrap();

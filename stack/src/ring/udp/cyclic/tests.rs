@@ -149,3 +149,20 @@ fn what_is_no_udp_socket_is_refused() {
     pair.b.close(pair.now, b, false);
     assert_eq!(pair.b.cyclic_read(&[b], &mut raw, 1, 1), Err(Error::BadSocket.into()));
 }
+
+#[test]
+fn what_a_program_admitted_first_has_headers_that_are_made_up() {
+    let mut pair = Pair::new();
+    let (a, b) = open(&mut pair, 7);
+    let mut raw = buffer(Records::Raw, 8, 5);
+    assert_eq!(pair.b.cyclic_read(&[b], &mut raw, 1, 1), Ok(None));
+    send(&mut pair, a, 7, b"first");
+    pair.b.screen(b, true).unwrap();
+    send(&mut pair, a, 7, b"later");
+    pair.b.screen(b, false).unwrap();
+    send(&mut pair, a, 7, b"third");
+    let run = pair.b.cyclic_read(&[b], &mut raw, 3, 3).unwrap().unwrap();
+    let records = bytes(&raw, &run);
+    let seen: Vec<_> = records.chunks(47).map(|record| (record[..12] == [0; 12], &record[42..])).collect();
+    assert_eq!(seen, [(false, &b"first"[..]), (true, b"later"), (false, b"third")]);
+}

@@ -1,0 +1,209 @@
+//! A device with one flaw, on top of a right one: what the cases are there to find.
+
+use core::cell::Cell;
+use std::rc::Rc;
+
+use ringway_conformance::extra::{cyclic, dummy, lending, screening};
+use ringway_sim::{Faults, SimDevice, SimRx, SimTx};
+use ringway_stack::Instant;
+use ringway_stack::device::{
+    Capabilities, ChecksumVerdict, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError, TxFrame,
+    TxOffload, Unsupported,
+};
+
+use crate::sim::{Case, SimNet};
+
+/// What is wrong with a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    /// Nothing.
+    None,
+    /// It sends what is to be sent to nobody.
+    DummySent,
+    /// It does not lend heads, and says that it does.
+    HeadsKept,
+    /// It uses buffers again that are still held.
+    BuffersUsedAgain,
+    /// It never frees them.
+    BuffersKept,
+    /// It receives everything twice.
+    Doubled,
+    /// It hands over another header than the one that came.
+    SourceChanged,
+}
+
+/// Each flaw, and a case that must find it.
+const FOUND_BY: [(Flaw, Case<Flawed>); 9] = [
+    (Flaw::DummySent, dummy::a_dummy_datagram_reaches_nobody),
+    (Flaw::DummySent, dummy::a_dummy_segment_is_no_part_of_its_stream),
+    (Flaw::HeadsKept, lending::a_datagram_is_lent_from_where_the_device_put_it),
+    (Flaw::BuffersUsedAgain, lending::what_is_held_stays_as_it_is),
+    (Flaw::BuffersUsedAgain, screening::what_is_held_stays_until_it_is_given_back),
+    (Flaw::BuffersKept, lending::a_buffer_is_freed_with_its_last_reference),
+    (Flaw::Doubled, screening::a_datagram_is_read_once_it_is_admitted_and_never_if_it_is_dropped_or_held),
+    (Flaw::SourceChanged, cyclic::records_are_the_packets_as_they_came),
+    (Flaw::SourceChanged, lending::senders_are_named),
+];
+
+/// A case that no device could fail would be none.
+#[test]
+fn each_flaw_is_found_by_its_case() {
+    for (flaw, case) in FOUND_BY {
+        let run = |flaw| case(&mut SimNet::wrapped(1, Faults::default(), |device| Flawed::new(device, flaw)));
+        if let Err(error) = run(Flaw::None) {
+            panic!("without {flaw:?}: {error:#}");
+        }
+        let found = run(flaw).expect_err("the flaw was to be found");
+        println!("{flaw:?}: {found:#}");
+    }
+}
+
+/// The device.
+struct Flawed {
+    device: SimDevice,
+    batch: RxBatch<SimRx>,
+    flaw: Flaw,
+    /// Frames received so far.
+    received: Rc<Cell<u64>>,
+    kept: Vec<SimRx>,
+}
+
+impl Flawed {
+    fn new(device: SimDevice, flaw: Flaw) -> Self {
+        Self { device, batch: RxBatch::new(1), flaw, received: Rc::default(), kept: Vec::new() }
+    }
+
+    fn hand_out(&self, buffer: SimRx) -> Buffer {
+        Buffer {
+            inner: buffer,
+            received: Rc::clone(&self.received),
+            born: self.received.get(),
+            spoils: self.flaw == Flaw::BuffersUsedAgain,
+        }
+    }
+
+    /// Hands over what was polled, into room for two.
+    fn hand_over(&mut self, batch: &mut RxBatch<Buffer>) {
+        let copies = if self.flaw == Flaw::Doubled { 2 } else { 1 };
+        let Some(from) = self.batch.frames_mut().first_mut() else { return };
+        let (mut head, head_len, mut meta) = (from.head, from.head_len, from.meta);
+        let (body, lent_head) = (from.body.take(), from.lent_head.take());
+        if self.flaw == Flaw::SourceChanged {
+            head[35] ^= 1;
+            meta.checksum = ChecksumVerdict::Good;
+        }
+        self.received.set(self.received.get() + 1);
+        if self.flaw == Flaw::BuffersKept {
+            self.kept.extend(body.clone());
+        }
+        for _ in 0..copies {
+            let (body, lent_head) =
+                (body.clone().map(|buffer| self.hand_out(buffer)), lent_head.clone().map(|buffer| self.hand_out(buffer)));
+            let Some(to) = batch.push_slot() else { return };
+            (to.head, to.head_len, to.meta, to.body) = (head, head_len, meta, body);
+            to.lent_head = lent_head.filter(|_| self.flaw != Flaw::HeadsKept);
+        }
+    }
+}
+
+/// A handle of the device's.
+#[derive(Clone, Debug)]
+struct Buffer {
+    inner: SimRx,
+    received: Rc<Cell<u64>>,
+    /// How many frames had been received before it.
+    born: u64,
+    spoils: bool,
+}
+
+impl RxBuffer for Buffer {
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        self.inner.copy_to(offset, out);
+        if self.spoils && self.received.get() > self.born + 8 {
+            out.iter_mut().for_each(|byte| *byte ^= 1);
+        }
+    }
+
+    fn checksum(&self, offset: usize, len: usize) -> u16 {
+        self.inner.checksum(offset, len)
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> Self {
+        Self { inner: self.inner.slice(offset, len), ..self.clone() }
+    }
+}
+
+impl Device for Flawed {
+    type Rx = Buffer;
+    type Tx = SimTx;
+
+    fn capabilities(&self) -> &Capabilities {
+        self.device.capabilities()
+    }
+
+    fn mac(&self) -> MacAddr {
+        self.device.mac()
+    }
+
+    fn poll_rx(&mut self, now: Instant, batch: &mut RxBatch<Buffer>) -> usize {
+        let before = batch.len();
+        while batch.len() - before < 2 && self.device.poll_rx(now, &mut self.batch) > 0 {
+            self.hand_over(batch);
+            self.batch.clear();
+        }
+        batch.len() - before
+    }
+
+    fn rx_ready(&self) -> bool {
+        self.device.rx_ready()
+    }
+
+    fn rx_scarce(&self) -> bool {
+        self.device.rx_scarce()
+    }
+
+    fn tx_alloc(&mut self, len: usize) -> Option<SimTx> {
+        self.device.tx_alloc(len)
+    }
+
+    fn send(&mut self, frame: &TxFrame<'_, SimTx>) -> Result<(), SendError> {
+        let dummy = frame.offload.dummy && self.flaw != Flaw::DummySent;
+        self.device.send(&TxFrame { offload: TxOffload { dummy, ..frame.offload }, ..*frame })
+    }
+
+    fn doorbell(&mut self) {
+        self.device.doorbell();
+    }
+
+    fn reap(&mut self) {
+        self.device.reap();
+    }
+
+    fn poll_event(&mut self) -> Option<DeviceEvent> {
+        self.device.poll_event()
+    }
+
+    fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {
+        self.device.attach(rule)
+    }
+
+    fn detach(&mut self, rule: RuleId) {
+        self.device.detach(rule);
+    }
+
+    fn arm(&mut self) -> bool {
+        self.device.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.device.disarm();
+    }
+
+    fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
+        self.device.lend_heads(on)
+    }
+}

@@ -1,0 +1,92 @@
+//! Deciding before reading: UDP sockets whose datagrams the program is shown first. It lets the reader have them, keeps them, or has seen enough.
+
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+
+use ringway_stack::ring::{Candidate, Decision, Ring, SocketId};
+
+use crate::nic::{SimDevice, SimRx};
+use crate::random::Stream;
+
+/// Of a million sockets of a ring that lends, so many are screened from their first read on.
+const SCREENED_PPM: u32 = 250_000;
+/// Of a million reads, so many are the first that nobody screens any more.
+const ENOUGH_PPM: u32 = 10_000;
+
+/// What was admitted: who sent it, and its bytes. Of what was there before anybody decided, nothing is known.
+type Admitted = Option<(SocketAddrV4, Vec<u8>)>;
+
+/// A socket that is screened.
+#[derive(Debug, Default)]
+pub(super) struct Screen {
+    /// What waits to be read, in order.
+    admitted: VecDeque<Admitted>,
+}
+
+impl Screen {
+    /// Begins to screen a socket, or does not.
+    pub(super) fn draw(stream: &mut Stream, ring: &mut Ring<SimDevice>, socket: SocketId) -> Option<Self> {
+        if !stream.chance_ppm(SCREENED_PPM) || ring.screen(socket, true).is_err() {
+            return None;
+        }
+        let before = ring.udp_backlog(socket).map_or(0, |backlog| backlog.packets);
+        Some(Self { admitted: (0..before).map(|_| None).collect() })
+    }
+
+    /// Whether the program has seen enough; the rest is the reader's.
+    pub(super) fn ends(stream: &mut Stream, ring: &mut Ring<SimDevice>, socket: SocketId) -> bool {
+        stream.chance_ppm(ENOUGH_PPM) && ring.screen(socket, false).is_ok()
+    }
+
+    /// Whether something was admitted that nobody has read yet.
+    pub(super) fn has_admitted(&self) -> bool {
+        !self.admitted.is_empty()
+    }
+
+    /// What is to become of the candidate: something else than being read only where nothing waits before it, since order is kept.
+    pub(super) fn decision(&self, stream: &mut Stream) -> Option<Decision> {
+        match stream.below(4) {
+            0 | 1 => Some(Decision::Admit),
+            _ if self.has_admitted() => None,
+            2 => Some(Decision::Drop),
+            _ => Some(Decision::Hold),
+        }
+    }
+
+    /// The candidate is the reader's.
+    pub(super) fn admit(&mut self, candidate: &Candidate<SimRx>, bytes: Vec<u8>) {
+        self.admitted.push_back(Some((candidate.from, bytes)));
+    }
+
+    /// A datagram was read, of whose bytes these had room: what is wrong with that.
+    pub(super) fn misread(&mut self, from: SocketAddrV4, read: &[u8]) -> Option<String> {
+        match self.admitted.pop_front() {
+            Some(Some((sender, bytes))) if sender == from && bytes.starts_with(read) => None,
+            Some(None) => None,
+            Some(Some((sender, bytes))) => {
+                Some(format!("{} bytes of {from} were read; what was admitted was {} bytes of {sender}", read.len(), bytes.len()))
+            }
+            None => Some(format!("{} bytes of {from} were read, which nobody admitted", read.len())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_admitted_is_read_and_in_order() {
+        let [one, other] = [1, 2].map(|port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+        let mut screen = Screen { admitted: [None, Some((one, b"first".to_vec())), Some((one, b"second".to_vec()))].into() };
+        assert_eq!(screen.misread(other, b"what was there before"), None);
+        // (A reader may have room for less.)
+        assert_eq!(screen.misread(one, b"fir"), None);
+        assert!(screen.misread(one, b"first").is_some());
+        assert!(screen.misread(one, b"second").is_some(), "nothing is left");
+        screen.admitted.push_back(Some((one, b"third".to_vec())));
+        assert!(screen.misread(other, b"third").is_some());
+    }
+}
