@@ -180,6 +180,13 @@ impl RxBuffer for RxBuf {
         part.len = len as u32;
         part
     }
+
+    fn into_slice(mut self, offset: usize, len: usize) -> Self {
+        self.check(offset, len);
+        self.start += offset as u32;
+        self.len = len as u32;
+        self
+    }
 }
 
 impl Clone for RxBuf {

@@ -212,7 +212,12 @@ impl<D: Device> UdpSocket<D> {
         if self.headers.is_some() {
             self.keep_headers_of(from, to, &payload);
         }
-        let lent_head = if self.lends { payload.held_head() } else { None };
+        // (A group may have other members here.)
+        let lent_head = match self.lends {
+            true if to.is_multicast() => payload.held_head(),
+            true => payload.take_head(),
+            false => None,
+        };
         let head = if lent_head.is_none() { payload.head } else { &[] };
         self.bytes.push(head);
         let buffers = match (lent_head, payload.body) {
