@@ -34,7 +34,18 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// As [`Ring::udp_recv`].
     pub fn udp_lend(&mut self, socket: SocketId) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
-        self.udp_lend_inner(socket)
+        let mut pieces = LentPieces::new();
+        let datagram = self.udp_lend_each(socket, |piece| pieces.push(piece))?;
+        Ok((datagram, pieces))
+    }
+
+    /// The same, piece by piece, for who keeps them elsewhere.
+    ///
+    /// # Errors
+    /// As [`Ring::udp_recv`]; there was no piece.
+    #[inline]
+    pub fn udp_lend_each(&mut self, socket: SocketId, take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
+        self.udp_lend_inner(socket, take)
     }
 
     /// Takes the oldest bytes of a stream by reference, in one piece: as many as `take` says of the buffer that they are in (all that were copied

@@ -21,7 +21,7 @@ use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBu
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::tcp::{Lent, LentPieces, RxPayload};
+use crate::tcp::{Lent, RxPayload};
 use crate::time::Instant;
 use crate::wire::udp as wire;
 
@@ -61,11 +61,12 @@ impl<B> Buffers<B> {
         }
     }
 
-    fn into_pieces(self, pieces: &mut LentPieces<B>) {
+    #[inline]
+    fn lend_each(self, mut take: impl FnMut(Lent<B>)) {
         match self {
             Self::None => {}
-            Self::One(buffer) => pieces.push(Lent::Buffer(buffer)),
-            Self::Two(both) => pieces.extend(both.into_iter().map(Lent::Buffer)),
+            Self::One(buffer) => take(Lent::Buffer(buffer)),
+            Self::Two(both) => both.into_iter().map(Lent::Buffer).for_each(take),
         }
     }
 }
@@ -273,22 +274,22 @@ impl<D: Device> UdpSocket<D> {
         self.lent > 0
     }
 
-    /// The oldest datagram by reference.
-    fn lend(&mut self) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
+    /// The oldest datagram by reference: piece by piece to `take`.
+    #[inline]
+    fn lend(&mut self, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
         self.lends = true;
         let Some(first) = self.queue.front_mut() else {
             return Err(Error::WouldBlock);
         };
         let len = first.len();
         let (head, datagram) = (first.head, Datagram { copied: 0, len, from: first.from, to: first.to, received: first.received });
-        let mut pieces = LentPieces::new();
         if first.head > 0 {
-            pieces.push(Lent::Copied(self.bytes.first(first.head).into()));
+            take(Lent::Copied(self.bytes.first(first.head).into()));
         }
-        core::mem::replace(&mut first.buffers, Buffers::None).into_pieces(&mut pieces);
+        core::mem::replace(&mut first.buffers, Buffers::None).lend_each(take);
         self.lent += len + OVERHEAD;
         self.forget_first(head, len);
-        Ok((datagram, pieces))
+        Ok(datagram)
     }
 
     pub(super) fn readiness(&self) -> Readiness {
@@ -543,18 +544,21 @@ impl<D: Device> Ring<D> {
         socket.pop(into, flags.contains(RecvFlags::PEEK))
     }
 
-    /// See [`Ring::udp_lend`].
-    pub(super) fn udp_lend_inner(&mut self, id: SocketId) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
+    /// See [`Ring::udp_lend_each`].
+    #[inline]
+    pub(super) fn udp_lend_inner(&mut self, id: SocketId, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
         let socket = self.slots.udp(id)?;
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
-        let lent = socket.lend()?;
+        let lent = socket.lend(|piece| {
+            #[cfg(feature = "marks")]
+            self.marks.hit(crate::marks::of_lent(&piece));
+            take(piece);
+        })?;
         if self.config.is(Mutant::LentUncounted) {
             socket.lent = 0;
         }
-        #[cfg(feature = "marks")]
-        lent.1.iter().for_each(|piece| self.marks.hit(crate::marks::of_lent(piece)));
         Ok(lent)
     }
 

@@ -40,7 +40,7 @@ impl<'a, R: RxBuffer> RxPayload<'a, R> {
     }
 
     /// The device's own handle on the head, where [`RxPayload::held_head`] would have made a second one: of a frame that is nobody else's.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn take_head(&self) -> Option<R> {
         let (frame, at) = self.place()?;
         frame.lent_head.take().filter(|lent| at + self.head.len() <= lent.len()).map(|lent| lent.into_slice(at, self.head.len()))

@@ -244,7 +244,8 @@ pub(super) unsafe extern "C" fn free_packets(fd: c_int, packets: *mut Packet, co
         _ => None,
     };
     let Some(process) = process_or_init() else { return errno::fail(libc::EINVAL) };
-    crate::boundary!(-1, {
+    crate::bare_boundary!(-1, {
+        let now = process.now();
         let mut guard = process.lock();
         if (socket.is_none() && !guard.has_left_loans(fd)) || (packets.is_null() && count > 0) {
             return errno::fail(libc::EINVAL);
@@ -253,7 +254,7 @@ pub(super) unsafe extern "C" fn free_packets(fd: c_int, packets: *mut Packet, co
         for _ in 0..count {
             // SAFETY: the program's promise: so many entries lie one behind the other. Packed, so that they may lie anywhere.
             let packet = unsafe { ptr::read(at) };
-            all &= guard.take_back(process.now(), packet.packet_id, fd, socket);
+            all &= guard.take_back(now, packet.packet_id, fd, socket);
             at = at.wrapping_add(1).wrapping_byte_add(packet.sz_iov.wrapping_mul(size_of::<iovec>()));
         }
         guard.dispatch();

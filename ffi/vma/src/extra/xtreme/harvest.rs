@@ -228,10 +228,34 @@ fn leading(buffer: &RxBuf, room: usize) -> usize {
 
 /// A completion for each datagram; an error in one of its own.
 fn datagrams(offload: &mut Offload, key: Key, id: SocketId, edges: Readiness, told: Completed, sink: &mut impl Sink) -> Next {
+    let mut more = core::mem::take(&mut offload.buffers.spare);
+    let next = datagrams_by(offload, &mut more, (key, id), edges, told, sink);
+    offload.buffers.spare = more;
+    next
+}
+
+fn datagrams_by(
+    offload: &mut Offload,
+    more: &mut Vec<Lent<RxBuf>>,
+    (key, id): (Key, SocketId),
+    edges: Readiness,
+    told: Completed,
+    sink: &mut impl Sink,
+) -> Next {
     while !sink.is_full() && offload.buffers.have_room() {
-        match offload.ring.udp_lend(id) {
-            Ok((datagram, pieces)) => {
-                let packet = offload.buffers.lend(Owner::Datagram(id, datagram.len), pieces);
+        let mut first = None;
+        let lent = offload.ring.udp_lend_each(id, |piece| match first {
+            None => first = Some(piece),
+            Some(_) => more.push(piece),
+        });
+        match lent {
+            Ok(datagram) => {
+                let owner = Owner::Datagram(id, datagram.len);
+                let packet = match first {
+                    // (Most of them.)
+                    Some(only) if more.is_empty() => offload.buffers.lend_one(owner, only),
+                    first => offload.buffers.lend(owner, first.into_iter().chain(more.drain(..))),
+                };
                 sink.put(&Completed { packet, events: PACKET, from: Some(datagram.from), ..told });
             }
             Err(ringway_stack::Error::WouldBlock) => {

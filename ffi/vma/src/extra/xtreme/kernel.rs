@@ -65,7 +65,9 @@ pub(super) fn look(process: &Process, ring_fd: c_int, ring: Key, sink: &mut impl
             if source.is_listener {
                 source
             } else {
-                room.resize(BYTES_MAX, 0);
+                if room.is_empty() {
+                    room = vec![0; BYTES_MAX];
+                }
                 source.tell(&mut guard, u64::from(event.events), &mut room, sink);
                 continue;
             }

@@ -216,6 +216,7 @@ pub(super) extern "C" fn unreference(buff: *mut Buff) -> c_int {
     })
 }
 
+#[inline]
 fn give_back(offload: &mut Offload, now: Instant, credit: Option<Credit>) {
     match credit {
         Some(Credit { to: Creditor::Ring(to), bytes }) => offload.ring.give_back(now, to, bytes),
