@@ -259,7 +259,10 @@ fn getsockname_warms_the_way_of_what_is_sent_if_it_is_to() {
 #[test]
 fn cyclic_buffers() {
     finds_nothing_wrong("cyclic");
-    let output = run(&compile(&["gcc"], "cyclic.c"), &[("VMA_SOCKETXTREME", "1"), ("VMA_TRACELEVEL", "info"), ("VMA_PROGRESS_ENGINE_INTERVAL", "0")]);
+    let output = run(
+        &compile(&["gcc"], "cyclic.c"),
+        &[("VMA_SOCKETXTREME", "1"), ("VMA_TRACELEVEL", "info"), ("VMA_PROGRESS_ENGINE_INTERVAL", "0")],
+    );
     let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.is_empty(), "with VMA_SOCKETXTREME=1: {said}");
     assert!(log.contains("its records are written by software: shm has no striding receive queue"), "{log}");

@@ -562,15 +562,15 @@ impl<D: Device> Ring<D> {
         Ok(lent)
     }
 
-    /// See [`Ring::give_back`].
-    pub(super) fn udp_give_back(&mut self, id: SocketId, len: usize) {
-        match self.slots.udp(id) {
-            Ok(_) if self.config.is(Mutant::GiveBackForgotten) => {}
-            Ok(socket) => socket.lent = socket.lent.saturating_sub(len + OVERHEAD),
-            Err(_) => {
-                mark!(self, LentBeyondClose);
-            }
+    /// See [`Ring::udp_give_back`].
+    #[inline]
+    pub(super) fn udp_give_back_inner(&mut self, id: SocketId, len: usize) -> bool {
+        let forgets = self.config.is(Mutant::GiveBackForgotten);
+        let Ok(socket) = self.slots.udp(id) else { return false };
+        if !forgets {
+            socket.lent = socket.lent.saturating_sub(len + OVERHEAD);
         }
+        true
     }
 
     /// The neighbour's address, or a request for it on its way.

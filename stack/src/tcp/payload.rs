@@ -43,7 +43,8 @@ impl<'a, R: RxBuffer> RxPayload<'a, R> {
     #[inline(never)]
     pub(crate) fn take_head(&self) -> Option<R> {
         let (frame, at) = self.place()?;
-        frame.lent_head.take().filter(|lent| at + self.head.len() <= lent.len()).map(|lent| lent.into_slice(at, self.head.len()))
+        let lent = frame.lent_head.take()?;
+        if at + self.head.len() <= lent.len() { Some(lent.into_slice(at, self.head.len())) } else { None }
     }
 
     /// The frame that there is a head in, and where.

@@ -151,7 +151,8 @@ impl Source {
 
     fn stream(&self, offload: &mut Offload, events: u64, room: &mut [u8], sink: &mut impl Sink) {
         // (What was taken before it moved comes first.)
-        let has_rest = offload.sockets.find(self.key).and_then(|socket| socket.rare.as_ref()).is_some_and(|rare| rare.rings.waiting.has_rest());
+        let has_rest =
+            offload.sockets.find(self.key).and_then(|socket| socket.rare.as_ref()).is_some_and(|rare| rare.rings.waiting.has_rest());
         if has_rest || !self.has_room(offload) {
             return;
         }

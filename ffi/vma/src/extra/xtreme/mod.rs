@@ -13,8 +13,6 @@ mod kernel;
 use core::ffi::{c_int, c_uint};
 use std::sync::Once;
 
-use ringway_stack::Instant;
-
 use self::abi::{ACCEPTED, Completed, Layout};
 pub(super) use self::abi::{Timed, TimedCompletion, TimedPacket, Untimed, UntimedCompletion, UntimedPacket};
 pub(super) use self::buffers::Buff;
@@ -179,14 +177,13 @@ pub(super) unsafe extern "C" fn free_packets<L: Layout>(packets: *mut L::Packet,
     }
     let Some(process) = process_or_init().filter(|_| !packets.is_null()) else { return errno::fail(libc::EINVAL) };
     crate::bare_boundary!(-1, {
-        let now = process.now();
         let mut guard = process.lock();
         let mut result = 0;
         for index in 0..usize::try_from(count).unwrap_or(0) {
             // SAFETY: the program's promise: so many packets.
             let first = unsafe { L::first_of(packets.add(index)) };
             match guard.buffers.take_packet(first) {
-                Some(credit) => give_back(&mut guard, now, credit),
+                Some(credit) => give_back(&mut guard, process, credit),
                 None => {
                     result = errno::fail(libc::EINVAL);
                     break;
@@ -210,16 +207,21 @@ pub(super) extern "C" fn unreference(buff: *mut Buff) -> c_int {
     crate::bare_boundary!(-1, {
         let mut guard = process.lock();
         let Some((left, credit)) = guard.buffers.unreference(buff) else { return errno::fail(libc::EINVAL) };
-        give_back(&mut guard, process.now(), credit);
+        give_back(&mut guard, process, credit);
         guard.dispatch();
         left
     })
 }
 
 #[inline]
-fn give_back(offload: &mut Offload, now: Instant, credit: Option<Credit>) {
+fn give_back(offload: &mut Offload, process: &Process, credit: Option<Credit>) {
     match credit {
-        Some(Credit { to: Creditor::Ring(to), bytes }) => offload.ring.give_back(now, to, bytes),
+        // (Datagrams need no clock.)
+        Some(Credit { to: Creditor::Ring(to), bytes }) => {
+            if !offload.ring.udp_give_back(to, bytes) {
+                offload.ring.give_back(process.now(), to, bytes);
+            }
+        }
         Some(Credit { to: Creditor::Kernel(to), bytes }) => offload.given_back_to_kernel(to, bytes),
         None => {}
     }
