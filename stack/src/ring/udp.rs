@@ -220,7 +220,9 @@ impl<D: Device> UdpSocket<D> {
             false => None,
         };
         let head = if lent_head.is_none() { payload.head } else { &[] };
-        self.bytes.push(head);
+        if lent_head.is_none() {
+            self.bytes.push(head);
+        }
         let buffers = match (lent_head, payload.body) {
             (None, None) => Buffers::None,
             (Some(buffer), None) | (None, Some(buffer)) => Buffers::One(buffer),

@@ -397,23 +397,49 @@ static void room(void)
 	MUST(close(from));
 }
 
-/* Who reads one packet at a time loses none of those that the queue between the two holds. (Without VMA_PROGRESS_ENGINE_INTERVAL: nobody else
- * receives.) */
+/* Who reads one packet at a time loses none of those that the queue between the two holds, though there are more of them than its socket has room
+ * for. (Without VMA_PROGRESS_ENGINE_INTERVAL: nobody else receives.) */
 static void one_by_one(void)
 {
-	enum { RECORDS = 64, PACKETS = 200, BYTES = 1400 };
+	enum { RECORDS = 32, FIRST = 20, PACKETS = 60, BYTES = 1400 };
 	struct sockaddr_in where, mine;
-	int ring, fd = receiver(profile_key(STRIP_NETWORK_HDRS, RECORDS, BYTES, 0), &ring, &where), from = datagram(&mine), small = 4096;
+	int ring, fd = receiver(profile_key(STRIP_NETWORK_HDRS, RECORDS, BYTES, 0), &ring, &where), small = 4096, to[2], back[2], status;
+	char byte = 0;
 
 	MUST(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
-	for (int number = 0; number < PACKETS; number++)
-		say(from, &where, number, BYTES);
-	for (int number = 0; number < PACKETS && !wrong; number++) {
+	MUST(pipe(to));
+	MUST(pipe(back));
+	pid_t child = MUST(fork());
+	if (child == 0) {
+		int from = datagram(&mine);
+		for (int number = 0; number < FIRST + PACKETS; number++) {
+			/* (By now they go by the queue.) */
+			if (number == FIRST)
+				MUST(read(to[0], &byte, 1));
+			say(from, &where, number, BYTES);
+			if (number < FIRST)
+				nap(5);
+		}
+		MUST(write(back[1], &byte, 1));
+		MUST(read(to[0], &byte, 1));
+		_exit(wrong);
+	}
+	for (int number = 0; number < FIRST + PACKETS && !wrong; number++) {
+		if (number == FIRST) {
+			MUST(write(to[1], &byte, 1));
+			MUST(read(back[0], &byte, 1));
+		}
 		struct vma_completion_cb_t run = next_run(ring, 1, 1);
 		CHECK(run.packets == 1 && is_said(run.payload_ptr, number, 0, BYTES));
 	}
+	MUST(write(to[1], "xx", 2));
+	MUST(waitpid(child, &status, 0));
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	MUST(close(fd));
-	MUST(close(from));
+	for (int i = 0; i < 2; i++) {
+		MUST(close(to[i]));
+		MUST(close(back[i]));
+	}
 }
 
 /* A receive callback sees each packet before it becomes a record. */
