@@ -55,6 +55,9 @@ impl Member {
         }
         let id = sys::random_u64().map_err(AttachError::system("random number"))?;
         let (segment, segment_fd) = memfd::create(c"ringway-member", needed).map_err(AttachError::system("member segment"))?;
+        if settings.huge_pages {
+            segment.prefer_huge_pages();
+        }
         let eventfd = sys::eventfd().map_err(AttachError::system("eventfd"))?;
         for (at, value) in [
             (VERSION_AT, VERSION),

@@ -42,6 +42,12 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Asks for huge pages, which there may be or not (shmem_enabled in /sys/kernel/mm/transparent_hugepage).
+    pub(crate) fn prefer_huge_pages(&self) {
+        // SAFETY: our own mapping, whose content that does not change.
+        unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE) };
+    }
+
     /// Bytes mapped.
     pub(crate) fn len(&self) -> usize {
         self.len

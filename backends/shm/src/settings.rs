@@ -16,6 +16,8 @@ pub struct Settings {
     /// How long [`crate::Rendezvous::resolve`] waits for a member that has the address but does not answer (stopped, or
     /// without processor time).
     pub resolve_timeout: Duration,
+    /// Send buffers lie in huge pages where the system gives some. (Whole ones are taken then, as they are used.)
+    pub huge_pages: bool,
     /// Memory of the program's for the small frames that are kept while the ring lends them. (Everything else lies in memory that other
     /// processes see too.)
     pub head_memory: Option<HeadMemory>,
@@ -51,6 +53,6 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { pool_bytes: 256 << 20, peers_max: 1024, resolve_timeout: Duration::from_millis(500), head_memory: None }
+        Self { pool_bytes: 256 << 20, peers_max: 1024, resolve_timeout: Duration::from_millis(500), huge_pages: false, head_memory: None }
     }
 }

@@ -20,6 +20,11 @@ impl Segment {
         Self { mapping }
     }
 
+    /// See [`Mapping::prefer_huge_pages`].
+    pub(crate) fn prefer_huge_pages(&self) {
+        self.mapping.prefer_huge_pages();
+    }
+
     /// Copies `bytes` to `offset`.
     #[inline]
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {

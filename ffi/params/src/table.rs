@@ -87,7 +87,6 @@ const RING_LOGIC: Kind = Kind::OneOf(&[
 
 const NO_QUEUES: Effect = no("no device here has work queues of its own size (needs mlx5); those between two processes have 256 places");
 const NO_INTERRUPTS: Effect = no("no device here raises interrupts (needs mlx5); a sleeper is woken once, by its peer");
-const ONE_RING: Effect = no("a socket stays on its ring until the program says otherwise (SO_VMA_RING_ALLOC_LOGIC)");
 const NO_PIPES: Effect = no("pipes are the kernel's");
 const NO_NEIGHBOURS: Effect = no("no device here has neighbours to ask for (needs a NIC)");
 const NO_NIC_RULES: Effect = no("no device here steers by rules of a NIC (needs mlx5)");
@@ -134,8 +133,8 @@ rows! {
 
     RingAllocationTx = "VMA_RING_ALLOCATION_LOGIC_TX", RING_LOGIC, "0", YES, "Which sockets send by one ring of the Extra API's: see VMA_RING_ALLOCATION_LOGIC_RX.";
     RingAllocationRx = "VMA_RING_ALLOCATION_LOGIC_RX", RING_LOGIC, "0", YES, "Which sockets share one ring of the Extra API's: a descriptor to sleep on, and a queue of completions. All of them lie on the process's one device queue. With 31, a thread whose socket goes onto a ring stays on its core.";
-    RingMigrationTx = "VMA_RING_MIGRATION_RATIO_TX", from(-1), "100", ONE_RING, "Sends after which a socket may change rings; -1: never.";
-    RingMigrationRx = "VMA_RING_MIGRATION_RATIO_RX", from(-1), "100", ONE_RING, "Receives after which a socket may change rings; -1: never.";
+    RingMigrationTx = "VMA_RING_MIGRATION_RATIO_TX", from(-1), "100", YES, "Sends in a row by another thread (or on another core) after which a socket whose ring is chosen by it changes to its ring; -1: never.";
+    RingMigrationRx = "VMA_RING_MIGRATION_RATIO_RX", from(-1), "100", YES, "Receives in a row by another thread (or on another core) after which a socket whose ring is chosen by it changes to its ring; -1: never.";
     RingLimit = "VMA_RING_LIMIT_PER_INTERFACE", COUNT, "0", YES, "The Extra API's rings at most; beyond them, sockets go onto the ring with the fewest, of those with the same profile and memory if there is one. 0: no limit.";
     RingDevMemTx = "VMA_RING_DEV_MEM_TX", from(0), "0", no("no device here has memory of its own (needs mlx5)"), "Bytes of the device's memory for sending.";
 
@@ -193,7 +192,7 @@ rows! {
     WaitAfterJoin = "VMA_WAIT_AFTER_JOIN_MSEC", from(0), "0", no("multicast is the kernel's (needs a NIC)"), "Milliseconds before the first datagram to a group that was joined.";
     ThreadMode = "VMA_THREAD_MODE", Kind::OneOf(&[(0, "one thread"), (1, "spinning"), (2, "mutex"), (3, "yielding")]), "1", no("one lock a process, which costs no system call unless a thread waits for it"), "How threads keep out of each other's way.";
     BufferBatching = "VMA_BUFFER_BATCHING_MODE", Kind::OneOf(&[(0, "none"), (1, "batches, given back"), (2, "batches, kept")]), "1", no("buffers are taken one by one from memory of the process's own, without a lock of their own"), "Whether sockets keep buffers of their own.";
-    MemAllocType = "VMA_MEM_ALLOC_TYPE", Kind::OneOf(&[(0, "malloc"), (1, "contiguous"), (2, "huge pages")]), "2", no("buffers are in sealed shared memory, which peers can map"), "Where buffers are.";
+    MemAllocType = "VMA_MEM_ALLOC_TYPE", Kind::OneOf(&[(0, "malloc"), (1, "contiguous"), (2, "huge pages")]), "2", YES, "Where send buffers are: in shared memory always, which peers map. 2, set by name or by a preset: in huge pages, where the system gives some (its shmem_enabled). 0 and 1: in ordinary ones.";
     NeighUcArpQuata = "VMA_NEIGH_UC_ARP_QUATA", from(0), "3", NO_NEIGHBOURS, "Unicast ARP requests before a broadcast.";
     NeighUcArpDelay = "VMA_NEIGH_UC_ARP_DELAY_MSEC", from(0), "10000", NO_NEIGHBOURS, "Milliseconds between them.";
     NeighErrRetries = "VMA_NEIGH_NUM_ERR_RETRIES", from(0), "1", NO_NEIGHBOURS, "Tries after a failure.";

@@ -4,11 +4,11 @@
 //! and a huge RLIMIT_NOFILE costs nothing. What an entry names lives in the slabs of [`crate::process::Offload`] and is
 //! verified by its generation under the lock, so that no call counts references.
 
-use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use ringway_stack::Instant;
 
+use crate::byfd::{ByFd, Empty};
 use crate::errno::Errno;
 use crate::real;
 use crate::slab::Key;
@@ -105,10 +105,6 @@ struct Slot {
 }
 
 impl Slot {
-    const fn empty() -> Self {
-        Self { entry: AtomicU64::new(0), kernel_rx: AtomicU64::new(0), kernel_tx: AtomicU64::new(0), stamp: AtomicU64::new(0) }
-    }
-
     /// See [`is_stale`].
     #[inline(always)]
     fn is_stale(&self, fd: i32, now: Instant) -> bool {
@@ -117,33 +113,16 @@ impl Slot {
     }
 }
 
-type Chunk = [Slot; CHUNK];
+static TABLE: ByFd<Slot, CHUNK, CHUNKS> = ByFd::new();
 
-static TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
-
-#[inline]
-fn slot(fd: i32) -> Option<&'static Slot> {
-    let fd = usize::try_from(fd).ok()?;
-    let chunk = TABLE.get(fd / CHUNK)?.load(Ordering::Acquire);
-    if chunk.is_null() {
-        return None;
-    }
-    // SAFETY: a chunk, once in the table, is never freed.
-    Some(unsafe { &(&*chunk)[fd % CHUNK] })
+impl Empty for Slot {
+    const EMPTY: Self =
+        Self { entry: AtomicU64::new(0), kernel_rx: AtomicU64::new(0), kernel_tx: AtomicU64::new(0), stamp: AtomicU64::new(0) };
 }
 
-#[cold]
-fn slot_or_new(fd: i32) -> Option<&'static Slot> {
-    let place = TABLE.get(usize::try_from(fd).ok()? / CHUNK)?;
-    if place.load(Ordering::Acquire).is_null() {
-        let fresh: Box<Chunk> = Box::new([const { Slot::empty() }; CHUNK]);
-        let fresh = Box::into_raw(fresh);
-        if place.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: another thread's chunk won; ours was never shared.
-            drop(unsafe { Box::from_raw(fresh) });
-        }
-    }
-    slot(fd)
+#[inline(always)]
+fn slot(fd: i32) -> Option<&'static Slot> {
+    TABLE.find(fd)
 }
 
 /// What `fd` is to a program's call that uses it. What this process does not have yet, or has no more, is waited for.
@@ -244,7 +223,7 @@ pub(crate) fn peek(fd: i32) -> Entry {
 
 /// Enters a descriptor, with counters at zero; `false`: its number is beyond the table, and it stays the kernel's alone.
 pub(crate) fn set(fd: i32, entry: Entry) -> bool {
-    let Some(slot) = slot_or_new(fd) else { return false };
+    let Some(slot) = TABLE.find_or_make(fd) else { return false };
     slot.kernel_rx.store(0, Ordering::Relaxed);
     slot.kernel_tx.store(0, Ordering::Relaxed);
     crate::tally::forget(fd);
@@ -407,13 +386,7 @@ pub(crate) fn kernel_counts(fd: i32) -> (u64, u64) {
 
 /// Every descriptor that is ours in some way, ascending.
 pub(crate) fn entries() -> impl Iterator<Item = (i32, Entry)> {
-    (0..CHUNKS).filter(|&chunk| !TABLE[chunk].load(Ordering::Acquire).is_null()).flat_map(|chunk| {
-        (chunk * CHUNK..(chunk + 1) * CHUNK).filter_map(|fd| {
-            let fd = i32::try_from(fd).ok()?;
-            let entry = peek(fd);
-            (entry != Entry::None).then_some((fd, entry))
-        })
-    })
+    TABLE.numbers().map(|fd| (fd, peek(fd))).filter(|&(_, entry)| entry != Entry::None)
 }
 
 #[cfg(test)]

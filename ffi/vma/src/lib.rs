@@ -17,6 +17,7 @@
 //! What this library never does: let a panic cross into C, block or enter the kernel for a byte that is there, or touch
 //! a descriptor that is not a socket of the kinds above.
 
+mod byfd;
 mod cancel;
 mod crash;
 mod errno;

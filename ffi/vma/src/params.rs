@@ -45,6 +45,8 @@ pub(crate) struct Params {
     pub(crate) rx_bytes_min: usize,
     /// VMA_TX_BUFS.
     pub(crate) tx_bufs: usize,
+    /// Send buffers are to be in huge pages (VMA_MEM_ALLOC_TYPE=2).
+    pub(crate) huge_pages: bool,
     /// VMA_TX_MC_LOOPBACK.
     pub(crate) tx_mc_loopback: bool,
     /// VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME: each getsockname warms the way of what is sent.
@@ -99,6 +101,8 @@ impl Params {
             mss: size(Id::Mss),
             rx_bytes_min: size(Id::RxBytesMin),
             tx_bufs: size(Id::TxBufs),
+            // (Only where it is asked for: a process that sends little takes little memory.)
+            huge_pages: settings.is_set(Id::MemAllocType) && settings.number(Id::MemAllocType) == 2,
             tx_mc_loopback: settings.flag(Id::TxMcLoopback),
             dummy_send_getsockname: settings.flag(Id::TriggerDummySend),
             rx_poll_on_tx_tcp: settings.flag(Id::RxPollOnTxTcp),
@@ -112,6 +116,7 @@ impl Params {
     pub(crate) fn shm_settings(&self) -> ringway_shm::Settings {
         ringway_shm::Settings {
             pool_bytes: (self.tx_bufs * (128 << 10)).div_ceil(19),
+            huge_pages: self.huge_pages,
             head_memory: crate::extra::ioctl::head_memory(),
             ..ringway_shm::Settings::default()
         }

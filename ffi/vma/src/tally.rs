@@ -5,11 +5,11 @@
 //! one descriptor within the same nanosecond, one may get lost.
 
 use core::cell::Cell;
-use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use libc::c_int;
 
+use crate::byfd::{ByFd, Empty};
 use crate::fdtable::LIMIT;
 use crate::process::fork_generation;
 
@@ -64,13 +64,15 @@ pub(crate) struct Sums {
     threads: [i32; 2],
 }
 
-type Chunk = [Tally; CHUNK];
+static TABLE: ByFd<Tally, CHUNK, CHUNKS> = ByFd::new();
 
-static TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+impl Empty for Tally {
+    const EMPTY: Self = Self { counts: [const { AtomicU64::new(0) }; COUNTS], threads: [const { AtomicI32::new(0) }; 2] };
+}
 
 /// Of poll, and of select, which have no descriptor. Their spinning is counted together, for both wait alike.
-pub(crate) static POLL: Tally = Tally::new();
-pub(crate) static SELECT: Tally = Tally::new();
+pub(crate) static POLL: Tally = Tally::EMPTY;
+pub(crate) static SELECT: Tally = Tally::EMPTY;
 
 /// Stands for [`POLL`] where a descriptor is asked for.
 pub(crate) const NO_FD: c_int = -1;
@@ -92,7 +94,7 @@ pub(crate) fn count(fd: c_int, what: Count) {
 /// Counts so many more.
 #[inline]
 pub(crate) fn add(fd: c_int, what: Count, more: u64) {
-    if let Some(tally) = find(fd).or_else(|| make(fd)) {
+    if let Some(tally) = TABLE.find_or_make(fd) {
         tally.add(what, more);
     }
 }
@@ -150,7 +152,7 @@ fn note_thread(fd: c_int, way: Way) {
         /// The fork generation that the number is of, and the number.
         static THREAD: Cell<(u32, i32)> = const { Cell::new((u32::MAX, 0)) };
     }
-    let Some(tally) = find(fd).or_else(|| make(fd)) else { return };
+    let Some(tally) = TABLE.find_or_make(fd) else { return };
     let thread = THREAD.with(|thread| {
         let generation = fork_generation();
         if thread.get().0 != generation {
@@ -162,17 +164,17 @@ fn note_thread(fd: c_int, way: Way) {
     tally.threads[way as usize].store(thread, Ordering::Relaxed);
 }
 
-/// A wait on one socket or epoll instance has spun: and found something, or not.
+/// Where a wait on one socket or epoll instance is counted, or any other (for [`NO_FD`]). (Asked for before it, since nothing is to be
+/// looked up between what it waits for and its end.)
 #[inline]
-pub(crate) fn spun(fd: c_int, found: bool) {
-    let what = if found { Count::PollHits } else { Count::PollMisses };
-    if fd == NO_FD { POLL.add(what, 1) } else { count(fd, what) }
+pub(crate) fn of_wait(fd: c_int) -> &'static Tally {
+    if fd == NO_FD { &POLL } else { TABLE.find_or_make(fd).unwrap_or(&POLL) }
 }
 
 /// The number means something new from now on.
 #[inline]
 pub(crate) fn forget(fd: c_int) {
-    if let Some(tally) = find(fd) {
+    if let Some(tally) = TABLE.find(fd) {
         tally.counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
         tally.threads.iter().for_each(|thread| thread.store(0, Ordering::Relaxed));
     }
@@ -180,41 +182,20 @@ pub(crate) fn forget(fd: c_int) {
 
 /// What was counted of a descriptor.
 pub(crate) fn of(fd: c_int) -> Sums {
-    find(fd).map_or_else(Sums::default, Tally::sums)
-}
-
-#[inline]
-fn find(fd: c_int) -> Option<&'static Tally> {
-    let fd = usize::try_from(fd).ok()?;
-    let chunk = TABLE.get(fd / CHUNK)?.load(Ordering::Acquire);
-    if chunk.is_null() {
-        return None;
-    }
-    // SAFETY: a chunk, once in the table, is never freed.
-    Some(unsafe { &(&*chunk)[fd % CHUNK] })
-}
-
-#[cold]
-fn make(fd: c_int) -> Option<&'static Tally> {
-    let place = TABLE.get(usize::try_from(fd).ok()? / CHUNK)?;
-    let fresh: Box<Chunk> = Box::new([const { Tally::new() }; CHUNK]);
-    let fresh = Box::into_raw(fresh);
-    if place.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // SAFETY: another thread's chunk won; ours was never shared.
-        drop(unsafe { Box::from_raw(fresh) });
-    }
-    find(fd)
+    TABLE.find(fd).map_or_else(Sums::default, Tally::sums)
 }
 
 impl Tally {
-    const fn new() -> Self {
-        Self { counts: [const { AtomicU64::new(0) }; COUNTS], threads: [const { AtomicI32::new(0) }; 2] }
-    }
-
     #[inline]
     fn add(&self, what: Count, more: u64) {
         let place = &self.counts[what as usize];
         place.store(place.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+
+    /// A wait has spun: and found something, or not.
+    #[inline]
+    pub(crate) fn spun(&self, found: bool) {
+        self.add(if found { Count::PollHits } else { Count::PollMisses }, 1);
     }
 
     /// How a call of poll, select or epoll_wait ended: how many it found, or that it failed.
@@ -242,7 +223,7 @@ impl Tally {
 /// [`Tally::waited`], of an epoll instance.
 #[inline]
 pub(crate) fn waited(fd: c_int, found: Option<usize>) {
-    if let Some(tally) = find(fd).or_else(|| make(fd)) {
+    if let Some(tally) = TABLE.find_or_make(fd) {
         tally.waited(found);
     }
 }
@@ -285,7 +266,7 @@ mod tests {
         kernel_said(fd, Way::Tx, 100);
         crate::errno::set(libc::EAGAIN);
         kernel_said(fd, Way::Rx, -1);
-        spun(fd, true);
+        of_wait(fd).spun(true);
         let sums = of(fd);
         let counts = [Count::RxEagain, Count::TxError, Count::KernelTxBytes, Count::KernelRxEagain, Count::PollHits, Count::PollMisses];
         assert_eq!(counts.map(|what| sums.count(what)), [1, 1, 100, 1, 1, 0]);
@@ -315,7 +296,7 @@ mod tests {
 
     #[test]
     fn waits_are_told_by_how_they_ended() {
-        let tally = Tally::new();
+        let tally = Tally::EMPTY;
         [Some(3), Some(0), None, Some(1)].into_iter().for_each(|found| tally.waited(found));
         assert_eq!(tally.sums().waited(), [2, 1, 1]);
     }

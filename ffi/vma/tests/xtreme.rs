@@ -42,6 +42,19 @@ fn sockets_share_rings_by_the_allocation_logic() {
 }
 
 #[test]
+fn a_socket_follows_the_thread_that_uses_it() {
+    let by_thread = ("VMA_RING_ALLOCATION_LOGIC_RX", "20");
+    for (ratio, does) in [("5", "migrates"), ("-1", "never migrates")] {
+        finds_nothing_wrong("xtreme_rings", &[does], &[ON, by_thread, ("VMA_RING_MIGRATION_RATIO_RX", ratio)]);
+    }
+}
+
+#[test]
+fn what_is_of_a_nics_own_queues_is_answered_without_one() {
+    finds_nothing_wrong("direct", &[], &[ON]);
+}
+
+#[test]
 fn forks_and_kills_leave_nothing_behind() {
     // A pool that a few receivers' worth of buffers would empty.
     finds_nothing_wrong("xtreme_ends", &[], &[ON, ("VMA_TX_BUFS", "1216")]);

@@ -657,7 +657,9 @@ impl<D: Device> Ring<D> {
         core::mem::forget(core::mem::replace(&mut self.batch, batch));
         if count > 0 {
             self.batches.count += 1;
-            self.batches.max = self.batches.max.max(count);
+            if count > self.batches.max {
+                self.batches.max = count;
+            }
         }
         count
     }

@@ -176,6 +176,8 @@ pub(super) struct UdpSocket<D: Device> {
     screen: Option<VecDeque<Undecided<D::Rx>>>,
     /// Datagrams stay where the device put them, however small they are.
     lends: bool,
+    /// Nobody asked for any of that: datagrams are queued as they come. (One flag for the three, since every datagram asks for it.)
+    is_plain: bool,
     /// The network headers of what waits, if somebody wants them.
     headers: Option<VecDeque<NetworkHeaders>>,
     pub(super) error: Option<Error>,
@@ -205,14 +207,26 @@ impl<D: Device> UdpSocket<D> {
         }
         self.counters.rx_packets += 1;
         self.counters.rx_bytes += len as u64;
-        if self.screen.is_some() {
-            self.push_undecided(now, from, to, payload);
+        if !self.is_plain {
+            self.push_apart(now, from, to, payload);
             return true;
         }
-        self.queued += len + OVERHEAD;
+        self.bytes.push(payload.head);
+        let buffers = payload.body.map_or(Buffers::None, Buffers::One);
+        self.enqueue(Waiting { from, to, received: now, head: payload.head.len(), buffers }, len);
+        true
+    }
+
+    /// Queues a datagram as somebody wants it: to be decided about, or with its headers, or where the device put it.
+    #[inline(never)]
+    fn push_apart(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, payload: RxPayload<'_, D::Rx>) {
+        if self.screen.is_some() {
+            return self.push_undecided(now, from, to, payload);
+        }
         if self.headers.is_some() {
             self.keep_headers_of(from, to, &payload);
         }
+        let len = payload.len();
         // (A group may have other members here.)
         let lent_head = match self.lends {
             true if to.is_multicast() => payload.held_head(),
@@ -228,12 +242,16 @@ impl<D: Device> UdpSocket<D> {
             (Some(buffer), None) | (None, Some(buffer)) => Buffers::One(buffer),
             (Some(head), Some(body)) => Buffers::Two(Box::new([head, body])),
         };
-        self.queue.push_back(Waiting { from, to, received: now, head: head.len(), buffers });
-        if self.queue.len() > self.peaks.0 {
-            self.peaks.0 = self.queue.len();
-        }
+        self.enqueue(Waiting { from, to, received: now, head: head.len(), buffers }, len);
+    }
+
+    /// A datagram of `len` bytes can be read.
+    #[inline(always)]
+    fn enqueue(&mut self, datagram: Waiting<D::Rx>, len: usize) {
+        self.queued += len + OVERHEAD;
+        self.queue.push_back(datagram);
+        self.peaks.0 = self.peaks.0.max(self.queue.len());
         self.peaks.1 = self.peaks.1.max(self.queued - self.queue.len() * OVERHEAD);
-        true
     }
 
     #[inline(always)]
@@ -255,7 +273,9 @@ impl<D: Device> UdpSocket<D> {
     #[inline(always)]
     fn forget_first(&mut self, head: usize, len: usize) {
         self.queue.pop_front();
-        if let Some(headers) = &mut self.headers {
+        if !self.is_plain
+            && let Some(headers) = &mut self.headers
+        {
             headers.pop_front();
         }
         self.queued -= len + OVERHEAD;
@@ -267,7 +287,7 @@ impl<D: Device> UdpSocket<D> {
 
     /// Datagrams that arrive stay where the device put them.
     pub(super) fn lend_from_now_on(&mut self) {
-        self.lends = true;
+        (self.lends, self.is_plain) = (true, false);
     }
 
     /// Whether the program holds any by reference.
@@ -279,7 +299,7 @@ impl<D: Device> UdpSocket<D> {
     /// The oldest datagram by reference: piece by piece to `take`.
     #[inline]
     fn lend(&mut self, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
-        self.lends = true;
+        self.lend_from_now_on();
         let Some(first) = self.queue.front_mut() else {
             return Err(Error::WouldBlock);
         };
@@ -360,6 +380,7 @@ impl<D: Device> Ring<D> {
             lent: 0,
             screen: None,
             lends: self.lends,
+            is_plain: !self.lends,
             headers: None,
             error: None,
             shut_read: false,

@@ -54,10 +54,7 @@ impl Sender {
         }
         let slot = self.slots.slot();
         if frame.offload.dummy {
-            // A slot that is not published is nobody's: the bytes go where the next frame's will.
-            if len <= INLINE_MAX {
-                copy_inline(link, pool, member, frame, slot);
-            }
+            warm_up(link, pool, member, frame, slot);
             return Ok(());
         }
         let word = if len <= INLINE_MAX {
@@ -151,6 +148,14 @@ impl Sender {
 
 /// Bytes of the frame that share the cache line of the publish word.
 const FIRST_LINE: usize = 64 - SLOT_DATA;
+
+/// Does what sending does but for the publishing. A slot that is not published is nobody's: the bytes go where the next frame's will.
+#[cold]
+fn warm_up(link: &Link, pool: &Arc<Pool>, member: &Segment, frame: &TxFrame<'_, TxBuf>, slot: usize) {
+    if frame.len() <= INLINE_MAX {
+        copy_inline(link, pool, member, frame, slot);
+    }
+}
 
 /// Copies a whole frame into its slot. The line that the reader watches comes last: between the first store to it and the
 /// publish word, the reader's next look would take it away once more.

@@ -5,6 +5,7 @@ mod death;
 mod frames;
 mod hostile;
 mod leave;
+mod memory;
 mod seats;
 mod sleep;
 

@@ -13,8 +13,8 @@
  * NULL (EINVAL or EFAULT, as told with each function). Packets and buffers that the library lends are named by what it returned and
  * nothing else: a name that is made up, or was given back before, is an error (ENOENT or EINVAL) and touches no memory. All functions
  * may be called from any thread, and may be mixed with the socket calls. What is lent is the process's that received it: a child of a fork has
- * no packets, and must not read them, for they may lie in memory that it does not have. A function that this version does not serve yet fails
- * with EOPNOTSUPP, and its bit in vma_extra_supported_mask is off; see the README. An option or flag that it does not serve fails with
+ * no packets, and must not read them, for they may lie in memory that it does not have. A function that can only fail here,
+ * whatever its arguments, fails with EOPNOTSUPP where they are right, and its bit in vma_extra_supported_mask is off. An option or flag that it does not serve fails with
  * ENOPROTOOPT or EINVAL.
  *
  * Layouts. This is the table that libvma 9.8.70 and later have, with two functions behind it that libvma had up to 9.2
@@ -553,7 +553,7 @@ struct vma_api_t {
 
 	/*
 	 * A ring's queues in the card's own terms. Returns 0; valid_mask says which parts there are (DATA_VALID_DEV, which is 0: only the
-	 * device's numbers). -1 EINVAL: data is NULL, or ring_fd is not a ring's.
+	 * device's numbers; those of shared memory are 0). -1 EINVAL: data is NULL, or ring_fd is not a ring's.
 	 */
 	int (*get_ring_direct_descriptors)(int ring_fd, struct vma_mlx_hw_device_data *data);
 

@@ -11,6 +11,7 @@ use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespe
 use super::control::Control;
 use crate::cancel::Masked;
 use crate::errno::{Errno, to_ssize};
+use crate::extra::rings::Direction;
 use crate::fdtable::{self, Entry, Found};
 use crate::process::{process, process_or_init};
 use crate::real;
@@ -38,7 +39,7 @@ fn receive_on(fd: c_int, found: Found, into: &mut [IoSliceMut<'_>], flags: c_int
     got
 }
 
-#[inline]
+#[inline(always)]
 fn receive_uncounted(
     fd: c_int,
     found: Found,
@@ -54,6 +55,9 @@ fn receive_uncounted(
         return by_kernel(fd, kernel);
     }
     let mut guard = process.lock();
+    if guard.rings.migrate[Direction::Rx as usize] {
+        guard.note_use(key, Direction::Rx);
+    }
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
         Kind::Stream(id) | Kind::Connecting(id) => {
@@ -212,7 +216,7 @@ impl Got {
 }
 
 /// Looks up who is to receive. `Err` is the kernel's own result.
-#[inline]
+#[inline(always)]
 fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found, isize> {
     match fdtable::lookup_socket(fd, flags) {
         Ok(found) => Ok(found),
@@ -260,6 +264,7 @@ pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, len: size_t
 ///
 /// # Safety
 /// As recv(2).
+#[inline(always)]
 pub(super) unsafe fn recv_once(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise to recv(2).
     match ours(fd, flags, || unsafe { real::recv(fd, buffer, len, flags) }) {

@@ -9,6 +9,7 @@ use super::rights;
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS, to_ssize};
 use crate::extra::dummy;
+use crate::extra::rings::Direction;
 use crate::fdtable::{self, Entry, Found};
 use crate::process::process_or_init;
 use crate::real;
@@ -37,7 +38,7 @@ fn send_on(
     sent
 }
 
-#[inline]
+#[inline(always)]
 fn send_uncounted(
     fd: c_int,
     found: Found,
@@ -54,6 +55,9 @@ fn send_uncounted(
         return by_kernel(fd, kernel);
     }
     let mut guard = process.lock();
+    if guard.rings.migrate[Direction::Tx as usize] {
+        guard.note_use(key, Direction::Tx);
+    }
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
         // tcp(7): an address given to a connected stream is ignored.
@@ -97,7 +101,7 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
 }
 
 /// Looks up who is to send. `Err` is the kernel's own result.
-#[inline]
+#[inline(always)]
 fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found, isize> {
     match fdtable::lookup_socket(fd, flags) {
         Ok(found) => Ok(found),

@@ -13,12 +13,14 @@ mod call;
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 
 use libc::{iovec, size_t};
 use ringway_shm::RxBuf;
 use ringway_stack::device::Protocol;
 use ringway_stack::ring::{Candidate, Decision, SocketId};
+use ringway_stack::time::Instant;
 
 use super::abi::Info;
 use crate::fdtable::{self, Entry};
@@ -30,6 +32,15 @@ pub(super) use call::run;
 
 /// `vma_recv_callback_t`. (What it returns is whatever the program returned.)
 pub(super) type Function = unsafe extern "C-unwind" fn(c_int, size_t, *mut iovec, *mut Info, *mut c_void) -> c_int;
+
+/// Something was held of some socket's, ever: who tells of readiness has to look for that.
+static ANY_HELD: AtomicBool = AtomicBool::new(false);
+
+/// Whether anything was ever held.
+#[inline]
+pub(crate) fn was_any_held() -> bool {
+    ANY_HELD.load(Ordering::Relaxed)
+}
 
 /// `vma_recv_callback_retval_t`.
 const DROP: c_int = 0;
@@ -174,8 +185,7 @@ impl Offload {
     }
 
     /// Something arrived on a socket, by its index.
-    #[inline]
-    pub(crate) fn note_candidate(&mut self, index: u32) {
+    pub(super) fn note_candidate(&mut self, index: u32) {
         if self.callbacks.used
             && let Some(key) = self.sockets.key_at(index)
         {
@@ -246,12 +256,20 @@ impl Offload {
         self.dispatch();
     }
 
+    /// A socket is about to be closed: what a callback is looking at was read, so that a stream's end is no reset for its sake.
+    pub(crate) fn drop_shown(&mut self, now: Instant, key: Key, id: SocketId) {
+        if self.callbacks.runs(key) {
+            let _ = self.ring.decide(now, id, Decision::Drop);
+        }
+    }
+
     /// vma.md s2.1: who polls a socket is told of what is held. (Who receives on it goes on waiting.)
     fn tell_of_held(&mut self, key: Key) {
         let Some(socket) = self.sockets.find_mut(key) else { return };
         let is_polled = mux::thread::with(|thread| thread.polls.get());
         if is_polled || socket.watch.is_watched() {
             socket.rare().held.set(true);
+            ANY_HELD.store(true, Ordering::Relaxed);
             self.announce(key.index, mux::IN);
         }
     }

@@ -25,8 +25,11 @@ use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 
 use libc::socklen_t;
+use ringway_stack::ring::Readiness;
 
-pub(crate) use callback::{Callback, Callbacks};
+use crate::process::Offload;
+
+pub(crate) use callback::{Callback, Callbacks, was_any_held};
 pub(crate) use control::dump;
 pub(crate) use cyclic::Cyclic;
 pub(crate) use loans::Loans;
@@ -35,6 +38,21 @@ pub(crate) use xtreme::Buffers;
 
 /// SO_VMA_GET_API.
 const GET_API: c_int = 2800;
+
+impl Offload {
+    /// Whether anybody here is to hear of what happens to sockets: two looks for each event of programs that know nothing of this.
+    #[inline]
+    pub(crate) fn is_heard(&self) -> bool {
+        self.callbacks.are_used() || self.rings.has_completions
+    }
+
+    /// Something happened to a socket, by its index.
+    #[inline(never)]
+    pub(crate) fn hear(&mut self, socket: u32, edges: Readiness) {
+        self.note_candidate(socket);
+        self.note_event(socket, edges);
+    }
+}
 
 /// Whether a getsockopt(2) asks for the table.
 #[inline]

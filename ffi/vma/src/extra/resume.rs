@@ -30,17 +30,24 @@ pub(crate) struct Resume {
     pub(crate) done: usize,
     /// How often callbacks have run for it.
     rounds: u32,
-    /// errno as it was.
+    /// errno as it was when it stopped.
     errno: c_int,
     /// It waits for readiness.
     polls: bool,
-    /// Handlers that had run then: one that runs among the callbacks ends the call as well.
-    pub(crate) marks: Marks,
+    /// Handlers that had run then: one that runs among the callbacks ends the call as well. `None`: there were no callbacks when it began, and
+    /// whoever waits for it asks for itself.
+    pub(crate) marks: Option<Marks>,
 }
 
 impl Resume {
     pub(crate) fn new(began: Instant) -> Self {
-        Self { began, done: 0, rounds: 0, errno: errno::current(), polls: false, marks: thread::with(|thread| thread.marks()) }
+        Self { marks: Some(thread::with(|thread| thread.marks())), ..Self::unheeded(began) }
+    }
+
+    /// Of a call that begins where no socket has a callback.
+    #[inline]
+    const fn unheeded(began: Instant) -> Self {
+        Self { began, done: 0, rounds: 0, errno: 0, polls: false, marks: None }
     }
 
     /// With so many bytes received.
@@ -56,13 +63,17 @@ impl Resume {
     /// The call is to be made again, from here.
     #[cold]
     pub(crate) fn due(self) -> Errno {
-        thread::with(|thread| thread.resume.set(Some(Self { errno: errno::current(), ..self })));
+        thread::with(|thread| {
+            let marks = self.marks.or_else(|| Some(thread.marks()));
+            thread.resume.set(Some(Self { errno: errno::current(), marks, ..self }));
+        });
         DUE
     }
 
     /// Whether callbacks may stop a call whose time is over then: `None`: never.
-    pub(crate) fn may_stop(&self, now: Instant, deadline: Option<Instant>) -> bool {
-        self.rounds < ROUNDS_MAX || deadline.is_none_or(|deadline| now < deadline)
+    #[inline]
+    pub(crate) fn may_stop(&self, now: impl FnOnce() -> Instant, deadline: Option<Instant>) -> bool {
+        self.rounds < ROUNDS_MAX || deadline.is_none_or(|deadline| now() < deadline)
     }
 }
 
@@ -75,12 +86,6 @@ pub(crate) fn taken() -> Option<Resume> {
 /// When the call under way began, for whoever only looks.
 pub(crate) fn began_or(now: Instant) -> Instant {
     thread::with(|thread| thread.resume.get().map_or(now, |resume| resume.began))
-}
-
-/// [`taken`], or a call that begins now.
-#[inline]
-pub(crate) fn taken_or(now: Instant) -> Resume {
-    taken().unwrap_or_else(|| Resume::new(now))
 }
 
 /// The call that was to be made again is over.
@@ -101,11 +106,20 @@ pub(crate) fn rebase(began: Instant) {
 }
 
 impl Offload {
+    /// How the call under way began, if it is made again; or it begins now. For whoever asks first.
+    #[inline]
+    pub(crate) fn call_under_way(&self, now: Instant) -> Resume {
+        if !self.callbacks.are_used() {
+            return Resume::unheeded(now);
+        }
+        taken().unwrap_or_else(|| Resume::new(now))
+    }
+
     /// Why a call that found nothing, and is about to wait until then (`None`: for ever), is to stop: callbacks are due, or (EDEADLK) its thread is
     /// in the callback that what it waits for would be shown to next.
     #[inline]
     pub(crate) fn stop(&self, resume: Resume, key: Key, now: Instant, deadline: Option<Instant>) -> Option<Errno> {
-        if self.callbacks.are_due() && resume.may_stop(now, deadline) {
+        if self.callbacks.are_due() && resume.may_stop(|| now, deadline) {
             return Some(resume.due());
         }
         (deadline.is_none() && self.callbacks.is_mine(key)).then_some(Errno(libc::EDEADLK))
@@ -123,8 +137,9 @@ pub(crate) fn again(rounds: &mut u32) -> bool {
 #[cold]
 #[inline(never)]
 fn run(rounds: &mut u32) -> bool {
-    let Some(resume) = taken() else { return false };
     *rounds += 1;
+    // (Whoever took it, the call has not ended, and is not to tell of it. It begins anew.)
+    let Some(resume) = taken() else { return true };
     errno::set(resume.errno);
     let outer = thread::with(|thread| thread.polls.replace(resume.polls));
     callback::run();

@@ -1,7 +1,7 @@
 //! The table that programs get, in each of its layouts (vma.md s1.1).
 //!
-//! Every slot has a function. Those that this library does not serve (yet) fail with EOPNOTSUPP, and their bits in the mask are off: a
-//! program that asks first is told the truth.
+//! Every slot has a function. Those that can but fail, whatever their arguments, have their bits in the mask off: a program that asks first
+//! is told the truth.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::mem::{offset_of, size_of};
@@ -12,14 +12,15 @@ use ringway_params::Id;
 
 use super::abi::Packet;
 use super::cyclic::{Completion, RingType};
-use super::rings::calls;
+use super::rings::{calls, direct};
 use super::xtreme::{self, Buff, Timed, TimedCompletion, TimedPacket, Untimed, UntimedCompletion, UntimedPacket};
 use super::{callback, control, cyclic, ioctl, network, threads, zcopy};
 use crate::{errno, params};
 
 /// REGISTER_RECV_CALLBACK, RECVFROM_ZCOPY, FREE_PACKETS, ADD_CONF_RULE, THREAD_OFFLOAD, DUMP_FD_STATS and GET_SOCKET_NETWORK_HEADER of
-/// `vma_extra_api_mask`; SocketXtreme's four, and the three that tell of rings; CYCLIC_BUFFER_READ, ADD_RING_PROFILE and GET_MEM_INFO.
-const SUPPORTED: u64 = 0b11_1111 | 0b1111 << 6 | 0b111 << 10 | 1 << 13 | 0b11 << 15 | 1 << 19;
+/// `vma_extra_api_mask`; SocketXtreme's four, and the three that tell of rings; GET_RING_DIRECT_DESCRIPTORS, CYCLIC_BUFFER_READ,
+/// ADD_RING_PROFILE, GET_MEM_INFO and MODIFY_RING.
+const SUPPORTED: u64 = 0b11_1111 | 0b1111 << 6 | 0b111 << 10 | 0b11 << 13 | 0b11 << 15 | 0b11 << 19;
 
 /// IOCTL, which is another function's bit in older layouts.
 const SUPPORTED_D: u64 = SUPPORTED | 1 << 21;
@@ -86,10 +87,10 @@ struct LayoutD {
     dump_fd_stats: extern "C" fn(c_int, c_int) -> c_int,
     vma_add_ring_profile: AddProfile,
     get_socket_network_header: unsafe extern "C" fn(c_int, *mut c_void, *mut u16) -> c_int,
-    get_ring_direct_descriptors: Unserved,
-    register_memory_on_ring: Unserved,
-    deregister_memory_on_ring: Unserved,
-    vma_modify_ring: Unserved,
+    get_ring_direct_descriptors: unsafe extern "C" fn(c_int, *mut direct::Queues) -> c_int,
+    register_memory_on_ring: extern "C" fn(c_int, *mut c_void, size_t, *mut u32) -> c_int,
+    deregister_memory_on_ring: extern "C" fn(c_int, *mut c_void, size_t) -> c_int,
+    vma_modify_ring: unsafe extern "C" fn(*const direct::Change) -> c_int,
     vma_extra_supported_mask: u64,
     ioctl: unsafe extern "C" fn(*const c_void, size_t) -> c_int,
     vma_cyclic_buffer_read: CyclicRead,
@@ -105,10 +106,10 @@ static LAYOUT_D: LayoutD = LayoutD {
     dump_fd_stats: control::dump_fd_stats,
     vma_add_ring_profile: cyclic::add_ring_profile,
     get_socket_network_header: network::get_socket_network_header,
-    get_ring_direct_descriptors: unserved,
-    register_memory_on_ring: unserved,
-    deregister_memory_on_ring: unserved,
-    vma_modify_ring: unserved,
+    get_ring_direct_descriptors: direct::get_ring_direct_descriptors,
+    register_memory_on_ring: direct::register_memory_on_ring,
+    deregister_memory_on_ring: direct::deregister_memory_on_ring,
+    vma_modify_ring: direct::vma_modify_ring,
     vma_extra_supported_mask: SUPPORTED_D,
     ioctl: ioctl::ioctl,
     vma_cyclic_buffer_read: cyclic::cyclic_buffer_read,
@@ -127,11 +128,11 @@ struct LayoutB {
     vma_cyclic_buffer_read: CyclicRead,
     vma_add_ring_profile: AddProfile,
     get_socket_network_header: unsafe extern "C" fn(c_int, *mut c_void, *mut u16) -> c_int,
-    get_ring_direct_descriptors: Unserved,
-    register_memory_on_ring: Unserved,
-    deregister_memory_on_ring: Unserved,
+    get_ring_direct_descriptors: unsafe extern "C" fn(c_int, *mut direct::Queues) -> c_int,
+    register_memory_on_ring: extern "C" fn(c_int, *mut c_void, size_t, *mut u32) -> c_int,
+    deregister_memory_on_ring: extern "C" fn(c_int, *mut c_void, size_t) -> c_int,
     get_mem_info: MemInfo,
-    vma_modify_ring: Unserved,
+    vma_modify_ring: unsafe extern "C" fn(*const direct::Change) -> c_int,
     vma_extra_supported_mask: u64,
     get_dpcp_devices: Unserved,
 }
@@ -146,11 +147,11 @@ static LAYOUT_B: LayoutB = LayoutB {
     vma_cyclic_buffer_read: cyclic::cyclic_buffer_read,
     vma_add_ring_profile: cyclic::add_older,
     get_socket_network_header: network::get_socket_network_header,
-    get_ring_direct_descriptors: unserved,
-    register_memory_on_ring: unserved,
-    deregister_memory_on_ring: unserved,
+    get_ring_direct_descriptors: direct::get_ring_direct_descriptors,
+    register_memory_on_ring: direct::register_memory_on_ring,
+    deregister_memory_on_ring: direct::deregister_memory_on_ring,
     get_mem_info: cyclic::mem_info,
-    vma_modify_ring: unserved,
+    vma_modify_ring: direct::vma_modify_ring,
     vma_extra_supported_mask: SUPPORTED,
     get_dpcp_devices: unserved,
 };

@@ -167,8 +167,9 @@ impl Offload {
         self.mux.calls += 1;
         while let Some(event) = self.ring.take_event() {
             if let Some(socket) = self.socket_of(event.socket) {
-                self.note_candidate(socket);
-                self.note_event(socket, event.edges);
+                if self.is_heard() {
+                    self.hear(socket, event.edges);
+                }
                 self.announce(socket, expand(event.edges.bits()));
             }
         }

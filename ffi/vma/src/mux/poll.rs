@@ -71,7 +71,7 @@ pub(super) fn poll_until(
     resume: Option<Resume>,
 ) -> Result<usize, Errno> {
     let ready = wait_until(process, fds, deadline, sigmask, resume)?;
-    if ready != 0 && resume.is_some() {
+    if ready != 0 && crate::extra::was_any_held() {
         let offload = process.lock();
         for fd in fds.iter().filter(|fd| fd.revents & libc::POLLIN != 0) {
             if let Entry::Socket(key) = fdtable::peek(fd.fd)
@@ -114,14 +114,14 @@ fn wait_until(
             return Ok(ready);
         }
     }
-    let marks = resume.marks;
+    let marks = resume.marks.unwrap_or_else(|| thread::with(thread::Thread::marks));
     loop {
         let (mut plan, changes) = {
             let mut offload = process.lock();
             (plan(&mut offload, fds), offload.mux.changes)
         };
         let kernel: &mut [pollfd] = if plan.kernel_any { &mut plan.kernel } else { &mut [] };
-        let (callbacks, since) = (resume.may_stop(process.now(), deadline), Some(resume.marks));
+        let (callbacks, since) = (resume.may_stop(|| process.now(), deadline), Some(marks));
         let mut w = Waiting {
             sockets: &plan.sockets,
             epolls: &plan.epolls,

@@ -159,11 +159,18 @@ pub(crate) fn note_signal(restart: bool) {
     });
 }
 
-/// Runs a handler of the program.
+/// Runs a handler of the program. What the calls in it begin is their own: the call that it interrupts goes on as it was.
 pub(crate) fn run_handler(handler: impl FnOnce()) {
-    let outer = THREAD.with(|thread| thread.handlers.replace(thread.handlers.get().wrapping_add(1)));
+    let outer = THREAD.with(|thread| {
+        let handlers = thread.handlers.replace(thread.handlers.get().wrapping_add(1));
+        (handlers, thread.resume.take(), thread.polls.replace(false))
+    });
     handler();
-    THREAD.with(|thread| thread.handlers.set(outer));
+    THREAD.with(|thread| {
+        thread.handlers.set(outer.0);
+        thread.resume.set(outer.1);
+        thread.polls.set(outer.2);
+    });
 }
 
 /// Whether the calling thread runs a handler of the program, or left one by longjmp.
@@ -246,4 +253,24 @@ impl Thread {
 pub(crate) struct Marks {
     signals: u32,
     interrupting: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use ringway_stack::time::Instant;
+
+    use super::*;
+    use crate::extra::resume;
+
+    #[test]
+    fn a_handlers_calls_begin_anew_and_leave_the_interrupted_call_as_it_was() {
+        let began = Instant::ZERO + core::time::Duration::from_secs(7);
+        resume::put_back(Resume::new(began).with(3));
+        run_handler(|| {
+            assert!(resume::taken().is_none());
+            resume::put_back(Resume::new(Instant::ZERO));
+        });
+        let after = resume::taken().unwrap();
+        assert_eq!((after.began, after.done), (began, 3));
+    }
 }

@@ -132,7 +132,7 @@ fn wait_as<T>(
             Some(found) => return found,
             None => {}
         }
-        counted_fd(&offload, w)
+        tally::of_wait(counted_fd(&offload, w))
     };
     if w.deadline.is_some_and(|deadline| deadline <= started) {
         return match ask_kernel(w) {
@@ -149,7 +149,7 @@ fn wait_as<T>(
     let before = history.get();
     let mut state = Spin::new(started, &before, limit);
     let (spun, until) = spin(thread, process, w, marks, &mut state, started, check);
-    tally::spun(counted, matches!(spun, Some(Waited::Ready(_) | Waited::Kernel)));
+    counted.spun(matches!(spun, Some(Waited::Ready(_) | Waited::Kernel | Waited::Due)));
     let (waited, until) = match spun {
         Some(waited) => (waited, until),
         None => {

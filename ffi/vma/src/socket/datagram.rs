@@ -19,7 +19,7 @@ use super::connect::{Unreachable, kernel_result, reachable};
 use super::{Kind, Socket};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS};
-use crate::extra::resume::{self, Resume};
+use crate::extra::resume::Resume;
 use crate::lock::Guard;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
@@ -493,9 +493,9 @@ pub(crate) fn receive(
         // Not published, so the ring brings nothing now; but it may be while a blocking call waits.
         let blocking = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
         let timeout = socket.receive_timeout;
+        let resume = offload.call_under_way(process.now());
         drop(guard);
         if blocking && flags & libc::MSG_ERRQUEUE == 0 {
-            let resume = resume::taken_or(process.now());
             return wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume));
         }
         return from_kernel(fd, kernel, 0);
@@ -521,12 +521,15 @@ pub(crate) fn receive(
             }
         }
     }
+    let resume = offload.call_under_way(now);
     let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     let waits = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
-    let (resume, timeout) = (resume::taken_or(now), socket.receive_timeout);
-    let deadline = if waits { timeout.map(|timeout| resume.began + timeout) } else { Some(resume.began) };
-    if let Some(stop) = offload.stop(resume, key, now, deadline) {
-        return Err(stop);
+    let timeout = socket.receive_timeout;
+    if offload.callbacks.are_used() {
+        let deadline = if waits { timeout.map(|timeout| resume.began + timeout) } else { Some(resume.began) };
+        if let Some(stop) = offload.stop(resume, key, now, deadline) {
+            return Err(stop);
+        }
     }
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     if !waits {
@@ -574,16 +577,17 @@ fn wait_to_receive(
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
     let saved = errno::current();
     let mut descriptors = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    let deadline = timeout.map(|timeout| resume.began + timeout);
     let mut waiting = Waiting {
         sockets: &[key.index],
         epolls: &[],
         kernel: &mut descriptors,
-        deadline: timeout.map(|timeout| resume.began + timeout),
+        deadline,
         sigmask: None,
         spin: SpinClass::Rx,
         restart: timeout.is_none(),
-        callbacks: resume.may_stop(process.now(), timeout.map(|timeout| resume.began + timeout)),
-        since: Some(resume.marks),
+        callbacks: resume.may_stop(|| process.now(), deadline),
+        since: resume.marks,
     };
     loop {
         let waited = wait(process, &mut waiting, |offload, _| {

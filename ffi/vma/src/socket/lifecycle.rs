@@ -305,6 +305,7 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
         }
         offload.closed.offloaded += 1;
         let abort = socket.linger == Some(Duration::ZERO);
+        offload.drop_shown(process.now(), key, id);
         offload.ring.close(process.now(), id, abort);
         offload.dispatch();
     } else if socket.reason != Some(Reason::Undecided) {

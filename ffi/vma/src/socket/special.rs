@@ -132,7 +132,7 @@ fn peek(
         }
     };
     let now = process.now();
-    let resume = resume::taken_or(now);
+    let resume = offload.call_under_way(now);
     offload.poll_if_due(now);
     let (target, deadline) = match until {
         Some((target, timeout)) => (target, timeout.map(|timeout| resume.began + timeout)),
@@ -165,7 +165,7 @@ fn receive_nothing(process: &Process, mut offload: Guard<'_, Offload>, key: Key,
     offload.poll_if_due(now);
     let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     let (nonblocking, timeout) = (socket.nonblocking, socket.receive_timeout);
-    let resume = resume::taken_or(now);
+    let resume = offload.call_under_way(now);
     let waits = !nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let result = look(&mut offload, now).map_err(Errno::from);
     if result != Err(Errno(libc::EAGAIN)) {

@@ -12,7 +12,7 @@ use ringway_stack::{Error, Instant};
 
 use super::{special, vectors};
 use crate::errno::{self, Errno};
-use crate::extra::resume::{self, Resume};
+use crate::extra::resume::Resume;
 use crate::lock::Guard;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
@@ -75,7 +75,7 @@ pub(super) fn receive_some(
     if !waits && !state.callbacks.are_used() {
         return Err(Errno(libc::EAGAIN));
     }
-    let (resume, timeout) = (resume::taken_or(now), socket.receive_timeout);
+    let (resume, timeout) = (state.call_under_way(now), socket.receive_timeout);
     let deadline = if waits { timeout.map(|timeout| resume.began + timeout) } else { Some(resume.began) };
     if let Some(stop) = state.stop(resume, key, now, deadline) {
         return Err(stop);
@@ -144,8 +144,8 @@ fn waiting<T>(
         sigmask: None,
         spin: SpinClass::Rx,
         restart,
-        callbacks: resume.is_some_and(|resume| resume.may_stop(process.now(), deadline)),
-        since: resume.map(|resume| resume.marks),
+        callbacks: resume.is_some_and(|resume| resume.may_stop(|| process.now(), deadline)),
+        since: resume.and_then(|resume| resume.marks),
     };
     let waited = wait(process, &mut waiting, |offload, now| {
         if offload.sockets.find(key).is_none() {

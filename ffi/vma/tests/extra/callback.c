@@ -481,6 +481,26 @@ static void held(void) {
     shut(other);
 }
 
+/* Whoever polls is told once of what was held, also by a call that watches for it and then does not ask. */
+static void told_once(void) {
+    int ends[2], watch = MUST(epoll_create1(0));
+    udp(ends);
+    struct epoll_event event = {.events = EPOLLIN};
+    MUST(epoll_ctl(watch, EPOLL_CTL_ADD, ends[0], &event));
+    CHECK(vma->register_recv_callback(ends[0], look, NULL) == 0);
+    answer(VMA_PACKET_HOLD);
+    MUST(send(ends[1], "x", 1, 0));
+    nap(20);
+    FAILS(recv(ends[0], got, 1, MSG_DONTWAIT), EAGAIN);
+    CHECK(cb.calls == 1);
+    CHECK(is_ready(ends[0]));
+    CHECK(!is_ready(ends[0]));
+    struct vma_packet_t packet = {.packet_id = cb.packet_id};
+    CHECK(vma->free_packets(ends[0], &packet, 1) == 0);
+    MUST(close(watch));
+    shut(ends);
+}
+
 static void refusals(void) {
     int ends[2], l = MUST(socket(AF_INET, SOCK_STREAM, 0));
     struct sockaddr_in where = loopback(0);
@@ -610,6 +630,8 @@ static void inside(make *kind) {
         FAILS(recv(ends[0], room, sizeof room, 0), EBADF);
         struct vma_packet_t packet = {.packet_id = cb.packet_id};
         CHECK(vma->free_packets(ends[0], &packet, 1) == (all[i] == VMA_PACKET_HOLD ? 0 : -1));
+        /* What the callback saw was read: the peer gets an end, not a reset. */
+        CHECK(kind == udp || recv(ends[1], room, sizeof room, 0) == 0);
         MUST(close(ends[1]));
         /* register another, or none. */
         kind(ends);
@@ -918,6 +940,7 @@ int main(void) {
     }
     streams();
     held();
+    told_once();
     two_threads();
     forks();
     moves();

@@ -161,6 +161,43 @@ static void pending(void)
 	MUST(close(l));
 }
 
+struct use { int fd, calls, ring; };
+
+static void *uses(void *out)
+{
+	struct use *use = out;
+	char byte;
+
+	for (int i = 0; i < use->calls; i++)
+		FAILS(recv(use->fd, &byte, 1, MSG_DONTWAIT), EAGAIN);
+	use->ring = ring_or_none(use->fd);
+	return NULL;
+}
+
+/* VMA_RING_MIGRATION_RATIO_RX=5, or -1: a socket goes over to the thread that alone uses it. */
+static void migrates(int moves)
+{
+	struct sockaddr_in where;
+	int fd = datagram(&where), stays = datagram(&where), mine = ring_or_none(fd);
+	struct use use = {fd, 5, -1};
+	pthread_t thread;
+
+	MUST(-pthread_create(&thread, NULL, uses, &use));
+	MUST(-pthread_join(thread, NULL));
+	CHECK(use.ring == mine);
+	/* Its own thread's call in between: the other begins again. */
+	uses(&use);
+	MUST(-pthread_create(&thread, NULL, uses, &use));
+	MUST(-pthread_join(thread, NULL));
+	CHECK(use.ring == mine);
+	use.calls = 6;
+	MUST(-pthread_create(&thread, NULL, uses, &use));
+	MUST(-pthread_join(thread, NULL));
+	CHECK((use.ring != mine) == moves && use.ring >= 0 && ring_or_none(stays) == mine);
+	MUST(close(fd));
+	MUST(close(stays));
+}
+
 /* SO_BINDTODEVICE gives a socket its ring at once. */
 static void bound_to_device(void)
 {
@@ -195,6 +232,10 @@ static void bound_to_device(void)
 int main(int argc, char **argv)
 {
 	begin();
+	if (argc > 1 && strstr(argv[1], "migrates") != NULL) {
+		migrates(strcmp(argv[1], "migrates") == 0);
+		return wrong;
+	}
 	/* VMA_RING_LIMIT_PER_INTERFACE=1: all share one, whatever the logic. */
 	logic = argc > 1 && strcmp(argv[1], "limited") != 0 ? atoi(argv[1]) : 0;
 	process_wide();

@@ -76,6 +76,7 @@ impl<D: Device> UdpSocket<D> {
             let made_up =
                 self.queue.iter().map(|waiting| made_up_headers(waiting.from, SocketAddrV4::new(waiting.to, port), waiting.len()));
             self.headers = Some(made_up.collect());
+            self.is_plain = false;
         }
     }
 

@@ -26,7 +26,7 @@ impl<D: Device> UdpSocket<D> {
     /// `on`: what arrives from now on is not read before it is admitted. Else all that waits for that is admitted: whether there was any.
     pub(in crate::ring) fn set_screen(&mut self, on: bool) -> bool {
         if on {
-            self.lends = true;
+            self.lend_from_now_on();
             self.screen.get_or_insert_default();
             return false;
         }
@@ -74,11 +74,10 @@ impl<D: Device> UdpSocket<D> {
                 (Lent::Buffer(_), both @ Buffers::Two(_)) => both,
             };
         }
-        self.queued += len + OVERHEAD;
         if let Some(headers) = &mut self.headers {
             headers.push_back(made_up_headers(undecided.from, SocketAddrV4::new(undecided.to, self.local.port()), len));
         }
-        self.queue.push_back(Waiting { from: undecided.from, to: undecided.to, received: undecided.received, head, buffers });
+        self.enqueue(Waiting { from: undecided.from, to: undecided.to, received: undecided.received, head, buffers }, len);
     }
 
     /// Takes a datagram in that nobody has decided about.

@@ -82,6 +82,13 @@ enum Of {
     Core(usize),
 }
 
+#[cfg(test)]
+impl Place {
+    pub(super) fn of_core(core: usize) -> Self {
+        Self { of: Of::Core(core), profile: 0, memory: None }
+    }
+}
+
 /// The threads that [`Logic::CoreAttached`] has attached, each to its core.
 #[derive(Debug, Default)]
 pub(super) struct Threads {

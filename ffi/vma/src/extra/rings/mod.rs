@@ -10,6 +10,8 @@
 
 mod allocation;
 pub(crate) mod calls;
+pub(super) mod direct;
+mod migration;
 pub(crate) mod options;
 
 use std::collections::VecDeque;
@@ -22,6 +24,7 @@ use ringway_stack::time::Instant;
 
 pub(crate) use allocation::Asked;
 use allocation::{Logic, Place, Threads};
+use migration::Stranger;
 
 use super::cyclic::UserMemory;
 use super::xtreme::{HELD_MAX, Waiting};
@@ -46,6 +49,8 @@ pub(crate) struct OnRings {
     rings: [Option<On>; 2],
     /// SO_VMA_RING_ALLOC_LOGIC, for both directions.
     asked: [Option<Asked>; 2],
+    /// Who else uses it, in both directions.
+    strangers: [Stranger; 2],
     /// SO_VMA_RING_ALLOC_LOGIC has named a profile, which can be done once.
     has_profile: bool,
     /// SO_BINDTODEVICE has named the device that the stack's ring stands for.
@@ -92,6 +97,12 @@ struct LogicalRing {
     kernel_poll: KernelPoll,
 }
 
+impl LogicalRing {
+    fn is_for(&self, place: Place) -> bool {
+        self.places.iter().any(|(known, _)| *known == place)
+    }
+}
+
 /// The process's rings.
 #[derive(Debug)]
 pub(crate) struct Rings {
@@ -105,6 +116,10 @@ pub(crate) struct Rings {
     logics: [Logic; 2],
     /// VMA_RING_LIMIT_PER_INTERFACE; 0: none.
     limit: usize,
+    /// VMA_RING_MIGRATION_RATIO_RX and _TX; `None`: sockets stay.
+    ratios: [Option<u32>; 2],
+    /// Sockets may change rings by who receives, and who sends.
+    pub(crate) migrate: [bool; 2],
 }
 
 impl Rings {
@@ -118,12 +133,14 @@ impl Rings {
             is_active: has_completions,
             logics: [logic(Id::RingAllocationRx), logic(Id::RingAllocationTx)],
             limit: settings.count(Id::RingLimit) as usize,
+            ratios: [Id::RingMigrationRx, Id::RingMigrationTx].map(|id| u32::try_from(settings.number(id)).ok()),
+            migrate: [false; 2],
         }
     }
 
     /// The ring for a place, made if there is none and there may be one more. It has one user more.
     fn join(&mut self, place: Place) -> Key {
-        let known = self.all.iter().find(|(_, ring)| ring.places.iter().any(|(known, _)| *known == place)).map(|(key, _)| key);
+        let known = self.all.iter().find(|(_, ring)| ring.is_for(place)).map(|(key, _)| key);
         let key = known.or_else(|| self.least_used(place)).unwrap_or_else(|| {
             self.all.insert(LogicalRing {
                 places: Vec::new(),
@@ -299,11 +316,11 @@ impl Offload {
         Some(ring)
     }
 
-    /// What a socket's ring is chosen by.
+    /// For whom a socket's ring is.
     fn place_of(&mut self, index: u32, direction: Direction) -> Option<Place> {
+        let asked = self.asked(index, direction);
+        self.begin_migrating(asked, direction);
         let (key, socket) = (self.sockets.key_at(index)?, self.sockets.get(index)?);
-        let asked = socket.rare.as_ref().and_then(|rare| rare.rings.asked[direction as usize]);
-        let asked = asked.unwrap_or(Asked::by(self.rings.logics[direction as usize]));
         Some(self.rings.threads.place(asked, key, socket))
     }
 
@@ -317,6 +334,12 @@ impl Offload {
             }
             self.watch(index);
         }
+    }
+
+    /// What a socket's ring is chosen by.
+    fn asked(&self, index: u32, direction: Direction) -> Asked {
+        let asked = self.sockets.get(index).and_then(|socket| socket.rare.as_ref()?.rings.asked[direction as usize]);
+        asked.unwrap_or(Asked::by(self.rings.logics[direction as usize]))
     }
 
     fn leave_ring(&mut self, index: u32, direction: Direction) {
@@ -393,7 +416,6 @@ impl Offload {
     }
 
     /// Something happened to a socket: it is told to who polls its ring, and sleeps on it.
-    #[inline]
     pub(crate) fn note_event(&mut self, index: u32, edges: Readiness) {
         if self.rings.has_completions && !edges.is_empty() {
             self.queue_event(index, edges);

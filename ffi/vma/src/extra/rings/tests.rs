@@ -3,7 +3,16 @@
 use super::*;
 
 fn rings(limit: usize) -> Rings {
-    Rings { all: Slab::new(), threads: Threads::default(), has_completions: true, is_active: true, logics: [Logic::Socket; 2], limit }
+    Rings {
+        all: Slab::new(),
+        threads: Threads::default(),
+        has_completions: true,
+        is_active: true,
+        logics: [Logic::Socket; 2],
+        limit,
+        ratios: [None; 2],
+        migrate: [false; 2],
+    }
 }
 
 fn place(rings: &mut Rings, index: u32) -> Place {

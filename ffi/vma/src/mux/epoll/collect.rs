@@ -110,7 +110,7 @@ pub(crate) fn wait_on(
     let resumed = resume::taken();
     let resume = resumed.unwrap_or_else(|| Resume::new(started)).polling();
     let deadline = timeout.map(|timeout| resume.began + timeout);
-    let marks = resume.marks;
+    let marks = resume.marks.unwrap_or_else(|| thread::with(thread::Thread::marks));
     let mut looked = look(process, index, epfd, (started, resumed.is_none().then_some(resume)), events)?;
     let mut waited_before = false;
     loop {
@@ -124,7 +124,7 @@ pub(crate) fn wait_on(
         let mut kernel = [libc::pollfd { fd: epfd, events: libc::POLLIN, revents: 0 }];
         let kernel = if looked.members { &mut kernel[..] } else { &mut [] };
         let epolls = [index];
-        let (callbacks, since, spin) = (resume.may_stop(process.now(), deadline), Some(resume.marks), SpinClass::Select);
+        let (callbacks, since, spin) = (resume.may_stop(|| process.now(), deadline), Some(marks), SpinClass::Select);
         let mut w = Waiting { sockets: &[], epolls: &epolls, kernel, deadline, sigmask, spin, restart: false, callbacks, since };
         let waited = wait(process, &mut w, |offload, _| {
             let Some(instance) = offload.mux.epolls.get_mut(index) else { return Some(Err(Errno(libc::EBADF))) };
