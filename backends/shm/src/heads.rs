@@ -5,8 +5,7 @@
 
 use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::pool::release;
 use crate::settings::HeadMemory;
@@ -19,6 +18,8 @@ const CHUNK: usize = 256;
 const CHUNKS_MAX: usize = 1024;
 /// No buffer; the first one's link is 1.
 const NONE: u32 = 0;
+/// In place of a stack of buffers: there is no device any more that would take it.
+const GONE: u32 = u32::MAX;
 
 /// A chunk's memory: the program's, or our own.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ impl Drop for Buffers {
     }
 }
 
-/// Some buffers.
+/// Some buffers. The device's, and then that of its last handle: so that handles need not be counted twice.
 #[derive(Debug)]
 struct Chunk {
     bytes: Buffers,
@@ -75,6 +76,8 @@ struct Chunk {
     /// entry's successor can change under a pop.
     returned: AtomicU32,
     next: [AtomicU32; CHUNK],
+    /// Once there is no device: buffers that have not come back.
+    left: AtomicU32,
 }
 
 // SAFETY: `bytes[i]` is written only by the device, while `counts[i]` is zero, and read only through handles, while it isn't; the count's
@@ -84,37 +87,85 @@ unsafe impl Sync for Chunk {}
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    fn new(memory: Option<HeadMemory>) -> Arc<Self> {
+    fn new(memory: Option<HeadMemory>) -> NonNull<Self> {
         let zeros = || [const { AtomicU32::new(0) }; CHUNK];
-        Arc::new(Self { bytes: Buffers::new(memory), counts: zeros(), returned: AtomicU32::new(NONE), next: zeros() })
+        let (returned, left) = (AtomicU32::new(NONE), AtomicU32::new(0));
+        NonNull::from(Box::leak(Box::new(Self { bytes: Buffers::new(memory), counts: zeros(), returned, next: zeros(), left })))
     }
 
-    fn push_returned(&self, index: u32) {
-        let mut head = self.returned.load(Ordering::Relaxed);
-        loop {
-            self.next[index as usize].store(head, Ordering::Relaxed);
-            match self.returned.compare_exchange_weak(head, index + 1, Ordering::Release, Ordering::Relaxed) {
+    /// The last handle on a buffer was dropped.
+    ///
+    /// # Safety
+    /// It was one of the chunk's, which is not used afterwards.
+    unsafe fn give_back(chunk: NonNull<Self>, index: u32) {
+        // SAFETY: it lives until its last buffer has come back, which this one has not.
+        let this = unsafe { chunk.as_ref() };
+        let mut head = this.returned.load(Ordering::Relaxed);
+        while head != GONE {
+            this.next[index as usize].store(head, Ordering::Relaxed);
+            match this.returned.compare_exchange_weak(head, index + 1, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
         }
+        // Acquire: how many are left was written before.
+        fence(Ordering::Acquire);
+        // SAFETY: the caller's promise.
+        unsafe { Self::forget(chunk, 1) };
+    }
+
+    /// So many buffers less are left of a chunk whose device is gone.
+    ///
+    /// # Safety
+    /// They are no others', and have not been forgotten; the chunk is not used afterwards.
+    unsafe fn forget(chunk: NonNull<Self>, buffers: u32) {
+        // SAFETY: as long as some are left, it lives. Acquire and release: all uses of any buffer come before the end of all.
+        if unsafe { chunk.as_ref() }.left.fetch_sub(buffers, Ordering::AcqRel) == buffers {
+            // SAFETY: it was a box, and nobody has any of it any more.
+            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
+        }
+    }
+
+    /// The device is gone, and had so many of its buffers.
+    ///
+    /// # Safety
+    /// The device does not use the chunk afterwards.
+    unsafe fn abandon(chunk: NonNull<Self>, free: u32) {
+        // SAFETY: the device's, until now.
+        let this = unsafe { chunk.as_ref() };
+        // (One more, so that it lives until the end of this.)
+        this.left.store(CHUNK as u32 - free + 1, Ordering::Relaxed);
+        let mut index = this.returned.swap(GONE, Ordering::AcqRel);
+        let mut returned = 0;
+        while index != NONE {
+            returned += 1;
+            index = this.next[(index - 1) as usize].load(Ordering::Relaxed);
+        }
+        // SAFETY: those came back before, and the last one is ours.
+        unsafe { Self::forget(chunk, returned + 1) };
     }
 }
 
 /// The device's end: hands buffers out.
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
-    chunks: Vec<Arc<Chunk>>,
+    /// Invariant: each lives at least as long as this.
+    chunks: Vec<NonNull<Chunk>>,
     /// Last in, first out, so that few lines are touched and those stay in cache.
     free: Vec<(u16, u8)>,
     /// Where their memory comes from, if the program has its own.
     memory: Option<HeadMemory>,
 }
 
+// SAFETY: chunks are `Send` and `Sync`, whoever has their addresses.
+unsafe impl Send for Heads {}
+// SAFETY: as above; and nothing is changed through a shared reference.
+unsafe impl Sync for Heads {}
+
 impl Heads {
     /// Buffers in the program's own memory, of which the first are made at once.
     pub(crate) fn within(memory: HeadMemory) -> Self {
-        let mut heads = Self { memory: Some(memory), ..Self::default() };
+        let mut heads = Self { chunks: Vec::new(), free: Vec::new(), memory: Some(memory) };
         let first = heads.find_free();
         heads.free.extend(first);
         heads
@@ -124,18 +175,22 @@ impl Heads {
     #[inline]
     pub(crate) fn hold(&mut self, bytes: &[u8]) -> Option<Head> {
         let (chunk, index) = self.free.pop().or_else(|| self.find_free())?;
-        let chunk = self.chunks[usize::from(chunk)].clone();
+        let at = self.chunks[usize::from(chunk)];
+        // SAFETY: by the invariant.
+        let chunk = unsafe { at.as_ref() };
         // SAFETY: it is free, so there is no handle that reads; and there is one device, so no other writer.
         let buffer = unsafe { &mut *chunk.bytes.at(index) };
         buffer[..bytes.len()].copy_from_slice(bytes);
         // Release: whoever gets a handle sees the bytes.
         chunk.counts[usize::from(index)].store(1, Ordering::Release);
-        Some(Head { chunk, index })
+        Some(Head { chunk: at, index })
     }
 
     #[cold]
     fn find_free(&mut self) -> Option<(u16, u8)> {
         for (number, chunk) in (0u16..).zip(&self.chunks) {
+            // SAFETY: by the invariant.
+            let chunk = unsafe { chunk.as_ref() };
             if chunk.returned.load(Ordering::Relaxed) == NONE {
                 continue;
             }
@@ -163,34 +218,61 @@ impl Heads {
     }
 }
 
+impl Drop for Heads {
+    fn drop(&mut self) {
+        let mut free = vec![0; self.chunks.len()];
+        for &(chunk, _) in &self.free {
+            free[usize::from(chunk)] += 1;
+        }
+        for (chunk, free) in self.chunks.drain(..).zip(free) {
+            // SAFETY: it is out of the list.
+            unsafe { Chunk::abandon(chunk, free) };
+        }
+    }
+}
+
 /// A counted handle on one buffer.
 #[derive(Debug)]
 pub(crate) struct Head {
-    chunk: Arc<Chunk>,
+    /// Invariant: it lives as long as any of its buffers has a handle.
+    chunk: NonNull<Chunk>,
     /// Invariant: this handle is one of the buffer's count.
     index: u8,
 }
 
+// SAFETY: chunks are `Send` and `Sync`, whoever has their addresses; and what is read there does not change.
+unsafe impl Send for Head {}
+// SAFETY: as above.
+unsafe impl Sync for Head {}
+
 impl Head {
+    #[inline]
+    fn chunk(&self) -> &Chunk {
+        // SAFETY: by the invariant.
+        unsafe { self.chunk.as_ref() }
+    }
+
     /// Where its bytes are: [`HEAD_BYTES`] of them, which do not change as long as there is a handle.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8; HEAD_BYTES] {
         // SAFETY: this handle is counted, so the buffer isn't written.
-        unsafe { &*self.chunk.bytes.at(self.index) }
+        unsafe { &*self.chunk().bytes.at(self.index) }
     }
 }
 
 impl Clone for Head {
     fn clone(&self) -> Self {
-        self.chunk.counts[usize::from(self.index)].fetch_add(1, Ordering::Relaxed);
-        Self { chunk: self.chunk.clone(), index: self.index }
+        self.chunk().counts[usize::from(self.index)].fetch_add(1, Ordering::Relaxed);
+        Self { chunk: self.chunk, index: self.index }
     }
 }
 
 impl Drop for Head {
+    #[inline]
     fn drop(&mut self) {
-        if release(&self.chunk.counts[usize::from(self.index)]) {
-            self.chunk.push_returned(u32::from(self.index));
+        if release(&self.chunk().counts[usize::from(self.index)]) {
+            // SAFETY: this was the last.
+            unsafe { Chunk::give_back(self.chunk, u32::from(self.index)) };
         }
     }
 }
@@ -257,6 +339,38 @@ mod tests {
         }
         assert_eq!(heads.in_use(), 0);
         assert!(heads.chunks.len() <= 2);
+    }
+
+    #[test]
+    fn what_outlives_the_device_is_freed_with_its_last_handle() {
+        use core::ffi::c_void;
+        use core::sync::atomic::AtomicUsize;
+        static GIVEN: AtomicUsize = AtomicUsize::new(0);
+        unsafe extern "C" fn allocate(bytes: usize) -> *mut c_void {
+            GIVEN.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: no preconditions.
+            unsafe { libc::malloc(bytes) }
+        }
+        unsafe extern "C" fn free(memory: *mut c_void) {
+            GIVEN.fetch_sub(1, Ordering::Relaxed);
+            // SAFETY: it came from `allocate`.
+            unsafe { libc::free(memory) };
+        }
+        for round in 0..100 {
+            let mut heads = Heads::within(HeadMemory { allocate, free });
+            let mut held: Vec<_> = (0..300).map(|_| heads.hold(b"held").unwrap()).collect();
+            // Some have come back, and some of those were found.
+            held.truncate(300 - 2 * round);
+            drop(heads.hold(b"once more"));
+            std::thread::scope(|scope| {
+                let half = held.split_off(held.len() / 2);
+                scope.spawn(move || drop(half));
+                scope.spawn(move || drop(heads));
+                assert!(held.iter().all(|head| &head.bytes()[..4] == b"held"));
+                drop(held);
+            });
+            assert_eq!(GIVEN.load(Ordering::Relaxed), 0);
+        }
     }
 
     #[test]

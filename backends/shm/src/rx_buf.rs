@@ -105,6 +105,17 @@ impl RxBuf {
         Self { source: Source::Head(head), start: 0, len: len as u32 }
     }
 
+    /// Where all of the bytes lie, if that is one place: as [`RxBuf::for_each_piece`] would tell, at less cost.
+    #[inline]
+    pub fn only_piece(&self) -> Option<(*const u8, usize)> {
+        let (start, len) = (self.start as usize, self.len as usize);
+        match &self.source {
+            Source::Head(head) => Some((head.bytes()[start..start + len].as_ptr(), len)),
+            Source::Copied(bytes) => Some((bytes[start..start + len].as_ptr(), len)),
+            Source::Peer { .. } => None,
+        }
+    }
+
     /// Where the bytes lie: address and length of each piece, in order. They stay there, and (the peer's own doing apart) as they are, until the
     /// last handle is dropped.
     pub fn for_each_piece(&self, mut piece: impl FnMut(*const u8, usize)) {
@@ -129,6 +140,7 @@ impl RxBuf {
         }
     }
 
+    #[inline]
     fn check(&self, offset: usize, len: usize) {
         let held = self.len as usize;
         assert!(offset <= held && len <= held - offset, "{len} bytes at {offset} are outside of the received buffer");
@@ -136,6 +148,7 @@ impl RxBuf {
 }
 
 impl RxBuffer for RxBuf {
+    #[inline]
     fn len(&self) -> usize {
         self.len as usize
     }
@@ -180,6 +193,14 @@ impl RxBuffer for RxBuf {
         part.len = len as u32;
         part
     }
+
+    #[inline]
+    fn into_slice(mut self, offset: usize, len: usize) -> Self {
+        self.check(offset, len);
+        self.start += offset as u32;
+        self.len = len as u32;
+        self
+    }
 }
 
 impl Clone for RxBuf {
@@ -197,6 +218,7 @@ impl Clone for RxBuf {
 }
 
 impl Drop for RxBuf {
+    #[inline]
     fn drop(&mut self) {
         let Source::Peer { link, flight } = &self.source else { return };
         if release(&link.flights.counts[usize::from(*flight)]) {

@@ -318,6 +318,7 @@ impl Offload {
             }
         }
         mux::refresh(self, key.index);
+        self.follow_to_kernel(key);
     }
 }
 

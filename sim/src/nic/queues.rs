@@ -217,7 +217,7 @@ impl Queues {
             slot.head[..head_len].copy_from_slice(&frame.bytes[..head_len]);
             slot.head_len = u16::try_from(head_len).unwrap_or(0);
             if self.lends {
-                slot.lent_head = frame.buffer.as_ref().map(|buffer| buffer.slice(0, head_len));
+                *slot.lent_head.get_mut() = frame.buffer.as_ref().map(|buffer| buffer.slice(0, head_len));
                 #[cfg(feature = "mutants")]
                 if let (Some(held), Some(buffer)) = (&mut self.recycled, &frame.buffer) {
                     held.push_back(buffer.token());

@@ -1,5 +1,7 @@
 //! The receive half of the packet plane: frames in batches, headers copied out once, payload behind counted handles.
 
+use core::cell::RefCell;
+
 use crate::time::Instant;
 
 /// The most bytes of a frame that are copied out when it is polled.
@@ -26,6 +28,12 @@ pub trait RxBuffer: Clone + 'static {
     /// A second handle on a part of the bytes.
     #[must_use]
     fn slice(&self, offset: usize, len: usize) -> Self;
+
+    /// This handle, on a part of the bytes.
+    #[must_use]
+    fn into_slice(self, offset: usize, len: usize) -> Self {
+        self.slice(offset, len)
+    }
 }
 
 /// The handle of a device whose frames always fit into [`HEAD_MAX`] bytes, and of tests.
@@ -85,14 +93,15 @@ pub struct RxFrame<B> {
     pub body: Option<B>,
     /// The head's bytes where the device received them, if it was asked for that ([`super::Device::lend_heads`]): payload among them
     /// can go up to the program by reference.
-    pub lent_head: Option<B>,
+    /// (Whoever has use for it takes it.)
+    pub lent_head: RefCell<Option<B>>,
     /// What came with it.
     pub meta: RxMeta,
 }
 
 impl<B: RxBuffer> RxFrame<B> {
     fn empty() -> Self {
-        Self { head: [0; HEAD_MAX], head_len: 0, body: None, lent_head: None, meta: RxMeta::default() }
+        Self { head: [0; HEAD_MAX], head_len: 0, body: None, lent_head: RefCell::new(None), meta: RxMeta::default() }
     }
 
     /// The copied bytes.
@@ -149,8 +158,8 @@ impl<B: RxBuffer> RxBatch<B> {
         self.len += 1;
         frame.head_len = 0;
         frame.body = None;
-        if frame.lent_head.is_some() {
-            frame.lent_head = None;
+        if frame.lent_head.get_mut().is_some() {
+            *frame.lent_head.get_mut() = None;
         }
         frame.meta = RxMeta::default();
         Some(frame)
@@ -167,7 +176,7 @@ impl<B: RxBuffer> RxBatch<B> {
     pub fn clear(&mut self) {
         for frame in &mut self.frames[..self.len] {
             frame.body = None;
-            frame.lent_head = None;
+            *frame.lent_head.get_mut() = None;
         }
         self.len = 0;
     }

@@ -9,6 +9,7 @@ use super::slots::Socket;
 use super::types::{Datagram, SocketId};
 use crate::device::Device;
 use crate::error::Error;
+use crate::marks::mark;
 use crate::tcp::{Lent, LentPieces};
 use crate::time::Instant;
 
@@ -34,7 +35,18 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// As [`Ring::udp_recv`].
     pub fn udp_lend(&mut self, socket: SocketId) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
-        self.udp_lend_inner(socket)
+        let mut pieces = LentPieces::new();
+        let datagram = self.udp_lend_each(socket, |piece| pieces.push(piece))?;
+        Ok((datagram, pieces))
+    }
+
+    /// The same, piece by piece, for who keeps them elsewhere.
+    ///
+    /// # Errors
+    /// As [`Ring::udp_recv`]; there was no piece.
+    #[inline]
+    pub fn udp_lend_each(&mut self, socket: SocketId, take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
+        self.udp_lend_inner(socket, take)
     }
 
     /// Takes the oldest bytes of a stream by reference, in one piece: as many as `take` says of the buffer that they are in (all that were copied
@@ -50,12 +62,26 @@ impl<D: Device> Ring<D> {
     /// The program is done with `len` lent bytes of a stream, or with a lent datagram of `len` bytes. Opens the window, and tells the peer if that is
     /// worth a segment. For a socket that is gone it means nothing.
     pub fn give_back(&mut self, now: Instant, socket: SocketId, len: usize) {
-        let Ok(stream) = self.slots.stream(socket) else { return self.udp_give_back(socket, len) };
+        if self.udp_give_back(socket, len) {
+            return;
+        }
+        let Ok(stream) = self.slots.stream(socket) else {
+            mark!(self, LentBeyondClose);
+            return;
+        };
         stream.connection.give_back(now, len);
         if stream.connection.wants_transmit() {
             self.transmit(now, socket.index);
             self.output.flush(&mut self.device);
         }
+    }
+}
+
+impl<D: Device> Ring<D> {
+    /// [`Ring::give_back`] of a datagram, which needs no time. `false`: the socket is not of UDP, or gone, and nothing was done.
+    #[inline]
+    pub fn udp_give_back(&mut self, socket: SocketId, len: usize) -> bool {
+        self.udp_give_back_inner(socket, len)
     }
 }
 

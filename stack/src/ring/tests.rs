@@ -94,7 +94,7 @@ impl Device for Cable {
             frame.head_len = head as u16;
             frame.meta.checksum = ChecksumVerdict::Unknown;
             let (bytes, len): (Arc<[u8]>, _) = (bytes.as_slice().into(), bytes.len() - head);
-            frame.lent_head = self.lends.then(|| Bytes(bytes.clone(), 0, head));
+            *frame.lent_head.get_mut() = self.lends.then(|| Bytes(bytes.clone(), 0, head));
             frame.body = (len > 0).then_some(Bytes(bytes, head, len));
             count += 1;
         }

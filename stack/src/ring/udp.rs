@@ -21,7 +21,7 @@ use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBu
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::tcp::{Lent, LentPieces, RxPayload};
+use crate::tcp::{Lent, RxPayload};
 use crate::time::Instant;
 use crate::wire::udp as wire;
 
@@ -61,11 +61,12 @@ impl<B> Buffers<B> {
         }
     }
 
-    fn into_pieces(self, pieces: &mut LentPieces<B>) {
+    #[inline]
+    fn lend_each(self, mut take: impl FnMut(Lent<B>)) {
         match self {
             Self::None => {}
-            Self::One(buffer) => pieces.push(Lent::Buffer(buffer)),
-            Self::Two(both) => pieces.extend(both.into_iter().map(Lent::Buffer)),
+            Self::One(buffer) => take(Lent::Buffer(buffer)),
+            Self::Two(both) => both.into_iter().map(Lent::Buffer).for_each(take),
         }
     }
 }
@@ -226,9 +227,16 @@ impl<D: Device> UdpSocket<D> {
             self.keep_headers_of(from, to, &payload);
         }
         let len = payload.len();
-        let lent_head = if self.lends { payload.held_head() } else { None };
+        // (A group may have other members here.)
+        let lent_head = match self.lends {
+            true if to.is_multicast() => payload.held_head(),
+            true => payload.take_head(),
+            false => None,
+        };
         let head = if lent_head.is_none() { payload.head } else { &[] };
-        self.bytes.push(head);
+        if lent_head.is_none() {
+            self.bytes.push(head);
+        }
         let buffers = match (lent_head, payload.body) {
             (None, None) => Buffers::None,
             (Some(buffer), None) | (None, Some(buffer)) => Buffers::One(buffer),
@@ -288,22 +296,22 @@ impl<D: Device> UdpSocket<D> {
         self.lent > 0
     }
 
-    /// The oldest datagram by reference.
-    fn lend(&mut self) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
+    /// The oldest datagram by reference: piece by piece to `take`.
+    #[inline]
+    fn lend(&mut self, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
         self.lend_from_now_on();
         let Some(first) = self.queue.front_mut() else {
             return Err(Error::WouldBlock);
         };
         let len = first.len();
         let (head, datagram) = (first.head, Datagram { copied: 0, len, from: first.from, to: first.to, received: first.received });
-        let mut pieces = LentPieces::new();
         if first.head > 0 {
-            pieces.push(Lent::Copied(self.bytes.first(first.head).into()));
+            take(Lent::Copied(self.bytes.first(first.head).into()));
         }
-        core::mem::replace(&mut first.buffers, Buffers::None).into_pieces(&mut pieces);
+        core::mem::replace(&mut first.buffers, Buffers::None).lend_each(take);
         self.lent += len + OVERHEAD;
         self.forget_first(head, len);
-        Ok((datagram, pieces))
+        Ok(datagram)
     }
 
     pub(super) fn readiness(&self) -> Readiness {
@@ -559,30 +567,33 @@ impl<D: Device> Ring<D> {
         socket.pop(into, flags.contains(RecvFlags::PEEK))
     }
 
-    /// See [`Ring::udp_lend`].
-    pub(super) fn udp_lend_inner(&mut self, id: SocketId) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
+    /// See [`Ring::udp_lend_each`].
+    #[inline]
+    pub(super) fn udp_lend_inner(&mut self, id: SocketId, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
         let socket = self.slots.udp(id)?;
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
-        let lent = socket.lend()?;
+        let lent = socket.lend(|piece| {
+            #[cfg(feature = "marks")]
+            self.marks.hit(crate::marks::of_lent(&piece));
+            take(piece);
+        })?;
         if self.config.is(Mutant::LentUncounted) {
             socket.lent = 0;
         }
-        #[cfg(feature = "marks")]
-        lent.1.iter().for_each(|piece| self.marks.hit(crate::marks::of_lent(piece)));
         Ok(lent)
     }
 
-    /// See [`Ring::give_back`].
-    pub(super) fn udp_give_back(&mut self, id: SocketId, len: usize) {
-        match self.slots.udp(id) {
-            Ok(_) if self.config.is(Mutant::GiveBackForgotten) => {}
-            Ok(socket) => socket.lent = socket.lent.saturating_sub(len + OVERHEAD),
-            Err(_) => {
-                mark!(self, LentBeyondClose);
-            }
+    /// See [`Ring::udp_give_back`].
+    #[inline]
+    pub(super) fn udp_give_back_inner(&mut self, id: SocketId, len: usize) -> bool {
+        let forgets = self.config.is(Mutant::GiveBackForgotten);
+        let Ok(socket) = self.slots.udp(id) else { return false };
+        if !forgets {
+            socket.lent = socket.lent.saturating_sub(len + OVERHEAD);
         }
+        true
     }
 
     /// The neighbour's address, or a request for it on its way.

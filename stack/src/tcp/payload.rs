@@ -33,11 +33,24 @@ impl<'a, R: RxBuffer> RxPayload<'a, R> {
     /// A handle of its own on the head, if there is a head, and the device lends it.
     #[cold]
     pub(crate) fn held_head(&self) -> Option<R> {
-        let frame = self.frame.filter(|_| !self.head.is_empty())?;
-        let at = self.head.as_ptr().addr().checked_sub(frame.head().as_ptr().addr())?;
-        let lent = frame.lent_head.as_ref()?;
+        let (frame, at) = self.place()?;
+        let lent = frame.lent_head.borrow();
         // (A device that lends less than the whole head lends nothing.)
-        (at + self.head.len() <= lent.len()).then(|| lent.slice(at, self.head.len()))
+        lent.as_ref().filter(|lent| at + self.head.len() <= lent.len()).map(|lent| lent.slice(at, self.head.len()))
+    }
+
+    /// The device's own handle on the head, where [`RxPayload::held_head`] would have made a second one: of a frame that is nobody else's.
+    #[inline(never)]
+    pub(crate) fn take_head(&self) -> Option<R> {
+        let (frame, at) = self.place()?;
+        let lent = frame.lent_head.take()?;
+        if at + self.head.len() <= lent.len() { Some(lent.into_slice(at, self.head.len())) } else { None }
+    }
+
+    /// The frame that there is a head in, and where.
+    fn place(&self) -> Option<(&'a RxFrame<R>, usize)> {
+        let frame = self.frame.filter(|_| !self.head.is_empty())?;
+        Some((frame, self.head.as_ptr().addr().checked_sub(frame.head().as_ptr().addr())?))
     }
 
     /// Whether it has no bytes.

@@ -81,7 +81,7 @@ impl Receiver {
         frame.head_len = word.inline_len as u16;
         if let (Some(heads), None) = (heads, &body) {
             // (With a body, the head is headers: whoever has a gather list needs no payload beside it.)
-            frame.lent_head = heads.hold(&frame.head[..word.inline_len]).map(|head| RxBuf::of_head(head, word.inline_len));
+            *frame.lent_head.get_mut() = heads.hold(&frame.head[..word.inline_len]).map(|head| RxBuf::of_head(head, word.inline_len));
         }
         frame.body = body;
         frame.meta.checksum = ChecksumVerdict::Good;

@@ -59,7 +59,8 @@
 #define SO_VMA_RING_ALLOC_LOGIC 2810
 /*
  * setsockopt, struct iovec: memory of the program's for the packets of a cyclic ring, for as long as the socket lives; before the socket has its
- * ring. EINVAL: another length, none, or too little for the profile that the socket has named (or names afterwards).
+ * ring. Sockets that name other memory have other rings, whatever SO_VMA_RING_ALLOC_LOGIC says; those that name the same share it, until the last is
+ * closed. EINVAL: another length, none, or too little for the profile that the socket has named (or names afterwards).
  */
 #define SO_VMA_RING_USER_MEMORY 2811
 /* set/getsockopt, 4 bytes: a tag that the device puts on the socket's packets. EINVAL: 0, 2^20 - 1 and more, or another length. (A device
@@ -460,7 +461,8 @@ struct vma_api_t {
 	 *
 	 * A datagram is one completion; of a stream, what has arrived is, up to 65535 bytes. What is not polled stays in its socket, where
 	 * the receive calls find it, too: bytes are in order however they are taken. Threads may poll one ring at once; each completion goes to
-	 * one of them.
+	 * one of them. Receive callbacks run in it, and decide first: of what they drop, or keep (VMA_PACKET_HOLD), there is no completion, for the
+	 * callback has had it.
 	 *
 	 * fd: a ring's (get_socket_rings_fds), or a duplicate; not a socket's or an epoll instance's, as libvma's header had it. It can be slept on by poll,
 	 * select and epoll, and is readable while there is something to poll. completions: room for ncompletions. flags: not looked at.
@@ -588,7 +590,8 @@ struct vma_api_t {
 	/*
 	 * What a cyclic ring (VMA_RING_CYCLIC_BUFFER) received: between min and max packets, one behind the other. Fewer than min: only where
 	 * the buffer ends; the call after that goes back to its beginning. What was returned stays as it is until the next call. Packets that nobody has read
-	 * wait in their socket's receive buffer, which drops those that it has no room for. (Where the device has no such queues, as shared memory
+	 * wait at their socket, as many as the ring has room for at least (num), and further ones are dropped. Receive callbacks run in it, and decide
+	 * first. (Where the device has no such queues, as shared memory
 	 * has not, records are written by software, with one copy; the log says so.) What comes through the kernel is there too, with headers that are made up: Ethernet addresses of zeros, and
 	 * the socket's own address as the destination.
 	 *

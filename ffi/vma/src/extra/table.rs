@@ -33,7 +33,7 @@ extern "C" fn unserved() -> c_int {
 }
 
 /// `socketxtreme_poll`, with a layout's completions.
-type Poll<C> = unsafe extern "C" fn(c_int, *mut C, c_uint, c_int) -> c_int;
+type Poll<C> = unsafe extern "C-unwind" fn(c_int, *mut C, c_uint, c_int) -> c_int;
 /// `socketxtreme_free_vma_packets`, with a layout's packets.
 type FreePackets<P> = unsafe extern "C" fn(*mut P, c_int) -> c_int;
 /// `socketxtreme_ref_vma_buff`, and its opposite.
@@ -44,7 +44,7 @@ type TxRing = unsafe extern "C" fn(c_int, *mut sockaddr, socklen_t) -> c_int;
 /// `vma_add_ring_profile`.
 type AddProfile = unsafe extern "C" fn(*const RingType, *mut c_int) -> c_int;
 /// `vma_cyclic_buffer_read`.
-type CyclicRead = unsafe extern "C" fn(c_int, *mut Completion, size_t, size_t, c_int) -> c_int;
+type CyclicRead = unsafe extern "C-unwind" fn(c_int, *mut Completion, size_t, size_t, c_int) -> c_int;
 /// `get_mem_info`.
 type MemInfo = unsafe extern "C" fn(c_int, *mut *mut c_void, *mut size_t, *mut u32) -> c_int;
 

@@ -59,8 +59,9 @@ pub(super) unsafe extern "C-unwind" fn recvfrom_zcopy(
     };
     // What asks for more than the next bytes is recvfrom's to do.
     let is_special = plain & (libc::MSG_PEEK | libc::MSG_OOB | libc::MSG_ERRQUEUE | libc::MSG_TRUNC) != 0;
-    let Some(process) = process_or_init().filter(|process| process.is_owner() && !is_special) else { return or_copy(true) };
-    if fdtable::is_stale(fd, process.now()) {
+    let Some(process) = process_or_init().filter(|_| !is_special) else { return or_copy(true) };
+    let mut now = process.now();
+    if fdtable::is_stale(fd, now) {
         crate::boundary!((), {
             lifecycle::displaced(fd, Entry::Socket(key));
         });
@@ -70,7 +71,7 @@ pub(super) unsafe extern "C-unwind" fn recvfrom_zcopy(
     loop {
         let saved = errno::current();
         // SAFETY: the program's promise.
-        let tried = crate::bare_boundary!(Err(Errno(libc::EIO)), unsafe { out.try_to_lend(process, from, from_len) });
+        let tried = crate::bare_boundary!(Err(Errno(libc::EIO)), unsafe { out.try_to_lend((process, now), from, from_len) });
         match tried {
             Err(Errno(libc::EAGAIN)) => {}
             Err(error) => return to_int(Err(error)),
@@ -82,7 +83,7 @@ pub(super) unsafe extern "C-unwind" fn recvfrom_zcopy(
             }
         }
         match wait_for_data(fd, plain) {
-            Ok(Sort::Ring | Sort::End) => {}
+            Ok(Sort::Ring | Sort::End) => now = process.now(),
             Ok(Sort::Kernel) => return or_copy(true),
             Err(error) => return to_int(Err(error)),
         }
@@ -105,8 +106,12 @@ impl Out {
     ///
     /// # Safety
     /// As recvfrom(2).
-    unsafe fn try_to_lend(&mut self, process: &Process, from: *mut sockaddr, from_len: *mut socklen_t) -> Result<Option<c_int>, Errno> {
-        let now = process.now();
+    unsafe fn try_to_lend(
+        &mut self,
+        (process, now): (&Process, Instant),
+        from: *mut sockaddr,
+        from_len: *mut socklen_t,
+    ) -> Result<Option<c_int>, Errno> {
         let mut guard = process.lock();
         let offload = &mut *guard;
         offload.begin_lending();
@@ -244,8 +249,8 @@ pub(super) unsafe extern "C" fn free_packets(fd: c_int, packets: *mut Packet, co
         Entry::Socket(key) => Some(key),
         _ => None,
     };
-    let Some(process) = process_or_init().filter(|process| process.is_owner()) else { return errno::fail(libc::EINVAL) };
-    crate::boundary!(-1, {
+    let Some(process) = process_or_init() else { return errno::fail(libc::EINVAL) };
+    crate::bare_boundary!(-1, {
         let mut guard = process.lock();
         if (socket.is_none() && !guard.has_left_loans(fd)) || (packets.is_null() && count > 0) {
             return errno::fail(libc::EINVAL);
@@ -254,7 +259,7 @@ pub(super) unsafe extern "C" fn free_packets(fd: c_int, packets: *mut Packet, co
         for _ in 0..count {
             // SAFETY: the program's promise: so many entries lie one behind the other. Packed, so that they may lie anywhere.
             let packet = unsafe { ptr::read(at) };
-            all &= guard.take_back(process.now(), packet.packet_id, fd, socket);
+            all &= guard.take_back(process, packet.packet_id, fd, socket);
             if packet.sz_iov > VECTORS_MAX {
                 // No packet of ours: where the next one lies is not known.
                 all = false;

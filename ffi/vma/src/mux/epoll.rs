@@ -121,6 +121,8 @@ pub(crate) fn on_close(fd: RawFd, index: u32) {
     instance.fds.retain(|&known| known != fd);
     if instance.fds.is_empty() {
         destroy(&mut offload, index);
+    } else {
+        ring::lost_number(&mut offload, index, fd);
     }
 }
 
@@ -167,7 +169,7 @@ fn await_adopted(offload: &mut Offload, index: u32, depth: u32) {
     let targets: Vec<Target> = instance.interest.items().map(|(_, item)| item.target).collect();
     for target in targets {
         match target {
-            Target::Socket(socket) => {
+            Target::Socket(socket) | Target::KernelHalf(socket) => {
                 if let Some(key) = offload.sockets.key_at(socket) {
                     listen::awaited(offload, key);
                 }
@@ -330,7 +332,7 @@ fn destroy(offload: &mut Offload, index: u32) {
 /// The list in which a target keeps who watches it.
 fn watchers(offload: &mut Offload, target: Target) -> Option<&mut Vec<Watcher>> {
     match target {
-        Target::Socket(socket) => offload.sockets.get_mut(socket).map(|socket| &mut socket.watch.items),
+        Target::Socket(socket) | Target::KernelHalf(socket) => offload.sockets.get_mut(socket).map(|socket| &mut socket.watch.items),
         Target::Epoll(inner) => offload.mux.epolls.get_mut(inner).map(|inner| &mut inner.parents),
         Target::Ring(_) | Target::Kernel => None,
     }
@@ -345,7 +347,7 @@ fn unlink(offload: &mut Offload, target: Target, which: impl Fn(&Watcher) -> boo
 /// The item by its name: most descriptors are in one instance, so that the list is short.
 fn find(offload: &Offload, epoll: u32, target: Target, fd: RawFd) -> Option<Watcher> {
     let watchers = match target {
-        Target::Socket(socket) => &offload.sockets.get(socket)?.watch.items,
+        Target::Socket(socket) | Target::KernelHalf(socket) => &offload.sockets.get(socket)?.watch.items,
         Target::Epoll(inner) => &offload.mux.epolls.get(inner)?.parents,
         Target::Kernel => {
             let mut items = offload.mux.epolls.get(epoll)?.interest.items();
@@ -358,7 +360,7 @@ fn find(offload: &Offload, epoll: u32, target: Target, fd: RawFd) -> Option<Watc
 
 fn source(offload: &Offload, target: Target) -> Source {
     match target {
-        Target::Socket(socket) => offload.sockets.get(socket).map_or(Source::Kernel, Socket::source),
+        Target::Socket(socket) | Target::KernelHalf(socket) => offload.sockets.get(socket).map_or(Source::Kernel, Socket::source),
         // The inner real epoll is watched for everything; what is offloaded comes on top.
         Target::Epoll(_) | Target::Ring(_) | Target::Kernel => Source::Both(None),
     }

@@ -25,6 +25,8 @@ const NONE: u32 = u32::MAX;
 pub(crate) enum Target {
     /// A socket, by its index.
     Socket(u32),
+    /// The kernel's half of a socket, by its index: in the instance of a ring whose completions tell of the ring's half.
+    KernelHalf(u32),
     /// Another epoll instance, by its index.
     Epoll(u32),
     /// The ring of the Extra API whose descriptor an instance is: by that instance's own index.

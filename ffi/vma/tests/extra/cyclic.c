@@ -289,6 +289,212 @@ static void users_memory(void)
 	MUST(close(from));
 }
 
+/* Sockets that name memory of their own have rings of their own, whatever else they share; and when one is closed, nobody writes to its memory. */
+static void users_memories(void)
+{
+	enum { RECORDS = 4 };
+	int key = profile_key(STRIP_NETWORK_HDRS, RECORDS, 64, 0), fds[2], rings[2], from;
+	char *memory[2];
+	struct sockaddr_in where[2], mine;
+
+	for (int i = 0; i < 2; i++) {
+		memory[i] = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct iovec iov = {memory[i], 4096};
+		socklen_t len = sizeof *where;
+
+		fds[i] = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+		MUST(setsockopt(fds[i], SOL_SOCKET, SO_VMA_RING_USER_MEMORY, &iov, sizeof iov));
+		CHECK(name_profile(fds[i], key, 9100) == 0);
+		where[i] = loopback(0);
+		MUST(bind(fds[i], SA(where[i]), sizeof *where));
+		MUST(getsockname(fds[i], SA(where[i]), &len));
+		CHECK(vma->get_socket_rings_fds(fds[i], &rings[i], 1) == 1);
+	}
+	CHECK(rings[0] != rings[1]);
+	from = datagram(&mine);
+	for (int i = 0; i < 2; i++) {
+		say(from, &where[i], i, 64);
+		struct vma_completion_cb_t run = next_run(rings[i], 1, 1);
+		CHECK(run.packets == 1 && run.payload_ptr == memory[i] && is_said(memory[i], i, 0, 64));
+	}
+	MUST(close(fds[0]));
+	MUST(munmap(memory[0], 4096));
+	for (int number = 2; number < 20; number++) {
+		say(from, &where[1], number, 64);
+		struct vma_completion_cb_t run = next_run(rings[1], 1, 1);
+		CHECK(run.packets == 1 && is_said(run.payload_ptr, number, 0, 64));
+	}
+	MUST(close(fds[1]));
+	MUST(munmap(memory[1], 4096));
+	MUST(close(from));
+}
+
+/* Who asks for the ring that a socket is on already finds everything where it was. */
+static void asked_again(void)
+{
+	int key = profile_key(STRIP_NETWORK_HDRS, 4, 64, 0), fd = MUST(socket(AF_INET, SOCK_DGRAM, 0)), ring, same;
+	struct sockaddr_in where = loopback(0), mine;
+	struct vma_ring_alloc_logic_attr attr = {
+		.comp_mask = VMA_RING_ALLOC_MASK_RING_USER_ID | VMA_RING_ALLOC_MASK_RING_INGRESS,
+		.ring_alloc_logic = RING_LOGIC_PER_USER_ID,
+		.user_id = 9200,
+		.ingress = 1,
+	};
+	socklen_t len = sizeof where;
+	void *base[2];
+	size_t bytes;
+	uint32_t lkey;
+
+	CHECK(name_profile(fd, key, 9200) == 0);
+	MUST(bind(fd, SA(where), sizeof where));
+	MUST(getsockname(fd, SA(where), &len));
+	CHECK(vma->get_socket_rings_fds(fd, &ring, 1) == 1);
+	int from = datagram(&mine);
+	say(from, &where, 1, 64);
+	struct vma_completion_cb_t run = next_run(ring, 1, 1);
+	MUST(vma->get_mem_info(ring, &base[0], &bytes, &lkey));
+	MUST(setsockopt(fd, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &attr, sizeof attr));
+	CHECK(vma->get_socket_rings_fds(fd, &same, 1) == 1 && same == ring);
+	MUST(vma->get_mem_info(ring, &base[1], &bytes, &lkey));
+	CHECK(base[0] == base[1] && run.packets == 1 && is_said(run.payload_ptr, 1, 0, 64));
+	say(from, &where, 2, 64);
+	struct vma_completion_cb_t next = next_run(ring, 1, 1);
+	CHECK((char *)next.payload_ptr == (char *)run.payload_ptr + 64 && is_said(next.payload_ptr, 2, 0, 64));
+	MUST(close(fd));
+	MUST(close(from));
+}
+
+/* As many packets may wait as the ring has room for, whatever SO_RCVBUF says. */
+static void room(void)
+{
+	enum { RECORDS = 4000 };
+	struct sockaddr_in where, mine;
+	int ring, fd = receiver(profile_key(STRIP_NETWORK_HDRS, RECORDS, 64, 0), &ring, &where), from = datagram(&mine), small = 4096;
+	struct vma_completion_cb_t run = {0};
+	int heard = 0;
+
+	MUST(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
+	CHECK(vma->vma_cyclic_buffer_read(ring, &run, 1, 1000, MSG_DONTWAIT) == 0 && run.packets == 0);
+	for (int number = 0; number < RECORDS; number++) {
+		struct pollfd look = {.fd = from, .events = POLLIN};
+
+		say(from, &where, number, 64);
+		/* (So that they are taken off the queue between the two, and wait at the socket.) */
+		for (int turn = 0; turn < 10 && number % 64 == 63; turn++)
+			CHECK(poll(&look, 1, 0) == 0);
+	}
+	for (int ms = 0; ms < PATIENCE_MS && !wrong && heard < RECORDS; ms++) {
+		run.packets = 0;
+		CHECK(vma->vma_cyclic_buffer_read(ring, &run, 1, 1000, MSG_DONTWAIT) == 0);
+		for (size_t i = 0; i < run.packets; i++)
+			CHECK(is_said((char *)run.payload_ptr + i * 64, heard + (int)i, 0, 64));
+		heard += (int)run.packets;
+		if (run.packets == 0)
+			nap(1);
+	}
+	CHECK(heard == RECORDS);
+	MUST(close(fd));
+	MUST(close(from));
+}
+
+/* Who reads one packet at a time loses none of those that the queue between the two holds, though there are more of them than its socket has room
+ * for. (Without VMA_PROGRESS_ENGINE_INTERVAL: nobody else receives.) */
+static void one_by_one(void)
+{
+	enum { RECORDS = 32, FIRST = 20, PACKETS = 60, BYTES = 1400 };
+	struct sockaddr_in where, mine;
+	int ring, fd = receiver(profile_key(STRIP_NETWORK_HDRS, RECORDS, BYTES, 0), &ring, &where), small = 4096, to[2], back[2], status;
+	char byte = 0;
+
+	MUST(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
+	MUST(pipe(to));
+	MUST(pipe(back));
+	pid_t child = MUST(fork());
+	if (child == 0) {
+		int from = datagram(&mine);
+		for (int number = 0; number < FIRST + PACKETS; number++) {
+			/* (By now they go by the queue.) */
+			if (number == FIRST)
+				MUST(read(to[0], &byte, 1));
+			say(from, &where, number, BYTES);
+			if (number < FIRST)
+				nap(5);
+		}
+		MUST(write(back[1], &byte, 1));
+		MUST(read(to[0], &byte, 1));
+		_exit(wrong);
+	}
+	for (int number = 0; number < FIRST + PACKETS && !wrong; number++) {
+		if (number == FIRST) {
+			MUST(write(to[1], &byte, 1));
+			MUST(read(back[0], &byte, 1));
+		}
+		struct vma_completion_cb_t run = next_run(ring, 1, 1);
+		CHECK(run.packets == 1 && is_said(run.payload_ptr, number, 0, BYTES));
+	}
+	MUST(write(to[1], "xx", 2));
+	MUST(waitpid(child, &status, 0));
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	MUST(close(fd));
+	for (int i = 0; i < 2; i++) {
+		MUST(close(to[i]));
+		MUST(close(back[i]));
+	}
+}
+
+/* A receive callback sees each packet before it becomes a record. */
+static vma_recv_callback_retval_t every_other(int fd, size_t n, struct iovec iov[], struct vma_info_t *info, void *context)
+{
+	(void)fd, (void)n, (void)info, (void)iov;
+	return ++*(int *)context % 2 ? VMA_PACKET_RECV : VMA_PACKET_DROP;
+}
+
+static void filtered(void)
+{
+	struct sockaddr_in where, mine;
+	int ring, fd = receiver(profile_key(STRIP_NETWORK_HDRS, 16, 64, 0), &ring, &where), from = datagram(&mine), seen = 0;
+
+	CHECK(vma->register_recv_callback(fd, every_other, &seen) == 0);
+	for (int number = 0; number < 10; number++)
+		say(from, &where, number, 64);
+	for (int number = 0; number < 10 && !wrong; number += 2) {
+		struct vma_completion_cb_t run = next_run(ring, 1, 1);
+		CHECK(run.packets == 1 && is_said(run.payload_ptr, number, 0, 64));
+	}
+	for (int ms = 0; ms < PATIENCE_MS && seen < 10; ms++, nap(1)) {
+		struct vma_completion_cb_t run = {0};
+		CHECK(vma->vma_cyclic_buffer_read(ring, &run, 1, 1, MSG_DONTWAIT) == 0 && run.packets == 0);
+	}
+	CHECK(seen == 10);
+	MUST(close(fd));
+	MUST(close(from));
+}
+
+/* Under SocketXtreme: reading the records of a ring leaves what is to be told of others on it. */
+static void beside_completions(void)
+{
+	struct sockaddr_in where, server = loopback(0);
+	socklen_t len = sizeof server;
+	int key = profile_key(STRIP_NETWORK_HDRS, 16, 64, 0), fd = datagram(&where), ring = -1, same = -2;
+	int l = MUST(socket(AF_INET, SOCK_STREAM, 0)), client = MUST(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+	struct vma_completion_cb_t run = {0};
+	struct vma_completion_t done = {0};
+
+	CHECK(name_profile(fd, key, 9300) == 0 && name_profile(client, key, 9300) == 0);
+	MUST(bind(l, SA(server), sizeof server));
+	MUST(listen(l, 4));
+	MUST(getsockname(l, SA(server), &len));
+	CHECK(connect(client, SA(server), sizeof server) == -1 && errno == EINPROGRESS);
+	struct pollfd p = {.fd = client, .events = POLLOUT};
+	CHECK(poll(&p, 1, PATIENCE_MS) == 1);
+	CHECK(vma->get_socket_rings_fds(fd, &ring, 1) == 1 && vma->get_socket_rings_fds(client, &same, 1) == 1 && ring == same);
+	CHECK(vma->vma_cyclic_buffer_read(ring, &run, 1, 1, MSG_DONTWAIT) == 0 && run.packets == 0);
+	CHECK(vma->socketxtreme_poll(ring, &done, 1, 0) == 1 && done.events == EPOLLOUT && done.user_data == (uint64_t)client);
+	MUST(close(client));
+	MUST(close(l));
+	MUST(close(fd));
+}
+
 /* A packet that no record holds is told of once; those around it are there. */
 static void oversized(void)
 {
@@ -418,6 +624,14 @@ int main(int argc, char **argv)
 	modes();
 	laps();
 	users_memory();
+	users_memories();
+	asked_again();
+	room();
+	filtered();
+	if (getenv("VMA_SOCKETXTREME") != NULL) {
+		one_by_one();
+		beside_completions();
+	}
 	oversized();
 	shared_and_slept_on();
 	by_kernel(argv[0]);

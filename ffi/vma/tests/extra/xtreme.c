@@ -83,6 +83,8 @@ static void refused(void)
 	MUST(close(ring));
 	FAILS(vma->socketxtreme_poll(ring, &done, 1, 0), EBADFD);
 	CHECK(vma->socketxtreme_poll(copy, &done, 1, 0) == 0);
+	/* It goes by the other number from now on, which stays the program's. */
+	CHECK(ring_of(fd) == copy);
 	MUST(close(fd));
 	FAILS(vma->socketxtreme_poll(copy, &done, 1, 0), EBADFD);
 	MUST(close(copy));
@@ -396,6 +398,82 @@ static void window(void)
 	MUST(close(server));
 }
 
+/* A receive callback sees each packet first: what it drops is not told of. */
+static int looked_at;
+
+static vma_recv_callback_retval_t every_other(int fd, size_t n, struct iovec iov[], struct vma_info_t *info, void *context)
+{
+	(void)fd, (void)n, (void)info, (void)context;
+	looked_at++;
+	return ((char *)iov[0].iov_base)[0] % 2 ? VMA_PACKET_DROP : VMA_PACKET_RECV;
+}
+
+static void filtered(void)
+{
+	struct sockaddr_in where;
+	int fd = datagram(&where), ring = ring_of(fd);
+
+	CHECK(vma->register_recv_callback(fd, every_other, NULL) == 0);
+	for (char i = 0; i < 10; i++)
+		MUST(sendto(fd, &i, 1, 0, SA(where), sizeof where));
+	for (char i = 0; i < 10; i += 2) {
+		struct vma_completion_t done = next_with(ring, VMA_SOCKETXTREME_PACKET);
+		CHECK(done.packet.total_len == 1 && *(char *)done.packet.buff_lst->payload == i);
+		CHECK(vma->socketxtreme_free_vma_packets(&done.packet, 1) == 0);
+	}
+	CHECK(is_quiet(ring) && looked_at == 10);
+	MUST(close(fd));
+}
+
+/* What happens to a connection after it moved to the kernel is told all the same. */
+static void moved(void)
+{
+	int ring, client, server;
+
+	connected(&ring, &client, &server);
+	MUST(send(client, bytes, 1000, 0));
+	expect(ring, server, 0, 1000);
+	/* (Signals are the kernel's to send.) */
+	MUST(fcntl(server, F_SETFL, MUST(fcntl(server, F_GETFL)) | O_ASYNC));
+	for (int i = 0; i < 3; i++) {
+		MUST(send(client, bytes, 20000, 0));
+		for (size_t have = 0; have < 20000;) {
+			struct vma_completion_t done = next_with(ring, VMA_SOCKETXTREME_PACKET);
+			CHECK(done.user_data == (uint64_t)server);
+			size_t more = copy_out(&done.packet, got, sizeof got);
+			CHECK(more > 0 && have + more <= 20000 && memcmp(got, bytes + have, more) == 0);
+			have += more;
+			CHECK(vma->socketxtreme_free_vma_packets(&done.packet, 1) == 0);
+		}
+		MUST(send(server, bytes, 100, 0));
+		expect(ring, client, 0, 100);
+	}
+	struct pollfd asleep = {.fd = ring, .events = POLLIN};
+	MUST(close(client));
+	CHECK(poll(&asleep, 1, 1000 * PATIENCE_S) == 1);
+	struct vma_completion_t done = next_with(ring, EPOLLRDHUP);
+	CHECK(done.user_data == (uint64_t)server && is_quiet(ring));
+	MUST(close(server));
+}
+
+/* The end of reading is told once, and then the ring is quiet. */
+static void shut(void)
+{
+	struct sockaddr_in where;
+	int fd = datagram(&where), ring = ring_of(fd);
+	struct pollfd asleep = {.fd = ring, .events = POLLIN};
+
+	CHECK(shutdown(fd, SHUT_RD) == -1 && errno == ENOTCONN);
+	CHECK(poll(&asleep, 1, 1000 * PATIENCE_S) == 1);
+	struct vma_completion_t done = next_on(ring);
+	CHECK(done.events == (EPOLLIN | EPOLLRDHUP) && done.user_data == (uint64_t)fd);
+	int is_readable = 1;
+	for (double until = now_s() + PATIENCE_S; is_readable && now_s() < until; is_readable = poll(&asleep, 1, 0))
+		CHECK(vma->socketxtreme_poll(ring, &done, 1, 0) == 0);
+	CHECK(!is_readable);
+	MUST(close(fd));
+}
+
 /* A connection that there is no descriptor for waits until there is one. */
 static void no_room(void)
 {
@@ -464,6 +542,9 @@ int main(int argc, char **argv)
 	tcp();
 	reset();
 	window();
+	filtered();
+	moved();
+	shut();
 	no_room();
 	nobody();
 	return wrong;

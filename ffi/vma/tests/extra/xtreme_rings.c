@@ -139,6 +139,28 @@ static void by_socket(void)
 	MUST(close(s));
 }
 
+/* That a connection can be written to goes over to its new ring as well. */
+static void pending(void)
+{
+	struct sockaddr_in server = loopback(0);
+	int l = MUST(socket(AF_INET, SOCK_STREAM, 0)), client = MUST(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+	socklen_t len = sizeof server;
+
+	MUST(bind(l, SA(server), sizeof server));
+	MUST(listen(l, 4));
+	MUST(getsockname(l, SA(server), &len));
+	CHECK(connect(client, SA(server), sizeof server) == -1 && errno == EINPROGRESS);
+	struct pollfd p = {.fd = client, .events = POLLOUT};
+	CHECK(poll(&p, 1, 1000 * PATIENCE_S) == 1);
+	int before = ring_or_none(client);
+	ask(client, RING_LOGIC_PER_USER_ID, 77);
+	CHECK(ring_or_none(client) != before);
+	struct vma_completion_t done = next_on(ring_of(client));
+	CHECK(done.events == EPOLLOUT && done.user_data == (uint64_t)client);
+	MUST(close(client));
+	MUST(close(l));
+}
+
 struct use { int fd, calls, ring; };
 
 static void *uses(void *out)
@@ -219,6 +241,7 @@ int main(int argc, char **argv)
 	process_wide();
 	if (argc > 1 && strcmp(argv[1], "0") == 0) {
 		by_socket();
+		pending();
 		bound_to_device();
 	}
 	return wrong;

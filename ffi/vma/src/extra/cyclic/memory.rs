@@ -6,7 +6,7 @@ use core::slice;
 use ringway_stack::cyclic::RecordMemory;
 
 /// Memory that the program set aside for records (SO_VMA_RING_USER_MEMORY).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::extra) struct UserMemory {
     base: NonNull<u8>,
     len: usize,

@@ -26,6 +26,11 @@ pub(super) use self::read::{Completion, cyclic_buffer_read, mem_info};
 use crate::process::Offload;
 use crate::slab::Key;
 
+/// What a packet takes of a receive buffer beside its record: the stack's overhead, and then some.
+const PACKET_OVERHEAD: usize = 512;
+/// The most that waits at one socket, in bytes.
+const ROOM_MAX: usize = 256 << 20;
+
 /// What the process has of cyclic rings.
 #[derive(Debug, Default)]
 pub(crate) struct Cyclic {
@@ -97,17 +102,27 @@ impl Offload {
             );
             self.cyclic.rings.push(CyclicRing { ring, buffer, members: vec![index], ids: Vec::new(), asks_kernel: false });
         }
-        self.keep_headers(index);
+        self.prepare_for_records(index);
     }
 
-    /// Datagrams of a socket on a cyclic ring keep their headers, if those are a part of its records.
-    pub(super) fn keep_headers(&mut self, index: u32) {
-        let keeps = |cyclic: &CyclicRing| cyclic.members.contains(&index) && cyclic.buffer.layout().keeps_headers();
-        let is_on_one = self.cyclic.rings.iter().any(keeps);
-        if is_on_one && let Some(id) = self.sockets.get(index).and_then(|socket| socket.ring_id()) {
-            // (Only of sockets that are not of UDP, which never come here, is it an error.)
-            let _ = self.ring.udp_keep_headers(id);
+    /// A socket on a cyclic ring has room for as many packets as that, and keeps their headers if those are a part of its records.
+    pub(super) fn prepare_for_records(&mut self, index: u32) {
+        let Self { cyclic, sockets, ring: stack, .. } = self;
+        let Some(cyclic) = cyclic.rings.iter().find(|cyclic| cyclic.members.contains(&index)) else { return };
+        let Some(id) = sockets.get(index).and_then(|socket| socket.ring_id()) else { return };
+        // (Only of sockets that are not of UDP, which never come here, is either an error.)
+        let _ = stack.udp_configure(id, |options| options.rcvbuf = options.rcvbuf.max(cyclic.room()));
+        if cyclic.buffer.layout().keeps_headers() {
+            let _ = stack.udp_keep_headers(id);
         }
+    }
+}
+
+impl CyclicRing {
+    /// What its packets take of a socket's receive buffer while they wait.
+    fn room(&self) -> usize {
+        let layout = self.buffer.layout();
+        layout.count.saturating_mul(layout.record_bytes + layout.header_bytes + PACKET_OVERHEAD).min(ROOM_MAX)
     }
 }
 

@@ -11,6 +11,7 @@ use ringway_stack::ring::Readiness;
 
 use super::memory::Memory;
 use crate::errno::{self, Errno, to_int};
+use crate::extra::callback;
 use crate::mux::epoll::ring as descriptor;
 use crate::process::{Offload, Process, process};
 use crate::slab::Key;
@@ -30,8 +31,11 @@ pub(in crate::extra) struct Completion {
 /// VMA_CB_MASK_TIMESTAMP.
 const HAS_TIME: u32 = 1;
 
+/// Frames that one call takes from the device, at most; some more, if the last of them come together.
+const FRAMES_MAX: usize = 256;
+
 /// See the header.
-pub(in crate::extra) unsafe extern "C" fn cyclic_buffer_read(
+pub(in crate::extra) unsafe extern "C-unwind" fn cyclic_buffer_read(
     fd: c_int,
     completion: *mut Completion,
     min: size_t,
@@ -41,30 +45,57 @@ pub(in crate::extra) unsafe extern "C" fn cyclic_buffer_read(
     if completion.is_null() || min > max || max == 0 || flags != libc::MSG_DONTWAIT {
         return errno::fail(libc::EINVAL);
     }
-    let Some(process) = process().filter(|process| process.is_owner()) else { return errno::fail(libc::EBADFD) };
-    crate::bare_boundary!(-1, {
+    let Some(process) = process() else { return errno::fail(libc::EBADFD) };
+    let mut found = crate::bare_boundary!(Err(Errno(libc::EIO)), read(process, fd, min, max, true));
+    if let Ok(Read::Due) = found {
+        // (Nothing of ours is on the stack that needs dropping.)
+        callback::run();
+        found = crate::bare_boundary!(Err(Errno(libc::EIO)), read(process, fd, min, max, false));
+    }
+    to_int(found.map(|found| {
         // SAFETY: the program's promise.
         let wants_time = unsafe { (&raw const (*completion).comp_mask).read_unaligned() } & HAS_TIME != 0;
-        to_int(read(process, fd, min, max).map(|found| {
-            // SAFETY: as above.
-            unsafe { put(completion, found, wants_time.then_some(process)) };
-            0
-        }))
-    })
+        let run = if let Read::Found(run) = found { Some(run) } else { None };
+        // SAFETY: as above.
+        unsafe { put(completion, run, wants_time.then_some(process)) };
+        0
+    }))
 }
 
 /// What a call found: where its payload begins, where its headers do, and what of both.
 type Found = (*mut u8, *mut u8, Run);
 
-fn read(process: &Process, fd: c_int, min: usize, max: usize) -> Result<Option<Found>, Errno> {
+/// How a look at a ring ended.
+enum Read {
+    Found(Found),
+    /// There are not as many as were asked for.
+    Nothing,
+    /// Receive callbacks are to be called first, by the caller.
+    Due,
+}
+
+impl From<Option<Found>> for Read {
+    fn from(found: Option<Found>) -> Self {
+        found.map_or(Self::Nothing, Self::Found)
+    }
+}
+
+fn read(process: &Process, fd: c_int, min: usize, max: usize, may_call: bool) -> Result<Read, Errno> {
     let now = process.now();
     let mut guard = process.lock();
     let offload = &mut *guard;
     let ring = descriptor::of(offload, fd).ok_or(Errno(libc::EBADFD))?;
     offload.mux.calls += 1;
+    if may_call && offload.callbacks.are_due() {
+        return Ok(Read::Due);
+    }
     let is_due = offload.cyclic.find(ring).is_some_and(|cyclic| core::mem::take(&mut cyclic.asks_kernel));
     let by_kernel = if is_due { offload.take_from_kernel(ring, now, max) } else { Ok(()) };
-    let mut found = by_kernel.and_then(|()| offload.poll_for(now, max).read_cyclic(ring, min, max));
+    let mut found = by_kernel.and_then(|()| offload.fill(ring, now, min, max));
+    // (What they let through may be what was asked for.)
+    if may_call && matches!(found, Ok(None)) && offload.callbacks.are_due() {
+        return Ok(Read::Due);
+    }
     let finds_nothing = matches!(found, Ok(None));
     if offload.asks_kernel(ring, now, finds_nothing, process.params.rx_udp_poll_os_ratio) {
         if finds_nothing {
@@ -75,26 +106,39 @@ fn read(process: &Process, fd: c_int, min: usize, max: usize) -> Result<Option<F
     }
     offload.dispatch();
     offload.forget_read(ring);
-    found
+    found.map(Read::from)
 }
 
 impl Offload {
-    /// Takes what has arrived, until that is some `packets`.
-    fn poll_for(&mut self, now: Instant, packets: usize) -> &mut Self {
+    /// Moves what waits, and then what has arrived, to where it is read. By turns, for as long as there is room for more of it: so that sockets
+    /// whose packets are read few at a time do not fill until they drop some.
+    fn fill(&mut self, ring: Key, now: Instant, min: usize, max: usize) -> Result<Option<Found>, Errno> {
+        self.gather(ring)?;
         let mut polled = 0;
-        while polled < packets && self.ring.is_due(now) {
+        loop {
+            // (As many as there may be, or nothing yet: they stay there.)
+            let found = self.read_cyclic(ring, max, max)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            if polled >= FRAMES_MAX || !self.ring.is_due(now) {
+                break;
+            }
             match self.ring.poll(now) {
                 0 => break,
                 frames => polled += frames,
             }
+            self.dispatch();
         }
-        self
+        if min == max { Ok(None) } else { self.read_cyclic(ring, min, max) }
     }
 
-    fn read_cyclic(&mut self, ring: Key, min: usize, max: usize) -> Result<Option<Found>, Errno> {
+    /// Looks up which of the stack's sockets a ring has, and sees to their room.
+    fn gather(&mut self, ring: Key) -> Result<(), Errno> {
         let Self { cyclic, sockets, ring: stack, .. } = self;
         let cyclic = cyclic.find(ring).ok_or(Errno(libc::EBADFD))?;
         cyclic.ids.clear();
+        let room = cyclic.room();
         for &member in &cyclic.members {
             let Some(socket) = sockets.get_mut(member) else { continue };
             let Some(id) = socket.ring_id() else { continue };
@@ -102,8 +146,16 @@ impl Offload {
             if let Some(error) = stack.take_error(id) {
                 socket.rare().error = Some(Errno::from(error).0);
             }
+            // (The program may have set SO_RCVBUF since. Of a socket that is not of UDP, which is never here, it would be an error.)
+            let _ = stack.udp_configure(id, |options| options.rcvbuf = options.rcvbuf.max(room));
             cyclic.ids.push(id);
         }
+        Ok(())
+    }
+
+    fn read_cyclic(&mut self, ring: Key, min: usize, max: usize) -> Result<Option<Found>, Errno> {
+        let Self { cyclic, ring: stack, .. } = self;
+        let cyclic = cyclic.find(ring).ok_or(Errno(libc::EBADFD))?;
         match stack.cyclic_read(&cyclic.ids, &mut cyclic.buffer, min, max) {
             Ok(None) => Ok(None),
             Ok(Some(run)) => {
@@ -126,11 +178,16 @@ impl Offload {
         for _ in 0..self.waiting_on(ring) {
             let Some(key) = self.take_waiting(ring) else { break };
             let Some(socket) = self.sockets.find_mut(key) else { continue };
-            let is_ready = socket.ring_id().is_some_and(|id| !(self.ring.readiness(id) - Readiness::OUT).is_empty());
-            if is_ready {
+            let is_read = self.cyclic.find(ring).is_some_and(|cyclic| cyclic.members.contains(&key.index));
+            let id = socket.ring_id().filter(|_| is_read);
+            // Packets are read here, and errors were left for SO_ERROR: how a socket ended, and all of those that are only on the same ring, is told by
+            // completions.
+            let waits = id.and_then(|id| self.ring.udp_backlog(id)).is_some_and(|backlog| backlog.packets > 0);
+            let waiting = &mut socket.rare().rings.waiting;
+            if !is_read || waiting.forget(Readiness::IN | Readiness::OUT | Readiness::ERR) || waits {
                 self.requeue(ring, key);
             } else {
-                socket.rare().rings.waiting.unqueue();
+                waiting.unqueue();
             }
         }
     }

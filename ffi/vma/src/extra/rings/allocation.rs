@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use crate::extra::cyclic::UserMemory;
 use crate::slab::Key;
 use crate::socket::Socket;
 
@@ -54,6 +55,20 @@ impl Asked {
 pub(super) struct Place {
     of: Of,
     profile: u32,
+    /// Of one with a profile: the memory that the program set aside. Who names other memory has another ring.
+    memory: Option<UserMemory>,
+}
+
+impl Place {
+    /// Its profile, if it has one.
+    pub(super) fn profile(self) -> Option<u32> {
+        (self.profile != 0).then_some(self.profile)
+    }
+
+    /// Whether sockets of both may share a ring, where there is no room for two.
+    pub(super) fn is_alike(self, other: Self) -> bool {
+        (self.profile, self.memory) == (other.profile, other.memory)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +85,7 @@ enum Of {
 #[cfg(test)]
 impl Place {
     pub(super) fn of_core(core: usize) -> Self {
-        Self { of: Of::Core(core), profile: 0 }
+        Self { of: Of::Core(core), profile: 0, memory: None }
     }
 }
 
@@ -92,7 +107,8 @@ impl Threads {
             Logic::Core => Of::Core(this_core()),
             Logic::CoreAttached => Of::Core(self.attach()),
         };
-        Place { of, profile: asked.profile }
+        let memory = socket.rare.as_ref().filter(|_| asked.profile != 0).and_then(|rare| rare.rings.user_memory);
+        Place { of, profile: asked.profile, memory }
     }
 
     /// Keeps the calling thread on one core from now on: of those that it may run on, one with the fewest threads so attached.

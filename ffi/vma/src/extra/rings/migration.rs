@@ -54,7 +54,7 @@ impl Offload {
         let Some(ring) = socket.rare.as_ref().and_then(|rare| rare.rings.ring(direction)) else { return };
         let place = self.rings.threads.place(asked, key, socket);
         let strangers = &mut socket.rare().rings.strangers[at];
-        if self.rings.all.find(ring).is_some_and(|ring| ring.places.contains(&place)) {
+        if self.rings.all.find(ring).is_some_and(|ring| ring.is_for(place)) {
             *strangers = Stranger::default();
         } else if strangers.calls(place, ratio) {
             *strangers = Stranger::default();

@@ -32,6 +32,7 @@ use crate::mux::Source;
 use crate::mux::epoll::ring as descriptor;
 use crate::process::Offload;
 use crate::slab::{Key, Slab};
+use crate::socket::Kind;
 use crate::socket::datagram::KernelPoll;
 
 /// The direction that a ring serves a socket in.
@@ -45,7 +46,7 @@ pub(crate) enum Direction {
 #[derive(Debug, Default)]
 pub(crate) struct OnRings {
     /// The rings it is on: to receive, to send.
-    rings: [Option<Key>; 2],
+    rings: [Option<On>; 2],
     /// SO_VMA_RING_ALLOC_LOGIC, for both directions.
     asked: [Option<Asked>; 2],
     /// Who else uses it, in both directions.
@@ -68,16 +69,24 @@ impl OnRings {
         Self { asked: self.asked, has_profile: self.has_profile, ..Self::default() }
     }
 
-    const fn ring(&self, direction: Direction) -> Option<Key> {
-        self.rings[direction as usize]
+    fn ring(&self, direction: Direction) -> Option<Key> {
+        self.rings[direction as usize].map(|on| on.ring)
     }
+}
+
+/// That a socket is on a ring.
+#[derive(Clone, Copy, Debug)]
+struct On {
+    ring: Key,
+    /// What it is there for; `None`: for its listener.
+    place: Option<Place>,
 }
 
 /// A ring.
 #[derive(Debug)]
 struct LogicalRing {
-    /// For whom it is; more than one where VMA_RING_LIMIT_PER_INTERFACE allows no further ring.
-    places: Vec<Place>,
+    /// For whom it is, and how many sockets and directions that is of each; more than one where VMA_RING_LIMIT_PER_INTERFACE allows no further ring.
+    places: Vec<(Place, u32)>,
     /// Sockets and directions that use it.
     users: u32,
     /// Its descriptor, and the instance behind that, once the program has asked for it.
@@ -86,6 +95,12 @@ struct LogicalRing {
     waiting: VecDeque<Key>,
     /// How the kernel's half of its sockets is asked.
     kernel_poll: KernelPoll,
+}
+
+impl LogicalRing {
+    fn is_for(&self, place: Place) -> bool {
+        self.places.iter().any(|(known, _)| *known == place)
+    }
 }
 
 /// The process's rings.
@@ -125,10 +140,10 @@ impl Rings {
 
     /// The ring for a place, made if there is none and there may be one more. It has one user more.
     fn join(&mut self, place: Place) -> Key {
-        let known = self.all.iter().find(|(_, ring)| ring.places.contains(&place)).map(|(key, _)| key);
+        let known = self.all.iter().find(|(_, ring)| ring.is_for(place)).map(|(key, _)| key);
         let key = known.or_else(|| self.least_used(place)).unwrap_or_else(|| {
             self.all.insert(LogicalRing {
-                places: vec![place],
+                places: Vec::new(),
                 users: 0,
                 descriptor: None,
                 waiting: VecDeque::new(),
@@ -137,25 +152,48 @@ impl Rings {
         });
         if let Some(ring) = self.all.find_mut(key) {
             ring.users += 1;
+            match ring.places.iter_mut().find(|(known, _)| *known == place) {
+                Some((_, users)) => *users += 1,
+                None => ring.places.push((place, 1)),
+            }
         }
         key
     }
 
-    /// Where the limit is reached: the ring with the fewest users, which is for that place from now on as well.
-    fn least_used(&mut self, place: Place) -> Option<Key> {
+    /// Where the limit is reached: of the rings with the same profile, and the same memory, the one with the fewest users. `None`: there is none, and
+    /// there has to be one more. (Their packets lie elsewhere, or otherwise.)
+    fn least_used(&self, place: Place) -> Option<Key> {
         if self.limit == 0 || self.all.len() < self.limit {
             return None;
         }
-        let (key, _) = self.all.iter().min_by_key(|(_, ring)| ring.users)?;
-        self.all.find_mut(key)?.places.push(place);
-        Some(key)
+        let alike = self.all.iter().filter(|(_, ring)| ring.places.iter().any(|(known, _)| known.is_alike(place)));
+        alike.min_by_key(|(_, ring)| ring.users).map(|(key, _)| key)
     }
 
-    /// A user less. What is left to close, if it was the last.
-    fn leave(&mut self, key: Key) -> Option<(RawFd, u32)> {
+    /// A user less. The instance that is left to close, if it was the last.
+    fn leave(&mut self, On { ring: key, place }: On) -> Option<u32> {
         let ring = self.all.find_mut(key)?;
         ring.users -= 1;
-        if ring.users > 0 { None } else { self.all.remove(key)?.descriptor }
+        if ring.users == 0 {
+            return self.all.remove(key)?.descriptor.map(|(_, instance)| instance);
+        }
+        if let Some(index) = ring.places.iter().position(|(known, _)| Some(*known) == place) {
+            ring.places[index].1 -= 1;
+            // (The last stays: who came along with a listener may be all that is left.)
+            if ring.places[index].1 == 0 && ring.places.len() > 1 {
+                ring.places.swap_remove(index);
+            }
+        }
+        None
+    }
+
+    /// The program closed the number that a ring's descriptor went by, and has another of it.
+    pub(crate) fn renumber(&mut self, ring: Key, closed: RawFd, other: RawFd) {
+        if let Some((number, _)) = self.all.find_mut(ring).and_then(|ring| ring.descriptor.as_mut())
+            && *number == closed
+        {
+            *number = other;
+        }
     }
 
     /// The program closed a ring's descriptor: the next time it asks, it gets another.
@@ -177,7 +215,7 @@ impl Offload {
         if !self.rings.is_active || self.join_ring(socket, Direction::Rx).is_none() {
             return;
         }
-        self.keep_headers(socket);
+        self.prepare_for_records(socket);
         if self.rings.has_completions {
             self.begin_lending();
             if let Some(socket) = self.sockets.get_mut(socket) {
@@ -196,11 +234,24 @@ impl Offload {
         let Some(ring) = self.sockets.find(listener).and_then(|listener| listener.rare.as_ref()?.rings.ring(Direction::Rx)) else { return };
         let Some(socket) = self.sockets.find_mut(key) else { return };
         socket.peer = peer;
-        socket.rare().rings.rings[Direction::Rx as usize] = Some(ring);
+        socket.rare().rings.rings[Direction::Rx as usize] = Some(On { ring, place: None });
         if let Some(ring) = self.rings.all.find_mut(ring) {
             ring.users += 1;
         }
         self.watch(key.index);
+    }
+
+    /// A connection that is the kernel's now, and on a ring still: what happens there is told on it. That it can be written to is told once, for who
+    /// waits for that.
+    pub(crate) fn follow_to_kernel(&mut self, key: Key) {
+        if self.rings.has_completions && self.is_on_ring(key.index) {
+            self.watch(key.index);
+            self.note_event(key.index, Readiness::OUT);
+        }
+    }
+
+    fn is_on_ring(&self, index: u32) -> bool {
+        self.sockets.get(index).and_then(|socket| socket.rare.as_ref()?.rings.ring(Direction::Rx)).is_some()
     }
 
     /// The descriptor of a socket's ring is readable for what completions do not tell of: without them, all that it has; with them, what
@@ -213,7 +264,7 @@ impl Offload {
             && !on.waiting.kernel_rests
             && let Some(descriptor) = on.ring(Direction::Rx).and_then(|ring| self.rings.all.find(ring)?.descriptor)
         {
-            descriptor::watch(self, descriptor, index);
+            descriptor::watch(self, descriptor, index, self.rings.has_completions);
         }
     }
 
@@ -255,24 +306,34 @@ impl Offload {
 
     /// The ring that a socket is on, which it joins if it is on none. `None`: there is no such socket.
     fn join_ring(&mut self, index: u32, direction: Direction) -> Option<Key> {
-        let key = self.sockets.key_at(index)?;
         let socket = self.sockets.get(index)?;
         if let Some(ring) = socket.rare.as_ref().and_then(|rare| rare.rings.ring(direction)) {
             return Some(ring);
         }
+        let place = self.place_of(index, direction)?;
+        let ring = self.rings.join(place);
+        self.enter_ring(index, direction, On { ring, place: Some(place) });
+        Some(ring)
+    }
+
+    /// For whom a socket's ring is.
+    fn place_of(&mut self, index: u32, direction: Direction) -> Option<Place> {
         let asked = self.asked(index, direction);
         self.begin_migrating(asked, direction);
-        let socket = self.sockets.get_mut(index)?;
-        let place = self.rings.threads.place(asked, key, socket);
-        let ring = self.rings.join(place);
-        socket.rare().rings.rings[direction as usize] = Some(ring);
-        if direction == Direction::Rx && asked.profile != 0 {
-            self.join_cyclic(ring, index, asked.profile);
-        }
+        let (key, socket) = (self.sockets.key_at(index)?, self.sockets.get(index)?);
+        Some(self.rings.threads.place(asked, key, socket))
+    }
+
+    /// A socket is on a ring that it has joined.
+    fn enter_ring(&mut self, index: u32, direction: Direction, on: On) {
+        let Some(socket) = self.sockets.get_mut(index) else { return };
+        socket.rare().rings.rings[direction as usize] = Some(on);
         if direction == Direction::Rx {
+            if let Some(profile) = on.place.and_then(Place::profile) {
+                self.join_cyclic(on.ring, index, profile);
+            }
             self.watch(index);
         }
-        Some(ring)
     }
 
     /// What a socket's ring is chosen by.
@@ -286,25 +347,30 @@ impl Offload {
             self.unwatch(index);
         }
         let Some(rare) = self.sockets.get_mut(index).and_then(|socket| socket.rare.as_mut()) else { return };
-        let Some(ring) = rare.rings.rings[direction as usize].take() else { return };
+        let Some(on) = rare.rings.rings[direction as usize].take() else { return };
         if direction == Direction::Rx && rare.rings.waiting.unqueue() {
-            self.unqueue(ring, |key| key.index == index);
+            self.unqueue(on.ring, |key| key.index == index);
         }
         if direction == Direction::Rx {
-            self.cyclic.leave(ring, index);
+            self.cyclic.leave(on.ring, index);
         }
-        self.drop_user(ring);
+        self.drop_user(on);
     }
 
-    /// A socket is the kernel's from now on, and on no ring.
+    /// A socket is the kernel's from now on, and on no ring: but a connection stays where its completions are polled
+    /// ([`Offload::follow_to_kernel`]).
     pub(crate) fn leave_rings(&mut self, index: u32) {
-        self.leave_ring(index, Direction::Rx);
+        let is_told = self.rings.has_completions
+            && self.sockets.get(index).is_some_and(|socket| matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_) | Kind::Moving));
+        if !is_told {
+            self.leave_ring(index, Direction::Rx);
+        }
         self.leave_ring(index, Direction::Tx);
     }
 
-    fn drop_user(&mut self, ring: Key) {
-        if let Some((fd, index)) = self.rings.leave(ring) {
-            descriptor::close(self, fd, index);
+    fn drop_user(&mut self, on: On) {
+        if let Some(instance) = self.rings.leave(on) {
+            descriptor::close(self, instance);
         }
     }
 
@@ -324,23 +390,28 @@ impl Offload {
         if let Some(ring) = on.ring(Direction::Rx) {
             self.cyclic.leave(ring, key.index);
         }
-        on.rings.into_iter().flatten().for_each(|ring| self.drop_user(ring));
+        on.rings.into_iter().flatten().for_each(|on| self.drop_user(on));
     }
 
-    /// SO_VMA_RING_ALLOC_LOGIC was set: a socket that is on a ring goes over to the one it belongs to now.
+    /// SO_VMA_RING_ALLOC_LOGIC was set: a socket that is on a ring goes over, with what is to be told of it, to the one it belongs to now.
     fn change_ring(&mut self, index: u32, direction: Direction) {
-        let Some(old) = self.sockets.get(index).and_then(|socket| socket.rare.as_ref()?.rings.ring(direction)) else { return };
-        // (The old one may be the new one, and must not end in between.)
-        if let Some(ring) = self.rings.all.find_mut(old) {
-            ring.users += 1;
+        let Some(on) = self.sockets.get(index).and_then(|socket| socket.rare.as_ref()).map(|rare| &rare.rings) else { return };
+        let (Some(old), pending) = (on.rings[direction as usize], on.waiting.pending()) else { return };
+        let Some(place) = self.place_of(index, direction) else { return };
+        let new = On { ring: self.rings.join(place), place: Some(place) };
+        if new.ring == old.ring {
+            // It stays, and a cyclic buffer where it was.
+            if let Some(rare) = self.sockets.get_mut(index).and_then(|socket| socket.rare.as_mut()) {
+                rare.rings.rings[direction as usize] = Some(new);
+            }
+            return self.drop_user(old);
         }
         self.leave_ring(index, direction);
-        self.join_ring(index, direction);
-        self.drop_user(old);
-        if direction == Direction::Rx
-            && let Some(id) = self.sockets.get(index).and_then(|socket| socket.ring_id())
-        {
-            self.note_event(index, self.ring.readiness(id) - Readiness::OUT);
+        self.enter_ring(index, direction, new);
+        if direction == Direction::Rx {
+            let id = self.sockets.get(index).and_then(|socket| socket.ring_id());
+            let ready = id.map_or(Readiness::empty(), |id| self.ring.readiness(id) - Readiness::OUT);
+            self.note_event(index, ready | pending);
         }
     }
 

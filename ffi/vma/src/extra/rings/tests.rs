@@ -26,6 +26,10 @@ fn place(rings: &mut Rings, index: u32) -> Place {
     rings.threads.place(Asked::by(Logic::Socket), Key { index, generation: 1 }, &socket)
 }
 
+fn on(ring: Key, place: Place) -> On {
+    On { ring, place: Some(place) }
+}
+
 #[test]
 fn a_ring_lives_as_long_as_somebody_uses_it() {
     let mut rings = rings(0);
@@ -33,10 +37,10 @@ fn a_ring_lives_as_long_as_somebody_uses_it() {
     let (a, b, again) = (rings.join(one), rings.join(two), rings.join(one));
     assert!(a == again && a != b);
     assert_eq!(rings.len(), 2);
-    rings.leave(a);
+    rings.leave(on(a, one));
     assert_eq!(rings.len(), 2);
-    rings.leave(a);
-    rings.leave(b);
+    rings.leave(on(a, one));
+    rings.leave(on(b, two));
     assert_eq!(rings.len(), 0);
     assert_ne!(rings.join(one), a, "it is another ring");
 }
@@ -52,4 +56,38 @@ fn beyond_the_limit_the_least_used_ring_serves_and_goes_on_to() {
     assert_eq!(rings.join(places[2]), b);
     assert_eq!(rings.join(places[3]), a);
     assert_eq!(rings.len(), 2);
+}
+
+#[test]
+fn places_go_with_their_last_user() {
+    let mut rings = rings(1);
+    let first = place(&mut rings, 0);
+    let only = rings.join(first);
+    for index in 1..100 {
+        let place = place(&mut rings, index);
+        assert_eq!(rings.join(place), only);
+        rings.leave(on(only, place));
+    }
+    assert_eq!(rings.all.find(only).map(|ring| ring.places.len()), Some(1));
+}
+
+#[test]
+fn sockets_with_other_profiles_share_no_ring_whatever_the_limit() {
+    let mut rings = rings(1);
+    let plain = place(&mut rings, 1);
+    let socket = crate::socket::Socket::new(
+        3,
+        crate::socket::Family::V4,
+        ringway_stack::device::Protocol::Udp,
+        false,
+        ringway_stack::tcp::Config::default(),
+    );
+    let mut with = |profile, index| {
+        let asked = Asked { profile, ..Asked::by(Logic::Socket) };
+        rings.threads.place(asked, Key { index, generation: 1 }, &socket)
+    };
+    let (one, another, alike) = (with(1, 2), with(2, 3), with(1, 4));
+    let (a, b, c) = (rings.join(plain), rings.join(one), rings.join(another));
+    assert!(a != b && b != c && a != c);
+    assert_eq!(rings.join(alike), b);
 }

@@ -173,6 +173,33 @@ impl Buffers {
         (index < CHUNK && offset.is_multiple_of(size_of::<Buff>())).then_some(number * CHUNK as u32 + index as u32)
     }
 
+    /// Lends a packet of one piece, in one node if it lies in one place.
+    #[inline]
+    pub(super) fn lend_one(&mut self, owner: Owner, piece: Lent<RxBuf>) -> Option<Described> {
+        let only = match &piece {
+            Lent::Buffer(buffer) => buffer.only_piece().filter(|&(_, len)| len <= NODE_BYTES),
+            Lent::Copied(_) => None,
+        };
+        let Some((at, len)) = only else { return self.lend(owner, [piece]) };
+        let head = self.free.pop_front()?;
+        let first = self.fill(head, at, len);
+        let node = &mut self.nodes[head as usize];
+        (node.refs, node.head, node.next, node.bytes) = (1, head, None, len as u32);
+        node.data = Some(piece);
+        node.packet = Some(Packet { owner, held: 1, is_whole: true });
+        Some(Described { nodes: 1, bytes: len as u16, first })
+    }
+
+    /// What the program sees of a node that was free.
+    #[inline]
+    fn fill(&self, place: Place, at: *const u8, bytes: usize) -> *mut Buff {
+        let node = self.node(place);
+        let buff = Buff { next: ptr::null_mut(), payload: at.cast_mut().cast(), len: bytes as u16 };
+        // SAFETY: nobody else writes it (the process's lock is held), and no packet has it yet.
+        unsafe { node.write(buff) };
+        node
+    }
+
     /// Lends a packet of these pieces, which together have no more bytes than a packet may have, and in no more nodes than
     /// [`Buffers::have_room`] has found.
     pub(super) fn lend(&mut self, owner: Owner, pieces: impl IntoIterator<Item = Lent<RxBuf>>) -> Option<Described> {
@@ -214,10 +241,7 @@ impl Buffers {
 
     fn put(&mut self, to: &mut Building, at: *const u8, bytes: usize, data: Option<Lent<RxBuf>>) {
         let Some(place) = self.free.pop_front() else { return };
-        let node = self.node(place);
-        let buff = Buff { next: ptr::null_mut(), payload: at.cast_mut().cast(), len: bytes as u16 };
-        // SAFETY: a node that is free, which nobody else writes (the process's lock is held).
-        unsafe { node.write(buff) };
+        let node = self.fill(place, at, bytes);
         self.nodes[place as usize] = Node { refs: 1, head: to.head, next: None, bytes: bytes as u32, data, packet: None };
         if let Some(last) = to.last.replace(place) {
             self.nodes[last as usize].next = Some(place);

@@ -8,6 +8,7 @@ use ringway_stack::ring::{Lent, Readiness, SocketId};
 
 use super::abi::{Completed, PACKET};
 use super::buffers::{Owner, PACKET_NODES};
+use super::kernel::CHARGE;
 use crate::errno::Errno;
 use crate::extra::rings::options::default_user_data;
 use crate::process::Offload;
@@ -57,6 +58,22 @@ impl Waiting {
         !core::mem::replace(&mut self.is_queued, true)
     }
 
+    /// What nobody was told yet, to be queued for elsewhere.
+    pub(crate) fn pending(&self) -> Readiness {
+        if self.has_rest() { self.edges | Readiness::IN } else { self.edges }
+    }
+
+    /// Whether bytes were taken from its queue that nobody was told of.
+    pub(crate) fn has_rest(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
+    /// Those need not be told any more. Whether anything else is to be.
+    pub(crate) fn forget(&mut self, edges: Readiness) -> bool {
+        self.edges -= edges;
+        !self.pending().is_empty()
+    }
+
     /// It is to be queued no more. Whether it was.
     pub(crate) fn unqueue(&mut self) -> bool {
         core::mem::take(&mut self.is_queued)
@@ -98,8 +115,35 @@ pub(super) fn harvest(offload: &mut Offload, key: Key, sink: &mut impl Sink) -> 
         Kind::Listener(Some(id)) if offload.ring.readiness(id).contains(Readiness::IN) => Next::Accept(id),
         Kind::Stream(id) | Kind::Connecting(id) => stream(offload, key, id, edges, told, sink),
         Kind::Datagram(Some(id)) => datagrams(offload, key, id, edges, told, sink),
+        Kind::Kernel => moved(offload, key, edges, told, sink),
         _ => Next::Nothing,
     }
+}
+
+/// Of a connection that is the kernel's now: what was taken before it was, and that it can be written to. The rest is told by [`super::kernel`].
+fn moved(offload: &mut Offload, key: Key, edges: Readiness, told: Completed, sink: &mut impl Sink) -> Next {
+    let mut left = edges & Readiness::OUT;
+    while !sink.is_full() && offload.buffers.have_room() {
+        let next = waiting(offload, key).and_then(|waiting| waiting.rest.pop_front());
+        let Some(Lent::Copied(mut bytes)) = next else { break };
+        let later = bytes.split_off(bytes.len().min(BYTES_MAX));
+        let charge = bytes.len() + CHARGE;
+        if let Some(waiting) = waiting(offload, key) {
+            waiting.kernel_held += charge;
+            if !later.is_empty() {
+                waiting.rest.push_front(Lent::Copied(later));
+            }
+        }
+        let packet = offload.buffers.lend(Owner::Kernel(key, charge), [Lent::Copied(bytes)]);
+        sink.put(&Completed { packet, events: PACKET | bits(left), ..told });
+        left = Readiness::empty();
+    }
+    let has_rest = waiting(offload, key).is_some_and(|waiting| waiting.has_rest());
+    if !has_rest && !left.is_empty() && !sink.is_full() {
+        sink.put(&Completed { events: bits(left), from: None, ..told });
+        return Next::Nothing;
+    }
+    again(offload, key, left, has_rest)
 }
 
 /// All that arrived of a stream; then how it ended.
@@ -184,10 +228,34 @@ fn leading(buffer: &RxBuf, room: usize) -> usize {
 
 /// A completion for each datagram; an error in one of its own.
 fn datagrams(offload: &mut Offload, key: Key, id: SocketId, edges: Readiness, told: Completed, sink: &mut impl Sink) -> Next {
+    let mut more = core::mem::take(&mut offload.buffers.spare);
+    let next = datagrams_by(offload, &mut more, (key, id), edges, told, sink);
+    offload.buffers.spare = more;
+    next
+}
+
+fn datagrams_by(
+    offload: &mut Offload,
+    more: &mut Vec<Lent<RxBuf>>,
+    (key, id): (Key, SocketId),
+    edges: Readiness,
+    told: Completed,
+    sink: &mut impl Sink,
+) -> Next {
     while !sink.is_full() && offload.buffers.have_room() {
-        match offload.ring.udp_lend(id) {
-            Ok((datagram, pieces)) => {
-                let packet = offload.buffers.lend(Owner::Datagram(id, datagram.len), pieces);
+        let mut first = None;
+        let lent = offload.ring.udp_lend_each(id, |piece| match first {
+            None => first = Some(piece),
+            Some(_) => more.push(piece),
+        });
+        match lent {
+            Ok(datagram) => {
+                let owner = Owner::Datagram(id, datagram.len);
+                let packet = match first {
+                    // (Most of them.)
+                    Some(only) if more.is_empty() => offload.buffers.lend_one(owner, only),
+                    first => offload.buffers.lend(owner, first.into_iter().chain(more.drain(..))),
+                };
                 sink.put(&Completed { packet, events: PACKET, from: Some(datagram.from), ..told });
             }
             Err(ringway_stack::Error::WouldBlock) => {

@@ -21,6 +21,7 @@ use self::buffers::{Credit, Creditor};
 pub(crate) use self::harvest::Waiting;
 use self::harvest::{Next, Sink, harvest};
 pub(super) use self::kernel::HELD_MAX;
+use super::callback;
 use super::rings::options::default_user_data;
 use crate::errno;
 use crate::lock::Guard;
@@ -70,7 +71,7 @@ impl<L: Layout> Sink for Out<L> {
 }
 
 /// See the header.
-pub(super) unsafe extern "C" fn poll<L: Layout>(fd: c_int, completions: *mut L::Completion, count: c_uint, _flags: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn poll<L: Layout>(fd: c_int, completions: *mut L::Completion, count: c_uint, _flags: c_int) -> c_int {
     if !is_on() {
         return errno::fail(libc::EOPNOTSUPP);
     }
@@ -81,24 +82,42 @@ pub(super) unsafe extern "C" fn poll<L: Layout>(fd: c_int, completions: *mut L::
     // (What is counted is returned.)
     let room = count.min(c_int::MAX.unsigned_abs()) as usize;
     let mut out = Out::<L> { at: completions, room, put: 0 };
-    crate::bare_boundary!(
-        -1,
-        match poll_ring(process, fd, &mut out) {
-            true => out.put as c_int,
-            false => errno::fail(libc::EBADFD),
-        }
-    )
+    let mut polled = crate::bare_boundary!(Polled::Failed, poll_ring(process, fd, &mut out, true));
+    if polled == Polled::Due {
+        // (Nothing of ours is on the stack that needs dropping, and nothing was told yet.)
+        callback::run();
+        polled = crate::bare_boundary!(Polled::Failed, poll_ring(process, fd, &mut out, false));
+    }
+    match polled {
+        Polled::Done => out.put as c_int,
+        Polled::NotARing => errno::fail(libc::EBADFD),
+        Polled::Due | Polled::Failed => -1,
+    }
+}
+
+/// How a look at a ring ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Polled {
+    Done,
+    /// The descriptor is not a ring's.
+    NotARing,
+    /// Receive callbacks are to be called first, by the caller.
+    Due,
+    /// It panicked; errno says so.
+    Failed,
 }
 
 /// Frames that one call takes from the device, at most; some more, if the last of them come together.
 const FRAMES_MAX: usize = 256;
 
-/// `false`: the descriptor is not a ring's.
-fn poll_ring(process: &Process, fd: c_int, out: &mut impl Sink) -> bool {
+fn poll_ring(process: &Process, fd: c_int, out: &mut impl Sink, may_call: bool) -> Polled {
     let now = process.now();
     let mut guard = process.lock();
-    let Some(ring) = descriptor::of(&guard, fd) else { return false };
+    let Some(ring) = descriptor::of(&guard, fd) else { return Polled::NotARing };
     guard.mux.calls += 1;
+    if may_call && guard.callbacks.are_due() {
+        return Polled::Due;
+    }
     // What waits comes first: if each call polled, those of a program that takes one packet at a time would fill its sockets until they drop.
     guard = tell(process, guard, ring, out);
     let mut polled = 0;
@@ -110,14 +129,18 @@ fn poll_ring(process: &Process, fd: c_int, out: &mut impl Sink) -> bool {
         guard.dispatch();
         guard = tell(process, guard, ring, out);
     }
+    // What they let through may be all that there is. (If there is more, it is told first, for a callback may never return.)
+    if may_call && out.is_empty() && guard.callbacks.are_due() {
+        return Polled::Due;
+    }
     let asks = guard.asks_kernel(ring, now, out.is_empty(), process.params.rx_udp_poll_os_ratio);
     drop(guard);
     if asks && !out.is_full() {
         let saved = errno::current();
-        crate::boundary!((), kernel::look(process, fd, out));
+        crate::boundary!((), kernel::look(process, fd, ring, out));
         errno::set(saved);
     }
-    true
+    Polled::Done
 }
 
 /// Completions for what waits on a ring: each socket that waits now has one turn.
@@ -190,9 +213,15 @@ pub(super) extern "C" fn unreference(buff: *mut Buff) -> c_int {
     })
 }
 
+#[inline]
 fn give_back(offload: &mut Offload, process: &Process, credit: Option<Credit>) {
     match credit {
-        Some(Credit { to: Creditor::Ring(to), bytes }) => offload.ring.give_back(process.now(), to, bytes),
+        // (Datagrams need no clock.)
+        Some(Credit { to: Creditor::Ring(to), bytes }) => {
+            if !offload.ring.udp_give_back(to, bytes) {
+                offload.ring.give_back(process.now(), to, bytes);
+            }
+        }
         Some(Credit { to: Creditor::Kernel(to), bytes }) => offload.given_back_to_kernel(to, bytes),
         None => {}
     }

@@ -39,7 +39,7 @@ pub(super) fn target_readiness(
         Target::Socket(socket) => sockets.get(socket).map_or(0, |socket| readiness(ring, socket)),
         Target::Epoll(inner) => nested_readiness(ring, sockets, epolls, inner, depth),
         Target::Ring(instance) if epolls.get(instance).is_some_and(Epoll::has_completions) => IN,
-        Target::Ring(_) | Target::Kernel => 0,
+        Target::Ring(_) | Target::KernelHalf(_) | Target::Kernel => 0,
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct End {
     item: u32,
     /// There are completions to poll.
     ready: bool,
+    /// The number by which the library made it, until the program closes that.
+    made: Option<RawFd>,
 }
 
 impl Epoll {
@@ -39,7 +41,7 @@ pub(crate) fn open(offload: &mut Offload, fd: RawFd, ring: Key, ready: bool) -> 
     }
     let instance = offload.mux.epolls.get_mut(index)?;
     let item = instance.interest.add(Item { target: Target::Ring(index), fd, events: IN, data: 0, kernel: None });
-    instance.ring = Some(End { ring, item, ready });
+    instance.ring = Some(End { ring, item, ready, made: Some(fd) });
     if ready {
         offload.mux.edge(index, item, IN);
     }
@@ -72,26 +74,39 @@ pub(crate) fn has_kernel_members(mux: &State, index: u32) -> bool {
     mux.epolls.get(index).is_some_and(|instance| instance.kernel_members)
 }
 
-/// The socket that an event of the real instance is of.
-pub(crate) fn member(offload: &Offload, fd: RawFd, data: u64) -> Option<Key> {
+/// Whether `fd` is a number of a ring's descriptor, and stays so for as long as the lock is held.
+pub(crate) fn is_numbered(offload: &Offload, fd: RawFd, ring: Key) -> bool {
+    instance_of(offload, fd, ring).is_some()
+}
+
+fn instance_of(offload: &Offload, fd: RawFd, ring: Key) -> Option<&Epoll> {
     let Entry::Epoll(index) = fdtable::peek(fd) else { return None };
     let instance = offload.mux.epolls.get(index)?;
+    // (While a number is being closed, the table still has it.)
+    let is_its = instance.ring.is_some_and(|end| end.ring == ring) && instance.fds.contains(&fd);
+    is_its.then_some(instance)
+}
+
+/// The socket of a ring that an event of the ring's real instance is of.
+pub(crate) fn member(offload: &Offload, fd: RawFd, ring: Key, data: u64) -> Option<Key> {
+    let instance = instance_of(offload, fd, ring)?;
     let item = u32::try_from(data & INDEX_MASK).ok()?;
     if data >> TOKEN_TAG_SHIFT != TOKEN_TAG || data != token(&instance.interest, item) {
         return None;
     }
     match instance.interest.item(item)?.target {
-        Target::Socket(socket) => offload.sockets.key_at(socket),
+        Target::Socket(socket) | Target::KernelHalf(socket) => offload.sockets.key_at(socket),
         _ => None,
     }
 }
 
-/// The descriptor is readable, too, while `socket` is.
-pub(crate) fn watch(offload: &mut Offload, (epfd, index): (RawFd, u32), socket: u32) {
+/// The descriptor is readable, too, while a socket is: or only while the kernel's half of it is, where completions tell of the other.
+pub(crate) fn watch(offload: &mut Offload, (epfd, index): (RawFd, u32), socket: u32, has_completions: bool) {
     let Some(fd) = offload.sockets.get(socket).map(|socket| socket.fd) else { return };
     let event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    let target = if has_completions { Target::KernelHalf(socket) } else { Target::Socket(socket) };
     // (That it is watched already is no failure.)
-    let _ = add(offload, index, epfd, Target::Socket(socket), fd, Some(event));
+    let _ = add(offload, index, epfd, target, fd, Some(event));
 }
 
 /// Ends that.
@@ -101,13 +116,25 @@ pub(crate) fn unwatch(offload: &mut Offload, (epfd, index): (RawFd, u32), socket
     watchers.into_iter().for_each(|watcher| remove(offload, watcher, epfd));
 }
 
-/// The ring is no more: its descriptor goes, and who sleeps on a duplicate finds nothing any more.
-pub(crate) fn close(offload: &mut Offload, fd: RawFd, index: u32) {
+/// A number of an instance was closed, which has others. If it is a ring's, it goes by one of those.
+pub(super) fn lost_number(offload: &mut Offload, index: u32, closed: RawFd) {
     let Some(instance) = offload.mux.epolls.get_mut(index) else { return };
-    instance.ring = None;
-    instance.fds.retain(|&known| known != fd);
+    let (Some(end), Some(&other)) = (&mut instance.ring, instance.fds.first()) else { return };
+    if end.made == Some(closed) {
+        end.made = None;
+    }
+    offload.rings.renumber(end.ring, closed, other);
+}
+
+/// The ring is no more: its descriptor goes, and who sleeps on a duplicate finds nothing any more. (A duplicate is the program's to close.)
+pub(crate) fn close(offload: &mut Offload, index: u32) {
+    let Some(instance) = offload.mux.epolls.get_mut(index) else { return };
+    let made = instance.ring.take().and_then(|end| end.made);
+    instance.fds.retain(|&known| Some(known) != made);
     let is_last = instance.fds.is_empty();
-    if fdtable::clear_if(fd, Entry::Epoll(index)) {
+    if let Some(fd) = made
+        && fdtable::clear_if(fd, Entry::Epoll(index))
+    {
         // SAFETY: plain integers; the library made it, and the program has not closed it.
         unsafe { real::close(fd) };
     }

@@ -22,7 +22,7 @@ fn collect(interest: &mut Interest, max: usize, ready: &[u32]) -> Vec<(u64, u32)
 fn ready_of(item: &Item, ready: &[u32]) -> u32 {
     match item.target {
         Target::Socket(socket) => ready[socket as usize],
-        Target::Epoll(_) | Target::Ring(_) | Target::Kernel => unreachable!("sockets only"),
+        Target::KernelHalf(_) | Target::Epoll(_) | Target::Ring(_) | Target::Kernel => unreachable!("sockets only"),
     }
 }
 
