@@ -101,7 +101,7 @@ impl Flawed {
                 (body.clone().map(|buffer| self.hand_out(buffer)), lent_head.clone().map(|buffer| self.hand_out(buffer)));
             let Some(to) = batch.push_slot() else { return };
             (to.head, to.head_len, to.meta, to.body) = (head, head_len, meta, body);
-            to.lent_head = lent_head.filter(|_| self.flaw != Flaw::HeadsKept);
+            *to.lent_head.get_mut() = lent_head.filter(|_| self.flaw != Flaw::HeadsKept);
         }
     }
 }

@@ -217,11 +217,8 @@ pub(super) extern "C" fn unreference(buff: *mut Buff) -> c_int {
 fn give_back(offload: &mut Offload, process: &Process, credit: Option<Credit>) {
     match credit {
         // (Datagrams need no clock.)
-        Some(Credit { to: Creditor::Ring(to), bytes }) => {
-            if !offload.ring.udp_give_back(to, bytes) {
-                offload.ring.give_back(process.now(), to, bytes);
-            }
-        }
+        Some(Credit { to: Creditor::Ring(to), bytes }) if offload.ring.udp_give_back(to, bytes) => {}
+        Some(Credit { to: Creditor::Ring(to), bytes }) => offload.ring.give_back(process.now(), to, bytes),
         Some(Credit { to: Creditor::Kernel(to), bytes }) => offload.given_back_to_kernel(to, bytes),
         None => {}
     }
