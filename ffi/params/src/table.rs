@@ -134,7 +134,7 @@ rows! {
     RingAllocationTx = "VMA_RING_ALLOCATION_LOGIC_TX", RING_LOGIC, "0", YES, "Which sockets send by one ring of the Extra API's: see VMA_RING_ALLOCATION_LOGIC_RX.";
     RingAllocationRx = "VMA_RING_ALLOCATION_LOGIC_RX", RING_LOGIC, "0", YES, "Which sockets share one ring of the Extra API's: a descriptor to sleep on, and a queue of completions. All of them lie on the process's one device queue. With 31, a thread whose socket goes onto a ring stays on its core.";
     RingMigrationTx = "VMA_RING_MIGRATION_RATIO_TX", from(-1), "100", YES, "Sends in a row by another thread (or on another core) after which a socket whose ring is chosen by it changes to its ring; -1: never.";
-    RingMigrationRx = "VMA_RING_MIGRATION_RATIO_RX", from(-1), "100", YES, "Receives in a row by another thread (or on another core) after which a socket whose ring is chosen by it changes to its ring; -1: never.";
+    RingMigrationRx = "VMA_RING_MIGRATION_RATIO_RX", from(-1), "100", YES, "Receive calls of the socket API in a row by another thread (or on another core) after which a socket whose ring is chosen by it changes to its ring, unless that is a cyclic one; -1: never.";
     RingLimit = "VMA_RING_LIMIT_PER_INTERFACE", COUNT, "0", YES, "The Extra API's rings at most; beyond them, sockets go onto the ring with the fewest, of those with the same profile and memory if there is one. 0: no limit.";
     RingDevMemTx = "VMA_RING_DEV_MEM_TX", from(0), "0", no("no device here has memory of its own (needs mlx5)"), "Bytes of the device's memory for sending.";
 

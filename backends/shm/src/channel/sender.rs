@@ -53,13 +53,15 @@ impl Sender {
             return Err(NotSent::Refused(SendError::Full));
         }
         let slot = self.slots.slot();
-        if frame.offload.dummy {
-            warm_up(link, pool, member, frame, slot);
-            return Ok(());
-        }
         let word = if len <= INLINE_MAX {
             copy_inline(link, pool, member, frame, slot);
+            // A slot that is not published is nobody's: the bytes were written to where the next frame's will be.
+            if frame.offload.dummy {
+                return Ok(());
+            }
             SlotWord { inline_len: len, gather_count: 0, vlan: frame.offload.vlan.is_some(), flight: 0 }
+        } else if frame.offload.dummy {
+            return Ok(());
         } else {
             self.gather(link, pool, frame, slot)?
         };
@@ -148,14 +150,6 @@ impl Sender {
 
 /// Bytes of the frame that share the cache line of the publish word.
 const FIRST_LINE: usize = 64 - SLOT_DATA;
-
-/// Does what sending does but for the publishing. A slot that is not published is nobody's: the bytes go where the next frame's will.
-#[cold]
-fn warm_up(link: &Link, pool: &Arc<Pool>, member: &Segment, frame: &TxFrame<'_, TxBuf>, slot: usize) {
-    if frame.len() <= INLINE_MAX {
-        copy_inline(link, pool, member, frame, slot);
-    }
-}
 
 /// Copies a whole frame into its slot. The line that the reader watches comes last: between the first store to it and the
 /// publish word, the reader's next look would take it away once more.

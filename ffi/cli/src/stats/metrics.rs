@@ -60,15 +60,23 @@ fn answer_all(listener: &TcpListener, scrapers: usize, text: impl Fn() -> Result
             turn_away(&client);
             continue;
         }
-        let (theirs, text) = (Arc::clone(&busy), Arc::clone(&text));
+        let (busy, text) = (Busy(Arc::clone(&busy)), Arc::clone(&text));
         // (One that goes away in the middle is not our concern.)
         let answering = move || {
             let _ = answer(client, || text());
-            theirs.fetch_sub(1, Ordering::Relaxed);
+            drop(busy);
         };
-        if thread::Builder::new().spawn(answering).is_err() {
-            busy.fetch_sub(1, Ordering::Relaxed);
-        }
+        // (Where there is no thread for it, it is dropped with all that it has.)
+        let _ = thread::Builder::new().spawn(answering);
+    }
+}
+
+/// One that is being answered, until this is dropped.
+struct Busy(Arc<AtomicUsize>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -99,6 +99,8 @@ pub(super) unsafe fn check_of_stream(header: &msghdr) -> Result<(), Errno> {
         let is_known = match message.kind {
             libc::SCM_RIGHTS | libc::SCM_CREDENTIALS => true,
             libc::SO_MARK | libc::SO_TIMESTAMPING => message.payload.len() == size_of::<u32>(),
+            // (Linux knows it on sockets with SO_TXTIME. There is no such time here.)
+            libc::SCM_TXTIME => message.payload.len() == size_of::<u64>(),
             _ => false,
         };
         if message.level == libc::SOL_SOCKET && !is_known {

@@ -59,7 +59,7 @@ pub(super) unsafe extern "C-unwind" fn recvfrom_zcopy(
     };
     // What asks for more than the next bytes is recvfrom's to do.
     let is_special = plain & (libc::MSG_PEEK | libc::MSG_OOB | libc::MSG_ERRQUEUE | libc::MSG_TRUNC) != 0;
-    let Some(process) = process_or_init().filter(|_| !is_special) else { return or_copy(true) };
+    let Some(mut process) = process_or_init().filter(|_| !is_special) else { return or_copy(true) };
     let mut now = process.now();
     if fdtable::is_stale(fd, now) {
         crate::boundary!((), {
@@ -83,7 +83,11 @@ pub(super) unsafe extern "C-unwind" fn recvfrom_zcopy(
             }
         }
         match wait_for_data(fd, plain) {
-            Ok(Sort::Ring | Sort::End) => now = process.now(),
+            Ok(Sort::Ring | Sort::End) => {
+                // (In the child of a fork that a callback made, there is another.)
+                let Some(here) = process_or_init() else { return or_copy(true) };
+                (process, now) = (here, here.now());
+            }
             Ok(Sort::Kernel) => return or_copy(true),
             Err(error) => return to_int(Err(error)),
         }

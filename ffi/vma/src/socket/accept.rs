@@ -197,12 +197,7 @@ unsafe fn from_kernel(
     let accept = || kernel_result(unsafe { real::accept4(fd, out, len, flags) });
     let accepted = match blocking {
         None => accept()?,
-        Some(timeout) => {
-            // A handler that leaves by longjmp would leave the locks behind.
-            let _undisturbed = SignalsBlocked::new();
-            let _one = KERNEL_ACCEPT.lock();
-            without_blocking(fd, timeout, accept)?
-        }
+        Some(timeout) => alone(|| without_blocking(fd, timeout, accept))?,
     };
     lifecycle::arriving(accepted);
     let mut guard = process.lock();
@@ -219,6 +214,14 @@ unsafe fn from_kernel(
         offload.sockets.remove(key);
     }
     Ok(accepted)
+}
+
+/// Does what no other thread of the process is to do meanwhile, and without which it does not fork.
+pub(crate) fn alone<T>(f: impl FnOnce() -> T) -> T {
+    // A handler that leaves by longjmp would leave the locks behind.
+    let _undisturbed = SignalsBlocked::new();
+    let _one = KERNEL_ACCEPT.lock();
+    f()
 }
 
 /// Accepts on a socket that blocks only if a connection waits, and never blocks: the ring's would not be seen. The open file may

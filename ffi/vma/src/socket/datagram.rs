@@ -493,7 +493,7 @@ pub(crate) fn receive(
         // Not published, so the ring brings nothing now; but it may be while a blocking call waits.
         let blocking = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
         let timeout = socket.receive_timeout;
-        let resume = offload.call_under_way(process.now());
+        let resume = offload.call_under_way(now);
         drop(guard);
         if blocking && flags & libc::MSG_ERRQUEUE == 0 {
             return wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume));

@@ -50,6 +50,8 @@ pub(in crate::extra) unsafe extern "C-unwind" fn cyclic_buffer_read(
     if let Ok(Read::Due) = found {
         // (Nothing of ours is on the stack that needs dropping.)
         callback::run();
+        // (In the child of a fork that one made, there is another process, or none.)
+        let Some(process) = crate::process::process() else { return errno::fail(libc::EBADFD) };
         found = crate::bare_boundary!(Err(Errno(libc::EIO)), read(process, fd, min, max, false));
     }
     to_int(found.map(|found| {
@@ -57,7 +59,7 @@ pub(in crate::extra) unsafe extern "C-unwind" fn cyclic_buffer_read(
         let wants_time = unsafe { (&raw const (*completion).comp_mask).read_unaligned() } & HAS_TIME != 0;
         let run = if let Read::Found(run) = found { Some(run) } else { None };
         // SAFETY: as above.
-        unsafe { put(completion, run, wants_time.then_some(process)) };
+        unsafe { put(completion, run, if wants_time { crate::process::process() } else { None }) };
         0
     }))
 }

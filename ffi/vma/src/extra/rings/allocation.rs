@@ -96,37 +96,56 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Where a socket belongs; by the calling thread, where it is that which decides.
+    /// Where a socket belongs; by the calling thread, where it is that which decides, and which is attached then.
     pub(super) fn place(&mut self, asked: Asked, key: Key, socket: &Socket) -> Place {
+        if asked.logic == Logic::CoreAttached {
+            self.attach();
+        }
+        self.seen(asked, key, socket)
+    }
+
+    /// Where a socket would belong, as its threads are.
+    pub(super) fn seen(&self, asked: Asked, key: Key, socket: &Socket) -> Place {
+        let memory = socket.rare.as_ref().filter(|_| asked.profile != 0).and_then(|rare| rare.rings.user_memory);
         let of = match asked.logic {
+            // One memory has one writer, whatever the logic.
+            _ if memory.is_some() => Of::Interface,
             Logic::Interface => Of::Interface,
             Logic::Ip => Of::Ip(socket.bound.map_or(Ipv4Addr::UNSPECIFIED, |local| *local.ip())),
             Logic::Socket => Of::Socket(key),
             Logic::UserId => Of::UserId(asked.user_id),
             Logic::Thread => Of::Thread(this_thread()),
             Logic::Core => Of::Core(this_core()),
-            Logic::CoreAttached => Of::Core(self.attach()),
+            Logic::CoreAttached => Of::Core(self.core_of(this_thread()).unwrap_or_else(this_core)),
         };
-        let memory = socket.rare.as_ref().filter(|_| asked.profile != 0).and_then(|rare| rare.rings.user_memory);
         Place { of, profile: asked.profile, memory }
     }
 
+    fn core_of(&self, thread: libc::pid_t) -> Option<usize> {
+        self.attached.iter().find(|(known, _)| *known == thread).map(|&(_, core)| core)
+    }
+
     /// Keeps the calling thread on one core from now on: of those that it may run on, one with the fewest threads so attached.
-    fn attach(&mut self) -> usize {
+    fn attach(&mut self) {
         let thread = this_thread();
-        if let Some(&(_, core)) = self.attached.iter().find(|(known, _)| *known == thread) {
-            return core;
+        if self.core_of(thread).is_some() {
+            return;
         }
+        self.attached.retain(|&(thread, _)| lives(thread));
         let here = this_core();
         let load = |core: usize| self.attached.iter().filter(|(_, other)| *other == core).count();
         // (Where there is nothing to choose between, the one that it is on.)
         let core = allowed().into_iter().min_by_key(|&core| (load(core), core != here)).unwrap_or(here);
-        if !stay_on(core) {
-            return here;
+        if stay_on(core) {
+            self.attached.push((thread, core));
         }
-        self.attached.push((thread, core));
-        core
     }
+}
+
+/// Whether a thread of this process has not ended.
+fn lives(thread: libc::pid_t) -> bool {
+    // SAFETY: no signal is sent.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
 }
 
 fn this_thread() -> libc::pid_t {

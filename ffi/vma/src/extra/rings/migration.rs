@@ -3,6 +3,7 @@
 
 use super::allocation::{Logic, Place};
 use super::{Asked, Direction};
+use crate::cancel::Masked;
 use crate::process::Offload;
 use crate::slab::Key;
 
@@ -47,17 +48,20 @@ impl Offload {
         let at = direction as usize;
         let Some(ratio) = self.rings.ratios[at] else { return };
         let asked = self.asked(key.index, direction);
-        if !asked.logic.is_by_caller() {
+        // (Whose records wait in a cyclic buffer, or are being read there, stays.)
+        if !asked.logic.is_by_caller() || asked.profile != 0 {
             return;
         }
         let Some(socket) = self.sockets.find_mut(key) else { return };
         let Some(ring) = socket.rare.as_ref().and_then(|rare| rare.rings.ring(direction)) else { return };
-        let place = self.rings.threads.place(asked, key, socket);
+        let place = self.rings.threads.seen(asked, key, socket);
         let strangers = &mut socket.rare().rings.strangers[at];
         if self.rings.all.find(ring).is_some_and(|ring| ring.is_for(place)) {
             *strangers = Stranger::default();
         } else if strangers.calls(place, ratio) {
             *strangers = Stranger::default();
+            // (The old ring's descriptor may be closed with it, which is a cancellation point; and the lock is held.)
+            let _masked = Masked::new();
             self.change_ring(key.index, direction);
         }
     }

@@ -5,7 +5,7 @@
 //! accepted, and those that have moved there.
 //!
 //! Another thread may close any number, and somebody else get it, as long as the lock is not held: so each socket is looked up anew, and read from
-//! under the lock. (A close takes the number out of the tables, under the lock, before the kernel has it.)
+//! under the lock. (A close takes the number out of the tables and then passes the lock, before the kernel has it.)
 
 use core::ffi::c_int;
 use core::time::Duration;
@@ -188,20 +188,12 @@ impl Source {
 /// What a packet counts beside its bytes.
 pub(super) const CHARGE: usize = 256;
 
-/// A connection that the kernel has for a listener. Nothing is locked while it is accepted, so the listener has another number for that.
+/// A connection that the kernel has for a listener. The state is not locked while it is accepted, so the listener has another number for that.
 fn connection(process: &Process, listener: &Source, sink: &mut impl Sink) {
-    let copy = {
-        let guard = process.lock();
-        let is_its = guard.sockets.find(listener.key).is_some_and(|socket| socket.fd == listener.fd);
-        if !is_its || fdtable::peek(listener.fd).socket() != Some(listener.key) {
-            return;
-        }
-        // SAFETY: plain integers.
-        unsafe { real::fcntl(listener.fd, libc::F_DUPFD_CLOEXEC, 0) }
-    };
-    let Ok(copy) = Fd::new(copy) else { return };
-    let Ok(connection) = accept::from_kernel_by_itself(process, copy.raw(), listener.key) else { return };
-    drop(copy);
+    let Some(copy) = another_number(process, listener) else { return };
+    let accepted = accept::from_kernel_by_itself(process, copy.raw(), listener.key);
+    accept::alone(|| drop(copy));
+    let Ok(connection) = accepted else { return };
     let peer = peer_of(connection, listener.family);
     let mut guard = process.lock();
     if let Entry::Kernel(key) = fdtable::peek(connection) {
@@ -210,6 +202,22 @@ fn connection(process: &Process, listener: &Source, sink: &mut impl Sink) {
     drop(guard);
     let user_data = default_user_data(connection);
     sink.put(&Completed { packet: None, events: ACCEPTED, user_data, from: peer, listener: Some(listener.fd) });
+}
+
+/// Made, like it is closed, where nobody accepts and nobody forks: a close of any of its numbers ends a turn at accepting, and a child would not
+/// know of it.
+fn another_number(process: &Process, listener: &Source) -> Option<Fd> {
+    accept::alone(|| {
+        let guard = process.lock();
+        let is_its = guard.sockets.find(listener.key).is_some_and(|socket| socket.fd == listener.fd);
+        if !is_its || fdtable::peek(listener.fd).socket() != Some(listener.key) {
+            return None;
+        }
+        // SAFETY: plain integers.
+        let copy = unsafe { real::fcntl(listener.fd, libc::F_DUPFD_CLOEXEC, 0) };
+        drop(guard);
+        Fd::new(copy).ok()
+    })
 }
 
 /// Room for an address that the kernel tells.

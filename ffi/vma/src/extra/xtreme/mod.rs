@@ -86,6 +86,8 @@ pub(super) unsafe extern "C-unwind" fn poll<L: Layout>(fd: c_int, completions: *
     if polled == Polled::Due {
         // (Nothing of ours is on the stack that needs dropping, and nothing was told yet.)
         callback::run();
+        // (In the child of a fork that one made, there is another process, or none.)
+        let Some(process) = crate::process::process() else { return errno::fail(libc::EBADFD) };
         polled = crate::bare_boundary!(Polled::Failed, poll_ring(process, fd, &mut out, false));
     }
     match polled {
