@@ -12,6 +12,7 @@
 //! - [`ShmDevice`]: the [`ringway_stack::device::Device`]; lives in a ring, behind its lock
 //! - [`Rendezvous`]: finding, greeting and losing peers; has its own locks, is served by a progress thread
 //! - `stores`: the only module that writes shared memory. `reads`: the only one that reads a peer's
+//! - `window`: a peer's payload as the program sees it, copied when it writes there
 //! - `protocol`: the orderings of ring, release ring and wake-up, over an interface that loom can drive
 //!
 //! What this crate never does: start a thread, read a clock on a frame's path, enter the kernel for a frame unless a
@@ -42,6 +43,7 @@ mod sync;
 mod sys;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod window;
 
 pub use copy::bulk_copied;
 pub use device::{ShmDevice, attach};
@@ -52,6 +54,7 @@ pub use pool::TxBuf;
 pub use rendezvous::{ControlHandler, Correspondent, PeerInfo, Rendezvous, Resolved, Talk, WORDS_MAX};
 pub use rx_buf::RxBuf;
 pub use settings::{HeadMemory, Settings};
+pub use window::{copy_on_write, lend_copies};
 
 /// Frames that wait in one direction between two members, at most.
 pub const QUEUE_FRAMES: usize = layout::SLOTS;

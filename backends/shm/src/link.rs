@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ringway_stack::device::MacAddr;
 
@@ -15,6 +15,7 @@ use crate::reads::View;
 use crate::rx_buf::Flights;
 use crate::settings::Settings;
 use crate::stores::Segment;
+use crate::window::Window;
 
 /// What is shared by the device's channel, the rendezvous, and the handles on bytes that the peer sent.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Link {
     pub(crate) alive: AtomicBool,
     pub(crate) releases: ReleaseWriter,
     pub(crate) flights: Flights,
+    /// What of the peer's memory the program is shown: since it was first lent some.
+    pub(crate) window: OnceLock<Option<Window>>,
     /// Frames received that were copied rather than held, for want of flights.
     pub(crate) copied: AtomicU64,
 }
@@ -40,6 +43,12 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Relaxed)
+    }
+
+    /// The peer's send buffers as the program sees them. `None`: it cannot be shown them.
+    #[inline]
+    pub(crate) fn window(&self) -> Option<&Window> {
+        self.window.get_or_init(|| self.peer.view.window(POOL_AT, self.peer.pool_len)).as_ref()
     }
 
     /// Hands a flight's buffers back to the peer.

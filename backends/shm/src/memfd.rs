@@ -1,6 +1,6 @@
 //! Sealed memory: made, checked, mapped.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_void};
 use core::ptr::NonNull;
 use std::io;
 
@@ -34,6 +34,22 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        Self::of_this_process(base, len)
+    }
+
+    /// Maps `len` bytes from `offset` on, a multiple of a page, once more, in the same way.
+    pub(crate) fn again(&self, offset: usize, len: usize) -> io::Result<Self> {
+        let from = self.at(offset, len);
+        // SAFETY: from a length of zero, a shared mapping is mapped again (mremap(2)), at an address of the kernel's choice: what is there stays.
+        let base = unsafe { libc::mremap(from.as_ptr().cast(), 0, len, libc::MREMAP_MAYMOVE) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Self::of_this_process(base, len)
+    }
+
+    /// Takes a fresh mapping over.
+    fn of_this_process(base: *mut c_void, len: usize) -> io::Result<Self> {
         let mapping = Self { base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len, pid: sys::pid() };
         // SAFETY: our own fresh mapping.
         if unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) } != 0 {

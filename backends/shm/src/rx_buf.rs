@@ -13,6 +13,7 @@ use crate::heads::Head;
 use crate::layout::{FLIGHTS, FRAME_MAX, GATHER_MAX, POOL_AT};
 use crate::link::Link;
 use crate::pool::release;
+use crate::window;
 
 /// A piece of a frame: an offset in the peer's pool, and a length. Checked when it was received.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,9 +96,30 @@ impl RxBuf {
 
     /// The same bytes in private memory, so that the peer gets its buffers back at once.
     pub(crate) fn into_copy(self) -> Self {
-        let mut bytes = vec![0u8; self.len as usize];
-        self.copy_to(0, &mut bytes);
-        Self { source: Source::Copied(bytes.into()), start: 0, len: self.len }
+        let mut bytes: Arc<[u8]> = core::iter::repeat_n(0, self.len as usize).collect();
+        if let Some(bytes) = Arc::get_mut(&mut bytes) {
+            self.copy_to(0, bytes);
+        }
+        Self { source: Source::Copied(bytes), start: 0, len: self.len }
+    }
+
+    /// To be called before the program is told where the bytes lie ([`RxBuf::for_each_piece`]), for it may write there. A peer's bytes
+    /// stay where they are, and are copied by the first write to them ([`crate::copy_on_write`]); once the program has made
+    /// one, they are copied here.
+    #[inline]
+    pub fn make_writable(&mut self) {
+        if let Source::Peer { link, .. } = &self.source
+            && (window::is_written() || link.window().is_none())
+        {
+            self.copy();
+        }
+    }
+
+    #[cold]
+    fn copy(&mut self) {
+        window::tell();
+        let whole = Self { source: Source::Copied(Arc::default()), start: 0, len: 0 };
+        *self = core::mem::replace(self, whole).into_copy();
     }
 
     /// The first `len` bytes of a receive buffer.
@@ -116,8 +138,8 @@ impl RxBuf {
         }
     }
 
-    /// Where the bytes lie: address and length of each piece, in order. They stay there, and (the peer's own doing apart) as they are, until the
-    /// last handle is dropped.
+    /// Where the bytes lie, for the program: address and length of each piece, in order. They stay there, and (the peer's own doing apart) as they
+    /// are, until the last handle is dropped.
     pub fn for_each_piece(&self, mut piece: impl FnMut(*const u8, usize)) {
         let (mut skip, mut left) = (self.start as usize, self.len as usize);
         match &self.source {
@@ -126,12 +148,16 @@ impl RxBuf {
             Source::Peer { link, flight } => {
                 // SAFETY: this handle is counted, so the table isn't written.
                 let pieces = unsafe { &*link.flights.pieces[usize::from(*flight)].get() };
+                let window = link.window();
                 for &Piece { offset, len } in pieces {
                     let len = len as usize;
                     let from = skip.min(len);
                     let taken = (len - from).min(left);
                     if taken > 0 {
-                        piece(link.peer.view.address(POOL_AT + offset as usize + from, taken), taken);
+                        let at = offset as usize + from;
+                        let address =
+                            window.map_or_else(|| link.peer.view.address(POOL_AT + at, taken), |window| window.address(at, taken));
+                        piece(address, taken);
                     }
                     skip -= from;
                     left -= taken;

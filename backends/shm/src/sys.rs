@@ -6,6 +6,7 @@
 
 use core::ffi::{CStr, c_long};
 use core::mem::{self, MaybeUninit};
+use core::ptr::NonNull;
 use std::io;
 use std::time::Duration;
 
@@ -380,4 +381,38 @@ impl Epoll {
                 .unwrap_or(0);
         events.iter().take(count as usize).map(|event| event.u64).collect()
     }
+}
+
+/// Bytes of a page. Async-signal-safe (it reads what the loader left).
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: no preconditions.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// A page of zeros, which a fork's child does not have. Async-signal-safe.
+pub(crate) fn anonymous_page() -> Option<NonNull<u8>> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory.
+    let page = unsafe { libc::mmap(core::ptr::null_mut(), page_bytes(), protection, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: our own fresh mapping.
+    unsafe { libc::madvise(page, page_bytes(), libc::MADV_DONTFORK) };
+    NonNull::new(page.cast())
+}
+
+/// Puts the page `from` in the place of the one at `to`, in one step for whoever reads there. `false`: all is as it was, without `from`. Async-signal-safe.
+///
+/// # Safety
+/// `from` is a page of the caller's, and nothing else is lost with what is mapped at `to`.
+pub(crate) unsafe fn move_page(from: NonNull<u8>, to: *mut u8) -> bool {
+    let (len, flags) = (page_bytes(), libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED);
+    // SAFETY: the caller's promise.
+    let moved = unsafe { libc::mremap(from.as_ptr().cast(), len, len, flags, to) } != libc::MAP_FAILED;
+    if !moved {
+        // SAFETY: the caller's own.
+        unsafe { libc::munmap(from.as_ptr().cast(), len) };
+    }
+    moved
 }

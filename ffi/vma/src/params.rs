@@ -55,6 +55,8 @@ pub(crate) struct Params {
     pub(crate) rx_poll_on_tx_tcp: bool,
     /// VMA_TX_NONBLOCKED_EAGAINS: a datagram that is lost at once is the program's to send again.
     pub(crate) tx_nonblocked_eagains: bool,
+    /// RINGWAY_LEND_COPIES.
+    pub(crate) lend_copies: bool,
     /// VMA_HANDLE_SIGSEGV.
     pub(crate) handle_sigsegv: bool,
 }
@@ -107,6 +109,7 @@ impl Params {
             dummy_send_getsockname: settings.flag(Id::TriggerDummySend),
             rx_poll_on_tx_tcp: settings.flag(Id::RxPollOnTxTcp),
             tx_nonblocked_eagains: settings.flag(Id::TxNonblockedEagains),
+            lend_copies: settings.flag(Id::LendCopies),
             handle_sigsegv: settings.flag(Id::HandleSigsegv),
         }
     }

@@ -181,6 +181,9 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     if params.handle_sigsegv {
         crash::install();
     }
+    if params.lend_copies {
+        ringway_shm::lend_copies();
+    }
     params::admissible()?;
     rules::load();
     let no_resources = |e: &dyn core::fmt::Display| (Reason::NoResources, e.to_string());

@@ -166,6 +166,13 @@ fn zero_copy() {
 }
 
 #[test]
+fn what_is_lent_may_be_written_to() {
+    finds_nothing_wrong("written", &[], &[]);
+    finds_nothing_wrong("written", &[], &[("RINGWAY_LEND_COPIES", "1")]);
+    finds_nothing_wrong("written", &["completions"], &[("VMA_SOCKETXTREME", "1")]);
+}
+
+#[test]
 fn receive_callbacks() {
     finds_nothing_wrong("callback", &[], &[]);
 }

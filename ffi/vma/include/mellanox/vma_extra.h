@@ -98,7 +98,14 @@ __extension__ typedef enum {
 	VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED = (1ULL << 33) /* user_data is the new connection's; src, listen_fd are set */
 } vma_socketxtreme_events_t;
 
-/* A piece of a packet, where the device put it. The program may read it until it gives the packet back, and write nothing. */
+/*
+ * A piece of a packet, where the device put it. The program may read and write there until it gives the packet back.
+ *
+ * On shared memory, payload of more than some 200 bytes lies in its sender's memory, which no write reaches: the first one to a
+ * page gives this program a copy of it, and what is lent from then on is copied beforehand. That first write is a SIGSEGV, which
+ * the library handles before the program's handler sees it; so threads that block SIGSEGV, and system calls that are to write
+ * there, need RINGWAY_LEND_COPIES=1, with which payload is copied from the start.
+ */
 struct vma_buff_t {
 	struct vma_buff_t *next; /* NULL: the last one */
 	void *payload;

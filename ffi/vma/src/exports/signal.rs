@@ -20,6 +20,8 @@ use crate::lock::DEFERRED;
 use crate::mux::wait::{leave_wait, note_signal, run_handler};
 use crate::{memory, process, real};
 
+pub(crate) mod faults;
+
 const SIGNALS: usize = 65;
 
 /// The program's handler for a signal.
@@ -136,19 +138,31 @@ pub(crate) fn raise_deferred() {
 
 unsafe extern "C" fn trampoline(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let Some(handler) = handler(signal) else { return };
+    // SAFETY: the kernel gave a siginfo.
+    if signal == libc::SIGSEGV && unsafe { faults::is_mended(info) } {
+        return;
+    }
     if defer(signal, info) {
         return;
+    }
+    let address = handler.address.load(Ordering::Acquire);
+    if faults::are_watched(signal) && (address == SIG_DFL || address == SIG_IGN) {
+        // SAFETY: as above.
+        return unsafe { faults::end_as_without_handler(signal, info, address) };
     }
     let saved = errno::current();
     note_signal(handler.restart.load(Ordering::Relaxed));
     errno::set(saved);
-    let address = handler.address.load(Ordering::Acquire);
     if address == SIG_DFL || address == SIG_IGN {
         return;
     }
     let with_info = handler.with_info.load(Ordering::Relaxed);
     if handler.reset.swap(false, Ordering::Relaxed) {
-        reset(signal, with_info);
+        if faults::are_watched(signal) {
+            handler.install(SIG_DFL, 0);
+        } else {
+            reset(signal, with_info);
+        }
         errno::set(saved);
     }
     // SAFETY: the program installed the address as a handler of this form; the arguments are the kernel's own.
@@ -210,8 +224,7 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, o
     let wanted = unsafe { new.as_ref() }.copied();
     let mut passed = wanted;
     if let Some(action) = &mut passed
-        && action.sa_sigaction != SIG_DFL
-        && action.sa_sigaction != SIG_IGN
+        && (faults::are_watched(signal) || (action.sa_sigaction != SIG_DFL && action.sa_sigaction != SIG_IGN))
     {
         slot.install(action.sa_sigaction, action.sa_flags);
         action.sa_sigaction = trampoline as *const () as sighandler_t;

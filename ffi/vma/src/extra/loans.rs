@@ -7,6 +7,7 @@ use libc::iovec;
 use ringway_shm::RxBuf;
 use ringway_stack::ring::{Lent, SocketId};
 
+use crate::exports::signal::faults;
 use crate::process::{Offload, Process};
 use crate::slab::{Key, Slab};
 
@@ -96,6 +97,7 @@ impl Offload {
     pub(super) fn begin_lending(&mut self) {
         if !self.loans.lends {
             self.loans.lends = true;
+            faults::watch();
             if !self.ring.lend_from_now_on() {
                 tracing::info!("this device keeps no small packets: they are copied once before they are lent");
             }
@@ -120,11 +122,11 @@ impl Offload {
     }
 }
 
-/// Where the bytes of pieces lie, as far as there is room; how many iovecs, and how many bytes.
+/// Where the bytes of pieces lie, for a program that may write there, as far as there is room; how many iovecs, and how many bytes.
 ///
 /// # Safety
 /// `room` iovecs can be written at `out`.
-pub(super) unsafe fn write_iovecs(pieces: &[Lent<RxBuf>], out: *mut iovec, room: usize) -> (usize, usize) {
+pub(super) unsafe fn write_iovecs(pieces: &mut [Lent<RxBuf>], out: *mut iovec, room: usize) -> (usize, usize) {
     let (mut count, mut bytes) = (0, 0);
     let mut write = |base: *const u8, len: usize| {
         if count < room {
@@ -137,7 +139,10 @@ pub(super) unsafe fn write_iovecs(pieces: &[Lent<RxBuf>], out: *mut iovec, room:
     };
     for piece in pieces {
         match piece {
-            Lent::Buffer(buffer) => buffer.for_each_piece(&mut write),
+            Lent::Buffer(buffer) => {
+                buffer.make_writable();
+                buffer.for_each_piece(&mut write);
+            }
             Lent::Copied(copy) => write(copy.as_ptr(), copy.len()),
         }
     }

@@ -212,11 +212,11 @@ impl Out {
     ///
     /// # Safety
     /// The buffer is the program's, and has room for the packet's header there.
-    unsafe fn put(&self, offload: &mut Offload, ring: SocketId, at: usize, len: usize, pieces: Pieces) -> (usize, usize) {
+    unsafe fn put(&self, offload: &mut Offload, ring: SocketId, at: usize, len: usize, mut pieces: Pieces) -> (usize, usize) {
         let room = self.iovecs_at(at).unwrap_or(0);
         let header = self.buffer.wrapping_byte_add(size_of::<Packets>() + at).cast::<Packet>();
         // SAFETY: there is room for so many.
-        let (sz_iov, bytes) = unsafe { write_iovecs(&pieces, header.wrapping_add(1).cast(), room) };
+        let (sz_iov, bytes) = unsafe { write_iovecs(&mut pieces, header.wrapping_add(1).cast(), room) };
         let packet_id = offload.loans.lend(Loan { socket: self.key, fd: self.fd, ring, len, pieces });
         // SAFETY: the caller's promise; packed, so that it may lie anywhere.
         unsafe { header.write(Packet { packet_id, sz_iov }) };

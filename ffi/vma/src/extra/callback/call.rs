@@ -81,7 +81,7 @@ fn prepare(out: &mut MaybeUninit<Call>) -> bool {
     if !offload.callbacks.are_due() {
         return false;
     }
-    let Some((key, ring, callback, candidate)) = offload.next_candidate(process) else { return false };
+    let Some((key, ring, callback, mut candidate)) = offload.next_candidate(process) else { return false };
     let Some(function) = callback.function else { return false };
     let len = candidate.pieces.iter().map(Lent::len).sum();
     let Some(socket) = offload.sockets.find(key) else { return false };
@@ -90,7 +90,7 @@ fn prepare(out: &mut MaybeUninit<Call>) -> bool {
     let sw_timestamp = if wants_time { to_timespec(wall_time(candidate.received)) } else { NEVER };
     let mut iov = [const { MaybeUninit::uninit() }; PIECES_MAX];
     // SAFETY: there is room for so many.
-    let (pieces, _) = unsafe { write_iovecs(&candidate.pieces, iov.as_mut_ptr().cast(), PIECES_MAX) };
+    let (pieces, _) = unsafe { write_iovecs(&mut candidate.pieces, iov.as_mut_ptr().cast(), PIECES_MAX) };
     let packet = offload.loans.lend(Loan { socket: key, fd, ring: NOBODY, len: 0, pieces: candidate.pieces });
     offload.callbacks.serial += 1;
     let serial = offload.callbacks.serial;

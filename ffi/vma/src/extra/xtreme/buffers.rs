@@ -224,7 +224,8 @@ impl Buffers {
                 self.put(to, at, len, Some(Lent::Copied(bytes)));
             }
             Lent::Copied(bytes) => bytes.chunks(NODE_BYTES).for_each(|part| self.put_piece(Lent::Copied(part.to_vec()), to)),
-            Lent::Buffer(buffer) => {
+            Lent::Buffer(mut buffer) => {
+                buffer.make_writable();
                 let mut places = ArrayVec::<(*const u8, usize), PIECES_MAX>::new();
                 buffer.for_each_piece(|at, len| _ = places.try_push((at, len)));
                 if let [(at, len)] = places[..] {
