@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use ringway_stack::device::MacAddr;
 
@@ -34,8 +34,6 @@ pub(crate) struct Link {
     pub(crate) alive: AtomicBool,
     pub(crate) releases: ReleaseWriter,
     pub(crate) flights: Flights,
-    /// What of the peer's memory the program is shown: since it was first lent some.
-    pub(crate) window: OnceLock<Option<Window>>,
     /// Frames received that were copied rather than held, for want of flights.
     pub(crate) copied: AtomicU64,
 }
@@ -43,12 +41,6 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Relaxed)
-    }
-
-    /// The peer's send buffers as the program sees them. `None`: it cannot be shown them.
-    #[inline]
-    pub(crate) fn window(&self) -> Option<&Window> {
-        self.window.get_or_init(|| self.peer.view.window(POOL_AT, self.peer.pool_len)).as_ref()
     }
 
     /// Hands a flight's buffers back to the peer.
@@ -64,6 +56,8 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct PeerSegment {
     pub(crate) view: View,
+    /// The same memory, for the program to whom some of it is lent.
+    pub(crate) window: Window,
     pub(crate) id: u64,
     /// Bytes of its pool. Invariant: `POOL_AT + pool_len <= view.len()`.
     pub(crate) pool_len: usize,
@@ -80,7 +74,10 @@ impl PeerSegment {
         let (magic, version, id, pool_len) = (word(MAGIC_AT), word(VERSION_AT), word(OWNER_AT), word(POOL_LEN_AT));
         let pool_len = usize::try_from(pool_len).ok().filter(|&len| len <= view.len() - POOL_AT);
         match pool_len {
-            Some(pool_len) if magic == MEMBER_MAGIC && version == VERSION => Ok(Self { view, id, pool_len }),
+            Some(pool_len) if magic == MEMBER_MAGIC && version == VERSION => {
+                let window = Window::new(memfd::open_again(fd, &view)?);
+                Ok(Self { view, window, id, pool_len })
+            }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }

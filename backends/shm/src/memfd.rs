@@ -1,6 +1,6 @@
 //! Sealed memory: made, checked, mapped.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::CStr;
 use core::ptr::NonNull;
 use std::io;
 
@@ -34,22 +34,6 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Self::of_this_process(base, len)
-    }
-
-    /// Maps `len` bytes from `offset` on, a multiple of a page, once more, in the same way.
-    pub(crate) fn again(&self, offset: usize, len: usize) -> io::Result<Self> {
-        let from = self.at(offset, len);
-        // SAFETY: from a length of zero, a shared mapping is mapped again (mremap(2)), at an address of the kernel's choice: what is there stays.
-        let base = unsafe { libc::mremap(from.as_ptr().cast(), 0, len, libc::MREMAP_MAYMOVE) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Self::of_this_process(base, len)
-    }
-
-    /// Takes a fresh mapping over.
-    fn of_this_process(base: *mut c_void, len: usize) -> io::Result<Self> {
         let mapping = Self { base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len, pid: sys::pid() };
         // SAFETY: our own fresh mapping.
         if unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) } != 0 {
@@ -113,4 +97,9 @@ pub(crate) fn open(fd: &Fd, expected_len: Option<usize>, len_max: usize) -> io::
         return Err(io::ErrorKind::InvalidData.into());
     }
     Ok(View::new(Mapping::new(fd, len, libc::PROT_READ)?))
+}
+
+/// Maps a peer's segment once more, of which `view` is the first mapping.
+pub(crate) fn open_again(fd: &Fd, view: &View) -> io::Result<Mapping> {
+    Mapping::new(fd, view.len(), libc::PROT_READ)
 }

@@ -7,7 +7,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::copy;
 use crate::memfd::Mapping;
 use crate::protocol::ReadWords;
-use crate::window::Window;
 
 /// A peer's memory, mapped read-only. It cannot shrink (its seals were checked), so reading it cannot fault.
 #[derive(Debug)]
@@ -32,16 +31,6 @@ impl View {
         let from = self.at(offset, out.len());
         // SAFETY: `at` checked the range; `out` is a live slice elsewhere.
         unsafe { copy::opaque(from.as_ptr(), out.as_mut_ptr(), out.len()) };
-    }
-
-    /// Where `len` bytes from `offset` on are mapped. Out of range is a mistake of this crate's, not of the peer's.
-    pub(crate) fn address(&self, offset: usize, len: usize) -> *const u8 {
-        self.at(offset, len).as_ptr()
-    }
-
-    /// The same memory, for the program. `None`: see [`Window::new`].
-    pub(crate) fn window(&self, offset: usize, len: usize) -> Option<Window> {
-        Window::new(&self.mapping, offset, len)
     }
 
     #[inline]

@@ -109,7 +109,7 @@ impl RxBuf {
     #[inline]
     pub fn make_writable(&mut self) {
         if let Source::Peer { link, .. } = &self.source
-            && (window::is_written() || link.window().is_none())
+            && (window::is_written() || !link.peer.window.is_listed())
         {
             self.copy();
         }
@@ -148,16 +148,12 @@ impl RxBuf {
             Source::Peer { link, flight } => {
                 // SAFETY: this handle is counted, so the table isn't written.
                 let pieces = unsafe { &*link.flights.pieces[usize::from(*flight)].get() };
-                let window = link.window();
                 for &Piece { offset, len } in pieces {
                     let len = len as usize;
                     let from = skip.min(len);
                     let taken = (len - from).min(left);
                     if taken > 0 {
-                        let at = offset as usize + from;
-                        let address =
-                            window.map_or_else(|| link.peer.view.address(POOL_AT + at, taken), |window| window.address(at, taken));
-                        piece(address, taken);
+                        piece(link.peer.window.address(POOL_AT + offset as usize + from, taken), taken);
                     }
                     skip -= from;
                     left -= taken;

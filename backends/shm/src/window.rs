@@ -11,6 +11,7 @@
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::sync::OnceLock;
 
 use crate::copy;
 use crate::memfd::Mapping;
@@ -62,10 +63,22 @@ impl Entry {
     }
 }
 
-/// A peer's send buffers as the program sees them.
+impl core::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Entry").field("base", &self.base).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// A peer's memory as the program sees it.
 #[derive(Debug)]
 pub(crate) struct Window {
+    listing: OnceLock<Option<Listing>>,
     mapping: Mapping,
+}
+
+/// A window's place among the entries.
+#[derive(Debug)]
+struct Listing {
     entry: &'static Entry,
     pid: usize,
     /// What the entry points to.
@@ -73,23 +86,10 @@ pub(crate) struct Window {
     pages: Box<[AtomicU8]>,
 }
 
-impl core::fmt::Debug for Entry {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Entry").field("base", &self.base).field("len", &self.len).finish_non_exhaustive()
-    }
-}
-
 impl Window {
-    /// Maps `len` bytes of `whole` from `offset` on, a multiple of a page, once more. `None`: there are too many windows, or is no address space.
-    pub(crate) fn new(whole: &Mapping, offset: usize, len: usize) -> Option<Self> {
-        let mapping = whole.again(offset, len).ok()?;
-        let pid = usize::try_from(sys::pid()).ok()?;
-        let entry = ENTRIES.iter().find(|entry| entry.take(pid))?;
-        let pages: Box<[AtomicU8]> = (0..len.div_ceil(sys::page_bytes())).map(|_| AtomicU8::new(PEERS)).collect();
-        entry.len.store(len, Ordering::Relaxed);
-        entry.pages.store(pages.as_ptr().cast_mut(), Ordering::Relaxed);
-        entry.base.store(mapping.at(0, len).addr().get(), Ordering::Release);
-        Some(Self { mapping, entry, pid, pages })
+    /// `mapping`: the window's alone.
+    pub(crate) fn new(mapping: Mapping) -> Self {
+        Self { listing: OnceLock::new(), mapping }
     }
 
     /// Where `len` bytes from `offset` on are. Out of range is a mistake of this crate's.
@@ -97,14 +97,34 @@ impl Window {
         self.mapping.at(offset, len).as_ptr()
     }
 
+    /// Whether writes to it are allowed: from the first call of this on, unless there are too many windows.
+    #[inline]
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listing.get_or_init(|| Listing::new(&self.mapping)).is_some()
+    }
+
     /// Pages that have become private.
     #[cfg(test)]
-    pub(crate) fn private_pages(&self) -> usize {
-        self.pages.iter().filter(|page| page.load(Ordering::Relaxed) == PRIVATE).count()
+    fn private_pages(&self) -> usize {
+        let pages = self.listing.get().and_then(Option::as_ref).map_or(&[][..], |listing| &listing.pages);
+        pages.iter().filter(|page| page.load(Ordering::Relaxed) == PRIVATE).count()
     }
 }
 
-impl Drop for Window {
+impl Listing {
+    #[cold]
+    fn new(mapping: &Mapping) -> Option<Self> {
+        let (pid, len) = (usize::try_from(sys::pid()).ok()?, mapping.len());
+        let entry = ENTRIES.iter().find(|entry| entry.take(pid))?;
+        let pages: Box<[AtomicU8]> = (0..len.div_ceil(sys::page_bytes())).map(|_| AtomicU8::new(PEERS)).collect();
+        entry.len.store(len, Ordering::Relaxed);
+        entry.pages.store(pages.as_ptr().cast_mut(), Ordering::Relaxed);
+        entry.base.store(mapping.at(0, len).as_ptr().expose_provenance(), Ordering::Release);
+        Some(Self { entry, pid, pages })
+    }
+}
+
+impl Drop for Listing {
     fn drop(&mut self) {
         // In a fork's child, the entry may have been taken for another window.
         if self.entry.pid.load(Ordering::Relaxed) == self.pid {
@@ -196,13 +216,15 @@ mod tests {
     static ONE: Mutex<()> = Mutex::new(());
 
     /// A peer's memory of so many pages, each full of its number, and how it is seen here.
-    fn peer(pages: usize) -> (Segment, View) {
+    fn peer(pages: usize) -> (Segment, View, Window) {
         let len = pages * sys::page_bytes();
         let (segment, fd) = memfd::create(c"test", len).unwrap();
         for page in 0..pages {
             segment.write(page * sys::page_bytes(), &vec![page as u8; sys::page_bytes()]);
         }
-        (segment, memfd::open(&fd, Some(len), len).unwrap())
+        let view = memfd::open(&fd, Some(len), len).unwrap();
+        let window = Window::new(memfd::open_again(&fd, &view).unwrap());
+        (segment, view, window)
     }
 
     /// As the program does it.
@@ -219,32 +241,35 @@ mod tests {
     #[test]
     fn a_page_that_is_written_to_is_the_programs_and_the_others_stay_the_peers() {
         let _one = ONE.lock();
-        let (segment, view) = peer(3);
+        let (segment, view, window) = peer(3);
         let page = sys::page_bytes();
-        let window = view.window(page, 2 * page).unwrap();
-        let at = window.address(0, 2 * page);
-        assert!((read(at), read(at.wrapping_add(page))) == (1, 2) && !copy_on_write(at.addr() - 1) && !copy_on_write(at.addr() + 2 * page));
-        assert!(copy_on_write(at.addr() + 7) && is_written());
-        assert_eq!((read(at), read(at.wrapping_add(page - 1)), window.private_pages()), (1, 1, 1), "it shows what it showed");
-        write(at.wrapping_add(7), 99);
+        let (first, second) = (window.address(0, page), window.address(page, page));
+        assert!(!copy_on_write(first.addr()) && window.is_listed());
+        assert!(!copy_on_write(first.addr() - 1) && !copy_on_write(first.addr() + 3 * page));
+        assert!(copy_on_write(second.addr() + 7) && is_written());
+        assert_eq!(
+            (read(first), read(second), read(second.wrapping_add(page - 1)), window.private_pages()),
+            (0, 1, 1, 1),
+            "it shows what it showed"
+        );
+        write(second.wrapping_add(7), 99);
         let mut peers = [0; 8];
         view.copy_out(page, &mut peers);
-        assert_eq!((read(at.wrapping_add(7)), peers), (99, [1; 8]), "the peer's memory is as it was");
-        segment.write(page, &[50]);
-        segment.write(2 * page, &[51]);
-        assert_eq!((read(at), read(at.wrapping_add(page))), (1, 51), "what the peer does is seen in pages that are its own");
-        let addresses = at.addr();
+        assert_eq!((read(second.wrapping_add(7)), peers), (99, [1; 8]), "the peer's memory is as it was");
+        segment.write(0, &[50]);
+        segment.write(page, &[51]);
+        assert_eq!((read(first), read(second)), (50, 1), "what the peer does is seen in pages that are its own");
+        let address = first.addr();
         drop(window);
-        assert!(!copy_on_write(addresses));
+        assert!(!copy_on_write(address));
     }
 
     #[test]
     fn threads_that_write_to_one_page_lose_nothing() {
         let _one = ONE.lock();
-        let page = sys::page_bytes();
         for _ in 0..200 {
-            let (_segment, view) = peer(1);
-            let window = view.window(0, page).unwrap();
+            let (_segment, _view, window) = peer(1);
+            assert!(window.is_listed());
             std::thread::scope(|scope| {
                 for thread in 0..4 {
                     let window = &window;
@@ -264,10 +289,10 @@ mod tests {
     #[test]
     fn there_are_as_many_windows_as_there_are_entries_and_those_come_back() {
         let _one = ONE.lock();
-        let (_segment, view) = peer(1);
-        let windows: Vec<_> = (0..=WINDOWS).map_while(|_| view.window(0, sys::page_bytes())).collect();
-        assert_eq!(windows.len(), WINDOWS);
+        let windows: Vec<_> = (0..WINDOWS).map(|_| peer(1)).collect();
+        assert!(windows.iter().all(|(_, _, window)| window.is_listed()));
+        assert!(!peer(1).2.is_listed());
         drop(windows);
-        assert!(view.window(0, sys::page_bytes()).is_some());
+        assert!(peer(1).2.is_listed());
     }
 }

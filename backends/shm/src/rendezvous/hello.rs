@@ -2,8 +2,8 @@
 //! offers its descriptors, the listener answers with its own.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock};
 
 use ringway_stack::device::MacAddr;
 
@@ -119,7 +119,6 @@ impl Half {
             alive: AtomicBool::new(true),
             releases: ReleaseWriter::new(),
             flights: Flights::new(),
-            window: OnceLock::new(),
             copied: AtomicU64::new(0),
         };
         (Arc::new(link), self.channel_fd)
