@@ -75,7 +75,7 @@ impl PeerSegment {
         let pool_len = usize::try_from(pool_len).ok().filter(|&len| len <= view.len() - POOL_AT);
         match pool_len {
             Some(pool_len) if magic == MEMBER_MAGIC && version == VERSION => {
-                let window = Window::new(memfd::open_again(fd, &view)?);
+                let window = Window::new(memfd::open_again(fd, &view).ok());
                 Ok(Self { view, window, id, pool_len })
             }
             _ => Err(io::ErrorKind::InvalidData.into()),

@@ -33,6 +33,11 @@ impl View {
         unsafe { copy::opaque(from.as_ptr(), out.as_mut_ptr(), out.len()) };
     }
 
+    /// Where `len` bytes from `offset` on are mapped. Out of range is a mistake of this crate's, not of the peer's.
+    pub(crate) fn address(&self, offset: usize, len: usize) -> *const u8 {
+        self.at(offset, len).as_ptr()
+    }
+
     #[inline]
     fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
         self.mapping.at(offset, len)

@@ -153,7 +153,9 @@ impl RxBuf {
                     let from = skip.min(len);
                     let taken = (len - from).min(left);
                     if taken > 0 {
-                        piece(link.peer.window.address(POOL_AT + offset as usize + from, taken), taken);
+                        let at = POOL_AT + offset as usize + from;
+                        let address = link.peer.window.address(at, taken).unwrap_or_else(|| link.peer.view.address(at, taken));
+                        piece(address, taken);
                     }
                     skip -= from;
                     left -= taken;

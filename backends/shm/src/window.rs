@@ -73,7 +73,7 @@ impl core::fmt::Debug for Entry {
 #[derive(Debug)]
 pub(crate) struct Window {
     listing: OnceLock<Option<Listing>>,
-    mapping: Mapping,
+    mapping: Option<Mapping>,
 }
 
 /// A window's place among the entries.
@@ -87,20 +87,20 @@ struct Listing {
 }
 
 impl Window {
-    /// `mapping`: the window's alone.
-    pub(crate) fn new(mapping: Mapping) -> Self {
+    /// `mapping`: the window's alone; without one, the program is lent copies.
+    pub(crate) fn new(mapping: Option<Mapping>) -> Self {
         Self { listing: OnceLock::new(), mapping }
     }
 
-    /// Where `len` bytes from `offset` on are. Out of range is a mistake of this crate's.
-    pub(crate) fn address(&self, offset: usize, len: usize) -> *const u8 {
-        self.mapping.at(offset, len).as_ptr()
+    /// Where `len` bytes from `offset` on are, if there is a mapping. Out of range is a mistake of this crate's.
+    pub(crate) fn address(&self, offset: usize, len: usize) -> Option<*const u8> {
+        Some(self.mapping.as_ref()?.at(offset, len).as_ptr())
     }
 
     /// Whether writes to it are allowed: from the first call of this on, unless there are too many windows.
     #[inline]
     pub(crate) fn is_listed(&self) -> bool {
-        self.listing.get_or_init(|| Listing::new(&self.mapping)).is_some()
+        self.listing.get_or_init(|| Listing::new(self.mapping.as_ref()?)).is_some()
     }
 
     /// Pages that have become private.
@@ -223,7 +223,7 @@ mod tests {
             segment.write(page * sys::page_bytes(), &vec![page as u8; sys::page_bytes()]);
         }
         let view = memfd::open(&fd, Some(len), len).unwrap();
-        let window = Window::new(memfd::open_again(&fd, &view).unwrap());
+        let window = Window::new(memfd::open_again(&fd, &view).ok());
         (segment, view, window)
     }
 
@@ -243,7 +243,7 @@ mod tests {
         let _one = ONE.lock();
         let (segment, view, window) = peer(3);
         let page = sys::page_bytes();
-        let (first, second) = (window.address(0, page), window.address(page, page));
+        let (first, second) = (window.address(0, page).unwrap(), window.address(page, page).unwrap());
         assert!(!copy_on_write(first.addr()) && window.is_listed());
         assert!(!copy_on_write(first.addr() - 1) && !copy_on_write(first.addr() + 3 * page));
         assert!(copy_on_write(second.addr() + 7) && is_written());
@@ -274,14 +274,14 @@ mod tests {
                 for thread in 0..4 {
                     let window = &window;
                     scope.spawn(move || {
-                        let at = window.address(thread * 64, 64);
+                        let at = window.address(thread * 64, 64).unwrap();
                         assert!(copy_on_write(at.addr()));
                         (0..64).for_each(|i| write(at.wrapping_add(i), 100 + thread as u8));
                     });
                 }
             });
             for i in 0..256 {
-                assert_eq!(read(window.address(i, 1)), 100 + (i / 64) as u8);
+                assert_eq!(read(window.address(i, 1).unwrap()), 100 + (i / 64) as u8);
             }
         }
     }
