@@ -39,22 +39,36 @@ impl<'a, B: RxBuffer> Packet<'a, B> {
         RxPayload { head, frame: Some(self.frame), body }
     }
 
+    #[inline(always)]
     fn len(&self) -> usize {
         self.head.len() + self.body.as_ref().map_or(0, RxBuffer::len)
     }
 
     /// Whether a checksum over pseudo header and everything in the packet comes out right.
+    #[inline(always)]
     fn transport_checksum_good(&self) -> bool {
         self.sum_is_good(self.header.pseudo_header(self.len()))
     }
 
-    pub(super) fn sum_is_good(&self, mut sum: Checksum) -> bool {
-        sum.add(self.head);
-        if let Some(body) = &self.body {
-            sum.add_sum(body.checksum(0, body.len()), body.len());
-        }
-        sum.is_good()
+    #[inline(always)]
+    pub(super) fn sum_is_good(&self, sum: Checksum) -> bool {
+        sum_is_good(sum, self.head, self.body.as_ref())
     }
+
+    /// The same, but for its body, to be referred to where it is nothing that most packets come to.
+    #[inline(always)]
+    fn aside(&self) -> Self {
+        let Self { from, header, head, frame, verified, segments, .. } = *self;
+        Self { from, header, head, frame, body: None, verified, segments }
+    }
+}
+
+fn sum_is_good<B: RxBuffer>(mut sum: Checksum, head: &[u8], body: Option<&B>) -> bool {
+    sum.add(head);
+    if let Some(body) = body {
+        sum.add_sum(body.checksum(0, body.len()), body.len());
+    }
+    sum.is_good()
 }
 
 impl<D: Device> Ring<D> {
@@ -106,12 +120,13 @@ impl<D: Device> Ring<D> {
             Some(body) if total > bytes.len() => (&bytes[at..], Some(body.slice(0, total - bytes.len()))),
             Some(_) => (bytes.get(at..total)?, None),
         };
-        let packet = Packet { from, header, head, frame, body, verified, segments: frame.meta.coalesced };
+        // (One for each branch: a packet that is not referred to stays in registers.)
+        let packet = |body| Packet { from, header, head, frame, body, verified, segments: frame.meta.coalesced };
         match header.protocol {
-            ipv4::PROTOCOL_TCP => self.on_tcp(now, packet),
-            ipv4::PROTOCOL_UDP => self.on_udp(now, packet),
-            ipv4::PROTOCOL_ICMP => self.on_icmp(now, &packet),
-            ipv4::PROTOCOL_IGMP => self.on_igmp(now, packet.header.dst, packet.head),
+            ipv4::PROTOCOL_TCP => self.on_tcp(now, packet(body)),
+            ipv4::PROTOCOL_UDP => self.on_udp(now, packet(body)),
+            ipv4::PROTOCOL_ICMP => self.on_icmp(now, &packet(body)),
+            ipv4::PROTOCOL_IGMP => self.on_igmp(now, header.dst, head),
             _ => None,
         }
     }
@@ -135,14 +150,14 @@ impl<D: Device> Ring<D> {
         match found.map(|index| (index, self.slots.at(index))) {
             Some((index, Some(Socket::Stream(stream)))) => {
                 if self.output.caps.point_to_point && stream.hop != NextHop::Station(packet.from) {
-                    return self.on_stranger(now, index, &packet, &header, local, remote, payload_len);
+                    return self.on_stranger(now, index, &packet.aside(), &header, local, remote, payload_len);
                 }
                 let waits = stream.connection.state() == tcp::State::TimeWait && header.opens();
                 if waits
                     && (stream.connection.accepts_new_syn(&header)
                         || self.knocks.insists(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq))
                 {
-                    return self.on_syn_in_time_wait(now, index, &packet, &header, local, remote);
+                    return self.on_syn_in_time_wait(now, index, &packet.aside(), &header, local, remote);
                 }
                 let (segments, len) = (packet.segments, packet.len());
                 stream.connection.on_coalesced(now, &header, packet.payload(at, len), segments);
@@ -153,8 +168,8 @@ impl<D: Device> Ring<D> {
                 self.after_input(now, index);
                 Some(())
             }
-            Some((index, Some(Socket::Listener(_)))) => self.on_listener(now, index, &packet, &header, local, remote, payload_len),
-            _ => self.refuse(&packet, &header, payload_len),
+            Some((index, Some(Socket::Listener(_)))) => self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len),
+            _ => self.refuse(&packet.aside(), &header, payload_len),
         }
     }
 
@@ -274,7 +289,7 @@ impl<D: Device> Ring<D> {
             _ => None,
         };
         let Some((index, socket)) = socket else {
-            self.port_unreachable(&packet);
+            self.port_unreachable(&packet.aside());
             return None;
         };
         let to = packet.header.dst;

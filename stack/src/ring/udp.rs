@@ -208,7 +208,8 @@ impl<D: Device> UdpSocket<D> {
         self.counters.rx_packets += 1;
         self.counters.rx_bytes += len as u64;
         if !self.is_plain {
-            self.push_apart(now, from, to, payload);
+            let RxPayload { head, frame, body } = payload;
+            self.push_apart(now, from, to, RxPayload { head, frame, body });
             return true;
         }
         self.bytes.push(payload.head);
