@@ -296,10 +296,16 @@ impl<D: Device> UdpSocket<D> {
         Ok(datagram)
     }
 
-    /// The oldest datagram, of `len` bytes, has gone, and its bytes with it: the first `head` of the byte queue.
+    /// Drops the oldest datagram, of `len` bytes, the first `head` of them in the byte queue.
     #[inline(always)]
     fn forget_first(&mut self, head: usize, len: usize) {
         self.queue.pop_front();
+        self.forget_bytes(head, len);
+    }
+
+    /// The oldest datagram has gone from the queue: so do its bytes.
+    #[inline(always)]
+    fn forget_bytes(&mut self, head: usize, len: usize) {
         if !self.is_plain
             && let Some(headers) = &mut self.headers
         {
@@ -327,18 +333,18 @@ impl<D: Device> UdpSocket<D> {
     #[inline]
     fn lend(&mut self, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
         self.lend_from_now_on();
-        let Some(first) = self.queue.front_mut() else {
+        let Some(first) = self.queue.pop_front() else {
             return Err(Error::WouldBlock);
         };
         let len = first.len();
-        let (head, datagram) = (first.head, Datagram { copied: 0, len, from: first.from, to: first.to, received: first.received });
-        if first.head > 0 {
-            take(Lent::Copied(self.bytes.first(first.head).into()));
+        let Waiting { from, to, received, head, buffers } = first;
+        if head > 0 {
+            take(Lent::Copied(self.bytes.first(head).into()));
         }
-        core::mem::replace(&mut first.buffers, Buffers::None).lend_each(take);
+        buffers.lend_each(take);
         self.lent += len + OVERHEAD;
-        self.forget_first(head, len);
-        Ok(datagram)
+        self.forget_bytes(head, len);
+        Ok(Datagram { copied: 0, len, from, to, received })
     }
 
     pub(super) fn readiness(&self) -> Readiness {

@@ -43,7 +43,7 @@ impl<'a, R: RxBuffer> RxPayload<'a, R> {
     #[inline]
     pub(crate) fn take_head(&self) -> Option<R> {
         let (frame, at) = self.place()?;
-        let lent = frame.lent_head.take()?;
+        let lent = frame.lent_head.borrow_mut().take()?;
         if at + self.head.len() <= lent.len() { Some(lent.into_slice(at, self.head.len())) } else { None }
     }
 

@@ -175,7 +175,7 @@ impl Buffers {
     }
 
     /// Lends a packet of one piece, in one node if it lies in one place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lend_one(&mut self, owner: Owner, piece: Lent<RxBuf>) -> Option<Described> {
         let only = match &piece {
             Lent::Buffer(buffer) => buffer.only_piece().filter(|&(_, len)| len <= NODE_BYTES),
@@ -254,7 +254,7 @@ impl Buffers {
     }
 
     /// Takes a packet back, by its first node: each node loses the completion's reference. `None`: it is not lent.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_packet(&mut self, first: *const Buff) -> Option<Option<Credit>> {
         let head = self.place_of(first)?;
         let only = &mut self.nodes[head as usize];
