@@ -28,7 +28,8 @@ impl<T> Slab<T> {
         Self { slots: Vec::new(), free: Vec::new(), len: 0 }
     }
 
-    #[inline]
+    // (So that large values are built where they stay.)
+    #[inline(always)]
     pub(crate) fn insert(&mut self, value: T) -> Key {
         self.len += 1;
         if let Some(index) = self.free.pop() {
@@ -96,6 +97,7 @@ impl<T> Slab<T> {
     }
 
     /// As [`Slab::remove`], of what nobody wants any more: it is dropped where it is. Whether it was there.
+    #[inline]
     pub(crate) fn discard(&mut self, key: Key) -> bool {
         match self.slots.get_mut(key.index as usize) {
             Some(slot) if slot.generation == key.generation && slot.value.is_some() => {

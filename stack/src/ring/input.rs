@@ -88,7 +88,11 @@ impl<'a, B: RxBuffer, Rest: Body<B>> Packet<'a, B, Rest> {
     fn payload(self, at: usize, len: usize) -> RxPayload<'a, B> {
         let head_end = len.min(self.head.len());
         let head = &self.head[at..head_end];
-        let body = self.body.into_option().filter(|_| len > head_end).map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
+        let body = self
+            .body
+            .into_option()
+            .filter(|_| len > head_end)
+            .map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
         RxPayload { head, frame: Some(self.frame), body }
     }
 
@@ -182,9 +186,7 @@ impl<D: Device> Ring<D> {
         match header.protocol {
             ipv4::PROTOCOL_TCP => self.on_tcp(now, Packet { from, header, head, frame, body, verified, segments }),
             ipv4::PROTOCOL_UDP => self.on_udp(now, Packet { from, header, head, frame, body, verified, segments }),
-            ipv4::PROTOCOL_ICMP => {
-                self.on_icmp(now, &Packet { from, header, head, frame, body: body.into_option(), verified, segments })
-            }
+            ipv4::PROTOCOL_ICMP => self.on_icmp(now, &Packet { from, header, head, frame, body: body.into_option(), verified, segments }),
             ipv4::PROTOCOL_IGMP => self.on_igmp(now, header.dst, head),
             _ => None,
         }

@@ -40,7 +40,7 @@ impl<'a, R: RxBuffer> RxPayload<'a, R> {
     }
 
     /// The device's own handle on the head, where [`RxPayload::held_head`] would have made a second one: of a frame that is nobody else's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_head(&self) -> Option<R> {
         let (frame, at) = self.place()?;
         let lent = frame.lent_head.borrow_mut().take()?;

@@ -26,6 +26,7 @@ use super::abi::Info;
 use crate::fdtable::{self, Entry};
 use crate::process::{self, Offload, Process, process_or_init};
 use crate::slab::Key;
+use crate::socket::Socket;
 use crate::{errno, mux};
 
 pub(super) use call::run;
@@ -285,7 +286,19 @@ impl Offload {
         Some(running.socket)
     }
 
-    /// The same for a callback that is its thread's last for now.
+    /// A packet of a socket's was decided about, and others are about to be shown. Who watches the socket, or sleeps for it, is told at once, since a
+    /// callback may wait for them; who looks by itself is told to look, and the ring's event waits until the turn is over.
+    fn tell_of_decided(&mut self, key: Key) {
+        let is_plain = |socket: &Socket| !socket.watch.is_watched() && !socket.watch.is_slept_for();
+        if !self.rings.has_completions && self.sockets.find(key).is_some_and(is_plain) {
+            self.mux.activity += 1;
+            self.mux.calls += 1;
+        } else {
+            self.dispatch();
+        }
+    }
+
+    /// [`Offload::settle`] for a callback that is its thread's last for now.
     fn settle_last(&mut self, process: &Process, serial: u64, answer: c_int) {
         if let Some(key) = self.settle(process, serial, answer) {
             self.list(key);

@@ -53,7 +53,7 @@ impl Loans {
     }
 
     /// Lends what `fill` puts there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lend<T>(&mut self, (socket, fd): (Key, c_int), fill: impl FnOnce(&mut Loan) -> T) -> (*mut c_void, Option<T>) {
         // (Filled where it stays: pieces are large, and would be copied at each step.)
         let key = self.packets.insert(Loan { socket, fd, ring: NOBODY, len: 0, pieces: Pieces::new() });

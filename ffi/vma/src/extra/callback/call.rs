@@ -98,7 +98,10 @@ fn go_on(call: &mut Call, iov: &mut Vectors, answer: c_int, may_go_on: bool) -> 
     offload.sweep(process);
     let goes_on = prepare(process, offload, (call, iov), call.serial, same);
     // (After that: whoever hears of what was let through need not look for somebody to show the next packet to.)
-    offload.dispatch();
+    match same {
+        Some(key) if goes_on => offload.tell_of_decided(key),
+        _ => offload.dispatch(),
+    }
     goes_on
 }
 
