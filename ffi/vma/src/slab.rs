@@ -28,6 +28,8 @@ impl<T> Slab<T> {
         Self { slots: Vec::new(), free: Vec::new(), len: 0 }
     }
 
+    // (So that large values are built where they stay.)
+    #[inline(always)]
     pub(crate) fn insert(&mut self, value: T) -> Key {
         self.len += 1;
         if let Some(index) = self.free.pop() {
@@ -94,6 +96,21 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// As [`Slab::remove`], of what nobody wants any more: it is dropped where it is. Whether it was there.
+    #[inline]
+    pub(crate) fn discard(&mut self, key: Key) -> bool {
+        match self.slots.get_mut(key.index as usize) {
+            Some(slot) if slot.generation == key.generation && slot.value.is_some() => {
+                slot.value = None;
+                slot.generation = slot.generation.wrapping_add(1).max(1);
+                self.free.push(key.index);
+                self.len -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
@@ -126,8 +143,20 @@ mod tests {
         assert_eq!(a.index, b.index, "slots are used again");
         assert_eq!(slab.find(a), None);
         assert_eq!(slab.remove(a), None);
+        assert!(!slab.discard(a));
         assert_eq!(slab.find(b), Some(&'b'));
         assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn what_is_discarded_is_dropped_and_its_slot_used_again() {
+        let mut slab = Slab::new();
+        let value = std::rc::Rc::new(());
+        let key = slab.insert(value.clone());
+        assert!(slab.discard(key) && !slab.discard(key));
+        assert_eq!((std::rc::Rc::strong_count(&value), slab.len()), (1, 0));
+        let other = slab.insert(value);
+        assert!(other.index == key.index && other != key);
     }
 
     #[test]

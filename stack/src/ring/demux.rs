@@ -118,14 +118,17 @@ impl Demux {
     }
 
     /// The connection of these addresses; else the listener or bound socket, a full address before a wildcard.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&mut self, protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
         let key = FlowKey::new(protocol, local, remote);
-        if let Some((last, slot)) = self.last
-            && last == key
-        {
-            return Some(slot);
+        match self.last {
+            Some((last, slot)) if last == key => Some(slot),
+            _ => self.look_up(key, protocol, local),
         }
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, key: FlowKey, protocol: Protocol, local: SocketAddrV4) -> Option<u32> {
         let slot = self
             .exact(key)
             .or_else(|| self.exact(FlowKey::bound(protocol, local)))

@@ -15,54 +15,137 @@ use crate::time::Instant;
 use crate::wire::checksum::Checksum;
 use crate::wire::{ethernet, ipv4, tcp as wire_tcp, udp};
 
+/// What a packet has beyond the bytes that were copied: perhaps a buffer, or [`Nothing`].
+pub(super) trait Body<B: RxBuffer>: Sized {
+    fn as_option(&self) -> Option<&B>;
+
+    fn into_option(self) -> Option<B>;
+
+    /// The first `len` bytes. `None`: there are not so many.
+    fn cut(self, len: usize) -> Option<Self>;
+}
+
+impl<B: RxBuffer> Body<B> for Option<B> {
+    #[inline(always)]
+    fn as_option(&self) -> Option<&B> {
+        self.as_ref()
+    }
+
+    #[inline(always)]
+    fn into_option(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn cut(self, len: usize) -> Option<Self> {
+        let held = self.as_ref().map_or(0, RxBuffer::len);
+        match self {
+            _ if len > held => None,
+            Some(body) if len < held => Some((len > 0).then(|| body.slice(0, len))),
+            whole => Some(whole),
+        }
+    }
+}
+
+/// No body. Most frames are small: code of their own, in which no handle is moved about that may need dropping, saves a tenth of what receiving one
+/// costs.
+pub(super) struct Nothing;
+
+impl<B: RxBuffer> Body<B> for Nothing {
+    #[inline(always)]
+    fn as_option(&self) -> Option<&B> {
+        None
+    }
+
+    #[inline(always)]
+    fn into_option(self) -> Option<B> {
+        None
+    }
+
+    #[inline(always)]
+    fn cut(self, len: usize) -> Option<Self> {
+        (len == 0).then_some(self)
+    }
+}
+
 /// What is left of a frame after its Ethernet and IPv4 headers.
-pub(super) struct Packet<'a, B> {
+pub(super) struct Packet<'a, B, Rest = Option<B>> {
     pub(super) from: MacAddr,
     pub(super) header: ipv4::Header,
     /// The packet's bytes that were copied, from the transport header on.
     pub(super) head: &'a [u8],
     /// The frame that `head` is a part of.
     pub(super) frame: &'a RxFrame<B>,
-    pub(super) body: Option<B>,
+    pub(super) body: Rest,
     pub(super) verified: bool,
     /// How many segments the device merged into it.
     pub(super) segments: u16,
 }
 
-impl<'a, B: RxBuffer> Packet<'a, B> {
+impl<'a, B: RxBuffer, Rest: Body<B>> Packet<'a, B, Rest> {
     /// The bytes from `at` to `len`.
     #[inline(always)]
     fn payload(self, at: usize, len: usize) -> RxPayload<'a, B> {
         let head_end = len.min(self.head.len());
         let head = &self.head[at..head_end];
-        let body = self.body.filter(|_| len > head_end).map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
+        let body = self
+            .body
+            .into_option()
+            .filter(|_| len > head_end)
+            .map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
         RxPayload { head, frame: Some(self.frame), body }
     }
 
+    #[inline(always)]
     fn len(&self) -> usize {
-        self.head.len() + self.body.as_ref().map_or(0, RxBuffer::len)
+        self.head.len() + self.body.as_option().map_or(0, RxBuffer::len)
     }
 
     /// Whether a checksum over pseudo header and everything in the packet comes out right.
+    #[inline(always)]
     fn transport_checksum_good(&self) -> bool {
         self.sum_is_good(self.header.pseudo_header(self.len()))
     }
 
-    pub(super) fn sum_is_good(&self, mut sum: Checksum) -> bool {
-        sum.add(self.head);
-        if let Some(body) = &self.body {
-            sum.add_sum(body.checksum(0, body.len()), body.len());
-        }
-        sum.is_good()
+    #[inline(always)]
+    pub(super) fn sum_is_good(&self, sum: Checksum) -> bool {
+        sum_is_good(sum, self.head, self.body.as_option())
     }
+
+    /// The same, but for its body, to be referred to where it is nothing that most packets come to.
+    #[inline(always)]
+    fn aside(&self) -> Packet<'a, B> {
+        let Self { from, header, head, frame, verified, segments, .. } = *self;
+        Packet { from, header, head, frame, body: None, verified, segments }
+    }
+}
+
+fn sum_is_good<B: RxBuffer>(mut sum: Checksum, head: &[u8], body: Option<&B>) -> bool {
+    sum.add(head);
+    if let Some(body) = body {
+        sum.add_sum(body.checksum(0, body.len()), body.len());
+    }
+    sum.is_good()
 }
 
 impl<D: Device> Ring<D> {
     /// One frame. `None`: it was not for us, or not right.
     #[inline]
     pub(super) fn on_frame(&mut self, now: Instant, frame: &mut RxFrame<D::Rx>) -> Option<()> {
+        if frame.body.is_none() {
+            return self.on_frame_with(now, frame, Nothing);
+        }
         let body = frame.body.take();
-        let frame: &RxFrame<D::Rx> = frame;
+        self.on_long_frame(now, frame, body)
+    }
+
+    #[inline(never)]
+    fn on_long_frame(&mut self, now: Instant, frame: &RxFrame<D::Rx>, body: Option<D::Rx>) -> Option<()> {
+        self.on_frame_with(now, frame, body)
+    }
+
+    #[inline(always)]
+    fn on_frame_with(&mut self, now: Instant, frame: &RxFrame<D::Rx>, body: impl Body<D::Rx>) -> Option<()> {
         let head = frame.head();
         let Ok((link, at)) = ethernet::Header::parse(head) else { return None };
         let vlan = frame.meta.vlan.or(link.vlan).map(|tag| tag & 0xfff);
@@ -77,7 +160,7 @@ impl<D: Device> Ring<D> {
     }
 
     #[inline(always)]
-    fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: Option<D::Rx>, frame: &RxFrame<D::Rx>) -> Option<()> {
+    fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: impl Body<D::Rx>, frame: &RxFrame<D::Rx>) -> Option<()> {
         let verified = match frame.meta.checksum {
             ChecksumVerdict::Good => true,
             _ if self.config.is(Mutant::AcceptBadChecksum) => true,
@@ -97,21 +180,14 @@ impl<D: Device> Ring<D> {
         }
         // Ethernet pads short frames: the packet ends where its header says.
         let total = usize::from(header.total_len);
-        let (head, body) = match body {
-            None => (bytes.get(at..total)?, None),
-            Some(body) if total >= bytes.len() + body.len() => {
-                (total == bytes.len() + body.len()).then_some(())?;
-                (&bytes[at..], Some(body))
-            }
-            Some(body) if total > bytes.len() => (&bytes[at..], Some(body.slice(0, total - bytes.len()))),
-            Some(_) => (bytes.get(at..total)?, None),
-        };
-        let packet = Packet { from, header, head, frame, body, verified, segments: frame.meta.coalesced };
+        let (head, body) = (bytes.get(at..total.min(bytes.len()))?, body.cut(total.saturating_sub(bytes.len()))?);
+        // (One for each branch: a packet that is not referred to stays in registers.)
+        let segments = frame.meta.coalesced;
         match header.protocol {
-            ipv4::PROTOCOL_TCP => self.on_tcp(now, packet),
-            ipv4::PROTOCOL_UDP => self.on_udp(now, packet),
-            ipv4::PROTOCOL_ICMP => self.on_icmp(now, &packet),
-            ipv4::PROTOCOL_IGMP => self.on_igmp(now, packet.header.dst, packet.head),
+            ipv4::PROTOCOL_TCP => self.on_tcp(now, Packet { from, header, head, frame, body, verified, segments }),
+            ipv4::PROTOCOL_UDP => self.on_udp(now, Packet { from, header, head, frame, body, verified, segments }),
+            ipv4::PROTOCOL_ICMP => self.on_icmp(now, &Packet { from, header, head, frame, body: body.into_option(), verified, segments }),
+            ipv4::PROTOCOL_IGMP => self.on_igmp(now, header.dst, head),
             _ => None,
         }
     }
@@ -121,7 +197,7 @@ impl<D: Device> Ring<D> {
     }
 
     #[inline(always)]
-    fn on_tcp(&mut self, now: Instant, packet: Packet<'_, D::Rx>) -> Option<()> {
+    fn on_tcp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
         let Ok((header, at)) = wire_tcp::Header::parse(packet.head) else { return None };
         if !packet.verified && !packet.transport_checksum_good() {
             mark!(self, BadChecksum);
@@ -135,14 +211,14 @@ impl<D: Device> Ring<D> {
         match found.map(|index| (index, self.slots.at(index))) {
             Some((index, Some(Socket::Stream(stream)))) => {
                 if self.output.caps.point_to_point && stream.hop != NextHop::Station(packet.from) {
-                    return self.on_stranger(now, index, &packet, &header, local, remote, payload_len);
+                    return self.on_stranger(now, index, &packet.aside(), &header, local, remote, payload_len);
                 }
                 let waits = stream.connection.state() == tcp::State::TimeWait && header.opens();
                 if waits
                     && (stream.connection.accepts_new_syn(&header)
                         || self.knocks.insists(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq))
                 {
-                    return self.on_syn_in_time_wait(now, index, &packet, &header, local, remote);
+                    return self.on_syn_in_time_wait(now, index, &packet.aside(), &header, local, remote);
                 }
                 let (segments, len) = (packet.segments, packet.len());
                 stream.connection.on_coalesced(now, &header, packet.payload(at, len), segments);
@@ -153,8 +229,8 @@ impl<D: Device> Ring<D> {
                 self.after_input(now, index);
                 Some(())
             }
-            Some((index, Some(Socket::Listener(_)))) => self.on_listener(now, index, &packet, &header, local, remote, payload_len),
-            _ => self.refuse(&packet, &header, payload_len),
+            Some((index, Some(Socket::Listener(_)))) => self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len),
+            _ => self.refuse(&packet.aside(), &header, payload_len),
         }
     }
 
@@ -254,7 +330,7 @@ impl<D: Device> Ring<D> {
     }
 
     #[inline(always)]
-    fn on_udp(&mut self, now: Instant, packet: Packet<'_, D::Rx>) -> Option<()> {
+    fn on_udp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
         let (header, at) = udp::Header::parse(packet.head).ok()?;
         let len = usize::from(header.len);
         if len > packet.len() || (!packet.verified && header.checksum != 0 && !packet.transport_checksum_good()) {
@@ -274,7 +350,7 @@ impl<D: Device> Ring<D> {
             _ => None,
         };
         let Some((index, socket)) = socket else {
-            self.port_unreachable(&packet);
+            self.port_unreachable(&packet.aside());
             return None;
         };
         let to = packet.header.dst;

@@ -24,7 +24,7 @@ mod types;
 mod udp;
 
 pub use handover::Handover;
-pub use screening::Candidate;
+pub use screening::{Candidate, Shown};
 pub use types::{
     Backlog, Batches, Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo,
     UdpOptions, Usage,

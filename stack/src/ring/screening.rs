@@ -13,7 +13,7 @@ use super::types::{Readiness, SocketId};
 use crate::device::Device;
 use crate::error::Error;
 use crate::mutants::Mutant;
-use crate::tcp::{Decision, LentPieces};
+use crate::tcp::{Decision, Lent, LentPieces};
 use crate::time::Instant;
 
 /// What is to be decided about next: a datagram, or what a segment brought in order.
@@ -30,6 +30,23 @@ pub struct Candidate<B> {
     /// Bytes that wait to be read already.
     pub ready_bytes: usize,
     /// Datagrams of which these are; 1 for any bytes of a stream.
+    pub ready_packets: usize,
+}
+
+/// The same without its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// As [`Candidate::from`].
+    pub from: SocketAddrV4,
+    /// As [`Candidate::to`].
+    pub to: SocketAddrV4,
+    /// As [`Candidate::received`].
+    pub received: Option<Instant>,
+    /// How many bytes it has.
+    pub len: usize,
+    /// As [`Candidate::ready_bytes`].
+    pub ready_bytes: usize,
+    /// As [`Candidate::ready_packets`].
     pub ready_packets: usize,
 }
 
@@ -57,21 +74,28 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// [`Error::WouldBlock`]: nothing; [`Error::BadSocket`], [`Error::NotSupported`] (a listener).
     pub fn candidate(&self, socket: SocketId) -> Result<Candidate<D::Rx>, Error> {
+        let mut pieces = LentPieces::new();
+        let Shown { from, to, received, ready_bytes, ready_packets, .. } = self.candidate_each(socket, |piece| pieces.push(piece))?;
+        Ok(Candidate { from, to, received, pieces, ready_bytes, ready_packets })
+    }
+
+    /// The same, piece by piece, for who keeps them elsewhere.
+    ///
+    /// # Errors
+    /// As [`Ring::candidate`]; there was no piece.
+    #[inline]
+    pub fn candidate_each(&self, socket: SocketId, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Shown, Error> {
         match self.slots.find(socket).ok_or(Error::BadSocket)? {
             Socket::Stream(stream) if !stream.orphan => {
-                let pieces = stream.connection.candidate().ok_or(Error::WouldBlock)?.clone();
+                let pieces = stream.connection.candidate().ok_or(Error::WouldBlock)?;
+                pieces.iter().for_each(|piece| take(piece.clone()));
+                let len = pieces.iter().map(Lent::len).sum();
                 let ready_bytes = stream.connection.available();
                 let ready_packets = usize::from(ready_bytes > 0);
-                Ok(Candidate { from: stream.remote, to: stream.local, received: None, pieces, ready_bytes, ready_packets })
+                Ok(Shown { from: stream.remote, to: stream.local, received: None, len, ready_bytes, ready_packets })
             }
             Socket::Stream(_) => Err(Error::BadSocket),
-            Socket::Udp(udp) => {
-                let first = udp.candidate().ok_or(Error::WouldBlock)?;
-                let (ready_bytes, ready_packets) = udp.ready();
-                let to = SocketAddrV4::new(first.to, udp.local.port());
-                let pieces = first.pieces.clone();
-                Ok(Candidate { from: first.from, to, received: Some(first.received), pieces, ready_bytes, ready_packets })
-            }
+            Socket::Udp(udp) => udp.candidate(take).ok_or(Error::WouldBlock),
             Socket::Listener(_) => Err(Error::NotSupported),
         }
     }
@@ -80,7 +104,7 @@ impl<D: Device> Ring<D> {
     pub fn has_candidate(&self, socket: SocketId) -> bool {
         match self.slots.find(socket) {
             Some(Socket::Stream(stream)) => stream.connection.candidate().is_some(),
-            Some(Socket::Udp(udp)) => udp.candidate().is_some(),
+            Some(Socket::Udp(udp)) => udp.has_candidate(),
             _ => false,
         }
     }
@@ -99,7 +123,13 @@ impl<D: Device> Ring<D> {
         let decided = match self.slots.find_mut(socket)? {
             Socket::Stream(stream) if !stream.orphan => stream.connection.decide(now, decision),
             Socket::Stream(_) => return Err(Error::BadSocket),
-            Socket::Udp(udp) => udp.decide(decision),
+            Socket::Udp(udp) => {
+                let len = udp.decide(decision).ok_or(Error::WouldBlock)?;
+                if decision == Decision::Admit {
+                    self.raise(socket.index, Readiness::IN);
+                }
+                return Ok(len);
+            }
             Socket::Listener(_) => return Err(Error::NotSupported),
         };
         let len = decided.ok_or(Error::WouldBlock)?;

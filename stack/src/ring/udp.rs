@@ -17,7 +17,7 @@ use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{Backlog, Counters, Datagram, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
 use crate::cyclic::NetworkHeaders;
-use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxSlice};
+use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
@@ -208,7 +208,12 @@ impl<D: Device> UdpSocket<D> {
         self.counters.rx_packets += 1;
         self.counters.rx_bytes += len as u64;
         if !self.is_plain {
-            self.push_apart(now, from, to, payload);
+            let RxPayload { head, frame, body } = payload;
+            // (Nearly all that is lent. What the call is handed fits in registers.)
+            let is_lent = body.is_none() && frame.is_some_and(|frame| self.push_lent(now, from, to, head, frame));
+            if !is_lent {
+                self.push_apart(now, from, to, RxPayload { head, frame, body });
+            }
             return true;
         }
         self.bytes.push(payload.head);
@@ -227,22 +232,44 @@ impl<D: Device> UdpSocket<D> {
             self.keep_headers_of(from, to, &payload);
         }
         let len = payload.len();
+        let (head, buffers) = self.keep(to, payload);
+        if !head.is_empty() {
+            self.bytes.push(head);
+        }
+        self.enqueue(Waiting { from, to, received: now, head: head.len(), buffers }, len);
+    }
+
+    /// Queues a datagram that is to stay where the device put it, and all of which is in the frame's head. `false`: it is not as simple.
+    #[inline(never)]
+    fn push_lent(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, head: &[u8], frame: &RxFrame<D::Rx>) -> bool {
+        if !self.lends || self.headers.is_some() || to.is_multicast() {
+            return false;
+        }
+        let Some(buffer) = (RxPayload { head, frame: Some(frame), body: None }).take_head() else { return false };
+        let datagram = Waiting { from, to, received: now, head: 0, buffers: Buffers::One(buffer) };
+        if self.screen.is_some() {
+            self.screen_datagram(datagram, Vec::new(), head.len());
+        } else {
+            self.enqueue(datagram, head.len());
+        }
+        true
+    }
+
+    /// Leaves a datagram's bytes where the device put them; those that are to be copied, because it lends no heads, come first.
+    #[inline]
+    fn keep<'p>(&self, to: Ipv4Addr, payload: RxPayload<'p, D::Rx>) -> (&'p [u8], Buffers<D::Rx>) {
         // (A group may have other members here.)
         let lent_head = match self.lends {
             true if to.is_multicast() => payload.held_head(),
             true => payload.take_head(),
             false => None,
         };
-        let head = if lent_head.is_none() { payload.head } else { &[] };
-        if lent_head.is_none() {
-            self.bytes.push(head);
+        match (lent_head, payload.body) {
+            (Some(head), None) => (&[], Buffers::One(head)),
+            (Some(head), Some(body)) => (&[], Buffers::Two(Box::new([head, body]))),
+            (None, None) => (payload.head, Buffers::None),
+            (None, Some(body)) => (payload.head, Buffers::One(body)),
         }
-        let buffers = match (lent_head, payload.body) {
-            (None, None) => Buffers::None,
-            (Some(buffer), None) | (None, Some(buffer)) => Buffers::One(buffer),
-            (Some(head), Some(body)) => Buffers::Two(Box::new([head, body])),
-        };
-        self.enqueue(Waiting { from, to, received: now, head: head.len(), buffers }, len);
     }
 
     /// A datagram of `len` bytes can be read.
@@ -269,10 +296,16 @@ impl<D: Device> UdpSocket<D> {
         Ok(datagram)
     }
 
-    /// The oldest datagram, of `len` bytes, has gone, and its bytes with it: the first `head` of the byte queue.
+    /// Drops the oldest datagram, of `len` bytes, the first `head` of them in the byte queue.
     #[inline(always)]
     fn forget_first(&mut self, head: usize, len: usize) {
         self.queue.pop_front();
+        self.forget_bytes(head, len);
+    }
+
+    /// The oldest datagram has gone from the queue: so do its bytes.
+    #[inline(always)]
+    fn forget_bytes(&mut self, head: usize, len: usize) {
         if !self.is_plain
             && let Some(headers) = &mut self.headers
         {
@@ -300,18 +333,18 @@ impl<D: Device> UdpSocket<D> {
     #[inline]
     fn lend(&mut self, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
         self.lend_from_now_on();
-        let Some(first) = self.queue.front_mut() else {
+        let Some(first) = self.queue.pop_front() else {
             return Err(Error::WouldBlock);
         };
         let len = first.len();
-        let (head, datagram) = (first.head, Datagram { copied: 0, len, from: first.from, to: first.to, received: first.received });
-        if first.head > 0 {
-            take(Lent::Copied(self.bytes.first(first.head).into()));
+        let Waiting { from, to, received, head, buffers } = first;
+        if head > 0 {
+            take(Lent::Copied(self.bytes.first(head).into()));
         }
-        core::mem::replace(&mut first.buffers, Buffers::None).lend_each(take);
+        buffers.lend_each(take);
         self.lent += len + OVERHEAD;
-        self.forget_first(head, len);
-        Ok(datagram)
+        self.forget_bytes(head, len);
+        Ok(Datagram { copied: 0, len, from, to, received })
     }
 
     pub(super) fn readiness(&self) -> Readiness {

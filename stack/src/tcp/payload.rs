@@ -40,14 +40,15 @@ impl<'a, R: RxBuffer> RxPayload<'a, R> {
     }
 
     /// The device's own handle on the head, where [`RxPayload::held_head`] would have made a second one: of a frame that is nobody else's.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn take_head(&self) -> Option<R> {
         let (frame, at) = self.place()?;
-        let lent = frame.lent_head.take()?;
+        let lent = frame.lent_head.borrow_mut().take()?;
         if at + self.head.len() <= lent.len() { Some(lent.into_slice(at, self.head.len())) } else { None }
     }
 
     /// The frame that there is a head in, and where.
+    #[inline]
     fn place(&self) -> Option<(&'a RxFrame<R>, usize)> {
         let frame = self.frame.filter(|_| !self.head.is_empty())?;
         Some((frame, self.head.as_ptr().addr().checked_sub(frame.head().as_ptr().addr())?))

@@ -19,13 +19,14 @@ use std::collections::VecDeque;
 use libc::{iovec, size_t};
 use ringway_shm::RxBuf;
 use ringway_stack::device::Protocol;
-use ringway_stack::ring::{Candidate, Decision, SocketId};
+use ringway_stack::ring::{Decision, Lent, Shown, SocketId};
 use ringway_stack::time::Instant;
 
 use super::abi::Info;
 use crate::fdtable::{self, Entry};
 use crate::process::{self, Offload, Process, process_or_init};
 use crate::slab::Key;
+use crate::socket::Socket;
 use crate::{errno, mux};
 
 pub(super) use call::run;
@@ -73,6 +74,19 @@ pub(crate) struct Callbacks {
     /// Some of these are left.
     any_left: bool,
     serial: u64,
+}
+
+/// What a callback is called for next.
+struct Next {
+    key: Key,
+    ring: SocketId,
+    function: Function,
+    context: usize,
+    /// The number that the callback is told.
+    fd: c_int,
+    /// The program asked for times of reception.
+    wants_time: bool,
+    shown: Shown,
 }
 
 /// A callback that runs.
@@ -186,7 +200,9 @@ impl Offload {
 
     /// Something arrived on a socket, by its index.
     pub(super) fn note_candidate(&mut self, index: u32) {
+        // (What a thread is at already is heard of with each packet that it lets through.)
         if self.callbacks.used
+            && !self.callbacks.running.iter().any(|running| running.socket.index == index)
             && let Some(key) = self.sockets.key_at(index)
         {
             self.list(key);
@@ -196,41 +212,55 @@ impl Offload {
     /// Has some thread look at a socket's packets, if there are any and none does.
     #[cold]
     fn list(&mut self, key: Key) {
-        let runs = self.callbacks.runs(key);
-        let Some(socket) = self.sockets.find_mut(key) else { return };
-        let Some(id) = socket.ring_id() else { return };
+        let Self { callbacks, sockets, ring, mux, .. } = self;
+        let Some(socket) = sockets.find_mut(key) else { return };
+        let id = socket.ring_id();
         let Some(callback) = socket.rare.as_mut().and_then(|rare| rare.callback.as_mut()) else { return };
-        if !runs && !callback.listed && self.ring.has_candidate(id) {
+        if !callback.listed && !callbacks.runs(key) && id.is_some_and(|id| ring.has_candidate(id)) {
             callback.listed = true;
-            self.callbacks.due.push_back(key);
-            self.mux.activity += 1;
+            callbacks.due.push_back(key);
+            mux.activity += 1;
         }
     }
 
-    /// The next packet to be decided about, on whatever socket.
-    fn next_candidate(&mut self, process: &Process) -> Option<(Key, SocketId, Callback, Candidate<RxBuf>)> {
+    /// The next packet to be decided about, on whatever socket: what it is, once `take` has its pieces.
+    fn next_candidate(&mut self, process: &Process, mut take: impl FnMut(Lent<RxBuf>)) -> Option<Next> {
         while let Some(key) = self.callbacks.due.pop_front() {
-            let Some(socket) = self.sockets.find_mut(key) else { continue };
-            let (id, protocol) = (socket.ring_id(), socket.protocol);
-            let Some(callback) = socket.rare.as_mut().and_then(|rare| rare.callback.as_mut()) else { continue };
-            callback.listed = false;
-            let (Some(id), callback) = (id, callback.clone()) else { continue };
-            let is_datagram = protocol == Protocol::Udp;
-            while let Ok(candidate) = self.ring.candidate(id) {
-                // vma.md s2.1: of a stream, what comes behind bytes that wait to be read waits there too, so that their order is kept.
-                if is_datagram || candidate.ready_bytes == 0 {
-                    return Some((key, id, callback, candidate));
-                }
-                let _ = self.ring.decide(process.now(), id, Decision::Admit);
+            if let Some(next) = self.candidate_of(process, key, &mut take) {
+                return Some(next);
             }
-            self.dispatch();
         }
         None
     }
 
-    /// Acts on what a callback decided, if it is known (it is not in the child of a fork).
-    fn settle(&mut self, process: &Process, serial: u64, answer: c_int) {
-        let Some(place) = self.callbacks.running.iter().position(|running| running.serial == serial) else { return };
+    /// The same of one socket, which is not listed any more.
+    #[inline]
+    fn candidate_of(&mut self, process: &Process, key: Key, mut take: impl FnMut(Lent<RxBuf>)) -> Option<Next> {
+        let Self { sockets, ring: stack, .. } = self;
+        let socket = sockets.find_mut(key)?;
+        let (ring, protocol, fd) = (socket.ring_id(), socket.protocol, socket.fd);
+        let wants_time = socket.ancillary.timestamp != 0 || socket.ancillary.timestamping != 0;
+        let callback = socket.rare.as_mut()?.callback.as_mut()?;
+        callback.listed = false;
+        let (ring, function, context) = (ring?, callback.function, callback.context);
+        let fd = if fdtable::peek(callback.fd).socket() == Some(key) { callback.fd } else { fd };
+        let is_datagram = protocol == Protocol::Udp;
+        // vma.md s2.1: of a stream, what comes behind bytes that wait to be read waits there too, so that their order is kept.
+        while !is_datagram && stack.has_candidate(ring) && stack.info(ring).is_some_and(|info| info.recv_queue > 0) {
+            let _ = stack.decide(process.now(), ring, Decision::Admit);
+        }
+        match stack.candidate_each(ring, &mut take) {
+            Ok(shown) => Some(Next { key, ring, function: function?, context, fd, wants_time, shown }),
+            Err(_) => {
+                self.dispatch();
+                None
+            }
+        }
+    }
+
+    /// Acts on what a callback decided, if it is known (it is not in the child of a fork): whose packet it was, if that may have others.
+    fn settle(&mut self, process: &Process, serial: u64, answer: c_int) -> Option<Key> {
+        let place = self.callbacks.running.iter().position(|running| running.serial == serial)?;
         let running = self.callbacks.running.swap_remove(place);
         let packet = ptr::without_provenance_mut(running.packet);
         let decision = match answer {
@@ -251,8 +281,28 @@ impl Offload {
             self.sockets.find(running.socket).and_then(|s| s.callback()).is_some_and(|callback| callback.function.is_none());
         if was_taken_away {
             self.end_screening(running.socket);
+            return None;
         }
-        self.list(running.socket);
+        Some(running.socket)
+    }
+
+    /// A packet of a socket's was decided about, and others are about to be shown. Who watches the socket, or sleeps for it, is told at once, since a
+    /// callback may wait for them; who looks by itself is told to look, and the ring's event waits until the turn is over.
+    fn tell_of_decided(&mut self, key: Key) {
+        let is_plain = |socket: &Socket| !socket.watch.is_watched() && !socket.watch.is_slept_for();
+        if !self.rings.has_completions && self.sockets.find(key).is_some_and(is_plain) {
+            self.mux.activity += 1;
+            self.mux.calls += 1;
+        } else {
+            self.dispatch();
+        }
+    }
+
+    /// [`Offload::settle`] for a callback that is its thread's last for now.
+    fn settle_last(&mut self, process: &Process, serial: u64, answer: c_int) {
+        if let Some(key) = self.settle(process, serial, answer) {
+            self.list(key);
+        }
         self.dispatch();
     }
 
@@ -276,8 +326,11 @@ impl Offload {
 
     /// Callbacks that their threads left have dropped their packets.
     fn sweep(&mut self, process: &Process) {
+        if !self.callbacks.any_left {
+            return;
+        }
         while let Some(left) = self.callbacks.running.iter().find(|running| running.left).map(|running| running.serial) {
-            self.settle(process, left, DROP);
+            self.settle_last(process, left, DROP);
         }
         self.callbacks.any_left = false;
     }

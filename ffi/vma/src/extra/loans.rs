@@ -14,6 +14,9 @@ use crate::slab::{Key, Slab};
 /// The handles of a packet: a datagram's most.
 pub(super) type Pieces = ArrayVec<Lent<RxBuf>, 3>;
 
+/// What is lent to a callback is nobody's to be given back before it is held.
+const NOBODY: SocketId = SocketId { index: u32::MAX, generation: 0 };
+
 /// A packet that the program has.
 #[derive(Debug)]
 pub(super) struct Loan {
@@ -50,8 +53,12 @@ impl Loans {
         self.packets.len()
     }
 
-    pub(super) fn lend(&mut self, loan: Loan) -> *mut c_void {
-        id_of(self.packets.insert(loan))
+    /// Lends what `fill` puts there.
+    #[inline(always)]
+    pub(super) fn lend<T>(&mut self, (socket, fd): (Key, c_int), fill: impl FnOnce(&mut Loan) -> T) -> (*mut c_void, Option<T>) {
+        // (Filled where it stays: pieces are large, and would be copied at each step.)
+        let key = self.packets.insert(Loan { socket, fd, ring: NOBODY, len: 0, pieces: Pieces::new() });
+        (id_of(key), self.packets.find_mut(key).map(fill))
     }
 
     /// What a callback was shown is the program's, until it gives it back. `false`: it has done that already.
@@ -63,16 +70,17 @@ impl Loans {
 
     /// What a callback was shown is not the program's.
     pub(super) fn forget(&mut self, id: *mut c_void) {
-        key_of(id).and_then(|key| self.packets.remove(key));
+        key_of(id).map(|key| self.packets.discard(key));
     }
 
-    /// Takes a loan back that `fd`, which is `socket` (if it is one), was given. `None`: it has no such loan.
-    fn take(&mut self, id: *mut c_void, fd: c_int, socket: Option<Key>, is_open: impl Fn(Key) -> bool) -> Option<Loan> {
+    /// Takes a loan back that `fd`, which is `socket` (if it is one), was given: to whom it goes, and how much. `None`: it has no such loan.
+    fn take(&mut self, id: *mut c_void, fd: c_int, socket: Option<Key>, is_open: impl Fn(Key) -> bool) -> Option<(SocketId, usize)> {
         let key = key_of(id)?;
         let loan = self.packets.find(key)?;
         // Of a socket that is closed, the number that it had gives back.
         let is_its = socket == Some(loan.socket) || (loan.fd == fd && !is_open(loan.socket));
-        if is_its { self.packets.remove(key) } else { None }
+        let back = (loan.ring, loan.len);
+        (is_its && self.packets.discard(key)).then_some(back)
     }
 
     /// Whether a closed socket left something that this number can still give back.
@@ -107,11 +115,10 @@ impl Offload {
     /// Takes a packet back. `false`: it was not lent by that socket.
     pub(super) fn take_back(&mut self, process: &Process, id: *mut c_void, fd: c_int, socket: Option<Key>) -> bool {
         let Self { loans, sockets, .. } = self;
-        let Some(loan) = loans.take(id, fd, socket, |key| sockets.find(key).is_some()) else { return false };
-        drop(loan.pieces);
+        let Some((ring, len)) = loans.take(id, fd, socket, |key| sockets.find(key).is_some()) else { return false };
         // (Most are datagrams, and those need no clock.)
-        if !self.ring.udp_give_back(loan.ring, loan.len) {
-            self.ring.give_back(process.now(), loan.ring, loan.len);
+        if !self.ring.udp_give_back(ring, len) {
+            self.ring.give_back(process.now(), ring, len);
         }
         true
     }
@@ -157,8 +164,8 @@ mod tests {
         Key { index, generation }
     }
 
-    fn loan(socket: Key, fd: c_int) -> Loan {
-        Loan { socket, fd, ring: SocketId { index: 0, generation: 1 }, len: 0, pieces: Pieces::new() }
+    fn lend(loans: &mut Loans, socket: Key, fd: c_int) -> *mut c_void {
+        loans.lend((socket, fd), |loan| loan.len = 7).0
     }
 
     #[test]
@@ -173,11 +180,11 @@ mod tests {
     fn only_the_socket_that_lent_it_takes_a_packet_back_and_only_once() {
         let mut loans = Loans::new();
         let (mine, other) = (key(1, 1), key(2, 1));
-        let id = loans.lend(loan(mine, 5));
+        let id = lend(&mut loans, mine, 5);
         let open = |_| true;
         assert!(loans.take(id, 6, Some(other), open).is_none());
         assert!(loans.take(id.wrapping_byte_add(1), 5, Some(mine), open).is_none());
-        assert!(loans.take(id, 5, Some(mine), open).is_some());
+        assert_eq!(loans.take(id, 5, Some(mine), open), Some((NOBODY, 7)));
         assert!(loans.take(id, 5, Some(mine), open).is_none());
         assert_eq!(loans.len(), 0);
     }
@@ -185,7 +192,7 @@ mod tests {
     #[test]
     fn what_a_closed_socket_lent_is_taken_back_by_the_number_it_had() {
         let mut loans = Loans::new();
-        let id = loans.lend(loan(key(1, 1), 5));
+        let id = lend(&mut loans, key(1, 1), 5);
         let closed = |_| false;
         assert!(loans.has_left(5, closed) && !loans.has_left(6, closed));
         assert!(loans.take(id, 6, None, closed).is_none());

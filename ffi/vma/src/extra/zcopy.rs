@@ -13,7 +13,7 @@ use ringway_stack::ring::{Readiness, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::abi::{MSG_ZCOPY, MSG_ZCOPY_FORCE, Packet, Packets};
-use super::loans::{Loan, Pieces, write_iovecs};
+use super::loans::{Loan, write_iovecs};
 use crate::errno::{self, Errno, to_int};
 use crate::exports::receive::{Sort, recvfrom, wait_for_data};
 use crate::fdtable::{self, Entry};
@@ -121,12 +121,15 @@ impl Out {
         offload.begin_lending();
         // What waits comes first: if each call polled for its one packet, the socket would fill until it drops.
         let ring = offload.sockets.find(self.key).and_then(Socket::ring_id);
-        if !ring.is_some_and(|id| offload.ring.readiness(id).contains(Readiness::IN)) {
+        let has_some = |offload: &Offload| ring.is_some_and(|id| offload.ring.readiness(id).intersects(Readiness::IN | Readiness::ERR));
+        let finds_nothing = !has_some(offload) && {
             offload.poll_if_due(now);
-        }
+            !has_some(offload)
+        };
         let Some(socket) = offload.sockets.find(self.key) else { return Err(Errno(libc::EBADF)) };
         let family = socket.family;
         let lent = match socket.kind {
+            Kind::Datagram(Some(_)) if finds_nothing => Err(Errno(libc::EAGAIN)),
             // SAFETY: the caller's promise.
             Kind::Datagram(Some(id)) => unsafe { self.lend_datagram(offload, now, id, family, from, from_len) }.map(Some),
             Kind::Stream(id) | Kind::Connecting(id) => {
@@ -157,18 +160,33 @@ impl Out {
         if self.len < ROOM_UDP {
             return Err(Errno(libc::ENOBUFS));
         }
-        let (datagram, pieces) = offload.ring.udp_lend(id).map_err(would_block)?;
+        let Offload { ring, loans, .. } = offload;
+        let take = |loan: &mut Loan| {
+            let datagram = ring.udp_lend_each(id, |piece| loan.pieces.push(piece))?;
+            (loan.ring, loan.len) = (id, datagram.len);
+            // SAFETY: the room was checked.
+            Ok((datagram, unsafe { self.write_pieces(0, loan) }))
+        };
+        let (packet_id, lent) = loans.lend((self.key, self.fd), take);
+        let (datagram, (iovecs, bytes)) = match lent.unwrap_or(Err(Error::WouldBlock)) {
+            Ok(lent) => lent,
+            Err(error) => {
+                loans.forget(packet_id);
+                return Err(would_block(error));
+            }
+        };
         // SAFETY: the caller's promise.
         if let Err(error) = unsafe { Raw::new(datagram.from, family).write(from, from_len) } {
             // As recvfrom's, it is lost; and nobody holds it.
-            drop(pieces);
-            offload.ring.give_back(now, id, datagram.len);
+            loans.forget(packet_id);
+            ring.give_back(now, id, datagram.len);
             return Err(error);
         }
         // SAFETY: the room was checked.
-        let bytes = unsafe { self.put(offload, id, 0, datagram.len, pieces) }.1;
-        // SAFETY: as above.
-        unsafe { self.count(1) };
+        unsafe {
+            self.name(0, packet_id, iovecs);
+            self.count(1);
+        }
         Ok(c_int::try_from(bytes).unwrap_or(c_int::MAX))
     }
 
@@ -190,10 +208,16 @@ impl Out {
                 Err(error) => return Err(would_block(error)),
             };
             let len = piece.len();
-            let mut pieces = Pieces::new();
-            pieces.push(piece);
-            // SAFETY: there is room for the header and `room` iovecs behind `at`.
-            let (iovecs, bytes) = unsafe { self.put(offload, id, at, len, pieces) };
+            let fill = |loan: &mut Loan| {
+                (loan.ring, loan.len) = (id, len);
+                loan.pieces.push(piece);
+                // SAFETY: there is room for the header and `room` iovecs behind `at`.
+                unsafe { self.write_pieces(at, loan) }
+            };
+            let (packet_id, written) = offload.loans.lend((self.key, self.fd), fill);
+            let (iovecs, bytes) = written.unwrap_or_default();
+            // SAFETY: as above.
+            unsafe { self.name(at, packet_id, iovecs) };
             at += size_of::<Packet>() + iovecs * size_of::<iovec>();
             packets += 1;
             total += bytes;
@@ -208,19 +232,28 @@ impl Out {
         Some(self.len.checked_sub(ROOM_UDP + at)? / size_of::<iovec>())
     }
 
-    /// Writes a packet `at` bytes behind the count: its iovecs, its bytes.
+    /// Where a packet's header goes that is `at` bytes behind the count.
+    fn header(&self, at: usize) -> *mut Packet {
+        self.buffer.wrapping_byte_add(size_of::<Packets>() + at).cast()
+    }
+
+    /// Writes where a packet's bytes are: its iovecs, its bytes.
     ///
     /// # Safety
     /// The buffer is the program's, and has room for the packet's header there.
-    unsafe fn put(&self, offload: &mut Offload, ring: SocketId, at: usize, len: usize, mut pieces: Pieces) -> (usize, usize) {
-        let room = self.iovecs_at(at).unwrap_or(0);
-        let header = self.buffer.wrapping_byte_add(size_of::<Packets>() + at).cast::<Packet>();
+    #[inline]
+    unsafe fn write_pieces(&self, at: usize, loan: &mut Loan) -> (usize, usize) {
         // SAFETY: there is room for so many.
-        let (sz_iov, bytes) = unsafe { write_iovecs(&mut pieces, header.wrapping_add(1).cast(), room) };
-        let packet_id = offload.loans.lend(Loan { socket: self.key, fd: self.fd, ring, len, pieces });
+        unsafe { write_iovecs(&mut loan.pieces, self.header(at).wrapping_add(1).cast(), self.iovecs_at(at).unwrap_or(0)) }
+    }
+
+    /// Writes a packet's header.
+    ///
+    /// # Safety
+    /// As [`Out::write_pieces`].
+    unsafe fn name(&self, at: usize, packet_id: *mut c_void, sz_iov: usize) {
         // SAFETY: the caller's promise; packed, so that it may lie anywhere.
-        unsafe { header.write(Packet { packet_id, sz_iov }) };
-        (sz_iov, bytes)
+        unsafe { self.header(at).write(Packet { packet_id, sz_iov }) };
     }
 
     /// # Safety

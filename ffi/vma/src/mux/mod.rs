@@ -83,6 +83,11 @@ impl Watch {
     pub(crate) const fn is_watched(&self) -> bool {
         !self.items.is_empty()
     }
+
+    /// Whether a thread sleeps for it.
+    pub(crate) const fn is_slept_for(&self) -> bool {
+        !self.sleepers.is_empty()
+    }
 }
 
 /// What waiting keeps under the process's lock.

@@ -2,23 +2,24 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use super::{Buffers, OVERHEAD, UdpSocket, Waiting};
+use super::{OVERHEAD, UdpSocket, Waiting};
 use crate::cyclic::made_up_headers;
 use crate::device::{Device, RxBuffer};
-use crate::tcp::{Decision, Lent, LentPieces, RxPayload};
+use crate::ring::screening::Shown;
+use crate::tcp::{Decision, Lent, RxPayload};
 use crate::time::Instant;
 
 /// A datagram that nobody has decided about.
 pub(in crate::ring) struct Undecided<B> {
-    pub(in crate::ring) from: SocketAddrV4,
-    pub(in crate::ring) to: Ipv4Addr,
-    pub(in crate::ring) received: Instant,
-    pub(in crate::ring) pieces: LentPieces<B>,
+    /// As it waits to be read once it is admitted, but for its head: nothing of that is in the byte queue yet.
+    waiting: Waiting<B>,
+    /// The head, where the device lends none.
+    head: Vec<u8>,
 }
 
 impl<B: RxBuffer> Undecided<B> {
-    pub(in crate::ring) fn len(&self) -> usize {
-        self.pieces.iter().map(Lent::len).sum()
+    fn len(&self) -> usize {
+        self.head.len() + self.waiting.len()
     }
 }
 
@@ -38,8 +39,26 @@ impl<D: Device> UdpSocket<D> {
         admitted
     }
 
-    pub(in crate::ring) fn candidate(&self) -> Option<&Undecided<D::Rx>> {
-        self.screen.as_ref()?.front()
+    pub(in crate::ring) fn has_candidate(&self) -> bool {
+        self.screen.as_ref().is_some_and(|screen| !screen.is_empty())
+    }
+
+    /// The candidate; handles on its pieces to `take`.
+    #[inline]
+    pub(in crate::ring) fn candidate(&self, mut take: impl FnMut(Lent<D::Rx>)) -> Option<Shown> {
+        let Undecided { waiting, head } = self.screen.as_ref()?.front()?;
+        if !head.is_empty() {
+            take(Lent::Copied(head.clone()));
+        }
+        waiting.buffers.as_slice().iter().for_each(|buffer| take(Lent::Buffer(buffer.clone())));
+        Some(Shown {
+            from: waiting.from,
+            to: SocketAddrV4::new(waiting.to, self.local.port()),
+            received: Some(waiting.received),
+            len: head.len() + waiting.len(),
+            ready_bytes: self.waiting().0,
+            ready_packets: self.queue.len(),
+        })
     }
 
     /// Decides about the candidate; its length in bytes.
@@ -55,39 +74,31 @@ impl<D: Device> UdpSocket<D> {
         Some(len)
     }
 
-    /// Bytes and datagrams that wait to be read.
-    pub(in crate::ring) fn ready(&self) -> (usize, usize) {
-        (self.waiting().0, self.queue.len())
-    }
-
     fn admit(&mut self, undecided: Undecided<D::Rx>, len: usize) {
-        let (mut head, mut buffers) = (0, Buffers::None);
-        for piece in undecided.pieces {
-            buffers = match (piece, buffers) {
-                (Lent::Copied(bytes), buffers) => {
-                    head += bytes.len();
-                    self.bytes.push(&bytes);
-                    buffers
-                }
-                (Lent::Buffer(only), Buffers::None) => Buffers::One(only),
-                (Lent::Buffer(body), Buffers::One(head)) => Buffers::Two(Box::new([head, body])),
-                (Lent::Buffer(_), both @ Buffers::Two(_)) => both,
-            };
+        let Undecided { mut waiting, head } = undecided;
+        if !head.is_empty() {
+            waiting.head = head.len();
+            self.bytes.push(&head);
         }
         if let Some(headers) = &mut self.headers {
-            headers.push_back(made_up_headers(undecided.from, SocketAddrV4::new(undecided.to, self.local.port()), len));
+            headers.push_back(made_up_headers(waiting.from, SocketAddrV4::new(waiting.to, self.local.port()), len));
         }
-        self.enqueue(Waiting { from: undecided.from, to: undecided.to, received: undecided.received, head, buffers }, len);
+        self.enqueue(waiting, len);
     }
 
     /// Takes a datagram in that nobody has decided about.
     pub(super) fn push_undecided(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, payload: RxPayload<'_, D::Rx>) {
-        let Some(screen) = &mut self.screen else { return };
-        let head =
-            payload.held_head().map(Lent::Buffer).or_else(|| (!payload.head.is_empty()).then(|| Lent::Copied(payload.head.to_vec())));
-        let pieces = head.into_iter().chain(payload.body.map(Lent::Buffer)).collect();
-        let undecided = Undecided { from, to, received: now, pieces };
-        self.lent += undecided.len() + OVERHEAD;
-        screen.push_back(undecided);
+        let len = payload.len();
+        let (head, buffers) = self.keep(to, payload);
+        self.screen_datagram(Waiting { from, to, received: now, head: 0, buffers }, head.to_vec(), len);
+    }
+
+    /// The same, of `len` bytes, as it will wait; and its head if that was copied.
+    #[inline]
+    pub(super) fn screen_datagram(&mut self, waiting: Waiting<D::Rx>, head: Vec<u8>, len: usize) {
+        if let Some(screen) = &mut self.screen {
+            self.lent += len + OVERHEAD;
+            screen.push_back(Undecided { waiting, head });
+        }
     }
 }

@@ -6,15 +6,14 @@ use core::ptr;
 use std::net::SocketAddrV4;
 
 use libc::{in_addr, iovec, sa_family_t, size_t, sockaddr_in, timespec};
-use ringway_stack::ring::{Lent, SocketId};
 
 use super::super::abi::Info;
 use super::super::left;
-use super::super::loans::{Loan, write_iovecs};
-use super::{Function, Running, me};
+use super::super::loans::{Pieces, write_iovecs};
+use super::{Function, Next, Running, me};
 use crate::exports::control::wall_time;
-use crate::fdtable;
-use crate::process::{self, Process};
+use crate::process::{self, Offload, Process};
+use crate::slab::Key;
 
 /// Packets that callbacks see before the call that they run in looks whether it has what it wants.
 const BATCH: usize = 16;
@@ -22,10 +21,10 @@ const BATCH: usize = 16;
 /// The most pieces of a packet: what was copied, a head, and a device's gather list.
 const PIECES_MAX: usize = 64;
 
-/// What is lent to a callback is nobody's to be given back before it is held.
-const NOBODY: SocketId = SocketId { index: u32::MAX, generation: 0 };
+/// Where a packet's pieces are written down.
+type Vectors = [MaybeUninit<iovec>; PIECES_MAX];
 
-/// All that a callback is called with; nothing in it needs dropping.
+/// All that a callback is called with, beside those; nothing in it needs dropping.
 struct Call {
     function: Function,
     serial: u64,
@@ -33,7 +32,6 @@ struct Call {
     fd: c_int,
     context: *mut c_void,
     pieces: size_t,
-    iov: [MaybeUninit<iovec>; PIECES_MAX],
     info: Info,
     from: sockaddr_in,
     to: sockaddr_in,
@@ -41,30 +39,30 @@ struct Call {
 
 /// Runs callbacks that are due: as many as are worth it before another look. Nothing that needs dropping may be on the stack.
 pub(in crate::extra) fn run() {
-    for _ in 0..BATCH {
-        let mut call = MaybeUninit::<Call>::uninit();
-        if !crate::boundary!(false, prepare(&mut call)) {
-            return;
-        }
-        // SAFETY: it was written just now.
+    let mut call = MaybeUninit::<Call>::uninit();
+    let mut iov = [const { MaybeUninit::uninit() }; PIECES_MAX];
+    if !crate::boundary!(false, begin(&mut call, &mut iov)) {
+        return;
+    }
+    // (Each is another callback, but they have one name, since they run one after the other: so one guard does for all.)
+    // SAFETY: it was written just now.
+    let left = left::Guard::new(unsafe { call.assume_init_ref() }.serial);
+    let left = core::pin::pin!(left);
+    left.as_ref().arm();
+    for left_to_run in (0..BATCH).rev() {
+        // SAFETY: it was written before, and is written anew for each.
         let call = unsafe { call.assume_init_mut() };
         call.info.src = &raw mut call.from;
         call.info.dst = &raw mut call.to;
-        let left = left::Guard::new(call.serial);
-        let left = core::pin::pin!(left);
-        left.as_ref().arm();
-        let iov = call.iov.as_mut_ptr().cast();
         // SAFETY: the program's function, as it registered it, with what the header promises. No lock is held, and no panic passes: it is the
         // program's own exception that may.
-        let answer = unsafe { (call.function)(call.fd, call.pieces, iov, &raw mut call.info, call.context) };
-        left.as_ref().disarm();
-        crate::boundary!((), {
-            // In the child of a fork there is another process, which knows nothing of it.
-            if let Some(process) = process::process().filter(|process| ptr::eq(*process, call.process)) {
-                process.lock().settle(process, call.serial, answer);
-            }
-        });
+        let answer = unsafe { (call.function)(call.fd, call.pieces, iov.as_mut_ptr().cast(), &raw mut call.info, call.context) };
+        // (No cancellation point of libc's is in there.)
+        if !crate::bare_boundary!(false, go_on(call, &mut iov, answer, left_to_run > 0)) {
+            break;
+        }
     }
+    left.as_ref().disarm();
     crate::boundary!((), {
         if let Some(process) = process::process() {
             process.lock().hand_on();
@@ -72,8 +70,8 @@ pub(in crate::extra) fn run() {
     });
 }
 
-/// Writes down what the next callback is called with. `false`: none is due.
-fn prepare(out: &mut MaybeUninit<Call>) -> bool {
+/// Writes down what the first callback is called with. `false`: none is due.
+fn begin(out: &mut MaybeUninit<Call>, iov: &mut Vectors) -> bool {
     let Some(process) = process::process() else { return false };
     let mut guard = process.lock();
     let offload = &mut *guard;
@@ -81,35 +79,69 @@ fn prepare(out: &mut MaybeUninit<Call>) -> bool {
     if !offload.callbacks.are_due() {
         return false;
     }
-    let Some((key, ring, callback, mut candidate)) = offload.next_candidate(process) else { return false };
-    let Some(function) = callback.function else { return false };
-    let len = candidate.pieces.iter().map(Lent::len).sum();
-    let Some(socket) = offload.sockets.find(key) else { return false };
-    let fd = if fdtable::peek(callback.fd).socket() == Some(key) { callback.fd } else { socket.fd };
-    let wants_time = socket.ancillary.timestamp != 0 || socket.ancillary.timestamping != 0;
-    let sw_timestamp = if wants_time { to_timespec(wall_time(candidate.received)) } else { NEVER };
-    let mut iov = [const { MaybeUninit::uninit() }; PIECES_MAX];
-    // SAFETY: there is room for so many.
-    let (pieces, _) = unsafe { write_iovecs(&mut candidate.pieces, iov.as_mut_ptr().cast(), PIECES_MAX) };
-    let packet = offload.loans.lend(Loan { socket: key, fd, ring: NOBODY, len: 0, pieces: candidate.pieces });
     offload.callbacks.serial += 1;
     let serial = offload.callbacks.serial;
-    offload.callbacks.running.push(Running { serial, thread: me(), socket: key, ring, len, packet: packet.addr(), left: false });
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    prepare(process, offload, (out.as_mut_ptr(), iov), serial, None)
+}
+
+/// Acts on what a callback answered, and writes down what the next one is called with. `false`: there is none, or it is not to be.
+fn go_on(call: &mut Call, iov: &mut Vectors, answer: c_int, may_go_on: bool) -> bool {
+    // In the child of a fork there is another process, which knows nothing of it.
+    let Some(process) = process::process().filter(|process| ptr::eq(*process, call.process)) else { return false };
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    if !may_go_on {
+        offload.settle_last(process, call.serial, answer);
+        return false;
+    }
+    let same = offload.settle(process, call.serial, answer);
+    offload.sweep(process);
+    let goes_on = prepare(process, offload, (call, iov), call.serial, same);
+    // (After that: whoever hears of what was let through need not look for somebody to show the next packet to.)
+    match same {
+        Some(key) if goes_on => offload.tell_of_decided(key),
+        _ => offload.dispatch(),
+    }
+    goes_on
+}
+
+/// Finds the next packet to be decided about, and has it shown by the callback of that number. `same`: the socket whose turn it was. `false`: there
+/// is none, and nothing was written.
+#[inline]
+fn prepare(process: &Process, offload: &mut Offload, out: (*mut Call, &mut Vectors), serial: u64, same: Option<Key>) -> bool {
+    let (out, iov) = out;
+    let mut pieces = Pieces::new();
+    let take = |piece| pieces.push(piece);
+    let next = match same {
+        Some(key) if offload.callbacks.due.is_empty() => offload.candidate_of(process, key, take),
+        Some(key) => {
+            offload.list(key);
+            offload.next_candidate(process, take)
+        }
+        None => offload.next_candidate(process, take),
+    };
+    let Some(Next { key, ring, function, context, fd, wants_time, shown }) = next else { return false };
+    // SAFETY: there is room for so many.
+    let (count, _) = unsafe { write_iovecs(&mut pieces, iov.as_mut_ptr().cast(), PIECES_MAX) };
+    let (packet, _) = offload.loans.lend((key, fd), |loan| loan.pieces = pieces);
+    offload.callbacks.running.push(Running { serial, thread: me(), socket: key, ring, len: shown.len, packet: packet.addr(), left: false });
+    let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let info = Info {
         struct_sz: size_of::<Info>(),
         packet_id: packet,
         src: ptr::null_mut(),
         dst: ptr::null_mut(),
-        payload_sz: len,
-        socket_ready_queue_pkt_count: count(candidate.ready_packets),
-        socket_ready_queue_byte_count: count(candidate.ready_bytes),
+        payload_sz: shown.len,
+        socket_ready_queue_pkt_count: narrow(shown.ready_packets),
+        socket_ready_queue_byte_count: narrow(shown.ready_bytes),
         hw_timestamp: NEVER,
-        sw_timestamp,
+        sw_timestamp: if wants_time { to_timespec(wall_time(shown.received)) } else { NEVER },
     };
-    let (from, to) = (to_sockaddr(candidate.from), to_sockaddr(candidate.to));
-    let context = ptr::with_exposed_provenance_mut(callback.context);
-    out.write(Call { function, serial, process: ptr::from_ref(process), fd, context, pieces, iov, info, from, to });
+    let (from, to) = (to_sockaddr(shown.from), to_sockaddr(shown.to));
+    let context = ptr::with_exposed_provenance_mut(context);
+    let call = Call { function, serial, process: ptr::from_ref(process), fd, context, pieces: count, info, from, to };
+    // SAFETY: the callers' own, and all of it is plain data.
+    unsafe { out.write(call) };
     true
 }
 

@@ -164,6 +164,7 @@ impl Buffers {
     }
 
     /// The node at an address.
+    #[inline]
     fn place_of(&self, node: *const Buff) -> Option<Place> {
         let address = node.addr();
         let behind = self.by_address.partition_point(|&(chunk, _)| chunk <= address);
@@ -174,7 +175,7 @@ impl Buffers {
     }
 
     /// Lends a packet of one piece, in one node if it lies in one place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lend_one(&mut self, owner: Owner, piece: Lent<RxBuf>) -> Option<Described> {
         let only = match &piece {
             Lent::Buffer(buffer) => buffer.only_piece().filter(|&(_, len)| len <= NODE_BYTES),
@@ -254,21 +255,28 @@ impl Buffers {
     }
 
     /// Takes a packet back, by its first node: each node loses the completion's reference. `None`: it is not lent.
+    #[inline(always)]
     pub(super) fn take_packet(&mut self, first: *const Buff) -> Option<Option<Credit>> {
         let head = self.place_of(first)?;
-        let packet = self.nodes[head as usize].packet.as_mut().filter(|packet| packet.is_whole)?;
+        let only = &mut self.nodes[head as usize];
+        let packet = only.packet.as_mut().filter(|packet| packet.is_whole)?;
         packet.is_whole = false;
         let owner = packet.owner;
-        let only = &mut self.nodes[head as usize];
         // Most packets: one node, which nobody keeps.
-        if only.refs == 1 && only.next.is_none() {
-            only.refs = 0;
-            only.data = None;
-            only.packet = None;
-            let bytes = only.bytes as usize;
-            self.free.push_back(head);
-            return Some(credit(owner, bytes, true));
+        if only.refs != 1 || only.next.is_some() {
+            return Some(self.take_nodes(head, owner));
         }
+        only.refs = 0;
+        only.data = None;
+        only.packet = None;
+        let bytes = only.bytes as usize;
+        self.free.push_back(head);
+        Some(credit(owner, bytes, true))
+    }
+
+    /// The same of a packet of many nodes, or of one that is kept.
+    #[inline(never)]
+    fn take_nodes(&mut self, head: Place, owner: Owner) -> Option<Credit> {
         let (mut at, mut bytes) = (Some(head), 0);
         while let Some(place) = at {
             let node = &mut self.nodes[place as usize];
@@ -277,7 +285,7 @@ impl Buffers {
                 bytes += self.drop_reference(head, place);
             }
         }
-        Some(self.settle(head, owner, bytes))
+        self.settle(head, owner, bytes)
     }
 
     /// A reference less. How many bytes nobody has any more.
@@ -341,6 +349,7 @@ impl Buffers {
 }
 
 /// What a packet's owner has back, when so many `bytes` of it were given back, and all of it or not.
+#[inline]
 fn credit(owner: Owner, bytes: usize, is_over: bool) -> Option<Credit> {
     match owner {
         Owner::Stream(to) => (bytes > 0).then_some(Credit { to: Creditor::Ring(to), bytes }),

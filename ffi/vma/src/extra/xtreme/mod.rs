@@ -215,7 +215,7 @@ pub(super) extern "C" fn unreference(buff: *mut Buff) -> c_int {
     })
 }
 
-#[inline]
+#[inline(always)]
 fn give_back(offload: &mut Offload, process: &Process, credit: Option<Credit>) {
     match credit {
         // (Datagrams need no clock.)
