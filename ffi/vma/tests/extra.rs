@@ -6,7 +6,7 @@ mod programs;
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
 
-use programs::{compile, compile_with, finds_nothing_wrong, run, says_nothing};
+use programs::{compile, compile_with, finds_nothing_wrong, library, run, says_nothing};
 
 /// Sizes, places and values as the published libvma 9.8.84 has them (measured with pahole), but for what [`OURS`] adds.
 const PUBLISHED: &str = "\
@@ -231,6 +231,20 @@ fn cyclic_buffers() {
     says_nothing(&output, "with VMA_SOCKETXTREME=1");
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(log.contains("its records are written by software: shm has no striding receive queue"), "{log}");
+}
+
+/// As root, or (where the kernel allows it) in a user namespace.
+#[test]
+fn a_thread_is_not_taken_for_one_that_had_its_number() {
+    let program = compile("tests/extra/recycled.c");
+    // SAFETY: no preconditions.
+    let flags: &[&str] = if unsafe { libc::geteuid() } == 0 { &[] } else { &["--user", "--map-root-user"] };
+    for logic in ["20", "31"] {
+        let mut command = Command::new("unshare");
+        command.args(flags).args(["--pid", "--fork", "--kill-child", "env"]).arg(format!("LD_PRELOAD={}", library().display()));
+        let output = command.arg(&program).arg(logic).env("VMA_RING_ALLOCATION_LOGIC_RX", logic).output().expect("unshare(1)");
+        says_nothing(&output, logic);
+    }
 }
 
 #[test]
