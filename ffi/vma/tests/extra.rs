@@ -188,6 +188,7 @@ fn headers_and_options() {
 #[test]
 fn the_programs_memory() {
     finds_nothing_wrong("allocator", &[], &[]);
+    finds_nothing_wrong("allocator", &["4"], &[("VMA_RX_BUFS", "4")]);
 }
 
 #[test]
@@ -223,11 +224,11 @@ fn getsockname_warms_the_way_of_what_is_sent_if_it_is_to() {
 #[test]
 fn cyclic_buffers() {
     finds_nothing_wrong("cyclic", &[], &[]);
-    let output = run(
-        &compile("tests/extra/cyclic.c"),
-        &[],
-        &[("VMA_SOCKETXTREME", "1"), ("VMA_TRACELEVEL", "info"), ("VMA_PROGRESS_ENGINE_INTERVAL", "0")],
-    );
+    // (The progress thread takes next to nothing off the queues.)
+    let idle = [("VMA_PROGRESS_ENGINE_INTERVAL", "0"), ("VMA_PROGRESS_ENGINE_WCE_MAX", "1"), ("VMA_CQ_POLL_BATCH_MAX", "1")];
+    finds_nothing_wrong("cyclic", &["one_by_one"], &idle);
+    let xtreme = [("VMA_SOCKETXTREME", "1"), ("VMA_TRACELEVEL", "info"), ("VMA_PROGRESS_ENGINE_INTERVAL", "0")];
+    let output = run(&compile("tests/extra/cyclic.c"), &[], &xtreme);
     says_nothing(&output, "with VMA_SOCKETXTREME=1");
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(log.contains("its records are written by software: shm has no striding receive queue"), "{log}");
