@@ -39,7 +39,8 @@ pub fn attach(settings: &Settings) -> Result<(ShmDevice, Arc<Rendezvous>), Attac
     let member = Arc::new(Member::new(settings)?);
     let rendezvous = Arc::new(Rendezvous::new(member.clone(), settings)?);
     let mut device = ShmDevice::new(member, rendezvous.clone());
-    device.spare_heads = settings.head_memory.map(Heads::within);
+    device.spare_heads = settings.head_memory.map(|memory| Heads::within(settings.heads_max, memory));
+    device.heads_max = settings.heads_max;
     Ok((device, rendezvous))
 }
 
@@ -63,6 +64,7 @@ pub struct ShmDevice {
     heads: Option<Heads>,
     /// Those in the program's memory, until the ring lends.
     spare_heads: Option<Heads>,
+    heads_max: usize,
     armer: Armer,
     seats: Seats,
     polls: u32,
@@ -99,6 +101,7 @@ impl ShmDevice {
             events: VecDeque::new(),
             heads: None,
             spare_heads: None,
+            heads_max: 0,
             armer: Armer::default(),
             seats: Seats::default(),
             polls: 0,
@@ -269,7 +272,7 @@ impl Device for ShmDevice {
 
     fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
         match (&self.heads, on) {
-            (None, true) => self.heads = Some(self.spare_heads.take().unwrap_or_default()),
+            (None, true) => self.heads = Some(self.spare_heads.take().unwrap_or_else(|| Heads::new(self.heads_max))),
             (Some(_), false) => self.heads = None,
             _ => {}
         }

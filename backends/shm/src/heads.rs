@@ -6,20 +6,16 @@
 use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::Arc;
 
 use crate::pool::release;
-use crate::settings::HeadMemory;
+use crate::protocol::Returned;
+use crate::settings::{HeadMemory, Settings};
 
 /// Bytes of a buffer: the longest head.
 const HEAD_BYTES: usize = ringway_stack::device::HEAD_MAX;
 /// Buffers that are made at a time.
 const CHUNK: usize = 256;
-/// Chunks of a device: as many buffers as VMA_RX_BUFS has by default, and some.
-const CHUNKS_MAX: usize = 1024;
-/// No buffer; the first one's link is 1.
-const NONE: u32 = 0;
-/// In place of a stack of buffers: there is no device any more that would take it.
-const GONE: u32 = u32::MAX;
 
 /// A chunk's memory: the program's, or our own.
 #[derive(Debug)]
@@ -72,10 +68,13 @@ struct Chunk {
     bytes: Buffers,
     /// Handles on each. Zero: it is free, or on its way there.
     counts: [AtomicU32; CHUNK],
-    /// The stack of those whose last handle was dropped, linked through `next`. Pushed to by any thread, taken whole by the device, so that no
-    /// entry's successor can change under a pop.
-    returned: AtomicU32,
-    next: [AtomicU32; CHUNK],
+    /// Those whose last handle was dropped, until the device takes them; closed, once there is none that would.
+    returned: Returned,
+    /// Where the device is told that there are some, and under which number.
+    announced: Arc<Returned>,
+    number: u16,
+    /// So many of its buffers are ever handed out: the device may have no more.
+    used: u16,
     /// Once there is no device: buffers that have not come back.
     left: AtomicU32,
 }
@@ -87,10 +86,10 @@ unsafe impl Sync for Chunk {}
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    fn new(memory: Option<HeadMemory>) -> NonNull<Self> {
-        let zeros = || [const { AtomicU32::new(0) }; CHUNK];
-        let (returned, left) = (AtomicU32::new(NONE), AtomicU32::new(0));
-        NonNull::from(Box::leak(Box::new(Self { bytes: Buffers::new(memory), counts: zeros(), returned, next: zeros(), left })))
+    fn new(memory: Option<HeadMemory>, announced: Arc<Returned>, (number, used): (u16, u16)) -> NonNull<Self> {
+        let counts = [const { AtomicU32::new(0) }; CHUNK];
+        let (bytes, returned, left) = (Buffers::new(memory), Returned::new(CHUNK), AtomicU32::new(0));
+        NonNull::from(Box::leak(Box::new(Self { bytes, counts, returned, announced, number, used, left })))
     }
 
     /// The last handle on a buffer was dropped.
@@ -98,20 +97,21 @@ impl Chunk {
     /// # Safety
     /// It was one of the chunk's, which is not used afterwards.
     unsafe fn give_back(chunk: NonNull<Self>, index: u32) {
-        // SAFETY: it lives until its last buffer has come back, which this one has not.
+        // SAFETY: it lives until its last buffer has come back, which this one has not. (Behind `push`, it may have.)
         let this = unsafe { chunk.as_ref() };
-        let mut head = this.returned.load(Ordering::Relaxed);
-        while head != GONE {
-            this.next[index as usize].store(head, Ordering::Relaxed);
-            match this.returned.compare_exchange_weak(head, index + 1, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => head = now,
+        match this.returned.push(index, || (this.announced.clone(), this.number)) {
+            Ok(Some((announced, number))) => {
+                // (It is never closed.)
+                let _ = announced.push(number.into(), || ());
+            }
+            Ok(None) => {}
+            Err(_) => {
+                // Acquire: how many are left was written before.
+                fence(Ordering::Acquire);
+                // SAFETY: the caller's promise.
+                unsafe { Self::forget(chunk, 1) };
             }
         }
-        // Acquire: how many are left was written before.
-        fence(Ordering::Acquire);
-        // SAFETY: the caller's promise.
-        unsafe { Self::forget(chunk, 1) };
     }
 
     /// So many buffers less are left of a chunk whose device is gone.
@@ -134,25 +134,25 @@ impl Chunk {
         // SAFETY: the device's, until now.
         let this = unsafe { chunk.as_ref() };
         // (One more, so that it lives until the end of this.)
-        this.left.store(CHUNK as u32 - free + 1, Ordering::Relaxed);
-        let mut index = this.returned.swap(GONE, Ordering::AcqRel);
+        this.left.store(u32::from(this.used) - free + 1, Ordering::Relaxed);
         let mut returned = 0;
-        while index != NONE {
-            returned += 1;
-            index = this.next[(index - 1) as usize].load(Ordering::Relaxed);
-        }
+        this.returned.close(|_| returned += 1);
         // SAFETY: those came back before, and the last one is ours.
         unsafe { Self::forget(chunk, returned + 1) };
     }
 }
 
 /// The device's end: hands buffers out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Heads {
     /// Invariant: each lives at least as long as this.
     chunks: Vec<NonNull<Chunk>>,
+    /// Buffers that may yet be made.
+    to_make: usize,
     /// Last in, first out, so that few lines are touched and those stay in cache.
     free: Vec<(u16, u8)>,
+    /// The chunks to which something came back, since they were looked at.
+    announced: Arc<Returned>,
     /// Where their memory comes from, if the program has its own.
     memory: Option<HeadMemory>,
 }
@@ -163,9 +163,17 @@ unsafe impl Send for Heads {}
 unsafe impl Sync for Heads {}
 
 impl Heads {
-    /// Buffers in the program's own memory, of which the first are made at once.
-    pub(crate) fn within(memory: HeadMemory) -> Self {
-        let mut heads = Self { chunks: Vec::new(), free: Vec::new(), memory: Some(memory) };
+    /// At most so many buffers.
+    pub(crate) fn new(most: usize) -> Self {
+        let most = most.min(Settings::HEADS_LIMIT);
+        let announced = Arc::new(Returned::new(most.div_ceil(CHUNK)));
+        Self { chunks: Vec::new(), to_make: most, free: Vec::new(), announced, memory: None }
+    }
+
+    /// At most so many, in the program's own memory, of which the first are made at once.
+    pub(crate) fn within(most: usize, memory: HeadMemory) -> Self {
+        let mut heads = Self::new(most);
+        heads.memory = Some(memory);
         let first = heads.find_free();
         heads.free.extend(first);
         heads
@@ -188,23 +196,17 @@ impl Heads {
 
     #[cold]
     fn find_free(&mut self) -> Option<(u16, u8)> {
-        for (number, chunk) in (0u16..).zip(&self.chunks) {
+        let Self { chunks, free, announced, .. } = self;
+        announced.take(|number| {
             // SAFETY: by the invariant.
-            let chunk = unsafe { chunk.as_ref() };
-            if chunk.returned.load(Ordering::Relaxed) == NONE {
-                continue;
-            }
-            // Acquire: all uses of the buffer come before its next life.
-            let mut index = chunk.returned.swap(NONE, Ordering::Acquire);
-            while index != NONE {
-                self.free.push((number, (index - 1) as u8));
-                index = chunk.next[(index - 1) as usize].load(Ordering::Relaxed);
-            }
-        }
-        if self.free.is_empty() && self.chunks.len() < CHUNKS_MAX {
-            let number = self.chunks.len() as u16;
-            self.chunks.push(Chunk::new(self.memory));
-            self.free.extend((0..=u8::MAX).rev().map(|index| (number, index)));
+            let chunk = unsafe { chunks[number as usize].as_ref() };
+            chunk.returned.take(|index| free.push((number as u16, index as u8)));
+        });
+        if self.free.is_empty() && self.to_make > 0 {
+            let (number, used) = (self.chunks.len() as u16, self.to_make.min(CHUNK));
+            self.to_make -= used;
+            self.chunks.push(Chunk::new(self.memory, self.announced.clone(), (number, used as u16)));
+            self.free.extend((0..used).rev().map(|index| (number, index as u8)));
         }
         self.free.pop()
     }
@@ -214,7 +216,9 @@ impl Heads {
     pub(crate) fn in_use(&mut self) -> usize {
         let found = self.find_free();
         self.free.extend(found);
-        self.chunks.len() * CHUNK - self.free.len()
+        // SAFETY: by the invariant.
+        let made = |chunk: &NonNull<Chunk>| usize::from(unsafe { chunk.as_ref() }.used);
+        self.chunks.iter().map(made).sum::<usize>() - self.free.len()
     }
 }
 
@@ -277,15 +281,18 @@ impl Drop for Head {
     }
 }
 
-const _: () = assert!(CHUNK == 256 && CHUNKS_MAX <= 1 << 16);
+const _: () = assert!(CHUNK == 256 && Settings::HEADS_LIMIT / CHUNK <= 1 << 16);
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
+    /// As many as VMA_RX_BUFS has by default.
+    const MANY: usize = 200_000;
+
     #[test]
     fn a_buffer_is_used_again_only_once_its_last_handle_is_gone() {
-        let mut heads = Heads::default();
+        let mut heads = Heads::new(MANY);
         let first = heads.hold(b"first").unwrap();
         let second = first.clone();
         drop(first);
@@ -316,7 +323,7 @@ mod tests {
             // SAFETY: it came from `allocate`.
             unsafe { libc::free(memory) };
         }
-        let mut heads = Heads::within(HeadMemory { allocate, free });
+        let mut heads = Heads::within(MANY, HeadMemory { allocate, free });
         assert_eq!(GIVEN.load(Ordering::Relaxed), 1);
         let held: Vec<_> = (0..2 * CHUNK).map(|_| heads.hold(b"held").unwrap()).collect();
         assert!(held.iter().all(|head| &head.bytes()[..4] == b"held"));
@@ -327,7 +334,7 @@ mod tests {
 
     #[test]
     fn handles_may_be_dropped_by_any_thread() {
-        let mut heads = Heads::default();
+        let mut heads = Heads::new(MANY);
         for round in 0..200u8 {
             let held: Vec<_> = (0..100).map(|_| heads.hold(&[round; 64]).unwrap()).collect();
             std::thread::scope(|scope| {
@@ -357,7 +364,7 @@ mod tests {
             unsafe { libc::free(memory) };
         }
         for round in 0..100 {
-            let mut heads = Heads::within(HeadMemory { allocate, free });
+            let mut heads = Heads::within(MANY, HeadMemory { allocate, free });
             let mut held: Vec<_> = (0..300).map(|_| heads.hold(b"held").unwrap()).collect();
             // Some have come back, and some of those were found.
             held.truncate(300 - 2 * round);
@@ -373,12 +380,41 @@ mod tests {
         }
     }
 
+    /// Of whoever gives back the oldest that it holds, and takes a new one. (A whole number of chunks, so that none is free but the one that came back.)
+    fn ns_per_hold(held: usize) -> u128 {
+        let mut heads = Heads::new(MANY);
+        let mut queue: std::collections::VecDeque<_> = (0..held).map(|_| heads.hold(b"held").unwrap()).collect();
+        let mut round = || {
+            let began = std::time::Instant::now();
+            for _ in 0..1000 {
+                drop(queue.pop_front());
+                queue.push_back(heads.hold(b"held").unwrap());
+            }
+            began.elapsed().as_nanos() / 1000
+        };
+        // (The fastest: other programs may have had the processor.)
+        (0..20).map(|_| round()).min().unwrap()
+    }
+
+    #[test]
+    fn what_is_held_makes_holding_no_slower() {
+        let (few, many) = (ns_per_hold(CHUNK), ns_per_hold(781 * CHUNK));
+        println!("{few} ns with {CHUNK} held, {many} ns with {}", 781 * CHUNK);
+        assert!(many < 20 * few.max(20), "{many} ns with {} held, {few} ns with {CHUNK}", 781 * CHUNK);
+    }
+
     #[test]
     fn more_than_there_may_be_are_refused() {
-        let mut heads = Heads::default();
-        let held: Vec<_> = core::iter::from_fn(|| heads.hold(b"x")).collect();
-        assert_eq!(held.len(), CHUNK * CHUNKS_MAX);
-        drop(held);
-        assert!(heads.hold(b"y").is_some());
+        for most in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7] {
+            let mut heads = Heads::new(most);
+            let mut held: Vec<_> = core::iter::from_fn(|| heads.hold(b"x")).collect();
+            assert_eq!((held.len(), heads.hold(b"y").is_some()), (most, false));
+            let last = held.pop();
+            drop(held);
+            let one_more = heads.hold(b"y").is_some();
+            assert_eq!((one_more, heads.in_use()), (most > 1, usize::from(most > 0)));
+            drop(heads);
+            drop(last);
+        }
     }
 }

@@ -18,6 +18,9 @@ pub struct Settings {
     pub resolve_timeout: Duration,
     /// Send buffers lie in huge pages where the system gives some. (Whole ones are taken then, as they are used.)
     pub huge_pages: bool,
+    /// Small frames that are kept at a time, at most, while the ring lends them: what comes beyond is copied by whoever takes it. At most
+    /// [`Settings::HEADS_LIMIT`].
+    pub heads_max: usize,
     /// Memory of the program's for the small frames that are kept while the ring lends them. (Everything else lies in memory that other
     /// processes see too.)
     pub head_memory: Option<HeadMemory>,
@@ -38,6 +41,9 @@ impl Settings {
     /// A peer's slot is two bytes of its Ethernet address.
     pub const PEERS_LIMIT: usize = 1 << 14;
 
+    /// (4 GiB of them.)
+    pub const HEADS_LIMIT: usize = 1 << 24;
+
     /// How many small and large buffers that makes.
     pub(crate) fn pool_shape(&self) -> (u32, u32) {
         let bytes = self.pool_bytes.min(Self::POOL_BYTES_MAX);
@@ -53,6 +59,13 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { pool_bytes: 256 << 20, peers_max: 1024, resolve_timeout: Duration::from_millis(500), huge_pages: false, head_memory: None }
+        Self {
+            pool_bytes: 256 << 20,
+            peers_max: 1024,
+            resolve_timeout: Duration::from_millis(500),
+            huge_pages: false,
+            heads_max: 200_000,
+            head_memory: None,
+        }
     }
 }

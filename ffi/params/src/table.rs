@@ -93,7 +93,6 @@ const NO_NIC_RULES: Effect = no("no device here steers by rules of a NIC (needs 
 const NO_PREFETCH: Effect = no("payload is read where the peer wrote it, once, and not fetched before");
 const KERNELS_ANSWER: Effect = no("an option is always set on the kernel's descriptor first, and its answer is the program's");
 const NOT_MEASURED: Effect = no("no such build: ringway stats and cargo xtask bench measure instead");
-const NO_POOL: Effect = no("payload that is received stays in the memory of the process that sent it: see VMA_TX_BUFS there");
 
 rows! {
     Device = "RINGWAY_DEVICE", Kind::Text, "auto", YES, "The device: auto, shm, or off (stay on the kernel). Another name leaves the program on the kernel, and the log says so.";
@@ -139,7 +138,7 @@ rows! {
     RingLimit = "VMA_RING_LIMIT_PER_INTERFACE", COUNT, "0", YES, "The Extra API's rings at most; beyond them, sockets go onto the ring with the fewest, of those with the same profile and memory if there is one. 0: no limit.";
     RingDevMemTx = "VMA_RING_DEV_MEM_TX", from(0), "0", no("no device here has memory of its own (needs mlx5)"), "Bytes of the device's memory for sending.";
 
-    RxBufs = "VMA_RX_BUFS", from(0), "200000", NO_POOL, "Receive buffers.";
+    RxBufs = "VMA_RX_BUFS", within(0, 1 << 24), "200000", YES, "Receive buffers: so many small packets (256 bytes with their headers) can be held at a time by reference, of all sockets; beyond them they are copied. What is longer stays in the memory of the process that sent it.";
     RxWre = "VMA_RX_WRE", from(0), "16000", NO_QUEUES, "Places of a receive queue.";
     RxWreBatching = "VMA_RX_WRE_BATCHING", within(1, 1024), "64", NO_QUEUES, "Places that are filled again together.";
     RxBytesMin = "VMA_RX_BYTES_MIN", within(0, 1 << 30), "65536", YES, "The least that a receive buffer holds in bytes, whatever SO_RCVBUF says.";

@@ -8,6 +8,7 @@
 //! the control socket does not answer: [`published`] is that file's form, and [`reader`] (feature `reader`) reads it.
 #![forbid(unsafe_code)]
 
+pub mod birth;
 mod clean;
 pub mod full;
 pub mod published;

@@ -5,8 +5,12 @@
 //! header (odd while the process writes) and a checksum tell a reader whether what it has read belongs together. Neither side maps the
 //! file: whoever cuts it short, or fills the disk, makes a read or a write fail, and nobody's memory vanish.
 //!
-//! The process holds an exclusive lock on the file (flock(2)), which ends with it: a file without one was left by a process that was killed.
-//! (fcntl(2)'s locks would end when the program, which knows nothing of this, closes that file as any other.)
+//! The process holds a write lock of its open file description on all of the file (fcntl_locking(2)), which ends with that: a file without one was left by
+//! a process that was killed. Nobody can have one who cannot write to the file; so whoever asks, asks whether a read lock is kept out. (flock(2)'s could be had
+//! by all who can read; and a process's own would end when the program, which knows nothing of this, closes that file as any other.) A clone that
+//! the library has not heard of may have the lock still: where the process's number counts, [`Header::birth`] tells.
+
+use crate::birth::Birth;
 
 /// What the file's name begins with; the process id follows.
 pub const FILE_PREFIX: &str = "vmastat.";
@@ -28,7 +32,7 @@ pub const BODY_MAX: usize = 16 << 20;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGSTAT");
 /// Moves when the form changes; readers of another version refuse it.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// The longest name of a control socket (unix(7): an abstract name has up to 107 bytes).
 const NAME_MAX: usize = 107;
 const NAME: usize = 80;
@@ -38,6 +42,8 @@ const NAME: usize = 80;
 pub struct Header {
     /// The process, in its own pid namespace.
     pub pid: u32,
+    /// Which of all that have that number.
+    pub birth: Birth,
     /// Moves with each publication, and is odd in the middle of one.
     pub version: u64,
     /// Bytes of the report; 0: none was published yet.
@@ -57,9 +63,9 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER.end] {
         let mut bytes = [0; HEADER.end];
         let name = &self.control.as_bytes()[..self.control.len().min(NAME_MAX)];
-        let words =
-            [MAGIC, VERSION, self.pid.into(), self.version, self.len, self.checksum, self.answers, self.taken_ns, 0, name.len() as u64];
-        put_words(&mut bytes, &words);
+        let process = u64::from(self.birth.namespace) << 32 | u64::from(self.pid);
+        let Self { version, len, checksum, answers, taken_ns, birth: Birth { started, .. }, .. } = *self;
+        put_words(&mut bytes, &[MAGIC, VERSION, process, version, len, checksum, answers, taken_ns, started, name.len() as u64]);
         bytes[NAME..NAME + name.len()].copy_from_slice(name);
         bytes
     }
@@ -72,7 +78,8 @@ impl Header {
         }
         let name_len = usize::try_from(word(9)).ok().filter(|&len| len <= NAME_MAX)?;
         Some(Self {
-            pid: u32::try_from(word(2)).ok()?,
+            pid: word(2) as u32,
+            birth: Birth { namespace: (word(2) >> 32) as u32, started: word(8) },
             version: word(3),
             len: word(4),
             checksum: word(5),

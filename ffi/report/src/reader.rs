@@ -6,10 +6,12 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::process::geteuid;
+use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
+use rustix::io::Errno;
+use rustix::process::{Pid, geteuid, test_kill_process};
 
 use crate::ProcessReport;
+use crate::birth::Birth;
 use crate::published::{BODY, BODY_MAX, FILE_PREFIX, HEADER, Header, REQUEST, Request, checksum};
 
 /// Why there is no report.
@@ -104,12 +106,14 @@ impl Published {
 
     /// Whether the process that made the file lives.
     pub fn is_held(&self) -> bool {
-        // (What cannot be asked is not taken for dead. Other readers may look at the same time.)
-        let is_free = flock(&self.file, FlockOperation::NonBlockingLockShared).is_ok();
-        if is_free {
-            let _ = flock(&self.file, FlockOperation::Unlock);
+        // (What cannot be asked is not taken for dead.)
+        let is_locked = fcntl_lock(&self.file, FlockOperation::NonBlockingLockShared).is_err();
+        if !is_locked {
+            let _ = fcntl_lock(&self.file, FlockOperation::Unlock);
         }
-        !is_free
+        // A clone that knows nothing of it may have the lock still. (In another namespace, the number is another's.)
+        let is_over = |header: Header| header.birth.is_beside(namespace()) && !lives(header.pid, header.birth);
+        is_locked && !self.header().is_ok_and(is_over)
     }
 
     /// Asks the process for a report; its [`Published::control`] wakes it.
@@ -184,6 +188,20 @@ impl Published {
         let mut body = vec![0; (header.len <= there).then_some(len)?];
         self.file.read_exact_at(&mut body, BODY as u64).ok()?;
         (checksum(&body) == header.checksum).then_some(body)
+    }
+}
+
+/// Where this process's number counts; 0: not known.
+fn namespace() -> u32 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino() as u32)
+}
+
+/// Whether a process lives whose number counts here.
+fn lives(pid: u32, birth: Birth) -> bool {
+    match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => Birth::started_by_stat(&stat) == Some(birth.started),
+        // (It may be hidden: proc(5), hidepid.)
+        Err(_) => i32::try_from(pid).ok().and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH)),
     }
 }
 

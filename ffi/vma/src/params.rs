@@ -45,6 +45,8 @@ pub(crate) struct Params {
     pub(crate) rx_bytes_min: usize,
     /// VMA_TX_BUFS.
     pub(crate) tx_bufs: usize,
+    /// VMA_RX_BUFS.
+    pub(crate) rx_bufs: usize,
     /// Send buffers are to be in huge pages (VMA_MEM_ALLOC_TYPE=2).
     pub(crate) huge_pages: bool,
     /// VMA_TX_MC_LOOPBACK.
@@ -103,6 +105,7 @@ impl Params {
             mss: size(Id::Mss),
             rx_bytes_min: size(Id::RxBytesMin),
             tx_bufs: size(Id::TxBufs),
+            rx_bufs: size(Id::RxBufs),
             // (Only where it is asked for: a process that sends little takes little memory.)
             huge_pages: settings.is_set(Id::MemAllocType) && settings.number(Id::MemAllocType) == 2,
             tx_mc_loopback: settings.flag(Id::TxMcLoopback),
@@ -120,6 +123,7 @@ impl Params {
         ringway_shm::Settings {
             pool_bytes: (self.tx_bufs * (128 << 10)).div_ceil(19),
             huge_pages: self.huge_pages,
+            heads_max: self.rx_bufs,
             head_memory: crate::extra::ioctl::head_memory(),
             ..ringway_shm::Settings::default()
         }

@@ -6,7 +6,7 @@ mod programs;
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
 
-use programs::{compile, compile_with, finds_nothing_wrong, run, says_nothing};
+use programs::{compile, compile_with, finds_nothing_wrong, library, run, says_nothing};
 
 /// Sizes, places and values as the published libvma 9.8.84 has them (measured with pahole), but for what [`OURS`] adds.
 const PUBLISHED: &str = "\
@@ -195,6 +195,7 @@ fn headers_and_options() {
 #[test]
 fn the_programs_memory() {
     finds_nothing_wrong("allocator", &[], &[]);
+    finds_nothing_wrong("allocator", &["4"], &[("VMA_RX_BUFS", "4")]);
 }
 
 #[test]
@@ -230,14 +231,28 @@ fn getsockname_warms_the_way_of_what_is_sent_if_it_is_to() {
 #[test]
 fn cyclic_buffers() {
     finds_nothing_wrong("cyclic", &[], &[]);
-    let output = run(
-        &compile("tests/extra/cyclic.c"),
-        &[],
-        &[("VMA_SOCKETXTREME", "1"), ("VMA_TRACELEVEL", "info"), ("VMA_PROGRESS_ENGINE_INTERVAL", "0")],
-    );
+    // (The progress thread takes next to nothing off the queues.)
+    let idle = [("VMA_PROGRESS_ENGINE_INTERVAL", "0"), ("VMA_PROGRESS_ENGINE_WCE_MAX", "1"), ("VMA_CQ_POLL_BATCH_MAX", "1")];
+    finds_nothing_wrong("cyclic", &["one_by_one"], &idle);
+    let xtreme = [("VMA_SOCKETXTREME", "1"), ("VMA_TRACELEVEL", "info"), ("VMA_PROGRESS_ENGINE_INTERVAL", "0")];
+    let output = run(&compile("tests/extra/cyclic.c"), &[], &xtreme);
     says_nothing(&output, "with VMA_SOCKETXTREME=1");
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(log.contains("its records are written by software: shm has no striding receive queue"), "{log}");
+}
+
+/// As root, or (where the kernel allows it) in a user namespace.
+#[test]
+fn a_thread_is_not_taken_for_one_that_had_its_number() {
+    let program = compile("tests/extra/recycled.c");
+    // SAFETY: no preconditions.
+    let flags: &[&str] = if unsafe { libc::geteuid() } == 0 { &[] } else { &["--user", "--map-root-user"] };
+    for logic in ["20", "31"] {
+        let mut command = Command::new("unshare");
+        command.args(flags).args(["--pid", "--fork", "--kill-child", "env"]).arg(format!("LD_PRELOAD={}", library().display()));
+        let output = command.arg(&program).arg(logic).env("VMA_RING_ALLOCATION_LOGIC_RX", logic).output().expect("unshare(1)");
+        says_nothing(&output, logic);
+    }
 }
 
 #[test]

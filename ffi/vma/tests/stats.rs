@@ -2,12 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ringway_report::SocketReport;
+use ringway_report::birth::Birth;
 use ringway_report::published::{FILE_PREFIX, HEADER, Header, LOOK, REQUEST, Request};
 use ringway_report::reader::{Published, ReadError, Snapshot, remove_leftovers};
 
@@ -286,11 +288,26 @@ fn a_program_that_reads_its_own_file_is_not_taken_for_dead() {
     program.end();
 }
 
-/// In a directory that pid namespaces share, two processes may have the same number: the file is the first one's.
+/// What lies where a process is to publish, and who has a lock on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum There {
+    /// Nobody has.
+    Left,
+    /// A process in another pid namespace.
+    Another,
+    /// Somebody who can read it.
+    Reader,
+    /// One that the process with that number made and the library has not heard of, which has outlived it.
+    Clone,
+}
+
+/// In a directory that pid namespaces share, two processes may have the same number: the file is the first one's. What a dead one left is in nobody's way,
+/// whoever has a lock on it.
 #[test]
 fn the_file_of_a_living_process_of_the_same_number_is_left_alone() {
-    for (name, is_held) in [("held", true), ("left", false)] {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stats-number-{name}"));
+    let here = std::os::unix::fs::MetadataExt::ino(&fs::metadata("/proc/self/ns/pid").unwrap()) as u32;
+    for there in [There::Left, There::Another, There::Reader, There::Clone] {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stats-number-{there:?}"));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let mut command = Command::new("sh");
@@ -298,20 +315,55 @@ fn the_file_of_a_living_process_of_the_same_number_is_left_alone() {
         command.env("VMA_STATS_SHMEM_DIR", &folder).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let path = folder.join(format!("{FILE_PREFIX}{}", child.id()));
-        fs::write(&path, "another's").unwrap();
-        let file = File::open(&path).unwrap();
-        if is_held {
-            file.lock().unwrap();
+        let birth = Birth { namespace: if there == There::Another { here + 1 } else { here }, started: 1 };
+        let old = Header { pid: child.id(), birth, control: "another's".to_owned(), ..Header::default() };
+        fs::write(&path, old.encode()).unwrap();
+        let reader = File::open(&path).unwrap();
+        let writer = File::options().read(true).write(true).open(&path).unwrap();
+        match there {
+            There::Left => {}
+            There::Reader => reader.lock().unwrap(),
+            There::Another | There::Clone => lock_for_all(&writer),
         }
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut program = Program { child, input, output, folder, fds: Vec::new() };
         program.say("go");
         assert!(program.line().starts_with("ready "));
         program.does("work");
-        assert_eq!(fs::read(&path).unwrap() == b"another's", is_held, "{name}");
+        assert_eq!(program.header() == old, there == There::Another, "{there:?}");
+        if there != There::Another {
+            ask(&mut program.open());
+            assert!(program.open().is_held());
+        }
         program.end();
-        assert_eq!(path.exists(), is_held, "{name}");
+        assert_eq!(path.exists(), there == There::Another, "{there:?}");
     }
+}
+
+/// As a process locks its file.
+fn lock_for_all(file: &File) {
+    let (kind, from) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
+    let lock = libc::flock { l_type: kind, l_whence: from, l_start: 0, l_len: 0, l_pid: 0 };
+    // SAFETY: a lock's description, which outlives the call.
+    assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }, 0);
+}
+
+/// Whoever can read a process's file may lock it as readers can: the process lives all the same.
+#[test]
+fn a_readers_lock_hides_no_process() {
+    let mut program = Program::start("locked", &[]);
+    let reader = File::open(program.path()).unwrap();
+    assert!(reader.try_lock().is_ok(), "it is in nobody's way");
+    assert!(program.open().is_held());
+    assert_eq!(remove_leftovers(&program.folder).unwrap(), 0);
+    // Another file, since somebody removed this one.
+    let elsewhere = program.folder.join("elsewhere");
+    fs::rename(program.path(), &elsewhere).unwrap();
+    fs::write(program.path(), "another's").unwrap();
+    let (folder, path) = (program.folder.clone(), program.path());
+    program.does("work");
+    program.end();
+    assert!(path.exists() && folder.exists(), "what has its name by now is not its own");
 }
 
 #[test]

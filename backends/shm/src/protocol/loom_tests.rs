@@ -9,7 +9,7 @@ use loom::thread;
 
 use core::sync::atomic::Ordering;
 
-use super::{Armer, Kicker, ReadWords, ReleaseReader, ReleaseWriter, Seats, SlotReader, SlotWord, SlotWriter, WriteWords};
+use super::{Armer, Kicker, ReadWords, ReleaseReader, ReleaseWriter, Returned, Seats, SlotReader, SlotWord, SlotWriter, WriteWords};
 use crate::layout::{ARMED_AT, CONSUMED_AT, FLIGHTS, SEATS_AT, SLOT_DATA, SLOTS, release_at, slot_at};
 use crate::sync::fence;
 
@@ -196,5 +196,44 @@ fn loom_of_two_that_claim_at_once_the_lower_gets_the_core_if_it_is_patient() {
         };
         assert!(spin_once(&memories, 0, &inside, Some(u32::MAX)), "it gave way although the other did or left");
         other.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_what_is_returned_is_found_once_and_only_where_it_was_announced() {
+    // Two members of a stack, one of them given back twice; and a stack of one stack, by which the taker is told.
+    loom::model(|| {
+        let both = Arc::new((Returned::new(2), Returned::new(1), [loom::cell::UnsafeCell::new(0), loom::cell::UnsafeCell::new(0)]));
+        let give = |both: &(Returned, Returned, [loom::cell::UnsafeCell<u32>; 2]), member: u32| {
+            both.2[member as usize].with_mut(|uses| {
+                // SAFETY: the member is the giver's, which is what loom checks.
+                unsafe { *uses += 1 }
+            });
+            if both.0.push(member, || ()).unwrap().is_some() {
+                both.1.push(0, || ()).unwrap();
+            }
+        };
+        let giving = {
+            let both = both.clone();
+            thread::spawn(move || give(&both, 1))
+        };
+        give(&both, 0);
+        let mut found = Vec::new();
+        let mut look = |found: &mut Vec<u32>| both.1.take(|_| both.0.take(|member| found.push(member)));
+        look(&mut found);
+        // What was found is used, and given back, again.
+        if found.first() == Some(&0) {
+            give(&both, 0);
+        }
+        let again = u32::from(found.first() == Some(&0));
+        giving.join().unwrap();
+        look(&mut found);
+        look(&mut found);
+        let count = |member| found.iter().filter(|&&other| other == member).count();
+        assert_eq!((count(0), count(1)), (1 + again as usize, 1));
+        both.2[1].with(|uses| {
+            // SAFETY: as above.
+            assert_eq!(unsafe { *uses }, 1);
+        });
     });
 }

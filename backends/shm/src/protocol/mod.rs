@@ -6,6 +6,7 @@
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod release;
+mod returned;
 mod seats;
 mod slots;
 #[cfg(all(test, not(loom)))]
@@ -13,6 +14,7 @@ mod tests;
 mod wake;
 
 pub(crate) use release::{ReleaseReader, ReleaseWriter};
+pub(crate) use returned::Returned;
 pub(crate) use seats::Seats;
 pub(crate) use slots::{SlotReader, SlotWord, SlotWriter};
 pub(crate) use wake::{Armer, Kicker};

@@ -3,9 +3,10 @@ use proptest::prelude::*;
 use super::*;
 
 fn header() -> impl Strategy<Value = Header> {
-    let words = (any::<u32>(), any::<[u64; 5]>(), "[a-z0-9./-]{0,107}");
-    words.prop_map(|(pid, [version, len, checksum, answers, taken_ns], control)| Header {
+    let words = (any::<[u32; 2]>(), any::<[u64; 6]>(), "[a-z0-9./-]{0,107}");
+    words.prop_map(|([pid, namespace], [version, len, checksum, answers, taken_ns, started], control)| Header {
         pid,
+        birth: Birth { namespace, started },
         version,
         len,
         checksum,

@@ -34,6 +34,7 @@ fn bytes(report: &ProcessReport, version: u64) -> Vec<u8> {
     let body = serde_json::to_vec(report).unwrap();
     let header = Header {
         pid: std::process::id(),
+        birth: Birth::default(),
         version,
         len: body.len() as u64,
         checksum: checksum(&body),
@@ -101,6 +102,29 @@ fn leftovers_are_removed_and_other_files_are_not() {
     fs::write(&other, b"somebody's notes").unwrap();
     assert_eq!(remove_leftovers(&folder.0).unwrap(), 1);
     assert!(!folder.file().exists() && other.exists());
+}
+
+#[test]
+fn who_can_only_read_holds_nothing() {
+    let folder = Folder::new("lock");
+    fs::write(folder.file(), bytes(&report(1), 4)).unwrap();
+    let reader = File::open(folder.file()).unwrap();
+    reader.lock().unwrap();
+    assert!(!Published::open(&folder.file()).unwrap().is_held());
+    assert_eq!(remove_leftovers(&folder.0).unwrap(), 1);
+}
+
+#[test]
+fn a_process_is_told_from_others_with_its_number() {
+    let pid = std::process::id();
+    let started = Birth::started_by_stat(&fs::read("/proc/self/stat").unwrap()).unwrap();
+    let of = |started| Birth { namespace: namespace(), started };
+    assert!(lives(pid, of(started)) && !lives(pid, of(started + 1)));
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    let number = ended.id();
+    ended.wait().unwrap();
+    assert!(!lives(number, of(started)));
+    assert!(namespace() != 0 && of(1).is_beside(namespace()) && !of(1).is_beside(namespace() + 1) && !Birth::default().is_beside(0));
 }
 
 #[test]

@@ -293,7 +293,7 @@ struct vma_modify_ring_attr {
 	};
 };
 
-/* SO_MAX_PACING_RATE, the long form: EOPNOTSUPP where the device does not pace. (The short one, 4 bytes, bytes a second, is for what the kernel sends.) */
+/* SO_MAX_PACING_RATE, the long form: EOPNOTSUPP where the device does not pace. (The short ones, 4 or 8 bytes, bytes a second, are for what the kernel sends.) */
 struct vma_rate_limit_t {
 	uint32_t rate; /* kilobits a second */
 	uint32_t max_burst_sz; /* bytes */

@@ -17,6 +17,7 @@ pub(crate) mod options;
 pub(crate) mod resume;
 pub(crate) mod rings;
 mod table;
+mod thread;
 pub(crate) mod threads;
 mod xtreme;
 mod zcopy;

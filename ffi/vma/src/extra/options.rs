@@ -19,9 +19,10 @@ const SO_VMA_SHUTDOWN_RX: c_int = 2821;
 /// vma.md s2.15: tags are 20 bits wide; the last, and zero, mean none.
 const FLOW_TAGS: core::ops::Range<u32> = 1..0xf_ffff;
 
-/// `vma_rate_limit_t`'s length, and that of Linux's own form of the option.
-const RATE_LONG: usize = 12;
-const RATE_SHORT: usize = 4;
+/// `vma_rate_limit_t`'s length, and those of Linux's own forms of the option: since 5.0 an unsigned long as well.
+const RATE_VMA: usize = 12;
+const RATE_INT: usize = 4;
+const RATE_LONG: usize = 8;
 
 /// setsockopt(2). `None`: it is not one of these.
 ///
@@ -75,17 +76,17 @@ fn shut_rx(process: &Process, offload: &mut Offload, key: Key) -> Result<c_int, 
     Ok(0)
 }
 
-/// SO_MAX_PACING_RATE: the short form is the kernel's own, which takes it for what the kernel sends.
+/// SO_MAX_PACING_RATE: the short forms are the kernel's own, which takes them for what the kernel sends.
 fn pace(offload: &Offload, len: usize) -> Option<Result<c_int, Errno>> {
     static TOLD: Once = Once::new();
     let capabilities = offload.ring.device().capabilities();
     match len {
-        RATE_SHORT | RATE_LONG => TOLD.call_once(|| {
+        RATE_INT | RATE_LONG | RATE_VMA => TOLD.call_once(|| {
             tracing::warn!("SO_MAX_PACING_RATE: the device {} does not pace what it sends", capabilities.kind);
         }),
         _ => return Some(Err(Errno(libc::EINVAL))),
     }
-    (len == RATE_LONG).then_some(Err(Errno(libc::EOPNOTSUPP)))
+    (len == RATE_VMA).then_some(Err(Errno(libc::EOPNOTSUPP)))
 }
 
 /// getsockopt(2). `None`: it is not one of these.

@@ -15,7 +15,8 @@ fn tcp_of(params: &Params) -> tcp::Config {
 fn nothing_set_means_what_the_parts_mean_by_themselves() {
     let params = with(&[]);
     assert_eq!((params.rx_poll_us, params.select_poll_us), (None, None));
-    assert_eq!(params.shm_settings().pool_bytes, ringway_shm::Settings::default().pool_bytes);
+    let (shm, plain) = (params.shm_settings(), ringway_shm::Settings::default());
+    assert_eq!((shm.pool_bytes, shm.heads_max), (plain.pool_bytes, plain.heads_max));
     let defaults = tcp::Config::default();
     assert_eq!(tcp_of(&params), tcp::Config { mss_max: 65_495, gather_max: 8, ..defaults });
     let (udp, plain) = (params.udp_defaults(), UdpOptions::default());

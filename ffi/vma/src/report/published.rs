@@ -12,6 +12,7 @@ use std::sync::Mutex;
 
 use libc::c_int;
 use ringway_params::{Id, Level};
+use ringway_report::birth::Birth;
 use ringway_report::published::{BODY, BODY_MAX, FILE_PREFIX, HEADER, Header, REQUEST, Request, checksum};
 
 use super::gather;
@@ -30,8 +31,8 @@ const WATCHED_FOR: Duration = Duration::from_secs(3);
 const SHARE: u32 = 50;
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// How often a lock is tried for that a reader may have for a moment.
-const LOCK_TRIES: u32 = 100;
+/// Files that are made, if others lock them.
+const TRIES: u32 = 100;
 
 /// See the module's documentation.
 pub(crate) struct Published {
@@ -62,7 +63,7 @@ impl Published {
         let directory = params::settings().path(Id::StatsShmemDir);
         let name = |directory: String| CString::new(format!("{}/{FILE_PREFIX}{}", directory.trim_end_matches('/'), std::process::id()));
         let path = directory.and_then(|directory| name(directory).ok());
-        let header = Header { pid: std::process::id(), control: control.to_owned(), ..Header::default() };
+        let header = Header { pid: std::process::id(), birth: birth(), control: control.to_owned(), ..Header::default() };
         let fd = path.as_ref().map_or(Ok(-1), |path| make(path, &header));
         if let Err(error) = &fd {
             tracing::debug!("no statistics are published: {error}");
@@ -75,8 +76,10 @@ impl Published {
 
     /// The process ends, or becomes another program.
     pub(crate) fn remove(&self) {
-        if self.fd.load(Ordering::Relaxed) >= 0
+        let fd = self.fd.load(Ordering::Relaxed);
+        if fd >= 0
             && let Some(path) = &self.path
+            && is_at(path, fd)
         {
             let saved = errno::current();
             // SAFETY: a C string.
@@ -187,50 +190,89 @@ fn pause_after(took: Duration) -> Duration {
 }
 
 fn make(path: &CString, header: &Header) -> io::Result<c_int> {
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    // SAFETY: a C string and plain integers.
-    let open = || unsafe { real::open(path.as_ptr(), flags, 0o644) };
-    let mut fd = open();
-    if fd < 0 && errno::current() == libc::EEXIST {
+    let mut whole = [0; BODY];
+    whole[HEADER].copy_from_slice(&header.encode());
+    for _ in 0..TRIES {
         // A living process's of the same number, in another pid namespace that has the same directory: that one keeps it.
-        if is_held(path) {
+        if is_anothers(path, header.birth.namespace) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         // A dead one's, or this one's own, before it became the program that it is.
         // SAFETY: a C string.
         unsafe { libc::unlink(path.as_ptr()) };
-        fd = open();
-    }
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let fd = lineage::out_of_the_way(fd);
-    // (A lock that cannot be had, for a reader looks at this moment whether there is one, only makes the file look like a dead process's.)
-    // SAFETY: plain integers.
-    let lock = || unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) } == 0;
-    for _ in 0..LOCK_TRIES {
-        if lock() {
-            break;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+        // SAFETY: a C string and plain integers.
+        let fd = unsafe { real::open(path.as_ptr(), flags, 0o644) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
         }
-        std::thread::yield_now();
+        let fd = lineage::out_of_the_way(fd);
+        let lock = whole_file(libc::F_WRLCK);
+        // SAFETY: a lock's description, which outlives the call.
+        let is_locked = unsafe { real::fcntl(fd, libc::F_OFD_SETLK, (&raw const lock).addr()) } == 0;
+        // (What knows no locks may do without: readers take the process for dead then.)
+        if is_locked || errno::current() != libc::EAGAIN {
+            write_at(fd, &whole, 0)?;
+            return Ok(fd);
+        }
+        // A reader was there first, and has one: another file, then.
+        fdtable::clear(fd);
+        // SAFETY: made here.
+        unsafe { real::close(fd) };
     }
-    let mut whole = [0; BODY];
-    whole[HEADER].copy_from_slice(&header.encode());
-    write_at(fd, &whole, 0)?;
-    Ok(fd)
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// Whether the file under that name is a living process's.
-fn is_held(path: &CString) -> bool {
+/// Whether the file under this process's name is a living one's in another pid namespace. (A lock on what this very number's left, where it counts, is
+/// a clone's that has outlived it.)
+fn is_anothers(path: &CString, namespace: u32) -> bool {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    // SAFETY: a C string and plain integers; the descriptor was made here.
+    // SAFETY: a C string and plain integers.
+    let fd = unsafe { real::open(path.as_ptr(), flags, 0) };
+    if fd < 0 {
+        return false;
+    }
+    let mut bytes = [0; HEADER.end];
+    let header = read_at(fd, &mut bytes, 0).then(|| Header::decode(&bytes)).flatten();
+    let is_of_here = header.is_some_and(|header| header.birth.is_beside(namespace));
+    let mut lock = whole_file(libc::F_RDLCK);
+    // SAFETY: a lock's description, which outlives the calls; the descriptor was made here.
+    let asked = unsafe { real::fcntl(fd, libc::F_OFD_GETLK, (&raw mut lock).addr()) };
+    // SAFETY: as above.
+    unsafe { real::close(fd) };
+    !is_of_here && asked == 0 && c_int::from(lock.l_type) != libc::F_UNLCK
+}
+
+fn whole_file(kind: c_int) -> libc::flock {
+    libc::flock { l_type: kind as libc::c_short, l_whence: libc::SEEK_SET as libc::c_short, l_start: 0, l_len: 0, l_pid: 0 }
+}
+
+/// Which of all processes with its number this one is.
+fn birth() -> Birth {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let mut stat = [0; 1024];
+    // SAFETY: C strings, plain integers, an array with its length, and all of a structure; the descriptor was made here.
     unsafe {
-        let fd = real::open(path.as_ptr(), flags, 0);
-        let is_held = fd >= 0 && libc::flock(fd, libc::LOCK_SH | libc::LOCK_NB) < 0 && errno::current() == libc::EWOULDBLOCK;
+        let mut file: libc::stat = core::mem::zeroed();
+        let namespace = if libc::stat(c"/proc/self/ns/pid".as_ptr(), &raw mut file) == 0 { file.st_ino as u32 } else { 0 };
+        let fd = real::open(c"/proc/self/stat".as_ptr(), flags, 0);
+        let len = if fd >= 0 { real::pread(fd, stat.as_mut_ptr().cast(), stat.len(), 0) } else { 0 };
         if fd >= 0 {
             real::close(fd);
         }
-        is_held
+        let started = Birth::started_by_stat(&stat[..usize::try_from(len).unwrap_or(0)]);
+        // (Where one of the two is not known, the other one says nothing.)
+        started.map_or(Birth::default(), |started| Birth { namespace, started })
+    }
+}
+
+/// Whether what has that name is this file.
+fn is_at(path: &CString, fd: c_int) -> bool {
+    // SAFETY: a C string, an integer, and all of two structures, for which zero is a value.
+    unsafe {
+        let mut files: [libc::stat; 2] = core::mem::zeroed();
+        let both = libc::fstat(fd, &raw mut files[0]) == 0 && libc::lstat(path.as_ptr(), &raw mut files[1]) == 0;
+        both && (files[0].st_dev, files[0].st_ino) == (files[1].st_dev, files[1].st_ino)
     }
 }
 

@@ -115,12 +115,20 @@ static void pacing(void) {
     int s = MUST(socket(AF_INET, SOCK_DGRAM, 0));
     struct vma_rate_limit_t limit = {.rate = 1000, .max_burst_sz = 1500, .typical_pkt_sz = 1000};
     uint32_t rate = 1000000, now = 0;
+    uint64_t fast = 5000000000, long_now = 0;
     socklen_t len = sizeof now;
+    FAILS(setsockopt(s, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, 3), EINVAL);
     FAILS(setsockopt(s, SOL_SOCKET, SO_MAX_PACING_RATE, &limit, 11), EINVAL);
     FAILS(setsockopt(s, SOL_SOCKET, SO_MAX_PACING_RATE, NULL, 12), EFAULT);
     FAILS(setsockopt(s, SOL_SOCKET, SO_MAX_PACING_RATE, &limit, sizeof limit), EOPNOTSUPP);
     CHECK(setsockopt(s, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate) == 0);
     CHECK(getsockopt(s, SOL_SOCKET, SO_MAX_PACING_RATE, &now, &len) == 0 && now == rate);
+    /* As Linux: an unsigned long, and as much of it as there is room for. */
+    CHECK(setsockopt(s, SOL_SOCKET, SO_MAX_PACING_RATE, &fast, sizeof fast) == 0);
+    len = sizeof long_now;
+    CHECK(getsockopt(s, SOL_SOCKET, SO_MAX_PACING_RATE, &long_now, &len) == 0 && long_now == fast && len == 8);
+    len = sizeof now;
+    CHECK(getsockopt(s, SOL_SOCKET, SO_MAX_PACING_RATE, &now, &len) == 0 && now == UINT32_MAX && len == 4);
     MUST(close(s));
 }
 

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use crate::extra::cyclic::UserMemory;
+use crate::extra::thread::{Life, Thread};
 use crate::slab::Key;
 use crate::socket::Socket;
 
@@ -78,7 +79,7 @@ enum Of {
     Ip(Ipv4Addr),
     Socket(Key),
     UserId(u32),
-    Thread(libc::pid_t),
+    Thread(Thread),
     Core(usize),
 }
 
@@ -92,7 +93,14 @@ impl Place {
 /// The threads that [`Logic::CoreAttached`] has attached, each to its core.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    attached: Vec<(libc::pid_t, usize)>,
+    attached: Vec<Attached>,
+}
+
+#[derive(Debug)]
+struct Attached {
+    thread: Thread,
+    life: Life,
+    core: usize,
 }
 
 impl Threads {
@@ -114,43 +122,32 @@ impl Threads {
             Logic::Ip => Of::Ip(socket.bound.map_or(Ipv4Addr::UNSPECIFIED, |local| *local.ip())),
             Logic::Socket => Of::Socket(key),
             Logic::UserId => Of::UserId(asked.user_id),
-            Logic::Thread => Of::Thread(this_thread()),
+            Logic::Thread => Of::Thread(Thread::current()),
             Logic::Core => Of::Core(this_core()),
-            Logic::CoreAttached => Of::Core(self.core_of(this_thread()).unwrap_or_else(this_core)),
+            Logic::CoreAttached => Of::Core(self.core_of(Thread::current()).unwrap_or_else(this_core)),
         };
         Place { of, profile: asked.profile, memory }
     }
 
-    fn core_of(&self, thread: libc::pid_t) -> Option<usize> {
-        self.attached.iter().find(|(known, _)| *known == thread).map(|&(_, core)| core)
+    fn core_of(&self, thread: Thread) -> Option<usize> {
+        self.attached.iter().find(|known| known.thread == thread).map(|known| known.core)
     }
 
     /// Keeps the calling thread on one core from now on: of those that it may run on, one with the fewest threads so attached.
     fn attach(&mut self) {
-        let thread = this_thread();
+        let thread = Thread::current();
         if self.core_of(thread).is_some() {
             return;
         }
-        self.attached.retain(|&(thread, _)| lives(thread));
+        self.attached.retain(|known| known.life.goes_on());
         let here = this_core();
-        let load = |core: usize| self.attached.iter().filter(|(_, other)| *other == core).count();
+        let load = |core: usize| self.attached.iter().filter(|known| known.core == core).count();
         // (Where there is nothing to choose between, the one that it is on.)
         let core = allowed().into_iter().min_by_key(|&core| (load(core), core != here)).unwrap_or(here);
         if stay_on(core) {
-            self.attached.push((thread, core));
+            self.attached.push(Attached { thread, life: Life::of_current(), core });
         }
     }
-}
-
-/// Whether a thread of this process has not ended.
-fn lives(thread: libc::pid_t) -> bool {
-    // SAFETY: no signal is sent.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
-}
-
-fn this_thread() -> libc::pid_t {
-    // SAFETY: gettid has no preconditions.
-    unsafe { libc::gettid() }
 }
 
 fn this_core() -> usize {
