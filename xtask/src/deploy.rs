@@ -23,6 +23,12 @@ pub(crate) struct Options {
     sysconfdir: Option<PathBuf>,
 }
 
+/// Where the examples are.
+const EXAMPLES: &str = "ffi/vma/examples";
+
+/// What those in Rust share: the header, in Rust.
+pub(crate) const BINDINGS: &str = "vma_extra/mod.rs";
+
 /// The version of libvma whose programs run with this library: what the library's file and pkg-config say.
 const API: &str = "9.8.70";
 
@@ -71,9 +77,9 @@ fn install(workspace: &Workspace, built: &Built, options: &Options) -> Result<()
     ensure!(page.status.success() && !page.stdout.is_empty(), "ringway doctor --params --man: {}", page.status);
     write(&prefix("share/man/man7/ringway-params.7"), &page.stdout)?;
     write(&prefix("lib/pkgconfig/libvma.pc"), pkg_config(&options.prefix).as_bytes())?;
-    for example in examples(workspace)? {
-        let name = example.file_name().context("a file without a name")?;
-        put(&example, &prefix("share/doc/ringway/examples").join(name), 0o644)?;
+    let from = source(EXAMPLES);
+    for example in examples(workspace)?.iter().chain([&from.join(BINDINGS)]) {
+        put(example, &prefix("share/doc/ringway/examples").join(example.strip_prefix(&from)?), 0o644)?;
     }
     let etc = match &options.sysconfdir {
         Some(directory) => directory.clone(),
@@ -95,7 +101,7 @@ fn install(workspace: &Workspace, built: &Built, options: &Options) -> Result<()
 /// # Errors
 /// The folder cannot be listed.
 pub(crate) fn examples(workspace: &Workspace) -> Result<Vec<PathBuf>> {
-    let folder = workspace.root.join("ffi/vma/examples");
+    let folder = workspace.root.join(EXAMPLES);
     let entries = fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))?;
     let files = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
     let mut files: Vec<_> = files.into_iter().filter(|path| path.extension().is_some_and(|end| end == "c" || end == "rs")).collect();

@@ -166,9 +166,14 @@ fn trial(text: &str) -> Vec<String> {
 
 fn try_one(prefix: &Path, scratch: &Path, script: &[String]) -> Result<Verdict> {
     let examples = prefix.join("share/doc/ringway/examples");
+    let bindings = scratch.join(deploy::BINDINGS);
+    fs::create_dir_all(bindings.parent().context("a file without a folder")?)?;
+    fs::copy(examples.join(deploy::BINDINGS), &bindings)?;
     for entry in fs::read_dir(&examples)? {
         let path = entry?.path();
-        fs::copy(&path, scratch.join(path.file_name().context("a file without a name")?))?;
+        if path.is_file() {
+            fs::copy(&path, scratch.join(path.file_name().context("a file without a name")?))?;
+        }
     }
     let output = shell(prefix, scratch, &script_of(script))?.output()?;
     let said = || format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

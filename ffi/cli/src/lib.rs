@@ -2,9 +2,11 @@
 //!
 //! - [`members`]: the running processes, each asked over its control socket
 //! - [`published`]: the files in which processes publish their statistics
+//! - [`pipe`]: ending with who reads what they print
 //! - [`table`]: tables for people
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod members;
+pub mod pipe;
 pub mod published;
 pub mod table;

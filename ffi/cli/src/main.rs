@@ -21,7 +21,7 @@ mod stats;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ringway_cli::{members, table};
+use ringway_cli::{members, pipe, table};
 
 /// Runs unmodified socket programs in user space.
 #[derive(Parser)]
@@ -49,6 +49,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    pipe::end_with_the_reader();
     let result = match Arguments::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Stats(options) => stats::run(&options),

@@ -132,6 +132,14 @@ impl Settings {
         } else if !self.is_set(Id::SelectSkipOs) && self.is_set(Id::SelectPollOsRatio) {
             self.imply(Id::SelectSkipOs, self.number(Id::SelectPollOsRatio), Id::SelectPollOsRatio);
         }
+        if self.flag(Id::Socketxtreme) {
+            // vma.md s2.10. (VMA_PROGRESS_ENGINE_INTERVAL is left as it is: peers may wait for what the program does not poll for.)
+            for (id, value) in [(Id::RxWre, 1024), (Id::GroStreamsMax, 0)] {
+                if !self.is_set(id) {
+                    self.imply(id, value, Id::Socketxtreme);
+                }
+            }
+        }
         if !self.is_set(Id::LogDetails) && self.level() >= Level::Debug {
             self.imply(Id::LogDetails, 2, Id::Tracelevel);
         }

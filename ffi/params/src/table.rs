@@ -163,7 +163,7 @@ rows! {
     SelectPollOsRatio = "VMA_SELECT_POLL_OS_RATIO", COUNT, "10", YES, "Polls of the ring for one look at the kernel's descriptors in poll, select and epoll_wait; 0: only before sleeping.";
     SelectSkipOs = "VMA_SELECT_SKIP_OS", COUNT, "10", YES, "Calls that find something on the ring for one that looks at the kernel's descriptors as well; 0: none does. Not set, it is as VMA_SELECT_POLL_OS_RATIO. Upstream: 4.";
 
-    ProgressInterval = "VMA_PROGRESS_ENGINE_INTERVAL", within(0, 1 << 31), "10", YES, "Milliseconds between looks at the ring while the program is elsewhere; 0: none.";
+    ProgressInterval = "VMA_PROGRESS_ENGINE_INTERVAL", within(0, 1 << 31), "10", YES, "Milliseconds between looks at the ring while the program is elsewhere; 0: none. Upstream: none with VMA_SOCKETXTREME=1, whatever is set.";
     ProgressWceMax = "VMA_PROGRESS_ENGINE_WCE_MAX", within(1, u32::MAX as i64), "1024", YES, "Frames that such a look takes before it lets the program have the ring. Upstream: 10000.";
     CqModeration = "VMA_CQ_MODERATION_ENABLE", Kind::Bool, "1", NO_INTERRUPTS, "Gathers interrupts.";
     CqModerationCount = "VMA_CQ_MODERATION_COUNT", from(0), "48", NO_INTERRUPTS, "Packets that make an interrupt.";

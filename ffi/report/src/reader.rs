@@ -18,7 +18,7 @@ use crate::published::{BODY, BODY_MAX, FILE_PREFIX, HEADER, Header, REQUEST, Req
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The system's: it is gone, or this user may not read it.
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     System {
         /// The file.
         path: PathBuf,

@@ -7,65 +7,21 @@
 //!     ringway run -- ./sender udp 7205 1000
 //!     wait $!
 
-use std::ffi::{c_int, c_void};
+mod vma_extra;
+
 use std::io;
-use std::mem::{size_of, size_of_val};
+use std::mem::size_of_val;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
 use std::process::ExitCode;
 use std::ptr::null_mut;
 use std::slice;
 
-/// The beginning of `struct vma_api_t` (mellanox/vma_extra.h): as much of it as is used here.
-#[repr(C)]
-struct Api {
-    register_recv_callback: *const c_void,
-    recvfrom_zcopy: unsafe extern "C" fn(c_int, *mut c_void, usize, *mut c_int, *mut c_void, *mut u32) -> c_int,
-    free_packets: unsafe extern "C" fn(c_int, *const Packet, usize) -> c_int,
-}
-
-/// `struct iovec`.
-#[repr(C)]
-struct Piece {
-    base: *const u8,
-    len: usize,
-}
-
-/// `struct vma_packet_t`; `sz_iov` pieces follow.
-#[repr(C, packed)]
-struct Packet {
-    packet_id: *const c_void,
-    sz_iov: usize,
-}
-
-/// The beginning of what recvfrom_zcopy fills in (`struct vma_packets_t`): the first packet's pieces follow.
-#[repr(C, packed)]
-struct Packets {
-    count: usize,
-    packet: Packet,
-}
-
-const SOL_SOCKET: c_int = 1;
-const SO_VMA_GET_API: c_int = 2800;
-const MSG_VMA_ZCOPY: c_int = 0x0004_0000;
-
-unsafe extern "C" {
-    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut u32) -> c_int;
-}
-
-/// The table, if the library is preloaded.
-fn api() -> Option<&'static Api> {
-    let (mut table, mut len) = (null_mut::<Api>(), size_of::<*mut Api>() as u32);
-    // SAFETY: there is room for a pointer. The library writes one to a table that is never freed; without it, the kernel writes nothing.
-    unsafe {
-        getsockopt(-1, SOL_SOCKET, SO_VMA_GET_API, (&raw mut table).cast(), &raw mut len);
-        table.as_ref()
-    }
-}
+use vma_extra::{Api, MSG_VMA_ZCOPY, Packets, Piece};
 
 fn main() -> ExitCode {
     let port = std::env::args().nth(1).and_then(|port| port.parse::<u16>().ok());
-    let (Some(port), Some(api)) = (port, api()) else {
+    let (Some(port), Some(api)) = (port, vma_extra::api()) else {
         eprintln!("zcopy_udp PORT, with libvma.so preloaded");
         return ExitCode::from(2);
     };
@@ -103,9 +59,9 @@ fn receive(api: &Api, port: u16) -> io::Result<[usize; 3]> {
             lent += 1;
             // SAFETY: with that flag, the library has described a packet there; what it says of its own memory holds until free_packets.
             unsafe {
-                let packet = &raw const (*at.cast::<Packets>()).packet;
+                let packet = &raw const (*at.cast::<Packets>()).first;
                 for piece in slice::from_raw_parts(packet.add(1).cast::<Piece>(), (*packet).sz_iov) {
-                    is_last = slice::from_raw_parts(piece.base, piece.len) == b"end";
+                    is_last = piece.bytes() == b"end";
                 }
                 if (api.free_packets)(fd, packet, 1) < 0 {
                     return Err(io::Error::last_os_error());

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, RawFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Once;
 
 use ringway_params::{Id, Row};
@@ -24,16 +25,27 @@ pub(crate) fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let settings = params::settings();
-        let output = Output::open(settings.path(Id::LogFile));
+        let (output, unopened) = Output::open(settings.path(Id::LogFile));
         let colours = settings.flag(Id::LogColors) && output.is_a_terminal();
         LEVEL.store(settings.level() as u8, Ordering::Relaxed);
         DETAILS.store(settings.count(Id::LogDetails), Ordering::Relaxed);
         let log = Log { colours, output };
         // The program cannot have set this library's own global subscriber.
         let _ = tracing::subscriber::set_global_default(log);
+        if let Some(why) = unopened {
+            tracing::warn!("VMA_LOG_FILE={}: {why}; the log goes to standard error", settings.text(Id::LogFile));
+        }
         settings.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        tracing::info!("VMA_VERSION: Ringway {}", env!("CARGO_PKG_VERSION"));
+        tracing::info!("Cmd Line: {}", command_line());
         settings.changed().for_each(|(row, setting)| tracing::info!("{}", banner(row, &setting.text)));
     });
+}
+
+/// The program and its arguments.
+fn command_line() -> String {
+    let arguments: Vec<_> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    arguments.join(" ")
 }
 
 /// A [`ringway_params::Level`], which vma_stats may change.
@@ -191,14 +203,18 @@ enum Output {
 }
 
 impl Output {
-    fn open(path: Option<String>) -> Self {
-        let Some(file) = path.and_then(|path| File::options().create(true).append(true).open(path).ok()) else {
-            return Self::StandardError;
+    /// With the reason why it is not the file, if one was named.
+    fn open(path: Option<String>) -> (Self, Option<io::Error>) {
+        let Some(path) = path else { return (Self::StandardError, None) };
+        // (A FIFO that nobody reads is not to be waited for.)
+        let file = match File::options().create(true).append(true).custom_flags(libc::O_NONBLOCK).open(path) {
+            Ok(file) => file,
+            Err(error) => return (Self::StandardError, Some(error)),
         };
         // The program counts on the lowest numbers.
         let fd = lineage::out_of_the_way(file.into_raw_fd());
         // SAFETY: the file's own descriptor, under another number, which nobody else knows of.
-        Self::File(unsafe { File::from_raw_fd(fd) })
+        (Self::File(unsafe { File::from_raw_fd(fd) }), None)
     }
 
     fn is_a_terminal(&self) -> bool {
@@ -259,7 +275,8 @@ mod tests {
     /// What a log writes of an error, a warning and a word.
     fn written(colours: bool) -> String {
         let path = std::env::temp_dir().join(format!("ringway-log-{}-{colours}", std::process::id()));
-        let output = Output::open(Some(path.to_string_lossy().into_owned()));
+        let (output, unopened) = Output::open(Some(path.to_string_lossy().into_owned()));
+        assert!(unopened.is_none());
         assert!(!output.is_a_terminal());
         set_level(ringway_params::Level::Info);
         let log = Log { colours, output };

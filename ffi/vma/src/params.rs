@@ -177,6 +177,19 @@ pub(crate) fn admissible() -> Result<(), (Reason, String)> {
         "mlx5" | "rxe" | "xdp" => return Err((Reason::DeviceMissing, format!("RINGWAY_DEVICE={device}"))),
         _ => return Err((Reason::UnknownDevice, format!("RINGWAY_DEVICE={device}"))),
     }
+    enough_descriptors()
+}
+
+/// The library's own are about ten, and some for each peer: of fewer than this, too many would be missing in the program.
+const DESCRIPTORS_MIN: libc::rlim_t = 32;
+
+fn enough_descriptors() -> Result<(), (Reason, String)> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: there is room for a limit.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    if known && limit.rlim_cur < DESCRIPTORS_MIN {
+        return Err((Reason::NoResources, format!("RLIMIT_NOFILE is {}, and less than {DESCRIPTORS_MIN}", limit.rlim_cur)));
+    }
     Ok(())
 }
 

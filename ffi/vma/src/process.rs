@@ -194,7 +194,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     let tcp_defaults = params.tcp_defaults(capabilities.mtu, capabilities.gather_max);
     let config = RingConfig { batch: params.cq_poll_batch_max, ..RingConfig::default() };
     let ring = Ring::new(device, config, params::random_seed().map_err(|e| no_resources(&e))?);
-    let process: &'static Process = Box::leak(Box::new(Process {
+    let made = Box::into_raw(Box::new(Process {
         // SAFETY: getpid has no preconditions.
         owner_pid: unsafe { libc::getpid() },
         clock,
@@ -230,9 +230,21 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             parent: None,
         }),
     }));
+    // SAFETY: made just now, and freed below only where nobody has come to know of it.
+    let process: &'static Process = unsafe { &*made };
     report::serve(process);
     crate::moving::serve(process);
-    let progress = mux::progress::start(process).map_err(|e| no_resources(&e))?;
+    let progress = match mux::progress::start(process) {
+        Ok(progress) => progress,
+        Err(error) => {
+            process.published.withdraw();
+            // What it has is the program's again: descriptors, above all, for it may have been those that there were too few of.
+            // SAFETY: from `Box::into_raw`. There is no thread, and what has the reference is what its rendezvous answers with, which only that
+            // thread calls, and which ends with it.
+            drop(unsafe { Box::from_raw(made) });
+            return Err(no_resources(&error));
+        }
+    };
     *process.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(progress);
     PROCESS.store(ptr::from_ref(process).cast_mut(), Ordering::Release);
     fork::adopt(process);

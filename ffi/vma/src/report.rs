@@ -5,7 +5,7 @@ mod published;
 
 use std::ffi::{CString, OsString};
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use ringway_params::Id;
 use ringway_report::published::LOOK;
@@ -47,7 +47,12 @@ pub(crate) fn write_closed(report: &SocketReport) {
 fn append_lines<T: Serialize>(path: &str, values: &[T]) {
     let lines = values.iter().map(|value| serde_json::to_string(value).map(|line| line + "\n")).collect::<Result<String, _>>();
     let written = lines.map_err(io::Error::from).and_then(|lines| append_to(path, lines.as_bytes()));
-    if let Err(error) = written {
+    // Of each file once, not for each socket that is closed: what goes wrong with one goes wrong with all.
+    static FAILED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    if let (Err(error), Ok(mut failed)) = (written, FAILED.try_lock())
+        && !failed.iter().any(|known| known == path)
+    {
+        failed.push(path.to_owned());
         tracing::warn!("the statistics were not written to {path}: {error}");
     }
 }
@@ -55,7 +60,7 @@ fn append_lines<T: Serialize>(path: &str, values: &[T]) {
 /// By libc's own calls: nobody but the program is to be counted, or waited for.
 fn append_to(path: &str, bytes: &[u8]) -> io::Result<()> {
     let path = CString::new(path)?;
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: a C string and plain integers; the pointer and length are a slice's; the descriptor was made here.
     unsafe {
         let fd = real::open(path.as_ptr(), flags, 0o666);

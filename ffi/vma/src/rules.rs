@@ -52,7 +52,8 @@ fn read(settings: &Settings) -> Loaded {
     let text = match std::fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) => {
-            if error.kind() != io::ErrorKind::NotFound {
+            // (Without rules nobody misses them, unless they were asked for.)
+            if error.kind() != io::ErrorKind::NotFound || settings.is_set(Id::ConfigFile) {
                 tracing::warn!("the rules in {path} cannot be read: {error}");
             }
             return Loaded::default();

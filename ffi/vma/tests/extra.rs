@@ -281,3 +281,58 @@ fn without_the_library_there_is_no_table() {
     let output = Command::new(&program).output().expect("it was just compiled");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "no table\n");
 }
+
+/// The functions of the header's table: the comment above each, and its name.
+fn documented(header: &str) -> Vec<(String, String)> {
+    let table = header.split_once("struct vma_api_t {").and_then(|(_, rest)| rest.split_once("#pragma pack(pop)")).expect("the table").0;
+    let mut comment = String::new();
+    let mut all = Vec::new();
+    for line in table.lines() {
+        let line = line.trim_start();
+        if let Some(text) = line.strip_prefix('*') {
+            comment.push_str(text);
+            comment.push('\n');
+        } else if let Some((_, rest)) = line.split_once("(*") {
+            let name = rest.split_once(')').expect("a name").0;
+            all.push((std::mem::take(&mut comment), name.to_owned()));
+        } else {
+            comment.clear();
+        }
+    }
+    all
+}
+
+/// The lines of a comment that are an example: indented by a tab.
+fn example(comment: &str) -> String {
+    comment.lines().filter(|line| line.starts_with('\t')).map(|line| format!("{line}\n")).collect()
+}
+
+/// What the examples take for granted.
+const AROUND: &str = "#define _GNU_SOURCE\n#include <mellanox/vma_extra.h>\n#include <poll.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+    #include <sys/epoll.h>\n#include <sys/mman.h>\n#include <unistd.h>\n\
+    vma_recv_callback_retval_t drop_what_is_short(int, size_t, struct iovec *, struct vma_info_t *, void *);\n\
+    void use(void *, ...);\nvoid handle(void *, size_t, size_t);\n";
+const WITHIN: &str = "struct vma_api_t *vma = vma_get_api();\nint fd = 3, ring = 4;\nstruct vma_info_t *info = NULL;\nstruct sockaddr_in to;\n\
+    struct vma_completion_t done;\nstruct vma_buff_t *kept = NULL;\nstatic char memory[4096];\n\
+    (void)fd, (void)ring, (void)info, (void)to, (void)done, (void)kept, (void)memory;\n";
+
+#[test]
+fn every_function_is_described_with_an_example_that_compiles() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let header = std::fs::read_to_string(root.join("include/mellanox/vma_extra.h")).expect("the header");
+    let all = documented(&header);
+    assert_eq!(all.len(), 22, "{all:?}");
+    let mut source = AROUND.to_owned();
+    for (comment, name) in &all {
+        assert!(comment.contains("eturns"), "{name} does not say what it returns");
+        let example = example(comment);
+        assert!(example.contains(&format!("vma->{name}(")), "{name} has no example:\n{comment}");
+        source.push_str(&format!("void of_{name}(void)\n{{\n{WITHIN}{{\n{example}}}\n}}\n"));
+    }
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples-of-the-header.c");
+    std::fs::write(&file, source).expect("a file");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"]).arg(root.join("include")).arg(&file);
+    let output = gcc.output().expect("gcc must be installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -62,7 +62,12 @@ pub(super) fn run(program: &str, address: &str, role: Option<Named>, json: bool)
     let path = settings.path(Id::ConfigFile).unwrap_or_default();
     let text = match fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound || path.is_empty() => String::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound || path.is_empty() => {
+            if settings.is_set(Id::ConfigFile) && !path.is_empty() {
+                eprintln!("ringway: VMA_CONFIG_FILE={path}: {error}; there are no rules");
+            }
+            String::new()
+        }
         Err(error) => return Err(error).context(path),
     };
     let (rules, error) = Rules::parse(&text);

@@ -129,3 +129,13 @@ proptest::proptest! {
         assert_eq!(settings.iter().count(), TABLE.len());
     }
 }
+
+#[test]
+fn socketxtreme_changes_defaults_and_nothing_that_is_set() {
+    let settings = with(&[("VMA_SOCKETXTREME", "1")]);
+    assert_eq!((settings.number(Id::RxWre), settings.number(Id::GroStreamsMax)), (1024, 0));
+    assert_eq!(settings.of(Id::RxWre).source, Source::Implied("VMA_SOCKETXTREME"));
+    let settings = with(&[("VMA_SOCKETXTREME", "1"), ("VMA_RX_WRE", "7")]);
+    assert_eq!((settings.number(Id::RxWre), settings.number(Id::GroStreamsMax)), (7, 0));
+    assert_eq!(with(&[("VMA_SOCKETXTREME", "0")]).number(Id::RxWre), 16000);
+}

@@ -441,6 +441,11 @@ struct vma_api_t {
 	 * packet_id is used, and sz_iov to find the next.
 	 * Returns 0. -1 EINVAL: s is not offloaded, or packets is NULL and count is not 0. -1 ENOENT: a packet is not one that s lent, or was
 	 * given back before (the others of the array are given back all the same).
+	 *
+	 *	struct vma_packet_t held = {info->packet_id, 0};	// of a callback that returned VMA_PACKET_HOLD
+	 *
+	 *	if (vma->free_packets(fd, &held, 1) < 0)
+	 *		perror("free_packets");
 	 */
 	int (*free_packets)(int s, struct vma_packet_t *packets, size_t count);
 
@@ -449,7 +454,10 @@ struct vma_api_t {
 	 * of the application-id statement that was added last.
 	 *
 	 * line: one statement, such as "use vma udp_receiver *:*", or none.
-	 * Returns 0; -1 EINVAL: NULL, or not a statement (one log line says where).
+	 * Returns 0; 1, and not -1: NULL, or not a statement (one log line says where); errno is EINVAL.
+	 *
+	 *	if (vma->add_conf_rule("use os udp_receiver *:5000-5010") != 0)
+	 *		fprintf(stderr, "the rule is not understood\n");
 	 */
 	int (*add_conf_rule)(const char *line);
 
@@ -458,6 +466,10 @@ struct vma_api_t {
 	 *
 	 * offload: 1 or 0. tid: the thread.
 	 * Returns 0; -1: there is no device (ENODEV).
+	 *
+	 *	vma->thread_offload(0, pthread_self());
+	 *	fd = socket(AF_INET, SOCK_STREAM, 0);	// the kernel's
+	 *	vma->thread_offload(1, pthread_self());
 	 */
 	int (*thread_offload)(int offload, pthread_t tid);
 
@@ -489,6 +501,9 @@ struct vma_api_t {
 	/*
 	 * How many rings a socket receives from: one, or none. Returns 0 also for a descriptor that is not offloaded (libvma's header promised an
 	 * error there, and its code did as this one).
+	 *
+	 *	if (vma->get_socket_rings_num(fd) == 0)
+	 *		fprintf(stderr, "not bound yet, or not offloaded\n");
 	 */
 	int (*get_socket_rings_num)(int fd);
 
@@ -501,6 +516,11 @@ struct vma_api_t {
 	 * ring_fds is NULL, or ring_fds_sz not positive.
 	 *
 	 * Without VMA_SOCKETXTREME, a ring's descriptor is readable while one of its sockets is.
+	 *
+	 *	int ring = -1;
+	 *
+	 *	if (vma->get_socket_rings_fds(fd, &ring, 1) == 1)
+	 *		poll(&(struct pollfd){.fd = ring, .events = POLLIN}, 1, -1);
 	 */
 	int (*get_socket_rings_fds)(int fd, int *ring_fds, int ring_fds_sz);
 
@@ -509,6 +529,9 @@ struct vma_api_t {
 	 *
 	 * Returns the descriptor. -1 EINVAL: the socket is not offloaded, or to is NULL. -1 ENOSYS: a TCP socket. -1 ENODATA: it does not send
 	 * there (yet).
+	 *
+	 *	if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
+	 *		ring = vma->get_socket_tx_ring_fd(fd, (struct sockaddr *)&to, sizeof to);
 	 */
 	int (*get_socket_tx_ring_fd)(int sock_fd, struct sockaddr *to, socklen_t tolen);
 
@@ -519,25 +542,40 @@ struct vma_api_t {
 	 * packets: of each, buff_lst is used, which is as socketxtreme_poll had it; the rest of the list is known. num: of packets; 0 does nothing.
 	 * Returns 0. -1 EOPNOTSUPP: VMA_SOCKETXTREME is not set. -1 EINVAL: packets is NULL; or one of them is not lent, or was given back before (those
 	 * before it in the array were given back).
+	 *
+	 *	vma->socketxtreme_free_vma_packets(&done.packet, 1);
 	 */
 	int (*socketxtreme_free_vma_packets)(struct vma_packet_desc_t *packets, int num);
 
 	/*
 	 * Keeps a buffer beyond socketxtreme_free_vma_packets. Returns how many references it has now. -1 EINVAL: buff is not lent.
+	 *
+	 *	struct vma_buff_t *kept = done.packet.buff_lst;
+	 *
+	 *	vma->socketxtreme_ref_vma_buff(kept);	// 2
+	 *	vma->socketxtreme_free_vma_packets(&done.packet, 1);	// kept->payload stays, until
+	 *	vma->socketxtreme_free_vma_buff(kept);	// 0
 	 */
 	int (*socketxtreme_ref_vma_buff)(struct vma_buff_t *buff);
 
 	/*
 	 * Gives back what socketxtreme_ref_vma_buff took, or the completion's own reference. Returns how many references are left; 0: the device has
 	 * it again. -1 EINVAL: buff is not lent.
+	 *
+	 *	if (vma->socketxtreme_free_vma_buff(kept) == 0)
+	 *		kept = NULL;
 	 */
 	int (*socketxtreme_free_vma_buff)(struct vma_buff_t *buff);
 
 	/*
 	 * Writes a socket's statistics to the log.
 	 *
-	 * fd: 0 for all. log_level: of VMA_TRACELEVEL: 1 error, 2 warning, 3 info, 4 debug, 5 fine, 6 finer.
-	 * Returns 0; -1 EINVAL: no such offloaded socket, or no such level.
+	 * fd: 0 for all; of what is no offloaded socket, there is a frame with nothing in it. log_level: that of the lines, of which the log has those
+	 * that VMA_TRACELEVEL lets through. The numbers are vlogger.h's: 0 panic, 1 error, 2 warning, 3 info, 4 details, 5 debug, 6 fine, 7 finer, 8 all;
+	 * others mean 3. (Those of VMA_TRACELEVEL are not the same: there debug is 4.)
+	 * Returns 0. -1 ENODEV: the process is not offloaded.
+	 *
+	 *	vma->dump_fd_stats(fd, 2);	// as a warning
 	 */
 	int (*dump_fd_stats)(int fd, int log_level);
 
@@ -546,6 +584,19 @@ struct vma_api_t {
 	 * ingress): UDP sockets that name a cyclic ring's profile go onto such a ring.
 	 *
 	 * Returns 0, and in *key a number from 1 on; the same for the same profile. -1 EINVAL: a pointer is NULL, or the profile makes no sense.
+	 *
+	 *	struct vma_ring_type_attr profile = {
+	 *		.ring_type = VMA_RING_CYCLIC_BUFFER,
+	 *		.ring_cyclicb = {.num = 4096, .stride_bytes = 64, .packet_receive_mode = STRIP_NETWORK_HDRS}};
+	 *	vma_ring_profile_key key;
+	 *
+	 *	if (vma->vma_add_ring_profile(&profile, &key) == 0) {
+	 *		struct vma_ring_alloc_logic_attr logic = {
+	 *			.comp_mask = VMA_RING_ALLOC_MASK_RING_PROFILE_KEY | VMA_RING_ALLOC_MASK_RING_INGRESS,
+	 *			.ring_alloc_logic = RING_LOGIC_PER_SOCKET, .ring_profile_key = (uint32_t)key, .ingress = 1};
+	 *
+	 *		setsockopt(fd, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &logic, sizeof logic);
+	 *	}
 	 */
 	int (*vma_add_ring_profile)(struct vma_ring_type_attr *profile, vma_ring_profile_key *key);
 
@@ -554,12 +605,23 @@ struct vma_api_t {
 	 *
 	 * ptr: NULL to ask for their length. len: in: room at ptr; out: their length.
 	 * Returns 0. -1 EINVAL: fd is not offloaded, or len is NULL. -1 ENOTCONN: fd is not connected. -1 ENOBUFS: too little room.
+	 *
+	 *	uint8_t header[128];
+	 *	uint16_t len = sizeof header;
+	 *
+	 *	if (vma->get_socket_network_header(fd, header, &len) == 0)
+	 *		printf("%u bytes of headers\n", len);	// 42 of UDP
 	 */
 	int (*get_socket_network_header)(int fd, void *ptr, uint16_t *len);
 
 	/*
 	 * A ring's queues in the card's own terms. Returns 0; valid_mask says which parts there are (DATA_VALID_DEV, which is 0: only the
 	 * device's numbers; those of shared memory are 0). -1 EINVAL: data is NULL, or ring_fd is not a ring's.
+	 *
+	 *	struct vma_mlx_hw_device_data device;
+	 *
+	 *	if (vma->get_ring_direct_descriptors(ring, &device) == 0 && device.valid_mask & DATA_VALID_SQ)
+	 *		printf("a send queue of %u places\n", device.sq_data.wq_data.wqe_cnt);
 	 */
 	int (*get_ring_direct_descriptors)(int ring_fd, struct vma_mlx_hw_device_data *data);
 
@@ -568,10 +630,19 @@ struct vma_api_t {
 	 *
 	 * Returns 0, and the key in *key; the same again for the same range, which is then registered twice. -1 EINVAL: addr or key is NULL,
 	 * length is 0, or ring_fd is not a ring's. -1 EOPNOTSUPP: the ring's device does not read the program's memory.
+	 *
+	 *	uint32_t key;
+	 *
+	 *	if (vma->register_memory_on_ring(ring, memory, sizeof memory, &key) < 0 && errno == EOPNOTSUPP)
+	 *		fprintf(stderr, "no such device\n");
 	 */
 	int (*register_memory_on_ring)(int ring_fd, void *addr, size_t length, uint32_t *key);
 
-	/* Takes a registration back. Returns 0; -1 EINVAL: that range is not registered with that ring. */
+	/*
+	 * Takes a registration back. Returns 0; -1 EINVAL: that range is not registered with that ring.
+	 *
+	 *	vma->deregister_memory_on_ring(ring, memory, sizeof memory);
+	 */
 	int (*deregister_memory_on_ring)(int ring_fd, void *addr, size_t length);
 
 	/*
@@ -579,6 +650,11 @@ struct vma_api_t {
 	 *
 	 * Returns 0; 1: armed too late, there is something to poll. -1 EINVAL: NULL, no ring, or no bit that is known. -1 EOPNOTSUPP: the
 	 * device cannot.
+	 *
+	 *	struct vma_modify_ring_attr arm = {.comp_bit_mask = VMA_MODIFY_RING_CQ_ARM, .ring_fd = ring};
+	 *
+	 *	if (vma->vma_modify_ring(&arm) == 0)
+	 *		poll(&(struct pollfd){.fd = ring, .events = POLLIN}, 1, -1);	// nothing waits
 	 */
 	int (*vma_modify_ring)(struct vma_modify_ring_attr *attr);
 
@@ -591,6 +667,14 @@ struct vma_api_t {
 	 *
 	 * Returns 0, also for messages that it does not know. -1 EINVAL: a message that is cut short, too late, or makes no sense. -1 EOPNOTSUPP: the
 	 * device cannot use such memory.
+	 *
+	 *	struct vma_cmsg_ioctl_user_alloc_t mine = {VMA_IOCTL_USER_ALLOC_FLAG_RX, malloc, free};
+	 *	union { struct cmsghdr first; char room[CMSG_SPACE(sizeof mine)]; } message;
+	 *
+	 *	message.first = (struct cmsghdr){CMSG_LEN(sizeof mine), SOL_SOCKET, CMSG_VMA_IOCTL_USER_ALLOC};
+	 *	memcpy(CMSG_DATA(&message.first), &mine, sizeof mine);
+	 *	if (vma->ioctl(&message.first, message.first.cmsg_len) < 0)
+	 *		perror("ioctl");
 	 */
 	int (*ioctl)(void *cmsg_hdr, size_t cmsg_len);
 
@@ -620,6 +704,13 @@ struct vma_api_t {
 	 * Where a cyclic ring's packets lie, and their headers behind them. *lkey is 0 where no card knows of it.
 	 *
 	 * Returns 0; -1 EINVAL: a pointer is NULL, or ring_fd is not a cyclic ring's.
+	 *
+	 *	void *begin;
+	 *	size_t length;
+	 *	uint32_t lkey;
+	 *
+	 *	if (vma->get_mem_info(ring, &begin, &length, &lkey) == 0)
+	 *		mlock(begin, length);
 	 */
 	int (*get_mem_info)(int ring_fd, void **addr, size_t *length, uint32_t *lkey);
 };

@@ -65,8 +65,13 @@ impl Published {
         let path = directory.and_then(|directory| name(directory).ok());
         let header = Header { pid: std::process::id(), birth: birth(), control: control.to_owned(), ..Header::default() };
         let fd = path.as_ref().map_or(Ok(-1), |path| make(path, &header));
-        if let Err(error) = &fd {
-            tracing::debug!("no statistics are published: {error}");
+        if let (Err(error), Some(path)) = (&fd, &path) {
+            // (Where nobody named the directory, nobody waits for them.)
+            if params::settings().is_set(Id::StatsShmemDir) {
+                tracing::warn!("no statistics are published in {}: {error}", path.to_string_lossy());
+            } else {
+                tracing::debug!("no statistics are published in {}: {error}", path.to_string_lossy());
+            }
         }
         let now = std::time::Instant::now();
         let state = State { header, seen: 0, owed: None, looked: now, not_before: now, asked: now, watched: false };
@@ -86,6 +91,12 @@ impl Published {
             unsafe { libc::unlink(path.as_ptr()) };
             errno::set(saved);
         }
+    }
+
+    /// There is no process to speak of: its file goes, and its descriptor.
+    pub(crate) fn withdraw(&self) {
+        self.remove();
+        self.leave_to_parent();
     }
 
     /// The process did not become another program after all.

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
-use ringway_cli::published;
+use ringway_cli::{pipe, published};
 use ringway_report::ProcessReport;
 use ringway_report::full::Unit;
 use ringway_report::published::Request;
@@ -31,6 +31,7 @@ use views::Shown;
 const STALE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
+    pipe::end_with_the_reader();
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
