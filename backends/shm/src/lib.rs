@@ -54,7 +54,7 @@ pub use pool::TxBuf;
 pub use rendezvous::{ControlHandler, Correspondent, PeerInfo, Rendezvous, Resolved, Talk, WORDS_MAX};
 pub use rx_buf::RxBuf;
 pub use settings::{HeadMemory, Settings};
-pub use window::{copy_on_write, lend_copies};
+pub use window::{are_copies_lent, copy_on_write, lend_copies};
 
 /// Frames that wait in one direction between two members, at most.
 pub const QUEUE_FRAMES: usize = layout::SLOTS;

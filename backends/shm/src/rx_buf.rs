@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use ringway_stack::device::RxBuffer;
 
-use crate::copy::Sum;
+use crate::copy::{self, Sum};
 use crate::error::Forged;
 use crate::heads::Head;
 use crate::layout::{FLIGHTS, FRAME_MAX, GATHER_MAX, POOL_AT};
@@ -109,10 +109,26 @@ impl RxBuf {
     #[inline]
     pub fn make_writable(&mut self) {
         if let Source::Peer { link, .. } = &self.source
-            && (window::is_written() || !link.peer.window.is_listed())
+            && (window::are_copies_lent() || !link.peer.window.is_listed())
         {
             self.copy();
         }
+    }
+
+    /// Takes over what the program has written to bytes that were lent where they lie in a peer's memory: nobody else sees that.
+    pub fn take_written(&mut self) {
+        if !matches!(self.source, Source::Peer { .. }) {
+            return;
+        }
+        let mut written: Arc<[u8]> = core::iter::repeat_n(0, self.len as usize).collect();
+        let mut left = Arc::get_mut(&mut written).unwrap_or_default();
+        self.for_each_piece(|from, len| {
+            let (to, rest) = core::mem::take(&mut left).split_at_mut(len);
+            // SAFETY: both are `len` bytes: of a window, or the view behind it, which last as long as this handle; and of a slice elsewhere.
+            unsafe { copy::opaque(from, to.as_mut_ptr(), len) };
+            left = rest;
+        });
+        *self = Self { source: Source::Copied(written), start: 0, len: self.len };
     }
 
     #[cold]

@@ -140,16 +140,17 @@ pub fn lend_copies() {
     WRITTEN.store(true, Ordering::SeqCst);
 }
 
-/// Whether the program has written into what was lent to it by reference: it is to be lent copies.
+/// Whether copies are lent: the program has written into what was lent to it by reference, or [`lend_copies`] was called.
 #[inline]
-pub(crate) fn is_written() -> bool {
+#[must_use]
+pub fn are_copies_lent() -> bool {
     WRITTEN.load(Ordering::SeqCst)
 }
 
 /// Copies are lent instead of what lies in a window.
 #[cold]
 pub(crate) fn tell() {
-    if is_written() && !TOLD.swap(true, Ordering::Relaxed) {
+    if are_copies_lent() && !TOLD.swap(true, Ordering::Relaxed) {
         tracing::info!("the program writes into what it is lent: from now on, payload of other processes is copied before it is lent");
     }
 }
@@ -246,7 +247,7 @@ mod tests {
         let (first, second) = (window.address(0, page).unwrap(), window.address(page, page).unwrap());
         assert!(!copy_on_write(first.addr()) && window.is_listed());
         assert!(!copy_on_write(first.addr() - 1) && !copy_on_write(first.addr() + 3 * page));
-        assert!(copy_on_write(second.addr() + 7) && is_written());
+        assert!(copy_on_write(second.addr() + 7) && are_copies_lent());
         assert_eq!(
             (read(first), read(second), read(second.wrapping_add(page - 1)), window.private_pages()),
             (0, 1, 1, 1),

@@ -169,6 +169,7 @@ fn zero_copy() {
 fn what_is_lent_may_be_written_to() {
     finds_nothing_wrong("written", &[], &[]);
     finds_nothing_wrong("written", &[], &[("RINGWAY_LEND_COPIES", "1")]);
+    finds_nothing_wrong("written", &["callback first"], &[]);
     finds_nothing_wrong("written", &["completions"], &[("VMA_SOCKETXTREME", "1")]);
 }
 

@@ -10,7 +10,7 @@ use std::net::SocketAddrV4;
 use super::Ring;
 use super::slots::Socket;
 use super::types::{Readiness, SocketId};
-use crate::device::Device;
+use crate::device::{Device, RxBuffer as _};
 use crate::error::Error;
 use crate::mutants::Mutant;
 use crate::tcp::{Decision, Lent, LentPieces};
@@ -97,6 +97,21 @@ impl<D: Device> Ring<D> {
             Socket::Stream(_) => Err(Error::BadSocket),
             Socket::Udp(udp) => udp.candidate(take).ok_or(Error::WouldBlock),
             Socket::Listener(_) => Err(Error::NotSupported),
+        }
+    }
+
+    /// Has `change` put another handle in the place of each of the candidate's, on as many bytes: what was written to those that were shown, say, for that is
+    /// what the reader gets where it is admitted. Where there is no candidate, nothing is done.
+    pub fn change_candidate(&mut self, socket: SocketId, mut change: impl FnMut(&mut D::Rx)) {
+        let change = |buffer: &mut D::Rx| {
+            let len = buffer.len();
+            change(buffer);
+            assert_eq!(buffer.len(), len, "what waits to be decided about has been counted");
+        };
+        match self.slots.find_mut(socket) {
+            Ok(Socket::Stream(stream)) => stream.connection.candidate_buffers().for_each(change),
+            Ok(Socket::Udp(udp)) => udp.candidate_buffers().into_iter().flatten().for_each(change),
+            _ => {}
         }
     }
 

@@ -17,6 +17,13 @@ pub(super) const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 #[derive(Clone, Debug)]
 pub(super) struct Bytes(Arc<[u8]>, usize, usize);
 
+impl Bytes {
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        Self(bytes.into(), 0, len)
+    }
+}
+
 impl RxBuffer for Bytes {
     fn len(&self) -> usize {
         self.2

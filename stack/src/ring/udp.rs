@@ -61,6 +61,14 @@ impl<B> Buffers<B> {
         }
     }
 
+    fn as_mut_slice(&mut self) -> &mut [B] {
+        match self {
+            Self::None => &mut [],
+            Self::One(buffer) => core::slice::from_mut(buffer),
+            Self::Two(both) => &mut both[..],
+        }
+    }
+
     #[inline]
     fn lend_each(self, mut take: impl FnMut(Lent<B>)) {
         match self {

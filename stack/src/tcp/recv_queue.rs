@@ -92,6 +92,10 @@ impl<R: RxBuffer> RecvQueue<R> {
         self.screen.as_ref()?.first()
     }
 
+    pub(super) fn candidate_mut(&mut self) -> Option<&mut LentPieces<R>> {
+        self.screen.as_mut()?.first_mut()
+    }
+
     /// Decides about the candidate: how many bytes that was.
     pub(super) fn decide(&mut self, decision: Decision) -> Option<usize> {
         let pieces = self.screen.as_mut()?.pop()?;

@@ -43,6 +43,10 @@ impl<R: RxBuffer> Screen<R> {
         self.segments.front()
     }
 
+    pub(super) fn first_mut(&mut self) -> Option<&mut LentPieces<R>> {
+        self.segments.front_mut()
+    }
+
     pub(super) fn pop(&mut self) -> Option<LentPieces<R>> {
         let first = self.segments.pop_front()?;
         self.len -= first.iter().map(Lent::len).sum::<usize>();

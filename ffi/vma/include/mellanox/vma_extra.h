@@ -180,7 +180,8 @@ typedef enum {
  *
  * It may call any socket function, also on this socket (close, for one), and any function of this table. One thread at a time is in the callback
  * of a socket, so that to wait there for what comes next on it would be for ever: EDEADLK. It may leave by longjmp, by an exception, by
- * pthread_exit or by being cancelled: the packet is dropped. iov and info are valid until it returns.
+ * pthread_exit or by being cancelled: the packet is dropped. iov and info are valid until it returns. What it writes to the payload of a
+ * packet that it lets through is what the receiver gets.
  */
 typedef vma_recv_callback_retval_t (*vma_recv_callback_t)(int fd, size_t sz_iov, struct iovec iov[], struct vma_info_t *info,
 							  void *context);

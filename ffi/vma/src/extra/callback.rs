@@ -242,15 +242,19 @@ impl Offload {
         let wants_time = socket.ancillary.timestamp != 0 || socket.ancillary.timestamping != 0;
         let callback = socket.rare.as_mut()?.callback.as_mut()?;
         callback.listed = false;
-        let (ring, function, context) = (ring?, callback.function, callback.context);
+        let (ring, function, context) = (ring?, callback.function?, callback.context);
         let fd = if fdtable::peek(callback.fd).socket() == Some(key) { callback.fd } else { fd };
         let is_datagram = protocol == Protocol::Udp;
         // vma.md s2.1: of a stream, what comes behind bytes that wait to be read waits there too, so that their order is kept.
         while !is_datagram && stack.has_candidate(ring) && stack.info(ring).is_some_and(|info| info.recv_queue > 0) {
             let _ = stack.decide(process.now(), ring, Decision::Admit);
         }
+        if ringway_shm::are_copies_lent() {
+            // The very copies that the callback may write to are what its reader gets.
+            stack.change_candidate(ring, RxBuf::make_writable);
+        }
         match stack.candidate_each(ring, &mut take) {
-            Ok(shown) => Some(Next { key, ring, function: function?, context, fd, wants_time, shown }),
+            Ok(shown) => Some(Next { key, ring, function, context, fd, wants_time, shown }),
             Err(_) => {
                 self.dispatch();
                 None
@@ -272,6 +276,10 @@ impl Offload {
         };
         if decision != Decision::Hold {
             self.loans.forget(packet);
+        }
+        if decision == Decision::Admit && ringway_shm::are_copies_lent() {
+            // (It may have been the first to write to anything that was lent.)
+            self.ring.change_candidate(running.ring, RxBuf::take_written);
         }
         let _ = self.ring.decide(process.now(), running.ring, decision);
         if decision == Decision::Hold {

@@ -247,29 +247,42 @@ static void handlers(void)
 	MUST(close(r));
 }
 
-/* What a callback is shown, and lets through, may be written to as well. */
+/* What a callback is shown, and lets through, may be written to as well: it is what the reader gets. */
 static vma_recv_callback_retval_t shown(int fd, size_t count, struct iovec iov[], struct vma_info_t *info, void *context)
 {
 	(void)fd, (void)info;
 	for (size_t i = 0; i < count; i++)
-		memset(iov[i].iov_base, 1, iov[i].iov_len);
+		for (size_t at = 0; at < iov[i].iov_len; at++)
+			((unsigned char *)iov[i].iov_base)[at] ^= 0xff;
 	++*(int *)context;
 	return VMA_PACKET_RECV;
 }
 
-static void callback(void)
+static void callback(size_t length)
 {
 	struct sockaddr_in here;
-	unsigned char bytes[LENGTH];
-	int r = datagram(&here), calls = 0;
+	unsigned char sent[LENGTH], bytes[LENGTH];
+	int r = datagram(&here), calls = 0, ends[2];
 
 	CHECK(vma->register_recv_callback(r, shown, &calls) == 0);
-	for (int i = 0; i < 50; i++) {
-		send_datagram(r, here, 1);
-		CHECK(recv(r, bytes, LENGTH, 0) == LENGTH);
+	for (unsigned i = 0; i < 50; i++) {
+		fill(sent, length, i);
+		CHECK(sendto(r, sent, length, 0, SA(here), sizeof here) == (ssize_t)length && recv(r, bytes, LENGTH, 0) == (ssize_t)length);
+		for (size_t at = 0; at < length; at++)
+			CHECK(bytes[at] == (unsigned char)~sent[at]);
 	}
 	CHECK(calls == 50);
 	MUST(close(r));
+	pair(ends);
+	CHECK(vma->register_recv_callback(ends[1], shown, &calls) == 0);
+	for (unsigned i = 0; i < 50; i++) {
+		fill(sent, length, i);
+		CHECK(send(ends[0], sent, length, 0) == (ssize_t)length && recv(ends[1], bytes, length, MSG_WAITALL) == (ssize_t)length);
+		for (size_t at = 0; at < length; at++)
+			CHECK(bytes[at] == (unsigned char)~sent[at]);
+	}
+	MUST(close(ends[0]));
+	MUST(close(ends[1]));
 }
 
 /* The same by SocketXtreme: a server that turns requests into answers where they lie. */
@@ -298,15 +311,18 @@ static void completions(void)
 int main(int count, char **arguments)
 {
 	begin();
-	if (count > 1) {
+	if (count > 1 && strcmp(arguments[1], "completions") == 0) {
 		completions();
 		return wrong;
 	}
-	(void)arguments;
+	/* (Whoever writes first has what others do not: a page that is the peer's until then.) */
+	if (count > 1)
+		callback(LENGTH);
 	threads();
 	datagrams();
 	stream();
 	handlers();
-	callback();
+	callback(LENGTH);
+	callback(64);
 	return wrong;
 }

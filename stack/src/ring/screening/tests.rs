@@ -315,3 +315,32 @@ fn a_reader_gets_what_was_admitted_and_nothing_else_whatever_the_network_loses()
         assert_eq!(read(&mut pair.b, pair.now, server, 1).unwrap(), b"", "seed {seed}");
     }
 }
+
+#[test]
+fn the_reader_gets_what_was_put_in_the_place_of_what_was_shown() {
+    let inverted = |buffer: &mut Bytes| {
+        let mut bytes = vec![0; buffer.len()];
+        buffer.copy_to(0, &mut bytes);
+        *buffer = Bytes::of(bytes.iter().map(|byte| !byte).collect());
+    };
+    let mut pair = Pair::new();
+    pair.b.lend_from_now_on();
+    let (a, b) = udp(&mut pair);
+    pair.b.change_candidate(b, |_| panic!("there is none"));
+    for sent in [vec![1; 30], vec![2; 1400], vec![3; 5]] {
+        send(&mut pair, a, &sent);
+        pair.b.change_candidate(b, inverted);
+        assert!(bytes(&pair.b.candidate(b).unwrap().pieces).iter().all(|byte| *byte == !sent[0]));
+        pair.b.decide(pair.now, b, Decision::Admit).unwrap();
+        assert_eq!(receive(&mut pair, b).unwrap(), vec![!sent[0]; sent.len()]);
+    }
+    let (client, server, _) = pair.connected();
+    pair.b.screen(server, true).unwrap();
+    write(&mut pair.a, pair.now, client, &[4; 900]).unwrap();
+    pair.settle();
+    while pair.b.has_candidate(server) {
+        pair.b.change_candidate(server, inverted);
+        pair.b.decide(pair.now, server, Decision::Admit).unwrap();
+    }
+    assert_eq!(read(&mut pair.b, pair.now, server, 9999).unwrap(), vec![!4; 900]);
+}

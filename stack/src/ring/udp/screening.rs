@@ -43,6 +43,11 @@ impl<D: Device> UdpSocket<D> {
         self.screen.as_ref().is_some_and(|screen| !screen.is_empty())
     }
 
+    /// The candidate's buffers, where they wait.
+    pub(in crate::ring) fn candidate_buffers(&mut self) -> Option<&mut [D::Rx]> {
+        Some(self.screen.as_mut()?.front_mut()?.waiting.buffers.as_mut_slice())
+    }
+
     /// The candidate; handles on its pieces to `take`.
     #[inline]
     pub(in crate::ring) fn candidate(&self, mut take: impl FnMut(Lent<D::Rx>)) -> Option<Shown> {

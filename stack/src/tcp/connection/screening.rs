@@ -2,6 +2,7 @@
 
 use super::Connection;
 use crate::device::{RxBuffer, TxBuffer};
+use crate::tcp::recv_queue::Lent;
 use crate::tcp::screen::{Decision, LentPieces};
 use crate::time::Instant;
 
@@ -14,6 +15,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// What is to be decided about next: a segment's payload.
     pub fn candidate(&self) -> Option<&LentPieces<R>> {
         self.recv.candidate()
+    }
+
+    /// The candidate's buffers, where they wait.
+    pub fn candidate_buffers(&mut self) -> impl Iterator<Item = &mut R> {
+        self.recv.candidate_mut().into_iter().flatten().filter_map(|piece| match piece {
+            Lent::Buffer(buffer) => Some(buffer),
+            Lent::Copied(_) => None,
+        })
     }
 
     /// Decides about the candidate. Its length in bytes; `None`: there is none.
