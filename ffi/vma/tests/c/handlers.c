@@ -18,11 +18,16 @@ static volatile sig_atomic_t signals;
 static void work(void)
 {
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	struct sockaddr_in elsewhere = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0xc6336401)};
+	int fd = socket(AF_INET, SOCK_DGRAM, 0), other = socket(AF_INET, SOCK_DGRAM, 0);
 
 	bind(fd, (struct sockaddr *)&any, sizeof any);
 	connect(fd, (struct sockaddr *)&here, sizeof here);
 	send(fd, "x", 1, MSG_DONTWAIT);
+	/* An address of documentation's (RFC 5737), which nothing is sent to: whether it is this machine's has to be found out. */
+	for (int i = 0; i < 10; i++)
+		connect(other, (struct sockaddr *)&elsewhere, sizeof elsewhere);
+	close(other);
 	close(fd);
 }
 
