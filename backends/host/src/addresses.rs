@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use ringway_stack::Instant;
 
 use crate::clock::Clock;
+use crate::signals::Blocked;
 
 /// An address that was not found is asked for again at most this often.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -38,6 +39,8 @@ impl Addresses {
     }
 
     fn is_interface(&self, address: Ipv4Addr, now: Instant) -> bool {
+        // (Dropped after the lock.)
+        let _blocked = Blocked::new();
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.known.binary_search(&address).is_ok() {
             return true;
@@ -59,6 +62,7 @@ impl Addresses {
     /// The system's, from listing the interfaces.
     pub fn all(&self) -> io::Result<Vec<Ipv4Addr>> {
         let known = interfaces()?;
+        let _blocked = Blocked::new();
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         *cache = Cache { known: known.clone(), read: Some(Clock::system().now()) };
         Ok(known)

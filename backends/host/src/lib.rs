@@ -10,6 +10,7 @@
 pub mod addresses;
 pub mod clock;
 pub mod progress;
+mod signals;
 pub mod sleep;
 pub mod spin;
 mod syscall;

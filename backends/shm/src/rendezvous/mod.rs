@@ -5,6 +5,7 @@
 //! All of it has its own lock, which is never held while waiting, so that it can be used under a ring's lock or without.
 
 mod control;
+mod held;
 mod hello;
 mod links;
 mod names;
@@ -22,13 +23,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use ringway_stack::device::{FlowRule, MacAddr, Protocol, RuleError, RuleId, Unsupported};
 use ringway_stack::offload::DeviceKind;
 
 use self::control::Client;
+use self::held::Held;
 use self::links::Entry;
 use self::serve::{Deferred, Incoming, Token};
 use self::talks::Talks;
@@ -313,9 +315,8 @@ impl Rendezvous {
         self.settled.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // What a panic may have left half done is at worst a peer less.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Held<'_> {
+        Held::new(&self.state)
     }
 
     /// Closes a socket that may be in the epoll instance.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
@@ -155,7 +155,7 @@ impl Rendezvous {
             if left.is_zero() {
                 return Ok(Begun::Nothing);
             }
-            state = self.settled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = state.wait(&self.settled, left);
         }
         let mac = self.reserve(&mut state).ok_or(ResolveError::Full)?;
         state.outgoing.push(id);
@@ -198,7 +198,7 @@ impl Rendezvous {
 
     fn conclude(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut State,
         id: u64,
         mac: MacAddr,
         socket: Fd,

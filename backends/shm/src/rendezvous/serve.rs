@@ -1,7 +1,5 @@
 //! The listening side: a state machine a connection, none of which ever waits.
 
-use std::sync::MutexGuard;
-
 use super::hello::{self, Half, Kind, PeerHalf};
 use super::{Rendezvous, State, control};
 use crate::fd::Fd;
@@ -212,7 +210,7 @@ impl Rendezvous {
     }
 
     /// Considers the deferred offers again, at the end of one of our own negotiations.
-    pub(super) fn answer_deferred(&self, state: &mut MutexGuard<'_, State>) {
+    pub(super) fn answer_deferred(&self, state: &mut State) {
         for offer in core::mem::take(&mut state.deferred) {
             self.consider(state, offer);
         }
