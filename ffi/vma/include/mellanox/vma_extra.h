@@ -418,7 +418,7 @@ struct vma_api_t {
 	 * MSG_VMA_ZCOPY is set if the buffer holds packets and not data, and else cleared.
 	 * from, fromlen: as recvfrom's; may be NULL.
 	 * Returns the bytes of data in all packets; 0 for an empty datagram, and, without MSG_VMA_ZCOPY, at the end of a stream.
-	 * -1 EFAULT: flags is NULL (libvma crashed). -1 ENOBUFS: len is too small; nothing was consumed. -1 EIO: with
+	 * -1 EFAULT: flags or buf is NULL (libvma crashed). -1 ENOBUFS: len is too small; nothing was consumed. -1 EIO: with
 	 * MSG_VMA_ZCOPY_FORCE, the data lie in the kernel and could only be copied. -1 EAGAIN, EINTR, and the rest of recvfrom's errors.
 	 * A descriptor that is no offloaded socket's: as recvfrom.
 	 *

@@ -37,7 +37,7 @@ pub(super) unsafe extern "C-unwind" fn recvfrom_zcopy(
     from: *mut sockaddr,
     from_len: *mut socklen_t,
 ) -> c_int {
-    if flags.is_null() {
+    if flags.is_null() || (buffer.is_null() && len > 0) {
         return errno::fail(libc::EFAULT);
     }
     // SAFETY: the program's promise.

@@ -44,6 +44,11 @@ static void udp(void) {
     int flags = MSG_DONTWAIT;
     FAILS(vma->recvfrom_zcopy(r, &lent, sizeof lent, &flags, NULL, NULL), EAGAIN);
     FAILS(vma->recvfrom_zcopy(r, &lent, sizeof lent, NULL, NULL, NULL), EFAULT);
+    MUST(send(s, bytes, 100, 0));
+    flags = 0;
+    FAILS(vma->recvfrom_zcopy(r, NULL, sizeof lent, &flags, NULL, NULL), EFAULT);
+    FAILS(vma->recvfrom_zcopy(r, NULL, 0, &flags, NULL, NULL), ENOBUFS);
+    CHECK(lend(r, &lent, sizeof lent) == 100 && vma->free_packets(r, lent.packets.pkts, 1) == 0);
     int sizes[] = {1, 18, 64, 150, 213, 214, 1400, 9000, 60000};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         MUST(send(s, bytes, sizes[i], 0));

@@ -103,7 +103,9 @@ fn an_id_that_no_rule_knows_is_one_line() {
     let output = run("use", &[("VMA_CONFIG_FILE", &path), ("VMA_APPLICATION_ID", "8")]);
     let said = text(&output.stderr);
     assert!(said.lines().count() == 1 && said.contains("VMA_APPLICATION_ID=8"), "{said}");
-    // A directory is no file, and said to be none.
-    let output = run("use", &[("VMA_CONFIG_FILE", env!("CARGO_TARGET_TMPDIR"))]);
-    assert_eq!((text(&output.stdout).as_str(), text(&output.stderr).lines().count()), ("done\n", 1));
+    // A directory is no file, and said to be none; nor is what has no end.
+    for path in [env!("CARGO_TARGET_TMPDIR"), "/dev/zero"] {
+        let output = run("use", &[("VMA_CONFIG_FILE", path)]);
+        assert_eq!((text(&output.stdout).as_str(), text(&output.stderr).lines().count()), ("done\n", 1));
+    }
 }
