@@ -610,3 +610,14 @@ fn what_came_out_of_order_is_let_go_of_while_receive_buffers_are_scarce() {
         assert_eq!(read(&mut pair.b, pair.now, server, 10_000).unwrap(), data);
     }
 }
+
+#[test]
+fn a_packets_body_ends_where_its_header_says_and_one_that_is_too_short_is_none() {
+    use super::input::{Body, Nothing};
+    let cut = |len: usize| Some(Bytes(Arc::from(*b"abcdef"), 0, 6)).cut(len).map(|body| body.map(|body| body.len()));
+    assert_eq!([cut(6), cut(4), cut(0), cut(7)], [Some(Some(6)), Some(Some(4)), Some(None), None]);
+    let none = |len| None::<Bytes>.cut(len).map(|body| body.is_some());
+    assert_eq!((none(0), none(1)), (Some(false), None));
+    let nothing = |len| Body::<Bytes>::cut(Nothing, len).is_some();
+    assert_eq!((nothing(0), nothing(1)), (true, false));
+}
