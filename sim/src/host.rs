@@ -411,7 +411,10 @@ fn open_rings(nic: &Nic, count: usize, config: &RingConfig, seed: impl Fn(u8) ->
 fn lend(rings: &mut [Sockets], lending: &[Option<Lending>], seed: u64, host: u32) {
     for ((ring, lending), number) in rings.iter_mut().zip(lending).zip(0..) {
         if let Some(lending) = *lending {
-            ring.lend(lending, [Purpose::Loans, Purpose::Screening].map(|purpose| Stream::new(seed, purpose, host, number)));
+            ring.lend(
+                lending,
+                [Purpose::Loans, Purpose::Screening, Purpose::StreamScreening].map(|purpose| Stream::new(seed, purpose, host, number)),
+            );
         }
     }
 }

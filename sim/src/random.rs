@@ -76,6 +76,8 @@ pub enum Purpose {
     Loans = 68,
     /// What a program decides about datagrams before they are read.
     Screening = 69,
+    /// What it decides about segments.
+    StreamScreening = 70,
     /// What an async program draws.
     Program = 96,
     /// What a [`crate::program::Case`] draws.

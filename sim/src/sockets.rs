@@ -7,8 +7,10 @@
 mod loans;
 mod records;
 mod screens;
+mod segments;
 
 pub use loans::Lending;
+pub(crate) use screens::readiness;
 
 use core::cell::RefCell;
 use core::fmt;
@@ -18,7 +20,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
-use ringway_stack::ring::{Datagram, Event, Handover, NextHop, RecvFlags, Ring, SendFlags, Shutdown, SocketId, UdpOptions};
+use ringway_stack::ring::{Datagram, Event, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, SocketId, UdpOptions};
 use ringway_stack::{Error, Instant, tcp};
 
 use self::loans::{Loan, Loans};
@@ -79,7 +81,7 @@ impl Sockets {
     }
 
     /// From now on, programs read by reference.
-    pub(crate) fn lend(&mut self, lending: Lending, streams: [Stream; 2]) {
+    pub(crate) fn lend(&mut self, lending: Lending, streams: [Stream; 3]) {
         if lending.from_start {
             self.ring.lend_from_now_on();
         }
@@ -141,6 +143,11 @@ impl Sockets {
             self.note(|checkers, place, ring| checkers.lent(place, ring, socket, len, copied));
         }
         self.give_back_due(now);
+    }
+
+    /// See [`Ring::readiness`]. Who decides before reading is ready to read when there is something to decide.
+    pub fn readiness(&self, socket: SocketId) -> Readiness {
+        readiness(&self.ring, socket)
     }
 
     /// See [`Ring::take_event`].
@@ -225,6 +232,9 @@ impl Sockets {
             Some(loans) if !flags.contains(RecvFlags::PEEK) => loans.tcp_recv(&mut self.ring, now, socket, into),
             _ => self.ring.tcp_recv(now, socket, into, flags),
         };
+        if let Some(wrong) = self.loans.as_mut().and_then(|loans| loans.take_wrong()) {
+            self.note(|checkers, place, _| checkers.misread(place, socket, &wrong));
+        }
         self.note(|checkers, place, ring| checkers.read(place, now, ring, socket, into, flags, result));
         self.note_loans(now, socket);
         result
@@ -306,8 +316,9 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn detach_stream(&mut self, now: Instant, socket: SocketId) -> Result<Handover<SimDevice>, Error> {
-        // What is lent counts on the ring that lent it.
+        // What is lent counts on the ring that lent it; and nobody there knows what is yet to be decided.
         self.settle_loans(now, socket, false);
+        let _ = self.ring.screen(socket, false);
         let handover = self.ring.detach_stream(now, socket)?;
         self.note(|checkers, place, _| checkers.detached(place, socket, (handover.local(), handover.remote())));
         Ok(handover)

@@ -114,6 +114,8 @@ mutants! {
     DroppedIsRead,
     /// What it drops makes no room.
     DroppedTakesRoom,
+    /// What a stream brings is read before anybody has decided about it.
+    UndecidedIsRead,
     /// The device (the simulator's, which asks) receives into buffers that programs still hold.
     RecycleHeld,
 }

@@ -330,6 +330,7 @@ impl Conversation {
             && !self.peer_ended
             && self.tally.read().read >= read
             && cx.ring.info(self.socket).is_some_and(|info| info.recv_queue == 0)
+            && !cx.ring.has_candidate(self.socket)
         {
             self.end(cx, Ending::Left);
             return;

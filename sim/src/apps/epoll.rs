@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use ringway_stack::device::Device;
 use ringway_stack::ring::{Event, Readiness, Ring, SocketId};
 
+use crate::sockets::readiness;
+
 /// How an interest is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
@@ -40,7 +42,7 @@ impl Epoll {
         let interest = interest | Readiness::ERR | Readiness::HUP;
         let item = self.items.entry(socket).or_insert(Item { interest, manner, armed: true, queued: false });
         (item.interest, item.manner, item.armed) = (interest, manner, true);
-        if ring.readiness(socket).intersects(interest) {
+        if readiness(ring, socket).intersects(interest) {
             self.queue(socket);
         }
     }
@@ -75,7 +77,7 @@ impl Epoll {
             let Some(socket) = self.ready.pop_front() else { break };
             let Some(item) = self.items.get_mut(&socket) else { continue };
             item.queued = false;
-            let ready = ring.readiness(socket) & item.interest;
+            let ready = readiness(ring, socket) & item.interest;
             if ready.is_empty() || !item.armed {
                 continue;
             }

@@ -11,8 +11,9 @@ use super::closing::{Closed, RESET_BOUND};
 use super::datagrams::Datagram;
 use super::desk::Sock;
 use super::flow::Tuple;
-use super::{Checkers, Moment, after_close, closing, loans, rto, screening, stream, window};
+use super::{Checkers, Moment, after_close, closing, loans, rto, stream, window};
 use crate::nic::SimDevice;
+use crate::sockets::readiness;
 
 type R = Ring<SimDevice>;
 
@@ -26,7 +27,7 @@ impl Checkers {
     pub(super) fn looked(&mut self, place: usize, ring: &R, socket: SocketId) {
         let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { return };
         if let Some(info) = ring.info(socket).filter(|_| sock.closed.is_none()) {
-            sock.edges.looked(screening::readiness(ring, socket), &info);
+            sock.edges.looked(readiness(ring, socket), &info);
             sock.loans.looked(&info, loans::dropped_bytes(ring, socket));
         }
         self.desks[place].touch(socket);
@@ -236,7 +237,7 @@ impl Checkers {
             return;
         };
         let known = !matches!(state, State::Closed | State::SynSent | State::TimeWait);
-        let unread = info.recv_queue > 0;
+        let unread = info.recv_queue > 0 || ring.has_candidate(socket);
         sock.closed = Some(Closed { at: now, reset_due: known && abort && endpoint.is_some() });
         if abort {
             desk.closing.insert((now + RESET_BOUND, socket));

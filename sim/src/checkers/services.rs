@@ -7,9 +7,9 @@ use ringway_stack::device::Device;
 use ringway_stack::ring::{Event, Readiness, Ring, SocketId};
 use ringway_stack::tcp::State;
 
-use super::{Checkers, Moment, closing, congestion, edges, loans, resources, rto, screening, timers, window};
+use super::{Checkers, Moment, closing, congestion, edges, loans, resources, rto, timers, window};
 use crate::nic::{Outstanding, SimDevice};
-use crate::sockets::Sockets;
+use crate::sockets::{Sockets, readiness};
 
 type R = Ring<SimDevice>;
 
@@ -63,7 +63,7 @@ impl Checkers {
             let raised = core::mem::replace(&mut sock.raised, Readiness::empty());
             if sock.closed.is_none() {
                 sock.loans.polled(&moment, &info, loans::dropped_bytes(ring, socket), sock.receive_max);
-                sock.edges.polled(&moment, screening::readiness(ring, socket), &info, raised, acknowledged);
+                sock.edges.polled(&moment, readiness(ring, socket), &info, raised, acknowledged);
             }
         }
     }

@@ -15,6 +15,7 @@ use ringway_stack::{Error, Instant};
 
 use super::records::Reader;
 use super::screens::Screen;
+use super::segments::Segments;
 use crate::nic::{SimDevice, SimRx};
 use crate::random::Stream;
 
@@ -83,13 +84,16 @@ pub(super) struct Loans {
     /// Those about whose datagrams the program decides before they are read, and those of which it does not; and what is drawn for that.
     screens: BTreeMap<SocketId, Option<Screen>>,
     screening: Stream,
+    /// The same of streams.
+    segments: BTreeMap<SocketId, Option<Segments>>,
+    segment_screening: Stream,
     /// What was wrong with what was read there since the checkers were told.
     wrong: Option<String>,
 }
 
 impl Loans {
     /// On a ring with so many receive buffers.
-    pub(super) fn new(lending: Lending, [stream, screening]: [Stream; 2], rx_buffers: usize) -> Self {
+    pub(super) fn new(lending: Lending, [stream, screening, segment_screening]: [Stream; 3], rx_buffers: usize) -> Self {
         Self {
             lending,
             stream,
@@ -103,6 +107,8 @@ impl Loans {
             readers: BTreeMap::new(),
             screens: BTreeMap::new(),
             screening,
+            segments: BTreeMap::new(),
+            segment_screening,
             wrong: None,
         }
     }
@@ -129,6 +135,7 @@ impl Loans {
         self.keepers.remove(&socket);
         self.readers.remove(&socket);
         self.screens.remove(&socket);
+        self.segments.remove(&socket);
         self.adopted.remove(&socket);
         let mut back = Vec::new();
         for (_, loan) in self.held.extract_if(.., |_, loan| loan.socket == socket).collect::<Vec<_>>() {
@@ -162,6 +169,9 @@ impl Loans {
     ) -> Result<usize, Error> {
         self.now = now;
         let room: usize = into.iter().map(|slice| slice.len()).sum();
+        if room > 0 && self.screens_segments(ring, socket) {
+            return self.recv_segments(ring, socket, into, room);
+        }
         // What was copied is lent all at once, whether there is room for it or not.
         let uncopied = self.lending.from_start && ring.device().lent_all_heads() && !self.adopted.contains(&socket);
         let waiting = |ring: &Ring<SimDevice>| ring.info(socket).map_or(0, |info| info.recv_queue);
@@ -249,6 +259,49 @@ impl Loans {
         let screen = self.screens.get_mut(&socket).and_then(Option::as_mut);
         self.wrong = screen.and_then(|screen| screen.misread(datagram.from, &read));
         Ok(datagram)
+    }
+
+    /// Whether the program decides about this connection's segments before they are read.
+    fn screens_segments(&mut self, ring: &mut Ring<SimDevice>, socket: SocketId) -> bool {
+        let Self { segments, segment_screening: stream, .. } = self;
+        let screen = segments.entry(socket).or_insert_with(|| Segments::draw(stream, ring, socket));
+        if screen.is_some() && Segments::ends(stream, ring, socket) {
+            *screen = None;
+        }
+        screen.is_some()
+    }
+
+    /// As [`Ring::tcp_recv`], of what the program admits. What it drops, or holds, it has seen: that counts as read.
+    fn recv_segments(
+        &mut self,
+        ring: &mut Ring<SimDevice>,
+        socket: SocketId,
+        into: &mut [IoSliceMut<'_>],
+        room: usize,
+    ) -> Result<usize, Error> {
+        while let Ok(candidate) = ring.candidate(socket)
+            && let Some(screen) = self.segments.get_mut(&socket).and_then(Option::as_mut)
+        {
+            let mut bytes = Vec::new();
+            candidate.pieces.iter().for_each(|piece| append(piece, &mut bytes));
+            let Some(decision) = screen.decision(&mut self.segment_screening, bytes.len() <= room) else { break };
+            ring.decide(self.now, socket, decision)?;
+            match decision {
+                Decision::Admit => screen.admit(bytes),
+                Decision::Drop => return Ok(scatter(into, 0, &bytes)),
+                Decision::Hold => {
+                    let bytes = self.lent(socket, candidate.pieces, false);
+                    return Ok(scatter(into, 0, bytes));
+                }
+            }
+        }
+        let len = ring.tcp_recv(self.now, socket, into, RecvFlags::empty())?;
+        let mut read: Vec<u8> = into.iter().flat_map(|slice| slice.iter().copied()).collect();
+        read.truncate(len);
+        let undecided = ring.has_candidate(socket);
+        let screen = self.segments.get_mut(&socket).and_then(Option::as_mut);
+        self.wrong = screen.and_then(|screen| screen.misread(&read, undecided));
+        Ok(len)
     }
 
     /// What was read wrongly since the last call.

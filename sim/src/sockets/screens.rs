@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{Candidate, Decision, Ring, SocketId};
+use ringway_stack::device::Device;
+use ringway_stack::ring::{Candidate, Decision, Readiness, Ring, SocketId};
 
 use crate::nic::{SimDevice, SimRx};
 use crate::random::Stream;
@@ -69,6 +70,12 @@ impl Screen {
             None => Some(format!("{} bytes of {from} were read, which nobody admitted", read.len())),
         }
     }
+}
+
+/// What a socket is ready for, as its events tell it: that somebody is to decide is told as if there were something to read.
+pub(crate) fn readiness<D: Device>(ring: &Ring<D>, socket: SocketId) -> Readiness {
+    let undecided = if ring.has_candidate(socket) { Readiness::IN } else { Readiness::empty() };
+    ring.readiness(socket) | undecided
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ impl<D: Device> Ring<D> {
     /// [`Error::BadSocket`], [`Error::NotSupported`] (a listener).
     pub fn screen(&mut self, socket: SocketId, on: bool) -> Result<(), Error> {
         match self.slots.find_mut(socket)? {
+            Socket::Stream(_) if on && self.config.is(Mutant::UndecidedIsRead) => {}
             Socket::Stream(stream) if !stream.orphan => stream.connection.screen(on),
             Socket::Stream(_) => return Err(Error::BadSocket),
             Socket::Udp(udp) => drop(udp.set_screen(on)),
