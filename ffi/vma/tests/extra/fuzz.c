@@ -114,11 +114,11 @@ static void to_the_library(void)
 
 static const struct option {
 	int name;
-	size_t length, other;
+	size_t lengths[3]; /* (none is zero) */
 } OPTIONS[] = {
-	{SO_VMA_USER_DATA, 8, 8},      {SO_VMA_RING_ALLOC_LOGIC, sizeof(struct vma_ring_alloc_logic_attr), sizeof(struct vma_ring_alloc_logic_attr)},
-	{SO_VMA_RING_USER_MEMORY, 16, 16}, {SO_VMA_FLOW_TAG, 4, 4},
-	{SO_MAX_PACING_RATE, sizeof(struct vma_rate_limit_t), 4},
+	{SO_VMA_USER_DATA, {8}},         {SO_VMA_RING_ALLOC_LOGIC, {sizeof(struct vma_ring_alloc_logic_attr)}},
+	{SO_VMA_RING_USER_MEMORY, {16}}, {SO_VMA_FLOW_TAG, {4}},
+	{SO_MAX_PACING_RATE, {sizeof(struct vma_rate_limit_t), sizeof(unsigned), sizeof(unsigned long)}},
 };
 
 /* A structure of another length is refused, and not looked at. */
@@ -126,7 +126,8 @@ static void options_of(int fd)
 {
 	for (size_t o = 0; o < sizeof OPTIONS / sizeof *OPTIONS; o++)
 		for (socklen_t len = 0; len < 64; len++) {
-			int is_right = len == OPTIONS[o].length || len == OPTIONS[o].other;
+			const size_t *lengths = OPTIONS[o].lengths;
+			int is_right = len > 0 && (len == lengths[0] || len == lengths[1] || len == lengths[2]);
 
 			if (!is_right)
 				FAILS(setsockopt(fd, SOL_SOCKET, OPTIONS[o].name, at_edge(len), len), EINVAL);
