@@ -36,6 +36,7 @@ mod rendezvous;
 mod rules;
 mod rx_buf;
 mod settings;
+mod signals;
 #[cfg(any(test, feature = "store-hook"))]
 pub mod store_hook;
 mod stores;

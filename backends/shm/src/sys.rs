@@ -402,7 +402,7 @@ pub(crate) fn anonymous_page() -> Option<NonNull<u8>> {
     NonNull::new(page.cast())
 }
 
-/// Puts the page `from` in the place of the one at `to`, in one step for whoever reads there. `false`: all is as it was, without `from`. Async-signal-safe.
+/// Puts the page `from` in the place of the one at `to`, in one step for whoever reads there. `false`: all is as it was (but where the kernel fails late, nothing is at `to` any more), without `from`. Async-signal-safe.
 ///
 /// # Safety
 /// `from` is a page of the caller's, and nothing else is lost with what is mapped at `to`.

@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 
 use crate::copy;
 use crate::memfd::Mapping;
+use crate::signals::Blocked;
 use crate::sys;
 
 /// Windows of a process at most. Payload of further peers is copied before it is lent.
@@ -181,6 +182,8 @@ const COPIED_AT_ONCE: usize = 512;
 fn make_private(base: usize, pages: *const AtomicU8, number: usize) -> bool {
     // SAFETY: whoever writes to what is lent holds a handle on it, and so the window; the address was within, so that there is such a page.
     let state = unsafe { &*pages.add(number) };
+    // (A handler may leave by longjmp, and who waits for the page would do so for ever.)
+    let _blocked = Blocked::new();
     loop {
         match state.compare_exchange(PEERS, CHANGING, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => break,

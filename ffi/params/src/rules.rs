@@ -8,9 +8,28 @@ pub mod grammar;
 
 use std::ffi::CString;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
 
 pub use grammar::ParseError;
+
+/// The longest file of rules, in bytes.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// What is in a file of rules.
+///
+/// # Errors
+/// The system's; `FileTooLarge`: more than 4 MiB (/dev/zero, for one, has no end).
+pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
 
 /// VMA_APPLICATION_ID's value in a rule, or in the environment, that is as good as any other.
 const ANY: &str = "*";

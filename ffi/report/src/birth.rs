@@ -14,9 +14,11 @@ impl Birth {
     pub fn started_by_stat(stat: &[u8]) -> Option<u64> {
         // The second field is the program's name in parentheses, which may have any bytes in it.
         let behind_name = &stat[stat.iter().rposition(|&byte| byte == b')')? + 1..];
-        let mut fields = core::str::from_utf8(behind_name).ok()?.split_ascii_whitespace();
-        let is_over = matches!(fields.next()?, "Z" | "X" | "x");
-        fields.nth(18)?.parse().ok().filter(|_| !is_over)
+        let fields: Vec<_> = core::str::from_utf8(behind_name).ok()?.split_ascii_whitespace().collect();
+        // The first of these is the third of all. (Of a process whose first thread has left by pthread_exit, others may go on.)
+        let (state, threads) = (*fields.first()?, fields.get(17)?.parse::<u64>().ok()?);
+        let is_over = matches!(state, "X" | "x") || (state == "Z" && threads <= 1);
+        fields.get(19)?.parse().ok().filter(|_| !is_over)
     }
 
     /// Whether two processes' numbers count in the same namespace, as far as that is known.
@@ -35,9 +37,11 @@ mod tests {
         let started = Birth::started_by_stat(&stat).unwrap();
         assert!(started > 0);
         // proc_pid_stat(5)'s fields, by their numbers, after a name that looks like some of them.
-        let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
-        let of = |state: &str| Birth::started_by_stat(format!("1 (a) R 7 (b) {state} {}\n", fields.join(" ")).as_bytes());
-        assert_eq!((of("S"), of("Z")), (Some(22), None));
+        let of = |state: &str, threads: u32| {
+            let fields: Vec<_> = (4..=52).map(|field| if field == 20 { threads } else { field }.to_string()).collect();
+            Birth::started_by_stat(format!("1 (a) R 7 (b) {state} {}\n", fields.join(" ")).as_bytes())
+        };
+        assert_eq!((of("S", 1), of("Z", 1), of("Z", 2), of("X", 2)), (Some(22), None, Some(22), None));
         assert_eq!(Birth::started_by_stat(b"1 (a"), None);
         assert_eq!(Birth::started_by_stat(b""), None);
     }

@@ -198,10 +198,12 @@ fn namespace() -> u32 {
 
 /// Whether a process lives whose number counts here.
 fn lives(pid: u32, birth: Birth) -> bool {
+    // (There may be another namespace's there: pid_namespaces(7).)
+    let is_ours = fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str());
     match fs::read(format!("/proc/{pid}/stat")) {
-        Ok(stat) => Birth::started_by_stat(&stat) == Some(birth.started),
+        Ok(stat) if is_ours => Birth::started_by_stat(&stat) == Some(birth.started),
         // (It may be hidden: proc(5), hidepid.)
-        Err(_) => i32::try_from(pid).ok().and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH)),
+        _ => i32::try_from(pid).ok().and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH)),
     }
 }
 

@@ -67,8 +67,13 @@ fn append_to(path: &str, bytes: &[u8]) -> io::Result<()> {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        let written = real::write(fd, bytes.as_ptr().cast(), bytes.len());
-        let result = if usize::try_from(written) == Ok(bytes.len()) { Ok(()) } else { Err(io::Error::last_os_error()) };
+        // (To be opened, a FIFO needs a reader; but who reads one may be slow.)
+        real::fcntl(fd, libc::F_SETFL, (libc::O_WRONLY | libc::O_APPEND) as usize);
+        let result = match usize::try_from(real::write(fd, bytes.as_ptr().cast(), bytes.len())) {
+            Ok(written) if written == bytes.len() => Ok(()),
+            Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+            Err(_) => Err(io::Error::last_os_error()),
+        };
         real::close(fd);
         result
     }

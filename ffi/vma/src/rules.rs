@@ -5,14 +5,12 @@
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use std::fs::OpenOptions;
-use std::io::{self, Read as _};
+use std::io;
 use std::net::SocketAddrV4;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::OnceLock;
 
 use ringway_params::rules::{ParseError, Placed, Process, Role, Rule, Rules, Scope, Statement, Transport, grammar};
-use ringway_params::{Id, Settings};
+use ringway_params::{Id, Settings, rules};
 use ringway_stack::offload::Reason;
 
 use crate::params;
@@ -44,9 +42,6 @@ struct Added {
 /// The one that was added last. Invariant: null, or what [`Box::leak`] returned.
 static ADDED: AtomicPtr<Added> = AtomicPtr::new(ptr::null_mut());
 
-/// The longest file of rules.
-const BYTES_MAX: u64 = 4 << 20;
-
 /// Reads the file that VMA_CONFIG_FILE names; only the first call does anything. What is wrong with it is a line of the log.
 pub(crate) fn load() {
     LOADED.get_or_init(|| read(params::settings()));
@@ -54,8 +49,8 @@ pub(crate) fn load() {
 
 fn read(settings: &Settings) -> Loaded {
     let Some(path) = settings.path(Id::ConfigFile) else { return Loaded::default() };
-    let text = match whole(&path) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+    let text = match rules::read(&path) {
+        Ok(text) => text,
         Err(error) => {
             // (Without rules nobody misses them, unless they were asked for.)
             if error.kind() != io::ErrorKind::NotFound || settings.is_set(Id::ConfigFile) {
@@ -73,14 +68,6 @@ fn read(settings: &Settings) -> Loaded {
         tracing::warn!("VMA_APPLICATION_ID={id}: {path} has no such id");
     }
     Loaded { rules: rules.of(&this_process(settings)).to_vec(), path }
-}
-
-/// What is in a file; of a FIFO, what is there by now.
-fn whole(path: &str) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
 fn this_process(settings: &Settings) -> Process {

@@ -1,16 +1,16 @@
 //! Statistics from the outside: what a preloaded program publishes, when it does, and that no reader can hurt it.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ringway_report::SocketReport;
 use ringway_report::birth::Birth;
-use ringway_report::published::{FILE_PREFIX, HEADER, Header, LOOK, REQUEST, Request};
+use ringway_report::published::{BODY, FILE_PREFIX, HEADER, Header, LOOK, REQUEST, Request};
 use ringway_report::reader::{Published, ReadError, Snapshot, remove_leftovers};
 
 /// However busy the machine is, an answer comes within this.
@@ -348,6 +348,27 @@ fn lock_for_all(file: &File) {
     assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }, 0);
 }
 
+/// A clone that outlives its process has its lock still.
+#[test]
+fn a_lock_says_nothing_of_a_process_that_is_over() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stats-over-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let here = std::os::unix::fs::MetadataExt::ino(&fs::metadata("/proc/self/ns/pid").unwrap()) as u32;
+    let path = folder.join(format!("{FILE_PREFIX}{}", std::process::id()));
+    // This process's number, which another one had that began long before; or one of another namespace, of which nothing is known.
+    for (namespace, is_held) in [(here, false), (here + 1, true)] {
+        let header = Header { pid: std::process::id(), birth: Birth { namespace, started: 1 }, ..Header::default() };
+        let mut whole = vec![0; BODY];
+        whole[HEADER].copy_from_slice(&header.encode());
+        fs::write(&path, whole).unwrap();
+        let writer = File::options().read(true).write(true).open(&path).unwrap();
+        lock_for_all(&writer);
+        assert_eq!(Published::open(&path).unwrap().is_held(), is_held);
+        assert_eq!(remove_leftovers(&folder).unwrap(), usize::from(!is_held));
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 /// Whoever can read a process's file may lock it as readers can: the process lives all the same.
 #[test]
 fn a_readers_lock_hides_no_process() {
@@ -371,19 +392,26 @@ fn a_slow_file_holds_up_nobody_but_who_closes() {
     let mut program = Program::start("slow", &[("VMA_STATS_FILE", "closed.%d")]);
     let file = program.folder.join(format!("closed.{}", program.child.id()));
     program.does("open");
-    // From now on, a pipe that nobody reads: who opens it waits.
+    // From now on, a pipe that is full: who writes to it waits.
     fs::remove_file(&file).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    let mut pipe = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&file).unwrap();
+    let mut filler = 0;
+    while let Ok(len) = pipe.write(&[0; 4096]) {
+        filler += len;
+    }
     program.say("close");
     std::thread::sleep(Duration::from_millis(100));
     let mut published = program.open();
     for _ in 0..5 {
         ask(&mut published);
     }
-    let reader = File::options().read(true).write(true).open(&file).unwrap();
+    pipe.read_exact(&mut vec![0; filler]).unwrap();
     assert_eq!(program.line(), "done\n");
+    let mut bytes = [0; 4096];
+    let len = pipe.read(&mut bytes).unwrap();
+    assert!(bytes[..len].starts_with(b"{") && bytes[..len].ends_with(b"}\n"), "{}", String::from_utf8_lossy(&bytes[..len]));
     program.end();
-    drop(reader);
 }
 
 #[test]

@@ -3,13 +3,12 @@
 //! A handler may call what signal-safety(7) names: bind, connect, sendto. Those come here, and would wait for ever for the thread that they
 //! interrupt. So no signal is delivered to a thread while it has the lock. (What blocks here asks the system for more than that anyhow.)
 
-use std::mem;
 use std::ops::{Deref, DerefMut};
-use std::ptr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::State;
+use crate::signals::Blocked;
 
 /// Whoever has it has the state, and its thread no signals but faults.
 pub(super) struct Held<'a> {
@@ -44,31 +43,5 @@ impl Deref for Held<'_> {
 impl DerefMut for Held<'_> {
     fn deref_mut(&mut self) -> &mut State {
         &mut self.state
-    }
-}
-
-/// The calling thread's signals, as they were.
-struct Blocked(libc::sigset_t);
-
-impl Blocked {
-    fn new() -> Self {
-        // SAFETY: both sets are plain words, for which zero is a value; the calls only write to the sets that they are given.
-        unsafe {
-            let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = mem::zeroed();
-            libc::sigfillset(&raw mut all);
-            // A fault comes at once, or ends the process.
-            for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS] {
-                libc::sigdelset(&raw mut all, fault);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
-            Self(before)
-        }
-    }
-}
-
-impl Drop for Blocked {
-    fn drop(&mut self) {
-        // SAFETY: the set was filled in by pthread_sigmask.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
     }
 }

@@ -1,6 +1,5 @@
 //! Which rule of libvma.conf decides about a program's sockets.
 
-use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
@@ -8,7 +7,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use ringway_params::rules::{Process, Role, Rules, Transport};
-use ringway_params::{Id, Settings};
+use ringway_params::{Id, Settings, rules};
 use serde::Serialize;
 
 use crate::table::table;
@@ -60,8 +59,8 @@ struct Decision {
 pub(super) fn run(program: &str, address: &str, role: Option<Named>, json: bool) -> Result<()> {
     let settings = Settings::from_environment();
     let path = settings.path(Id::ConfigFile).unwrap_or_default();
-    let text = match fs::read(&path) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+    let text = match rules::read(&path) {
+        Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound || path.is_empty() => {
             if settings.is_set(Id::ConfigFile) && !path.is_empty() {
                 eprintln!("ringway: VMA_CONFIG_FILE={path}: {error}; there are no rules");

@@ -294,7 +294,10 @@ struct vma_modify_ring_attr {
 	};
 };
 
-/* SO_MAX_PACING_RATE, the long form: EOPNOTSUPP where the device does not pace. (The short ones, 4 or 8 bytes, bytes a second, are for what the kernel sends.) */
+/*
+ * SO_MAX_PACING_RATE, the long form: EOPNOTSUPP where the device does not pace. (The short ones, 4 or 8 bytes, bytes a second, are for what the
+ * kernel sends.)
+ */
 struct vma_rate_limit_t {
 	uint32_t rate; /* kilobits a second */
 	uint32_t max_burst_sz; /* bytes */
@@ -465,7 +468,7 @@ struct vma_api_t {
 	/*
 	 * Whether sockets that a thread creates from now on are offloaded; over VMA_OFFLOADED_SOCKETS, under libvma.conf.
 	 *
-	 * offload: 1 or 0. tid: the thread.
+	 * offload: 1 or 0. tid: the thread. (Of another thread that ends before it has made a socket, it goes to the next one with its pthread_t.)
 	 * Returns 0; -1: there is no device (ENODEV).
 	 *
 	 *	vma->thread_offload(0, pthread_self());
@@ -572,8 +575,8 @@ struct vma_api_t {
 	 * Writes a socket's statistics to the log.
 	 *
 	 * fd: 0 for all; of what is no offloaded socket, there is a frame with nothing in it. log_level: that of the lines, of which the log has those
-	 * that VMA_TRACELEVEL lets through. The numbers are vlogger.h's: 0 panic, 1 error, 2 warning, 3 info, 4 details, 5 debug, 6 fine, 7 finer, 8 all;
-	 * others mean 3. (Those of VMA_TRACELEVEL are not the same: there debug is 4.)
+	 * that VMA_TRACELEVEL lets through. The numbers are vlogger.h's: -1 nothing, 0 panic, 1 error, 2 warning, 3 info, 4 details, 5 debug, 6 fine,
+	 * 7 finer, 8 all; others mean 3. (Those of VMA_TRACELEVEL are not the same: there debug is 4.)
 	 * Returns 0. -1 ENODEV: the process is not offloaded.
 	 *
 	 *	vma->dump_fd_stats(fd, 2);	// as a warning
@@ -672,7 +675,8 @@ struct vma_api_t {
 	 *	struct vma_cmsg_ioctl_user_alloc_t mine = {VMA_IOCTL_USER_ALLOC_FLAG_RX, malloc, free};
 	 *	union { struct cmsghdr first; char room[CMSG_SPACE(sizeof mine)]; } message;
 	 *
-	 *	message.first = (struct cmsghdr){CMSG_LEN(sizeof mine), SOL_SOCKET, CMSG_VMA_IOCTL_USER_ALLOC};
+	 *	message.first = (struct cmsghdr){
+	 *		.cmsg_len = CMSG_LEN(sizeof mine), .cmsg_level = SOL_SOCKET, .cmsg_type = CMSG_VMA_IOCTL_USER_ALLOC};
 	 *	memcpy(CMSG_DATA(&message.first), &mine, sizeof mine);
 	 *	if (vma->ioctl(&message.first, message.first.cmsg_len) < 0)
 	 *		perror("ioctl");

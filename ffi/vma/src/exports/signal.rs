@@ -138,8 +138,8 @@ pub(crate) fn raise_deferred() {
 
 unsafe extern "C" fn trampoline(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let Some(handler) = handler(signal) else { return };
-    // SAFETY: the kernel gave a siginfo.
-    if signal == libc::SIGSEGV && unsafe { faults::is_mended(info) } {
+    // SAFETY: the kernel gave both.
+    if signal == libc::SIGSEGV && unsafe { faults::is_mended(info, context) } {
         return;
     }
     if defer(signal, info) {

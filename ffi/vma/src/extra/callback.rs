@@ -202,8 +202,8 @@ impl Offload {
     pub(super) fn note_candidate(&mut self, index: u32) {
         // (What a thread is at already is heard of with each packet that it lets through.)
         if self.callbacks.used
-            && !self.callbacks.running.iter().any(|running| running.socket.index == index)
             && let Some(key) = self.sockets.key_at(index)
+            && !self.callbacks.runs(key)
         {
             self.list(key);
         }

@@ -4,7 +4,7 @@
 //! handlers of pthread_cleanup_push whose frames it leaves, of those that are kept as every Linux libc's headers once had it
 //! (`_pthread_cleanup_push`: a list in the frames themselves).
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomPinned;
 use core::pin::Pin;
@@ -28,22 +28,28 @@ unsafe extern "C" {
 
 /// See the module's documentation. Between [`Guard::arm`] and [`Guard::disarm`] it is in libc's list.
 pub(super) struct Guard {
-    serial: u64,
+    /// 0: no callback's yet.
+    serial: Cell<u64>,
     buffer: UnsafeCell<Buffer>,
-    is_armed: core::cell::Cell<bool>,
+    is_armed: Cell<bool>,
     _pinned: PhantomPinned,
 }
 
 impl Guard {
-    /// For the callback of that number.
-    pub(super) fn new(serial: u64) -> Self {
+    /// For a callback that is to be [`Guard::watch`]ed.
+    pub(super) const fn new() -> Self {
         let buffer = Buffer { routine: None, argument: ptr::null_mut(), cancel_type: 0, previous: ptr::null_mut() };
-        Self { serial, buffer: UnsafeCell::new(buffer), is_armed: core::cell::Cell::new(false), _pinned: PhantomPinned }
+        Self { serial: Cell::new(0), buffer: UnsafeCell::new(buffer), is_armed: Cell::new(false), _pinned: PhantomPinned }
+    }
+
+    /// From now on, it is for the callback of that number.
+    pub(super) fn watch(&self, serial: u64) {
+        self.serial.set(serial);
     }
 
     pub(super) fn arm(self: Pin<&Self>) {
         self.is_armed.set(true);
-        let argument = ptr::from_ref(&self.serial).cast_mut().cast();
+        let argument = self.serial.as_ptr().cast();
         // SAFETY: the buffer stays where it is (it is pinned) until it is taken out, which dropping it does at the latest; a frame that is left
         // without that is left by longjmp, which takes it out.
         unsafe { _pthread_cleanup_push(self.buffer.get(), left, argument) };
@@ -62,7 +68,7 @@ impl Drop for Guard {
         if self.is_armed.replace(false) {
             // SAFETY: as above.
             unsafe { _pthread_cleanup_pop(self.buffer.get(), 0) };
-            callback::forsake(self.serial);
+            callback::forsake(self.serial.get());
         }
     }
 }

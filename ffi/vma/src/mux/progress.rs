@@ -84,7 +84,12 @@ impl Service {
         offload.wake_from_deep();
         let losses = self.rendezvous.losses();
         if core::mem::replace(&mut self.losses, losses) != losses {
-            offload.sockets.iter_mut().for_each(|(_, socket)| socket.route.forget_dead(&self.rendezvous));
+            for (_, socket) in offload.sockets.iter_mut() {
+                socket.route.forget_dead(&self.rendezvous);
+                if let Some(rare) = &mut socket.rare {
+                    rare.routes.forget_dead(&self.rendezvous);
+                }
+            }
         }
         let active = offload.mux.calls != self.calls;
         let served = (woken || now >= self.next_tick) && serve(&mut offload, now, process.params.progress_engine_frames_max);

@@ -223,8 +223,14 @@ fn make(path: &CString, header: &Header) -> io::Result<c_int> {
         let is_locked = unsafe { real::fcntl(fd, libc::F_OFD_SETLK, (&raw const lock).addr()) } == 0;
         // (What knows no locks may do without: readers take the process for dead then.)
         if is_locked || errno::current() != libc::EAGAIN {
-            write_at(fd, &whole, 0)?;
-            return Ok(fd);
+            let Err(error) = write_at(fd, &whole, 0) else { return Ok(fd) };
+            fdtable::clear(fd);
+            // SAFETY: a C string; the file and its descriptor were made here.
+            unsafe {
+                libc::unlink(path.as_ptr());
+                real::close(fd);
+            }
+            return Err(error);
         }
         // A reader was there first, and has one: another file, then.
         fdtable::clear(fd);

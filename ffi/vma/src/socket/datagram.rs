@@ -55,6 +55,19 @@ impl Route {
         self.to == Some(to) && matches!(self.by, By::Station(_))
     }
 
+    pub(super) fn is_to(&self, to: SocketAddrV4) -> bool {
+        self.to == Some(to)
+    }
+
+    /// Whether it leads to where another one leads.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        self.to == other.to
+    }
+
+    pub(super) const fn is_known(&self) -> bool {
+        self.to.is_some() && !matches!(self.by, By::Unknown)
+    }
+
     /// Lets go of a station that is no more, and so of its memory.
     pub(crate) fn forget_dead(&mut self, rendezvous: &Rendezvous) {
         if matches!(&self.by, By::Station(hop) if !rendezvous.still_valid(hop)) {
@@ -310,7 +323,7 @@ pub(crate) fn send(
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     let offload = &mut *guard;
-    let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     let to = match to {
         None => socket.peer,
         Some(Address::V4(to)) => Some(address::destination(to)),
@@ -321,7 +334,11 @@ pub(crate) fn send(
         drop(guard);
         return by_kernel(fd, kernel);
     };
-    if let Some(hop) = usable(process, socket, to, now) {
+    let mut way = usable(process, socket, to, now);
+    if way.is_none() && socket.recall_route(to) {
+        way = usable(process, socket, to, now);
+    }
+    if let Some(hop) = way {
         if let (Some(hop), Kind::Datagram(Some(id))) = (hop, socket.kind) {
             let result = send_on_ring(process, offload, (key, id), data, to, hop, now);
             offload.dispatch();
@@ -434,16 +451,16 @@ fn send_after_asking(
     match (found, socket.kind) {
         (Ok((_, hop)), Kind::Datagram(Some(id))) => {
             let station = hop.mac;
-            socket.route = Route { to: Some(to), by: By::Station(hop) };
+            socket.take_route(Route { to: Some(to), by: By::Station(hop) });
             let result = send_on_ring(process, offload, (key, id), data, to, station, now);
             offload.dispatch();
             if result != Err(Error::HostUnreachable) {
                 return result.map_err(Errno::from);
             }
         }
-        (Ok(_), _) => socket.route = Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) },
+        (Ok(_), _) => socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) }),
         (Err(unreachable), _) => {
-            socket.route = Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) };
+            socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) });
             match unreachable {
                 Unreachable::Because(reason) => offload.decided("send", Some(reason)),
                 Unreachable::ByRule(rule) => {

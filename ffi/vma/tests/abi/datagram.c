@@ -147,10 +147,38 @@ static void unbound(void) {
     MUST(close(y));
 }
 
+// A server that answers more clients than it remembers the ways to, of which some are gone, and come again.
+static void clients(void) {
+    enum { CLIENTS = 40 };
+    struct sockaddr_in to[CLIENTS], mine;
+    int x = datagram(&mine), client[CLIENTS], got = 0, right = 0;
+    for (int i = 0; i < CLIENTS; i++)
+        client[i] = datagram(&to[i]);
+    for (int round = 0; round < 6; round++) {
+        for (int i = 0; i < CLIENTS; i += 1 + round % 3) {
+            char said = (char)(i + round), heard = 0;
+            if (i % 5 == round) {
+                MUST(close(client[i]));
+                client[i] = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+                MUST(bind(client[i], SA(to[i]), sizeof to[i]));
+            }
+            MUST(sendto(x, &said, 1, 0, SA(to[i]), sizeof to[i]));
+            got += ready(client[i], POLLIN) == POLLIN && recv(client[i], &heard, 1, MSG_DONTWAIT) == 1;
+            right += heard == said;
+        }
+    }
+    SHOW(got);
+    SHOW(right);
+    for (int i = 0; i < CLIENTS; i++)
+        MUST(close(client[i]));
+    MUST(close(x));
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     basics();
     messages();
     unbound();
+    clients();
     return 0;
 }

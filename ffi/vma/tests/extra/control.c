@@ -29,9 +29,12 @@ int main(void) {
     }
     CHECK(is_offloaded());
     /* An error code, which is not -1. */
-    CHECK(vma->add_conf_rule(NULL) == 1);
-    CHECK(vma->add_conf_rule("use vma nowhere *:*") == 1);
-    CHECK(vma->add_conf_rule("no statement") == 1);
+    errno = 0;
+    CHECK(vma->add_conf_rule(NULL) == 1 && errno == EINVAL);
+    errno = 0;
+    CHECK(vma->add_conf_rule("use vma nowhere *:*") == 1 && errno == EINVAL);
+    errno = 0;
+    CHECK(vma->add_conf_rule("no statement") == 1 && errno == EINVAL);
     CHECK(is_offloaded());
     CHECK(vma->add_conf_rule("use os udp_receiver *:*") == 0);
     CHECK(!is_offloaded());

@@ -247,6 +247,26 @@ static void handlers(void)
 	MUST(close(r));
 }
 
+/* To jump to what is lent is a fault, and no write. */
+static void jumps(void)
+{
+	struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, old;
+	struct sockaddr_in here;
+	int r = datagram(&here);
+	union lent lent;
+
+	MUST(sigaction(SIGSEGV, &action, &old));
+	send_datagram(r, here, 8);
+	void (*volatile jump)(void) = (void (*)(void))(uintptr_t)lend(r, &lent, LENGTH);
+	if (sigsetjmp(before, 1) == 0) {
+		jump();
+		CHECK(0);
+	}
+	CHECK(faulted == (void *)(uintptr_t)jump && vma->free_packets(r, lent.packets.pkts, 1) == 0);
+	MUST(sigaction(SIGSEGV, &old, NULL));
+	MUST(close(r));
+}
+
 /* What a callback is shown, and lets through, may be written to as well: it is what the reader gets. */
 static vma_recv_callback_retval_t shown(int fd, size_t count, struct iovec iov[], struct vma_info_t *info, void *context)
 {
@@ -316,8 +336,10 @@ int main(int count, char **arguments)
 		return wrong;
 	}
 	/* (Whoever writes first has what others do not: a page that is the peer's until then.) */
-	if (count > 1)
+	if (count > 1) {
+		jumps();
 		callback(LENGTH);
+	}
 	threads();
 	datagrams();
 	stream();

@@ -1,7 +1,7 @@
 //! SIGSEGV, once the program has been lent something: a write into what it was lent is allowed ([`ringway_shm::copy_on_write`]), and any other fault goes
 //! the way that it went before, to the program's handler or its end.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -54,11 +54,11 @@ pub(crate) fn watch() {
 /// Whether it was a write into what is lent, which is allowed now: the handler returns to it. Async-signal-safe.
 ///
 /// # Safety
-/// `info` is the kernel's, of a SIGSEGV.
-pub(super) unsafe fn is_mended(info: *const siginfo_t) -> bool {
+/// `info` and `context` are the kernel's, of a SIGSEGV.
+pub(super) unsafe fn is_mended(info: *const siginfo_t, context: *const c_void) -> bool {
     // SAFETY: the caller's promise; the code says that there is an address.
     let address = unsafe {
-        if (*info).si_code != SEGV_ACCERR {
+        if (*info).si_code != SEGV_ACCERR || !is_write(context.cast()) {
             return false;
         }
         (*info).si_addr().addr()
@@ -67,6 +67,28 @@ pub(super) unsafe fn is_mended(info: *const siginfo_t) -> bool {
     let is_mended = ringway_shm::copy_on_write(address);
     errno::set(saved);
     is_mended
+}
+
+/// Whether it was a write that faulted: who jumps to what is lent would fault there for ever.
+///
+/// # Safety
+/// As [`is_mended`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn is_write(context: *const libc::ucontext_t) -> bool {
+    /// Intel's manual, volume 3, 4.7: the page fault's error code.
+    const WRITE: i64 = 2;
+    // SAFETY: the caller's promise.
+    unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] & WRITE != 0 }
+}
+
+/// The same where the cause is not told: it was no jump.
+///
+/// # Safety
+/// As [`is_mended`].
+#[cfg(target_arch = "aarch64")]
+unsafe fn is_write(context: *const libc::ucontext_t) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { (*context).uc_mcontext.pc != (*context).uc_mcontext.fault_address }
 }
 
 /// What happens where the program has no handler: its end, by the very fault, so that a core dump shows that. A signal that

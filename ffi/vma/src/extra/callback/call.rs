@@ -41,14 +41,14 @@ struct Call {
 pub(in crate::extra) fn run() {
     let mut call = MaybeUninit::<Call>::uninit();
     let mut iov = [const { MaybeUninit::uninit() }; PIECES_MAX];
-    if !crate::boundary!(false, begin(&mut call, &mut iov)) {
+    // (Each is another callback, but they have one name, since they run one after the other: so one guard does for all. A signal that was put off
+    // is raised when the first one is there: its handler may leave by longjmp.)
+    let left = core::pin::pin!(left::Guard::new());
+    left.as_ref().arm();
+    if !crate::boundary!(false, begin(&mut call, &mut iov, &left)) {
+        left.as_ref().disarm();
         return;
     }
-    // (Each is another callback, but they have one name, since they run one after the other: so one guard does for all.)
-    // SAFETY: it was written just now.
-    let left = left::Guard::new(unsafe { call.assume_init_ref() }.serial);
-    let left = core::pin::pin!(left);
-    left.as_ref().arm();
     for left_to_run in (0..BATCH).rev() {
         // SAFETY: it was written before, and is written anew for each.
         let call = unsafe { call.assume_init_mut() };
@@ -71,7 +71,7 @@ pub(in crate::extra) fn run() {
 }
 
 /// Writes down what the first callback is called with. `false`: none is due.
-fn begin(out: &mut MaybeUninit<Call>, iov: &mut Vectors) -> bool {
+fn begin(out: &mut MaybeUninit<Call>, iov: &mut Vectors, left: &left::Guard) -> bool {
     let Some(process) = process::process() else { return false };
     let mut guard = process.lock();
     let offload = &mut *guard;
@@ -81,6 +81,7 @@ fn begin(out: &mut MaybeUninit<Call>, iov: &mut Vectors) -> bool {
     }
     offload.callbacks.serial += 1;
     let serial = offload.callbacks.serial;
+    left.watch(serial);
     prepare(process, offload, (out.as_mut_ptr(), iov), serial, None)
 }
 
