@@ -17,7 +17,7 @@ pub(crate) mod options;
 pub(crate) mod resume;
 pub(crate) mod rings;
 mod table;
-mod thread;
+mod thread_name;
 pub(crate) mod threads;
 mod xtreme;
 mod zcopy;

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use libc::pthread_t;
 use ringway_params::Id;
 
-use super::thread::Thread;
+use super::thread_name::Thread;
 use crate::{errno, params, process};
 
 /// What was said of one thread.

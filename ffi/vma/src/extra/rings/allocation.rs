@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use crate::extra::cyclic::UserMemory;
-use crate::extra::thread::{Life, Thread};
+use crate::extra::thread_name::{Life, Thread};
 use crate::slab::Key;
 use crate::socket::Socket;
 
