@@ -3,15 +3,19 @@
 
 use core::{mem, ptr};
 
-/// Until it is dropped, the calling thread gets no signals but faults.
-pub(crate) struct Blocked(libc::sigset_t);
+/// The calling thread's signals, as they were: until it is dropped, it gets none but faults. Async-signal-safe.
+pub struct Blocked(libc::sigset_t);
 
 impl Blocked {
-    pub(crate) fn new() -> Self {
+    /// Blocks them.
+    #[expect(clippy::new_without_default, reason = "what is blocked is blocked on purpose")]
+    #[must_use]
+    pub fn new() -> Self {
         // SAFETY: both sets are plain words, for which zero is a value; the calls only write to the sets that they are given.
         unsafe {
             let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = mem::zeroed();
             libc::sigfillset(&raw mut all);
+            // A fault comes at once, or ends the process.
             for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS] {
                 libc::sigdelset(&raw mut all, fault);
             }

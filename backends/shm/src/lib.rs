@@ -36,7 +36,6 @@ mod rendezvous;
 mod rules;
 mod rx_buf;
 mod settings;
-mod signals;
 #[cfg(any(test, feature = "store-hook"))]
 pub mod store_hook;
 mod stores;

@@ -13,9 +13,10 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
+use ringway_host::Blocked;
+
 use crate::copy;
 use crate::memfd::Mapping;
-use crate::signals::Blocked;
 use crate::sys;
 
 /// Windows of a process at most. Payload of further peers is copied before it is lent.

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::collections::HashSet;
 
+use ringway_host::Blocked;
 use ringway_stack::device::Device;
 use ringway_stack::ring::Shutdown;
 
@@ -13,7 +14,6 @@ use crate::exports::stdio;
 use crate::mux::wait::in_handler;
 use crate::process::{self, Offload, Process};
 use crate::socket::Kind;
-use crate::socket::accept::SignalsBlocked;
 use crate::{moving, real, report};
 
 pub(crate) use pulse::{Patience, pulse};
@@ -72,7 +72,7 @@ fn finish_for_another() {
         crate::boundary!((), finish());
         pulse::finished();
     };
-    let _undisturbed = SignalsBlocked::new();
+    let _undisturbed = Blocked::new();
     if std::thread::Builder::new().name("ringway-end".to_owned()).spawn(end).is_err() {
         end();
     }

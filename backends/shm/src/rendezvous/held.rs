@@ -7,8 +7,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ringway_host::Blocked;
+
 use super::State;
-use crate::signals::Blocked;
 
 /// Whoever has it has the state, and its thread no signals but faults.
 pub(super) struct Held<'a> {

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
+use ringway_host::Blocked;
 use ringway_shm::Fd;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{NextHop, SocketId, SocketInfo};
@@ -21,7 +22,6 @@ use crate::mux;
 use crate::process::{Offload, Process};
 use crate::real;
 use crate::slab::Key;
-use crate::socket::accept::SignalsBlocked;
 use crate::socket::{Family, Kind, Socket, common};
 
 /// At the end of the process, so many connections move at a time: each has a thread.
@@ -265,7 +265,7 @@ fn launch(offload: &mut Offload, key: Option<Key>, job: Job) -> bool {
     let (role, file, reason) = (Role::Asking, Some(Arc::clone(&job.placeholder)), Reason::SharedConnection);
     offload.moves.push(Move { local, remote, key, role, file, reason, reuse_address: None });
     // No handler of the program's runs on a thread that is not its.
-    let _undisturbed = SignalsBlocked::new();
+    let _undisturbed = Blocked::new();
     let started = std::thread::Builder::new().name("ringway-move".to_owned()).spawn(move || crate::boundary!((), job.run()));
     if let Err(error) = started {
         tracing::warn!("the connection {local} - {remote} cannot be moved to the kernel: {error}");

@@ -3,6 +3,7 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
+use ringway_host::Blocked;
 use ringway_shm::{Correspondent, Fd};
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
@@ -14,7 +15,6 @@ use super::{Legacy, Move, Role, addresses, memfd, owner, pair, retreat};
 use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::socket::accept::SignalsBlocked;
 use crate::socket::{Family, Kind, Socket, address};
 
 /// Answers for a process.
@@ -215,7 +215,7 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
             let mut offload = process.lock();
             arrive(&mut offload, key, ended, &file.fd);
         };
-        let _undisturbed = SignalsBlocked::new();
+        let _undisturbed = Blocked::new();
         if std::thread::Builder::new().name("ringway-owed".to_owned()).spawn(writing).is_err() {
             abandon(offload, at);
         }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV4;
 
+use ringway_host::Blocked;
 use ringway_host::sleep::EventFd;
 use ringway_shm::Fd;
 
@@ -11,7 +12,6 @@ use crate::exit;
 use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::real;
-use crate::socket::accept::SignalsBlocked;
 
 /// What is kept for other processes, which end: so many rests, and so many bytes, at a time.
 const COUNT_MAX: usize = 1024;
@@ -116,7 +116,7 @@ pub(super) fn add(process: &'static Process, offload: &mut Offload, rest: Rest) 
     bell.signal();
     rests.all.push(rest);
     if !rests.is_served {
-        let _undisturbed = SignalsBlocked::new();
+        let _undisturbed = Blocked::new();
         let started = std::thread::Builder::new().name("ringway-rest".to_owned()).spawn(move || crate::boundary!((), serve(process)));
         rests.is_served = started.is_ok();
         if started.is_err() {

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::net::SocketAddrV4;
 use std::time::Instant;
 
+use ringway_host::Blocked;
 use ringway_shm::Talk;
 use ringway_stack::ring::{NextHop, SocketId};
 
@@ -13,7 +14,6 @@ use crate::exit::Patience;
 use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::socket::accept::SignalsBlocked;
 use crate::socket::{Kind, Socket, listen};
 
 /// How long connections may wait at a listener that others share, before they are left to whoever accepts first.
@@ -43,7 +43,7 @@ pub(crate) fn begin(process: &'static Process) {
 
 /// `false`: there is no thread to be had.
 fn begin_for(process: &'static Process, which: Which) -> bool {
-    let _undisturbed = SignalsBlocked::new();
+    let _undisturbed = Blocked::new();
     let started = std::thread::Builder::new().name("ringway-retreat".to_owned()).spawn(move || crate::boundary!((), run(process, which)));
     if let Err(error) = &started {
         tracing::warn!("connections that wait to be accepted cannot be moved to the kernel: {error}");

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::net::SocketAddrV4;
 
 use libc::{sockaddr, socklen_t};
+use ringway_host::Blocked;
 use ringway_stack::Error;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
@@ -219,7 +220,7 @@ unsafe fn from_kernel(
 /// Does what no other thread of the process is to do meanwhile, and without which it does not fork.
 pub(crate) fn alone<T>(f: impl FnOnce() -> T) -> T {
     // A handler that leaves by longjmp would leave the locks behind.
-    let _undisturbed = SignalsBlocked::new();
+    let _undisturbed = Blocked::new();
     let _one = KERNEL_ACCEPT.lock();
     f()
 }
@@ -240,29 +241,6 @@ fn without_blocking(fd: c_int, timeout: Option<Duration>, accept: impl FnOnce() 
     set_receive_timeout(fd, timeout.map_or(libc::timeval { tv_sec: 0, tv_usec: 0 }, timeval));
     drop(turn);
     accepted
-}
-
-/// No handler runs on this thread.
-pub(crate) struct SignalsBlocked(libc::sigset_t);
-
-impl SignalsBlocked {
-    pub(crate) fn new() -> Self {
-        // SAFETY: both sets are valid for the calls; sigfillset initialises the first, pthread_sigmask the second.
-        unsafe {
-            let mut all: libc::sigset_t = core::mem::zeroed();
-            let mut old: libc::sigset_t = core::mem::zeroed();
-            libc::sigfillset(&raw mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
-            Self(old)
-        }
-    }
-}
-
-impl Drop for SignalsBlocked {
-    fn drop(&mut self) {
-        // SAFETY: the set was filled in by pthread_sigmask.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, core::ptr::null_mut()) };
-    }
 }
 
 /// The right to accept on a socket that may be shared between processes.

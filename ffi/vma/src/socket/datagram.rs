@@ -334,11 +334,7 @@ pub(crate) fn send(
         drop(guard);
         return by_kernel(fd, kernel);
     };
-    let mut way = usable(process, socket, to, now);
-    if way.is_none() && socket.recall_route(to) {
-        way = usable(process, socket, to, now);
-    }
-    if let Some(hop) = way {
+    if let Some(hop) = remembered(process, socket, to, now) {
         if let (Some(hop), Kind::Datagram(Some(id))) = (hop, socket.kind) {
             let result = send_on_ring(process, offload, (key, id), data, to, hop, now);
             offload.dispatch();
@@ -357,15 +353,15 @@ pub(crate) fn send(
 
 /// Where a datagram to there would go on the ring, which is found out if it is not known. `None`: nowhere.
 pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -> Option<(SocketId, MacAddr, SocketAddrV4)> {
-    let guard = process.lock();
-    let socket = guard.sockets.find(key)?;
+    let mut guard = process.lock();
+    let socket = guard.sockets.find_mut(key)?;
     let to = match to {
         None => socket.peer?,
         Some(Address::V4(to)) => address::destination(to),
         Some(_) => return None,
     };
     let now = process.now();
-    if let Some(way) = usable(process, socket, to, now) {
+    if let Some(way) = remembered(process, socket, to, now) {
         let Kind::Datagram(Some(id)) = socket.kind else { return None };
         return way.map(|station| (id, station, to));
     }
@@ -378,15 +374,21 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
     let mut guard = process.lock();
     let socket = guard.sockets.find_mut(key)?;
     let (Ok((_, hop)), Kind::Datagram(Some(id))) = (found, socket.kind) else {
-        socket.route = Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) };
+        socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) });
         return None;
     };
     let station = hop.mac;
-    socket.route = Route { to: Some(to), by: By::Station(hop) };
+    socket.take_route(Route { to: Some(to), by: By::Station(hop) });
     Some((id, station, to))
 }
 
 /// The remembered way to a destination: `Some(None)` is the kernel, `None` is not known.
+#[inline]
+fn remembered(process: &Process, socket: &mut Socket, to: SocketAddrV4, now: Instant) -> Option<Option<MacAddr>> {
+    usable(process, socket, to, now).or_else(|| socket.recall_route(to).then(|| usable(process, socket, to, now)).flatten())
+}
+
+/// The way to a destination, if it is the one that was used last.
 #[inline]
 fn usable(process: &Process, socket: &Socket, to: SocketAddrV4, now: Instant) -> Option<Option<MacAddr>> {
     if socket.route.to != Some(to) {
