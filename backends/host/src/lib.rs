@@ -18,5 +18,5 @@ mod syscall;
 pub use addresses::Addresses;
 pub use clock::Clock;
 pub use progress::{Plan, Progress, Work};
-pub use signals::Blocked;
+pub use signals::{Blocked, all_but_faults};
 pub use sleep::{EventFd, Pidfd, internal_fd, is_internal};

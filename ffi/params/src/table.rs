@@ -97,7 +97,7 @@ const NOT_MEASURED: Effect = no("no such build: ringway stats and cargo xtask be
 rows! {
     Device = "RINGWAY_DEVICE", Kind::Text, "auto", YES, "The device: auto, shm, or off (stay on the kernel). Another name leaves the program on the kernel, and the log says so.";
     StatsFileOwn = "RINGWAY_STATS_FILE", Kind::Path, "", YES, "A process appends its statistics to this file when it ends, as one line of JSON.";
-    LendCopies = "RINGWAY_LEND_COPIES", Kind::Bool, "0", YES, "Payload of other processes is copied before it is lent, not only once the program has written into some: for programs that write there in threads which block SIGSEGV, or have the kernel do so.";
+    LendCopies = "RINGWAY_LEND_COPIES", Kind::Bool, "0", YES, "Payload of other processes is copied before it is lent, not only once the program has written into some: for programs that have the kernel write there, or write there in signal handlers that block SIGSEGV.";
     Library = "RINGWAY_LIBVMA", Kind::Path, "", YES, "Where ringway run finds the library, if not beside itself or in ../lib.";
     ApiLayout = "VMA_API_LAYOUT", Kind::Text, "9.8", YES, "The header that the program was compiled with, for the VMA Extra API: 9.8 and what is newer than 9.2, 9.2 and what is newer than 8.9, or 8.4.";
 

@@ -167,6 +167,8 @@ real! {
     unshare = "unshare"(flags: c_int) -> c_int;
     prctl = "prctl"(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int;
 
+    pthread_sigmask = "pthread_sigmask"(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int;
+    sigprocmask = "sigprocmask"(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int;
     sigaction = "sigaction"(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     longjmp = "longjmp"(environment: *mut c_void, value: c_int) -> c_int;
     longjmp_bsd = "_longjmp"(environment: *mut c_void, value: c_int) -> c_int;

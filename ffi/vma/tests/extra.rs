@@ -176,6 +176,9 @@ fn what_is_lent_may_be_written_to() {
 #[test]
 fn interrupted_and_replaced() {
     finds_nothing_wrong("interrupted", &[], &[]);
+    for _ in 0..10 {
+        finds_nothing_wrong("interrupted", &["handlers that write"], &[]);
+    }
 }
 
 #[test]

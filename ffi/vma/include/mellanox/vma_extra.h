@@ -103,8 +103,9 @@ __extension__ typedef enum {
  *
  * On shared memory, payload of more than some 200 bytes lies in its sender's memory, which no write reaches: the first one to a
  * page gives this program a copy of it, and what is lent from then on is copied beforehand. That first write is a SIGSEGV, which
- * the library handles before the program's handler sees it; so threads that block SIGSEGV, and system calls that are to write
- * there, need RINGWAY_LEND_COPIES=1, with which payload is copied from the start.
+ * the library handles before the program's handler sees it; so from vma_get_api() on, pthread_sigmask and sigprocmask block all
+ * signals but that one. A signal handler whose sa_mask has SIGSEGV and that writes there, and system calls that are to write there,
+ * need RINGWAY_LEND_COPIES=1, with which payload is copied from the start.
  */
 struct vma_buff_t {
 	struct vma_buff_t *next; /* NULL: the last one */

@@ -21,6 +21,7 @@ use crate::mux::wait::{leave_wait, note_signal, run_handler};
 use crate::{memory, process, real};
 
 pub(crate) mod faults;
+pub mod mask;
 
 const SIGNALS: usize = 65;
 
@@ -165,6 +166,10 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut siginfo_t, context: *m
         }
         errno::set(saved);
     }
+    if faults::are_watched(signal) {
+        // SAFETY: the context is the kernel's own.
+        unsafe { faults::mask_as_asked(context) };
+    }
     // SAFETY: the program installed the address as a handler of this form; the arguments are the kernel's own.
     run_handler(|| unsafe { call(address, with_info, signal, info, context) });
 }
@@ -220,15 +225,20 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, o
     let locked = lock(me);
     let previous = slot.address.load(Ordering::Acquire);
     let previous_flags = slot.flags();
+    let is_watched = faults::are_watched(signal);
+    let previous_mask = faults::mask();
     // SAFETY: null, or a valid action, by the program's promise.
     let wanted = unsafe { new.as_ref() }.copied();
     let mut passed = wanted;
     if let Some(action) = &mut passed
-        && (faults::are_watched(signal) || (action.sa_sigaction != SIG_DFL && action.sa_sigaction != SIG_IGN))
+        && (is_watched || (action.sa_sigaction != SIG_DFL && action.sa_sigaction != SIG_IGN))
     {
         slot.install(action.sa_sigaction, action.sa_flags);
         action.sa_sigaction = trampoline as *const () as sighandler_t;
         action.sa_flags = action.sa_flags & !SA_RESETHAND | SA_SIGINFO;
+        if is_watched {
+            faults::mask_all_others(action);
+        }
     }
     let raw = passed.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the program's promise to sigaction(2).
@@ -240,9 +250,15 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, o
         {
             old.sa_sigaction = previous;
             old.sa_flags = old.sa_flags & !SA_SIGINFO | previous_flags & (SA_SIGINFO | SA_RESETHAND);
+            if is_watched {
+                old.sa_mask = previous_mask;
+            }
         }
     } else {
         slot.install(previous, previous_flags);
+        if is_watched {
+            faults::set_mask(&previous_mask);
+        }
     }
     if locked {
         CHANGING.store(ptr::null_mut(), Ordering::Release);

@@ -28,6 +28,7 @@ use core::mem::size_of;
 use libc::socklen_t;
 use ringway_stack::ring::Readiness;
 
+use crate::exports::signal::mask::keep_faults_open;
 use crate::process::Offload;
 
 pub(crate) use callback::{Callback, Callbacks, was_any_held};
@@ -70,6 +71,7 @@ pub(crate) unsafe fn hand_out(value: *mut c_void, len: *mut socklen_t) -> bool {
     if value.is_null() || len.is_null() || (unsafe { len.read() } as usize) < size_of::<*const c_void>() {
         return false;
     }
+    keep_faults_open();
     // SAFETY: the caller's promise: there is room for a pointer.
     unsafe {
         value.cast::<*const c_void>().write_unaligned(table::chosen());

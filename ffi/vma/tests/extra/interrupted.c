@@ -65,6 +65,60 @@ static void writes(void)
 	MUST(close(r));
 }
 
+static pthread_t writer;
+static volatile int is_over;
+static char *volatile next_written;
+
+static void on_storm(int signal)
+{
+	(void)signal;
+	if (next_written != NULL)
+		*next_written = 1;
+}
+
+static void *storm(void *unused)
+{
+	(void)unused;
+	while (!is_over)
+		pthread_kill(writer, SIGUSR1);
+	return NULL;
+}
+
+/* A handler that writes to what was lent interrupts its thread, which does the same: each of them is a page's first write. */
+static void writes_in_handlers(void)
+{
+	static union {
+		struct vma_packets_t packets;
+		char room[sizeof(struct vma_packets_t) + sizeof(struct vma_packet_t) + 8 * sizeof(struct iovec)];
+	} lent[HELD];
+	static char bytes[LENGTH];
+	struct sockaddr_in here;
+	int r = datagram(&here), room = 1 << 20, held = 0;
+	pthread_t thread;
+
+	MUST(setsockopt(r, SOL_SOCKET, SO_RCVBUF, &room, sizeof room));
+	for (; held < HELD; held++) {
+		int flags = MSG_DONTWAIT;
+		if (sendto(r, bytes, LENGTH, MSG_DONTWAIT, SA(here), sizeof here) != LENGTH ||
+		    vma->recvfrom_zcopy(r, &lent[held], sizeof lent[held], &flags, NULL, NULL) != LENGTH)
+			break;
+	}
+	CHECK(held > 100);
+	writer = pthread_self();
+	MUST(pthread_create(&thread, NULL, storm, NULL));
+	for (int i = 0; i + 1 < held; i++) {
+		next_written = lent[i + 1].packets.pkts[0].iov[0].iov_base;
+		for (int k = 0; k < LENGTH; k += 100)
+			((char *volatile)lent[i].packets.pkts[0].iov[0].iov_base)[k] = 1;
+	}
+	is_over = 1;
+	MUST(pthread_join(thread, NULL));
+	next_written = NULL;
+	for (int i = 0; i < held; i++)
+		CHECK(vma->free_packets(r, lent[i].packets.pkts, 1) == 0);
+	MUST(close(r));
+}
+
 static volatile int calls, is_inside, may_go_on;
 
 static vma_recv_callback_retval_t lets_through(int fd, size_t count, struct iovec iov[], struct vma_info_t *info, void *context)
@@ -150,9 +204,16 @@ static void places(void)
 	MUST(close(sender));
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+	(void)arguments;
 	begin();
+	/* (Whoever writes first has what others do not: pages that are the peer's until then.) */
+	if (count > 1) {
+		signal(SIGUSR1, on_storm);
+		writes_in_handlers();
+		return wrong;
+	}
 	signal(SIGALRM, on_alarm);
 	writes();
 	receives();

@@ -127,7 +127,13 @@ static pthread_barrier_t together;
 static void *writes(void *where)
 {
 	unsigned char *at = where;
+	sigset_t all;
 
+	/* As threads do that leave signals to another. */
+	MUST(sigfillset(&all));
+	CHECK((at - (unsigned char *)NULL) % 2 == 0 ? pthread_sigmask(SIG_BLOCK, &all, NULL) == 0 : sigprocmask(SIG_SETMASK, &all, NULL) == 0);
+	MUST(pthread_sigmask(SIG_BLOCK, NULL, &all));
+	CHECK(sigismember(&all, SIGTERM) == 1 && sigismember(&all, SIGSEGV) == 0);
 	pthread_barrier_wait(&together);
 	for (unsigned i = 0; i < LENGTH / 4; i++)
 		at[i * 4] = 77;
@@ -158,10 +164,14 @@ static void threads(void)
 static sigjmp_buf before;
 static void *volatile faulted;
 
+/* What the last handler found blocked. */
+static sigset_t in_handler;
+
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
 	(void)signal, (void)context;
 	faulted = info->si_addr;
+	pthread_sigmask(SIG_BLOCK, NULL, &in_handler);
 	siglongjmp(before, 1);
 }
 
@@ -226,6 +236,26 @@ static void handlers(void)
 		CHECK(0);
 	}
 	CHECK(faulted == fixed);
+	/* Its handler finds blocked what it would without the library. */
+	sigset_t ours;
+	MUST(sigemptyset(&ours));
+	MUST(sigaddset(&ours, SIGUSR1));
+	MUST(pthread_sigmask(SIG_BLOCK, &ours, NULL));
+	MUST(sigaddset(&action.sa_mask, SIGUSR2));
+	for (volatile int nested = 0; nested < 2; nested++) {
+		action.sa_flags = SA_SIGINFO | (nested ? SA_NODEFER : 0);
+		MUST(sigaction(SIGSEGV, &action, NULL));
+		if (sigsetjmp(before, 1) == 0) {
+			*nowhere = 1;
+			CHECK(0);
+		}
+		CHECK(sigismember(&in_handler, SIGUSR1) == 1 && sigismember(&in_handler, SIGUSR2) == 1 && sigismember(&in_handler, SIGALRM) == 0);
+		CHECK(sigismember(&in_handler, SIGSEGV) == !nested);
+	}
+	struct sigaction seen;
+	MUST(sigaction(SIGSEGV, NULL, &seen));
+	CHECK(sigismember(&seen.sa_mask, SIGUSR2) == 1 && sigismember(&seen.sa_mask, SIGALRM) == 0 && sigismember(&seen.sa_mask, SIGUSR1) == 0);
+	MUST(pthread_sigmask(SIG_UNBLOCK, &ours, NULL));
 	faulted = NULL;
 	send_datagram(r, here, 9);
 	fill(lend(r, &lent, LENGTH), LENGTH, 10);

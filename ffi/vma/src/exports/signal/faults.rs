@@ -3,9 +3,10 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use libc::{SA_ONSTACK, SA_RESETHAND, SA_SIGINFO, SIG_DFL, SIG_IGN, SIGSEGV, sighandler_t, siginfo_t};
+use libc::{SA_ONSTACK, SA_RESETHAND, SA_SIGINFO, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGSEGV, sighandler_t, siginfo_t, sigset_t};
+use ringway_host::all_but_faults;
 
 use super::{CHANGING, handler, lock, trampoline};
 use crate::{errno, real};
@@ -16,14 +17,63 @@ const SEGV_ACCERR: c_int = 2;
 /// The trampoline stays whatever the program installs.
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
+/// What the program's action blocks besides, as the kernel has it: a bit a signal.
+static MASK: AtomicU64 = AtomicU64::new(0);
+
 /// Whether a signal comes here first, even where the program has no handler.
 #[inline]
 pub(super) fn are_watched(signal: c_int) -> bool {
     signal == SIGSEGV && WATCHED.load(Ordering::Relaxed)
 }
 
-/// From now on, writes into what is lent are allowed. (Whoever blocks SIGSEGV in a thread has those end the process, as any fault would:
-/// sigprocmask(2).)
+/// What the program's action for SIGSEGV blocks besides, once it is watched.
+pub(super) fn mask() -> sigset_t {
+    // SAFETY: a set is plain words, for which zero is a value; the kernel's part of it comes first (sigset_t in glibc's and musl's).
+    unsafe {
+        let mut set: sigset_t = core::mem::zeroed();
+        (&raw mut set).cast::<u64>().write(MASK.load(Ordering::Relaxed));
+        set
+    }
+}
+
+pub(super) fn set_mask(set: &sigset_t) {
+    MASK.store(bits(set), Ordering::Relaxed);
+}
+
+fn bits(set: &sigset_t) -> u64 {
+    // SAFETY: as in `mask`.
+    unsafe { ptr::from_ref(set).cast::<u64>().read() }
+}
+
+/// Remembers what an action blocks, and has it block all but faults: a handler that ran before a write is allowed, and wrote to what is lent itself,
+/// would end the process.
+pub(super) fn mask_all_others(action: &mut libc::sigaction) {
+    set_mask(&action.sa_mask);
+    action.sa_mask = all_but_faults();
+}
+
+/// Blocks what the kernel would block for the program's handler, which is about to be called.
+///
+/// # Safety
+/// `context` is the kernel's, of a SIGSEGV.
+pub(super) unsafe fn mask_as_asked(context: *const c_void) {
+    // SAFETY: the caller's promise. (The kernel fills in as much of the set as is read.)
+    let before = unsafe { (&raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask).cast::<u64>().read() };
+    // SAFETY: sets are plain words, for which zero is a value, and valid for the calls.
+    unsafe {
+        let (mut asked, mut now) = (mask(), core::mem::zeroed());
+        (&raw mut asked).cast::<u64>().write(bits(&asked) | before);
+        real::pthread_sigmask(SIG_SETMASK, ptr::null(), &raw mut now);
+        // (Unless SA_NODEFER was asked for.)
+        if libc::sigismember(&raw const now, SIGSEGV) == 1 {
+            libc::sigaddset(&raw mut asked, SIGSEGV);
+        }
+        real::pthread_sigmask(SIG_SETMASK, &raw const asked, ptr::null_mut());
+    }
+}
+
+/// From now on, writes into what is lent are allowed. (In a thread that blocks SIGSEGV, they end the process, as any fault would: sigprocmask(2). See
+/// [`super::mask`].)
 pub(crate) fn watch() {
     if WATCHED.load(Ordering::Relaxed) {
         return;
@@ -41,8 +91,9 @@ pub(crate) fn watch() {
                 }
                 action.sa_sigaction = trampoline as *const () as sighandler_t;
                 action.sa_flags = action.sa_flags & !SA_RESETHAND | SA_SIGINFO;
-                real::sigaction(SIGSEGV, &raw const action, ptr::null_mut());
             }
+            mask_all_others(&mut action);
+            real::sigaction(SIGSEGV, &raw const action, ptr::null_mut());
             WATCHED.store(true, Ordering::Release);
         }
     }
