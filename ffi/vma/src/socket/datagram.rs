@@ -59,13 +59,9 @@ impl Route {
         self.to == Some(to)
     }
 
-    /// Whether it leads to where another one leads.
-    pub(super) fn is_as(&self, other: &Self) -> bool {
-        self.to == other.to
-    }
-
-    pub(super) const fn is_known(&self) -> bool {
-        self.to.is_some() && !matches!(self.by, By::Unknown)
+    /// Where it leads, if that has been found out.
+    pub(super) fn known(&self) -> Option<SocketAddrV4> {
+        self.to.filter(|_| !matches!(self.by, By::Unknown))
     }
 
     /// Lets go of a station that is no more, and so of its memory.

@@ -1,6 +1,7 @@
 //! The destinations that a UDP socket sent to before its last one: a server answers many clients in turn, and is not to ask the rendezvous for each
 //! datagram.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
 use ringway_shm::Rendezvous;
@@ -8,17 +9,17 @@ use ringway_shm::Rendezvous;
 use super::Socket;
 use super::datagram::Route;
 
-/// Destinations that are remembered.
-const MOST: usize = 16;
+/// Destinations that are remembered. (A station's memory is let go of when it is gone: what is bounded here are addresses.)
+const MOST: usize = 1024;
 
-/// The latest first.
+/// By their addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Routes(Vec<Route>);
+pub(crate) struct Routes(BTreeMap<SocketAddrV4, Route>);
 
 impl Routes {
     /// Lets go of stations that are no more.
     pub(crate) fn forget_dead(&mut self, rendezvous: &Rendezvous) {
-        self.0.iter_mut().for_each(|route| route.forget_dead(rendezvous));
+        self.0.values_mut().for_each(|route| route.forget_dead(rendezvous));
     }
 }
 
@@ -26,20 +27,20 @@ impl Socket {
     /// Makes the route to an address the one that is used, if it is remembered.
     #[cold]
     pub(super) fn recall_route(&mut self, to: SocketAddrV4) -> bool {
-        let Self { route, rare, .. } = self;
-        let Some(Routes(others)) = rare.as_mut().map(|rare| &mut rare.routes) else { return false };
-        let Some(place) = others.iter().position(|other| other.is_to(to)) else { return false };
-        core::mem::swap(route, &mut others[place]);
+        let Some(found) = self.rare.as_mut().and_then(|rare| rare.routes.0.remove(&to)) else { return false };
+        self.take_route(found);
         true
     }
 
     /// Uses a route, and remembers the one before.
     pub(super) fn take_route(&mut self, new: Route) {
         let before = core::mem::replace(&mut self.route, new);
-        if before.is_known() && !self.route.is_as(&before) {
-            let Routes(others) = &mut self.rare().routes;
-            others.truncate(MOST - 1);
-            others.insert(0, before);
+        let Some(to) = before.known().filter(|&to| !self.route.is_to(to)) else { return };
+        let Routes(others) = &mut self.rare().routes;
+        if others.len() == MOST {
+            // Which of them will be asked for again is not known.
+            others.clear();
         }
+        others.insert(to, before);
     }
 }
