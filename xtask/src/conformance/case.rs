@@ -34,7 +34,9 @@ impl Case {
         let function = item.rsplit("::").next().unwrap_or(item);
         let text = fs::read_to_string(workspace.root.join(path)).context("there is no such file")?;
         if !path.ends_with(".c") {
-            ensure!(has_test(&text, function), "there is no such test");
+            let place = tests_of(&text, function);
+            ensure!(!place.is_empty(), "there is no such test");
+            ensure!(place.iter().any(|place| place == item), "the test is called {}", place.join(", or "));
             return Self::test(path, item);
         }
         ensure!(text.contains(&format!(" {function}(")), "there is no such function");
@@ -69,8 +71,9 @@ impl Case {
     }
 }
 
-/// Whether a function of that name is a test: its attributes say so, or it is among a property's, or those of a list of cases.
-fn has_test(text: &str, function: &str) -> bool {
+/// The functions of that name which are tests, with the modules of the file that they are in: their attributes say so, or they are among a
+/// property's, or those of a list of cases.
+fn tests_of(text: &str, function: &str) -> Vec<String> {
     let declared = format!("fn {function}(");
     let lines: Vec<&str> = text.lines().collect();
     let is_test = |at: usize| {
@@ -78,22 +81,32 @@ fn has_test(text: &str, function: &str) -> bool {
         let mut attributes = attributes.take_while(|line| line.starts_with("#[") || line.starts_with("///"));
         attributes.any(|line| line == "#[test]") || is_listed(&lines, at)
     };
-    lines.iter().enumerate().any(|(at, line)| line.trim_start().starts_with(&declared) && is_test(at))
+    let found = lines.iter().enumerate().filter(|&(at, line)| line.trim_start().starts_with(&declared) && is_test(at));
+    let name = |at| {
+        let mut modules: Vec<&str> = around(&lines, at).filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(" {")).collect();
+        modules.reverse();
+        modules.push(function);
+        modules.join("::")
+    };
+    found.map(|(at, _)| name(at)).collect()
 }
 
 /// Whether a line is within one of the macros whose functions are tests.
 fn is_listed(lines: &[&str], at: usize) -> bool {
+    around(lines, at).any(|line| matches!(line, "proptest! {" | "cases! {"))
+}
+
+/// The lines that open the blocks which a line is in, the innermost first.
+fn around<'a>(lines: &[&'a str], at: usize) -> impl Iterator<Item = &'a str> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut least = indent(lines[at]);
-    for line in lines[..at].iter().rev().filter(|line| !line.trim().is_empty()) {
-        if indent(line) < least {
-            least = indent(line);
-            if matches!(line.trim(), "proptest! {" | "cases! {") {
-                return true;
-            }
-        }
-    }
-    false
+    let before = lines[..at].iter().rev().filter(|line| !line.trim().is_empty());
+    let opens = move |line: &&&str| {
+        let is_outer = indent(line) < least;
+        least = least.min(indent(line));
+        is_outer
+    };
+    before.filter(opens).map(|line| line.trim())
 }
 
 impl Target {
@@ -172,14 +185,21 @@ mod tests {
 
     #[test]
     fn only_tests_are_cases() {
+        let names = |text, function| tests_of(text, function).join(" ");
         let text = "#[test]\nfn one() {}\nfn two() {}\n";
-        assert!(has_test(text, "one") && !has_test(text, "two") && !has_test(text, "on"));
+        assert_eq!([names(text, "one"), names(text, "two"), names(text, "on")], ["one", "", ""]);
         let text = "cases! {\n    run theme {\n        fn one();\n    }\n}\n\nfn two() {\n}\n";
-        assert!(has_test(text, "one") && !has_test(text, "two"));
+        assert_eq!([names(text, "one"), names(text, "two")], ["one", ""]);
         let text =
             "fn one(n: u8) {\n}\n\nproptest! {\n    #[test]\n    fn two(n in 0..9u8) {\n        three();\n    }\n}\n\nfn three() {}\n";
-        assert!(!has_test(text, "one") && has_test(text, "two") && !has_test(text, "three"));
+        assert_eq!([names(text, "one"), names(text, "two"), names(text, "three")], ["", "two", ""]);
+    }
+
+    #[test]
+    fn a_test_is_called_by_the_modules_that_it_is_in() {
         // Of two functions of one name, either may be the test.
-        assert!(has_test("fn one() {}\nmod tests {\n    #[test]\n    fn one() {}\n}\n", "one"));
+        let text =
+            "fn one() {}\nmod tests {\n    #[test]\n    fn one() {}\n\n    mod inner {\n        #[test]\n        fn two() {}\n    }\n}\n";
+        assert_eq!([tests_of(text, "one"), tests_of(text, "two")], [["tests::one"], ["tests::inner::two"]]);
     }
 }
