@@ -28,29 +28,49 @@ static void alarm_in(suseconds_t us)
 	MUST(setitimer(ITIMER_REAL, &once, NULL));
 }
 
-/* Writes into what was lent, each of which is a page's first one, are interrupted, and made again. */
-static void writes(void)
+/* What a program holds: datagrams on pages of their own. */
+static union {
+	struct vma_packets_t packets;
+	char room[sizeof(struct vma_packets_t) + sizeof(struct vma_packet_t) + 8 * sizeof(struct iovec)];
+} lent[HELD];
+
+/* A socket that has sent itself as many as it can hold. */
+static int hold(int *held)
 {
-	static union {
-		struct vma_packets_t packets;
-		char room[sizeof(struct vma_packets_t) + sizeof(struct vma_packet_t) + 8 * sizeof(struct iovec)];
-	} lent[HELD];
 	static char bytes[LENGTH];
 	struct sockaddr_in here;
 	int r = datagram(&here), room = 1 << 20;
-	volatile int i = 0;
 
 	MUST(setsockopt(r, SOL_SOCKET, SO_RCVBUF, &room, sizeof room));
-	for (; i < HELD; i++) {
+	for (*held = 0; *held < HELD; ++*held) {
 		int flags = MSG_DONTWAIT;
 		if (sendto(r, bytes, LENGTH, MSG_DONTWAIT, SA(here), sizeof here) != LENGTH ||
-		    vma->recvfrom_zcopy(r, &lent[i], sizeof lent[i], &flags, NULL, NULL) != LENGTH)
+		    vma->recvfrom_zcopy(r, &lent[*held], sizeof lent[*held], &flags, NULL, NULL) != LENGTH)
 			break;
 	}
-	int held = i;
-	CHECK(held > 100);
-	for (i = 0; i < held; i++) {
-		char *volatile at = lent[i].packets.pkts[0].iov[0].iov_base;
+	CHECK(*held > 100);
+	return r;
+}
+
+static void let_go(int r, int held)
+{
+	for (int i = 0; i < held; i++)
+		CHECK(vma->free_packets(r, lent[i].packets.pkts, 1) == 0);
+	MUST(close(r));
+}
+
+static char *payload(int i)
+{
+	return lent[i].packets.pkts[0].iov[0].iov_base;
+}
+
+/* Writes into what was lent, each of which is a page's first one, are interrupted, and made again. */
+static void writes(void)
+{
+	int held, r = hold(&held);
+
+	for (volatile int i = 0; i < held; i++) {
+		char *volatile at = payload(i);
 		if (sigsetjmp(before, 1) == 0) {
 			may_jump = 1;
 			alarm_in(1 + i % 12);
@@ -60,9 +80,7 @@ static void writes(void)
 		may_jump = 0;
 		CHECK(at[0] == 1 && at[LENGTH - 1] == 0);
 	}
-	for (i = 0; i < held; i++)
-		CHECK(vma->free_packets(r, lent[i].packets.pkts, 1) == 0);
-	MUST(close(r));
+	let_go(r, held);
 }
 
 static pthread_t writer;
@@ -87,36 +105,20 @@ static void *storm(void *unused)
 /* A handler that writes to what was lent interrupts its thread, which does the same: each of them is a page's first write. */
 static void writes_in_handlers(void)
 {
-	static union {
-		struct vma_packets_t packets;
-		char room[sizeof(struct vma_packets_t) + sizeof(struct vma_packet_t) + 8 * sizeof(struct iovec)];
-	} lent[HELD];
-	static char bytes[LENGTH];
-	struct sockaddr_in here;
-	int r = datagram(&here), room = 1 << 20, held = 0;
+	int held, r = hold(&held);
 	pthread_t thread;
 
-	MUST(setsockopt(r, SOL_SOCKET, SO_RCVBUF, &room, sizeof room));
-	for (; held < HELD; held++) {
-		int flags = MSG_DONTWAIT;
-		if (sendto(r, bytes, LENGTH, MSG_DONTWAIT, SA(here), sizeof here) != LENGTH ||
-		    vma->recvfrom_zcopy(r, &lent[held], sizeof lent[held], &flags, NULL, NULL) != LENGTH)
-			break;
-	}
-	CHECK(held > 100);
 	writer = pthread_self();
 	MUST(pthread_create(&thread, NULL, storm, NULL));
 	for (int i = 0; i + 1 < held; i++) {
-		next_written = lent[i + 1].packets.pkts[0].iov[0].iov_base;
+		next_written = payload(i + 1);
 		for (int k = 0; k < LENGTH; k += 100)
-			((char *volatile)lent[i].packets.pkts[0].iov[0].iov_base)[k] = 1;
+			((volatile char *)payload(i))[k] = 1;
 	}
 	is_over = 1;
 	MUST(pthread_join(thread, NULL));
 	next_written = NULL;
-	for (int i = 0; i < held; i++)
-		CHECK(vma->free_packets(r, lent[i].packets.pkts, 1) == 0);
-	MUST(close(r));
+	let_go(r, held);
 }
 
 static volatile int calls, is_inside, may_go_on;
