@@ -223,6 +223,12 @@ pub trait Device {
     /// Takes a send buffer of at least one byte, at best `len` bytes long; none if they are all in use.
     fn tx_alloc(&mut self, len: usize) -> Option<Self::Tx>;
 
+    /// Bytes of send buffers that are free, where a program may come to the end of them: the stack has no stream take more than what it leaves to
+    /// others.
+    fn tx_free(&mut self) -> usize {
+        usize::MAX
+    }
+
     /// Queues one frame. The device holds its own references to the buffers until they have been sent (and, on shared
     /// memory, read).
     ///

@@ -297,6 +297,10 @@ impl Device for ShmDevice {
         self.allocator.alloc(len).or_else(|| self.allocator.alloc_small())
     }
 
+    fn tx_free(&mut self) -> usize {
+        self.allocator.free_bytes()
+    }
+
     #[inline]
     fn send(&mut self, frame: &TxFrame<'_, TxBuf>) -> Result<(), SendError> {
         if frame.offload.tso_mss.is_some() {

@@ -172,6 +172,12 @@ impl Allocator {
         })
     }
 
+    /// Bytes of the large buffers that are free.
+    pub(crate) fn free_bytes(&mut self) -> usize {
+        self.reclaim();
+        (self.free_large.len() + (self.large - self.fresh_large) as usize) * LARGE_BYTES
+    }
+
     /// Buffers that there are, whether or not they were ever used.
     pub(crate) fn all(&self) -> usize {
         (self.pool.small + self.large) as usize

@@ -182,6 +182,14 @@ fn interrupted_and_replaced() {
 }
 
 #[test]
+fn few_send_buffers() {
+    for count in ["1", "19", "40"] {
+        finds_nothing_wrong("scarce", &[], &[("VMA_TX_BUFS", count)]);
+    }
+    finds_nothing_wrong("scarce", &["others"], &[("VMA_TX_BUFS", "512")]);
+}
+
+#[test]
 fn receive_callbacks() {
     finds_nothing_wrong("callback", &[], &[]);
 }

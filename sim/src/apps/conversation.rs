@@ -9,9 +9,6 @@ use ringway_stack::{Error, Instant};
 use super::{Pattern, Shared};
 use crate::host::Context;
 
-/// After how long a write is tried again that found no buffers: no event announces them.
-const NO_BUFFERS_RETRY: Duration = Duration::from_millis(1);
-
 /// When a side writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
@@ -146,7 +143,6 @@ pub(super) struct Conversation {
     dialogue: Dialogue,
     tally: Shared<Tally>,
     read_at: Instant,
-    write_at: Instant,
     peer_ended: bool,
     own_ended: bool,
     /// Most reads, and most writes, in one step.
@@ -162,13 +158,11 @@ pub(super) struct Conversation {
 impl Conversation {
     pub(super) fn new(socket: SocketId, dialogue: Dialogue, tally: Shared<Tally>) -> Self {
         let buffer = vec![0; usize::try_from(dialogue.peer.total).unwrap_or(usize::MAX).clamp(1, dialogue.own.read_max.max(1))];
-        let (read_at, write_at) = (Instant::ZERO, Instant::ZERO);
         Self {
             socket,
             dialogue,
             tally,
-            read_at,
-            write_at,
+            read_at: Instant::ZERO,
             peer_ended: false,
             own_ended: false,
             rests: false,
@@ -194,9 +188,9 @@ impl Conversation {
     }
 
     /// Whether it would write if it could.
-    pub(super) fn wants_room(&self, now: Instant) -> bool {
+    pub(super) fn wants_room(&self) -> bool {
         let Tally { written, read, .. } = *self.tally.read();
-        self.write_at <= now && self.dialogue.own.allowance(read, self.peer_ended) > written
+        self.dialogue.own.allowance(read, self.peer_ended) > written
     }
 
     /// Whether it would read if there were anything.
@@ -238,9 +232,9 @@ impl Conversation {
             return None;
         }
         let Tally { written, read, .. } = *self.tally.read();
-        let waits = self.read_at.max(self.write_at) > cx.now;
+        let waits = self.read_at > cx.now;
         self.rests = !waits && self.dialogue.own.allowance(read, self.peer_ended) == written;
-        [self.read_at, self.write_at].into_iter().filter(|&at| at > cx.now).min()
+        waits.then_some(self.read_at)
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
@@ -288,9 +282,6 @@ impl Conversation {
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         let own = self.dialogue.own;
         for _ in 0..self.burst {
-            if self.write_at > cx.now {
-                break;
-            }
             let Tally { written, read, .. } = *self.tally.read();
             let room = own.allowance(read, self.peer_ended) - written;
             if room == 0 {
@@ -311,7 +302,6 @@ impl Conversation {
                     self.tally.change(|t| t.written += taken as u64);
                 }
                 Err(Error::WouldBlock) => break,
-                Err(Error::NoBuffers) => self.write_at = cx.now + NO_BUFFERS_RETRY,
                 Err(error) => return Err(error),
             }
         }

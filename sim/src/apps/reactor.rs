@@ -238,7 +238,7 @@ impl Reactor {
         let (edge, connecting) = (manner == Manner::Edge, cx.ring.readiness(socket).is_empty());
         let mut interest = Readiness::empty();
         interest.set(Readiness::IN | Readiness::RDHUP, edge || conversation.wants_bytes());
-        interest.set(Readiness::OUT, edge || connecting || conversation.wants_room(cx.now));
+        interest.set(Readiness::OUT, edge || connecting || conversation.wants_room());
         if again {
             self.epoll.remove(socket);
         }

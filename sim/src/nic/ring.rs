@@ -177,6 +177,12 @@ impl Device for SimDevice {
         buffer
     }
 
+    fn tx_free(&mut self) -> usize {
+        let hardware = self.hardware();
+        let pool = &hardware.rings[self.ring].tx_pool;
+        pool.max().saturating_sub(pool.outstanding()).saturating_mul(hardware.config.tx_buffer_bytes)
+    }
+
     fn send(&mut self, frame: &TxFrame<'_, SimTx>) -> Result<(), SendError> {
         assert!(frame.head.len() >= ETHERNET_LEN, "device contract: a head without an Ethernet header");
         let cut = self.check_offload(frame)?;

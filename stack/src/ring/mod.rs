@@ -49,7 +49,7 @@ use self::output::{Envelope, Output};
 use self::path::Paths;
 use self::slots::{STALL_MIN, Slots, Socket};
 use self::succession::{Knocks, Predecessors};
-use crate::device::{Device, DeviceEvent, MacAddr, RxBatch};
+use crate::device::{Device, DeviceEvent, MacAddr, RxBatch, TxBuffer};
 use crate::error::Error;
 use crate::marks::MarkCounts;
 use crate::tcp;
@@ -487,12 +487,10 @@ impl<D: Device> Ring<D> {
     /// Writes to a TCP stream, as much as fits (at least one byte), and sends what may be sent.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`], [`Error::Pipe`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
+    /// [`Error::WouldBlock`]: no room in its send buffer, or the device has no buffers for it; [`Readiness::OUT`] is raised when it is worth
+    /// trying again. [`Error::Pipe`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
     pub fn tcp_send(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
-        let Self { slots, device, .. } = self;
-        let stream = slots.stream(socket)?;
-        let written = stream.connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| device.tx_alloc(len));
-        let written = match written {
+        let written = match self.write(now, socket, data, flags) {
             Err(Error::NoBuffers) => self.write_after_reap(now, socket, data, flags),
             written => written,
         };
@@ -693,8 +691,26 @@ impl<D: Device> Ring<D> {
 
     fn write_after_reap(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         self.device.reap();
+        let written = self.write(now, socket, data, flags);
+        written.map_err(|error| if error == Error::NoBuffers { Error::WouldBlock } else { error })
+    }
+
+    /// Writes to a stream, unless it would take more buffers than it leaves: so that streams whose peers read slowly share them (with n of them,
+    /// each has an (n+1)th at most), and there are some for others.
+    #[inline]
+    fn write(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         let Self { slots, device, .. } = self;
-        slots.stream(socket)?.connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| device.tx_alloc(len))
+        let connection = &mut slots.stream(socket)?.connection;
+        let mut queued = connection.send_queue();
+        let mut alloc = |len| {
+            if queued > 0 && queued > device.tx_free() {
+                return None;
+            }
+            let buffer = device.tx_alloc(len)?;
+            queued += buffer.capacity();
+            Some(buffer)
+        };
+        connection.write(now, data, flags.contains(SendFlags::MORE), &mut alloc)
     }
 
     /// Notes edges, and queues the socket's event unless one is queued already.

@@ -82,6 +82,8 @@ pub struct Connection<R, T> {
     retransmit_now: bool,
     /// A write found too little room.
     write_blocked: bool,
+    /// How often, one after the other, writers found no buffers.
+    starved: u8,
     edges: Readiness,
 
     local_port: u16,
@@ -158,6 +160,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             more: false,
             retransmit_now: false,
             write_blocked: false,
+            starved: 0,
             edges: Readiness::empty(),
             local_port,
             remote_port,
@@ -339,7 +342,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if read_ended && self.fin_queued {
             ready |= Readiness::HUP;
         }
-        if self.fin_queued || self.is_writable() {
+        // (Who found no buffers is told when to try again.)
+        let lacks_buffers = self.write_blocked && self.starved > 0;
+        if self.fin_queued || (self.is_writable() && !lacks_buffers) {
             ready |= Readiness::OUT;
         }
         ready

@@ -433,7 +433,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.fin_queued {
             self.edges |= Readiness::HUP;
         }
-        self.timers.set(Timer::Release, now + RELEASE_AFTER);
+        if !self.write_blocked {
+            self.timers.set(Timer::Release, now + RELEASE_AFTER);
+        }
     }
 
     fn enter_time_wait(&mut self, now: Instant) {

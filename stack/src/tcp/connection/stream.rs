@@ -16,6 +16,9 @@ use crate::time::Instant;
 /// When a writer that found no buffers is told to try again.
 const BUFFERS_AFTER: Duration = Duration::from_millis(1);
 
+/// How often that time doubles, at most, where there are none again.
+const BUFFERS_BACKOFF_MAX: u8 = 6;
+
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Copies as much of `data` as fits into the device's buffers, and gives how much that was. `more`: a partial segment
     /// need not go out yet (MSG_MORE). `alloc` takes the size wanted, in bytes.
@@ -50,11 +53,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.write_blocked = true;
             if copied < room.min(wanted) {
                 mark!(self, NoSendBuffers);
-                self.timers.set(Timer::Release, now + BUFFERS_AFTER);
+                self.timers.set(Timer::Release, now + BUFFERS_AFTER * (1 << self.starved.min(BUFFERS_BACKOFF_MAX)));
+                self.starved = if copied > 0 { 1 } else { self.starved.saturating_add(1) };
             }
             if copied == 0 {
                 return Err(Error::NoBuffers);
             }
+        } else {
+            self.starved = 0;
         }
         if self.forsaken {
             // What the peer's host would answer.

@@ -101,9 +101,15 @@ fn a_full_send_buffer_blocks_until_a_third_is_free() {
 fn no_buffers_is_an_error_and_the_writer_is_told_to_try_again() {
     let mut pair = Pair::plain();
     let now = pair.now;
-    assert_eq!(pair.a.write(now, &[IoSlice::new(b"x")], false, &mut |_| None), Err(Error::NoBuffers));
-    pair.run(ms(2));
-    assert!(pair.a.take_edges().contains(Readiness::OUT));
+    // The longer there were none, the longer it waits.
+    for after in [1, 2, 4, 8, 16, 32, 64, 64] {
+        let now = pair.now;
+        assert_eq!(pair.a.write(now, &[IoSlice::new(b"x")], false, &mut |_| None), Err(Error::NoBuffers));
+        pair.run(ms(after) - ms(1) / 2);
+        assert!(!pair.a.readiness().contains(Readiness::OUT) && pair.a.take_edges().is_empty());
+        pair.run(ms(1));
+        assert!(pair.a.readiness().contains(Readiness::OUT) && pair.a.take_edges().contains(Readiness::OUT));
+    }
     let mut left = 1;
     let written = pair.a.write(now, &[IoSlice::new(&[7; 5000])], false, &mut |_| {
         left -= 1;

@@ -156,7 +156,7 @@ impl<D: Device> TcpStream<D> {
     /// # Errors
     /// `WouldBlock`; else as for writing.
     pub fn try_write(&self, data: &[u8]) -> io::Result<usize> {
-        self.net.call(|ring, now| send(ring.tcp_send(now, self.id, &[IoSlice::new(data)], SendFlags::empty())))
+        self.net.call(|ring, now| ring.tcp_send(now, self.id, &[IoSlice::new(data)], SendFlags::empty()))
     }
 
     /// Resolves when a read would not block.
@@ -209,17 +209,12 @@ impl<D: Device> TcpStream<D> {
     }
 
     pub(super) fn poll_send(&self, cx: &Context<'_>, data: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        self.net.poll_call(cx, self.id, Side::Write, |ring, now| send(ring.tcp_send(now, self.id, data, SendFlags::empty())))
+        self.net.poll_call(cx, self.id, Side::Write, |ring, now| ring.tcp_send(now, self.id, data, SendFlags::empty()))
     }
 
     pub(super) fn shutdown_write(&self) -> io::Result<()> {
         self.net.call(|ring, now| ring.shutdown(now, self.id, Shutdown::Write))
     }
-}
-
-/// A device without buffers raises [`Readiness::OUT`] once it has some, just as a full queue does.
-fn send(result: Result<usize, Error>) -> Result<usize, Error> {
-    result.map_err(|error| if error == Error::NoBuffers { Error::WouldBlock } else { error })
 }
 
 impl<D: Device> AsyncRead for TcpStream<D> {
