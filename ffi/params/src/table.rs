@@ -144,7 +144,7 @@ rows! {
     RxBytesMin = "VMA_RX_BYTES_MIN", within(0, 1 << 30), "65536", YES, "The least that a receive buffer holds in bytes, whatever SO_RCVBUF says.";
     RxPoll = "VMA_RX_POLL", POLL_US, "100000", YES, "Microseconds that a receive on one socket spins before it sleeps; -1: for ever. A ceiling by default, exact when set. Upstream counts polls.";
     RxPollInit = "VMA_RX_POLL_INIT", POLL_US, "0", no("a UDP socket is offloaded from its bind on; before, it waits in the kernel"), "As VMA_RX_POLL, before a socket is offloaded.";
-    RxUdpPollOsRatio = "VMA_RX_UDP_POLL_OS_RATIO", COUNT, "100", YES, "Polls of the ring for one look at the kernel's side of a UDP socket or listener; 0: only before sleeping.";
+    RxUdpPollOsRatio = "VMA_RX_UDP_POLL_OS_RATIO", COUNT, "100", YES, "Polls of the ring for one look at the kernel's side of a UDP socket or listener; 0: only before sleeping, and when the call's time is over.";
     HwTsConversion = "VMA_HW_TS_CONVERSION", Kind::OneOf(&[(0, "off"), (1, "raw"), (2, "the best there is"), (3, "the system's clock"), (4, "PTP")]), "3", no("no device here takes timestamps in hardware (needs mlx5)"), "How a device's timestamps become times.";
     RxPollYield = "VMA_RX_POLL_YIELD", COUNT, "0", YES, "Rounds of polling after which a spinning receive lets others have its core; 0: every 50 us.";
     RxPrefetchBytes = "VMA_RX_PREFETCH_BYTES", within(32, 2044), "256", NO_PREFETCH, "Bytes of a packet that are fetched into the cache with it.";
@@ -160,7 +160,7 @@ rows! {
 
     SelectPoll = "VMA_SELECT_POLL", POLL_US, "100000", YES, "Microseconds that poll, select and epoll_wait spin before they sleep; -1: for ever. A ceiling by default, exact when set.";
     SelectPollOsForce = "VMA_SELECT_POLL_OS_FORCE", Kind::Bool, "0", YES, "1: sets VMA_SELECT_POLL_OS_RATIO and VMA_SELECT_SKIP_OS to 1, and is deprecated.";
-    SelectPollOsRatio = "VMA_SELECT_POLL_OS_RATIO", COUNT, "10", YES, "Polls of the ring for one look at the kernel's descriptors in poll, select and epoll_wait; 0: only before sleeping.";
+    SelectPollOsRatio = "VMA_SELECT_POLL_OS_RATIO", COUNT, "10", YES, "Polls of the ring for one look at the kernel's descriptors in poll, select and epoll_wait; 0: only before sleeping, and when the call's time is over.";
     SelectSkipOs = "VMA_SELECT_SKIP_OS", COUNT, "10", YES, "Calls that find something on the ring for one that looks at the kernel's descriptors as well; 0: none does. Not set, it is as VMA_SELECT_POLL_OS_RATIO. Upstream: 4.";
 
     ProgressInterval = "VMA_PROGRESS_ENGINE_INTERVAL", within(0, 1 << 31), "10", YES, "Milliseconds between looks at the ring while the program is elsewhere; 0: none. Upstream: none with VMA_SOCKETXTREME=1, whatever is set.";

@@ -240,7 +240,12 @@ fn spin<T>(
             break Some(Waited::Interrupted);
         }
         if w.deadline.is_some_and(|deadline| deadline <= now) {
-            break Some(Waited::TimedOut);
+            // What the kernel has by now counts, however seldom it is asked.
+            break Some(match ask_kernel(w) {
+                Asked::Nothing => Waited::TimedOut,
+                Asked::Ready => Waited::Kernel,
+                Asked::Signal => Waited::Interrupted,
+            });
         }
         if ask_now || kernel_is_due(thread, w, ratio) {
             ask_now = false;

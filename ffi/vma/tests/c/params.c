@@ -2,6 +2,7 @@
 #include "../abi/common.h"
 #include <dirent.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 
 static void tcp(void) {
     int s[2];
@@ -66,6 +67,28 @@ static void both(void) {
         struct pollfd p[] = {{.fd = datagrams[1], .events = POLLIN}, {.fd = ends[0], .events = POLLIN}};
         seen += MUST(poll(p, 2, -1)) == 2;
     }
+    printf("%d\n", seen);
+}
+
+// How many of three waits see, when their time is over at the latest, what the kernel has.
+static void expiring(void) {
+    int ends[2], seen = 0, epoll = MUST(epoll_create1(0));
+    struct epoll_event event = {.events = EPOLLIN};
+    struct timeval patience = {.tv_usec = 100000};
+    char byte;
+    pair();
+    MUST(pipe(ends));
+    MUST(write(ends[1], "x", 1));
+    struct pollfd p[] = {{.fd = datagrams[1], .events = POLLIN}, {.fd = ends[0], .events = POLLIN}};
+    seen += MUST(poll(p, 2, 100)) == 1;
+    MUST(epoll_ctl(epoll, EPOLL_CTL_ADD, datagrams[1], &event));
+    MUST(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event));
+    seen += MUST(epoll_wait(epoll, &event, 1, 100)) == 1;
+    // (A socket that the library does not know sends through the kernel.)
+    int plain = MUST(syscall(SYS_socket, AF_INET, SOCK_DGRAM, 0));
+    MUST(syscall(SYS_sendto, plain, "x", 1, 0, &second, sizeof second));
+    MUST(setsockopt(datagrams[1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
+    seen += recv(datagrams[1], &byte, 1, 0) == 1;
     printf("%d\n", seen);
 }
 
@@ -157,7 +180,7 @@ int main(int argc, char **argv) {
         void (*run)(void);
     } cases[] = {{"tcp", tcp},       {"multicast", multicast}, {"waiting", waiting}, {"full", full}, {"both", both},
                  {"thread", thread}, {"buffers", buffers},     {"crash", crash},     {"use", use},
-                 {"rate", rate},     {"piling", piling}};
+                 {"rate", rate},     {"piling", piling}, {"expiring", expiring}};
     for (unsigned i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++) {
         if (!strcmp(argv[1], cases[i].name)) {
             cases[i].run();

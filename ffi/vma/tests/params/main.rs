@@ -111,6 +111,14 @@ fn the_kernels_descriptors() {
 }
 
 #[test]
+fn what_the_kernel_has_is_seen_when_a_wait_is_over_at_the_latest() {
+    assert_eq!(number("expiring", &[]), 3);
+    assert_eq!(number("expiring", &[("VMA_SPEC", "ultra-latency")]), 3);
+    let never = [("VMA_RX_POLL", "-1"), ("VMA_SELECT_POLL", "-1"), ("VMA_RX_UDP_POLL_OS_RATIO", "0"), ("VMA_SELECT_POLL_OS_RATIO", "0")];
+    assert_eq!(number("expiring", &[&never[..], &[("VMA_SELECT_SKIP_OS", "0")]].concat()), 3);
+}
+
+#[test]
 fn the_progress_threads_place() {
     let everywhere = says("thread", &[]);
     let first = everywhere[1].split([',', '-']).next().expect("a CPU").to_owned();
