@@ -88,7 +88,13 @@ pub(super) unsafe extern "C-unwind" fn recvfrom_zcopy(
                 let Some(here) = process_or_init() else { return or_copy(true) };
                 (process, now) = (here, here.now());
             }
-            Ok(Sort::Kernel) => return or_copy(true),
+            Ok(Sort::Kernel) => {
+                // (That look was the one that was due: recvfrom would not make another.)
+                if let Some(socket) = process.lock().sockets.find_mut(key) {
+                    socket.kernel_poll.hint = true;
+                }
+                return or_copy(true);
+            }
             Err(error) => return to_int(Err(error)),
         }
     }

@@ -203,9 +203,10 @@ pub(crate) unsafe fn connect(
         give_port_back(process, fd, key);
     }
     let found = sendable(process, to);
-    if let Ok((remote, _)) = found {
+    // (Whom nobody has yet on this machine, somebody may have soon.)
+    if matches!(found, Ok(_) | Err(Unreachable::Because(Reason::NoOffloadedPeer))) {
         // The ring must filter by peer from the first datagram on: publish before connecting there.
-        ensure_published_connected(process, fd, key, remote);
+        ensure_published_connected(process, fd, key);
     }
     let mut guard = process.lock();
     let offload = &mut *guard;
@@ -281,7 +282,7 @@ fn give_port_back(process: &Process, fd: c_int, key: Key) {
 }
 
 /// As [`ensure_published`], for a socket that the kernel has connected (and so bound to an address of its choice).
-fn ensure_published_connected(process: &Process, fd: c_int, key: Key, _remote: SocketAddrV4) {
+fn ensure_published_connected(process: &Process, fd: c_int, key: Key) {
     if let Some(socket) = process.lock().sockets.find_mut(key)
         && socket.kind == Kind::Datagram(None)
         && socket.bound.is_none()

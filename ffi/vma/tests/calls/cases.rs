@@ -40,6 +40,15 @@ pub(crate) fn alike() -> Vec<Told> {
                 Step(1, 0, Recv(0, RecvBy::Recv, 0, PLAIN)),
             ],
         ),
+        (
+            "a receive call that waits on a socket without an address ends with what is done after it has one",
+            vec![
+                Step(1, 0, Socket(Kind::Udp6, false)),
+                Step(1, 0, Recv(0, RecvBy::Readv, 133, PLAIN)),
+                Step(1, 1, Connect(0, Port(5002))),
+                Step(1, 1, Shutdown(0, How::Both)),
+            ],
+        ),
         ("an accepted connection is bound", connected(&[Step(1, 1, Bind(1, At(5002))), Step(1, 0, Bind(1, At(5001)))])),
         (
             "nothing is written to what was reset",
@@ -296,15 +305,6 @@ pub(crate) fn witnesses() -> Vec<Told> {
         (
             "gathered-unbound",
             vec![Step(1, 0, Socket(Udp, false)), Step(1, 1, Send(0, SendBy::Send, 843, SendFlags { more: true, ..FLAGS }))],
-        ),
-        (
-            "waits-on",
-            vec![
-                Step(1, 0, Socket(Kind::Udp6, false)),
-                Step(1, 0, Recv(0, RecvBy::Readv, 133, PLAIN)),
-                Step(1, 1, Connect(0, Port(5002))),
-                Step(1, 1, Shutdown(0, How::Both)),
-            ],
         ),
         (
             "looks-on",

@@ -91,17 +91,6 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
-        id: "waits-on",
-        reason: "a receive call that began to wait on a UDP socket before that had an address waits in the kernel; what another thread does \
-                 to the socket after it got one, on the ring, does not end it",
-        applies: |steps, at| {
-            let last = steps.last().expect("there is a step");
-            at == Where::Returned
-                && matches!(last.step.2, Op::Shutdown(slot, _) if role(last, slot) == Some(Role::Datagram))
-                && last.kernel.returned.len() == last.ringway.returned.len() + 1
-        },
-    },
-    Known {
         id: "looks-on",
         reason: "MSG_PEEK with MSG_WAITALL: a signal ends Linux's wait once there is something to look at; with SA_RESTART, Ringway's goes on",
         applies: |steps, at| {
