@@ -15,12 +15,12 @@ pub fn directory() -> Option<PathBuf> {
     Settings::from_environment().path(Id::StatsShmemDir).map(PathBuf::from)
 }
 
-/// Asks a process for its report, if this user may; else takes what it published last.
+/// Asks a process for its report, if this user may; else takes what it published last, unless something was to be changed as well.
 ///
 /// # Errors
-/// There is none to be had.
+/// There is none to be had; or who may not ask wants something changed.
 pub fn sample(published: &mut Published, request: Request) -> Result<Snapshot, ReadError> {
-    if published.may_ask() {
+    if published.may_ask() || request != Request::default() {
         published.ask(request)?;
         // In another network namespace it does not hear; it looks by itself now and then, if it does anything.
         let _ = ringway_shm::query(published.control(), LOOK, PATIENCE);

@@ -29,9 +29,9 @@ pub(crate) struct Options {
     /// JSON: an array of processes a line (the fields are `ringway_report::ProcessReport`'s).
     #[arg(long)]
     json: bool,
-    /// Seconds between samples.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    interval: f64,
+    /// Seconds between samples [default: 1].
+    #[arg(long, value_name = "SECONDS")]
+    interval: Option<f64>,
     /// One sample, then end. So it is, too, if the output is not a terminal and no interval was asked for.
     #[arg(long)]
     once: bool,
@@ -52,6 +52,9 @@ const SHARE: u32 = 50;
 /// But never longer than this: what a process says of itself may be a lie, or the time another program's that had the processor.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
+/// Seconds between samples, if nobody asked for others.
+const INTERVAL: f64 = 1.0;
+
 /// The shortest time between samples.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 
@@ -60,8 +63,9 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// # Errors
 /// The processes cannot be listed, or a process was asked for that is not on Ringway.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    ensure!(options.interval.is_finite() && options.interval >= 0.0, "--interval is a number of seconds");
-    let interval = Duration::try_from_secs_f64(options.interval)?.max(INTERVAL_MIN);
+    let seconds = options.interval.unwrap_or(INTERVAL);
+    ensure!(seconds.is_finite() && seconds >= 0.0, "--interval is a number of seconds");
+    let interval = Duration::try_from_secs_f64(seconds)?.max(INTERVAL_MIN);
     sources::remove_leftovers();
     if let Some(address) = options.listen {
         return metrics::serve(address, &options.pids);
@@ -70,24 +74,32 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if terminal && !options.json && !options.once {
         return live::run(&options.pids, interval, options.sort, Filter::new(&options.filter));
     }
-    let once = options.once || !terminal;
+    let once = options.once || !(terminal || options.interval.is_some());
     let mut before: Option<Sample> = None;
     loop {
         let mut sample = Sample { taken: Instant::now(), processes: sources::reports(&options.pids)? };
-        let mut out = io::stdout().lock();
-        if options.json {
-            writeln!(out, "{}", serde_json::to_string(&sample.processes)?)?;
+        let text = if options.json {
+            serde_json::to_string(&sample.processes)? + "\n"
         } else {
             order::arrange(&mut sample, before.as_ref(), options.sort, &Filter::new(&options.filter));
-            write!(out, "{}", view::show(&sample, before.as_ref()))?;
-        }
-        out.flush()?;
-        drop(out);
-        if once {
+            view::show(&sample, before.as_ref())
+        };
+        let has_reader = print(&text)?;
+        if once || !has_reader {
             return Ok(());
         }
         std::thread::sleep(pause(&sample, interval));
         before = Some(sample);
+    }
+}
+
+/// At once. Whether anybody reads it: who began this with SIGPIPE blocked hears of a closed pipe by EPIPE alone (write(2)).
+fn print(text: &str) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

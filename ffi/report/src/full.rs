@@ -71,6 +71,9 @@ fn addresses(report: &SocketReport, lines: &mut Vec<String>) {
     if report.rx_thread != 0 || report.tx_thread != 0 {
         lines.push(format!("- Thread Id Rx: {}, Tx: {}", report.rx_thread, report.tx_thread));
     }
+    let rings = [("RX", report.rx_ring_user_id), ("TX", report.tx_ring_user_id)];
+    // (Zero is a number as any other: the line is there where rings are chosen by one.)
+    lines.extend(rings.iter().filter_map(|(way, id)| Some(format!("- {way}: Ring User ID = {}", (*id)?))));
 }
 
 fn queues(r: &SocketReport, lines: &mut Vec<String>) {
@@ -87,6 +90,9 @@ fn queues(r: &SocketReport, lines: &mut Vec<String>) {
     let (hits, misses) = (r.rx_poll_hits, r.rx_poll_misses);
     if hits + misses != 0 {
         lines.push(format!("Rx poll: {misses} / {hits} ({:.2}%) [miss/hit]", percentage(hits, misses)));
+    }
+    if r.rx_ring_migrations != 0 || r.tx_ring_migrations != 0 {
+        lines.push(format!("Ring migrations Rx: {}, Tx: {}", r.rx_ring_migrations, r.tx_ring_migrations));
     }
     if r.retransmissions != 0 {
         lines.push(format!("Retransmissions: {}", r.retransmissions));
@@ -109,6 +115,34 @@ mod tests {
         assert_eq!(
             socket(&report, Unit::Total)[1..],
             ["\tFd=[20]", "- UDP, Non-blocked, MC Loop Disabled", "- Local Address   = [0.0.0.0:5]"]
+        );
+    }
+
+    /// Their places are those of vma.md s5.
+    #[test]
+    fn rings_have_their_lines() {
+        let report = SocketReport {
+            protocol: "tcp".into(),
+            rx_thread: 1,
+            rx_ring_user_id: Some(0),
+            tx_ring_user_id: Some(77),
+            tx_dummies: 1,
+            rx_poll_hits: 1,
+            tx_ring_migrations: 2,
+            retransmissions: 1,
+            ..Default::default()
+        };
+        assert_eq!(
+            socket(&report, Unit::Total)[3..],
+            [
+                "- Thread Id Rx: 1, Tx: 0",
+                "- RX: Ring User ID = 0",
+                "- TX: Ring User ID = 77",
+                "Tx Dummy messages : 1",
+                "Rx poll: 0 / 1 (100.00%) [miss/hit]",
+                "Ring migrations Rx: 0, Tx: 2",
+                "Retransmissions: 1",
+            ]
         );
     }
 

@@ -133,9 +133,9 @@ pub struct SocketReport {
     pub fd: i32,
     /// `tcp` or `udp`.
     pub protocol: String,
-    /// Its own address, `ip:port`; empty while unbound.
+    /// Its own address, `ip:port` (`[ip]:port`, if the kernel carries it by IPv6); empty while unbound.
     pub local: String,
-    /// The peer's, `ip:port`; empty if there is none.
+    /// The peer's, likewise; empty if there is none.
     pub remote: String,
     /// The TCP state in RFC 9293's words (`ESTABLISHED`), `LISTEN` for listeners, empty for UDP.
     pub state: String,
@@ -215,6 +215,14 @@ pub struct SocketReport {
     pub rx_poll_hits: u64,
     /// Blocking receives that slept, or gave up, after they had spun.
     pub rx_poll_misses: u64,
+    /// The number that the program chose its ring to receive by (VMA_RING_ALLOCATION_LOGIC_RX 11); `None`: that is not how it is chosen.
+    pub rx_ring_user_id: Option<u32>,
+    /// The same of its ring to send.
+    pub tx_ring_user_id: Option<u32>,
+    /// How often it went over to another ring to receive.
+    pub rx_ring_migrations: u64,
+    /// How often it went over to another ring to send.
+    pub tx_ring_migrations: u64,
     /// The connection, if it is one of the ring's.
     pub tcp: Option<TcpReport>,
 }

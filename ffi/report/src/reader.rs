@@ -34,6 +34,9 @@ pub enum ReadError {
     /// Nobody asked the process yet (and this user may not).
     #[error("{0} holds no report yet: ask as the process's user, or as root")]
     Empty(PathBuf),
+    /// Something was to be changed in the process, by somebody who may not ask it.
+    #[error("{0} is not this user's to ask by: ask as the process's user, or as root")]
+    NotAllowed(PathBuf),
 }
 
 /// A report, and when it was made.
@@ -119,11 +122,11 @@ impl Published {
     /// Asks the process for a report; its [`Published::control`] wakes it.
     ///
     /// # Errors
-    /// [`ReadError::System`]: also where this user may not.
+    /// [`ReadError::System`]; [`ReadError::NotAllowed`].
     pub fn ask(&mut self, mut request: Request) -> Result<(), ReadError> {
         let system = |source| ReadError::System { path: self.path.clone(), source };
         if !self.writable {
-            return Err(system(io::ErrorKind::PermissionDenied.into()));
+            return Err(ReadError::NotAllowed(self.path.clone()));
         }
         // Another one than any reader's before: this reader's process, and the time.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! What `ringway stats`, `vma_stats` and `ringway doctor` hear from this process.
 
 mod gather;
+mod kernels;
 mod published;
 
 use std::ffi::{CString, OsString};
@@ -31,9 +32,9 @@ fn sockets_file() -> Option<String> {
     params::settings().path(Id::StatsFile)
 }
 
-/// A socket is closed for good: what there is to say of it, if VMA_STATS_FILE names a file.
-pub(crate) fn of_closed(offload: &Offload, socket: &Socket, fd: i32, now: Instant) -> Option<Box<SocketReport>> {
-    sockets_file().map(|_| Box::new(gather::closed(offload, socket, fd, now)))
+/// A socket is closed for good: what there is to say of it, if VMA_STATS_FILE names a file. It was known as `fd`, and may be open there still.
+pub(crate) fn of_closed(offload: &Offload, socket: &Socket, (fd, is_open): (i32, bool), now: Instant) -> Option<Box<SocketReport>> {
+    sockets_file().map(|_| Box::new(gather::closed(offload, socket, (fd, is_open), now)))
 }
 
 /// Appends it to that file. The state is not to be locked.

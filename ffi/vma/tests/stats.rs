@@ -172,6 +172,84 @@ fn what_the_extra_api_does_is_told() {
 }
 
 #[test]
+fn dummies_that_a_getsockname_sends_are_counted_and_those_it_cannot_are_no_errors() {
+    let mut program = Program::start("named", &[("VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME", "1")]);
+    program.does("name");
+    let snapshot = ask(&mut program.open());
+    // (The receiver has nobody to send to.)
+    let of = |fd| (socket(&snapshot, fd).tx_dummies, socket(&snapshot, fd).tx_errors);
+    assert_eq!((of(program.fds[1]), of(program.fds[0])), ((5, 0), (0, 0)));
+    program.end();
+}
+
+#[test]
+fn rings_are_told() {
+    let mut program = Program::start("rings", &[("VMA_RING_ALLOCATION_LOGIC_RX", "20"), ("VMA_RING_MIGRATION_RATIO_RX", "10")]);
+    let mut published = program.open();
+    let told = |snapshot: &Snapshot, fd| {
+        let socket = socket(snapshot, fd);
+        ([socket.rx_ring_user_id, socket.tx_ring_user_id], [socket.rx_ring_migrations, socket.tx_ring_migrations])
+    };
+    program.does("migrate");
+    let snapshot = ask(&mut published);
+    let [receiver, sender, ..] = program.fds[..] else { panic!("{:?}", program.fds) };
+    assert_eq!((told(&snapshot, receiver), told(&snapshot, sender)), (([None; 2], [1, 0]), ([None; 2], [0; 2])));
+    program.does("rings");
+    let snapshot = ask(&mut published);
+    assert_eq!((told(&snapshot, receiver).0, told(&snapshot, sender).0), ([Some(77); 2], [None; 2]));
+    program.end();
+}
+
+/// Numbers behind a word, of the line that comes next.
+fn numbers(program: &mut Program, word: &str) -> Vec<i32> {
+    let line = program.line();
+    line.strip_prefix(word).expect(&line).split_whitespace().map(|number| number.parse().unwrap()).collect()
+}
+
+#[test]
+fn the_kernels_connections_have_names_and_states() {
+    let mut program = Program::start("kernels", &[("VMA_STATS_FILE", "closed.%d")]);
+    program.say("kernels");
+    let numbers = numbers(&mut program, "kernels ");
+    assert_eq!(program.line(), "done\n");
+    let [listener, accepted, client, port, plain] = numbers[..] else { panic!("{numbers:?}") };
+    let snapshot = ask(&mut program.open());
+    let told = |fd| {
+        let SocketReport { state, local, remote, offloaded, .. } = socket(&snapshot, fd).clone();
+        (state, local, remote, offloaded)
+    };
+    let (state, local, remote, offloaded) = told(accepted);
+    assert_eq!((state.as_str(), local, offloaded), ("ESTABLISHED", format!("127.0.0.1:{port}"), false));
+    assert!(remote.starts_with("127.0.0.1:"), "{remote}");
+    let (state, local, remote, offloaded) = told(client);
+    assert_eq!((state.as_str(), remote, offloaded), ("ESTABLISHED", format!("127.0.0.1:{plain}"), false));
+    assert!(local.starts_with("127.0.0.1:"), "{local}");
+    assert_eq!((told(listener).0.as_str(), told(listener).1), ("LISTEN", format!("127.0.0.1:{port}")));
+    // In the file of those that are closed, too.
+    let file = program.folder.join(format!("closed.{}", program.child.id()));
+    program.does("close");
+    let lines = fs::read_to_string(&file).unwrap();
+    let closed: SocketReport = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    assert_eq!((closed.fd, closed.local, closed.state.as_str()), (client, local, "ESTABLISHED"));
+    program.end();
+}
+
+#[test]
+fn a_listener_that_a_rule_left_to_the_kernel_has_its_name() {
+    let rules = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stats-rules.conf");
+    fs::write(&rules, "application-id stats-program *\nuse os tcp_server 127.0.0.2:*\n").unwrap();
+    let mut program = Program::start("rule", &[("VMA_CONFIG_FILE", rules.to_str().unwrap())]);
+    program.say("rule");
+    let listener = numbers(&mut program, "listens ")[0];
+    assert_eq!(program.line(), "done\n");
+    let snapshot = ask(&mut program.open());
+    let told = socket(&snapshot, listener);
+    assert!(told.local.starts_with("127.0.0.2:") && told.remote.is_empty() && told.rule.is_some(), "{told:?}");
+    assert_eq!(told.state, "LISTEN");
+    program.end();
+}
+
+#[test]
 fn members_of_groups_are_told() {
     let mut program = Program::start("groups", &[]);
     program.does("join");

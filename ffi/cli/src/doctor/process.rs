@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 
 use anyhow::{Context as _, Result};
-use ringway_report::{Decision, ProcessReport, SocketReport};
+use ringway_report::{Decision, ProcessReport, SocketReport, printable};
 use ringway_stack::offload::Reason;
 use rustix::process::geteuid;
 use serde::Serialize;
@@ -29,7 +29,8 @@ pub(super) struct Diagnosis {
 
 impl Diagnosis {
     /// Of a process that answered.
-    pub(super) fn of_member(report: ProcessReport) -> Self {
+    pub(super) fn of_member(mut report: ProcessReport) -> Self {
+        report.clean();
         let unseen = binary::unseen(report.pid);
         Self { pid: report.pid, program: report.program.clone(), report: Some(report), silence: None, unseen }
     }
@@ -44,7 +45,7 @@ impl Diagnosis {
             Ok(mut reports) if !reports.is_empty() => Ok(Self::of_member(reports.remove(0))),
             _ => Ok(Self {
                 pid,
-                program: program.trim_end().to_owned(),
+                program: printable(program.trim_end().to_owned()),
                 report: None,
                 silence: Some(silence(pid)),
                 unseen: binary::unseen(pid),
@@ -134,7 +135,7 @@ fn loaded(environ: &str) -> String {
         Ok(None | Some("auto" | "shm")) => {
             "libvma.so is loaded; either no socket was opened yet, or no device could be used (its log says why)".to_owned()
         }
-        Ok(Some(name)) => format!("{} {name}: {}", Reason::UnknownDevice, Reason::UnknownDevice.advice()),
+        Ok(Some(name)) => format!("{} {}: {}", Reason::UnknownDevice, printable(name.to_owned()), Reason::UnknownDevice.advice()),
         Err(error) => format!("libvma.so is loaded; its environment cannot be read: {error}"),
     }
 }
@@ -144,4 +145,19 @@ fn read_variable(environ: &str, name: &str) -> Result<Option<String>, io::Error>
     let all = fs::read(environ)?;
     let mut entries = all.split(|&b| b == 0).map(String::from_utf8_lossy);
     Ok(entries.find_map(|e| e.strip_prefix(name)?.strip_prefix('=').map(str::to_owned)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_calls_itself_commands_no_terminal() {
+        let socket = SocketReport { state: "\u{1b}[2J".into(), ..Default::default() };
+        let report = ProcessReport { program: "\u{1b}[31mred".into(), sockets: vec![socket], ..Default::default() };
+        let diagnosis = Diagnosis::of_member(report);
+        assert_eq!(diagnosis.program, "[31mred");
+        let text = diagnosis.to_string();
+        assert!(text.contains("[31mred") && text.contains("[2J") && !text.contains('\u{1b}'), "{text:?}");
+    }
 }

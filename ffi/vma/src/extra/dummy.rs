@@ -12,6 +12,7 @@ use crate::process::process_or_init;
 use crate::slab::Key;
 use crate::socket::address::{self, Address};
 use crate::socket::{Family, Kind, datagram};
+use crate::tally;
 
 /// The flag.
 pub(crate) const FLAG: c_int = 0x400;
@@ -24,6 +25,10 @@ const WARMING: [u8; 264] = [0; 264];
 pub(crate) fn warm(fd: c_int, key: Key) {
     let saved = errno::current();
     let sent = send(fd, key, &[IoSlice::new(&WARMING)], 0, |_| None);
+    // Sent as any other dummy, and counted as one. What could not be sent is no call of the program's that failed.
+    if sent.is_ok() {
+        tally::warmed(fd, None);
+    }
     tracing::trace!("getsockname of {fd}: a dummy of {} bytes: {sent:?}", WARMING.len());
     errno::set(saved);
 }

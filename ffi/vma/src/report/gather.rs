@@ -1,7 +1,7 @@
 //! Gathering: under the lock only what must be, a few sockets at a time; text is made of it outside.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use libc::c_int;
 use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, SocketReport, TcpReport, WaitReport};
@@ -10,6 +10,8 @@ use ringway_stack::offload::Reason;
 use ringway_stack::ring::{Backlog, SocketInfo};
 use ringway_stack::{Instant, tcp};
 
+use super::kernels;
+use crate::extra::rings::{self, Direction};
 use crate::fdtable::{self, Entry};
 use crate::params;
 use crate::process::{Offload, Process};
@@ -196,7 +198,10 @@ fn sockets(process: &Process, mut names: impl Iterator<Item = Named>) -> Vec<Soc
             }
         }
         for (sample, named, held_packets) in samples.drain(..) {
-            let mut report = SocketReport { held_packets, ..sample.into_report() };
+            let told = sample.is_kernels().then(|| kernels::ask(named.fd, sample.protocol));
+            // (Asked without the lock: the number may have come to mean another socket meanwhile.)
+            let told = told.filter(|_| fdtable::peek(named.fd).socket() == Some(named.key));
+            let mut report = SocketReport { held_packets, ..sample.into_report(told) };
             add_counts(&mut report, &named);
             reports.push(report);
         }
@@ -216,9 +221,11 @@ fn add_counts(report: &mut SocketReport, named: &Named) {
     (report.rx_thread, report.tx_thread) = (named.sums.thread(Way::Rx), named.sums.thread(Way::Tx));
 }
 
-/// A socket that is closed for good, and was known as `fd`.
-pub(super) fn closed(offload: &Offload, socket: &Socket, fd: c_int, now: Instant) -> SocketReport {
-    let mut report = Sample::of(offload, now, socket, fd).into_report();
+/// A socket that is closed for good, and was known as `fd`, which may be open still.
+pub(super) fn closed(offload: &Offload, socket: &Socket, (fd, is_open): (c_int, bool), now: Instant) -> SocketReport {
+    let sample = Sample::of(offload, now, socket, fd);
+    let told = (is_open && sample.is_kernels()).then(|| kernels::ask(fd, sample.protocol));
+    let mut report = sample.into_report(told);
     // (The descriptor's own counts of the kernel's calls went with its last name.)
     add_counts(&mut report, &Named { key: Key { index: 0, generation: 0 }, fd, sums: tally::of(fd), kernel: fdtable::kernel_counts(fd) });
     report
@@ -233,6 +240,9 @@ struct Sample {
     bound: Option<SocketAddrV4>,
     peer: Option<SocketAddrV4>,
     is_listener: bool,
+    /// Left to the kernel; `moved`: by another name, maybe, than the program knows it by.
+    is_kernels: bool,
+    moved: bool,
     offloaded: bool,
     reason: Option<Reason>,
     rule: Option<String>,
@@ -241,6 +251,7 @@ struct Sample {
     backlog: Option<Backlog>,
     groups: Vec<Ipv4Addr>,
     multicast_interface: Option<Ipv4Addr>,
+    rings: [rings::Told; 2],
 }
 
 impl Sample {
@@ -254,6 +265,8 @@ impl Sample {
             bound: socket.bound,
             peer: socket.peer,
             is_listener: matches!(socket.kind, Kind::Listener(_)),
+            is_kernels: socket.kind == Kind::Kernel,
+            moved: socket.moved,
             offloaded: id.is_some(),
             reason: socket.reason,
             rule: socket.rare.as_ref().and_then(|rare| rare.rule.clone()),
@@ -263,16 +276,30 @@ impl Sample {
             groups: [id.map_or(&[][..], |id| offload.ring.udp_groups(id)), socket.rare.as_ref().map_or(&[], |rare| &rare.groups.members)]
                 .concat(),
             multicast_interface: socket.rare.as_ref().and_then(|rare| rare.groups.interface),
+            rings: [Direction::Rx, Direction::Tx].map(|direction| offload.rings.told(socket, direction)),
         }
     }
 
-    fn into_report(self) -> SocketReport {
-        let address = |address: Option<SocketAddrV4>| address.map_or_else(String::new, |a| a.to_string());
+    /// Whether the kernel alone knows what became of it.
+    fn is_kernels(&self) -> bool {
+        self.is_kernels
+    }
+
+    /// With what the kernel has told of it, if it is the kernel's.
+    fn into_report(self, told: Option<kernels::Told>) -> SocketReport {
+        let told = told.unwrap_or_default();
+        // (A port may be another one there than the program knows: names::of_moved.)
+        let of_kernel = |address: Option<SocketAddr>| address.filter(|_| !self.moved);
+        let address = |kernels: Option<SocketAddr>, own: Option<SocketAddrV4>| {
+            of_kernel(kernels).or(own.map(SocketAddr::V4)).map_or_else(String::new, |address| address.to_string())
+        };
+        let [rx, tx] = self.rings;
         let mut report = SocketReport {
             fd: self.fd,
             protocol: if self.protocol == Protocol::Tcp { "tcp" } else { "udp" }.to_owned(),
-            local: address(self.bound),
-            remote: address(self.peer),
+            local: address(told.local, self.bound),
+            remote: address(told.remote, self.peer),
+            state: told.state.map_or_else(String::new, |state| state_name(state).to_owned()),
             offloaded: self.offloaded,
             reason: self.reason.map(|r| r.name().to_owned()),
             rule: self.rule,
@@ -280,6 +307,10 @@ impl Sample {
             multicast_loop: self.multicast_loop,
             groups: self.groups.iter().map(Ipv4Addr::to_string).collect(),
             multicast_interface: self.multicast_interface.map(|address| address.to_string()),
+            rx_ring_user_id: rx.user_id,
+            tx_ring_user_id: tx.user_id,
+            rx_ring_migrations: rx.migrations,
+            tx_ring_migrations: tx.migrations,
             ..SocketReport::default()
         };
         if self.is_listener {

@@ -288,10 +288,10 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
     }
     mux::forget(offload, key.index);
     let mut socket = offload.sockets.remove(key)?;
+    let last_words = report::of_closed(offload, &socket, (fd, is_open), process.now());
     if let Some(rare) = &mut socket.rare {
         offload.forget_rings(key, core::mem::take(&mut rare.rings));
     }
-    let last_words = report::of_closed(offload, &socket, fd, process.now());
     end(process, offload, (key, &socket), fd, is_open);
     last_words
 }

@@ -3,6 +3,8 @@
  */
 #include "../abi/common.h"
 
+#include <sys/syscall.h>
+
 #include <mellanox/vma_extra.h>
 
 enum { DATAGRAMS = 100, BYTES = 300000 };
@@ -41,6 +43,79 @@ static void extra_api(void) {
         MUST(send(sender, "warm", 4, VMA_SND_FLAGS_DUMMY));
     MUST(send(sender, "kept", 4, 0));
     MUST(vma->recvfrom_zcopy(receiver, buffer, sizeof buffer, &flags, NULL, NULL));
+}
+
+/* The receiver's rings are those of a number. */
+static void choose_rings(void) {
+    struct vma_ring_alloc_logic_attr wanted = {
+        .comp_mask = VMA_RING_ALLOC_MASK_RING_USER_ID | VMA_RING_ALLOC_MASK_RING_INGRESS | VMA_RING_ALLOC_MASK_RING_ENGRESS,
+        .ring_alloc_logic = RING_LOGIC_PER_USER_ID,
+        .user_id = 77,
+        .ingress = 1,
+        .engress = 1,
+    };
+    MUST(setsockopt(receiver, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &wanted, sizeof wanted));
+}
+
+static void *receive_often(void *unused) {
+    char buffer[64];
+    for (int i = 0; i < 50; i++) {
+        MUST(send(sender, "x", 1, 0));
+        MUST(recv(receiver, buffer, sizeof buffer, 0));
+    }
+    return unused;
+}
+
+/* The receiver is on the ring of the thread that asks; another one uses it from then on. */
+static void use_in_another_thread(void) {
+    pthread_t thread;
+    int ring;
+    MUST(vma_get_api()->get_socket_rings_fds(receiver, &ring, 1));
+    pthread_create(&thread, NULL, receive_often, NULL);
+    pthread_join(thread, NULL);
+}
+
+/* Past the library: what it is connected to is the kernel's. */
+static int plain_client(struct sockaddr_in to) {
+    int fd = MUST(syscall(SYS_socket, AF_INET, SOCK_STREAM, 0));
+    MUST(syscall(SYS_connect, fd, &to, sizeof to));
+    return fd;
+}
+
+/* A listener, a connection from a plain client to it, and one to a plain listener. */
+static void kernels(void) {
+    struct sockaddr_in where, plain;
+    int listening = listener(&where);
+    plain_client(where);
+    int accepted = MUST(accept(listening, NULL, NULL));
+    int server = MUST(syscall(SYS_socket, AF_INET, SOCK_STREAM, 0));
+    plain = loopback(0);
+    MUST(syscall(SYS_bind, server, &plain, sizeof plain));
+    MUST(syscall(SYS_listen, server, 16));
+    socklen_t len = sizeof plain;
+    MUST(syscall(SYS_getsockname, server, &plain, &len));
+    int client = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    MUST(connect(client, SA(plain), sizeof plain));
+    printf("kernels %d %d %d %d %d\n", listening, accepted, client, ntohs(where.sin_port), ntohs(plain.sin_port));
+    extra = client;
+}
+
+/* By a rule for that address. */
+static void listen_by_rule(void) {
+    struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000002)};
+    extra = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    MUST(bind(extra, SA(where), sizeof where));
+    MUST(listen(extra, 16));
+    printf("listens %d\n", extra);
+}
+
+static void name_often(void) {
+    struct sockaddr_in where;
+    socklen_t len = sizeof where;
+    for (int i = 0; i < 5; i++) {
+        MUST(getsockname(sender, SA(where), &len));
+        MUST(getsockname(receiver, SA(where), &len));
+    }
 }
 
 /* As a program does that looks at every file of a folder. */
@@ -97,6 +172,16 @@ int main(void) {
             look_at_own_file();
         else if (strcmp(line, "extra\n") == 0)
             extra_api();
+        else if (strcmp(line, "rings\n") == 0)
+            choose_rings();
+        else if (strcmp(line, "migrate\n") == 0)
+            use_in_another_thread();
+        else if (strcmp(line, "kernels\n") == 0)
+            kernels();
+        else if (strcmp(line, "rule\n") == 0)
+            listen_by_rule();
+        else if (strcmp(line, "name\n") == 0)
+            name_often();
         else if (strcmp(line, "join\n") == 0) {
             struct ip_mreq group = {.imr_multiaddr.s_addr = htonl(0xef010203), .imr_interface.s_addr = htonl(INADDR_LOOPBACK)};
             MUST(setsockopt(receiver, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group));

@@ -37,7 +37,7 @@ fn of_socket(now: &mut SocketReport, before: &SocketReport, seconds: f64) {
     subtract!(now, before, seconds,
         rx_packets rx_bytes tx_packets tx_bytes kernel_rx_packets kernel_tx_packets kernel_rx_bytes kernel_tx_bytes retransmissions
         rx_eagains rx_errors tx_eagains tx_errors tx_dummies kernel_rx_eagains kernel_rx_errors kernel_tx_eagains kernel_tx_errors
-        rx_drops rx_drop_bytes rx_poll_hits rx_poll_misses);
+        rx_drops rx_drop_bytes rx_poll_hits rx_poll_misses rx_ring_migrations tx_ring_migrations);
 }
 
 fn ring(now: &mut RingReport, before: &RingReport, seconds: f64) {

@@ -85,7 +85,10 @@ impl std::str::FromStr for Numbers {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |text: &str| text.trim().parse::<i32>().ok().filter(|&n| n >= 0).ok_or(format!("{text} is not a descriptor"));
         let range = |part: &str| match part.split_once('-') {
-            Some((first, last)) => Ok((number(first)?, number(last)?)),
+            Some((first, last)) => match (number(first)?, number(last)?) {
+                (first, last) if first > last => Err(format!("the range {part} ends before it begins")),
+                range => Ok(range),
+            },
             None => number(part).map(|n| (n, n)),
         };
         text.split(',').map(range).collect::<Result<_, String>>().map(Self)

@@ -108,7 +108,7 @@ fn the_command_line_is_libvmas() {
     assert_eq!((request.log_level, request.dump, request.log_details), (Some(6), Some((5, 7)), Some(3)));
     assert_eq!(parse("-S 0").unwrap().request().unwrap().dump, Some((0, 4)));
     assert!(parse("--find_pid --forbid_clean --fd_dump 3 --log_level info --log_details 1").is_ok());
-    for bad in ["-v 6", "-d 3", "-s x", "-D 9", "-p 1 -n x"] {
+    for bad in ["-v 6", "-d 3", "-s x", "-s 5-3", "-s 1,5-3", "-D 9", "-p 1 -n x"] {
         assert!(parse(bad).is_err(), "{bad}");
     }
     assert!(parse("-l loud").unwrap().request().is_err());

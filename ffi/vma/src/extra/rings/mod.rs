@@ -13,6 +13,7 @@ pub(crate) mod calls;
 pub(super) mod direct;
 mod migration;
 pub(crate) mod options;
+mod told;
 
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
@@ -25,6 +26,7 @@ use ringway_stack::time::Instant;
 pub(crate) use allocation::Asked;
 use allocation::{Logic, Place, Threads};
 use migration::Stranger;
+pub(crate) use told::Told;
 
 use super::cyclic::UserMemory;
 use super::xtreme::{HELD_MAX, Waiting};
@@ -51,6 +53,8 @@ pub(crate) struct OnRings {
     asked: [Option<Asked>; 2],
     /// Who else uses it, in both directions.
     strangers: [Stranger; 2],
+    /// How often it went over to another ring, in both directions.
+    migrations: [u64; 2],
     /// SO_VMA_RING_ALLOC_LOGIC has named a profile, which can be done once.
     has_profile: bool,
     /// SO_BINDTODEVICE has named the device that the stack's ring stands for.
@@ -393,7 +397,7 @@ impl Offload {
         on.rings.into_iter().flatten().for_each(|on| self.drop_user(on));
     }
 
-    /// SO_VMA_RING_ALLOC_LOGIC was set: a socket that is on a ring goes over, with what is to be told of it, to the one it belongs to now.
+    /// SO_VMA_RING_ALLOC_LOGIC was set, or another thread uses it: a socket that is on a ring goes over, with what is to be told of it, to the one it belongs to now.
     fn change_ring(&mut self, index: u32, direction: Direction) {
         let Some(on) = self.sockets.get(index).and_then(|socket| socket.rare.as_ref()).map(|rare| &rare.rings) else { return };
         let (Some(old), pending) = (on.rings[direction as usize], on.waiting.pending()) else { return };
@@ -408,6 +412,9 @@ impl Offload {
         }
         self.leave_ring(index, direction);
         self.enter_ring(index, direction, new);
+        if let Some(socket) = self.sockets.get_mut(index) {
+            socket.rare().rings.migrations[direction as usize] += 1;
+        }
         if direction == Direction::Rx {
             let id = self.sockets.get(index).and_then(|socket| socket.ring_id());
             let ready = id.map_or(Readiness::empty(), |id| self.ring.readiness(id) - Readiness::OUT);
