@@ -46,12 +46,12 @@ fn what_is_full_is_one_line_of_the_log_or_none() {
 }
 
 #[test]
-fn a_fifo_that_nobody_reads_is_not_waited_for() {
+fn a_fifo_that_nobody_reads_or_writes_is_not_waited_for() {
     let fifo = place("fifo");
     let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo(1) is part of coreutils");
     assert!(made.success());
     let path = fifo.to_string_lossy().into_owned();
-    for name in ["VMA_LOG_FILE", "VMA_STATS_FILE", "RINGWAY_STATS_FILE"] {
+    for name in ["VMA_LOG_FILE", "VMA_STATS_FILE", "RINGWAY_STATS_FILE", "VMA_CONFIG_FILE"] {
         let said = log("1", &[(name, &path)]);
         assert!(said.lines().count() == 1 && said.contains(&path), "{name}: {said}");
     }
