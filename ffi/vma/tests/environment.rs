@@ -63,9 +63,38 @@ fn the_log_begins_with_what_it_is_the_log_of() {
     let said = log("1", &[("VMA_TRACELEVEL", "info"), ("VMA_RX_POLL", "0")]);
     // (Whoever tries another library says so in the environment, and this test that there are no rules.)
     let lines: Vec<_> = said.lines().filter(|line| !line.contains("[RINGWAY_LIBVMA]") && !line.contains("[VMA_CONFIG_FILE]")).collect();
-    let all = ["VMA_VERSION: ", "Cmd Line: ", "[VMA_TRACELEVEL]", "[VMA_RX_POLL]", "offloading over shm as "];
+    let who = ["VMA_VERSION: ", "Cmd Line: ", "Current Time: ", "Pid: ", "Architecture: ", "Node: "];
+    let all = [&who[..], &["[VMA_TRACELEVEL]", "[VMA_RX_POLL]", "offloading over shm as "]].concat();
     assert!(lines.len() == all.len() && lines.iter().zip(all).all(|(line, part)| line.contains(part)), "{said}");
     assert!(lines[1].ends_with(" 1"), "{said}");
+    assert!(lines[4].ends_with(std::env::consts::ARCH), "{said}");
+}
+
+#[test]
+fn details_are_less_than_debug_and_all_of_the_configuration() {
+    let at = |level| log("1", &[("VMA_TRACELEVEL", level), ("VMA_LOG_DETAILS", "0")]);
+    let kinds = |said: &str| -> Vec<String> {
+        let mut kinds: Vec<String> = said.lines().filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    };
+    assert_eq!(kinds(&at("info")), ["VMA INFO"]);
+    let details = at("details");
+    assert_eq!(kinds(&details), ["VMA DETAILS", "VMA INFO"], "{details}");
+    let of_parameters = |said: &str| said.lines().filter(|line| line.ends_with(']') && line.contains("[VMA_")).count();
+    assert!(of_parameters(&details) > 80 && details.contains("VMA DETAILS: Rx poll "), "{details}");
+    let debug = at("debug");
+    assert_eq!(kinds(&debug), ["VMA DEBUG", "VMA DETAILS", "VMA INFO"], "{debug}");
+}
+
+/// The log is that of a program whose parameters are wrong: what it warns of is above PANIC and ERROR.
+#[test]
+fn panic_and_error_are_levels_of_their_own() {
+    for (level, lines) in [("none", 0), ("panic", 0), ("error", 0), ("warn", 1)] {
+        let said = log("1", &[("VMA_TRACELEVEL", level), ("VMA_RX_POLL", "banana")]);
+        assert_eq!(said.lines().count(), lines, "{level}: {said}");
+    }
 }
 
 /// Descriptors: a program that has enough of them for itself has enough, for what the library takes in vain is given back.
