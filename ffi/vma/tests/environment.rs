@@ -88,15 +88,6 @@ fn details_are_less_than_debug_and_all_of_the_configuration() {
     assert_eq!(kinds(&debug), ["VMA DEBUG", "VMA DETAILS", "VMA INFO"], "{debug}");
 }
 
-/// The log is that of a program whose parameters are wrong: what it warns of is above PANIC and ERROR.
-#[test]
-fn panic_and_error_are_levels_of_their_own() {
-    for (level, lines) in [("none", 0), ("panic", 0), ("error", 0), ("warn", 1)] {
-        let said = log("1", &[("VMA_TRACELEVEL", level), ("VMA_RX_POLL", "banana")]);
-        assert_eq!(said.lines().count(), lines, "{level}: {said}");
-    }
-}
-
 /// Descriptors: a program that has enough of them for itself has enough, for what the library takes in vain is given back.
 #[test]
 fn a_library_that_gives_up_takes_nothing() {
