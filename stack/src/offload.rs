@@ -40,7 +40,7 @@ impl fmt::Display for DeviceKind {
 /// Why something is not offloaded. Each has a stable short name and a sentence that a person can act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// `RINGWAY_DEVICE=off` (or `--device off`).
+    /// `RINGWAY_DEVICE=off` (or `--device off`), `VMA_OFFLOADED_SOCKETS=0`, or the Extra API's `thread_offload`.
     SwitchedOff,
     /// `RINGWAY_DEVICE` names something else than auto, shm or off.
     UnknownDevice,
@@ -125,7 +125,9 @@ impl Reason {
     /// One sentence: what it is and what to do about it.
     pub const fn advice(self) -> &'static str {
         match self {
-            Self::SwitchedOff => "offloading is switched off; unset RINGWAY_DEVICE or set it to auto",
+            Self::SwitchedOff => {
+                "offloading is switched off: by RINGWAY_DEVICE=off, VMA_OFFLOADED_SOCKETS=0, or the program's thread_offload"
+            }
             Self::UnknownDevice => "RINGWAY_DEVICE must be auto, shm or off",
             Self::DeviceMissing => "that device is not part of this build; use RINGWAY_DEVICE=auto",
             Self::NoResources => "the system refused memory, descriptors or a thread; raise the limits",

@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// With --params: the manual page ringway-params(7), for man(1).
     #[arg(long, requires = "params", conflicts_with = "json")]
     man: bool,
-    /// Instead: which rule of libvma.conf decides about a program's sockets at an address.
+    /// Instead: which rule of libvma.conf decides about a program's sockets at an address; without a port, about which ports.
     #[arg(long, num_args = 2, value_names = ["PROGRAM", "ADDRESS[:PORT]"], conflicts_with = "pids")]
     rules: Vec<String>,
     /// With --rules: about sockets that do this only.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::layout::{self, Layout};
+
 /// The largest number of a CPU that is understood: a kernel's `NR_CPUS` is no larger.
 const CPUS_MAX: usize = 8192;
 
@@ -12,6 +14,13 @@ pub enum Kind {
     Bool,
     /// A whole number, decimal or hexadecimal (0x…), from `least` to `greatest`.
     Number {
+        /// The smallest.
+        least: i64,
+        /// The largest.
+        greatest: i64,
+    },
+    /// Zero, which stands for something else, or a whole number from `least` to `greatest`.
+    ZeroOr {
         /// The smallest.
         least: i64,
         /// The largest.
@@ -29,7 +38,14 @@ pub enum Kind {
     Text,
     /// The name or number of a preset ([`crate::spec`]).
     Spec,
+    /// A release of libvma's, for the layout of its `vma_api_t` ([`Layout`]).
+    Layout,
+    /// A device's name, or off.
+    Device,
 }
+
+/// What RINGWAY_DEVICE may say: of the devices, those that this build has.
+const DEVICES: [&str; 3] = ["auto", "shm", "off"];
 
 /// VMA_TRACELEVEL's levels, each with all that is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +60,7 @@ pub enum Level {
     Warn,
     /// What was set up, and what moved.
     Info,
-    /// Upstream: more on a few things. Here as [`Level::Debug`].
+    /// All of the configuration.
     Details,
     /// What went another way than intended.
     Debug,
@@ -97,12 +113,17 @@ impl Kind {
         match self {
             Self::Bool => number(trimmed).map(|value| shown(i64::from(value != 0))),
             Self::Number { least, greatest } => number(trimmed).filter(|value| (least..=greatest).contains(value)).map(shown),
+            Self::ZeroOr { least, greatest } => {
+                number(trimmed).filter(|value| *value == 0 || (least..=greatest).contains(value)).map(shown)
+            }
             Self::OneOf(values) => number(trimmed).filter(|value| values.iter().any(|(one, _)| one == value)).map(shown),
             Self::Level => Level::from_name(trimmed).map(|level| (level.name().to_owned(), level as i64)),
             Self::Cpus if trimmed == "-1" => Some(shown(-1)),
             Self::Cpus => cpus(trimmed).map(|_| (trimmed.to_ascii_lowercase(), 0)),
             Self::Path | Self::Text => Some((text.to_owned(), 0)),
             Self::Spec => crate::spec::find(trimmed).map(|spec| (spec.name().to_owned(), 0)),
+            Self::Layout => Layout::of_release(trimmed).map(|layout| (layout.name().to_owned(), 0)),
+            Self::Device => DEVICES.iter().find(|name| **name == trimmed).map(|name| ((*name).to_owned(), 0)),
         }
     }
 
@@ -112,12 +133,15 @@ impl Kind {
             Self::Bool => "0 or 1".to_owned(),
             Self::Number { least, greatest: i64::MAX } => format!("a number, {least} or more"),
             Self::Number { least, greatest } => format!("a number from {least} to {greatest}"),
+            Self::ZeroOr { least, greatest } => format!("0, or a number from {least} to {greatest}"),
             Self::OneOf(values) => join(values.iter().map(|(value, what)| format!("{value} ({what})"))),
             Self::Level => join(LEVELS.iter().map(|(_, names)| names[0].to_owned())),
             Self::Cpus => "-1, a mask such as 0x3, or a list such as 0,2-3".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Text => "a text".to_owned(),
             Self::Spec => join(crate::spec::SPECS.iter().map(|spec| spec.name().to_owned())),
+            Self::Layout => layout::RELEASES.to_owned(),
+            Self::Device => join(DEVICES.iter().map(|name| (*name).to_owned())),
         }
     }
 

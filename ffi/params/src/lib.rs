@@ -5,12 +5,14 @@
 //! and tested follows from it. A value that cannot be understood means the default and one warning; nothing here fails, logs or prints.
 //!
 //! - [`kind`]: what a value may look like; `table`: the rows; [`spec`]: VMA_SPEC's presets
+//! - [`layout`]: the releases of libvma's Extra API
 //! - [`settings`]: what an environment comes to, and where each value is from
 //! - [`man`]: the manual page, and the README's table
 //! - [`rules`]: libvma.conf, its grammar and which rule decides
 #![deny(unsafe_code)]
 
 pub mod kind;
+pub mod layout;
 pub mod man;
 pub mod rules;
 pub mod settings;
@@ -18,5 +20,6 @@ pub mod spec;
 mod table;
 
 pub use kind::{Kind, Level};
+pub use layout::Layout;
 pub use settings::{Setting, Settings, Source};
 pub use table::{Effect, Id, Row, TABLE};

@@ -11,6 +11,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 pub use grammar::ParseError;
@@ -18,13 +19,20 @@ pub use grammar::ParseError;
 /// The longest file of rules, in bytes.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// What is in a file of rules.
+/// What is in a file of rules. It is not waited for: a program that makes its first socket is held up by nobody who may write to a FIFO.
 ///
 /// # Errors
-/// The system's; `FileTooLarge`: more than 4 MiB (/dev/zero, for one, has no end).
+/// The system's; `InvalidInput`: neither a regular file nor a character device, such as /dev/null; `FileTooLarge`: more than 4 MiB
+/// (/dev/zero, for one, has no end).
 pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    // (O_NOCTTY: a terminal does not become the process's by being named here.)
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_char_device() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > BYTES_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::kind::{self, Level};
+use crate::layout::Layout;
 use crate::spec::{self, Spec};
 use crate::table::{Id, Row, TABLE};
 
@@ -84,9 +85,6 @@ impl Settings {
             settings.set_row(row, preset, &lookup);
         }
         settings.follow();
-        if lookup("VMA_HUGETBL").is_some_and(|value| !value.is_empty()) {
-            settings.warnings.push("VMA_HUGETBL is obsolete, and does nothing: VMA_MEM_ALLOC_TYPE came in its place".to_owned());
-        }
         settings
     }
 
@@ -100,26 +98,41 @@ impl Settings {
             .chain(ALIASES.iter().filter(|alias| alias.means.contains(&row.id)).map(|alias| (alias.name, Source::Alias(alias.name))));
         for (name, source) in variables {
             let Some(text) = lookup(name).filter(|text| row.kind.may_be_empty() || !text.trim().is_empty()) else { continue };
-            if ALIASES.iter().any(|alias| alias.name == name && alias.is_old) {
-                self.warnings.push(format!("{name} is the old name of {}, which is set instead", row.name));
-            }
             match row.kind.parse(&text) {
                 Some((text, number)) => {
+                    if ALIASES.iter().any(|alias| alias.name == name && alias.is_old) {
+                        self.warnings.push(format!("{name} is the old name of {}, which is set instead", row.name));
+                    } else if row.id == Id::Hugetbl {
+                        self.warnings.push(format!("{name} is obsolete, and does nothing: VMA_MEM_ALLOC_TYPE came in its place"));
+                    }
                     self.values[row.id as usize] = Setting { text, number, source };
-                    return;
                 }
-                None => {
-                    let default = if row.default.is_empty() { "nothing" } else { row.default };
-                    self.warnings.push(format!("{name}={text} is not understood, so it is {default}; it may be {}", row.kind.allowed()));
-                    return;
-                }
+                None => self.refuse(row, name, text, source),
             }
+            return;
         }
         let from_preset = preset.and_then(|spec| spec.sets.iter().find(|(id, _)| *id == row.id).map(|&(_, text)| (spec, text)));
         if let Some((spec, text)) = from_preset
             && let Some((text, number)) = row.kind.parse(text)
         {
             self.values[row.id as usize] = Setting { text, number, source: Source::Spec(spec.name()) };
+        }
+    }
+
+    /// One warning that `name`'s value is none, however many rows it is the name of. The row keeps its default; but a device that is
+    /// not there is no reason to use another one.
+    fn refuse(&mut self, row: &Row, name: &str, text: String, source: Source) {
+        let allowed = row.kind.allowed();
+        let warning = if row.id == Id::Device {
+            let warning = format!("{name}={text} is no device of this build, so programs stay on the kernel; it may be {allowed}");
+            self.values[row.id as usize] = Setting { text, number: 0, source };
+            warning
+        } else {
+            let default = if row.default.is_empty() { "nothing" } else { row.default };
+            format!("{name}={text} is not understood, so it is {default}; it may be {allowed}")
+        };
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 
@@ -188,6 +201,11 @@ impl Settings {
     /// The log's level.
     pub fn level(&self) -> Level {
         Level::from_name(self.text(Id::Tracelevel)).unwrap_or(Level::Warn)
+    }
+
+    /// The layout of the Extra API's table.
+    pub fn api_layout(&self) -> Layout {
+        Layout::of_release(self.text(Id::ApiLayout)).unwrap_or(Layout::D)
     }
 
     /// Whether anybody set it.

@@ -70,6 +70,10 @@ const fn within(least: i64, greatest: i64) -> Kind {
     Kind::Number { least, greatest }
 }
 
+const fn zero_or(least: i64, greatest: i64) -> Kind {
+    Kind::ZeroOr { least, greatest }
+}
+
 /// What is counted in 32 bits.
 const COUNT: Kind = within(0, u32::MAX as i64);
 
@@ -95,11 +99,11 @@ const KERNELS_ANSWER: Effect = no("an option is always set on the kernel's descr
 const NOT_MEASURED: Effect = no("no such build: ringway stats and cargo xtask bench measure instead");
 
 rows! {
-    Device = "RINGWAY_DEVICE", Kind::Text, "auto", YES, "The device: auto, shm, or off (stay on the kernel). Another name leaves the program on the kernel, and the log says so.";
+    Device = "RINGWAY_DEVICE", Kind::Device, "auto", YES, "The device: auto, shm, or off (stay on the kernel). Another name leaves the program on the kernel, with one warning.";
     StatsFileOwn = "RINGWAY_STATS_FILE", Kind::Path, "", YES, "A process appends its statistics to this file when it ends, as one line of JSON.";
     LendCopies = "RINGWAY_LEND_COPIES", Kind::Bool, "0", YES, "Payload of other processes is copied before it is lent, not only once the program has written into some: for programs that have the kernel write there, or write there in signal handlers that block SIGSEGV.";
     Library = "RINGWAY_LIBVMA", Kind::Path, "", YES, "Where ringway run finds the library, if not beside itself or in ../lib.";
-    ApiLayout = "VMA_API_LAYOUT", Kind::Text, "9.8", YES, "The header that the program was compiled with, for the VMA Extra API: 9.8 and what is newer than 9.2, 9.2 and what is newer than 8.9, or 8.4.";
+    ApiLayout = "VMA_API_LAYOUT", Kind::Layout, "9.8", YES, "The release of libvma whose header the program was compiled with, for the VMA Extra API: 9.8 (9.8.32 and later), 9.3 (to 9.8.31), 9.2 (8.6.1 to 9.2), or 8.4; others of these, such as 9.2.2, are shown as theirs.";
 
     Tracelevel = "VMA_TRACELEVEL", Kind::Level, "warn", YES, "What is logged, with all that is less (upstream: info).";
     LogDetails = "VMA_LOG_DETAILS", Kind::OneOf(&[(0, "the message"), (1, "and the thread"), (2, "and the process"), (3, "and the time")]), "0", YES, "What a line of the log begins with. 2 from the level debug on, unless set.";
@@ -148,7 +152,7 @@ rows! {
     HwTsConversion = "VMA_HW_TS_CONVERSION", Kind::OneOf(&[(0, "off"), (1, "raw"), (2, "the best there is"), (3, "the system's clock"), (4, "PTP")]), "3", no("no device here takes timestamps in hardware (needs mlx5)"), "How a device's timestamps become times.";
     RxPollYield = "VMA_RX_POLL_YIELD", COUNT, "0", YES, "Rounds of polling after which a spinning receive lets others have its core; 0: every 50 us.";
     RxPrefetchBytes = "VMA_RX_PREFETCH_BYTES", within(32, 2044), "256", NO_PREFETCH, "Bytes of a packet that are fetched into the cache with it.";
-    RxPrefetchBefore = "VMA_RX_PREFETCH_BYTES_BEFORE_POLL", within(0, 2044), "0", NO_PREFETCH, "Bytes of the next packet that are fetched before it is there.";
+    RxPrefetchBefore = "VMA_RX_PREFETCH_BYTES_BEFORE_POLL", zero_or(32, 2044), "0", NO_PREFETCH, "Bytes of the next packet that are fetched before it is there.";
     RxCqDrainRate = "VMA_RX_CQ_DRAIN_RATE_NSEC", from(0), "0", no("a socket's call polls the ring whenever the socket has nothing, and every poll is cheap where nothing came"), "Nanoseconds after which a receive polls although the socket has something.";
     RxPollOnTxTcp = "VMA_RX_POLL_ON_TX_TCP", Kind::Bool, "0", YES, "Polls the ring with every TCP send, not only where there is no room.";
     TriggerDummySend = "VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME", Kind::Bool, "0", YES, "1: each getsockname on a connected socket sends 264 bytes to nobody (VMA_SND_FLAGS_DUMMY), to warm the way of what is sent.";
@@ -201,8 +205,8 @@ rows! {
     Fork = "VMA_FORK", Kind::Bool, "1", no("forks are always seen, and children find what they inherit"), "Supports fork.";
     CloseOnDup2 = "VMA_CLOSE_ON_DUP2", Kind::Bool, "1", no("what a number named is always closed when dup2 puts something else there, as in the kernel"), "Closes what dup2 replaces.";
     Socketxtreme = "VMA_SOCKETXTREME", Kind::Bool, "0", YES, "1: what happens on sockets is noted on their rings, for the Extra API's socketxtreme_poll.";
-    Mtu = "VMA_MTU", within(0, 65_535), "0", YES, "The largest packet of a TCP connection in bytes, its segments' payload being 40 less; 0: the device's. Datagrams keep the device's, for none is fragmented.";
-    Mss = "VMA_MSS", within(0, 65_535), "0", YES, "The largest payload of a TCP segment in bytes, 88 at least; 0: by the MTU.";
+    Mtu = "VMA_MTU", zero_or(128, 65_535), "0", YES, "The largest packet of a TCP connection in bytes, 128 at least, its segments' payload being 40 less; 0: the device's. Datagrams keep the device's, for none is fragmented.";
+    Mss = "VMA_MSS", zero_or(88, 65_535), "0", YES, "The largest payload of a TCP segment in bytes, 88 at least; 0: by the MTU.";
     TcpCcAlgo = "VMA_TCP_CC_ALGO", Kind::OneOf(&[(0, "NewReno"), (1, "CUBIC"), (2, "none")]), "0", no("the stack has NewReno alone; shared memory loses nothing, so that its window only grows"), "Congestion control.";
     TcpMaxSynRate = "VMA_TCP_MAX_SYN_RATE", within(0, 100_000), "0", YES, "Connections a second that a listener lets begin; 0: any number. Beyond them a SYN is dropped, and comes again after a second.";
     DeferredClose = "VMA_DEFERRED_CLOSE", Kind::Bool, "0", no("a number is given back when close returns, as in the kernel"), "Keeps a closed socket's number for a while.";

@@ -8,6 +8,7 @@
  *	cc -O2 -o dummy_send dummy_send.c $(pkg-config --cflags libvma)
  *	ringway run -- ./dummy_send
  */
+#define _DEFAULT_SOURCE /* clock_gettime, where the compiler is asked for C alone (-std=c11) */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  *
  *	sender udp|tcp PORT COUNT
  */
+#define _DEFAULT_SOURCE /* nanosleep, where the compiler is asked for C alone (-std=c11) */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,8 @@
-//! The log: tracing, with VMA_TRACELEVEL's names. An unmodified program's standard error stays clean unless something
-//! needs saying, so the default is `warn`. From `info` on it begins with the parameters that differ from their defaults.
+//! The log: tracing, with VMA_TRACELEVEL's levels ([`level`]). An unmodified program's standard error stays clean unless something
+//! needs saying, so the default is `warn`. From `info` on it begins with the [`banner`].
+
+mod banner;
+pub(crate) mod level;
 
 use core::fmt::{self, Write as _};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -9,7 +12,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, RawFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Once;
 
-use ringway_params::{Id, Row};
+use ringway_params::Id;
 use ringway_stack::offload::Reason;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -36,16 +39,8 @@ pub(crate) fn start() {
             tracing::warn!("VMA_LOG_FILE={}: {why}; the log goes to standard error", settings.text(Id::LogFile));
         }
         settings.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
-        tracing::info!("VMA_VERSION: Ringway {}", env!("CARGO_PKG_VERSION"));
-        tracing::info!("Cmd Line: {}", command_line());
-        settings.changed().for_each(|(row, setting)| tracing::info!("{}", banner(row, &setting.text)));
+        banner::tell(settings);
     });
-}
-
-/// The program and its arguments.
-fn command_line() -> String {
-    let arguments: Vec<_> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    arguments.join(" ")
 }
 
 /// A [`ringway_params::Level`], which vma_stats may change.
@@ -65,40 +60,23 @@ pub(crate) fn set_details(details: u32) {
     DETAILS.store(details.min(3), Ordering::Relaxed);
 }
 
-/// What is logged now, as tracing has it.
-fn level() -> LevelFilter {
-    filter(ringway_params::Level::from_number(LEVEL.load(Ordering::Relaxed)).unwrap_or(ringway_params::Level::Warn))
+/// What is logged now.
+fn most() -> ringway_params::Level {
+    ringway_params::Level::from_number(LEVEL.load(Ordering::Relaxed)).unwrap_or(ringway_params::Level::Warn)
 }
 
-/// A parameter that differs from its default: `<label> <value> [VMA_NAME]`.
-fn banner(row: &Row, value: &str) -> String {
-    let words = row.name.trim_start_matches("VMA_").replace('_', " ").to_ascii_lowercase();
-    let label: String = words.char_indices().map(|(at, c)| if at == 0 { c.to_ascii_uppercase() } else { c }).collect();
-    format!("{label:<30} {value:<26} [{}]", row.name)
-}
-
-/// What tracing calls a level.
-const fn filter(level: ringway_params::Level) -> LevelFilter {
-    use ringway_params::Level as L;
-    match level {
-        L::None => LevelFilter::OFF,
-        L::Panic | L::Error => LevelFilter::ERROR,
-        L::Warn => LevelFilter::WARN,
-        L::Info => LevelFilter::INFO,
-        L::Details | L::Debug => LevelFilter::DEBUG,
-        L::Fine | L::Finer | L::All => LevelFilter::TRACE,
-    }
-}
-
-/// The one line that says why the whole process runs on the kernel.
+/// The one line that says why the process runs on the kernel. Of what is switched off, `detail` has the advice: where.
 pub(crate) fn declined(reason: Reason, detail: &str) {
     start();
     let separator = if detail.is_empty() { "" } else { ": " };
-    // Somebody who switched it off knows.
-    if reason == Reason::SwitchedOff {
-        tracing::info!("not offloading ({reason}){separator}{detail}: {}", reason.advice());
-    } else {
-        tracing::warn!("not offloading ({reason}){separator}{detail}: {}", reason.advice());
+    match reason {
+        // Somebody who switched it off knows.
+        Reason::SwitchedOff => tracing::info!("not offloading ({reason}){separator}{detail}"),
+        // The parameters' warning has told of it.
+        Reason::UnknownDevice | Reason::DeviceMissing => {
+            tracing::info!("not offloading ({reason}){separator}{detail}: {}", reason.advice());
+        }
+        _ => tracing::warn!("not offloading ({reason}){separator}{detail}: {}", reason.advice()),
     }
 }
 
@@ -134,13 +112,7 @@ impl Log {
         }
         let colour = colour(*event.metadata().level()).filter(|_| self.colours);
         out.push_str(colour.unwrap_or_default());
-        out.write_str(match *event.metadata().level() {
-            Level::ERROR => "VMA ERROR: ",
-            Level::WARN => "VMA WARNING: ",
-            Level::INFO => "VMA INFO: ",
-            Level::DEBUG => "VMA DEBUG: ",
-            Level::TRACE => "VMA FINE: ",
-        })?;
+        write!(out, "VMA {}: ", level::label(level::of(event.metadata())))?;
         event.record(&mut Fields(&mut out));
         out.push_str(colour.map_or("", |_| "\u{1b}[0m"));
         out.write_char('\n')?;
@@ -151,11 +123,11 @@ impl Log {
 /// (Spans are not used.)
 impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= level()
+        level::of(metadata) <= most()
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(level())
+        Some(level::filter(most()))
     }
 
     fn event(&self, event: &Event<'_>) {
@@ -272,19 +244,21 @@ fn write_unkilled(fd: RawFd, line: &[u8]) {
 mod tests {
     use super::*;
 
-    /// What a log writes of an error, a warning and a word.
-    fn written(colours: bool) -> String {
-        let path = std::env::temp_dir().join(format!("ringway-log-{}-{colours}", std::process::id()));
+    /// What a log at that level writes of a line at each level.
+    fn written(colours: bool, most: ringway_params::Level) -> String {
+        // (There is one level in the process.)
+        static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let path = std::env::temp_dir().join(format!("ringway-log-{}", std::process::id()));
         let (output, unopened) = Output::open(Some(path.to_string_lossy().into_owned()));
         assert!(unopened.is_none());
         assert!(!output.is_a_terminal());
-        set_level(ringway_params::Level::Info);
+        set_level(most);
         let log = Log { colours, output };
         tracing::subscriber::with_default(log, || {
-            tracing::error!("one");
-            tracing::warn!("two");
-            tracing::info!("three");
-            tracing::debug!("four");
+            for level in (0..).map_while(ringway_params::Level::from_number) {
+                level::log(level, "line");
+            }
         });
         let text = std::fs::read_to_string(&path).expect("the log is there");
         std::fs::remove_file(&path).expect("it was made here");
@@ -293,23 +267,16 @@ mod tests {
 
     #[test]
     fn terminals_see_colours() {
-        assert_eq!(written(false), "VMA ERROR: one\nVMA WARNING: two\nVMA INFO: three\n");
-        let coloured = "\u{1b}[31mVMA ERROR: one\u{1b}[0m\n\u{1b}[33mVMA WARNING: two\u{1b}[0m\nVMA INFO: three\n";
-        assert_eq!(written(true), coloured);
+        let coloured = "\u{1b}[31mVMA PANIC: line\u{1b}[0m\n\u{1b}[31mVMA ERROR: line\u{1b}[0m\n\u{1b}[33mVMA WARNING: line\u{1b}[0m\n";
+        assert_eq!(written(true, ringway_params::Level::Info), format!("{coloured}VMA INFO: line\n"));
     }
 
     #[test]
-    fn levels_are_tracings() {
-        use ringway_params::Level as L;
-        for (name, level) in [("none", LevelFilter::OFF), ("0", LevelFilter::ERROR), ("3", LevelFilter::INFO), ("all", LevelFilter::TRACE)]
-        {
-            assert_eq!(L::from_name(name).map(filter), Some(level), "{name}");
+    fn each_level_has_its_own_lines_and_those_of_all_that_are_less() {
+        let labels = ["PANIC", "ERROR", "WARNING", "INFO", "DETAILS", "DEBUG", "FINE", "FINER", "ALL"];
+        for (count, most) in (0..).map_while(ringway_params::Level::from_number).enumerate() {
+            let lines: String = labels[..count].iter().map(|label| format!("VMA {label}: line\n")).collect();
+            assert_eq!(written(false, most), lines, "{most:?}");
         }
-    }
-
-    #[test]
-    fn the_banner_has_label_value_and_name() {
-        let line = banner(Id::RxPoll.row(), "-1");
-        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["Rx", "poll", "-1", "[VMA_RX_POLL]"]);
     }
 }

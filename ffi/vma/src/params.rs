@@ -173,7 +173,7 @@ pub(crate) fn admissible() -> Result<(), (Reason, String)> {
     let device = settings().text(Id::Device);
     match device {
         "" | "auto" | "shm" => {}
-        "off" => return Err((Reason::SwitchedOff, String::new())),
+        "off" => return Err((Reason::SwitchedOff, "RINGWAY_DEVICE=off; unset it, or set it to auto".to_owned())),
         "mlx5" | "rxe" | "xdp" => return Err((Reason::DeviceMissing, format!("RINGWAY_DEVICE={device}"))),
         _ => return Err((Reason::UnknownDevice, format!("RINGWAY_DEVICE={device}"))),
     }

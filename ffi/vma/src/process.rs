@@ -163,7 +163,7 @@ fn init() -> Option<&'static Process> {
     if !threads::any_wants_offload() {
         // (For now: a thread's sockets may be wanted later.)
         static TOLD: Once = Once::new();
-        TOLD.call_once(|| log::declined(Reason::SwitchedOff, "VMA_OFFLOADED_SOCKETS=0"));
+        TOLD.call_once(|| log::declined(Reason::SwitchedOff, "VMA_OFFLOADED_SOCKETS=0; unset it, or set it to 1"));
         return None;
     }
     match make() {

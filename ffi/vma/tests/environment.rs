@@ -46,12 +46,12 @@ fn what_is_full_is_one_line_of_the_log_or_none() {
 }
 
 #[test]
-fn a_fifo_that_nobody_reads_is_not_waited_for() {
+fn a_fifo_that_nobody_reads_or_writes_is_not_waited_for() {
     let fifo = place("fifo");
     let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo(1) is part of coreutils");
     assert!(made.success());
     let path = fifo.to_string_lossy().into_owned();
-    for name in ["VMA_LOG_FILE", "VMA_STATS_FILE", "RINGWAY_STATS_FILE"] {
+    for name in ["VMA_LOG_FILE", "VMA_STATS_FILE", "RINGWAY_STATS_FILE", "VMA_CONFIG_FILE"] {
         let said = log("1", &[(name, &path)]);
         assert!(said.lines().count() == 1 && said.contains(&path), "{name}: {said}");
     }
@@ -63,9 +63,29 @@ fn the_log_begins_with_what_it_is_the_log_of() {
     let said = log("1", &[("VMA_TRACELEVEL", "info"), ("VMA_RX_POLL", "0")]);
     // (Whoever tries another library says so in the environment, and this test that there are no rules.)
     let lines: Vec<_> = said.lines().filter(|line| !line.contains("[RINGWAY_LIBVMA]") && !line.contains("[VMA_CONFIG_FILE]")).collect();
-    let all = ["VMA_VERSION: ", "Cmd Line: ", "[VMA_TRACELEVEL]", "[VMA_RX_POLL]", "offloading over shm as "];
+    let who = ["VMA_VERSION: ", "Cmd Line: ", "Current Time: ", "Pid: ", "Architecture: ", "Node: "];
+    let all = [&who[..], &["[VMA_TRACELEVEL]", "[VMA_RX_POLL]", "offloading over shm as "]].concat();
     assert!(lines.len() == all.len() && lines.iter().zip(all).all(|(line, part)| line.contains(part)), "{said}");
     assert!(lines[1].ends_with(" 1"), "{said}");
+    assert!(lines[4].ends_with(std::env::consts::ARCH), "{said}");
+}
+
+#[test]
+fn details_are_less_than_debug_and_all_of_the_configuration() {
+    let at = |level| log("1", &[("VMA_TRACELEVEL", level), ("VMA_LOG_DETAILS", "0")]);
+    let kinds = |said: &str| -> Vec<String> {
+        let mut kinds: Vec<String> = said.lines().filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    };
+    assert_eq!(kinds(&at("info")), ["VMA INFO"]);
+    let details = at("details");
+    assert_eq!(kinds(&details), ["VMA DETAILS", "VMA INFO"], "{details}");
+    let of_parameters = |said: &str| said.lines().filter(|line| line.ends_with(']') && line.contains("[VMA_")).count();
+    assert!(of_parameters(&details) > 80 && details.contains("VMA DETAILS: Rx poll "), "{details}");
+    let debug = at("debug");
+    assert_eq!(kinds(&debug), ["VMA DEBUG", "VMA DETAILS", "VMA INFO"], "{debug}");
 }
 
 /// Descriptors: a program that has enough of them for itself has enough, for what the library takes in vain is given back.

@@ -6,6 +6,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Command, Stdio};
 
+use ringway_params::{Id, Settings};
 use ringway_stack::offload::{DeviceKind, Reason};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -137,10 +138,11 @@ fn preloading() -> io::Result<String> {
 }
 
 fn device_variable() -> io::Result<String> {
-    match std::env::var("RINGWAY_DEVICE").as_deref() {
-        Ok("off") => Err(io::Error::other(Reason::SwitchedOff.name())),
-        Ok(name @ ("auto" | "shm")) => Ok(name.to_owned()),
-        Err(std::env::VarError::NotPresent) => Ok("not set: auto".to_owned()),
+    let settings = Settings::from_environment();
+    match settings.text(Id::Device) {
+        "off" => Err(io::Error::other(Reason::SwitchedOff.name())),
+        name @ ("auto" | "shm") if settings.is_set(Id::Device) => Ok(name.to_owned()),
+        "auto" => Ok("not set: auto".to_owned()),
         other => Err(io::Error::other(format!("{other:?}"))),
     }
 }

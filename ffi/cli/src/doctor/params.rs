@@ -81,6 +81,8 @@ mod tests {
             "VMA_SPEC" => Some("latency".to_owned()),
             "VMA_RX_POLL" => Some("7".to_owned()),
             "VMA_MTU" => Some("much".to_owned()),
+            "VMA_API_LAYOUT" => Some("7".to_owned()),
+            "RINGWAY_DEVICE" => Some("foo".to_owned()),
             _ => None,
         });
         let all = gather(&settings);
@@ -92,6 +94,9 @@ mod tests {
         assert_eq!(of("VMA_SELECT_POLL"), ("-1", "VMA_SPEC=latency", false));
         assert_eq!(of("VMA_MTU"), ("0", "default", false));
         assert_eq!(of("VMA_BF"), ("1", "default", true));
-        assert_eq!(all.warnings.len(), 1);
+        assert_eq!(of("VMA_API_LAYOUT"), ("9.8", "default", false));
+        assert_eq!(of("RINGWAY_DEVICE"), ("foo", "environment", false));
+        assert_eq!(all.warnings.len(), 3);
+        assert!(all.warnings.iter().any(|warning| warning.contains("RINGWAY_DEVICE=foo") && warning.contains("stay on the kernel")));
     }
 }

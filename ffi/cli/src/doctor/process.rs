@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 
 use anyhow::{Context as _, Result};
+use ringway_params::{Id, Kind};
 use ringway_report::{Decision, ProcessReport, SocketReport, printable};
 use ringway_stack::offload::Reason;
 use rustix::process::geteuid;
@@ -130,14 +131,24 @@ fn silence(pid: u32) -> String {
 /// The library is there, and yet the process has no control socket: it decided for the kernel, or has not used a socket yet.
 fn loaded(environ: &str) -> String {
     let device = read_variable(environ, "RINGWAY_DEVICE");
+    let sockets = read_variable(environ, Id::OffloadedSockets.row().name).unwrap_or_default();
+    let sockets_are_off = sockets.is_some_and(|value| is_no(&value));
     match device.as_ref().map(Option::as_deref) {
-        Ok(Some("off")) => format!("{}: {}", Reason::SwitchedOff, Reason::SwitchedOff.advice()),
+        Ok(Some("off")) => format!("{}: RINGWAY_DEVICE=off; unset it, or set it to auto", Reason::SwitchedOff),
+        Ok(None | Some("auto" | "shm")) if sockets_are_off => {
+            format!("{}: VMA_OFFLOADED_SOCKETS=0; unset it, or set it to 1", Reason::SwitchedOff)
+        }
         Ok(None | Some("auto" | "shm")) => {
             "libvma.so is loaded; either no socket was opened yet, or no device could be used (its log says why)".to_owned()
         }
         Ok(Some(name)) => format!("{} {}: {}", Reason::UnknownDevice, printable(name.to_owned()), Reason::UnknownDevice.advice()),
         Err(error) => format!("libvma.so is loaded; its environment cannot be read: {error}"),
     }
+}
+
+/// Whether a yes or no is no.
+fn is_no(value: &str) -> bool {
+    Kind::Bool.parse(value).is_some_and(|(_, number)| number == 0)
 }
 
 /// A variable of the environment that a process was started with.
@@ -159,5 +170,20 @@ mod tests {
         assert_eq!(diagnosis.program, "[31mred");
         let text = diagnosis.to_string();
         assert!(text.contains("[31mred") && text.contains("[2J") && !text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn what_is_switched_off_is_named() {
+        let path = std::env::temp_dir().join(format!("ringway-environ-{}", std::process::id()));
+        let says = |environ: &str| {
+            fs::write(&path, environ.replace(' ', "\0")).expect("a file");
+            loaded(&path.to_string_lossy())
+        };
+        assert!(says("A=1 RINGWAY_DEVICE=off").contains("RINGWAY_DEVICE=off"));
+        let sockets = says("VMA_OFFLOADED_SOCKETS=0 A=1");
+        assert!(sockets.contains("VMA_OFFLOADED_SOCKETS=0") && !sockets.contains("RINGWAY_DEVICE"), "{sockets}");
+        assert!(says("VMA_OFFLOADED_SOCKETS=1").contains("no socket was opened yet"));
+        assert!(says("RINGWAY_DEVICE=foo").contains("unknown-device foo"));
+        fs::remove_file(&path).expect("it was made here");
     }
 }

@@ -1,12 +1,13 @@
 //! Which rule of libvma.conf decides about a program's sockets.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use ringway_params::rules::{Process, Role, Rules, Transport};
+use ringway_params::rules::{Placed, Process, Role, Rules, Transport};
 use ringway_params::{Id, Settings, rules};
 use serde::Serialize;
 
@@ -44,6 +45,8 @@ impl Named {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Decision {
     role: &'static str,
+    /// The ports for which it does, as `80`, `1-79, 81-65535`, or `*` for all.
+    ports: String,
     /// `kernel` or `ring`.
     carried_by: &'static str,
     /// The rule's file and line; `None`: there is no rule, so the ring may have it.
@@ -81,33 +84,75 @@ pub(super) fn run(program: &str, address: &str, role: Option<Named>, json: bool)
         println!("{}", serde_json::to_string_pretty(&decisions)?);
         return Ok(());
     }
-    let mut rows = table(&["role", "carried by", "rule", ""]);
+    let mut rows = table(&["role", "ports", "carried by", "rule", ""]);
     for decision in &decisions {
         let place = decision.place.as_deref().unwrap_or("no rule");
-        rows.add_row([decision.role, decision.carried_by, place, decision.rule.as_deref().unwrap_or_default()]);
+        rows.add_row([decision.role, &decision.ports, decision.carried_by, place, decision.rule.as_deref().unwrap_or_default()]);
     }
     println!("{rows}");
     Ok(())
 }
 
-/// `ADDRESS` or `ADDRESS:PORT`. Without a port, it is zero, which only rules for all ports match.
-fn parse(address: &str) -> Result<SocketAddrV4> {
-    let whole = SocketAddrV4::from_str(address).ok();
-    let alone = Ipv4Addr::from_str(address).ok().map(|ip| SocketAddrV4::new(ip, 0));
+/// `ADDRESS` or `ADDRESS:PORT`.
+fn parse(address: &str) -> Result<(Ipv4Addr, Option<u16>)> {
+    let whole = SocketAddrV4::from_str(address).ok().map(|address| (*address.ip(), Some(address.port())));
+    let alone = Ipv4Addr::from_str(address).ok().map(|ip| (ip, None));
     whole.or(alone).with_context(|| format!("{address} is neither an IPv4 address nor one with a port"))
 }
 
-fn decide(rules: &Rules, path: &str, process: &Process, address: SocketAddrV4, roles: &[Role]) -> Vec<Decision> {
-    let decision = |&role: &Role| {
-        let placed = rules.decide(process, role, address, None);
-        Decision {
+/// What a rule decides about; no rule, likewise.
+struct Share<'a> {
+    placed: Option<&'a Placed>,
+    /// The first and the last ones of ranges that do not touch, in rising order.
+    ports: Vec<(u16, u16)>,
+}
+
+/// For each role, what decides about that port; without one, what decides about which ports.
+fn decide(rules: &Rules, path: &str, process: &Process, (ip, port): (Ipv4Addr, Option<u16>), roles: &[Role]) -> Vec<Decision> {
+    let of_role = |&role: &Role| {
+        let pieces = port.map_or_else(|| pieces(rules.of(process), role), |port| vec![(port, port)]);
+        let decided = pieces.into_iter().map(|piece| (rules.decide(process, role, SocketAddrV4::new(ip, piece.0), None), piece));
+        shares(decided).into_iter().map(move |Share { placed, ports }| Decision {
             role: role.name(),
+            ports: shown(&ports),
             carried_by: if placed.is_some_and(|placed| placed.rule.transport == Transport::Os) { "kernel" } else { "ring" },
             place: placed.map(|placed| format!("{path}:{}", placed.line)),
             rule: placed.map(|placed| placed.rule.to_string()),
-        }
+        })
     };
-    roles.iter().map(decision).collect()
+    roles.iter().flat_map(of_role).collect()
+}
+
+/// Puts together what the same rule decides about.
+fn shares<'a>(decided: impl Iterator<Item = (Option<&'a Placed>, (u16, u16))>) -> Vec<Share<'a>> {
+    let mut shares: Vec<Share<'a>> = Vec::new();
+    for (placed, (first, last)) in decided {
+        match shares.iter_mut().find(|share| share.placed == placed) {
+            Some(share) => match share.ports.last_mut() {
+                Some(before) if before.1.checked_add(1) == Some(first) => before.1 = last,
+                _ => share.ports.push((first, last)),
+            },
+            None => shares.push(Share { placed, ports: vec![(first, last)] }),
+        }
+    }
+    shares
+}
+
+/// All ports that a socket can have, in pieces of which each is decided about alike: no rule begins or ends within one.
+fn pieces(rules: &[Placed], role: Role) -> Vec<(u16, u16)> {
+    let ranges = rules.iter().filter(|placed| placed.rule.role == role).map(|placed| placed.rule.first);
+    let begins = ranges.flat_map(|range| [Some(range.first), range.last.checked_add(1)]).flatten().filter(|&port| port != 0);
+    let begins: Vec<u16> = begins.chain([1]).collect::<BTreeSet<_>>().into_iter().collect();
+    let ends = begins.iter().skip(1).map(|&next| next - 1).chain([u16::MAX]);
+    begins.iter().copied().zip(ends).collect()
+}
+
+fn shown(ports: &[(u16, u16)]) -> String {
+    if ports == [(1, u16::MAX)] {
+        return "*".to_owned();
+    }
+    let piece = |&(first, last): &(u16, u16)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    ports.iter().map(piece).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -121,19 +166,42 @@ mod tests {
         let of = |program, address| decide(&rules, "/etc/libvma.conf", &process(program), parse(address).unwrap(), &[Role::TcpServer]);
         let decided = Decision {
             role: "tcp_server",
+            ports: "6379".to_owned(),
             carried_by: "kernel",
             place: Some("/etc/libvma.conf:3".to_owned()),
             rule: Some("use os tcp_server 127.0.0.1:6379".to_owned()),
         };
         assert_eq!(of("redis-server", "127.0.0.1:6379"), [decided]);
-        assert_eq!(of("redis-server", "127.0.0.1")[0].carried_by, "ring", "the rule is about one port");
         assert_eq!(of("nginx", "127.0.0.1:6379")[0].place, None);
     }
 
     #[test]
+    fn without_a_port_all_of_them_are_decided_about() {
+        let text = "use os tcp_server *:80\nuse vma tcp_server 10.0.0.0/8:1-90\nuse os tcp_server *:70-100\nuse os tcp_client *:7\n";
+        let (rules, _) = Rules::parse(text);
+        let process = Process { program: "nginx".to_owned(), id: "*".to_owned() };
+        let of = |address, role| -> Vec<_> {
+            let decisions = decide(&rules, "f", &process, parse(address).unwrap(), &[role]);
+            decisions.into_iter().map(|d| (d.ports, d.carried_by, d.place.unwrap_or_default())).collect()
+        };
+        let expected = |rows: &[(&str, &'static str, &str)]| -> Vec<_> {
+            rows.iter().map(|&(ports, by, place)| (ports.to_owned(), by, place.to_owned())).collect()
+        };
+        let here = [("1-69, 101-65535", "ring", ""), ("70-79, 81-100", "kernel", "f:3"), ("80", "kernel", "f:1")];
+        assert_eq!(of("127.0.0.1", Role::TcpServer), expected(&here));
+        let there = [("1-79, 81-90", "ring", "f:2"), ("80", "kernel", "f:1"), ("91-100", "kernel", "f:3"), ("101-65535", "ring", "")];
+        assert_eq!(of("10.1.1.1", Role::TcpServer), expected(&there));
+        assert_eq!(of("10.1.1.1", Role::UdpSender), expected(&[("*", "ring", "")]));
+        assert_eq!(of("10.1.1.1:7", Role::TcpClient), expected(&[("7", "kernel", "f:4")]));
+        let (all, _) = Rules::parse("use os tcp_server *:*\nuse vma tcp_server *:65535\n");
+        let decided = decide(&all, "f", &process, parse("1.2.3.4").unwrap(), &[Role::TcpServer]);
+        assert_eq!((decided.len(), decided[0].ports.as_str()), (1, "*"));
+    }
+
+    #[test]
     fn addresses_may_lack_a_port() {
-        assert_eq!(parse("10.0.0.1").unwrap(), "10.0.0.1:0".parse().unwrap());
-        assert_eq!(parse("10.0.0.1:5").unwrap(), "10.0.0.1:5".parse().unwrap());
+        assert_eq!(parse("10.0.0.1").unwrap(), (Ipv4Addr::new(10, 0, 0, 1), None));
+        assert_eq!(parse("10.0.0.1:5").unwrap(), (Ipv4Addr::new(10, 0, 0, 1), Some(5)));
         assert!(parse("host:5").is_err());
     }
 

@@ -45,6 +45,29 @@ fn numbers_keep_to_their_range() {
 }
 
 #[test]
+fn zero_may_stand_apart_from_a_range() {
+    let kind = Kind::ZeroOr { least: 32, greatest: 2044 };
+    for (text, fits) in [("0", true), ("1", false), ("31", false), ("32", true), ("2044", true), ("2045", false), ("-32", false)] {
+        assert_eq!(kind.parse(text).is_some(), fits, "{text}");
+    }
+    assert_eq!(kind.allowed(), "0, or a number from 32 to 2044");
+}
+
+#[test]
+fn a_layout_is_shown_by_its_own_name() {
+    assert_eq!(Kind::Layout.parse(" 9.2.2 "), Some(("9.2".to_owned(), 0)));
+    assert_eq!(Kind::Layout.parse("7"), None);
+}
+
+#[test]
+fn devices_are_those_of_this_build() {
+    assert_eq!(Kind::Device.parse(" shm"), Some(("shm".to_owned(), 0)));
+    for other in ["mlx5", "foo", "SHM"] {
+        assert_eq!(Kind::Device.parse(other), None, "{other}");
+    }
+}
+
+#[test]
 fn cpus_are_a_mask_or_a_list() {
     assert_eq!(cpus("0x3"), Some(vec![0, 1]));
     assert_eq!(cpus("0x10000000000000001"), Some(vec![0, 64]));
@@ -59,7 +82,9 @@ fn cpus_are_a_mask_or_a_list() {
 proptest::proptest! {
     #[test]
     fn no_text_is_too_much(text in ".*") {
-        let kinds = [Kind::Bool, Kind::Number { least: 0, greatest: 9 }, Kind::OneOf(&[(1, "one")]), Kind::Level, Kind::Cpus, Kind::Path, Kind::Spec];
+        let (number, zero_or) = (Kind::Number { least: 0, greatest: 9 }, Kind::ZeroOr { least: 5, greatest: 9 });
+        let words = [Kind::Level, Kind::Cpus, Kind::Path, Kind::Spec, Kind::Layout, Kind::Device];
+        let kinds = [Kind::Bool, number, zero_or, Kind::OneOf(&[(1, "one")])].into_iter().chain(words);
         for kind in kinds {
             let _ = kind.parse(&text);
         }

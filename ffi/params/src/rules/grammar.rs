@@ -179,6 +179,7 @@ impl<'a> Scanner<'a> {
                     });
                 }
                 "min-level" => {
+                    self.blanks();
                     let start = self.at;
                     let level = self.number(9, "a level from 1 to 9")?;
                     let level = u8::try_from(level).ok().filter(|&level| level != 0);

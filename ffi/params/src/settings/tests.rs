@@ -19,14 +19,15 @@ fn nothing_set_means_the_defaults() {
 /// One value a kind that cannot be meant.
 fn nonsense(kind: Kind) -> Option<&'static str> {
     match kind {
-        Kind::Bool | Kind::Number { .. } | Kind::OneOf(_) | Kind::Level | Kind::Cpus | Kind::Spec => Some("banana"),
+        Kind::Bool | Kind::Number { .. } | Kind::ZeroOr { .. } | Kind::OneOf(_) | Kind::Level | Kind::Cpus => Some("banana"),
+        Kind::Spec | Kind::Layout | Kind::Device => Some("banana"),
         Kind::Path | Kind::Text => None,
     }
 }
 
 #[test]
 fn each_row_refuses_nonsense_with_one_warning_and_keeps_its_default() {
-    for row in TABLE.iter().filter(|row| row.id != Id::Hugetbl) {
+    for row in TABLE.iter().filter(|row| row.id != Id::Device) {
         let Some(wrong) = nonsense(row.kind) else { continue };
         let settings = with(&[(row.name, wrong)]);
         let [warning] = settings.warnings() else { panic!("{}: {:?}", row.name, settings.warnings()) };
@@ -48,6 +49,56 @@ fn each_number_refuses_what_is_out_of_its_range() {
             assert_eq!(settings.number(row.id) == value, fits || row.default == value.to_string(), "{}={value}", row.name);
         }
     }
+}
+
+#[test]
+fn a_name_of_several_refuses_nonsense_with_one_warning() {
+    for (name, means) in aliases() {
+        for wrong in ["banana", "-99"] {
+            let settings = with(&[(name, wrong)]);
+            assert!(matches!(settings.warnings(), [one] if one.contains(&format!("{name}={wrong} "))), "{name}: {:?}", settings.warnings());
+            assert!(means.iter().all(|&id| settings.of(id) == &default_of(id.row())), "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_obsolete_is_one_warning_whatever_its_value() {
+    for value in ["0", "1", "banana"] {
+        assert_eq!(with(&[("VMA_HUGETBL", value)]).warnings().len(), 1, "{value}");
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_no_other_one() {
+    for name in ["foo", "mlx5"] {
+        let settings = with(&[("RINGWAY_DEVICE", name)]);
+        assert!(
+            matches!(settings.warnings(), [one] if one.contains(name) && one.contains("stay on the kernel")),
+            "{:?}",
+            settings.warnings()
+        );
+        assert_eq!((settings.text(Id::Device), settings.of(Id::Device).source), (name, Source::Environment));
+    }
+    let settings = with(&[("RINGWAY_DEVICE", "off")]);
+    assert!(settings.warnings().is_empty() && settings.text(Id::Device) == "off");
+}
+
+#[test]
+fn sizes_of_packets_that_no_stack_has_are_refused() {
+    for (name, wrong, least) in [("VMA_MSS", "87", "88"), ("VMA_MTU", "127", "128"), ("VMA_RX_PREFETCH_BYTES_BEFORE_POLL", "31", "32")] {
+        assert_eq!(with(&[(name, least)]).warnings(), [""; 0]);
+        let settings = with(&[(name, wrong)]);
+        assert_eq!((settings.warnings().len(), settings.changed().count()), (1, 0), "{name}");
+    }
+}
+
+#[test]
+fn a_release_is_shown_as_its_layouts() {
+    let settings = with(&[("VMA_API_LAYOUT", "9.1")]);
+    assert_eq!((settings.text(Id::ApiLayout), settings.api_layout()), ("9.2", Layout::B));
+    let settings = with(&[("VMA_API_LAYOUT", "7")]);
+    assert_eq!((settings.text(Id::ApiLayout), settings.api_layout(), settings.warnings().len()), ("9.8", Layout::D, 1));
 }
 
 #[test]

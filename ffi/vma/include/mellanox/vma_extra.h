@@ -19,9 +19,13 @@
  *
  * Layouts. This is the table that libvma 9.8.70 and later have, with two functions behind it that libvma had up to 9.2
  * (vma_cyclic_buffer_read, get_mem_info). A program that was compiled with the header of libvma 9.0 to 9.2 runs with
- * VMA_API_LAYOUT=9.2 in its environment, one of libvma 8.4 (vma_poll) with VMA_API_LAYOUT=8.4: then the table, the structures and the
- * constants are those of that header. Programs of 8.5 to 9.8 that use nothing behind dump_fd_stats need no setting but for the
+ * VMA_API_LAYOUT=9.2 in its environment (or its own release: 9.1, 9.2.2), one of libvma 8.4 (vma_poll) with VMA_API_LAYOUT=8.4: then the
+ * table, the structures and the constants are those of that header. One of 9.3 to 9.8.31 that calls get_dpcp_devices, in whose place ioctl
+ * now is, sets that release, and the call fails with EOPNOTSUPP. Programs of 8.5 to 9.8 that use nothing behind dump_fd_stats need no setting but for the
  * structures of 8.5 and 8.6.0, which are those of 8.4 and are not told apart from outside.
+ *
+ * Languages. C from C90 on and C++ from C++98 on, as gcc and clang have them, without a warning from -Wall -Wextra -pedantic: what is theirs and not
+ * the language's (members without a length or a name, __inline in C90) is spelt as they ask for it.
  */
 #ifndef VMA_EXTRA_H
 #define VMA_EXTRA_H
@@ -94,8 +98,8 @@ struct vma_cmsg_ioctl_user_alloc_t {
 
 /* What a completion tells of, in events; besides, the bits of epoll (EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP). */
 __extension__ typedef enum {
-	VMA_SOCKETXTREME_PACKET = (1ULL << 32), /* packet is set */
-	VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED = (1ULL << 33) /* user_data is the new connection's; src, listen_fd are set */
+	VMA_SOCKETXTREME_PACKET = ((uint64_t)1 << 32), /* packet is set */
+	VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED = ((uint64_t)1 << 33) /* user_data is the new connection's; src, listen_fd are set */
 } vma_socketxtreme_events_t;
 
 /*
@@ -726,7 +730,7 @@ struct vma_api_t {
  * The table, or NULL: the library is not preloaded. It stays the same, and valid, as long as the process lives, and may be asked for
  * before the first socket. (A program that loads the library by dlopen calls the getsockopt that dlsym finds there.)
  */
-static inline struct vma_api_t *vma_get_api(void)
+static __inline struct vma_api_t *vma_get_api(void)
 {
 	struct vma_api_t *api = NULL;
 	socklen_t len = sizeof api;

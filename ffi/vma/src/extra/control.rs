@@ -58,14 +58,7 @@ pub(crate) fn dump(process: &Process, fd: c_int, level: Level) {
         fd => is_socket.then(|| report::one(process, fd)).flatten().into_iter().collect(),
     };
     for line in reports.iter().flat_map(|report| full::socket(report, Unit::Total)).chain([SEPARATOR.to_owned()]) {
-        match level {
-            Level::None => {}
-            Level::Panic | Level::Error => tracing::error!("{line}"),
-            Level::Warn => tracing::warn!("{line}"),
-            Level::Info => tracing::info!("{line}"),
-            Level::Details | Level::Debug => tracing::debug!("{line}"),
-            Level::Fine | Level::Finer | Level::All => tracing::trace!("{line}"),
-        }
+        log::level::log(level, &line);
     }
 }
 

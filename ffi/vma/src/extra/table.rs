@@ -5,10 +5,9 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::mem::{offset_of, size_of};
-use std::sync::OnceLock;
 
 use libc::{pthread_t, size_t, sockaddr, socklen_t};
-use ringway_params::Id;
+use ringway_params::Layout;
 
 use super::abi::Packet;
 use super::cyclic::{Completion, RingType};
@@ -76,6 +75,11 @@ impl<C> Receiving<C> {
     }
 }
 
+/// get_dpcp_devices, which stands in the place of ioctl in layout C1; without DPCP it fails in this way (vma.md s2.13).
+extern "C" fn no_dpcp_devices(_devices: *const c_void, _count: size_t) -> c_int {
+    unserved()
+}
+
 /// 9.8.70 and later; MP-RQ's two functions, which are gone there, behind the last.
 #[repr(C)]
 struct LayoutD {
@@ -97,24 +101,34 @@ struct LayoutD {
     get_mem_info: MemInfo,
 }
 
-static LAYOUT_D: LayoutD = LayoutD {
-    receiving: Receiving::with(xtreme::poll::<Timed>),
-    get_socket_tx_ring_fd: calls::get_socket_tx_ring_fd,
-    socketxtreme_free_vma_packets: xtreme::free_packets::<Timed>,
-    socketxtreme_ref_vma_buff: xtreme::reference,
-    socketxtreme_free_vma_buff: xtreme::unreference,
-    dump_fd_stats: control::dump_fd_stats,
-    vma_add_ring_profile: cyclic::add_ring_profile,
-    get_socket_network_header: network::get_socket_network_header,
-    get_ring_direct_descriptors: direct::get_ring_direct_descriptors,
-    register_memory_on_ring: direct::register_memory_on_ring,
-    deregister_memory_on_ring: direct::deregister_memory_on_ring,
-    vma_modify_ring: direct::vma_modify_ring,
-    vma_extra_supported_mask: SUPPORTED_D,
-    ioctl: ioctl::ioctl,
-    vma_cyclic_buffer_read: cyclic::cyclic_buffer_read,
-    get_mem_info: cyclic::mem_info,
-};
+impl LayoutD {
+    /// With what it has at 160.
+    const fn with(vma_extra_supported_mask: u64, ioctl: unsafe extern "C" fn(*const c_void, size_t) -> c_int) -> Self {
+        Self {
+            receiving: Receiving::with(xtreme::poll::<Timed>),
+            get_socket_tx_ring_fd: calls::get_socket_tx_ring_fd,
+            socketxtreme_free_vma_packets: xtreme::free_packets::<Timed>,
+            socketxtreme_ref_vma_buff: xtreme::reference,
+            socketxtreme_free_vma_buff: xtreme::unreference,
+            dump_fd_stats: control::dump_fd_stats,
+            vma_add_ring_profile: cyclic::add_ring_profile,
+            get_socket_network_header: network::get_socket_network_header,
+            get_ring_direct_descriptors: direct::get_ring_direct_descriptors,
+            register_memory_on_ring: direct::register_memory_on_ring,
+            deregister_memory_on_ring: direct::deregister_memory_on_ring,
+            vma_modify_ring: direct::vma_modify_ring,
+            vma_extra_supported_mask,
+            ioctl,
+            vma_cyclic_buffer_read: cyclic::cyclic_buffer_read,
+            get_mem_info: cyclic::mem_info,
+        }
+    }
+}
+
+static LAYOUT_D: LayoutD = LayoutD::with(SUPPORTED_D, ioctl::ioctl);
+
+/// 9.3.0 to 9.8.31: D, whose ioctl was get_dpcp_devices.
+static LAYOUT_C1: LayoutD = LayoutD::with(SUPPORTED, no_dpcp_devices);
 
 /// 9.0.1 to 9.2.2.
 #[repr(C)]
@@ -178,39 +192,16 @@ static LAYOUT_A0: LayoutA0 = LayoutA0 {
     vma_add_ring_profile: cyclic::add_older,
 };
 
-/// Which layout programs of this process were compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
-    D,
-    B,
-    A0,
-}
-
-impl Layout {
-    /// VMA_API_LAYOUT's values.
-    fn named(name: &str) -> Option<Self> {
-        match name.trim() {
-            "" | "9.8" => Some(Self::D),
-            "9.2" => Some(Self::B),
-            "8.4" => Some(Self::A0),
-            _ => None,
-        }
-    }
-}
-
 /// The table that VMA_API_LAYOUT names; the same for the life of the process.
 pub(super) fn chosen() -> *const c_void {
-    static LAYOUT: OnceLock<Layout> = OnceLock::new();
-    let layout = *LAYOUT.get_or_init(|| {
-        let name = params::settings().text(Id::ApiLayout);
-        Layout::named(name).unwrap_or_else(|| {
-            crate::log::start();
-            tracing::warn!("VMA_API_LAYOUT={name} is none of 9.8, 9.2 and 8.4: 9.8 it is");
-            Layout::D
-        })
-    });
-    match layout {
+    let settings = params::settings();
+    // (A program may ask for no more than this; it is told what it should not rely on.)
+    if !settings.warnings().is_empty() {
+        crate::log::start();
+    }
+    match settings.api_layout() {
         Layout::D => (&raw const LAYOUT_D).cast(),
+        Layout::C1 => (&raw const LAYOUT_C1).cast(),
         Layout::B => (&raw const LAYOUT_B).cast(),
         Layout::A0 => (&raw const LAYOUT_A0).cast(),
     }
@@ -223,16 +214,3 @@ const _: () = assert!(offset_of!(LayoutD, ioctl) == 160 && offset_of!(LayoutD, v
 const _: () = assert!(offset_of!(LayoutB, vma_cyclic_buffer_read) == 104 && offset_of!(LayoutB, get_mem_info) == 152);
 const _: () = assert!(offset_of!(LayoutB, vma_modify_ring) == 160 && offset_of!(LayoutB, vma_extra_supported_mask) == 168);
 const _: () = assert!(offset_of!(LayoutA0, free_vma_packets) == 64 && offset_of!(LayoutA0, vma_add_ring_profile) == 104);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn layouts_have_their_versions_names() {
-        for (name, layout) in [("", Some(Layout::D)), ("9.8", Some(Layout::D)), ("9.2", Some(Layout::B)), (" 8.4", Some(Layout::A0))] {
-            assert_eq!(Layout::named(name), layout, "{name}");
-        }
-        assert_eq!(Layout::named("10"), None);
-    }
-}

@@ -29,7 +29,8 @@ fn segments_are_no_longer_than_mtu_and_mss_say() {
     assert_eq!(mss(&[("VMA_MTU", "1500")]), 1460);
     assert_eq!(mss(&[("VMA_MSS", "1000")]), 1000);
     assert_eq!(mss(&[("VMA_MTU", "1500"), ("VMA_MSS", "9000")]), 1460);
-    assert_eq!(mss(&[("VMA_MTU", "1")]), MSS_MIN);
+    assert_eq!(mss(&[("VMA_MTU", "128")]), MSS_MIN);
+    assert_eq!(mss(&[("VMA_MSS", "88")]), MSS_MIN);
 }
 
 #[test]

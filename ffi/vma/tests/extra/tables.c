@@ -43,6 +43,16 @@ int main(void)
 		printf("D\n");
 		return 0;
 	}
+	if (word == SERVED) {
+		int (*get_dpcp_devices)(uintptr_t **, size_t *);
+		uintptr_t *devices = NULL;
+		size_t count = 0;
+
+		memcpy(&get_dpcp_devices, table + 160, sizeof get_dpcp_devices);
+		errno = 0;
+		printf("%s\n", get_dpcp_devices(&devices, &count) == -1 && errno == EOPNOTSUPP ? "C1" : "not get_dpcp_devices");
+		return 0;
+	}
 	memcpy(&word, table + 104, sizeof word);
 	if (word == 0) {
 		printf("nothing at 104\n");

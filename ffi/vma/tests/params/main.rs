@@ -182,7 +182,32 @@ fn a_faults_place() {
 fn switched_off() {
     assert_eq!(report("use", &[]).device.map(|device| device.kind).as_deref(), Some("shm"));
     let output = run("use", &[("VMA_OFFLOADED_SOCKETS", "0"), ("VMA_TRACELEVEL", "info")]);
-    assert!(text(&output.stderr).contains("not offloading (switched-off)"), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    let advice = said.lines().find(|line| line.contains("not offloading (switched-off)")).unwrap_or_else(|| panic!("{said}"));
+    assert!(advice.contains("VMA_OFFLOADED_SOCKETS") && !advice.contains("RINGWAY_DEVICE"), "{advice}");
+}
+
+#[test]
+fn one_bad_value_is_one_warning_whatever_it_is_the_value_of() {
+    for (name, value) in [
+        ("VMA_RING_ALLOCATION", "99"),
+        ("VMA_HUGETBL", "abc"),
+        ("VMA_RX_POLL_OS_RATIO", "abc"),
+        ("VMA_API_LAYOUT", "7"),
+        ("VMA_MSS", "5"),
+        ("VMA_MTU", "1"),
+        ("VMA_RX_PREFETCH_BYTES_BEFORE_POLL", "5"),
+        ("RINGWAY_DEVICE", "foo"),
+        ("RINGWAY_DEVICE", "mlx5"),
+    ] {
+        let output = run("use", &[(name, value)]);
+        let said = text(&output.stderr);
+        assert_eq!((text(&output.stdout).as_str(), said.lines().count()), ("done\n", 1), "{name}={value}: {said}");
+        assert!(said.starts_with(&format!("VMA WARNING: {name}={value} ")), "{said}");
+    }
+    let told = text(&run("use", &[("RINGWAY_DEVICE", "foo"), ("VMA_TRACELEVEL", "info")]).stderr);
+    assert!(told.contains("not offloading (unknown-device)"), "no other device takes its place: {told}");
+    assert_eq!(says("tcp", &[("VMA_MSS", "5"), ("VMA_MTU", "1")]), ["65495", "1"], "the default, and not the nearest");
 }
 
 #[test]
