@@ -1,5 +1,6 @@
 //! Frames on their way in: parsed from the private copy of their head, verified, and handed to their flow.
 
+use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::Ring;
@@ -341,6 +342,9 @@ impl<D: Device> Ring<D> {
         let remote = SocketAddrV4::new(packet.header.src, port);
         let len = if self.config.is(Mutant::UdpTruncate) { len.max(at + 1) - 1 } else { len };
         self.output_rx(len - at);
+        // No two datagrams of a ring have the same time: so it is known which of two sockets has the older one.
+        let now = now.max(self.datagram_at + Duration::from_nanos(1));
+        self.datagram_at = now;
         if packet.header.dst.is_multicast() {
             return self.deliver(now, remote, local, &packet.payload(at, len)).then_some(());
         }

@@ -87,6 +87,8 @@ pub struct Ring<D: Device> {
     stalled: Vec<u32>,
     retry_at: Option<Instant>,
     retry_after: Duration,
+    /// When the latest datagram came.
+    datagram_at: Instant,
     waiting_neighbour: Vec<u32>,
     /// Answers to ARP requests that the device refused: whoever asked would ask again only after a second.
     answers: Answers,
@@ -127,6 +129,7 @@ impl<D: Device> Ring<D> {
             stalled: Vec::new(),
             retry_at: None,
             retry_after: STALL_MIN,
+            datagram_at: Instant::ZERO,
             waiting_neighbour: Vec::new(),
             answers: Answers::new(),
             held: Vec::new(),

@@ -122,7 +122,8 @@ struct vma_packet_desc_t {
 	size_t num_bufs;
 	uint16_t total_len; /* of all buffers */
 	struct vma_buff_t *buff_lst;
-	struct timespec hw_timestamp; /* zero unless SO_TIMESTAMPING asks for SOF_TIMESTAMPING_RAW_HARDWARE, and the device has it */
+	struct timespec hw_timestamp; /* zero unless SO_TIMESTAMPING asks for SOF_TIMESTAMPING_RAW_HARDWARE, and the device has it; where it has not, as
+				     * shared memory, that takes the socket off its ring */
 };
 
 /*
@@ -488,7 +489,8 @@ struct vma_api_t {
 	 * there are descriptors for them. Needs VMA_SOCKETXTREME=1 in the environment.
 	 *
 	 * A datagram is one completion; of a stream, what has arrived is, up to 65535 bytes. What is not polled stays in its socket, where
-	 * the receive calls find it, too: bytes are in order however they are taken. Threads may poll one ring at once; each completion goes to
+	 * the receive calls find it, too: bytes are in order however they are taken. Of two sockets on one ring, it is not told which had its
+	 * packets first. Threads may poll one ring at once; each completion goes to
 	 * one of them. Receive callbacks run in it, and decide first: of what they drop, or keep (VMA_PACKET_HOLD), there is no completion, for the
 	 * callback has had it.
 	 *
@@ -699,7 +701,7 @@ struct vma_api_t {
 	 * ring_fd: the ring's. completion: its comp_mask is read, the rest is written; packets is 0 if there are fewer than min.
 	 * flags: MSG_DONTWAIT, and nothing else.
 	 * Returns 0. -1 EINVAL: completion is NULL, min is above max, max is 0, other flags. -1 EBADFD: not a cyclic ring. -1 EMSGSIZE: a packet
-	 * was longer than a record; it is lost, and the next call goes on behind it.
+	 * was longer than a record; it is lost, which is told before packets that came ahead of it are given out.
 	 *
 	 *	int ring;
 	 *	struct vma_completion_cb_t run = {0};

@@ -103,6 +103,15 @@ fn sockets_of_one_buffer_take_turns_as_their_packets_came() {
     }
     let run = pair.b.cyclic_read(&[d, b], &mut cyclic, 1, 8).unwrap().unwrap();
     assert_eq!(bytes(&cyclic, &run), [1, 2, 3, 4, 5]);
+    // All of one poll.
+    for (from, port, byte) in [(a, 7, 6), (c, 8, 7), (a, 7, 8)] {
+        let to = Some((SocketAddrV4::new(B, port), NextHop::Neighbour(B)));
+        pair.a.udp_send(pair.now, from, &[IoSlice::new(&[byte])], A, to).unwrap();
+    }
+    pair.settle();
+    let mut cyclic = buffer(Records::StripHeaders, 8, 1);
+    let run = pair.b.cyclic_read(&[d, b], &mut cyclic, 1, 8).unwrap().unwrap();
+    assert_eq!(bytes(&cyclic, &run), [6, 7, 8]);
 }
 
 #[test]
