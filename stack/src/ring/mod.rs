@@ -59,6 +59,9 @@ use crate::timer::Wheel;
 /// Datagrams that wait for a neighbour's answer, in the whole ring.
 const HELD_MAX: usize = 64;
 
+/// Bytes that are written into one buffer.
+const ALONE: usize = 1024;
+
 /// Polls that may leave the device's finished buffers where they are.
 const REAPS_OWED_MAX: u8 = 4;
 
@@ -692,16 +695,29 @@ impl<D: Device> Ring<D> {
         count
     }
 
+    #[cold]
+    #[inline(never)]
     fn write_after_reap(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         self.device.reap();
         let written = self.write(now, socket, data, flags);
         written.map_err(|error| if error == Error::NoBuffers { Error::WouldBlock } else { error })
     }
 
+    /// Writes to a stream. What waits for nothing, and fits into one buffer, needs no look at what is left for others.
+    #[inline(always)]
+    fn write(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+        let Self { slots, device, .. } = self;
+        let connection = &mut slots.stream(socket)?.connection;
+        if connection.send_queue() > 0 || data.len() != 1 || data[0].len() > ALONE {
+            return self.write_sharing(now, socket, data, flags);
+        }
+        connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| device.tx_alloc(len))
+    }
+
     /// Writes to a stream, unless it would take more buffers than it leaves: so that streams whose peers read slowly share them (with n of them,
     /// each has an (n+1)th at most), and there are some for others.
-    #[inline]
-    fn write(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+    #[inline(never)]
+    fn write_sharing(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         let Self { slots, device, .. } = self;
         let connection = &mut slots.stream(socket)?.connection;
         let mut queued = connection.send_queue();

@@ -52,9 +52,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if copied < wanted {
             self.write_blocked = true;
             if copied < room.min(wanted) {
-                mark!(self, NoSendBuffers);
-                self.timers.set(Timer::Release, now + BUFFERS_AFTER * (1 << self.starved.min(BUFFERS_BACKOFF_MAX)));
-                self.starved = if copied > 0 { 1 } else { self.starved.saturating_add(1) };
+                self.lacks_buffers(now, copied);
             }
             if copied == 0 {
                 return Err(Error::NoBuffers);
@@ -70,6 +68,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.more = more;
         self.tx_pending = true;
         Ok(copied)
+    }
+
+    /// A writer found buffers for so many bytes only. It is told when to try again: by an acknowledgement, which gives some back, or after a while.
+    #[cold]
+    #[inline(never)]
+    fn lacks_buffers(&mut self, now: Instant, copied: usize) {
+        mark!(self, NoSendBuffers);
+        self.timers.set(Timer::Release, now + BUFFERS_AFTER * (1 << self.starved.min(BUFFERS_BACKOFF_MAX)));
+        self.starved = if copied > 0 { 1 } else { self.starved.saturating_add(1) };
     }
 
     #[cold]
