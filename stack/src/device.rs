@@ -223,9 +223,10 @@ pub trait Device {
     /// Takes a send buffer of at least one byte, at best `len` bytes long; none if they are all in use.
     fn tx_alloc(&mut self, len: usize) -> Option<Self::Tx>;
 
-    /// Bytes of send buffers that are free, where a program may come to the end of them: the stack has no stream take more than what it leaves to
-    /// others.
-    fn tx_free(&mut self) -> usize {
+    /// Bytes of the free send buffers that [`Device::tx_alloc`] takes those of `len` bytes from, where a program may come to the end of them: the
+    /// stack has no stream queue more than what is left to others.
+    fn tx_free(&mut self, len: usize) -> usize {
+        let _ = len;
         usize::MAX
     }
 

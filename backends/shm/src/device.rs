@@ -297,8 +297,8 @@ impl Device for ShmDevice {
         self.allocator.alloc(len).or_else(|| self.allocator.alloc_small())
     }
 
-    fn tx_free(&mut self) -> usize {
-        self.allocator.free_bytes()
+    fn tx_free(&mut self, len: usize) -> usize {
+        self.allocator.free_bytes(len)
     }
 
     #[inline]

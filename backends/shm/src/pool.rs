@@ -172,10 +172,14 @@ impl Allocator {
         })
     }
 
-    /// Bytes of the large buffers that are free.
-    pub(crate) fn free_bytes(&mut self) -> usize {
+    /// Bytes of the free buffers that may be taken where `len` are wanted.
+    pub(crate) fn free_bytes(&mut self, len: usize) -> usize {
         self.reclaim();
-        (self.free_large.len() + (self.large - self.fresh_large) as usize) * LARGE_BYTES
+        let large = (self.free_large.len() + (self.large - self.fresh_large) as usize) * LARGE_BYTES;
+        if len > SMALL_BYTES {
+            return large;
+        }
+        large + (self.free_small.len() + (self.pool.small - self.fresh_small) as usize) * SMALL_BYTES
     }
 
     /// Buffers that there are, whether or not they were ever used.

@@ -3,7 +3,7 @@
 /// A layout that is served. Those of other releases are a beginning of one of them, and have its structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// D: 9.8.70 and later, and 9.8.40 and later, which has all but its last function.
+    /// D: 9.8.70 and later, and 9.8.32 and later, which has all but its last function.
     D,
     /// C1: 9.3.0 to 9.8.31; D with get_dpcp_devices in ioctl's place.
     C1,

@@ -30,7 +30,7 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let kind = file.metadata()?.file_type();
     if !kind.is_file() && !kind.is_char_device() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a regular file nor a device"));
     }
     file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > BYTES_MAX {

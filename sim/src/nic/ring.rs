@@ -177,7 +177,7 @@ impl Device for SimDevice {
         buffer
     }
 
-    fn tx_free(&mut self) -> usize {
+    fn tx_free(&mut self, _: usize) -> usize {
         let hardware = self.hardware();
         let pool = &hardware.rings[self.ring].tx_pool;
         pool.max().saturating_sub(pool.outstanding()).saturating_mul(hardware.config.tx_buffer_bytes)

@@ -59,7 +59,7 @@ use crate::timer::Wheel;
 /// Datagrams that wait for a neighbour's answer, in the whole ring.
 const HELD_MAX: usize = 64;
 
-/// Bytes that are written into one buffer.
+/// Bytes so few that a stream which has nothing else queued takes no others' share by them.
 const ALONE: usize = 1024;
 
 /// Polls that may leave the device's finished buffers where they are.
@@ -703,7 +703,7 @@ impl<D: Device> Ring<D> {
         written.map_err(|error| if error == Error::NoBuffers { Error::WouldBlock } else { error })
     }
 
-    /// Writes to a stream. What waits for nothing, and fits into one buffer, needs no look at what is left for others.
+    /// Writes to a stream. A few bytes that wait for nothing need no look at what is left for others.
     #[inline(always)]
     fn write(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         let Self { slots, device, .. } = self;
@@ -714,15 +714,15 @@ impl<D: Device> Ring<D> {
         connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| device.tx_alloc(len))
     }
 
-    /// Writes to a stream, unless it would take more buffers than it leaves: so that streams whose peers read slowly share them (with n of them,
-    /// each has an (n+1)th at most), and there are some for others.
+    /// Writes to a stream, unless it would queue more than it leaves buffers for: so that streams whose peers acknowledge slowly share them (with n
+    /// of them, each has an (n+1)th at most), and there are some for others.
     #[inline(never)]
     fn write_sharing(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         let Self { slots, device, .. } = self;
         let connection = &mut slots.stream(socket)?.connection;
         let mut queued = connection.send_queue();
         let mut alloc = |len| {
-            if queued > 0 && queued > device.tx_free() {
+            if queued > 0 && queued > device.tx_free(len) {
                 return None;
             }
             let buffer = device.tx_alloc(len)?;

@@ -130,7 +130,9 @@ fn silence(pid: u32) -> String {
 
 /// The library is there, and yet the process has no control socket: it decided for the kernel, or has not used a socket yet.
 fn loaded(environ: &str) -> String {
-    let device = read_variable(environ, "RINGWAY_DEVICE");
+    // (As the library reads it: blank is not set.)
+    let device =
+        read_variable(environ, "RINGWAY_DEVICE").map(|value| value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()));
     let sockets = read_variable(environ, Id::OffloadedSockets.row().name).unwrap_or_default();
     let sockets_are_off = sockets.is_some_and(|value| is_no(&value));
     match device.as_ref().map(Option::as_deref) {

@@ -24,7 +24,7 @@
  * now is, sets that release, and the call fails with EOPNOTSUPP. Programs of 8.5 to 9.8 that use nothing behind dump_fd_stats need no setting but for the
  * structures of 8.5 and 8.6.0, which are those of 8.4 and are not told apart from outside.
  *
- * Languages. C from C90 on and C++ from C++98 on, as gcc and clang have them, without a warning from -Wall -Wextra -pedantic: what is theirs and not
+ * Languages. C from C90 on and C++ from C++98 on, as gcc has them, without a warning from -Wall -Wextra -pedantic: what is theirs and not
  * the language's (members without a length or a name, __inline in C90) is spelt as they ask for it.
  */
 #ifndef VMA_EXTRA_H
@@ -108,8 +108,8 @@ __extension__ typedef enum {
  * On shared memory, payload of more than some 200 bytes lies in its sender's memory, which no write reaches: the first one to a
  * page gives this program a copy of it, and what is lent from then on is copied beforehand. That first write is a SIGSEGV, which
  * the library handles before the program's handler sees it; so from vma_get_api() on, pthread_sigmask and sigprocmask block all
- * signals but that one. A signal handler whose sa_mask has SIGSEGV and that writes there, and system calls that are to write there,
- * need RINGWAY_LEND_COPIES=1, with which payload is copied from the start.
+ * signals but that one. Threads that blocked it before, signal handlers whose sa_mask has it, and system calls that are to write
+ * there, need RINGWAY_LEND_COPIES=1, with which payload is copied from the start.
  */
 struct vma_buff_t {
 	struct vma_buff_t *next; /* NULL: the last one */

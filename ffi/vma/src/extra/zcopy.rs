@@ -90,9 +90,14 @@ pub(super) unsafe extern "C-unwind" fn recvfrom_zcopy(
             }
             Ok(Sort::Kernel) => {
                 // (That look was the one that was due: recvfrom would not make another.)
-                if let Some(socket) = process.lock().sockets.find_mut(key) {
-                    socket.kernel_poll.hint = true;
-                }
+                // (As above, it may be another process.)
+                crate::boundary!((), {
+                    if let Some(here) = process_or_init()
+                        && let Some(socket) = here.lock().sockets.find_mut(key)
+                    {
+                        socket.kernel_poll.hint = true;
+                    }
+                });
                 return or_copy(true);
             }
             Err(error) => return to_int(Err(error)),

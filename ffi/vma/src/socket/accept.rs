@@ -41,6 +41,8 @@ pub(crate) unsafe fn accept(
     len: *mut socklen_t,
     flags: c_int,
 ) -> Result<c_int, Errno> {
+    // When the call's time is over, once it waits.
+    let mut until = None;
     loop {
         let mut guard = process.lock();
         let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
@@ -79,12 +81,13 @@ pub(crate) unsafe fn accept(
             Err(Errno(libc::EAGAIN)) if !nonblocking => {}
             result => return result,
         }
+        let deadline = timeout.map(|timeout| *until.get_or_insert_with(|| process.now() + timeout));
         let mut kernel = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
         let mut waiting = Waiting {
             sockets: &[key.index],
             epolls: &[],
             kernel: &mut kernel,
-            deadline: timeout.map(|t| process.now() + t),
+            deadline,
             sigmask: None,
             spin: SpinClass::Rx,
             restart: timeout.is_none(),

@@ -33,6 +33,9 @@ const KERNEL_FOR: Duration = Duration::from_millis(100);
 /// Calls that find nothing, this close together, are a program that spins.
 const TIGHT: Duration = Duration::from_micros(5);
 
+/// After how many of them the kernel is asked where VMA_RX_UDP_POLL_OS_RATIO is 0.
+const SELDOM: u32 = 10_000;
+
 /// The last destination, and how it is reached.
 #[derive(Debug, Default)]
 pub(crate) struct Route {
@@ -53,6 +56,11 @@ impl Route {
     /// Whether the last datagram, or the connection, was to that address and not the kernel's.
     pub(crate) fn is_by_ring(&self, to: SocketAddrV4) -> bool {
         self.to == Some(to) && matches!(self.by, By::Station(_))
+    }
+
+    /// The same, if it was the kernel's.
+    fn is_by_kernel(&self, to: SocketAddrV4) -> bool {
+        self.to == Some(to) && matches!(self.by, By::Kernel(_))
     }
 
     pub(super) fn is_to(&self, to: SocketAddrV4) -> bool {
@@ -90,7 +98,8 @@ impl KernelPoll {
         let tight = now.since(self.empty_at) < TIGHT;
         self.empty_at = now;
         self.since = self.since.saturating_add(1);
-        let ask = self.hint || !tight || (ratio != 0 && self.since >= ratio);
+        // (Who never does hears of the kernel's all the same.)
+        let ask = self.hint || !tight || self.since >= if ratio == 0 { SELDOM } else { ratio };
         if ask {
             self.asked();
         }
@@ -221,7 +230,8 @@ pub(crate) unsafe fn connect(
         Ok((_, hop)) => socket.route.by = By::Station(hop),
         Err(Unreachable::Because(reason)) => {
             socket.route.by = By::Kernel(process.now() + KERNEL_FOR);
-            if socket.kind == Kind::Datagram(None) {
+            let is_undecided = matches!(socket.reason, Some(Reason::Undecided | Reason::NoOffloadedPeer));
+            if socket.kind == Kind::Datagram(None) && is_undecided {
                 socket.reason = Some(reason);
             }
             offload.decided("connect", Some(reason));
@@ -549,7 +559,8 @@ pub(crate) fn receive(
     }
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     if !waits {
-        let ask = socket.kernel_poll.on_empty(now, ratio);
+        // Who is connected to a program that is not on the ring hears of it through the kernel.
+        let ask = socket.kernel_poll.on_empty(now, ratio) || socket.peer.is_some_and(|peer| socket.route.is_by_kernel(peer));
         drop(guard);
         return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT) } else { Err(Errno(libc::EAGAIN)) };
     }
@@ -629,6 +640,10 @@ fn wait_to_receive(
             Waited::Kernel => {
                 if let Some(received) = ask_kernel(fd, kernel) {
                     return received;
+                }
+                // (What poll(2) calls readable need not be: an error queue, a stream of datagrams that was shut.)
+                if deadline.is_some_and(|deadline| deadline <= process.now()) {
+                    return Err(Errno(libc::EAGAIN));
                 }
             }
             Waited::TimedOut => return Err(Errno(libc::EAGAIN)),

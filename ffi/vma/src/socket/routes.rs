@@ -25,7 +25,6 @@ impl Routes {
 
 impl Socket {
     /// Makes the route to an address the one that is used, if it is remembered.
-    #[cold]
     pub(super) fn recall_route(&mut self, to: SocketAddrV4) -> bool {
         let Some(found) = self.rare.as_mut().and_then(|rare| rare.routes.0.remove(&to)) else { return false };
         self.take_route(found);
@@ -39,7 +38,7 @@ impl Socket {
         let Routes(others) = &mut self.rare().routes;
         if others.len() == MOST {
             // Which of them will be asked for again is not known.
-            others.clear();
+            others.pop_first();
         }
         others.insert(to, before);
     }

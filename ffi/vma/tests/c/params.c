@@ -89,6 +89,17 @@ static void expiring(void) {
     MUST(syscall(SYS_sendto, plain, "x", 1, 0, &second, sizeof second));
     MUST(setsockopt(datagrams[1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
     seen += recv(datagrams[1], &byte, 1, 0) == 1;
+    // What poll(2) calls readable for ever, and recv(2) does not: the call ends all the same.
+    int refused = MUST(socket(AF_INET, SOCK_DGRAM, 0)), on = 1;
+    struct sockaddr_in nobody;
+    int gone = datagram(&nobody);
+    MUST(close(gone));
+    MUST(setsockopt(refused, IPPROTO_IP, IP_RECVERR, &on, sizeof on));
+    MUST(setsockopt(refused, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
+    MUST(connect(refused, SA(nobody), sizeof nobody));
+    MUST(send(refused, "x", 1, 0));
+    for (int i = 0; i < 3; i++)
+        recv(refused, &byte, 1, 0);
     printf("%d\n", seen);
 }
 

@@ -76,6 +76,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.timers.stop(Timer::Persist);
             self.persist_backoff = 0;
             self.tx_pending = true;
+            // (On shared memory, what the peer's program has read is what gives buffers back.)
+            if self.starved > 0 && self.write_blocked && self.is_writable() {
+                self.write_blocked = false;
+                self.edges |= Readiness::OUT;
+            }
         }
         self.snd_wnd = window;
         self.snd_wnd_max = self.snd_wnd_max.max(window);

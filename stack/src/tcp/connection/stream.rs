@@ -17,7 +17,7 @@ use crate::time::Instant;
 const BUFFERS_AFTER: Duration = Duration::from_millis(1);
 
 /// How often that time doubles, at most, where there are none again.
-const BUFFERS_BACKOFF_MAX: u8 = 6;
+const BUFFERS_BACKOFF_MAX: u8 = 4;
 
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Copies as much of `data` as fits into the device's buffers, and gives how much that was. `more`: a partial segment
@@ -50,10 +50,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let copied = self.send.write(data, room, alloc);
         if copied < wanted {
-            self.write_blocked = true;
             if copied < room.min(wanted) {
                 self.lacks_buffers(now, copied);
             }
+            self.write_blocked = true;
             if copied == 0 {
                 return Err(Error::NoBuffers);
             }
@@ -70,11 +70,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         Ok(copied)
     }
 
-    /// A writer found buffers for so many bytes only. It is told when to try again: by an acknowledgement, which gives some back, or after a while.
+    /// A writer found buffers for so many bytes only. It is told when to try again: once the peer has given some back, as it says by acknowledging
+    /// more or by opening its window, or after a while.
     #[cold]
     #[inline(never)]
     fn lacks_buffers(&mut self, now: Instant, copied: usize) {
         mark!(self, NoSendBuffers);
+        let waits_already = self.write_blocked && self.starved > 0 && self.timers.is_set(Timer::Release);
+        if copied == 0 && waits_already {
+            return;
+        }
         self.timers.set(Timer::Release, now + BUFFERS_AFTER * (1 << self.starved.min(BUFFERS_BACKOFF_MAX)));
         self.starved = if copied > 0 { 1 } else { self.starved.saturating_add(1) };
     }
