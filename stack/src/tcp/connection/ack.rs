@@ -76,10 +76,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.timers.stop(Timer::Persist);
             self.persist_backoff = 0;
             self.tx_pending = true;
-            // (On shared memory, what the peer's program has read is what gives buffers back.)
-            if self.starved > 0 && self.write_blocked && self.is_writable() {
-                self.write_blocked = false;
-                self.edges |= Readiness::OUT;
+            // On shared memory, what the peer's program has read is what gives buffers back: a writer that found none is told when all that came
+            // with this has been looked at.
+            if self.starved > 0 && self.write_blocked {
+                self.timers.set(Timer::Release, self.last_rx);
             }
         }
         self.snd_wnd = window;
