@@ -26,8 +26,15 @@ impl Routes {
 impl Socket {
     /// Makes the route to an address the one that is used, if it is remembered.
     pub(super) fn recall_route(&mut self, to: SocketAddrV4) -> bool {
-        let Some(found) = self.rare.as_mut().and_then(|rare| rare.routes.0.remove(&to)) else { return false };
-        self.take_route(found);
+        let Self { route, rare, .. } = self;
+        let Some(Routes(others)) = rare.as_mut().map(|rare| &mut rare.routes) else { return false };
+        let Some(found) = others.get_mut(&to).map(core::mem::take) else { return false };
+        let before = core::mem::replace(route, found);
+        // (The one goes in before the other goes out, so that a server of two clients allocates nothing by the datagram.)
+        if let Some(known) = before.known() {
+            others.insert(known, before);
+        }
+        others.remove(&to);
         true
     }
 
