@@ -50,13 +50,13 @@ pub(crate) fn write(rows: &[Row], folder: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The same as a table for the README.
+/// The same as a table for benches/README.md.
 pub(crate) fn markdown(rows: &[Row]) -> String {
-    let mut text = "| bench | figure | Ringway | compared with | | Ringway / it |\n|---|---|--:|---|--:|--:|\n".to_owned();
+    let mut text = "| bench and figure | Ringway | compared with | ratio |\n|---|--:|---|--:|\n".to_owned();
     for row in rows {
         let Row { bench, metric, unit, ours, peer, peer_value, ratio } = row;
         let value = |v: &f64| format!("{} {unit}", figure(*v));
-        text += &format!("| {bench} | {metric} | {} | {peer} | {} | {} |\n", value(ours), value(peer_value), figure(*ratio));
+        text += &format!("| {bench}: {metric} | {} | {peer}: {} | {} |\n", value(ours), value(peer_value), figure(*ratio));
     }
     text
 }

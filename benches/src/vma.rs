@@ -117,8 +117,9 @@ pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()
 }
 
 fn report(all: &BTreeMap<usize, Rounds>, output: &Path) -> Result<()> {
-    let mut table = "| received by | packets a second | of the kernel's recvmmsg | limit | receiver idle | lost | receiver's time a packet | instructions a packet | round trip, median |\n\
-                     |---|--:|--:|---|--:|--:|--:|--:|--:|\n"
+    // "time" and "instr." are the receiver's for one packet; "idle" is the receiver's share of time without work.
+    let mut table = "| received by | packets/s | of kernel | limit (idle) | lost | time | instr. | round trip |\n\
+                     |---|--:|--:|---|--:|--:|--:|--:|\n"
         .to_owned();
     let mut rows = String::new();
     let rate = |rounds: &Rounds| rounds.median(Flood::per_second);
@@ -132,7 +133,7 @@ fn report(all: &BTreeMap<usize, Rounds>, output: &Path) -> Result<()> {
         let instructions = rounds.instructions.map_or_else(|| "not seen".to_owned(), |count| format!("{count:.0}"));
         writeln!(
             table,
-            "| {name} | {per_second:.0} | {ratio:.2} | {limit} | {:.0} % | {:.1} % | {ns:.0} ns | {instructions} | {round_trip_us:.2} us |",
+            "| {name} | {per_second:.0} | {ratio:.2} | {limit} ({:.0} %) | {:.1} % | {ns:.0} ns | {instructions} | {round_trip_us:.2} us |",
             idle * 100.0,
             lost * 100.0
         )?;

@@ -40,7 +40,7 @@ enum Task {
     Conformance(conformance::Options),
     /// Libraries, header, rules, manual pages, commands and examples, under a prefix.
     Install(deploy::Options),
-    /// What lints cannot check: file length, forbidden APIs, dead files, paths of one machine, the README's commands.
+    /// What lints cannot check: file length, forbidden APIs, dead files, paths of one machine, what the pages for readers name.
     Tidy,
     /// What continuous integration runs.
     Ci,

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: what lints cannot check. Every finding is one line, `file:line: what`.
 
 mod modules;
-mod readme;
+mod pages;
 
 #[cfg(test)]
 mod tests;
@@ -71,7 +71,7 @@ fn check(texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
         marks(file, text, &mut findings);
     }
     modules::dead(texts, &mut findings);
-    readme::commands(texts, &mut findings);
+    pages::check(texts, &mut findings);
     findings
 }
 

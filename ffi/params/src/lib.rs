@@ -7,7 +7,7 @@
 //! - [`kind`]: what a value may look like; `table`: the rows; [`spec`]: VMA_SPEC's presets
 //! - [`layout`]: the releases of libvma's Extra API
 //! - [`settings`]: what an environment comes to, and where each value is from
-//! - [`man`]: the manual page, and the README's table
+//! - [`man`]: the manual page, and PARAMETERS.md
 //! - [`rules`]: libvma.conf, its grammar and which rule decides
 #![deny(unsafe_code)]
 

@@ -1,3 +1,4 @@
+use super::pages::ROW_MAX;
 use super::*;
 
 fn findings(files: &[(&str, &str)]) -> Vec<String> {
@@ -67,4 +68,14 @@ fn the_readmes_commands_must_exist() {
     assert_eq!(found("```\ncargo xtask test --only fmt\nringway run -- x\n```\nand `target/release/ringway stats`"), 0);
     assert_eq!(found("```\ncargo xtask fly\n```"), 1);
     assert_eq!(found("Use `ringway fly`."), 1);
+}
+
+#[test]
+fn pages_link_to_what_is_there_and_their_tables_fit() {
+    let found = |text: &str| findings(&[("a/docs/page.md", text), ("a/docs/other.md", ""), ("a/src.c", "")]);
+    assert!(found("[x](other.md#there) [y](../src.c) [z](https://example.org/) [up](../../README.md) [here](#below) [dir](..)").is_empty());
+    assert_eq!(found("[x](another.md)"), ["a/docs/page.md:1: another.md does not exist"]);
+    assert_eq!(found("```\n[x](another.md)\n```").len(), 0);
+    assert_eq!(found(&format!("| {} |", "a".repeat(ROW_MAX))).len(), 1);
+    assert_eq!(found(&format!("| {} |", "a".repeat(ROW_MAX - 4))).len(), 0);
 }
