@@ -22,7 +22,6 @@ use crate::rendezvous::Rendezvous;
 use crate::rx_buf::RxBuf;
 use crate::settings::Settings;
 use crate::sync::{Ordering, fence};
-use crate::sys;
 
 /// Frames taken from one peer before the next one's turn.
 const QUOTA: usize = 32;
@@ -182,6 +181,18 @@ impl ShmDevice {
         self.end(slot);
     }
 
+    /// Makes the descriptor to sleep on unreadable.
+    pub(crate) fn clear_wake_ups(&mut self) {
+        for slot in self.member.wake_ups.clear() {
+            // (Of a peer that is not polled yet, one lies in its connection uncounted.)
+            if let Some(Some(channel)) = self.channels.get_mut(slot as usize)
+                && let Some(connection) = &channel.link.connection
+            {
+                channel.wake_ups.add_one(connection);
+            }
+        }
+    }
+
     /// Polls one peer. Whether it must end now.
     #[inline]
     fn poll_channel(
@@ -218,7 +229,7 @@ impl ShmDevice {
 /// The caller has put a sequentially consistent fence between what it published and this.
 fn wake_if_waiting(channel: &mut Channel) {
     if channel.peer_waits_for_room() && channel.tx.kicker.must_kick(&channel.link.peer.view) {
-        sys::eventfd_signal(&channel.link.eventfd);
+        channel.link.wake();
     }
 }
 
@@ -336,7 +347,7 @@ impl Device for ShmDevice {
             let Some(channel) = self.channels[usize::from(slot)].as_deref_mut() else { continue };
             channel.tx.is_touched = false;
             if channel.tx.kicker.must_kick(&channel.link.peer.view) {
-                sys::eventfd_signal(&channel.link.eventfd);
+                channel.link.wake();
             }
         }
     }
@@ -406,11 +417,11 @@ impl Device for ShmDevice {
                 channel.tx.set_waiting(&channel.link, false);
             }
         }
-        sys::eventfd_clear(&self.member.eventfd);
+        self.clear_wake_ups();
     }
 
     fn wait_fd(&self) -> Option<i32> {
-        Some(self.member.eventfd.raw())
+        Some(self.member.wake_ups.fd())
     }
 }
 

@@ -43,6 +43,7 @@ mod sync;
 mod sys;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod wakeups;
 mod window;
 
 pub use copy::bulk_copied;

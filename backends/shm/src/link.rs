@@ -15,6 +15,7 @@ use crate::reads::View;
 use crate::rx_buf::Flights;
 use crate::settings::Settings;
 use crate::stores::Segment;
+use crate::sys;
 use crate::window::Window;
 
 /// What is shared by the device's channel, the rendezvous, and the handles on bytes that the peer sent.
@@ -29,8 +30,8 @@ pub(crate) struct Link {
     pub(crate) own: Segment,
     /// The peer's channel to us.
     pub(crate) theirs: View,
-    /// The peer's wake-up.
-    pub(crate) eventfd: Fd,
+    /// The connection that stands for the peer's life, over which each wakes the other. None to ourselves.
+    pub(crate) connection: Option<Arc<Fd>>,
     pub(crate) alive: AtomicBool,
     pub(crate) releases: ReleaseWriter,
     pub(crate) flights: Flights,
@@ -41,6 +42,15 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the peer. Never blocks.
+    pub(crate) fn wake(&self) {
+        match &self.connection {
+            // Where it cannot be sent, the peer has not taken out what was sent before, and so is awake; or it is gone.
+            Some(connection) => sys::send_wake_up(connection),
+            None => self.member.wake_ups.signal(),
+        }
     }
 
     /// Hands a flight's buffers back to the peer.

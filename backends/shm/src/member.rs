@@ -15,6 +15,7 @@ use crate::protocol::WriteWords;
 use crate::settings::Settings;
 use crate::stores::Segment;
 use crate::sys;
+use crate::wakeups::WakeUps;
 
 /// What the rendezvous tells the device.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ pub(crate) struct Member {
     pub(crate) pid: i32,
     pub(crate) segment: Arc<Segment>,
     pub(crate) segment_fd: Fd,
-    pub(crate) eventfd: Fd,
+    pub(crate) wake_ups: WakeUps,
     /// Small and large buffers.
     pub(crate) pool_shape: (u32, u32),
     /// Set in a fork's child, which has none of the mappings.
@@ -58,7 +59,7 @@ impl Member {
         if settings.huge_pages {
             segment.prefer_huge_pages();
         }
-        let eventfd = sys::eventfd().map_err(AttachError::system("eventfd"))?;
+        let wake_ups = WakeUps::new().map_err(AttachError::system("wake-up descriptors"))?;
         for (at, value) in [
             (VERSION_AT, VERSION),
             (OWNER_AT, id),
@@ -75,7 +76,7 @@ impl Member {
             pid: sys::pid(),
             segment: Arc::new(segment),
             segment_fd,
-            eventfd,
+            wake_ups,
             pool_shape,
             forked: AtomicBool::new(false),
             noticed: AtomicBool::new(false),
@@ -99,7 +100,7 @@ impl Member {
         self.noticed.store(true, Ordering::Release);
         // Joining and leaving are rare, so the sleeper is woken without asking whether there is one.
         fence(Ordering::SeqCst);
-        sys::eventfd_signal(&self.eventfd);
+        self.wake_ups.signal();
     }
 
     /// Whether there are notices.

@@ -121,27 +121,9 @@ pub(crate) fn is_tmpfs(fd: &Fd) -> io::Result<bool> {
     Ok(stat.f_type == libc::TMPFS_MAGIC)
 }
 
-/// Whether `fd` is an eventfd. Writing to anything else that a peer passed could block.
-pub(crate) fn is_eventfd(fd: &Fd) -> bool {
-    let mut path = [0u8; 32];
-    let name = format!("/proc/self/fd/{}\0", fd.raw());
-    let mut target = [0u8; 32];
-    let Some(to) = path.get_mut(..name.len()) else { return false };
-    to.copy_from_slice(name.as_bytes());
-    // SAFETY: `path` ends with a zero, and `target` is writable for its length.
-    let len = unsafe { libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), target.as_mut_ptr(), target.len()) };
-    usize::try_from(len).is_ok_and(|len| target.get(..len) == Some(b"anon_inode:[eventfd]"))
-}
-
 pub(crate) fn eventfd() -> io::Result<Fd> {
     // SAFETY: no memory is involved.
     Fd::new(check(unsafe { libc::syscall(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?)
-}
-
-/// Another descriptor of the same file.
-pub(crate) fn duplicate(fd: &Fd) -> io::Result<Fd> {
-    // SAFETY: no memory is involved.
-    Fd::new(check(unsafe { libc::syscall(libc::SYS_fcntl, fd.raw(), libc::F_DUPFD_CLOEXEC, 0) })?)
 }
 
 /// Makes an eventfd readable. (A full counter is readable too, so a failure changes nothing.)
@@ -271,6 +253,45 @@ pub(crate) fn send(fd: &Fd, bytes: &[u8]) -> io::Result<usize> {
         .map(|n| n as usize)
 }
 
+/// Bytes of a wake-up.
+pub(crate) const WAKE_UP_BYTES: usize = 1;
+
+/// Sends a wake-up, if there is room for it: MSG_DONTWAIT is this call's own, whoever else has the socket. Leaves errno alone, for it is sent
+/// in the middle of the program's calls.
+pub(crate) fn send_wake_up(fd: &Fd) {
+    visible();
+    let (flags, null) = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL, core::ptr::null::<u8>());
+    let byte = [0u8; WAKE_UP_BYTES];
+    // SAFETY: `byte` is readable for its length; no address; errno is this thread's own.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        libc::syscall(libc::SYS_sendto, fd.raw(), byte.as_ptr(), byte.len(), flags, null, 0);
+        *errno = saved;
+    }
+}
+
+/// Takes some messages out of a socket's queue, unread.
+pub(crate) fn discard_messages(fd: &Fd) {
+    const MESSAGES: usize = 16;
+    // SAFETY: all zeroes is a valid mmsghdr: no buffer, and what does not fit there is discarded (recv(2)); errno is this thread's own.
+    unsafe {
+        let mut messages: [libc::mmsghdr; MESSAGES] = mem::zeroed();
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let none = core::ptr::null::<libc::timespec>();
+        libc::syscall(libc::SYS_recvmmsg, fd.raw(), messages.as_mut_ptr(), MESSAGES, libc::MSG_DONTWAIT, none);
+        *errno = saved;
+    }
+}
+
+/// Ends a connection, for both sides.
+pub(crate) fn shut_down(fd: &Fd) {
+    visible();
+    // SAFETY: no memory is involved.
+    unsafe { libc::syscall(libc::SYS_shutdown, fd.raw(), libc::SHUT_RDWR) };
+}
+
 /// Receives what is there.
 pub(crate) fn receive(fd: &Fd, into: &mut [u8]) -> io::Result<usize> {
     let null = core::ptr::null::<u8>();
@@ -372,10 +393,10 @@ impl Epoll {
     }
 
     /// The tokens that are ready now.
-    pub(crate) fn ready(&self) -> ArrayVec<u64, 64> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+    pub(crate) fn ready<const N: usize>(&self) -> ArrayVec<u64, N> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; N];
         let null = core::ptr::null::<u8>();
-        // SAFETY: `events` is writable for 64 entries; timeout zero; no signal mask.
+        // SAFETY: `events` is writable for its entries; timeout zero; no signal mask.
         let count =
             check(unsafe { libc::syscall(libc::SYS_epoll_pwait, self.0.raw(), events.as_mut_ptr(), events.len(), 0, null, 8_usize) })
                 .unwrap_or(0);

@@ -13,6 +13,7 @@ use crate::layout::WAITING_AT;
 use crate::link::Link;
 use crate::protocol::ReadWords;
 use crate::sync::Ordering;
+use crate::wakeups::Left;
 
 /// One peer, as the device has it.
 #[derive(Debug)]
@@ -20,13 +21,14 @@ pub(crate) struct Channel {
     pub(crate) link: Arc<Link>,
     pub(crate) tx: Sender,
     pub(crate) rx: Receiver,
+    pub(crate) wake_ups: Left,
     /// The peer has gone; when its ring is empty, so is the channel's use.
     pub(crate) is_dying: bool,
 }
 
 impl Channel {
     pub(crate) fn new(link: Arc<Link>) -> Self {
-        Self { link, tx: Sender::default(), rx: Receiver::default(), is_dying: false }
+        Self { link, tx: Sender::default(), rx: Receiver::default(), wake_ups: Left::default(), is_dying: false }
     }
 
     /// Whether the peer sleeps, and wants to be woken when there is room again.

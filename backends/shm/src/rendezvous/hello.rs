@@ -25,7 +25,7 @@ const BYTES: usize = 32;
 pub(super) enum Kind {
     /// The listener's first words.
     Greeting = 1,
-    /// The connector's descriptors: segment, channel, wake-up.
+    /// The connector's descriptors: segment, channel.
     Offer = 2,
     /// The listener's.
     Answer = 3,
@@ -53,6 +53,8 @@ pub(super) enum Incoming {
     Message(Message),
     /// Nothing yet.
     Nothing,
+    /// A wake-up: the other end has a link already.
+    WakeUp,
     /// The other end closed.
     Closed,
     /// Something else than a message of this version.
@@ -67,6 +69,7 @@ pub(super) fn receive(socket: &Fd) -> Incoming {
     let mut bytes = [0; BYTES + 1];
     let (len, passed) = match sys::receive_with(socket, &mut bytes) {
         Ok((0, _)) => return Incoming::Closed,
+        Ok((sys::WAKE_UP_BYTES, passed)) if passed.is_empty() => return Incoming::WakeUp,
         Ok(received) => received,
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Incoming::Nothing,
         Err(e) if e.raw_os_error() == Some(libc::EMFILE) => return Incoming::NoRoom(e),
@@ -99,15 +102,15 @@ impl Half {
 
     /// The descriptors that the peer gets. The channel's own isn't needed afterwards.
     pub(super) fn send(channel_fd: &Fd, socket: &Fd, kind: Kind, member: &Member) -> io::Result<()> {
-        send(socket, kind, member.id, &[member.segment_fd.raw(), channel_fd.raw(), member.eventfd.raw()])
+        send(socket, kind, member.id, &[member.segment_fd.raw(), channel_fd.raw()])
     }
 
     pub(super) fn channel_fd(&self) -> &Fd {
         &self.channel_fd
     }
 
-    /// Joins it with the peer's half. Hands the channel's descriptor back.
-    pub(super) fn join(self, member: &Arc<Member>, peer: PeerHalf, mac: MacAddr) -> (Arc<Link>, Fd) {
+    /// Joins it with the peer's half, over `connection` (none to ourselves). Hands the channel's descriptor back.
+    pub(super) fn join(self, member: &Arc<Member>, peer: PeerHalf, mac: MacAddr, connection: Option<Arc<Fd>>) -> (Arc<Link>, Fd) {
         let link = Link {
             member: member.clone(),
             peer: peer.segment,
@@ -115,7 +118,7 @@ impl Half {
             mac,
             own: self.channel,
             theirs: peer.channel,
-            eventfd: peer.eventfd,
+            connection,
             alive: AtomicBool::new(true),
             releases: ReleaseWriter::new(),
             flights: Flights::new(),
@@ -129,19 +132,17 @@ impl Half {
 pub(super) struct PeerHalf {
     segment: PeerSegment,
     channel: View,
-    eventfd: Fd,
     pid: i32,
 }
 
 impl PeerHalf {
     pub(super) fn open(member: &Member, id: u64, pid: i32, passed: Passed) -> io::Result<Self> {
-        let [segment, channel, eventfd] =
-            <[Fd; 3]>::try_from(passed.into_iter().collect::<Vec<_>>()).map_err(|_| io::ErrorKind::InvalidData)?;
+        let [segment, channel] = <[Fd; 2]>::try_from(passed.into_iter().collect::<Vec<_>>()).map_err(|_| io::ErrorKind::InvalidData)?;
         let segment = PeerSegment::open(&segment)?;
-        if segment.id != id || !sys::is_eventfd(&eventfd) {
+        if segment.id != id {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(Self { segment, channel: link::open_channel(&channel, id, member.id)?, eventfd, pid })
+        Ok(Self { segment, channel: link::open_channel(&channel, id, member.id)?, pid })
     }
 
     /// Our own half, for the channel to ourselves.
@@ -149,7 +150,6 @@ impl PeerHalf {
         Ok(Self {
             segment: PeerSegment::open(&member.segment_fd)?,
             channel: link::open_channel(half.channel_fd(), member.id, member.id)?,
-            eventfd: sys::duplicate(&member.eventfd)?,
             pid: member.pid,
         })
     }

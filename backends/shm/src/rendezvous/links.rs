@@ -18,7 +18,7 @@ use crate::sys;
 pub(super) struct Entry {
     pub(super) link: Arc<Link>,
     /// What proves that the peer lives; none for this member itself, and for a peer that is gone.
-    pub(super) socket: Option<Fd>,
+    pub(super) socket: Option<Arc<Fd>>,
 }
 
 /// A slot's generation has this many bits of an address.
@@ -50,7 +50,7 @@ impl Rendezvous {
     pub(super) fn living(&self, state: &mut State, id: u64) -> Option<Arc<Link>> {
         let slot = usize::from(*state.by_id.get(&id)?);
         let entry = state.links.get(slot)?.as_ref()?;
-        if entry.socket.as_ref().is_some_and(sys::is_hung_up) {
+        if entry.socket.as_ref().is_some_and(|socket| sys::is_hung_up(socket)) {
             self.lost(state, slot);
             return None;
         }
@@ -58,10 +58,13 @@ impl Rendezvous {
     }
 
     /// Makes a link usable: from here on, the device polls it.
-    pub(super) fn install(&self, state: &mut State, link: &Arc<Link>, socket: Option<Fd>) -> io::Result<()> {
+    pub(super) fn install(&self, state: &mut State, link: &Arc<Link>) -> io::Result<()> {
         let slot = slot_of(link.mac);
+        let socket = link.connection.clone();
         if let Some(socket) = &socket {
-            self.epoll.add(socket, libc::EPOLLIN | libc::EPOLLRDHUP, Token::Alive(slot as u64).pack())?;
+            // What can be read there are wake-ups, and the device's.
+            self.epoll.add(socket, libc::EPOLLRDHUP, Token::Alive(slot as u64).pack())?;
+            self.member.wake_ups.add(socket, slot).inspect_err(|_| self.epoll.remove(socket))?;
         }
         state.by_id.insert(link.peer.id, slot as u16);
         state.links[slot] = Some(Entry { link: link.clone(), socket });
@@ -80,8 +83,15 @@ impl Rendezvous {
         if state.by_id.get(&id) == Some(&(slot as u16)) {
             state.by_id.remove(&id);
         }
-        self.discard(socket);
+        self.hang_up(&socket);
         self.member.notify(Notice::Gone(mac));
+    }
+
+    /// Ends a link's connection. Who still has frames of the peer's has the link, too, so it is closed later; the peer learns now.
+    pub(super) fn hang_up(&self, connection: &Fd) {
+        self.epoll.remove(connection);
+        self.member.wake_ups.remove(connection);
+        sys::shut_down(connection);
     }
 
     /// The device has let go of a peer (perhaps because of what it wrote; then it learns that by this connection's end).
@@ -93,7 +103,7 @@ impl Rendezvous {
             self.losses.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(socket) = entry.socket {
-            self.discard(socket);
+            self.hang_up(&socket);
         }
         if state.by_id.get(&link.peer.id) == Some(&(slot as u16)) {
             state.by_id.remove(&link.peer.id);
@@ -110,12 +120,12 @@ impl Rendezvous {
         }
         let half = Half::new(&self.member, self.member.id)?;
         let other = PeerHalf::of_myself(&self.member, &half)?;
-        let (link, _) = half.join(&self.member, other, mac_of(0, 0));
+        let (link, _) = half.join(&self.member, other, mac_of(0, 0), None);
         if state.links.is_empty() {
             state.links.push(None);
             state.generations.push(0);
         }
-        self.install(state, &link, None)?;
+        self.install(state, &link)?;
         Ok(link)
     }
 }

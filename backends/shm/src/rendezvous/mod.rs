@@ -296,7 +296,7 @@ impl Rendezvous {
         for entry in state.links.drain(..).flatten() {
             entry.link.alive.store(false, core::sync::atomic::Ordering::Relaxed);
             if let Some(socket) = entry.socket {
-                self.discard(socket);
+                self.hang_up(&socket);
             }
         }
         let rules = state.rules.drain().map(|(_, rule)| rule.socket).collect::<Vec<_>>();

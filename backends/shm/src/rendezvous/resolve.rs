@@ -124,6 +124,7 @@ impl Rendezvous {
         if credentials.uid != self.member.uid {
             return Err(ResolveError::OtherUser { uid: credentials.uid });
         }
+        let socket = Arc::new(socket);
         let Some(greeting) = await_message(&socket, Kind::Greeting, deadline)? else { return Ok(Outcome::Nobody) };
         let id = greeting.id;
         if id == self.member.id {
@@ -135,7 +136,7 @@ impl Rendezvous {
             Begun::Reserved(mac) => mac,
         };
         let negotiated = self.negotiate(&socket, id, credentials.pid, mac, deadline);
-        self.finish(id, mac, socket, negotiated)
+        self.finish(id, mac, negotiated)
     }
 
     /// Claims the negotiation with member `id`, unless there is a link already. One at a time: another thread's is waited for.
@@ -163,7 +164,7 @@ impl Rendezvous {
     }
 
     /// Exchanges descriptors. `None`: the peer closed, or did not answer in time.
-    fn negotiate(&self, socket: &Fd, id: u64, pid: i32, mac: MacAddr, deadline: Instant) -> Result<Option<Arc<Link>>, ResolveError> {
+    fn negotiate(&self, socket: &Arc<Fd>, id: u64, pid: i32, mac: MacAddr, deadline: Instant) -> Result<Option<Arc<Link>>, ResolveError> {
         let half = Half::new(&self.member, id).map_err(ResolveError::system("channel"))?;
         if Half::send(half.channel_fd(), socket, Kind::Offer, &self.member).is_err() {
             return Ok(None);
@@ -176,20 +177,14 @@ impl Rendezvous {
             io::ErrorKind::InvalidData => ResolveError::Incompatible,
             _ => ResolveError::System { what: "peer's memory", source: e },
         })?;
-        Ok(Some(half.join(&self.member, peer, mac).0))
+        Ok(Some(half.join(&self.member, peer, mac, Some(socket.clone())).0))
     }
 
     /// Ends the negotiation, and answers those who had to wait for its end.
-    fn finish(
-        &self,
-        id: u64,
-        mac: MacAddr,
-        socket: Fd,
-        negotiated: Result<Option<Arc<Link>>, ResolveError>,
-    ) -> Result<Outcome, ResolveError> {
+    fn finish(&self, id: u64, mac: MacAddr, negotiated: Result<Option<Arc<Link>>, ResolveError>) -> Result<Outcome, ResolveError> {
         let mut state = self.lock();
         state.outgoing.retain(|&other| other != id);
-        let outcome = self.conclude(&mut state, id, mac, socket, negotiated);
+        let outcome = self.conclude(&mut state, id, mac, negotiated);
         self.answer_deferred(&mut state);
         drop(state);
         self.settled.notify_all();
@@ -201,7 +196,6 @@ impl Rendezvous {
         state: &mut State,
         id: u64,
         mac: MacAddr,
-        socket: Fd,
         negotiated: Result<Option<Arc<Link>>, ResolveError>,
     ) -> Result<Outcome, ResolveError> {
         if state.has_left {
@@ -214,7 +208,7 @@ impl Rendezvous {
         }
         let installed = negotiated.and_then(|link| {
             let Some(link) = link else { return Ok(None) };
-            self.install(state, &link, Some(socket)).map_err(ResolveError::system("epoll entry"))?;
+            self.install(state, &link).map_err(ResolveError::system("epoll entry"))?;
             Ok(Some(link))
         });
         match installed {
@@ -286,7 +280,7 @@ fn await_message(socket: &Fd, kind: Kind, deadline: Instant) -> Result<Option<Me
             Incoming::Message(_) | Incoming::Garbage => return Err(ResolveError::Incompatible),
             Incoming::Closed => return Ok(None),
             Incoming::NoRoom(e) => return Err(ResolveError::System { what: "a peer's descriptors", source: e }),
-            Incoming::Nothing => {}
+            Incoming::Nothing | Incoming::WakeUp => {}
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {

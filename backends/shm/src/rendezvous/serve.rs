@@ -1,5 +1,7 @@
 //! The listening side: a state machine a connection, none of which ever waits.
 
+use std::sync::Arc;
+
 use super::hello::{self, Half, Kind, PeerHalf};
 use super::{Rendezvous, State, control};
 use crate::fd::Fd;
@@ -8,6 +10,8 @@ use crate::sys::{self, Passed};
 
 /// Connections that were greeted and have not made their offer; the oldest gives way.
 const INCOMING_MAX: usize = 64;
+/// Events worked off in one go.
+const EVENTS: usize = 64;
 /// Connections accepted in one go.
 const ACCEPTS: usize = 16;
 
@@ -83,7 +87,7 @@ pub(super) fn service(rendezvous: &Rendezvous) {
         if state.has_left {
             return;
         }
-        for token in rendezvous.epoll.ready() {
+        for token in rendezvous.epoll.ready::<EVENTS>() {
             match Token::parse(token) {
                 Token::Control => rendezvous.accept_clients(&mut state),
                 Token::Rule(number) => rendezvous.accept_members(&mut state, number),
@@ -184,9 +188,11 @@ impl Rendezvous {
         };
         let Ok(half) = Half::new(&self.member, offer.id) else { return };
         let Some(mac) = self.reserve(state) else { return };
-        let (link, channel_fd) = half.join(&self.member, peer, mac);
+        let connection = Arc::new(offer.socket);
+        let (link, channel_fd) = half.join(&self.member, peer, mac, Some(connection.clone()));
         // Before the answer: with the answer the peer may send, and the device must look there.
-        if self.install_then(state, &link, offer.socket, &channel_fd).is_err() {
+        let answered = self.install(state, &link).and_then(|()| Half::send(&channel_fd, &connection, Kind::Answer, &self.member));
+        if answered.is_err() {
             if state.links[slot_of(mac)].is_some() {
                 self.lost(state, slot_of(mac));
             } else {
@@ -196,19 +202,6 @@ impl Rendezvous {
         self.settled.notify_all();
     }
 
-    fn install_then(
-        &self,
-        state: &mut State,
-        link: &std::sync::Arc<crate::link::Link>,
-        socket: Fd,
-        channel_fd: &Fd,
-    ) -> std::io::Result<()> {
-        let slot = slot_of(link.mac);
-        self.install(state, link, Some(socket))?;
-        let Some(Some(super::Entry { socket: Some(socket), .. })) = state.links.get(slot) else { return Ok(()) };
-        Half::send(channel_fd, socket, Kind::Answer, &self.member)
-    }
-
     /// Considers the deferred offers again, at the end of one of our own negotiations.
     pub(super) fn answer_deferred(&self, state: &mut State) {
         for offer in core::mem::take(&mut state.deferred) {
@@ -216,14 +209,12 @@ impl Rendezvous {
         }
     }
 
-    /// A peer's connection has something to say: only its end is expected.
+    /// A peer's connection has ended, it seems.
     fn look_after(&self, state: &mut State, slot: usize) {
         let Some(Some(entry)) = state.links.get(slot) else { return };
         let Some(socket) = &entry.socket else { return };
-        // Bytes are as good as an end: no member sends any, and they must not keep this entry ready.
-        if !sys::is_hung_up(socket) && matches!(hello::receive(socket), hello::Incoming::Nothing) {
-            return;
+        if sys::is_hung_up(socket) {
+            self.lost(state, slot);
         }
-        self.lost(state, slot);
     }
 }

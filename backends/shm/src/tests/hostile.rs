@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use ringway_stack::device::{Device, DeviceEvent, MacAddr, SendError};
 
 use super::{Node, fresh_address, pair, pattern, tcp, until};
-use crate::layout::{CONSUMED_AT, FLIGHTS, SLOT_DATA, SLOT_GATHER, SLOTS, release_at, slot_at};
+use crate::layout::{ARMED_AT, CONSUMED_AT, FLIGHTS, SLOT_DATA, SLOT_GATHER, SLOTS, release_at, slot_at};
 use crate::link::Link;
 use crate::protocol::WriteWords;
 
@@ -135,6 +135,91 @@ fn a_released_flight_that_was_never_sent() {
         assert_eq!(victim.device.buffers_in_use(), 1, "the third member's");
         core::mem::forget(got);
     }
+}
+
+/// Whatever `attack` does to the descriptors of the attacker's that its victim wakes it by, the victim sends on, and receives.
+fn wake_a_hostile_sleeper(attack: impl Fn(i32)) {
+    const SLEEPS: usize = 2000;
+    let (mut attacker, mut victim, to_victim) = pair();
+    attacker.send(to_victim, b"hello").unwrap();
+    let to_attacker = victim.receive().source;
+    attack(attacker.device.wait_fd().unwrap());
+    let connection = memory(&attacker, to_victim).connection.as_ref().map(|connection| connection.raw());
+    connection.map(attack);
+    let (done, is_done) = std::sync::mpsc::channel();
+    let (go, is_armed) = std::sync::mpsc::sync_channel(0);
+    // A thread that nobody waits for, if it never ends.
+    std::thread::spawn(move || {
+        for sent in 1..=SLEEPS {
+            is_armed.recv().unwrap();
+            victim.send(to_attacker, b"wake up").unwrap();
+            victim.device.doorbell();
+            done.send(sent).unwrap();
+        }
+        attacker_is_heard(&mut victim);
+        done.send(0).unwrap();
+    });
+    for sleep in 1..=SLEEPS {
+        // It sleeps again and again, without a look at what has woken it.
+        memory(&attacker, to_victim).member.segment.store(ARMED_AT, sleep as u64 * 2 + 1, Ordering::Release);
+        go.send(()).unwrap();
+        assert_eq!(is_done.recv_timeout(core::time::Duration::from_secs(5)), Ok(sleep), "the victim is blocked");
+        attacker.poll();
+        attacker.device.reap();
+    }
+    attacker.send(to_victim, b"still there").unwrap();
+    assert_eq!(is_done.recv_timeout(core::time::Duration::from_secs(5)), Ok(0), "the victim is blocked");
+}
+
+fn attacker_is_heard(victim: &mut Node) {
+    assert_eq!(victim.receive().payload, b"still there");
+}
+
+#[test]
+fn a_wake_up_that_is_never_taken_blocks_nobody() {
+    wake_a_hostile_sleeper(|_| {});
+}
+
+#[test]
+fn a_wake_up_that_cannot_be_taken_blocks_nobody() {
+    wake_a_hostile_sleeper(|fd| {
+        let most = (u64::MAX - 1).to_ne_bytes();
+        // SAFETY: plain integers, and eight readable bytes.
+        unsafe {
+            libc::fcntl(fd, libc::F_SETFL, 0);
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, (&raw const SMALLEST).cast(), 4);
+            // The counter of an eventfd, if it is one.
+            libc::write(fd, most.as_ptr().cast(), if is_socket(fd) { 0 } else { 8 });
+        }
+    });
+}
+
+#[test]
+fn a_flood_of_wake_ups_fills_nothing() {
+    let (mut attacker, mut victim, to_victim) = pair();
+    attacker.send(to_victim, b"hello").unwrap();
+    victim.receive();
+    let link = memory(&attacker, to_victim);
+    for _ in 0..200 {
+        for _ in 0..500 {
+            link.wake();
+        }
+        while !victim.device.arm() {
+            victim.poll();
+        }
+        victim.device.disarm();
+    }
+    drop(link);
+    attacker.send(to_victim, b"again").unwrap();
+    assert_eq!(victim.receive().payload, b"again");
+}
+
+static SMALLEST: i32 = 1;
+
+fn is_socket(fd: i32) -> bool {
+    let (mut kind, mut len) = (0i32, 4u32);
+    // SAFETY: both are writable.
+    unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut len) == 0 }
 }
 
 proptest! {

@@ -6,7 +6,6 @@ use ringway_stack::device::{Device, SendError};
 
 use super::{Node, fresh_address, pair, tcp, until};
 use crate::layout::SLOTS;
-use crate::sys;
 
 /// Whether the device's descriptor becomes readable within the time.
 fn wakes(node: &Node, within: Duration) -> bool {
@@ -38,7 +37,7 @@ fn a_frame_wakes_a_sleeper_once_and_nobody_else() {
     assert!(!wakes(&b, Duration::ZERO), "only the doorbell wakes");
     a.device.doorbell();
     assert!(wakes(&b, Duration::from_secs(1)));
-    sys::eventfd_clear(&b.device_eventfd());
+    b.device.clear_wake_ups();
     a.send(to_b, b"2").unwrap();
     a.device.doorbell();
     assert!(!wakes(&b, Duration::from_millis(20)), "one kick a sleep");
@@ -111,12 +110,4 @@ fn a_joining_peer_wakes_a_sleeper() {
     a.send(to_b, b"hello").unwrap();
     b.device.disarm();
     assert_eq!(b.receive().payload, b"hello");
-}
-
-impl Node {
-    /// The eventfd, as somebody else who clears it.
-    fn device_eventfd(&self) -> crate::fd::Fd {
-        // SAFETY: duplicates a descriptor that is open.
-        crate::fd::Fd::new(unsafe { libc::dup(self.device.wait_fd().unwrap()) }).unwrap()
-    }
 }
