@@ -46,6 +46,13 @@ impl<T: Empty + Sync + 'static, const LEN: usize, const PIECES: usize> ByFd<T, L
         self.find(fd)
     }
 
+    /// Has what `other` has, pieces and all.
+    pub(crate) fn share(&self, other: &Self) {
+        for (mine, theirs) in self.0.iter().zip(&other.0) {
+            mine.store(theirs.load(Ordering::Acquire), Ordering::Release);
+        }
+    }
+
     /// The numbers of which there are entries.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = i32> {
         let there = self.0.iter().enumerate().filter(|(_, piece)| !piece.load(Ordering::Acquire).is_null());
@@ -72,5 +79,9 @@ mod tests {
         assert_eq!(TABLE.find(4).unwrap().load(Ordering::Relaxed), 0);
         assert!(TABLE.find(3).is_none() && TABLE.find_or_make(8).is_none() && TABLE.find_or_make(-1).is_none());
         assert_eq!(TABLE.numbers().collect::<Vec<_>>(), [4, 5, 6, 7]);
+        static COPY: ByFd<AtomicU32, 4, 2> = ByFd::new();
+        COPY.share(&TABLE);
+        COPY.find(5).unwrap().store(8, Ordering::Relaxed);
+        assert_eq!(TABLE.find(5).unwrap().load(Ordering::Relaxed), 8);
     }
 }

@@ -13,6 +13,7 @@ use crate::errno::Errno;
 use crate::real;
 use crate::slab::Key;
 use crate::socket::connect::kernel_result;
+use crate::unseen::{self, Wiped};
 
 const CHUNK: usize = 1024;
 const CHUNKS: usize = 1024;
@@ -113,16 +114,41 @@ impl Slot {
     }
 }
 
-static TABLE: ByFd<Slot, CHUNK, CHUNKS> = ByFd::new();
+/// Every piece of the table.
+static PIECES: ByFd<Slot, CHUNK, CHUNKS> = ByFd::new();
+
+/// The same pieces, as every call finds them: gone in the child of a fork that nobody told of, so that it notices ([`crate::unseen`]).
+static TABLE: Wiped<ByFd<Slot, CHUNK, CHUNKS>> = Wiped::new(ByFd::new());
 
 impl Empty for Slot {
     const EMPTY: Self =
         Self { entry: AtomicU64::new(0), kernel_rx: AtomicU64::new(0), kernel_tx: AtomicU64::new(0), stamp: AtomicU64::new(0) };
 }
 
+/// A number of which there is no piece; unless the table is gone.
+#[cold]
+#[inline(never)]
+fn missing(fd: i32) -> Option<&'static Slot> {
+    unseen::look();
+    TABLE.find(fd)
+}
+
+/// Lets the kernel take the table away from a child.
+pub(crate) fn wipe_on_fork() -> bool {
+    TABLE.wipe_on_fork()
+}
+
+/// In a child: the table is there again.
+pub(crate) fn restore() {
+    TABLE.share(&PIECES);
+}
+
 #[inline(always)]
 fn slot(fd: i32) -> Option<&'static Slot> {
-    TABLE.find(fd)
+    match TABLE.find(fd) {
+        None if !unseen::is_here() => missing(fd),
+        found => found,
+    }
 }
 
 /// What `fd` is to a program's call that uses it. What this process does not have yet, or has no more, is waited for.
@@ -221,9 +247,16 @@ pub(crate) fn peek(fd: i32) -> Entry {
     }
 }
 
+#[cold]
+fn make(fd: i32) -> Option<&'static Slot> {
+    let slot = PIECES.find_or_make(fd);
+    TABLE.share(&PIECES);
+    slot
+}
+
 /// Enters a descriptor, with counters at zero; `false`: its number is beyond the table, and it stays the kernel's alone.
 pub(crate) fn set(fd: i32, entry: Entry) -> bool {
-    let Some(slot) = TABLE.find_or_make(fd) else { return false };
+    let Some(slot) = slot(fd).or_else(|| make(fd)) else { return false };
     slot.kernel_rx.store(0, Ordering::Relaxed);
     slot.kernel_tx.store(0, Ordering::Relaxed);
     crate::tally::forget(fd);
@@ -386,6 +419,7 @@ pub(crate) fn kernel_counts(fd: i32) -> (u64, u64) {
 
 /// Every descriptor that is ours in some way, ascending.
 pub(crate) fn entries() -> impl Iterator<Item = (i32, Entry)> {
+    unseen::look();
     TABLE.numbers().map(|fd| (fd, peek(fd))).filter(|&(_, entry)| entry != Entry::None)
 }
 

@@ -9,6 +9,11 @@
 //! Who has an inherited listener's rule must also accept. So a process that forks before it ever waited on a listener gives
 //! the rule up (connections that nobody accepted yet are reset), and each process publishes a listener when it first waits on
 //! it: a parent that leaves accepting to its workers is not in their way. What a parent keeps is published when it ends.
+//!
+//! The handlers of pthread_atfork(3) see fork, forkpty and what else is made of fork. The other ways of libc's run them by themselves
+//! ([`crate::exports::clone`]), and a child of a way below libc notices by itself ([`unseen`]).
+
+pub(crate) mod suspension;
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -25,6 +30,7 @@ use crate::moving::{self, heir};
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Kind, Socket, accept, common, datagram, listen};
+use crate::unseen;
 
 /// In a child: the state that its parent had, to be adopted.
 static INHERITED: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
@@ -62,11 +68,16 @@ pub(crate) fn forker() -> Option<&'static Process> {
 
 /// Registers the handlers, when the library is loaded: the program's own prepare handlers run before ours.
 pub(crate) fn install() {
+    unseen::install();
     // SAFETY: the handlers are functions of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
-extern "C" fn prepare() {
+/// A fork is under way of which our handlers are told; written with every lock held, or by the only thread that there is.
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Before a fork: nothing of ours is in the middle of a change.
+pub(crate) extern "C" fn prepare() {
     let mut locked = 0;
     for (bit, lock) in OUTER.iter().enumerate() {
         // A signal handler that forks may have interrupted its own thread with the lock held.
@@ -87,9 +98,12 @@ extern "C" fn prepare() {
         core::mem::forget(guard);
     }
     memory::lock_for_fork();
+    IS_TOLD.store(true, Ordering::Relaxed);
 }
 
-extern "C" fn parent() {
+/// After it, in the parent, or if it failed.
+pub(crate) extern "C" fn parent() {
+    IS_TOLD.store(false, Ordering::Relaxed);
     // Taken first: with the state's lock go the signals that were put off, and their handlers may fork.
     let locked = LOCKED.swap(0, Ordering::Relaxed);
     // SAFETY: `prepare` locked it.
@@ -114,13 +128,26 @@ fn unlock_outer(locked: u32) {
     }
 }
 
-extern "C" fn child() {
+/// After it, in the child.
+pub(crate) extern "C" fn child() {
+    // What other libraries do in such a handler may have needed it before.
+    if !IS_TOLD.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    unseen::restore();
     // SAFETY: getpid has no preconditions.
     TABLES_OF.store(unsafe { libc::getpid() }, Ordering::Relaxed);
     // What was put off during the fork was for the parent.
     signal::forget_deferred();
     // SAFETY: `prepare` locked it.
     unsafe { memory::unlock_after_fork() };
+    inherit();
+    unlock_outer(LOCKED.swap(0, Ordering::Relaxed));
+    suspension::pass_to_child();
+}
+
+/// Makes what the parent had an inheritance.
+fn inherit() {
     if let Some(old) = process::take_for_child() {
         INHERITED.store(ptr::from_ref(old).cast_mut(), Ordering::Release);
         // SAFETY: the parent's other threads, which may have used the state, are not in this process.
@@ -130,7 +157,42 @@ extern "C" fn child() {
         old.published.leave_to_parent();
         old.rendezvous.after_fork_in_child();
     }
-    unlock_outer(LOCKED.swap(0, Ordering::Relaxed));
+}
+
+/// In a child that has found out by itself that it is one ([`unseen`]).
+pub(crate) fn notice() {
+    if IS_TOLD.load(Ordering::Relaxed) {
+        return child();
+    }
+    // SAFETY: getpid has no preconditions.
+    TABLES_OF.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    signal::forget_deferred();
+    let is_whole = memory::look_after_unseen_fork();
+    for lock in OUTER {
+        // SAFETY: fork copied only this thread, and the locks protect no value.
+        unsafe { lock.free_of_the_dead() };
+    }
+    let was_at_rest = process::state_of_the_dead().is_none_or(|old| old.state().is_free());
+    if is_whole && was_at_rest {
+        tracing::debug!("the process has come from a fork that the library did not see");
+        inherit();
+        heir::announce();
+        return;
+    }
+    // Nobody can tell what that call has done of its work.
+    if let Some(old) = process::take_for_child() {
+        old.published.leave_to_parent();
+        old.rendezvous.after_fork_in_child();
+    }
+    for (fd, entry) in fdtable::entries() {
+        if entry.socket().is_some() || matches!(entry, Entry::Epoll(_)) {
+            fdtable::change(fd, Entry::None);
+        }
+    }
+    process::decline(
+        Reason::SharedConnection,
+        "the process has come from a fork that the library did not see, in the middle of another thread's call; what it inherited is its parent's",
+    );
 }
 
 /// Takes over what a parent had, into a state that was just made. Called with no lock held.

@@ -10,7 +10,7 @@
 //! - `real`: libc's own functions, below ours; `fdtable`: which descriptors are ours
 //! - `process`: the state behind its lock; `socket`: what the calls mean; `mux`: waiting (poll, select, epoll, blocking calls)
 //! - `extra`: the VMA Extra API
-//! - `fork`, `lineage`, `exit`: the process's turning points; `moving`: connections that several processes use; `cancel`: threads that
+//! - `fork`, `unseen`, `lineage`, `exit`: the process's turning points; `moving`: connections that several processes use; `cancel`: threads that
 //!   are cancelled; `params`, `rules`, `log`, `report`, `tally`, `crash`: what people set
 //!   and see
 //!
@@ -41,6 +41,7 @@ mod rules;
 mod slab;
 mod socket;
 mod tally;
+mod unseen;
 
 /// Runs when the library is loaded, before the program's own constructors.
 extern "C" fn at_load() {

@@ -76,6 +76,23 @@ pub(crate) fn before(copied: bool) {
     }
 }
 
+/// A child of a fork that nobody saw tells of itself, by the reading end of its own pipe. Called with the state's lock held.
+pub(crate) fn announced(reading: c_int) {
+    let mut lineages = LINEAGES.lock();
+    lineages.forks = lineages.forks.saturating_add(1);
+    FORKS.store(lineages.forks, Ordering::Relaxed);
+    lineages.bury();
+    // SAFETY: plain integers.
+    let copy = if lineages.children.len() < KNOWN_MAX { unsafe { real::fcntl(reading, libc::F_DUPFD_CLOEXEC, HIGH) } } else { -1 };
+    let fork = lineages.forks;
+    if copy < 0 {
+        lineages.unknown = fork;
+    } else {
+        fdtable::set(copy, Entry::Internal);
+        lineages.children.push((fork, copy));
+    }
+}
+
 /// After it, in the parent.
 pub(crate) fn after_in_parent() {
     let mut lineages = LINEAGES.lock();

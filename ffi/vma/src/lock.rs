@@ -115,6 +115,20 @@ impl<T> Lock<T> {
         self.word.load(Ordering::Relaxed) & !CONTENDED == me()
     }
 
+    /// Whether nobody holds it.
+    pub(crate) fn is_free(&self) -> bool {
+        self.word.load(Ordering::Acquire) == FREE
+    }
+
+    /// Takes it from a holder that is not there, nor any of those who waited: in the child of a fork.
+    ///
+    /// # Safety
+    /// No other thread of this address space can use the lock any more, and what it protects is whole.
+    pub(crate) unsafe fn free_of_the_dead(&self) {
+        self.waiters.store(0, Ordering::Relaxed);
+        self.word.store(FREE, Ordering::Release);
+    }
+
     #[inline]
     fn unlock(&self) {
         if self.word.swap(FREE, Ordering::Release) & CONTENDED != 0 {

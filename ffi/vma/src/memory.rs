@@ -6,6 +6,7 @@
 //! a debugger's) sees nothing of us, either.
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use dlmalloc::Dlmalloc;
 
@@ -24,8 +25,8 @@ static HEAP: Heap = Heap(Lock::new(Dlmalloc::new()));
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if is_large(layout) {
-            return map(layout.size());
+        if is_large(layout) || is_lost() {
+            return map_aligned(layout);
         }
         // SAFETY: the caller's promises are those that are asked for.
         unsafe { self.0.lock().malloc(layout.size(), layout.align()) }
@@ -33,8 +34,8 @@ unsafe impl GlobalAlloc for Heap {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if is_large(layout) {
-            return map(layout.size());
+        if is_large(layout) || is_lost() {
+            return map_aligned(layout);
         }
         // SAFETY: as above.
         unsafe { self.0.lock().calloc(layout.size(), layout.align()) }
@@ -47,6 +48,9 @@ unsafe impl GlobalAlloc for Heap {
             unsafe { libc::munmap(place.cast(), layout.size()) };
             return;
         }
+        if is_lost() {
+            return;
+        }
         // SAFETY: as above.
         unsafe { self.0.lock().free(place, layout.size(), layout.align()) }
     }
@@ -54,7 +58,7 @@ unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         match (is_large(layout), size >= LARGE && layout.align() <= PAGE) {
-            (false, false) => {}
+            (false, false) if !is_lost() => {}
             (true, true) => {
                 // SAFETY: `alloc` mapped it, and nobody else has the address.
                 let moved = unsafe { libc::mremap(place.cast(), layout.size(), size, libc::MREMAP_MAYMOVE) };
@@ -79,6 +83,33 @@ unsafe impl GlobalAlloc for Heap {
 
 const fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= PAGE
+}
+
+/// In the child of a fork that nobody told of: another thread of its parent's was in the middle of a call, so that the heap is not whole.
+/// What is asked for from then on is mapped, and what is given back is kept: such a process leaves its sockets to the kernel.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+#[inline]
+fn is_lost() -> bool {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// In such a child: looks whether the heap is whole.
+pub(crate) fn look_after_unseen_fork() -> bool {
+    let is_whole = HEAP.0.is_free();
+    LOST.store(!is_whole, Ordering::Relaxed);
+    is_whole
+}
+
+/// Fresh memory, zeroed; null: there is none.
+#[cold]
+fn map_aligned(layout: Layout) -> *mut u8 {
+    if layout.align() <= PAGE {
+        return map(layout.size());
+    }
+    // (Only where it is never given back.)
+    let place = map(layout.size() + layout.align());
+    if place.is_null() { place } else { place.wrapping_add(place.align_offset(layout.align())) }
 }
 
 /// Fresh memory, zeroed; null: there is none.

@@ -21,9 +21,13 @@ use crate::lock::{Guard, Lock};
 use crate::params::{self, Params};
 use crate::slab::{Key, Slab};
 use crate::socket::Socket;
+use crate::unseen::{self, Wiped};
 use crate::{cancel, crash, fork, log, mux, report, rules};
 
-static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
+/// The state, as every call finds it: gone in the child of a fork that nobody told of, so that it notices ([`unseen`]).
+static PROCESS: Wiped<AtomicPtr<Process>> = Wiped::new(AtomicPtr::new(ptr::null_mut()));
+/// The same, for such a child.
+static STATE: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Set once the process is to stay on the kernel: nothing is tried again.
 static DECLINED: OnceLock<Reason> = OnceLock::new();
@@ -106,7 +110,16 @@ pub(crate) struct Decided {
 #[inline]
 pub(crate) fn process() -> Option<&'static Process> {
     // SAFETY: what the pointer names is leaked on purpose, so it lives for ever.
-    unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
+    let found = unsafe { PROCESS.load(Ordering::Acquire).as_ref() };
+    if found.is_none() {
+        unseen::look();
+    }
+    found
+}
+
+/// Lets the kernel take the state away from a child.
+pub(crate) fn wipe_on_fork() -> bool {
+    PROCESS.wipe_on_fork()
 }
 
 /// The process's state, made if there is none. `None`: the process runs on the kernel.
@@ -129,9 +142,16 @@ pub(crate) fn fork_generation() -> u32 {
 /// The state of a parent, taken away from the child of a fork.
 pub(crate) fn take_for_child() -> Option<&'static Process> {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    let old = PROCESS.swap(ptr::null_mut(), Ordering::AcqRel);
+    PROCESS.store(ptr::null_mut(), Ordering::Release);
+    let old = STATE.swap(ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: leaked, as in `process`.
     unsafe { old.as_ref() }
+}
+
+/// In the child of a fork that nobody told of: its parent's state.
+pub(crate) fn state_of_the_dead() -> Option<&'static Process> {
+    // SAFETY: leaked, as in `process`.
+    unsafe { STATE.load(Ordering::Acquire).as_ref() }
 }
 
 /// Whether the process stays on the kernel for good.
@@ -246,6 +266,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
         }
     };
     *process.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(progress);
+    STATE.store(ptr::from_ref(process).cast_mut(), Ordering::Release);
     PROCESS.store(ptr::from_ref(process).cast_mut(), Ordering::Release);
     fork::adopt(process);
     log::offloading(process);

@@ -158,6 +158,8 @@ real! {
     execvpe = "execvpe"(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     fexecve = "fexecve"(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     execveat = "execveat"(directory: c_int, path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char, flags: c_int) -> c_int;
+    fork_alone = "_Fork"() -> libc::pid_t;
+    clone = "clone"(entry: Option<unsafe extern "C" fn(*mut c_void) -> c_int>, stack: *mut c_void, flags: c_int, argument: *mut c_void, a: c_long, b: c_long, c: c_long) -> c_int;
     posix_spawn_file_actions_adddup2 = "posix_spawn_file_actions_adddup2"(actions: *mut c_void, old: c_int, new: c_int) -> c_int;
     setuid = "setuid"(user: uid_t) -> c_int;
     seteuid = "seteuid"(user: uid_t) -> c_int;
@@ -165,6 +167,7 @@ real! {
     setresuid = "setresuid"(user: uid_t, effective: uid_t, saved: uid_t) -> c_int;
     chroot = "chroot"(path: *const c_char) -> c_int;
     unshare = "unshare"(flags: c_int) -> c_int;
+    setns = "setns"(fd: c_int, kind: c_int) -> c_int;
     prctl = "prctl"(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int;
 
     pthread_sigmask = "pthread_sigmask"(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int;

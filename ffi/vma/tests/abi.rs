@@ -84,6 +84,11 @@ fn processes() {
 }
 
 #[test]
+fn forks_that_no_handler_sees() {
+    same_on_both("unannounced");
+}
+
+#[test]
 fn inherited_listeners() {
     same_on_both("inherited");
 }

@@ -1,7 +1,7 @@
 //! Calls by which a process gives up the means to reach others: its user, its root, its system calls. What it inherited and may
 //! use later is fetched before.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_long};
 
 use libc::uid_t;
 
@@ -15,12 +15,25 @@ fn before() {
 }
 
 /// Before a filter decides over system calls: what the ring needs may not be among those that are left.
-fn before_sandbox() {
+pub(super) fn before_sandbox() {
     before();
     if let Some(process) = process::process()
         && process.is_owner()
     {
         moving::owner::all(process);
+    }
+}
+
+/// Before a system call of these by its number, and with this first argument. (Of those that change the user, libc's functions do so for all
+/// threads, the system calls for one.)
+pub(super) fn by_number(number: c_long, first: c_long) {
+    /// SECCOMP_SET_MODE_STRICT and SECCOMP_SET_MODE_FILTER of linux/seccomp.h; the others only ask.
+    const SETS_MODE: core::ops::RangeInclusive<c_long> = 0..=1;
+    match number {
+        libc::SYS_seccomp if !SETS_MODE.contains(&first) => {}
+        libc::SYS_prctl if first != c_long::from(libc::PR_SET_SECCOMP) => {}
+        libc::SYS_seccomp | libc::SYS_prctl => crate::boundary!((), before_sandbox()),
+        _ => crate::boundary!((), before()),
     }
 }
 
@@ -88,6 +101,17 @@ pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     crate::boundary!((), before());
     // SAFETY: plain integers.
     unsafe { real::unshare(flags) }
+}
+
+/// setns(2): as unshare.
+///
+/// # Safety
+/// As setns(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
+    crate::boundary!((), before());
+    // SAFETY: plain integers.
+    unsafe { real::setns(fd, kind) }
 }
 
 /// prctl(2).

@@ -3,6 +3,7 @@
 //! A call on a descriptor that is not ours costs a load or two before it reaches libc. No symbol is defined in unit tests:
 //! the test harness itself would be interposed.
 
+pub mod clone;
 pub(crate) mod control;
 pub mod ends;
 pub mod epoll;

@@ -1,14 +1,15 @@
-//! syscall(2), libc's function for system calls by number: where one is on a socket of ours, it is the call of that name.
+//! syscall(2), libc's function for system calls by number: where one is on a socket of ours, or concerns the process as a whole, it is the
+//! call of that name.
 //!
 //! Left to the kernel are poll, select and epoll by number (this library waits by these itself), and whatever does not come through libc:
-//! the program's own `syscall` instruction, io_uring.
+//! the program's own `syscall` instruction (but for a fork, which its child notices: [`crate::unseen`]), io_uring.
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::ptr;
 
 use libc::{size_t, ssize_t};
 
-use super::{fd, file, receive, send, socket};
+use super::{clone, ends, exec, fd, file, means, receive, send, socket};
 use crate::fdtable::{self, Entry};
 use crate::real;
 
@@ -18,6 +19,10 @@ use crate::real;
 /// As the system call.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
+    // SAFETY: the program's promise to the system call.
+    if let Some(result) = unsafe { of_the_process(number, [a, b, c, d, e, f]) } {
+        return result;
+    }
     let concerns_us = match number {
         libc::SYS_close_range => true,
         _ => is_ours(a as c_int) || matches!(number, libc::SYS_dup3) && is_ours(b as c_int),
@@ -28,6 +33,37 @@ pub unsafe extern "C-unwind" fn syscall(number: c_long, a: c_long, b: c_long, c:
     let answer = if concerns_us { unsafe { call(number, [a, b, c, d, e, f]) } } else { None };
     // SAFETY: the program's arguments, as they are.
     answer.unwrap_or_else(|| unsafe { real::syscall(number, a, b, c, d, e, f) })
+}
+
+/// The calls that concern the process as a whole; `None`: it is none, or the kernel's after all that we had to do.
+///
+/// # Safety
+/// As the call.
+unsafe fn of_the_process(number: c_long, arguments: [c_long; 6]) -> Option<c_long> {
+    let [a, b, c, d, e, _] = arguments;
+    let place = |address: c_long| ptr::with_exposed_provenance::<c_void>(address as usize);
+    // SAFETY: the caller's promise, for each.
+    unsafe {
+        match number {
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_fork | libc::SYS_vfork => clone::by_number(number, arguments),
+            libc::SYS_clone | libc::SYS_clone3 => clone::by_number(number, arguments),
+            libc::SYS_execve => Some(c_long::from(exec::execve(place(a).cast(), place(b).cast(), place(c).cast()))),
+            libc::SYS_execveat => {
+                Some(c_long::from(exec::execveat(a as c_int, place(b).cast(), place(c).cast(), place(d).cast(), e as c_int)))
+            }
+            libc::SYS_exit_group => ends::_exit(a as c_int),
+            libc::SYS_seccomp | libc::SYS_prctl | libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid => {
+                means::by_number(number, a);
+                None
+            }
+            libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_unshare | libc::SYS_setns => {
+                means::by_number(number, a);
+                None
+            }
+            _ => None,
+        }
+    }
 }
 
 fn is_ours(number: c_int) -> bool {

@@ -9,6 +9,7 @@ use ringway_shm::Talk;
 use super::{ANSWER, pair, pause};
 use crate::errno;
 use crate::fdtable::{self, Entry};
+use crate::lineage;
 use crate::process::Process;
 use crate::real;
 use crate::slab::Key;
@@ -51,6 +52,8 @@ struct Heirloom {
     family: Family,
     local: SocketAddrV4,
     remote: SocketAddrV4,
+    /// What the child has is a placeholder that its parent's connections have in common: nobody prepared for the fork.
+    is_common: bool,
 }
 
 fn heirloom(key: Key) -> Option<Heirloom> {
@@ -60,7 +63,8 @@ fn heirloom(key: Key) -> Option<Heirloom> {
     let key = Key { index: key.index & ((1 << GENERATION_SHIFT) - 1), generation: key.generation };
     // SAFETY: as in `inherit`; nobody in this process writes it but `fork::adopt`, which leaves sockets' addresses alone.
     let socket = unsafe { parent.state().value_of_the_dead() }.sockets.find(key)?;
-    Some(Heirloom { owner: parent.owner_pid, family: socket.family, local: socket.bound?, remote: socket.peer? })
+    let (owner, family, is_common) = (parent.owner_pid, socket.family, socket.common.is_some());
+    Some(Heirloom { owner, family, local: socket.bound?, remote: socket.peer?, is_common })
 }
 
 /// The addresses of an inherited connection that is the kernel's now, as the program knows them: its own, and its peer's.
@@ -113,6 +117,28 @@ pub(super) fn claim_moved(owner: i32, fd: c_int, local: SocketAddrV4, remote: So
     }
 }
 
+/// The child of a fork that nobody saw tells its parent of itself: what both have does not end before both are done with it.
+pub(crate) fn announce() {
+    let Some(parent) = crate::fork::forker() else { return };
+    if !fdtable::entries().any(|(_, entry)| matches!(entry, Entry::Inherited(_))) {
+        return;
+    }
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for both numbers.
+    if unsafe { real::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return;
+    }
+    // Ours is closed by exec, and by the end of the process.
+    let [reading, _] = ends.map(lineage::out_of_the_way);
+    let told = Talk::begin(parent.owner_pid, ANSWER).ok().flatten().and_then(|talk| talk.ask(b"forked", &[reading], ANSWER).ok());
+    if told.is_none() {
+        tracing::debug!("the parent, process {}, does not hear of its child", parent.owner_pid);
+    }
+    fdtable::clear(reading);
+    // SAFETY: made above, and nobody else closes it.
+    unsafe { real::close(reading) };
+}
+
 /// A child without a state of its own hands inherited listeners to another program: their owner is told.
 pub(crate) fn share_listeners(which: impl Fn(c_int) -> bool) {
     let Some(parent) = crate::fork::forker() else { return };
@@ -158,10 +184,13 @@ impl Heirloom {
                     }
                     return;
                 }
-                _ if is_connected(fd) => return,
+                _ if !self.is_common && is_connected(fd) => return,
                 _ => {
                     let (local, remote, owner) = (self.local, self.remote, self.owner);
                     tracing::warn!("the connection {local} - {remote}, inherited from process {owner}, which has it no more, is reset");
+                    if self.is_common && pair::socket(self.family).and_then(|fresh| pair::replace(fd, &fresh)).is_err() {
+                        return;
+                    }
                     pair::reset(fd, self.family, self.local, self.remote);
                     return;
                 }

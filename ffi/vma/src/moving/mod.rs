@@ -20,6 +20,7 @@
 //!   heir's own is the kernel's by now, or there is no such connection
 //! - `leave L R` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with the remains in
 //!   a memfd, `wait`, or `gone`
+//! - `forked`, with a pipe's reading end, of a child of a fork that nobody saw: `done`
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
 //! - `keep L R` of an owner that ends to the peer, with the owner's own descriptor and a memfd of what is to be written into it before it is
@@ -82,6 +83,8 @@ pub(crate) struct Legacy {
     remote: SocketAddrV4,
     fd: ringway_shm::Fd,
     birth: u32,
+    /// The connection need not have moved yet.
+    is_early: bool,
 }
 
 /// Lets go of what no child can ask for any more; whether something is left.

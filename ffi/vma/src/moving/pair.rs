@@ -129,6 +129,15 @@ pub(super) fn pipe() -> Result<(Fd, Fd), Errno> {
     reads.and_then(|reads| Ok((reads, writes?))).map_err(|_| Errno(libc::EMFILE))
 }
 
+/// Whether a descriptor is one of a pipe, which closing never waits for.
+pub(super) fn is_pipe(fd: c_int) -> bool {
+    // SAFETY: all of it is integers, for which zero is a value.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the structure is valid for writing.
+    let known = unsafe { libc::fstat(fd, &raw mut status) } == 0;
+    known && status.st_mode & libc::S_IFMT == libc::S_IFIFO
+}
+
 fn bind(fd: c_int, to: SocketAddrV4, family: Family) -> Result<(), Errno> {
     let raw = Raw::new(to, family);
     // SAFETY: the address is as long as it says.

@@ -45,6 +45,14 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: i32, words: &st
         }
         return ("done".to_owned(), Vec::new());
     }
+    if verb == "forked" {
+        if let Some(reading) = passed.first().filter(|reading| pair::is_pipe(reading.raw())) {
+            let mut guard = process.lock();
+            keep_for_child(&mut guard);
+            lineage::announced(reading.raw());
+        }
+        return ("done".to_owned(), Vec::new());
+    }
     let Some((local, remote)) = addresses(&mut parts) else {
         tracing::debug!(from, "words that mean nothing: {words}");
         return ("gone".to_owned(), Vec::new());
@@ -87,6 +95,12 @@ fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4
         return ("wait", None);
     }
     if let Some(at) = offload.legacies.iter().position(|legacy| (legacy.local, legacy.remote) == (local, remote)) {
+        if offload.legacies[at].is_early
+            && let Some(key) = socket_between(offload, local, remote)
+            && owner::begin(process, offload, key)
+        {
+            return ("wait", None);
+        }
         let legacy = &offload.legacies[at];
         let copy = copy_of(legacy.fd.raw());
         // The last that can ask for it has it now, and is to be the last that closes it.
@@ -103,6 +117,20 @@ fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4
         // Moved by the peer, so that its descriptor is another one than the child's.
         Some(socket) if socket.moved => copy_of(socket.fd).map_or(("gone", None), |copy| ("here", Some(copy))),
         _ => ("gone", None),
+    }
+}
+
+/// A child has come from a fork before which connections got no placeholders of their own: it is to have them when it asks.
+fn keep_for_child(offload: &mut Offload) {
+    let common: Vec<Key> = offload.sockets.iter().filter(|(_, socket)| socket.common.is_some()).map(|(key, _)| key).collect();
+    for key in common {
+        if crate::socket::common::own(offload, key)
+            && let Some(socket) = offload.sockets.find(key)
+            && let (Some(local), Some(remote), Some(fd)) = (socket.bound, socket.peer, copy_of(socket.fd))
+        {
+            let birth = socket.birth;
+            offload.legacies.push(Legacy { local, remote, fd, birth, is_early: true });
+        }
     }
 }
 
@@ -272,7 +300,8 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
         && let (Some(local), Some(remote), Some(fd)) = (socket.bound, socket.peer, copy_of(socket.fd))
     {
         let birth = socket.birth;
-        offload.legacies.push(Legacy { local, remote, fd, birth });
+        offload.legacies.retain(|legacy| (legacy.local, legacy.remote) != (local, remote));
+        offload.legacies.push(Legacy { local, remote, fd, birth, is_early: false });
     }
     offload.arrived(key, Reason::SharedConnection);
 }
