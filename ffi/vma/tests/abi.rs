@@ -38,7 +38,8 @@ fn run(program: &Path, preload: Option<(&Path, &Path)>) -> Output {
     command.output().expect("timeout(1) is part of coreutils")
 }
 
-fn same_on_both(name: &str) {
+/// What the preloaded run reported.
+fn same_on_both(name: &str) -> String {
     let program = compile(name);
     let statistics = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.stats"));
     let _ = std::fs::remove_file(&statistics);
@@ -66,6 +67,7 @@ fn same_on_both(name: &str) {
         })
         .sum();
     assert!(carried > 0, "{name} was not offloaded: {report}");
+    report
 }
 
 #[test]
@@ -220,4 +222,10 @@ fn signals() {
 #[test]
 fn alike_connections() {
     same_on_both("alike");
+}
+
+#[test]
+fn how_much_more_there_is() {
+    let report = same_on_both("inq");
+    assert!(!report.contains("kernel-only-option"), "an option moved a connection: {report}");
 }

@@ -18,6 +18,7 @@ use crate::real;
 use crate::slab::Key;
 use crate::socket::address::Raw;
 use crate::socket::datagram::{self, Received};
+use crate::socket::options::TCP_INQ;
 use crate::socket::{Ancillary, Family, Kind, Socket, lifecycle, special, stream, vectors};
 use crate::tally::{self, Way};
 
@@ -484,8 +485,13 @@ unsafe fn receive_message(
             header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
             // SAFETY: the caller's promise.
             let mut control = unsafe { Control::new(header) };
-            if let Some(asked) = stamps(found.key) {
-                control.put_times(asked, None);
+            if let Some((asked, waiting)) = asked_of_stream(found.key) {
+                if asked.timestamp != 0 || asked.timestamping != 0 {
+                    control.put_times(asked, None);
+                }
+                if let Some(waiting) = waiting {
+                    control.put(libc::IPPROTO_TCP, TCP_INQ, &waiting.to_ne_bytes());
+                }
             }
             control.finish();
             Ok(count)
@@ -503,10 +509,26 @@ unsafe fn receive_message(
     }
 }
 
-/// What times a connection was asked for.
-fn stamps(key: Key) -> Option<Ancillary> {
-    let asked = process()?.lock().sockets.find(key)?.ancillary;
-    (asked.timestamp != 0 || asked.timestamping != 0).then_some(asked)
+/// What a connection was asked to tell of what is received; and for TCP_INQ, how much more can be received (tcp_inq_hint): the peer's FIN
+/// counts as a byte, also once it was read, so that the program goes on to the end.
+fn asked_of_stream(key: Key) -> Option<(Ancillary, Option<c_int>)> {
+    let process = process()?;
+    let mut guard = process.lock();
+    let socket = guard.sockets.find(key)?;
+    let (asked, id) = (socket.ancillary, socket.ring_id());
+    if asked == Ancillary::default() {
+        return None;
+    }
+    let waiting = asked.inq.then(|| {
+        // A connection that has just moved to the kernel may have more: its program is to look.
+        let Some(id) = id else { return 1 };
+        let now = process.now();
+        guard.poll_if_due(now);
+        let bytes = guard.ring.info(id).map_or(0, |info| info.recv_queue);
+        let has_ended = guard.ring.tcp_details(now, id).is_some_and(|details| details.peer_ended);
+        c_int::try_from(bytes + usize::from(has_ended)).unwrap_or(c_int::MAX)
+    });
+    Some((asked, waiting))
 }
 
 /// The error queue of a connection: completions of sends with MSG_ZEROCOPY, a range at a time, as ip_recv_error tells them.

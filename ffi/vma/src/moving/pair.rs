@@ -12,20 +12,33 @@ use crate::real;
 use crate::socket::Family;
 use crate::socket::address::{self, Raw};
 use crate::socket::connect::kernel_result;
+use crate::socket::options::{SO_ZEROCOPY, TCP_INQ};
 
 /// Options that a connection keeps when another descriptor takes its place.
-const KEPT: [(c_int, c_int); 11] = [
+const KEPT: [(c_int, c_int); 23] = [
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
     (libc::SOL_SOCKET, libc::SO_OOBINLINE),
     (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    (libc::SOL_SOCKET, libc::SO_PRIORITY),
+    (libc::SOL_SOCKET, libc::SO_MARK),
+    (libc::SOL_SOCKET, libc::SO_BUSY_POLL),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+    (libc::SOL_SOCKET, SO_ZEROCOPY),
     (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_TCP, TCP_INQ),
+    (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
+    (libc::IPPROTO_TCP, libc::TCP_LINGER2),
+    (libc::IPPROTO_TCP, libc::TCP_SYNCNT),
     (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
     (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
     (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
     (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
     (libc::IPPROTO_IP, libc::IP_TOS),
     (libc::IPPROTO_IP, libc::IP_TTL),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
 ];
 /// The same, of two words each: times and SO_LINGER.
 const KEPT_WIDE: [c_int; 3] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, libc::SO_LINGER];
@@ -249,7 +262,10 @@ pub(super) fn copy_options(fd: c_int, fresh: &Fd) {
     // SAFETY: plain integers.
     unsafe { real::fcntl(fresh.raw(), libc::F_SETFL, real::fcntl(fd, libc::F_GETFL, 0).max(0) as usize) };
     for (level, name) in KEPT {
-        if let Some(value) = int(fd, level, name) {
+        // (SO_TIMESTAMP's forms undo each other, even by being set to zero.)
+        if let Some(value) = int(fd, level, name)
+            && int(fresh.raw(), level, name) != Some(value)
+        {
             set_int(fresh.raw(), level, name, value);
         }
     }

@@ -85,7 +85,7 @@ pub(crate) struct Socket {
     pub(crate) tcp: tcp::Config,
     /// The same for UDP.
     pub(crate) udp: UdpOptions,
-    /// UDP ancillary data that was asked for.
+    /// Ancillary data that was asked for.
     pub(crate) ancillary: Ancillary,
     /// Whether `bind` was called, and to what (port 0 already resolved).
     pub(crate) bound: Option<SocketAddrV4>,
@@ -135,7 +135,7 @@ pub(crate) fn reason_of(error: &ringway_shm::ResolveError) -> Reason {
     }
 }
 
-/// Ancillary data that a UDP socket was asked to deliver.
+/// Ancillary data that a socket was asked to deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ancillary {
     /// IP_PKTINFO.
@@ -146,6 +146,8 @@ pub(crate) struct Ancillary {
     pub(crate) timestamp: i32,
     /// SO_TIMESTAMPING in one of its forms, asked for software's times of reception: the type of the control message.
     pub(crate) timestamping: i32,
+    /// TCP_INQ.
+    pub(crate) inq: bool,
 }
 
 /// Directions that the program shut down.

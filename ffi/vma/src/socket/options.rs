@@ -14,7 +14,7 @@ use ringway_stack::offload::Reason;
 use ringway_stack::tcp;
 
 use super::connect::kernel_result;
-use super::{Kind, Socket, common, cork, groups, info};
+use super::{Family, Kind, Socket, common, cork, groups, info, lifecycle};
 use crate::errno::Errno;
 use crate::extra::rings::options as rings;
 use crate::process::{Offload, Process};
@@ -30,7 +30,7 @@ const SO_ATTACH_FILTER: c_int = 26;
 const SO_ATTACH_BPF: c_int = 50;
 const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
 const SO_ATTACH_REUSEPORT_EBPF: c_int = 52;
-const SO_ZEROCOPY: c_int = 60;
+pub(crate) const SO_ZEROCOPY: c_int = 60;
 const SO_TXTIME: c_int = 61;
 const SO_PEEK_OFF: c_int = 42;
 const SO_RXQ_OVFL: c_int = 40;
@@ -43,7 +43,7 @@ const SO_TIMESTAMPING_NEW: c_int = 65;
 const TIMESTAMPING_OTHERS: c_int = 1 | 2 | 4 | 64;
 /// Times that software took of what is received, and that they are told.
 const TIMESTAMPING_RECEIVED: c_int = 8 | 16;
-const TCP_INQ: c_int = 36;
+pub(crate) const TCP_INQ: c_int = 36;
 const UDP_CORK: c_int = 1;
 const UDP_ENCAP: c_int = 100;
 const UDP_SEGMENT: c_int = 103;
@@ -83,11 +83,16 @@ pub(crate) unsafe fn set(
     let asks = device == Device::Other || kernel_only(level, name) || unsafe { asks_the_kernel(level, name, value, len) };
     if let Some(socket) = offload.sockets.find(key)
         && (asks || (level, name) == (libc::SOL_SOCKET, SO_ZEROCOPY) && socket.protocol == Protocol::Udp)
-        && !(socket.protocol == Protocol::Tcp && matches!(level, libc::IPPROTO_IP | libc::IPPROTO_IPV6) && name != libc::IP_OPTIONS)
+        && !(socket.protocol == Protocol::Tcp && concerns_datagrams_only(level, name))
     {
         match socket.kind {
             Kind::Stream(_) | Kind::Connecting(_) => {
+                let family = socket.family;
                 drop(guard);
+                if (level, name) == (libc::IPPROTO_TCP, TCP_ULP) {
+                    // SAFETY: the caller's promise.
+                    unsafe { ask_for_ulp(family, value, len) }?;
+                }
                 moving::hand_out(fd, Reason::KernelOnlyOption);
                 // SAFETY: the caller's promise.
                 return kernel_result(unsafe { real::setsockopt(fd, level, name, value, len) });
@@ -157,7 +162,7 @@ fn kernel_only(level: c_int, name: c_int) -> bool {
             )
         }
         libc::IPPROTO_UDP => matches!(name, UDP_ENCAP | UDP_SEGMENT | UDP_GRO),
-        libc::IPPROTO_TCP => matches!(name, TCP_REPAIR | TCP_MD5SIG | TCP_ULP | TCP_ZEROCOPY_RECEIVE | TCP_AO_ADD_KEY | TCP_INQ),
+        libc::IPPROTO_TCP => matches!(name, TCP_REPAIR | TCP_MD5SIG | TCP_ULP | TCP_ZEROCOPY_RECEIVE | TCP_AO_ADD_KEY),
         // What a datagram's header said is not kept.
         libc::IPPROTO_IP => matches!(
             name,
@@ -165,6 +170,36 @@ fn kernel_only(level: c_int, name: c_int) -> bool {
         ),
         libc::IPPROTO_IPV6 => matches!(name, libc::IPV6_RECVHOPLIMIT | libc::IPV6_RECVTCLASS),
         _ => false,
+    }
+}
+
+/// Options that mean nothing to a connection, in the kernel as little as here.
+fn concerns_datagrams_only(level: c_int, name: c_int) -> bool {
+    match level {
+        libc::IPPROTO_IP | libc::IPPROTO_IPV6 => name != libc::IP_OPTIONS,
+        libc::SOL_SOCKET => matches!(name, SO_RXQ_OVFL | SO_TXTIME),
+        _ => false,
+    }
+}
+
+/// Asks the kernel whether it has an upper layer protocol at all (TLS libraries try that on every connection), before a connection moves
+/// there for its sake.
+///
+/// # Errors
+/// As setsockopt(2): it has not.
+///
+/// # Safety
+/// As setsockopt(2).
+unsafe fn ask_for_ulp(family: Family, value: *const c_void, len: socklen_t) -> Result<(), Errno> {
+    let fd = lifecycle::placeholder(family, libc::SOCK_CLOEXEC)?;
+    // SAFETY: the caller's promise; a bad pointer is the kernel's to find.
+    let asked = kernel_result(unsafe { real::setsockopt(fd, libc::IPPROTO_TCP, TCP_ULP, value, len) });
+    // SAFETY: the descriptor was made above, and nobody knows of it.
+    unsafe { real::close(fd) };
+    match asked {
+        // It has one that is for connections only.
+        Ok(_) | Err(Errno(libc::ENOTCONN)) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -302,6 +337,7 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
         (libc::IPPROTO_TCP, libc::TCP_LINGER2) => {
             tcp.fin_wait2 = if argument.int() < 0 { Duration::ZERO } else { argument.seconds() };
         }
+        (libc::IPPROTO_TCP, TCP_INQ) => socket.ancillary.inq = argument.flag(),
         (libc::IPPROTO_IP, libc::IP_TOS) => set_tos(socket, argument),
         (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => set_tos(socket, argument),
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {

@@ -37,6 +37,8 @@ pub struct Details {
     pub rcv_wnd: usize,
     /// The segment size that we announced.
     pub mss_announced: u16,
+    /// The peer's FIN came, and all that goes before it.
+    pub peer_ended: bool,
     /// Since a segment was last sent, and received.
     pub silence: (Duration, Duration),
 }
@@ -66,6 +68,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             snd_wnd: self.snd_wnd,
             rcv_wnd: self.window.offered(),
             mss_announced: self.config.mss_announced(),
+            peer_ended: self.peer_fin,
             silence: (now.since(self.last_tx), now.since(self.last_rx)),
         }
     }
