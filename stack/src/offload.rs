@@ -66,6 +66,8 @@ pub enum Reason {
     Multicast,
     /// A socket option or call that only the kernel can serve.
     KernelOnlyOption,
+    /// Urgent data (MSG_OOB) were sent on the connection.
+    UrgentData,
     /// The device's peers, rules or buffers are used up.
     DeviceFull,
     /// Another offloaded process holds this port's rule already (SO_REUSEPORT, or a listener inherited from a living parent).
@@ -90,6 +92,7 @@ impl Reason {
         Self::Undecided,
         Self::Multicast,
         Self::KernelOnlyOption,
+        Self::UrgentData,
         Self::DeviceFull,
         Self::RuleTaken,
         Self::Rule,
@@ -116,6 +119,7 @@ impl Reason {
             Self::Undecided => "undecided",
             Self::Multicast => "multicast",
             Self::KernelOnlyOption => "kernel-only-option",
+            Self::UrgentData => "urgent-data",
             Self::DeviceFull => "device-full",
             Self::RuleTaken => "rule-taken",
             Self::Rule => "rule",
@@ -140,6 +144,7 @@ impl Reason {
             Self::Undecided => "the socket has not been bound, connected or used yet",
             Self::Multicast => "multicast and broadcast go through the kernel on this device",
             Self::KernelOnlyOption => "a socket option was set that only the kernel can serve",
+            Self::UrgentData => "urgent data were sent (MSG_OOB), which the kernel delivers; the connection is its from then on",
             Self::DeviceFull => "the device has no room for another peer, rule or buffer",
             Self::RuleTaken => "another offloaded process already serves this port; this one is reached through the kernel",
             Self::Rule => "a rule of libvma.conf leaves it to the kernel; ringway doctor --rules says which",

@@ -229,3 +229,9 @@ fn how_much_more_there_is() {
     let report = same_on_both("inq");
     assert!(!report.contains("kernel-only-option"), "an option moved a connection: {report}");
 }
+
+#[test]
+fn urgent_data() {
+    let report = same_on_both("urgent");
+    assert!(report.contains("urgent-data"), "the reason of a move is told: {report}");
+}

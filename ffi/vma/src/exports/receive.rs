@@ -167,8 +167,8 @@ fn rest_of_all(fd: c_int, into: &mut [iovec], done: usize, flags: c_int) -> usiz
         let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd.
         let ready = unsafe { real::poll(&raw mut entry, 1, patience) };
-        // An error is the next call's to tell: this one has bytes to tell of (tcp_recvmsg).
-        if ready != 1 || entry.revents & libc::POLLERR != 0 {
+        // An error is the next call's to tell: this one has bytes to tell of (tcp_recvmsg). So is what lies behind urgent data.
+        if ready != 1 || entry.revents & libc::POLLERR != 0 || is_at_mark(fd) {
             break;
         }
         let now = flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
@@ -181,6 +181,16 @@ fn rest_of_all(fd: c_int, into: &mut [iovec], done: usize, flags: c_int) -> usiz
     }
     got
 }
+
+/// Whether the next byte is an urgent one, which reads do not go past (tcp(7)).
+fn is_at_mark(fd: c_int) -> bool {
+    let mut mark: c_int = 0;
+    // SAFETY: an int has room for the answer.
+    unsafe { real::ioctl(fd, SIOCATMARK, (&raw mut mark).expose_provenance()) == 0 && mark != 0 }
+}
+
+/// SIOCATMARK (linux/sockios.h).
+const SIOCATMARK: libc::c_ulong = 0x8905;
 
 /// SO_RCVTIMEO in milliseconds, as poll counts; -1: none.
 fn receive_timeout(fd: c_int) -> c_int {

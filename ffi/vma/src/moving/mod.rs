@@ -11,6 +11,7 @@
 //! - a fork's child first uses what it inherited ([`heir`]: it asks the owner, and waits);
 //! - the owner closes its last descriptor, or ends, while a child that was forked since is alive ([`crate::lineage`]);
 //! - exec is to keep a descriptor, or one is sent by SCM_RIGHTS ([`crate::exports`]);
+//! - the program sends urgent data (MSG_OOB), whose mark and signals are the kernel's;
 //! - a process is about to lose the means: before it changes its user or root, or enters a sandbox;
 //! - a process ends, or becomes another program, while a peer of its does not read what it has written ([`crate::exit`]): the kernel keeps
 //!   that, and what the kernel has no room for, the peer's process.
@@ -112,7 +113,7 @@ enum Role {
 const MOMENT: Duration = Duration::from_micros(100);
 
 /// How long a program's call waits for a move that does not end.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How long a call waits for that which is not to wait: almost every move is over by then.
 pub(crate) const MOMENTS: Duration = Duration::from_millis(20);
@@ -144,6 +145,18 @@ pub(crate) fn hand_out(fd: i32, reason: Reason) {
         }
     }
     crate::errno::set(saved);
+}
+
+/// The kernel is to do what the program asks of a connection, and this is begun, and waited for, for so long. `false`: it cannot be moved.
+pub(crate) fn leave_to_kernel(process: &'static Process, key: Key, reason: Reason, patience: Duration) -> bool {
+    let saved = crate::errno::current();
+    let begun = owner::begin_for(process, &mut process.lock(), key, reason);
+    let started = std::time::Instant::now();
+    while begun && process.lock().moves.iter().any(|moving| moving.key == Some(key)) && started.elapsed() < patience {
+        pause();
+    }
+    crate::errno::set(saved);
+    begun
 }
 
 /// The two addresses behind a word.

@@ -261,6 +261,7 @@ pub(super) fn end_reading(fd: c_int) {
 pub(super) fn copy_options(fd: c_int, fresh: &Fd) {
     // SAFETY: plain integers.
     unsafe { real::fcntl(fresh.raw(), libc::F_SETFL, real::fcntl(fd, libc::F_GETFL, 0).max(0) as usize) };
+    keep_signals(fd, fresh.raw());
     for (level, name) in KEPT {
         // (SO_TIMESTAMP's forms undo each other, even by being set to zero.)
         if let Some(value) = int(fd, level, name)
@@ -271,6 +272,32 @@ pub(super) fn copy_options(fd: c_int, fresh: &Fd) {
     }
     for name in KEPT_WIDE {
         copy_wide(fd, fresh.raw(), name);
+    }
+}
+
+/// Who is told of urgent data (F_SETOWN), and by which signal.
+fn keep_signals(from: c_int, to: c_int) {
+    /// struct f_owner_ex: what it names, and its number.
+    #[repr(C)]
+    struct Owner {
+        kind: c_int,
+        id: libc::pid_t,
+    }
+    const F_SETSIG: c_int = 10;
+    const F_GETSIG: c_int = 11;
+    const F_SETOWN_EX: c_int = 15;
+    const F_GETOWN_EX: c_int = 16;
+    let mut owner = Owner { kind: 0, id: 0 };
+    // SAFETY: the structure has the kernel's layout, and outlives the calls; else plain integers.
+    unsafe {
+        let place = (&raw mut owner).expose_provenance();
+        if real::fcntl(from, F_GETOWN_EX, place) == 0 && owner.id != 0 {
+            real::fcntl(to, F_SETOWN_EX, place);
+        }
+        match real::fcntl(from, F_GETSIG, 0) {
+            signal @ 1.. => real::fcntl(to, F_SETSIG, signal as usize),
+            _ => 0,
+        };
     }
 }
 

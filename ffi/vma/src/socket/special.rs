@@ -5,14 +5,17 @@ use core::ffi::c_int;
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
+use ringway_stack::offload::Reason;
 use ringway_stack::ring::{Readiness, RecvFlags, SocketId};
-use ringway_stack::{Error, Instant};
+use ringway_stack::{Error, Instant, tcp};
 
 use super::stream::{self, receive_some, receiving};
 use super::vectors;
 use crate::errno::Errno;
 use crate::extra::resume::{self, DUE, Resume};
+use crate::fdtable::{self, Entry};
 use crate::lock::Guard;
+use crate::moving;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 
@@ -227,10 +230,10 @@ pub(crate) fn discard<'a>(
     Ok(done)
 }
 
-/// Sends with MSG_ZEROCOPY: the bytes are copied, as the kernel's loopback does, and the completion says so. (Urgent data there is none.)
+/// Sends with MSG_OOB, or with MSG_ZEROCOPY: the bytes are copied then, as the kernel's loopback does, and the completion says so.
 ///
 /// # Errors
-/// As [`stream::send`]; EOPNOTSUPP for MSG_OOB.
+/// As [`stream::send`]; for MSG_OOB, as [`leave_for_urgent`].
 #[cold]
 pub(super) fn send(
     process: &Process,
@@ -242,7 +245,7 @@ pub(super) fn send(
     flags: c_int,
 ) -> Result<usize, Errno> {
     if flags & libc::MSG_OOB != 0 {
-        return Err(Errno(libc::EOPNOTSUPP));
+        return Err(leave_for_urgent(process, offload, now, key, id, flags));
     }
     let sent = stream::send(process, offload, now, key, id, data, flags & !libc::MSG_ZEROCOPY)?;
     let mut offload = process.lock();
@@ -252,6 +255,32 @@ pub(super) fn send(
         offload.announce(key.index, libc::EPOLLERR as u32);
     }
     Ok(sent)
+}
+
+/// Urgent data are the kernel's: the mark where reads stop, SIOCATMARK, SO_OOBINLINE, SIGURG and POLLPRI of both ends. So the connection
+/// moves there before the first of them, with all bytes that were written before.
+///
+/// Errors: EBADF, and the descriptor is the kernel's now, which is to be asked; EAGAIN: a call that is not to wait would have to; ETIMEDOUT;
+/// ENOBUFS: the connection cannot be moved, for want of descriptors or threads.
+fn leave_for_urgent(process: &Process, mut offload: Guard<'_, Offload>, now: Instant, key: Key, id: SocketId, flags: c_int) -> Errno {
+    offload.poll_if_due(now);
+    let Some(socket) = offload.sockets.find(key) else { return Errno(libc::EBADF) };
+    let (fd, waits) = (socket.fd, !socket.is_nonblocking() && flags & libc::MSG_DONTWAIT == 0);
+    let is_opening = offload.ring.info(id).is_some_and(|info| matches!(info.state, Some(tcp::State::SynSent | tcp::State::SynReceived)));
+    drop(offload);
+    if is_opening && !waits {
+        return Errno(libc::EAGAIN);
+    }
+    let patience = if waits { moving::PATIENCE } else { moving::MOMENTS };
+    let Some(process) = crate::process::process().filter(|_| process.is_owner()) else { return Errno(libc::ENOBUFS) };
+    if !moving::leave_to_kernel(process, key, Reason::UrgentData, patience) {
+        return Errno(libc::ENOBUFS);
+    }
+    match fdtable::peek(fd) {
+        Entry::Socket(_) | Entry::Moving(_) if waits => Errno(libc::ETIMEDOUT),
+        Entry::Socket(_) | Entry::Moving(_) => Errno(libc::EAGAIN),
+        _ => Errno(libc::EBADF),
+    }
 }
 
 /// Takes the completions of sends with MSG_ZEROCOPY that nobody has taken yet: the first and the last.
