@@ -257,6 +257,10 @@ pub(super) fn send(
     Ok(sent)
 }
 
+/// How long a send of urgent data that is not to wait does so for the connection's move: there is room for the byte, so that its program
+/// expects no EAGAIN. Almost every move is over in a millisecond; one whose peer does not answer has to be tried again.
+const URGENT: Duration = Duration::from_secs(1);
+
 /// Urgent data are the kernel's: the mark where reads stop, SIOCATMARK, SO_OOBINLINE, SIGURG and POLLPRI of both ends. So the connection
 /// moves there before the first of them, with all bytes that were written before.
 ///
@@ -271,7 +275,7 @@ fn leave_for_urgent(process: &Process, mut offload: Guard<'_, Offload>, now: Ins
     if is_opening && !waits {
         return Errno(libc::EAGAIN);
     }
-    let patience = if waits { moving::PATIENCE } else { moving::MOMENTS };
+    let patience = if waits { moving::PATIENCE } else { URGENT };
     let Some(process) = crate::process::process().filter(|_| process.is_owner()) else { return Errno(libc::ENOBUFS) };
     if !moving::leave_to_kernel(process, key, Reason::UrgentData, patience) {
         return Errno(libc::ENOBUFS);

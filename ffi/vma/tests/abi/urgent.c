@@ -106,6 +106,10 @@ struct waiter {
 
 static void *wait_for_it(void *argument) {
     struct waiter *w = argument;
+    sigset_t signal;
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGURG);
+    pthread_sigmask(SIG_BLOCK, &signal, NULL);
     if (w->how == 0) {
         w->result = ready(w->fd, POLLPRI) & POLLPRI;
     } else if (w->how == 1) {
@@ -273,7 +277,11 @@ static void processes(void) {
     MUST(fcntl(s, F_SETOWN, getpid()));
     urgent = 0;
     for (int i = 0; i < 4; i++) {
-        SHOW(ready(s, i ? POLLPRI : POLLIN));
+        // (The signal comes before the byte, and may end a wait for it.)
+        int now = -1;
+        for (int tries = 0; tries < 100 && now < 0; tries++)
+            now = ready(s, i ? POLLPRI : POLLIN);
+        SHOW(now);
         nap(20);
         if (i)
             show(s, 8, MSG_OOB);
