@@ -15,10 +15,13 @@
 //! - `window`: a peer's payload as the program sees it, copied when it writes there
 //! - `protocol`: the orderings of ring, release ring and wake-up, over an interface that loom can drive
 //!
-//! What this crate never does: start a thread, read a clock on a frame's path, enter the kernel for a frame unless a
+//! - `closing`: how what strangers passed is closed without waiting for them
+//!
+//! What this crate never does: start a thread (but that of `closing`), read a clock on a frame's path, enter the kernel for a frame unless a
 //! peer sleeps, or form a Rust reference to memory that another process may write.
 
 mod channel;
+mod closing;
 mod copy;
 mod device;
 mod error;

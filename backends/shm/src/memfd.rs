@@ -89,7 +89,8 @@ pub(crate) fn create(name: &CStr, len: usize) -> io::Result<(Segment, Fd)> {
 /// Checks and maps a peer's segment. `expected_len`: the exact size where it is known.
 pub(crate) fn open(fd: &Fd, expected_len: Option<usize>, len_max: usize) -> io::Result<View> {
     // Huge pages can run out at the time of a read, which is SIGBUS again; only plain shared memory will do.
-    if !sys::is_tmpfs(fd)? || sys::seals(fd)? & SEALS != SEALS {
+    // (Only memory files have seals, and fstatfs(2) of another one may ask whoever passed it, as FUSE does.)
+    if sys::seals(fd)? & SEALS != SEALS || !sys::is_tmpfs(fd)? {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let len = sys::file_len(fd)?;

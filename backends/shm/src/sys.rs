@@ -16,6 +16,8 @@ use crate::fd::Fd;
 
 /// The most descriptors that one greeting carries.
 pub(crate) const PASSED_MAX: usize = 3;
+/// asm-generic/socket.h
+const SO_PASSRIGHTS: i32 = 83;
 /// Room for one descriptor more than a greeting has, so that a surplus is noticed (and closed).
 const CONTROL_BYTES: usize = 64;
 
@@ -101,6 +103,12 @@ pub(crate) fn seals(fd: &Fd) -> io::Result<i32> {
     check(unsafe { libc::syscall(libc::SYS_fcntl, fd.raw(), libc::F_GET_SEALS) })
 }
 
+/// Whether it is a memory file: no other has seals (fcntl(2)).
+pub(crate) fn has_seals(fd: i32) -> bool {
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GET_SEALS) }).is_ok()
+}
+
 pub(crate) fn file_len(fd: &Fd) -> io::Result<usize> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: fstat fills the structure when it succeeds. (libvma does not stand in front of it.)
@@ -119,6 +127,18 @@ pub(crate) fn is_tmpfs(fd: &Fd) -> io::Result<bool> {
         stat.assume_init()
     };
     Ok(stat.f_type == libc::TMPFS_MAGIC)
+}
+
+/// A descriptor that becomes readable after so many seconds.
+pub(crate) fn timer(seconds: i64) -> io::Result<Fd> {
+    let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+    // SAFETY: no memory is involved.
+    let timer = Fd::new(check(unsafe { libc::syscall(libc::SYS_timerfd_create, libc::CLOCK_MONOTONIC, flags) })?)?;
+    let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let once = libc::itimerspec { it_interval: none, it_value: libc::timespec { tv_sec: seconds, ..none } };
+    // SAFETY: a readable value; no old one is asked for.
+    check(unsafe { libc::syscall(libc::SYS_timerfd_settime, timer.raw(), 0, &raw const once, core::ptr::null::<u8>()) })?;
+    Ok(timer)
 }
 
 pub(crate) fn eventfd() -> io::Result<Fd> {
@@ -156,10 +176,32 @@ pub(crate) fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
+/// A socket that takes no descriptors, where the kernel can be told so.
 pub(crate) fn unix_socket(kind: i32) -> io::Result<Fd> {
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is involved.
-    Fd::new(check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) })?)
+    let socket = Fd::new(check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) })?)?;
+    #[cfg(test)]
+    if crate::closing::IS_OLD_KERNEL.get() {
+        return Ok(socket);
+    }
+    let _ = set_takes_rights(&socket, false);
+    Ok(socket)
+}
+
+/// Whether descriptors can be passed to this socket, and for a listener to those that connect to it, from before they are accepted on (Linux 6.16).
+pub(crate) fn set_takes_rights(fd: &Fd, takes: bool) -> io::Result<()> {
+    let value = i32::from(takes);
+    // SAFETY: four readable bytes.
+    check(unsafe { libc::syscall(libc::SYS_setsockopt, fd.raw(), libc::SOL_SOCKET, SO_PASSRIGHTS, &raw const value, 4) }).map(drop)
+}
+
+/// As far as the kernel knows.
+pub(crate) fn takes_rights(fd: &Fd) -> bool {
+    let (mut value, mut len) = (1i32, 4u32);
+    // SAFETY: both are writable.
+    check(unsafe { libc::syscall(libc::SYS_getsockopt, fd.raw(), libc::SOL_SOCKET, SO_PASSRIGHTS, &raw mut value, &raw mut len) })
+        .map_or(true, |_| value != 0)
 }
 
 /// The abstract address of `name` (unix(7)): a zero byte, then the name.
@@ -191,11 +233,17 @@ pub(crate) fn connect_abstract(fd: &Fd, name: &str) -> io::Result<()> {
     retry(|| unsafe { libc::syscall(libc::SYS_connect, fd.raw(), core::ptr::from_ref(&address), len) }).map(drop)
 }
 
+/// Accepts a connection, whose close may take long where whoever connected could pass descriptors.
 pub(crate) fn accept(fd: &Fd) -> io::Result<Fd> {
     visible();
     let null = core::ptr::null_mut::<u8>();
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: null address: none is written.
-    Fd::new(retry(|| unsafe { libc::syscall(libc::SYS_accept4, fd.raw(), null, null, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) })?)
+    let socket = Fd::new(retry(|| unsafe { libc::syscall(libc::SYS_accept4, fd.raw(), null, null, flags) })?)?;
+    if takes_rights(&socket) {
+        socket.set_slow();
+    }
+    Ok(socket)
 }
 
 /// Who is at the other end, as the kernel vouches: of a connected socket who connected, of a connecting one who listens.
@@ -286,10 +334,10 @@ pub(crate) fn discard_messages(fd: &Fd) {
 }
 
 /// Ends a connection, for both sides.
-pub(crate) fn shut_down(fd: &Fd) {
+pub(crate) fn shut_down(fd: i32) {
     visible();
     // SAFETY: no memory is involved.
-    unsafe { libc::syscall(libc::SYS_shutdown, fd.raw(), libc::SHUT_RDWR) };
+    unsafe { libc::syscall(libc::SYS_shutdown, fd, libc::SHUT_RDWR) };
 }
 
 /// Receives what is there.
@@ -328,7 +376,7 @@ pub(crate) fn receive_with(fd: &Fd, into: &mut [u8]) -> io::Result<(usize, Passe
                 let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
                 for i in 0..bytes / mem::size_of::<i32>() {
                     let raw = libc::CMSG_DATA(header).cast::<i32>().add(i).read_unaligned();
-                    if let Ok(fd) = Fd::new(raw) {
+                    if let Ok(fd) = Fd::passed(raw) {
                         passed.push(fd);
                     }
                 }

@@ -88,9 +88,10 @@ enum Step {
 impl Client {
     fn read(&mut self) -> Step {
         let mut bytes = [0; REQUEST_MAX];
-        match sys::receive(&self.socket, &mut bytes) {
-            Ok(0) => return Step::Done,
-            Ok(len) => self.request.extend_from_slice(&bytes[..len]),
+        // (What is passed with it is dropped, which recv(2) would do here and now.)
+        match sys::receive_with(&self.socket, &mut bytes) {
+            Ok((0, _)) => return Step::Done,
+            Ok((len, _)) => self.request.extend_from_slice(&bytes[..len]),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Step::More,
             Err(_) => return Step::Done,
         }

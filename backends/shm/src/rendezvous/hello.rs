@@ -22,7 +22,7 @@ const BYTES: usize = 32;
 
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// The listener's first words.
     Greeting = 1,
     /// The connector's descriptors: segment, channel.
@@ -40,7 +40,7 @@ pub(super) struct Message {
 }
 
 /// Sends a message, with descriptors unless it is a greeting.
-pub(super) fn send(socket: &Fd, kind: Kind, id: u64, passed: &[i32]) -> io::Result<()> {
+pub(crate) fn send(socket: &Fd, kind: Kind, id: u64, passed: &[i32]) -> io::Result<()> {
     let mut bytes = [0; BYTES];
     for (to, word) in bytes.chunks_exact_mut(8).zip([MAGIC, VERSION, kind as u64, id]) {
         to.copy_from_slice(&word.to_le_bytes());
@@ -138,11 +138,14 @@ pub(super) struct PeerHalf {
 impl PeerHalf {
     pub(super) fn open(member: &Member, id: u64, pid: i32, passed: Passed) -> io::Result<Self> {
         let [segment, channel] = <[Fd; 2]>::try_from(passed.into_iter().collect::<Vec<_>>()).map_err(|_| io::ErrorKind::InvalidData)?;
-        let segment = PeerSegment::open(&segment)?;
-        if segment.id != id {
+        let opened = PeerSegment::open(&segment)?;
+        segment.set_at_once();
+        if opened.id != id {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(Self { segment, channel: link::open_channel(&channel, id, member.id)?, pid })
+        let view = link::open_channel(&channel, id, member.id)?;
+        channel.set_at_once();
+        Ok(Self { segment: opened, channel: view, pid })
     }
 
     /// Our own half, for the channel to ourselves.

@@ -91,7 +91,7 @@ impl Rendezvous {
     pub(super) fn hang_up(&self, connection: &Fd) {
         self.epoll.remove(connection);
         self.member.wake_ups.remove(connection);
-        sys::shut_down(connection);
+        sys::shut_down(connection.raw());
     }
 
     /// The device has let go of a peer (perhaps because of what it wrote; then it learns that by this connection's end).

@@ -8,13 +8,15 @@ mod control;
 mod held;
 mod hello;
 mod links;
-mod names;
+pub(crate) mod names;
 mod resolve;
 mod serve;
 mod talks;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+#[cfg(all(test, not(loom)))]
+pub(crate) use hello::{Kind, send as send_hello};
 pub(crate) use names::member_prefix;
 pub use talks::{Correspondent, Talk, WORDS_MAX};
 
@@ -113,6 +115,7 @@ struct State {
     groups: resolve::Groups,
     /// Numbers rules, incoming connections and clients; never reused.
     next_number: u64,
+    pub(super) pause: serve::Pause,
     /// A descriptor to give up for a moment when there is no other.
     spare: Option<Fd>,
     /// The device is gone.
@@ -307,6 +310,7 @@ impl Rendezvous {
             self.discard(socket);
         }
         state.deferred.clear();
+        state.pause = serve::Pause::default();
         state.spare = None;
         state.by_id.clear();
         // Notices hold links, and links hold the member, which holds notices.

@@ -124,6 +124,7 @@ impl Rendezvous {
         if credentials.uid != self.member.uid {
             return Err(ResolveError::OtherUser { uid: credentials.uid });
         }
+        let _ = sys::set_takes_rights(&socket, true);
         let socket = Arc::new(socket);
         let Some(greeting) = await_message(&socket, Kind::Greeting, deadline)? else { return Ok(Outcome::Nobody) };
         let id = greeting.id;
@@ -170,6 +171,7 @@ impl Rendezvous {
             return Ok(None);
         }
         let Some(answer) = await_message(socket, Kind::Answer, deadline)? else { return Ok(None) };
+        let _ = sys::set_takes_rights(socket, false);
         if answer.id != id {
             return Err(ResolveError::Incompatible);
         }

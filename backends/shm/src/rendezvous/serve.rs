@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use super::hello::{self, Half, Kind, PeerHalf};
 use super::{Rendezvous, State, control};
+use crate::closing;
 use crate::fd::Fd;
 use crate::member::slot_of;
 use crate::sys::{self, Passed};
 
 /// Connections that were greeted and have not made their offer; the oldest gives way.
 const INCOMING_MAX: usize = 64;
+/// How long nobody is accepted, where too much is left to close.
+const PAUSE_SECONDS: i64 = 1;
 /// Events worked off in one go.
 const EVENTS: usize = 64;
 /// Connections accepted in one go.
@@ -32,6 +35,8 @@ pub(super) enum Token {
     Station,
     /// A talk.
     Talk(u64),
+    /// Time to look whether there is room for what closes slowly.
+    Pause,
 }
 
 const KIND_SHIFT: u32 = 56;
@@ -46,6 +51,7 @@ impl Token {
             Self::Alive(slot) => (4, slot),
             Self::Station => (5, 0),
             Self::Talk(number) => (6, number),
+            Self::Pause => (7, 0),
         };
         kind << KIND_SHIFT | number
     }
@@ -59,6 +65,7 @@ impl Token {
             4 => Self::Alive(number),
             5 => Self::Station,
             6 => Self::Talk(number),
+            7 => Self::Pause,
             _ => Self::Control,
         }
     }
@@ -89,6 +96,8 @@ pub(super) fn service(rendezvous: &Rendezvous) {
         }
         for token in rendezvous.epoll.ready::<EVENTS>() {
             match Token::parse(token) {
+                token @ (Token::Control | Token::Rule(_) | Token::Station) if !closing::has_room() => rendezvous.pause(&mut state, token),
+                Token::Pause => rendezvous.end_pause(&mut state),
                 Token::Control => rendezvous.accept_clients(&mut state),
                 Token::Rule(number) => rendezvous.accept_members(&mut state, number),
                 Token::Incoming(number) => rendezvous.hear(&mut state, number),
@@ -110,6 +119,9 @@ pub(super) fn service(rendezvous: &Rendezvous) {
 /// Accepts a connection. Where there is no descriptor for it, it is closed instead: left where it is, it would keep the listener
 /// readable, and the progress thread busy, until the program closes something; and its peer would wait for nothing.
 pub(super) fn accept_or_refuse(listener: &Fd, spare: &mut Option<Fd>) -> Option<Fd> {
+    if spare.is_none() {
+        *spare = sys::eventfd().ok();
+    }
     match sys::accept(listener) {
         Ok(socket) => Some(socket),
         Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
@@ -122,7 +134,43 @@ pub(super) fn accept_or_refuse(listener: &Fd, spare: &mut Option<Fd>) -> Option<
     }
 }
 
+/// Listeners that accept nobody at the moment, for what was accepted takes too long to close.
+#[derive(Default)]
+pub(super) struct Pause {
+    listeners: Vec<Token>,
+    timer: Option<Fd>,
+}
+
 impl Rendezvous {
+    fn pause(&self, state: &mut State, token: Token) {
+        self.listen_for(state, token, 0);
+        state.pause.listeners.push(token);
+        if state.pause.timer.is_none() {
+            state.pause.timer =
+                sys::timer(PAUSE_SECONDS).ok().filter(|timer| self.epoll.add(timer, libc::EPOLLIN, Token::Pause.pack()).is_ok());
+        }
+    }
+
+    fn end_pause(&self, state: &mut State) {
+        if let Some(timer) = state.pause.timer.take() {
+            self.discard(timer);
+        }
+        for token in core::mem::take(&mut state.pause.listeners) {
+            self.listen_for(state, token, libc::EPOLLIN);
+        }
+    }
+
+    fn listen_for(&self, state: &State, token: Token, events: i32) {
+        let listener = match token {
+            Token::Rule(number) => state.rules.get(&number).map(|rule| &rule.socket),
+            Token::Station => state.talks.station.as_ref(),
+            _ => Some(&self.control),
+        };
+        if let Some(listener) = listener {
+            let _ = self.epoll.modify(listener, events, token.pack());
+        }
+    }
+
     fn accept_members(&self, state: &mut State, rule: u64) {
         for _ in 0..ACCEPTS {
             let Some(published) = state.rules.get(&rule) else { return };
@@ -133,6 +181,8 @@ impl Rendezvous {
                 continue;
             }
             let number = state.number();
+            // Those of its offer.
+            let _ = sys::set_takes_rights(&socket, true);
             if hello::send(&socket, Kind::Greeting, self.member.id, &[]).is_err()
                 || self.epoll.add(&socket, libc::EPOLLIN, Token::Incoming(number).pack()).is_err()
             {
@@ -156,6 +206,7 @@ impl Rendezvous {
         }
         let Some(incoming) = state.incoming.remove(at) else { return };
         self.epoll.remove(&incoming.socket);
+        let _ = sys::set_takes_rights(&incoming.socket, false);
         if let hello::Incoming::Message(message) = received
             && message.kind == Kind::Offer
         {

@@ -20,8 +20,8 @@ const TALKS_MAX: usize = 1024;
 
 /// Who answers. Called by [`Rendezvous::service`], without locks held; one talk's questions come in their order.
 pub trait Correspondent: Send + Sync {
-    /// Answers a question of process `from` in the talk of this number, which came with these descriptors; the answer's are closed once
-    /// they are sent.
+    /// Answers a question of process `from` in the talk of this number, which came with these descriptors (to be [`Fd::recognised`] by whoever
+    /// keeps them); the answer's are closed once they are sent.
     fn asked(&self, talk: u64, from: i32, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>);
 
     /// A talk has ended: its other side has closed it, or is dead.
@@ -60,8 +60,12 @@ impl Talk {
         }
         let peer = sys::peer_credentials(&socket)?;
         if peer.uid != uid || peer.pid != pid {
+            if sys::takes_rights(&socket) {
+                socket.set_slow();
+            }
             return Err(io::ErrorKind::PermissionDenied.into());
         }
+        let _ = sys::set_takes_rights(&socket, true);
         Ok(Some(Self { socket }))
     }
 
@@ -74,10 +78,16 @@ impl Talk {
     /// Never, for up to [`WORDS_MAX`] bytes and three descriptors.
     pub fn ask(&self, words: &[u8], passed: &[i32], timeout: Duration) -> io::Result<(Vec<u8>, Vec<Fd>)> {
         let deadline = Instant::now() + timeout;
-        sys::send_with(&self.socket, words, passed)?;
+        // EPERM: the other side has not looked yet who we are.
+        while let Err(e) = sys::send_with(&self.socket, words, passed) {
+            if e.raw_os_error() != Some(libc::EPERM) || Instant::now() >= deadline {
+                return Err(e);
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
         loop {
             match hear(&self.socket) {
-                Heard::Words(words, passed) => return Ok((words, passed)),
+                Heard::Words(words, passed) => return Ok((words, passed.into_iter().filter_map(|fd| fd.recognised().ok()).collect())),
                 Heard::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Heard::Nothing => {}
             }
@@ -139,7 +149,7 @@ impl Rendezvous {
         self.open_station_as(self.member.pid);
     }
 
-    pub(super) fn open_station_as(&self, name: i32) {
+    pub(crate) fn open_station_as(&self, name: i32) {
         let listen = || {
             let socket = sys::unix_socket(libc::SOCK_SEQPACKET)?;
             sys::listen_abstract(&socket, &names::station(self.member.uid, name), super::BACKLOG)?;
@@ -168,6 +178,7 @@ impl Rendezvous {
             if credentials.uid != self.member.uid || self.epoll.add(&socket, libc::EPOLLIN, Token::Talk(number).pack()).is_err() {
                 continue;
             }
+            let _ = sys::set_takes_rights(&socket, true);
             if state.talks.under_way.len() >= TALKS_MAX
                 && let Some(oldest) = state.talks.under_way.pop_front()
             {

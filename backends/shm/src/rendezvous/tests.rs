@@ -164,6 +164,7 @@ fn an_offer_of_anything_else_than_sealed_memory_is_refused() {
     for passed in offers {
         let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
         sys::connect_abstract(&socket, &name).unwrap();
+        until("a greeting", || matches!(super::hello::receive(&socket), super::hello::Incoming::Message(_)).then_some(()));
         super::hello::send(&socket, super::hello::Kind::Offer, 77, passed).unwrap();
         until("a refusal", || sys::is_hung_up(&socket).then_some(()));
     }

@@ -6,6 +6,7 @@ mod frames;
 mod hostile;
 mod leave;
 mod memory;
+mod rights;
 mod seats;
 mod sleep;
 

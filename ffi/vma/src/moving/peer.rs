@@ -210,6 +210,8 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
     let Some(at) = offload.moves.iter().position(mine) else { return "gone" };
     let Ok([fresh, file]) = <[Fd; 2]>::try_from(passed) else { return "gone" };
     let (Some(key), Ok(owed)) = (offload.moves[at].key, memfd::read(&file)) else { return "gone" };
+    let is_stream = pair::stream_family(fresh.raw()).is_some();
+    let Some([fresh, _file]) = is_stream.then(|| recognised([fresh, file])).flatten() else { return "gone" };
     let descriptors = offload.descriptors(key);
     if let Some(&fd) = descriptors.first() {
         pair::copy_options(fd, &fresh);
@@ -253,6 +255,12 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
     "taken"
 }
 
+/// What was passed is what it was to be. (What is not, is closed by a thread that nobody waits for: it might take long.)
+fn recognised(passed: [Fd; 2]) -> Option<[Fd; 2]> {
+    let [first, second] = passed.map(Fd::recognised);
+    Some([first.ok()?, second.ok()?])
+}
+
 /// The other end's process ends, and leaves us what the kernel has no room for before our program reads: its own descriptor, and what is to
 /// be written into that before the end.
 fn keep(process: &'static Process, talk: u64, (local, remote): (SocketAddrV4, SocketAddrV4), passed: Vec<Fd>) -> &'static str {
@@ -268,6 +276,8 @@ fn keep(process: &'static Process, talk: u64, (local, remote): (SocketAddrV4, So
     let Ok(bytes) = memfd::read_up_to(&file, len as u64) else { return "gone" };
     let mut guard = process.lock();
     let Some(birth) = is_ours(&guard) else { return "gone" };
+    let Some([other, _file]) = recognised([other, file]) else { return "gone" };
+    let until = until.and_then(|until| until.recognised().ok());
     let rest = Rest { other, bytes, written: 0, is_reset: false, until, birth: Some(birth) };
     if rest::add(process, &mut guard, rest) { "kept" } else { "gone" }
 }
