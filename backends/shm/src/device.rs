@@ -15,6 +15,7 @@ use crate::channel::{Channel, NotSent};
 use crate::error::{AttachError, Forged};
 use crate::heads::Heads;
 use crate::layout::{GATHER_MAX, INLINE_MAX, MTU};
+use crate::limit::Limit;
 use crate::member::{Member, Notice, mac_of, slot_of};
 use crate::pool::{Allocator, TxBuf};
 use crate::protocol::{Armer, Seats};
@@ -177,7 +178,10 @@ impl ShmDevice {
 
     #[cold]
     fn fail(&mut self, slot: usize, forged: Forged) {
-        tracing::warn!(slot, "ending a peer: {forged}");
+        static LINES: Limit = Limit::new();
+        if let Some(left_out) = LINES.pass() {
+            tracing::warn!(slot, "ending a peer: {forged}{left_out}");
+        }
         self.end(slot);
     }
 

@@ -13,6 +13,12 @@ pub enum AttachError {
         /// Its answer.
         source: io::Error,
     },
+    /// The system: the process's user has no number in its user namespace, and so looks like every other such user.
+    #[error("user {uid} stands for all users that are not mapped in this user namespace (or /proc, which tells, is not mounted)")]
+    UnknownUser {
+        /// The number that all of them have here.
+        uid: u32,
+    },
     /// The system: RLIMIT_FSIZE is below the size of the segment (growing it would raise SIGXFSZ).
     #[error("the file size limit is {limit} bytes, and the segment needs {needed}")]
     FileSizeLimit {

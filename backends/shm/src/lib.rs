@@ -28,6 +28,7 @@ mod error;
 mod fd;
 mod heads;
 mod layout;
+mod limit;
 mod link;
 mod member;
 mod members;
@@ -46,6 +47,7 @@ mod sync;
 mod sys;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod user;
 mod wakeups;
 mod window;
 

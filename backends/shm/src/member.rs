@@ -14,8 +14,8 @@ use crate::pool::Pool;
 use crate::protocol::WriteWords;
 use crate::settings::Settings;
 use crate::stores::Segment;
-use crate::sys;
 use crate::wakeups::WakeUps;
+use crate::{sys, user};
 
 /// What the rendezvous tells the device.
 #[derive(Debug)]
@@ -47,6 +47,7 @@ pub(crate) struct Member {
 impl Member {
     /// Makes the segment and its descriptors.
     pub(crate) fn new(settings: &Settings) -> Result<Self, AttachError> {
+        let uid = user::own()?;
         let pool_shape = settings.pool_shape();
         let pool_bytes = Pool::bytes(pool_shape.0, pool_shape.1);
         let needed = (POOL_AT + pool_bytes).next_multiple_of(4096);
@@ -72,7 +73,7 @@ impl Member {
         }
         Ok(Self {
             id,
-            uid: sys::effective_uid(),
+            uid,
             pid: sys::pid(),
             segment: Arc::new(segment),
             segment_fd,

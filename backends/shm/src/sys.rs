@@ -46,6 +46,14 @@ pub(crate) fn pid() -> i32 {
     unsafe { libc::syscall(libc::SYS_getpid) as i32 }
 }
 
+/// Of the clock that nobody sets.
+pub(crate) fn monotonic_seconds() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    u64::try_from(now.tv_sec).unwrap_or(0)
+}
+
 pub(crate) fn effective_uid() -> u32 {
     // SAFETY: no arguments.
     unsafe { libc::syscall(libc::SYS_geteuid) as u32 }

@@ -3,6 +3,14 @@
 //! A member binds one listening socket a rule, named after it; connecting to that name is asking who has the address.
 //! The connection then carries both sides' descriptors, stays open, and is each side's proof that the other lives.
 //! All of it has its own lock, which is never held while waiting, so that it can be used under a ring's lock or without.
+//!
+//! What is promised, and to whom. Another user's process is not talked to: its socket takes no descriptors, is refused as soon as the kernel has told
+//! whose it is, and cannot block a thread, fill the log or hold more than a bounded number of descriptors. It can bind a name that a member would
+//! bind; then the kernel carries what would go there. Of a process of the own user, nothing that it sends is trusted to be well formed; but
+//! it is believed whom it speaks for: it can publish an address that it has not bound in the kernel, and then receives
+//! what other members of the user send there. (Such a process may in general trace or kill the others. Where it may not, for it is confined to less
+//! than its user, let it have a user or a network namespace of its own.) On kernels before Linux 6.16, a process of the own user that is
+//! connected can pass descriptors with its wake-ups, and closing those may take long.
 
 mod control;
 mod held;

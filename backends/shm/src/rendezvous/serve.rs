@@ -6,6 +6,7 @@ use super::hello::{self, Half, Kind, PeerHalf};
 use super::{Rendezvous, State, control};
 use crate::closing;
 use crate::fd::Fd;
+use crate::limit::Limit;
 use crate::member::slot_of;
 use crate::sys::{self, Passed};
 
@@ -177,7 +178,10 @@ impl Rendezvous {
             let Some(socket) = accept_or_refuse(&published.socket, &mut state.spare) else { return };
             let Ok(credentials) = sys::peer_credentials(&socket) else { continue };
             if credentials.uid != self.member.uid {
-                tracing::debug!(uid = credentials.uid, "refusing another user's process");
+                static LINES: Limit = Limit::new();
+                if let Some(left_out) = LINES.pass() {
+                    tracing::debug!(uid = credentials.uid, "refusing another user's process{left_out}");
+                }
                 continue;
             }
             let number = state.number();
@@ -234,7 +238,10 @@ impl Rendezvous {
 
     fn accept(&self, state: &mut State, offer: Deferred) {
         let Ok(peer) = PeerHalf::open(&self.member, offer.id, offer.pid, offer.passed) else {
-            tracing::warn!(pid = offer.pid, "what a peer passed is not a member's");
+            static LINES: Limit = Limit::new();
+            if let Some(left_out) = LINES.pass() {
+                tracing::warn!(pid = offer.pid, "what a peer passed is not a member's{left_out}");
+            }
             return;
         };
         let Ok(half) = Half::new(&self.member, offer.id) else { return };

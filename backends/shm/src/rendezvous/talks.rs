@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::serve::{Token, accept_or_refuse};
 use super::{Rendezvous, State, names};
 use crate::fd::Fd;
-use crate::sys;
+use crate::{sys, user};
 
 /// Bytes of a question or an answer.
 pub const WORDS_MAX: usize = 256;
@@ -45,7 +45,7 @@ impl Talk {
 
     /// As [`Talk::begin`], with a process that is called `name`.
     pub(super) fn begin_with(name: i32, pid: i32, timeout: Duration) -> io::Result<Option<Self>> {
-        let uid = sys::effective_uid();
+        let uid = user::own().map_err(|_| io::ErrorKind::PermissionDenied)?;
         let socket = sys::unix_socket(libc::SOCK_SEQPACKET)?;
         let deadline = Instant::now() + timeout;
         loop {

@@ -171,6 +171,76 @@ fn an_offer_of_anything_else_than_sealed_memory_is_refused() {
     assert!(b.rendezvous.peers().is_empty());
 }
 
+/// Counts lines that warn.
+struct Lines(std::sync::atomic::AtomicU64);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn offers_that_are_refused_do_not_fill_the_log() {
+    let (mut device, rendezvous) = attach(&small()).unwrap();
+    let address = fresh_address();
+    device.attach(&tcp(address)).unwrap();
+    let name = names::rule(sys::effective_uid(), Protocol::Tcp, address);
+    let lines = Arc::new(Lines(std::sync::atomic::AtomicU64::new(0)));
+    tracing::subscriber::with_default(lines.clone(), || {
+        for _ in 0..50 {
+            let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
+            sys::connect_abstract(&socket, &name).unwrap();
+            rendezvous.service();
+            super::hello::send(&socket, super::hello::Kind::Offer, 77, &[]).unwrap();
+            until("a refusal", || {
+                rendezvous.service();
+                sys::is_hung_up(&socket).then_some(())
+            });
+        }
+    });
+    // (Other tests make the same offers meanwhile, and may have had the one line that there is.)
+    assert!(lines.0.load(Ordering::Relaxed) <= 2, "{:?}", lines.0);
+}
+
+#[test]
+fn members_meet_without_proc() {
+    privileged("a mount namespace", || {
+        let (slash, proc, tmpfs) = (c"/".as_ptr(), c"/proc".as_ptr(), c"tmpfs".as_ptr());
+        // Of this thread only, and of those that it starts.
+        // SAFETY: C strings, and no data.
+        let is_hidden = unsafe {
+            libc::unshare(libc::CLONE_NEWNS) == 0
+                && libc::mount(slash, slash, core::ptr::null(), libc::MS_REC | libc::MS_PRIVATE, core::ptr::null()) == 0
+                && libc::mount(tmpfs, proc, tmpfs, 0, core::ptr::null()) == 0
+        };
+        if !is_hidden {
+            return None;
+        }
+        assert!(std::fs::metadata("/proc/self").is_err());
+        let (mut a, mut b, to_b) = crate::tests::pair();
+        a.send(to_b, b"there").unwrap();
+        assert_eq!(b.receive().payload, b"there");
+        Some(())
+    });
+}
+
 #[test]
 fn the_control_socket_answers_one_line() {
     let node = Node::new();
