@@ -91,6 +91,16 @@ fn forks_that_no_handler_sees() {
 }
 
 #[test]
+fn many_short_connections_that_change_hands() {
+    same_on_both("crowd");
+}
+
+#[test]
+fn listeners_that_go_while_clients_come() {
+    same_on_both("withdrawn");
+}
+
+#[test]
 fn inherited_listeners() {
     same_on_both("inherited");
 }

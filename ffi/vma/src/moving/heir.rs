@@ -2,11 +2,12 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use std::io;
 use std::net::SocketAddrV4;
 
 use ringway_shm::Talk;
 
-use super::{ANSWER, pair, pause};
+use super::{ANSWER, PATIENCE, pair, pause};
 use crate::errno;
 use crate::fdtable::{self, Entry};
 use crate::lineage;
@@ -172,13 +173,16 @@ pub(crate) fn settle_all(which: impl Fn(c_int) -> bool) {
 impl Heirloom {
     fn claim(&self, fd: c_int, key: Key) {
         let words = format!("release {} {}", self.local, self.remote);
+        let started = std::time::Instant::now();
         // (Connected it may be before all that was owed was written into it.)
         loop {
-            let answer = Talk::begin(self.owner, ANSWER).ok().flatten().and_then(|talk| talk.ask(words.as_bytes(), &[], ANSWER).ok());
-            match answer {
+            let ask = |talk: Talk| talk.ask(words.as_bytes(), &[], ANSWER);
+            match Talk::begin(self.owner, ANSWER).and_then(|talk| talk.map(ask).transpose()) {
                 // However long: what is owed comes first, as a send to a slow reader waits.
-                Some((words, _)) if words == b"wait" => pause(),
-                Some((words, passed)) if words == b"here" && !passed.is_empty() => {
+                Ok(Some((words, _))) if words == b"wait" => pause(),
+                // It is busy, or ends just now: then nobody is there the next time.
+                Err(error) if is_passing(&error) && started.elapsed() < PATIENCE => pause(),
+                Ok(Some((words, passed))) if words == b"here" && !passed.is_empty() => {
                     for (copy, _) in fdtable::entries().filter(|&(_, entry)| entry == Entry::Inherited(key)) {
                         let _ = pair::replace(copy, &passed[0]);
                     }
@@ -197,6 +201,12 @@ impl Heirloom {
             }
         }
     }
+}
+
+/// Whether a question that failed so may be asked again.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
+    matches!(error.kind(), TimedOut | UnexpectedEof | WouldBlock | BrokenPipe | ConnectionReset)
 }
 
 /// Whether the kernel has a connection behind the descriptor, or has had one.

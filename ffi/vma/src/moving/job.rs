@@ -94,6 +94,9 @@ impl Job {
             Left::Unaccepted(theirs, talk) => self.go_to_listener(&theirs, talk),
             Left::Ready(theirs, talk) => self.go_to(&theirs, talk),
         };
+        if moved.is_err() && self.is_overtaken() {
+            return;
+        }
         let rest = moved.unwrap_or_else(|error| {
             let (local, remote) = (self.local, self.remote);
             if self.is_last {
@@ -114,6 +117,13 @@ impl Job {
     /// Whether the move is still ours: the peer may have begun its own meanwhile.
     fn is_ours(&self, offload: &Offload) -> bool {
         offload.moves.iter().any(|moving| moving.is_between(self.local, self.remote) && moving.role == Role::Asking)
+    }
+
+    /// Whether the peer has moved it instead, or does so.
+    fn is_overtaken(&self) -> bool {
+        let guard = self.process.lock();
+        let moving = guard.moves.iter().find(|moving| moving.is_between(self.local, self.remote));
+        moving.is_none_or(|moving| matches!(moving.role, Role::Peer(_) | Role::Writing))
     }
 
     /// Whether the connection is over: its two ends have nothing to do with each other any more.
@@ -182,6 +192,10 @@ impl Job {
         let offload = &mut *guard;
         let now = self.process.now();
         offload.poll_if_due(now);
+        // (The peer's own move is not to be taken for ours.)
+        if !self.is_ours(offload) {
+            return Err(Errno(libc::EBADF));
+        }
         let remains = offload.ring.dissolve(now, self.local, self.remote);
         let mut key = None;
         for moving in offload.moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
@@ -275,8 +289,18 @@ impl Job {
     /// The peer is gone: what it sent is there to be read, and then its end, or its reset.
     fn go_on_alone(&self) -> Result<Option<Rest>, Errno> {
         let was_over = self.is_over(&self.process.lock());
-        let ours = self.dissolve()?;
-        self.leave_alone(ours, was_over)
+        match self.dissolve() {
+            // It ended in order, and the program has closed it meanwhile.
+            Err(Errno(libc::EBADF)) if self.is_forgotten() => Ok(None),
+            ours => self.leave_alone(ours?, was_over),
+        }
+    }
+
+    /// Whether the program has closed it since the move began, and no child has it.
+    fn is_forgotten(&self) -> bool {
+        let guard = self.process.lock();
+        let moving = guard.moves.iter().find(|moving| moving.is_between(self.local, self.remote));
+        moving.and_then(|moving| moving.key).is_some_and(|key| guard.sockets.find(key).is_none())
     }
 
     /// As [`Self::go_on_alone`], with what our end left. `was_over`: the program may know that.

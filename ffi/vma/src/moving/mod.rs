@@ -53,8 +53,10 @@ use giving_up::File;
 use ringway_stack::offload::Reason;
 
 use crate::exit::Patience;
-use crate::process::Process;
+use crate::lock::Guard;
+use crate::process::{Offload, Process};
 use crate::slab::Key;
+use crate::socket::{Kind, Socket};
 
 /// A connection that is on its way to the kernel.
 #[derive(Debug)]
@@ -89,7 +91,7 @@ pub(crate) struct Legacy {
 }
 
 /// Lets go of what no child can ask for any more; whether something is left.
-pub(crate) fn keep_legacies(offload: &mut crate::process::Offload) -> bool {
+pub(crate) fn keep_legacies(offload: &mut Offload) -> bool {
     offload.legacies.retain(|legacy| crate::lineage::shared_since(legacy.birth));
     !offload.legacies.is_empty()
 }
@@ -169,6 +171,21 @@ fn pause() {
     let moment = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(MOMENT.subsec_nanos().cast_signed()) };
     // SAFETY: one pollfd that names no descriptor, and a valid time.
     unsafe { crate::real::ppoll(&raw mut nothing, 1, &raw const moment, core::ptr::null()) };
+}
+
+/// Locks the state for a close, whose number is out of the table already. What its peer began to move since the program's call looked is on
+/// its way: without a socket, the descriptor that the peer sends would come to nobody, although children may have the connection.
+pub(crate) fn lock_at_rest(process: &Process, key: Key) -> Guard<'_, Offload> {
+    let started = std::time::Instant::now();
+    loop {
+        let guard = process.lock();
+        let is_on_its_way = |socket: &Socket| socket.kind == Kind::Moving && socket.fds == 1;
+        if !guard.sockets.find(key).is_some_and(is_on_its_way) || started.elapsed() > PATIENCE {
+            return guard;
+        }
+        drop(guard);
+        pause();
+    }
 }
 
 /// Whether a call with these flags is not to wait for anything.

@@ -9,10 +9,10 @@ use ringway_shm::Fd;
 
 use crate::errno::Errno;
 use crate::real;
-use crate::socket::Family;
 use crate::socket::address::{self, Raw};
 use crate::socket::connect::kernel_result;
 use crate::socket::options::{SO_ZEROCOPY, TCP_INQ};
+use crate::socket::{Family, accept};
 
 /// Options that a connection keeps when another descriptor takes its place.
 const KEPT: [(c_int, c_int); 23] = [
@@ -163,16 +163,22 @@ pub(super) fn bind_beside(placeholder: c_int, family: Family, local: SocketAddrV
     if address::of_placeholder(placeholder, family).is_none_or(|bound| bound.port() != 0) {
         return;
     }
-    let before = listener.and_then(|fd| int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT));
-    if let Some(fd) = listener {
-        set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1);
-    }
+    let Some(listener) = listener else { return bind_sharing(placeholder, family, local) };
+    // One at a time: another would take the option that this one sets for the program's, and leave it so.
+    accept::alone(|| {
+        let before = int(listener, libc::SOL_SOCKET, libc::SO_REUSEPORT);
+        set_int(listener, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1);
+        bind_sharing(placeholder, family, local);
+        if let Some(before) = before {
+            set_int(listener, libc::SOL_SOCKET, libc::SO_REUSEPORT, before);
+        }
+    });
+}
+
+fn bind_sharing(placeholder: c_int, family: Family, local: SocketAddrV4) {
     set_int(placeholder, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1);
     let _ = bind(placeholder, local, family);
     set_int(placeholder, libc::SOL_SOCKET, libc::SO_REUSEPORT, 0);
-    if let (Some(fd), Some(before)) = (listener, before) {
-        set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, before);
-    }
 }
 
 /// Accepts the placeholder's connection, `from` its address. The address may have been somebody's whose clients come still: nobody else gets in.

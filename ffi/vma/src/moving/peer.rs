@@ -12,6 +12,7 @@ use ringway_stack::ring::NextHop;
 use super::giving_up::File;
 use super::rest::{self, Rest, Taken};
 use super::{Legacy, Move, Role, addresses, memfd, owner, pair, retreat};
+use crate::fdtable;
 use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -213,7 +214,9 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
     let is_stream = pair::stream_family(fresh.raw()).is_some();
     let Some([fresh, _file]) = is_stream.then(|| recognised([fresh, file])).flatten() else { return "gone" };
     let descriptors = offload.descriptors(key);
-    if let Some(&fd) = descriptors.first() {
+    // (One that is being closed is in no table any more; children may have it.)
+    let closing = || offload.sockets.find(key).map(|socket| socket.fd).filter(|&fd| !fdtable::is_stale_now(fd));
+    if let Some(fd) = descriptors.first().copied().or_else(closing) {
         pair::copy_options(fd, &fresh);
     }
     if descriptors.into_iter().any(|fd| pair::replace(fd, &fresh).is_err()) {
@@ -307,7 +310,7 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
     offload.moves.retain(|moving| moving.key != Some(key));
     if let Some(socket) = offload.sockets.find(key)
         && lineage::shared_since(socket.birth)
-        && let (Some(local), Some(remote), Some(fd)) = (socket.bound, socket.peer, copy_of(socket.fd))
+        && let (Some(local), Some(remote), Some(fd)) = (socket.bound, socket.peer, copy_of(fresh.raw()))
     {
         let birth = socket.birth;
         offload.legacies.retain(|legacy| (legacy.local, legacy.remote) != (local, remote));

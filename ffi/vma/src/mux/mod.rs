@@ -23,7 +23,7 @@ use ringway_stack::ring::{Readiness, Ring, SocketId};
 
 use crate::process::Offload;
 use crate::slab::Slab;
-use crate::socket::Socket;
+use crate::socket::{Socket, refused};
 use epoll::Epoll;
 use interest::Edge;
 pub(crate) use sleepers::{RingWatch, Sleeper};
@@ -175,7 +175,9 @@ impl Offload {
                 if self.is_heard() {
                     self.hear(socket, event.edges);
                 }
-                self.announce(socket, expand(event.edges.bits()));
+                if !refused::goes_to_kernel(self, socket, event.edges) {
+                    self.announce(socket, expand(event.edges.bits()));
+                }
             }
         }
         if self.mux.watch.is_deep() {

@@ -251,6 +251,12 @@ fn failed(process: &Process, key: Key, id: SocketId) -> Errno {
     // A reason that SO_ERROR took away earlier leaves Linux's connect with ECONNABORTED.
     let error = offload.ring.take_error(id).unwrap_or(Error::Aborted);
     offload.ring.close(process.now(), id, true);
+    if error == Error::Refused {
+        // Whoever listened there has left it to others, perhaps, and they to the kernel: that has the last word.
+        offload.leave_to_kernel(key, "connect", Reason::NoOffloadedPeer);
+        offload.dispatch();
+        return THEIRS;
+    }
     if let Some(socket) = offload.sockets.find_mut(key) {
         socket.kind = Kind::Fresh;
         socket.peer = None;

@@ -263,7 +263,7 @@ fn take_out(fd: c_int, displaced: Option<Entry>) {
     if is_open {
         linger(process, key);
     }
-    let mut guard = process.lock();
+    let mut guard = moving::lock_at_rest(process, key);
     guard.closed.kernel_rx_packets += rx;
     guard.closed.kernel_tx_packets += tx;
     let last_words = release(process, &mut guard, key, fd, is_open);

@@ -16,6 +16,7 @@ pub(crate) mod listen;
 pub(crate) mod names;
 pub(crate) mod options;
 pub(crate) mod rare;
+pub(crate) mod refused;
 pub(crate) mod routes;
 pub(crate) mod special;
 pub(crate) mod stream;

@@ -25,16 +25,16 @@ static void patience(int fd) {
     MUST(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
 }
 
-// What comes back for what was sent.
+// What comes back for what was sent; where it fails, which call it was, and errno.
 static long said(int fd, const char *words) {
     char b[64] = {0};
     size_t len = strlen(words), got = 0;
     if (send(fd, words, len, MSG_NOSIGNAL) != (ssize_t)len)
-        return -1;
+        return -20000 - errno;
     while (got < len) {
         ssize_t n = recv(fd, b + got, len - got, 0);
         if (n <= 0)
-            return -2 - n;
+            return n ? -30000 - errno : -40000;
         got += n;
     }
     return memcmp(b, words, len) ? -9 : (long)len;
@@ -58,7 +58,7 @@ static struct client client(struct sockaddr_in where, long (*talk)(int)) {
     if (pid == 0) {
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         patience(fd);
-        long result = connect(fd, SA(where), sizeof where) ? -100 : talk(fd);
+        long result = connect(fd, SA(where), sizeof where) ? -10000 - errno : talk(fd);
         if (write(up[1], &result, sizeof result) < 0)
             _exit(1);
         _exit(0);
