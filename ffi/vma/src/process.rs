@@ -68,6 +68,8 @@ pub(crate) struct Offload {
     pub(crate) rests: crate::moving::Rests,
     /// Connections that peers have just taken to the kernel.
     pub(crate) taken: Vec<crate::moving::Taken>,
+    /// Connections that are the kernel's before they were accepted.
+    pub(crate) unaccepted: std::collections::VecDeque<crate::moving::Unaccepted>,
     /// Some listener is, or was, another process's as well.
     pub(crate) shares_listeners: bool,
     /// A retreat from shared listeners is under way.
@@ -234,6 +236,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             moves: Vec::new(),
             rests: crate::moving::Rests::default(),
             taken: Vec::new(),
+            unaccepted: std::collections::VecDeque::new(),
             lent: Vec::new(),
             waiting_since: None,
             retreating: false,

@@ -91,6 +91,25 @@ fn forks_that_no_handler_sees() {
 }
 
 #[test]
+fn both_ends_say_why_a_connection_moved() {
+    same_on_both("told");
+    let report = std::fs::read_to_string(Path::new(env!("CARGO_TARGET_TMPDIR")).join("told.stats")).expect("it was there just now");
+    let mut moved = 0;
+    for line in report.lines() {
+        let report: serde_json::Value = serde_json::from_str(line).expect("a line is a report");
+        for decision in report["decisions"].as_array().into_iter().flatten() {
+            let (what, reason) = (decision["what"].as_str(), decision["reason"].as_str());
+            if what == Some("move") || what == Some("accept") && reason != Some("") {
+                assert_eq!(reason, Some("kernel-only-option"), "{report}");
+                moved += decision["count"].as_u64().unwrap_or(0);
+            }
+        }
+    }
+    // Two connections, each of which has two ends.
+    assert_eq!(moved, 4, "{report}");
+}
+
+#[test]
 fn many_short_connections_that_change_hands() {
     same_on_both("crowd");
 }

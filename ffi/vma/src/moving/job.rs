@@ -6,6 +6,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use ringway_shm::{Fd, Talk};
+use ringway_stack::offload::Reason;
 use ringway_stack::ring::SocketId;
 use ringway_stack::tcp::Remains;
 
@@ -135,7 +136,7 @@ impl Job {
     fn leave(&self) -> Left {
         let started = std::time::Instant::now();
         loop {
-            let is_alone;
+            let (is_alone, reason);
             {
                 let mut guard = self.process.lock();
                 let now = self.process.now();
@@ -143,7 +144,9 @@ impl Job {
                 if !self.is_ours(&guard) {
                     return Left::Overtaken;
                 }
-                is_alone = guard.moves.iter().any(|m| m.is_between(self.local, self.remote) && m.key.is_none());
+                let moving = guard.moves.iter().find(|moving| moving.is_between(self.local, self.remote));
+                is_alone = moving.is_some_and(|moving| moving.key.is_none());
+                reason = moving.map_or(Reason::SharedConnection, |moving| moving.reason);
                 if self.is_over(&guard) {
                     return Left::Nobody;
                 }
@@ -168,7 +171,7 @@ impl Job {
                 },
             };
             let alone = if is_alone { peer::ALONE } else { "" };
-            let words = format!("leave {} {} {alone}", self.remote, self.local);
+            let words = format!("leave {} {} {} {alone}", self.remote, self.local, reason.name());
             let Some((answer, passed)) = talk.ask(self.process, &words, Vec::new()) else {
                 if started.elapsed() < super::PATIENCE {
                     continue;

@@ -19,7 +19,7 @@
 //! The words of the talk (see [`ringway_shm::Talk`]; addresses are the asked side's own, then the other's):
 //! - `release L R` of an heir to the owner: `wait`; `here` with a descriptor that is to take the place of the heir's; or `gone`, when the
 //!   heir's own is the kernel's by now, or there is no such connection
-//! - `leave L R` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with the remains in
+//! - `leave L R REASON` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with the remains in
 //!   a memfd, `wait`, or `gone`
 //! - `forked`, with a pipe's reading end, of a child of a fork that nobody saw: `done`
 //! - `share L` of a child that hands a listener to another program: `done`
@@ -56,7 +56,7 @@ use crate::exit::Patience;
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::socket::{Kind, Socket};
+use crate::socket::{Family, Kind, Socket, address};
 
 /// A connection that is on its way to the kernel.
 #[derive(Debug)]
@@ -88,6 +88,31 @@ pub(crate) struct Legacy {
     birth: u32,
     /// The connection need not have moved yet.
     is_early: bool,
+}
+
+/// A connection that its peer moved before anybody here had accepted it: it comes from the kernel, for a reason that the kernel does not know.
+#[derive(Debug)]
+pub(crate) struct Unaccepted {
+    remote: SocketAddrV4,
+    reason: Reason,
+}
+
+/// So many are remembered; another process may accept them.
+const UNACCEPTED_MAX: usize = 256;
+
+/// Why a connection came from the kernel.
+pub(crate) fn reason_of_accepted(offload: &mut Offload, fd: i32, family: Family) -> Reason {
+    let known = if offload.unaccepted.is_empty() { None } else { address::of_peer(fd, family) };
+    let at = known.and_then(|remote| offload.unaccepted.iter().position(|unaccepted| unaccepted.remote == remote));
+    at.and_then(|at| offload.unaccepted.remove(at)).map_or(Reason::NoOffloadedPeer, |unaccepted| unaccepted.reason)
+}
+
+fn note_unaccepted(offload: &mut Offload, remote: SocketAddrV4, reason: Reason) {
+    offload.unaccepted.retain(|unaccepted| unaccepted.remote != remote);
+    if offload.unaccepted.len() >= UNACCEPTED_MAX {
+        offload.unaccepted.pop_front();
+    }
+    offload.unaccepted.push_back(Unaccepted { remote, reason });
 }
 
 /// Lets go of what no child can ask for any more; whether something is left.

@@ -65,7 +65,10 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: i32, words: &st
     let offload = &mut *guard;
     let (answer, with) = match verb {
         "release" => release(process, offload, local, remote),
-        "leave" => leave(process, offload, Asker { talk, pid: from, is_alone: parts.next() == Some(ALONE) }, local, remote),
+        "leave" => {
+            let reason = parts.next().and_then(Reason::from_name).unwrap_or(Reason::SharedConnection);
+            leave(process, offload, Asker { talk, pid: from, is_alone: parts.next() == Some(ALONE), reason }, local, remote)
+        }
         "take" => (take(process, offload, talk, (local, remote), passed), None),
         _ => ("gone", None),
     };
@@ -88,6 +91,8 @@ struct Asker {
     talk: u64,
     pid: i32,
     is_alone: bool,
+    /// Why it does.
+    reason: Reason,
 }
 
 /// A child wants to use what it inherited from us.
@@ -194,14 +199,17 @@ fn leave(
     if let Some(key) = key.filter(is_open).filter(|_| !offload.ending) {
         let reuse_address = offload.sockets.find(key).and_then(|socket| pair::share_address(socket.fd));
         offload.on_its_way(key);
-        let (role, reason) = (Role::Peer(asker.talk), Reason::SharedConnection);
+        let (role, reason) = (Role::Peer(asker.talk), asker.reason);
         offload.moves.push(Move { local, remote, key: Some(key), role, file: None, reason, reuse_address });
     } else if asker.pid != process.owner_pid {
         // Until the asker has left its ring as well, which it tells by hanging up: it must not see this process end before.
-        let (role, reason) = (Role::Peer(asker.talk), Reason::SharedConnection);
+        let (role, reason) = (Role::Peer(asker.talk), asker.reason);
         offload.moves.push(Move { local, remote, key: None, role, file: None, reason, reuse_address: None });
     }
     offload.dispatch();
+    if !remains.accepted {
+        super::note_unaccepted(offload, remote, asker.reason);
+    }
     (if remains.accepted { "left" } else { "unaccepted" }, file)
 }
 
@@ -307,6 +315,7 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
     if ended {
         pair::end_writing(fresh.raw());
     }
+    let reason = offload.moves.iter().find(|moving| moving.key == Some(key)).map_or(Reason::SharedConnection, |moving| moving.reason);
     offload.moves.retain(|moving| moving.key != Some(key));
     if let Some(socket) = offload.sockets.find(key)
         && lineage::shared_since(socket.birth)
@@ -316,7 +325,7 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
         offload.legacies.retain(|legacy| (legacy.local, legacy.remote) != (local, remote));
         offload.legacies.push(Legacy { local, remote, fd, birth, is_early: false });
     }
-    offload.arrived(key, Reason::SharedConnection);
+    offload.arrived(key, reason);
 }
 
 /// The other end's owner is gone in the middle of it.
@@ -335,5 +344,5 @@ pub(super) fn abandon(offload: &mut Offload, at: usize) {
     if let Some(socket) = offload.sockets.find(key) {
         pair::reset(socket.fd, socket.family, moving.local, moving.remote);
     }
-    offload.arrived(key, Reason::SharedConnection);
+    offload.arrived(key, moving.reason);
 }

@@ -8,7 +8,6 @@ use libc::{sockaddr, socklen_t};
 use ringway_host::Blocked;
 use ringway_stack::Error;
 use ringway_stack::device::Protocol;
-use ringway_stack::offload::Reason;
 use ringway_stack::ring::{Readiness, SocketId};
 
 use super::address::Raw;
@@ -17,6 +16,7 @@ use super::{Family, Kind, Socket, common, lifecycle, listen};
 use crate::errno::{self, Errno, THEIRS};
 use crate::fdtable::{self, Entry};
 use crate::lock::Lock;
+use crate::moving;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
 use crate::real;
@@ -211,9 +211,10 @@ unsafe fn from_kernel(
     set_receive_timeout(accepted, timeout.map_or(libc::timeval { tv_sec: 0, tv_usec: 0 }, timeval));
     let mut socket = Socket::new(accepted, family, Protocol::Tcp, false, process.tcp_config());
     socket.kind = Kind::Kernel;
-    socket.reason = Some(Reason::NoOffloadedPeer);
+    let reason = moving::reason_of_accepted(offload, accepted, family);
+    socket.reason = Some(reason);
     let key = offload.sockets.insert(socket);
-    offload.decided("accept", Some(Reason::NoOffloadedPeer));
+    offload.decided("accept", Some(reason));
     if !fdtable::set(accepted, Entry::Kernel(key)) {
         offload.sockets.remove(key);
     }
