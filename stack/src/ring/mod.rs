@@ -588,6 +588,13 @@ impl<D: Device> Ring<D> {
             _ => false,
         };
         self.slots.iter().filter(|(_, socket)| lingers(socket)).map(|(id, _)| id).collect()
+    /// Whether a connection has something to send as soon as its peer acknowledges more, opens its window or answers its SYN, or as the device takes
+    /// more: whoever owns the ring and leaves it alone then should hear of the next frame. Also of one that the program has closed.
+    #[inline]
+    pub fn is_held(&self, socket: SocketId) -> bool {
+        matches!(self.slots.find(socket), Some(Socket::Stream(stream)) if stream.connection.is_held())
+    }
+
     }
 
     /// What closed connections have yet to get acknowledged: their bytes, and one for the end of each, which has a sequence number

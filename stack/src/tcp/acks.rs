@@ -30,13 +30,23 @@ pub(super) struct AckPolicy {
     pub(super) peer_mss: usize,
     /// How many of the peer's segments the one that is being received was: the device may have merged some.
     pub(super) segments: u16,
+    /// Since the last acknowledgment, a segment had PSH: the end of something that the peer wrote.
+    pub(super) pushed: bool,
     /// When bytes last arrived.
     data_at: Instant,
 }
 
 impl AckPolicy {
     pub(super) const fn new() -> Self {
-        Self { now: false, quick: QUICK_MAX, pattern: Pattern::Unknown, peer_mss: MSS_ASSUMED, segments: 1, data_at: Instant::ZERO }
+        Self {
+            now: false,
+            quick: QUICK_MAX,
+            pattern: Pattern::Unknown,
+            peer_mss: MSS_ASSUMED,
+            segments: 1,
+            pushed: false,
+            data_at: Instant::ZERO,
+        }
     }
 
     /// `len` bytes arrived in order; `unacknowledged` bytes have now. Whether to acknowledge at once.
@@ -74,9 +84,13 @@ impl AckPolicy {
 
     /// The program has read all that is there. Whether to acknowledge it at once (Linux's `__tcp_cleanup_rbuf`): a peer whose send
     /// buffer holds less than two of its segments sends no second one, and would get no further than a buffer in each
-    /// delayed acknowledgment's time.
+    /// delayed acknowledgment's time; and what a peer writes behind the end of something, Nagle's algorithm holds until then.
     #[inline]
     pub(super) fn on_drained(&self) -> bool {
-        self.pattern == Pattern::OneWay
+        match self.pattern {
+            Pattern::OneWay => true,
+            Pattern::Unknown => self.pushed,
+            Pattern::Interactive => false,
+        }
     }
 }

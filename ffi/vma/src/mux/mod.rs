@@ -7,6 +7,7 @@
 //! the real epoll behind an epoll instance ([`epoll`]).
 
 pub(crate) mod epoll;
+mod held;
 pub(crate) mod interest;
 pub(crate) mod poll;
 pub(crate) mod progress;

@@ -16,6 +16,7 @@ use ringway_shm::Rendezvous;
 use ringway_stack::device::Device;
 use ringway_stack::time::Instant;
 
+use super::held::{self, Watch};
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
 use crate::{fork, params};
@@ -75,12 +76,13 @@ impl Service {
         let Some(mut offload) = process.try_lock() else {
             // Whoever holds it polls the ring.
             self.quiet = 0;
-            return Plan { descriptors: [greetings, None, None], timeout: Some(self.interval.max(Duration::from_millis(1))) };
+            let tick = if held::is_called() { held::AGAIN } else { self.interval.max(Duration::from_millis(1)) };
+            return Plan { descriptors: [greetings, None, None], timeout: Some(tick) };
         };
         fork::look_after_parent(process, &mut offload);
         crate::moving::owner::begin_lent(process, &mut offload);
         let parent = offload.parent.as_ref().map(Pidfd::fd);
-        let woken = offload.mux.watch.is_deep();
+        let woken = offload.mux.watch.is_deep() || held::take_call() || !offload.mux.watch.held.is_empty();
         offload.wake_from_deep();
         let losses = self.rendezvous.losses();
         if core::mem::replace(&mut self.losses, losses) != losses {
@@ -100,14 +102,18 @@ impl Service {
         // Zero switches the ticks off (VMA_PROGRESS_ENGINE_INTERVAL=0): only what wakes a sleeper is served.
         let looked = crate::moving::retreat::look_after(process, &mut offload, now);
         let keeps = crate::moving::keep_legacies(&mut offload);
-        let deeply = looked.is_none() && !keeps && (self.quiet >= QUIET_TICKS || self.interval.is_zero()) && offload.sleep_deeply();
+        // What is held goes on with the next frame, whatever else the program does.
+        let held = offload.still_held(now);
+        let quiet = self.quiet >= QUIET_TICKS || self.interval.is_zero() || held == Some(Watch::Ring);
+        let deeply = looked.is_none() && !keeps && quiet && held != Some(Watch::Clock) && offload.sleep_deeply();
         offload.attend(now);
         self.calls = offload.mux.calls;
         if deeply {
             let timeout = offload.ring.next_deadline().map(|deadline| deadline.since(now));
             return Plan { descriptors: [greetings, offload.ring.device().wait_fd(), parent], timeout };
         }
-        let tick = self.next_tick.since(now).max(Duration::from_millis(1));
+        let until = if held.is_some() { now } else { self.next_tick };
+        let tick = until.since(now).max(Duration::from_millis(1));
         Plan { descriptors: [greetings, None, parent], timeout: Some(tick) }
     }
 }

@@ -16,6 +16,7 @@ use ringway_stack::device::Device;
 use ringway_stack::time::Instant;
 
 use super::State;
+use super::held::Held;
 use super::thread::Thread;
 use crate::process::{Offload, fork_generation};
 
@@ -63,6 +64,8 @@ pub(crate) struct RingWatch {
     deep: Option<Deep>,
     /// The progress thread's eventfd.
     pub(crate) progress: Option<RawFd>,
+    /// What the progress thread looks after until it is sent.
+    pub(super) held: Held,
 }
 
 /// The progress thread's deep sleep.
@@ -126,7 +129,7 @@ impl State {
 
     /// The progress thread is to tick again.
     #[cold]
-    fn rouse_progress(&mut self) {
+    pub(super) fn rouse_progress(&mut self) {
         self.watch.deep = None;
         if let Some(progress) = self.watch.progress {
             ringway_host::sleep::signal(progress);

@@ -170,6 +170,9 @@ fn local_for(fd: c_int, family: Family, remote: Ipv4Addr) -> Result<Option<Socke
     if local.port() == 0 {
         let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
         let raw = Raw::new(SocketAddrV4::new(ip, 0), family);
+    if nonblocking {
+        offload.watch_held(process.now(), id);
+    }
         // SAFETY: the address is as long as it says.
         if unsafe { real::bind(fd, raw.as_ptr(), raw.len()) } != 0 {
             return match Errno::last() {

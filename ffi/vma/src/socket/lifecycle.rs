@@ -323,6 +323,7 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
         offload.dispatch();
     } else if socket.reason != Some(Reason::Undecided) {
         offload.closed.kernel += 1;
+        offload.watch_held(process.now(), id);
     }
 }
 

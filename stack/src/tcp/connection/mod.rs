@@ -78,6 +78,8 @@ pub struct Connection<R, T> {
     push: bool,
     /// The last write said that more follows.
     more: bool,
+    /// Bytes that could be sent wait for an acknowledgment or a window.
+    held: bool,
     /// One lost segment goes out whatever the congestion window says (RFC 6675 s5 step 4.3).
     retransmit_now: bool,
     /// A write found too little room.
@@ -158,6 +160,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             probe_due: false,
             push: false,
             more: false,
+            held: false,
             retransmit_now: false,
             write_blocked: false,
             starved: 0,

@@ -32,6 +32,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline]
     pub fn on_coalesced(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, segments: u16) {
         self.acks.segments = segments.max(1);
+        self.acks.pushed |= header.flags.contains(Flags::PSH);
         let len = payload.len();
         self.counters.rx_packets += 1;
         if self.is_predicted(header, len) {

@@ -43,6 +43,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.counters.tx_packets != before
     }
 
+    /// Whether something of the connection's waits for the peer or for the device to make room, and goes on as soon as they do: bytes that Nagle's
+    /// algorithm or a window holds, a segment that the device refused, a handshake. (A cork waits for the program, or its time.)
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        match self.state {
+            State::Closed | State::Listen | State::TimeWait => false,
+            State::SynSent | State::SynReceived => true,
+            _ => self.held || self.tx_pending,
+        }
+    }
+
     #[inline]
     fn transmit(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> Result<(), SendError> {
         if self.reset_due || self.syn_due || self.probe_due || self.phase != Phase::Open {
@@ -56,6 +67,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.emit_rarely(now, self.snd_nxt, 0, Flags::ACK, emit)?;
         }
         self.push = false;
+        self.held = matches!(stop, Stop::Window | Stop::Acknowledgment);
         self.arm(now, stop);
         Ok(())
     }
@@ -326,6 +338,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.window.adv = edge;
         self.window.wup = self.window.nxt;
         self.acks.now = false;
+        self.acks.pushed = false;
         self.timers.stop(Timer::DelayedAck);
         if let Some(reassembly) = &mut self.reassembly {
             reassembly.duplicate_reported();

@@ -81,6 +81,41 @@ fn a_reader_that_never_answers_acknowledges_what_it_read_at_once() {
     assert!(took < ms(500), "{took:?}: the pair takes 1 ms for each buffer, and delayed acknowledgments 40");
 }
 
+/// Small writes one way, Nagle's algorithm on: each is on its way as soon as the one before has been read, from the first one on.
+#[test]
+fn small_writes_one_way_wait_for_nothing_but_the_reader() {
+    let mut pair = Pair::plain();
+    for n in 0..100 {
+        pair.write(A, b"8 bytes.").unwrap();
+        pair.settle();
+        assert_eq!(pair.read(B), b"8 bytes.", "the {n}th was held");
+        pair.settle();
+        assert!(!pair.a.is_held() && pair.a.send_queue() == 0, "the {n}th is not acknowledged");
+        pair.run(ms(1));
+    }
+}
+
+/// What waits for the peer is told apart from what waits for the program.
+#[test]
+fn what_is_held() {
+    let mut pair = settled();
+    pair.write(A, b"one").unwrap();
+    pair.transmit();
+    assert!(!pair.a.is_held());
+    pair.write(A, b"two").unwrap();
+    pair.transmit();
+    assert!(pair.a.is_held(), "Nagle's algorithm");
+    pair.run(ms(100));
+    assert!(!pair.a.is_held());
+    pair.write_more(A, b"three", true).unwrap();
+    pair.transmit();
+    assert!(!pair.a.is_held(), "a cork");
+    pair.write(A, &vec![0; 200_000]).unwrap();
+    pair.settle();
+    assert!(pair.a.is_held(), "a window");
+    assert!(Pair::new(&Config::default(), &Config::default()).a.is_held(), "a handshake");
+}
+
 #[test]
 fn quickack() {
     let mut pair = settled();

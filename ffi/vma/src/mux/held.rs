@@ -1,0 +1,127 @@
+//! Connections with something to send that waits for the peer, whose program has left the library: Nagle's algorithm, a window, a handshake.
+//!
+//! On the kernel, the peer's acknowledgment sends what was held, whatever the program does meanwhile. Here it is the progress thread that does
+//! so: at its tick, which is late, or as soon as the frame comes, for which it must sleep on the armed ring. A call that leaves something held
+//! therefore calls the thread, once; from then on the thread watches the ring until nothing is held any more. A program that makes
+//! so many calls of this kind that the thread would do nothing else is served by the clock instead: often, but not for each frame.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+
+use ringway_stack::ring::SocketId;
+use ringway_stack::time::Instant;
+
+use super::sleepers::DOZE;
+use crate::process::Offload;
+
+/// So many connections are looked after; of more, the oldest wait for the tick.
+const WATCHED_MAX: usize = 64;
+
+/// So many calls in a [`DOZE`] leave what is held to the ones after them, and to the clock: a program that writes as fast as it can has more of its
+/// bytes in each segment so.
+const CALLS_MAX: u32 = 16;
+
+/// So many turns on behalf of what is held, and the thread goes by the clock for the rest of the [`PERIOD`].
+const TURNS_MAX: u32 = 32;
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// When the progress thread that found the lock taken comes again.
+pub(super) const AGAIN: Duration = Duration::from_micros(50);
+
+/// The progress thread was called, and has not come yet. (Outside the lock, for whoever calls it holds the lock.)
+static CALLED: AtomicBool = AtomicBool::new(false);
+
+/// What the progress thread is to go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Watch {
+    /// The next frame.
+    Ring,
+    /// A millisecond.
+    Clock,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    connections: Vec<SocketId>,
+    calls: Count,
+    turns: Count,
+}
+
+/// How often something happened in a while.
+#[derive(Debug, Default)]
+struct Count {
+    /// When the while began.
+    since: Instant,
+    count: u32,
+}
+
+impl Held {
+    pub(super) fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+}
+
+impl Count {
+    /// Counts one more, and says how many there have been.
+    fn one(&mut self, now: Instant, period: Duration) -> u32 {
+        if now.since(self.since) > period {
+            *self = Self { since: now, count: 0 };
+        }
+        self.count += 1;
+        self.count
+    }
+}
+
+/// Whether the progress thread was called, and has not come yet.
+pub(super) fn is_called() -> bool {
+    CALLED.load(Ordering::Acquire)
+}
+
+/// The progress thread has come.
+pub(super) fn take_call() -> bool {
+    CALLED.swap(false, Ordering::AcqRel)
+}
+
+impl Offload {
+    /// A call is about to return that may have left a connection with something held. What has come from the peer by now is looked at
+    /// first: mostly it is what was waited for.
+    #[cold]
+    pub(crate) fn watch_held(&mut self, now: Instant, id: SocketId) {
+        let rushes = self.mux.watch.held.calls.one(now, DOZE) > CALLS_MAX;
+        if rushes && self.mux.watch.held.connections.contains(&id) {
+            return;
+        }
+        self.poll_if_due(now);
+        if !self.ring.is_held(id) {
+            return;
+        }
+        let held = &mut self.mux.watch.held;
+        let is_new = !held.connections.contains(&id);
+        if is_new {
+            if held.connections.len() >= WATCHED_MAX {
+                held.connections.remove(0);
+            }
+            held.connections.push(id);
+        }
+        // One that knows of the others comes by itself.
+        let knows = held.connections.len() > 1 || !is_new;
+        if self.mux.watch.is_deep() {
+            self.attend(now);
+        } else if !knows && !CALLED.swap(true, Ordering::AcqRel) {
+            self.mux.rouse_progress();
+        }
+    }
+
+    /// What the progress thread is to go by on behalf of what is held, if anything is.
+    pub(super) fn still_held(&mut self, now: Instant) -> Option<Watch> {
+        let Self { mux, ring, .. } = self;
+        let held = &mut mux.watch.held;
+        held.connections.retain(|&id| ring.is_held(id));
+        match () {
+            () if held.connections.is_empty() => None,
+            () if held.turns.one(now, PERIOD) > TURNS_MAX || held.calls.count > CALLS_MAX => Some(Watch::Clock),
+            () => Some(Watch::Ring),
+        }
+    }
+}
