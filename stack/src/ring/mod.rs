@@ -49,7 +49,7 @@ use self::output::{Envelope, Output};
 use self::path::Paths;
 use self::slots::{STALL_MIN, Slots, Socket};
 use self::succession::{Knocks, Predecessors};
-use crate::device::{Device, DeviceEvent, MacAddr, RxBatch, TxBuffer};
+use crate::device::{Device, DeviceEvent, MacAddr, Protocol, RxBatch, TxBuffer};
 use crate::error::Error;
 use crate::marks::MarkCounts;
 use crate::tcp;
@@ -392,6 +392,13 @@ impl<D: Device> Ring<D> {
 
     /// The connections that wait to be accepted, the next one first.
     pub fn tcp_waiting(&self, listener: SocketId) -> Vec<SocketId> {
+    /// The state of the connection between these addresses (ours, the peer's), closed by the program or not. `None`: there is none, or one
+    /// that has ended.
+    pub fn tcp_state(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<tcp::State> {
+        let index = self.demux.exact(demux::FlowKey::new(Protocol::Tcp, local, remote))?;
+        self.info(self.slots.id_at(index))?.state
+    }
+
         match self.slots.find(listener) {
             Some(Socket::Listener(listener)) => listener.ready.iter().copied().collect(),
             _ => Vec::new(),

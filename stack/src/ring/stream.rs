@@ -411,6 +411,7 @@ impl<D: Device> Ring<D> {
             let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
             if demux.exact(key) == Some(index) {
                 demux.remove(key);
+                self.predecessors.add(key, stream.connection.sent_up_to());
             }
         }
         if let Some(deadline) = stream.connection.take_sooner_deadline()
@@ -451,6 +452,7 @@ impl<D: Device> Ring<D> {
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(index) && !self.config.is(Mutant::LeakFlow) {
             self.demux.remove(key);
+            self.predecessors.add(key, stream.connection.sent_up_to());
         }
         stream.rule.into_iter().for_each(|rule| self.device.detach(rule));
         if let (Some(parent), false) = (stream.parent, stream.queued)

@@ -37,12 +37,17 @@ impl Knocks {
     }
 }
 
-/// Whose TIME-WAIT a newcomer ended, and up to which number it had sent: until the newcomer has its own number.
+/// Up to which number connections had sent that are no more: until a newcomer of the same addresses has its own number.
+///
+/// A connection that was closed by its peer first is gone at once, while the peer waits out its TIME-WAIT, which only a SYN beyond that number
+/// ends (RFC 9293 s3.10.7.4). The clock of initial numbers (RFC 6528 s3) is there after 4 us for each byte that was sent: a connection that
+/// sent more in its time, and is followed sooner, needs to be remembered. (After a millisecond timestamps tell the two apart, RFC 6191 s2.)
 #[derive(Debug, Default)]
 pub(super) struct Predecessors(VecDeque<(FlowKey, SeqNumber)>);
 
 impl Predecessors {
     pub(super) fn add(&mut self, key: FlowKey, sent_up_to: SeqNumber) {
+        self.take(key);
         remember(&mut self.0, (key, sent_up_to));
     }
 

@@ -1,6 +1,7 @@
 //! connect(2) on a TCP socket: over the ring where an offloaded process of this machine listens, else by the kernel.
 
 use core::ffi::c_int;
+use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use libc::{sockaddr, socklen_t};
@@ -20,6 +21,11 @@ use crate::{mux, real, rules};
 
 /// Ports that are tried where the kernel chooses one which the ring still uses.
 const PORTS_TRIED: u32 = 64;
+
+/// How long a connect waits for the addresses of a connection that lacks nothing but its peer's last acknowledgment: twice the tick of a peer's
+/// progress thread; and the time between two looks.
+const LAST_ACK_MAX: Duration = Duration::from_millis(20);
+const LAST_ACK_LOOK: Duration = Duration::from_micros(50);
 
 /// connect(2).
 ///
@@ -137,6 +143,11 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resol
                 drop(guard);
                 lifecycle::renew_placeholder(process, fd, key)?;
             }
+            Err(Error::AddressInUse) if chosen_by_program && tries == 0 => {
+                tries += 1;
+                drop(guard);
+                await_last_ack(process, local, remote);
+            }
             Err(Error::AddressInUse) if chosen_by_program => return Err(Errno(libc::EADDRNOTAVAIL)),
             Err(Error::AddressInUse) => {
                 drop(guard);
@@ -166,6 +177,23 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resol
 /// Binds the placeholder as a connect would have, and says to what. `None`: bind(2) has no port left.
 fn local_for(fd: c_int, family: Family, remote: Ipv4Addr) -> Result<Option<SocketAddrV4>, Errno> {
     let source = address::source_for(remote);
+/// The program wants the addresses of a connection that it has closed, after its peer had. On the kernel's loopback the peer's last acknowledgment is
+/// there before the close returns; here it may lie in the ring, or be on its way. Whatever the peer does, this takes [`LAST_ACK_MAX`] at most.
+#[cold]
+fn await_last_ack(process: &Process, local: SocketAddrV4, remote: SocketAddrV4) {
+    let until = process.now() + LAST_ACK_MAX;
+    loop {
+        let now = process.now();
+        let mut offload = process.lock();
+        offload.poll_if_due(now);
+        if offload.ring.tcp_state(local, remote) != Some(tcp::State::LastAck) || now >= until {
+            return;
+        }
+        drop(offload);
+        std::thread::sleep(LAST_ACK_LOOK);
+    }
+}
+
     let mut local = address::of_placeholder(fd, family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
     if local.port() == 0 {
         let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
