@@ -105,6 +105,8 @@ pub struct Ring<D: Device> {
     batch: RxBatch<D::Rx>,
     batches: Batches,
     output: Output,
+    /// When it was polled last.
+    polled_at: Instant,
     /// Polls that left it to [`Ring::tidy`] to take back the device's buffers.
     reaps_owed: u8,
     /// What arrives stays where the device put it ([`Ring::lend_from_now_on`]).
@@ -145,6 +147,7 @@ impl<D: Device> Ring<D> {
             batch: RxBatch::new(config.batch.max(1)),
             batches: Batches::default(),
             output: Output::new(caps, mac, config.vlan),
+            polled_at: Instant::ZERO,
             reaps_owed: 0,
             lends: false,
             secret,
@@ -168,6 +171,7 @@ impl<D: Device> Ring<D> {
     /// Receives one batch, runs the timers that are due, and sends what follows from both. Returns how many frames and
     /// timers there were; zero means that there was nothing to do.
     pub fn poll(&mut self, now: Instant) -> usize {
+        self.polled_at = now;
         if !self.departed.is_empty() {
             self.departed.expire(now);
         }
@@ -199,6 +203,12 @@ impl<D: Device> Ring<D> {
         }
         self.output.flush(&mut self.device);
         done
+    }
+
+    /// When [`Ring::poll`] was called last.
+    #[inline]
+    pub fn polled_at(&self) -> Instant {
+        self.polled_at
     }
 
     /// Does what can be done at any time, and costs least while nothing happens: for a program that is about to wait. (Without it, it is

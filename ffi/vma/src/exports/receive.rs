@@ -409,9 +409,8 @@ pub unsafe extern "C-unwind" fn recvfrom(
                     match got {
                         // SAFETY: the program's promise to recvfrom(2).
                         Got::Datagram(datagram, family, _) => unsafe { Raw::new(datagram.from, family).write(from, from_len)? },
-                        // A stream names nobody.
                         // SAFETY: as above.
-                        Got::Stream(_) if !from.is_null() && !from_len.is_null() => unsafe { from_len.write(0) },
+                        Got::Stream(_) if !from.is_null() => unsafe { name_nobody(from_len)? },
                         _ => {}
                     }
                     Ok(got.count(flags))
@@ -420,6 +419,20 @@ pub unsafe extern "C-unwind" fn recvfrom(
             }),
         }
     })
+}
+
+/// A stream names nobody, where it was asked who sent (move_addr_to_user).
+unsafe fn name_nobody(len: *mut socklen_t) -> Result<(), Errno> {
+    if len.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller's promise.
+    if i32::try_from(unsafe { len.read() }).is_err() {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: as above.
+    unsafe { len.write(0) };
+    Ok(())
 }
 
 /// `recvfrom` as _FORTIFY_SOURCE calls it.
@@ -473,6 +486,10 @@ unsafe fn receive_message(
     }
     // SAFETY: the caller's promise. The header is only written to after the call has its result.
     let (list, count) = unsafe { ((*message).msg_iov, (*message).msg_iovlen) };
+    // SAFETY: the caller's promise.
+    if unsafe { !(*message).msg_name.is_null() && i32::try_from((*message).msg_namelen).is_err() } {
+        return Err(Errno(libc::EINVAL));
+    }
     if count > vectors::VECTORS_MAX {
         return Err(Errno(libc::EMSGSIZE));
     }

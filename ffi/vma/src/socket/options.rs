@@ -448,6 +448,7 @@ pub(crate) unsafe fn get(
             unsafe { answer(&error, value, len) }
         }
         (libc::SOL_SOCKET, libc::SO_ERROR, Kind::Datagram(Some(id))) => {
+            offload.poll_if_due(process.now());
             let error = offload.ring.take_error(id).map(|error| Errno::from(error).0);
             if let Some(error) = error.or_else(|| offload.sockets.find_mut(key)?.take_left_error()) {
                 drop(guard);

@@ -18,6 +18,9 @@ use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 
+/// What a send may not know yet of its peer.
+const STALE: Duration = Duration::from_micros(20);
+
 /// Receives as recv(2) does.
 ///
 /// # Errors
@@ -55,11 +58,14 @@ pub(super) fn receive_some(
 ) -> Result<usize, Errno> {
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
     let state = &mut *offload;
-    match state.ring.tcp_recv(now, id, into, ring_flags) {
-        Err(Error::WouldBlock) => {}
-        result => {
-            state.dispatch();
-            return result.map_err(Errno::from);
+    if flags & libc::MSG_PEEK == 0 {
+        match state.ring.tcp_recv(now, id, into, ring_flags) {
+            // An end that the program itself made may have bytes behind it.
+            Err(Error::WouldBlock) | Ok(0) => {}
+            result => {
+                state.dispatch();
+                return result.map_err(Errno::from);
+            }
         }
     }
     state.poll_if_due(now);
@@ -190,7 +196,9 @@ pub(crate) fn send(
     let total = vectors::total(data);
     let ring_flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
     let state = &mut *offload;
-    if process.params.rx_poll_on_tx_tcp {
+    // A peer's reset, or its end, that has lain here for a while is known to the kernel's send. (A program that sends as fast as it can does not
+    // look each time, unless VMA_RX_POLL_ON_TX_TCP says so; where something is held, `watch_held` sees to that.)
+    if process.params.rx_poll_on_tx_tcp || (now.since(state.ring.polled_at()) > STALE && !state.ring.is_held(id)) {
         state.poll_if_due(now);
     }
     let mut result = state.ring.tcp_send(now, id, data, ring_flags);
