@@ -194,6 +194,26 @@ fn a_log_that_nobody_reads_stops_nothing() {
 }
 
 #[test]
+fn what_is_held_goes_on_by_itself() {
+    same_on_both("held");
+}
+
+#[test]
+fn addresses_used_again() {
+    same_on_both("again");
+}
+
+#[test]
+fn what_the_peer_has_done_is_known() {
+    same_on_both("stale");
+}
+
+#[test]
+fn what_is_ready_comes_before_a_signal() {
+    same_on_both("ready");
+}
+
+#[test]
 fn restarts() {
     same_on_both("restart");
 }

@@ -392,6 +392,13 @@ impl<D: Device> Ring<D> {
         }
     }
 
+    /// The state of the connection between these addresses (ours, the peer's), closed by the program or not. `None`: there is none, or one
+    /// that has ended.
+    pub fn tcp_state(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<tcp::State> {
+        let index = self.demux.exact(demux::FlowKey::new(Protocol::Tcp, local, remote))?;
+        self.info(self.slots.id_at(index))?.state
+    }
+
     /// How many handshakes a listener has under way.
     pub fn tcp_embryos(&self, listener: SocketId) -> usize {
         match self.slots.find(listener) {
@@ -402,13 +409,6 @@ impl<D: Device> Ring<D> {
 
     /// The connections that wait to be accepted, the next one first.
     pub fn tcp_waiting(&self, listener: SocketId) -> Vec<SocketId> {
-    /// The state of the connection between these addresses (ours, the peer's), closed by the program or not. `None`: there is none, or one
-    /// that has ended.
-    pub fn tcp_state(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<tcp::State> {
-        let index = self.demux.exact(demux::FlowKey::new(Protocol::Tcp, local, remote))?;
-        self.info(self.slots.id_at(index))?.state
-    }
-
         match self.slots.find(listener) {
             Some(Socket::Listener(listener)) => listener.ready.iter().copied().collect(),
             _ => Vec::new(),
@@ -588,6 +588,13 @@ impl<D: Device> Ring<D> {
         !self.stalled.is_empty() || !self.answers.is_empty()
     }
 
+    /// Whether a connection has something to send as soon as its peer acknowledges more, opens its window or answers its SYN, or as the device takes
+    /// more: whoever owns the ring and leaves it alone then should hear of the next frame. Also of one that the program has closed.
+    #[inline]
+    pub fn is_held(&self, socket: SocketId) -> bool {
+        matches!(self.slots.find(socket), Some(Socket::Stream(stream)) if stream.connection.is_held())
+    }
+
     /// Whether closed connections are still sending (what a process that exits waits for).
     pub fn lingering(&self) -> bool {
         self.slots.iter().any(|(_, socket)| match socket {
@@ -605,13 +612,6 @@ impl<D: Device> Ring<D> {
             _ => false,
         };
         self.slots.iter().filter(|(_, socket)| lingers(socket)).map(|(id, _)| id).collect()
-    /// Whether a connection has something to send as soon as its peer acknowledges more, opens its window or answers its SYN, or as the device takes
-    /// more: whoever owns the ring and leaves it alone then should hear of the next frame. Also of one that the program has closed.
-    #[inline]
-    pub fn is_held(&self, socket: SocketId) -> bool {
-        matches!(self.slots.find(socket), Some(Socket::Stream(stream)) if stream.connection.is_held())
-    }
-
     }
 
     /// What closed connections have yet to get acknowledged: their bytes, and one for the end of each, which has a sequence number

@@ -200,7 +200,7 @@ impl Thread {
 
     /// Whether the thread is to end, and lets itself be ended.
     #[inline]
-    fn is_cancelled(&self) -> bool {
+    pub(super) fn is_cancelled(&self) -> bool {
         self.cancels.load(Ordering::Relaxed) != 0 && crate::cancel::is_enabled()
     }
 

@@ -151,6 +151,7 @@ fn wait_as<T>(
     let (spun, until) = spin(thread, process, w, marks, &mut state, started, check);
     counted.spun(matches!(spun, Some(Waited::Ready(_) | Waited::Kernel | Waited::Due)));
     let (waited, until) = match spun {
+        Some(Waited::Interrupted) => (interrupted(thread, process, w, check), until),
         Some(waited) => (waited, until),
         None => {
             // What a sleep's system calls say of themselves is not what the program's call says.
@@ -173,6 +174,34 @@ fn wait_as<T>(
         history.set(learned);
     }
     waited
+}
+
+/// A handler ran while the thread looked, or was about to sleep. What had come by then comes first, as on the kernel, whose waits look before they say
+/// EINTR. (One that a sleep's system call reports is the kernel's own, which has looked at its descriptors; the ring was looked at
+/// thereafter. A thread that is to be cancelled takes nothing any more.)
+#[cold]
+fn interrupted<T>(
+    thread: &Thread,
+    process: &Process,
+    w: &mut Waiting<'_>,
+    check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
+) -> Waited<T> {
+    if thread.is_cancelled() {
+        return Waited::Interrupted;
+    }
+    let found = {
+        let now = process.now();
+        let mut offload = process.lock();
+        offload.poll_if_due(now);
+        let found = w.look(&mut offload, now, check);
+        offload.attend(now);
+        found
+    };
+    match found {
+        Some(found) => found,
+        None if matches!(ask_kernel(w), Asked::Ready) => Waited::Kernel,
+        None => Waited::Interrupted,
+    }
 }
 
 /// The descriptor that a wait is counted for: a socket's, or an epoll instance's; else poll and select have it.
@@ -387,7 +416,7 @@ fn sleep<T>(
     let mut dozes = false;
     loop {
         if thread.interrupted(marks, w.restart) {
-            return Waited::Interrupted;
+            return interrupted(thread, process, w, check);
         }
         let asleep = {
             let now = process.now();
@@ -431,7 +460,7 @@ fn sleep<T>(
         }
         if thread.signalled(marks) {
             if thread.interrupted(marks, w.restart) {
-                return Waited::Interrupted;
+                return interrupted(thread, process, w, check);
             }
             marks = thread.marks();
         }

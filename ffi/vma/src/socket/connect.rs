@@ -170,13 +170,13 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resol
     offload.decided("connect", None);
     mux::refresh(offload, key.index);
     offload.dispatch();
+    if nonblocking {
+        offload.watch_held(process.now(), id);
+    }
     drop(guard);
     if nonblocking { Err(Errno(libc::EINPROGRESS)) } else { finish(process, key, id) }
 }
 
-/// Binds the placeholder as a connect would have, and says to what. `None`: bind(2) has no port left.
-fn local_for(fd: c_int, family: Family, remote: Ipv4Addr) -> Result<Option<SocketAddrV4>, Errno> {
-    let source = address::source_for(remote);
 /// The program wants the addresses of a connection that it has closed, after its peer had. On the kernel's loopback the peer's last acknowledgment is
 /// there before the close returns; here it may lie in the ring, or be on its way. Whatever the peer does, this takes [`LAST_ACK_MAX`] at most.
 #[cold]
@@ -194,13 +194,13 @@ fn await_last_ack(process: &Process, local: SocketAddrV4, remote: SocketAddrV4) 
     }
 }
 
+/// Binds the placeholder as a connect would have, and says to what. `None`: bind(2) has no port left.
+fn local_for(fd: c_int, family: Family, remote: Ipv4Addr) -> Result<Option<SocketAddrV4>, Errno> {
+    let source = address::source_for(remote);
     let mut local = address::of_placeholder(fd, family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
     if local.port() == 0 {
         let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
         let raw = Raw::new(SocketAddrV4::new(ip, 0), family);
-    if nonblocking {
-        offload.watch_held(process.now(), id);
-    }
         // SAFETY: the address is as long as it says.
         if unsafe { real::bind(fd, raw.as_ptr(), raw.len()) } != 0 {
             return match Errno::last() {

@@ -323,9 +323,9 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
         offload.drop_shown(process.now(), key, id);
         offload.ring.close(process.now(), id, abort);
         offload.dispatch();
+        offload.watch_held(process.now(), id);
     } else if socket.reason != Some(Reason::Undecided) {
         offload.closed.kernel += 1;
-        offload.watch_held(process.now(), id);
     }
 }
 

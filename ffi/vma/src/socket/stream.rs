@@ -207,6 +207,9 @@ pub(crate) fn send(
         result = state.ring.tcp_send(now, id, data, ring_flags);
     }
     state.dispatch();
+    if state.ring.is_held(id) {
+        state.watch_held(now, id);
+    }
     let done = match result {
         Ok(done) if done >= total => return Ok(done),
         Ok(done) => done,
@@ -215,9 +218,6 @@ pub(crate) fn send(
             drop(offload);
             return Err(failed(error.into(), flags));
         }
-    if state.ring.is_held(id) {
-        state.watch_held(now, id);
-    }
     };
     let Some(socket) = state.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     if socket.nonblocking || flags & libc::MSG_DONTWAIT != 0 {
@@ -253,6 +253,7 @@ fn send_rest(
             Err(error) => return Err(failed(error, flags)),
         }
     }
+    process.lock().watch_held(process.now(), id);
     Ok(done)
 }
 
@@ -261,7 +262,6 @@ fn send_rest(
 fn failed(error: Errno, flags: c_int) -> Errno {
     if error.0 == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
         // SAFETY: raise has no preconditions.
-    process.lock().watch_held(process.now(), id);
         unsafe { libc::raise(libc::SIGPIPE) };
     }
     error
