@@ -154,7 +154,7 @@ rows! {
     RxPrefetchBytes = "VMA_RX_PREFETCH_BYTES", within(32, 2044), "256", NO_PREFETCH, "Bytes of a packet that are prefetched into the cache when the packet is received.";
     RxPrefetchBefore = "VMA_RX_PREFETCH_BYTES_BEFORE_POLL", zero_or(32, 2044), "0", NO_PREFETCH, "Bytes of the next packet that are prefetched before the packet has arrived.";
     RxCqDrainRate = "VMA_RX_CQ_DRAIN_RATE_NSEC", from(0), "0", no("a socket's call polls the ring whenever the socket has nothing, and every poll is cheap where nothing came"), "Nanoseconds after which a receive call polls although the socket has data.";
-    RxPollOnTxTcp = "VMA_RX_POLL_ON_TX_TCP", Kind::Bool, "0", YES, "1: every TCP send polls the ring. 0: only a send that finds no room does.";
+    RxPollOnTxTcp = "VMA_RX_POLL_ON_TX_TCP", Kind::Bool, "0", YES, "1: every TCP send polls the ring. 0: only a send that finds no room does, or that comes 20 us or more after the last poll.";
     TriggerDummySend = "VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME", Kind::Bool, "0", YES, "1: each getsockname on a connected socket makes a dummy send of 264 bytes (VMA_SND_FLAGS_DUMMY), which keeps the send path warm and sends nothing.";
     GroStreamsMax = "VMA_GRO_STREAMS_MAX", from(0), "32", no("a segment already is as long as 64 KiB; nothing needs to be put together"), "The most streams whose segments are merged on reception. 0: none.";
     Tcp3tRules = "VMA_TCP_3T_RULES", Kind::Bool, "0", NO_NIC_RULES, "Steers TCP by the local address alone.";
