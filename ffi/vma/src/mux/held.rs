@@ -25,10 +25,10 @@ const CALLS_MAX: u32 = 16;
 const TURNS_MAX: u32 = 32;
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// When the progress thread that found the lock taken comes again.
+/// When the progress thread comes again that found the lock taken, or a frame just come.
 pub(super) const AGAIN: Duration = Duration::from_micros(50);
 
-/// The progress thread was called, and has not come yet. (Outside the lock, for whoever calls it holds the lock.)
+/// The progress thread was called, and something is held still. (Outside the lock, which whoever calls the thread holds when it comes.)
 static CALLED: AtomicBool = AtomicBool::new(false);
 
 /// What the progress thread is to go by.
@@ -56,12 +56,6 @@ struct Count {
     count: u32,
 }
 
-impl Held {
-    pub(super) fn is_empty(&self) -> bool {
-        self.connections.is_empty()
-    }
-}
-
 impl Count {
     /// Counts one more, and says how many there have been.
     fn one(&mut self, now: Instant, period: Duration) -> u32 {
@@ -73,14 +67,9 @@ impl Count {
     }
 }
 
-/// Whether the progress thread was called, and has not come yet.
+/// Whether the progress thread was called, and something is held still.
 pub(super) fn is_called() -> bool {
     CALLED.load(Ordering::Acquire)
-}
-
-/// The progress thread has come.
-pub(super) fn take_call() -> bool {
-    CALLED.swap(false, Ordering::AcqRel)
 }
 
 impl Offload {
@@ -97,18 +86,17 @@ impl Offload {
             return;
         }
         let held = &mut self.mux.watch.held;
-        let is_new = !held.connections.contains(&id);
-        if is_new {
+        if !held.connections.contains(&id) {
             if held.connections.len() >= WATCHED_MAX {
                 held.connections.remove(0);
             }
             held.connections.push(id);
         }
-        // One that knows of the others comes by itself.
-        let knows = held.connections.len() > 1 || !is_new;
+        // A thread that was called comes by itself until nothing is held any more.
+        let called = CALLED.swap(true, Ordering::AcqRel);
         if self.mux.watch.is_deep() {
             self.attend(now);
-        } else if !knows && !CALLED.swap(true, Ordering::AcqRel) {
+        } else if !called {
             self.mux.rouse_progress();
         }
     }
@@ -118,6 +106,7 @@ impl Offload {
         let Self { mux, ring, .. } = self;
         let held = &mut mux.watch.held;
         held.connections.retain(|&id| ring.is_held(id));
+        CALLED.store(!held.connections.is_empty(), Ordering::Release);
         match () {
             () if held.connections.is_empty() => None,
             () if held.turns.one(now, PERIOD) > TURNS_MAX || held.calls.count > CALLS_MAX => Some(Watch::Clock),

@@ -82,7 +82,7 @@ impl Service {
         fork::look_after_parent(process, &mut offload);
         crate::moving::owner::begin_lent(process, &mut offload);
         let parent = offload.parent.as_ref().map(Pidfd::fd);
-        let woken = offload.mux.watch.is_deep() || held::take_call() || !offload.mux.watch.held.is_empty();
+        let woken = offload.mux.watch.is_deep() || held::is_called();
         offload.wake_from_deep();
         let losses = self.rendezvous.losses();
         if core::mem::replace(&mut self.losses, losses) != losses {
@@ -105,15 +105,20 @@ impl Service {
         // What is held goes on with the next frame, whatever else the program does.
         let held = offload.still_held(now);
         let quiet = self.quiet >= QUIET_TICKS || self.interval.is_zero() || held == Some(Watch::Ring);
-        let deeply = looked.is_none() && !keeps && quiet && held != Some(Watch::Clock) && offload.sleep_deeply();
+        let may_sleep = looked.is_none() && !keeps && quiet && held != Some(Watch::Clock);
+        let deeply = may_sleep && offload.sleep_deeply();
         offload.attend(now);
         self.calls = offload.mux.calls;
         if deeply {
             let timeout = offload.ring.next_deadline().map(|deadline| deadline.since(now));
             return Plan { descriptors: [greetings, offload.ring.device().wait_fd(), parent], timeout };
         }
-        let until = if held.is_some() { now } else { self.next_tick };
-        let tick = until.since(now).max(Duration::from_millis(1));
+        let tick = match held {
+            // A frame came just now.
+            Some(Watch::Ring) if may_sleep => held::AGAIN,
+            Some(_) => Duration::from_millis(1),
+            None => self.next_tick.since(now).max(Duration::from_millis(1)),
+        };
         Plan { descriptors: [greetings, None, parent], timeout: Some(tick) }
     }
 }
