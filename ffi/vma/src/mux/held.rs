@@ -65,6 +65,11 @@ impl Count {
         self.count += 1;
         self.count
     }
+
+    /// How many there have been.
+    fn so_far(&self, now: Instant, period: Duration) -> u32 {
+        if now.since(self.since) > period { 0 } else { self.count }
+    }
 }
 
 /// Whether the progress thread was called, and something is held still.
@@ -107,10 +112,10 @@ impl Offload {
         let held = &mut mux.watch.held;
         held.connections.retain(|&id| ring.is_held(id));
         CALLED.store(!held.connections.is_empty(), Ordering::Release);
-        match () {
-            () if held.connections.is_empty() => None,
-            () if held.turns.one(now, PERIOD) > TURNS_MAX || held.calls.count > CALLS_MAX => Some(Watch::Clock),
-            () => Some(Watch::Ring),
+        if held.connections.is_empty() {
+            return None;
         }
+        let rushes = held.turns.one(now, PERIOD) > TURNS_MAX || held.calls.so_far(now, DOZE) > CALLS_MAX;
+        Some(if rushes { Watch::Clock } else { Watch::Ring })
     }
 }
