@@ -314,6 +314,15 @@ impl Offload {
         }
     }
 
+    /// [`Offload::poll_if_due`], before a call answers from what the ring knows. Not where the program takes the ring's events itself
+    /// (SocketXtreme): they are told in the polls that it asks for.
+    #[inline]
+    pub(crate) fn catch_up(&mut self, now: Instant) {
+        if !self.is_heard() {
+            self.poll_if_due(now);
+        }
+    }
+
     /// Our socket that stands above a ring's socket.
     #[inline]
     pub(crate) fn socket_of(&self, id: SocketId) -> Option<u32> {

@@ -86,7 +86,7 @@ impl Offload {
         if rushes && self.mux.watch.held.connections.contains(&id) {
             return;
         }
-        self.poll_if_due(now);
+        self.catch_up(now);
         if !self.ring.is_held(id) {
             return;
         }

@@ -313,7 +313,7 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
     }
     if let Some(id) = socket.ring_id() {
         // Bytes that have come and were not read make the end a reset (RFC 2525 s2.17), wherever they lie.
-        offload.poll_if_due(process.now());
+        offload.catch_up(process.now());
         if let Some(info) = offload.ring.info(id) {
             offload.closed.rx_bytes += info.counters.rx_bytes;
             offload.closed.tx_bytes += info.counters.tx_bytes;

@@ -201,7 +201,7 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
     };
     let mut guard = process.lock();
     let offload = &mut *guard;
-    offload.poll_if_due(process.now());
+    offload.catch_up(process.now());
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
         // inet_shutdown: a handshake under way is given up, and the socket as new.

@@ -96,7 +96,7 @@ pub(crate) unsafe fn of_moved(
 pub(crate) unsafe fn remote(process: &Process, fd: c_int, key: Key, out: *mut sockaddr, len: *mut socklen_t) -> Result<c_int, Errno> {
     let mut guard = process.lock();
     // Who has reset the connection, or ended it, is no peer any more.
-    guard.poll_if_due(process.now());
+    guard.catch_up(process.now());
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     let (peer, family) = (socket.peer, socket.family);
     let connected = match socket.kind {

@@ -198,8 +198,10 @@ pub(crate) fn send(
     let state = &mut *offload;
     // A peer's reset, or its end, that has lain here for a while is known to the kernel's send. (A program that sends as fast as it can does not
     // look each time, unless VMA_RX_POLL_ON_TX_TCP says so; where something is held, `watch_held` sees to that.)
-    if process.params.rx_poll_on_tx_tcp || (now.since(state.ring.polled_at()) > STALE && !state.ring.is_held(id)) {
+    if process.params.rx_poll_on_tx_tcp {
         state.poll_if_due(now);
+    } else if now.since(state.ring.polled_at()) > STALE && !state.ring.is_held(id) {
+        state.catch_up(now);
     }
     let mut result = state.ring.tcp_send(now, id, data, ring_flags);
     if result == Err(Error::WouldBlock) {
