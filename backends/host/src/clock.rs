@@ -106,32 +106,33 @@ fn system_ns() -> u64 {
     u64::try_from(ts.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(ts.tv_nsec).unwrap_or(0)
 }
 
-/// CPUID 8000_0007h EDX bit 8: "the TSC runs at a constant rate in all ACPI P-, C- and T-states" (Intel SDM vol. 3
-/// s19.17.1, AMD APM vol. 2 s13.2).
-#[cfg(target_arch = "x86_64")]
-fn counter_is_invariant() -> bool {
-    use core::arch::x86_64::__cpuid;
-    let extended_max = __cpuid(0x8000_0000).eax;
-    extended_max >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
-}
+cfg_if::cfg_if! {
+    if #[cfg(target_arch = "x86_64")] {
+        /// CPUID 8000_0007h EDX bit 8: "the TSC runs at a constant rate in all ACPI P-, C- and T-states" (Intel SDM vol. 3
+        /// s19.17.1, AMD APM vol. 2 s13.2).
+        fn counter_is_invariant() -> bool {
+            use core::arch::x86_64::__cpuid;
+            let extended_max = __cpuid(0x8000_0000).eax;
+            extended_max >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
+        }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn counter_is_invariant() -> bool {
-    false
-}
+        #[inline]
+        fn read_counter() -> u64 {
+            // SAFETY: RDTSC has no preconditions in user mode unless CR4.TSD is set, which Linux only does on a program's request
+            // (PR_SET_TSC); then the program's own use of the vDSO clock would fault as well.
+            unsafe { core::arch::x86_64::_rdtsc() }
+        }
+    } else {
+        /// aarch64's counter is invariant, but often counts at 25 MHz or so: its steps are longer than a call of the vDSO's clock takes.
+        fn counter_is_invariant() -> bool {
+            false
+        }
 
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn read_counter() -> u64 {
-    // SAFETY: RDTSC has no preconditions in user mode unless CR4.TSD is set, which Linux only does on a program's request
-    // (PR_SET_TSC); then the program's own use of the vDSO clock would fault as well.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn read_counter() -> u64 {
-    0
+        #[inline]
+        fn read_counter() -> u64 {
+            0
+        }
+    }
 }
 
 #[cfg(test)]

@@ -33,98 +33,67 @@ fn count_bulk(len: usize) {
 /// # Safety
 /// `src` is readable and `dst` writable for `len` bytes, they don't overlap, and neither range is behind a Rust
 /// reference that forbids it.
-#[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) unsafe fn opaque(src: *const u8, dst: *mut u8, len: usize) {
-    if len >= BULK_MIN {
-        count_bulk(len);
-    }
     // SAFETY: the caller's promise covers `len` bytes from both pointers; every piece below lies within them.
     unsafe {
         if len >= BULK_MIN {
-            core::arch::asm!("rep movsb", inout("rcx") len => _, inout("rsi") src => _, inout("rdi") dst => _, options(nostack, preserves_flags));
-        } else if len >= 16 {
-            let mut at = 0;
+            count_bulk(len);
+            machine::bulk(src, dst, len);
+        } else {
+            pieces(src, dst, len);
+        }
+    }
+}
+
+/// The same, piece by piece.
+///
+/// # Safety
+/// As [`opaque`].
+#[inline]
+unsafe fn pieces(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY: the caller's promise covers `len` bytes from both pointers; every piece lies within them.
+    unsafe {
+        let mut at = 0;
+        if len >= 16 {
             while at + 64 <= len {
-                piece64(src.add(at), dst.add(at));
+                machine::piece64(src.add(at), dst.add(at));
                 at += 64;
             }
             while at + 16 <= len {
-                piece16(src.add(at), dst.add(at));
+                machine::piece16(src.add(at), dst.add(at));
                 at += 16;
             }
             // The last piece overlaps the one before.
             if at < len {
-                piece16(src.add(len - 16), dst.add(len - 16));
+                machine::piece16(src.add(len - 16), dst.add(len - 16));
             }
-        } else {
-            let mut at = 0;
-            if len & 8 != 0 {
-                core::arch::asm!("mov {x}, [{s}]", "mov [{d}], {x}", x = out(reg) _, s = in(reg) src, d = in(reg) dst, options(nostack, preserves_flags));
-                at = 8;
-            }
-            if len & 4 != 0 {
-                core::arch::asm!("mov {x:e}, [{s}]", "mov [{d}], {x:e}", x = out(reg) _, s = in(reg) src.add(at), d = in(reg) dst.add(at), options(nostack, preserves_flags));
-                at += 4;
-            }
-            while at < len {
-                dst.add(at).write_volatile(src.add(at).read_volatile());
-                at += 1;
-            }
+            return;
+        }
+        if len & 8 != 0 {
+            machine::piece8(src, dst);
+            at = 8;
+        }
+        if len & 4 != 0 {
+            machine::piece4(src.add(at), dst.add(at));
+            at += 4;
+        }
+        while at < len {
+            dst.add(at).write_volatile(src.add(at).read_volatile());
+            at += 1;
         }
     }
 }
 
-/// All loads before all stores, so that what is far away comes in at once.
-///
-/// # Safety
-/// As [`opaque`] with `len` 64.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-unsafe fn piece64(src: *const u8, dst: *mut u8) {
-    // SAFETY: the caller's promise; unaligned moves are allowed on any address.
-    unsafe {
-        core::arch::asm!(
-            "movdqu {a}, [{s}]", "movdqu {b}, [{s} + 16]", "movdqu {c}, [{s} + 32]", "movdqu {e}, [{s} + 48]",
-            "movdqu [{d}], {a}", "movdqu [{d} + 16], {b}", "movdqu [{d} + 32], {c}", "movdqu [{d} + 48], {e}",
-            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, e = out(xmm_reg) _,
-            s = in(reg) src, d = in(reg) dst, options(nostack, preserves_flags)
-        );
-    }
-}
-
-/// # Safety
-/// As [`opaque`] with `len` 16.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-unsafe fn piece16(src: *const u8, dst: *mut u8) {
-    // SAFETY: the caller's promise; unaligned moves are allowed on any address.
-    unsafe {
-        core::arch::asm!("movdqu {x}, [{s}]", "movdqu [{d}], {x}", x = out(xmm_reg) _, s = in(reg) src, d = in(reg) dst, options(nostack, preserves_flags));
-    }
-}
-
-/// Copies `len` bytes.
-///
-/// # Safety
-/// `src` is readable and `dst` writable for `len` bytes, they don't overlap, and neither range is behind a Rust
-/// reference that forbids it.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-pub(crate) unsafe fn opaque(src: *const u8, dst: *mut u8, len: usize) {
-    if len >= BULK_MIN {
-        count_bulk(len);
-    }
-    let aligned = (src as usize | dst as usize).is_multiple_of(8);
-    let words = if aligned { len / 8 } else { 0 };
-    // SAFETY: the caller's promise covers `len` bytes from both pointers; words are used only where both are aligned.
-    unsafe {
-        for i in 0..words {
-            dst.cast::<u64>().add(i).write_volatile(src.cast::<u64>().add(i).read_volatile());
-        }
-        for i in words * 8..len {
-            dst.add(i).write_volatile(src.add(i).read_volatile());
-        }
+cfg_if::cfg_if! {
+    if #[cfg(target_arch = "x86_64")] {
+        #[path = "copy/x86_64.rs"]
+        mod machine;
+    } else if #[cfg(target_arch = "aarch64")] {
+        #[path = "copy/aarch64.rs"]
+        mod machine;
+    } else {
+        compile_error!("copies of memory that changes meanwhile are written for x86-64 and aarch64");
     }
 }
 

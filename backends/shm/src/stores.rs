@@ -55,13 +55,16 @@ impl Segment {
     #[inline]
     pub(crate) fn prefetch_for_write(&self, offset: usize) {
         let line = self.at(offset, 1);
-        #[cfg(target_arch = "x86_64")]
         // SAFETY: a prefetch reads and writes nothing, and processors without it treat it as no operation.
         unsafe {
-            core::arch::asm!("prefetchw [{p}]", p = in(reg) line.as_ptr(), options(nostack, preserves_flags));
+            cfg_if::cfg_if! {
+                if #[cfg(target_arch = "x86_64")] {
+                    core::arch::asm!("prefetchw [{p}]", p = in(reg) line.as_ptr(), options(nostack, preserves_flags));
+                } else if #[cfg(target_arch = "aarch64")] {
+                    core::arch::asm!("prfm pstl1keep, [{p}]", p = in(reg) line.as_ptr(), options(nostack, preserves_flags));
+                }
+            }
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = line;
     }
 
     #[inline]
@@ -74,7 +77,7 @@ impl WriteWords for Segment {
     #[inline]
     fn store(&self, offset: usize, value: u64, order: Ordering) {
         assert!(offset.is_multiple_of(8));
-        #[cfg(any(test, feature = "store-hook"))]
+        #[cfg(test)]
         crate::store_hook::before_store();
         let word = self.at(offset, 8).cast::<AtomicU64>();
         // SAFETY: in range and aligned (mappings begin on a page); the mapping lives as long as `self`, and all accesses
@@ -87,7 +90,7 @@ impl WriteWords for Segment {
 /// As [`copy::opaque`].
 #[inline]
 unsafe fn store_bytes(from: *const u8, to: *mut u8, len: usize) {
-    #[cfg(any(test, feature = "store-hook"))]
+    #[cfg(test)]
     if crate::store_hook::is_set() {
         let mut at = 0;
         while at < len {

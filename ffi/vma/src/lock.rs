@@ -27,21 +27,26 @@ fn me() -> u32 {
     (thread_pointer() >> 6) as u32 & !CONTENDED | 1
 }
 
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn thread_pointer() -> usize {
-    let pointer: usize;
-    // SAFETY: the x86-64 ABI keeps the address of a thread's control block in its own first word.
-    unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly, pure)) };
-    pointer
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn thread_pointer() -> usize {
-    // errno lives in the thread's control block.
-    // SAFETY: no preconditions.
-    unsafe { libc::__errno_location() as usize }
+cfg_if::cfg_if! {
+    if #[cfg(target_arch = "x86_64")] {
+        #[inline]
+        fn thread_pointer() -> usize {
+            let pointer: usize;
+            // SAFETY: the x86-64 ABI keeps the address of a thread's control block in its own first word.
+            unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly, pure)) };
+            pointer
+        }
+    } else if #[cfg(target_arch = "aarch64")] {
+        #[inline]
+        fn thread_pointer() -> usize {
+            let pointer: usize;
+            // SAFETY: the register that the AArch64 ABI keeps the address of a thread's control block in may be read by all.
+            unsafe { core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem, pure)) };
+            pointer
+        }
+    } else {
+        compile_error!("the library is written for x86-64 and aarch64");
+    }
 }
 
 /// See the module's documentation.

@@ -173,67 +173,14 @@ unsafe fn write_text(fd: c_int, text: *mut c_char, len: c_int) -> c_int {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod variadic {
-    //! dprintf(3) takes what it is given and calls its sibling with a va_list (System V ABI for x86-64, 3.5.7): the registers that may
-    //! hold arguments are saved where a `va_list` looks for them.
-
-    use core::arch::naked_asm;
-
-    macro_rules! variadic {
-        ($($(#[$doc:meta])* $name:ident = $symbol:literal, $named:literal, $list:literal, $callee:path;)*) => {$(
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// As dprintf(3).
-            #[unsafe(naked)]
-            #[cfg_attr(not(test), unsafe(export_name = $symbol))]
-            pub unsafe extern "C-unwind" fn $name() {
-                naked_asm!(
-                    ".cfi_startproc",
-                    "sub rsp, 216",
-                    ".cfi_adjust_cfa_offset 216",
-                    "mov [rsp + 48], rdx",
-                    "mov [rsp + 56], rcx",
-                    "mov [rsp + 64], r8",
-                    "mov [rsp + 72], r9",
-                    "test al, al",
-                    "je 2f",
-                    "movaps [rsp + 80], xmm0",
-                    "movaps [rsp + 96], xmm1",
-                    "movaps [rsp + 112], xmm2",
-                    "movaps [rsp + 128], xmm3",
-                    "movaps [rsp + 144], xmm4",
-                    "movaps [rsp + 160], xmm5",
-                    "movaps [rsp + 176], xmm6",
-                    "movaps [rsp + 192], xmm7",
-                    "2:",
-                    "lea rax, [rsp + 224]",
-                    "mov dword ptr [rsp], {named}",
-                    "mov dword ptr [rsp + 4], 48",
-                    "mov [rsp + 8], rax",
-                    "lea rax, [rsp + 32]",
-                    "mov [rsp + 16], rax",
-                    concat!("mov ", $list, ", rsp"),
-                    "call {callee}",
-                    "add rsp, 216",
-                    ".cfi_adjust_cfa_offset -216",
-                    "ret",
-                    ".cfi_endproc",
-                    named = const $named * 8,
-                    callee = sym $callee,
-                )
-            }
-        )*};
-    }
-
-    variadic! {
-        /// dprintf(3).
-        dprintf = "dprintf", 2, "rdx", super::vdprintf;
-        /// dprintf(3), fortified.
-        dprintf_chk = "__dprintf_chk", 3, "rcx", super::vdprintf_chk;
+cfg_if::cfg_if! {
+    if #[cfg(target_arch = "x86_64")] {
+        #[path = "stdio/x86_64.rs"]
+        mod variadic;
+    } else if #[cfg(target_arch = "aarch64")] {
+        #[path = "stdio/aarch64.rs"]
+        mod variadic;
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 pub use variadic::{dprintf, dprintf_chk};

@@ -66,9 +66,9 @@ fn machine() -> Option<(String, String)> {
     Some((word(&names.machine), word(&names.nodename)))
 }
 
-/// A C string in an array; nothing, if it does not end there.
+/// A C string in an array; nothing, if it does not end there. (A `c_char` is signed on x86-64 and unsigned on aarch64.)
 fn word(text: &[c_char]) -> String {
-    let bytes: Vec<u8> = text.iter().map(|&c| c.cast_unsigned()).collect();
+    let bytes: Vec<u8> = text.iter().flat_map(|c| c.to_ne_bytes()).collect();
     CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
 }
 

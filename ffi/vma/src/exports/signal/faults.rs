@@ -120,26 +120,28 @@ pub(super) unsafe fn is_mended(info: *const siginfo_t, context: *const c_void) -
     is_mended
 }
 
-/// Whether it was a write that faulted: who jumps to what is lent would fault there for ever.
-///
-/// # Safety
-/// As [`is_mended`].
-#[cfg(target_arch = "x86_64")]
-unsafe fn is_write(context: *const libc::ucontext_t) -> bool {
-    /// Intel's manual, volume 3, 4.7: the page fault's error code.
-    const WRITE: i64 = 2;
-    // SAFETY: the caller's promise.
-    unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] & WRITE != 0 }
-}
-
-/// The same where the cause is not told: it was no jump.
-///
-/// # Safety
-/// As [`is_mended`].
-#[cfg(target_arch = "aarch64")]
-unsafe fn is_write(context: *const libc::ucontext_t) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { (*context).uc_mcontext.pc != (*context).uc_mcontext.fault_address }
+cfg_if::cfg_if! {
+    if #[cfg(target_arch = "x86_64")] {
+        /// Whether it was a write that faulted: who jumps to what is lent would fault there for ever.
+        ///
+        /// # Safety
+        /// As [`is_mended`].
+        unsafe fn is_write(context: *const libc::ucontext_t) -> bool {
+            /// Intel's manual, volume 3, 4.7: the page fault's error code.
+            const WRITE: i64 = 2;
+            // SAFETY: the caller's promise.
+            unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] & WRITE != 0 }
+        }
+    } else if #[cfg(target_arch = "aarch64")] {
+        /// The same where the cause is not told: it was no jump.
+        ///
+        /// # Safety
+        /// As [`is_mended`].
+        unsafe fn is_write(context: *const libc::ucontext_t) -> bool {
+            // SAFETY: the caller's promise.
+            unsafe { (*context).uc_mcontext.pc != (*context).uc_mcontext.fault_address }
+        }
+    }
 }
 
 /// What happens where the program has no handler: its end, by the very fault, so that a core dump shows that. A signal that
