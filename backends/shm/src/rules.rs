@@ -37,12 +37,14 @@ impl RuleTable {
     pub(crate) fn insert(&mut self, own: &impl WriteWords, protocol: Protocol, address: SocketAddrV4) -> Option<u16> {
         let entry = encode(protocol, address);
         let place = self.free.pop().or_else(|| (usize::from(self.len) < RULES_MAX).then_some(self.len))?;
-        self.change(own, |own| own.store(RULES_AT + usize::from(place) * 8, entry, Ordering::Relaxed));
+        self.len = self.len.max(place + 1);
+        let len = u64::from(self.len);
+        // Both or neither: a reader that saw the new version with the old length would miss the rule for as long as the version stays.
+        self.change(own, |own| {
+            own.store(RULES_AT + usize::from(place) * 8, entry, Ordering::Relaxed);
+            own.store(RULES_LEN_AT, len, Ordering::Relaxed);
+        });
         self.entries.insert(entry, place);
-        if place == self.len {
-            self.len += 1;
-            own.store(RULES_LEN_AT, u64::from(self.len), Ordering::Release);
-        }
         Some(place)
     }
 
@@ -126,6 +128,28 @@ mod tests {
 
     fn address(text: &str) -> SocketAddrV4 {
         text.parse().unwrap()
+    }
+
+    /// The order of the stores.
+    #[derive(Default)]
+    struct Log(core::cell::RefCell<Vec<(usize, u64)>>);
+
+    impl WriteWords for Log {
+        fn store(&self, offset: usize, value: u64, _: Ordering) {
+            self.0.borrow_mut().push((offset, value));
+        }
+    }
+
+    #[test]
+    fn a_change_is_between_an_odd_version_and_the_next_one() {
+        let log = Log::default();
+        let mut table = RuleTable::default();
+        let place = table.insert(&log, Protocol::Udp, address("127.0.0.1:53")).unwrap();
+        table.remove(&log, place);
+        for change in log.0.take().split_inclusive(|&(at, value)| at == RULES_VERSION_AT && value % 2 == 0) {
+            let versions: Vec<_> = change.iter().filter(|(at, _)| *at == RULES_VERSION_AT).collect();
+            assert!(versions.len() == 2 && change[0].0 == RULES_VERSION_AT && change[0].1 % 2 == 1, "{change:?}");
+        }
     }
 
     #[test]
