@@ -33,3 +33,6 @@ pub mod wire;
 
 pub use error::Error;
 pub use time::Instant;
+
+/// Whether it was built with a feature that no product is to have: `marks` counts, `mutants` is wrong on purpose.
+pub const IS_FOR_TESTS: bool = cfg!(any(feature = "marks", feature = "mutants"));

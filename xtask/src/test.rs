@@ -61,8 +61,19 @@ const FIXED_SEEDS: u64 = 500;
 const FRESH_SEEDS: u64 = 200;
 
 /// Features that no other step has: what is built with them is no stack to be used.
-const MUTANTS: [&str; 10] =
-    ["test", "--quiet", "--package", "ringway-sim", "--features", "mutants,marks", "--test", "mutants", "--test", "marks"];
+const MUTANTS: [&str; 11] = [
+    "test",
+    "--quiet",
+    "--no-fail-fast",
+    "--package",
+    "ringway-sim",
+    "--features",
+    "mutants,marks",
+    "--test",
+    "mutants",
+    "--test",
+    "marks",
+];
 
 const PROGRAMS: [Package; 21] = [
     Package::CC,
@@ -134,13 +145,13 @@ impl Step {
             }
             Self::Unit => {
                 install::packages(&[Package::CC])?;
-                run_command(cargo().args(["test", "--workspace", "--quiet"]))?;
+                run_command(cargo().args(["test", "--workspace", "--quiet", "--no-fail-fast"]))?;
                 conformance::run(&conformance::Options { list: true })
             }
             Self::Install => installed::run(workspace),
             Self::Mutants => run_command(cargo().args(MUTANTS)),
             Self::Loom => loom(workspace),
-            Self::Build => workspace.build_release(),
+            Self::Build => workspace.build_tested(),
             Self::Memory => memory(workspace),
             Self::Sim => sim(workspace),
             Self::Programs => programs(workspace, options),
@@ -162,13 +173,16 @@ fn memory(workspace: &Workspace) -> Result<()> {
     install::packages(&[Package::CC, Package::VALGRIND])?;
     let library = workspace.release("libvma.so");
     ensure!(library.exists(), "libvma.so is not built: run the step `build` first");
-    run_command(cargo().args(["test", "--quiet", "--package", "ringway-vma", "--test", "memory"]).env("RINGWAY_LIBVMA", library))
+    run_command(
+        cargo().args(["test", "--quiet", "--no-fail-fast", "--package", "ringway-vma", "--test", "memory"]).env("RINGWAY_LIBVMA", library),
+    )
 }
 
 /// loom replaces the atomics, so everything is built again, beside the ordinary build.
 fn loom(workspace: &Workspace) -> Result<()> {
     let mut test = cargo();
-    test.args(["test", "--quiet", "--package", "ringway-shm", "--lib", "--target-dir"]).arg(workspace.target.join("loom"));
+    test.args(["test", "--quiet", "--no-fail-fast", "--package", "ringway-shm", "--lib", "--target-dir"])
+        .arg(workspace.target.join("loom"));
     // Exploring all interleavings is what takes the time: optimise.
     run_command(test.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_DEV_OPT_LEVEL", "3").arg("loom"))
 }
@@ -176,7 +190,7 @@ fn loom(workspace: &Workspace) -> Result<()> {
 /// The fixed seeds are the same for everyone; the fresh ones begin where the clock says, so that no two runs are for nothing. Each is run
 /// twice and compared.
 fn sim(workspace: &Workspace) -> Result<()> {
-    workspace.build_cli()?;
+    workspace.build_simulator()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock before 1970")?.as_secs();
     // Beyond any range that a person would type.
     let fresh = now << 16;

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: what lints cannot check. Every finding is one line, `file:line: what`.
 
+mod features;
 mod modules;
 mod pages;
 
@@ -49,7 +50,8 @@ pub(crate) fn run() -> Result<()> {
             texts.insert(file, text);
         }
     }
-    let findings = check(&texts);
+    let mut findings = check(&texts);
+    features::united(&workspace, &mut findings)?;
     for finding in &findings {
         println!("{finding}");
     }

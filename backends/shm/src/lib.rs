@@ -40,8 +40,8 @@ mod rendezvous;
 mod rules;
 mod rx_buf;
 mod settings;
-#[cfg(any(test, feature = "store-hook"))]
-pub mod store_hook;
+#[cfg(test)]
+mod store_hook;
 mod stores;
 mod sync;
 mod sys;

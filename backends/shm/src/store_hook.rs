@@ -16,7 +16,7 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 
 /// What happens to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// SIGKILL.
     Killed,
     /// SIGSTOP; whoever sent it on goes on as if nothing had happened.
@@ -24,12 +24,12 @@ pub enum End {
 }
 
 /// Lets `stores` more stores happen, and ends the process by SIGKILL before the one after.
-pub fn kill_after(stores: u32) {
+pub(crate) fn kill_after(stores: u32) {
     LEFT.store(i64::from(stores), Ordering::SeqCst);
 }
 
 /// Lets `points` more stores and visible system calls happen, counted from here on, and ends the process before the one after.
-pub fn end_at(points: u32, end: End) {
+pub(crate) fn end_at(points: u32, end: End) {
     STORES.store(0, Ordering::SeqCst);
     CALLS.store(0, Ordering::SeqCst);
     STOPS.store(end == End::Stopped, Ordering::SeqCst);
@@ -38,7 +38,7 @@ pub fn end_at(points: u32, end: End) {
 }
 
 /// Sets no end any more. Returns how many stores, and how many visible system calls, there were since [`end_at`].
-pub fn finish() -> (u64, u64) {
+pub(crate) fn finish() -> (u64, u64) {
     LEFT.store(-1, Ordering::SeqCst);
     (STORES.load(Ordering::SeqCst), CALLS.load(Ordering::SeqCst))
 }

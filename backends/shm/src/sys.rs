@@ -37,7 +37,7 @@ fn retry(mut call: impl FnMut() -> c_long) -> io::Result<i32> {
 /// Where a test may end this process: before a call by which peers learn something of it.
 #[inline]
 fn visible() {
-    #[cfg(any(test, feature = "store-hook"))]
+    #[cfg(test)]
     crate::store_hook::before_call();
 }
 

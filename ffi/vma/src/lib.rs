@@ -43,6 +43,12 @@ mod socket;
 mod tally;
 mod unseen;
 
+const _: () = assert!(
+    !ringway_stack::IS_FOR_TESTS,
+    "libvma.so is not built with the features `marks` or `mutants` of ringway-stack, which another package of this cargo call asks for: \
+     build ringway-vma in a call of its own"
+);
+
 /// Runs when the library is loaded, before the program's own constructors.
 extern "C" fn at_load() {
     real::resolve_all();
