@@ -1,13 +1,14 @@
 //! `ringway run`: becomes the program, with `libvma.so` preloaded.
 
-use std::convert::Infallible;
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum;
 
 use crate::{binary, library};
@@ -15,11 +16,11 @@ use crate::{binary, library};
 /// How to run which program.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The device to use (RINGWAY_DEVICE).
-    #[arg(long, value_enum, default_value_t = Device::Auto)]
-    device: Device,
-    /// The program and its arguments.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    /// The device to use; without this, what RINGWAY_DEVICE says, or auto.
+    #[arg(long, value_enum)]
+    device: Option<Device>,
+    /// The program and its arguments. Options of `ringway run` come before it.
+    #[arg(trailing_var_arg = true, required = true)]
     pub(crate) program: Vec<OsString>,
 }
 
@@ -34,10 +35,32 @@ enum Device {
     Off,
 }
 
+/// The program could not be executed.
+#[derive(Debug)]
+pub(crate) struct NotExecuted {
+    program: OsString,
+    error: io::Error,
+}
+
+impl NotExecuted {
+    /// As shells, env(1) and timeout(1) end then: 127 where there is no such program, 126 where there is one and it cannot be executed.
+    pub(crate) fn status(&self) -> u8 {
+        if self.error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+    }
+}
+
+impl fmt::Display for NotExecuted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot run {}: {}", self.program.display(), self.error)
+    }
+}
+
+impl std::error::Error for NotExecuted {}
+
 /// Does not return, unless it fails.
 ///
 /// # Errors
-/// No library, or no such program.
+/// No library; or [`NotExecuted`].
 pub(crate) fn run(options: &Options) -> Result<()> {
     let library = library::find()?;
     let splits = |b: &u8| b.is_ascii_whitespace() || *b == b':';
@@ -49,13 +72,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(obstacle) = binary::obstacle(&options.program[0]) {
         eprintln!("ringway: it will run on the kernel: {obstacle}");
     }
-    let device = options.device.to_possible_value().context("a device without a name")?;
-    let failed: Result<Infallible, _> = Err(Command::new(&options.program[0])
-        .args(&options.program[1..])
-        .env("LD_PRELOAD", preload(library.as_os_str(), env::var_os("LD_PRELOAD")))
-        .env("RINGWAY_DEVICE", device.get_name())
-        .exec());
-    match failed.with_context(|| format!("cannot run {}", options.program[0].display()))? {}
+    let mut command = Command::new(&options.program[0]);
+    command.args(&options.program[1..]).env("LD_PRELOAD", preload(library.as_os_str(), env::var_os("LD_PRELOAD")));
+    if let Some(device) = options.device {
+        command.env("RINGWAY_DEVICE", device.to_possible_value().context("a device without a name")?.get_name());
+    }
+    let error = command.exec();
+    bail!(NotExecuted { program: options.program[0].clone(), error });
 }
 
 /// The library comes first, so that its calls are the program's; what else was to be preloaded stays.

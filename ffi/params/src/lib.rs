@@ -6,6 +6,7 @@
 //!
 //! - [`kind`]: what a value may look like; `table`: the rows; [`spec`]: VMA_SPEC's presets
 //! - [`layout`]: the releases of libvma's Extra API
+//! - `misspelt`: variables that are almost parameters
 //! - [`settings`]: what an environment comes to, and where each value is from
 //! - [`man`]: the manual page, and PARAMETERS.md
 //! - [`rules`]: libvma.conf, its grammar and which rule decides
@@ -14,6 +15,7 @@
 pub mod kind;
 pub mod layout;
 pub mod man;
+mod misspelt;
 pub mod rules;
 pub mod settings;
 pub mod spec;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::kind::{self, Level};
 use crate::layout::Layout;
+use crate::misspelt;
 use crate::spec::{self, Spec};
 use crate::table::{Id, Row, TABLE};
 
@@ -74,7 +75,10 @@ pub struct Settings {
 impl Settings {
     /// Of this process's environment.
     pub fn from_environment() -> Self {
-        Self::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+        let mut settings = Self::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()));
+        let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+        settings.warnings.extend(names.filter_map(|name| misspelt::warning(&name)));
+        settings
     }
 
     /// Of the environment in which `lookup` finds a variable's value.
