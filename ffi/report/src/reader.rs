@@ -231,13 +231,23 @@ pub fn list(directory: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
 /// # Errors
 /// The directory cannot be listed.
 pub fn remove_leftovers(directory: &Path) -> io::Result<usize> {
-    let dead = |path: &Path| Published::open_left(path).is_some_and(|published| !published.is_held());
-    Ok(list(directory)?.iter().filter(|(_, path)| dead(path) && fs::remove_file(path).is_ok()).count())
+    let dead = |pid: u32, path: &Path| Published::open_left(pid, path).is_some_and(|published| !published.is_held());
+    Ok(list(directory)?.iter().filter(|(pid, path)| dead(*pid, path) && fs::remove_file(path).is_ok()).count())
+}
+
+/// An empty file is left alone for so long: its process, which may be another pid namespace's, is about to lock it and to write its header.
+const EMPTY_FOR: Duration = Duration::from_secs(10);
+
+/// Whether a file without a word in it was left by a process that was killed right after it had made the file.
+fn is_left_empty(pid: u32, metadata: &fs::Metadata) -> bool {
+    let age = metadata.modified().ok().and_then(|modified| modified.elapsed().ok());
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    metadata.len() == 0 && age.is_some_and(|age| age >= EMPTY_FOR) && pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 impl Published {
     /// As [`Published::open`], of a process that may be gone: only this user's own, for anybody's may lie there. (Root takes all.)
-    fn open_left(path: &Path) -> Option<Self> {
+    fn open_left(pid: u32, path: &Path) -> Option<Self> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
         let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
@@ -246,7 +256,7 @@ impl Published {
             return None;
         }
         let published = Self { path: path.to_owned(), file, writable: false, control: String::new(), asked: 0 };
-        published.header().is_ok().then_some(published)
+        (published.header().is_ok() || is_left_empty(pid, &metadata)).then_some(published)
     }
 }
 

@@ -104,6 +104,28 @@ fn leftovers_are_removed_and_other_files_are_not() {
     assert!(!folder.file().exists() && other.exists());
 }
 
+/// A process that is killed between making its file and writing the header leaves an empty one.
+#[test]
+fn an_empty_file_goes_once_its_process_is_gone_and_it_is_no_new_one() {
+    let folder = Folder::new("empty");
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    let (gone, alive) = (ended.id(), std::process::id());
+    ended.wait().unwrap();
+    let long_ago = std::time::SystemTime::now() - 2 * EMPTY_FOR;
+    let empty = |pid: u32, modified: Option<std::time::SystemTime>| {
+        let path = folder.0.join(format!("{FILE_PREFIX}{pid}"));
+        let file = File::create(&path).unwrap();
+        modified.into_iter().for_each(|time| file.set_modified(time).unwrap());
+        path
+    };
+    empty(gone, None);
+    empty(alive, Some(long_ago));
+    assert_eq!(remove_leftovers(&folder.0).unwrap(), 0, "one is new, the other one's process lives");
+    let path = empty(gone, Some(long_ago));
+    assert_eq!(remove_leftovers(&folder.0).unwrap(), 1);
+    assert!(!path.exists());
+}
+
 #[test]
 fn who_can_only_read_holds_nothing() {
     let folder = Folder::new("lock");
