@@ -88,6 +88,13 @@ impl fmt::Display for FaultSet {
     }
 }
 
+impl FaultSet {
+    /// The names of all, as they are written.
+    pub fn names() -> Vec<String> {
+        Self::all().iter().map(|one| one.to_string()).collect()
+    }
+}
+
 impl FromStr for FaultSet {
     type Err = UnknownFault;
 
@@ -104,7 +111,7 @@ impl FromStr for FaultSet {
 
 /// The caller: no fault class has that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no fault class is called {0:?}")]
+#[error("no fault class is called {0:?}; it may be none, all, or some of these joined by +: {names}", names = FaultSet::names().join(", "))]
 pub struct UnknownFault(pub String);
 
 #[cfg(test)]

@@ -68,8 +68,12 @@ pub enum Reason {
     KernelOnlyOption,
     /// Urgent data (MSG_OOB) were sent on the connection.
     UrgentData,
-    /// The device's peers, rules or buffers are used up.
-    DeviceFull,
+    /// The device is connected to as many peers as it can be.
+    TooManyPeers,
+    /// The device has as many flow rules as it can have, or the process as many descriptors.
+    TooManyRules,
+    /// No local port could be had for the connection.
+    NoFreePort,
     /// Another offloaded process holds this port's rule already (SO_REUSEPORT, or a listener inherited from a living parent).
     RuleTaken,
     /// A rule of libvma.conf says so.
@@ -93,7 +97,9 @@ impl Reason {
         Self::Multicast,
         Self::KernelOnlyOption,
         Self::UrgentData,
-        Self::DeviceFull,
+        Self::TooManyPeers,
+        Self::TooManyRules,
+        Self::NoFreePort,
         Self::RuleTaken,
         Self::Rule,
     ];
@@ -120,7 +126,9 @@ impl Reason {
             Self::Multicast => "multicast",
             Self::KernelOnlyOption => "kernel-only-option",
             Self::UrgentData => "urgent-data",
-            Self::DeviceFull => "device-full",
+            Self::TooManyPeers => "too-many-peers",
+            Self::TooManyRules => "too-many-rules",
+            Self::NoFreePort => "no-free-port",
             Self::RuleTaken => "rule-taken",
             Self::Rule => "rule",
         }
@@ -133,7 +141,7 @@ impl Reason {
                 "offloading is switched off: by RINGWAY_DEVICE=off, VMA_OFFLOADED_SOCKETS=0, or the program's thread_offload"
             }
             Self::UnknownDevice => "RINGWAY_DEVICE must be auto, shm or off",
-            Self::DeviceMissing => "that device is not part of this build; use RINGWAY_DEVICE=auto",
+            Self::DeviceMissing => "that device is not part of this build; RINGWAY_DEVICE may be auto, shm or off",
             Self::NoResources => "the system refused memory, descriptors or a thread; raise the limits",
             Self::SharedConnection => "another process shares the connection (by fork, exec or SCM_RIGHTS), so the kernel carries it",
             Self::Privileged => "the program was started with raised privileges, where preloading is not trusted",
@@ -145,7 +153,13 @@ impl Reason {
             Self::Multicast => "multicast and broadcast go through the kernel on this device",
             Self::KernelOnlyOption => "a socket option was set that only the kernel can serve",
             Self::UrgentData => "urgent data were sent (MSG_OOB), which the kernel delivers; the connection is its from then on",
-            Self::DeviceFull => "the device has no room for another peer, rule or buffer",
+            Self::TooManyPeers => "the process is connected to as many others as its device can be (shared memory: 1023)",
+            Self::TooManyRules => {
+                "the process serves as many addresses as its device can (shared memory: 4096), or has no descriptor left: raise ulimit -n"
+            }
+            Self::NoFreePort => {
+                "no local port is free for the connection (net.ipv4.ip_local_port_range); the kernel, which shares ports, has its turn"
+            }
             Self::RuleTaken => "another offloaded process already serves this port; this one is reached through the kernel",
             Self::Rule => "a rule of libvma.conf leaves it to the kernel; ringway doctor --rules says which",
         }

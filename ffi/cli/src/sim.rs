@@ -19,8 +19,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
+use ringway_sim::FaultSet;
 use ringway_sim::campaign::{Seeds, Shard};
-use ringway_sim::scenario::{Scenario, Stage};
+use ringway_sim::scenario::{SCALE_MAX, Scenario, Stage};
+use ringway_sim::workloads::WorkloadSet;
 
 use crate::sim::campaign::Plan;
 
@@ -36,20 +38,31 @@ const STATE: &str = "target/sim/campaign.jsonl";
 #[command(
     override_usage = "ringway sim --seed <SCENARIO> [--pcap <FILE>] [--timeline <FILE.html>] [--text <FILE>]
        ringway sim --seeds <A..B> [--jobs <J>] [--shard <i/n>] [--resume [<FILE>]] [OPTIONS]",
-    after_long_help = "\
-A scenario is written SEED, or SEED/FAULTS/SCALE with the classes of faults that may strike (none, all, or names joined by +) and
-the size of the work. That is how a campaign prints a failure, once it has left out every fault and all the work that the failure
-does not need.
+    after_help = "A scenario is written SEED or SEED/FAULTS/SCALE/WORKLOADS; --help lists the names of faults and workloads.",
+    after_long_help = format!("\
+A scenario is written SEED, or SEED/FAULTS/SCALE/WORKLOADS: the classes of faults that may strike, the size of the work (workloads
+move up to 1024 << SCALE bytes; SCALE is 0 to {SCALE_MAX}), and what the hosts do. FAULTS and WORKLOADS are none, all, or names joined
+by +. What is left out at the end is drawn from the seed. A campaign prints a failure so, once it has left out every fault and all the
+work that the failure does not need.
+
+Faults:
+{}
+
+Workloads:
+{}
 
 Exit status: 0 if every seed passed; 1 if one failed, a run differed from its repetition, something that a campaign must meet never
 came up, or the campaign was interrupted; 2 for a command line that makes no sense.
 
 Examples:
   ringway sim --seed 42
+  ringway sim --seed 42/loss+corruption/3/bulk+udp --verbose
   ringway sim --seed 42/loss+corruption/3 --pcap 42.pcapng --timeline 42.html
   ringway sim --seeds 0..500000 --jobs 8
   ringway sim --seeds 0..500000 --jobs 8 --resume
-  ringway sim --seeds 0..500000 --shard 2/4"
+  ringway sim --seeds 0..500000 --shard 2/4",
+        words(&FaultSet::names()),
+        words(&WorkloadSet::names()))
 )]
 pub(crate) struct Options {
     /// Replay this scenario, twice, and compare.
@@ -125,6 +138,19 @@ fn plan(seeds: &Seeds, options: &CampaignOptions) -> Plan {
         tree: TREE.to_owned(),
         run: |scenario| Stage::set(scenario).play(),
     }
+}
+
+/// Names, in lines of a readable length.
+fn words(names: &[String]) -> String {
+    const WIDTH: usize = 100;
+    let mut lines = vec![" ".to_owned()];
+    for name in names {
+        match lines.last_mut().filter(|line| line.len() + name.len() < WIDTH) {
+            Some(line) => *line += &format!(" {name}"),
+            None => lines.push(format!("  {name}")),
+        }
+    }
+    lines.join("\n")
 }
 
 /// The line that runs a scenario again.

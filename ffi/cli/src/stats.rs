@@ -38,9 +38,18 @@ pub(crate) struct Options {
     /// What sockets are sorted by.
     #[arg(long, value_enum, default_value_t = Key::Fd)]
     sort: Key,
-    /// Only sockets with this in a line of theirs (an address, a state, a program).
+    /// Only sockets with this in a line of theirs (an address, a state, a program); also state=S, port=N, program=P.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
+    /// Only sockets in this state, by its beginning (listen, estab).
+    #[arg(long)]
+    state: Option<String>,
+    /// Only sockets with this port at either end.
+    #[arg(long)]
+    port: Option<u16>,
+    /// Only processes with this in their name.
+    #[arg(long, value_name = "NAME")]
+    program: Option<String>,
     /// Instead: answers Prometheus on this address (http://ADDRESS/metrics).
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["json", "once"])]
     listen: Option<SocketAddr>,
@@ -72,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let terminal = io::stdout().is_terminal();
     if terminal && !options.json && !options.once {
-        return live::run(&options.pids, interval, options.sort, Filter::new(&options.filter));
+        return live::run(&options.pids, interval, options.sort, options.chosen());
     }
     let once = options.once || !(terminal || options.interval.is_some());
     let mut before: Option<Sample> = None;
@@ -81,8 +90,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let text = if options.json {
             serde_json::to_string(&sample.processes)? + "\n"
         } else {
-            order::arrange(&mut sample, before.as_ref(), options.sort, &Filter::new(&options.filter));
-            view::show(&sample, before.as_ref())
+            order::arrange(&mut sample, before.as_ref(), options.sort, &options.chosen());
+            view::show(&sample, before.as_ref(), width())
         };
         let has_reader = print(&text)?;
         if once || !has_reader {
@@ -91,6 +100,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         std::thread::sleep(pause(&sample, interval));
         before = Some(sample);
     }
+}
+
+impl Options {
+    fn chosen(&self) -> Filter {
+        let word = |key: &str, value: Option<String>| value.map(|value| format!("{key}={value}"));
+        let words =
+            [word("state", self.state.clone()), word("port", self.port.map(|p| p.to_string())), word("program", self.program.clone())];
+        let rest = (!self.filter.is_empty()).then(|| self.filter.clone());
+        Filter::new(&words.into_iter().chain([rest]).flatten().collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// The terminal's width; what goes elsewhere has no end.
+fn width() -> usize {
+    let columns = io::stdout().is_terminal().then(|| rustix::termios::tcgetwinsize(io::stdout()).ok()).flatten();
+    columns.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0).unwrap_or(usize::MAX)
 }
 
 /// At once. Whether anybody reads it: who began this with SIGPIPE blocked hears of a closed pipe by EPIPE alone (write(2)).

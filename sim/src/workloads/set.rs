@@ -52,6 +52,13 @@ impl fmt::Display for WorkloadSet {
     }
 }
 
+impl WorkloadSet {
+    /// The names of all, as they are written.
+    pub fn names() -> Vec<String> {
+        Self::all().iter().map(|one| one.to_string()).collect()
+    }
+}
+
 impl FromStr for WorkloadSet {
     type Err = UnknownWorkload;
 
@@ -69,5 +76,5 @@ impl FromStr for WorkloadSet {
 
 /// The caller: no workload has that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no workload is called {0:?}")]
+#[error("no workload is called {0:?}; it may be none, all, or some of these joined by +: {names}", names = WorkloadSet::names().join(", "))]
 pub struct UnknownWorkload(pub String);

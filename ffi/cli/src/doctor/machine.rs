@@ -53,13 +53,13 @@ impl Machine {
         let mut checks = vec![
             check("library", library::find().map(|l| l.display().to_string()).map_err(io::Error::other), "build or install it"),
             check("preloading", preloading(), "the library does not load into programs of this machine"),
-            check("RINGWAY_DEVICE", device_variable(), Reason::UnknownDevice.advice()),
+            device_variable(&Settings::from_environment()),
         ];
         checks.extend(shared_memory);
         let devices = [DeviceKind::Mlx5, DeviceKind::Rxe, DeviceKind::Xdp, DeviceKind::Shm].map(|kind| match (kind, &missing) {
             (DeviceKind::Shm, None) => Device { device: kind.name(), available: true, reason: None, advice: None },
             (DeviceKind::Shm, Some(why)) => unavailable(kind, Reason::NoResources, why.clone()),
-            _ => unavailable(kind, Reason::DeviceMissing, Reason::DeviceMissing.advice().to_owned()),
+            _ => unavailable(kind, Reason::DeviceMissing, "not part of this build".to_owned()),
         });
         Self { checks, devices: devices.into() }
     }
@@ -137,12 +137,35 @@ fn preloading() -> io::Result<String> {
     }
 }
 
-fn device_variable() -> io::Result<String> {
-    let settings = Settings::from_environment();
-    match settings.text(Id::Device) {
-        "off" => Err(io::Error::other(Reason::SwitchedOff.name())),
-        name @ ("auto" | "shm") if settings.is_set(Id::Device) => Ok(name.to_owned()),
-        "auto" => Ok("not set: auto".to_owned()),
-        other => Err(io::Error::other(format!("{other:?}"))),
+/// The variable that chooses the device. Advice is given only where it is another setting than the present one.
+fn device_variable(settings: &Settings) -> Check {
+    let (ok, detail) = match settings.text(Id::Device) {
+        "off" => (false, format!("off ({}): unset it, or set it to auto", Reason::SwitchedOff)),
+        name @ ("auto" | "shm") if settings.is_set(Id::Device) => (true, name.to_owned()),
+        "auto" => (true, "not set: auto".to_owned()),
+        other => (false, format!("{other:?}: {}", Reason::UnknownDevice.advice())),
+    };
+    Check { what: "RINGWAY_DEVICE", ok, detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_another_setting_than_the_present_one() {
+        let with = |device: Option<&str>| {
+            let settings = Settings::read(|name| device.filter(|_| name == "RINGWAY_DEVICE").map(str::to_owned));
+            let Check { ok, detail, .. } = device_variable(&settings);
+            (ok, detail)
+        };
+        assert_eq!(with(None), (true, "not set: auto".to_owned()));
+        assert_eq!(with(Some("auto")), (true, "auto".to_owned()));
+        assert_eq!(with(Some("off")), (false, "off (switched-off): unset it, or set it to auto".to_owned()));
+        let (ok, detail) = with(Some("mlx6"));
+        assert!(!ok && detail.contains("mlx6") && detail.contains("auto, shm or off"), "{detail}");
+        // (What is not built in is no matter of the setting.)
+        let advised = Machine::examine().devices.into_iter().filter_map(|device| device.advice);
+        assert!(advised.into_iter().all(|advice| !advice.contains("RINGWAY_DEVICE")));
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use ringway_params::{Id, Kind};
 use ringway_report::{Decision, ProcessReport, SocketReport, printable};
 use ringway_stack::offload::Reason;
@@ -41,6 +41,10 @@ impl Diagnosis {
     /// # Errors
     /// There is no such process.
     pub(super) fn of_pid(pid: u32) -> Result<Self> {
+        ensure!(
+            fs::exists("/proc/self").unwrap_or(false),
+            "there is no /proc here, which tells about processes (in a container: mount it)"
+        );
         let program = fs::read_to_string(format!("/proc/{pid}/comm")).with_context(|| format!("no process {pid}"))?;
         match members::reports(&[pid], "doctor") {
             Ok(mut reports) if !reports.is_empty() => Ok(Self::of_member(reports.remove(0))),
@@ -117,11 +121,13 @@ fn silence(pid: u32) -> String {
         return format!("it runs as user {}, this is user {ours}; ask as that user", uid.unwrap_or_default());
     }
     let namespace = |path: &str| fs::read_link(path).ok();
-    if namespace(&file("ns/net")) != namespace("/proc/self/ns/net") {
+    // (What cannot be read is not taken for another one.)
+    let both = namespace(&file("ns/net")).zip(namespace("/proc/self/ns/net"));
+    if both.is_some_and(|(its, ours)| its != ours) {
         return "it is in another network namespace; ask from there (nsenter --net)".to_owned();
     }
     match fs::read_to_string(file("maps")) {
-        Err(error) => format!("its mappings cannot be read: {error}"),
+        Err(error) => format!("nobody knows: it did not answer, and /proc/{pid}/maps cannot be read ({error}); ask as root"),
         Ok(maps) if maps.contains("libvma.so") => loaded(&file("environ")),
         Ok(maps) if !maps.contains("libc.so") => "a static program, which cannot be preloaded".to_owned(),
         Ok(_) => "libvma.so is not loaded; start it by ringway run".to_owned(),

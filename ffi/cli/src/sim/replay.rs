@@ -17,6 +17,9 @@ use super::{COMMIT, replay_line};
 #[derive(clap::Args)]
 #[group(conflicts_with = "seeds")]
 pub(super) struct Files {
+    /// Print all that was drawn from the seed, too: hosts, NICs, links, faults, workloads.
+    #[arg(long, short, help_heading = "One seed")]
+    verbose: bool,
     /// Write every host's frames, sent and delivered, as pcapng for Wireshark. What befell a frame stands beside it as a comment.
     #[arg(long, value_name = "FILE", help_heading = "One seed")]
     pcap: Option<PathBuf>,
@@ -39,9 +42,11 @@ struct Played {
 /// # Errors
 /// A check failed, the two differed, or a file could not be written.
 pub(super) fn run(scenario: &Scenario, files: &Files) -> Result<()> {
-    println!("scenario {scenario}, commit {COMMIT}\n{}", scenario.options());
     let first = play(scenario)?;
-    let outcome = tell(&first);
+    let outcome = tell(scenario, &first);
+    if files.verbose {
+        print!("{}", scenario.options());
+    }
     let trace = first.stage.world().trace();
     if let Some(path) = &files.pcap {
         write(path, |out| Ok(trace.write_pcapng(out)?))?;
@@ -67,14 +72,15 @@ fn play(scenario: &Scenario) -> Result<Played> {
     Ok(Played { stage, outcome })
 }
 
-/// Prints how it ended, and returns that.
-fn tell(played: &Played) -> String {
+/// Prints how it ended, then what it was; returns the former.
+fn tell(scenario: &Scenario, played: &Played) -> String {
     let report = played.stage.world().report();
     let outcome = match &played.outcome {
         Ok(_) => "passed".to_owned(),
         Err(failure) => format!("FAILED at {}\n{}", failure.place, told(failure)),
     };
     println!("outcome  {outcome}");
+    println!("scenario {scenario}, commit {COMMIT}");
     println!("trace    {}, {} events in {} ms of virtual time", report.hash, report.events, report.ended.as_millis());
     let faults: Vec<_> = struck(&report.faults).filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
     println!("faults   {}", if faults.is_empty() { "none struck".to_owned() } else { faults.join(", ") });

@@ -67,28 +67,58 @@ impl Key {
     }
 }
 
-/// Which sockets are shown.
+/// Which sockets are shown: those that every word of it takes. `state=S`, `port=N` and `program=P` look at that; all other words together are
+/// looked for in everything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filter {
-    /// In small letters.
+    /// As it was written.
+    written: String,
+    /// What is looked for in everything, in small letters, as what follows.
     text: String,
+    /// A state's beginning.
+    state: Option<String>,
+    port: Option<u16>,
+    /// A part of a program's name.
+    program: Option<String>,
 }
 
 impl Filter {
-    pub(super) fn new(text: &str) -> Self {
-        Self { text: text.to_lowercase() }
+    pub(super) fn new(written: &str) -> Self {
+        let mut filter = Self { written: written.to_owned(), ..Self::default() };
+        let mut rest = Vec::new();
+        for word in written.to_lowercase().split_whitespace() {
+            match word.split_once('=') {
+                Some(("state", state)) => filter.state = Some(state.to_owned()),
+                Some(("program", program)) => filter.program = Some(program.to_owned()),
+                Some(("port", port)) if port.parse::<u16>().is_ok() => filter.port = port.parse().ok(),
+                _ => rest.push(word.to_owned()),
+            }
+        }
+        filter.text = rest.join(" ");
+        filter
     }
 
-    /// What it looks for.
-    pub(super) fn text(&self) -> &str {
-        &self.text
+    /// As it was written.
+    pub(super) fn written(&self) -> &str {
+        &self.written
+    }
+
+    /// Whether a process is shown at all.
+    pub(super) fn takes_process(&self, process: &ProcessReport) -> bool {
+        self.program.as_ref().is_none_or(|program| process.program.to_lowercase().contains(program))
+    }
+
+    /// Whether a socket is.
+    pub(super) fn takes(&self, process: &ProcessReport, socket: &SocketReport) -> bool {
+        let has_port = |address: &str| address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()) == self.port;
+        self.takes_process(process)
+            && self.state.as_ref().is_none_or(|state| socket.state.to_lowercase().starts_with(state))
+            && (self.port.is_none() || has_port(&socket.local) || has_port(&socket.remote))
+            && self.is_in_a_line(process, socket)
     }
 
     /// Whether a line with the socket has the text in it.
-    pub(super) fn takes(&self, process: &ProcessReport, socket: &SocketReport) -> bool {
-        if self.text.is_empty() {
-            return true;
-        }
+    fn is_in_a_line(&self, process: &ProcessReport, socket: &SocketReport) -> bool {
         let carried = if socket.offloaded { "ring" } else { "kernel" };
         let words = [
             &process.program,
@@ -101,12 +131,13 @@ impl Filter {
             carried,
             socket.reason.as_deref().unwrap_or_default(),
         ];
-        words.iter().any(|word| word.to_lowercase().contains(&self.text))
+        self.text.is_empty() || words.iter().any(|word| word.to_lowercase().contains(&self.text))
     }
 }
 
 /// Sorts every process's sockets, and takes out those that are not to be shown.
 pub(super) fn arrange(sample: &mut Sample, before: Option<&Sample>, key: Key, filter: &Filter) {
+    sample.processes.retain(|process| filter.takes_process(process));
     for process in &mut sample.processes {
         let mut sockets = core::mem::take(&mut process.sockets);
         sockets.retain(|socket| filter.takes(process, socket));
@@ -114,5 +145,27 @@ pub(super) fn arrange(sample: &mut Sample, before: Option<&Sample>, key: Key, fi
         let then = |fd: i32| earlier?.sockets.iter().find(|socket| socket.fd == fd);
         sockets.sort_by_cached_key(|socket| (Reverse(key.of(socket, then(socket.fd))), socket.fd));
         process.sockets = sockets;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::sample::{connection, socket};
+
+    #[test]
+    fn a_filter_names_what_it_looks_at() {
+        let process = ProcessReport { program: "Redis-server".into(), pid: 70, ..Default::default() };
+        let (listener, connected) = (socket(5, "tcp", "LISTEN"), connection(1));
+        let taken = |filter: &str| [&listener, &connected].map(|socket| Filter::new(filter).takes(&process, socket));
+        assert_eq!(taken(""), [true, true]);
+        assert_eq!(taken("state=listen"), [true, false]);
+        assert_eq!(taken("state=ESTAB port=7000"), [false, true]);
+        assert_eq!(taken("port=40000"), [false, true]);
+        assert_eq!(taken("port=4000"), [false, false], "no part of a port");
+        assert_eq!(taken("4000"), [false, true]);
+        assert_eq!(taken("program=redis port=7000"), [true, true]);
+        assert_eq!(taken("program=nginx"), [false, false]);
+        assert_eq!(taken("port=http"), [false, false]);
     }
 }

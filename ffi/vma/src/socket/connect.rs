@@ -119,7 +119,7 @@ pub(crate) fn reachable(process: &Process, protocol: Protocol, to: Address) -> R
 /// kernel's own connect may still have (it shares ports between destinations, and takes them from TIME-WAITs), that has its turn.
 fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resolved) -> Result<c_int, Errno> {
     let leave = || {
-        process.lock().leave_to_kernel(key, "connect", Reason::DeviceFull);
+        process.lock().leave_to_kernel(key, "connect", Reason::NoFreePort);
         Err(THEIRS)
     };
     let family = process.lock().sockets.find(key).map_or(Family::V4, |s| s.family);

@@ -144,7 +144,7 @@ pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
             offload.decided("bind", None);
         }
         Err(error) => {
-            let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::DeviceFull };
+            let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules };
             socket.reason = Some(reason);
             offload.decided("bind", Some(reason));
         }

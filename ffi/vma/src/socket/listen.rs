@@ -107,7 +107,7 @@ pub(crate) fn publish(offload: &mut Offload, key: Key) {
             offload.decided("listen", None);
         }
         Err(error) => {
-            let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::DeviceFull };
+            let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules };
             socket.kind = Kind::Listener(None);
             // Tried again and again, it is said and counted once.
             let is_news = socket.reason.replace(reason) != Some(reason);

@@ -130,7 +130,7 @@ pub(crate) struct Socket {
 pub(crate) fn reason_of(error: &ringway_shm::ResolveError) -> Reason {
     match error {
         ringway_shm::ResolveError::OtherUser { .. } => Reason::OtherUser,
-        ringway_shm::ResolveError::Full => Reason::DeviceFull,
+        ringway_shm::ResolveError::Full => Reason::TooManyPeers,
         ringway_shm::ResolveError::Incompatible => Reason::NoOffloadedPeer,
         ringway_shm::ResolveError::System { .. } => Reason::NoResources,
     }

@@ -5,26 +5,29 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize as _};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table, TableState};
+use ringway_cli::columns::{self, Column};
 use ringway_cli::table::short;
 use ringway_report::full::{self, Unit, percentage};
 use ringway_report::{ProcessReport, SocketReport, WaitReport};
 
 use super::state::{App, Focus};
+use crate::stats::view::summary;
 
 /// Processes that are listed without scrolling.
 const PROCESSES: u16 = 6;
 /// The height of the middle part.
 const MIDDLE: u16 = 11;
 
-const KEYS: &str = " q end  tab list  enter detail  s sort  / filter  p pause  + - interval  ? keys";
+const KEYS: &str = " q end  tab list  enter detail  s sort  / filter  p pause  +- interval  ? keys";
 
-const HELP: [&str; 10] = [
+const HELP: [&str; 11] = [
     "q, ctrl-c    end",
     "tab          processes or sockets",
     "up, down     select (k, j; page up, page down)",
     "enter        a socket in detail",
     "s            sort by the next column",
     "/            filter sockets by what is typed; enter, esc",
+    "             (state=estab port=80 program=web, or any text)",
     "p, space     pause",
     "+, -         samples more, or less often",
     "esc          close, or forget the filter",
@@ -35,10 +38,20 @@ const HELP: [&str; 10] = [
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
     let processes = app.now.as_ref().map_or(0, |now| now.processes.len());
     let listed = u16::try_from(processes).unwrap_or(u16::MAX).clamp(1, PROCESSES);
-    let parts =
-        [Constraint::Length(1), Constraint::Length(listed + 3), Constraint::Length(MIDDLE), Constraint::Min(4), Constraint::Length(1)];
-    let [title, top, middle, bottom, keys] = Layout::vertical(parts).areas(frame.area());
+    let parts = [
+        Constraint::Length(1),
+        Constraint::Length(2),
+        Constraint::Length(listed + 3),
+        Constraint::Length(MIDDLE),
+        Constraint::Min(4),
+        Constraint::Length(1),
+    ];
+    let [title, sums, top, middle, bottom, keys] = Layout::vertical(parts).areas(frame.area());
     frame.render_widget(Paragraph::new(heading(app, processes)), title);
+    if let Some(now) = &app.now {
+        let lines: Vec<_> = summary(&now.processes).map(|line| Line::from(format!(" {line}"))).into();
+        frame.render_widget(Paragraph::new(lines), sums);
+    }
     if processes == 0 {
         let nothing = Paragraph::new("no process of this user runs on Ringway in this network namespace");
         frame.render_widget(nothing.block(Block::bordered().title("processes")), top);
@@ -80,47 +93,63 @@ fn block(title: String, focused: bool) -> Block<'static> {
     if focused { block.border_style(Style::new().fg(Color::Cyan)) } else { block }
 }
 
-/// A row of cells, those from `numbers` on to the right.
-fn row(cells: Vec<String>, numbers: usize) -> Row<'static> {
-    let cell = |(at, text): (usize, String)| {
-        let line = Line::from(text);
-        Cell::from(if at >= numbers { line.right_aligned() } else { line })
+/// A table inside of a frame around `area`: no column is left out, however narrow that is. Rows for which `is_dim` says so are dim.
+fn fitted(columns: &[Column], rows: Vec<Vec<String>>, area: Rect, is_dim: impl Fn(usize) -> bool) -> Table<'static> {
+    let inside = usize::from(area.width.saturating_sub(2));
+    let fitted = columns::fit(columns, rows, inside, 1);
+    let row = |cells: Vec<String>| {
+        let cell = |(text, column): (String, &Column)| {
+            let line = Line::from(text);
+            Cell::from(if column.is_number() { line.right_aligned() } else { line })
+        };
+        Row::new(cells.into_iter().zip(columns).map(cell).collect::<Vec<_>>())
     };
-    Row::new(cells.into_iter().enumerate().map(cell).collect::<Vec<_>>())
+    let widths: Vec<_> = fitted.widths.iter().map(|&width| Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX))).collect();
+    let rows = fitted.rows.into_iter().enumerate().map(|(at, cells)| if is_dim(at) { row(cells).dim() } else { row(cells) });
+    Table::new(rows.collect::<Vec<_>>(), widths).header(row(fitted.header).bold())
 }
 
 fn chosen() -> Style {
     Style::new().add_modifier(Modifier::REVERSED)
 }
 
+const PROCESS_COLUMNS: [Column; 12] = [
+    Column::text("program", "program", 7),
+    Column::text("device", "dev", 3),
+    Column::number("pid", "pid"),
+    Column::number("peers", "peer"),
+    Column::number("sockets", "sock"),
+    Column::number("rx B/s", "rxB/s"),
+    Column::number("tx B/s", "txB/s"),
+    Column::number("rx/s", "rx/s"),
+    Column::number("tx/s", "tx/s"),
+    Column::number("drops", "drop"),
+    Column::number("retrans", "retr"),
+    Column::number("sleeps/s", "slp/s"),
+];
+
 fn list_processes(frame: &mut Frame<'_>, app: &App, area: Rect) {
-    let names = ["program", "device", "pid", "peers", "sockets", "rx B/s", "tx B/s", "rx/s", "tx/s", "drops", "retrans", "sleeps/s"];
     let processes = app.now.as_ref().map_or(&[][..], |now| &now.processes);
     let line = |p: &ProcessReport| {
         let rate = |of: fn(&ringway_report::RingReport) -> u64| short(app.ring_rate(p, of));
         let device = p.device.as_ref().map_or_else(|| "kernel".to_owned(), |d| d.kind.clone());
         let peers = p.device.as_ref().map_or(0, |d| d.peers);
-        row(
-            vec![
-                p.program.clone(),
-                device,
-                p.pid.to_string(),
-                peers.to_string(),
-                p.sockets_total.max(p.sockets.len() as u64).to_string(),
-                rate(|r| r.rx_bytes),
-                rate(|r| r.tx_bytes),
-                rate(|r| r.rx_packets),
-                rate(|r| r.tx_packets),
-                short(p.ring.rx_drops + p.ring.tx_drops),
-                short(p.ring.retransmissions),
-                rate(|r| r.sleeps),
-            ],
-            2,
-        )
+        vec![
+            p.program.clone(),
+            device,
+            p.pid.to_string(),
+            peers.to_string(),
+            p.sockets_total.max(p.sockets.len() as u64).to_string(),
+            rate(|r| r.rx_bytes),
+            rate(|r| r.tx_bytes),
+            rate(|r| r.rx_packets),
+            rate(|r| r.tx_packets),
+            short(p.ring.rx_drops + p.ring.tx_drops),
+            short(p.ring.retransmissions),
+            rate(|r| r.sleeps),
+        ]
     };
-    let widths = [16, 6, 7, 5, 7, 7, 7, 7, 7, 6, 7, 8].map(Constraint::Length);
-    let table = Table::new(processes.iter().map(line), widths)
-        .header(row(names.map(str::to_owned).to_vec(), 2).bold())
+    let table = fitted(&PROCESS_COLUMNS, processes.iter().map(line).collect(), area, |_| false)
         .row_highlight_style(chosen())
         .block(block("processes".to_owned(), app.focus == Focus::Processes));
     let at = processes.iter().position(|process| Some(process.pid) == app.process);
@@ -172,9 +201,23 @@ fn wait(wait: &WaitReport) -> String {
     format!("{name}: {} ready, {} timeouts, {hits:.0}% spun", short(wait.ready), short(wait.timeouts))
 }
 
+const SOCKET_COLUMNS: [Column; 13] = [
+    Column::text("proto", "pro", 3),
+    Column::text("state", "state", 5),
+    Column::address("local"),
+    Column::address("remote"),
+    Column::text("carried by", "by", 4),
+    Column::number("fd", "fd"),
+    Column::number("rx B/s", "rx/s"),
+    Column::number("tx B/s", "tx/s"),
+    Column::number("recv-q", "rcvq"),
+    Column::number("send-q", "sndq"),
+    Column::number("rtt us", "rtt"),
+    Column::number("cwnd", "cwnd"),
+    Column::number("retrans", "retr"),
+];
+
 fn list_sockets(frame: &mut Frame<'_>, app: &App, area: Rect) {
-    let names =
-        ["proto", "state", "local", "remote", "carried by", "fd", "rx B/s", "tx B/s", "recv-q", "send-q", "rtt us", "cwnd", "retrans"];
     let sockets = app.sockets();
     let device = app.selected().and_then(|process| process.device.as_ref()).map_or("ring", |device| &device.kind);
     let line = |s: &SocketReport| {
@@ -184,7 +227,7 @@ fn list_sockets(frame: &mut Frame<'_>, app: &App, area: Rect) {
             (false, None) => "kernel".to_owned(),
         };
         let tcp = |of: fn(&ringway_report::TcpReport) -> u64| s.tcp.as_ref().map_or_else(|| "-".to_owned(), |tcp| short(of(tcp)));
-        let cells = vec![
+        vec![
             s.protocol.clone(),
             s.state.clone(),
             s.local.clone(),
@@ -198,14 +241,9 @@ fn list_sockets(frame: &mut Frame<'_>, app: &App, area: Rect) {
             tcp(|tcp| tcp.rtt_us),
             tcp(|tcp| tcp.cwnd),
             short(s.retransmissions),
-        ];
-        let line = row(cells, 5);
-        if s.offloaded { line } else { line.dim() }
+        ]
     };
-    let fixed = [5, 11, 21, 21].map(Constraint::Length);
-    let widths = fixed.into_iter().chain([Constraint::Min(10)]).chain([5, 7, 7, 6, 6, 6, 6, 7].map(Constraint::Length));
-    let table = Table::new(sockets.iter().map(line), widths)
-        .header(row(names.map(str::to_owned).to_vec(), 5).bold())
+    let table = fitted(&SOCKET_COLUMNS, sockets.iter().map(line).collect(), area, |at| !sockets[at].offloaded)
         .row_highlight_style(if app.focus == Focus::Sockets { chosen() } else { Style::new() })
         .block(block(format!("sockets ({})", sockets.len()), app.focus == Focus::Sockets));
     let mut state = TableState::new().with_selected((!sockets.is_empty()).then_some(app.socket));

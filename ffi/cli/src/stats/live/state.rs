@@ -68,7 +68,7 @@ impl App {
             histories: BTreeMap::new(),
             interval,
             sort,
-            shown_filter: filter.text().to_owned(),
+            shown_filter: filter.written().to_owned(),
             filter,
             typed: None,
             focus: Focus::Processes,

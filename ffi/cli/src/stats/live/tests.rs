@@ -30,7 +30,11 @@ fn press(app: &mut App, keys: &str) -> Vec<After> {
 }
 
 fn screen(app: &App) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(130, 34)).unwrap();
+    screen_of(app, 130)
+}
+
+fn screen_of(app: &App, width: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, 36)).unwrap();
     terminal.draw(|frame| draw::draw(frame, app)).unwrap();
     terminal.backend().to_string()
 }
@@ -38,6 +42,12 @@ fn screen(app: &App) -> String {
 #[test]
 fn the_screen() {
     insta::assert_snapshot!("screen", screen(&app()));
+}
+
+/// All columns are there: those that are wide are squeezed.
+#[test]
+fn the_screen_with_eighty_columns() {
+    insta::assert_snapshot!("narrow", screen_of(&app(), 80));
 }
 
 #[test]
