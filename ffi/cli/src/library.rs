@@ -8,10 +8,13 @@ use anyhow::{Result, bail};
 /// The library's file name.
 const NAME: &str = "libvma.so";
 
+/// Where distributions have libraries, below the prefix.
+const FOLDERS: [&str; 3] = ["lib", "lib64", if cfg!(target_arch = "aarch64") { "lib/aarch64-linux-gnu" } else { "lib/x86_64-linux-gnu" }];
+
 /// The environment variable that names the library, before all other places.
 pub(crate) const ENV: &str = "RINGWAY_LIBVMA";
 
-/// The library: what `RINGWAY_LIBVMA` names, else beside this program, else in `../lib`.
+/// The library: what `RINGWAY_LIBVMA` names, else beside this program, else in `../lib` and its like.
 ///
 /// # Errors
 /// There is none; the message says where it was looked for.
@@ -34,7 +37,7 @@ pub(crate) fn find() -> Result<PathBuf> {
 fn beside(ringway: &Path) -> Vec<PathBuf> {
     let Some(folder) = ringway.parent() else { return Vec::new() };
     let mut places = vec![folder.join(NAME)];
-    places.extend(folder.parent().map(|up| up.join("lib").join(NAME)));
+    places.extend(folder.parent().into_iter().flat_map(|up| FOLDERS.map(|lib| up.join(lib).join(NAME))));
     places
 }
 
@@ -45,6 +48,6 @@ mod tests {
     #[test]
     fn the_library_is_beside_the_program_or_in_lib() {
         let places = beside(Path::new("/opt/ringway/bin/ringway"));
-        assert_eq!(places, ["/opt/ringway/bin/libvma.so", "/opt/ringway/lib/libvma.so"].map(PathBuf::from));
+        assert_eq!(places[..3], ["bin/libvma.so", "lib/libvma.so", "lib64/libvma.so"].map(|place| Path::new("/opt/ringway").join(place)));
     }
 }

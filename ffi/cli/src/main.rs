@@ -5,6 +5,7 @@
 //! - [`doctor`]: the machine, device by device; processes, socket by socket; parameters and rules
 //! - [`sim`]: replays a seed in the simulator, or runs a campaign of many (feature `sim`)
 //! - [`binary`]: programs that no library can be preloaded into
+//! - [`pages`]: manual pages and completions
 //! - [`library`]: where `libvma.so` is
 //!
 //! What it shares with `vma_stats` is the library `ringway_cli`.
@@ -13,6 +14,7 @@
 mod binary;
 mod doctor;
 mod library;
+mod pages;
 mod run;
 #[cfg(feature = "sim")]
 mod sim;
@@ -25,11 +27,14 @@ use ringway_cli::{members, pipe, table};
 
 /// Runs unmodified socket programs in user space.
 #[derive(Parser)]
-#[command(name = "ringway", version)]
+#[command(name = "ringway", version = VERSION)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
+
+/// The version, and the commit that it was built from.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("RINGWAY_COMMIT"), ")");
 
 #[derive(Subcommand)]
 enum Command {
@@ -46,6 +51,10 @@ enum Command {
     /// must end within a bound, and every buffer must be given back. The same seed runs the same way, byte for byte, on every machine.
     #[cfg(feature = "sim")]
     Sim(sim::Options),
+    /// Print completions for a shell.
+    Completions(pages::Completions),
+    /// Print the manual page of a command.
+    Man(pages::Manual),
 }
 
 fn main() -> ExitCode {
@@ -56,13 +65,15 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         #[cfg(feature = "sim")]
         Command::Sim(options) => sim::run(&options),
+        Command::Completions(options) => pages::complete(&options),
+        Command::Man(options) => pages::manual(&options),
     };
     // Not by returning the error from main: that would print a backtrace to whoever has RUST_BACKTRACE set.
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ringway: {error:#}");
-            ExitCode::FAILURE
+            error.downcast_ref::<run::NotExecuted>().map_or(ExitCode::FAILURE, |error| ExitCode::from(error.status()))
         }
     }
 }

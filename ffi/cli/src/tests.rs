@@ -12,7 +12,13 @@ fn the_subcommands_are_those_of_the_readme() {
     // xtask's tidy holds the README against this list.
     let names: Vec<_> = Arguments::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let sim = if cfg!(feature = "sim") { &["sim"][..] } else { &[] };
-    assert_eq!(names, [&["run", "stats", "doctor"], sim].concat());
+    assert_eq!(names, [&["run", "stats", "doctor"], sim, &["completions", "man"]].concat());
+}
+
+#[test]
+fn the_version_names_the_commit() {
+    let said = Arguments::command().render_version();
+    assert!(said.starts_with(concat!("ringway ", env!("CARGO_PKG_VERSION"), " (")) && said.trim_end().ends_with(')'), "{said}");
 }
 
 #[test]
@@ -22,6 +28,22 @@ fn what_follows_the_program_is_the_programs() {
         panic!("not run");
     };
     assert_eq!(options.program, ["redis-server", "--port", "7"]);
+}
+
+#[test]
+fn what_precedes_the_program_is_ours() {
+    let refused = |words: &[&str]| match Arguments::try_parse_from([&["ringway", "run"], words].concat()) {
+        Ok(_) => panic!("{words:?} was taken"),
+        Err(error) => error.to_string(),
+    };
+    let said = refused(&["--devic", "shm", "redis-server"]);
+    assert!(said.contains("--devic") && said.contains("a similar argument exists: '--device'"), "{said}");
+    assert!(refused(&["-x", "redis-server"]).contains("-x"));
+    let Ok(Arguments { command: Command::Run(options) }) = Arguments::try_parse_from(["ringway", "run", "sort", "-n", "--", "--device"])
+    else {
+        panic!("not run");
+    };
+    assert_eq!(options.program, ["sort", "-n", "--", "--device"]);
 }
 
 #[test]
