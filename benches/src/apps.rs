@@ -3,6 +3,7 @@
 mod busy;
 mod idle;
 mod iperf3;
+mod loops;
 mod memcached;
 mod nginx;
 mod polled;
@@ -46,6 +47,10 @@ enum App {
     Memcached,
     /// Three, four and eight busy processes on two cores.
     Busy,
+    /// Connections set up and torn down, by one client and by eight.
+    Connections,
+    /// An event loop that sleeps on an eventfd beside its sockets.
+    EventLoop,
     /// Memory of idle connections, CPU of idle servers.
     Idle,
 }
@@ -69,6 +74,8 @@ pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()
             App::Nginx => nginx::rows(&programs, options.rounds)?,
             App::Memcached => memcached::rows(&programs, options.rounds)?,
             App::Busy => busy::rows(&programs, options.rounds)?,
+            App::Connections => loops::connections(&programs, options.rounds)?,
+            App::EventLoop => loops::event_loop(&programs, options.rounds)?,
             App::Polled => polled::rows(&programs, options.rounds)?,
             App::Idle => idle::rows(&programs)?,
         };
