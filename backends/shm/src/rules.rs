@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{Ordering, fence};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::device::Protocol;
@@ -28,8 +29,8 @@ pub(crate) struct RuleTable {
     version: u64,
     len: u16,
     free: Vec<u16>,
-    /// What is published, and where.
-    entries: HashMap<u64, u16>,
+    /// What is published, and how often.
+    entries: HashMap<u64, usize>,
 }
 
 impl RuleTable {
@@ -44,27 +45,27 @@ impl RuleTable {
             own.store(RULES_AT + usize::from(place) * 8, entry, Ordering::Relaxed);
             own.store(RULES_LEN_AT, len, Ordering::Relaxed);
         });
-        self.entries.insert(entry, place);
+        *self.entries.entry(entry).or_default() += 1;
         Some(place)
     }
 
-    /// Removes the rule at `place`.
-    pub(crate) fn remove(&mut self, own: &impl WriteWords, place: u16) {
+    /// Removes the rule at `place`, which is one of that kind.
+    pub(crate) fn remove(&mut self, own: &impl WriteWords, protocol: Protocol, address: SocketAddrV4, place: u16) {
         self.change(own, |own| own.store(RULES_AT + usize::from(place) * 8, 0, Ordering::Relaxed));
-        self.entries.retain(|_, &mut other| other != place);
+        if let Entry::Occupied(mut count) = self.entries.entry(encode(protocol, address)) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
         self.free.push(place);
-    }
-
-    /// Whether exactly this rule is published.
-    pub(crate) fn has(&self, protocol: Protocol, address: SocketAddrV4) -> bool {
-        self.entries.contains_key(&encode(protocol, address))
     }
 
     /// Looks for the rules of our own that match `address`.
     pub(crate) fn find(&self, protocol: Protocol, address: SocketAddrV4) -> Found {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, address.port());
-        let has = |address| self.entries.contains_key(&encode(protocol, address));
-        Found { exact: has(address), wildcard: has(any), version: self.version }
+        let count = |address| self.entries.get(&encode(protocol, address)).copied().unwrap_or(0);
+        Found { exact: count(address), wildcard: count(any), version: self.version }
     }
 
     /// A sequence lock: odd while the table changes.
@@ -80,10 +81,10 @@ impl RuleTable {
 /// What a look into a table gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// A rule for exactly that address.
-    pub(crate) exact: bool,
-    /// A rule for that port on every address.
-    pub(crate) wildcard: bool,
+    /// How many rules there are for exactly that address: one for each of the sockets that share it.
+    pub(crate) exact: usize,
+    /// How many there are for that port on every address.
+    pub(crate) wildcard: usize,
     /// The table's generation.
     pub(crate) version: u64,
 }
@@ -103,8 +104,8 @@ pub(crate) fn find(table: &impl ReadWords, protocol: Protocol, address: SocketAd
         let len = (table.load(RULES_LEN_AT, Ordering::Acquire) as usize).min(RULES_MAX);
         for place in 0..len {
             let entry = table.load(RULES_AT + place * 8, Ordering::Relaxed);
-            found.exact |= entry == exact;
-            found.wildcard |= entry == wildcard;
+            found.exact += usize::from(entry == exact);
+            found.wildcard += usize::from(entry == wildcard);
         }
         fence(Ordering::Acquire);
         if table.load(RULES_VERSION_AT, Ordering::Relaxed) == version {
@@ -162,15 +163,20 @@ mod tests {
 
         let exact = table.insert(&own, Protocol::Tcp, to).unwrap();
         let first = find(&view, Protocol::Tcp, to);
-        assert!(first.exact && !first.wildcard);
-        assert_eq!(find(&view, Protocol::Udp, to), Found { exact: false, ..first });
-        assert!(!find(&view, Protocol::Tcp, address("127.0.0.2:80")).exact);
+        assert_eq!((first.exact, first.wildcard), (1, 0));
+        assert_eq!(find(&view, Protocol::Udp, to), Found { exact: 0, ..first });
+        assert_eq!(find(&view, Protocol::Tcp, address("127.0.0.2:80")).exact, 0);
 
-        table.insert(&own, Protocol::Tcp, address("0.0.0.0:80")).unwrap();
-        table.remove(&own, exact);
+        let any = address("0.0.0.0:80");
+        let [one, _] = [(); 2].map(|()| table.insert(&own, Protocol::Tcp, any).unwrap());
+        table.remove(&own, Protocol::Tcp, to, exact);
         let second = find(&view, Protocol::Tcp, to);
-        assert!(!second.exact && second.wildcard && second.version != first.version);
-        assert!(find(&view, Protocol::Tcp, address("10.1.2.3:80")).wildcard);
+        assert!((second.exact, second.wildcard) == (0, 2) && second.version != first.version);
+        assert_eq!(table.find(Protocol::Tcp, to), second);
+        table.remove(&own, Protocol::Tcp, any, one);
+        let third = find(&view, Protocol::Tcp, address("10.1.2.3:80"));
+        assert_eq!((third.exact, third.wildcard), (0, 1));
+        assert_eq!(table.find(Protocol::Tcp, to), third);
     }
 
     #[test]
@@ -182,10 +188,10 @@ mod tests {
             table.insert(&own, Protocol::Udp, SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).unwrap();
         }
         assert_eq!(table.insert(&own, Protocol::Udp, address("127.0.0.1:9999")), None);
-        table.remove(&own, 17);
+        table.remove(&own, Protocol::Udp, address("127.0.0.1:17"), 17);
         assert_eq!(table.insert(&own, Protocol::Udp, address("127.0.0.1:9999")), Some(17));
-        assert!(find(&view, Protocol::Udp, address("127.0.0.1:9999")).exact);
-        assert!(!find(&view, Protocol::Udp, address("127.0.0.1:17")).exact);
+        assert_eq!(find(&view, Protocol::Udp, address("127.0.0.1:9999")).exact, 1);
+        assert_eq!(find(&view, Protocol::Udp, address("127.0.0.1:17")).exact, 0);
     }
 
     #[test]

@@ -224,6 +224,11 @@ fn shared_connections() {
 }
 
 #[test]
+fn connections_are_shared_out_among_listeners() {
+    same_on_both("spread");
+}
+
+#[test]
 fn numbers() {
     same_on_both("numbers");
 }

@@ -107,7 +107,8 @@ pub struct FlowRule {
     /// Delivered with each frame, as [`super::RxMeta::flow_tag`].
     pub tag: u32,
     /// Rings that attach shared rules with equal fields and priority form a group: each flow goes to one of them, by a Toeplitz
-    /// hash over its addresses and ports (RSS), or, where the sender knows the group, by turns. Rules that aren't shared are held by one ring only.
+    /// hash over its addresses and ports (RSS), or, where the sender knows the group, by turns. A ring that attaches such a rule several times has
+    /// as many shares. Rules that aren't shared are held by one ring only.
     pub shared: bool,
 }
 

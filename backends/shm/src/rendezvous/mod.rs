@@ -117,11 +117,14 @@ struct State {
     incoming: VecDeque<Incoming>,
     deferred: Vec<Deferred>,
     rules: HashMap<u64, Published>,
+    names: HashMap<u64, Name>,
+    /// The names' numbers.
+    named: HashMap<(Protocol, SocketAddrV4), u64>,
     table: RuleTable,
     clients: VecDeque<Client>,
     talks: Talks,
     groups: resolve::Groups,
-    /// Numbers rules, incoming connections and clients; never reused.
+    /// Numbers rules, names, incoming connections and clients; never reused.
     next_number: u64,
     pub(super) pause: serve::Pause,
     /// A descriptor to give up for a moment when there is no other.
@@ -132,8 +135,18 @@ struct State {
 
 /// A rule of ours.
 struct Published {
-    socket: Fd,
+    /// Whose address's.
+    name: u64,
     place: u16,
+}
+
+/// An address of ours: where it is asked for, and how many rules have it.
+struct Name {
+    socket: Fd,
+    protocol: Protocol,
+    local: SocketAddrV4,
+    rules: usize,
+    is_shared: bool,
 }
 
 impl State {
@@ -193,7 +206,8 @@ impl Rendezvous {
     }
 
     /// Publishes a rule: from now on, this member is found under its address. A rule with a remote address is of one flow,
-    /// whose peer knows this station already, and is not published.
+    /// whose peer knows this station already, and is not published. One that is shared may be published several times: of what the
+    /// members of its group get, this one gets as many shares.
     ///
     /// # Errors
     /// [`RuleError::Taken`]: another ring or process holds it (or sixteen of them, if it is shared); [`RuleError::Full`]: the table, or the system's descriptors, are
@@ -213,22 +227,50 @@ impl Rendezvous {
         if state.has_left || state.rules.len() >= RULES_MAX {
             return Err(RuleError::Full);
         }
-        let places = if rule.shared { names::GROUP_MAX } else { 1 };
-        let socket = self.claim(&state, flow.protocol, flow.local, places)?;
-        self.epoll.add(&socket, libc::EPOLLIN, Token::Rule(number).pack()).map_err(|_| RuleError::Full)?;
+        let name = self.name(&mut state, flow.protocol, flow.local, rule.shared)?;
         let Some(place) = state.table.insert(&*self.member.segment, flow.protocol, flow.local) else {
-            self.discard(socket);
+            self.unname(&mut state, name);
             return Err(RuleError::Full);
         };
-        state.rules.insert(number, Published { socket, place });
+        state.rules.insert(number, Published { name, place });
         Ok(RuleId(number))
     }
 
-    /// Takes the rule's name, or another one of its group's.
-    fn claim(&self, state: &State, protocol: Protocol, local: SocketAddrV4, places: usize) -> Result<Fd, RuleError> {
-        if state.table.has(protocol, local) {
-            return Err(RuleError::Taken);
+    /// Has members ask here for an address, as one rule more needs it.
+    fn name(&self, state: &mut State, protocol: Protocol, local: SocketAddrV4, shared: bool) -> Result<u64, RuleError> {
+        if let Some(&number) = state.named.get(&(protocol, local))
+            && let Some(name) = state.names.get_mut(&number)
+        {
+            if !(shared && name.is_shared) {
+                return Err(RuleError::Taken);
+            }
+            name.rules += 1;
+            return Ok(number);
         }
+        let socket = self.claim(protocol, local, if shared { names::GROUP_MAX } else { 1 })?;
+        let number = state.number();
+        self.epoll.add(&socket, libc::EPOLLIN, Token::Rule(number).pack()).map_err(|_| RuleError::Full)?;
+        state.names.insert(number, Name { socket, protocol, local, rules: 1, is_shared: shared });
+        state.named.insert((protocol, local), number);
+        Ok(number)
+    }
+
+    /// One rule less needs a name; where it was. The last one gives it up.
+    fn unname(&self, state: &mut State, number: u64) -> Option<(Protocol, SocketAddrV4)> {
+        let name = state.names.get_mut(&number)?;
+        let address = (name.protocol, name.local);
+        name.rules -= 1;
+        if name.rules == 0
+            && let Some(name) = state.names.remove(&number)
+        {
+            state.named.remove(&address);
+            self.discard(name.socket);
+        }
+        Some(address)
+    }
+
+    /// Takes the rule's name, or another one of its group's.
+    fn claim(&self, protocol: Protocol, local: SocketAddrV4, places: usize) -> Result<Fd, RuleError> {
         for place in 0..places {
             let socket = sys::unix_socket(libc::SOCK_SEQPACKET).map_err(|_| RuleError::Full)?;
             match sys::listen_abstract(&socket, &names::rule_at(self.member.uid, protocol, local, place), BACKLOG) {
@@ -243,9 +285,10 @@ impl Rendezvous {
     /// Takes a rule back. Unknown rules are ignored.
     pub fn withdraw(&self, rule: RuleId) {
         let mut state = self.lock();
-        if let Some(published) = state.rules.remove(&rule.0) {
-            state.table.remove(&*self.member.segment, published.place);
-            self.discard(published.socket);
+        if let Some(Published { name, place }) = state.rules.remove(&rule.0)
+            && let Some((protocol, local)) = self.unname(&mut state, name)
+        {
+            state.table.remove(&*self.member.segment, protocol, local, place);
         }
     }
 
@@ -310,11 +353,12 @@ impl Rendezvous {
                 self.hang_up(&socket);
             }
         }
-        let rules = state.rules.drain().map(|(_, rule)| rule.socket).collect::<Vec<_>>();
+        state.rules.clear();
+        let names = state.names.drain().map(|(_, name)| name.socket).collect::<Vec<_>>();
         let incoming = state.incoming.drain(..).map(|incoming| incoming.socket).collect::<Vec<_>>();
         let clients = state.clients.drain(..).map(|client| client.socket).collect::<Vec<_>>();
         let talks = state.talks.drain();
-        for socket in rules.into_iter().chain(incoming).chain(clients).chain(talks) {
+        for socket in names.into_iter().chain(incoming).chain(clients).chain(talks) {
             self.discard(socket);
         }
         state.deferred.clear();

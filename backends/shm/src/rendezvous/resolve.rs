@@ -100,10 +100,10 @@ impl Rendezvous {
         wildcard.myself = mine.wildcard;
         for entry in state.links.iter().flatten().filter(|entry| entry.link.is_alive() && entry.link.peer.id != self.member.id) {
             let found = rules::find(&entry.link.peer.view, protocol, to);
-            if found.exact {
-                exact.add(&entry.link);
-            } else if found.wildcard {
-                wildcard.add(&entry.link);
+            if found.exact > 0 {
+                exact.add(&entry.link, found.exact);
+            } else if found.wildcard > 0 {
+                wildcard.add(&entry.link, found.wildcard);
             }
         }
         let candidates = if exact.is_empty() { wildcard } else { exact };
@@ -227,27 +227,33 @@ impl Rendezvous {
     }
 }
 
-/// Members with equally good rules.
+/// Members with equally good rules, and how many each of them has: a connection is shared out among sockets, not among members.
 #[derive(Default)]
 struct Candidates {
-    others: ArrayVec<Arc<Link>, { names::GROUP_MAX }>,
-    myself: bool,
+    others: ArrayVec<(Arc<Link>, usize), { names::GROUP_MAX }>,
+    myself: usize,
 }
 
 impl Candidates {
-    fn add(&mut self, link: &Arc<Link>) {
+    fn add(&mut self, link: &Arc<Link>, rules: usize) {
         // More than a group has are liars.
-        let _ = self.others.try_push(link.clone());
+        let _ = self.others.try_push((link.clone(), rules));
     }
 
     fn is_empty(&self) -> bool {
-        self.others.is_empty() && !self.myself
+        self.others.is_empty() && self.myself == 0
     }
 
     /// Whose turn it is; `None`: ours.
     fn at(&self, turn: usize) -> Option<Arc<Link>> {
-        let all = self.others.len() + usize::from(self.myself);
-        self.others.get(turn % all.max(1)).cloned()
+        let all = self.others.iter().map(|(_, rules)| rules).sum::<usize>() + self.myself;
+        let mut turn = turn % all.max(1);
+        let whose = |(link, rules): &(Arc<Link>, usize)| {
+            let is_its = turn < *rules;
+            turn = turn.wrapping_sub(*rules);
+            is_its.then(|| link.clone())
+        };
+        self.others.iter().find_map(whose)
     }
 }
 

@@ -24,7 +24,7 @@ const ACCEPTS: usize = 16;
 pub(super) enum Token {
     /// The control socket.
     Control,
-    /// A rule's socket.
+    /// The socket where a rule's address is asked for.
     Rule(u64),
     /// A greeted connection.
     Incoming(u64),
@@ -174,8 +174,8 @@ impl Rendezvous {
 
     fn accept_members(&self, state: &mut State, rule: u64) {
         for _ in 0..ACCEPTS {
-            let Some(published) = state.rules.get(&rule) else { return };
-            let Some(socket) = accept_or_refuse(&published.socket, &mut state.spare) else { return };
+            let Some(name) = state.names.get(&rule) else { return };
+            let Some(socket) = accept_or_refuse(&name.socket, &mut state.spare) else { return };
             let Ok(credentials) = sys::peer_credentials(&socket) else { continue };
             if credentials.uid != self.member.uid {
                 static LINES: Limit = Limit::new();
