@@ -229,6 +229,11 @@ fn connections_are_shared_out_among_listeners() {
 }
 
 #[test]
+fn datagrams_go_to_the_socket_that_fits_best() {
+    same_on_both("fits");
+}
+
+#[test]
 fn numbers() {
     same_on_both("numbers");
 }

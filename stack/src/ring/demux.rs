@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use hashbrown::HashMap;
 
+use super::types::Reuse;
 use crate::device::Protocol;
 
 /// A flow's addresses as two words; unspecified parts are zero, which no real flow has.
@@ -78,18 +79,6 @@ impl Hasher for FlowHasher {
         let product = u128::from(self.0 ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
         self.0 = (product as u64) ^ (product >> 64) as u64;
     }
-}
-
-/// How the sockets of one key stand to each other (socket(7), SO_REUSEADDR and SO_REUSEPORT).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Reuse {
-    /// The key is this socket's alone.
-    #[default]
-    No,
-    /// SO_REUSEADDR: others may have the key as well; the one that came last gets what arrives.
-    Address,
-    /// SO_REUSEPORT: others may have the key as well, and what arrives is shared out among them, each pair of addresses to one of them.
-    Port,
 }
 
 /// A flow's slot, or its group with this bit.
@@ -222,21 +211,23 @@ impl Demux {
         self.flows.get(&key).copied().filter(|entry| entry & GROUP == 0)
     }
 
-    /// The connection of these addresses; else the listener or bound socket, a full address before a wildcard. Of those that share a key, the
+    /// The connection of these addresses, or the UDP socket with that peer; else the listener or bound socket, a full address before a wildcard. Of those that share a key, the
     /// one whose turn these addresses are.
     #[inline(always)]
     pub(super) fn find(&mut self, protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
         let key = FlowKey::new(protocol, local, remote);
         match self.last {
             Some((last, slot)) if last == key => Some(slot),
-            _ => self.look_up(key, protocol, local),
+            _ => self.look_up(key, protocol, local, remote),
         }
     }
 
     #[inline(never)]
-    fn look_up(&mut self, key: FlowKey, protocol: Protocol, local: SocketAddrV4) -> Option<u32> {
+    fn look_up(&mut self, key: FlowKey, protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
-        let entry = [key, FlowKey::bound(protocol, local), FlowKey::bound(protocol, any)].iter().find_map(|key| self.flows.get(key))?;
+        // (A UDP socket may have a peer and every local address.)
+        let keys = [key, FlowKey::new(protocol, any, remote), FlowKey::bound(protocol, local), FlowKey::bound(protocol, any)];
+        let entry = keys.iter().find_map(|key| self.flows.get(key))?;
         let slot = if entry & GROUP == 0 { *entry } else { self.share_out(entry & !GROUP, key)? };
         self.last = Some((key, slot));
         Some(slot)

@@ -7,11 +7,11 @@ use rand_core::{Rng, SeedableRng};
 
 use super::Ring;
 use super::arp::resolve;
-use super::demux::{FlowKey, Reuse};
+use super::demux::FlowKey;
 use super::neighbour::Neighbours;
 use super::output::{Envelope, Output};
 use super::slots::{Listener, STALL_MAX, STALL_MIN, Socket, Stream};
-use super::types::{Counters, NextHop, Readiness, SocketId};
+use super::types::{Counters, NextHop, Readiness, Reuse, SocketId};
 use super::udp::rule_error;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, SendError};
 use crate::error::Error;
