@@ -10,6 +10,8 @@ pub struct Instant(u64);
 impl Instant {
     /// The host's origin.
     pub const ZERO: Self = Self(0);
+    /// Later than all that is to happen.
+    pub const MAX: Self = Self(u64::MAX);
 
     /// The instant `ns` nanoseconds after the origin.
     #[inline]

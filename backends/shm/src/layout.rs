@@ -30,10 +30,12 @@ pub(crate) const SEATS_AT: usize = 384;
 pub(crate) const SEAT_WORDS: usize = 16;
 /// Member segment: the rule table.
 pub(crate) const RULES_AT: usize = 4096;
-/// Entries, of eight bytes each.
+/// Entries: what a rule matches, and the kernel's name of the socket beside it.
 pub(crate) const RULES_MAX: usize = 4096;
+/// Bytes of an entry.
+pub(crate) const RULE_BYTES: usize = 16;
 /// Member segment: the send buffers.
-pub(crate) const POOL_AT: usize = 65536;
+pub(crate) const POOL_AT: usize = 73728;
 
 /// Channel: whom it is for.
 pub(crate) const TO_AT: usize = 24;
@@ -85,7 +87,7 @@ const _: () = assert!(SLOTS.is_power_of_two() && FLIGHTS.is_power_of_two() && FL
 const _: () = assert!(INLINE_MAX <= ringway_stack::device::HEAD_MAX && INLINE_MAX < 256);
 const _: () = assert!(GATHER_HEAD_MAX >= 18 + 60 + 60);
 const _: () = assert!(SEATS_AT.is_multiple_of(128) && SEATS_AT + SEAT_WORDS * 8 <= RULES_AT);
-const _: () = assert!(RULES_AT + RULES_MAX * 8 <= POOL_AT && POOL_AT.is_multiple_of(4096));
+const _: () = assert!(RULES_AT + RULES_MAX * RULE_BYTES <= POOL_AT && POOL_AT.is_multiple_of(4096));
 const _: () = assert!(CHANNEL_BYTES.is_multiple_of(4096) && SLOTS_AT.is_multiple_of(SLOT_BYTES));
 const _: () = assert!(GATHER_MAX * LARGE_BYTES >= FRAME_MAX);
 

@@ -212,6 +212,23 @@ pub(crate) fn takes_rights(fd: &Fd) -> bool {
         .map_or(true, |_| value != 0)
 }
 
+pub(crate) fn netlink_socket(family: i32) -> io::Result<Fd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is involved.
+    Fd::new(check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, family) })?)
+}
+
+/// What the kernel calls a socket (socket(7), SO_COOKIE).
+#[cfg(all(test, not(loom)))]
+pub(crate) fn cookie(fd: i32) -> io::Result<u64> {
+    let mut cookie = 0u64;
+    let mut len = mem::size_of::<u64>() as libc::socklen_t;
+    let (value, len) = (core::ptr::from_mut(&mut cookie), core::ptr::from_mut(&mut len));
+    // SAFETY: eight writable bytes, as the length says.
+    check(unsafe { libc::syscall(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, libc::SO_COOKIE, value, len) })?;
+    Ok(cookie)
+}
+
 /// The abstract address of `name` (unix(7)): a zero byte, then the name.
 fn abstract_address(name: &str) -> io::Result<(libc::sockaddr_un, usize)> {
     // SAFETY: all zeroes is a valid sockaddr_un.

@@ -224,6 +224,16 @@ fn shared_connections() {
 }
 
 #[test]
+fn connections_are_shared_out_among_listeners() {
+    same_on_both("spread");
+}
+
+#[test]
+fn datagrams_go_to_the_socket_that_fits_best() {
+    same_on_both("fits");
+}
+
+#[test]
 fn numbers() {
     same_on_both("numbers");
 }

@@ -72,8 +72,9 @@ impl Steering {
         let entry = match self.entry_like(rule) {
             Some(entry) => {
                 let joined = self.entries.get_mut(&entry).ok_or(RuleError::Taken)?;
-                let joins = joined.rule.shared && rule.shared || is_group(rule);
-                if !joins || joined.members.iter().any(|(_, member)| member.ring == target.ring) {
+                let has = |ring| joined.members.iter().any(|(_, member)| member.ring == ring);
+                let joins = joined.rule.shared && rule.shared || is_group(rule) && !has(target.ring);
+                if !joins {
                     return Err(RuleError::Taken);
                 }
                 if full {

@@ -107,8 +107,12 @@ pub struct FlowRule {
     /// Delivered with each frame, as [`super::RxMeta::flow_tag`].
     pub tag: u32,
     /// Rings that attach shared rules with equal fields and priority form a group: each flow goes to one of them, by a Toeplitz
-    /// hash over its addresses and ports (RSS), or, where the sender knows the group, by turns. Rules that aren't shared are held by one ring only.
+    /// hash over its addresses and ports (RSS), or, where the sender knows the group, by turns. A ring that attaches such a rule several times has
+    /// as many shares. Rules that aren't shared are held by one ring only.
     pub shared: bool,
+    /// What the kernel calls the socket that stands beside the flow there (socket(7), SO_COOKIE); zero: none does, or nobody knows. A device whose
+    /// senders can ask the kernel which socket something is for goes by that.
+    pub cookie: u64,
 }
 
 impl FlowRule {
@@ -119,7 +123,7 @@ impl FlowRule {
     pub const fn any() -> Self {
         const ANY: HeaderMatch =
             HeaderMatch { ethernet: EthernetMatch { dst: None, src: None, ethertype: None }, vlan: None, ip: None, transport: None };
-        Self { outer: ANY, vxlan: None, priority: Self::PRIORITY_DEFAULT, tag: 0, shared: false }
+        Self { outer: ANY, vxlan: None, priority: Self::PRIORITY_DEFAULT, tag: 0, shared: false, cookie: 0 }
     }
 
     /// What sockets attach: IPv4 frames of `protocol` to `local` (`0.0.0.0`: to every address), from `remote` or anybody.

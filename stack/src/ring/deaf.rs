@@ -16,15 +16,13 @@ impl<D: Device> Ring<D> {
     pub fn deafen(&mut self, socket: SocketId) -> Result<(), Error> {
         self.leave_all(socket);
         let (rule, key) = match self.slots.find_mut(socket)? {
-            Socket::Udp(udp) => (udp.rule.take(), FlowKey::bound(Protocol::Udp, udp.local)),
+            Socket::Udp(udp) => (udp.rule.take(), udp.key()),
             Socket::Stream(stream) if stream.orphan => return Err(Error::BadSocket),
             Socket::Stream(stream) => (stream.rule.take(), FlowKey::new(Protocol::Tcp, stream.local, stream.remote)),
             Socket::Listener(_) => return Err(Error::NotSupported),
         };
         rule.into_iter().for_each(|rule| self.device.detach(rule));
-        if self.demux.exact(key) == Some(socket.index) {
-            self.demux.remove(key);
-        }
+        self.demux.leave(key, socket.index);
         Ok(())
     }
 }

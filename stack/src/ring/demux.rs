@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use hashbrown::HashMap;
 
+use super::types::Reuse;
 use crate::device::Protocol;
 
 /// A flow's addresses as two words; unspecified parts are zero, which no real flow has.
@@ -80,17 +81,49 @@ impl Hasher for FlowHasher {
     }
 }
 
+/// A flow's slot, or its group with this bit.
+const GROUP: u32 = 1 << 31;
+
+/// The sockets of one key, where they share it.
+#[derive(Debug, Default)]
+struct Group {
+    /// In the order in which they came.
+    members: Vec<(u32, Reuse)>,
+    /// Those among whom what arrives is shared out. Invariant: it is empty only while the group is not in use.
+    targets: Vec<u32>,
+}
+
+impl Group {
+    /// Linux looks at the youngest socket first: with SO_REUSEPORT it stands for its whole group (udp4_lib_lookup2, inet_lhash2_lookup).
+    fn settle(&mut self) {
+        self.targets.clear();
+        match self.members.last() {
+            Some((_, Reuse::Port)) => {
+                let sharers = self.members.iter().filter(|(_, reuse)| *reuse == Reuse::Port);
+                self.targets.extend(sharers.map(|(slot, _)| *slot));
+            }
+            Some((slot, _)) => self.targets.push(*slot),
+            None => {}
+        }
+    }
+}
+
 /// All flows of a ring.
 #[derive(Debug)]
 pub(super) struct Demux {
     flows: HashMap<FlowKey, u32, FlowHash>,
+    groups: Vec<Group>,
+    free_groups: Vec<u32>,
+    /// Sockets of groups beyond the first of each.
+    sharers: usize,
     /// The flow that the last frame was for: the next one's often too.
     last: Option<(FlowKey, u32)>,
 }
 
 impl Demux {
     pub(super) fn new(key: u64) -> Self {
-        Self { flows: HashMap::with_hasher(FlowHash { key }), last: None }
+        let flows = HashMap::with_hasher(FlowHash { key });
+        Self { flows, groups: Vec::new(), free_groups: Vec::new(), sharers: 0, last: None }
     }
 
     /// `false`: that key is taken.
@@ -104,36 +137,167 @@ impl Demux {
         true
     }
 
+    /// Whether a socket that stands so to others may have the key as well.
+    pub(super) fn admits(&self, key: FlowKey, reuse: Reuse) -> bool {
+        match self.flows.get(&key) {
+            None => true,
+            Some(_) if reuse == Reuse::No => false,
+            Some(entry) => entry & GROUP != 0,
+        }
+    }
+
+    /// As [`Demux::insert`], for a socket that may share the key.
+    pub(super) fn join(&mut self, key: FlowKey, slot: u32, reuse: Reuse) -> bool {
+        if reuse == Reuse::No {
+            return self.insert(key, slot);
+        }
+        let index = match self.flows.get(&key) {
+            Some(entry) if entry & GROUP == 0 => return false,
+            Some(entry) => {
+                self.sharers += 1;
+                entry & !GROUP
+            }
+            None => {
+                let index = self.free_groups.pop().unwrap_or(self.groups.len() as u32);
+                if index as usize == self.groups.len() {
+                    self.groups.push(Group::default());
+                }
+                self.flows.insert(key, index | GROUP);
+                index
+            }
+        };
+        let group = &mut self.groups[index as usize];
+        group.members.push((slot, reuse));
+        group.settle();
+        self.last = None;
+        true
+    }
+
+    /// Takes a socket's key away from it, if it has it, whether or not it shares it.
+    pub(super) fn leave(&mut self, key: FlowKey, slot: u32) {
+        let Some(&entry) = self.flows.get(&key) else { return };
+        self.last = None;
+        if entry & GROUP == 0 {
+            if entry == slot {
+                self.flows.remove(&key);
+            }
+            return;
+        }
+        let index = entry & !GROUP;
+        let group = &mut self.groups[index as usize];
+        let Some(at) = group.members.iter().position(|(member, _)| *member == slot) else { return };
+        group.members.remove(at);
+        group.settle();
+        if group.members.is_empty() {
+            self.flows.remove(&key);
+            self.free_groups.push(index);
+        } else {
+            self.sharers -= 1;
+        }
+    }
+
     pub(super) fn remove(&mut self, key: FlowKey) {
         self.flows.remove(&key);
         self.last = None;
     }
 
+    /// How many sockets have a key here.
     pub(super) fn len(&self) -> usize {
-        self.flows.len()
+        self.flows.len() + self.sharers
     }
 
+    /// The one that has a key that is not shared: a connection's.
     pub(super) fn exact(&self, key: FlowKey) -> Option<u32> {
-        self.flows.get(&key).copied()
+        self.flows.get(&key).copied().filter(|entry| entry & GROUP == 0)
     }
 
-    /// The connection of these addresses; else the listener or bound socket, a full address before a wildcard.
+    /// The connection of these addresses, or the UDP socket with that peer; else the listener or bound socket, a full address before a wildcard. Of those that share a key, the
+    /// one whose turn these addresses are.
     #[inline(always)]
     pub(super) fn find(&mut self, protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
         let key = FlowKey::new(protocol, local, remote);
         match self.last {
             Some((last, slot)) if last == key => Some(slot),
-            _ => self.look_up(key, protocol, local),
+            _ => self.look_up(key, protocol, local, remote),
         }
     }
 
     #[inline(never)]
-    fn look_up(&mut self, key: FlowKey, protocol: Protocol, local: SocketAddrV4) -> Option<u32> {
-        let slot = self
-            .exact(key)
-            .or_else(|| self.exact(FlowKey::bound(protocol, local)))
-            .or_else(|| self.exact(FlowKey::bound(protocol, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port()))))?;
+    fn look_up(&mut self, key: FlowKey, protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
+        // (A UDP socket may have a peer and every local address.)
+        let keys = [key, FlowKey::new(protocol, any, remote), FlowKey::bound(protocol, local), FlowKey::bound(protocol, any)];
+        let entry = keys.iter().find_map(|key| self.flows.get(key))?;
+        let slot = if entry & GROUP == 0 { *entry } else { self.share_out(entry & !GROUP, key)? };
         self.last = Some((key, slot));
         Some(slot)
+    }
+
+    /// Whose turn a pair of addresses is.
+    fn share_out(&self, group: u32, key: FlowKey) -> Option<u32> {
+        let targets = &self.groups.get(group as usize)?.targets;
+        if let [only] = targets[..] {
+            return Some(only);
+        }
+        let hash = self.flows.hasher().hash_one(key);
+        // The high bits of a product share out evenly what a remainder would not.
+        let turn = (u128::from(hash) * targets.len() as u128) >> 64;
+        targets.get(turn as usize).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddrV4 {
+        text.parse().unwrap()
+    }
+
+    fn found(demux: &mut Demux, to: &str, from: u16) -> Option<u32> {
+        demux.find(Protocol::Udp, address(to), SocketAddrV4::new(Ipv4Addr::LOCALHOST, from))
+    }
+
+    #[test]
+    fn the_most_specific_socket_is_found_whatever_came_before() {
+        let mut demux = Demux::new(1);
+        let peer = address("127.0.0.1:5000");
+        let local = address("127.0.0.1:80");
+        assert!(demux.join(FlowKey::new(Protocol::Udp, local, peer), 3, Reuse::Address));
+        assert_eq!((found(&mut demux, "127.0.0.1:80", 5000), found(&mut demux, "127.0.0.1:80", 5001)), (Some(3), None));
+        assert!(demux.join(FlowKey::bound(Protocol::Udp, local), 2, Reuse::Address));
+        assert!(demux.join(FlowKey::bound(Protocol::Udp, address("0.0.0.0:80")), 1, Reuse::Address));
+        assert_eq!((found(&mut demux, "127.0.0.1:80", 5000), found(&mut demux, "127.0.0.1:80", 5001)), (Some(3), Some(2)));
+        assert_eq!(found(&mut demux, "127.0.0.2:80", 5000), Some(1));
+        demux.leave(FlowKey::new(Protocol::Udp, local, peer), 3);
+        assert_eq!(found(&mut demux, "127.0.0.1:80", 5000), Some(2));
+    }
+
+    #[test]
+    fn of_those_that_share_an_address_the_youngest_is_found_or_all_of_its_group_in_turn() {
+        let mut demux = Demux::new(7);
+        let key = FlowKey::bound(Protocol::Udp, address("127.0.0.1:80"));
+        assert!(demux.join(key, 1, Reuse::Address) && demux.join(key, 2, Reuse::Address));
+        assert!(!demux.admits(key, Reuse::No) && !demux.insert(key, 9));
+        assert_eq!(found(&mut demux, "127.0.0.1:80", 5000), Some(2));
+        for slot in 3..7 {
+            assert!(demux.join(key, slot, Reuse::Port));
+        }
+        let mut counts = [0; 8];
+        for from in 1000..2000 {
+            let slot = found(&mut demux, "127.0.0.1:80", from).unwrap();
+            assert_eq!(found(&mut demux, "127.0.0.1:80", from), Some(slot), "the same addresses, the same socket");
+            counts[slot as usize] += 1;
+        }
+        assert!(counts[..3] == [0; 3] && counts[3..7].iter().all(|&count| count > 150), "{counts:?}");
+        assert_eq!(demux.len(), 6);
+        for slot in 3..7 {
+            demux.leave(key, slot);
+        }
+        assert_eq!(found(&mut demux, "127.0.0.1:80", 5000), Some(2));
+        demux.leave(key, 2);
+        demux.leave(key, 1);
+        assert_eq!((found(&mut demux, "127.0.0.1:80", 5000), demux.len()), (None, 0));
+        assert!(demux.insert(key, 9) && !demux.join(key, 8, Reuse::Port));
     }
 }

@@ -350,7 +350,7 @@ impl<D: Device> Ring<D> {
         }
         let index = self.demux.find(Protocol::Udp, local, remote);
         let socket = match index.and_then(|index| Some((index, self.slots.at(index)?))) {
-            Some((index, Socket::Udp(socket))) if socket.takes_from(remote) => Some((index, socket)),
+            Some((index, Socket::Udp(socket))) => Some((index, socket)),
             _ => None,
         };
         let Some((index, socket)) = socket else {

@@ -26,8 +26,8 @@ mod udp;
 pub use handover::Handover;
 pub use screening::{Candidate, Shown};
 pub use types::{
-    Backlog, Batches, Counters, Datagram, Event, NextHop, Readiness, RecvFlags, RingConfig, SendFlags, Shutdown, SocketId, SocketInfo,
-    UdpOptions, Usage,
+    Backlog, Batches, Counters, Datagram, Event, NextHop, Readiness, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, SocketId,
+    SocketInfo, UdpOptions, Usage,
 };
 
 pub use crate::tcp::{Decision, Lent, LentPieces};
@@ -435,30 +435,36 @@ impl<D: Device> Ring<D> {
 
     // --- UDP ---
 
-    /// Opens a UDP socket that receives datagrams for `local` (`0.0.0.0`: for every address; the port must be given).
+    /// Opens a UDP socket that receives datagrams for `local` (`0.0.0.0`: for every address; the port must be given), but for those that
+    /// another socket fits better ([`UdpOptions::reuse`]).
     ///
     /// # Errors
-    /// [`Error::AddressInUse`], [`Error::NoBuffers`].
+    /// [`Error::AddressInUse`], [`Error::NoBuffers`]; [`Error::NotSupported`]: the address is to be shared, and the device cannot.
     pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<SocketId, Error> {
         self.udp_open_inner(local, options)
     }
 
-    /// Fixes the peer (datagrams of others are no longer received), or undoes it.
+    /// Fixes the peer (datagrams of others are no longer received), or undoes it. Where the socket is not bound to one address, `source` is the
+    /// local one that it has from now on (connect(2) on Linux chooses the route's); `0.0.0.0`: it keeps all of them.
     ///
     /// # Errors
-    /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP).
-    pub fn udp_connect(&mut self, socket: SocketId, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
-        self.slots.udp(socket)?.remote = remote;
-        Ok(())
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP); [`Error::AddressInUse`], [`Error::NoBuffers`]: it cannot have that address, and
+    /// all is as before.
+    pub fn udp_connect(&mut self, socket: SocketId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
+        self.udp_connect_inner(socket, source, remote)
     }
 
     /// A UDP socket's options, to be changed in place.
     ///
     /// # Errors
-    /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP).
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP); where it is to share its address in another manner and cannot, all that it shares is as
+    /// before: as [`Ring::udp_open`].
     pub fn udp_configure(&mut self, socket: SocketId, change: impl FnOnce(&mut UdpOptions)) -> Result<(), Error> {
-        change(&mut self.slots.udp(socket)?.options);
-        Ok(())
+        let options = &mut self.slots.udp(socket)?.options;
+        let before = *options;
+        change(options);
+        let shares_otherwise = (before.reuse, before.cookie) != (options.reuse, options.cookie);
+        if shares_otherwise { self.reuse_otherwise(socket, before) } else { Ok(()) }
     }
 
     /// Makes a UDP socket a member of a group: datagrams for the group and the socket's port reach it from now on, if it is bound to

@@ -238,7 +238,7 @@ impl<D: Device> Ring<D> {
         let Some(members) = self.groups.ports.get(&to).map(|port| port.members.clone()) else { return false };
         for index in members {
             let Some(Socket::Udp(socket)) = self.slots.at(index) else { continue };
-            if socket.push(now, from, *to.ip(), payload.clone()) {
+            if socket.hears(from, *to.ip()) && socket.push(now, from, *to.ip(), payload.clone()) {
                 self.raise(index, Readiness::IN);
             }
         }

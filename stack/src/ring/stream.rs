@@ -11,7 +11,7 @@ use super::demux::FlowKey;
 use super::neighbour::Neighbours;
 use super::output::{Envelope, Output};
 use super::slots::{Listener, STALL_MAX, STALL_MIN, Socket, Stream};
-use super::types::{Counters, NextHop, Readiness, SocketId};
+use super::types::{Counters, NextHop, Readiness, Reuse, SocketId};
 use super::udp::rule_error;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, SendError};
 use crate::error::Error;
@@ -177,7 +177,8 @@ impl<D: Device> Ring<D> {
             return Err(Error::Invalid);
         }
         let key = FlowKey::bound(Protocol::Tcp, local);
-        if self.demux.exact(key).is_some() {
+        let reuse = if config.reuse_port { Reuse::Port } else { Reuse::No };
+        if !self.demux.admits(key, reuse) {
             return Err(Error::AddressInUse);
         }
         let rule = FlowRule { shared: config.reuse_port, ..FlowRule::flow(Protocol::Tcp, local, None) };
@@ -194,7 +195,7 @@ impl<D: Device> Ring<D> {
         };
         match self.slots.insert(Socket::Listener(Box::new(listener))) {
             Ok(id) => {
-                self.demux.insert(key, id.index);
+                self.demux.join(key, id.index, reuse);
                 Ok(id)
             }
             Err(error) => {
@@ -483,7 +484,7 @@ impl<D: Device> Ring<D> {
         if !self.config.is(Mutant::LeakRule) {
             self.device.detach(listener.rule);
         }
-        self.demux.remove(FlowKey::bound(Protocol::Tcp, listener.local));
+        self.demux.leave(FlowKey::bound(Protocol::Tcp, listener.local), id.index);
         let children: Vec<u32> = self
             .slots
             .iter()

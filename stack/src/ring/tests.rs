@@ -1,6 +1,7 @@
 //! Two rings on a cable without faults; what a network can do to them is tested in the simulator.
 
 mod endings;
+mod fits;
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex};
@@ -145,7 +146,7 @@ impl Device for Cable {
         self.events.pop_front()
     }
     fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {
-        if self.rules.iter().any(|(held, _)| held == rule) {
+        if self.rules.iter().any(|(held, _)| held.collides_with(rule) && !(held.shared && rule.shared)) {
             return Err(RuleError::Taken);
         }
         if self.rules_full {
@@ -377,7 +378,7 @@ fn datagrams_pass_whole_and_wait_for_arp() {
 fn a_datagram_for_nobody_is_refused_to_a_connected_sender() {
     let mut pair = Pair::new();
     let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
-    pair.a.udp_connect(a, Some((SocketAddrV4::new(B, 9), NextHop::Neighbour(B)))).unwrap();
+    pair.a.udp_connect(a, Ipv4Addr::UNSPECIFIED, Some((SocketAddrV4::new(B, 9), NextHop::Neighbour(B)))).unwrap();
     pair.a.udp_send(pair.now, a, &[IoSlice::new(b"?")], A, None).unwrap();
     pair.settle();
     assert_eq!(pair.a.udp_recv(a, &mut [], RecvFlags::empty()).unwrap_err(), Error::Refused);
@@ -485,7 +486,7 @@ fn a_closed_socket_has_no_events() {
 fn ending_one_direction_of_a_udp_socket_raises_no_other_edge() {
     let mut pair = Pair::new();
     let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
-    pair.a.udp_connect(a, Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)))).unwrap();
+    pair.a.udp_connect(a, Ipv4Addr::UNSPECIFIED, Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)))).unwrap();
     pair.a.shutdown(pair.now, a, Shutdown::Write).unwrap();
     assert_eq!(pair.a.take_event(), None);
     pair.a.shutdown(pair.now, a, Shutdown::Read).unwrap();

@@ -95,6 +95,20 @@ pub struct Datagram {
     pub received: Instant,
 }
 
+/// Whether other sockets may have a socket's address as well, and who gets what arrives then (socket(7), SO_REUSEADDR and SO_REUSEPORT). Of a
+/// port's sockets, those with that peer come first, then those with that local address, then those with every one; this is
+/// about those that are equal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reuse {
+    /// The address is this socket's alone.
+    #[default]
+    No,
+    /// SO_REUSEADDR: the one that came last gets it.
+    Address,
+    /// SO_REUSEPORT: it is shared out among them, each pair of addresses to one of them.
+    Port,
+}
+
 /// A UDP socket's options.
 #[derive(Clone, Copy, Debug)]
 pub struct UdpOptions {
@@ -108,12 +122,16 @@ pub struct UdpOptions {
     pub multicast_ttl: u8,
     /// What is sent to a group also reaches this ring's own members (IP_MULTICAST_LOOP).
     pub multicast_loop: bool,
+    /// Whether it shares its address, from [`super::Ring::udp_open`] on.
+    pub reuse: Reuse,
+    /// What the kernel beside the device calls the socket (see [`crate::device::FlowRule::cookie`]), from then on too.
+    pub cookie: u64,
 }
 
 impl Default for UdpOptions {
     /// Linux's net.core.rmem_default; what is sent to a group stays on the link (RFC 1112 s6.1).
     fn default() -> Self {
-        Self { rcvbuf: 212_992, ttl: 64, tos: 0, multicast_ttl: 1, multicast_loop: true }
+        Self { rcvbuf: 212_992, ttl: 64, tos: 0, multicast_ttl: 1, multicast_loop: true, reuse: Reuse::No, cookie: 0 }
     }
 }
 

@@ -15,7 +15,7 @@ use super::arp::resolve;
 use super::demux::FlowKey;
 use super::output::Envelope;
 use super::slots::Socket;
-use super::types::{Backlog, Counters, Datagram, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
+use super::types::{Backlog, Counters, Datagram, NextHop, Readiness, RecvFlags, Reuse, SocketId, UdpOptions};
 use crate::cyclic::NetworkHeaders;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
@@ -167,6 +167,8 @@ impl Bytes {
 
 /// A UDP socket.
 pub(super) struct UdpSocket<D: Device> {
+    /// What it was bound to; and what it has now, with a peer.
+    bound: SocketAddrV4,
     pub(super) local: SocketAddrV4,
     pub(super) remote: Option<(SocketAddrV4, NextHop)>,
     /// `None`: bound to a group, whose rule is shared ([`super::multicast`]).
@@ -198,10 +200,22 @@ pub(super) struct UdpSocket<D: Device> {
 }
 
 impl<D: Device> UdpSocket<D> {
-    /// Whether a datagram from there is for this socket: a connected one has but one peer.
-    #[inline]
-    pub(super) fn takes_from(&self, from: SocketAddrV4) -> bool {
-        self.remote.is_none_or(|(remote, _)| remote == from)
+    /// Whether a group's datagram from there is for this socket, which is a member: a connected one has but one peer, and one local address.
+    pub(super) fn hears(&self, from: SocketAddrV4, group: Ipv4Addr) -> bool {
+        let local = *self.local.ip();
+        self.remote.is_none_or(|(remote, _)| remote == from) && (local.is_unspecified() || local == group)
+    }
+
+    /// What its datagrams are found by.
+    pub(super) fn key(&self) -> FlowKey {
+        self.key_with(self.local, self.remote.map(|(remote, _)| remote))
+    }
+
+    fn key_with(&self, local: SocketAddrV4, remote: Option<SocketAddrV4>) -> FlowKey {
+        match remote {
+            Some(remote) => FlowKey::new(Protocol::Udp, local, remote),
+            None => FlowKey::bound(Protocol::Udp, local),
+        }
     }
 
     /// Queues a datagram. `false`: it was dropped. What arrives after the program stopped reading is kept, as on Linux.
@@ -401,15 +415,16 @@ impl<D: Device> Ring<D> {
             return Err(Error::Invalid);
         }
         let key = FlowKey::bound(Protocol::Udp, local);
-        if self.demux.exact(key).is_some() {
+        if !self.demux.admits(key, options.reuse) {
             return Err(Error::AddressInUse);
         }
         // A group's datagrams come with its first member.
         let rule = match local.ip().is_multicast() {
             true => None,
-            false => Some(self.device.attach(&FlowRule::flow(Protocol::Udp, local, None)).map_err(rule_error)?),
+            false => Some(self.device.attach(&udp_rule(local, options)).map_err(rule_error)?),
         };
         let socket = UdpSocket {
+            bound: local,
             local,
             remote: None,
             rule,
@@ -432,7 +447,7 @@ impl<D: Device> Ring<D> {
         };
         match self.slots.insert(Socket::Udp(Box::new(socket))) {
             Ok(id) => {
-                self.demux.insert(key, id.index);
+                self.demux.join(key, id.index, options.reuse);
                 Ok(id)
             }
             Err(error) => {
@@ -442,17 +457,70 @@ impl<D: Device> Ring<D> {
         }
     }
 
+    /// A socket shares its address in another manner than `before`.
+    pub(super) fn reuse_otherwise(&mut self, id: SocketId, before: UdpOptions) -> Result<(), Error> {
+        let socket = self.slots.udp(id)?;
+        let (key, local, options, has_peer) = (socket.key(), socket.local, socket.options, socket.remote.is_some());
+        let Some(rule) = socket.rule.take() else { return Ok(()) };
+        self.demux.leave(key, id.index);
+        // (The device may not have both rules at once.)
+        self.device.detach(rule);
+        let admitted = if self.demux.admits(key, options.reuse) { Ok(()) } else { Err(Error::AddressInUse) };
+        let (rule, now, result) = match admitted.and_then(|()| self.device.attach(&udp_rule(local, &options)).map_err(rule_error)) {
+            Ok(rule) => (Some(rule), options, Ok(())),
+            Err(error) => (self.device.attach(&udp_rule(local, &before)).ok(), before, Err(error)),
+        };
+        if rule.is_some() {
+            self.demux.join(key, id.index, among_equals(now.reuse, has_peer));
+        }
+        if let Ok(socket) = self.slots.udp(id) {
+            socket.rule = rule;
+            (socket.options.reuse, socket.options.cookie) = (now.reuse, now.cookie);
+        }
+        result
+    }
+
+    pub(super) fn udp_connect_inner(
+        &mut self,
+        id: SocketId,
+        source: Ipv4Addr,
+        remote: Option<(SocketAddrV4, NextHop)>,
+    ) -> Result<(), Error> {
+        let socket = self.slots.udp(id)?;
+        let ip = if remote.is_some() && socket.bound.ip().is_unspecified() { source } else { *socket.bound.ip() };
+        let local = SocketAddrV4::new(ip, socket.bound.port());
+        let (before, after) = (socket.key(), socket.key_with(local, remote.map(|(remote, _)| remote)));
+        let (options, moves) = (socket.options, local != socket.local);
+        // (One that was deafened has no rule, and nothing comes for it.)
+        let is_deaf = socket.rule.is_none() && !socket.bound.ip().is_multicast();
+        if is_deaf || before == after {
+            socket.remote = remote;
+            return Ok(());
+        }
+        if !self.demux.admits(after, options.reuse) {
+            return Err(Error::AddressInUse);
+        }
+        let rule = if moves { Some(self.device.attach(&udp_rule(local, &options)).map_err(rule_error)?) } else { None };
+        self.demux.leave(before, id.index);
+        self.demux.join(after, id.index, among_equals(options.reuse, remote.is_some()));
+        if let Ok(socket) = self.slots.udp(id) {
+            (socket.local, socket.remote) = (local, remote);
+            if moves && let Some(rule) = core::mem::replace(&mut socket.rule, rule) {
+                self.device.detach(rule);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn close_udp(&mut self, id: SocketId) {
         self.leave_all(id);
         let Ok(udp) = self.slots.udp(id) else { return };
-        let (rule, key) = (udp.rule, FlowKey::bound(Protocol::Udp, udp.local));
+        let (rule, key) = (udp.rule, udp.key());
         if !self.config.is(Mutant::LeakRule) {
             rule.into_iter().for_each(|rule| self.device.detach(rule));
         }
         // (One that was deafened has none, and another may have the address.)
-        if self.demux.exact(key) == Some(id.index) {
-            self.demux.remove(key);
-        }
+        self.demux.leave(key, id.index);
         self.slots.remove(id.index);
     }
 
@@ -641,6 +709,17 @@ impl<D: Device> Ring<D> {
     pub(super) fn neighbour(&mut self, now: Instant, from: Ipv4Addr, ip: Ipv4Addr) -> Option<MacAddr> {
         resolve(now, (from, ip), &mut self.neighbours, &mut self.output, &mut self.device)
     }
+}
+
+/// How a socket stands to others with its very addresses: of those that have a peer, nothing is shared out (reuseport_select_sock).
+fn among_equals(reuse: Reuse, has_peer: bool) -> Reuse {
+    if has_peer && reuse == Reuse::Port { Reuse::Address } else { reuse }
+}
+
+/// What has a UDP socket's datagrams come to this ring.
+fn udp_rule(local: SocketAddrV4, options: &UdpOptions) -> FlowRule {
+    let shared = options.reuse != Reuse::No;
+    FlowRule { shared, cookie: options.cookie, ..FlowRule::flow(Protocol::Udp, local, None) }
 }
 
 pub(super) fn rule_error(error: RuleError) -> Error {

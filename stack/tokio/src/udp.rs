@@ -4,7 +4,7 @@ use core::fmt;
 use core::future::poll_fn;
 use core::task::{Context, Poll};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use ringway_stack::device::Device;
 use ringway_stack::ring::{Readiness, RecvFlags, SocketId};
@@ -47,7 +47,7 @@ impl<D: Device> UdpSocket<D> {
     pub async fn connect(&self, peer: impl Into<SocketAddr>) -> io::Result<()> {
         let peer = v4(peer.into())?;
         let hop = (self.net.config().route)(*peer.ip());
-        self.net.call(|ring, _| ring.udp_connect(self.id, Some((peer, hop))))
+        self.net.call(|ring, _| ring.udp_connect(self.id, Ipv4Addr::UNSPECIFIED, Some((peer, hop))))
     }
 
     /// Sends a datagram to `peer`. It may be lost, here as anywhere on its way.

@@ -17,6 +17,7 @@ mod held;
 mod hello;
 mod links;
 pub(crate) mod names;
+mod receivers;
 mod resolve;
 mod serve;
 mod talks;
@@ -42,6 +43,7 @@ use ringway_stack::offload::DeviceKind;
 use self::control::Client;
 use self::held::Held;
 use self::links::Entry;
+use self::receivers::Receivers;
 use self::serve::{Deferred, Incoming, Token};
 use self::talks::Talks;
 use crate::error::AttachError;
@@ -49,7 +51,7 @@ use crate::fd::{self, Fd};
 use crate::layout::RULES_MAX;
 use crate::link::Link;
 use crate::member::Member;
-use crate::rules::{self, RuleTable};
+use crate::rules::{self, Rule, RuleTable};
 use crate::settings::Settings;
 use crate::sys::{self, Epoll};
 
@@ -66,12 +68,14 @@ pub struct Resolved {
     pub mac: MacAddr,
     /// The generation of its rules when it was asked.
     pub generation: u64,
+    /// Others may come to have the address as well, of whom this member knows nothing: the answer does not hold for long.
+    pub is_shared: bool,
     link: Arc<Link>,
 }
 
 impl Resolved {
     fn new(link: &Arc<Link>) -> Self {
-        Self { mac: link.mac, generation: rules::version(&link.peer.view), link: link.clone() }
+        Self { mac: link.mac, generation: rules::version(&link.peer.view), is_shared: false, link: link.clone() }
     }
 }
 
@@ -101,6 +105,7 @@ pub struct Rendezvous {
     settled: Condvar,
     handler: Mutex<Option<Arc<ControlHandler>>>,
     correspondent: Mutex<Option<Arc<dyn Correspondent>>>,
+    receivers: Receivers,
     losses: AtomicU64,
 }
 
@@ -117,11 +122,14 @@ struct State {
     incoming: VecDeque<Incoming>,
     deferred: Vec<Deferred>,
     rules: HashMap<u64, Published>,
+    names: HashMap<u64, Name>,
+    /// The names' numbers.
+    named: HashMap<Key, u64>,
     table: RuleTable,
     clients: VecDeque<Client>,
     talks: Talks,
     groups: resolve::Groups,
-    /// Numbers rules, incoming connections and clients; never reused.
+    /// Numbers rules, names, incoming connections and clients; never reused.
     next_number: u64,
     pub(super) pause: serve::Pause,
     /// A descriptor to give up for a moment when there is no other.
@@ -132,8 +140,31 @@ struct State {
 
 /// A rule of ours.
 struct Published {
-    socket: Fd,
+    rule: Rule,
+    /// The number of its name.
+    name: u64,
     place: u16,
+}
+
+/// What is asked for by a name: an address, or a socket of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Address(Protocol, SocketAddrV4),
+    Socket(u64),
+}
+
+impl Key {
+    const fn of(rule: &Rule) -> Self {
+        if rule.cookie == 0 { Self::Address(rule.protocol, rule.address) } else { Self::Socket(rule.cookie) }
+    }
+}
+
+/// A name of ours: where one asks, and for how many rules.
+struct Name {
+    socket: Fd,
+    key: Key,
+    rules: usize,
+    is_shared: bool,
 }
 
 impl State {
@@ -161,6 +192,7 @@ impl Rendezvous {
             settled: Condvar::new(),
             handler: Mutex::default(),
             correspondent: Mutex::default(),
+            receivers: Receivers::default(),
             losses: AtomicU64::new(0),
         };
         rendezvous.open_station();
@@ -179,6 +211,35 @@ impl Rendezvous {
         resolve::resolve(self, protocol, to)
     }
 
+    /// As [`Rendezvous::resolve`], for datagrams between these addresses: which socket they are for is the kernel's choice among all that it has
+    /// there, and the answer is the member that has published a rule for that one ([`FlowRule::cookie`]). `None`: no member has, and
+    /// the datagrams are to go through the kernel. Takes a system call each time. Where [`Rendezvous::knows_receivers`] says no, members go by
+    /// addresses alone.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    ///
+    /// [`ResolveError`]: crate::ResolveError
+    pub fn resolve_datagram(&self, from: SocketAddrV4, to: SocketAddrV4) -> Result<Option<Resolved>, crate::ResolveError> {
+        resolve::resolve_datagram(self, from, to)
+    }
+
+    /// Whether the kernel says which of its sockets a datagram is for.
+    pub fn knows_receivers(&self) -> bool {
+        self.receivers.answer()
+    }
+
+    /// Which socket of the kernel's gets what goes from there to there; `None`: none, or the kernel doesn't say.
+    pub fn receiver(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<u64> {
+        self.receivers.of(from, to).ok().flatten()
+    }
+
+    /// A socket has come, or has a peer now, that gets datagrams which `receiver` got before (see [`Rendezvous::receiver`]), if that is known: whoever sends
+    /// to that one's member, or to this one, asks again. Talks to that member's progress thread.
+    pub fn unsettle(&self, receiver: Option<u64>) {
+        resolve::unsettle(self, receiver);
+    }
+
     /// Whether the answer still holds: the peer lives, and has not changed its rules since. One load of its memory.
     #[inline]
     pub fn still_valid(&self, resolved: &Resolved) -> bool {
@@ -193,7 +254,8 @@ impl Rendezvous {
     }
 
     /// Publishes a rule: from now on, this member is found under its address. A rule with a remote address is of one flow,
-    /// whose peer knows this station already, and is not published.
+    /// whose peer knows this station already, and is not published. One that is shared may be published several times: of what the
+    /// members of its group get, this one gets as many shares.
     ///
     /// # Errors
     /// [`RuleError::Taken`]: another ring or process holds it (or sixteen of them, if it is shared); [`RuleError::Full`]: the table, or the system's descriptors, are
@@ -202,8 +264,8 @@ impl Rendezvous {
         let lacks = |what| RuleError::from(Unsupported { device: DeviceKind::Shm, what });
         let exclusive = FlowRule { shared: false, ..*rule };
         let flow = exclusive.as_flow().ok_or_else(|| lacks("steering beyond protocol and addresses"))?;
-        if rule.shared && flow.protocol == Protocol::Udp {
-            return Err(lacks("sharing out datagrams"));
+        if rule.shared && rule.cookie == 0 && flow.protocol == Protocol::Udp {
+            return Err(lacks("sharing out datagrams among sockets that the kernel does not know"));
         }
         let mut state = self.lock();
         let number = state.number();
@@ -213,25 +275,60 @@ impl Rendezvous {
         if state.has_left || state.rules.len() >= RULES_MAX {
             return Err(RuleError::Full);
         }
-        let places = if rule.shared { names::GROUP_MAX } else { 1 };
-        let socket = self.claim(&state, flow.protocol, flow.local, places)?;
-        self.epoll.add(&socket, libc::EPOLLIN, Token::Rule(number).pack()).map_err(|_| RuleError::Full)?;
-        let Some(place) = state.table.insert(&*self.member.segment, flow.protocol, flow.local) else {
-            self.discard(socket);
+        let rule = Rule { protocol: flow.protocol, address: flow.local, is_shared: rule.shared, cookie: rule.cookie };
+        let name = self.name(&mut state, &rule)?;
+        let Some(place) = state.table.insert(&*self.member.segment, &rule) else {
+            self.unname(&mut state, name);
             return Err(RuleError::Full);
         };
-        state.rules.insert(number, Published { socket, place });
+        state.rules.insert(number, Published { rule, name, place });
         Ok(RuleId(number))
     }
 
-    /// Takes the rule's name, or another one of its group's.
-    fn claim(&self, state: &State, protocol: Protocol, local: SocketAddrV4, places: usize) -> Result<Fd, RuleError> {
-        if state.table.has(protocol, local) {
-            return Err(RuleError::Taken);
+    /// Has members ask here for what one rule more is for.
+    fn name(&self, state: &mut State, rule: &Rule) -> Result<u64, RuleError> {
+        let key = Key::of(rule);
+        if let Some(&number) = state.named.get(&key)
+            && let Some(name) = state.names.get_mut(&number)
+        {
+            // (Of a socket, one rule takes the other's place.)
+            if matches!(key, Key::Address(..)) && !(rule.is_shared && name.is_shared) {
+                return Err(RuleError::Taken);
+            }
+            name.is_shared |= rule.is_shared;
+            name.rules += 1;
+            return Ok(number);
         }
+        let socket = self.claim(key, if rule.is_shared { names::GROUP_MAX } else { 1 })?;
+        let number = state.number();
+        self.epoll.add(&socket, libc::EPOLLIN, Token::Rule(number).pack()).map_err(|_| RuleError::Full)?;
+        state.names.insert(number, Name { socket, key, rules: 1, is_shared: rule.is_shared });
+        state.named.insert(key, number);
+        Ok(number)
+    }
+
+    /// One rule less needs a name. The last one gives it up.
+    fn unname(&self, state: &mut State, number: u64) {
+        let Some(name) = state.names.get_mut(&number) else { return };
+        name.rules -= 1;
+        if name.rules == 0
+            && let Some(name) = state.names.remove(&number)
+        {
+            state.named.remove(&name.key);
+            self.discard(name.socket);
+        }
+    }
+
+    /// Takes the name, or another one of its group's.
+    fn claim(&self, key: Key, places: usize) -> Result<Fd, RuleError> {
+        let uid = self.member.uid;
+        let (name, places): (Box<dyn Fn(usize) -> String>, _) = match key {
+            Key::Address(protocol, local) => (Box::new(move |place| names::rule_at(uid, protocol, local, place)), places),
+            Key::Socket(cookie) => (Box::new(move |_| names::socket(uid, cookie)), 1),
+        };
         for place in 0..places {
             let socket = sys::unix_socket(libc::SOCK_SEQPACKET).map_err(|_| RuleError::Full)?;
-            match sys::listen_abstract(&socket, &names::rule_at(self.member.uid, protocol, local, place), BACKLOG) {
+            match sys::listen_abstract(&socket, &name(place), BACKLOG) {
                 Ok(()) => return Ok(socket),
                 Err(e) if e.raw_os_error() == Some(libc::EADDRINUSE) => {}
                 Err(_) => return Err(RuleError::Full),
@@ -243,9 +340,9 @@ impl Rendezvous {
     /// Takes a rule back. Unknown rules are ignored.
     pub fn withdraw(&self, rule: RuleId) {
         let mut state = self.lock();
-        if let Some(published) = state.rules.remove(&rule.0) {
-            state.table.remove(&*self.member.segment, published.place);
-            self.discard(published.socket);
+        if let Some(Published { rule, name, place }) = state.rules.remove(&rule.0) {
+            state.table.remove(&*self.member.segment, &rule, place);
+            self.unname(&mut state, name);
         }
     }
 
@@ -310,11 +407,12 @@ impl Rendezvous {
                 self.hang_up(&socket);
             }
         }
-        let rules = state.rules.drain().map(|(_, rule)| rule.socket).collect::<Vec<_>>();
+        state.rules.clear();
+        let names = state.names.drain().map(|(_, name)| name.socket).collect::<Vec<_>>();
         let incoming = state.incoming.drain(..).map(|incoming| incoming.socket).collect::<Vec<_>>();
         let clients = state.clients.drain(..).map(|client| client.socket).collect::<Vec<_>>();
         let talks = state.talks.drain();
-        for socket in rules.into_iter().chain(incoming).chain(clients).chain(talks) {
+        for socket in names.into_iter().chain(incoming).chain(clients).chain(talks) {
             self.discard(socket);
         }
         state.deferred.clear();

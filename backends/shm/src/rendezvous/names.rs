@@ -24,6 +24,11 @@ pub(crate) fn rule(uid: u32, protocol: Protocol, address: SocketAddrV4) -> Strin
     format!("ringway/{uid}/{protocol}/{address}")
 }
 
+/// Of a rule beside which the kernel has a socket: whoever asked the kernel for a datagram's receiver finds its member by that.
+pub(crate) fn socket(uid: u32, cookie: u64) -> String {
+    format!("ringway/{uid}/socket/{cookie}")
+}
+
 /// What every control socket's name of a user begins with; its process follows.
 pub(crate) fn member_prefix(uid: u32) -> String {
     format!("ringway/{uid}/member/")

@@ -29,6 +29,9 @@ enum Outcome {
     Peer(Arc<Link>),
 }
 
+/// How long a member is waited for that is to be unsettled. (One that is stopped receives nothing, and its senders ask again by themselves soon.)
+const UNSETTLE_TIME: Duration = Duration::from_millis(20);
+
 /// How long it is believed that nobody joined or left an address.
 const GROUP_TIME: Duration = Duration::from_secs(1);
 /// Addresses whose groups are remembered.
@@ -62,7 +65,56 @@ pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAdd
     Ok(None)
 }
 
+pub(super) fn resolve_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
+    match rendezvous.receivers.of(from, to) {
+        Ok(Some(cookie)) => rendezvous.resolve_socket(cookie),
+        Ok(None) => Ok(None),
+        // Nobody has published a rule by its socket then.
+        Err(_) => resolve(rendezvous, Protocol::Udp, to),
+    }
+}
+
+pub(super) fn unsettle(rendezvous: &Rendezvous, receiver: Option<u64>) {
+    let (is_mine, uid) = {
+        let mut state = rendezvous.lock();
+        state.table.unsettle(&*rendezvous.member.segment);
+        (receiver.is_none_or(|cookie| state.table.find_socket(cookie).is_some()), rendezvous.member.uid)
+    };
+    let Some(cookie) = receiver.filter(|_| !is_mine) else { return };
+    // To be asked for the name is what unsettles a member; it greets when that is done.
+    let deadline = Instant::now() + rendezvous.timeout.min(UNSETTLE_TIME);
+    let asked = dial(&names::socket(uid, cookie), deadline);
+    if let Ok(Some(socket)) = asked {
+        let _ = await_message(&socket, Kind::Greeting, deadline);
+    }
+}
+
 impl Rendezvous {
+    /// Who has published a rule for a socket of the kernel's.
+    fn resolve_socket(&self, cookie: u64) -> Result<Option<Resolved>, ResolveError> {
+        if let Some(found) = self.look_up_socket(cookie)? {
+            return Ok(Some(found));
+        }
+        match self.connect(&names::socket(self.member.uid, cookie), Instant::now() + self.timeout)? {
+            Outcome::Nobody => Ok(None),
+            Outcome::Myself | Outcome::Peer(_) => self.look_up_socket(cookie),
+        }
+    }
+
+    fn look_up_socket(&self, cookie: u64) -> Result<Option<Resolved>, ResolveError> {
+        let mut state = self.lock();
+        if state.has_left {
+            return Ok(None);
+        }
+        if let Some(is_shared) = state.table.find_socket(cookie) {
+            let link = self.to_myself(&mut state).map_err(ResolveError::system("channel to itself"))?;
+            return Ok(Some(Resolved { is_shared, ..Resolved::new(&link) }));
+        }
+        let others = state.links.iter().flatten().filter(|entry| entry.link.is_alive() && entry.link.peer.id != self.member.id);
+        let found = others.filter_map(|entry| Some((&entry.link, rules::find_socket(&entry.link.peer.view, cookie)?))).next();
+        Ok(found.map(|(link, (is_shared, generation))| Resolved { is_shared, generation, ..Resolved::new(link) }))
+    }
+
     /// Connects to the members that share an address, if nobody has looked for them of late. What goes wrong is the matter of
     /// whoever asks for one of them by name.
     fn find_group(&self, to: SocketAddrV4, deadline: Instant) {
@@ -88,7 +140,7 @@ impl Rendezvous {
 
     /// Looks into our own table and those of connected peers. An exact rule wins over one for every address; of several members with
     /// an equally good one, each has its turn. (A peer that is not connected yet might have an exact rule beside a connected
-    /// one's wildcard; the kernel, where both are bound too, lets that happen only to UDP sockets with SO_REUSEADDR.)
+    /// one's wildcard: TCP's groups have been looked for, and for datagrams the kernel is asked, where it answers.)
     fn look_up(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Arc<Link>>, ResolveError> {
         let mut state = self.lock();
         if state.has_left {
@@ -100,10 +152,10 @@ impl Rendezvous {
         wildcard.myself = mine.wildcard;
         for entry in state.links.iter().flatten().filter(|entry| entry.link.is_alive() && entry.link.peer.id != self.member.id) {
             let found = rules::find(&entry.link.peer.view, protocol, to);
-            if found.exact {
-                exact.add(&entry.link);
-            } else if found.wildcard {
-                wildcard.add(&entry.link);
+            if found.exact > 0 {
+                exact.add(&entry.link, found.exact);
+            } else if found.wildcard > 0 {
+                wildcard.add(&entry.link, found.wildcard);
             }
         }
         let candidates = if exact.is_empty() { wildcard } else { exact };
@@ -227,27 +279,33 @@ impl Rendezvous {
     }
 }
 
-/// Members with equally good rules.
+/// Members with equally good rules, and how many each of them has: a connection is shared out among sockets, not among members.
 #[derive(Default)]
 struct Candidates {
-    others: ArrayVec<Arc<Link>, { names::GROUP_MAX }>,
-    myself: bool,
+    others: ArrayVec<(Arc<Link>, usize), { names::GROUP_MAX }>,
+    myself: usize,
 }
 
 impl Candidates {
-    fn add(&mut self, link: &Arc<Link>) {
+    fn add(&mut self, link: &Arc<Link>, rules: usize) {
         // More than a group has are liars.
-        let _ = self.others.try_push(link.clone());
+        let _ = self.others.try_push((link.clone(), rules));
     }
 
     fn is_empty(&self) -> bool {
-        self.others.is_empty() && !self.myself
+        self.others.is_empty() && self.myself == 0
     }
 
     /// Whose turn it is; `None`: ours.
     fn at(&self, turn: usize) -> Option<Arc<Link>> {
-        let all = self.others.len() + usize::from(self.myself);
-        self.others.get(turn % all.max(1)).cloned()
+        let all = self.others.iter().map(|(_, rules)| rules).sum::<usize>() + self.myself;
+        let mut turn = turn % all.max(1);
+        let whose = |(link, rules): &(Arc<Link>, usize)| {
+            let is_its = turn < *rules;
+            turn = turn.wrapping_sub(*rules);
+            is_its.then(|| link.clone())
+        };
+        self.others.iter().find_map(whose)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::hello::{self, Half, Kind, PeerHalf};
-use super::{Rendezvous, State, control};
+use super::{Key, Rendezvous, State, control};
 use crate::closing;
 use crate::fd::Fd;
 use crate::limit::Limit;
@@ -24,7 +24,7 @@ const ACCEPTS: usize = 16;
 pub(super) enum Token {
     /// The control socket.
     Control,
-    /// A rule's socket.
+    /// The socket where a rule's address is asked for.
     Rule(u64),
     /// A greeted connection.
     Incoming(u64),
@@ -163,7 +163,7 @@ impl Rendezvous {
 
     fn listen_for(&self, state: &State, token: Token, events: i32) {
         let listener = match token {
-            Token::Rule(number) => state.rules.get(&number).map(|rule| &rule.socket),
+            Token::Rule(number) => state.names.get(&number).map(|name| &name.socket),
             Token::Station => state.talks.station.as_ref(),
             _ => Some(&self.control),
         };
@@ -174,8 +174,10 @@ impl Rendezvous {
 
     fn accept_members(&self, state: &mut State, rule: u64) {
         for _ in 0..ACCEPTS {
-            let Some(published) = state.rules.get(&rule) else { return };
-            let Some(socket) = accept_or_refuse(&published.socket, &mut state.spare) else { return };
+            let Some(name) = state.names.get(&rule) else { return };
+            // Whoever asks for a socket by its name may be about to have datagrams that it got until now (before it is greeted: it waits for that).
+            let unsettles = name.is_shared && matches!(name.key, Key::Socket(_));
+            let Some(socket) = accept_or_refuse(&name.socket, &mut state.spare) else { return };
             let Ok(credentials) = sys::peer_credentials(&socket) else { continue };
             if credentials.uid != self.member.uid {
                 static LINES: Limit = Limit::new();
@@ -183,6 +185,9 @@ impl Rendezvous {
                     tracing::debug!(uid = credentials.uid, "refusing another user's process{left_out}");
                 }
                 continue;
+            }
+            if unsettles {
+                state.table.unsettle(&*self.member.segment);
             }
             let number = state.number();
             // Those of its offer.

@@ -1,3 +1,5 @@
+use std::net::{SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -60,7 +62,7 @@ fn members_that_share_a_rule_take_turns() {
     for node in [&mut a, &mut b] {
         node.device.attach(&tcp(address).shared()).unwrap();
     }
-    assert_eq!(a.device.attach(&tcp(address).shared()), Err(RuleError::Taken), "one each");
+    assert_eq!(a.device.attach(&tcp(address)), Err(RuleError::Taken), "it is shared");
     let mut turns: Vec<_> = (0..6).map(|_| c.find(address).unwrap().mac).collect();
     turns.sort();
     assert_eq!((turns[0], turns[3]), (turns[2], turns[5]));
@@ -73,6 +75,72 @@ fn members_that_share_a_rule_take_turns() {
     drop(b);
     let left = c.find(address).unwrap().mac;
     assert!((0..4).all(|_| c.find(address).is_none_or(|found| found.mac == left)));
+}
+
+#[test]
+fn a_member_that_has_a_shared_rule_several_times_has_as_many_turns() {
+    let (mut a, mut b, c) = (Node::new(), Node::new(), Node::new());
+    let address = fresh_address();
+    let shared = tcp(address).shared();
+    let rules = [(); 3].map(|()| a.device.attach(&shared).unwrap());
+    b.device.attach(&shared).unwrap();
+    let turns = |count: usize| {
+        let mut turns = std::collections::BTreeMap::new();
+        (0..count).for_each(|_| *turns.entry(c.find(address).unwrap().mac).or_insert(0) += 1);
+        let mut turns: Vec<usize> = turns.into_values().collect();
+        turns.sort_unstable();
+        turns
+    };
+    assert_eq!(turns(40), [10, 30]);
+    a.device.detach(rules[0]);
+    a.device.detach(rules[1]);
+    assert_eq!(turns(40), [20, 20]);
+    a.device.detach(rules[2]);
+    assert_eq!(turns(4), [4]);
+}
+
+#[test]
+fn datagrams_go_to_the_member_whose_socket_the_kernel_names() {
+    let (mut a, mut b, c) = (Node::new(), Node::new(), Node::new());
+    let (first, second, client) = (udp("127.0.0.1:0"), udp("127.0.0.1:0"), udp("127.0.0.1:0"));
+    let (to, other, from) = (local(&first), local(&second), local(&client));
+    let rule = |socket: &UdpSocket, shared| {
+        let cookie = sys::cookie(socket.as_raw_fd()).unwrap();
+        FlowRule { shared, cookie, ..FlowRule::flow(Protocol::Udp, local(socket), None) }
+    };
+    let find = || c.rendezvous.resolve_datagram(from, to).unwrap();
+    assert!(find().is_none(), "no member has published it");
+    let first_rule = a.device.attach(&rule(&first, true)).unwrap();
+    let found = find().expect("a");
+    assert!(found.is_shared && c.rendezvous.still_valid(&found));
+    let wide = FlowRule { cookie: rule(&second, false).cookie, ..FlowRule::flow(Protocol::Udp, "0.0.0.0:9".parse().unwrap(), None) };
+    let wide = b.device.attach(&wide).unwrap();
+    b.device.attach(&rule(&second, false)).expect("as where a socket finds its peer: one rule takes the other's place");
+    b.device.detach(wide);
+    let plain = c.rendezvous.resolve_datagram(from, other).unwrap().expect("b");
+    assert!(!plain.is_shared && plain.mac != found.mac);
+    // The kernel has no socket there for who comes from elsewhere.
+    first.connect("127.0.0.1:1").unwrap();
+    assert!(find().is_none());
+    first.connect(from).unwrap();
+    assert_eq!(find().map(|again| again.mac), Some(found.mac));
+
+    // A member that takes them from another one has its senders ask again.
+    let (found, theirs) = (find().unwrap(), c.rendezvous.receiver(from, to));
+    assert_eq!(theirs, sys::cookie(first.as_raw_fd()).ok());
+    b.rendezvous.unsettle(theirs);
+    assert!(!c.rendezvous.still_valid(&found));
+    a.device.detach(first_rule);
+    assert!(find().is_none(), "nobody has it on a ring");
+}
+
+fn udp(address: &str) -> UdpSocket {
+    UdpSocket::bind(address).unwrap()
+}
+
+fn local(socket: &UdpSocket) -> SocketAddrV4 {
+    let Ok(std::net::SocketAddr::V4(local)) = socket.local_addr() else { panic!("{socket:?}") };
+    local
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Datagrams: on the ring as soon as the socket has a port.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::net::Ipv4Addr;
 
 use ringway_stack::ring::{RecvFlags, SocketId};
 
@@ -36,8 +37,8 @@ impl Ringway {
 
     pub(super) fn udp_connect(&mut self, slot: Slot, to: Address) -> Result<(), Errno> {
         let id = self.udp_publish(slot)?;
-        let remote = (self.resolve(to), self.hop(to));
-        self.call(slot, |_, ring| ring.udp_connect(id, Some(remote))).map_err(errno)?;
+        let (remote, source) = ((self.resolve(to), self.hop(to)), self.ip(slot.host()));
+        self.call(slot, |_, ring| ring.udp_connect(id, source, Some(remote))).map_err(errno)?;
         self.get_mut(slot).peer = Some(to);
         Ok(())
     }
@@ -51,7 +52,7 @@ impl Ringway {
             socket.port = None;
             socket.held = false;
         }
-        let undone = self.call(slot, |_, ring| ring.udp_connect(id, None));
+        let undone = self.call(slot, |_, ring| ring.udp_connect(id, Ipv4Addr::UNSPECIFIED, None));
         undone.expect("the id is the ring's");
     }
 

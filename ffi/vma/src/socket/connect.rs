@@ -46,7 +46,7 @@ pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const
             process.lock().leave_to_kernel(key, "connect", Reason::Family);
             Err(THEIRS)
         }
-        Kind::Fresh => match allowed(process, key, to).and_then(|()| reachable(process, Protocol::Tcp, to)) {
+        Kind::Fresh => match allowed(process, key, to).and_then(|()| reachable(process, None, to)) {
             Ok((remote, hop)) => open(process, fd, key, remote, hop),
             Err(Unreachable::NotAnAddress) => Err(THEIRS),
             Err(Unreachable::Because(reason)) => {
@@ -88,8 +88,13 @@ fn allowed(process: &Process, key: Key, to: Address) -> Result<(), Unreachable> 
     rules::leave(Role::TcpClient, address::destination(to), own).map_or(Ok(()), |rule| Err(Unreachable::ByRule(rule)))
 }
 
-/// Whether an offloaded process has that address, and where. May talk to it, so no lock is held.
-pub(crate) fn reachable(process: &Process, protocol: Protocol, to: Address) -> Result<(SocketAddrV4, Resolved), Unreachable> {
+/// Whether an offloaded process has that address, and where: of datagrams, for those from `datagrams_from`; else of connections. May talk to it, so no
+/// lock is held.
+pub(crate) fn reachable(
+    process: &Process,
+    datagrams_from: Option<SocketAddrV4>,
+    to: Address,
+) -> Result<(SocketAddrV4, Resolved), Unreachable> {
     let remote = match to {
         Address::V4(remote) => address::destination(remote),
         // Linux connects `::` to the IPv6 loopback, where nothing is offloaded.
@@ -105,7 +110,11 @@ pub(crate) fn reachable(process: &Process, protocol: Protocol, to: Address) -> R
     if !process.addresses.contains(*remote.ip()) {
         return Err(Unreachable::Because(Reason::NotLocal));
     }
-    match process.rendezvous.resolve(protocol, remote) {
+    let resolved = match datagrams_from {
+        Some(from) => process.rendezvous.resolve_datagram(from, remote),
+        None => process.rendezvous.resolve(Protocol::Tcp, remote),
+    };
+    match resolved {
         Ok(Some(hop)) => Ok((remote, hop)),
         Ok(None) => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
         Err(error) => {

@@ -4,19 +4,19 @@
 use core::ffi::c_int;
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use libc::{sockaddr, socklen_t};
 use ringway_params::rules::Role;
 use ringway_shm::{Rendezvous, Resolved, ShmDevice};
-use ringway_stack::device::{MacAddr, Protocol};
+use ringway_stack::device::MacAddr;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, Ring, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::address::{self, Address};
 use super::connect::{Unreachable, kernel_result, reachable};
-use super::{Kind, Socket};
+use super::{Kind, Socket, sharing};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS};
 use crate::extra::resume::Resume;
@@ -29,6 +29,10 @@ use crate::{mux, real, rules};
 
 /// How long a destination that nobody offloads is left to the kernel before it is asked for again.
 const KERNEL_FOR: Duration = Duration::from_millis(100);
+
+/// How long a way to an address is believed that other sockets may come to share, of which nobody tells: those of programs that don't run this
+/// library. (One that does run it tells at once.)
+const SHARED_FOR: Duration = Duration::from_millis(10);
 
 /// Calls that find nothing, this close together, are a program that spins.
 const TIGHT: Duration = Duration::from_micros(5);
@@ -47,15 +51,23 @@ pub(crate) struct Route {
 enum By {
     #[default]
     Unknown,
-    Station(Resolved),
+    /// Over the ring, until then.
+    Station(Resolved, Instant),
     /// Through the kernel, until then.
     Kernel(Instant),
+}
+
+impl By {
+    fn station(hop: Resolved, now: Instant) -> Self {
+        let until = if hop.is_shared { now + SHARED_FOR } else { Instant::MAX };
+        Self::Station(hop, until)
+    }
 }
 
 impl Route {
     /// Whether the last datagram, or the connection, was to that address and not the kernel's.
     pub(crate) fn is_by_ring(&self, to: SocketAddrV4) -> bool {
-        self.to == Some(to) && matches!(self.by, By::Station(_))
+        self.to == Some(to) && matches!(self.by, By::Station(..))
     }
 
     /// The same, if it was the kernel's.
@@ -74,7 +86,7 @@ impl Route {
 
     /// Lets go of a station that is no more, and so of its memory.
     pub(crate) fn forget_dead(&mut self, rendezvous: &Rendezvous) {
-        if matches!(&self.by, By::Station(hop) if !rendezvous.still_valid(hop)) {
+        if matches!(&self.by, By::Station(hop, _) if !rendezvous.still_valid(hop)) {
             self.by = By::Unknown;
         }
     }
@@ -136,6 +148,10 @@ pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
         offload.leave_by_rule(key, "bind", rule);
         return;
     }
+    if !sharing::is_known_to_the_kernel(process, socket) {
+        offload.leave_to_kernel(key, "bind", Reason::KernelOnlyOption);
+        return;
+    }
     match offload.ring.udp_open(local, &socket.udp) {
         Ok(id) => {
             socket.kind = Kind::Datagram(Some(id));
@@ -150,6 +166,31 @@ pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
         }
     }
     mux::refresh(offload, key.index);
+}
+
+/// Where the kernel has a socket's datagrams to an address come from. Port zero: it is not bound yet.
+fn source(offload: &Offload, key: Key, to: SocketAddrV4) -> SocketAddrV4 {
+    let local = offload.sockets.find(key).and_then(|socket| {
+        let on_ring = socket.ring_id().and_then(|id| offload.ring.info(id)).map(|info| info.local);
+        on_ring.or(socket.bound)
+    });
+    match local {
+        Some(local) if !local.ip().is_unspecified() => local,
+        bound => SocketAddrV4::new(address::source_for(*to.ip()), bound.map_or(0, |bound| bound.port())),
+    }
+}
+
+/// The way to `to` for a socket, which gets an address and a rule if it leads over the ring.
+fn find_way(process: &Process, fd: c_int, key: Key, to: SocketAddrV4) -> Result<Resolved, Unreachable> {
+    let from = source(&process.lock(), key, to);
+    let (_, hop) = sendable(process, from, Address::V4(to))?;
+    ensure_published(process, fd, key);
+    let bound = source(&process.lock(), key, to);
+    if bound == from {
+        return Ok(hop);
+    }
+    // It has a port now, by which the kernel may choose another one.
+    sendable(process, bound, Address::V4(to)).map(|(_, hop)| hop)
 }
 
 /// Gives the socket an address and a rule, if it can have them: what a sender needs to be answered.
@@ -168,7 +209,7 @@ fn ensure_published(process: &Process, fd: c_int, key: Key) {
     }
     let mut local = address::of_placeholder(fd, socket.family);
     if local.is_some_and(|l| l.port() == 0) {
-        let any = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let raw = address::Raw::new(any, socket.family);
         // SAFETY: the address is as long as it says.
         if unsafe { real::bind(fd, raw.as_ptr(), raw.len()) } == 0 {
@@ -182,7 +223,7 @@ fn ensure_published(process: &Process, fd: c_int, key: Key) {
     let connected = socket.peer.is_some();
     publish(process, offload, key);
     if connected {
-        connect_on_ring(offload, key);
+        connect_on_ring(process, offload, fd, key);
     }
 }
 
@@ -206,12 +247,15 @@ pub(crate) unsafe fn connect(
     {
         return Err(THEIRS);
     }
+    let former = sharing::former_receiver_of_peer(process, fd, key, to);
     // SAFETY: the caller's promise.
     kernel_result(unsafe { real::connect(fd, raw, len) })?;
     if to == Address::Unspecified {
         give_port_back(process, fd, key);
     }
-    let found = sendable(process, to);
+    let family = process.lock().sockets.find(key).map(|socket| socket.family);
+    let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+    let found = sendable(process, family.and_then(|family| address::of_placeholder(fd, family)).unwrap_or(any), to);
     // (Whom nobody has yet on this machine, somebody may have soon.)
     if matches!(found, Ok(_) | Err(Unreachable::Because(Reason::NoOffloadedPeer))) {
         // The ring must filter by peer from the first datagram on: publish before connecting there.
@@ -227,7 +271,7 @@ pub(crate) unsafe fn connect(
     socket.peer = peer;
     socket.route = Route { to: peer, by: By::Unknown };
     match found {
-        Ok((_, hop)) => socket.route.by = By::Station(hop),
+        Ok((_, hop)) => socket.route.by = By::station(hop, process.now()),
         Err(Unreachable::Because(reason)) => {
             socket.route.by = By::Kernel(process.now() + KERNEL_FOR);
             let is_undecided = matches!(socket.reason, Some(Reason::Undecided | Reason::NoOffloadedPeer));
@@ -244,8 +288,12 @@ pub(crate) unsafe fn connect(
         }
         Err(Unreachable::NotAnAddress) => {}
     }
-    connect_on_ring(offload, key);
+    connect_on_ring(process, offload, fd, key);
     offload.dispatch();
+    drop(guard);
+    if let Some(former) = former {
+        former.lets_go(process);
+    }
     Ok(0)
 }
 
@@ -265,13 +313,13 @@ fn leave_whole(process: &Process, key: Key, to: SocketAddrV4) -> bool {
 }
 
 /// [`reachable`], unless libvma.conf leaves datagrams to that address to the kernel.
-fn sendable(process: &Process, to: Address) -> Result<(SocketAddrV4, Resolved), Unreachable> {
+fn sendable(process: &Process, from: SocketAddrV4, to: Address) -> Result<(SocketAddrV4, Resolved), Unreachable> {
     if let Address::V4(to) = to
         && let Some(rule) = rules::leave(Role::UdpSender, address::destination(to), None)
     {
         return Err(Unreachable::ByRule(rule));
     }
-    reachable(process, Protocol::Udp, to)
+    reachable(process, Some(from), to)
 }
 
 /// A disconnected socket has no port any more, unless the program named it in bind(2): nothing that comes for the old one is its.
@@ -302,17 +350,20 @@ fn ensure_published_connected(process: &Process, fd: c_int, key: Key) {
     ensure_published(process, fd, key);
 }
 
-/// Tells the ring's socket who its peer is.
-fn connect_on_ring(offload: &mut Offload, key: Key) {
+/// Tells the ring's socket who its peer is, and which local address the kernel has given it for that.
+fn connect_on_ring(process: &Process, offload: &mut Offload, fd: c_int, key: Key) {
     let Some(socket) = offload.sockets.find(key) else { return };
     let Kind::Datagram(Some(id)) = socket.kind else { return };
     // A peer that only the kernel reaches is named so that strangers are filtered; nothing is sent to that station.
     let hop = match &socket.route.by {
-        By::Station(hop) => NextHop::Station(hop.mac),
+        By::Station(hop, _) => NextHop::Station(hop.mac),
         By::Unknown | By::Kernel(_) => NextHop::Station(MacAddr::default()),
     };
-    if let Err(error) = offload.ring.udp_connect(id, socket.peer.map(|peer| (peer, hop))) {
-        tracing::debug!("the ring did not connect a datagram socket: {error}");
+    let source = address::of_placeholder(fd, socket.family).map_or(Ipv4Addr::UNSPECIFIED, |local| *local.ip());
+    if let Err(error) = offload.ring.udp_connect(id, source, socket.peer.map(|peer| (peer, hop))) {
+        tracing::info!("a datagram socket that is connected from {source} is left to the kernel: {error}");
+        offload.ring.close(process.now(), id, false);
+        offload.leave_to_kernel(key, "connect", Reason::DeviceFull);
     }
 }
 
@@ -374,18 +425,15 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
     }
     drop(guard);
     let _masked = Masked::new();
-    let found = sendable(process, Address::V4(to));
-    if found.is_ok() {
-        ensure_published(process, fd, key);
-    }
+    let found = find_way(process, fd, key, to);
     let mut guard = process.lock();
     let socket = guard.sockets.find_mut(key)?;
-    let (Ok((_, hop)), Kind::Datagram(Some(id))) = (found, socket.kind) else {
+    let (Ok(hop), Kind::Datagram(Some(id))) = (found, socket.kind) else {
         socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) });
         return None;
     };
     let station = hop.mac;
-    socket.take_route(Route { to: Some(to), by: By::Station(hop) });
+    socket.take_route(Route { to: Some(to), by: By::station(hop, now) });
     Some((id, station, to))
 }
 
@@ -402,7 +450,7 @@ fn usable(process: &Process, socket: &Socket, to: SocketAddrV4, now: Instant) ->
         return None;
     }
     match &socket.route.by {
-        By::Station(hop) if process.rendezvous.still_valid(hop) => Some(Some(hop.mac)),
+        By::Station(hop, until) if now < *until && process.rendezvous.still_valid(hop) => Some(Some(hop.mac)),
         By::Kernel(until) if now < *until => Some(None),
         _ => None,
     }
@@ -448,19 +496,16 @@ fn send_after_asking(
 ) -> Result<usize, Errno> {
     let saved = errno::current();
     let _masked = Masked::new();
-    let found = sendable(process, Address::V4(to));
-    if found.is_ok() {
-        ensure_published(process, fd, key);
-    }
+    let found = find_way(process, fd, key, to);
     errno::set(saved);
     let mut guard = process.lock();
     let offload = &mut *guard;
     let now = process.now();
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     match (found, socket.kind) {
-        (Ok((_, hop)), Kind::Datagram(Some(id))) => {
+        (Ok(hop), Kind::Datagram(Some(id))) => {
             let station = hop.mac;
-            socket.take_route(Route { to: Some(to), by: By::Station(hop) });
+            socket.take_route(Route { to: Some(to), by: By::station(hop, now) });
             let result = send_on_ring(process, offload, (key, id), data, to, station, now);
             offload.dispatch();
             if result != Err(Error::HostUnreachable) {

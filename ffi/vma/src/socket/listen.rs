@@ -11,7 +11,7 @@ use ringway_stack::tcp;
 
 use super::address::{self};
 use super::connect::kernel_result;
-use super::{Kind, datagram};
+use super::{Kind, datagram, sharing};
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -33,6 +33,8 @@ pub(crate) unsafe fn bind(process: &Process, fd: c_int, key: Key, raw: *const so
         return Err(Errno(libc::EINVAL));
     }
     // SAFETY: the caller's promise.
+    let former = unsafe { sharing::former_receiver_of_address(process, fd, key, raw, len) };
+    // SAFETY: the caller's promise.
     kernel_result(unsafe { real::bind(fd, raw, len) })?;
     let mut guard = process.lock();
     let offload = &mut *guard;
@@ -46,6 +48,10 @@ pub(crate) unsafe fn bind(process: &Process, fd: c_int, key: Key, raw: *const so
         }
         (Kind::Fresh | Kind::Datagram(None), None) => offload.leave_to_kernel(key, "bind", Reason::Family),
         _ => {}
+    }
+    drop(guard);
+    if let Some(former) = former {
+        former.lets_go(process);
     }
     Ok(0)
 }

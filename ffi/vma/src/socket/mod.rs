@@ -18,6 +18,7 @@ pub(crate) mod options;
 pub(crate) mod rare;
 pub(crate) mod refused;
 pub(crate) mod routes;
+mod sharing;
 pub(crate) mod special;
 pub(crate) mod stream;
 pub(crate) mod vectors;

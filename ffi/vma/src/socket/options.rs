@@ -14,7 +14,7 @@ use ringway_stack::offload::Reason;
 use ringway_stack::tcp;
 
 use super::connect::kernel_result;
-use super::{Family, Kind, Socket, common, cork, groups, info, lifecycle};
+use super::{Family, Kind, Socket, common, cork, groups, info, lifecycle, sharing};
 use crate::errno::Errno;
 use crate::extra::rings::options as rings;
 use crate::process::{Offload, Process};
@@ -85,6 +85,7 @@ pub(crate) unsafe fn set(
         && (asks || (level, name) == (libc::SOL_SOCKET, SO_ZEROCOPY) && socket.protocol == Protocol::Udp)
         && !(socket.protocol == Protocol::Tcp && concerns_datagrams_only(level, name))
     {
+        let is_groups = level == libc::SOL_SOCKET && matches!(name, SO_ATTACH_REUSEPORT_CBPF | SO_ATTACH_REUSEPORT_EBPF);
         match socket.kind {
             Kind::Stream(_) | Kind::Connecting(_) => {
                 let family = socket.family;
@@ -107,6 +108,9 @@ pub(crate) unsafe fn set(
                 offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
             }
             Kind::Kernel | Kind::Moving => {}
+        }
+        if is_groups {
+            leave_group(process, offload, key);
         }
     }
     let is_common = offload.sockets.find(key).is_some_and(|socket| socket.common.is_some());
@@ -144,6 +148,24 @@ pub(crate) unsafe fn set(
         let _ = cork::push(process, guard, fd, key, 0);
     }
     Ok(0)
+}
+
+/// A program of the kernel's chooses among the sockets that share an address (SO_ATTACH_REUSEPORT_EBPF), one of which was given to it: those of this
+/// process are all the kernel's from then on.
+fn leave_group(process: &Process, offload: &mut Offload, key: Key) {
+    let Some((bound, protocol)) = offload.sockets.find(key).and_then(|socket| Some((socket.bound?, socket.protocol))) else { return };
+    let shares = |socket: &Socket| socket.bound == Some(bound) && socket.protocol == protocol && socket.reuse_port;
+    let ring = |socket: &Socket| match socket.kind {
+        Kind::Listener(id) | Kind::Datagram(id) => id,
+        _ => None,
+    };
+    let sharers: Vec<_> =
+        offload.sockets.iter().filter(|(_, socket)| shares(socket)).filter_map(|(key, socket)| Some((key, ring(socket)?))).collect();
+    for (key, id) in sharers {
+        offload.ring.close(process.now(), id, false);
+        offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
+    }
+    offload.dispatch();
 }
 
 /// Options that change what the kernel does to packets: the ring cannot do as much.
@@ -304,7 +326,17 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => set_low_water(socket),
         (libc::SOL_SOCKET, SO_ZEROCOPY) => socket.rare().zerocopy = argument.flag(),
         (libc::IPPROTO_UDP, UDP_CORK) => socket.rare().cork = argument.flag(),
-        (libc::SOL_SOCKET, libc::SO_REUSEPORT) => socket.reuse_port = argument.flag(),
+        // (Accepted sockets have it too: a server that starts again binds the port only if those that are left of the last one have SO_REUSEADDR
+        // as well.)
+        (libc::SOL_SOCKET, libc::SO_REUSEPORT | libc::SO_REUSEADDR) => {
+            if name == libc::SO_REUSEPORT {
+                socket.reuse_port = argument.flag();
+            }
+            // One that is bound already shares its address from now on, as far as others ask for that (udp_lib_lport_inuse).
+            if matches!(socket.kind, Kind::Datagram(Some(_))) && socket.udp.cookie != 0 {
+                socket.udp.reuse = sharing::reuse_of(socket.fd);
+            }
+        }
         (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => {
             let bytes = argument.size().max(process.params.rx_bytes_min);
             match socket.protocol {
@@ -347,9 +379,8 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
         }
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => socket.ancillary.packet_info = argument.flag(),
         (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => socket.ancillary.packet_info6 = argument.flag(),
-        // The kernel's own, and its accepted sockets': a server that starts again binds the port only if those that are left of the last one
-        // have SO_REUSEADDR as well.
-        (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_OOBINLINE | libc::SO_PRIORITY) => {}
+        // The kernel's own, and its accepted sockets'.
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE | libc::SO_PRIORITY) => {}
         _ => return,
     }
     if matches!(socket.kind, Kind::Fresh | Kind::Listener(_)) && argument.len == size_of::<c_int>() {

@@ -86,7 +86,7 @@ fn headers_are_those_of_the_next_packet() {
 
     let (a, _) = udp_pair(&mut pair);
     assert_eq!(pair.a.headers(a, A).unwrap_err(), Error::NotConnected);
-    pair.a.udp_connect(a, TO).unwrap();
+    pair.a.udp_connect(a, Ipv4Addr::UNSPECIFIED, TO).unwrap();
     let head = pair.a.headers(a, A).unwrap();
     assert_eq!(head.len(), 42);
     let udp = udp::Header::parse(&head[34..]).unwrap().0;

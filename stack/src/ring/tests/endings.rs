@@ -135,9 +135,9 @@ fn a_reader_that_stopped_reading_learns_of_the_error_first() {
 fn a_stranger_at_a_connected_udp_socket_is_told_that_nobody_is_there() {
     let mut pair = Pair::new();
     let (stranger, friend, b) = (udp(&mut pair.a, A, 1000), udp(&mut pair.a, A, 1001), udp(&mut pair.b, B, 2000));
-    pair.b.udp_connect(b, hop(A, 1001)).unwrap();
+    pair.b.udp_connect(b, Ipv4Addr::UNSPECIFIED, hop(A, 1001)).unwrap();
     for from in [stranger, friend] {
-        pair.a.udp_connect(from, hop(B, 2000)).unwrap();
+        pair.a.udp_connect(from, Ipv4Addr::UNSPECIFIED, hop(B, 2000)).unwrap();
         send(&mut pair.a, pair.now, from, None).unwrap();
     }
     pair.settle();

@@ -134,7 +134,7 @@ fn a_connected_udp_socket_hears_that_a_datagram_was_too_long() {
     pair.a.set_neighbour(B, Some(pair.b.mac));
     let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
     let to = (SocketAddrV4::new(B, 9), NextHop::Neighbour(B));
-    pair.a.udp_connect(a, Some(to)).unwrap();
+    pair.a.udp_connect(a, Ipv4Addr::UNSPECIFIED, Some(to)).unwrap();
     pair.a.udp_send(pair.now, a, &[IoSlice::new(&[1; 1400])], A, None).unwrap();
     let frame = last_sent(&pair);
     let report = error(&pair, &frame, icmp::CODE_FRAGMENTATION_NEEDED, 1000, None);

@@ -1,0 +1,100 @@
+//! UDP sockets that share a port: the kernel knows all of them, those of programs without this library included, and says which one a
+//! datagram is for ([`ringway_shm::Rendezvous::resolve_datagram`]). Here is what it needs to know of a socket, and who is told where another one comes
+//! between.
+
+use core::ffi::c_int;
+use core::mem::size_of;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use libc::{sockaddr, socklen_t};
+use ringway_stack::ring::Reuse;
+
+use super::address::{self, Address};
+use super::{Kind, Socket};
+use crate::cancel::Masked;
+use crate::process::Process;
+use crate::real;
+use crate::slab::Key;
+
+/// Notes whether others may share the socket's address, and by which name the kernel, which chooses among all that do, will say that something is
+/// for this one. `false`: they may, and this kernel does not say.
+pub(super) fn is_known_to_the_kernel(process: &Process, socket: &mut Socket) -> bool {
+    socket.udp.reuse = reuse_of(socket.fd);
+    socket.udp.cookie = if process.rendezvous.knows_receivers() { cookie_of(socket.fd) } else { 0 };
+    socket.udp.reuse == Reuse::No || socket.udp.cookie != 0
+}
+
+/// How a socket of the kernel's shares its address (SO_REUSEPORT, SO_REUSEADDR).
+pub(super) fn reuse_of(fd: c_int) -> Reuse {
+    let is_set = |name| int_option(fd, name).is_some_and(|value| value != 0);
+    match () {
+        () if is_set(libc::SO_REUSEPORT) => Reuse::Port,
+        () if is_set(libc::SO_REUSEADDR) => Reuse::Address,
+        () => Reuse::No,
+    }
+}
+
+fn cookie_of(fd: c_int) -> u64 {
+    int_option(fd, libc::SO_COOKIE).unwrap_or(0)
+}
+
+/// An option that is an integer of up to eight bytes; of a shorter one, whether it is zero is all that can be told.
+fn int_option(fd: c_int, name: c_int) -> Option<u64> {
+    let mut value = 0u64;
+    let mut len = size_of::<u64>() as socklen_t;
+    // SAFETY: the value is as long as it says.
+    let asked = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut len) };
+    (asked == 0).then_some(value)
+}
+
+/// Who gets an address's datagrams until a socket is bound to it.
+///
+/// # Safety
+/// `raw` is null, or `len` bytes can be read there.
+pub(super) unsafe fn former_receiver_of_address(
+    process: &Process,
+    fd: c_int,
+    key: Key,
+    raw: *const sockaddr,
+    len: socklen_t,
+) -> Option<FormerReceiver> {
+    let (kind, family) = process.lock().sockets.find(key).map(|socket| (socket.kind, socket.family))?;
+    if !matches!(kind, Kind::Datagram(_)) {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let to = match unsafe { address::read(raw, len, family) } {
+        Address::V4(to) => to,
+        Address::Any6(port) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port),
+        Address::Unspecified | Address::Other => return None,
+    };
+    former_receiver(process, fd, None, to)
+}
+
+/// Who gets what the peer of a socket sends until it is connected; or what anybody sends, until it isn't any more.
+pub(super) fn former_receiver_of_peer(process: &Process, fd: c_int, key: Key, to: Address) -> Option<FormerReceiver> {
+    let bound = process.lock().sockets.find(key)?.bound?;
+    let Address::V4(peer) = to else { return former_receiver(process, fd, None, bound) };
+    let peer = address::destination(peer);
+    let ip = if bound.ip().is_unspecified() { address::source_for(*peer.ip()) } else { *bound.ip() };
+    former_receiver(process, fd, Some(peer), SocketAddrV4::new(ip, bound.port()))
+}
+
+/// Which of the kernel's sockets gets now what another one is about to get: what goes from `from` to `to`. `None`: that is nobody's matter, for no
+/// two sockets share the address.
+fn former_receiver(process: &Process, fd: c_int, from: Option<SocketAddrV4>, to: SocketAddrV4) -> Option<FormerReceiver> {
+    let is_shared = to.port() != 0 && reuse_of(fd) != Reuse::No;
+    let from = from.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+    is_shared.then(|| FormerReceiver(process.rendezvous.receiver(from, to)))
+}
+
+/// See [`former_receiver`].
+pub(super) struct FormerReceiver(Option<u64>);
+
+impl FormerReceiver {
+    /// It gets that no more: whoever sends there asks again.
+    pub(super) fn lets_go(self, process: &Process) {
+        let _masked = Masked::new();
+        process.rendezvous.unsettle(self.0);
+    }
+}
