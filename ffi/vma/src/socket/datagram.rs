@@ -21,11 +21,12 @@ use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS};
 use crate::extra::resume::Resume;
 use crate::lock::Guard;
+use crate::mux::turns::{Ratio, Turns};
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::tally::{self, Way};
-use crate::{mux, real, rules};
+use crate::{fdtable, mux, real, rules};
 
 /// How long a destination that nobody offloads is left to the kernel before it is asked for again.
 const KERNEL_FOR: Duration = Duration::from_millis(100);
@@ -82,43 +83,79 @@ impl Route {
 
 /// When the kernel's half of the socket is asked. Asking costs a system call, so a spinning program does not pay for it on
 /// every turn, and a stream of the ring's datagrams does not starve the kernel's.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelPoll {
     /// Something saw the placeholder readable: ask at once.
     pub(crate) hint: bool,
-    /// Calls since the kernel was asked.
-    since: u32,
+    turns: Turns,
+    /// The descriptor of the last call, and what the kernel had delivered through it.
+    seen: (c_int, u64),
     /// When a call last found nothing.
     empty_at: Instant,
 }
 
+impl Default for KernelPoll {
+    fn default() -> Self {
+        Self { hint: false, turns: Turns::new(), seen: (-1, 0), empty_at: Instant::ZERO }
+    }
+}
+
 impl KernelPoll {
-    /// A call found nothing on the ring: whether to ask the kernel now.
-    pub(crate) fn on_empty(&mut self, now: Instant, ratio: u32) -> bool {
-        let tight = now.since(self.empty_at) < TIGHT;
-        self.empty_at = now;
-        self.since = self.since.saturating_add(1);
-        // (Who never does hears of the kernel's all the same.)
-        let ask = self.hint || !tight || self.since >= if ratio == 0 { SELDOM } else { ratio };
+    /// A call begins, through that descriptor: whether to ask the kernel before the ring.
+    #[inline]
+    pub(crate) fn on_call(&mut self, fd: c_int, ratio: Ratio) -> bool {
+        // (What the kernel delivers is counted without the lock under which this is.)
+        let seen = (fd, fdtable::kernel_counts(fd).0);
+        if seen != self.seen {
+            if seen.0 == self.seen.0 {
+                self.turns.delivered();
+            }
+            self.seen = seen;
+        }
+        self.on_ring(ratio)
+    }
+
+    /// A call looks at the ring, or found something there: whether the kernel's have waited long enough.
+    #[inline]
+    pub(crate) fn on_ring(&mut self, ratio: Ratio) -> bool {
+        self.turns.looked();
+        let ask = self.turns.is_due_beside_ring(ratio);
         if ask {
             self.asked();
         }
         ask
     }
 
-    /// A call found a datagram on the ring: whether the kernel's have waited long enough.
-    pub(crate) fn on_ring(&mut self, ratio: u32) -> bool {
-        self.since = self.since.saturating_add(1);
-        let ask = ratio != 0 && self.since >= ratio;
+    /// A call, which was counted when it began, found nothing on the ring: whether to ask the kernel now.
+    pub(crate) fn on_empty(&mut self, now: Instant, ratio: Ratio) -> bool {
+        let tight = now.since(self.empty_at) < TIGHT;
+        self.empty_at = now;
+        // (Who never does hears of the kernel's all the same.)
+        let ratio = if ratio.looks == 0 { Ratio { looks: SELDOM, ..ratio } } else { ratio };
+        let ask = self.hint || !tight || self.turns.is_due(ratio);
         if ask {
             self.asked();
         }
         ask
+    }
+
+    /// A call is about to wait: whether to ask the kernel before it does.
+    pub(crate) fn on_wait(&mut self, ratio: Ratio) -> bool {
+        let ask = self.hint || self.turns.is_due(ratio);
+        if ask {
+            self.asked();
+        }
+        ask
+    }
+
+    /// Something came from the kernel.
+    pub(crate) fn delivered(&mut self) {
+        self.turns.delivered();
     }
 
     fn asked(&mut self) {
         self.hint = false;
-        self.since = 0;
+        self.turns.asked();
     }
 }
 
@@ -487,7 +524,7 @@ fn send_after_asking(
 fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
-    crate::fdtable::count_kernel_tx(fd);
+    fdtable::count_kernel_tx(fd);
     tally::kernel_said(fd, Way::Tx, sent.cast_signed());
     Ok(sent)
 }
@@ -530,7 +567,7 @@ pub(crate) fn receive(
         drop(guard);
         return from_kernel(fd, kernel, 0);
     }
-    let ask_first = socket.kernel_poll.on_ring(ratio);
+    let ask_first = socket.kernel_poll.on_call(fd, ratio);
     if ask_first && let Some(received) = ask_kernel(fd, kernel) {
         return received;
     }
@@ -564,9 +601,9 @@ pub(crate) fn receive(
         drop(guard);
         return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT) } else { Err(Errno(libc::EAGAIN)) };
     }
-    let hinted = core::mem::take(&mut socket.kernel_poll.hint);
+    let ask = socket.kernel_poll.on_wait(ratio);
     drop(guard);
-    if hinted && let Some(received) = ask_kernel(fd, kernel) {
+    if ask && let Some(received) = ask_kernel(fd, kernel) {
         return received;
     }
     wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume))
@@ -587,7 +624,8 @@ fn ask_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Option<Result<Recei
 fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Result<Received, Errno> {
     let _masked = Masked::new();
     let count = usize::try_from(kernel(extra)).map_err(|_| Errno::last())?;
-    crate::fdtable::count_kernel_rx(fd);
+    fdtable::count_kernel_rx(fd);
+    mux::thread::with(mux::thread::Thread::kernel_delivered);
     tally::kernel_said(fd, Way::Rx, count.cast_signed());
     Ok(Received::Kernel(count))
 }
@@ -657,23 +695,28 @@ fn wait_to_receive(
 mod tests {
     use super::*;
 
+    const SELDOM_ASKED: Ratio = Ratio { looks: 100, is_exact: false };
+
     #[test]
     fn a_spinning_program_asks_the_kernel_at_the_ratio_and_a_quiet_one_always() {
         let mut poll = KernelPoll::default();
         let at = |us: u64| Instant::from_nanos(1_000_000_000 + us * 1000);
-        assert!(poll.on_empty(at(0), 100), "after a long quiet");
-        let asked = (1..=1000).filter(|&us| poll.on_empty(at(us), 100)).count();
+        let asks = |poll: &mut KernelPoll, us| poll.on_ring(SELDOM_ASKED) | poll.on_empty(at(us), SELDOM_ASKED);
+        assert!(asks(&mut poll, 0), "after a long quiet");
+        let asked = (1..=1000).filter(|&us| asks(&mut poll, us)).count();
         assert_eq!(asked, 10);
-        assert!(poll.on_empty(at(1100), 100), "after 100 us of quiet");
+        assert!(asks(&mut poll, 1100), "after 100 us of quiet");
         poll.hint = true;
-        assert!(poll.on_empty(at(1101), 100), "somebody saw it readable");
-        assert!(!poll.on_empty(at(1102), 100));
+        assert!(asks(&mut poll, 1101), "somebody saw it readable");
+        assert!(!asks(&mut poll, 1102));
+        poll.delivered();
+        assert!(asks(&mut poll, 1103), "something came from there");
     }
 
     #[test]
     fn a_busy_ring_does_not_starve_the_kernel() {
         let mut poll = KernelPoll::default();
-        assert_eq!((0..1000).filter(|_| poll.on_ring(100)).count(), 10);
-        assert_eq!((0..1000).filter(|_| poll.on_ring(0)).count(), 0);
+        assert_eq!((0..1000).filter(|_| poll.on_ring(SELDOM_ASKED)).count(), 10);
+        assert_eq!((0..1000).filter(|_| poll.on_ring(Ratio { looks: 0, ..SELDOM_ASKED })).count(), 0);
     }
 }
