@@ -494,6 +494,26 @@ impl<D: Device> Ring<D> {
         source: Ipv4Addr,
         to: Option<(SocketAddrV4, NextHop)>,
     ) -> Result<usize, Error> {
+        match self.udp_send_inner(now, socket, data, source, to) {
+            Err(Error::WouldBlock) => self.lose_datagram(socket, data),
+            sent => sent,
+        }
+    }
+
+    /// The same, but a datagram that the device has no room for is not lost, and nothing is counted: [`Error::WouldBlock`]. (A group's is lost all
+    /// the same: its members here have it.)
+    ///
+    /// # Errors
+    /// As [`Ring::udp_send`].
+    #[inline]
+    pub fn udp_try_send(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        data: &[IoSlice<'_>],
+        source: Ipv4Addr,
+        to: Option<(SocketAddrV4, NextHop)>,
+    ) -> Result<usize, Error> {
         self.udp_send_inner(now, socket, data, source, to)
     }
 

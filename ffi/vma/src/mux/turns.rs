@@ -48,6 +48,12 @@ impl Turns {
         self.is_due(ratio) && (ratio.is_exact || self.since >= 2.min(ratio.looks))
     }
 
+    /// Whether the ring has been looked at without the kernel since the last look at the kernel.
+    #[inline]
+    pub(crate) fn ring_had_one(&self) -> bool {
+        self.since >= 2
+    }
+
     /// The kernel is asked now: in vain, unless [`Turns::delivered`] follows.
     #[inline]
     pub(crate) fn asked(&mut self) {

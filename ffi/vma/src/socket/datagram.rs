@@ -7,11 +7,12 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddrV4;
 
 use libc::{sockaddr, socklen_t};
+use ringway_host::sleep::ppoll;
 use ringway_params::rules::Role;
-use ringway_shm::{Rendezvous, Resolved, ShmDevice};
+use ringway_shm::{Rendezvous, Resolved};
 use ringway_stack::device::{MacAddr, Protocol};
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, Ring, SocketId};
+use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::address::{self, Address};
@@ -30,6 +31,16 @@ use crate::{fdtable, mux, real, rules};
 
 /// How long a destination that nobody offloads is left to the kernel before it is asked for again.
 const KERNEL_FOR: Duration = Duration::from_millis(100);
+
+/// How long a sender waits for a receiver that does not empty its queue. On a machine with more to do than processors, the receiver's progress
+/// thread may not have its turn for as long.
+const ROOM_WITHIN: Duration = Duration::from_millis(500);
+
+/// The same, where the sender is not to block: two of that thread's ticks, as they are by default.
+const ROOM_AT_ONCE: Duration = Duration::from_millis(20);
+
+/// How often it looks.
+const ROOM_EVERY: Duration = Duration::from_micros(50);
 
 /// Calls that find nothing, this close together, are a program that spins.
 const TIGHT: Duration = Duration::from_micros(5);
@@ -363,7 +374,7 @@ pub(crate) fn send(
     now: Instant,
     (fd, key): (c_int, Key),
     data: &[IoSlice<'_>],
-    to: Option<Address>,
+    (to, flags): (Option<Address>, c_int),
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     let offload = &mut *guard;
@@ -380,10 +391,15 @@ pub(crate) fn send(
     };
     if let Some(hop) = remembered(process, socket, to, now) {
         if let (Some(hop), Kind::Datagram(Some(id))) = (hop, socket.kind) {
-            let result = send_on_ring(process, offload, (key, id), data, to, hop, now);
+            let result = send_on_ring(offload, id, data, to, hop, now);
             offload.dispatch();
-            if result != Err(Error::HostUnreachable) {
-                return result.map_err(Errno::from);
+            match result {
+                Err(Error::HostUnreachable) => {}
+                Err(Error::WouldBlock) => {
+                    drop(guard);
+                    return wait_for_room(process, key, data, (to, flags));
+                }
+                result => return result.map_err(Errno::from),
             }
             // The station died meanwhile: whoever has the address now is asked for below.
         } else {
@@ -392,7 +408,7 @@ pub(crate) fn send(
         }
     }
     drop(guard);
-    send_after_asking(process, fd, key, data, to, kernel)
+    send_after_asking(process, (fd, key), data, (to, flags), kernel)
 }
 
 /// Where a datagram to there would go on the ring, which is found out if it is not known. `None`: nowhere.
@@ -447,40 +463,72 @@ fn usable(process: &Process, socket: &Socket, to: SocketAddrV4, now: Instant) ->
 
 #[inline]
 fn send_on_ring(
-    process: &Process,
     offload: &mut Offload,
-    (key, id): (Key, SocketId),
+    id: SocketId,
     data: &[IoSlice<'_>],
     to: SocketAddrV4,
     station: MacAddr,
     now: Instant,
 ) -> Result<usize, Error> {
     let source = address::source_for(*to.ip());
-    let to = Some((to, NextHop::Station(station)));
-    if process.params.tx_nonblocked_eagains {
-        return send_or_say(offload, key, |ring| ring.udp_send(now, id, data, source, to));
-    }
-    offload.ring.udp_send(now, id, data, source, to)
+    offload.ring.udp_try_send(now, id, data, source, Some((to, NextHop::Station(station))))
 }
 
-/// VMA_TX_NONBLOCKED_EAGAINS: a datagram that a full queue loses is the program's to send again, where it does not block.
+/// The way to the receiver is full. It is emptied into the receivers' buffers by whoever waits there, else by the progress thread of the receiver's process,
+/// which has been woken: a moment later there is room. The kernel's loopback has no such way, and its sender spends the time of the
+/// delivery itself, whether it blocks or not. A receiver that does not move in all that time (it is stopped, say) loses the datagram, and no
+/// other is waited for until it has moved.
 #[cold]
-fn send_or_say(offload: &mut Offload, key: Key, send: impl FnOnce(&mut Ring<ShmDevice>) -> Result<usize, Error>) -> Result<usize, Error> {
-    let lost_before = offload.ring.counters().tx_drops;
-    let sent = send(&mut offload.ring)?;
-    let lost = offload.ring.counters().tx_drops != lost_before;
-    let may_fail = offload.sockets.find(key).is_some_and(|socket| socket.nonblocking);
-    if lost && may_fail { Err(Error::WouldBlock) } else { Ok(sent) }
+fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags): (SocketAddrV4, c_int)) -> Result<usize, Errno> {
+    let saved = errno::current();
+    let _masked = Masked::new();
+    let began = process.now();
+    loop {
+        let rest = {
+            let mut guard = process.lock();
+            let offload = &mut *guard;
+            let now = process.now();
+            // The way may be to this very process; or the receiver may be waiting in the same place for this one.
+            offload.poll_if_due(now);
+            let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+            let nonblocking = socket.nonblocking || flags & libc::MSG_DONTWAIT != 0;
+            let rest = (began + if nonblocking { ROOM_AT_ONCE } else { ROOM_WITHIN }).since(now);
+            let (Some(Some(station)), Kind::Datagram(Some(id))) = (remembered(process, socket, to, now), socket.kind) else {
+                // What was sent to a process that is gone is lost.
+                return Ok(data.iter().map(|part| part.len()).sum());
+            };
+            let mut sent = send_on_ring(offload, id, data, to, station, now);
+            let device = offload.ring.device_mut();
+            if sent == Err(Error::WouldBlock) && (rest.is_zero() || !device.is_worth_waiting(station)) {
+                device.give_up(station);
+                let source = address::source_for(*to.ip());
+                sent = offload.ring.udp_send(now, id, data, source, Some((to, NextHop::Station(station))));
+                // VMA_TX_NONBLOCKED_EAGAINS: it is the program's to send again, where it does not block.
+                if sent.is_ok() && nonblocking && process.params.tx_nonblocked_eagains {
+                    sent = Err(Error::WouldBlock);
+                }
+                offload.dispatch();
+                errno::set(saved);
+                return sent.map_err(Errno::from);
+            }
+            offload.dispatch();
+            if sent != Err(Error::WouldBlock) {
+                errno::set(saved);
+                return sent.map_err(Errno::from);
+            }
+            rest
+        };
+        let _ = ppoll(&mut [], Some(ROOM_EVERY.min(rest)), None);
+    }
 }
 
 /// The destination is not known: ask the rendezvous (without the lock), remember, send.
 #[cold]
 fn send_after_asking(
     process: &Process,
-    fd: c_int,
-    key: Key,
+    (fd, key): (c_int, Key),
     data: &[IoSlice<'_>],
-    to: SocketAddrV4,
+    (to, flags): (SocketAddrV4, c_int),
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     let saved = errno::current();
@@ -498,10 +546,15 @@ fn send_after_asking(
         (Ok((_, hop)), Kind::Datagram(Some(id))) => {
             let station = hop.mac;
             socket.take_route(Route { to: Some(to), by: By::Station(hop) });
-            let result = send_on_ring(process, offload, (key, id), data, to, station, now);
+            let result = send_on_ring(offload, id, data, to, station, now);
             offload.dispatch();
-            if result != Err(Error::HostUnreachable) {
-                return result.map_err(Errno::from);
+            match result {
+                Err(Error::HostUnreachable) => {}
+                Err(Error::WouldBlock) => {
+                    drop(guard);
+                    return wait_for_room(process, key, data, (to, flags));
+                }
+                result => return result.map_err(Errno::from),
             }
         }
         (Ok(_), _) => socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) }),

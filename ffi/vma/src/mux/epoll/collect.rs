@@ -178,7 +178,9 @@ fn look(
     }
     instance.turns.looked();
     let is_late = ratio.looks != 0 && now.since(instance.kernel_asked) >= KERNEL_EVERY;
-    let due = members && (is_late || instance.turns.is_due(ratio));
+    // (Where there is room for one event, whoever is asked first may have one each time.)
+    let is_fair = events.len() > 1 || instance.turns.ring_had_one();
+    let due = members && is_fair && (is_late || instance.turns.is_due(ratio));
     if !due {
         let count = collect(&mut offload, index, round, events);
         return Ok(Collected { count, members });
