@@ -480,6 +480,11 @@ impl<D: Device> Ring<D> {
         self.leave_inner(socket, group)
     }
 
+    /// Whether [`Ring::tcp_connect`] could open a connection of these addresses: none has them, or one that may be followed.
+    pub fn tcp_is_free(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+        self.is_free_inner(now, local, remote)
+    }
+
     /// Sends one datagram, from `source` where the socket is bound to every address (else ignored), to `to` or to the
     /// connected peer. A receiver that cannot keep up loses it, as on any network; that counts as success.
     ///
