@@ -1,5 +1,6 @@
 //! The Device: one ring's queues, made of the channels to all peers.
 
+mod pauses;
 mod seats;
 
 use std::collections::VecDeque;
@@ -66,6 +67,7 @@ pub struct ShmDevice {
     spare_heads: Option<Heads>,
     heads_max: usize,
     armer: Armer,
+    pauses: Armer,
     seats: Seats,
     polls: u32,
 }
@@ -103,6 +105,7 @@ impl ShmDevice {
             spare_heads: None,
             heads_max: 0,
             armer: Armer::default(),
+            pauses: Armer::of_pauses(),
             seats: Seats::default(),
             polls: 0,
         }
@@ -350,7 +353,7 @@ impl Device for ShmDevice {
         while let Some(slot) = self.touched.pop() {
             let Some(channel) = self.channels[usize::from(slot)].as_deref_mut() else { continue };
             channel.tx.is_touched = false;
-            if channel.tx.kicker.must_kick(&channel.link.peer.view) {
+            if channel.tx.kicker.must_kick(&channel.link.peer.view) || channel.tx.must_press(&channel.link) {
                 channel.link.wake();
             }
         }

@@ -8,6 +8,8 @@ use ringway_stack::offload::Reason;
 use ringway_stack::ring::UdpOptions;
 use ringway_stack::tcp;
 
+use crate::mux::turns::Ratio;
+
 /// What the library looks at while it works, in the form that it looks at it.
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
@@ -18,11 +20,11 @@ pub(crate) struct Params {
     /// VMA_RX_POLL_YIELD: rounds of a receive's spinning between yields; 0: time alone decides.
     pub(crate) rx_poll_yield: u32,
     /// VMA_RX_UDP_POLL_OS_RATIO: the kernel's half of a socket is asked once in so many polls; 0: only before sleeping.
-    pub(crate) rx_udp_poll_os_ratio: u32,
+    pub(crate) rx_udp_poll_os_ratio: Ratio,
     /// VMA_SELECT_POLL_OS_RATIO, likewise for poll, select and epoll.
-    pub(crate) select_poll_os_ratio: u32,
+    pub(crate) select_poll_os_ratio: Ratio,
     /// VMA_SELECT_SKIP_OS: so many calls that find something for one that asks the kernel as well; 0: none does.
-    pub(crate) select_skip_os: u32,
+    pub(crate) select_skip_os: Ratio,
     /// VMA_PROGRESS_ENGINE_INTERVAL; 0: no progress between the program's calls.
     pub(crate) progress_engine_interval_ms: u32,
     /// VMA_PROGRESS_ENGINE_WCE_MAX: frames.
@@ -82,13 +84,14 @@ impl Params {
     fn of(settings: &Settings) -> Self {
         let size = |id| settings.count(id) as usize;
         let set = |id| settings.is_set(id).then(|| settings.number(id));
+        let ratio = |id| Ratio { looks: settings.count(id), is_exact: settings.is_set(id) };
         Self {
             rx_poll_us: set(Id::RxPoll),
             select_poll_us: set(Id::SelectPoll),
             rx_poll_yield: settings.count(Id::RxPollYield),
-            rx_udp_poll_os_ratio: settings.count(Id::RxUdpPollOsRatio),
-            select_poll_os_ratio: settings.count(Id::SelectPollOsRatio),
-            select_skip_os: settings.count(Id::SelectSkipOs),
+            rx_udp_poll_os_ratio: ratio(Id::RxUdpPollOsRatio),
+            select_poll_os_ratio: ratio(Id::SelectPollOsRatio),
+            select_skip_os: ratio(Id::SelectSkipOs),
             progress_engine_interval_ms: settings.count(Id::ProgressInterval),
             progress_engine_frames_max: size(Id::ProgressWceMax),
             cq_poll_batch_max: size(Id::CqPollBatchMax),

@@ -92,6 +92,8 @@ pub(crate) struct Offload {
     pub(crate) cyclic: crate::extra::Cyclic,
     /// What SocketXtreme has lent.
     pub(crate) buffers: crate::extra::Buffers,
+    /// The ports of connections whose program named none.
+    pub(crate) ports: crate::socket::ports::Ports,
     /// What accepted connections have in common.
     pub(crate) shapes: crate::socket::common::Shapes,
     /// The process has closed everything, for it ends: nothing begins to move any more.
@@ -246,6 +248,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             cyclic: crate::extra::Cyclic::default(),
             buffers: crate::extra::Buffers::default(),
             ending: false,
+            ports: crate::socket::ports::Ports::default(),
             shapes: crate::socket::common::Shapes::default(),
             shares_listeners: false,
             legacies: Vec::new(),

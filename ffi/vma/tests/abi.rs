@@ -76,6 +76,11 @@ fn streams() {
 }
 
 #[test]
+fn ports_that_nobody_named() {
+    same_on_both("ports");
+}
+
+#[test]
 fn datagrams() {
     same_on_both("datagram");
 }

@@ -486,6 +486,11 @@ impl<D: Device> Ring<D> {
         self.leave_inner(socket, group)
     }
 
+    /// Whether [`Ring::tcp_connect`] could open a connection of these addresses: none has them, or one that may be followed.
+    pub fn tcp_is_free(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+        self.is_free_inner(now, local, remote)
+    }
+
     /// Sends one datagram, from `source` where the socket is bound to every address (else ignored), to `to` or to the
     /// connected peer. A receiver that cannot keep up loses it, as on any network; that counts as success.
     ///
@@ -493,6 +498,26 @@ impl<D: Device> Ring<D> {
     /// [`Error::MessageTooLong`], [`Error::DestinationRequired`], [`Error::HostUnreachable`] (no such station), a
     /// pending [`Error::Refused`], [`Error::BadSocket`].
     pub fn udp_send(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        data: &[IoSlice<'_>],
+        source: Ipv4Addr,
+        to: Option<(SocketAddrV4, NextHop)>,
+    ) -> Result<usize, Error> {
+        match self.udp_send_inner(now, socket, data, source, to) {
+            Err(Error::WouldBlock) => self.lose_datagram(socket, data),
+            sent => sent,
+        }
+    }
+
+    /// The same, but a datagram that the device has no room for is not lost, and nothing is counted: [`Error::WouldBlock`]. (A group's is lost all
+    /// the same: its members here have it.)
+    ///
+    /// # Errors
+    /// As [`Ring::udp_send`].
+    #[inline]
+    pub fn udp_try_send(
         &mut self,
         now: Instant,
         socket: SocketId,

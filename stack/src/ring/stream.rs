@@ -49,6 +49,12 @@ impl<D: Device> Ring<D> {
         Ok(id)
     }
 
+    /// See [`Ring::tcp_is_free`].
+    pub(super) fn is_free_inner(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+        let Some(index) = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)) else { return true };
+        self.slots.stream_at(index).is_some_and(|stream| stream.connection.may_be_reused(now))
+    }
+
     /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again if timestamps tell the two apart
     /// (RFC 6191 s2, Linux's tcp_tw_reuse). Its rule comes with them: if there were none for the new connection, the old one would have ended its
     /// wait for nothing, and without it old duplicates could be taken for new.

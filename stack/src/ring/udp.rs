@@ -564,20 +564,39 @@ impl<D: Device> Ring<D> {
         self.output.flush(&mut self.device);
         match sent {
             Ok(()) => Ok(len),
-            Err(error) => self.not_sent(error, len),
+            Err(error) => self.not_sent(id, error, len, dst.is_multicast()),
         }
     }
 
     /// A queue that overflows loses datagrams, here as in a switch; the counters tell.
     #[cold]
-    fn not_sent(&mut self, error: SendError, len: usize) -> Result<usize, Error> {
+    pub(super) fn lose_datagram(&mut self, id: SocketId, data: &[IoSlice<'_>]) -> Result<usize, Error> {
+        let len = data.iter().map(|d| d.len()).sum::<usize>();
+        self.count_sent(id, 1, len as u64)?;
+        self.output.counters.tx_drops += 1;
+        Ok(len)
+    }
+
+    fn count_sent(&mut self, id: SocketId, packets: u64, bytes: u64) -> Result<(), Error> {
+        let counters = &mut self.slots.udp(id)?.counters;
+        counters.tx_packets = counters.tx_packets.wrapping_add(packets);
+        counters.tx_bytes = counters.tx_bytes.wrapping_add(bytes);
+        Ok(())
+    }
+
+    #[cold]
+    fn not_sent(&mut self, id: SocketId, error: SendError, len: usize, is_multicast: bool) -> Result<usize, Error> {
         match error {
             SendError::NoPeer => Err(Error::HostUnreachable),
             SendError::TooLong => Err(Error::MessageTooLong),
             SendError::Unsupported(_) => Err(Error::NotSupported),
-            SendError::Full => {
+            SendError::Full if is_multicast => {
                 self.output.counters.tx_drops += 1;
                 Ok(len)
+            }
+            SendError::Full => {
+                self.count_sent(id, 1_u64.wrapping_neg(), (len as u64).wrapping_neg())?;
+                Err(Error::WouldBlock)
             }
         }
     }

@@ -26,11 +26,15 @@ pub(crate) enum NotSent {
 type Flight = ArrayVec<u32, GATHER_MAX>;
 
 /// The sending half of a channel.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sender {
     slots: SlotWriter,
     releases: ReleaseReader,
     pub(crate) kicker: Kicker,
+    /// Wakes a peer that pauses.
+    presser: Kicker,
+    /// What the peer had consumed when somebody last waited for room in vain.
+    given_up: Option<u64>,
     /// By flight number. Empty: not in flight. Invariant: at most [`FLIGHTS`].
     flights: Vec<Flight>,
     free_flights: Vec<u16>,
@@ -40,7 +44,40 @@ pub(crate) struct Sender {
     pub(crate) is_blocked: bool,
 }
 
+impl Default for Sender {
+    fn default() -> Self {
+        Self {
+            slots: SlotWriter::default(),
+            releases: ReleaseReader::default(),
+            kicker: Kicker::default(),
+            presser: Kicker::of_pauses(),
+            given_up: None,
+            flights: Vec::new(),
+            free_flights: Vec::new(),
+            is_touched: false,
+            is_blocked: false,
+        }
+    }
+}
+
 impl Sender {
+    /// Whether the peer is to be woken because its channel fills while it pauses. The caller has put a sequentially consistent fence between what it
+    /// published and this.
+    #[inline]
+    pub(crate) fn must_press(&mut self, link: &Link) -> bool {
+        self.slots.seems_half_full() && self.presser.must_kick_if(&link.peer.view, || self.slots.is_half_full(&link.theirs))
+    }
+
+    /// Whether the peer has consumed nothing since somebody waited for that in vain.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.given_up == Some(self.slots.consumed())
+    }
+
+    /// Somebody waited in vain.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up = Some(self.slots.consumed());
+    }
+
     /// Puts a frame into the ring.
     #[inline]
     pub(crate) fn send(&mut self, link: &Link, pool: &Arc<Pool>, member: &Segment, frame: &TxFrame<'_, TxBuf>) -> Result<(), NotSent> {

@@ -71,6 +71,32 @@ impl SlotWriter {
         Ok(self.tail - consumed < SLOTS as u64)
     }
 
+    /// Whether half of the ring is unread, as far as the reader said when it was last asked.
+    #[inline]
+    pub(crate) fn seems_half_full(&self) -> bool {
+        self.tail - self.consumed >= (SLOTS / 2) as u64
+    }
+
+    /// Whether half of it is. (A reader that forges its count is found out by [`SlotWriter::has_room`].)
+    #[inline]
+    pub(crate) fn is_half_full(&mut self, peer: &impl ReadWords) -> bool {
+        self.seems_half_full() && !self.has_half(peer)
+    }
+
+    fn has_half(&mut self, peer: &impl ReadWords) -> bool {
+        // Acquire: as in `has_room`.
+        let consumed = peer.load(CONSUMED_AT, Ordering::Acquire);
+        if (self.consumed..=self.tail).contains(&consumed) {
+            self.consumed = consumed;
+        }
+        !self.seems_half_full()
+    }
+
+    /// How many slots the reader is known to have consumed.
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
     /// Byte offset of the next slot.
     #[inline]
     pub(crate) fn slot(&self) -> usize {

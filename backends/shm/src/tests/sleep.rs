@@ -114,3 +114,50 @@ fn a_joining_peer_wakes_a_sleeper() {
     b.device.disarm();
     assert_eq!(b.receive().payload, b"hello");
 }
+
+#[test]
+fn a_pause_ends_where_a_channel_is_half_full_and_not_before() {
+    let (mut a, mut b, to_b) = pair();
+    settle(&mut b);
+    let send = |a: &mut Node, what: &[u8]| {
+        a.send(to_b, what).unwrap();
+        a.device.doorbell();
+    };
+    let half = SLOTS / 2;
+    for _ in 0..2 {
+        while !b.poll().is_empty() {}
+        b.device.pause();
+        for _ in 1..half {
+            send(&mut a, b"few");
+        }
+        assert!(!wakes(&b, Duration::ZERO), "less than half of a channel ends no pause");
+        send(&mut a, b"the one that fills half of it");
+        assert!(wakes(&b, Duration::ZERO));
+        assert!(b.device.resume());
+        assert!(!wakes(&b, Duration::ZERO));
+        send(&mut a, b"more, while nobody pauses");
+        assert!(!wakes(&b, Duration::ZERO));
+        assert!(!b.device.resume(), "it has ended");
+    }
+    // What was there before the pause counts as well; and who reads in between is left alone.
+    while !b.poll().is_empty() {}
+    b.device.pause();
+    for _ in 0..4 * half {
+        send(&mut a, b"one");
+        while !b.poll().is_empty() {}
+    }
+    assert!(!wakes(&b, Duration::ZERO));
+}
+
+#[test]
+fn who_waits_for_room_gives_up_once_until_the_receiver_moves() {
+    let (mut a, mut b, to_b) = pair();
+    while a.send(to_b, b"fill").is_ok() {}
+    assert!(a.device.is_worth_waiting(to_b));
+    a.device.give_up(to_b);
+    assert_eq!(a.send(to_b, b"x"), Err(SendError::Full));
+    assert!(!a.device.is_worth_waiting(to_b), "it has not moved");
+    while !b.poll().is_empty() {}
+    while a.send(to_b, b"fill").is_ok() {}
+    assert!(a.device.is_worth_waiting(to_b), "it has moved since");
+}

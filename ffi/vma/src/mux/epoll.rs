@@ -15,6 +15,7 @@ use ringway_host::sleep::epoll_ctl;
 use ringway_stack::time::Instant;
 
 use super::interest::{Interest, Item, Target};
+use super::turns::Turns;
 use super::{Source, State, Watcher};
 use crate::errno::Errno;
 use crate::fdtable::{self, Entry, UNREGISTERED};
@@ -57,8 +58,8 @@ pub(crate) struct Epoll {
     pub(super) sleepers: Vec<u32>,
     /// Whether the real epoll may have members.
     kernel_members: bool,
-    /// Collections since the real epoll was last asked, and when that was.
-    since_kernel: u32,
+    /// When collections ask the real epoll as well, and when one last did.
+    turns: Turns,
     kernel_asked: Instant,
     rounds: u32,
     /// Items of descriptors that are the kernel's alone.
@@ -81,7 +82,7 @@ impl Epoll {
             parents: Vec::new(),
             sleepers: Vec::new(),
             kernel_members,
-            since_kernel: 0,
+            turns: Turns::new(),
             kernel_asked: Instant::ZERO,
             rounds: 0,
             aliases: 0,

@@ -14,6 +14,7 @@ pub(crate) mod progress;
 pub(crate) mod select;
 mod sleepers;
 pub(crate) mod thread;
+pub(crate) mod turns;
 pub(crate) mod wait;
 
 use std::os::fd::RawFd;

@@ -10,8 +10,9 @@ use libc::pollfd;
 use ringway_host::sleep::ppoll;
 use ringway_stack::time::Instant;
 
+use super::thread::{self, Thread};
 use super::wait::{SpinClass, Waited, Waiting, wait};
-use super::{Source, epoll, readiness, thread};
+use super::{Source, epoll, readiness};
 use crate::errno::Errno;
 use crate::extra::resume::{self, Resume};
 use crate::fdtable::{self, Entry};
@@ -114,7 +115,7 @@ fn wait_until(
             return Ok(ready);
         }
     }
-    let marks = resume.marks.unwrap_or_else(|| thread::with(thread::Thread::marks));
+    let marks = resume.marks.unwrap_or_else(|| thread::with(Thread::marks));
     loop {
         let (mut plan, changes) = {
             let mut offload = process.lock();
@@ -167,13 +168,7 @@ fn wait_until(
 
 /// Whether the kernel's part of a set is asked although ours has something (VMA_SELECT_SKIP_OS).
 fn kernel_is_due(process: &Process) -> bool {
-    let ratio = process.params.select_skip_os;
-    ratio != 0
-        && thread::with(|thread| {
-            let since = thread.since_kernel.get() + 1;
-            thread.since_kernel.set(if since >= ratio { 0 } else { since });
-            since >= ratio
-        })
+    thread::with(|thread| thread.kernel_is_due(process.params.select_skip_os))
 }
 
 /// Fills in what is known of descriptors that we carry; how many are ready. The others' `revents` become zero.
@@ -238,8 +233,9 @@ fn merge_kernel(process: &Process, fds: &mut [pollfd], plan: &mut Plan) -> usize
     }
 }
 
-/// Adds what the kernel found to what we did. How many are ready in all.
+/// Adds what the kernel found to what we did. How many are ready in all. The next look at the kernel comes soon.
 fn merge(process: &Process, fds: &mut [pollfd], kernel: &[pollfd]) -> usize {
+    thread::with(Thread::kernel_delivered);
     let mut ready = 0;
     for (fd, found) in fds.iter_mut().zip(kernel) {
         fd.revents |= found.revents;

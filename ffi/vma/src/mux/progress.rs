@@ -1,7 +1,8 @@
 //! The progress thread's work: what must be served while the program's threads are elsewhere.
 //!
 //! While the program uses the ring, the thread ticks (VMA_PROGRESS_ENGINE_INTERVAL), so that SYNs are answered and
-//! timers run although the program computes. After quiet ticks it arms the ring and sleeps until a peer or a timer
+//! timers run although the program computes. Between two ticks it may be woken by a peer that has filled half of its channel: what the sockets
+//! have room for arrives, whatever the program does. After quiet ticks it arms the ring and sleeps until a peer or a timer
 //! wants something; then it serves that, and ticks again. An idle process has no wake-ups.
 
 use core::time::Duration;
@@ -31,6 +32,10 @@ struct Service {
     quiet: u32,
     /// [`crate::mux::State::calls`] at the end of the last turn.
     calls: u64,
+    /// [`crate::mux::State::sleeps`] then.
+    sleeps: u64,
+    /// The ring was left to the senders then ([`ringway_shm::ShmDevice::pause`]).
+    pauses: bool,
     next_tick: Instant,
     /// [`Rendezvous::losses`] when routes were last gone through.
     losses: u64,
@@ -46,6 +51,8 @@ pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
         interval: Duration::from_millis(process.params.progress_engine_interval_ms.into()),
         quiet: 0,
         calls: 0,
+        sleeps: 0,
+        pauses: false,
         next_tick: Instant::ZERO,
         losses: 0,
         settled: false,
@@ -76,13 +83,16 @@ impl Service {
         let Some(mut offload) = process.try_lock() else {
             // Whoever holds it polls the ring.
             self.quiet = 0;
-            let tick = if held::is_called() { held::AGAIN } else { self.interval.max(Duration::from_millis(1)) };
+            // (A sender may have ended the pause, and does so once.)
+            let patience = if self.pauses { Duration::ZERO } else { self.interval };
+            let tick = if held::is_called() { held::AGAIN } else { patience.max(Duration::from_millis(1)) };
             return Plan { descriptors: [greetings, None, None], timeout: Some(tick) };
         };
         fork::look_after_parent(process, &mut offload);
         crate::moving::owner::begin_lent(process, &mut offload);
         let parent = offload.parent.as_ref().map(Pidfd::fd);
-        let woken = offload.mux.watch.is_deep() || held::is_called();
+        self.pauses = false;
+        let woken = offload.mux.watch.is_deep() | offload.ring.device_mut().resume() | held::is_called();
         offload.wake_from_deep();
         let losses = self.rendezvous.losses();
         if core::mem::replace(&mut self.losses, losses) != losses {
@@ -119,7 +129,15 @@ impl Service {
             Some(_) => Duration::from_millis(1),
             None => self.next_tick.since(now).max(Duration::from_millis(1)),
         };
-        Plan { descriptors: [greetings, None, parent], timeout: Some(tick) }
+        // Threads that sleep on the ring are woken by the same descriptor, for each packet: then this thread is not to wake with them. (A
+        // sender that finds no room meanwhile waits for the next tick.)
+        let sleeps = core::mem::replace(&mut self.sleeps, offload.mux.sleeps);
+        self.pauses = sleeps == offload.mux.sleeps && !self.interval.is_zero() && offload.is_unwatched();
+        if self.pauses {
+            offload.ring.device_mut().pause();
+        }
+        let ring = if self.pauses { offload.ring.device().wait_fd() } else { None };
+        Plan { descriptors: [greetings, ring, parent], timeout: Some(tick) }
     }
 }
 

@@ -288,6 +288,11 @@ impl Offload {
         }
     }
 
+    /// Whether no thread spins, nor sleeps until the ring wakes it.
+    pub(super) fn is_unwatched(&self) -> bool {
+        self.mux.watch.spinning == 0 && !self.mux.watch.armed && self.mux.sleepers.len() == 0
+    }
+
     /// The progress thread goes to sleep on the ring. `false`: there is something to do first.
     pub(crate) fn sleep_deeply(&mut self) -> bool {
         if self.mux.watch.spinning == 0 && !self.arm() {

@@ -7,6 +7,7 @@ use std::os::fd::RawFd;
 use ringway_host::EventFd;
 use ringway_host::spin::{History, Seat};
 
+use super::turns::{Ratio, Turns};
 use crate::extra::resume::Resume;
 use crate::fdtable::{self, Entry};
 use crate::process::fork_generation;
@@ -16,8 +17,10 @@ use crate::slab::Key;
 pub(crate) struct Thread {
     pub(super) rx: Cell<History>,
     pub(super) select: Cell<History>,
-    /// Looks at the ring since the kernel was last asked.
-    pub(super) since_kernel: Cell<u32>,
+    /// When its waits ask the kernel.
+    turns: Cell<Turns>,
+    /// The epoll instance, by its index, whose real epoll had something when the thread last looked.
+    pub(super) kernel_half_of: Cell<Option<u32>>,
     /// Handlers of the program that ran.
     signals: AtomicU32,
     /// Of these, the ones without SA_RESTART.
@@ -52,7 +55,8 @@ thread_local! {
         Thread {
             rx: Cell::new(History::new()),
             select: Cell::new(History::new()),
-            since_kernel: Cell::new(0),
+            turns: Cell::new(Turns::new()),
+            kernel_half_of: Cell::new(None),
             signals: AtomicU32::new(0),
             interrupting: AtomicU32::new(0),
             cancels: AtomicU32::new(0),
@@ -179,6 +183,27 @@ pub(crate) fn in_handler() -> bool {
 }
 
 impl Thread {
+    /// The ring was looked at: whether the kernel is to be asked now.
+    #[inline]
+    pub(super) fn kernel_is_due(&self, ratio: Ratio) -> bool {
+        let mut turns = self.turns.get();
+        turns.looked();
+        let due = turns.is_due(ratio);
+        if due {
+            turns.asked();
+        }
+        self.turns.set(turns);
+        due
+    }
+
+    /// Something came from the kernel, so that the next wait asks it soon.
+    #[inline]
+    pub(crate) fn kernel_delivered(&self) {
+        let mut turns = self.turns.get();
+        turns.delivered();
+        self.turns.set(turns);
+    }
+
     #[inline]
     pub(crate) fn marks(&self) -> Marks {
         Marks { signals: self.signals.load(Ordering::Relaxed), interrupting: self.interrupting.load(Ordering::Relaxed) }

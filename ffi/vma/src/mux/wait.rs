@@ -161,6 +161,9 @@ fn wait_as<T>(
             (waited, process.now())
         }
     };
+    if matches!(waited, Waited::Kernel) {
+        thread.kernel_delivered();
+    }
     let outcome = match waited {
         Waited::Ready(_) | Waited::Kernel | Waited::Due => Outcome::Satisfied,
         Waited::TimedOut | Waited::Interrupted => Outcome::InVain,
@@ -276,7 +279,7 @@ fn spin<T>(
                 Asked::Signal => Waited::Interrupted,
             });
         }
-        if ask_now || kernel_is_due(thread, w, ratio) {
+        if ask_now || !w.kernel.is_empty() && thread.kernel_is_due(ratio) {
             ask_now = false;
             match ask_kernel(w) {
                 Asked::Nothing => {}
@@ -373,16 +376,6 @@ fn look<T>(
         }
     }
     None
-}
-
-#[inline]
-fn kernel_is_due(thread: &Thread, w: &Waiting<'_>, ratio: u32) -> bool {
-    if w.kernel.is_empty() || ratio == 0 {
-        return false;
-    }
-    let since = thread.since_kernel.get() + 1;
-    thread.since_kernel.set(if since >= ratio { 0 } else { since });
-    since >= ratio
 }
 
 enum Asked {

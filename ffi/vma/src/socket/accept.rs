@@ -1,4 +1,4 @@
-//! accept4(2): connections from both worlds, those of the ring first.
+//! accept4(2): connections from both worlds. Those of the ring come first, but where the kernel has some as well, the worlds take turns.
 
 use core::ffi::c_int;
 use core::time::Duration;
@@ -53,8 +53,11 @@ pub(crate) unsafe fn accept(
         if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
             return Err(Errno(libc::EINVAL));
         }
+        let ratio = process.params.rx_udp_poll_os_ratio;
+        let mut asks_first = false;
         if let Some(socket) = guard.sockets.find_mut(key) {
             socket.waited = true;
+            asks_first = socket.kernel_poll.on_ring(ratio);
         }
         let id = id.or_else(|| {
             listen::retry(&mut guard, key);
@@ -67,6 +70,13 @@ pub(crate) unsafe fn accept(
             }
             if waits(&guard, id) {
                 drop(guard);
+                if asks_first {
+                    // SAFETY: the caller's promise.
+                    match unsafe { from_kernel(process, fd, key, out, len, flags, (!nonblocking).then_some(timeout)) } {
+                        Err(Errno(libc::EAGAIN)) => {}
+                        result => return result,
+                    }
+                }
                 // SAFETY: the caller's promise.
                 match unsafe { from_ring(process, key, id, out, len, flags) } {
                     Err(Errno(libc::EAGAIN)) => continue,
@@ -206,7 +216,10 @@ unsafe fn from_kernel(
     lifecycle::arriving(accepted);
     let mut guard = process.lock();
     let offload = &mut *guard;
-    let (family, timeout) = offload.sockets.find(listener).map_or((Family::V4, None), |s| (s.family, s.receive_timeout));
+    let (family, timeout) = offload.sockets.find_mut(listener).map_or((Family::V4, None), |listener| {
+        listener.kernel_poll.delivered();
+        (listener.family, listener.receive_timeout)
+    });
     // The kernel made it while somebody who shares the listener may have had it `without_blocking`, and it inherited that.
     set_receive_timeout(accepted, timeout.map_or(libc::timeval { tv_sec: 0, tv_usec: 0 }, timeval));
     let mut socket = Socket::new(accepted, family, Protocol::Tcp, false, process.tcp_config());

@@ -13,7 +13,7 @@ use ringway_stack::ring::{NextHop, SocketId};
 use ringway_stack::{Error, tcp};
 
 use super::address::{self, Address, Raw};
-use super::{Family, Kind, common, datagram, lifecycle, stream};
+use super::{Family, Kind, common, datagram, lifecycle, ports, stream};
 use crate::errno::{Errno, THEIRS};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -134,7 +134,7 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resol
     let family = process.lock().sockets.find(key).map_or(Family::V4, |s| s.family);
     let mut tries = 0;
     let (mut guard, local, id) = loop {
-        let Some(local) = local_for(fd, family, *remote.ip())? else { return leave() };
+        let Some(local) = local_for(process, (fd, key, family), remote)? else { return leave() };
         let mut guard = process.lock();
         let offload = &mut *guard;
         let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
@@ -204,11 +204,15 @@ fn await_last_ack(process: &Process, local: SocketAddrV4, remote: SocketAddrV4) 
 }
 
 /// Binds the placeholder as a connect would have, and says to what. `None`: bind(2) has no port left.
-fn local_for(fd: c_int, family: Family, remote: Ipv4Addr) -> Result<Option<SocketAddrV4>, Errno> {
-    let source = address::source_for(remote);
+fn local_for(process: &Process, (fd, key, family): (c_int, Key, Family), remote: SocketAddrV4) -> Result<Option<SocketAddrV4>, Errno> {
+    let source = address::source_for(*remote.ip());
     let mut local = address::of_placeholder(fd, family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
     if local.port() == 0 {
         let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
+        let has_plain_port = process.lock().sockets.find(key).is_some_and(|socket| socket.has_plain_port);
+        if has_plain_port && let Some(local) = ports::bind(process, (fd, key, family), ip, remote)? {
+            return Ok(Some(local));
+        }
         let raw = Raw::new(SocketAddrV4::new(ip, 0), family);
         // SAFETY: the address is as long as it says.
         if unsafe { real::bind(fd, raw.as_ptr(), raw.len()) } != 0 {

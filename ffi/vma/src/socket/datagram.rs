@@ -7,11 +7,12 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use libc::{sockaddr, socklen_t};
+use ringway_host::sleep::ppoll;
 use ringway_params::rules::Role;
-use ringway_shm::{Rendezvous, Resolved, ShmDevice};
+use ringway_shm::{Rendezvous, Resolved};
 use ringway_stack::device::MacAddr;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, Ring, SocketId};
+use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::address::{self, Address};
@@ -21,11 +22,12 @@ use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS};
 use crate::extra::resume::Resume;
 use crate::lock::Guard;
+use crate::mux::turns::{Ratio, Turns};
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::tally::{self, Way};
-use crate::{mux, real, rules};
+use crate::{fdtable, mux, real, rules};
 
 /// How long a destination that nobody offloads is left to the kernel before it is asked for again.
 const KERNEL_FOR: Duration = Duration::from_millis(100);
@@ -33,6 +35,16 @@ const KERNEL_FOR: Duration = Duration::from_millis(100);
 /// How long a way to an address is believed that other sockets may come to share, of which nobody tells: those of programs that don't run this
 /// library. (One that does run it tells at once.)
 const SHARED_FOR: Duration = Duration::from_millis(10);
+
+/// How long a sender waits for a receiver that does not empty its queue. On a machine with more to do than processors, the receiver's progress
+/// thread may not have its turn for as long.
+const ROOM_WITHIN: Duration = Duration::from_millis(500);
+
+/// The same, where the sender is not to block: two of that thread's ticks, as they are by default.
+const ROOM_AT_ONCE: Duration = Duration::from_millis(20);
+
+/// How often it looks.
+const ROOM_EVERY: Duration = Duration::from_micros(50);
 
 /// Calls that find nothing, this close together, are a program that spins.
 const TIGHT: Duration = Duration::from_micros(5);
@@ -94,43 +106,79 @@ impl Route {
 
 /// When the kernel's half of the socket is asked. Asking costs a system call, so a spinning program does not pay for it on
 /// every turn, and a stream of the ring's datagrams does not starve the kernel's.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelPoll {
     /// Something saw the placeholder readable: ask at once.
     pub(crate) hint: bool,
-    /// Calls since the kernel was asked.
-    since: u32,
+    turns: Turns,
+    /// The descriptor of the last call, and what the kernel had delivered through it.
+    seen: (c_int, u64),
     /// When a call last found nothing.
     empty_at: Instant,
 }
 
+impl Default for KernelPoll {
+    fn default() -> Self {
+        Self { hint: false, turns: Turns::new(), seen: (-1, 0), empty_at: Instant::ZERO }
+    }
+}
+
 impl KernelPoll {
-    /// A call found nothing on the ring: whether to ask the kernel now.
-    pub(crate) fn on_empty(&mut self, now: Instant, ratio: u32) -> bool {
-        let tight = now.since(self.empty_at) < TIGHT;
-        self.empty_at = now;
-        self.since = self.since.saturating_add(1);
-        // (Who never does hears of the kernel's all the same.)
-        let ask = self.hint || !tight || self.since >= if ratio == 0 { SELDOM } else { ratio };
+    /// A call begins, through that descriptor: whether to ask the kernel before the ring.
+    #[inline]
+    pub(crate) fn on_call(&mut self, fd: c_int, ratio: Ratio) -> bool {
+        // (What the kernel delivers is counted without the lock under which this is.)
+        let seen = (fd, fdtable::kernel_counts(fd).0);
+        if seen != self.seen {
+            if seen.0 == self.seen.0 {
+                self.turns.delivered();
+            }
+            self.seen = seen;
+        }
+        self.on_ring(ratio)
+    }
+
+    /// A call looks at the ring, or found something there: whether the kernel's have waited long enough.
+    #[inline]
+    pub(crate) fn on_ring(&mut self, ratio: Ratio) -> bool {
+        self.turns.looked();
+        let ask = self.turns.is_due_beside_ring(ratio);
         if ask {
             self.asked();
         }
         ask
     }
 
-    /// A call found a datagram on the ring: whether the kernel's have waited long enough.
-    pub(crate) fn on_ring(&mut self, ratio: u32) -> bool {
-        self.since = self.since.saturating_add(1);
-        let ask = ratio != 0 && self.since >= ratio;
+    /// A call, which was counted when it began, found nothing on the ring: whether to ask the kernel now.
+    pub(crate) fn on_empty(&mut self, now: Instant, ratio: Ratio) -> bool {
+        let tight = now.since(self.empty_at) < TIGHT;
+        self.empty_at = now;
+        // (Who never does hears of the kernel's all the same.)
+        let ratio = if ratio.looks == 0 { Ratio { looks: SELDOM, ..ratio } } else { ratio };
+        let ask = self.hint || !tight || self.turns.is_due(ratio);
         if ask {
             self.asked();
         }
         ask
+    }
+
+    /// A call is about to wait: whether to ask the kernel before it does.
+    pub(crate) fn on_wait(&mut self, ratio: Ratio) -> bool {
+        let ask = self.hint || self.turns.is_due(ratio);
+        if ask {
+            self.asked();
+        }
+        ask
+    }
+
+    /// Something came from the kernel.
+    pub(crate) fn delivered(&mut self) {
+        self.turns.delivered();
     }
 
     fn asked(&mut self) {
         self.hint = false;
-        self.since = 0;
+        self.turns.asked();
     }
 }
 
@@ -363,7 +411,8 @@ fn connect_on_ring(process: &Process, offload: &mut Offload, fd: c_int, key: Key
     if let Err(error) = offload.ring.udp_connect(id, source, socket.peer.map(|peer| (peer, hop))) {
         tracing::info!("a datagram socket that is connected from {source} is left to the kernel: {error}");
         offload.ring.close(process.now(), id, false);
-        offload.leave_to_kernel(key, "connect", Reason::DeviceFull);
+        let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules };
+        offload.leave_to_kernel(key, "connect", reason);
     }
 }
 
@@ -377,7 +426,7 @@ pub(crate) fn send(
     now: Instant,
     (fd, key): (c_int, Key),
     data: &[IoSlice<'_>],
-    to: Option<Address>,
+    (to, flags): (Option<Address>, c_int),
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     let offload = &mut *guard;
@@ -394,10 +443,15 @@ pub(crate) fn send(
     };
     if let Some(hop) = remembered(process, socket, to, now) {
         if let (Some(hop), Kind::Datagram(Some(id))) = (hop, socket.kind) {
-            let result = send_on_ring(process, offload, (key, id), data, to, hop, now);
+            let result = send_on_ring(offload, id, data, to, hop, now);
             offload.dispatch();
-            if result != Err(Error::HostUnreachable) {
-                return result.map_err(Errno::from);
+            match result {
+                Err(Error::HostUnreachable) => {}
+                Err(Error::WouldBlock) => {
+                    drop(guard);
+                    return wait_for_room(process, key, data, (to, flags));
+                }
+                result => return result.map_err(Errno::from),
             }
             // The station died meanwhile: whoever has the address now is asked for below.
         } else {
@@ -406,7 +460,7 @@ pub(crate) fn send(
         }
     }
     drop(guard);
-    send_after_asking(process, fd, key, data, to, kernel)
+    send_after_asking(process, (fd, key), data, (to, flags), kernel)
 }
 
 /// Where a datagram to there would go on the ring, which is found out if it is not known. `None`: nowhere.
@@ -458,40 +512,72 @@ fn usable(process: &Process, socket: &Socket, to: SocketAddrV4, now: Instant) ->
 
 #[inline]
 fn send_on_ring(
-    process: &Process,
     offload: &mut Offload,
-    (key, id): (Key, SocketId),
+    id: SocketId,
     data: &[IoSlice<'_>],
     to: SocketAddrV4,
     station: MacAddr,
     now: Instant,
 ) -> Result<usize, Error> {
     let source = address::source_for(*to.ip());
-    let to = Some((to, NextHop::Station(station)));
-    if process.params.tx_nonblocked_eagains {
-        return send_or_say(offload, key, |ring| ring.udp_send(now, id, data, source, to));
-    }
-    offload.ring.udp_send(now, id, data, source, to)
+    offload.ring.udp_try_send(now, id, data, source, Some((to, NextHop::Station(station))))
 }
 
-/// VMA_TX_NONBLOCKED_EAGAINS: a datagram that a full queue loses is the program's to send again, where it does not block.
+/// The way to the receiver is full. It is emptied into the receivers' buffers by whoever waits there, else by the progress thread of the receiver's process,
+/// which has been woken: a moment later there is room. The kernel's loopback has no such way, and its sender spends the time of the
+/// delivery itself, whether it blocks or not. A receiver that does not move in all that time (it is stopped, say) loses the datagram, and no
+/// other is waited for until it has moved.
 #[cold]
-fn send_or_say(offload: &mut Offload, key: Key, send: impl FnOnce(&mut Ring<ShmDevice>) -> Result<usize, Error>) -> Result<usize, Error> {
-    let lost_before = offload.ring.counters().tx_drops;
-    let sent = send(&mut offload.ring)?;
-    let lost = offload.ring.counters().tx_drops != lost_before;
-    let may_fail = offload.sockets.find(key).is_some_and(|socket| socket.nonblocking);
-    if lost && may_fail { Err(Error::WouldBlock) } else { Ok(sent) }
+fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags): (SocketAddrV4, c_int)) -> Result<usize, Errno> {
+    let saved = errno::current();
+    let _masked = Masked::new();
+    let began = process.now();
+    loop {
+        let rest = {
+            let mut guard = process.lock();
+            let offload = &mut *guard;
+            let now = process.now();
+            // The way may be to this very process; or the receiver may be waiting in the same place for this one.
+            offload.poll_if_due(now);
+            let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+            let nonblocking = socket.nonblocking || flags & libc::MSG_DONTWAIT != 0;
+            let rest = (began + if nonblocking { ROOM_AT_ONCE } else { ROOM_WITHIN }).since(now);
+            let (Some(Some(station)), Kind::Datagram(Some(id))) = (remembered(process, socket, to, now), socket.kind) else {
+                // What was sent to a process that is gone is lost.
+                return Ok(data.iter().map(|part| part.len()).sum());
+            };
+            let mut sent = send_on_ring(offload, id, data, to, station, now);
+            let device = offload.ring.device_mut();
+            if sent == Err(Error::WouldBlock) && (rest.is_zero() || !device.is_worth_waiting(station)) {
+                device.give_up(station);
+                let source = address::source_for(*to.ip());
+                sent = offload.ring.udp_send(now, id, data, source, Some((to, NextHop::Station(station))));
+                // VMA_TX_NONBLOCKED_EAGAINS: it is the program's to send again, where it does not block.
+                if sent.is_ok() && nonblocking && process.params.tx_nonblocked_eagains {
+                    sent = Err(Error::WouldBlock);
+                }
+                offload.dispatch();
+                errno::set(saved);
+                return sent.map_err(Errno::from);
+            }
+            offload.dispatch();
+            if sent != Err(Error::WouldBlock) {
+                errno::set(saved);
+                return sent.map_err(Errno::from);
+            }
+            rest
+        };
+        let _ = ppoll(&mut [], Some(ROOM_EVERY.min(rest)), None);
+    }
 }
 
 /// The destination is not known: ask the rendezvous (without the lock), remember, send.
 #[cold]
 fn send_after_asking(
     process: &Process,
-    fd: c_int,
-    key: Key,
+    (fd, key): (c_int, Key),
     data: &[IoSlice<'_>],
-    to: SocketAddrV4,
+    (to, flags): (SocketAddrV4, c_int),
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     let saved = errno::current();
@@ -506,10 +592,15 @@ fn send_after_asking(
         (Ok(hop), Kind::Datagram(Some(id))) => {
             let station = hop.mac;
             socket.take_route(Route { to: Some(to), by: By::station(hop, now) });
-            let result = send_on_ring(process, offload, (key, id), data, to, station, now);
+            let result = send_on_ring(offload, id, data, to, station, now);
             offload.dispatch();
-            if result != Err(Error::HostUnreachable) {
-                return result.map_err(Errno::from);
+            match result {
+                Err(Error::HostUnreachable) => {}
+                Err(Error::WouldBlock) => {
+                    drop(guard);
+                    return wait_for_room(process, key, data, (to, flags));
+                }
+                result => return result.map_err(Errno::from),
             }
         }
         (Ok(_), _) => socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) }),
@@ -532,7 +623,7 @@ fn send_after_asking(
 fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
-    crate::fdtable::count_kernel_tx(fd);
+    fdtable::count_kernel_tx(fd);
     tally::kernel_said(fd, Way::Tx, sent.cast_signed());
     Ok(sent)
 }
@@ -575,7 +666,7 @@ pub(crate) fn receive(
         drop(guard);
         return from_kernel(fd, kernel, 0);
     }
-    let ask_first = socket.kernel_poll.on_ring(ratio);
+    let ask_first = socket.kernel_poll.on_call(fd, ratio);
     if ask_first && let Some(received) = ask_kernel(fd, kernel) {
         return received;
     }
@@ -609,9 +700,9 @@ pub(crate) fn receive(
         drop(guard);
         return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT) } else { Err(Errno(libc::EAGAIN)) };
     }
-    let hinted = core::mem::take(&mut socket.kernel_poll.hint);
+    let ask = socket.kernel_poll.on_wait(ratio);
     drop(guard);
-    if hinted && let Some(received) = ask_kernel(fd, kernel) {
+    if ask && let Some(received) = ask_kernel(fd, kernel) {
         return received;
     }
     wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume))
@@ -632,7 +723,8 @@ fn ask_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Option<Result<Recei
 fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Result<Received, Errno> {
     let _masked = Masked::new();
     let count = usize::try_from(kernel(extra)).map_err(|_| Errno::last())?;
-    crate::fdtable::count_kernel_rx(fd);
+    fdtable::count_kernel_rx(fd);
+    mux::thread::with(mux::thread::Thread::kernel_delivered);
     tally::kernel_said(fd, Way::Rx, count.cast_signed());
     Ok(Received::Kernel(count))
 }
@@ -702,23 +794,28 @@ fn wait_to_receive(
 mod tests {
     use super::*;
 
+    const SELDOM_ASKED: Ratio = Ratio { looks: 100, is_exact: false };
+
     #[test]
     fn a_spinning_program_asks_the_kernel_at_the_ratio_and_a_quiet_one_always() {
         let mut poll = KernelPoll::default();
         let at = |us: u64| Instant::from_nanos(1_000_000_000 + us * 1000);
-        assert!(poll.on_empty(at(0), 100), "after a long quiet");
-        let asked = (1..=1000).filter(|&us| poll.on_empty(at(us), 100)).count();
+        let asks = |poll: &mut KernelPoll, us| poll.on_ring(SELDOM_ASKED) | poll.on_empty(at(us), SELDOM_ASKED);
+        assert!(asks(&mut poll, 0), "after a long quiet");
+        let asked = (1..=1000).filter(|&us| asks(&mut poll, us)).count();
         assert_eq!(asked, 10);
-        assert!(poll.on_empty(at(1100), 100), "after 100 us of quiet");
+        assert!(asks(&mut poll, 1100), "after 100 us of quiet");
         poll.hint = true;
-        assert!(poll.on_empty(at(1101), 100), "somebody saw it readable");
-        assert!(!poll.on_empty(at(1102), 100));
+        assert!(asks(&mut poll, 1101), "somebody saw it readable");
+        assert!(!asks(&mut poll, 1102));
+        poll.delivered();
+        assert!(asks(&mut poll, 1103), "something came from there");
     }
 
     #[test]
     fn a_busy_ring_does_not_starve_the_kernel() {
         let mut poll = KernelPoll::default();
-        assert_eq!((0..1000).filter(|_| poll.on_ring(100)).count(), 10);
-        assert_eq!((0..1000).filter(|_| poll.on_ring(0)).count(), 0);
+        assert_eq!((0..1000).filter(|_| poll.on_ring(SELDOM_ASKED)).count(), 10);
+        assert_eq!((0..1000).filter(|_| poll.on_ring(Ratio { looks: 0, ..SELDOM_ASKED })).count(), 0);
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod listen;
 pub(crate) mod names;
 pub(crate) mod options;
+pub(crate) mod ports;
 pub(crate) mod rare;
 pub(crate) mod refused;
 pub(crate) mod routes;
@@ -91,6 +92,8 @@ pub(crate) struct Socket {
     pub(crate) ancillary: Ancillary,
     /// Whether `bind` was called, and to what (port 0 already resolved).
     pub(crate) bound: Option<SocketAddrV4>,
+    /// No option says how its port is chosen, or shared: where a connect chooses one, the library may ([`ports`]).
+    pub(crate) has_plain_port: bool,
     /// Whether the port in `bound` was chosen for a connect, which the program may have another of.
     pub(crate) bound_by_connect: bool,
     /// The connected peer.
@@ -180,6 +183,7 @@ impl Socket {
             udp: UdpOptions::default(),
             ancillary: Ancillary::default(),
             bound: None,
+            has_plain_port: true,
             bound_by_connect: false,
             peer: None,
             shut: Shut::default(),

@@ -34,6 +34,7 @@ pub(crate) const SO_ZEROCOPY: c_int = 60;
 const SO_TXTIME: c_int = 61;
 const SO_PEEK_OFF: c_int = 42;
 const SO_RXQ_OVFL: c_int = 40;
+const IP_LOCAL_PORT_RANGE: c_int = 51;
 const SO_BINDTODEVICE: c_int = 25;
 const SO_TIMESTAMPING: c_int = 37;
 const SO_TIMESTAMP_NEW: c_int = 63;
@@ -318,6 +319,9 @@ impl Argument {
 
 /// Notes what an option means for us.
 fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argument: &Argument) {
+    if matches!((level, name), (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT) | (libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE)) {
+        socket.has_plain_port = false;
+    }
     let tcp = &mut socket.tcp;
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW) => socket.receive_timeout = argument.timeval(),

@@ -613,10 +613,67 @@ static void again(void) {
     show("inner", in, 0);
 }
 
+/* Sends so many datagrams of a size, one each 20 us, and goes. */
+static void send_burst(const struct sockaddr_in *to, int count, int size) {
+    static char bytes[8000];
+    int s = socket(AF_INET, SOCK_DGRAM, 0), lost = 0;
+    double next = seconds();
+    for (int i = 0; i < count; i++, next += 20e-6) {
+        while (seconds() < next) {}
+        lost += sendto(s, bytes, size, 0, (void *)to, sizeof *to) != size;
+    }
+    exit(lost != 0);
+}
+
+/* How many of a burst a receiver finds in its buffer that did not call in all that time; `sleeps`, or it computed. */
+static int kept_of(int count, int size, int buffer, int sleeps) {
+    static char bytes[8000];
+    struct sockaddr_in a = loopback(0);
+    socklen_t len = sizeof a;
+    int s = socket(AF_INET, SOCK_DGRAM, 0), kept = 0, status = 1;
+    CHECK(bind(s, (void *)&a, sizeof a) == 0 && getsockname(s, (void *)&a, &len) == 0);
+    if (buffer)
+        CHECK(setsockopt(s, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        usleep(100000);
+        send_burst(&a, count, size);
+    }
+    /* (Long after it found what it waits for: a process that has just used its sockets is another case than one that has slept for long.) */
+    for (pid_t gone = 0; gone == 0; gone = waitpid(child, &status, WNOHANG))
+        for (double from = seconds(); seconds() - from < 0.02;)
+            if (sleeps)
+                usleep(20000);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    while (recv(s, bytes, sizeof bytes, MSG_DONTWAIT) == size)
+        kept++;
+    close(s);
+    return kept;
+}
+
+/* What SO_RCVBUF has room for arrives, whatever the receiver does. */
+static void burst(void) {
+    enum { COUNT = 2000, LARGE = 4 << 20 };
+    const struct { int size, fewest; } small[] = { { 16, 200 }, { 200, 150 }, { 1400, 80 }, { 8000, 10 } };
+    for (int sleeps = 0; sleeps < 2; sleeps++) {
+        for (int i = 0; i < 4; i++) {
+            int kept = kept_of(COUNT, small[i].size, 0, sleeps);
+            printf("%d bytes, the default buffer: %s\n", small[i].size, kept >= small[i].fewest && kept < COUNT ? "as many as it holds" : "too few or too many");
+            fprintf(stderr, "%d bytes: %d\n", small[i].size, kept);
+        }
+        for (int i = 0; i < 3; i++)
+            printf("%d bytes, 4 MB: %d\n", small[i].size, kept_of(COUNT, small[i].size, LARGE, sleeps));
+        int kept = kept_of(COUNT, 8000, LARGE, sleeps);
+        printf("8000 bytes, 4 MB: %s\n", kept >= 450 ? "as many as it holds" : "too few");
+        fprintf(stderr, "8000 bytes, 4 MB: %d\n", kept);
+    }
+}
+
 static const struct { const char *name; void (*run)(void); } cases[] = {
     { "level", level }, { "edge", edge }, { "oneshot", oneshot }, { "fresh", fresh }, { "nested", nested }, { "two", two },
     { "mixed", mixed }, { "errors", errors }, { "hangup", hangup }, { "alike", alike }, { "both_worlds", both_worlds }, { "threads", threads },
     { "added", added }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy }, { "again", again },
+    { "burst", burst },
 };
 
 int main(int argc, char **argv) {

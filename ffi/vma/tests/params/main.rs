@@ -97,17 +97,35 @@ fn receive_buffers() {
 
 #[test]
 fn lost_datagrams() {
-    assert_eq!(number("full", &[]), 0);
-    assert_eq!(number("full", &[("VMA_TX_NONBLOCKED_EAGAINS", "1")]), 1);
+    assert_eq!(says("full", &[]), ["0", "soon"]);
+    assert_eq!(says("full", &[("VMA_TX_NONBLOCKED_EAGAINS", "1")]), ["1", "soon"]);
 }
 
 #[test]
 fn the_kernels_descriptors() {
-    assert_eq!(number("both", &[]), 10);
+    assert_eq!(number("both", &[]), 91, "the tenth look finds something, and so does each that follows");
+    assert_eq!(number("both", &[("VMA_SELECT_SKIP_OS", "10")]), 10);
     assert_eq!(number("both", &[("VMA_SELECT_SKIP_OS", "1")]), 100);
     assert_eq!(number("both", &[("VMA_SELECT_SKIP_OS", "0")]), 0);
     assert_eq!(number("both", &[("VMA_SELECT_POLL_OS_FORCE", "1")]), 100);
     assert_eq!(number("both", &[("VMA_SELECT_POLL_OS_RATIO", "50")]), 2);
+}
+
+#[test]
+fn the_worlds_take_turns_where_both_deliver() {
+    for (case, half) in [("turns", 30), ("connections", 10)] {
+        assert_eq!(number(case, &[]), half, "{case}");
+        let eager = number(case, &[("VMA_RX_UDP_POLL_OS_RATIO", "1")]);
+        assert_eq!(eager, 2 * half, "{case}: to the letter, it is each call");
+        assert_eq!(number(case, &[("VMA_RX_UDP_POLL_OS_RATIO", "10")]), half / 5, "{case}");
+    }
+}
+
+#[test]
+fn who_has_much_waiting_in_the_kernel_receives_with_each_call() {
+    assert_eq!(says("full_kernel", &[]), ["100", "100"]);
+    assert_eq!(number("both_collected", &[]), 100, "an instance that was not collected from for long is looked at whole");
+    assert!(number("both_collected", &[("VMA_SELECT_SKIP_OS", "10")]) < 50);
 }
 
 #[test]
@@ -149,7 +167,7 @@ fn how_many_connections_begin() {
 #[test]
 fn polls_that_sends_make() {
     // The progress thread would look as well.
-    let alone = [("VMA_TX_NONBLOCKED_EAGAINS", "1"), ("VMA_PROGRESS_ENGINE_INTERVAL", "10000")];
+    let alone = [("VMA_PROGRESS_ENGINE_INTERVAL", "10000"), ("VMA_RX_BYTES_MIN", "1"), ("VMA_CQ_POLL_BATCH_MAX", "4")];
     assert_eq!(number("piling", &alone), 1);
     assert_eq!(number("piling", &[&alone[..], &[("VMA_RX_POLL_ON_TX_TCP", "1")]].concat()), 0);
 }

@@ -35,6 +35,7 @@ impl Offload {
         let Self { cyclic, sockets, .. } = self;
         let Some(cyclic) = cyclic.find(ring) else { return Ok(()) };
         let saved = errno::current();
+        let before = cyclic.buffer.waiting();
         let taken = crate::boundary!(Ok(()), {
             let members = core::mem::take(&mut cyclic.members);
             let all = members.iter().filter_map(|&member| sockets.get(member));
@@ -49,6 +50,9 @@ impl Offload {
             cyclic.members = members;
             taken
         });
+        if cyclic.buffer.waiting() > before {
+            self.kernel_delivered(ring);
+        }
         errno::set(saved);
         taken
     }

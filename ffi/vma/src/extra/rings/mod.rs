@@ -32,6 +32,7 @@ use super::cyclic::UserMemory;
 use super::xtreme::{HELD_MAX, Waiting};
 use crate::mux::Source;
 use crate::mux::epoll::ring as descriptor;
+use crate::mux::turns::Ratio;
 use crate::process::Offload;
 use crate::slab::{Key, Slab};
 use crate::socket::Kind;
@@ -301,11 +302,18 @@ impl Offload {
     }
 
     /// Whether a poll of a ring, which found nothing or something on it, asks the kernel as well.
-    pub(super) fn asks_kernel(&mut self, ring: Key, now: Instant, found_nothing: bool, ratio: u32) -> bool {
+    pub(super) fn asks_kernel(&mut self, ring: Key, now: Instant, found_nothing: bool, ratio: Ratio) -> bool {
         let Some(ring) = self.rings.all.find_mut(ring) else { return false };
         let Some((_, instance)) = ring.descriptor else { return false };
         descriptor::has_kernel_members(&self.mux, instance)
-            && if found_nothing { ring.kernel_poll.on_empty(now, ratio) } else { ring.kernel_poll.on_ring(ratio) }
+            && (ring.kernel_poll.on_ring(ratio) || found_nothing && ring.kernel_poll.on_empty(now, ratio))
+    }
+
+    /// Such a look found something.
+    pub(super) fn kernel_delivered(&mut self, ring: Key) {
+        if let Some(ring) = self.rings.all.find_mut(ring) {
+            ring.kernel_poll.delivered();
+        }
     }
 
     /// The ring that a socket is on, which it joins if it is on none. `None`: there is no such socket.

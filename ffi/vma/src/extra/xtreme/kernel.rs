@@ -47,11 +47,14 @@ const RDHUP: u64 = libc::EPOLLRDHUP as u64;
 pub(super) fn look(process: &Process, ring_fd: c_int, ring: Key, sink: &mut impl Sink) {
     let mut found = [epoll_event { events: 0, u64: 0 }; FOUND_MAX];
     let count = {
-        let guard = process.lock();
+        let mut guard = process.lock();
         if !descriptor::is_numbered(&guard, ring_fd, ring) {
             return;
         }
         let Ok(count) = epoll_wait(ring_fd, &mut found, Some(Duration::ZERO), None) else { return };
+        if count != 0 {
+            guard.kernel_delivered(ring);
+        }
         count
     };
     let mut room = Vec::new();

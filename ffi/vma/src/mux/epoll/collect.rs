@@ -173,13 +173,20 @@ fn look(
     }
     let instance = offload.mux.epolls.get_mut(index).ok_or(Errno(libc::EBADF))?;
     let (round, members) = (next_round(instance), instance.kernel_members);
-    instance.since_kernel += 1;
-    let due = members && ratio != 0 && (instance.since_kernel >= ratio || now.since(instance.kernel_asked) >= KERNEL_EVERY);
+    if thread::with(|thread| thread.kernel_half_of.get() == Some(index) && thread.kernel_half_of.take().is_some()) {
+        instance.turns.delivered();
+    }
+    instance.turns.looked();
+    let is_late = ratio.looks != 0 && now.since(instance.kernel_asked) >= KERNEL_EVERY;
+    // (Where there is room for one event, whoever is asked first may have one each time.)
+    let is_fair = events.len() > 1 || instance.turns.ring_had_one();
+    let due = members && is_fair && (is_late || instance.turns.is_due(ratio));
     if !due {
         let count = collect(&mut offload, index, round, events);
         return Ok(Collected { count, members });
     }
-    (instance.since_kernel, instance.kernel_asked) = (0, now);
+    instance.turns.asked();
+    instance.kernel_asked = now;
     // Both halves get room, whichever is busier.
     let room = events.len();
     let ours = if room == 1 { 0 } else { room - room / 4 };
@@ -210,6 +217,9 @@ fn collect_kernel(
         }
         Err(error) => return Err(Errno(error.raw_os_error().unwrap_or(libc::EINVAL))),
     };
+    if found != 0 {
+        thread::with(|thread| thread.kernel_half_of.set(Some(index)));
+    }
     let end = count + found;
     if events[count..end].iter().any(is_token) { Ok(translate(&mut process.lock(), index, events, count..end, round)) } else { Ok(end) }
 }
