@@ -19,6 +19,7 @@ pub(crate) struct Package {
 impl Package {
     pub(crate) const CC: Self = Self { name: "gcc libc6-dev", binary: "cc" };
     pub(crate) const CURL: Self = Self { name: "curl", binary: "curl" };
+    pub(crate) const DPKG: Self = Self { name: "dpkg", binary: "dpkg-deb" };
     pub(crate) const GIT: Self = Self { name: "git", binary: "git" };
     /// Debian's busybox is built without its inetd.
     pub(crate) const INETD: Self = Self { name: "inetutils-inetd", binary: "inetutils-inetd" };
