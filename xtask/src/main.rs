@@ -5,6 +5,7 @@
 //! - [`workspace`]: where things are, how they are built, and how other programs are run
 #![forbid(unsafe_code)]
 
+mod arm;
 mod bench;
 mod ci;
 mod conformance;
