@@ -2,7 +2,7 @@
 //! turn; both latencies, a histogram, the ratio, and proof that it was offloaded.
 
 mod figures;
-mod proof;
+pub(crate) mod proof;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -161,7 +161,7 @@ impl Protocol {
 }
 
 /// A child that does not outlive a failure.
-struct Guard(Child);
+pub(crate) struct Guard(pub(crate) Child);
 
 impl Drop for Guard {
     fn drop(&mut self) {
@@ -171,7 +171,7 @@ impl Drop for Guard {
 }
 
 /// A port that is free for both protocols.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     for _ in 0..100 {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();

@@ -1,16 +1,18 @@
-//! `cargo xtask install`: libraries, header, rules, manual pages, pkg-config file, commands and examples, under a prefix.
+//! `cargo xtask install` and `uninstall`: library, header, rules, manual pages, completions, pkg-config file, commands and examples, under a
+//! prefix. One list says what that is.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, run_command};
 
 /// Where to.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub(crate) struct Options {
     /// Where it will be used from.
     #[arg(long)]
@@ -18,9 +20,15 @@ pub(crate) struct Options {
     /// Puts it below this directory, as packages are made.
     #[arg(long, default_value = "/")]
     destdir: PathBuf,
+    /// Where libvma.so goes, below the prefix (lib64, lib/x86_64-linux-gnu); default: lib.
+    #[arg(long, default_value = "lib")]
+    libdir: PathBuf,
     /// Where libvma.conf goes; default: PREFIX/etc, or /etc for the prefix /usr.
     #[arg(long)]
     sysconfdir: Option<PathBuf>,
+    /// Leaves symbols and line numbers in.
+    #[arg(long)]
+    no_strip: bool,
 }
 
 /// Where the examples are.
@@ -45,6 +53,34 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Removes what [`run`] with the same options has installed, and folders that are empty then. Rules that somebody has changed stay.
+///
+/// # Errors
+/// Something cannot be removed.
+pub(crate) fn remove(options: &Options) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let mut removed = 0;
+    for file in files(&workspace, options)? {
+        let path = options.place(&file.to);
+        let is_rules = file.to == options.rules();
+        if is_rules && fs::read(&path).ok() != fs::read(workspace.root.join(RULES)).ok() && path.exists() {
+            println!("{} is left: it was changed", path.display());
+            continue;
+        }
+        match fs::remove_file(&path) {
+            Ok(()) => removed += 1,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("{}", path.display())),
+        }
+        // Folders of our own: others are not empty, or belong to the system.
+        for folder in path.ancestors().skip(1).take_while(|folder| OWN_FOLDERS.iter().any(|own| folder.ends_with(own))) {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+    println!("removed {removed} files under {}", options.destdir.join(below(&options.prefix)).display());
+    Ok(())
+}
+
 /// What was built.
 pub(crate) struct Built {
     /// libvma.so.
@@ -53,45 +89,146 @@ pub(crate) struct Built {
     pub(crate) commands: PathBuf,
 }
 
-/// Installs for a test: everything below `prefix`, which is where it will be used from as well.
+impl Options {
+    /// For a test: everything below `prefix`, which is where it will be used from as well.
+    pub(crate) fn at(prefix: &Path, destdir: &Path) -> Self {
+        Self { prefix: prefix.to_owned(), destdir: destdir.to_owned(), libdir: "lib".into(), sysconfdir: None, no_strip: false }
+    }
+
+    pub(crate) fn with_libdir(self, libdir: &str) -> Self {
+        Self { libdir: libdir.into(), ..self }
+    }
+
+    fn place(&self, path: &Path) -> PathBuf {
+        self.destdir.join(below(path))
+    }
+
+    /// Where libvma.conf is read.
+    fn rules(&self) -> PathBuf {
+        let etc = match &self.sysconfdir {
+            Some(directory) => directory.clone(),
+            None if self.prefix == Path::new("/usr") => PathBuf::from("/etc"),
+            None => self.prefix.join("etc"),
+        };
+        etc.join("libvma.conf")
+    }
+}
+
+/// The rules, in the checkout.
+const RULES: &str = "ffi/vma/libvma.conf";
+
+/// Folders that nobody else puts something into.
+const OWN_FOLDERS: [&str; 5] =
+    ["doc/ringway", "doc/ringway/examples", "doc/ringway/examples/vma_extra", "doc/ringway/examples/systemd", "include/mellanox"];
+
+/// Where the shells look for completions, below the prefix.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/ringway"),
+    ("zsh", "share/zsh/site-functions/_ringway"),
+    ("fish", "share/fish/vendor_completions.d/ringway.fish"),
+];
+
+/// The commands that have a manual page of their own.
+const MANUALS: [&str; 4] = ["run", "stats", "doctor", "sim"];
+
+/// Something to install.
+struct File {
+    /// Its path, where it is used.
+    to: PathBuf,
+    content: Content,
+}
+
+/// What is in it.
+enum Content {
+    /// A file of the checkout.
+    Source(PathBuf),
+    /// A program or a library.
+    Program(&'static str),
+    /// A symbolic link.
+    Link(String),
+    /// What `ringway` prints if it is called so.
+    Printed(Vec<&'static str>),
+    Text(String),
+}
+
+/// Everything that is installed: what [`install`] puts there and [`remove`] removes.
+fn files(workspace: &Workspace, options: &Options) -> Result<Vec<File>> {
+    ensure!(options.prefix.is_absolute(), "--prefix is an absolute path");
+    ensure!(options.libdir.is_relative(), "--libdir is relative to the prefix");
+    let mut files = Vec::new();
+    let mut add = |to: &Path, content: Content| files.push(File { to: options.prefix.join(to), content });
+    let major = API.split('.').next().unwrap_or(API);
+    let (full, short) = (format!("libvma.so.{API}"), format!("libvma.so.{major}"));
+    add(&options.libdir.join(&full), Content::Program("libvma.so"));
+    // The names by which it is looked for: by loaders, and by people and compilers.
+    add(&options.libdir.join(&short), Content::Link(full));
+    add(&options.libdir.join("libvma.so"), Content::Link(short));
+    add(&options.libdir.join("pkgconfig/libvma.pc"), Content::Text(pkg_config(options)));
+    for command in ["ringway", "vma_stats"] {
+        add(&Path::new("bin").join(command), Content::Program(command));
+    }
+    for (from, to) in [
+        ("ffi/vma/include/mellanox/vma_extra.h", "include/mellanox/vma_extra.h"),
+        ("ffi/cli/man/ringway.1", "share/man/man1/ringway.1"),
+        ("ffi/cli/man/vma_stats.8", "share/man/man8/vma_stats.8"),
+        ("ffi/cli/systemd/ringway.conf", "share/doc/ringway/examples/systemd/ringway.conf"),
+        ("CHANGELOG.md", "share/doc/ringway/CHANGELOG.md"),
+        ("LICENSE-MIT", "share/doc/ringway/LICENSE-MIT"),
+        ("LICENSE-APACHE", "share/doc/ringway/LICENSE-APACHE"),
+    ] {
+        add(Path::new(to), Content::Source(from.into()));
+    }
+    for command in MANUALS {
+        add(Path::new(&format!("share/man/man1/ringway-{command}.1")), Content::Printed(vec!["man", command]));
+    }
+    add(Path::new("share/man/man7/ringway-params.7"), Content::Printed(vec!["doctor", "--params", "--man"]));
+    for (shell, to) in COMPLETIONS {
+        add(Path::new(to), Content::Printed(vec!["completions", shell]));
+    }
+    let from = workspace.root.join(EXAMPLES);
+    for example in examples(workspace)?.into_iter().chain([from.join(BINDINGS)]) {
+        let to = Path::new("share/doc/ringway/examples").join(example.strip_prefix(&from)?);
+        add(&to, Content::Source(example));
+    }
+    files.push(File { to: options.rules(), content: Content::Source(RULES.into()) });
+    Ok(files)
+}
+
+/// Installs what was built.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn install_at(workspace: &Workspace, built: &Built, prefix: &Path, destdir: &Path) -> Result<()> {
-    install(workspace, built, &Options { prefix: prefix.to_owned(), destdir: destdir.to_owned(), sysconfdir: None })
-}
-
-fn install(workspace: &Workspace, built: &Built, options: &Options) -> Result<()> {
-    ensure!(options.prefix.is_absolute(), "--prefix is an absolute path");
-    let place = |path: &Path| options.destdir.join(below(path));
-    let prefix = |path: &str| place(&options.prefix.join(path));
-    library(&built.library, &prefix("lib"))?;
-    for command in ["ringway", "vma_stats"] {
-        put(&built.commands.join(command), &prefix("bin").join(command), 0o755)?;
-    }
-    let source = |path: &str| workspace.root.join(path);
-    put(&source("ffi/vma/include/mellanox/vma_extra.h"), &prefix("include/mellanox/vma_extra.h"), 0o644)?;
-    put(&source("ffi/cli/man/ringway.1"), &prefix("share/man/man1/ringway.1"), 0o644)?;
-    put(&source("ffi/cli/man/vma_stats.8"), &prefix("share/man/man8/vma_stats.8"), 0o644)?;
-    let page = Command::new(built.commands.join("ringway")).args(["doctor", "--params", "--man"]).output()?;
-    ensure!(page.status.success() && !page.stdout.is_empty(), "ringway doctor --params --man: {}", page.status);
-    write(&prefix("share/man/man7/ringway-params.7"), &page.stdout)?;
-    write(&prefix("lib/pkgconfig/libvma.pc"), pkg_config(&options.prefix).as_bytes())?;
-    let from = source(EXAMPLES);
-    for example in examples(workspace)?.iter().chain([&from.join(BINDINGS)]) {
-        put(example, &prefix("share/doc/ringway/examples").join(example.strip_prefix(&from)?), 0o644)?;
-    }
-    let etc = match &options.sysconfdir {
-        Some(directory) => directory.clone(),
-        None if options.prefix == Path::new("/usr") => PathBuf::from("/etc"),
-        None => options.prefix.join("etc"),
-    };
-    let rules = place(&etc.join("libvma.conf"));
-    // Somebody may have written rules of their own there.
-    if rules.exists() {
-        println!("{} is left as it is", rules.display());
-    } else {
-        put(&source("ffi/vma/libvma.conf"), &rules, 0o644)?;
+pub(crate) fn install(workspace: &Workspace, built: &Built, options: &Options) -> Result<()> {
+    for File { to, content } in files(workspace, options)? {
+        let path = options.place(&to);
+        // Somebody may have written rules of their own there.
+        if to == options.rules() && path.exists() {
+            println!("{} is left as it is", path.display());
+            continue;
+        }
+        match content {
+            Content::Source(from) => put(&workspace.root.join(from), &path, 0o644)?,
+            Content::Program(name) => {
+                let from = if name == "libvma.so" { built.library.clone() } else { built.commands.join(name) };
+                put(&from, &path, 0o755)?;
+                if !options.no_strip {
+                    // Calls into the library are found by its dynamic symbols, which stay.
+                    run_command(Command::new("strip").arg("--strip-unneeded").arg(&path))?;
+                }
+            }
+            Content::Link(target) => {
+                folder_of(&path)?;
+                // (A link cannot be written over.)
+                let _ = fs::remove_file(&path);
+                symlink(target, &path).with_context(|| format!("{}", path.display()))?;
+            }
+            Content::Printed(arguments) => {
+                let output = Command::new(built.commands.join("ringway")).args(&arguments).output()?;
+                ensure!(output.status.success() && !output.stdout.is_empty(), "ringway {}: {}", arguments.join(" "), output.status);
+                write(&path, &output.stdout)?;
+            }
+            Content::Text(text) => write(&path, text.as_bytes())?,
+        }
     }
     Ok(())
 }
@@ -109,26 +246,13 @@ pub(crate) fn examples(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The library under its full name, and the two names by which it is looked for: by loaders, and by people and compilers.
-fn library(built: &Path, folder: &Path) -> Result<()> {
-    let full = format!("libvma.so.{API}");
-    put(built, &folder.join(&full), 0o755)?;
-    let major = API.split('.').next().unwrap_or(API);
-    for (name, target) in [(format!("libvma.so.{major}"), full.as_str()), ("libvma.so".to_owned(), &format!("libvma.so.{major}"))] {
-        let link = folder.join(name);
-        // (A link cannot be written over.)
-        let _ = fs::remove_file(&link);
-        symlink(target, &link).with_context(|| format!("{}", link.display()))?;
-    }
-    Ok(())
-}
-
-fn pkg_config(prefix: &Path) -> String {
+fn pkg_config(options: &Options) -> String {
     format!(
-        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\nName: libvma\n\
+        "prefix={}\nlibdir=${{prefix}}/{}\nincludedir=${{prefix}}/include\n\nName: libvma\n\
          Description: Socket programs in user space; the VMA Extra API. Programs are preloaded, not linked.\n\
          Version: {API}\nLibs:\nCflags: -I${{includedir}}\n",
-        prefix.display()
+        options.prefix.display(),
+        options.libdir.display()
     )
 }
 
@@ -145,8 +269,12 @@ fn put(from: &Path, to: &Path, mode: u32) -> Result<()> {
 
 /// As a new file: a program may be running from the old one.
 fn write(to: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = to.parent().context("a file in no folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+    folder_of(to)?;
     let _ = fs::remove_file(to);
     fs::write(to, bytes).with_context(|| format!("{}", to.display()))
+}
+
+fn folder_of(path: &Path) -> Result<()> {
+    let folder = path.parent().context("a file in no folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))
 }

@@ -17,8 +17,11 @@ pub(crate) struct Package {
 }
 
 impl Package {
+    pub(crate) const ARM_CC: Self = Self { name: "gcc-aarch64-linux-gnu", binary: "aarch64-linux-gnu-gcc" };
+    pub(crate) const ARM_LIBC: Self = Self { name: "libc6-dev-arm64-cross", binary: "/usr/aarch64-linux-gnu/include/stdio.h" };
     pub(crate) const CC: Self = Self { name: "gcc libc6-dev", binary: "cc" };
     pub(crate) const CURL: Self = Self { name: "curl", binary: "curl" };
+    pub(crate) const DPKG: Self = Self { name: "dpkg", binary: "dpkg-deb" };
     pub(crate) const GIT: Self = Self { name: "git", binary: "git" };
     /// Debian's busybox is built without its inetd.
     pub(crate) const INETD: Self = Self { name: "inetutils-inetd", binary: "inetutils-inetd" };
@@ -34,6 +37,8 @@ impl Package {
     /// Python's own tests, in a package that has the interpreter's version in its name: apt takes an expression.
     pub(crate) const PYTHON_TESTS: Self =
         Self { name: r"^libpython3\.[0-9]+-testsuite$", binary: "/usr/lib/python3*/test/test_socketserver.py" };
+    /// Programs of other architectures, run one process at a time.
+    pub(crate) const QEMU_USER: Self = Self { name: "qemu-user", binary: "qemu-aarch64" };
     pub(crate) const REDIS_SERVER: Self = Self { name: "redis-server", binary: "redis-server" };
     pub(crate) const REDIS_TOOLS: Self = Self { name: "redis-tools", binary: "redis-benchmark" };
     pub(crate) const RSYNC: Self = Self { name: "rsync", binary: "rsync" };
@@ -139,6 +144,19 @@ pub(crate) fn rust_components() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes sure that there is a standard library for an architecture.
+///
+/// # Errors
+/// There is none, and rustup could not add it.
+pub(crate) fn rust_target(target: &str) -> Result<()> {
+    let sysroot = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output().context("rustc")?;
+    let folder = String::from_utf8_lossy(&sysroot.stdout).trim().to_owned();
+    if sysroot.status.success() && Path::new(&folder).is_dir() {
+        return Ok(());
+    }
+    run_command(Command::new("rustup").args(["target", "add", target])).with_context(|| format!("no standard library for {target}"))
 }
 
 /// Whether `cargo <subcommand> --version` works.

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use crate::deb;
 use crate::deploy::{self, Built};
 use crate::install::{self, Package};
 use crate::workspace::{Workspace, cargo, run_command};
@@ -29,11 +30,10 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     result
 }
 
-/// Apart, as users do: together, the simulator's features would be in the library.
+/// In one call, as users do.
 fn build(workspace: &Workspace) -> Result<Built> {
-    for package in ["ringway-vma", "ringway-cli"] {
-        run_command(cargo().current_dir(&workspace.root).args(["build", "--quiet", "--package", package]))?;
-    }
+    let packages = ["--package", "ringway-vma", "--package", "ringway-cli"];
+    run_command(cargo().current_dir(&workspace.root).args(["build", "--quiet"]).args(packages))?;
     let debug = workspace.target.join("debug");
     Ok(Built { library: debug.join("libvma.so"), commands: debug })
 }
@@ -41,7 +41,7 @@ fn build(workspace: &Workspace) -> Result<Built> {
 fn try_in(workspace: &Workspace, built: &Built, folder: &Path) -> Result<()> {
     staged(workspace, built, &folder.join("stage"))?;
     let prefix = folder.join("usr");
-    deploy::install_at(workspace, built, &prefix, Path::new("/"))?;
+    deploy::install(workspace, built, &deploy::Options::at(&prefix, Path::new("/")))?;
     let mut results = Vec::new();
     for example in deploy::examples(workspace)? {
         let name = example.file_name().context("a file without a name")?.to_string_lossy().into_owned();
@@ -118,7 +118,8 @@ fn shell(prefix: &Path, scratch: &Path, script: &str) -> Result<Command> {
 
 /// As a package is made: nothing outside of the directory, and nothing in it that names it.
 fn staged(workspace: &Workspace, built: &Built, stage: &Path) -> Result<()> {
-    deploy::install_at(workspace, built, Path::new("/usr"), stage)?;
+    let options = deploy::Options::at(Path::new("/usr"), stage);
+    deploy::install(workspace, built, &options)?;
     for file in [
         "usr/lib/libvma.so",
         "usr/lib/libvma.so.9",
@@ -126,6 +127,12 @@ fn staged(workspace: &Workspace, built: &Built, stage: &Path) -> Result<()> {
         "usr/bin/ringway",
         "usr/bin/vma_stats",
         "usr/share/man/man1/ringway.1",
+        "usr/share/man/man1/ringway-run.1",
+        "usr/share/man/man1/ringway-sim.1",
+        "usr/share/bash-completion/completions/ringway",
+        "usr/share/zsh/site-functions/_ringway",
+        "usr/share/fish/vendor_completions.d/ringway.fish",
+        "usr/share/doc/ringway/examples/systemd/ringway.conf",
         "usr/share/man/man7/ringway-params.7",
         "usr/share/man/man8/vma_stats.8",
         "etc/libvma.conf",
@@ -134,10 +141,37 @@ fn staged(workspace: &Workspace, built: &Built, stage: &Path) -> Result<()> {
     }
     let text = fs::read_to_string(stage.join("usr/lib/pkgconfig/libvma.pc"))?;
     ensure!(text.starts_with("prefix=/usr\n") && !text.contains(&*stage.to_string_lossy()), "libvma.pc names the stage");
+    for file in ["usr/lib/libvma.so", "usr/bin/ringway"] {
+        let sections = deb::told(Command::new("readelf").arg("--section-headers").arg(stage.join(file)))?;
+        ensure!(sections.contains(".dynsym") && !sections.contains(".debug_info"), "{file} is not stripped");
+    }
     // Again, over it: rules that somebody has written stay.
-    fs::write(stage.join("etc/libvma.conf"), "# mine\n")?;
-    deploy::install_at(workspace, built, Path::new("/usr"), stage)?;
-    ensure!(fs::read_to_string(stage.join("etc/libvma.conf"))? == "# mine\n", "libvma.conf was written over");
+    let rules = stage.join("etc/libvma.conf");
+    fs::write(&rules, "# mine\n")?;
+    deploy::install(workspace, built, &options)?;
+    ensure!(fs::read_to_string(&rules)? == "# mine\n", "libvma.conf was written over");
+    // And away with it, but for those rules.
+    deploy::remove(&options)?;
+    let left = deb::told(Command::new("find").arg(stage).args(["-not", "-type", "d"]))?;
+    ensure!(left == rules.to_string_lossy(), "left behind: {left}");
+    ensure!(!stage.join("usr/share/doc/ringway").exists(), "an empty folder is left");
+    packed(workspace, built, stage)
+}
+
+/// A package has the same files, and its commands find the library where that is.
+fn packed(workspace: &Workspace, built: &Built, stage: &Path) -> Result<()> {
+    let package = deb::pack(workspace, built, stage)?;
+    let unpacked = stage.join("unpacked");
+    run_command(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&unpacked))?;
+    let mut doctor = Command::new(unpacked.join("usr/bin/ringway"));
+    // (Whether this machine can offload is another question.)
+    let output = doctor.args(["doctor", "--json"]).env_remove("RINGWAY_LIBVMA").env_remove("LD_PRELOAD").output()?;
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).context("ringway doctor --json")?;
+    let library = found["machine"]["checks"].as_array().into_iter().flatten().find(|check| check["what"] == "library").cloned();
+    let is_its =
+        library.as_ref().is_some_and(|check| check["ok"] == true && check["detail"].as_str().is_some_and(|d| d.contains("unpacked")));
+    ensure!(is_its, "the package's command does not find the package's library: {library:?}");
+    println!("  {:20} works", "the package");
     Ok(())
 }
 

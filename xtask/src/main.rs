@@ -1,13 +1,15 @@
 //! Every command of the README: `cargo xtask {demo,test,bench,conformance,install,tidy,ci}`. One file a subcommand.
 //!
-//! - [`deploy`]: `install`; [`installed`]: the step of `test` that tries what it installed
+//! - [`deploy`]: `install` and `uninstall`; [`deb`]: a package of the same; [`installed`]: the step of `test` that tries what it installed
 //! - [`install`]: the packages that a subcommand needs, installed where that is allowed
 //! - [`workspace`]: where things are, how they are built, and how other programs are run
 #![forbid(unsafe_code)]
 
+mod arm;
 mod bench;
 mod ci;
 mod conformance;
+mod deb;
 mod demo;
 mod deploy;
 mod install;
@@ -38,8 +40,12 @@ enum Task {
     Bench(bench::Options),
     /// What the documents promise, as a matrix by device; fails if it has a hole.
     Conformance(conformance::Options),
-    /// Libraries, header, rules, manual pages, commands and examples, under a prefix.
+    /// Library, header, rules, manual pages, completions, commands and examples, under a prefix.
     Install(deploy::Options),
+    /// Removes what `install` with the same options has installed.
+    Uninstall(deploy::Options),
+    /// A Debian package of what `install` installs, by dpkg-deb: target/ringway_VERSION_ARCHITECTURE.deb.
+    Deb,
     /// What lints cannot check: file length, forbidden APIs, dead files, paths of one machine, what the pages for readers name.
     Tidy,
     /// What continuous integration runs.
@@ -53,6 +59,8 @@ fn main() -> ExitCode {
         Task::Bench(options) => bench::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Install(options) => deploy::run(&options),
+        Task::Uninstall(options) => deploy::remove(&options),
+        Task::Deb => deb::run(),
         Task::Tidy => tidy::run(),
         Task::Ci => ci::run(),
     };

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use crate::conformance;
 use crate::install::{self, Package, Privilege};
 use crate::workspace::{Workspace, cargo, run_command};
-use crate::{installed, tidy};
+use crate::{arm, installed, tidy};
 
 /// Which steps, and how strictly.
 #[derive(clap::Args, Default)]
@@ -31,7 +31,7 @@ pub(crate) struct Options {
 pub(crate) enum Step {
     /// cargo fmt --check.
     Fmt,
-    /// `cargo xtask tidy`.
+    /// `cargo xtask tidy`, and documentation without a warning.
     Tidy,
     /// clippy on every target, warnings are errors.
     Clippy,
@@ -39,6 +39,8 @@ pub(crate) enum Step {
     Deny,
     /// Unit tests, the simulator's properties, documentation tests.
     Unit,
+    /// Everything compiles for aarch64; unit tests and a preloaded ping-pong under QEMU's user emulation.
+    Arm,
     /// Everything installed outside of the checkout, and the examples compiled and run against that.
     Install,
     /// The simulator's checkers against stacks with one thing wrong each, and the stack's marked code paths.
@@ -137,7 +139,7 @@ impl Step {
                 install::rust_components()?;
                 run_command(cargo().args(["fmt", "--all", "--check"]))
             }
-            Self::Tidy => tidy::run(),
+            Self::Tidy => tidy::run().and_then(|()| documentation()),
             Self::Clippy => clippy(),
             Self::Deny => {
                 install::cargo_tool("deny")?;
@@ -148,6 +150,7 @@ impl Step {
                 run_command(cargo().args(["test", "--workspace", "--quiet", "--no-fail-fast"]))?;
                 conformance::run(&conformance::Options { list: true })
             }
+            Self::Arm => arm::run(workspace),
             Self::Install => installed::run(workspace),
             Self::Mutants => run_command(cargo().args(MUTANTS)),
             Self::Loom => loom(workspace),
@@ -157,6 +160,11 @@ impl Step {
             Self::Programs => programs(workspace, options),
         }
     }
+}
+
+/// Links in the documentation that lead nowhere, and the like.
+fn documentation() -> Result<()> {
+    run_command(cargo().args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "--deny warnings"))
 }
 
 fn clippy() -> Result<()> {

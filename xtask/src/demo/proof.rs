@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 
 /// The file that Ringway's processes leave their reports in.
-pub(super) const REPORTS: &str = "reports";
+pub(crate) const REPORTS: &str = "reports";
 
 /// What the kernel has sent on all its interfaces, loopback included.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ impl Kernel {
 
 /// What Ringway's processes say they carried, summed over the rounds.
 #[derive(Default)]
-pub(super) struct Carried {
+pub(crate) struct Carried {
     pub(super) frames: u64,
     pub(super) bytes: u64,
     processes: u64,
@@ -42,7 +42,7 @@ pub(super) struct Carried {
 
 impl Carried {
     /// Adds a round's reports, and clears the file.
-    pub(super) fn add(&mut self, scratch: &Path) -> Result<()> {
+    pub(crate) fn add(&mut self, scratch: &Path) -> Result<()> {
         let file = scratch.join(REPORTS);
         let text = fs::read_to_string(&file).context("the processes on Ringway left no report: was the library preloaded?")?;
         fs::remove_file(&file)?;
@@ -60,7 +60,7 @@ impl Carried {
     }
 
     /// Whether both directions of that many round trips went through the rings.
-    pub(super) fn check(&self, round_trips: u64) -> Result<()> {
+    pub(crate) fn check(&self, round_trips: u64) -> Result<()> {
         ensure!(
             self.frames >= 2 * round_trips,
             "not offloaded: {} frames for {round_trips} round trips; {}",
