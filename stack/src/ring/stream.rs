@@ -49,6 +49,17 @@ impl<D: Device> Ring<D> {
         Ok(id)
     }
 
+    pub(super) fn route_inner(&mut self, now: Instant, id: SocketId, hop: NextHop) -> Result<(), Error> {
+        let stream = self.slots.stream(id)?;
+        if stream.hop != NextHop::Pending {
+            return Err(Error::Invalid);
+        }
+        stream.hop = hop;
+        self.transmit(now, id.index);
+        self.output.flush(&mut self.device);
+        Ok(())
+    }
+
     /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again if timestamps tell the two apart
     /// (RFC 6191 s2, Linux's tcp_tw_reuse). Its rule comes with them: if there were none for the new connection, the old one would have ended its
     /// wait for nothing, and without it old duplicates could be taken for new.
@@ -337,6 +348,8 @@ impl<D: Device> Ring<D> {
                         self.stall(now, index);
                     }
                 }
+                // `tcp_route` wakes the flow.
+                None if stream.hop == NextHop::Pending => {}
                 // The neighbour's answer, or its absence, wakes the flow.
                 None => self.await_neighbour(index),
             }
@@ -548,6 +561,7 @@ fn station<D: Device>(
 ) -> Option<MacAddr> {
     match stream.hop {
         NextHop::Station(mac) => Some(mac),
+        NextHop::Pending => None,
         NextHop::Neighbour(ip) => resolve(now, (*stream.local.ip(), ip), neighbours, output, device),
     }
 }

@@ -19,6 +19,7 @@ mod links;
 pub(crate) mod names;
 mod resolve;
 mod serve;
+mod silence;
 mod talks;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -29,7 +30,7 @@ pub(crate) use names::member_prefix;
 pub use talks::{Correspondent, Talk, WORDS_MAX};
 
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
@@ -43,6 +44,7 @@ use self::control::Client;
 use self::held::Held;
 use self::links::Entry;
 use self::serve::{Deferred, Incoming, Token};
+use self::silence::Silences;
 use self::talks::Talks;
 use crate::error::AttachError;
 use crate::fd::{self, Fd};
@@ -75,6 +77,15 @@ impl Resolved {
     }
 }
 
+/// What is known of an address without asking anybody.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// Who has it, as far as is known.
+    pub found: Option<Resolved>,
+    /// Somebody has, or may have, it who has not been asked yet: [`Rendezvous::resolve`] asks, and takes its time.
+    pub unasked: bool,
+}
+
 /// A connected member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
@@ -102,6 +113,8 @@ pub struct Rendezvous {
     handler: Mutex<Option<Arc<ControlHandler>>>,
     correspondent: Mutex<Option<Arc<dyn Correspondent>>>,
     losses: AtomicU64,
+    /// Whether `silences` has any: most processes never meet one, and take no lock to learn that.
+    any_silent: AtomicBool,
 }
 
 #[derive(Default)]
@@ -121,6 +134,7 @@ struct State {
     clients: VecDeque<Client>,
     talks: Talks,
     groups: resolve::Groups,
+    silences: Silences,
     /// Numbers rules, incoming connections and clients; never reused.
     next_number: u64,
     pub(super) pause: serve::Pause,
@@ -162,6 +176,7 @@ impl Rendezvous {
             handler: Mutex::default(),
             correspondent: Mutex::default(),
             losses: AtomicU64::new(0),
+            any_silent: AtomicBool::new(false),
         };
         rendezvous.open_station();
         Ok(rendezvous)
@@ -169,7 +184,8 @@ impl Rendezvous {
 
     /// Finds out who has an address, and connects to it. `None`: no member of this user has, in this network namespace. The first time it
     /// takes a greeting with the peer's progress thread, typically 100 us, and at most
-    /// [`Settings::resolve_timeout`] in all; later, for any address of the same peer, it takes no system call.
+    /// [`Settings::resolve_timeout`] in all; later, for any address of the same peer, it takes no system call. Who did not answer is not
+    /// asked again for a while, and then not waited for as long.
     ///
     /// # Errors
     /// [`ResolveError`].
@@ -177,6 +193,16 @@ impl Rendezvous {
     /// [`ResolveError`]: crate::ResolveError
     pub fn resolve(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, crate::ResolveError> {
         resolve::resolve(self, protocol, to)
+    }
+
+    /// As [`Rendezvous::resolve`], for those who must not wait: who is not known yet is not asked.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    ///
+    /// [`ResolveError`]: crate::ResolveError
+    pub fn search(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Search, crate::ResolveError> {
+        resolve::search(self, protocol, to)
     }
 
     /// Whether the answer still holds: the peer lives, and has not changed its rules since. One load of its memory.

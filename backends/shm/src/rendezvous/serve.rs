@@ -184,6 +184,9 @@ impl Rendezvous {
                 }
                 continue;
             }
+            if !state.silences.is_empty() {
+                state.silences.heard_of(credentials.pid);
+            }
             let number = state.number();
             // Those of its offer.
             let _ = sys::set_takes_rights(&socket, true);

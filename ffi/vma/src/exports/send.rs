@@ -70,7 +70,7 @@ fn send_uncounted(
             if cork::concerns(&guard, key, flags) {
                 return cork::send(process, guard, fd, key, data, flags, to);
             }
-            datagram::send(process, guard, now, (fd, key), data, to, kernel)
+            datagram::send(process, guard, now, (fd, key, flags), data, to, kernel)
         }
         Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => {
             if let Some(error) = guard.sockets.find_mut(key).and_then(Socket::take_left_error) {

@@ -77,7 +77,7 @@ pub(crate) fn push(process: &Process, mut guard: Guard<'_, Offload>, fd: c_int, 
     let family = socket.family;
     let Some((bytes, to)) = socket.rare.as_mut().and_then(|rare| rare.corked.take()) else { return Ok(()) };
     let kernel = || by_kernel(fd, &bytes, flags & !libc::MSG_MORE, to, family);
-    datagram::send(process, guard, process.now(), (fd, key), &[IoSlice::new(&bytes)], to.map(Address::V4), &kernel).map(drop)
+    datagram::send(process, guard, process.now(), (fd, key, flags), &[IoSlice::new(&bytes)], to.map(Address::V4), &kernel).map(drop)
 }
 
 fn by_kernel(fd: c_int, bytes: &[u8], flags: c_int, to: Option<SocketAddrV4>, family: Family) -> ssize_t {

@@ -9,7 +9,7 @@ use std::net::SocketAddrV4;
 use libc::{sockaddr, socklen_t};
 use ringway_params::rules::Role;
 use ringway_shm::{Rendezvous, Resolved, ShmDevice};
-use ringway_stack::device::{MacAddr, Protocol};
+use ringway_stack::device::MacAddr;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, Ring, SocketId};
 use ringway_stack::{Error, Instant};
@@ -29,6 +29,9 @@ use crate::{mux, real, rules};
 
 /// How long a destination that nobody offloads is left to the kernel before it is asked for again.
 const KERNEL_FOR: Duration = Duration::from_millis(100);
+
+/// How long one is whose holder is being asked.
+const UNASKED_FOR: Duration = Duration::from_millis(1);
 
 /// Calls that find nothing, this close together, are a program that spins.
 const TIGHT: Duration = Duration::from_micros(5);
@@ -211,9 +214,10 @@ pub(crate) unsafe fn connect(
     if to == Address::Unspecified {
         give_port_back(process, fd, key);
     }
-    let found = sendable(process, to);
+    let waits = process.lock().sockets.find(key).is_some_and(|socket| !socket.is_nonblocking());
+    let found = sendable(process, to, waits);
     // (Whom nobody has yet on this machine, somebody may have soon.)
-    if matches!(found, Ok(_) | Err(Unreachable::Because(Reason::NoOffloadedPeer))) {
+    if matches!(found, Ok(_) | Err(Unreachable::Unasked | Unreachable::Because(Reason::NoOffloadedPeer))) {
         // The ring must filter by peer from the first datagram on: publish before connecting there.
         ensure_published_connected(process, fd, key);
     }
@@ -242,6 +246,7 @@ pub(crate) unsafe fn connect(
             socket.route.by = By::Kernel(process.now() + KERNEL_FOR);
             offload.decided("connect", Some(Reason::Rule));
         }
+        Err(Unreachable::Unasked) => socket.route.by = By::Kernel(process.now() + UNASKED_FOR),
         Err(Unreachable::NotAnAddress) => {}
     }
     connect_on_ring(offload, key);
@@ -265,13 +270,13 @@ fn leave_whole(process: &Process, key: Key, to: SocketAddrV4) -> bool {
 }
 
 /// [`reachable`], unless libvma.conf leaves datagrams to that address to the kernel.
-fn sendable(process: &Process, to: Address) -> Result<(SocketAddrV4, Resolved), Unreachable> {
+fn sendable(process: &Process, to: Address, waits: bool) -> Result<(SocketAddrV4, Resolved), Unreachable> {
     if let Address::V4(to) = to
         && let Some(rule) = rules::leave(Role::UdpSender, address::destination(to), None)
     {
         return Err(Unreachable::ByRule(rule));
     }
-    reachable(process, Protocol::Udp, to)
+    reachable(process, to, waits)
 }
 
 /// A disconnected socket has no port any more, unless the program named it in bind(2): nothing that comes for the old one is its.
@@ -324,7 +329,7 @@ pub(crate) fn send(
     process: &Process,
     mut guard: Guard<'_, Offload>,
     now: Instant,
-    (fd, key): (c_int, Key),
+    (fd, key, flags): (c_int, Key, c_int),
     data: &[IoSlice<'_>],
     to: Option<Address>,
     kernel: &dyn Fn() -> isize,
@@ -355,7 +360,7 @@ pub(crate) fn send(
         }
     }
     drop(guard);
-    send_after_asking(process, fd, key, data, to, kernel)
+    send_after_asking(process, (fd, key, flags), data, to, kernel)
 }
 
 /// Where a datagram to there would go on the ring, which is found out if it is not known. `None`: nowhere.
@@ -374,7 +379,7 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
     }
     drop(guard);
     let _masked = Masked::new();
-    let found = sendable(process, Address::V4(to));
+    let found = sendable(process, Address::V4(to), false);
     if found.is_ok() {
         ensure_published(process, fd, key);
     }
@@ -440,15 +445,16 @@ fn send_or_say(offload: &mut Offload, key: Key, send: impl FnOnce(&mut Ring<ShmD
 #[cold]
 fn send_after_asking(
     process: &Process,
-    fd: c_int,
-    key: Key,
+    (fd, key, flags): (c_int, Key, c_int),
     data: &[IoSlice<'_>],
     to: SocketAddrV4,
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     let saved = errno::current();
     let _masked = Masked::new();
-    let found = sendable(process, Address::V4(to));
+    let may_wait = |socket: &Socket| flags & libc::MSG_DONTWAIT == 0 && !socket.is_nonblocking();
+    let waits = process.lock().sockets.find(key).is_some_and(may_wait);
+    let found = sendable(process, Address::V4(to), waits);
     if found.is_ok() {
         ensure_published(process, fd, key);
     }
@@ -467,6 +473,7 @@ fn send_after_asking(
                 return result.map_err(Errno::from);
             }
         }
+        (Err(Unreachable::Unasked), _) => socket.take_route(Route { to: Some(to), by: By::Kernel(now + UNASKED_FOR) }),
         (Ok(_), _) => socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) }),
         (Err(unreachable), _) => {
             socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) });
@@ -476,7 +483,7 @@ fn send_after_asking(
                     tracing::debug!("datagrams to {to} are left to the kernel by {rule}");
                     offload.decided("send", Some(Reason::Rule));
                 }
-                Unreachable::NotAnAddress => {}
+                Unreachable::NotAnAddress | Unreachable::Unasked => {}
             }
         }
     }
