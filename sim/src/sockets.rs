@@ -177,6 +177,14 @@ impl Sockets {
         Ok(socket)
     }
 
+    /// See [`Ring::tcp_route`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn tcp_route(&mut self, now: Instant, socket: SocketId, hop: NextHop) -> Result<(), Error> {
+        self.ring.tcp_route(now, socket, hop)
+    }
+
     /// See [`Ring::tcp_listen`].
     ///
     /// # Errors

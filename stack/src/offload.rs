@@ -60,6 +60,8 @@ pub enum Reason {
     NoOffloadedPeer,
     /// The peer belongs to another user.
     OtherUser,
+    /// An offloaded process has that address, and does not answer.
+    PeerSilent,
     /// The socket hasn't been bound or connected yet.
     Undecided,
     /// Multicast or broadcast, which this device does not carry.
@@ -93,6 +95,7 @@ impl Reason {
         Self::NotLocal,
         Self::NoOffloadedPeer,
         Self::OtherUser,
+        Self::PeerSilent,
         Self::Undecided,
         Self::Multicast,
         Self::KernelOnlyOption,
@@ -122,6 +125,7 @@ impl Reason {
             Self::NotLocal => "not-local",
             Self::NoOffloadedPeer => "no-offloaded-peer",
             Self::OtherUser => "other-user",
+            Self::PeerSilent => "peer-silent",
             Self::Undecided => "undecided",
             Self::Multicast => "multicast",
             Self::KernelOnlyOption => "kernel-only-option",
@@ -149,6 +153,9 @@ impl Reason {
             Self::NotLocal => "the peer is on another machine and no NIC device is in use",
             Self::NoOffloadedPeer => "no process on Ringway has that address; start the peer under ringway run, as the same user",
             Self::OtherUser => "the peer runs as another user; shared memory is only used within one user",
+            Self::PeerSilent => {
+                "the process that has that address does not answer (it is stopped, or gets no processor time); it is asked again later"
+            }
             Self::Undecided => "the socket has not been bound, connected or used yet",
             Self::Multicast => "multicast and broadcast go through the kernel on this device",
             Self::KernelOnlyOption => "a socket option was set that only the kernel can serve",

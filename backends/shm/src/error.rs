@@ -38,6 +38,9 @@ pub enum ResolveError {
         /// That user.
         uid: u32,
     },
+    /// The peer: a process of this user holds the address, and does not answer: it is stopped, or gets no processor time.
+    #[error("the process that has the address does not answer")]
+    Silent,
     /// The settings: as many peers as [`crate::Settings::peers_max`] allows are connected.
     #[error("no room for another peer")]
     Full,

@@ -57,7 +57,7 @@ pub use error::{AttachError, ResolveError};
 pub use fd::{Fd, is_internal};
 pub use members::{MemberName, members, query};
 pub use pool::TxBuf;
-pub use rendezvous::{ControlHandler, Correspondent, PeerInfo, Rendezvous, Resolved, Talk, WORDS_MAX};
+pub use rendezvous::{ControlHandler, Correspondent, PeerInfo, Rendezvous, Resolved, Search, Talk, WORDS_MAX};
 pub use rx_buf::RxBuf;
 pub use settings::{HeadMemory, Settings};
 pub use window::{are_copies_lent, copy_on_write, lend_copies};

@@ -14,7 +14,7 @@ pub struct Settings {
     /// Members that this one can be connected to at a time, itself included. At most [`Settings::PEERS_LIMIT`].
     pub peers_max: usize,
     /// How long [`crate::Rendezvous::resolve`] waits for a member that has the address but does not answer (stopped, or
-    /// without processor time).
+    /// without processor time) and is asked for the first time.
     pub resolve_timeout: Duration,
     /// Send buffers lie in huge pages where the system gives some. (Whole ones are taken then, as they are used.)
     pub huge_pages: bool,

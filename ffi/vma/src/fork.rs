@@ -29,7 +29,7 @@ use crate::memory;
 use crate::moving::{self, heir};
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
-use crate::socket::{Kind, Socket, accept, common, datagram, listen};
+use crate::socket::{Kind, Socket, accept, common, datagram, greeting, listen};
 use crate::unseen;
 
 /// In a child: the state that its parent had, to be adopted.
@@ -91,6 +91,7 @@ pub(crate) extern "C" fn prepare() {
         let mut guard = process.lock();
         if process.is_owner() {
             RETREAT.store(listen::give_up_unawaited(process, &mut guard), Ordering::Relaxed);
+            greeting::leave_all(process, &mut guard);
             common::own_all(&mut guard);
         }
         let is_shared = |socket: &Socket| matches!(socket.kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving | Kind::Listener(_));

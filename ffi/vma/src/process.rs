@@ -62,6 +62,8 @@ pub(crate) struct Offload {
     pub(crate) closed: ClosedSockets,
     /// What was decided, per call and reason.
     pub(crate) decisions: Vec<Decided>,
+    /// Addresses whose holders are being asked.
+    pub(crate) greetings: Vec<crate::socket::greeting::Greeting>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
     /// What the kernel has no room for yet.
@@ -235,6 +237,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             by_ring: Vec::new(),
             closed: ClosedSockets::default(),
             decisions: Vec::new(),
+            greetings: Vec::new(),
             moves: Vec::new(),
             rests: crate::moving::Rests::default(),
             taken: Vec::new(),

@@ -155,6 +155,11 @@ fn what_is_kept_for_others() {
 }
 
 #[test]
+fn silent_peers_hold_up_nobody() {
+    same_on_both("silent");
+}
+
+#[test]
 fn strangers_leave_nothing() {
     let output = run(&compile("stranger"), Some((&library(), &Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger.stats"))));
     let says = String::from_utf8_lossy(&output.stdout);

@@ -14,6 +14,10 @@ use crate::host::{App, Context, Step};
 /// After how long a port is tried again whose last connection still lingers.
 const PORT_RETRY: Duration = Duration::from_millis(10);
 
+/// Each so many connections, one is opened before its way is known, and learns it so much later.
+const LATE_EVERY: u32 = 3;
+const LATE_BY: Duration = Duration::from_micros(700);
+
 /// What a [`Churner`] does, and how far it got.
 #[derive(Debug)]
 pub struct Cycles {
@@ -59,6 +63,8 @@ pub struct Churner {
     begun: u32,
     next_at: Instant,
     now: Option<(Conversation, Shared<Tally>)>,
+    /// A connection that was opened before its way was known, and when it is.
+    unrouted: Option<(SocketId, Instant)>,
 }
 
 impl Churner {
@@ -66,14 +72,18 @@ impl Churner {
     /// a crash, it goes on with the next one.
     pub fn new(ports: Vec<u16>, server: SocketAddrV4, config: Config, registry: Shared<Registry>, cycles: Shared<Cycles>) -> Self {
         let begun = u32::try_from(cycles.read().served.len()).unwrap_or(u32::MAX);
-        Self { ports, server, config, registry, cycles, begun, next_at: Instant::ZERO, now: None }
+        Self { ports, server, config, registry, cycles, begun, next_at: Instant::ZERO, now: None, unrouted: None }
     }
 
     fn begin(&mut self, cx: &mut Context<'_>) {
         let port = self.ports[self.begun as usize % self.ports.len()];
-        let (local, hop) = (SocketAddrV4::new(cx.ip, port), NextHop::Neighbour(*self.server.ip()));
-        match cx.ring.tcp_connect(cx.now, local, self.server, hop, &self.config) {
-            Ok(socket) => self.converse(socket),
+        let is_late = self.begun % LATE_EVERY == LATE_EVERY - 1;
+        let hop = if is_late { NextHop::Pending } else { NextHop::Neighbour(*self.server.ip()) };
+        match cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, port), self.server, hop, &self.config) {
+            Ok(socket) => {
+                self.unrouted = is_late.then(|| (socket, cx.now + LATE_BY));
+                self.converse(socket);
+            }
             Err(Error::AddressInUse) => self.next_at = cx.now + PORT_RETRY,
             Err(Error::NoBuffers) => self.next_at = cx.now + OPEN_RETRY,
             Err(error) => panic!("{}: a connection was refused before it was tried: {error}", cx.ip),
@@ -102,6 +112,14 @@ impl Churner {
 impl App for Churner {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         loop {
+            if let Some((socket, at)) = self.unrouted {
+                if cx.now < at {
+                    return Step::Until(at);
+                }
+                self.unrouted = None;
+                // (A fault may have ended it meanwhile; its conversation will find out.)
+                let _ = cx.ring.tcp_route(cx.now, socket, NextHop::Neighbour(*self.server.ip()));
+            }
             if let Some((conversation, tally)) = &mut self.now {
                 let next = conversation.step(cx);
                 let ending = tally.read().ending;
@@ -116,7 +134,7 @@ impl App for Churner {
                 return Step::Until(self.next_at);
             }
             self.begin(cx);
-            if self.now.is_some() {
+            if self.now.is_some() && self.unrouted.is_none() {
                 return Step::Wait;
             }
         }

@@ -119,6 +119,7 @@ impl<D: Device> Ring<D> {
         match hop {
             NextHop::Station(mac) => Some(mac),
             NextHop::Neighbour(ip) => self.neighbours.known(ip),
+            NextHop::Pending => None,
         }
     }
 }

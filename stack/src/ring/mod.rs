@@ -322,6 +322,14 @@ impl<D: Device> Ring<D> {
         self.connect_inner(now, local, remote, hop, config)
     }
 
+    /// Says where a connection that was opened with [`NextHop::Pending`] goes: its SYN leaves now.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`]; [`Error::Invalid`]: its way is known already.
+    pub fn tcp_route(&mut self, now: Instant, socket: SocketId, hop: NextHop) -> Result<(), Error> {
+        self.route_inner(now, socket, hop)
+    }
+
     /// Opens a listener. A local address of `0.0.0.0` accepts on every address. Accepted connections inherit `config`.
     ///
     /// # Errors

@@ -49,6 +49,17 @@ impl<D: Device> Ring<D> {
         Ok(id)
     }
 
+    pub(super) fn route_inner(&mut self, now: Instant, id: SocketId, hop: NextHop) -> Result<(), Error> {
+        let stream = self.slots.stream(id)?;
+        if stream.hop != NextHop::Pending {
+            return Err(Error::Invalid);
+        }
+        stream.hop = hop;
+        self.transmit(now, id.index);
+        self.output.flush(&mut self.device);
+        Ok(())
+    }
+
     /// See [`Ring::tcp_is_free`].
     pub(super) fn is_free_inner(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
         let Some(index) = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)) else { return true };
@@ -344,6 +355,8 @@ impl<D: Device> Ring<D> {
                         self.stall(now, index);
                     }
                 }
+                // `tcp_route` wakes the flow.
+                None if stream.hop == NextHop::Pending => {}
                 // The neighbour's answer, or its absence, wakes the flow.
                 None => self.await_neighbour(index),
             }
@@ -555,6 +568,7 @@ fn station<D: Device>(
 ) -> Option<MacAddr> {
     match stream.hop {
         NextHop::Station(mac) => Some(mac),
+        NextHop::Pending => None,
         NextHop::Neighbour(ip) => resolve(now, (*stream.local.ip(), ip), neighbours, output, device),
     }
 }

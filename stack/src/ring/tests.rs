@@ -286,6 +286,36 @@ fn nobody_listening_refuses() {
 }
 
 #[test]
+fn a_connection_whose_way_is_not_known_yet_sends_nothing_until_it_is() {
+    let mut pair = Pair::new();
+    pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let open = |pair: &mut Pair, port| {
+        let (local, remote) = (SocketAddrV4::new(A, port), SocketAddrV4::new(B, 80));
+        pair.a.tcp_connect(pair.now, local, remote, NextHop::Pending, &tcp::Config::default()).unwrap()
+    };
+    let (routed, closed, reset) = (open(&mut pair, 5000), open(&mut pair, 5001), open(&mut pair, 5002));
+    pair.pass(Duration::from_secs(10));
+    assert!(pair.b.device.inward.lock().unwrap().is_empty());
+    assert_eq!(pair.a.info(routed).unwrap().state, Some(tcp::State::SynSent));
+    assert!(!pair.a.readiness(routed).contains(Readiness::OUT));
+    assert_eq!(write(&mut pair.a, pair.now, routed, b"early"), Err(Error::WouldBlock));
+    assert_eq!(pair.a.tcp_hop(routed), Some(NextHop::Pending));
+
+    assert_eq!(pair.a.tcp_route(pair.now, routed, NextHop::Neighbour(B)), Ok(()));
+    pair.settle();
+    assert_eq!(pair.a.info(routed).unwrap().state, Some(tcp::State::Established));
+    assert_eq!(pair.a.tcp_route(pair.now, routed, NextHop::Neighbour(B)), Err(Error::Invalid));
+
+    // Closed before its way is known, it is gone, whichever way.
+    pair.a.close(pair.now, closed, false);
+    pair.a.close(pair.now, reset, true);
+    pair.settle();
+    assert_eq!(pair.a.tcp_route(pair.now, closed, NextHop::Neighbour(B)), Err(Error::BadSocket));
+    assert!(!pair.a.lingering());
+    assert_eq!(pair.a.slots.iter().count(), 1);
+}
+
+#[test]
 fn beyond_the_backlog_a_syn_waits_for_its_retransmission() {
     let mut pair = Pair::new();
     let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 1, &tcp::Config::default()).unwrap();

@@ -78,6 +78,10 @@ pub enum NextHop {
     Station(MacAddr),
     /// Ask the neighbour table (and ARP) for this address.
     Neighbour(Ipv4Addr),
+    /// The caller is still finding out. A connection sends nothing until [`Ring::tcp_route`] says where to.
+    ///
+    /// [`Ring::tcp_route`]: super::Ring::tcp_route
+    Pending,
 }
 
 /// A received datagram, apart from its bytes.

@@ -557,6 +557,7 @@ impl<D: Device> Ring<D> {
         let sent = match hop {
             _ if dst.is_multicast() => self.send_to_group(now, id, SocketAddrV4::new(src, ports.0), remote, data, len),
             NextHop::Station(mac) => self.udp_emit(&Envelope { src, dst, mac, ttl, tos }, ports, data, len),
+            NextHop::Pending => Err(SendError::NoPeer),
             NextHop::Neighbour(ip) => {
                 self.send_to_neighbour(now, ip, Envelope { src, dst, mac: MacAddr::default(), ttl, tos }, ports, data, len)
             }

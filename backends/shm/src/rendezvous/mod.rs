@@ -20,6 +20,7 @@ pub(crate) mod names;
 mod receivers;
 mod resolve;
 mod serve;
+mod silence;
 mod talks;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -30,7 +31,7 @@ pub(crate) use names::member_prefix;
 pub use talks::{Correspondent, Talk, WORDS_MAX};
 
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
@@ -45,6 +46,7 @@ use self::held::Held;
 use self::links::Entry;
 use self::receivers::Receivers;
 use self::serve::{Deferred, Incoming, Token};
+use self::silence::Silences;
 use self::talks::Talks;
 use crate::error::AttachError;
 use crate::fd::{self, Fd};
@@ -79,6 +81,15 @@ impl Resolved {
     }
 }
 
+/// What is known of an address without asking anybody.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// Who has it, as far as is known.
+    pub found: Option<Resolved>,
+    /// Somebody has, or may have, it who has not been asked yet: [`Rendezvous::resolve`] asks, and takes its time.
+    pub unasked: bool,
+}
+
 /// A connected member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
@@ -107,6 +118,8 @@ pub struct Rendezvous {
     correspondent: Mutex<Option<Arc<dyn Correspondent>>>,
     receivers: Receivers,
     losses: AtomicU64,
+    /// Whether `silences` has any: most processes never meet one, and take no lock to learn that.
+    any_silent: AtomicBool,
 }
 
 #[derive(Default)]
@@ -129,6 +142,7 @@ struct State {
     clients: VecDeque<Client>,
     talks: Talks,
     groups: resolve::Groups,
+    silences: Silences,
     /// Numbers rules, names, incoming connections and clients; never reused.
     next_number: u64,
     pub(super) pause: serve::Pause,
@@ -194,6 +208,7 @@ impl Rendezvous {
             correspondent: Mutex::default(),
             receivers: Receivers::default(),
             losses: AtomicU64::new(0),
+            any_silent: AtomicBool::new(false),
         };
         rendezvous.open_station();
         Ok(rendezvous)
@@ -201,7 +216,8 @@ impl Rendezvous {
 
     /// Finds out who has an address, and connects to it. `None`: no member of this user has, in this network namespace. The first time it
     /// takes a greeting with the peer's progress thread, typically 100 us, and at most
-    /// [`Settings::resolve_timeout`] in all; later, for any address of the same peer, it takes no system call.
+    /// [`Settings::resolve_timeout`] in all; later, for any address of the same peer, it takes no system call. Who did not answer is not
+    /// asked again for a while, and then not waited for as long.
     ///
     /// # Errors
     /// [`ResolveError`].
@@ -222,6 +238,26 @@ impl Rendezvous {
     /// [`ResolveError`]: crate::ResolveError
     pub fn resolve_datagram(&self, from: SocketAddrV4, to: SocketAddrV4) -> Result<Option<Resolved>, crate::ResolveError> {
         resolve::resolve_datagram(self, from, to)
+    }
+
+    /// As [`Rendezvous::resolve`], for those who must not wait: who is not known yet is not asked.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    ///
+    /// [`ResolveError`]: crate::ResolveError
+    pub fn search(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Search, crate::ResolveError> {
+        resolve::search(self, protocol, to)
+    }
+
+    /// As [`Rendezvous::resolve_datagram`], for those who must not wait: who is not known yet is not asked.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    ///
+    /// [`ResolveError`]: crate::ResolveError
+    pub fn search_datagram(&self, from: SocketAddrV4, to: SocketAddrV4) -> Result<Search, crate::ResolveError> {
+        resolve::search_datagram(self, from, to)
     }
 
     /// Whether the kernel says which of its sockets a datagram is for.

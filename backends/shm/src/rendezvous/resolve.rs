@@ -1,5 +1,6 @@
 //! The connecting side: from an address to a peer.
 
+use core::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -10,7 +11,8 @@ use arrayvec::ArrayVec;
 use ringway_stack::device::{MacAddr, Protocol};
 
 use super::hello::{self, Half, Incoming, Kind, Message, PeerHalf};
-use super::{Rendezvous, Resolved, State, names};
+use super::silence::Silence;
+use super::{Rendezvous, Resolved, Search, State, names};
 use crate::error::ResolveError;
 use crate::fd::Fd;
 use crate::link::Link;
@@ -20,10 +22,19 @@ use crate::sys;
 /// Between two attempts to connect to a listener whose backlog is full.
 const RETRY: Duration = Duration::from_millis(1);
 
+/// How long a listener's backlog may stay full.
+const FULL_FOR: Duration = Duration::from_millis(100);
+/// How long somebody is waited for who did not answer before.
+const SECOND_PATIENCE: Duration = Duration::from_millis(50);
+/// Whoever was given less time than this is not called silent.
+const SILENT_AFTER: Duration = Duration::from_millis(20);
+
 /// What is behind a name.
 enum Outcome {
-    /// Nobody, or somebody who does not answer.
+    /// Nobody, or somebody who wants nothing of us.
     Nobody,
+    /// Somebody who does not answer.
+    Silent,
     /// This member.
     Myself,
     Peer(Arc<Link>),
@@ -53,16 +64,43 @@ pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAdd
     if let Some(link) = rendezvous.look_up(protocol, to)? {
         return Ok(Some(Resolved::new(&link)));
     }
+    let mut silent = false;
     for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
         let name = names::rule(rendezvous.member.uid, protocol, address);
         match rendezvous.connect(&name, deadline)? {
             Outcome::Nobody => {}
+            Outcome::Silent => silent = true,
             Outcome::Peer(link) => return Ok(Some(Resolved::new(&link))),
             // Published since we looked.
             Outcome::Myself => return rendezvous.look_up(protocol, to).map(|link| link.map(|link| Resolved::new(&link))),
         }
     }
-    Ok(None)
+    if silent { Err(ResolveError::Silent) } else { Ok(None) }
+}
+
+/// As [`resolve`], without a word to anybody: names are only knocked at.
+pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result<Search, ResolveError> {
+    let to = if to.ip().is_unspecified() { SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()) } else { to };
+    let is_due = protocol == Protocol::Tcp && rendezvous.group_is_due(to);
+    if let Some(link) = rendezvous.look_up(protocol, to)? {
+        return Ok(Search { found: Some(Resolved::new(&link)), unasked: is_due });
+    }
+    let mut refused = None;
+    for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
+        for place in 0..if is_due { names::GROUP_MAX } else { 1 } {
+            match rendezvous.knock(&names::rule_at(rendezvous.member.uid, protocol, address, place)) {
+                Ok(Knocked::Nobody) => {}
+                Ok(Knocked::Somebody) => return Ok(Search { found: None, unasked: true }),
+                Ok(Knocked::Silent) => refused = refused.or(Some(ResolveError::Silent)),
+                Err(error) if place == 0 => refused = refused.or(Some(error)),
+                Err(_) => {}
+            }
+        }
+    }
+    if is_due {
+        rendezvous.claim_group(to);
+    }
+    refused.map_or(Ok(Search { found: None, unasked: false }), Err)
 }
 
 pub(super) fn resolve_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
@@ -71,6 +109,21 @@ pub(super) fn resolve_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: 
         Ok(None) => Ok(None),
         // Nobody has published a rule by its socket then.
         Err(_) => resolve(rendezvous, Protocol::Udp, to),
+    }
+}
+
+/// As [`resolve_datagram`], without a word to anybody.
+pub(super) fn search_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: SocketAddrV4) -> Result<Search, ResolveError> {
+    let Ok(receiver) = rendezvous.receivers.of(from, to) else { return search(rendezvous, Protocol::Udp, to) };
+    let nobody = Search { found: None, unasked: false };
+    let Some(cookie) = receiver else { return Ok(nobody) };
+    if let Some(found) = rendezvous.look_up_socket(cookie)? {
+        return Ok(Search { found: Some(found), unasked: false });
+    }
+    match rendezvous.knock(&names::socket(rendezvous.member.uid, cookie))? {
+        Knocked::Nobody => Ok(nobody),
+        Knocked::Somebody => Ok(Search { found: None, unasked: true }),
+        Knocked::Silent => Err(ResolveError::Silent),
     }
 }
 
@@ -83,8 +136,7 @@ pub(super) fn unsettle(rendezvous: &Rendezvous, receiver: Option<u64>) {
     let Some(cookie) = receiver.filter(|_| !is_mine) else { return };
     // To be asked for the name is what unsettles a member; it greets when that is done.
     let deadline = Instant::now() + rendezvous.timeout.min(UNSETTLE_TIME);
-    let asked = dial(&names::socket(uid, cookie), deadline);
-    if let Ok(Some(socket)) = asked {
+    if let Ok(Dialled::Connected(socket)) = dial_until(&names::socket(uid, cookie), deadline) {
         let _ = await_message(&socket, Kind::Greeting, deadline);
     }
 }
@@ -97,6 +149,7 @@ impl Rendezvous {
         }
         match self.connect(&names::socket(self.member.uid, cookie), Instant::now() + self.timeout)? {
             Outcome::Nobody => Ok(None),
+            Outcome::Silent => Err(ResolveError::Silent),
             Outcome::Myself | Outcome::Peer(_) => self.look_up_socket(cookie),
         }
     }
@@ -115,19 +168,74 @@ impl Rendezvous {
         Ok(found.map(|(link, (is_shared, generation))| Resolved { is_shared, generation, ..Resolved::new(link) }))
     }
 
+    /// Whether nobody has looked of late for the members that share an address.
+    fn group_is_due(&self, to: SocketAddrV4) -> bool {
+        self.lock().groups.looked.get(&to).is_none_or(|&looked| looked.elapsed() >= GROUP_TIME)
+    }
+
+    /// Whoever calls looks for them now. `false`: somebody has, of late.
+    fn claim_group(&self, to: SocketAddrV4) -> bool {
+        let now = Instant::now();
+        let mut state = self.lock();
+        if state.groups.looked.get(&to).is_some_and(|&looked| now < looked + GROUP_TIME) {
+            return false;
+        }
+        if state.groups.looked.len() >= GROUPS_MAX {
+            state.groups.looked.clear();
+        }
+        state.groups.looked.insert(to, now);
+        true
+    }
+
+    /// Whether somebody has that name, who would have to be asked for more.
+    fn knock(&self, name: &str) -> Result<Knocked, ResolveError> {
+        let silence = self.silence(name);
+        let believed = silence.filter(|silence| silence.is_believed(Instant::now()));
+        let socket = match dial(name)? {
+            Dialled::Nobody => {
+                self.heard(name, silence);
+                return Ok(Knocked::Nobody);
+            }
+            Dialled::Full => return Ok(if believed.is_some() { Knocked::Silent } else { Knocked::Somebody }),
+            Dialled::Connected(socket) => socket,
+        };
+        let pid = self.holder(&socket)?.pid;
+        Ok(if believed.is_some_and(|silence| silence.pid == Some(pid)) { Knocked::Silent } else { Knocked::Somebody })
+    }
+
+    /// Who did not answer under that name.
+    fn silence(&self, name: &str) -> Option<Silence> {
+        if self.any_silent.load(Ordering::Relaxed) { self.lock().silences.find(name) } else { None }
+    }
+
+    /// Nobody has that name any more, or its holder answers.
+    fn heard(&self, name: &str, silence: Option<Silence>) {
+        if silence.is_some() {
+            let mut state = self.lock();
+            state.silences.forget(name);
+            self.any_silent.store(!state.silences.is_empty(), Ordering::Relaxed);
+        }
+    }
+
+    fn note_silence(&self, name: &str, pid: Option<i32>) {
+        self.lock().silences.note(name, pid, Instant::now());
+        self.any_silent.store(true, Ordering::Relaxed);
+    }
+
+    /// Who has accepted, or will: a process of this user.
+    fn holder(&self, socket: &Fd) -> Result<libc::ucred, ResolveError> {
+        let credentials = sys::peer_credentials(socket).map_err(ResolveError::system("peer's credentials"))?;
+        if credentials.uid != self.member.uid {
+            return Err(ResolveError::OtherUser { uid: credentials.uid });
+        }
+        Ok(credentials)
+    }
+
     /// Connects to the members that share an address, if nobody has looked for them of late. What goes wrong is the matter of
     /// whoever asks for one of them by name.
     fn find_group(&self, to: SocketAddrV4, deadline: Instant) {
-        {
-            let now = Instant::now();
-            let mut state = self.lock();
-            if state.groups.looked.get(&to).is_some_and(|&looked| now < looked + GROUP_TIME) {
-                return;
-            }
-            if state.groups.looked.len() >= GROUPS_MAX {
-                state.groups.looked.clear();
-            }
-            state.groups.looked.insert(to, now);
+        if !self.claim_group(to) {
+            return;
         }
         for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
             for place in 0..names::GROUP_MAX {
@@ -171,15 +279,39 @@ impl Rendezvous {
 
     /// Connects to who bound `name`.
     fn connect(&self, name: &str, deadline: Instant) -> Result<Outcome, ResolveError> {
-        let Some(socket) = dial(name, deadline)? else { return Ok(Outcome::Nobody) };
-        let credentials = sys::peer_credentials(&socket).map_err(ResolveError::system("peer's credentials"))?;
-        if credentials.uid != self.member.uid {
-            return Err(ResolveError::OtherUser { uid: credentials.uid });
+        let began = Instant::now();
+        let silence = self.silence(name);
+        let deadline = if silence.is_some() { deadline.min(began + SECOND_PATIENCE) } else { deadline };
+        let is_believed = |pid| silence.is_some_and(|silence| silence.is_believed(began) && silence.pid == pid);
+        let full_until = if is_believed(None) { began } else { deadline.min(began + FULL_FOR) };
+        let (outcome, pid) = match dial_until(name, full_until)? {
+            Dialled::Nobody => (Ok(Outcome::Nobody), None),
+            Dialled::Full => (Ok(Outcome::Silent), None),
+            Dialled::Connected(socket) => {
+                let pid = self.holder(&socket)?.pid;
+                if is_believed(Some(pid)) {
+                    return Ok(Outcome::Silent);
+                }
+                (self.greet(socket, pid, deadline), Some(pid))
+            }
+        };
+        match outcome {
+            Ok(Outcome::Silent) if began.elapsed() >= SILENT_AFTER => self.note_silence(name, pid),
+            Ok(Outcome::Silent) => {}
+            _ => self.heard(name, silence),
         }
+        outcome
+    }
+
+    /// Waits for the words of whoever accepted, and answers with our offer.
+    fn greet(&self, socket: Fd, pid: i32, deadline: Instant) -> Result<Outcome, ResolveError> {
         let _ = sys::set_takes_rights(&socket, true);
         let socket = Arc::new(socket);
-        let Some(greeting) = await_message(&socket, Kind::Greeting, deadline)? else { return Ok(Outcome::Nobody) };
-        let id = greeting.id;
+        let id = match await_message(&socket, Kind::Greeting, deadline)? {
+            Awaited::Message(greeting) => greeting.id,
+            Awaited::Closed => return Ok(Outcome::Nobody),
+            Awaited::Nothing => return Ok(Outcome::Silent),
+        };
         if id == self.member.id {
             return Ok(Outcome::Myself);
         }
@@ -188,8 +320,12 @@ impl Rendezvous {
             Begun::Nothing => return Ok(Outcome::Nobody),
             Begun::Reserved(mac) => mac,
         };
-        let negotiated = self.negotiate(&socket, id, credentials.pid, mac, deadline);
-        self.finish(id, mac, negotiated)
+        let mut silent = false;
+        let negotiated = self.negotiate(&socket, id, pid, mac, deadline, &mut silent);
+        match self.finish(id, mac, negotiated)? {
+            Outcome::Nobody if silent => Ok(Outcome::Silent),
+            outcome => Ok(outcome),
+        }
     }
 
     /// Claims the negotiation with member `id`, unless there is a link already. One at a time: another thread's is waited for.
@@ -216,13 +352,28 @@ impl Rendezvous {
         Ok(Begun::Reserved(mac))
     }
 
-    /// Exchanges descriptors. `None`: the peer closed, or did not answer in time.
-    fn negotiate(&self, socket: &Arc<Fd>, id: u64, pid: i32, mac: MacAddr, deadline: Instant) -> Result<Option<Arc<Link>>, ResolveError> {
+    /// Exchanges descriptors. `None`: the peer closed, or did not answer in time, which makes it `silent`.
+    fn negotiate(
+        &self,
+        socket: &Arc<Fd>,
+        id: u64,
+        pid: i32,
+        mac: MacAddr,
+        deadline: Instant,
+        silent: &mut bool,
+    ) -> Result<Option<Arc<Link>>, ResolveError> {
         let half = Half::new(&self.member, id).map_err(ResolveError::system("channel"))?;
         if Half::send(half.channel_fd(), socket, Kind::Offer, &self.member).is_err() {
             return Ok(None);
         }
-        let Some(answer) = await_message(socket, Kind::Answer, deadline)? else { return Ok(None) };
+        let answer = match await_message(socket, Kind::Answer, deadline)? {
+            Awaited::Message(answer) => answer,
+            Awaited::Closed => return Ok(None),
+            Awaited::Nothing => {
+                *silent = true;
+                return Ok(None);
+            }
+        };
         let _ = sys::set_takes_rights(socket, false);
         if answer.id != id {
             return Err(ResolveError::Incompatible);
@@ -315,36 +466,70 @@ enum Begun {
     Nothing,
 }
 
-/// Connects a socket. `None`: nobody listens, or not before the deadline.
-fn dial(name: &str, deadline: Instant) -> Result<Option<Fd>, ResolveError> {
+/// What a knock at a name brought.
+enum Knocked {
+    /// Nobody has it.
+    Nobody,
+    /// A process of this user that is to be asked, or somebody whose backlog is full.
+    Somebody,
+    /// Who did not answer a short time ago.
+    Silent,
+}
+
+/// What connecting to a name brought.
+enum Dialled {
+    Connected(Fd),
+    /// Nobody listens.
+    Nobody,
+    /// The listener's backlog is full.
+    Full,
+}
+
+/// Connects a socket. Never waits.
+fn dial(name: &str) -> Result<Dialled, ResolveError> {
     let socket = sys::unix_socket(libc::SOCK_SEQPACKET).map_err(ResolveError::system("socket"))?;
+    match sys::connect_abstract(&socket, name) {
+        Ok(()) => Ok(Dialled::Connected(socket)),
+        Err(e) => match e.raw_os_error() {
+            // EPROTOTYPE: a stranger's socket of another type has the name.
+            Some(libc::ECONNREFUSED | libc::ENOENT | libc::EPROTOTYPE) => Ok(Dialled::Nobody),
+            Some(libc::EAGAIN) => Ok(Dialled::Full),
+            _ => Err(ResolveError::System { what: "connect to a rule's name", source: e }),
+        },
+    }
+}
+
+/// As [`dial`], but for that long somebody may have no room.
+fn dial_until(name: &str, until: Instant) -> Result<Dialled, ResolveError> {
     loop {
-        match sys::connect_abstract(&socket, name) {
-            Ok(()) => return Ok(Some(socket)),
-            Err(e) => match e.raw_os_error() {
-                // EPROTOTYPE: a stranger's socket of another type has the name.
-                Some(libc::ECONNREFUSED | libc::ENOENT | libc::EPROTOTYPE) => return Ok(None),
-                Some(libc::EAGAIN) if Instant::now() + RETRY < deadline => std::thread::sleep(RETRY),
-                Some(libc::EAGAIN) => return Ok(None),
-                _ => return Err(ResolveError::System { what: "connect to a rule's name", source: e }),
-            },
+        match dial(name)? {
+            Dialled::Full if Instant::now() + RETRY < until => std::thread::sleep(RETRY),
+            dialled => return Ok(dialled),
         }
     }
 }
 
-/// Waits for a message of that kind. `None`: the peer closed, or said nothing until the deadline.
-fn await_message(socket: &Fd, kind: Kind, deadline: Instant) -> Result<Option<Message>, ResolveError> {
+enum Awaited {
+    Message(Message),
+    /// The peer closed.
+    Closed,
+    /// It said nothing until the deadline.
+    Nothing,
+}
+
+/// Waits for a message of that kind.
+fn await_message(socket: &Fd, kind: Kind, deadline: Instant) -> Result<Awaited, ResolveError> {
     loop {
         match hello::receive(socket) {
-            Incoming::Message(message) if message.kind == kind => return Ok(Some(message)),
+            Incoming::Message(message) if message.kind == kind => return Ok(Awaited::Message(message)),
             Incoming::Message(_) | Incoming::Garbage => return Err(ResolveError::Incompatible),
-            Incoming::Closed => return Ok(None),
+            Incoming::Closed => return Ok(Awaited::Closed),
             Incoming::NoRoom(e) => return Err(ResolveError::System { what: "a peer's descriptors", source: e }),
             Incoming::Nothing | Incoming::WakeUp => {}
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(None);
+            return Ok(Awaited::Nothing);
         }
         sys::wait_for(socket, libc::POLLIN, left).map_err(ResolveError::system("poll"))?;
     }

@@ -189,6 +189,9 @@ impl Rendezvous {
             if unsettles {
                 state.table.unsettle(&*self.member.segment);
             }
+            if !state.silences.is_empty() {
+                state.silences.heard_of(credentials.pid);
+            }
             let number = state.number();
             // Those of its offer.
             let _ = sys::set_takes_rights(&socket, true);

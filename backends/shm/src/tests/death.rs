@@ -5,10 +5,10 @@ use std::net::SocketAddrV4;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::{Device, DeviceEvent, SendError};
+use ringway_stack::device::{Device, DeviceEvent, Protocol, SendError};
 
 use super::{Node, fresh_address, pattern, tcp, until};
-use crate::store_hook;
+use crate::{ResolveError, store_hook};
 
 const ROLE: &str = "RINGWAY_SHM_TEST_ROLE";
 
@@ -275,6 +275,14 @@ fn a_stopped_owner_is_waited_for_only_so_long() {
     assert!(node.find(address).is_none());
     let waited = begin.elapsed();
     assert!(waited >= Duration::from_millis(400) && waited < Duration::from_millis(1500), "{waited:?}");
+    // Once: the next ones do not wait, and the one after a while does so for a tenth of that.
+    let again = (0..3).map(|_| {
+        let begin = Instant::now();
+        assert!(matches!(node.rendezvous.resolve(Protocol::Tcp, address), Err(ResolveError::Silent)));
+        begin.elapsed()
+    });
+    assert!(again.min().unwrap() < Duration::from_millis(200));
+    assert!(matches!(node.rendezvous.search(Protocol::Tcp, address), Err(ResolveError::Silent)));
     // SAFETY: our own child.
     unsafe { libc::kill(child.id() as i32, libc::SIGCONT) };
     until("an answer", || node.find(address));

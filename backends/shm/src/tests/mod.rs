@@ -99,6 +99,15 @@ pub(crate) struct Got {
     pub(crate) body: Option<RxBuf>,
 }
 
+/// Who has that address and answers.
+pub(crate) fn find(rendezvous: &Rendezvous, protocol: Protocol, address: SocketAddrV4) -> Option<Resolved> {
+    match rendezvous.resolve(protocol, address) {
+        Ok(found) => found,
+        Err(crate::ResolveError::Silent) => None,
+        Err(error) => panic!("no error of the system's: {error}"),
+    }
+}
+
 impl Node {
     pub(crate) fn new() -> Self {
         Self::with(&small())
@@ -112,7 +121,7 @@ impl Node {
 
     /// The station that has `address`.
     pub(crate) fn find(&self, address: SocketAddrV4) -> Option<Resolved> {
-        self.rendezvous.resolve(Protocol::Tcp, address).unwrap()
+        find(&self.rendezvous, Protocol::Tcp, address)
     }
 
     /// Buffers that hold `bytes`.

@@ -191,7 +191,7 @@ fn addresses<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<(SocketAdd
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
-fn pause() {
+pub(crate) fn pause() {
     let mut nothing = libc::pollfd { fd: -1, events: 0, revents: 0 };
     let moment = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(MOMENT.subsec_nanos().cast_signed()) };
     // SAFETY: one pollfd that names no descriptor, and a valid time.

@@ -22,7 +22,7 @@ use crate::mux;
 use crate::process::{Offload, Process};
 use crate::real;
 use crate::slab::Key;
-use crate::socket::{Family, Kind, Socket, common};
+use crate::socket::{Family, Kind, Socket, common, greeting};
 
 /// At the end of the process, so many connections move at a time: each has a thread.
 const BEQUEATHED_MAX: usize = 64;
@@ -41,6 +41,10 @@ pub(crate) fn begin_for(process: &'static Process, offload: &mut Offload, key: K
     let (Kind::Stream(id) | Kind::Connecting(id)) = socket.kind else { return false };
     let placeholder = (socket.fd, socket.family, false);
     if !common::own(offload, key) {
+        return false;
+    }
+    // (Nobody is at its other end yet.)
+    if greeting::leave(process, offload, key, reason) {
         return false;
     }
     let begun = start(process, offload, id, Some(key), placeholder);
@@ -84,8 +88,8 @@ pub(crate) fn begin_lent(process: &'static Process, offload: &mut Offload) {
 /// Begins to move a connection whose last descriptor the program is closing. `false`: it must be ended as any other.
 pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, socket: &Socket, fd: c_int) -> bool {
     let (Kind::Stream(id) | Kind::Connecting(id)) = socket.kind else { return false };
-    // (It had to get one of its own before the fork, and could not.)
-    if socket.common.is_some() {
+    // (It had to get one of its own before the fork, and could not. Or nobody is at its other end yet.)
+    if socket.common.is_some() || offload.ring.tcp_hop(id) == Some(NextHop::Pending) {
         return false;
     }
     start(process, offload, id, None, (fd, socket.family, socket.shut.read))

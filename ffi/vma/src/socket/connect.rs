@@ -6,14 +6,14 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use libc::{sockaddr, socklen_t};
 use ringway_params::rules::Role;
-use ringway_shm::Resolved;
+use ringway_shm::{ResolveError, Resolved, Search};
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{NextHop, SocketId};
 use ringway_stack::{Error, tcp};
 
 use super::address::{self, Address, Raw};
-use super::{Family, Kind, common, datagram, lifecycle, ports, stream};
+use super::{Family, Kind, common, datagram, greeting, lifecycle, ports, stream};
 use crate::errno::{Errno, THEIRS};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -46,9 +46,9 @@ pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const
             process.lock().leave_to_kernel(key, "connect", Reason::Family);
             Err(THEIRS)
         }
-        Kind::Fresh => match allowed(process, key, to).and_then(|()| reachable(process, None, to)) {
+        Kind::Fresh => match allowed(process, key, to).and_then(|()| find(process, key, to)) {
             Ok((remote, hop)) => open(process, fd, key, remote, hop),
-            Err(Unreachable::NotAnAddress) => Err(THEIRS),
+            Err(Unreachable::NotAnAddress | Unreachable::Unasked) => Err(THEIRS),
             Err(Unreachable::Because(reason)) => {
                 process.lock().leave_to_kernel(key, "connect", reason);
                 Err(THEIRS)
@@ -77,6 +77,8 @@ pub(crate) enum Unreachable {
     /// `AF_UNSPEC`, or nothing that connects at all: the kernel says what it thinks of it, and nothing is decided.
     NotAnAddress,
     Because(Reason),
+    /// Somebody may have it who is being asked.
+    Unasked,
     /// A rule of libvma.conf says so.
     ByRule(String),
 }
@@ -88,13 +90,50 @@ fn allowed(process: &Process, key: Key, to: Address) -> Result<(), Unreachable> 
     rules::leave(Role::TcpClient, address::destination(to), own).map_or(Ok(()), |rule| Err(Unreachable::ByRule(rule)))
 }
 
-/// Whether an offloaded process has that address, and where: of datagrams, for those from `datagrams_from`; else of connections. May talk to it, so no
-/// lock is held.
-pub(crate) fn reachable(
-    process: &Process,
-    datagrams_from: Option<SocketAddrV4>,
-    to: Address,
-) -> Result<(SocketAddrV4, Resolved), Unreachable> {
+/// Where a TCP connection goes. Who waits for nothing does not wait for a peer that has to be asked first either: a thread asks, and the
+/// connection goes on from there ([`greeting`]).
+fn find(process: &Process, key: Key, to: Address) -> Result<(SocketAddrV4, NextHop), Unreachable> {
+    let remote = candidate(process, to)?;
+    let waits = process.lock().sockets.find(key).is_none_or(|socket| !socket.is_nonblocking());
+    if waits {
+        return match process.rendezvous.resolve(Protocol::Tcp, remote) {
+            Ok(Some(hop)) => Ok((remote, NextHop::Station(hop.mac))),
+            Ok(None) => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
+            Err(error) => Err(unreachable(remote, &error)),
+        };
+    }
+    let Search { found, unasked } = process.rendezvous.search(Protocol::Tcp, remote).map_err(|error| unreachable(remote, &error))?;
+    let is_asked = unasked && greeting::begin(process, None, remote);
+    match found {
+        Some(hop) => Ok((remote, NextHop::Station(hop.mac))),
+        None if is_asked => Ok((remote, NextHop::Pending)),
+        None if unasked => Err(Unreachable::Because(Reason::NoResources)),
+        None => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
+    }
+}
+
+/// Whether an offloaded process gets the datagrams from there to there, and where it is. Takes no longer than a datagram may: `waits` says whether
+/// it may at all.
+pub(crate) fn reachable(process: &Process, from: SocketAddrV4, to: Address, waits: bool) -> Result<(SocketAddrV4, Resolved), Unreachable> {
+    let remote = candidate(process, to)?;
+    let search = || process.rendezvous.search_datagram(from, remote).map_err(|error| unreachable(remote, &error));
+    let mut known = search()?;
+    if known.found.is_none() && known.unasked && greeting::begin(process, Some(from), remote) && waits {
+        greeting::await_end(process, Some(from), remote);
+        known = search()?;
+    }
+    let nobody = if known.unasked { Unreachable::Unasked } else { Unreachable::Because(Reason::NoOffloadedPeer) };
+    known.found.map(|hop| (remote, hop)).ok_or(nobody)
+}
+
+/// Why an address is the kernel's that could not be resolved.
+pub(super) fn unreachable(remote: SocketAddrV4, error: &ResolveError) -> Unreachable {
+    tracing::debug!("{remote} cannot be reached by shared memory: {error}");
+    Unreachable::Because(super::reason_of(error))
+}
+
+/// An address that an offloaded process may have.
+fn candidate(process: &Process, to: Address) -> Result<SocketAddrV4, Unreachable> {
     let remote = match to {
         Address::V4(remote) => address::destination(remote),
         // Linux connects `::` to the IPv6 loopback, where nothing is offloaded.
@@ -110,23 +149,12 @@ pub(crate) fn reachable(
     if !process.addresses.contains(*remote.ip()) {
         return Err(Unreachable::Because(Reason::NotLocal));
     }
-    let resolved = match datagrams_from {
-        Some(from) => process.rendezvous.resolve_datagram(from, remote),
-        None => process.rendezvous.resolve(Protocol::Tcp, remote),
-    };
-    match resolved {
-        Ok(Some(hop)) => Ok((remote, hop)),
-        Ok(None) => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
-        Err(error) => {
-            tracing::debug!("{remote} cannot be reached by shared memory: {error}");
-            Err(Unreachable::Because(super::reason_of(&error)))
-        }
-    }
+    Ok(remote)
 }
 
 /// Opens the connection over the ring, and waits for it unless the socket does not block. Where no port can be had, which the
 /// kernel's own connect may still have (it shares ports between destinations, and takes them from TIME-WAITs), that has its turn.
-fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resolved) -> Result<c_int, Errno> {
+fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: NextHop) -> Result<c_int, Errno> {
     let leave = || {
         process.lock().leave_to_kernel(key, "connect", Reason::NoFreePort);
         Err(THEIRS)
@@ -144,7 +172,7 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resol
         }
         let chosen_by_program = socket.bound.is_some() && !socket.bound_by_connect;
         let replaceable = socket.fds == 1 && !chosen_by_program;
-        match offload.ring.tcp_connect(process.now(), local, remote, NextHop::Station(hop.mac), &socket.tcp) {
+        match offload.ring.tcp_connect(process.now(), local, remote, hop, &socket.tcp) {
             Ok(id) => break (guard, local, id),
             // The kernel gave a port that a closed connection of the ring's still uses.
             Err(Error::AddressInUse) if replaceable && tries < PORTS_TRIED => {
@@ -176,7 +204,12 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: Resol
     socket.reason = None;
     let nonblocking = socket.nonblocking;
     offload.link(id, key.index);
-    offload.decided("connect", None);
+    if hop != NextHop::Pending {
+        offload.decided("connect", None);
+    } else if !greeting::join(offload, remote, key) {
+        // The answer came first.
+        greeting::settle(process, offload, key, remote, None);
+    }
     mux::refresh(offload, key.index);
     offload.dispatch();
     if nonblocking {
@@ -261,6 +294,8 @@ fn finish(process: &Process, key: Key, id: SocketId) -> Result<c_int, Errno> {
         }
         // socket(7): a connect that runs into SO_SNDTIMEO fails with EINPROGRESS, and goes on.
         Err(Errno(libc::EAGAIN)) => Err(Errno(libc::EINPROGRESS)),
+        // The kernel connects it, after all.
+        Err(_) if process.lock().sockets.find(key).is_some_and(|socket| socket.kind == Kind::Kernel && !socket.moved) => Err(THEIRS),
         Err(Errno(libc::ECONNREFUSED)) => Err(failed(process, key, id)),
         Err(error) => Err(error),
     }

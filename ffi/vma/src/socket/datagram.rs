@@ -45,6 +45,8 @@ const ROOM_AT_ONCE: Duration = Duration::from_millis(20);
 
 /// How often it looks.
 const ROOM_EVERY: Duration = Duration::from_micros(50);
+/// How long one is whose holder is being asked.
+const UNASKED_FOR: Duration = Duration::from_millis(1);
 
 /// Calls that find nothing, this close together, are a program that spins.
 const TIGHT: Duration = Duration::from_micros(5);
@@ -229,16 +231,16 @@ fn source(offload: &Offload, key: Key, to: SocketAddrV4) -> SocketAddrV4 {
 }
 
 /// The way to `to` for a socket, which gets an address and a rule if it leads over the ring.
-fn find_way(process: &Process, fd: c_int, key: Key, to: SocketAddrV4) -> Result<Resolved, Unreachable> {
+fn find_way(process: &Process, fd: c_int, key: Key, to: SocketAddrV4, waits: bool) -> Result<Resolved, Unreachable> {
     let from = source(&process.lock(), key, to);
-    let (_, hop) = sendable(process, from, Address::V4(to))?;
+    let (_, hop) = sendable(process, from, Address::V4(to), waits)?;
     ensure_published(process, fd, key);
     let bound = source(&process.lock(), key, to);
     if bound == from {
         return Ok(hop);
     }
     // It has a port now, by which the kernel may choose another one.
-    sendable(process, bound, Address::V4(to)).map(|(_, hop)| hop)
+    sendable(process, bound, Address::V4(to), waits).map(|(_, hop)| hop)
 }
 
 /// Gives the socket an address and a rule, if it can have them: what a sender needs to be answered.
@@ -301,11 +303,12 @@ pub(crate) unsafe fn connect(
     if to == Address::Unspecified {
         give_port_back(process, fd, key);
     }
-    let family = process.lock().sockets.find(key).map(|socket| socket.family);
+    let (family, waits) = process.lock().sockets.find(key).map_or((None, false), |socket| (Some(socket.family), !socket.is_nonblocking()));
     let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-    let found = sendable(process, family.and_then(|family| address::of_placeholder(fd, family)).unwrap_or(any), to);
+    let from = family.and_then(|family| address::of_placeholder(fd, family)).unwrap_or(any);
+    let found = sendable(process, from, to, waits);
     // (Whom nobody has yet on this machine, somebody may have soon.)
-    if matches!(found, Ok(_) | Err(Unreachable::Because(Reason::NoOffloadedPeer))) {
+    if matches!(found, Ok(_) | Err(Unreachable::Unasked | Unreachable::Because(Reason::NoOffloadedPeer))) {
         // The ring must filter by peer from the first datagram on: publish before connecting there.
         ensure_published_connected(process, fd, key);
     }
@@ -334,6 +337,7 @@ pub(crate) unsafe fn connect(
             socket.route.by = By::Kernel(process.now() + KERNEL_FOR);
             offload.decided("connect", Some(Reason::Rule));
         }
+        Err(Unreachable::Unasked) => socket.route.by = By::Kernel(process.now() + UNASKED_FOR),
         Err(Unreachable::NotAnAddress) => {}
     }
     connect_on_ring(process, offload, fd, key);
@@ -361,13 +365,13 @@ fn leave_whole(process: &Process, key: Key, to: SocketAddrV4) -> bool {
 }
 
 /// [`reachable`], unless libvma.conf leaves datagrams to that address to the kernel.
-fn sendable(process: &Process, from: SocketAddrV4, to: Address) -> Result<(SocketAddrV4, Resolved), Unreachable> {
+fn sendable(process: &Process, from: SocketAddrV4, to: Address, waits: bool) -> Result<(SocketAddrV4, Resolved), Unreachable> {
     if let Address::V4(to) = to
         && let Some(rule) = rules::leave(Role::UdpSender, address::destination(to), None)
     {
         return Err(Unreachable::ByRule(rule));
     }
-    reachable(process, Some(from), to)
+    reachable(process, from, to, waits)
 }
 
 /// A disconnected socket has no port any more, unless the program named it in bind(2): nothing that comes for the old one is its.
@@ -479,7 +483,7 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
     }
     drop(guard);
     let _masked = Masked::new();
-    let found = find_way(process, fd, key, to);
+    let found = find_way(process, fd, key, to, false);
     let mut guard = process.lock();
     let socket = guard.sockets.find_mut(key)?;
     let (Ok(hop), Kind::Datagram(Some(id))) = (found, socket.kind) else {
@@ -582,7 +586,9 @@ fn send_after_asking(
 ) -> Result<usize, Errno> {
     let saved = errno::current();
     let _masked = Masked::new();
-    let found = find_way(process, fd, key, to);
+    let may_wait = |socket: &Socket| flags & libc::MSG_DONTWAIT == 0 && !socket.is_nonblocking();
+    let waits = process.lock().sockets.find(key).is_some_and(may_wait);
+    let found = find_way(process, fd, key, to, waits);
     errno::set(saved);
     let mut guard = process.lock();
     let offload = &mut *guard;
@@ -603,6 +609,7 @@ fn send_after_asking(
                 result => return result.map_err(Errno::from),
             }
         }
+        (Err(Unreachable::Unasked), _) => socket.take_route(Route { to: Some(to), by: By::Kernel(now + UNASKED_FOR) }),
         (Ok(_), _) => socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) }),
         (Err(unreachable), _) => {
             socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) });
@@ -612,7 +619,7 @@ fn send_after_asking(
                     tracing::debug!("datagrams to {to} are left to the kernel by {rule}");
                     offload.decided("send", Some(Reason::Rule));
                 }
-                Unreachable::NotAnAddress => {}
+                Unreachable::NotAnAddress | Unreachable::Unasked => {}
             }
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod common;
 pub(crate) mod connect;
 pub(crate) mod cork;
 pub(crate) mod datagram;
+pub(crate) mod greeting;
 mod groups;
 mod info;
 pub(crate) mod lifecycle;
@@ -134,6 +135,7 @@ pub(crate) struct Socket {
 pub(crate) fn reason_of(error: &ringway_shm::ResolveError) -> Reason {
     match error {
         ringway_shm::ResolveError::OtherUser { .. } => Reason::OtherUser,
+        ringway_shm::ResolveError::Silent => Reason::PeerSilent,
         ringway_shm::ResolveError::Full => Reason::TooManyPeers,
         ringway_shm::ResolveError::Incompatible => Reason::NoOffloadedPeer,
         ringway_shm::ResolveError::System { .. } => Reason::NoResources,

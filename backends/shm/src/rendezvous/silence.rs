@@ -1,0 +1,95 @@
+//! Who has a name and did not answer: so that nobody waits for the same stopped process again and again.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How long a first silence is believed; each further one is believed for twice as long as the last.
+const SPELL_MIN: Duration = Duration::from_secs(1);
+const SPELL_MAX: Duration = Duration::from_secs(16);
+/// Names that are remembered. Beyond that, those whose time is over go, and then all of them.
+const NAMES_MAX: usize = 256;
+
+/// Names whose holders did not answer.
+#[derive(Debug, Default)]
+pub(super) struct Silences {
+    by_name: HashMap<String, Silence>,
+}
+
+/// What is known of a holder that did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Silence {
+    /// Its process as the kernel names it; `None` where it did not even accept.
+    pub(super) pid: Option<i32>,
+    until: Instant,
+    spell: Duration,
+}
+
+impl Silence {
+    /// Whether it is not worth while to ask again yet.
+    pub(super) fn is_believed(&self, now: Instant) -> bool {
+        now < self.until
+    }
+}
+
+impl Silences {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<Silence> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Who has that name did not answer.
+    pub(super) fn note(&mut self, name: &str, pid: Option<i32>, now: Instant) {
+        let spell = self.find(name).map_or(SPELL_MIN, |before| (before.spell * 2).min(SPELL_MAX));
+        if self.by_name.len() >= NAMES_MAX && !self.by_name.contains_key(name) {
+            self.by_name.retain(|_, silence| silence.is_believed(now));
+            if self.by_name.len() >= NAMES_MAX {
+                self.by_name.clear();
+            }
+        }
+        self.by_name.insert(name.to_owned(), Silence { pid, until: now + spell, spell });
+    }
+
+    /// Who has that name answered, or is somebody else now.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.by_name.remove(name);
+    }
+
+    /// That process has come to us: whatever it holds, it answers now.
+    pub(super) fn heard_of(&mut self, pid: i32) {
+        self.by_name.retain(|_, silence| silence.pid != Some(pid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_believed_for_longer_each_time_until_there_is_life() {
+        let mut silences = Silences::default();
+        let start = Instant::now();
+        let believed = |silences: &Silences, after| silences.find("a").is_some_and(|silence| silence.is_believed(start + after));
+        let ms = Duration::from_millis;
+        silences.note("a", Some(7), start);
+        assert!(believed(&silences, ms(999)) && !believed(&silences, ms(1000)));
+        silences.note("a", Some(7), start);
+        assert!(believed(&silences, ms(1999)) && !believed(&silences, ms(2000)));
+        (0..10).for_each(|_| silences.note("a", Some(7), start));
+        assert!(believed(&silences, ms(15_999)) && !believed(&silences, ms(16_000)));
+        silences.note("b", Some(8), start);
+        silences.heard_of(7);
+        assert_eq!((silences.find("a"), silences.find("b").is_some()), (None, true));
+        silences.note("a", Some(7), start);
+        assert!(!believed(&silences, ms(1000)), "it begins anew");
+    }
+
+    #[test]
+    fn no_more_than_so_many_names_are_remembered() {
+        let mut silences = Silences::default();
+        (0..10_000).for_each(|n| silences.note(&n.to_string(), None, Instant::now()));
+        assert!(silences.by_name.len() <= NAMES_MAX && silences.find("9999").is_some());
+    }
+}
