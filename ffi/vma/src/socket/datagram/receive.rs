@@ -1,0 +1,296 @@
+//! Receiving datagrams: from the ring, from the kernel's half of the socket, and in which turns.
+
+use core::ffi::c_int;
+use core::time::Duration;
+use std::io::IoSliceMut;
+
+use ringway_stack::ring::{Datagram, Readiness, RecvFlags};
+use ringway_stack::{Error, Instant};
+
+use crate::cancel::Masked;
+use crate::errno::{self, Errno};
+use crate::extra::resume::Resume;
+use crate::lock::Guard;
+use crate::mux::turns::{Ratio, Turns};
+use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
+use crate::process::{Offload, Process};
+use crate::slab::Key;
+use crate::socket::Kind;
+use crate::tally::{self, Way};
+use crate::{fdtable, mux};
+
+/// Calls that find nothing, this close together, are a program that spins.
+const TIGHT: Duration = Duration::from_micros(5);
+
+/// After how many of them the kernel is asked where VMA_RX_UDP_POLL_OS_RATIO is 0.
+const SELDOM: u32 = 10_000;
+
+/// When the kernel's half of the socket is asked. Asking costs a system call, so a spinning program does not pay for it on
+/// every turn, and a stream of the ring's datagrams does not starve the kernel's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelPoll {
+    /// Something saw the placeholder readable: ask at once.
+    pub(crate) hint: bool,
+    turns: Turns,
+    /// The descriptor of the last call, and what the kernel had delivered through it.
+    seen: (c_int, u64),
+    /// When a call last found nothing.
+    empty_at: Instant,
+}
+
+impl Default for KernelPoll {
+    fn default() -> Self {
+        Self { hint: false, turns: Turns::new(), seen: (-1, 0), empty_at: Instant::ZERO }
+    }
+}
+
+impl KernelPoll {
+    /// A call begins, through that descriptor: whether to ask the kernel before the ring.
+    #[inline]
+    pub(crate) fn on_call(&mut self, fd: c_int, ratio: Ratio) -> bool {
+        // (What the kernel delivers is counted without the lock under which this is.)
+        let seen = (fd, fdtable::kernel_counts(fd).0);
+        if seen != self.seen {
+            if seen.0 == self.seen.0 {
+                self.turns.delivered();
+            }
+            self.seen = seen;
+        }
+        self.on_ring(ratio)
+    }
+
+    /// A call looks at the ring, or found something there: whether the kernel's have waited long enough.
+    #[inline]
+    pub(crate) fn on_ring(&mut self, ratio: Ratio) -> bool {
+        self.turns.looked();
+        let ask = self.turns.is_due_beside_ring(ratio);
+        if ask {
+            self.asked();
+        }
+        ask
+    }
+
+    /// A call, which was counted when it began, found nothing on the ring: whether to ask the kernel now.
+    pub(crate) fn on_empty(&mut self, now: Instant, ratio: Ratio) -> bool {
+        let tight = now.since(self.empty_at) < TIGHT;
+        self.empty_at = now;
+        // (Who never does hears of the kernel's all the same.)
+        let ratio = if ratio.looks == 0 { Ratio { looks: SELDOM, ..ratio } } else { ratio };
+        let ask = self.hint || !tight || self.turns.is_due(ratio);
+        if ask {
+            self.asked();
+        }
+        ask
+    }
+
+    /// A call is about to wait: whether to ask the kernel before it does.
+    pub(crate) fn on_wait(&mut self, ratio: Ratio) -> bool {
+        let ask = self.hint || self.turns.is_due(ratio);
+        if ask {
+            self.asked();
+        }
+        ask
+    }
+
+    /// Something came from the kernel.
+    pub(crate) fn delivered(&mut self) {
+        self.turns.delivered();
+    }
+
+    fn asked(&mut self) {
+        self.hint = false;
+        self.turns.asked();
+    }
+}
+
+/// What a receive call brought: from the ring, or (already in the program's own structures) from the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Received {
+    Ring(Datagram),
+    Kernel(usize),
+}
+
+/// recvmsg(2), with `kernel` to receive from the kernel with extra flags.
+///
+/// # Errors
+/// As recvmsg(2).
+pub(crate) fn receive(
+    process: &Process,
+    mut guard: Guard<'_, Offload>,
+    now: Instant,
+    (fd, key): (c_int, Key),
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+) -> Result<Received, Errno> {
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+    let ratio = process.params.rx_udp_poll_os_ratio;
+    let Kind::Datagram(Some(id)) = socket.kind else {
+        // Not published, so the ring brings nothing now; but it may be while a blocking call waits.
+        let blocking = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
+        let timeout = socket.receive_timeout;
+        let resume = offload.call_under_way(now);
+        drop(guard);
+        if blocking && flags & libc::MSG_ERRQUEUE == 0 {
+            return wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume));
+        }
+        return from_kernel(fd, kernel, 0);
+    };
+    if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
+        drop(guard);
+        return from_kernel(fd, kernel, 0);
+    }
+    let ask_first = socket.kernel_poll.on_call(fd, ratio);
+    if ask_first && let Some(received) = ask_kernel(fd, kernel) {
+        return received;
+    }
+    let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
+    for polled in [false, true] {
+        if polled {
+            offload.poll_if_due(now);
+        }
+        match offload.ring.udp_recv(id, into, ring_flags) {
+            Err(Error::WouldBlock) => {}
+            result => {
+                offload.dispatch();
+                return result.map(Received::Ring).map_err(Errno::from);
+            }
+        }
+    }
+    let resume = offload.call_under_way(now);
+    let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    let waits = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
+    let timeout = socket.receive_timeout;
+    if offload.callbacks.are_used() {
+        let deadline = if waits { timeout.map(|timeout| resume.began + timeout) } else { Some(resume.began) };
+        if let Some(stop) = offload.stop(resume, key, now, deadline) {
+            return Err(stop);
+        }
+    }
+    let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+    if !waits {
+        // Who is connected to a program that is not on the ring hears of it through the kernel.
+        let ask = socket.kernel_poll.on_empty(now, ratio) || socket.peer.is_some_and(|peer| socket.route.is_by_kernel(peer));
+        drop(guard);
+        return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT) } else { Err(Errno(libc::EAGAIN)) };
+    }
+    let ask = socket.kernel_poll.on_wait(ratio);
+    drop(guard);
+    if ask && let Some(received) = ask_kernel(fd, kernel) {
+        return received;
+    }
+    wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume))
+}
+
+/// The kernel's answer, unless it has nothing.
+fn ask_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Option<Result<Received, Errno>> {
+    let saved = errno::current();
+    match from_kernel(fd, kernel, libc::MSG_DONTWAIT) {
+        Err(Errno(libc::EAGAIN)) => {
+            errno::set(saved);
+            None
+        }
+        result => Some(result),
+    }
+}
+
+fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Result<Received, Errno> {
+    let _masked = Masked::new();
+    let count = usize::try_from(kernel(extra)).map_err(|_| Errno::last())?;
+    fdtable::count_kernel_rx(fd);
+    mux::thread::with(mux::thread::Thread::kernel_delivered);
+    tally::kernel_said(fd, Way::Rx, count.cast_signed());
+    Ok(Received::Kernel(count))
+}
+
+fn wait_to_receive(
+    process: &Process,
+    fd: c_int,
+    key: Key,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+    (timeout, resume): (Option<Duration>, Resume),
+) -> Result<Received, Errno> {
+    let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
+    let saved = errno::current();
+    let mut descriptors = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    let deadline = timeout.map(|timeout| resume.began + timeout);
+    let mut waiting = Waiting {
+        sockets: &[key.index],
+        epolls: &[],
+        kernel: &mut descriptors,
+        deadline,
+        sigmask: None,
+        spin: SpinClass::Rx,
+        restart: timeout.is_none(),
+        callbacks: resume.may_stop(|| process.now(), deadline),
+        since: resume.marks,
+    };
+    loop {
+        let waited = wait(process, &mut waiting, |offload, _| {
+            let id = match offload.sockets.find(key).map(|s| s.kind) {
+                Some(Kind::Datagram(Some(id))) => id,
+                Some(Kind::Datagram(None) | Kind::Kernel) => return None,
+                _ => return Some(Err(Errno(libc::EBADF))),
+            };
+            match offload.ring.udp_recv(id, into, ring_flags) {
+                // Linux's blocking call returns zero once the socket's reading end is shut; one that doesn't block says EAGAIN.
+                Err(Error::WouldBlock) if offload.ring.readiness(id).contains(Readiness::RDHUP) => Some(Ok(Received::Kernel(0))),
+                Err(Error::WouldBlock) => None,
+                result => {
+                    offload.dispatch();
+                    Some(result.map(Received::Ring).map_err(Errno::from))
+                }
+            }
+        });
+        errno::set(saved);
+        match waited {
+            Waited::Ready(result) => return result,
+            // Another thread may have been quicker.
+            Waited::Kernel => {
+                if let Some(received) = ask_kernel(fd, kernel) {
+                    return received;
+                }
+                // (What poll(2) calls readable need not be: an error queue, a stream of datagrams that was shut.)
+                if deadline.is_some_and(|deadline| deadline <= process.now()) {
+                    return Err(Errno(libc::EAGAIN));
+                }
+            }
+            Waited::TimedOut => return Err(Errno(libc::EAGAIN)),
+            Waited::Due => return Err(resume.due()),
+            Waited::Interrupted => return Err(Errno(libc::EINTR)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SELDOM_ASKED: Ratio = Ratio { looks: 100, is_exact: false };
+
+    #[test]
+    fn a_spinning_program_asks_the_kernel_at_the_ratio_and_a_quiet_one_always() {
+        let mut poll = KernelPoll::default();
+        let at = |us: u64| Instant::from_nanos(1_000_000_000 + us * 1000);
+        let asks = |poll: &mut KernelPoll, us| poll.on_ring(SELDOM_ASKED) | poll.on_empty(at(us), SELDOM_ASKED);
+        assert!(asks(&mut poll, 0), "after a long quiet");
+        let asked = (1..=1000).filter(|&us| asks(&mut poll, us)).count();
+        assert_eq!(asked, 10);
+        assert!(asks(&mut poll, 1100), "after 100 us of quiet");
+        poll.hint = true;
+        assert!(asks(&mut poll, 1101), "somebody saw it readable");
+        assert!(!asks(&mut poll, 1102));
+        poll.delivered();
+        assert!(asks(&mut poll, 1103), "something came from there");
+    }
+
+    #[test]
+    fn a_busy_ring_does_not_starve_the_kernel() {
+        let mut poll = KernelPoll::default();
+        assert_eq!((0..1000).filter(|_| poll.on_ring(SELDOM_ASKED)).count(), 10);
+        assert_eq!((0..1000).filter(|_| poll.on_ring(Ratio { looks: 0, ..SELDOM_ASKED })).count(), 0);
+    }
+}
