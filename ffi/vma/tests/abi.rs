@@ -239,6 +239,14 @@ fn connections_are_shared_out_among_listeners() {
 }
 
 #[test]
+fn a_socket_that_finds_its_peer_stays_on_the_ring() {
+    let report = same_on_both("wide");
+    let report: serde_json::Value = serde_json::from_str(report.trim()).expect("the report of one process");
+    let carried = report["ring"]["rx_packets"].as_u64().unwrap_or(0);
+    assert!(carried >= 1200, "{carried} frames: three times 100 exchanges without a peer, and as many with one");
+}
+
+#[test]
 fn datagrams_go_to_the_socket_that_fits_best() {
     same_on_both("fits");
 }

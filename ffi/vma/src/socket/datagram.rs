@@ -5,7 +5,7 @@ mod receive;
 
 use core::ffi::c_int;
 use core::time::Duration;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use libc::{sockaddr, socklen_t};
@@ -14,7 +14,7 @@ use ringway_params::rules::Role;
 use ringway_shm::{Rendezvous, Resolved};
 use ringway_stack::device::MacAddr;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, SocketId};
+use ringway_stack::ring::{NextHop, SocketId};
 use ringway_stack::{Error, Instant};
 
 pub(crate) use self::receive::{KernelPoll, Received, receive};
@@ -23,10 +23,7 @@ use super::connect::{Unreachable, kernel_result, reachable};
 use super::{Kind, Socket, sharing};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS};
-use crate::extra::resume::Resume;
 use crate::lock::Guard;
-use crate::mux::turns::{Ratio, Turns};
-use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::tally::{self, Way};
