@@ -1,4 +1,4 @@
-//! Mutants: the stack with one thing wrong, chosen by [`crate::ring::RingConfig::mutant`], so that those who check the stack can be
+//! Mutants: the stack with one thing wrong, chosen by `RingConfig::mutant`, so that those who check the stack can be
 //! checked themselves (`sim/tests/mutants.rs`). Behind the feature `mutants`; without it each hook is a constant `false`.
 
 macro_rules! mutants {

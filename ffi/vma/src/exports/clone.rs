@@ -59,6 +59,7 @@ pub(super) unsafe fn by_number(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) 
     // SAFETY: the program's own arguments, but for the flag that `forked` stands in for.
     let by_clone = |flags: u64| forked(flags, |flags| unsafe { real::syscall(libc::SYS_clone, flags as c_long, b, c, d, e, f) });
     // SAFETY: no arguments that are addresses.
+    #[cfg(target_arch = "x86_64")]
     let plainly = |flags: u64| forked(flags, |flags| unsafe { real::syscall(libc::SYS_clone, flags as c_long, 0, 0, 0, 0, 0) });
     match number {
         #[cfg(target_arch = "x86_64")]

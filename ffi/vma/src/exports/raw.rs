@@ -2,7 +2,7 @@
 //! call of that name.
 //!
 //! Left to the kernel are poll, select and epoll by number (this library waits by these itself), and whatever does not come through libc:
-//! the program's own `syscall` instruction (but for a fork, which its child notices: [`crate::unseen`]), io_uring.
+//! the program's own `syscall` instruction (but for a fork, which its child notices: `unseen`), io_uring.
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::ptr;

@@ -1,5 +1,5 @@
 //! pthread_sigmask and sigprocmask: a fault in a thread that blocks SIGSEGV ends the process, and a write into what was lent is one
-//! ([`super::faults`]). Threads that block all signals are common, so that those of a program which has VMA's table block all others.
+//! (`faults`). Threads that block all signals are common, so that those of a program which has VMA's table block all others.
 
 use core::ffi::c_int;
 use core::mem;
