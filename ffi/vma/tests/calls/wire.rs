@@ -32,6 +32,7 @@ pub(crate) enum Call {
     Fork,
     Exit,
     Interrupt,
+    CloseAll,
 }
 
 /// A call with its arguments, and what they point to.

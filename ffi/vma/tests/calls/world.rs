@@ -255,6 +255,7 @@ impl World {
         for fd in fds {
             self.observe(process, &Request::new(Call::Close, &[i64::from(fd)]))?;
         }
+        self.observe(process, &Request::new(Call::CloseAll, &[]))?;
         Ok(())
     }
 }
