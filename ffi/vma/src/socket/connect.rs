@@ -113,13 +113,13 @@ fn find(process: &Process, key: Key, to: Address) -> Result<(SocketAddrV4, NextH
 }
 
 /// Whether an offloaded process gets the datagrams from there to there, and where it is. Takes no longer than a datagram may: `waits` says whether
-/// it may at all.
+/// its sender may block.
 pub(crate) fn reachable(process: &Process, from: SocketAddrV4, to: Address, waits: bool) -> Result<(SocketAddrV4, Resolved), Unreachable> {
     let remote = candidate(process, to)?;
     let search = || process.rendezvous.search_datagram(from, remote).map_err(|error| unreachable(remote, &error));
     let mut known = search()?;
-    if known.found.is_none() && known.unasked && greeting::begin(process, Some(from), remote) && waits {
-        greeting::await_end(process, Some(from), remote);
+    if known.found.is_none() && known.unasked && greeting::begin(process, Some(from), remote) {
+        greeting::await_end(process, Some(from), remote, waits);
         known = search()?;
     }
     let nobody = if known.unasked { Unreachable::Unasked } else { Unreachable::Because(Reason::NoOffloadedPeer) };

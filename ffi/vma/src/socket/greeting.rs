@@ -24,8 +24,10 @@ use crate::slab::Key;
 /// Addresses that are asked about at a time: each has a thread.
 const GREETINGS_MAX: usize = 8;
 
-/// How long a datagram waits for an answer before the kernel takes it.
+/// How long a datagram waits for an answer before the kernel takes it, and how long one does whose sender is not to block: a peer that runs
+/// answers in a tenth of a millisecond, and one that does not is remembered as silent.
 const DATAGRAM: Duration = Duration::from_millis(20);
+const DATAGRAM_AT_ONCE: Duration = Duration::from_millis(2);
 
 /// An address whose holder is being asked.
 #[derive(Debug)]
@@ -73,10 +75,11 @@ pub(super) fn join(offload: &mut Offload, to: SocketAddrV4, key: Key) -> bool {
 }
 
 /// Waits for the answer, as long as a datagram may.
-pub(super) fn await_end(process: &Process, from: Option<SocketAddrV4>, to: SocketAddrV4) {
+pub(super) fn await_end(process: &Process, from: Option<SocketAddrV4>, to: SocketAddrV4, may_block: bool) {
+    let longest = if may_block { DATAGRAM } else { DATAGRAM_AT_ONCE };
     let saved = errno::current();
     let started = std::time::Instant::now();
-    while started.elapsed() < DATAGRAM && find(&process.lock(), from, to).is_some() {
+    while started.elapsed() < longest && find(&process.lock(), from, to).is_some() {
         crate::moving::pause();
     }
     errno::set(saved);
