@@ -17,7 +17,7 @@ const TARGET: &str = "aarch64-unknown-linux-gnu";
 const SYSROOT: &str = "/usr/aarch64-linux-gnu";
 
 /// Seconds for all unit tests of a crate.
-const PATIENCE_S: &str = "300";
+const PATIENCE_S: &str = "1200";
 
 /// Crates whose unit tests are run.
 const CRATES: [&str; 2] = ["ringway-stack", "ringway-host"];
