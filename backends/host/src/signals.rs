@@ -32,6 +32,12 @@ impl Blocked {
             Self(before)
         }
     }
+
+    /// What the thread blocked before.
+    #[must_use]
+    pub fn before(&self) -> &libc::sigset_t {
+        &self.0
+    }
 }
 
 impl Drop for Blocked {

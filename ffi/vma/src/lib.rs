@@ -52,6 +52,7 @@ const _: () = assert!(
 /// Runs when the library is loaded, before the program's own constructors.
 extern "C" fn at_load() {
     real::resolve_all();
+    real::look_at_handlers();
     fork::install();
 }
 

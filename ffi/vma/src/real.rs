@@ -5,8 +5,9 @@
 //! `libc::close` and its like name the interposed functions: whoever means the kernel's says `real::close`.
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use libc::{
     epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
@@ -19,6 +20,32 @@ fn resolve(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     place.store(found, Ordering::Relaxed);
     found
+}
+
+/// The program's calls of sigaction come to this library, which is preloaded or linked. They go past a library that was opened by dlopen(3).
+static HANDLERS_ARE_SEEN: AtomicBool = AtomicBool::new(true);
+
+/// Whether the program's signal handlers are installed by way of this library.
+#[inline]
+pub(crate) fn handlers_are_seen() -> bool {
+    HANDLERS_ARE_SEEN.load(Ordering::Relaxed)
+}
+
+/// Finds out whose `sigaction` the program calls. (This library's own name for its function would be bound to the same one.)
+pub(crate) fn look_at_handlers() {
+    // SAFETY: the name is a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"sigaction".as_ptr()) };
+    HANDLERS_ARE_SEEN.store(object_of(found) == object_of((&raw const HANDLERS_ARE_SEEN).cast()), Ordering::Relaxed);
+}
+
+/// Where the object is loaded in which the address lies. Null: in none.
+fn object_of(address: *const c_void) -> *mut c_void {
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: dladdr writes to the place that it is given, which is valid as it is: null pointers.
+    unsafe {
+        libc::dladdr(address, info.as_mut_ptr());
+        info.assume_init().dli_fbase
+    }
 }
 
 macro_rules! real {

@@ -223,6 +223,31 @@ fn what_is_ready_comes_before_a_signal() {
     same_on_both("ready");
 }
 
+/// A library that was opened by dlopen(3) does not see which handlers the program installs; and calls that look for ever see signals all the same.
+#[test]
+fn signals_that_come_while_a_call_looks() {
+    let program = compile("opened");
+    let kernel = run(&program, None);
+    let says = |output: &Output| (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned());
+    assert!(kernel.status.success(), "{:?}", says(&kernel));
+    for poll in [None, Some("-1")] {
+        for opened in [false, true] {
+            let mut command = Command::new("timeout");
+            command.arg(TIMEOUT_S).arg(&program).env_remove("LD_PRELOAD");
+            if let Some(poll) = poll {
+                command.env("VMA_RX_POLL", poll).env("VMA_SELECT_POLL", poll);
+            }
+            if opened {
+                command.arg(library())
+            } else {
+                command.env("LD_PRELOAD", library())
+            };
+            let ours = command.output().expect("timeout(1) is part of coreutils");
+            assert_eq!(says(&ours), says(&kernel), "opened by dlopen: {opened}, poll {poll:?}");
+        }
+    }
+}
+
 #[test]
 fn restarts() {
     same_on_both("restart");

@@ -8,6 +8,7 @@
 use core::cell::Cell;
 use core::time::Duration;
 
+use ringway_host::Blocked;
 use ringway_host::sleep::{ppoll, yield_core};
 use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
 use ringway_stack::device::Device;
@@ -19,7 +20,7 @@ pub(crate) use super::thread::{in_handler, note_signal, run_handler};
 use crate::errno;
 use crate::params::POLL_US_DEFAULT;
 use crate::process::{self, Offload, Process, fork_generation};
-use crate::tally;
+use crate::{real, tally};
 
 /// Looks at the ring in one hold of the lock, unless another thread asks for it. (Without pauses in between: on
 /// recent processors a pause costs as much as a line's way from core to core.)
@@ -30,6 +31,9 @@ const UNSEATED: Duration = Duration::from_micros(20);
 
 /// A thread that could not get an eventfd sleeps at most this long at a time.
 const WITHOUT_WAKER: Duration = Duration::from_millis(1);
+
+/// A spin that has a signal mask of its own asks the kernel for signals so often.
+const SIGNALS_EVERY: Duration = Duration::from_micros(100);
 
 /// Kernel descriptors that are polled without an allocation.
 const FEW: usize = 14;
@@ -144,6 +148,28 @@ fn wait_as<T>(
     if !thread.can_be_cancelled() {
         return Waited::Interrupted;
     }
+    if w.sigmask.is_some() || real::handlers_are_seen() {
+        return spin_and_sleep(thread, process, w, marks, started, counted, check);
+    }
+    // A handler that was installed past this library leaves no note. A signal that came in the middle of the looks would be lost on the wait: so
+    // signals are blocked but while the kernel is asked, which tells of them.
+    let blocked = Blocked::new();
+    let &mut Waiting { sockets, epolls, deadline, spin, restart, callbacks, since, .. } = w;
+    let sigmask = Some(blocked.before());
+    let mut w = Waiting { sockets, epolls, kernel: &mut *w.kernel, deadline, sigmask, spin, restart, callbacks, since };
+    spin_and_sleep(thread, process, &mut w, marks, started, counted, check)
+}
+
+/// Nothing was there at `started`: looks on for as long as that is worth it, then sleeps.
+fn spin_and_sleep<T>(
+    thread: &Thread,
+    process: &Process,
+    w: &mut Waiting<'_>,
+    marks: Marks,
+    started: Instant,
+    counted: &tally::Tally,
+    check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
+) -> Waited<T> {
     let limit = limit(process, w.spin);
     let history = history(thread, w.spin);
     let before = history.get();
@@ -262,7 +288,7 @@ fn spin<T>(
         offload.mux.activity.wrapping_sub(1)
     };
     // A signal that the mask lets through while the thread's own mask blocks it can only be noticed by the kernel.
-    let mut ask_now = w.sigmask.is_some();
+    let mut next_ask = w.sigmask.map(|_| started);
     let ended = loop {
         let now = process.now();
         if let Some(found) = look(thread, process, w, now, &mut seen, check) {
@@ -279,8 +305,9 @@ fn spin<T>(
                 Asked::Signal => Waited::Interrupted,
             });
         }
-        if ask_now || !w.kernel.is_empty() && thread.kernel_is_due(ratio) {
-            ask_now = false;
+        let signals_are_due = next_ask.is_some_and(|next| next <= now);
+        if signals_are_due || !w.kernel.is_empty() && thread.kernel_is_due(ratio) {
+            next_ask = next_ask.map(|_| now + SIGNALS_EVERY);
             match ask_kernel(w) {
                 Asked::Nothing => {}
                 Asked::Ready => break Some(Waited::Kernel),
