@@ -62,6 +62,8 @@ pub enum Reason {
     OtherUser,
     /// An offloaded process has that address, and does not answer.
     PeerSilent,
+    /// The peer cannot be told from another process, so that it could not be found again when a connection is to leave for the kernel.
+    PeerUnverified,
     /// The socket hasn't been bound or connected yet.
     Undecided,
     /// Multicast or broadcast, which this device does not carry.
@@ -96,6 +98,7 @@ impl Reason {
         Self::NoOffloadedPeer,
         Self::OtherUser,
         Self::PeerSilent,
+        Self::PeerUnverified,
         Self::Undecided,
         Self::Multicast,
         Self::KernelOnlyOption,
@@ -126,6 +129,7 @@ impl Reason {
             Self::NoOffloadedPeer => "no-offloaded-peer",
             Self::OtherUser => "other-user",
             Self::PeerSilent => "peer-silent",
+            Self::PeerUnverified => "peer-unverified",
             Self::Undecided => "undecided",
             Self::Multicast => "multicast",
             Self::KernelOnlyOption => "kernel-only-option",
@@ -155,6 +159,9 @@ impl Reason {
             Self::OtherUser => "the peer runs as another user; shared memory is only used within one user",
             Self::PeerSilent => {
                 "the process that has that address does not answer (it is stopped, or gets no processor time); it is asked again later"
+            }
+            Self::PeerUnverified => {
+                "the peer is not certain to be the process that it says, or is one of another PID namespace, which a kernel before 6.9 cannot name"
             }
             Self::Undecided => "the socket has not been bound, connected or used yet",
             Self::Multicast => "multicast and broadcast go through the kernel on this device",

@@ -24,6 +24,7 @@ use crate::rendezvous::Rendezvous;
 use crate::rx_buf::RxBuf;
 use crate::settings::Settings;
 use crate::sync::{Ordering, fence};
+use crate::sys;
 
 /// Frames taken from one peer before the next one's turn.
 const QUOTA: usize = 32;
@@ -31,14 +32,32 @@ const QUOTA: usize = 32;
 /// nothing is received need this.
 const POLLS_PER_SWEEP: u32 = 1024;
 
+/// Ids that are tried until one has its names. (The second is needed by nobody who draws 64 bits.)
+const IDS_TRIED: usize = 8;
+
 /// Joins: makes this process a member, with a segment, a wake-up descriptor and a control socket.
 ///
 /// # Errors
 /// [`AttachError`]; nothing is left behind.
 pub fn attach(settings: &Settings) -> Result<(ShmDevice, Arc<Rendezvous>), AttachError> {
+    attach_as(settings, || sys::random_u64().map_err(AttachError::system("random number")))
+}
+
+/// As [`attach`], under an id of `draw`'s: another one where a name is taken already.
+pub(crate) fn attach_as(
+    settings: &Settings,
+    mut draw: impl FnMut() -> Result<u64, AttachError>,
+) -> Result<(ShmDevice, Arc<Rendezvous>), AttachError> {
     crate::copy::reset_bulk_copied();
-    let member = Arc::new(Member::new(settings)?);
-    let rendezvous = Arc::new(Rendezvous::new(member.clone(), settings)?);
+    let mut tries = 0;
+    let (member, rendezvous) = loop {
+        let member = Arc::new(Member::new(settings, draw()?)?);
+        match Rendezvous::new(member.clone(), settings) {
+            Ok(rendezvous) => break (member, Arc::new(rendezvous)),
+            Err(AttachError::System { source, .. }) if source.raw_os_error() == Some(libc::EADDRINUSE) && tries < IDS_TRIED => tries += 1,
+            Err(error) => return Err(error),
+        }
+    };
     let mut device = ShmDevice::new(member, rendezvous.clone());
     device.spare_heads = settings.head_memory.map(|memory| Heads::within(settings.heads_max, memory));
     device.heads_max = settings.heads_max;

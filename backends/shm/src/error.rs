@@ -41,6 +41,9 @@ pub enum ResolveError {
     /// The peer: a process of this user holds the address, and does not answer: it is stopped, or gets no processor time.
     #[error("the process that has the address does not answer")]
     Silent,
+    /// The peer: it cannot be told from another process, or says that it is one which it is not.
+    #[error("the process that has the address is not certain to be the one that it says")]
+    Unverified,
     /// The settings: as many peers as [`crate::Settings::peers_max`] allows are connected.
     #[error("no room for another peer")]
     Full,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ringway_stack::device::MacAddr;
 
 use crate::fd::Fd;
+use crate::identity::Identity;
 use crate::layout::{CHANNEL_BYTES, CHANNEL_MAGIC, MAGIC_AT, MEMBER_MAGIC, OWNER_AT, POOL_AT, POOL_LEN_AT, TO_AT, VERSION, VERSION_AT};
 use crate::member::Member;
 use crate::memfd;
@@ -23,6 +24,8 @@ use crate::window::Window;
 pub(crate) struct Link {
     pub(crate) member: Arc<Member>,
     pub(crate) peer: PeerSegment,
+    /// Its process, which has been vouched for ([`crate::Rendezvous`]); `None`: ourselves.
+    pub(crate) who: Option<Identity>,
     pub(crate) pid: i32,
     /// How this member addresses the peer.
     pub(crate) mac: MacAddr,

@@ -45,8 +45,8 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Makes the segment and its descriptors.
-    pub(crate) fn new(settings: &Settings) -> Result<Self, AttachError> {
+    /// Makes the segment and its descriptors. `id`: random.
+    pub(crate) fn new(settings: &Settings, id: u64) -> Result<Self, AttachError> {
         let uid = user::own()?;
         let pool_shape = settings.pool_shape();
         let pool_bytes = Pool::bytes(pool_shape.0, pool_shape.1);
@@ -55,7 +55,6 @@ impl Member {
         if limit < needed as u64 {
             return Err(AttachError::FileSizeLimit { limit, needed: needed as u64 });
         }
-        let id = sys::random_u64().map_err(AttachError::system("random number"))?;
         let (segment, segment_fd) = memfd::create(c"ringway-member", needed).map_err(AttachError::system("member segment"))?;
         if settings.huge_pages {
             segment.prefer_huge_pages();

@@ -12,7 +12,7 @@ const REPLY_BYTES_MAX: usize = 64 << 20;
 /// A running member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberName {
-    /// Its process.
+    /// Its process, as this one's PID namespace numbers it; where it has no number there, as its own does.
     pub pid: i32,
     /// Its control socket, for [`query`].
     pub name: String,
@@ -28,7 +28,24 @@ pub fn members(uid: u32) -> io::Result<Vec<MemberName>> {
     // Accepted connections are listed under the name too.
     members.sort_by(|a, b| (a.pid, &a.name).cmp(&(b.pid, &b.name)));
     members.dedup();
+    members.retain_mut(|member| {
+        let Ok(Some(holder)) = holder(&member.name) else { return false };
+        if holder.pid != 0 {
+            member.pid = holder.pid;
+        }
+        holder.uid == uid
+    });
+    members.sort_by(|a, b| (a.pid, &a.name).cmp(&(b.pid, &b.name)));
     Ok(members)
+}
+
+/// Who listens under a control socket's name. `None`: nobody any more.
+fn holder(name: &str) -> io::Result<Option<libc::ucred>> {
+    let socket = sys::unix_socket(libc::SOCK_STREAM)?;
+    match sys::connect_abstract(&socket, name) {
+        Ok(()) => sys::peer_credentials(&socket).map(Some),
+        Err(_) => Ok(None),
+    }
 }
 
 /// A line of /proc/net/unix ends with the socket's name, abstract ones behind an `@` (proc(5)).

@@ -118,23 +118,31 @@ pub(crate) fn has_seals(fd: i32) -> bool {
 }
 
 pub(crate) fn file_len(fd: &Fd) -> io::Result<usize> {
+    usize::try_from(status(fd)?.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+fn status(fd: &Fd) -> io::Result<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: fstat fills the structure when it succeeds. (libvma does not stand in front of it.)
-    let stat = unsafe {
+    unsafe {
         check(c_long::from(libc::fstat(fd.raw(), stat.as_mut_ptr())))?;
-        stat.assume_init()
-    };
-    usize::try_from(stat.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
+        Ok(stat.assume_init())
+    }
 }
 
 pub(crate) fn is_tmpfs(fd: &Fd) -> io::Result<bool> {
+    Ok(file_system(fd)? == libc::TMPFS_MAGIC as u64)
+}
+
+/// The magic number of a descriptor's file system (statfs(2)).
+fn file_system(fd: &Fd) -> io::Result<u64> {
     let mut stat = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: fstatfs fills the structure when it succeeds.
     let stat = unsafe {
         check(c_long::from(libc::fstatfs(fd.raw(), stat.as_mut_ptr())))?;
         stat.assume_init()
     };
-    Ok(stat.f_type == libc::TMPFS_MAGIC)
+    Ok(stat.f_type as u64)
 }
 
 /// A descriptor that becomes readable after so many seconds.
@@ -287,6 +295,37 @@ pub(crate) fn peer_credentials(fd: &Fd) -> io::Result<libc::ucred> {
         )
     })?;
     Ok(credentials)
+}
+
+/// A pidfd of the process whose [`peer_credentials`] those are (SO_PEERPIDFD, Linux 6.5).
+pub(crate) fn peer_pidfd(fd: &Fd) -> io::Result<Fd> {
+    const SO_PEERPIDFD: i32 = 77;
+    let mut pidfd = -1i32;
+    let mut len = mem::size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the number is writable for `len` bytes.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_getsockopt,
+            fd.raw(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            core::ptr::from_mut(&mut pidfd),
+            core::ptr::from_mut(&mut len),
+        )
+    })?;
+    Fd::new(pidfd)
+}
+
+/// The inode that is a process's own in all namespaces, and for all time.
+///
+/// # Errors
+/// The system's; [`io::ErrorKind::Unsupported`]: the kernel is older than 6.9, and has one for all pidfds.
+pub(crate) fn pidfs_inode(pidfd: &Fd) -> io::Result<u64> {
+    const PID_FS_MAGIC: u64 = 0x5049_4446;
+    if file_system(pidfd)? != PID_FS_MAGIC {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(status(pidfd)?.st_ino)
 }
 
 /// Sends one message with descriptors.

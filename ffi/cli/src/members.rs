@@ -19,7 +19,8 @@ pub fn reports(pids: &[u32], request: &str) -> Result<Vec<ProcessReport>> {
     let mut reports = Vec::new();
     for member in members.iter().filter(|m| wanted(m.pid)) {
         match ask(&member.name, request) {
-            Ok(report) => reports.push(report),
+            // (It may be of another PID namespace, and number itself otherwise than this one does.)
+            Ok(report) => reports.push(ProcessReport { pid: u32::try_from(member.pid).unwrap_or(report.pid), ..report }),
             // It may have ended since it was listed. Only who asked for it by its number needs to know.
             Err(error) if !pids.is_empty() => return Err(error.context(format!("process {} does not answer", member.pid))),
             Err(_) => {}

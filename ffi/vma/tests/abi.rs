@@ -160,6 +160,11 @@ fn silent_peers_hold_up_nobody() {
 }
 
 #[test]
+fn names_of_processes_matter_to_nobody() {
+    same_on_both("namespaces");
+}
+
+#[test]
 fn strangers_leave_nothing() {
     let output = run(&compile("stranger"), Some((&library(), &Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger.stats"))));
     let says = String::from_utf8_lossy(&output.stdout);

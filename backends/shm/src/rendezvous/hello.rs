@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use ringway_stack::device::MacAddr;
 
 use crate::fd::Fd;
+use crate::identity::Identity;
 use crate::layout::VERSION;
 use crate::link::{self, Link, PeerSegment};
 use crate::member::Member;
@@ -114,7 +115,8 @@ impl Half {
         let link = Link {
             member: member.clone(),
             peer: peer.segment,
-            pid: peer.pid,
+            who: peer.who,
+            pid: peer.who.map_or(member.pid, |who| who.pid),
             mac,
             own: self.channel,
             theirs: peer.channel,
@@ -132,11 +134,11 @@ impl Half {
 pub(super) struct PeerHalf {
     segment: PeerSegment,
     channel: View,
-    pid: i32,
+    who: Option<Identity>,
 }
 
 impl PeerHalf {
-    pub(super) fn open(member: &Member, id: u64, pid: i32, passed: Passed) -> io::Result<Self> {
+    pub(super) fn open(member: &Member, id: u64, who: Identity, passed: Passed) -> io::Result<Self> {
         let [segment, channel] = <[Fd; 2]>::try_from(passed.into_iter().collect::<Vec<_>>()).map_err(|_| io::ErrorKind::InvalidData)?;
         let opened = PeerSegment::open(&segment)?;
         segment.set_at_once();
@@ -145,7 +147,7 @@ impl PeerHalf {
         }
         let view = link::open_channel(&channel, id, member.id)?;
         channel.set_at_once();
-        Ok(Self { segment: opened, channel: view, pid })
+        Ok(Self { segment: opened, channel: view, who: Some(who) })
     }
 
     /// Our own half, for the channel to ourselves.
@@ -153,7 +155,7 @@ impl PeerHalf {
         Ok(Self {
             segment: PeerSegment::open(&member.segment_fd)?,
             channel: link::open_channel(half.channel_fd(), member.id, member.id)?,
-            pid: member.pid,
+            who: None,
         })
     }
 }

@@ -27,8 +27,58 @@ mod tests;
 
 #[cfg(all(test, not(loom)))]
 pub(crate) use hello::{Kind, send as send_hello};
+/// What a process does that says it is a member which it is not.
+#[cfg(all(test, not(loom)))]
+pub(crate) mod posing {
+    use std::net::SocketAddrV4;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use ringway_stack::device::Protocol;
+
+    use super::hello::{self, Half, Kind};
+    use super::names;
+    use crate::member::Member;
+    use crate::settings::Settings;
+    use crate::sys;
+
+    /// Makes an offer. `true`: it was accepted.
+    pub(crate) fn offer_as(to: SocketAddrV4, id: u64) -> bool {
+        let member = Arc::new(Member::new(&Settings { pool_bytes: 1 << 20, ..Settings::default() }, id).unwrap());
+        let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
+        sys::connect_abstract(&socket, &names::rule(member.uid, Protocol::Tcp, to)).unwrap();
+        let hear = || loop {
+            sys::wait_for(&socket, libc::POLLIN, Duration::from_secs(5)).unwrap();
+            match hello::receive(&socket) {
+                hello::Incoming::Message(message) => return Some(message),
+                hello::Incoming::Nothing => {}
+                _ => return None,
+            }
+        };
+        let greeting = hear().expect("a greeting");
+        let half = Half::new(&member, greeting.id).unwrap();
+        Half::send(half.channel_fd(), &socket, Kind::Offer, &member).unwrap();
+        hear().is_some_and(|answer| answer.kind == Kind::Answer)
+    }
+
+    /// Greets whoever comes.
+    pub(crate) fn greet_as(own: SocketAddrV4, id: u64, ready: impl FnOnce()) {
+        let listener = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
+        sys::listen_abstract(&listener, &names::rule(sys::effective_uid(), Protocol::Tcp, own), 8).unwrap();
+        ready();
+        let mut kept = Vec::new();
+        loop {
+            sys::wait_for(&listener, libc::POLLIN, Duration::from_secs(5)).unwrap();
+            if let Ok(socket) = sys::accept(&listener) {
+                let _ = hello::send(&socket, Kind::Greeting, id, &[]);
+                kept.push(socket);
+            }
+        }
+    }
+}
+
 pub(crate) use names::member_prefix;
-pub use talks::{Correspondent, Talk, WORDS_MAX};
+pub use talks::{Correspondent, Station, Talk, WORDS_MAX};
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -210,7 +260,8 @@ impl Rendezvous {
             losses: AtomicU64::new(0),
             any_silent: AtomicBool::new(false),
         };
-        rendezvous.open_station();
+        // Nothing is offloaded by whom nobody could ask to give it up again.
+        rendezvous.open_station().map_err(AttachError::system("station's name"))?;
         Ok(rendezvous)
     }
 
@@ -414,11 +465,11 @@ impl Rendezvous {
         self.lock().links.iter().flatten().filter(|entry| entry.link.is_alive()).map(info).collect()
     }
 
-    /// The process that a station address means, while it lives.
-    pub fn pid_of(&self, mac: MacAddr) -> Option<i32> {
+    /// Where the member is talked to that an address means, while it lives.
+    pub fn station_of(&self, mac: MacAddr) -> Option<Station> {
         let state = self.lock();
         let entry = state.links.get(crate::member::slot_of(mac))?.as_ref()?;
-        (entry.link.mac == mac && entry.link.is_alive()).then_some(entry.link.pid)
+        (entry.link.mac == mac && entry.link.is_alive()).then(|| Station::of(entry.link.peer.id, entry.link.who, entry.link.pid))
     }
 
     /// To be called in a fork's child, before anything else: closes the child's copies of all descriptors, so that peers can

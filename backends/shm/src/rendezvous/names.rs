@@ -39,7 +39,7 @@ pub(crate) fn member(uid: u32, pid: i32, id: u64) -> String {
     format!("{}{pid}-{id:016x}", member_prefix(uid))
 }
 
-/// Of the socket where a process is talked to: whoever knows the process finds it.
-pub(crate) fn station(uid: u32, pid: i32) -> String {
-    format!("ringway/{uid}/station/{pid}")
+/// Of the socket where a member is talked to: by whoever knows its id, which nobody can guess, and so nobody can be there before it.
+pub(crate) fn station(uid: u32, id: u64) -> String {
+    format!("ringway/{uid}/station/{id:016x}")
 }

@@ -15,6 +15,7 @@ use super::silence::Silence;
 use super::{Rendezvous, Resolved, Search, State, names};
 use crate::error::ResolveError;
 use crate::fd::Fd;
+use crate::identity::Identity;
 use crate::link::Link;
 use crate::rules;
 use crate::sys;
@@ -26,6 +27,8 @@ const RETRY: Duration = Duration::from_millis(1);
 const FULL_FOR: Duration = Duration::from_millis(100);
 /// How long somebody is waited for who did not answer before.
 const SECOND_PATIENCE: Duration = Duration::from_millis(50);
+/// How long a process that is killed may take to lose all that it has open.
+const DYING: Duration = Duration::from_millis(20);
 /// Whoever was given less time than this is not called silent.
 const SILENT_AFTER: Duration = Duration::from_millis(20);
 
@@ -223,12 +226,12 @@ impl Rendezvous {
     }
 
     /// Who has accepted, or will: a process of this user.
-    fn holder(&self, socket: &Fd) -> Result<libc::ucred, ResolveError> {
-        let credentials = sys::peer_credentials(socket).map_err(ResolveError::system("peer's credentials"))?;
-        if credentials.uid != self.member.uid {
-            return Err(ResolveError::OtherUser { uid: credentials.uid });
+    fn holder(&self, socket: &Fd) -> Result<Identity, ResolveError> {
+        let who = Identity::of_peer(socket).map_err(ResolveError::system("peer's credentials"))?;
+        if who.uid != self.member.uid {
+            return Err(ResolveError::OtherUser { uid: who.uid });
         }
-        Ok(credentials)
+        Ok(who)
     }
 
     /// Connects to the members that share an address, if nobody has looked for them of late. What goes wrong is the matter of
@@ -288,11 +291,11 @@ impl Rendezvous {
             Dialled::Nobody => (Ok(Outcome::Nobody), None),
             Dialled::Full => (Ok(Outcome::Silent), None),
             Dialled::Connected(socket) => {
-                let pid = self.holder(&socket)?.pid;
-                if is_believed(Some(pid)) {
+                let who = self.holder(&socket)?;
+                if is_believed(Some(who.pid)) {
                     return Ok(Outcome::Silent);
                 }
-                (self.greet(socket, pid, deadline), Some(pid))
+                (self.greet(socket, who, deadline), Some(who.pid))
             }
         };
         match outcome {
@@ -304,7 +307,7 @@ impl Rendezvous {
     }
 
     /// Waits for the words of whoever accepted, and answers with our offer.
-    fn greet(&self, socket: Fd, pid: i32, deadline: Instant) -> Result<Outcome, ResolveError> {
+    fn greet(&self, socket: Fd, who: Identity, deadline: Instant) -> Result<Outcome, ResolveError> {
         let _ = sys::set_takes_rights(&socket, true);
         let socket = Arc::new(socket);
         let id = match await_message(&socket, Kind::Greeting, deadline)? {
@@ -315,17 +318,39 @@ impl Rendezvous {
         if id == self.member.id {
             return Ok(Outcome::Myself);
         }
+        if let Some(outcome) = self.doubt(&socket, id, &who, deadline)? {
+            return Ok(outcome);
+        }
         let mac = match self.begin(id, deadline)? {
             Begun::Connected(link) => return Ok(Outcome::Peer(link)),
             Begun::Nothing => return Ok(Outcome::Nobody),
             Begun::Reserved(mac) => mac,
         };
         let mut silent = false;
-        let negotiated = self.negotiate(&socket, id, pid, mac, deadline, &mut silent);
+        let negotiated = self.negotiate(&socket, id, who, mac, deadline, &mut silent);
         match self.finish(id, mac, negotiated)? {
             Outcome::Nobody if silent => Ok(Outcome::Silent),
             outcome => Ok(outcome),
         }
+    }
+
+    /// Makes sure that a peer is who it says, once a link: nothing is offloaded to somebody who could not be found again. `None`: it is.
+    fn doubt(&self, socket: &Fd, id: u64, who: &Identity, deadline: Instant) -> Result<Option<Outcome>, ResolveError> {
+        let linked = self.living(&mut self.lock(), id);
+        if let Some(link) = linked {
+            return if link.who.is_some_and(|known| known.is(who)) { Ok(None) } else { Err(ResolveError::Unverified) };
+        }
+        loop {
+            match self.vouch(id, who).map_err(ResolveError::system("connect to a station's name"))? {
+                Some(true) => return Ok(None),
+                Some(false) => break,
+                None if Instant::now() + RETRY < deadline => std::thread::sleep(RETRY),
+                None => return Ok(Some(Outcome::Silent)),
+            }
+        }
+        // One that dies loses its names one after the other, and the connection with them.
+        let _ = sys::wait_for(socket, libc::POLLRDHUP, DYING);
+        if sys::is_hung_up(socket) { Ok(Some(Outcome::Nobody)) } else { Err(ResolveError::Unverified) }
     }
 
     /// Claims the negotiation with member `id`, unless there is a link already. One at a time: another thread's is waited for.
@@ -357,7 +382,7 @@ impl Rendezvous {
         &self,
         socket: &Arc<Fd>,
         id: u64,
-        pid: i32,
+        who: Identity,
         mac: MacAddr,
         deadline: Instant,
         silent: &mut bool,
@@ -378,7 +403,7 @@ impl Rendezvous {
         if answer.id != id {
             return Err(ResolveError::Incompatible);
         }
-        let peer = PeerHalf::open(&self.member, id, pid, answer.passed).map_err(|e| match e.kind() {
+        let peer = PeerHalf::open(&self.member, id, who, answer.passed).map_err(|e| match e.kind() {
             io::ErrorKind::InvalidData => ResolveError::Incompatible,
             _ => ResolveError::System { what: "peer's memory", source: e },
         })?;

@@ -6,6 +6,7 @@ use super::hello::{self, Half, Kind, PeerHalf};
 use super::{Key, Rendezvous, State, control};
 use crate::closing;
 use crate::fd::Fd;
+use crate::identity::Identity;
 use crate::limit::Limit;
 use crate::member::slot_of;
 use crate::sys::{self, Passed};
@@ -76,14 +77,14 @@ impl Token {
 pub(super) struct Incoming {
     number: u64,
     pub(super) socket: Fd,
-    pid: i32,
+    who: Identity,
 }
 
 /// An offer that waits for the end of our own negotiation with the same member.
 pub(super) struct Deferred {
     socket: Fd,
     id: u64,
-    pid: i32,
+    who: Identity,
     passed: Passed,
 }
 
@@ -178,11 +179,11 @@ impl Rendezvous {
             // Whoever asks for a socket by its name may be about to have datagrams that it got until now (before it is greeted: it waits for that).
             let unsettles = name.is_shared && matches!(name.key, Key::Socket(_));
             let Some(socket) = accept_or_refuse(&name.socket, &mut state.spare) else { return };
-            let Ok(credentials) = sys::peer_credentials(&socket) else { continue };
-            if credentials.uid != self.member.uid {
+            let Ok(who) = Identity::of_peer(&socket) else { continue };
+            if who.uid != self.member.uid {
                 static LINES: Limit = Limit::new();
                 if let Some(left_out) = LINES.pass() {
-                    tracing::debug!(uid = credentials.uid, "refusing another user's process{left_out}");
+                    tracing::debug!(uid = who.uid, "refusing another user's process{left_out}");
                 }
                 continue;
             }
@@ -190,7 +191,7 @@ impl Rendezvous {
                 state.table.unsettle(&*self.member.segment);
             }
             if !state.silences.is_empty() {
-                state.silences.heard_of(credentials.pid);
+                state.silences.heard_of(who.pid);
             }
             let number = state.number();
             // Those of its offer.
@@ -205,7 +206,7 @@ impl Rendezvous {
             {
                 self.discard(oldest.socket);
             }
-            state.incoming.push_back(Incoming { number, socket, pid: credentials.pid });
+            state.incoming.push_back(Incoming { number, socket, who });
         }
     }
 
@@ -222,7 +223,7 @@ impl Rendezvous {
         if let hello::Incoming::Message(message) = received
             && message.kind == Kind::Offer
         {
-            self.consider(state, Deferred { socket: incoming.socket, id: message.id, pid: incoming.pid, passed: message.passed });
+            self.consider(state, Deferred { socket: incoming.socket, id: message.id, who: incoming.who, passed: message.passed });
         }
     }
 
@@ -235,6 +236,14 @@ impl Rendezvous {
         if offer.id == self.member.id || sys::is_hung_up(&offer.socket) || self.living(state, offer.id).is_some() {
             return;
         }
+        // (Whose station is full is not asked twice: the connector takes the kernel.)
+        if !matches!(self.vouch(offer.id, &offer.who), Ok(Some(true))) {
+            static LINES: Limit = Limit::new();
+            if let Some(left_out) = LINES.pass() {
+                tracing::debug!(pid = offer.who.pid, "refusing a process that is not certain to be the member that it says{left_out}");
+            }
+            return;
+        }
         if state.outgoing.contains(&offer.id) && self.member.id < offer.id {
             if state.deferred.len() < INCOMING_MAX {
                 state.deferred.push(offer);
@@ -245,10 +254,10 @@ impl Rendezvous {
     }
 
     fn accept(&self, state: &mut State, offer: Deferred) {
-        let Ok(peer) = PeerHalf::open(&self.member, offer.id, offer.pid, offer.passed) else {
+        let Ok(peer) = PeerHalf::open(&self.member, offer.id, offer.who, offer.passed) else {
             static LINES: Limit = Limit::new();
             if let Some(left_out) = LINES.pass() {
-                tracing::warn!(pid = offer.pid, "what a peer passed is not a member's{left_out}");
+                tracing::warn!(pid = offer.who.pid, "what a peer passed is not a member's{left_out}");
             }
             return;
         };

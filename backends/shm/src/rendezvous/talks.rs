@@ -1,7 +1,8 @@
 //! Talks between processes of one user about things that are not frames: a connection that leaves shared memory, say.
 //!
-//! Each member listens under a name that tells its process. Whoever connects, member or not, asks in datagrams of a few bytes,
+//! Each member listens under a name of its random id, at its [`Station`]. Whoever connects, member or not, asks in datagrams of a few bytes,
 //! with descriptors if need be, and gets one answer to each; what the words mean is the business of whoever set the [`Correspondent`].
+//! A peer's station is also what proves that its id is its own: see [`Rendezvous::vouch`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,22 +12,59 @@ use std::time::{Duration, Instant};
 use super::serve::{Token, accept_or_refuse};
 use super::{Rendezvous, State, names};
 use crate::fd::Fd;
+use crate::identity::Identity;
+use crate::link::Link;
 use crate::{sys, user};
 
 /// Bytes of a question or an answer.
 pub const WORDS_MAX: usize = 256;
 /// Talks at a time; the oldest gives way.
 const TALKS_MAX: usize = 1024;
+/// Of whom knows us many look at once who we are; fewer than talks, so that these do not give way to them.
+const BACKLOG: i32 = 512;
 
 /// Who answers. Called by [`Rendezvous::service`], without locks held; one talk's questions come in their order.
 pub trait Correspondent: Send + Sync {
-    /// Answers a question of process `from` in the talk of this number, which came with these descriptors (to be [`Fd::recognised`] by whoever
-    /// keeps them); the answer's are closed once they are sent.
-    fn asked(&self, talk: u64, from: i32, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>);
+    /// Answers a question of the peer `from` (`None`: of a process that is none) in the talk of this number, which came with these
+    /// descriptors (to be [`Fd::recognised`] by whoever keeps them); the answer's are closed once they are sent.
+    fn asked(&self, talk: u64, from: Option<u64>, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>);
 
     /// A talk has ended: its other side has closed it, or is dead.
     fn hung_up(&self, talk: u64);
 }
+
+/// Where a member is talked to.
+#[derive(Clone, Copy, Debug)]
+pub struct Station {
+    id: u64,
+    /// Who is there; `None`: whoever of this user.
+    who: Option<Identity>,
+    pid: i32,
+}
+
+impl Station {
+    pub(super) const fn of(id: u64, who: Option<Identity>, pid: i32) -> Self {
+        Self { id, who, pid }
+    }
+
+    /// The member's id.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its process, as this one's namespace numbers it; 0 where it has no number there.
+    pub const fn pid(&self) -> i32 {
+        self.pid
+    }
+}
+
+impl PartialEq for Station {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Station {}
 
 /// The asking side of a talk. Dropping it ends the talk.
 #[derive(Debug)]
@@ -35,21 +73,16 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Begins a talk with a process of the own user in this network namespace. `None`: no member runs there.
+    /// Begins a talk with a member of the own user in this network namespace. `None`: it is gone.
     ///
     /// # Errors
-    /// The system's; [`io::ErrorKind::PermissionDenied`]: somebody else has the name.
-    pub fn begin(pid: i32, timeout: Duration) -> io::Result<Option<Self>> {
-        Self::begin_with(pid, pid, timeout)
-    }
-
-    /// As [`Talk::begin`], with a process that is called `name`.
-    pub(super) fn begin_with(name: i32, pid: i32, timeout: Duration) -> io::Result<Option<Self>> {
+    /// The system's; [`io::ErrorKind::PermissionDenied`]: somebody else has its name.
+    pub fn begin(station: &Station, timeout: Duration) -> io::Result<Option<Self>> {
         let uid = user::own().map_err(|_| io::ErrorKind::PermissionDenied)?;
         let socket = sys::unix_socket(libc::SOCK_SEQPACKET)?;
         let deadline = Instant::now() + timeout;
         loop {
-            match sys::connect_abstract(&socket, &names::station(uid, name)) {
+            match sys::connect_abstract(&socket, &names::station(uid, station.id)) {
                 Ok(()) => break,
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ECONNREFUSED | libc::ENOENT)) => return Ok(None),
                 Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && Instant::now() < deadline => {
@@ -58,8 +91,8 @@ impl Talk {
                 Err(e) => return Err(e),
             }
         }
-        let peer = sys::peer_credentials(&socket)?;
-        if peer.uid != uid || peer.pid != pid {
+        let found = Identity::of_peer(&socket)?;
+        if found.uid != uid || station.who.is_some_and(|who| !who.is(&found)) {
             if sys::takes_rights(&socket) {
                 socket.set_slow();
             }
@@ -126,16 +159,22 @@ pub(super) struct Talks {
 struct UnderWay {
     number: u64,
     socket: Fd,
-    pid: i32,
+    who: Identity,
 }
 
 /// Something to tell the correspondent, once no lock is held.
 pub(super) enum Matter {
-    Question { number: u64, pid: i32, words: Vec<u8>, passed: Vec<Fd> },
+    Question { number: u64, from: Option<u64>, words: Vec<u8>, passed: Vec<Fd> },
     End(u64),
 }
 
 impl Talks {
+    /// As if the name had been lost.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn close_station(&mut self) {
+        self.station = None;
+    }
+
     /// Every socket, when the member leaves.
     pub(super) fn drain(&mut self) -> Vec<Fd> {
         self.under_way.drain(..).map(|talk| talk.socket).chain(self.station.take()).collect()
@@ -143,22 +182,36 @@ impl Talks {
 }
 
 impl Rendezvous {
-    /// Lets other processes begin talks. Where the name is taken (by a process of that number in another PID namespace), they
-    /// find somebody else there, and none is begun.
-    pub(super) fn open_station(&self) {
-        self.open_station_as(self.member.pid);
+    /// Lets other processes begin talks.
+    pub(super) fn open_station(&self) -> io::Result<()> {
+        let socket = sys::unix_socket(libc::SOCK_SEQPACKET)?;
+        sys::listen_abstract(&socket, &names::station(self.member.uid, self.member.id), BACKLOG)?;
+        self.epoll.add(&socket, libc::EPOLLIN, Token::Station.pack())?;
+        self.lock().talks.station = Some(socket);
+        Ok(())
     }
 
-    pub(crate) fn open_station_as(&self, name: i32) {
-        let listen = || {
-            let socket = sys::unix_socket(libc::SOCK_SEQPACKET)?;
-            sys::listen_abstract(&socket, &names::station(self.member.uid, name), super::BACKLOG)?;
-            self.epoll.add(&socket, libc::EPOLLIN, Token::Station.pack())?;
-            io::Result::Ok(socket)
-        };
-        match listen() {
-            Ok(socket) => self.lock().talks.station = Some(socket),
-            Err(error) => tracing::debug!(%error, "no station to talk at"),
+    /// Where this member is talked to.
+    pub fn station(&self) -> Station {
+        Station::of(self.member.id, None, self.member.pid)
+    }
+
+    /// Whether `who` is the member that it says it is: whether it is there where only that one can be. Nobody else could take the name before
+    /// the id was first told, and while the member lives, nobody can; so who has it has to be the process that says so, and can be talked to.
+    /// `None`: its station has no room for us now.
+    pub(super) fn vouch(&self, id: u64, who: &Identity) -> io::Result<Option<bool>> {
+        let socket = sys::unix_socket(libc::SOCK_SEQPACKET)?;
+        match sys::connect_abstract(&socket, &names::station(self.member.uid, id)) {
+            Ok(()) => {
+                let found = Identity::of_peer(&socket);
+                if !found.as_ref().is_ok_and(|found| found.is(who)) && sys::takes_rights(&socket) {
+                    socket.set_slow();
+                }
+                found.map(|found| Some(found.is(who)))
+            }
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ECONNREFUSED | libc::ENOENT | libc::EPROTOTYPE)) => Ok(Some(false)),
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(None),
+            Err(e) => Err(e),
         }
     }
 
@@ -173,9 +226,9 @@ impl Rendezvous {
             let Some(socket) = state.talks.station.as_ref().and_then(|station| accept_or_refuse(station, &mut state.spare)) else {
                 return ended;
             };
-            let Ok(credentials) = sys::peer_credentials(&socket) else { continue };
+            let Ok(who) = Identity::of_peer(&socket) else { continue };
             let number = state.number();
-            if credentials.uid != self.member.uid || self.epoll.add(&socket, libc::EPOLLIN, Token::Talk(number).pack()).is_err() {
+            if who.uid != self.member.uid || self.epoll.add(&socket, libc::EPOLLIN, Token::Talk(number).pack()).is_err() {
                 continue;
             }
             let _ = sys::set_takes_rights(&socket, true);
@@ -185,7 +238,7 @@ impl Rendezvous {
                 ended.push(Matter::End(oldest.number));
                 self.discard(oldest.socket);
             }
-            state.talks.under_way.push_back(UnderWay { number, socket, pid: credentials.pid });
+            state.talks.under_way.push_back(UnderWay { number, socket, who });
         }
     }
 
@@ -194,7 +247,11 @@ impl Rendezvous {
         let talk = &state.talks.under_way[at];
         match hear(&talk.socket) {
             Heard::Nothing => None,
-            Heard::Words(words, passed) => Some(Matter::Question { number, pid: talk.pid, words, passed }),
+            Heard::Words(words, passed) => {
+                let is_its = |link: &Link| link.is_alive() && link.who.is_some_and(|who| who.is(&talk.who));
+                let from = state.links.iter().flatten().find(|entry| is_its(&entry.link)).map(|entry| entry.link.peer.id);
+                Some(Matter::Question { number, from, words, passed })
+            }
             Heard::Closed => {
                 if let Some(talk) = state.talks.under_way.remove(at) {
                     self.discard(talk.socket);
@@ -209,8 +266,8 @@ impl Rendezvous {
         let Some(correspondent) = self.correspondent.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
         match matter {
             Matter::End(number) => correspondent.hung_up(number),
-            Matter::Question { number, pid, words, passed } => {
-                let (answer, with) = correspondent.asked(number, pid, &words, passed);
+            Matter::Question { number, from, words, passed } => {
+                let (answer, with) = correspondent.asked(number, from, &words, passed);
                 let raw: Vec<i32> = with.iter().map(Fd::raw).collect();
                 let state = self.lock();
                 if let Some(talk) = state.talks.under_way.iter().find(|talk| talk.number == number) {

@@ -310,6 +310,39 @@ fn members_meet_without_proc() {
 }
 
 #[test]
+fn an_id_that_somebody_has_is_not_taken_again() {
+    let ids = [0x5e1f_0000_0000_0000 | u64::from(std::process::id()), 0x5e1f_0001_0000_0000 | u64::from(std::process::id())];
+    let taken = ids.map(|id| {
+        let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
+        sys::listen_abstract(&socket, &names::station(sys::effective_uid(), id), 1).unwrap();
+        socket
+    });
+    let mut drawn = ids.into_iter().chain([7_u64 << 32 | u64::from(std::process::id())]);
+    let (_device, rendezvous) = crate::device::attach_as(&small(), || Ok(drawn.next().unwrap())).unwrap();
+    assert_eq!((rendezvous.station().id() >> 32, drawn.next()), (7, None));
+    drop(taken);
+    // Where no id is to be had, the process stays on the kernel.
+    let held = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
+    sys::listen_abstract(&held, &names::station(sys::effective_uid(), ids[0]), 1).unwrap();
+    assert!(matches!(crate::device::attach_as(&small(), || Ok(ids[0])), Err(crate::AttachError::System { .. })));
+}
+
+#[test]
+fn a_member_whose_station_is_gone_is_not_offloaded_to() {
+    let (a, mut b) = (Node::new(), Node::new());
+    let address = fresh_address();
+    b.device.attach(&tcp(address)).unwrap();
+    b.rendezvous.lock().talks.close_station();
+    assert!(matches!(a.rendezvous.resolve(Protocol::Tcp, address), Err(ResolveError::Unverified)));
+    // The other way round: it is not let in either.
+    let mut c = Node::new();
+    let other = fresh_address();
+    c.device.attach(&tcp(other)).unwrap();
+    assert!(b.find(other).is_none());
+    assert!(a.rendezvous.peers().is_empty() && b.rendezvous.peers().is_empty() && c.rendezvous.peers().is_empty());
+}
+
+#[test]
 fn the_control_socket_answers_one_line() {
     let node = Node::new();
     let name = node.rendezvous.member_name();
@@ -425,8 +458,8 @@ mod talks {
     }
 
     impl Correspondent for Echo {
-        fn asked(&self, talk: u64, from: i32, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
-            assert_eq!(from, sys::pid());
+        fn asked(&self, talk: u64, from: Option<u64>, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
+            assert_eq!(from, None, "a process that is no peer");
             self.asked.store(talk, Ordering::SeqCst);
             (words.iter().rev().copied().collect(), passed)
         }
@@ -439,17 +472,12 @@ mod talks {
     #[test]
     fn a_question_has_an_answer_and_a_talk_an_end() {
         const PATIENCE: Duration = Duration::from_secs(5);
-        // The name is of the process: this is the only test that attaches for its sake, and others' members may have it.
-        let (_device, rendezvous) = attach(&Settings::default()).unwrap();
+        let (device, rendezvous) = attach(&Settings::default()).unwrap();
         let echo = Arc::new(Echo::default());
         rendezvous.set_correspondent(echo.clone());
-        let mine = rendezvous.lock().talks.station.is_some();
-        if !mine {
-            rendezvous.open_station_as(sys::pid() + (1 << 23));
-        }
-        let pid = if mine { sys::pid() } else { sys::pid() + (1 << 23) };
+        let station = rendezvous.station();
         let asked = std::thread::spawn(move || {
-            let talk = Talk::begin_with(pid, sys::pid(), PATIENCE).unwrap().expect("somebody listens");
+            let talk = Talk::begin(&station, PATIENCE).unwrap().expect("somebody listens");
             let eventfd = sys::eventfd().unwrap();
             sys::eventfd_signal(&eventfd);
             let (words, passed) = talk.ask(b"abc", &[eventfd.raw()], PATIENCE).unwrap();
@@ -465,6 +493,7 @@ mod talks {
             rendezvous.service();
         }
         assert_eq!(*echo.ended.lock().unwrap(), [echo.asked.load(Ordering::SeqCst)]);
-        assert!(Talk::begin(1, PATIENCE).unwrap().is_none(), "nobody has such a process");
+        drop(device);
+        assert!(Talk::begin(&station, PATIENCE).unwrap().is_none(), "nobody is there any more");
     }
 }

@@ -38,7 +38,7 @@ fn other_process() {
     let mut words = role.split(' ');
     let what = words.next().unwrap();
     let address: SocketAddrV4 = words.next().unwrap().parse().unwrap();
-    let argument: u32 = words.next().map_or(0, |word| word.parse().unwrap());
+    let argument: u32 = if what == "pose" { 0 } else { words.next().map_or(0, |word| word.parse().unwrap()) };
     let mut node = Node::new();
     match what {
         // Holds what it receives, until it is killed.
@@ -127,7 +127,38 @@ fn other_process() {
                 libc::kill(libc::getpid(), libc::SIGKILL);
             }
         }
+        // Says that it is the member whose id it is given: to whoever comes to `address`, and to whoever has the address after it.
+        "pose" => pose(address, words.next().unwrap().parse().unwrap(), words.next().unwrap().parse().unwrap()),
         other => panic!("unknown role {other}"),
+    }
+}
+
+/// Greets as the member `id`, and makes an offer as that to who has the address `to`. Everything else is in order.
+fn pose(own: SocketAddrV4, to: SocketAddrV4, id: u64) {
+    use crate::rendezvous::posing::{greet_as, offer_as};
+    println!("offer {}", if offer_as(to, id) { "accepted" } else { "refused" });
+    greet_as(own, id, || println!("ready"));
+}
+
+#[test]
+fn who_says_that_it_is_another_is_refused() {
+    let (victim, mut genuine) = (Node::new(), Node::new());
+    let (own, real, posed) = (fresh_address(), fresh_address(), fresh_address());
+    let mut victim = victim;
+    victim.device.attach(&tcp(own)).unwrap();
+    genuine.device.attach(&tcp(real)).unwrap();
+    let id = genuine.rendezvous.station().id();
+    for is_linked in [false, true] {
+        if is_linked {
+            assert!(victim.find(real).is_some(), "the genuine one is let in, whatever others said before");
+        }
+        let mut child = start(&format!("pose {posed} {own} {id}"));
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.ends_with("offer refused")), "linked: {is_linked}");
+        assert!(lines.any(|line| line.ends_with("ready")));
+        assert!(matches!(victim.rendezvous.resolve(Protocol::Tcp, posed), Err(ResolveError::Unverified)), "linked: {is_linked}");
+        assert_eq!(victim.rendezvous.peers().len(), usize::from(is_linked));
+        kill(child);
     }
 }
 

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use ringway_stack::device::{Device, Protocol};
@@ -35,18 +34,12 @@ fn lingering() -> (TcpStream, (TcpListener, TcpStream)) {
 }
 
 /// A member as it is on this kernel, or on one that does not refuse descriptors.
-fn victim(address: SocketAddrV4, station: i32, is_old_kernel: bool) -> Node {
+fn victim(address: SocketAddrV4, is_old_kernel: bool) -> Node {
     closing::IS_OLD_KERNEL.set(is_old_kernel);
     let mut victim = Node::new();
     victim.device.attach(&tcp(address)).unwrap();
-    victim.rendezvous.open_station_as(station);
     closing::IS_OLD_KERNEL.set(false);
     victim
-}
-
-fn fresh_station() -> i32 {
-    static NEXT: AtomicI32 = AtomicI32::new(1 << 24);
-    sys::pid() + NEXT.fetch_add(1 << 22, Ordering::Relaxed)
 }
 
 /// Somebody who connects to whatever the victim listens at, passes slow descriptors, and closes its own copies.
@@ -57,11 +50,11 @@ struct Attack {
 }
 
 impl Attack {
-    fn on(victim: &Node, address: SocketAddrV4, station: i32, is_patient: bool) -> Self {
+    fn on(victim: &Node, address: SocketAddrV4, is_patient: bool) -> Self {
         let own = sys::effective_uid();
         let names = [
             (libc::SOCK_SEQPACKET, names::rule(own, Protocol::Tcp, address)),
-            (libc::SOCK_SEQPACKET, names::station(own, station)),
+            (libc::SOCK_SEQPACKET, names::station(own, victim.rendezvous.station().id())),
             (libc::SOCK_STREAM, victim.rendezvous.member_name()),
         ];
         Self { names, is_patient }
@@ -112,9 +105,9 @@ fn refuses_rights() -> bool {
 #[test]
 fn a_strangers_descriptors_hold_up_nobody() {
     for is_old_kernel in [false, true] {
-        let (address, station) = (fresh_address(), fresh_station());
-        let victim = victim(address, station, is_old_kernel);
-        let attack = Attack::on(&victim, address, station, false);
+        let address = fresh_address();
+        let victim = victim(address, is_old_kernel);
+        let attack = Attack::on(&victim, address, false);
         let is_refused = refuses_rights() && !is_old_kernel;
         // The victim may see who connects before anything is sent, and close the connections: then the stranger tries again.
         let insist = || {
@@ -146,14 +139,13 @@ fn a_strangers_descriptors_hold_up_nobody() {
 #[test]
 fn a_peers_unexpected_descriptors_hold_up_nobody() {
     for is_old_kernel in [false, true] {
-        let (address, station) = (fresh_address(), fresh_station());
+        let address = fresh_address();
         closing::IS_OLD_KERNEL.set(is_old_kernel);
         let (mut device, rendezvous) = crate::attach(&super::small()).unwrap();
         device.attach(&tcp(address)).unwrap();
-        rendezvous.open_station_as(station);
         closing::IS_OLD_KERNEL.set(false);
         let own = sys::effective_uid();
-        for name in [names::rule(own, Protocol::Tcp, address), names::station(own, station)] {
+        for name in [names::rule(own, Protocol::Tcp, address), names::station(own, rendezvous.station().id())] {
             let (slow, reader) = lingering();
             let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
             sys::connect_abstract(&socket, &name).unwrap();
@@ -172,9 +164,9 @@ fn a_peers_unexpected_descriptors_hold_up_nobody() {
 #[test]
 #[ignore = "run alone, by the test below"]
 fn alone() {
-    let (address, station) = (fresh_address(), fresh_station());
-    let victim = victim(address, station, true);
-    let attack = Attack::on(&victim, address, station, true);
+    let address = fresh_address();
+    let victim = victim(address, true);
+    let attack = Attack::on(&victim, address, true);
     let (_, readers) = attack.run();
     is_well(&victim, address);
     // All that follow wait for the first.

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
 use std::net::SocketAddrV4;
 
-use ringway_shm::Talk;
+use ringway_shm::{Station, Talk};
 
 use super::{ANSWER, PATIENCE, pair, pause};
 use crate::errno;
@@ -49,7 +49,7 @@ pub(crate) fn inherit(parent: &'static Process) {
 
 /// What is known of an inherited connection.
 struct Heirloom {
-    owner: i32,
+    owner: Station,
     family: Family,
     local: SocketAddrV4,
     remote: SocketAddrV4,
@@ -64,7 +64,7 @@ fn heirloom(key: Key) -> Option<Heirloom> {
     let key = Key { index: key.index & ((1 << GENERATION_SHIFT) - 1), generation: key.generation };
     // SAFETY: as in `inherit`; nobody in this process writes it but `fork::adopt`, which leaves sockets' addresses alone.
     let socket = unsafe { parent.state().value_of_the_dead() }.sockets.find(key)?;
-    let (owner, family, is_common) = (parent.owner_pid, socket.family, socket.common.is_some());
+    let (owner, family, is_common) = (parent.rendezvous.station(), socket.family, socket.common.is_some());
     Some(Heirloom { owner, family, local: socket.bound?, remote: socket.peer?, is_common })
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn settle(fd: c_int, key: Key) -> Entry {
 
 /// In a vfork child, whose `fd` is still the placeholder that its parent's connections have in common: the connection's own, which the
 /// parent, `owner`, has by now.
-pub(super) fn claim_moved(owner: i32, fd: c_int, local: SocketAddrV4, remote: SocketAddrV4) {
+pub(super) fn claim_moved(owner: &Station, fd: c_int, local: SocketAddrV4, remote: SocketAddrV4) {
     let words = format!("release {local} {remote}");
     let answer = Talk::begin(owner, ANSWER).ok().flatten().and_then(|talk| talk.ask(words.as_bytes(), &[], ANSWER).ok());
     match answer {
@@ -131,7 +131,8 @@ pub(crate) fn announce() {
     }
     // Ours is closed by exec, and by the end of the process.
     let [reading, _] = ends.map(lineage::out_of_the_way);
-    let told = Talk::begin(parent.owner_pid, ANSWER).ok().flatten().and_then(|talk| talk.ask(b"forked", &[reading], ANSWER).ok());
+    let told =
+        Talk::begin(&parent.rendezvous.station(), ANSWER).ok().flatten().and_then(|talk| talk.ask(b"forked", &[reading], ANSWER).ok());
     if told.is_none() {
         tracing::debug!("the parent, process {}, does not hear of its child", parent.owner_pid);
     }
@@ -149,7 +150,7 @@ pub(crate) fn share_listeners(which: impl Fn(c_int) -> bool) {
         if let Entry::Socket(key) = entry
             && let Some(local) = sockets.find(key).filter(|s| matches!(s.kind, Kind::Listener(_))).and_then(|s| s.bound)
             && which(fd)
-            && let Ok(Some(talk)) = Talk::begin(parent.owner_pid, ANSWER)
+            && let Ok(Some(talk)) = Talk::begin(&parent.rendezvous.station(), ANSWER)
         {
             let _ = talk.ask(format!("share {local}").as_bytes(), &[], ANSWER);
         }
@@ -177,7 +178,7 @@ impl Heirloom {
         // (Connected it may be before all that was owed was written into it.)
         loop {
             let ask = |talk: Talk| talk.ask(words.as_bytes(), &[], ANSWER);
-            match Talk::begin(self.owner, ANSWER).and_then(|talk| talk.map(ask).transpose()) {
+            match Talk::begin(&self.owner, ANSWER).and_then(|talk| talk.map(ask).transpose()) {
                 // However long: what is owed comes first, as a send to a slow reader waits.
                 Ok(Some((words, _))) if words == b"wait" => pause(),
                 // It is busy, or ends just now: then nobody is there the next time.
@@ -190,7 +191,7 @@ impl Heirloom {
                 }
                 _ if !self.is_common && is_connected(fd) => return,
                 _ => {
-                    let (local, remote, owner) = (self.local, self.remote, self.owner);
+                    let (local, remote, owner) = (self.local, self.remote, self.owner.pid());
                     tracing::warn!("the connection {local} - {remote}, inherited from process {owner}, which has it no more, is reset");
                     if self.is_common && pair::socket(self.family).and_then(|fresh| pair::replace(fd, &fresh)).is_err() {
                         return;

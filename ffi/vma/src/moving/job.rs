@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use ringway_shm::{Fd, Talk};
+use ringway_shm::{Fd, Station, Talk};
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::SocketId;
 use ringway_stack::tcp::Remains;
@@ -36,7 +36,7 @@ pub(super) struct Job {
     pub(super) local: SocketAddrV4,
     pub(super) remote: SocketAddrV4,
     /// Who is at the other end; `None`: nobody any more.
-    pub(super) peer: Option<i32>,
+    pub(super) peer: Option<Station>,
     /// A descriptor that has the connection's own address.
     pub(super) listener: Option<c_int>,
 }
@@ -64,7 +64,7 @@ pub(super) enum Conversation {
 impl Conversation {
     pub(super) fn ask(&self, process: &'static Process, words: &str, passed: Vec<Fd>) -> Option<(String, Vec<Fd>)> {
         let (words, passed) = match self {
-            Self::Ourselves(talk) => peer::answer(process, *talk, process.owner_pid, words, passed),
+            Self::Ourselves(talk) => peer::answer(process, *talk, Some(process.rendezvous.station().id()), words, passed),
             Self::Other(talk) => {
                 let raw: Vec<i32> = passed.iter().map(Fd::raw).collect();
                 let (words, passed) = talk.ask(words.as_bytes(), &raw, ANSWER).ok()?;
@@ -159,8 +159,10 @@ impl Job {
             }
             let talk = match self.peer {
                 None => return Left::Nobody,
-                Some(pid) if pid == self.process.owner_pid => Conversation::Ourselves(OWN_TALKS.fetch_sub(1, Ordering::Relaxed)),
-                Some(pid) => match Talk::begin(pid, ANSWER) {
+                Some(station) if station == self.process.rendezvous.station() => {
+                    Conversation::Ourselves(OWN_TALKS.fetch_sub(1, Ordering::Relaxed))
+                }
+                Some(station) => match Talk::begin(&station, ANSWER) {
                     Ok(Some(talk)) => Conversation::Other(talk),
                     Ok(None) => return Left::Nobody,
                     Err(_) if started.elapsed() < super::PATIENCE => {
@@ -267,8 +269,8 @@ impl Job {
         pair::connect_to(self.placeholder.raw(), self.family, self.remote, self.is_told)?;
         self.placeholder.check()?;
         if self.is_last {
-            let pid = self.peer.ok_or(Errno(libc::ESRCH))?;
-            return self.entrust(&to_them, || Talk::begin(pid, ANSWER).ok().flatten().map(Conversation::Other)).map(|()| None);
+            let station = self.peer.ok_or(Errno(libc::ESRCH))?;
+            return self.entrust(&to_them, || Talk::begin(&station, ANSWER).ok().flatten().map(Conversation::Other)).map(|()| None);
         }
         pair::write_all(self.placeholder.raw(), &to_them)?;
         if ours.ended {

@@ -74,7 +74,7 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
         super::pause();
     }
     if let Some((local, remote)) = claimed {
-        super::heir::claim_moved(process.owner_pid, fd, local, remote);
+        super::heir::claim_moved(&process.rendezvous.station(), fd, local, remote);
     }
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn bequeath(process: &'static Process, offload: &mut Offload, tried: 
         }
         let (Some((local, remote)), Some(NextHop::Station(mac))) = (ends(offload, id), offload.ring.tcp_hop(id)) else { continue };
         // Who is dead reads no more, and our own other ends die with us.
-        let peer = process.rendezvous.pid_of(mac).filter(|&pid| pid != process.owner_pid);
+        let peer = process.rendezvous.station_of(mac).filter(|&station| station != process.rendezvous.station());
         if peer.is_none() || offload.moves.iter().any(|moving| moving.is_between(local, remote)) {
             continue;
         }
@@ -246,7 +246,7 @@ fn start(
     let copy = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
     let Ok(placeholder) = Fd::new(copy) else { return false };
     let peer = match offload.ring.tcp_hop(id) {
-        Some(NextHop::Station(mac)) => process.rendezvous.pid_of(mac),
+        Some(NextHop::Station(mac)) => process.rendezvous.station_of(mac),
         _ => None,
     };
     let listener = listener_beside(offload, local);

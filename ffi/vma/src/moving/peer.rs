@@ -22,7 +22,7 @@ use crate::socket::{Family, Kind, Socket, address};
 pub(super) struct Answers(pub(super) &'static Process);
 
 impl Correspondent for Answers {
-    fn asked(&self, talk: u64, from: i32, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
+    fn asked(&self, talk: u64, from: Option<u64>, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
         let words = String::from_utf8_lossy(words);
         let (answer, with) = crate::boundary!((String::new(), Vec::new()), answer(self.0, talk, from, &words, passed));
         (answer.into_bytes(), with)
@@ -33,8 +33,8 @@ impl Correspondent for Answers {
     }
 }
 
-/// Answers some words of process `from`.
-pub(super) fn answer(process: &'static Process, talk: u64, from: i32, words: &str, passed: Vec<Fd>) -> (String, Vec<Fd>) {
+/// Answers some words of the peer `from`, or of a process that is none.
+pub(super) fn answer(process: &'static Process, talk: u64, from: Option<u64>, words: &str, passed: Vec<Fd>) -> (String, Vec<Fd>) {
     let mut parts = words.split_ascii_whitespace();
     let verb = parts.next().unwrap_or("");
     if verb == "share" {
@@ -55,7 +55,7 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: i32, words: &st
         return ("done".to_owned(), Vec::new());
     }
     let Some((local, remote)) = addresses(&mut parts) else {
-        tracing::debug!(from, "words that mean nothing: {words}");
+        tracing::debug!(?from, "words that mean nothing: {words}");
         return ("gone".to_owned(), Vec::new());
     };
     if verb == "keep" {
@@ -67,7 +67,7 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: i32, words: &st
         "release" => release(process, offload, local, remote),
         "leave" => {
             let reason = parts.next().and_then(Reason::from_name).unwrap_or(Reason::SharedConnection);
-            leave(process, offload, Asker { talk, pid: from, is_alone: parts.next() == Some(ALONE), reason }, local, remote)
+            leave(process, offload, Asker { talk, member: from, is_alone: parts.next() == Some(ALONE), reason }, local, remote)
         }
         "take" => (take(process, offload, talk, (local, remote), passed), None),
         _ => ("gone", None),
@@ -89,7 +89,8 @@ pub(super) const OWN_TALKS: core::ops::RangeInclusive<u64> = u64::MAX / 2..=u64:
 /// Who takes the connection to the kernel.
 struct Asker {
     talk: u64,
-    pid: i32,
+    /// As the kernel vouches for it; `None`: no peer of ours.
+    member: Option<u64>,
     is_alone: bool,
     /// Why it does.
     reason: Reason,
@@ -158,6 +159,10 @@ fn leave(
         return ("gone", None);
     }
     let begun = offload.moves.iter().position(|moving| moving.is_between(local, remote));
+    if !is_at_other_end(process, offload, &asker, begun.and_then(|at| offload.moves[at].key), (local, remote)) {
+        return ("gone", None);
+    }
+    let own = process.rendezvous.station().id();
     let mut key = None;
     if let Some(at) = begun {
         // Both ends have begun: one gives way, and both must agree which. Not one whose program has closed it, for then nobody could take
@@ -165,19 +170,12 @@ fn leave(
         let gives_way = match (asker.is_alone, offload.moves[at].key.is_none()) {
             (true, false) => true,
             (false, true) => false,
-            _ => process.owner_pid >= asker.pid,
+            _ => Some(own) >= asker.member,
         };
         if offload.moves[at].role != Role::Asking || !gives_way {
             return ("wait", None);
         }
         key = offload.moves.swap_remove(at).key;
-    }
-    // Only who is at the other end may take it along.
-    let hop = key.or_else(|| socket_between(offload, local, remote)).and_then(|key| offload.sockets.find(key)?.ring_id());
-    if let Some(NextHop::Station(mac)) = hop.and_then(|id| offload.ring.tcp_hop(id))
-        && process.rendezvous.pid_of(mac).is_some_and(|pid| pid != asker.pid)
-    {
-        return ("gone", None);
     }
     let now = process.now();
     offload.poll_if_due(now);
@@ -201,7 +199,7 @@ fn leave(
         offload.on_its_way(key);
         let (role, reason) = (Role::Peer(asker.talk), asker.reason);
         offload.moves.push(Move { local, remote, key: Some(key), role, file: None, reason, reuse_address });
-    } else if asker.pid != process.owner_pid {
+    } else if asker.member != Some(own) {
         // Until the asker has left its ring as well, which it tells by hanging up: it must not see this process end before.
         let (role, reason) = (Role::Peer(asker.talk), asker.reason);
         offload.moves.push(Move { local, remote, key: None, role, file: None, reason, reuse_address: None });
@@ -211,6 +209,16 @@ fn leave(
         super::note_unaccepted(offload, remote, asker.reason);
     }
     (if remains.accepted { "left" } else { "unaccepted" }, file)
+}
+
+/// Only who is at the other end may take a connection along. `key`: its socket, if that is known already.
+fn is_at_other_end(process: &Process, offload: &Offload, asker: &Asker, key: Option<Key>, ends: (SocketAddrV4, SocketAddrV4)) -> bool {
+    let socket = key.or_else(|| socket_between(offload, ends.0, ends.1)).and_then(|key| offload.sockets.find(key));
+    let closed = || offload.ring.lingering_streams().into_iter().find(|&id| owner::ends(offload, id) == Some(ends));
+    let Some(NextHop::Station(mac)) = socket.and_then(Socket::ring_id).or_else(closed).and_then(|id| offload.ring.tcp_hop(id)) else {
+        return true;
+    };
+    process.rendezvous.station_of(mac).is_none_or(|station| Some(station.id()) == asker.member)
 }
 
 /// The descriptor that goes on in place of the ring's connection, and what is to be written into it first.

@@ -6,7 +6,7 @@ use std::net::SocketAddrV4;
 use std::time::Instant;
 
 use ringway_host::Blocked;
-use ringway_shm::Talk;
+use ringway_shm::{Station, Talk};
 use ringway_stack::ring::{NextHop, SocketId};
 
 use super::{ANSWER, PATIENCE, owner, peer};
@@ -202,7 +202,7 @@ fn run(process: &'static Process, which: Which) {
 /// The other end of a connection that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Caller {
-    pid: i32,
+    station: Station,
     local: SocketAddrV4,
     remote: SocketAddrV4,
 }
@@ -211,17 +211,17 @@ impl Caller {
     fn of(process: &Process, offload: &Offload, stream: SocketId) -> Option<Self> {
         let info = offload.ring.info(stream)?;
         let Some(NextHop::Station(mac)) = offload.ring.tcp_hop(stream) else { return None };
-        Some(Self { pid: process.rendezvous.pid_of(mac)?, local: info.remote?, remote: info.local })
+        Some(Self { station: process.rendezvous.station_of(mac)?, local: info.remote?, remote: info.local })
     }
 
     /// Asks it to move its end, as a child would.
     fn call(&self, process: &'static Process) {
-        if self.pid == process.owner_pid {
+        if self.station == process.rendezvous.station() {
             let mut guard = process.lock();
             if let Some(key) = peer::socket_between(&guard, self.local, self.remote) {
                 owner::begin(process, &mut guard, key);
             }
-        } else if let Ok(Some(talk)) = Talk::begin(self.pid, ANSWER) {
+        } else if let Ok(Some(talk)) = Talk::begin(&self.station, ANSWER) {
             let _ = talk.ask(format!("release {} {}", self.local, self.remote).as_bytes(), &[], ANSWER);
         }
     }

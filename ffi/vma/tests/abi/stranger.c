@@ -4,12 +4,29 @@
 #include <sys/mman.h>
 #include <sys/un.h>
 
+// Connects to where the process is talked to: names do not tell whose they are, but the kernel does.
 static int station(pid_t pid) {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int len = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "ringway/%d/station/%d", (int)geteuid(), (int)pid);
-    int fd = MUST(socket(AF_UNIX, SOCK_SEQPACKET, 0));
-    MUST(connect(fd, SA(a), offsetof(struct sockaddr_un, sun_path) + 1 + len));
-    return fd;
+    char prefix[64], line[512];
+    int len = snprintf(prefix, sizeof prefix, "@ringway/%d/station/", (int)geteuid());
+    FILE *names = fopen("/proc/net/unix", "r");
+    while (names && fgets(line, sizeof line, names)) {
+        struct sockaddr_un a = {.sun_family = AF_UNIX};
+        struct ucred who = {0};
+        socklen_t whos = sizeof who;
+        char *name = strrchr(line, ' ');
+        if (!name || strncmp(name + 1, prefix, len) != 0)
+            continue;
+        int bytes = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "%.*s", (int)strcspn(name + 2, "\n"), name + 2);
+        int fd = MUST(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+        if (connect(fd, SA(a), offsetof(struct sockaddr_un, sun_path) + 1 + bytes) == 0
+            && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &whos) == 0 && who.pid == pid) {
+            fclose(names);
+            return fd;
+        }
+        close(fd);
+    }
+    fprintf(stderr, "process %d has no station\n", (int)pid);
+    exit(1);
 }
 
 static void keep(int station, const char *what, int other, int file, struct sockaddr_in local, struct sockaddr_in remote) {
