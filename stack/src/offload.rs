@@ -62,7 +62,8 @@ pub enum Reason {
     OtherUser,
     /// An offloaded process has that address, and does not answer.
     PeerSilent,
-    /// The peer cannot be told from another process, so that it could not be found again when a connection is to leave for the kernel.
+    /// The peer cannot be told from another process, so that it could not be found again when a connection is to leave for the kernel; or it
+    /// has not bound its address in the kernel.
     PeerUnverified,
     /// The socket hasn't been bound or connected yet.
     Undecided,
@@ -161,7 +162,7 @@ impl Reason {
                 "the process that has that address does not answer (it is stopped, or gets no processor time); it is asked again later"
             }
             Self::PeerUnverified => {
-                "the peer is not certain to be the process that it says, or is one of another PID namespace, which a kernel before 6.9 cannot name"
+                "the peer is not certain to be the process that it says, has not bound that address in the kernel, or is one of another PID namespace, which a kernel before 6.9 cannot name"
             }
             Self::Undecided => "the socket has not been bound, connected or used yet",
             Self::Multicast => "multicast and broadcast go through the kernel on this device",

@@ -44,6 +44,9 @@ pub enum ResolveError {
     /// The peer: it cannot be told from another process, or says that it is one which it is not.
     #[error("the process that has the address is not certain to be the one that it says")]
     Unverified,
+    /// The peer: it has published the address, and has not bound it in the kernel.
+    #[error("a process has published the address, and nobody listens there in the kernel")]
+    Unbound,
     /// The settings: as many peers as [`crate::Settings::peers_max`] allows are connected.
     #[error("no room for another peer")]
     Full,

@@ -16,6 +16,9 @@ pub struct Settings {
     /// How long [`crate::Rendezvous::resolve`] waits for a member that has the address but does not answer (stopped, or
     /// without processor time) and is asked for the first time.
     pub resolve_timeout: Duration,
+    /// A TCP address is a member's only where the kernel has a socket of its user's that listens there: who listens over the ring listens in the
+    /// kernel too, and the kernel is asked. (Members that use the device without the kernel's sockets beside it are not found then.)
+    pub listeners_are_bound: bool,
     /// Send buffers lie in huge pages where the system gives some. (Whole ones are taken then, as they are used.)
     pub huge_pages: bool,
     /// Small frames that are kept at a time, at most, while the ring lends them: what comes beyond is copied by whoever takes it. At most
@@ -63,6 +66,7 @@ impl Default for Settings {
             pool_bytes: 256 << 20,
             peers_max: 1024,
             resolve_timeout: Duration::from_millis(500),
+            listeners_are_bound: false,
             huge_pages: false,
             heads_max: 200_000,
             head_memory: None,

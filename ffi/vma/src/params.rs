@@ -125,6 +125,7 @@ impl Params {
     pub(crate) fn shm_settings(&self) -> ringway_shm::Settings {
         ringway_shm::Settings {
             pool_bytes: (self.tx_bufs * (128 << 10)).div_ceil(19),
+            listeners_are_bound: true,
             huge_pages: self.huge_pages,
             heads_max: self.rx_bufs,
             head_memory: crate::extra::ioctl::head_memory(),

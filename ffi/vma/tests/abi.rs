@@ -165,6 +165,11 @@ fn names_of_processes_matter_to_nobody() {
 }
 
 #[test]
+fn who_has_not_bound_an_address_gets_nothing() {
+    same_on_both("unbound");
+}
+
+#[test]
 fn strangers_leave_nothing() {
     let output = run(&compile("stranger"), Some((&library(), &Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger.stats"))));
     let says = String::from_utf8_lossy(&output.stdout);

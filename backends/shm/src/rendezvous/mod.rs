@@ -6,12 +6,14 @@
 //!
 //! What is promised, and to whom. Another user's process is not talked to: its socket takes no descriptors, is refused as soon as the kernel has told
 //! whose it is, and cannot block a thread, fill the log or hold more than a bounded number of descriptors. It can bind a name that a member would
-//! bind; then the kernel carries what would go there. Of a process of the own user, nothing that it sends is trusted to be well formed; but
-//! it is believed whom it speaks for: it can publish an address that it has not bound in the kernel, and then receives
-//! what other members of the user send there. (Such a process may in general trace or kill the others. Where it may not, for it is confined to less
+//! bind; then the kernel carries what would go there. Of a process of the own user, nothing that it sends is trusted to be well formed, and
+//! it gets nothing of what is sent to an address which the kernel has no socket of that user's for ([`Settings::listeners_are_bound`]); but
+//! it is believed that such a socket is its own: it can publish what another process of the user has bound, and then receives
+//! what other members send there. (Such a process may in general trace or kill the others. Where it may not, for it is confined to less
 //! than its user, let it have a user or a network namespace of its own.) On kernels before Linux 6.16, a process of the own user that is
 //! connected can pass descriptors with its wake-ups, and closing those may take long.
 
+mod bound;
 mod control;
 mod held;
 mod hello;
@@ -91,6 +93,7 @@ use std::time::Duration;
 use ringway_stack::device::{FlowRule, MacAddr, Protocol, RuleError, RuleId, Unsupported};
 use ringway_stack::offload::DeviceKind;
 
+use self::bound::Bound;
 use self::control::Client;
 use self::held::Held;
 use self::links::Entry;
@@ -161,6 +164,7 @@ pub struct Rendezvous {
     control: Fd,
     slots: usize,
     timeout: Duration,
+    listeners_are_bound: bool,
     state: Mutex<State>,
     /// A negotiation ended.
     settled: Condvar,
@@ -192,6 +196,7 @@ struct State {
     clients: VecDeque<Client>,
     talks: Talks,
     groups: resolve::Groups,
+    bound: Bound,
     silences: Silences,
     /// Numbers rules, names, incoming connections and clients; never reused.
     next_number: u64,
@@ -252,6 +257,7 @@ impl Rendezvous {
             control,
             slots: settings.slots(),
             timeout: settings.resolve_timeout,
+            listeners_are_bound: settings.listeners_are_bound,
             state: Mutex::new(State { spare: sys::eventfd().ok(), ..State::default() }),
             settled: Condvar::new(),
             handler: Mutex::default(),
@@ -318,7 +324,7 @@ impl Rendezvous {
 
     /// Which socket of the kernel's gets what goes from there to there; `None`: none, or the kernel doesn't say.
     pub fn receiver(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<u64> {
-        self.receivers.of(from, to).ok().flatten()
+        self.receivers.of(from, to).ok().flatten().map(|socket| socket.cookie)
     }
 
     /// A socket has come, or has a peer now, that gets datagrams which `receiver` got before (see [`Rendezvous::receiver`]), if that is known: whoever sends

@@ -1,15 +1,17 @@
-//! Which of the kernel's sockets gets a datagram: the kernel is asked (sock_diag(7)), which looks it up as it would to deliver it. Offloaded
-//! sockets stand beside sockets of the kernel's that are bound and connected like them, so that all sockets of a port take part in the
-//! choice, those of other users and of processes without this library included.
+//! Which of the kernel's sockets gets a datagram, or a connection: the kernel is asked (sock_diag(7)), which looks it up as it would to deliver
+//! it. Offloaded sockets stand beside sockets of the kernel's that are bound and connected like them, so that all sockets of a port take part
+//! in the choice, those of other users and of processes without this library included; and who publishes an address that it has not bound
+//! gets nothing of what is for others.
 //!
 //! The kernel answers within the system call that asks, some microseconds.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Mutex, PoisonError};
 
 use ringway_host::Blocked;
+use ringway_stack::device::Protocol;
 
 use crate::fd::Fd;
 use crate::sys;
@@ -24,15 +26,25 @@ const REQUEST_BYTES: usize = 56;
 const REQUEST_SOCKET_AT: usize = HEADER_BYTES + 8;
 const ANSWER_SOCKET_AT: usize = HEADER_BYTES + 4;
 const COOKIE_AT: usize = 40;
+/// Where struct inet_diag_msg has the socket's user.
+const USER_AT: usize = HEADER_BYTES + 64;
 /// The loopback interface is the first of every network namespace. What is sent to an address of the machine's own comes by it.
 const LOOPBACK_INDEX: u32 = 1;
-/// More than an answer about a UDP socket has.
+/// More than an answer about a socket has.
 const ANSWER_BYTES: usize = 1024;
 /// Answers that nobody took (a thread died waiting), before this one.
 const STALE_MAX: usize = 64;
 
 /// The kernel's name of a socket (socket(7), SO_COOKIE). Never zero.
 pub(super) type Cookie = u64;
+
+/// A socket of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Socket {
+    pub(super) cookie: Cookie,
+    /// Who made it.
+    pub(super) uid: u32,
+}
 
 /// Asks the kernel.
 #[derive(Debug, Default)]
@@ -41,12 +53,14 @@ pub(super) struct Receivers {
     asked: Mutex<(Option<Fd>, u32)>,
     /// The kernel has no answers (CONFIG_INET_UDP_DIAG), or a sandbox none for us.
     is_mute: AtomicBool,
+    /// As that, about listeners (CONFIG_INET_TCP_DIAG).
+    is_mute_of_listeners: AtomicBool,
 }
 
 impl Receivers {
     /// Whether the kernel answers.
     pub(super) fn answer(&self) -> bool {
-        let any = SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 0);
+        let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
         self.of(any, any).is_ok()
     }
 
@@ -54,8 +68,24 @@ impl Receivers {
     ///
     /// # Errors
     /// The kernel does not say.
-    pub(super) fn of(&self, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<Cookie>> {
-        if self.is_mute.load(Ordering::Relaxed) {
+    pub(super) fn of(&self, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<Socket>> {
+        self.ask(Protocol::Udp, from, to)
+    }
+
+    /// Which socket gets connections to there; of those that share the address, any.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub(super) fn listener(&self, to: SocketAddrV4) -> io::Result<Option<Socket>> {
+        self.ask(Protocol::Tcp, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), to)
+    }
+
+    fn ask(&self, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<Socket>> {
+        let (is_mute, what) = match protocol {
+            Protocol::Udp => (&self.is_mute, "a datagram"),
+            Protocol::Tcp => (&self.is_mute_of_listeners, "a connection"),
+        };
+        if is_mute.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         // (A signal's handler that sends must not find the lock taken by its own thread.)
@@ -63,56 +93,61 @@ impl Receivers {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let (socket, number) = &mut *asked;
         *number = number.wrapping_add(1);
-        let answered = ask(socket, *number, from, to);
+        let answered = ask(socket, *number, protocol, from, to);
         if let Err(e) = &answered
             && !matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
         {
-            tracing::info!("the kernel does not say which socket a datagram is for: {e}");
-            self.is_mute.store(true, Ordering::Relaxed);
+            tracing::info!("the kernel does not say which socket {what} is for: {e}");
+            is_mute.store(true, Ordering::Relaxed);
         }
         answered
     }
 }
 
-fn ask(socket: &mut Option<Fd>, number: u32, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<Cookie>> {
+fn ask(socket: &mut Option<Fd>, number: u32, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<Socket>> {
     let socket = match socket {
         Some(socket) => socket,
         none => none.insert(sys::netlink_socket(libc::NETLINK_SOCK_DIAG)?),
     };
-    sys::send(socket, &request(number, from, to))?;
+    sys::send(socket, &request(number, protocol, from, to))?;
     let mut answer = [0; ANSWER_BYTES];
     for _ in 0..STALE_MAX {
         let len = sys::receive(socket, &mut answer)?;
         let answer = answer.get(..len).unwrap_or(&answer);
         if word(answer, 8) == Some(number) {
-            return cookie(answer);
+            return parse(answer);
         }
     }
     Err(io::ErrorKind::InvalidData.into())
 }
 
-/// struct nlmsghdr and struct inet_diag_req_v2 (linux/inet_diag.h). Of a UDP socket the kernel wants to know its peer first.
-fn request(number: u32, from: SocketAddrV4, to: SocketAddrV4) -> [u8; HEADER_BYTES + REQUEST_BYTES] {
+/// struct nlmsghdr and struct inet_diag_req_v2 (linux/inet_diag.h). Of a UDP socket the kernel wants to know its peer first, of a TCP socket
+/// its own address.
+fn request(number: u32, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4) -> [u8; HEADER_BYTES + REQUEST_BYTES] {
+    let (number_of_protocol, first, second) = match protocol {
+        Protocol::Udp => (libc::IPPROTO_UDP, from, to),
+        Protocol::Tcp => (libc::IPPROTO_TCP, to, from),
+    };
     let mut bytes = [0; HEADER_BYTES + REQUEST_BYTES];
     let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
     put(0, &((HEADER_BYTES + REQUEST_BYTES) as u32).to_ne_bytes());
     put(4, &BY_FAMILY.to_ne_bytes());
     put(6, &(libc::NLM_F_REQUEST as u16).to_ne_bytes());
     put(8, &number.to_ne_bytes());
-    put(HEADER_BYTES, &[libc::AF_INET as u8, libc::IPPROTO_UDP as u8]);
+    put(HEADER_BYTES, &[libc::AF_INET as u8, number_of_protocol as u8]);
     // In any state.
     put(HEADER_BYTES + 4, &u32::MAX.to_ne_bytes());
-    put(REQUEST_SOCKET_AT, &from.port().to_be_bytes());
-    put(REQUEST_SOCKET_AT + 2, &to.port().to_be_bytes());
-    put(REQUEST_SOCKET_AT + 4, &from.ip().octets());
-    put(REQUEST_SOCKET_AT + 20, &to.ip().octets());
+    put(REQUEST_SOCKET_AT, &first.port().to_be_bytes());
+    put(REQUEST_SOCKET_AT + 2, &second.port().to_be_bytes());
+    put(REQUEST_SOCKET_AT + 4, &first.ip().octets());
+    put(REQUEST_SOCKET_AT + 20, &second.ip().octets());
     put(REQUEST_SOCKET_AT + 36, &LOOPBACK_INDEX.to_ne_bytes());
     // INET_DIAG_NOCOOKIE: whichever it is.
     put(REQUEST_SOCKET_AT + COOKIE_AT, &[0xff; 8]);
     bytes
 }
 
-fn cookie(answer: &[u8]) -> io::Result<Option<Cookie>> {
+fn parse(answer: &[u8]) -> io::Result<Option<Socket>> {
     let malformed = || io::Error::from(io::ErrorKind::InvalidData);
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
     match kind.ok_or_else(malformed)? {
@@ -122,8 +157,9 @@ fn cookie(answer: &[u8]) -> io::Result<Option<Cookie>> {
         },
         BY_FAMILY => {
             let at = ANSWER_SOCKET_AT + COOKIE_AT;
-            let (low, high) = (word(answer, at).ok_or_else(malformed)?, word(answer, at + 4).ok_or_else(malformed)?);
-            Ok(Some(u64::from(high) << 32 | u64::from(low)))
+            let [low, high, uid] = [at, at + 4, USER_AT].map(|at| word(answer, at));
+            let ((low, high), uid) = low.zip(high).zip(uid).ok_or_else(malformed)?;
+            Ok(Some(Socket { cookie: u64::from(high) << 32 | u64::from(low), uid }))
         }
         _ => Err(malformed()),
     }
@@ -135,7 +171,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::net::UdpSocket;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::fd::AsRawFd;
 
     use super::*;
@@ -151,7 +187,7 @@ mod tests {
         assert!(receivers.answer(), "CONFIG_INET_UDP_DIAG");
         let [server, client] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let (to, from) = (v4(server.local_addr().unwrap()), v4(client.local_addr().unwrap()));
-        let cookie = |socket: &UdpSocket| Some(sys::cookie(socket.as_raw_fd()).unwrap());
+        let cookie = |socket: &UdpSocket| Some(Socket { cookie: sys::cookie(socket.as_raw_fd()).unwrap(), uid: sys::effective_uid() });
         assert_eq!(receivers.of(from, to).unwrap(), cookie(&server));
         assert_eq!(receivers.of(to, from).unwrap(), cookie(&client));
         client.connect("127.0.0.1:1").unwrap();
@@ -159,5 +195,20 @@ mod tests {
         assert_eq!(receivers.of("127.0.0.1:1".parse().unwrap(), from).unwrap(), cookie(&client));
         drop(server);
         assert_eq!(receivers.of(from, to).unwrap(), None);
+    }
+    #[test]
+    fn the_kernel_tells_who_listens_and_nobody_else() {
+        let receivers = Receivers::default();
+        for own in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
+            let listener = TcpListener::bind(own).unwrap();
+            let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
+            let expected = Socket { cookie: sys::cookie(listener.as_raw_fd()).unwrap(), uid: sys::effective_uid() };
+            assert_eq!(receivers.listener(to).unwrap(), Some(expected), "{own}: CONFIG_INET_TCP_DIAG");
+            // A connection that it has accepted does not listen, and has the port for longer.
+            let (client, server) = (TcpStream::connect(to).unwrap(), listener.accept().unwrap());
+            drop(listener);
+            assert_eq!(receivers.listener(to).unwrap(), None, "{own}");
+            drop((client, server));
+        }
     }
 }

@@ -11,6 +11,7 @@ use arrayvec::ArrayVec;
 use ringway_stack::device::{MacAddr, Protocol};
 
 use super::hello::{self, Half, Incoming, Kind, Message, PeerHalf};
+use super::receivers::Socket;
 use super::silence::Silence;
 use super::{Rendezvous, Resolved, Search, State, names};
 use crate::error::ResolveError;
@@ -60,6 +61,11 @@ pub(super) struct Groups {
 
 pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
     let to = if to.ip().is_unspecified() { SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()) } else { to };
+    rendezvous.if_bound(protocol, to, find(rendezvous, protocol, to)?)
+}
+
+/// As [`resolve`], whatever the kernel says of the address.
+fn find(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
     let deadline = Instant::now() + rendezvous.timeout;
     if protocol == Protocol::Tcp {
         rendezvous.find_group(to, deadline);
@@ -86,7 +92,8 @@ pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr
     let to = if to.ip().is_unspecified() { SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()) } else { to };
     let is_due = protocol == Protocol::Tcp && rendezvous.group_is_due(to);
     if let Some(link) = rendezvous.look_up(protocol, to)? {
-        return Ok(Search { found: Some(Resolved::new(&link)), unasked: is_due });
+        let found = rendezvous.if_bound(protocol, to, Some(Resolved::new(&link)))?;
+        return Ok(Search { found, unasked: is_due });
     }
     let mut refused = None;
     for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
@@ -108,8 +115,8 @@ pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr
 
 pub(super) fn resolve_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
     match rendezvous.receivers.of(from, to) {
-        Ok(Some(cookie)) => rendezvous.resolve_socket(cookie),
-        Ok(None) => Ok(None),
+        Ok(Some(socket)) if rendezvous.is_of_own_user(socket) => rendezvous.resolve_socket(socket.cookie),
+        Ok(_) => Ok(None),
         // Nobody has published a rule by its socket then.
         Err(_) => resolve(rendezvous, Protocol::Udp, to),
     }
@@ -119,7 +126,7 @@ pub(super) fn resolve_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: 
 pub(super) fn search_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: SocketAddrV4) -> Result<Search, ResolveError> {
     let Ok(receiver) = rendezvous.receivers.of(from, to) else { return search(rendezvous, Protocol::Udp, to) };
     let nobody = Search { found: None, unasked: false };
-    let Some(cookie) = receiver else { return Ok(nobody) };
+    let Some(Socket { cookie, .. }) = receiver.filter(|&socket| rendezvous.is_of_own_user(socket)) else { return Ok(nobody) };
     if let Some(found) = rendezvous.look_up_socket(cookie)? {
         return Ok(Search { found: Some(found), unasked: false });
     }

@@ -1,4 +1,4 @@
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -340,6 +340,33 @@ fn a_member_whose_station_is_gone_is_not_offloaded_to() {
     c.device.attach(&tcp(other)).unwrap();
     assert!(b.find(other).is_none());
     assert!(a.rendezvous.peers().is_empty() && b.rendezvous.peers().is_empty() && c.rendezvous.peers().is_empty());
+}
+
+#[test]
+fn who_publishes_what_it_has_not_bound_gets_nothing() {
+    let careful = Node::with(&Settings { listeners_are_bound: true, ..small() });
+    let mut liar = Node::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("not IPv4") };
+    drop(listener);
+    let rule = liar.device.attach(&tcp(address)).unwrap();
+    let resolve = || careful.rendezvous.resolve(Protocol::Tcp, address);
+    assert!(matches!(resolve(), Err(ResolveError::Unbound)), "whom it has not met");
+    // It is known by now, and nobody needs to be asked.
+    assert!(matches!(resolve(), Err(ResolveError::Unbound)));
+    assert!(matches!(careful.rendezvous.search(Protocol::Tcp, address), Err(ResolveError::Unbound)));
+    // A socket that is bound and does not listen gets no connections either.
+    let bound = UdpSocket::bind(address).unwrap();
+    assert!(matches!(resolve(), Err(ResolveError::Unbound)));
+    drop(bound);
+    let listener = TcpListener::bind(address).unwrap();
+    assert!(resolve().unwrap().is_some() && careful.rendezvous.search(Protocol::Tcp, address).unwrap().found.is_some());
+    // The kernel is asked again in time.
+    drop(listener);
+    std::thread::sleep(Duration::from_millis(1100));
+    assert!(matches!(resolve(), Err(ResolveError::Unbound)));
+    liar.device.detach(rule);
+    assert!(resolve().unwrap().is_none(), "nobody says anything of it");
 }
 
 #[test]

@@ -136,7 +136,7 @@ pub(crate) fn reason_of(error: &ringway_shm::ResolveError) -> Reason {
     match error {
         ringway_shm::ResolveError::OtherUser { .. } => Reason::OtherUser,
         ringway_shm::ResolveError::Silent => Reason::PeerSilent,
-        ringway_shm::ResolveError::Unverified => Reason::PeerUnverified,
+        ringway_shm::ResolveError::Unverified | ringway_shm::ResolveError::Unbound => Reason::PeerUnverified,
         ringway_shm::ResolveError::Full => Reason::TooManyPeers,
         ringway_shm::ResolveError::Incompatible => Reason::NoOffloadedPeer,
         ringway_shm::ResolveError::System { .. } => Reason::NoResources,
