@@ -204,10 +204,16 @@ fn see_off(process: &'static Process, patience: &mut Patience) {
 }
 
 fn give_up(offload: &mut Offload) {
-    for info in offload.ring.lingering_streams().into_iter().filter_map(|id| offload.ring.info(id)) {
-        let (local, remote, bytes) = (info.local, info.remote, info.send_queue);
+    // (A process may have thousands of them: one line says so.)
+    let mut lost: Vec<_> = offload.ring.lingering_streams().into_iter().filter_map(|id| offload.ring.info(id)).collect();
+    lost.sort_by_key(|info| core::cmp::Reverse(info.send_queue));
+    if let Some(most) = lost.first() {
+        let (local, remote, bytes) = (most.local, most.remote, most.send_queue);
         let remote = remote.map_or_else(String::new, |remote| remote.to_string());
-        tracing::warn!("the last {bytes} bytes of the connection {local} - {remote} are lost, and it is reset: nobody takes them");
+        let what = if bytes == 0 { "the end".to_owned() } else { format!("the last {bytes} bytes") };
+        let (are, others) = (if bytes == 0 { "is" } else { "are" }, lost.len() - 1);
+        let others = if others == 0 { String::new() } else { format!(" (and so with {others} more)") };
+        tracing::warn!("{what} of the connection {local} - {remote} {are} lost, and it is reset: nobody takes that{others}");
     }
     if moving::owner::has_begun(offload) {
         tracing::warn!("connections that were on their way to the kernel are reset: their peers did not take them in time");

@@ -184,9 +184,10 @@ fn what_is_lost_at_the_end_is_told() {
     let (says, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(says.contains("some of it 1, then ECONNRESET"), "{says}");
     assert!(says.contains("status = 0"), "{says}");
-    let warnings: Vec<&str> = log.lines().filter(|line| line.starts_with("VMA WARNING: the last ")).collect();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.starts_with("VMA WARNING: the ")).collect();
     assert_eq!(warnings.len(), 1, "{log}");
     assert!(warnings[0].contains("bytes of the connection 127.0.0.1:") && warnings[0].contains("are lost"), "{log}");
+    assert!(warnings[0].contains("(and so with "), "{log}");
 }
 
 /// A log that cannot be written is not written: neither a pipe that is full, nor one that nobody has any more, is the program's end.

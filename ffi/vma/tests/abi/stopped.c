@@ -26,6 +26,11 @@ int main(void) {
     if (writer == 0) {
         int fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
         MUST(connect(fd, SA(where), sizeof where));
+        // These end with it, and make the log no longer.
+        for (int i = 0; i < 5; i++) {
+            int other = MUST(socket(AF_INET, SOCK_STREAM, 0));
+            MUST(connect(other, SA(where), sizeof where));
+        }
         MUST(send(fd, b, 1, 0));
         nap(200);
         for (long sent = 1; sent < 300000;)
