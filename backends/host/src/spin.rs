@@ -173,6 +173,15 @@ impl Spin {
         }
     }
 
+    /// Somebody else spins on this core: it is shared, and the spin ends here. As after a yield that ran somebody else, the waits that follow
+    /// sleep soon: each of them would spin in vain for as long as it takes to ask for the core's seat.
+    pub fn refused(&mut self, now: Instant) {
+        self.contended = true;
+        if !self.exact {
+            self.end = now;
+        }
+    }
+
     /// Learns what a yield found out: between `before` and `after`, did another thread run here? If so (perhaps the
     /// very peer that is waited for), the core is shared. Then sleeping is the faster way, too: a sleeper is woken ahead
     /// of those that computed meanwhile, and on an idle core if there is one, while a spinner is only moved slowly.

@@ -58,6 +58,27 @@ fn a_burst_after_a_quiet_time_is_spun_for_again() {
 }
 
 #[test]
+fn who_finds_the_core_taken_sleeps_soon_for_a_while() {
+    let start = Instant::from_nanos(1_000_000);
+    let mut history = after((0..100).map(|_| (us(300), Outcome::Satisfied)));
+    let mut spun = Duration::ZERO;
+    for _ in 0..99 {
+        let mut spin = Spin::new(start, &history, CEILING);
+        let now = start + us(21);
+        if spin.step(now) != Step::Stop {
+            spin.refused(now);
+            assert_eq!(spin.step(now), Step::Stop);
+        }
+        spun += history.budget(CEILING).min(us(21));
+        history.ended(CEILING, us(300), Outcome::Satisfied, &spin);
+    }
+    assert!(spun < us(99 * 3), "spun {spun:?} in vain");
+    let mut exact = Spin::new(start, &history, Limit::Exact(Duration::MAX));
+    exact.refused(start);
+    assert_eq!(exact.step(start), Step::Poll, "what the user set is obeyed");
+}
+
+#[test]
 fn what_the_user_sets_is_exact() {
     let for_ever = Limit::from_vma(-1, true);
     let never = Limit::from_vma(0, true);

@@ -317,6 +317,7 @@ fn spin<T>(
         if !seated && now.since(started) > UNSEATED {
             seated = true;
             if !process.lock().sit(thread) && !exact {
+                spin.refused(now);
                 break None;
             }
         }
@@ -327,6 +328,7 @@ fn spin<T>(
                 yield_core();
                 spin.yielded(now, process.now());
                 if thread.has_moved() && !process.lock().sit(thread) && !exact {
+                    spin.refused(now);
                     break None;
                 }
             }
