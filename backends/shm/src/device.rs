@@ -25,12 +25,15 @@ use crate::rx_buf::RxBuf;
 use crate::settings::Settings;
 use crate::sync::{Ordering, fence};
 use crate::sys;
+use crate::wakeups::WakeUps;
 
 /// Frames taken from one peer before the next one's turn.
 const QUOTA: usize = 32;
 /// Between two looks at peers that wait for buffers, in polls. Slots are told of at once; only handles dropped while
 /// nothing is received need this.
 const POLLS_PER_SWEEP: u32 = 1024;
+/// Room for the events that a thread which sleeps in epoll_wait on the device's descriptor is to have.
+pub const SLEPT_MAX: usize = 16;
 
 /// Ids that are tried until one has its names. (The second is needed by nobody who draws 64 bits.)
 const IDS_TRIED: usize = 8;
@@ -89,6 +92,10 @@ pub struct ShmDevice {
     pauses: Armer,
     seats: Seats,
     polls: u32,
+    /// The thread that slept has taken the wake-ups.
+    slept_out: bool,
+    /// See [`ShmDevice::begin_sleep`].
+    has_sleeper: bool,
 }
 
 impl ShmDevice {
@@ -127,6 +134,8 @@ impl ShmDevice {
             pauses: Armer::of_pauses(),
             seats: Seats::default(),
             polls: 0,
+            slept_out: false,
+            has_sleeper: false,
         }
     }
 
@@ -209,12 +218,57 @@ impl ShmDevice {
 
     /// Makes the descriptor to sleep on unreadable.
     pub(crate) fn clear_wake_ups(&mut self) {
+        if core::mem::take(&mut self.slept_out) {
+            // What has come since then ends the next sleep, once more than is needed.
+            return;
+        }
         for slot in self.member.wake_ups.clear() {
-            // (Of a peer that is not polled yet, one lies in its connection uncounted.)
-            if let Some(Some(channel)) = self.channels.get_mut(slot as usize)
-                && let Some(connection) = &channel.link.connection
-            {
-                channel.wake_ups.add_one(connection);
+            if WakeUps::is_of_sleeper(slot) && !self.has_sleeper {
+                self.clear_sleeper();
+            }
+            self.woken_by(slot);
+        }
+    }
+
+    fn woken_by(&mut self, slot: u64) {
+        // (Of a peer that is not polled yet, one lies in its connection uncounted.)
+        if let Some(Some(channel)) = self.channels.get_mut(slot as usize)
+            && let Some(connection) = &channel.link.connection
+        {
+            channel.wake_ups.add_one(connection);
+        }
+    }
+
+    /// A thread is about to sleep in epoll_wait on [`Device::wait_fd`]: the eventfd by which others of this process wake it. There is one such thread
+    /// at a time, until [`ShmDevice::end_sleep`].
+    pub fn begin_sleep(&mut self) -> i32 {
+        self.has_sleeper = true;
+        self.member.wake_ups.sleeper_fd()
+    }
+
+    /// That thread has seen that it was woken. Nobody else takes its wake-up back.
+    pub fn clear_sleeper(&mut self) {
+        self.member.wake_ups.clear_sleeper();
+    }
+
+    /// That thread is awake. (Who wakes it too late, without a lock, wakes the next one in vain, or nobody.)
+    pub fn end_sleep(&mut self) {
+        self.has_sleeper = false;
+    }
+
+    /// Whether the data of an event says that [`ShmDevice::sleeper_fd`] was signalled.
+    pub const fn is_of_sleeper(event: u64) -> bool {
+        WakeUps::is_of_sleeper(event)
+    }
+
+    /// A thread slept in epoll_wait on [`Device::wait_fd`], and this is the data of the events that ended the sleep: what the device would ask for once
+    /// more when it is disarmed. None: the thread has found that the descriptor is not readable.
+    pub fn slept(&mut self, events: impl ExactSizeIterator<Item = u64>) {
+        // (As many as there was room for: perhaps there are more.)
+        self.slept_out = events.len() < SLEPT_MAX && self.armer.is_armed() && !self.member.is_forked();
+        for slot in events {
+            if !self.member.wake_ups.is_own(slot) {
+                self.woken_by(slot);
             }
         }
     }

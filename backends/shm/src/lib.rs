@@ -53,7 +53,7 @@ mod wakeups;
 mod window;
 
 pub use copy::bulk_copied;
-pub use device::{ShmDevice, attach};
+pub use device::{SLEPT_MAX, ShmDevice, attach};
 pub use error::{AttachError, ResolveError};
 pub use fd::{Fd, is_internal};
 pub use members::{MemberName, members, query};

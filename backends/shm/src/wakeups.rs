@@ -16,11 +16,14 @@ use crate::sys::{self, Epoll};
 
 /// What this process signals itself.
 const OWN: u64 = u64::MAX;
+/// What its threads signal the one that sleeps on the ring.
+const SLEEPER: u64 = u64::MAX - 1;
 /// Peers that are told of in one go.
 const READY_MAX: usize = 16;
 /// Wake-ups of one peer that are left in its connection until they are taken out together. The smallest send buffer that the system can be
-/// told to give (net.core.wmem_default, socket(7)) has room for six.
-const LEFT_MAX: u8 = 4;
+/// told to give (net.core.wmem_default, socket(7)) has room for six; and of three that come between one look and the next (one that comes after a
+/// sleep has ended, one in a pause, one in the sleep after that), the member learns once.
+const LEFT_MAX: u8 = 2;
 
 /// A member's wake-ups.
 #[derive(Debug)]
@@ -29,18 +32,31 @@ pub(crate) struct WakeUps {
     epoll: Epoll,
     /// No other process has it.
     own: Fd,
+    /// Nor this one. Only the thread that it is for takes it back, so that nobody who asks the descriptor meanwhile takes its wake-up away.
+    sleeper: Fd,
 }
 
 impl WakeUps {
     pub(crate) fn new() -> io::Result<Self> {
-        let (epoll, own) = (Epoll::new()?, sys::eventfd()?);
+        let (epoll, own, sleeper) = (Epoll::new()?, sys::eventfd()?, sys::eventfd()?);
         epoll.add(&own, libc::EPOLLIN, OWN)?;
-        Ok(Self { epoll, own })
+        epoll.add(&sleeper, libc::EPOLLIN, SLEEPER)?;
+        Ok(Self { epoll, own, sleeper })
     }
 
     /// The descriptor to sleep on.
     pub(crate) fn fd(&self) -> RawFd {
         self.epoll.raw()
+    }
+
+    /// The eventfd by which threads of this process wake the one that sleeps in epoll_wait on [`WakeUps::fd`].
+    pub(crate) fn sleeper_fd(&self) -> RawFd {
+        self.sleeper.raw()
+    }
+
+    /// That thread is awake.
+    pub(crate) fn clear_sleeper(&self) {
+        sys::eventfd_clear(&self.sleeper);
     }
 
     /// Wakes this member.
@@ -61,13 +77,22 @@ impl WakeUps {
     /// Makes the descriptor unreadable again (unless more peers than can be told of have woken the member). The slots of those who have.
     pub(crate) fn clear(&self) -> ArrayVec<u64, READY_MAX> {
         let mut slots = self.epoll.ready::<READY_MAX>();
-        slots.retain(|&mut slot| {
-            if slot == OWN {
-                sys::eventfd_clear(&self.own);
-            }
-            slot != OWN
-        });
+        slots.retain(|&mut slot| !self.is_own(slot));
         slots
+    }
+
+    /// Whether this process has woken the member itself: then that is over now.
+    pub(crate) fn is_own(&self, slot: u64) -> bool {
+        let is_own = slot == OWN;
+        if is_own {
+            sys::eventfd_clear(&self.own);
+        }
+        is_own
+    }
+
+    /// Whether a thread of this process has woken the one that sleeps.
+    pub(crate) const fn is_of_sleeper(slot: u64) -> bool {
+        slot == SLEEPER
     }
 }
 

@@ -48,6 +48,32 @@ fn a_frame_wakes_a_sleeper_once_and_nobody_else() {
     assert_eq!(b.poll().len(), 2);
 }
 
+/// Whoever asks the descriptor on which another thread sleeps does not take its wake-up away; what nobody sleeps for any more does not keep the
+/// descriptor readable.
+#[test]
+fn a_sleepers_wake_up_is_its_own() {
+    let (_a, mut b, _) = pair();
+    settle(&mut b);
+    let signal = |fd: i32| {
+        // SAFETY: eight bytes, to an eventfd that lives as long as the device.
+        unsafe { libc::write(fd, core::ptr::from_ref(&1u64).cast(), 8) }
+    };
+    let sleeper = b.device.begin_sleep();
+    assert!(b.device.arm());
+    assert_eq!(signal(sleeper), 8);
+    b.device.disarm();
+    assert!(wakes(&b, Duration::ZERO), "another thread has looked, and the sleeper is woken all the same");
+    b.device.clear_sleeper();
+    b.device.end_sleep();
+    assert!(!wakes(&b, Duration::ZERO));
+
+    assert_eq!(signal(sleeper), 8);
+    assert!(b.device.arm());
+    assert!(wakes(&b, Duration::ZERO));
+    b.device.disarm();
+    assert!(!wakes(&b, Duration::ZERO), "it came too late");
+}
+
 #[test]
 fn ping_pong_between_sleepers_loses_no_wake_up() {
     const ROUNDS: u32 = 3000;

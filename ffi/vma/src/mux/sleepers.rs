@@ -19,6 +19,7 @@ use super::State;
 use super::held::Held;
 use super::thread::Thread;
 use crate::process::{Offload, fork_generation};
+use crate::slab::Key;
 
 /// A ring that receives faster than this many polls can drain does not let itself be armed: whoever wakes next polls on.
 const ARM_TRIES: u32 = 4;
@@ -51,6 +52,8 @@ pub(crate) struct RingWatch {
     pub(crate) spinning: u32,
     /// The sleeper that sleeps on the ring.
     pub(crate) leader: Option<u32>,
+    /// The sleeper that sleeps in epoll_wait on the ring's descriptor alone, and takes its wake-ups there.
+    pub(super) in_ring: Option<Key>,
     /// The sleeper that dozes. Invariant: it wakes within a [`DOZE`].
     pub(super) dozer: Option<u32>,
     /// Until when nobody needs to lead.
@@ -217,6 +220,10 @@ impl Offload {
     pub(super) fn stop_watching(&mut self, sleeper: u32) {
         let watch = &mut self.mux.watch;
         watch.dozer = watch.dozer.filter(|&dozer| dozer != sleeper);
+        if watch.in_ring.take_if(|key| key.index == sleeper).is_some() {
+            self.ring.device_mut().end_sleep();
+        }
+        let watch = &mut self.mux.watch;
         if watch.leader == Some(sleeper) {
             watch.leader = None;
             self.disarm();

@@ -8,9 +8,11 @@
 use core::cell::Cell;
 use core::time::Duration;
 
+use arrayvec::ArrayVec;
 use ringway_host::Blocked;
-use ringway_host::sleep::{ppoll, yield_core};
+use ringway_host::sleep::{epoll_wait, ppoll, yield_core};
 use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
+use ringway_shm::{SLEPT_MAX, ShmDevice};
 use ringway_stack::device::Device;
 use ringway_stack::time::Instant;
 
@@ -453,10 +455,13 @@ fn sleep<T>(
                 None => continue,
             }
         };
-        let slept = thread.sleeping(waker.unwrap_or(-1), marks, || sleep_on(w.kernel, &asleep, w.sigmask));
+        let slept = thread.sleeping(asleep.waker, marks, || sleep_on(w.kernel, &asleep, w.sigmask));
         let now = process.now();
         let (woken, found) = {
             let mut offload = process.lock();
+            if let Some(Ok(slept)) = &slept {
+                offload.slept(thread, &asleep, slept);
+            }
             let (woken, told) = offload.wake_up(thread, w, &asleep);
             dozes = told || dozes && offload.mux.watch.is_busy(now);
             offload.poll_if_due(now);
@@ -464,7 +469,7 @@ fn sleep<T>(
             offload.attend(now);
             (woken, found)
         };
-        if woken || matches!(slept, Some(Ok(Slept { waker: true, .. })) | None) {
+        if !asleep.is_in_ring && (woken || matches!(slept, Some(Ok(Slept { waker: true, .. })) | None)) {
             thread::clear_waker();
         }
         if let Some(found) = found {
@@ -498,6 +503,8 @@ struct Asleep {
     waker: i32,
     /// The ring's descriptor, if this thread is the leader.
     ring: i32,
+    /// The thread sleeps on that descriptor alone, in epoll_wait, and is woken by the device's own eventfd.
+    is_in_ring: bool,
     timeout: Option<Duration>,
 }
 
@@ -514,8 +521,12 @@ impl Offload {
         let mut timeout = w.deadline.map(|deadline| deadline.since(now));
         let Some(waker) = waker else {
             let timeout = Some(timeout.unwrap_or(WITHOUT_WAKER).min(WITHOUT_WAKER));
-            return Some(Asleep { key: None, waker: -1, ring: -1, timeout });
+            return Some(Asleep { key: None, waker: -1, ring: -1, is_in_ring: false, timeout });
         };
+        let ring = if leads { self.ring.device().wait_fd().unwrap_or(-1) } else { -1 };
+        // (One at a time: a leader that was woken has its wake-up yet to take.)
+        let is_in_ring = ring >= 0 && w.kernel.is_empty() && self.mux.watch.in_ring.is_none();
+        let waker = if is_in_ring { self.ring.device_mut().begin_sleep() } else { waker };
         let key = self.mux.sleepers.insert(super::Sleeper { waker, signalled: false, told_to_doze: false });
         thread.generation.set(fork_generation());
         thread.asleep.set(Some(key));
@@ -529,10 +540,11 @@ impl Offload {
                 epoll.sleepers.push(key.index);
             }
         }
-        let mut ring = -1;
+        if is_in_ring {
+            self.mux.watch.in_ring = Some(key);
+        }
         if leads {
             self.mux.watch.leader = Some(key.index);
-            ring = self.ring.device().wait_fd().unwrap_or(-1);
             let timer = self.ring.next_deadline().map(|deadline| deadline.since(now));
             timeout = [timeout, timer].into_iter().flatten().min();
         }
@@ -540,7 +552,21 @@ impl Offload {
             self.mux.watch.dozer = Some(key.index);
             timeout = Some(timeout.map_or(DOZE, |timeout| timeout.min(DOZE)));
         }
-        Some(Asleep { key: Some(key), waker, ring, timeout })
+        Some(Asleep { key: Some(key), waker, ring, is_in_ring, timeout })
+    }
+
+    /// Tells the device what the leader has seen of its descriptor, which saves it asking.
+    fn slept(&mut self, thread: &Thread, asleep: &Asleep, slept: &Slept) {
+        if asleep.key.is_none() || thread.asleep.get() != asleep.key {
+            return;
+        }
+        let leads = asleep.key.is_some_and(|key| self.mux.watch.leader == Some(key.index));
+        if leads && slept.is_ring_known {
+            self.ring.device_mut().slept(slept.ring.iter().copied());
+        }
+        if asleep.is_in_ring && slept.ring.iter().any(|&event| ShmDevice::is_of_sleeper(event)) {
+            self.ring.device_mut().clear_sleeper();
+        }
     }
 
     /// Undoes [`Offload::fall_asleep`]. Whether somebody had woken the thread, and whether to doze.
@@ -569,9 +595,15 @@ impl Offload {
 struct Slept {
     kernel: bool,
     waker: bool,
+    /// Nothing more has woken the leader than this.
+    is_ring_known: bool,
+    ring: ArrayVec<u64, SLEPT_MAX>,
 }
 
 fn sleep_on(kernel: &mut [libc::pollfd], asleep: &Asleep, sigmask: Option<&libc::sigset_t>) -> std::io::Result<Slept> {
+    if asleep.is_in_ring {
+        return sleep_in_ring(asleep, sigmask);
+    }
     let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let (own, few) = ([readable(asleep.waker), readable(asleep.ring)], kernel.len() <= FEW);
     let mut on_stack = [readable(-1); FEW + 2];
@@ -587,7 +619,21 @@ fn sleep_on(kernel: &mut [libc::pollfd], asleep: &Asleep, sigmask: Option<&libc:
     fds[own.len()..].copy_from_slice(kernel);
     ppoll(fds, asleep.timeout, sigmask)?;
     kernel.copy_from_slice(&fds[own.len()..]);
-    Ok(Slept { kernel: kernel.iter().any(|fd| fd.revents != 0), waker: fds[0].revents != 0 })
+    Ok(Slept {
+        kernel: kernel.iter().any(|fd| fd.revents != 0),
+        waker: fds[0].revents != 0,
+        is_ring_known: fds[1].revents == 0,
+        ring: ArrayVec::new(),
+    })
+}
+
+/// Sleeps on the ring alone: one system call, and no other to find out who woke the thread. (And the kernel lets who wakes a thread in epoll_wait
+/// finish what it does; a thread in poll(2) on an epoll instance takes its core away.)
+fn sleep_in_ring(asleep: &Asleep, sigmask: Option<&libc::sigset_t>) -> std::io::Result<Slept> {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; SLEPT_MAX];
+    let count = epoll_wait(asleep.ring, &mut events, asleep.timeout, sigmask)?;
+    let ring = events.iter().take(count).map(|event| event.u64).collect();
+    Ok(Slept { kernel: false, waker: false, is_ring_known: count != 0, ring })
 }
 
 #[cfg(test)]
