@@ -260,7 +260,7 @@ pub(crate) fn set(fd: i32, entry: Entry) -> bool {
     slot.kernel_rx.store(0, Ordering::Relaxed);
     slot.kernel_tx.store(0, Ordering::Relaxed);
     crate::tally::forget(fd);
-    slot.stamp.store(if entry.socket().is_some() { u64::from(identity(fd)) << 32 } else { 0 }, Ordering::Relaxed);
+    slot.stamp.store(if entry.socket().is_some() { u64::from(identity(fd)) << 32 | u64::from(present()) } else { 0 }, Ordering::Relaxed);
     slot.entry.store(entry.pack(), Ordering::Release);
     true
 }
@@ -320,6 +320,11 @@ pub(crate) fn is_stale(fd: i32, now: Instant) -> bool {
 #[inline]
 const fn ticks(now: Instant) -> u32 {
     (now.as_nanos() >> 20) as u32
+}
+
+/// The present in such units: what was looked at just now need not be looked at again by the next call.
+fn present() -> u32 {
+    crate::process::process().map_or(0, |process| ticks(process.now()))
 }
 
 /// Whether the number has come to name another open file, or none.
