@@ -386,9 +386,16 @@ pub(crate) fn send_wake_up(fd: &Fd) {
 /// Takes some messages out of a socket's queue, unread.
 pub(crate) fn discard_messages(fd: &Fd) {
     const MESSAGES: usize = 16;
-    // SAFETY: all zeroes is a valid mmsghdr: no buffer, and what does not fit there is discarded (recv(2)); errno is this thread's own.
+    // (A byte for each of them: QEMU's user emulation takes nothing out for a message without a buffer.)
+    let mut byte = 0u8;
+    let mut iov = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: all zeroes is a valid mmsghdr; all messages have the one byte, and what does not fit there is discarded (recv(2)). errno is this thread's
+    // own.
     unsafe {
         let mut messages: [libc::mmsghdr; MESSAGES] = mem::zeroed();
+        for message in &mut messages {
+            (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (&raw mut iov, 1);
+        }
         let errno = libc::__errno_location();
         let saved = *errno;
         let none = core::ptr::null::<libc::timespec>();
