@@ -39,7 +39,7 @@ pub(crate) enum Step {
     Deny,
     /// Unit tests, the simulator's properties, documentation tests.
     Unit,
-    /// Everything compiles for aarch64; the stack's and the host's unit tests under QEMU's user emulation.
+    /// Everything compiles for aarch64; unit tests and a ping-pong under QEMU's user emulation.
     Arm,
     /// Everything installed outside of the checkout, and the examples compiled and run against that.
     Install,
@@ -150,7 +150,7 @@ impl Step {
                 run_command(cargo().args(["test", "--workspace", "--quiet", "--no-fail-fast"]))?;
                 conformance::run(&conformance::Options { list: true })
             }
-            Self::Arm => arm::run(),
+            Self::Arm => arm::run(&workspace),
             Self::Install => installed::run(workspace),
             Self::Mutants => run_command(cargo().args(MUTANTS)),
             Self::Loom => loom(workspace),

@@ -1,11 +1,9 @@
 //! The `ringway` command, about programs that it did not write either.
 
-use std::time::Duration;
-
 use ringway_report::ProcessReport;
 use rustix::process::Signal;
 
-use crate::harness::{Case, Launch, PYTHON, World, eventually, free_port, library};
+use crate::harness::{Case, Launch, PATIENCE, PYTHON, World, eventually, free_port, library};
 use crate::{http, redis};
 
 /// `ringway run` does what LD_PRELOAD does.
@@ -35,7 +33,7 @@ fn stats() {
     let subscriber = case.program("redis-cli").args(&format!("-p {port} subscribe news")).spawn();
     let pid = server.pid().to_string();
     let connected = |report: &ProcessReport| report.sockets.iter().any(|s| s.state == "ESTABLISHED" && s.offloaded && s.rx_bytes > 0);
-    eventually("the connection is in the statistics", Duration::from_secs(5), || {
+    eventually("the connection is in the statistics", PATIENCE, || {
         let answer = ringway(&case).args(&format!("stats --once --json {pid}")).run();
         let reports: Vec<ProcessReport> = serde_json::from_str(&answer.stdout).expect("a line of reports");
         assert_eq!(reports.len(), 1);

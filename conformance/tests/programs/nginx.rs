@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-use crate::harness::{Case, Launch, Output, Running, Side, Snmp, World, eventually, free_port};
+use crate::harness::{Case, Launch, Output, PATIENCE, Running, Side, Snmp, World, eventually, free_port};
 use crate::http;
 
 /// A small file's size: what wrk asks for.
@@ -50,7 +49,7 @@ fn reload() {
         let old = workers(&server);
         let under_way = case.program("wrk").args(&wrk(port, 1)).spawn();
         server.signal(Signal::HUP);
-        eventually("other workers serve", Duration::from_secs(10), || {
+        eventually("other workers serve", PATIENCE, || {
             let now = workers(&server);
             now.len() == 2 && now.iter().all(|pid| !old.contains(pid))
         });
@@ -61,7 +60,7 @@ fn reload() {
     }
     // While two generations of workers hold the listener, whoever waits first serves, and the kernel carries what the other gets.
     // In the end it is as it was.
-    eventually("a worker of the last generation serves on Ringway", Duration::from_secs(10), || {
+    eventually("a worker of the last generation serves on Ringway", PATIENCE, || {
         let before = Snmp::now();
         transfer(&case, case.program("curl"), port, 5_000_000);
         case.world() == World::Kernel || before.sent_since() < 50
@@ -82,7 +81,7 @@ fn killed_worker() {
         for &worker in &old {
             kill_process(Pid::from_raw(worker).expect("a pid"), Signal::KILL).expect("kill");
         }
-        eventually("another worker serves", Duration::from_secs(10), || {
+        eventually("another worker serves", PATIENCE, || {
             let now = workers(&server);
             !now.is_empty() && now.iter().all(|pid| !old.contains(pid))
         });

@@ -1,9 +1,8 @@
 //! fork, exec and daemon(3).
 
 use std::fs;
-use std::time::Duration;
 
-use crate::harness::{Case, eventually, free_port};
+use crate::harness::{Case, PATIENCE, eventually, free_port};
 
 #[test]
 fn helpers() {
@@ -22,10 +21,10 @@ fn daemon() {
         let port = free_port();
         let pidfile = case.path("pid");
         case.python("daemonised.py").args(&format!("{port} {when}")).arg(&pidfile).run();
-        eventually("the daemon listens", Duration::from_secs(10), || pidfile.exists());
+        eventually("the daemon listens", PATIENCE, || pidfile.exists());
         let pid = fs::read_to_string(&pidfile).expect("the pid file");
         assert_eq!(case.python("peer.py").args(&format!("talk {port} 1000000")).run().stdout, "equal\n");
-        eventually("the daemon ended", Duration::from_secs(5), || !fs::exists(format!("/proc/{pid}")).expect("/proc"));
+        eventually("the daemon ended", PATIENCE, || !fs::exists(format!("/proc/{pid}")).expect("/proc"));
         if when == "before" {
             case.offloaded(&["python3"], 2_000_000, 30);
         } else {

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::harness::{Case, Running, eventually, free_port};
+use crate::harness::{Case, PATIENCE, Running, eventually, free_port};
 
 #[test]
 fn benchmark() {
@@ -40,7 +39,7 @@ fn daemonised() {
     let pidfile = case.path("pid");
     let command = format!("{} --daemonize yes --pidfile {}", options(port), pidfile.display());
     case.program("redis-server").args(&command).run();
-    eventually("redis-server serves as a daemon", Duration::from_secs(10), || {
+    eventually("redis-server serves as a daemon", PATIENCE, || {
         let ping = case.plain("redis-cli").args(&format!("-p {port} ping")).spawn().wait();
         ping.stdout == "PONG\n"
     });
@@ -49,7 +48,7 @@ fn daemonised() {
     measured(&answer.stdout, 2);
     fill(&case, port, 1_000);
     case.program("redis-cli").args(&format!("-p {port} shutdown nosave")).run();
-    eventually("the daemon ended", Duration::from_secs(5), || !fs::exists(format!("/proc/{pid}")).expect("/proc"));
+    eventually("the daemon ended", PATIENCE, || !fs::exists(format!("/proc/{pid}")).expect("/proc"));
     case.offloaded(&["redis-server", "redis-benchmark", "redis-cli"], 1_000_000, 20_000);
 }
 

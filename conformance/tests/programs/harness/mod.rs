@@ -172,7 +172,7 @@ impl Case {
     /// The case's end: nothing may be left behind.
     pub(crate) fn done(self) {
         // The kernel drops a dead process's descriptors a moment after its parent has seen it end.
-        let deadline = Instant::now() + Duration::from_secs(2);
+        let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let left = leftovers();
             if left.is_empty() {

@@ -119,7 +119,7 @@ impl Running {
     }
 
     fn wait_until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
-        eventually(&format!("{}: {what}", self.label), Duration::from_secs(10), || {
+        eventually(&format!("{}: {what}", self.label), PATIENCE, || {
             if let Some(status) = self.child.try_wait().expect("wait") {
                 self.ended = true;
                 assert!(condition(self), "{} ended ({status}) before {what}:\n{}{}", self.label, read(&self.out), read(&self.err));
