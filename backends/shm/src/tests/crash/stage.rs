@@ -13,6 +13,9 @@ use crate::{Rendezvous, ShmDevice};
 
 /// What peers must see within.
 pub(super) const RESET_WITHIN: Duration = Duration::from_secs(1);
+
+/// What has not changed for so long is at rest.
+const REST: Duration = Duration::from_millis(100);
 /// A run that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// For how long a stopped victim's survivor is watched.
@@ -189,7 +192,22 @@ impl<S: Station> Stage<S> {
             assert!(asked.elapsed() < PATIENCE, "the witness does not appear");
         }
         stage.ask_the_witness().unwrap();
+        stage.come_to_rest();
         stage
+    }
+
+    /// What the meeting with the witness took is given back by threads of its own: nothing changes any more.
+    fn come_to_rest(&mut self) {
+        let (begin, mut since, mut last) = (Instant::now(), Instant::now(), self.possessions());
+        while since.elapsed() < REST {
+            assert!(begin.elapsed() < PATIENCE, "it never comes to rest: {last:?}");
+            std::thread::sleep(Duration::from_millis(5));
+            self.survivor.turn();
+            let now = self.possessions();
+            if now != last {
+                (since, last) = (Instant::now(), now);
+            }
+        }
     }
 
     /// Runs `operation`, whose victim meets `fate` at its point `at`.
