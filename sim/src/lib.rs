@@ -69,6 +69,7 @@
 //!   programs of either kind
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
 //! - [`campaign`]: many seeds: what a failure is, its minimisation, and what it all came to
+//! - [`stations`]: a world of its own, whose device tells of a host's death, and how connections must end then
 //! - [`trace`]: hash, pcapng and text
 //! - [`timeline`]: a trace as a page for a browser
 #![forbid(unsafe_code)]
@@ -92,6 +93,7 @@ pub mod random;
 mod report;
 pub mod scenario;
 mod sockets;
+pub mod stations;
 pub mod timeline;
 pub mod trace;
 pub mod workloads;

@@ -159,7 +159,7 @@ pub struct Unsupported {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
     /// The station with this address is gone for good (its process died, its port was removed) and everything that it had
-    /// sent has been polled. Flows to it end as if it had sent a reset.
+    /// sent has been polled. Flows to it end as if it had sent a reset, or the end of its stream: [`Device::left_finished`].
     PeerGone(MacAddr),
     /// The link lost or found its carrier.
     Link {
@@ -245,6 +245,24 @@ pub trait Device {
 
     /// The next event, if any.
     fn poll_event(&mut self) -> Option<DeviceEvent>;
+
+    /// The stack is through with all frames that [`Device::poll_rx`] has given: what [`Device::note_unfinished`] says takes account of them. For
+    /// devices whose peers see, when this station dies, what it had not come to.
+    fn note_processed(&mut self) {}
+
+    /// Notes, where the device of the peer `station` sees it once this one is dead, whether a TCP connection is to end by a reset then (it has bytes that
+    /// nobody read, or that were not sent), and not by the end of its stream. Called when that changes. `flow`: its two addresses.
+    fn note_unfinished(&mut self, station: MacAddr, flow: &Flow, is_unfinished: bool) {
+        let _ = (station, flow, is_unfinished);
+    }
+
+    /// Whether a station that is gone had noted nothing of the kind about a TCP connection, and was through with all bytes of it that had been sent
+    /// there: then the peer's program had read everything, and everything that it had written has arrived. `flow`: as it is here. It can be
+    /// asked while [`DeviceEvent::PeerGone`] is next or was the last event. A device that cannot tell says no.
+    fn left_finished(&mut self, station: MacAddr, flow: &Flow) -> bool {
+        let _ = (station, flow);
+        false
+    }
 
     /// Steers matching frames to this ring.
     ///

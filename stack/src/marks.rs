@@ -209,6 +209,8 @@ marks! {
     PathMtuLowered,
     /// The peer's station is gone.
     PeerGone,
+    /// It had left its connection in order.
+    Forsaken,
 }
 
 /// The mark of what a program was lent.

@@ -92,6 +92,10 @@ mutants! {
     UdpDuplicate,
     /// A datagram is said to come from another port.
     UdpMisattribute,
+    /// A station that dies resets its connections, whatever its program had read.
+    DeathIsReset,
+    /// A station that dies ends its streams, whatever its program had not read.
+    DeathIsEnd,
     /// What was reported by SACK is taken for received, whatever the peer acknowledges later.
     TrustSack,
     /// What a connection that leaves its ring has received and not given is lost.

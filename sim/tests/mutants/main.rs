@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 use ringway_sim::checkers::CHECKERS;
 use ringway_sim::scenario::{Scenario, Stage};
+use ringway_sim::stations;
 use ringway_stack::mutants::Mutant;
 
 /// Most seeds that a mutant may live through.
@@ -63,6 +64,9 @@ fn live(mutant: Mutant, seeds_max: u64) -> Life {
                 stories::a_long_silence(seed, mutant);
                 stories::a_lost_window_update(seed, mutant);
                 stories::a_receiver_short_of_buffers(seed, mutant);
+                (0..64).for_each(|death| {
+                    stations::play(seed * 64 + death, mutant);
+                });
             }
             let mut stage = Stage::set(&scenario);
             stage.infect(mutant);

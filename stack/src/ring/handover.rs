@@ -12,9 +12,10 @@ use std::net::SocketAddrV4;
 use super::Ring;
 use super::demux::FlowKey;
 use super::slots::{Socket, Stream};
+use super::stream::unnote;
 use super::types::{NextHop, SocketId};
 use super::udp::rule_error;
-use crate::device::{Device, FlowRule, Protocol};
+use crate::device::{Device, Flow, FlowRule, MacAddr, Protocol};
 use crate::error::Error;
 #[cfg(feature = "marks")]
 use crate::marks::Mark;
@@ -69,6 +70,38 @@ struct Gone {
     /// What it expected next of its peer, and where that is.
     expected: SeqNumber,
     hop: NextHop,
+}
+
+/// How long whoever carries a connection on has until its peer has left its ring, too.
+const LEAVES_WITHIN: Duration = Duration::from_secs(20);
+/// Most connections of which that is awaited.
+const LEAVING_MAX: usize = 1024;
+
+/// Connections that were given away, oldest first, and whose peers may not know it yet: they are not to take the death of this station for the end of
+/// their streams.
+#[derive(Debug, Default)]
+pub(super) struct Leaving(VecDeque<(Instant, MacAddr, Flow)>);
+
+impl Leaving {
+    fn add(&mut self, now: Instant, station: MacAddr, flow: Flow, device: &mut impl Device) {
+        device.note_unfinished(station, &flow, true);
+        self.0.push_back((now + LEAVES_WITHIN, station, flow));
+        self.expire(now, device);
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn expire(&mut self, now: Instant, device: &mut impl Device) {
+        while let Some(&(until, station, flow)) = self.0.front()
+            && (until <= now || self.0.len() > LEAVING_MAX)
+        {
+            self.0.pop_front();
+            device.note_unfinished(station, &flow, false);
+        }
+    }
 }
 
 impl Departed {
@@ -140,6 +173,12 @@ impl<D: Device> Ring<D> {
         if let Some(rule) = stream.rule.take().filter(|_| !self.config.is(Mutant::DissolveLeaksRule)) {
             self.device.detach(rule);
         }
+        if stream.connection.state() != State::Closed
+            && let NextHop::Station(station) = stream.hop
+        {
+            self.leaving.add(now, station, stream.flow(), &mut self.device);
+        }
+        unnote(&mut stream, &mut self.device);
         // What comes for one that was over is answered as ever: its peer may know nothing of that yet.
         if stream.connection.state() != State::Closed && !self.config.is(Mutant::DissolveForgets) {
             self.departed.add(now, &stream);

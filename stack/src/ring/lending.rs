@@ -56,7 +56,9 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// As [`Ring::tcp_recv`].
     pub fn tcp_lend(&mut self, socket: SocketId, take: impl FnOnce(&D::Rx) -> usize) -> Result<Option<Lent<D::Rx>>, Error> {
-        self.slots.stream(socket)?.connection.lend(take)
+        let lent = self.slots.stream(socket)?.connection.lend(take);
+        self.renote(socket.index);
+        lent
     }
 
     /// The program is done with `len` lent bytes of a stream, or with a lent datagram of `len` bytes. Opens the window, and tells the peer if that is
@@ -73,6 +75,8 @@ impl<D: Device> Ring<D> {
         if stream.connection.wants_transmit() {
             self.transmit(now, socket.index);
             self.output.flush(&mut self.device);
+        } else {
+            self.renote(socket.index);
         }
     }
 }

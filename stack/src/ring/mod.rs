@@ -43,7 +43,7 @@ use rand_core::{Rng, SeedableRng};
 
 use self::arp::Answers;
 use self::demux::Demux;
-use self::handover::Departed;
+use self::handover::{Departed, Leaving};
 use self::multicast::Groups;
 use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
@@ -98,6 +98,7 @@ pub struct Ring<D: Device> {
     paths: Paths,
     groups: Groups,
     departed: Departed,
+    leaving: Leaving,
     knocks: Knocks,
     predecessors: Predecessors,
     batch: RxBatch<D::Rx>,
@@ -140,6 +141,7 @@ impl<D: Device> Ring<D> {
             paths: Paths::default(),
             groups: Groups::new(rng.next_u64()),
             departed: Departed::default(),
+            leaving: Leaving::default(),
             knocks: Knocks::default(),
             predecessors: Predecessors::default(),
             batch: RxBatch::new(config.batch.max(1)),
@@ -172,6 +174,9 @@ impl<D: Device> Ring<D> {
         self.polled_at = now;
         if !self.departed.is_empty() {
             self.departed.expire(now);
+        }
+        if !self.leaving.is_empty() {
+            self.leaving.expire(now, &mut self.device);
         }
         let frames = self.receive(now);
         let mut done = frames + self.device_events(now);
@@ -390,6 +395,15 @@ impl<D: Device> Ring<D> {
         self.adopt_inner(now, handover)
     }
 
+    /// `is_shared`: other processes have the connection as well, so that it goes on when this one ends. Its peer, who sees this station gone, is then
+    /// not to take that for the end of the stream.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
+    pub fn tcp_share(&mut self, socket: SocketId, is_shared: bool) -> Result<(), Error> {
+        self.share_inner(socket, is_shared)
+    }
+
     /// Takes a listener's rule back: nobody new finds it, while what knows it already is still served.
     pub fn tcp_withdraw(&mut self, listener: SocketId) {
         if let Some(Socket::Listener(listener)) = self.slots.find(listener) {
@@ -569,6 +583,8 @@ impl<D: Device> Ring<D> {
         if stream.connection.wants_transmit() {
             self.transmit(now, socket.index);
             self.output.flush(&mut self.device);
+        } else {
+            self.renote(socket.index);
         }
         read
     }
@@ -716,6 +732,9 @@ impl<D: Device> Ring<D> {
             if self.on_frame(now, frame).is_none() {
                 self.output.counters.rx_drops += 1;
             }
+        }
+        if count > 0 {
+            self.device.note_processed();
         }
         batch.clear();
         // (The one that stood in for it is empty, and owns nothing: there is no need to drop it.)

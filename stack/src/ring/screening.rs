@@ -158,6 +158,8 @@ impl<D: Device> Ring<D> {
         if self.slots.stream(socket).is_ok_and(|stream| stream.connection.wants_transmit()) {
             self.transmit(now, socket.index);
             self.output.flush(&mut self.device);
+        } else {
+            self.renote(socket.index);
         }
         Ok(len)
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddrV4;
 
 use super::types::{Counters, NextHop, Readiness, SocketId};
 use super::udp::UdpSocket;
-use crate::device::{Device, RuleId};
+use crate::device::{Device, Flow, Protocol, RuleId};
 use crate::error::Error;
 use crate::tcp;
 use crate::time::Instant;
@@ -39,9 +39,25 @@ pub(super) struct Stream<D: Device> {
     pub(super) orphan: bool,
     /// Waits in the ring's list of flows that the device refused.
     pub(super) stalled: bool,
+    /// Other processes have it as well: the end of this one is not the end of it ([`super::Ring::tcp_share`]).
+    pub(super) shared: bool,
+    /// What the device was told last ([`Device::note_unfinished`]).
+    pub(super) noted: bool,
 }
 
 impl<D: Device> Stream<D> {
+    /// Whether it would be wrong to take the death of this station for the end of our stream. (A connection that nobody accepted is reset together with its
+    /// listener.)
+    #[inline]
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.connection.is_unfinished() || self.parent.is_some() || self.shared
+    }
+
+    /// The addresses, as the device knows them.
+    pub(super) fn flow(&self) -> Flow {
+        Flow { protocol: Protocol::Tcp, local: self.local, remote: Some(self.remote) }
+    }
+
     /// Whether a new entry must go into the wheel for `deadline`; then it is the one that counts.
     #[inline]
     pub(super) fn needs_wheel(&mut self, deadline: Instant) -> bool {

@@ -54,7 +54,8 @@ impl<D: Device> Ring<D> {
         if stream.hop != NextHop::Pending {
             return Err(Error::Invalid);
         }
-        stream.hop = hop;
+        // (Nobody was there to be told of it before.)
+        (stream.hop, stream.noted) = (hop, false);
         self.transmit(now, id.index);
         self.output.flush(&mut self.device);
         Ok(())
@@ -165,8 +166,21 @@ impl<D: Device> Ring<D> {
         if self.lends {
             connection.lend_from_now_on();
         }
-        let stream =
-            Stream { connection, local, remote, hop, rule, wheel_at, far_at, parent, queued: false, orphan: false, stalled: false };
+        let stream = Stream {
+            connection,
+            local,
+            remote,
+            hop,
+            rule,
+            wheel_at,
+            far_at,
+            parent,
+            queued: false,
+            orphan: false,
+            stalled: false,
+            shared: false,
+            noted: false,
+        };
         match self.slots.insert(Socket::Stream(Box::new(stream))) {
             Ok(id) => {
                 self.demux.insert(key, id.index);
@@ -268,6 +282,7 @@ impl<D: Device> Ring<D> {
             stream.parent = None;
             stream.queued = false;
         }
+        self.renote(child.index);
         Ok(child)
     }
 
@@ -347,9 +362,14 @@ impl<D: Device> Ring<D> {
             match station(now, stream, neighbours, output, device) {
                 Some(mac) => {
                     let gone = emit(now, stream, mac, output, device);
-                    if gone {
+                    if let Some(lost) = gone {
                         mark!(self, PeerGone);
-                        stream.connection.peer_gone();
+                        let is_finished = device.left_finished(mac, &stream.flow());
+                        stream.connection.station_gone(is_finished);
+                        if lost > 0 {
+                            // The peer's host would answer them by a reset.
+                            stream.connection.peer_gone();
+                        }
                     } else if stream.connection.wants_transmit() && !stream.stalled {
                         stream.stalled = true;
                         self.stall(now, index);
@@ -416,11 +436,14 @@ impl<D: Device> Ring<D> {
     /// will ask for it.
     #[inline(always)]
     pub(super) fn settle(&mut self, index: u32) {
-        let Self { slots, demux, .. } = self;
+        let Self { slots, demux, device, .. } = self;
         let Some(stream) = slots.stream_at(index) else { return };
         let edges = stream.connection.take_edges();
         #[cfg(feature = "marks")]
         self.marks.absorb(stream.connection.take_marks());
+        if stream.noted != stream.is_unfinished() {
+            note(stream, device);
+        }
         let leaks = stream.orphan && self.config.is(Mutant::LeakSocket);
         if stream.connection.is_finished() && !leaks {
             if stream.orphan || (stream.parent.is_some() && !stream.queued) {
@@ -468,7 +491,8 @@ impl<D: Device> Ring<D> {
 
     /// Forgets a connection.
     pub(super) fn drop_stream(&mut self, index: u32) {
-        let Some(Socket::Stream(stream)) = self.slots.remove(index) else { return };
+        let Some(Socket::Stream(mut stream)) = self.slots.remove(index) else { return };
+        unnote(&mut stream, &mut self.device);
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(index) && !self.config.is(Mutant::LeakFlow) {
             self.demux.remove(key);
@@ -538,6 +562,24 @@ impl<D: Device> Ring<D> {
         }
     }
 
+    /// Tells the device whether a connection is unfinished, if that changed.
+    #[inline]
+    pub(super) fn renote(&mut self, index: u32) {
+        let Self { slots, device, .. } = self;
+        if let Some(stream) = slots.stream_at(index)
+            && stream.noted != stream.is_unfinished()
+        {
+            note(stream, device);
+        }
+    }
+
+    /// See [`Ring::tcp_share`].
+    pub(super) fn share_inner(&mut self, id: SocketId, is_shared: bool) -> Result<(), Error> {
+        self.slots.stream(id)?.shared = is_shared;
+        self.renote(id.index);
+        Ok(())
+    }
+
     /// The station died: every connection to it ends, at once or when it sends.
     pub(super) fn peer_gone(&mut self, now: Instant, mac: MacAddr) {
         let lost: Vec<u32> = self
@@ -548,13 +590,33 @@ impl<D: Device> Ring<D> {
                 _ => None,
             })
             .collect();
-        for index in lost {
+        // All of them are told before one sends: one that sends lets others have their turn, whose bytes would be taken for sent.
+        for &index in &lost {
             mark!(self, PeerGone);
             if let Some(stream) = self.slots.stream_at(index) {
-                stream.connection.station_gone();
+                let is_finished = self.device.left_finished(mac, &stream.flow());
+                stream.connection.station_gone(is_finished);
             }
+        }
+        for index in lost {
             self.after_input(now, index);
         }
+    }
+}
+
+/// Tells the device what its peer is to know of a connection should this station die.
+#[inline]
+fn note<D: Device>(stream: &mut Stream<D>, device: &mut D) {
+    stream.noted = !stream.noted;
+    if let NextHop::Station(mac) = stream.hop {
+        device.note_unfinished(mac, &stream.flow(), stream.noted);
+    }
+}
+
+/// The connection is no longer this ring's.
+pub(super) fn unnote<D: Device>(stream: &mut Stream<D>, device: &mut D) {
+    if stream.noted {
+        note(stream, device);
     }
 }
 
@@ -573,15 +635,17 @@ fn station<D: Device>(
     }
 }
 
-/// Sends until the connection has nothing more, or the device takes nothing more. `true`: the station is gone.
+/// Sends until the connection has nothing more, or the device takes nothing more. `Some`: the station is gone, and so many bytes of the stream with it.
 #[inline]
-fn emit<D: Device>(now: Instant, stream: &mut Stream<D>, mac: MacAddr, output: &mut Output, device: &mut D) -> bool {
+fn emit<D: Device>(now: Instant, stream: &mut Stream<D>, mac: MacAddr, output: &mut Output, device: &mut D) -> Option<usize> {
     let (ttl, tos) = (stream.connection.config().ttl, stream.connection.config().tos);
     let to = Envelope { src: *stream.local.ip(), dst: *stream.remote.ip(), mac, ttl, tos };
-    let mut gone = false;
+    let mut gone = None;
     stream.connection.poll_transmit(now, &mut |segment| {
         let sent = output.tcp(device, &to, segment);
-        gone |= sent == Err(SendError::NoPeer);
+        if sent == Err(SendError::NoPeer) {
+            gone = Some(gone.unwrap_or(0) + segment.payload_len);
+        }
         sent
     });
     gone

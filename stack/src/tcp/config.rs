@@ -77,6 +77,9 @@ pub struct Config {
     pub gather_max: usize,
     /// Payload bytes of the longest segment that the device cuts into smaller ones (TSO); zero: it cuts none.
     pub tso_max: usize,
+    /// SO_LINGER with a time of zero: a connection that its process leaves behind is reset. (One that the program closes is where
+    /// [`crate::ring::Ring::close`] is told so.)
+    pub linger_zero: bool,
     /// SO_REUSEPORT: listeners of several rings of one device may have one address, and share its connections.
     pub reuse_port: bool,
     /// Connections that a listener lets begin in a second; zero: any number. Beyond them a SYN is dropped, and comes again.
@@ -115,6 +118,7 @@ impl Default for Config {
             delayed_ack: Duration::from_millis(40),
             gather_max: 8,
             tso_max: 0,
+            linger_zero: false,
             reuse_port: false,
             syn_rate_max: 0,
             #[cfg(feature = "mutants")]

@@ -47,7 +47,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let known_to_peer = match self.state {
             State::Closed | State::Listen | State::SynSent | State::TimeWait => false,
             State::SynReceived => true,
-            _ => true,
+            _ => !self.forsaken,
         };
         self.finish();
         self.recv.clear();
@@ -74,15 +74,61 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    /// The device says that the peer's station is gone. Where the peer had sent everything, and has everything that we sent, its end
-    /// may well be that of a program that was done: ours sees the end of the stream and no more, as it would of a host that lives on,
-    /// until it sends.
-    pub fn station_gone(&mut self) {
-        if self.state == State::CloseWait && self.send.len() == 0 {
-            self.forsaken = true;
-        } else {
-            self.peer_gone();
+    /// The device says that the peer's station is gone. `is_finished`: all that its program had written is here, and its program had read, or could
+    /// have, all that was sent to it. Then the host that lives on would end the stream as it does when a program closes its socket
+    /// (RFC 2525 s2.17, and Linux's tcp_close): by a FIN, after which it answers whatever it is sent by a reset.
+    pub fn station_gone(&mut self, is_finished: bool) {
+        let is_finished = (is_finished && !self.config.is(Mutant::DeathIsReset)) || self.config.is(Mutant::DeathIsEnd);
+        if !is_finished || self.reassembly.as_ref().is_some_and(|reassembly| reassembly.has_gap()) {
+            return self.peer_gone();
         }
+        match self.state {
+            State::Established | State::FinWait1 | State::FinWait2 | State::CloseWait => self.forsake(),
+            State::Closing | State::LastAck => self.finish(),
+            _ => self.peer_gone(),
+        }
+    }
+
+    /// The peer's stream has ended, what was sent has been acknowledged, and nothing is sent any more.
+    fn forsake(&mut self) {
+        mark!(self, Forsaken);
+        if !self.peer_fin {
+            self.peer_fin = true;
+            self.edges |= Readiness::IN | Readiness::RDHUP;
+            if self.fin_queued {
+                self.edges |= Readiness::HUP;
+            }
+        }
+        self.reassembly = None;
+        let is_unsent = self.send.end().gt(self.snd_nxt);
+        match self.state {
+            _ if is_unsent => {
+                self.state = if self.state == State::Established { State::CloseWait } else { self.state };
+                // It would have been sent as soon as the FIN acknowledged what was before it.
+                self.on_reset();
+            }
+            State::Established | State::CloseWait => {
+                self.state = State::CloseWait;
+                self.forsaken = true;
+                self.snd_una = self.snd_nxt;
+                self.send.acknowledge(self.snd_nxt);
+                self.scoreboard.clear();
+                self.phase = Phase::Open;
+                (self.timers, self.acks.now, self.probe_due, self.tx_pending) = (Timers::new(), false, false, false);
+                if core::mem::take(&mut self.write_blocked) {
+                    self.edges |= Readiness::OUT;
+                }
+            }
+            _ => self.finish(),
+        }
+    }
+
+    /// Whether Linux would end the connection by a reset if the program ended now (tcp_close): somebody's bytes would be lost. That goes for those that
+    /// have yet to be sent, too, since here nobody sends them once the process is gone; and for those that the program has by reference, and is not done
+    /// with.
+    #[inline]
+    pub fn is_unfinished(&self) -> bool {
+        self.recv.charged() > 0 || self.send.end().gt(self.snd_nxt) || self.reset_due || self.config.linger_zero
     }
 
     /// The peer is no more, or another has its addresses: as if it had sent a reset.

@@ -66,7 +66,8 @@ pub struct Connection<R, T> {
     peer_fin: bool,
     /// The program won't read any more.
     read_shut: bool,
-    /// The peer's station is gone, which only shows when we send: see [`Connection::station_gone`].
+    /// The peer's station is gone, which only shows when the program writes: see [`Connection::station_gone`]. Invariant: [`State::CloseWait`], or the
+    /// connection is over.
     forsaken: bool,
     /// The program closed the socket.
     orphaned: bool,
@@ -310,7 +311,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     fn start_keepalive(&mut self, now: Instant) {
         match &self.config.keepalive {
-            Some(keepalive) if self.state.is_synchronized() && self.state != State::TimeWait => {
+            Some(keepalive) if self.state.is_synchronized() && self.state != State::TimeWait && !self.forsaken => {
                 self.timers.set(Timer::Keepalive, now + keepalive.idle);
             }
             _ => self.timers.stop(Timer::Keepalive),

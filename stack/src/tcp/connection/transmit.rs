@@ -38,6 +38,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.tx_pending {
             return false;
         }
+        if self.forsaken {
+            // Nobody is there to be told of a window, or of bytes that arrived.
+            (self.tx_pending, self.reset_due) = (false, false);
+            return false;
+        }
         let before = self.counters.tx_packets;
         self.tx_pending = self.transmit(now, emit).is_err();
         self.counters.tx_packets != before

@@ -184,7 +184,7 @@ fn the_peers_station_dies() {
     let mut pair = Pair::plain();
     pair.write(A, b"unread").unwrap();
     pair.settle();
-    pair.side(B).station_gone();
+    pair.side(B).station_gone(false);
     assert_eq!(pair.read_some(B, 100), Ok(b"unread".to_vec()));
     assert_eq!(pair.read_some(B, 100), Err(Error::Reset));
     // After its end of stream, that is what the reader gets, and nothing else shows.
@@ -193,7 +193,7 @@ fn the_peers_station_dies() {
         pair.write(A, b"unread").unwrap();
         pair.shutdown(A);
         pair.settle();
-        pair.side(B).station_gone();
+        pair.side(B).station_gone(true);
         assert_eq!(pair.read_some(B, 100), Ok(b"unread".to_vec()));
         assert_eq!(pair.read_some(B, 100), Ok(vec![]));
         assert_eq!(pair.state(B), State::CloseWait);
@@ -214,9 +214,66 @@ fn the_peers_station_dies() {
     pair.shutdown(A);
     pair.settle();
     pair.write(B, b"answer").unwrap();
-    pair.side(B).station_gone();
+    pair.side(B).station_gone(true);
     assert!(pair.side(B).is_finished());
     assert_eq!(pair.side(B).take_error(), Some(Error::Pipe));
+}
+
+#[test]
+fn a_station_that_had_finished_ends_its_streams() {
+    // What was sent without an acknowledgment yet has arrived, or the device would not say so.
+    let mut pair = Pair::plain();
+    pair.write(A, b"unread").unwrap();
+    pair.settle();
+    pair.write(B, b"processed").unwrap();
+    pair.transmit();
+    pair.side(B).station_gone(true);
+    assert_eq!(pair.state(B), State::CloseWait);
+    assert_eq!(pair.side(B).send_queue(), 0);
+    assert!(!pair.side(B).readiness().intersects(Readiness::ERR | Readiness::HUP));
+    assert_eq!(pair.read_some(B, 100), Ok(b"unread".to_vec()));
+    assert_eq!(pair.read_some(B, 100), Ok(vec![]));
+    // Neither a window nor bytes that arrived are told to nobody; and no timer is left to end it.
+    assert!(!pair.side(B).wants_transmit());
+    pair.run(Duration::from_secs(300));
+    assert_eq!(pair.state(B), State::CloseWait);
+    assert_eq!(pair.write(B, b"answer"), Ok(6));
+    assert_eq!(pair.side(B).take_error(), Some(Error::Pipe));
+    assert_eq!(pair.write(B, b"more"), Err(Error::Pipe));
+
+    // With its own stream ended, there is nothing left.
+    let mut pair = Pair::plain();
+    pair.shutdown(B);
+    pair.settle();
+    pair.side(B).station_gone(true);
+    assert!(pair.side(B).is_finished());
+    assert_eq!(pair.read_some(B, 100), Ok(vec![]));
+    assert_eq!(pair.side(B).take_error(), None);
+
+    // Bytes that were not sent yet would be answered by a reset, after the end.
+    let mut pair = Pair::plain();
+    pair.write(B, b"not sent").unwrap();
+    pair.side(B).station_gone(true);
+    assert_eq!(pair.read_some(B, 100), Ok(vec![]));
+    assert_eq!(pair.side(B).take_error(), Some(Error::Pipe));
+}
+
+#[test]
+fn what_the_end_of_a_process_would_lose_is_unfinished() {
+    let mut pair = Pair::plain();
+    assert!(!pair.side(A).is_unfinished());
+    pair.write(A, b"words").unwrap();
+    assert!(pair.side(A).is_unfinished(), "nothing is sent yet");
+    pair.settle();
+    assert!(!pair.side(A).is_unfinished());
+    assert!(pair.side(B).is_unfinished(), "nothing is read yet");
+    pair.read_some(B, 3).unwrap();
+    assert!(pair.side(B).is_unfinished());
+    pair.read_some(B, 3).unwrap();
+    assert!(!pair.side(B).is_unfinished());
+    let now = pair.now;
+    pair.side(B).configure(now, |config| config.linger_zero = true);
+    assert!(pair.side(B).is_unfinished());
 }
 
 #[test]

@@ -1,0 +1,236 @@
+//! Two stations on a fabric that loses nothing, keeps the order, and knows of death: what shared memory between processes is.
+
+use core::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddrV4;
+use std::rc::Rc;
+
+use ringway_stack::Instant;
+use ringway_stack::device::{
+    Capabilities, ChecksumVerdict, Device, DeviceEvent, Flow, FlowRule, HEAD_MAX, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError,
+    TxBuffer, TxFrame,
+};
+use ringway_stack::offload::DeviceKind;
+use ringway_stack::wire::{checksum, ethernet, ipv4, tcp};
+
+/// Frames that wait at a station, at most: few, so that senders come to the end of them.
+const ROOM: usize = 6;
+const BUFFER_BYTES: usize = 2048;
+
+/// A connection's addresses: its owner's first.
+pub(super) type Ends = (SocketAddrV4, SocketAddrV4);
+
+#[derive(Clone, Debug)]
+pub(super) struct Received(Rc<[u8]>, usize, usize);
+
+impl RxBuffer for Received {
+    fn len(&self) -> usize {
+        self.2
+    }
+
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.0[self.1 + offset..][..out.len()]);
+    }
+
+    fn checksum(&self, offset: usize, len: usize) -> u16 {
+        checksum::sum(&self.0[self.1 + offset..][..len])
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> Self {
+        assert!(offset + len <= self.2, "a slice beyond its buffer");
+        Self(self.0.clone(), self.1 + offset, len)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Buffer(Rc<RefCell<Vec<u8>>>);
+
+impl TxBuffer for Buffer {
+    fn capacity(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.0.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.0.borrow()[offset..offset + out.len()]);
+    }
+
+    fn checksum(&self, offset: usize, len: usize) -> u16 {
+        checksum::sum(&self.0.borrow()[offset..offset + len])
+    }
+}
+
+/// What lies between the two.
+#[derive(Debug, Default)]
+pub(super) struct Fabric {
+    /// Frames on their way to each.
+    queues: [VecDeque<Vec<u8>>; 2],
+    dead: [bool; 2],
+    /// Bytes of streams that each has put on the fabric, and whether their end has followed.
+    pub(super) sent: BTreeMap<Ends, (usize, bool)>,
+    /// Bytes of streams that have been polled by who they are for, and those of them that its stack is through with.
+    polled: BTreeMap<Ends, usize>,
+    processed: BTreeMap<Ends, usize>,
+    /// What each has noted of its connections.
+    unfinished: BTreeMap<Ends, bool>,
+}
+
+/// A station.
+#[derive(Debug)]
+pub(super) struct Station {
+    capabilities: Capabilities,
+    number: usize,
+    fabric: Rc<RefCell<Fabric>>,
+    events: VecDeque<DeviceEvent>,
+    knows: bool,
+    rules: u64,
+}
+
+/// The address of a station.
+pub(super) const fn mac(number: usize) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 0, number as u8])
+}
+
+impl Station {
+    /// One of the two.
+    pub(super) fn new(number: usize, fabric: &Rc<RefCell<Fabric>>) -> Self {
+        let capabilities = Capabilities {
+            tx_checksum: true,
+            rx_checksum: true,
+            point_to_point: true,
+            gather_max: 4,
+            ..Capabilities::least(DeviceKind::Sim, 1500)
+        };
+        Self { capabilities, number, fabric: fabric.clone(), events: VecDeque::new(), knows: false, rules: 0 }
+    }
+
+    /// It dies: what it has sent is still received.
+    pub(super) fn die(&self) {
+        self.fabric.borrow_mut().dead[self.number] = true;
+    }
+}
+
+/// The bytes of a stream that a frame brings: whose stream it is, how many they are, and whether they are the last.
+fn stream_of(frame: &[u8]) -> Option<(Ends, usize, bool)> {
+    let (_, at) = ethernet::Header::parse(frame).ok()?;
+    let (ip, len) = ipv4::Header::parse(&frame[at..]).ok()?;
+    let (tcp, head) = tcp::Header::parse(&frame[at + len..]).ok()?;
+    let ends = (SocketAddrV4::new(ip.src, tcp.src_port), SocketAddrV4::new(ip.dst, tcp.dst_port));
+    Some((ends, usize::from(ip.total_len) - len - head, tcp.flags.contains(tcp::Flags::FIN)))
+}
+
+fn ends_of(flow: &Flow) -> Ends {
+    (flow.local, flow.remote.expect("a connection"))
+}
+
+impl Device for Station {
+    type Rx = Received;
+    type Tx = Buffer;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn mac(&self) -> MacAddr {
+        mac(self.number)
+    }
+
+    fn poll_rx(&mut self, _now: Instant, batch: &mut RxBatch<Received>) -> usize {
+        let fabric = &mut *self.fabric.borrow_mut();
+        let mut count = 0;
+        while !batch.is_full()
+            && let Some(frame) = fabric.queues[self.number].pop_front()
+        {
+            if let Some((ends, len, _)) = stream_of(&frame) {
+                *fabric.polled.entry(ends).or_default() += len;
+            }
+            let head = frame.len().min(HEAD_MAX);
+            let Some(slot) = batch.push_slot() else { break };
+            slot.head[..head].copy_from_slice(&frame[..head]);
+            slot.head_len = head as u16;
+            slot.meta.checksum = ChecksumVerdict::Good;
+            let rest = frame.len() - head;
+            slot.body = (rest > 0).then(|| Received(frame.into(), head, rest));
+            count += 1;
+        }
+        // The news comes behind everything else.
+        if count == 0 && fabric.dead[1 - self.number] && !core::mem::replace(&mut self.knows, true) {
+            self.events.push_back(DeviceEvent::PeerGone(mac(1 - self.number)));
+        }
+        count
+    }
+
+    fn rx_ready(&self) -> bool {
+        !self.fabric.borrow().queues[self.number].is_empty() || !self.events.is_empty()
+    }
+
+    fn tx_alloc(&mut self, _len: usize) -> Option<Buffer> {
+        Some(Buffer(Rc::new(RefCell::new(vec![0; BUFFER_BYTES]))))
+    }
+
+    fn send(&mut self, frame: &TxFrame<'_, Buffer>) -> Result<(), SendError> {
+        let fabric = &mut *self.fabric.borrow_mut();
+        if self.knows {
+            return Err(SendError::NoPeer);
+        }
+        let queue = &mut fabric.queues[1 - self.number];
+        if queue.len() >= ROOM {
+            return Err(SendError::Full);
+        }
+        let mut bytes = frame.head.to_vec();
+        for slice in frame.body {
+            let at = bytes.len();
+            bytes.resize(at + slice.len, 0);
+            slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
+        }
+        if let Some((ends, len, is_last)) = stream_of(&bytes) {
+            let (sent, ended) = fabric.sent.entry(ends).or_default();
+            *sent += len;
+            *ended |= is_last;
+        }
+        queue.push_back(bytes);
+        Ok(())
+    }
+
+    fn doorbell(&mut self) {}
+
+    fn reap(&mut self) {}
+
+    fn poll_event(&mut self) -> Option<DeviceEvent> {
+        self.events.pop_front()
+    }
+
+    fn note_processed(&mut self) {
+        let fabric = &mut *self.fabric.borrow_mut();
+        fabric.processed.clone_from(&fabric.polled);
+    }
+
+    fn note_unfinished(&mut self, _station: MacAddr, flow: &Flow, is_unfinished: bool) {
+        let before = self.fabric.borrow_mut().unfinished.insert(ends_of(flow), is_unfinished);
+        assert!(before.unwrap_or(false) != is_unfinished, "checker deaths: what is noted does not change");
+    }
+
+    fn left_finished(&mut self, _station: MacAddr, flow: &Flow) -> bool {
+        let fabric = self.fabric.borrow();
+        let (local, remote) = ends_of(flow);
+        let sent = fabric.sent.get(&(local, remote)).map_or(0, |(sent, _)| *sent);
+        let processed = fabric.processed.get(&(local, remote)).copied().unwrap_or(0);
+        sent == processed && !fabric.unfinished.get(&(remote, local)).copied().unwrap_or(false)
+    }
+
+    fn attach(&mut self, _rule: &FlowRule) -> Result<RuleId, RuleError> {
+        self.rules += 1;
+        Ok(RuleId(self.rules))
+    }
+
+    fn detach(&mut self, _rule: RuleId) {}
+
+    fn arm(&mut self) -> bool {
+        false
+    }
+
+    fn disarm(&mut self) {}
+}
