@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, Steering, TxFrame, Unsupported,
+    Capabilities, Device, DeviceEvent, Flow, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, Steering, TxFrame, Unsupported,
 };
 use ringway_stack::offload::DeviceKind;
 
-use crate::channel::{Channel, NotSent};
+use crate::channel::{Channel, Left, NotSent};
 use crate::error::{AttachError, Forged};
 use crate::heads::Heads;
 use crate::layout::{GATHER_MAX, INLINE_MAX, MTU};
@@ -82,7 +82,13 @@ pub struct ShmDevice {
     turn: usize,
     /// Slots written to since the last doorbell.
     touched: Vec<u16>,
+    /// Slots of which frames were received that the stack may not be through with.
+    under_way: Vec<u16>,
     events: VecDeque<DeviceEvent>,
+    /// What peers have left of whose end the stack was told last, or is yet to be told.
+    left: Vec<(MacAddr, Left)>,
+    /// The peer of whose end it was told last.
+    told: Option<MacAddr>,
     /// Where small frames are kept, while the ring lends them.
     heads: Option<Heads>,
     /// Those in the program's memory, until the ring lends.
@@ -126,7 +132,10 @@ impl ShmDevice {
             active: Vec::new(),
             turn: 0,
             touched: Vec::new(),
+            under_way: Vec::new(),
             events: VecDeque::new(),
+            left: Vec::new(),
+            told: None,
             heads: None,
             spare_heads: None,
             heads_max: 0,
@@ -194,6 +203,14 @@ impl ShmDevice {
         }
     }
 
+    /// A peer has died, and all that it had sent is received.
+    #[cold]
+    fn bury(&mut self, slot: usize) {
+        let Some(Some(channel)) = self.channels.get(slot) else { return };
+        self.left.push((channel.link.mac, channel.left()));
+        self.end(slot);
+    }
+
     /// Ends a peer: reports it, takes our buffers back, and frees its slot.
     #[cold]
     fn end(&mut self, slot: usize) {
@@ -201,6 +218,7 @@ impl ShmDevice {
         channel.tx.reclaim(&mut self.allocator);
         self.active.retain(|&other| usize::from(other) != slot);
         self.touched.retain(|&other| usize::from(other) != slot);
+        self.under_way.retain(|&other| usize::from(other) != slot);
         self.turn = 0;
         self.events.push_back(DeviceEvent::PeerGone(channel.link.mac));
         self.rendezvous.release_slot(&channel.link);
@@ -289,7 +307,8 @@ impl ShmDevice {
         }
         match received.forged {
             Some(forged) => Some(Err(forged)),
-            None if channel.is_dying && !channel.rx.slots.is_ready(&channel.link.theirs) => Some(Ok(())),
+            // What was received just now is processed first: an answer to it must not find the peer gone.
+            None if channel.is_dying && received.count == 0 && !channel.rx.slots.is_ready(&channel.link.theirs) => Some(Ok(())),
             None => None,
         }
     }
@@ -344,7 +363,13 @@ impl Device for ShmDevice {
             let slot = usize::from(self.active[self.turn]);
             self.turn += 1;
             let Some(channel) = self.channels[slot].as_deref_mut() else { continue };
-            if let Some(end) = Self::poll_channel(channel, own, self.heads.as_mut(), batch, quota) {
+            let consumed = channel.rx.slots.consumed();
+            let end = Self::poll_channel(channel, own, self.heads.as_mut(), batch, quota);
+            if channel.rx.slots.consumed() != consumed && !channel.is_under_way {
+                channel.is_under_way = true;
+                self.under_way.push(slot as u16);
+            }
+            if let Some(end) = end {
                 // One a poll: the list changes under it. The others end in the next.
                 ended = Some((slot, end));
                 break;
@@ -354,7 +379,7 @@ impl Device for ShmDevice {
             }
         }
         match ended {
-            Some((slot, Ok(()))) => self.end(slot),
+            Some((slot, Ok(()))) => self.bury(slot),
             Some((slot, Err(forged))) => self.fail(slot, forged),
             None => {}
         }
@@ -446,7 +471,36 @@ impl Device for ShmDevice {
     }
 
     fn poll_event(&mut self) -> Option<DeviceEvent> {
-        self.events.pop_front()
+        if let Some(told) = self.told.take() {
+            self.left.retain(|(mac, _)| *mac != told);
+        }
+        let event = self.events.pop_front();
+        if let Some(DeviceEvent::PeerGone(mac)) = event {
+            self.told = Some(mac);
+        }
+        event
+    }
+
+    #[inline]
+    fn note_processed(&mut self) {
+        while let Some(slot) = self.under_way.pop() {
+            if let Some(channel) = self.channels[usize::from(slot)].as_deref_mut() {
+                channel.note_processed();
+            }
+        }
+    }
+
+    #[inline]
+    fn note_unfinished(&mut self, station: MacAddr, flow: &Flow, is_unfinished: bool) {
+        if let Some(slot) = self.find(station)
+            && let Some(channel) = self.channels[slot].as_deref_mut()
+        {
+            channel.unfinished.note(&channel.link.own, flow, is_unfinished);
+        }
+    }
+
+    fn left_finished(&mut self, station: MacAddr, flow: &Flow) -> bool {
+        self.left.iter().any(|(mac, left)| *mac == station && left.is_finished(flow))
     }
 
     fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {

@@ -6,7 +6,7 @@ pub(crate) const MEMBER_MAGIC: u64 = u64::from_le_bytes(*b"RWmember");
 /// First word of a channel.
 pub(crate) const CHANNEL_MAGIC: u64 = u64::from_le_bytes(*b"RWchannl");
 /// Of everything in this file, and of the greeting.
-pub(crate) const VERSION: u64 = 5;
+pub(crate) const VERSION: u64 = 6;
 
 /// Offsets common to both kinds of segment.
 pub(crate) const MAGIC_AT: usize = 0;
@@ -46,6 +46,13 @@ pub(crate) const TO_AT: usize = 24;
 pub(crate) const CONSUMED_AT: usize = 128;
 /// Channel: nonzero while its owner sleeps and could not send for lack of room.
 pub(crate) const WAITING_AT: usize = 256;
+/// Channel: how many slots of the opposite ring its owner has consumed and is through with. Only looked at once the owner is dead, so that storing it
+/// costs next to nothing.
+pub(crate) const PROCESSED_AT: usize = 384;
+/// Channel: how many of its owner's connections with the peer are unfinished: 16 bits for all those that have one hash of their addresses.
+pub(crate) const UNFINISHED_AT: usize = 512;
+/// Words of these counts, four in each.
+pub(crate) const UNFINISHED_WORDS: usize = (SLOTS_AT - UNFINISHED_AT) / 8;
 /// Channel: the ring.
 pub(crate) const SLOTS_AT: usize = 4096;
 /// Slots of the ring. (loom explores every interleaving, so its rings are short.)

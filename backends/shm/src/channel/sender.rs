@@ -179,6 +179,11 @@ impl Sender {
         Ok(self.slots.has_room(&link.theirs)? && (!self.free_flights.is_empty() || self.flights.len() < FLIGHTS))
     }
 
+    /// How many frames were ever put into the ring.
+    pub(crate) fn published(&self) -> u64 {
+        self.slots.published()
+    }
+
     /// Tells the peer whether we sleep for want of room.
     pub(crate) fn set_waiting(&mut self, link: &Link, is_waiting: bool) {
         link.own.store(WAITING_AT, u64::from(is_waiting), Ordering::Relaxed);

@@ -36,7 +36,7 @@ impl SlotWord {
     }
 
     /// Of a word that is known to be published.
-    fn parse(word: u64) -> Result<Self, Forged> {
+    pub(crate) fn parse(word: u64) -> Result<Self, Forged> {
         let inline_len = (word >> 32 & 0xff) as usize;
         let gather_count = (word >> 40 & 0xf) as usize;
         let room = if gather_count == 0 { INLINE_MAX } else { GATHER_HEAD_MAX };
@@ -97,6 +97,11 @@ impl SlotWriter {
         self.consumed
     }
 
+    /// How many were published.
+    pub(crate) fn published(&self) -> u64 {
+        self.tail
+    }
+
     /// Byte offset of the next slot.
     #[inline]
     pub(crate) fn slot(&self) -> usize {
@@ -148,6 +153,12 @@ impl SlotReader {
     #[inline]
     pub(crate) fn should_publish(&self) -> bool {
         self.head - self.published >= (SLOTS / 4).max(1) as u64
+    }
+
+    /// How many slots were consumed, whether the writer has been told or not.
+    #[inline]
+    pub(crate) fn consumed(&self) -> u64 {
+        self.head
     }
 
     /// Whether the writer has not been told everything.

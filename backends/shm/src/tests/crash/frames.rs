@@ -143,7 +143,7 @@ impl Station for Member {
         0
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, _board: &'static super::stage::Board, _is_victim: bool) {
         (self.other, self.sent, self.holds) = (None, 0, false);
         self.got.clear();
         self.held.clear();

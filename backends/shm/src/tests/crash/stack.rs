@@ -36,6 +36,8 @@ pub(super) struct Host {
     datagrams: usize,
     /// Its end was seen, and how.
     ended: Option<Result<(), Error>>,
+    board: Option<&'static Board>,
+    is_victim: bool,
     at: SocketAddrV4,
     into: Vec<u8>,
 }
@@ -72,6 +74,8 @@ impl Station for Host {
             sent: 0,
             datagrams: 0,
             ended: None,
+            board: None,
+            is_victim: false,
             at: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
             into: vec![0; 64 << 10],
         }
@@ -152,8 +156,9 @@ impl Station for Host {
         self.talks.len()
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, board: &'static Board, is_victim: bool) {
         (self.got, self.sent, self.datagrams, self.ended) = (0, 0, 0, None);
+        (self.board, self.is_victim) = (Some(board), is_victim);
     }
 }
 
@@ -179,8 +184,18 @@ impl Host {
         while self.sent < total {
             let piece = bytes(self.sent, (total - self.sent).min(16 << 10));
             match self.ring.tcp_send(now(), stream, &[IoSlice::new(piece)], SendFlags::empty()) {
-                Ok(len) => self.sent += len,
-                Err(_) => return,
+                Ok(len) => {
+                    self.sent += len;
+                    if let (Some(board), true) = (self.board, self.is_victim) {
+                        board.written.store(self.sent as u64, Ordering::SeqCst);
+                    }
+                }
+                Err(Error::WouldBlock) => return,
+                // (Nobody is told it again.)
+                Err(error) => {
+                    self.ended.get_or_insert(Err(error));
+                    return;
+                }
             }
         }
     }
@@ -195,6 +210,9 @@ impl Host {
                 Ok(len) => {
                     assert!(into[..len] == *bytes(self.got, len), "bytes {}.. of the stream are not what was sent", self.got);
                     self.got += len;
+                    if let (Some(board), true) = (self.board, self.is_victim) {
+                        board.read.store(self.got as u64, Ordering::SeqCst);
+                    }
                 }
                 Err(Error::WouldBlock | Error::NotConnected) => return,
                 Err(error) => self.ended = Some(Err(error)),
@@ -232,16 +250,16 @@ impl Host {
 
 pub(super) fn operations() -> Vec<Operation<Host>> {
     let mut operations = vec![
-        Operation { name: "TCP listen", prepare: joined, act: listen, survivor: connect_to_it, judge: has_ended },
-        Operation { name: "TCP connect", prepare: joined, act: connect, survivor: accept, judge: has_ended },
-        Operation { name: "TCP accept", prepare: listening, act: be_connected, survivor: connect_to_it, judge: has_ended },
+        Operation { name: "TCP listen", prepare: joined, act: listen, survivor: connect_to_it, judge: has_ended_in_order },
+        Operation { name: "TCP connect", prepare: joined, act: connect, survivor: accept, judge: has_ended_in_order },
+        Operation { name: "TCP accept", prepare: listening, act: be_connected, survivor: connect_to_it, judge: has_ended_in_order },
         Operation { name: "TCP send small", prepare: connected, act: |part| send(part, SMALL), survivor: read, judge: got_small },
         Operation {
             name: "TCP receive small",
             prepare: accepted,
             act: |part| receive(part, SMALL),
             survivor: send_small,
-            judge: has_ended,
+            judge: has_ended_in_order,
         },
         Operation { name: "TCP send 1 MiB", prepare: connected, act: |part| send(part, LARGE), survivor: read, judge: got_large },
         Operation {
@@ -249,7 +267,7 @@ pub(super) fn operations() -> Vec<Operation<Host>> {
             prepare: accepted,
             act: |part| receive(part, LARGE),
             survivor: send_large,
-            judge: has_ended,
+            judge: has_ended_in_order,
         },
         Operation { name: "TCP echo", prepare: accepted, act: echo, survivor: send_and_read, judge: has_ended },
     ];
@@ -494,9 +512,35 @@ fn has_ended(host: &mut Host, _: &Places, _: bool) -> Result<bool, String> {
     if !host.streams.iter().all(|stream| over(host, stream)) {
         return Ok(false);
     }
+    let is_right = match (host.stream(), host.ended) {
+        (Some(stream), Some(Ok(()))) => ended_rightly(host, stream),
+        _ => Ok(()),
+    };
     host.close_all();
     // Whoever finds it now would connect to a dead one.
-    Ok(true)
+    is_right.map(|()| true)
+}
+
+/// The end of a stream is one only if nothing is lost: else there is a reset, be it behind the end (of what was not sent yet).
+fn ended_rightly(host: &mut Host, stream: SocketId) -> Result<(), String> {
+    let board = host.board.expect("a run is under way");
+    let (read, written) = (board.read.load(Ordering::SeqCst) as usize, board.written.load(Ordering::SeqCst) as usize);
+    if host.got < written {
+        return Err(format!("an end of the stream after {} bytes of {written}", host.got));
+    }
+    if read < host.sent && host.ring.take_error(stream).is_none() {
+        return Err(format!("an end of the stream, and of {} bytes sent, {read} were read", host.sent));
+    }
+    Ok(())
+}
+
+/// The same, and one that had nothing left to do has not reset it.
+fn has_ended_in_order(host: &mut Host, places: &Places, done: bool) -> Result<bool, String> {
+    let has_ended = has_ended(host, places, done)?;
+    match host.ended {
+        Some(Err(error)) if done => Err(format!("the stream of one that was through with it ends by {error}")),
+        _ => Ok(has_ended),
+    }
 }
 
 fn got_small(host: &mut Host, places: &Places, done: bool) -> Result<bool, String> {
@@ -508,7 +552,7 @@ fn got_large(host: &mut Host, places: &Places, done: bool) -> Result<bool, Strin
 }
 
 fn got(host: &mut Host, places: &Places, done: bool, total: usize) -> Result<bool, String> {
-    let has_ended = has_ended(host, places, done)?;
+    let has_ended = has_ended_in_order(host, places, done)?;
     if has_ended && done && host.got != total {
         return Err(format!("{} bytes of {total} arrived, and all were acknowledged", host.got));
     }

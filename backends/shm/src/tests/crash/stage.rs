@@ -31,6 +31,9 @@ pub(super) struct Board {
     calls: AtomicU64,
     /// For an operation's own use.
     pub(super) cue: AtomicU32,
+    /// Bytes of streams that the victim's program has read, and that it has written.
+    pub(super) read: AtomicU64,
+    pub(super) written: AtomicU64,
 }
 
 const PREPARING: u32 = 0;
@@ -87,8 +90,8 @@ pub(super) trait Station: Sized {
     fn has_answer(&mut self, question: u64) -> bool;
     /// Send buffers that it holds, even when nothing is under way, for the next bytes to the witness.
     fn keeps_at_most(&self) -> usize;
-    /// Forgets the last run.
-    fn begin(&mut self);
+    /// Forgets the last run. What it reads and writes from now on is noted on the board, if it is the victim; else that is what it is held to.
+    fn begin(&mut self, board: &'static Board, is_victim: bool);
 }
 
 /// What the victim does, and what the survivor does about it.
@@ -113,7 +116,9 @@ pub(super) struct Part<S> {
 
 impl<S: Station> Part<S> {
     pub(super) fn join(&mut self) -> &mut S {
-        self.station.insert(S::join())
+        let station = self.station.insert(S::join());
+        station.begin(self.board, true);
+        station
     }
 
     pub(super) fn station(&mut self) -> &mut S {
@@ -212,7 +217,10 @@ impl<S: Station> Stage<S> {
 
     /// Runs `operation`, whose victim meets `fate` at its point `at`.
     pub(super) fn run(&mut self, operation: &Operation<S>, at: u32, fate: Fate) -> Result<Shown, String> {
-        self.survivor.begin();
+        self.survivor.begin(self.board, false);
+        for word in [&self.board.read, &self.board.written] {
+            word.store(0, Ordering::SeqCst);
+        }
         for word in [&self.board.phase, &self.board.cue] {
             word.store(PREPARING, Ordering::SeqCst);
         }
