@@ -8,7 +8,6 @@ use std::collections::HashSet;
 
 use ringway_host::Blocked;
 use ringway_stack::device::Device;
-use ringway_stack::ring::Shutdown;
 
 use crate::exports::stdio;
 use crate::mux::wait::in_handler;
@@ -151,16 +150,8 @@ fn flush(process: &'static Process, is_left: bool, patience: &mut Patience) {
         let open: Vec<_> = offload.sockets.iter().map(|(_, s)| (s.kind, s.linger)).collect();
         for (kind, linger) in open {
             match kind {
-                Kind::Stream(id) | Kind::Connecting(id) => {
-                    // Unread bytes must not turn the end into a reset of what was written: only the program's own
-                    // SO_LINGER of zero does that.
-                    if linger == Some(Duration::ZERO) {
-                        offload.ring.close(now, id, true);
-                    } else {
-                        let _ = offload.ring.shutdown(now, id, Shutdown::Write);
-                        offload.ring.close(now, id, false);
-                    }
-                }
+                // As when the program closes them: by a reset where it has not read everything, or has an SO_LINGER of zero.
+                Kind::Stream(id) | Kind::Connecting(id) => offload.ring.close(now, id, linger == Some(Duration::ZERO)),
                 Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => offload.ring.close(now, id, false),
                 _ => {}
             }

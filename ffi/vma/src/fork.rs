@@ -13,6 +13,7 @@
 //! The handlers of pthread_atfork(3) see fork, forkpty and what else is made of fork. The other ways of libc's run them by themselves
 //! ([`crate::exports::clone`]), and a child of a way below libc notices by itself ([`unseen`]).
 
+pub(crate) mod sharing;
 pub(crate) mod suspension;
 
 use core::ptr;
@@ -96,6 +97,9 @@ pub(crate) extern "C" fn prepare() {
         }
         let is_shared = |socket: &Socket| matches!(socket.kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving | Kind::Listener(_));
         lineage::before(guard.sockets.iter().any(|(_, socket)| is_shared(socket)));
+        if process.is_owner() {
+            sharing::begin(&mut guard, process.now());
+        }
         core::mem::forget(guard);
     }
     memory::lock_for_fork();

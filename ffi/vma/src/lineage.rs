@@ -58,6 +58,14 @@ pub(crate) fn heirs_since(birth: u32) -> usize {
     lineages.children.iter().filter(|&&(fork, _)| fork > birth).count()
 }
 
+/// The last fork of which a child may be alive: what was there before is shared. Zero: none.
+pub(crate) fn youngest_heir() -> u32 {
+    let mut lineages = LINEAGES.lock();
+    lineages.bury();
+    let known = lineages.children.iter().map(|&(fork, _)| fork).max();
+    lineages.unknown.max(known.unwrap_or(0))
+}
+
 /// Before a fork. `copied`: there are connections that the child will have too.
 pub(crate) fn before(copied: bool) {
     let mut lineages = LINEAGES.lock();

@@ -17,6 +17,7 @@ use ringway_stack::tcp;
 use ringway_stack::time::Instant;
 
 use crate::extra::threads;
+use crate::fork::sharing::Sharing;
 use crate::lock::{Guard, Lock};
 use crate::params::{self, Params};
 use crate::slab::{Key, Slab};
@@ -84,6 +85,8 @@ pub(crate) struct Offload {
     pub(crate) waiting_since: Option<Instant>,
     /// Connections that a vfork child asked for.
     pub(crate) lent: Vec<Key>,
+    /// Whether children have our connections, too.
+    pub(crate) sharing: Sharing,
     /// What is lent to the program.
     pub(crate) loans: crate::extra::Loans,
     /// What sees first what arrives.
@@ -243,6 +246,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             taken: Vec::new(),
             unaccepted: std::collections::VecDeque::new(),
             lent: Vec::new(),
+            sharing: Sharing::default(),
             waiting_since: None,
             retreating: false,
             loans: crate::extra::Loans::new(),

@@ -145,6 +145,11 @@ fn endings() {
 }
 
 #[test]
+fn killed_processes_end_their_streams() {
+    same_on_both("killed");
+}
+
+#[test]
 fn what_is_owed_at_the_end() {
     same_on_both("owed");
 }

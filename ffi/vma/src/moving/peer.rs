@@ -13,6 +13,7 @@ use super::giving_up::File;
 use super::rest::{self, Rest, Taken};
 use super::{Legacy, Move, Role, addresses, memfd, owner, pair, retreat};
 use crate::fdtable;
+use crate::fork::sharing;
 use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -51,6 +52,7 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: Option<u64>, wo
             let mut guard = process.lock();
             keep_for_child(&mut guard);
             lineage::announced(reading.raw());
+            sharing::begin(&mut guard, process.now());
         }
         return ("done".to_owned(), Vec::new());
     }

@@ -112,6 +112,7 @@ impl Service {
         // Zero switches the ticks off (VMA_PROGRESS_ENGINE_INTERVAL=0): only what wakes a sleeper is served.
         let looked = crate::moving::retreat::look_after(process, &mut offload, now);
         let keeps = crate::moving::keep_legacies(&mut offload);
+        let shared = fork::sharing::look_after(&mut offload, now);
         // What is held goes on with the next frame, whatever else the program does.
         let held = offload.still_held(now);
         let quiet = self.quiet >= QUIET_TICKS || self.interval.is_zero() || held == Some(Watch::Ring);
@@ -120,7 +121,8 @@ impl Service {
         offload.attend(now);
         self.calls = offload.mux.calls;
         if deeply {
-            let timeout = offload.ring.next_deadline().map(|deadline| deadline.since(now));
+            let deadline = offload.ring.next_deadline().map(|deadline| deadline.since(now));
+            let timeout = [deadline, shared].into_iter().flatten().min();
             return Plan { descriptors: [greetings, offload.ring.device().wait_fd(), parent], timeout };
         }
         let tick = match held {

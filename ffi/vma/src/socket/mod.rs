@@ -63,6 +63,16 @@ pub(crate) enum Kind {
     Moving,
 }
 
+impl Kind {
+    /// The ring's name of a connection.
+    pub(crate) fn stream(self) -> Option<SocketId> {
+        match self {
+            Self::Connecting(id) | Self::Stream(id) => Some(id),
+            _ => None,
+        }
+    }
+}
+
 /// One socket. Duplicated descriptors share it.
 #[derive(Debug)]
 pub(crate) struct Socket {

@@ -326,7 +326,11 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW) => socket.receive_timeout = argument.timeval(),
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW) => socket.send_timeout = argument.timeval(),
-        (libc::SOL_SOCKET, libc::SO_LINGER) => socket.linger = argument.linger(),
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            socket.linger = argument.linger();
+            // (For the peer to know should this process be killed.)
+            tcp.linger_zero = socket.linger == Some(Duration::ZERO);
+        }
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => set_low_water(socket),
         (libc::SOL_SOCKET, SO_ZEROCOPY) => socket.rare().zerocopy = argument.flag(),
         (libc::IPPROTO_UDP, UDP_CORK) => socket.rare().cork = argument.flag(),

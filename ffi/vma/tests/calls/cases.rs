@@ -234,6 +234,15 @@ pub(crate) fn alike() -> Vec<Told> {
                 Step(1, 0, Op::Interrupt(0, false)),
             ]),
         ),
+        ("a process is killed that has read everything", connected(&[Step(1, 0, Kill), Step(0, 0, Send(0, SendBy::Write, 166, FLAGS))])),
+        (
+            "a process is killed that has not",
+            connected(&[Step(0, 0, Send(0, SendBy::Write, 46, FLAGS)), Step(1, 0, Kill), Step(0, 0, Send(0, SendBy::Write, 166, FLAGS))]),
+        ),
+        (
+            "a process ends that has not read everything",
+            connected(&[Step(0, 0, Send(0, SendBy::Write, 46, FLAGS)), Step(1, 0, Exit), Step(0, 1, Send(0, SendBy::Write, 166, FLAGS))]),
+        ),
         ("a move leaves SO_REUSEADDR alone", connected(&[Step(1, 0, Fork), Step(0, 0, Op::Ask(0, Question::ReuseAddress))])),
         (
             "a child leaves SO_REUSEADDR alone",
@@ -269,11 +278,6 @@ pub(crate) fn alike() -> Vec<Told> {
 /// Programs that show a known difference, by its name.
 pub(crate) fn witnesses() -> Vec<Told> {
     vec![
-        ("killed", connected(&[Step(1, 0, Kill)])),
-        (
-            "exited-unread",
-            connected(&[Step(0, 0, Send(0, SendBy::Write, 46, FLAGS)), Step(1, 0, Exit), Step(0, 1, Send(0, SendBy::Write, 166, FLAGS))]),
-        ),
         (
             "early-shutdown",
             vec![

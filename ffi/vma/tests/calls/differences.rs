@@ -18,20 +18,6 @@ pub(crate) struct Known {
 /// All of them.
 pub(crate) const KNOWN: &[Known] = &[
     Known {
-        id: "killed",
-        reason: "the kernel ends the connections of a killed process as close(2) would; of a killed owner of a ring nobody is left to, and \
-                 its peers see a reset",
-        applies: |steps, at| in_sight(at) && steps.iter().any(|done| ends(done, &Op::Kill)),
-    },
-    Known {
-        id: "exited-unread",
-        reason: "of a process that ends with bytes unread the kernel resets the connection, and what it had sent may be lost with it; \
-                 Ringway ends it in order",
-        applies: |steps, at| {
-            in_sight(at) && (1..steps.len()).any(|i| ends(&steps[i], &Op::Exit) && has_unread(&steps[i - 1], steps[i].step.0))
-        },
-    },
-    Known {
         id: "early-shutdown",
         reason: "Linux refuses to shut down a socket that isn't connected (ENOTCONN), and yet remembers it for readiness and for the \
                  connection that follows, or for those that it accepts; Ringway's start afresh",
@@ -318,16 +304,6 @@ fn in_sight(at: Where) -> bool {
 
 fn role(done: &Done, slot: u8) -> Option<Role> {
     done.before.role(done.step.0, slot)
-}
-
-/// Whether the step ends a process in that way. (It may have no socket any more, and yet connections that it closed.)
-fn ends(done: &Done, how: &Op) -> bool {
-    done.step.2 == *how && !done.before.descriptions.is_empty()
-}
-
-/// Whether a process had bytes to read when the step was over.
-fn has_unread(done: &Done, process: u8) -> bool {
-    done.kernel.views.iter().any(|(&(of, _), view)| of == process && view.unread.is_ok_and(|count| count > 0))
 }
 
 /// Whether the step closes a description's last descriptor, with a call under way somewhere in the process.
