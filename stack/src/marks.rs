@@ -171,6 +171,8 @@ marks! {
     DissolvedOrphan,
     /// So did one that was over.
     DissolvedOver,
+    /// A ring took a connection that another had written down.
+    AdoptedWritten,
     /// A program took payload by reference that had come with a frame's head.
     LentSmall,
     /// It took more than that by reference, in one piece.

@@ -106,6 +106,10 @@ mutants! {
     DissolveLeaksRule,
     /// A connection that has left its ring is a stranger there.
     DissolveForgets,
+    /// Of a connection that is written down, the bytes that nobody has read are lost.
+    SnapshotLosesUnread,
+    /// A connection that was written down has promised its peer no window.
+    SnapshotForgetsWindow,
     /// What a program holds by reference counts against no receive buffer.
     LentUncounted,
     /// What is lent of a stream is a copy.

@@ -19,8 +19,9 @@ use crate::device::{Device, Flow, FlowRule, MacAddr, Protocol};
 use crate::error::Error;
 #[cfg(feature = "marks")]
 use crate::marks::Mark;
+use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::tcp::{Remains, State};
+use crate::tcp::{Config, Connection, Remains, Snapshot, State};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
@@ -51,6 +52,17 @@ impl<D: Device> Handover<D> {
     /// The peer's.
     pub fn remote(&self) -> SocketAddrV4 {
         self.stream.remote
+    }
+
+    /// Where its peer is.
+    pub fn hop(&self) -> NextHop {
+        self.stream.hop
+    }
+
+    /// The connection as bytes, for a ring of another process ([`Ring::adopt_snapshot`]). `None`: it is over, or about to be, or the program
+    /// has borrowed bytes of it.
+    pub fn snapshot(&self, now: Instant) -> Option<Vec<u8>> {
+        self.stream.connection.snapshot(now).map(|snapshot| snapshot.to_bytes())
     }
 }
 
@@ -249,6 +261,45 @@ impl<D: Device> Ring<D> {
         self.transmit(now, id.index);
         self.output.flush(&mut self.device);
         Ok(id)
+    }
+}
+
+impl<D: Device> Ring<D> {
+    pub(super) fn adopt_snapshot_inner(
+        &mut self,
+        now: Instant,
+        (local, remote): (SocketAddrV4, SocketAddrV4),
+        hop: NextHop,
+        config: &Config,
+        bytes: &[u8],
+    ) -> Result<SocketId, Error> {
+        let snapshot = Snapshot::from_bytes(bytes).ok_or(Error::Invalid)?;
+        let ports = (local.port(), remote.port());
+        // What the device gathers, and cuts, is this ring's, not the one's that the connection comes from.
+        let config = self.limited(config);
+        let Self { device, .. } = self;
+        let mut connection = Connection::resume(now, &config, ports, &snapshot, &mut |len| device.tx_alloc(len))?;
+        if let Some(mtu) = self.paths.mtu(now, *remote.ip()) {
+            connection.set_path_mtu(now, mtu);
+        }
+        if self.lends {
+            connection.lend_from_now_on();
+        }
+        let (wheel_at, far_at, parent, rule) = (None, None, None, None);
+        let stream =
+            Stream { connection, local, remote, hop, rule, wheel_at, far_at, parent, queued: false, orphan: false, stalled: false };
+        let id = self.adopt_inner(now, Handover { stream: Box::new(stream) }).map_err(|(error, _)| error)?;
+        mark!(self, AdoptedWritten);
+        Ok(id)
+    }
+
+    pub(super) fn retarget_inner(&mut self, now: Instant, id: SocketId, hop: NextHop) -> Result<(), Error> {
+        let stream = self.slots.stream(id)?;
+        stream.hop = hop;
+        stream.connection.go_on_elsewhere(now);
+        self.transmit(now, id.index);
+        self.output.flush(&mut self.device);
+        Ok(())
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) mod test_util;
 mod tests;
 
 pub use config::{Config, Keepalive};
-pub use connection::{Connection, Details, Remains};
+pub use connection::{Connection, Details, Remains, Snapshot};
 pub(crate) use connection::{PATH_MTU_MIN, PATH_MTU_TIME};
 pub use payload::RxPayload;
 pub use recv_queue::Lent;

@@ -31,6 +31,15 @@ impl Rtt {
         Self { srtt_ns: 0, var_ns: 0, rto_ns: RTO_INITIAL_NS, backoff: 0, timing: false, timed_end: SeqNumber(0), timed_at: Instant::ZERO }
     }
 
+    /// One that was measured before, elsewhere; zeros: it was not.
+    pub(super) fn known(srtt_ns: u64, var_ns: u64) -> Self {
+        if srtt_ns == 0 {
+            return Self::new();
+        }
+        let (srtt_ns, var_ns) = (srtt_ns.min(RTO_MAX_NS), var_ns.min(RTO_MAX_NS));
+        Self { srtt_ns, var_ns, rto_ns: srtt_ns + (4 * var_ns).max(RTO_MIN_NS), ..Self::new() }
+    }
+
     /// The smoothed round-trip time; zero if unknown.
     #[inline]
     pub(super) const fn srtt(&self) -> Duration {

@@ -42,6 +42,14 @@ impl ReceiveWindow {
         self.adv = nxt;
     }
 
+    /// As it was elsewhere: what was expected next, offered, and acknowledged.
+    pub(super) fn resume(&mut self, nxt: SeqNumber, adv: SeqNumber, wup: SeqNumber, scale: u8) {
+        (self.nxt, self.adv, self.wup, self.scale) = (nxt, adv, wup, scale);
+        // What was offered was promised.
+        self.limit = self.limit.max(self.offered());
+        self.limit_max = self.limit_max.max(self.limit);
+    }
+
     /// The program changed its limits. What was offered stays offered.
     pub(super) fn set_limits(&mut self, (limit, limit_max): (usize, usize)) {
         self.limit = if limit == limit_max { limit } else { self.limit.clamp(limit, limit_max.max(limit)) };

@@ -50,6 +50,68 @@ fn a_stream_goes_on_where_it_was() {
     assert_eq!(read(&mut pair.a, pair.now, client, 64), Ok(b"after".to_vec()));
 }
 
+/// As [`moved`], by way of bytes.
+fn moved_as_bytes(pair: &mut Pair, server: SocketId) -> (Ring<Cable>, SocketId) {
+    let hop = pair.b.tcp_hop(server).unwrap();
+    let handover = pair.b.detach_stream(pair.now, server).unwrap();
+    let (ends, bytes) = ((handover.local(), handover.remote()), handover.snapshot(pair.now).unwrap());
+    drop(handover);
+    let mut other = Pair::new();
+    core::mem::swap(&mut other.b.device_mut().inward, &mut pair.b.device_mut().inward);
+    core::mem::swap(&mut other.b.device_mut().out, &mut pair.b.device_mut().out);
+    let said = other.b.device_mut().out.lock().unwrap().len();
+    let id = other.b.adopt_snapshot(pair.now, ends, hop, &tcp::Config::default(), &bytes).unwrap();
+    assert_eq!(other.b.device_mut().out.lock().unwrap().len(), said, "it says nothing before it is told to");
+    other.b.tcp_retarget(pair.now, id, hop).unwrap();
+    assert_eq!(other.b.adopt_snapshot(pair.now, ends, hop, &tcp::Config::default(), &bytes), Err(Error::AddressInUse));
+    assert_eq!(other.b.adopt_snapshot(pair.now, ends, hop, &tcp::Config::default(), &bytes[1..]), Err(Error::Invalid));
+    (other.b, id)
+}
+
+#[test]
+fn a_stream_goes_on_from_bytes() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    write(&mut pair.a, pair.now, client, b"before").unwrap();
+    pair.settle();
+    write(&mut pair.b, pair.now, server, &[3; 5000]).unwrap();
+    let (mut new, id) = moved_as_bytes(&mut pair, server);
+    assert_eq!(read(&mut new, pair.now, id, 64), Ok(b"before".to_vec()));
+    // What was on its way is still to be repeated, and what the peer sends meets no stranger.
+    let mut got = Vec::new();
+    for _ in 0..40 {
+        pair.now += Duration::from_millis(50);
+        settle(&mut pair, &mut new);
+        while let Ok(bytes) = read(&mut pair.a, pair.now, client, 4096) {
+            got.extend(bytes);
+        }
+    }
+    assert_eq!(got, vec![3; 5000]);
+    write(&mut pair.a, pair.now, client, b"to the new one").unwrap();
+    settle(&mut pair, &mut new);
+    assert_eq!(read(&mut new, pair.now, id, 64), Ok(b"to the new one".to_vec()));
+    new.close(pair.now, id, false);
+    pair.a.close(pair.now, client, false);
+    for _ in 0..200 {
+        pair.now += Duration::from_secs(1);
+        settle(&mut pair, &mut new);
+    }
+    assert_eq!((new.occupied(), pair.a.occupied()), (0, 0), "it ends as any other");
+}
+
+#[test]
+fn a_peer_that_is_told_of_the_new_station_repeats_what_it_sent_to_the_old_one() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    write(&mut pair.a, pair.now, client, b"lost on the way").unwrap();
+    let (mut new, id) = moved_as_bytes(&mut pair, server);
+    new.device_mut().inward.lock().unwrap().clear();
+    let hop = pair.a.tcp_hop(client).unwrap();
+    pair.a.tcp_retarget(pair.now, client, hop).unwrap();
+    settle(&mut pair, &mut new);
+    assert_eq!(read(&mut new, pair.now, id, 64), Ok(b"lost on the way".to_vec()), "without waiting for a timer");
+}
+
 #[test]
 fn its_rule_comes_and_goes_with_it() {
     let mut pair = Pair::new();

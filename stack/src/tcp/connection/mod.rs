@@ -8,12 +8,14 @@ mod path;
 mod receive;
 mod remains;
 mod screening;
+mod snapshot;
 mod stream;
 mod timeouts;
 mod transmit;
 
 pub(crate) use path::{PATH_MTU_MIN, PATH_MTU_TIME};
 pub use remains::Remains;
+pub use snapshot::Snapshot;
 
 use core::time::Duration;
 
