@@ -346,6 +346,34 @@ impl Sockets {
         Ok(socket)
     }
 
+    /// See [`Ring::adopt_snapshot`]: the same connection, by way of bytes, if it can be written down.
+    ///
+    /// # Errors
+    /// The ring's; the connection comes back.
+    pub fn adopt_written(
+        &mut self,
+        now: Instant,
+        handover: Handover<SimDevice>,
+        hop: NextHop,
+        config: &tcp::Config,
+    ) -> Result<SocketId, (Error, Handover<SimDevice>)> {
+        let Some(bytes) = handover.snapshot(now) else { return self.adopt(now, handover) };
+        let tuple = (handover.local(), handover.remote());
+        let socket = match self.ring.adopt_snapshot(now, tuple, hop, config, &bytes) {
+            Ok(socket) => socket,
+            // Two copies may be more than the NIC has buffers for, and the first one's go only with it. Two processes have a pool each.
+            Err(Error::NoBuffers) => return self.adopt(now, handover),
+            Err(error) => return Err((error, handover)),
+        };
+        if let Some(loans) = &mut self.loans {
+            loans.adopted(socket);
+        }
+        self.note(|checkers, place, ring| checkers.adopted(place, now, ring, tuple, socket));
+        self.note(|checkers, place, _| checkers.continued(place, socket));
+        self.ring.tcp_retarget(now, socket, hop).expect("it has just been taken");
+        Ok(socket)
+    }
+
     /// See [`Ring::dissolve`].
     ///
     /// # Errors

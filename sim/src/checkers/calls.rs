@@ -280,6 +280,13 @@ impl Checkers {
         self.looked(place, ring, socket);
     }
 
+    /// It goes on at its new ring from what the old one wrote down, and sends again at once what was on its way.
+    pub(crate) fn continued(&mut self, place: usize, socket: SocketId) {
+        if let Some(id) = self.desks[place].sockets.get(&socket).and_then(|sock| sock.endpoint) {
+            self.flows.at_mut(id).rto.forgive();
+        }
+    }
+
     /// A datagram was sent.
     #[expect(clippy::too_many_arguments, reason = "a call's arguments, as they are")]
     pub(crate) fn udp_sent(

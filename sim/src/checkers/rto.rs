@@ -42,6 +42,11 @@ impl State {
         self.heard = true;
     }
 
+    /// What is sent again next has another reason than the timer.
+    pub(super) fn forgive(&mut self) {
+        self.heard = true;
+    }
+
     /// When the oldest byte in flight was sent last.
     pub(super) fn sent_at(&self) -> Instant {
         self.sent_at
