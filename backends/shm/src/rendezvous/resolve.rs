@@ -313,6 +313,15 @@ impl Rendezvous {
         outcome
     }
 
+    /// As [`Rendezvous::greet`], with a member that is another for certain.
+    pub(super) fn greeted(&self, socket: Fd, who: Identity, deadline: Instant) -> Result<Option<MacAddr>, ResolveError> {
+        match self.greet(socket, who, deadline)? {
+            Outcome::Peer(link) => Ok(Some(link.mac)),
+            Outcome::Silent => Err(ResolveError::Silent),
+            Outcome::Nobody | Outcome::Myself => Ok(None),
+        }
+    }
+
     /// Waits for the words of whoever accepted, and answers with our offer.
     fn greet(&self, socket: Fd, who: Identity, deadline: Instant) -> Result<Outcome, ResolveError> {
         let _ = sys::set_takes_rights(&socket, true);

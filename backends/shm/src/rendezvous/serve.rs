@@ -193,21 +193,26 @@ impl Rendezvous {
             if !state.silences.is_empty() {
                 state.silences.heard_of(who.pid);
             }
-            let number = state.number();
-            // Those of its offer.
-            let _ = sys::set_takes_rights(&socket, true);
-            if hello::send(&socket, Kind::Greeting, self.member.id, &[]).is_err()
-                || self.epoll.add(&socket, libc::EPOLLIN, Token::Incoming(number).pack()).is_err()
-            {
-                continue;
-            }
-            if state.incoming.len() >= INCOMING_MAX
-                && let Some(oldest) = state.incoming.pop_front()
-            {
-                self.discard(oldest.socket);
-            }
-            state.incoming.push_back(Incoming { number, socket, who });
+            self.welcome(state, socket, who);
         }
+    }
+
+    /// Greets a process of this user that wants a link.
+    pub(super) fn welcome(&self, state: &mut State, socket: Fd, who: Identity) {
+        let number = state.number();
+        // Those of its offer.
+        let _ = sys::set_takes_rights(&socket, true);
+        if hello::send(&socket, Kind::Greeting, self.member.id, &[]).is_err()
+            || self.epoll.add(&socket, libc::EPOLLIN, Token::Incoming(number).pack()).is_err()
+        {
+            return;
+        }
+        if state.incoming.len() >= INCOMING_MAX
+            && let Some(oldest) = state.incoming.pop_front()
+        {
+            self.discard(oldest.socket);
+        }
+        state.incoming.push_back(Incoming { number, socket, who });
     }
 
     /// A greeted connection has said something, or ended.

@@ -9,6 +9,8 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use ringway_stack::device::MacAddr;
+
 use super::serve::{Token, accept_or_refuse};
 use super::{Rendezvous, State, names};
 use crate::fd::Fd;
@@ -47,6 +49,11 @@ impl Station {
         Self { id, who, pid }
     }
 
+    /// Of a member that somebody told of, who knows it.
+    pub const fn told(id: u64) -> Self {
+        Self::of(id, None, 0)
+    }
+
     /// The member's id.
     pub const fn id(&self) -> u64 {
         self.id
@@ -78,28 +85,7 @@ impl Talk {
     /// # Errors
     /// The system's; [`io::ErrorKind::PermissionDenied`]: somebody else has its name.
     pub fn begin(station: &Station, timeout: Duration) -> io::Result<Option<Self>> {
-        let uid = user::own().map_err(|_| io::ErrorKind::PermissionDenied)?;
-        let socket = sys::unix_socket(libc::SOCK_SEQPACKET)?;
-        let deadline = Instant::now() + timeout;
-        loop {
-            match sys::connect_abstract(&socket, &names::station(uid, station.id)) {
-                Ok(()) => break,
-                Err(e) if matches!(e.raw_os_error(), Some(libc::ECONNREFUSED | libc::ENOENT)) => return Ok(None),
-                Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                Err(e) => return Err(e),
-            }
-        }
-        let found = Identity::of_peer(&socket)?;
-        if found.uid != uid || station.who.is_some_and(|who| !who.is(&found)) {
-            if sys::takes_rights(&socket) {
-                socket.set_slow();
-            }
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        let _ = sys::set_takes_rights(&socket, true);
-        Ok(Some(Self { socket }))
+        Ok(reach(station, timeout)?.map(|(socket, _)| Self { socket }))
     }
 
     /// Asks, and waits for the answer and its descriptors.
@@ -131,6 +117,35 @@ impl Talk {
             sys::wait_for(&self.socket, libc::POLLIN, left)?;
         }
     }
+}
+
+/// What a process says at a member's station that wants a link with it, and is greeted then.
+const MEET: &[u8] = b"meet";
+
+/// Connects to a station, whose member is who it should be. `None`: it is gone.
+fn reach(station: &Station, timeout: Duration) -> io::Result<Option<(Fd, Identity)>> {
+    let uid = user::own().map_err(|_| io::ErrorKind::PermissionDenied)?;
+    let socket = sys::unix_socket(libc::SOCK_SEQPACKET)?;
+    let deadline = Instant::now() + timeout;
+    loop {
+        match sys::connect_abstract(&socket, &names::station(uid, station.id)) {
+            Ok(()) => break,
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ECONNREFUSED | libc::ENOENT)) => return Ok(None),
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    let found = Identity::of_peer(&socket)?;
+    if found.uid != uid || station.who.is_some_and(|who| !who.is(&found)) {
+        if sys::takes_rights(&socket) {
+            socket.set_slow();
+        }
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let _ = sys::set_takes_rights(&socket, true);
+    Ok(Some((socket, found)))
 }
 
 enum Heard {
@@ -215,6 +230,23 @@ impl Rendezvous {
         }
     }
 
+    /// Makes a link with a member that has no address of its own to be found by, if there is none: what it is called by then. `None`: it is gone,
+    /// or wants nothing of us.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    ///
+    /// [`ResolveError`]: crate::ResolveError
+    pub fn meet(&self, station: &Station) -> Result<Option<MacAddr>, crate::ResolveError> {
+        let unreachable = |source| crate::ResolveError::System { what: "connect to a station's name", source };
+        if let Some(link) = self.living(&mut self.lock(), station.id) {
+            return Ok(Some(link.mac));
+        }
+        let Some((socket, who)) = reach(station, self.timeout).map_err(unreachable)? else { return Ok(None) };
+        sys::send_with(&socket, MEET, &[]).map_err(unreachable)?;
+        self.greeted(socket, who, Instant::now() + self.timeout)
+    }
+
     /// Sets who answers.
     pub fn set_correspondent(&self, correspondent: Arc<dyn Correspondent>) {
         *self.correspondent.lock().unwrap_or_else(PoisonError::into_inner) = Some(correspondent);
@@ -247,6 +279,13 @@ impl Rendezvous {
         let talk = &state.talks.under_way[at];
         match hear(&talk.socket) {
             Heard::Nothing => None,
+            Heard::Words(words, passed) if words == MEET && passed.is_empty() => {
+                let UnderWay { socket, who, .. } = state.talks.under_way.remove(at)?;
+                self.epoll.remove(&socket);
+                self.welcome(state, socket, who);
+                // As a talk, it is over.
+                Some(Matter::End(number))
+            }
             Heard::Words(words, passed) => {
                 let is_its = |link: &Link| link.is_alive() && link.who.is_some_and(|who| who.is(&talk.who));
                 let from = state.links.iter().flatten().find(|entry| is_its(&entry.link)).map(|entry| entry.link.peer.id);

@@ -475,7 +475,7 @@ mod talks {
     use std::time::Duration;
 
     use crate::fd::Fd;
-    use crate::{Correspondent, Settings, Talk, attach, sys};
+    use crate::{Correspondent, Settings, Station, Talk, attach, sys};
 
     /// Says everything backwards, and hands the descriptors back.
     #[derive(Default)]
@@ -522,5 +522,27 @@ mod talks {
         assert_eq!(*echo.ended.lock().unwrap(), [echo.asked.load(Ordering::SeqCst)]);
         drop(device);
         assert!(Talk::begin(&station, PATIENCE).unwrap().is_none(), "nobody is there any more");
+    }
+
+    #[test]
+    fn a_member_that_nobody_can_find_is_met_at_its_station() {
+        let (first, met) = attach(&Settings::default()).unwrap();
+        let (second, meeting) = attach(&Settings::default()).unwrap();
+        let station = Station::told(met.station().id());
+        let asked = std::thread::spawn(move || {
+            let mac = meeting.meet(&station).unwrap().expect("it is there");
+            assert_eq!(meeting.meet(&station).unwrap(), Some(mac), "one link is enough");
+            let known = meeting.station_of(mac).map(|station| station.id());
+            (meeting, known)
+        });
+        while !asked.is_finished() {
+            met.service();
+        }
+        let (meeting, known) = asked.join().unwrap();
+        assert_eq!(known, Some(met.station().id()));
+        assert!(met.peers().iter().any(|peer| peer.id == meeting.station().id()), "they know each other");
+        drop(first);
+        assert_eq!(meeting.meet(&Station::told(met.station().id())).unwrap(), None, "nobody is there any more");
+        drop(second);
     }
 }
