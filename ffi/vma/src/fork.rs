@@ -2,9 +2,8 @@
 //!
 //! The child forgets the parent's state without touching it (its shared mappings are the parent's to write). The table of
 //! descriptors stays; the child's first use of one makes it a state of its own, in which listeners and UDP sockets are
-//! published anew. Connections move to the kernel when the child first uses them ([`crate::moving`]). So a program that becomes a
-//! daemon after it listened goes on,
-//! and one that only forks to exec a helper pays for two pointers.
+//! published anew. Connections change their owner, or move to the kernel, when the child first uses them ([`crate::moving`]).
+//! So a program that becomes a daemon after it listened goes on, and one that only forks to exec a helper pays for two pointers.
 //!
 //! Who has an inherited listener's rule must also accept. So a process that forks before it ever waited on a listener gives
 //! the rule up (connections that nobody accepted yet are reset), and each process publishes a listener when it first waits on

@@ -66,6 +66,25 @@ pub(crate) fn youngest_heir() -> u32 {
     lineages.unknown.max(known.unwrap_or(0))
 }
 
+/// The one child that was forked since then and is alive, by its fork's number. `None`: there is none, or more, or that is not known.
+pub(crate) fn sole_heir_since(birth: u32) -> Option<u32> {
+    if forks() == birth {
+        return None;
+    }
+    let mut lineages = LINEAGES.lock();
+    lineages.bury();
+    let mut heirs = lineages.children.iter().map(|&(fork, _)| fork).filter(|&fork| fork > birth);
+    let heir = heirs.next().filter(|_| lineages.unknown <= birth)?;
+    heirs.next().is_none().then_some(heir)
+}
+
+/// Whether the child of a fork is alive, or a child of its.
+pub(crate) fn is_alive(heir: u32) -> bool {
+    let mut lineages = LINEAGES.lock();
+    lineages.bury();
+    lineages.children.iter().any(|&(fork, _)| fork == heir)
+}
+
 /// Before a fork. `copied`: there are connections that the child will have too.
 pub(crate) fn before(copied: bool) {
     let mut lineages = LINEAGES.lock();

@@ -77,6 +77,8 @@ pub(crate) struct Offload {
     pub(crate) shares_listeners: bool,
     /// A retreat from shared listeners is under way.
     pub(crate) retreating: bool,
+    /// What children are to take over.
+    pub(crate) dormant: Vec<crate::moving::dormant::Dormant>,
     /// What is kept for children.
     pub(crate) legacies: Vec<crate::moving::Legacy>,
     /// Closed listeners whose waiting connections are on their way.
@@ -258,6 +260,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             ports: crate::socket::ports::Ports::default(),
             shapes: crate::socket::common::Shapes::default(),
             shares_listeners: false,
+            dormant: Vec::new(),
             legacies: Vec::new(),
             retreats: 0,
             parent: None,

@@ -275,6 +275,27 @@ fn shared_connections() {
 }
 
 #[test]
+fn a_server_that_forks_for_each_connection() {
+    let report = same_on_both("forked");
+    let of = |process: &serde_json::Value, what: &str, reason: &str| -> u64 {
+        let decisions = process["decisions"].as_array().expect("a report has decisions");
+        let is_it = |decision: &&serde_json::Value| decision["what"] == what && decision["reason"] == reason;
+        decisions.iter().filter(is_it).filter_map(|decision| decision["count"].as_u64()).sum()
+    };
+    let processes: Vec<serde_json::Value> = report.lines().map(|line| serde_json::from_str(line).expect("a line is a report")).collect();
+    let taken: Vec<_> = processes.iter().filter(|process| of(process, "fork", "") > 0).collect();
+    // Of 19 children that have a connection for themselves, and whose parents close it at once, a loaded machine may keep some parents from it.
+    assert!(taken.len() >= 12, "{} children went on with their parent's connection on a ring of their own", taken.len());
+    let served = taken.iter().filter(|process| process["ring"]["rx_packets"].as_u64().unwrap_or(0) >= 50);
+    assert!(served.count() >= 10, "they were served there: {report}");
+}
+
+#[test]
+fn deaths_while_a_connection_changes_hands() {
+    same_on_both("heirs_killed");
+}
+
+#[test]
 fn connections_are_shared_out_among_listeners() {
     same_on_both("spread");
 }

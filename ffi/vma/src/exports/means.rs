@@ -11,6 +11,11 @@ use crate::{process, real};
 fn before() {
     let saved = crate::errno::current();
     heir::settle_all(|_| true);
+    if let Some(process) = process::process()
+        && process.is_owner()
+    {
+        moving::owner::adopted(process);
+    }
     crate::errno::set(saved);
 }
 

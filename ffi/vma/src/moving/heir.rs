@@ -14,7 +14,7 @@ use crate::lineage;
 use crate::process::Process;
 use crate::real;
 use crate::slab::Key;
-use crate::socket::{Family, Kind};
+use crate::socket::{Family, Kind, Socket};
 
 /// Forks of forks that keep what they inherited apart.
 const GENERATIONS: usize = 8;
@@ -48,13 +48,15 @@ pub(crate) fn inherit(parent: &'static Process) {
 }
 
 /// What is known of an inherited connection.
-struct Heirloom {
-    owner: Station,
+pub(super) struct Heirloom {
+    pub(super) owner: Station,
+    /// As the owner had it at the fork.
+    pub(super) socket: &'static Socket,
     family: Family,
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
+    pub(super) local: SocketAddrV4,
+    pub(super) remote: SocketAddrV4,
     /// What the child has is a placeholder that its parent's connections have in common: nobody prepared for the fork.
-    is_common: bool,
+    pub(super) is_common: bool,
 }
 
 fn heirloom(key: Key) -> Option<Heirloom> {
@@ -65,7 +67,7 @@ fn heirloom(key: Key) -> Option<Heirloom> {
     // SAFETY: as in `inherit`; nobody in this process writes it but `fork::adopt`, which leaves sockets' addresses alone.
     let socket = unsafe { parent.state().value_of_the_dead() }.sockets.find(key)?;
     let (owner, family, is_common) = (parent.rendezvous.station(), socket.family, socket.common.is_some());
-    Some(Heirloom { owner, family, local: socket.bound?, remote: socket.peer?, is_common })
+    Some(Heirloom { owner, socket, family, local: socket.bound?, remote: socket.peer?, is_common })
 }
 
 /// The addresses of an inherited connection that is the kernel's now, as the program knows them: its own, and its peer's.
@@ -75,10 +77,14 @@ pub(crate) fn names(fd: c_int) -> Option<(SocketAddrV4, SocketAddrV4, Family)> {
     Some((known.local, known.remote, known.family))
 }
 
-/// The program uses an inherited connection: its owner is asked to move it to the kernel, and waited for. From then on the
-/// descriptor is the kernel's, and none of ours.
+/// The program uses an inherited connection: it becomes ours, if nobody else has it any more. Else its owner is asked to move it to the
+/// kernel, and waited for; from then on the descriptor is the kernel's, and none of ours.
 #[cold]
 pub(crate) fn settle(fd: c_int, key: Key) -> Entry {
+    settle_as(fd, key, true)
+}
+
+fn settle_as(fd: c_int, key: Key, may_own: bool) -> Entry {
     let saved = errno::current();
     if !crate::fork::tables_are_ours() {
         // A vfork child: what it uses moves, but the entries are its parent's, who settles in its turn.
@@ -94,6 +100,10 @@ pub(crate) fn settle(fd: c_int, key: Key) -> Entry {
         return Entry::None;
     }
     if let Some(heirloom) = heirloom(key) {
+        if may_own && let Some(ours) = heirloom.adopt(fd, key) {
+            errno::set(saved);
+            return ours;
+        }
         heirloom.claim(fd, key);
     }
     for (copy, entry) in fdtable::entries() {
@@ -166,7 +176,7 @@ pub(crate) fn settle_all(which: impl Fn(c_int) -> bool) {
         if let Entry::Inherited(key) = entry
             && which(fd)
         {
-            settle(fd, key);
+            settle_as(fd, key, false);
         }
     }
 }

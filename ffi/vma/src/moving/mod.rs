@@ -7,7 +7,10 @@
 //! descriptor, which takes the place of the peer's placeholder ([`pair`]); and what was owed is written into it, before anything
 //! else. From then on it is the kernel's in every process, whoever uses it, in whatever turn.
 //!
-//! It begins when
+//! What a fork's child alone goes on with changes its owner instead, and stays on the ring ([`dormant`], [`adoption`]): the parent has closed
+//! it when the child first uses it, or does so soon after.
+//!
+//! A move to the kernel begins when
 //! - a fork's child first uses what it inherited ([`heir`]: it asks the owner, and waits);
 //! - the owner closes its last descriptor, or ends, while a child that was forked since is alive ([`crate::lineage`]);
 //! - exec is to keep a descriptor, or one is sent by SCM_RIGHTS ([`crate::exports`]);
@@ -21,6 +24,10 @@
 //!   heir's own is the kernel's by now, or there is no such connection
 //! - `leave L R REASON` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with the remains in
 //!   a memfd, `wait`, or `gone`
+//! - `adopt L R` of an heir to the owner: `open`, while the owner has a descriptor of its own; `meet MEMBER`, who is at the other end; or `no`
+//! - `give L R` then: `given`, with the connection in a memfd; or `no`
+//! - `handover L R MEMBER` in the same talk, of the heir that has it on its ring: `wait`; `yours`; or `back`, when it is not to be had after all
+//! - `follow L R MEMBER` of the owner to the peer: `follows`, who sends to that member from now on; or `no`
 //! - `forked`, with a pipe's reading end, of a child of a fork that nobody saw: `done`
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
@@ -32,7 +39,9 @@
 //! may look like the end of a shorter stream. A move that does not end before its process does, or before others get the descriptor, is
 //! given up, by a reset in every process ([`giving_up`]).
 
+mod adoption;
 mod bequest;
+pub(crate) mod dormant;
 mod giving_up;
 pub(crate) mod heir;
 mod job;

@@ -14,7 +14,7 @@ use ringway_stack::tcp;
 
 use super::giving_up::{self, File, await_or_give_up};
 use super::job::Job;
-use super::{Move, Role, pair, peer};
+use super::{Move, Role, dormant, pair, peer};
 use crate::exit::{self, Patience};
 use crate::fdtable::{self, Entry};
 use crate::lineage;
@@ -95,6 +95,11 @@ pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, soc
     start(process, offload, id, None, (fd, socket.family, socket.shut.read))
 }
 
+/// Begins to move a connection that the program has closed, and that was kept for a child. `false`: it must be ended as any other.
+pub(super) fn begin_kept(process: &'static Process, offload: &mut Offload, id: SocketId, placeholder: &Fd, family: Family) -> bool {
+    start(process, offload, id, None, (placeholder.raw(), family, false))
+}
+
 /// The process ends: what a child of its may go on with moves to the kernel. `false`: not in time.
 pub(crate) fn leave_shared(process: &'static Process, patience: &mut Patience) -> bool {
     if lineage::forks() > 0 {
@@ -127,7 +132,18 @@ pub(crate) fn after_exec(process: &Process) {
 
 /// Moves every connection, and waits until all of them are the kernel's.
 pub(crate) fn all(process: &'static Process) {
-    begin_all(process, |_| true);
+    leave(process, |_| true);
+}
+
+/// Moves every connection that was a parent's, as if the parent had it still.
+pub(crate) fn adopted(process: &'static Process) {
+    if process.lock().sockets.iter().any(|(_, socket)| socket.is_adopted) {
+        leave(process, |socket| socket.is_adopted);
+    }
+}
+
+fn leave(process: &'static Process, which: impl Fn(&Socket) -> bool) {
+    begin_all(process, which);
     if !await_all(process, Waited::All, &mut Patience::of(super::PATIENCE), super::PATIENCE) {
         tracing::warn!("connections could not be moved to the kernel in time");
     }
@@ -137,6 +153,7 @@ pub(crate) fn all(process: &'static Process) {
 fn begin_all(process: &'static Process, which: impl Fn(&Socket) -> bool) {
     let mut guard = process.lock();
     let offload = &mut *guard;
+    dormant::release_all(process, offload);
     let keys: Vec<Key> = offload.sockets.iter().filter(|(_, socket)| which(socket)).map(|(key, _)| key).collect();
     for key in keys {
         begin(process, offload, key);
@@ -169,7 +186,7 @@ pub(crate) fn await_all(process: &Process, which: Waited, patience: &mut Patienc
 
 /// Whether something is on its way that ends with the process.
 pub(crate) fn waits(offload: &Offload) -> bool {
-    offload.moves.iter().any(|moving| moving.role != Role::Kept) || offload.rests.are_awaited()
+    offload.moves.iter().any(|moving| moving.role != Role::Kept) || offload.rests.are_awaited() || dormant::are_on_their_way(offload)
 }
 
 /// Whether connections of ours have left the ring, and are not the kernel's yet.

@@ -11,7 +11,7 @@ use ringway_stack::ring::NextHop;
 
 use super::giving_up::File;
 use super::rest::{self, Rest, Taken};
-use super::{Legacy, Move, Role, addresses, memfd, owner, pair, retreat};
+use super::{Legacy, Move, Role, addresses, dormant, memfd, owner, pair, retreat};
 use crate::fdtable;
 use crate::fork::sharing;
 use crate::lineage;
@@ -31,6 +31,7 @@ impl Correspondent for Answers {
 
     fn hung_up(&self, talk: u64) {
         crate::boundary!((), abandoned(self.0, talk));
+        crate::boundary!((), dormant::hung_up(self.0, &mut self.0.lock(), talk));
     }
 }
 
@@ -71,6 +72,16 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: Option<u64>, wo
             let reason = parts.next().and_then(Reason::from_name).unwrap_or(Reason::SharedConnection);
             leave(process, offload, Asker { talk, member: from, is_alone: parts.next() == Some(ALONE), reason }, local, remote)
         }
+        "adopt" => return (dormant::offer(process, offload, (local, remote)), Vec::new()),
+        "give" => {
+            let given = dormant::give(process, offload, talk, (local, remote));
+            (if given.is_some() { "given" } else { "no" }, given)
+        }
+        "handover" | "follow" => match parts.next().and_then(|member| u64::from_str_radix(member, 16).ok()) {
+            Some(member) if verb == "follow" => (dormant::follow(process, offload, from, (local, remote), member), None),
+            Some(member) => (dormant::hand_over(process, offload, talk, (local, remote), member), None),
+            None => ("no", None),
+        },
         "take" => (take(process, offload, talk, (local, remote), passed), None),
         _ => ("gone", None),
     };
@@ -100,7 +111,7 @@ struct Asker {
 
 /// A child wants to use what it inherited from us.
 fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4, remote: SocketAddrV4) -> (&'static str, Option<Fd>) {
-    if offload.moves.iter().any(|moving| moving.is_between(local, remote)) {
+    if offload.moves.iter().any(|moving| moving.is_between(local, remote)) || dormant::release(process, offload, (local, remote)) {
         return ("wait", None);
     }
     if let Some(at) = offload.legacies.iter().position(|legacy| (legacy.local, legacy.remote) == (local, remote)) {
@@ -178,6 +189,10 @@ fn leave(
             return ("wait", None);
         }
         key = offload.moves.swap_remove(at).key;
+    }
+    // What is kept for a child is for its owner to move, who has the child's descriptor.
+    if dormant::release(process, offload, (local, remote)) {
+        return ("wait", None);
     }
     let now = process.now();
     offload.poll_if_due(now);

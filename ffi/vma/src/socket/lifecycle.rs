@@ -302,7 +302,7 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
         && is_open
         && lineage::shared_since(socket.birth)
         && let Some(process) = process::process()
-        && moving::owner::begin_closed(process, offload, socket, fd)
+        && outlives(process, offload, socket, fd)
     {
         return;
     }
@@ -327,6 +327,14 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
     } else if socket.reason != Some(Reason::Undecided) {
         offload.closed.kernel += 1;
     }
+}
+
+/// Whether a child goes on with the connection whose last descriptor is being closed. (The close leaves errno as it is.)
+fn outlives(process: &'static Process, offload: &mut Offload, socket: &Socket, fd: c_int) -> bool {
+    let saved = errno::current();
+    let outlives = moving::dormant::keep(process, offload, socket, fd) || moving::owner::begin_closed(process, offload, socket, fd);
+    errno::set(saved);
+    outlives
 }
 
 /// SO_LINGER with a time: the last close waits until the peer has everything (socket(7)).

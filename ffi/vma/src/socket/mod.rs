@@ -129,6 +129,8 @@ pub(crate) struct Socket {
     pub(crate) birth: u32,
     /// A listener that came from a parent, which may have it still, and may have other children.
     pub(crate) is_shared: bool,
+    /// A connection that was a parent's, and is on our ring now.
+    pub(crate) is_adopted: bool,
     /// The program is about to be another one, and exec closes it.
     pub(crate) is_left: bool,
     /// It was a connection of the ring, and moved to the kernel.
@@ -209,6 +211,7 @@ impl Socket {
             keepalive: tcp::Keepalive::default(),
             birth: crate::lineage::forks(),
             is_shared: false,
+            is_adopted: false,
             is_left: false,
             moved: false,
             inherited: Vec::new(),

@@ -1,0 +1,143 @@
+//! Connections that change owner, as the child of a fork goes that inherited them: see [`super::dormant`], whose parent's part it is.
+
+use core::ffi::c_int;
+use core::time::Duration;
+use std::time::Instant;
+
+use ringway_host::Blocked;
+use ringway_shm::{Fd, Station, Talk};
+use ringway_stack::device::MacAddr;
+use ringway_stack::ring::{NextHop, SocketId};
+
+use super::heir::Heirloom;
+use super::{ANSWER, PATIENCE, memfd, pause};
+use crate::extra::threads;
+use crate::fdtable::{self, Entry};
+use crate::lineage;
+use crate::process::{self, Process};
+use crate::slab::Key;
+use crate::socket::Kind;
+
+/// How long the parent may take to close what it leaves to its child, as it does right after the fork. Then both use it.
+const PARTING: Duration = Duration::from_millis(10);
+
+/// What became of it.
+enum Outcome {
+    Ours,
+    /// It stays its owner's.
+    Back,
+    /// Nobody says.
+    Unknown,
+}
+
+impl Heirloom {
+    /// Takes it onto a ring of this process's own, under all of its numbers. `None`: it stays its owner's, which is to move it to the kernel.
+    pub(super) fn adopt(&self, fd: c_int, inherited: Key) -> Option<Entry> {
+        if !self.is_ours_alone() {
+            return None;
+        }
+        let process = process::process_or_init().filter(|process| process.is_owner() && !process.state().is_mine())?;
+        // One thread does it, for all that use the connection first at once, and nobody forks meanwhile.
+        let _undisturbed = Blocked::new();
+        let _alone = process::INIT.lock();
+        match fdtable::peek(fd) {
+            Entry::Inherited(known) if known == inherited => {}
+            Entry::Settled(_) => return Some(Entry::None),
+            entry => return Some(entry),
+        }
+        let talk = Talk::begin(&self.owner, ANSWER).ok()??;
+        let peer = self.await_parting(&talk)?;
+        let mac = process.rendezvous.meet(&peer).ok()??;
+        let id = self.take(process, &talk, mac)?;
+        match self.await_peer(process, &talk) {
+            Outcome::Ours => return Some(self.enter(process, id, mac, fd, inherited)),
+            // Without a word: what the peer knows of it is its owner's.
+            Outcome::Back => drop(process.lock().ring.detach_stream(process.now(), id)),
+            // If the peer sends to us by now, it sees a reset.
+            Outcome::Unknown => {
+                let mut guard = process.lock();
+                guard.ring.close(process.now(), id, true);
+                guard.dispatch();
+            }
+        }
+        None
+    }
+
+    /// Whether nobody but this process and its parent can have it, and nothing of this process's knows the descriptor already.
+    fn is_ours_alone(&self) -> bool {
+        // SAFETY: getppid has no preconditions.
+        let parent = unsafe { libc::getppid() };
+        parent == self.owner.pid()
+            && !lineage::shared_since(0)
+            && !self.is_common
+            && self.socket.rare.is_none()
+            && !self.socket.watch.is_watched()
+            && threads::wants_offload()
+    }
+
+    fn ask(&self, talk: &Talk, verb: &str, more: &str) -> Option<(String, Vec<Fd>)> {
+        let words = format!("{verb} {} {}{more}", self.local, self.remote);
+        let (words, passed) = talk.ask(words.as_bytes(), &[], ANSWER).ok()?;
+        Some((String::from_utf8(words).ok()?, passed))
+    }
+
+    /// Waits until the parent has closed it: where its peer is. `None`: it has not, or cannot leave it to us.
+    fn await_parting(&self, talk: &Talk) -> Option<Station> {
+        let started = Instant::now();
+        loop {
+            let (answer, _) = self.ask(talk, "adopt", "")?;
+            match answer.split_once(' ') {
+                Some(("meet", id)) => return u64::from_str_radix(id, 16).ok().map(Station::told),
+                None if answer == "open" && started.elapsed() < PARTING => pause(),
+                _ => return None,
+            }
+        }
+    }
+
+    /// Takes it onto the ring, where it says nothing yet.
+    fn take(&self, process: &Process, talk: &Talk, mac: MacAddr) -> Option<SocketId> {
+        let (answer, passed) = self.ask(talk, "give", "")?;
+        let bytes = passed.first().filter(|_| answer == "given").and_then(|file| memfd::read(file).ok())?;
+        let (ends, hop) = ((self.local, self.remote), NextHop::Station(mac));
+        process.lock().ring.adopt_snapshot(process.now(), ends, hop, &self.socket.tcp, &bytes).ok()
+    }
+
+    /// Waits until the peer sends to us.
+    fn await_peer(&self, process: &Process, talk: &Talk) -> Outcome {
+        let member = format!(" {:016x}", process.rendezvous.station().id());
+        let started = Instant::now();
+        while let Some((answer, _)) = self.ask(talk, "handover", &member)
+            && started.elapsed() < PATIENCE
+        {
+            match answer.as_str() {
+                "yours" => return Outcome::Ours,
+                "wait" => pause(),
+                _ => return Outcome::Back,
+            }
+        }
+        Outcome::Unknown
+    }
+
+    /// It is ours: the program's numbers name it.
+    fn enter(&self, process: &Process, id: SocketId, mac: MacAddr, fd: c_int, inherited: Key) -> Entry {
+        let mut guard = process.lock();
+        let offload = &mut *guard;
+        let mut socket = self.socket.copy_for_child(fd);
+        (socket.kind, socket.reason, socket.is_adopted) = (Kind::Stream(id), None, true);
+        // SAFETY: plain integers.
+        socket.nonblocking = unsafe { crate::real::fcntl(fd, libc::F_GETFL, 0) } & libc::O_NONBLOCK != 0;
+        let numbers: Vec<c_int> = fdtable::entries().filter(|&(_, entry)| entry == Entry::Inherited(inherited)).map(|(fd, _)| fd).collect();
+        socket.fds = numbers.len() as u32;
+        let key = offload.sockets.insert(socket);
+        offload.link(id, key.index);
+        offload.decided("fork", None);
+        for number in numbers {
+            fdtable::change_if(number, Entry::Inherited(inherited), Entry::Socket(key));
+        }
+        // (What fails here is found by the program's next call.)
+        let _ = offload.ring.tcp_retarget(process.now(), id, NextHop::Station(mac));
+        offload.dispatch();
+        tracing::debug!("the connection {} - {}, inherited from process {}, is ours", self.local, self.remote, self.owner.pid());
+        Entry::Socket(key)
+    }
+}

@@ -1,0 +1,333 @@
+//! Connections that change owner, as the parent of a fork goes that has them.
+//!
+//! A parent that closes a connection while one child has it, and nobody else, leaves it to that child: it keeps the connection on its ring,
+//! acknowledging what comes, until the child asks for it. Then it writes the connection down, the child takes it onto a ring of its own
+//! ([`super::adoption`]), and the peer is told where to send ([`follow`]). Only then does the parent forget it: as long as the peer has not
+//! been told, it refuses whatever the child sends, and the parent can take back what it gave.
+//!
+//! A child that has not asked in a while may not have been forked for the connection, or may be busy; and one may stop while it takes it: then
+//! the connection moves to the kernel.
+
+use core::time::Duration;
+use std::io;
+use std::net::SocketAddrV4;
+
+use ringway_host::Blocked;
+use ringway_shm::{Fd, ShmDevice, Station, Talk};
+use ringway_stack::Instant;
+use ringway_stack::ring::{Handover, NextHop, SocketId};
+use ringway_stack::tcp::State;
+
+use super::{ANSWER, memfd, owner, peer};
+use crate::lineage;
+use crate::process::{Offload, Process};
+use crate::socket::{Family, Kind, Shut, Socket};
+
+/// So many wait at a time: each has a descriptor.
+const DORMANT_MAX: usize = 64;
+
+/// Of a peer that has sent more than that, more is likely to come, and it may end before the heir reads: then the kernel has it sooner.
+const UNREAD_MAX: usize = 64 << 10;
+
+/// How long one waits for its heir.
+const PROMPT: Duration = Duration::from_secs(1);
+
+/// How long the heir may take to have it on its ring.
+const TAKING: Duration = ANSWER;
+
+/// A connection that is its heir's to take.
+#[derive(Debug)]
+pub(crate) struct Dormant {
+    local: SocketAddrV4,
+    remote: SocketAddrV4,
+    /// The fork whose child has it.
+    heir: u32,
+    placeholder: Fd,
+    family: Family,
+    since: Instant,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// It is on our ring.
+    Waiting(SocketId),
+    /// The heir has taken a copy, in this talk.
+    Given(u64, Handover<ShmDevice>),
+    /// The peer is being told. No talk: the heir has hung up meanwhile.
+    Telling(Option<u64>, Handover<ShmDevice>),
+    /// It is the heir's, who is to hear of that in this talk.
+    Gone(u64),
+}
+
+/// How the peer took it.
+enum Told {
+    Follows,
+    /// It goes on with us, or is gone.
+    Refuses,
+    /// It may have heard, or may yet hear, and follow.
+    Unknown,
+}
+
+impl Dormant {
+    fn is_between(&self, ends: (SocketAddrV4, SocketAddrV4)) -> bool {
+        (self.local, self.remote) == ends
+    }
+
+    const fn talk(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Given(talk, _) | Stage::Gone(talk) | Stage::Telling(Some(talk), _) => Some(talk),
+            Stage::Waiting(_) | Stage::Telling(None, _) => None,
+        }
+    }
+}
+
+fn position(offload: &Offload, ends: (SocketAddrV4, SocketAddrV4)) -> Option<usize> {
+    offload.dormant.iter().position(|dormant| dormant.is_between(ends))
+}
+
+/// Whether some are in the middle of their way to their heirs.
+pub(super) fn are_on_their_way(offload: &Offload) -> bool {
+    offload.dormant.iter().any(|dormant| matches!(dormant.stage, Stage::Given(..) | Stage::Telling(..)))
+}
+
+/// The program closes the last descriptor, `fd`, of a connection: it is kept for a child that is the only one to have it. `false`: there
+/// is none, or it could not take it.
+pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd: i32) -> bool {
+    let Kind::Stream(id) = socket.kind else { return false };
+    let Some(heir) = lineage::sole_heir_since(socket.birth) else { return false };
+    let is_plain = socket.shut == Shut::default() && socket.common.is_none() && socket.rare.is_none() && !offload.is_heard();
+    let Some(info) = offload.ring.info(id) else { return false };
+    let is_open = matches!(info.state, Some(State::Established | State::CloseWait)) && info.recv_queue <= UNREAD_MAX;
+    let Some(remote) = info.remote.filter(|_| is_plain && is_open && !offload.ending && offload.dormant.len() < DORMANT_MAX) else {
+        return false;
+    };
+    if peer_of(process, offload, id).is_none() {
+        return false;
+    }
+    let Some(placeholder) = peer::copy_of(fd) else { return false };
+    offload.closed.rx_bytes += info.counters.rx_bytes;
+    offload.closed.tx_bytes += info.counters.tx_bytes;
+    offload.closed.offloaded += 1;
+    let (local, family, since) = (info.local, socket.family, process.now());
+    offload.dormant.push(Dormant { local, remote, heir, placeholder, family, since, stage: Stage::Waiting(id) });
+    if let Some(progress) = offload.mux.watch.progress {
+        ringway_host::sleep::signal(progress);
+    }
+    true
+}
+
+/// Who is at the other end, if it is another process, and lives.
+fn peer_of(process: &Process, offload: &Offload, id: SocketId) -> Option<Station> {
+    let Some(NextHop::Station(mac)) = offload.ring.tcp_hop(id) else { return None };
+    process.rendezvous.station_of(mac).filter(|station| *station != process.rendezvous.station())
+}
+
+/// The heir asks whether it can have a connection.
+pub(super) fn offer(process: &Process, offload: &Offload, ends: (SocketAddrV4, SocketAddrV4)) -> String {
+    let Some(at) = position(offload, ends) else {
+        let socket = peer::socket_between(offload, ends.0, ends.1).and_then(|key| offload.sockets.find(key));
+        return if socket.is_some_and(|socket| matches!(socket.kind, Kind::Stream(_))) { "open" } else { "no" }.to_owned();
+    };
+    match offload.dormant[at].stage {
+        Stage::Waiting(id) => peer_of(process, offload, id).map_or_else(|| "no".to_owned(), |peer| format!("meet {:016x}", peer.id())),
+        _ => "no".to_owned(),
+    }
+}
+
+/// The heir, which knows the peer now, takes it. `None`: it cannot be had.
+pub(super) fn give(process: &'static Process, offload: &mut Offload, talk: u64, ends: (SocketAddrV4, SocketAddrV4)) -> Option<Fd> {
+    let at = position(offload, ends)?;
+    let Stage::Waiting(id) = offload.dormant[at].stage else { return None };
+    let now = process.now();
+    offload.poll_if_due(now);
+    let handover = offload.ring.detach_stream(now, id).ok()?;
+    let written = handover.snapshot(now).and_then(|bytes| memfd::holding(&[&bytes]).ok());
+    (offload.dormant[at].stage, offload.dormant[at].since) = (Stage::Given(talk, handover), now);
+    if written.is_none() {
+        take_back(process, offload, at);
+    }
+    written
+}
+
+/// The heir has taken it, as this member: the peer is to follow it. The answer: `wait`, `yours`, or `back`, if it is not the heir's after all.
+pub(super) fn hand_over(
+    process: &'static Process,
+    offload: &mut Offload,
+    talk: u64,
+    ends: (SocketAddrV4, SocketAddrV4),
+    heir: u64,
+) -> &'static str {
+    let Some(at) = position(offload, ends).filter(|&at| offload.dormant[at].talk() == Some(talk)) else { return "back" };
+    let station = match &offload.dormant[at].stage {
+        Stage::Telling(..) => return "wait",
+        Stage::Gone(_) => return "yours",
+        Stage::Waiting(_) => return "back",
+        Stage::Given(_, handover) => station_of(process, handover),
+    };
+    // No handler of the program's runs on a thread that is not its.
+    let _undisturbed = Blocked::new();
+    let started = station.is_some_and(|station| {
+        let tell = move || crate::boundary!((), tell(process, &station, ends, heir));
+        std::thread::Builder::new().name("ringway-heir".to_owned()).spawn(tell).is_ok()
+    });
+    if !started {
+        take_back(process, offload, at);
+        return "back";
+    }
+    let dormant = &mut offload.dormant[at];
+    if let Stage::Given(talk, handover) = core::mem::replace(&mut dormant.stage, Stage::Gone(talk)) {
+        dormant.stage = Stage::Telling(Some(talk), handover);
+    }
+    "wait"
+}
+
+fn station_of(process: &Process, handover: &Handover<ShmDevice>) -> Option<Station> {
+    let NextHop::Station(mac) = handover.hop() else { return None };
+    process.rendezvous.station_of(mac)
+}
+
+/// Tells the peer; a thread's work.
+fn tell(process: &'static Process, station: &Station, ends: (SocketAddrV4, SocketAddrV4), heir: u64) {
+    let words = format!("follow {} {} {heir:016x}", ends.1, ends.0);
+    let told = match Talk::begin(station, ANSWER) {
+        Ok(Some(talk)) => match talk.ask(words.as_bytes(), &[], ANSWER) {
+            Ok((answer, _)) if answer == b"follows" => Told::Follows,
+            Ok(_) => Told::Refuses,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Told::Refuses,
+            Err(_) => Told::Unknown,
+        },
+        Ok(None) | Err(_) => Told::Refuses,
+    };
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(at) = position(offload, ends) else { return };
+    match told {
+        Told::Refuses => take_back(process, offload, at),
+        Told::Follows => match offload.dormant[at].talk() {
+            Some(talk) => offload.dormant[at].stage = Stage::Gone(talk),
+            None => drop(offload.dormant.swap_remove(at)),
+        },
+        // Both ends see a reset, whichever of them the peer is with.
+        Told::Unknown => {
+            if let Stage::Telling(_, handover) = offload.dormant.swap_remove(at).stage
+                && let Ok(id) = offload.ring.adopt(process.now(), handover)
+            {
+                offload.ring.close(process.now(), id, true);
+                offload.dispatch();
+            }
+        }
+    }
+}
+
+/// What the heir does not take, or the peer does not follow, is on our ring again, and moves to the kernel for whoever has it.
+fn take_back(process: &'static Process, offload: &mut Offload, at: usize) {
+    let mut dormant = offload.dormant.swap_remove(at);
+    let (Stage::Given(_, handover) | Stage::Telling(_, handover)) = dormant.stage else { return };
+    match offload.ring.adopt(process.now(), handover) {
+        Ok(id) => {
+            dormant.stage = Stage::Waiting(id);
+            leave(process, offload, dormant);
+        }
+        Err((error, handover)) => {
+            let (local, remote) = (handover.local(), handover.remote());
+            tracing::warn!("the connection {local} - {remote} is lost on its way to a child: {error}");
+        }
+    }
+}
+
+/// A connection is the kernel's to carry on, or ends if nobody has it.
+fn leave(process: &'static Process, offload: &mut Offload, dormant: Dormant) {
+    let Stage::Waiting(id) = dormant.stage else { return };
+    let is_wanted = lineage::is_alive(dormant.heir);
+    if is_wanted && owner::begin_kept(process, offload, id, &dormant.placeholder, dormant.family) {
+        return;
+    }
+    offload.catch_up(process.now());
+    offload.ring.close(process.now(), id, false);
+    offload.dispatch();
+    offload.watch_held(process.now(), id);
+}
+
+/// Moves one to the kernel, or lets whoever asks wait until it has gone another way. `false`: there is none.
+pub(super) fn release(process: &'static Process, offload: &mut Offload, ends: (SocketAddrV4, SocketAddrV4)) -> bool {
+    let Some(at) = position(offload, ends).filter(|&at| !matches!(offload.dormant[at].stage, Stage::Gone(_))) else { return false };
+    if matches!(offload.dormant[at].stage, Stage::Waiting(_)) {
+        let dormant = offload.dormant.swap_remove(at);
+        leave(process, offload, dormant);
+    }
+    true
+}
+
+/// All that wait move to the kernel.
+pub(super) fn release_all(process: &'static Process, offload: &mut Offload) {
+    let waiting = |dormant: &mut Dormant| matches!(dormant.stage, Stage::Waiting(_));
+    let all: Vec<Dormant> = offload.dormant.extract_if(.., waiting).collect();
+    for dormant in all {
+        leave(process, offload, dormant);
+    }
+}
+
+/// The heir has hung up.
+pub(super) fn hung_up(process: &'static Process, offload: &mut Offload, talk: u64) {
+    let Some(at) = offload.dormant.iter().position(|dormant| dormant.talk() == Some(talk)) else { return };
+    match &mut offload.dormant[at].stage {
+        Stage::Given(..) => take_back(process, offload, at),
+        Stage::Telling(heir, _) => *heir = None,
+        Stage::Gone(_) => drop(offload.dormant.swap_remove(at)),
+        Stage::Waiting(_) => {}
+    }
+}
+
+/// The progress thread's look: those whose heirs have ended end, and those whose heirs don't come move to the kernel. Whether some wait.
+pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: Instant) -> bool {
+    if offload.dormant.is_empty() {
+        return false;
+    }
+    let is_stuck = |dormant: &Dormant| matches!(dormant.stage, Stage::Given(..)) && now.since(dormant.since) >= TAKING;
+    while let Some(at) = offload.dormant.iter().position(is_stuck) {
+        take_back(process, offload, at);
+    }
+    let Offload { dormant, ring, .. } = offload;
+    let is_due = |dormant: &mut Dormant| {
+        let Stage::Waiting(id) = dormant.stage else { return false };
+        let is_full = ring.info(id).is_none_or(|info| info.recv_queue > UNREAD_MAX);
+        is_full || now.since(dormant.since) >= PROMPT || !lineage::is_alive(dormant.heir)
+    };
+    let due: Vec<Dormant> = dormant.extract_if(.., is_due).collect();
+    for dormant in due {
+        leave(process, offload, dormant);
+    }
+    !offload.dormant.is_empty()
+}
+
+/// The other end's owner, `from`, has given the connection to another process, of this member: what is sent goes there from now on.
+pub(super) fn follow(
+    process: &Process,
+    offload: &mut Offload,
+    from: Option<u64>,
+    ends: (SocketAddrV4, SocketAddrV4),
+    heir: u64,
+) -> &'static str {
+    let now = process.now();
+    offload.poll_if_due(now);
+    // What has begun to move is its owner's as it was.
+    if offload.moves.iter().any(|moving| moving.is_between(ends.0, ends.1)) {
+        return "no";
+    }
+    let open = peer::socket_between(offload, ends.0, ends.1).and_then(|key| offload.sockets.find(key)?.ring_id());
+    let kept = || match offload.dormant[position(offload, ends)?].stage {
+        Stage::Waiting(id) => Some(id),
+        _ => None,
+    };
+    let Some(id) = open.or_else(kept) else { return "no" };
+    let Some(NextHop::Station(mac)) = offload.ring.tcp_hop(id) else { return "no" };
+    // Only who is at the other end may give it away.
+    if from.is_none() || process.rendezvous.station_of(mac).map(|station| station.id()) != from {
+        return "no";
+    }
+    let Some(heir) = process.rendezvous.peers().into_iter().find(|peer| peer.id == heir) else { return "no" };
+    let is_told = offload.ring.tcp_retarget(now, id, NextHop::Station(heir.mac)).is_ok();
+    offload.dispatch();
+    if is_told { "follows" } else { "no" }
+}
