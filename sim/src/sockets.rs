@@ -283,6 +283,16 @@ impl Sockets {
         Ok(socket)
     }
 
+    /// See [`Ring::udp_connect`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn udp_connect(&mut self, socket: SocketId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
+        self.ring.udp_connect(socket, source, remote)?;
+        self.note(|checkers, place, ring| checkers.udp_connected(place, ring, socket));
+        Ok(())
+    }
+
     /// See [`Ring::udp_send`].
     ///
     /// # Errors

@@ -168,8 +168,8 @@ impl<'a> Site<'a> {
         usize::try_from(scale(draw, self.options[host].rings as u64)).unwrap_or(0)
     }
 
-    /// Starts a server, now and after each crash: on one ring of its host, or on each, which then share the listening port. `make` is given the
-    /// configuration of the listening socket and where to note it.
+    /// Starts a server, now and after each crash: on one ring of its host, or on each, and there one program or several, which then share the
+    /// listening port. `make` is given the configuration of a listening socket and where to note it.
     fn add_server<A: App + 'static>(
         &mut self,
         host: usize,
@@ -180,14 +180,18 @@ impl<'a> Site<'a> {
         // A listening port is shared by a group of rings.
         let shares = self.options[host].nic.steering.contains(Steering::RSS);
         let rings = if everywhere && shares { 0..self.options[host].rings } else { one..one + 1 };
-        let config = Config { reuse_port: rings.len() > 1, ..self.options[host].tcp.clone() };
+        // So may several listeners of one ring share it, where rules that are shared can be had.
+        let programs = if shares { [1, 1, 2, 3][usize::try_from(scale(self.places.next(), 4)).unwrap_or(0)] } else { 1 };
+        let config = Config { reuse_port: rings.len() * programs > 1, ..self.options[host].tcp.clone() };
         for ring in rings {
-            let (make, config, socket) = (make.clone(), config.clone(), standing.add(self.hosts[host], ring));
-            let start = move || -> Box<dyn App> {
-                socket.set(None);
-                Box::new(make(config.clone(), socket.clone()))
-            };
-            self.world.add_restartable_on(self.hosts[host], ring, start);
+            for _ in 0..programs {
+                let (make, config, socket) = (make.clone(), config.clone(), standing.add(self.hosts[host], ring));
+                let start = move || -> Box<dyn App> {
+                    socket.set(None);
+                    Box::new(make(config.clone(), socket.clone()))
+                };
+                self.world.add_restartable_on(self.hosts[host], ring, start);
+            }
         }
     }
 

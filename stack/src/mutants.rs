@@ -96,6 +96,10 @@ mutants! {
     DeathIsReset,
     /// A station that dies ends its streams, whatever its program had not read.
     DeathIsEnd,
+    /// A datagram for a socket with that peer goes to whoever has the local address.
+    PeerIsNotPreferred,
+    /// Of the listeners that share an address, the last one gets every connection.
+    ListenersNotShared,
     /// What was reported by SACK is taken for received, whatever the peer acknowledges later.
     TrustSack,
     /// What a connection that leaves its ring has received and not given is lost.

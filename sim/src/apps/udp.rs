@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::ring::{NextHop, RecvFlags, SocketId, UdpOptions};
 use ringway_stack::{Error, Instant};
@@ -145,7 +145,7 @@ impl Pinger {
 impl App for Pinger {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         if self.socket.is_none() {
-            self.socket = open(cx, self.port, &self.options);
+            self.socket = open(cx, SocketAddrV4::new(cx.ip, self.port), &self.options);
         }
         let Some(socket) = self.socket else { return Step::Until(cx.now + OPEN_RETRY) };
         self.receive(cx, socket);
@@ -167,13 +167,19 @@ pub struct Echo {
     port: u16,
     socket: Shared<Option<SocketId>>,
     options: UdpOptions,
+    /// Bound to every address; and whose datagrams it wants alone.
+    wildcard: bool,
+    peer: Option<SocketAddrV4>,
+    /// It has found that peer.
+    is_connected: bool,
     buffer: Vec<u8>,
 }
 
 impl Echo {
     /// Echoes on `port`; the socket is noted in `socket`.
     pub fn new(port: u16, socket: Shared<Option<SocketId>>) -> Self {
-        Self { port, socket, options: UdpOptions::default(), buffer: vec![0; DATAGRAM_MAX] }
+        let (options, buffer) = (UdpOptions::default(), vec![0; DATAGRAM_MAX]);
+        Self { port, socket, options, wildcard: false, peer: None, is_connected: false, buffer }
     }
 
     /// With these options on its socket.
@@ -181,14 +187,34 @@ impl Echo {
     pub fn options(self, options: UdpOptions) -> Self {
         Self { options, ..self }
     }
+
+    /// Bound to every address, and for one peer, as it may be.
+    #[must_use]
+    pub fn narrowed(self, wildcard: bool, peer: Option<SocketAddrV4>) -> Self {
+        Self { wildcard, peer, ..self }
+    }
+
+    /// Its socket, as it is to be. None if there is no rule for it now.
+    fn opened(&mut self, cx: &mut Context<'_>) -> Option<SocketId> {
+        if self.socket.read().is_none() {
+            let ip = if self.wildcard { Ipv4Addr::UNSPECIFIED } else { cx.ip };
+            self.socket.set(open(cx, SocketAddrV4::new(ip, self.port), &self.options));
+        }
+        let socket = *self.socket.read();
+        if let (Some(socket), Some(peer), false) = (socket, self.peer, self.is_connected) {
+            match cx.ring.udp_connect(socket, cx.ip, Some((peer, NextHop::Neighbour(*peer.ip())))) {
+                Err(Error::NoBuffers) => return None,
+                connected => connected.expect("whoever has these addresses shares them"),
+            }
+            self.is_connected = true;
+        }
+        socket
+    }
 }
 
 impl App for Echo {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        if self.socket.read().is_none() {
-            self.socket.set(open(cx, self.port, &self.options));
-        }
-        let Some(socket) = *self.socket.read() else { return Step::IdleUntil(cx.now + OPEN_RETRY) };
+        let Some(socket) = self.opened(cx) else { return Step::IdleUntil(cx.now + OPEN_RETRY) };
         loop {
             let datagram = match cx.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty()) {
                 Ok(datagram) => datagram,
@@ -203,8 +229,8 @@ impl App for Echo {
 }
 
 /// None if there is no rule for it now.
-fn open(cx: &mut Context<'_>, port: u16, options: &UdpOptions) -> Option<SocketId> {
-    match cx.ring.udp_open(SocketAddrV4::new(cx.ip, port), options) {
+fn open(cx: &mut Context<'_>, local: SocketAddrV4, options: &UdpOptions) -> Option<SocketId> {
+    match cx.ring.udp_open(local, options) {
         Err(Error::NoBuffers) => None,
         opened => Some(opened.expect("a fresh host's port is free")),
     }

@@ -3,7 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use ringway_stack::ring::{self, RecvFlags, Ring, Shutdown, SocketId, UdpOptions};
+use ringway_stack::ring::{self, RecvFlags, Reuse, Ring, Shutdown, SocketId, UdpOptions};
 use ringway_stack::tcp::{self, State};
 use ringway_stack::{Error, Instant};
 
@@ -87,17 +87,28 @@ impl Checkers {
 
     /// A listener was opened.
     pub(crate) fn listens(&mut self, place: usize, ring: &R, port: u16, config: &tcp::Config, socket: SocketId) {
-        self.opened(place, ring, (true, port), Sock::configured(config), socket);
+        let reuse = if config.reuse_port { Reuse::Port } else { Reuse::No };
+        self.opened(place, ring, (true, port), Sock::configured(config), reuse, socket);
     }
 
     /// A UDP socket was opened.
     pub(crate) fn udp_opened(&mut self, place: usize, ring: &R, port: u16, options: &UdpOptions, socket: SocketId) {
-        self.opened(place, ring, (false, port), Sock { receive_max: options.rcvbuf, ..Sock::default() }, socket);
+        let sock = Sock { receive_max: options.rcvbuf, ..Sock::default() };
+        self.opened(place, ring, (false, port), sock, options.reuse, socket);
     }
 
-    fn opened(&mut self, place: usize, ring: &R, bound: (bool, u16), sock: Sock, socket: SocketId) {
+    /// A UDP socket found its peer, or lost it.
+    pub(crate) fn udp_connected(&mut self, place: usize, ring: &R, socket: SocketId) {
         let desk = &mut self.desks[place];
-        desk.bound.insert(bound, socket);
+        if let Some(port) = ring.info(socket).and_then(|info| desk.bound.get_mut(&(false, info.local.port()))) {
+            port.reconnected(desk.now, ring, socket);
+        }
+        self.looked(place, ring, socket);
+    }
+
+    fn opened(&mut self, place: usize, ring: &R, bound: (bool, u16), sock: Sock, reuse: Reuse, socket: SocketId) {
+        let desk = &mut self.desks[place];
+        desk.bound.entry(bound).or_default().add(desk.now, ring, socket, reuse);
         desk.sockets.insert(socket, sock);
         self.looked(place, ring, socket);
     }
@@ -110,6 +121,11 @@ impl Checkers {
         let (keepalive, receive_max) = parent.map_or((None, 0), |sock| (sock.keepalive, sock.receive_max));
         let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
         self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, ..Sock::default() });
+        if let Some((local, client)) = tuple
+            && let Some(port) = self.desks[place].bound.get_mut(&(true, local.port()))
+        {
+            port.accepted(&moment, ring, client);
+        }
         if let (Some(id), Some(info)) = (self.endpoint(place, socket), ring.info(socket)) {
             self.flows.at_mut(id).timers.accepted(info.counters.rx_bytes);
         }
@@ -232,7 +248,10 @@ impl Checkers {
         let Some(sock) = desk.sockets.get_mut(&socket).filter(|sock| sock.closed.is_none()) else { return };
         let Some(state) = info.state.filter(|&state| state != State::Listen) else {
             desk.sockets.remove(&socket);
-            desk.bound.remove(&(info.state.is_some(), info.local.port()));
+            let bound = (info.state.is_some(), info.local.port());
+            if desk.bound.get_mut(&bound).is_none_or(|port| port.remove(now, socket)) {
+                desk.bound.remove(&bound);
+            }
             self.unlisten(place, info.local);
             return;
         };
@@ -325,6 +344,12 @@ impl Checkers {
             && let Some(sock) = self.desks[place].sockets.get_mut(&socket)
         {
             sock.loans.took_datagram(read.len);
+        }
+        if let (Ok(read), Some(info)) = (&result, ring.info(socket))
+            && self.desks[place].ahead.is_zero()
+            && let Some(port) = self.desks[place].bound.get(&(false, info.local.port()))
+        {
+            port.read(&moment, socket, read);
         }
         // What was cut off for lack of room can't be compared.
         if let (Ok(read), Some(info)) = (result, ring.info(socket))

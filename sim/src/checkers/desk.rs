@@ -11,7 +11,7 @@ use ringway_stack::ring::{Readiness, SocketId};
 use ringway_stack::tcp::{self, Keepalive};
 
 use super::flow::{Tuple, TupleHasher};
-use super::{closing, edges, loans, rto, window};
+use super::{closing, edges, loans, rto, sharing, window};
 
 /// A socket.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ pub(super) struct Desk {
     pub(super) ahead: Duration,
     pub(super) sockets: HashMap<SocketId, Sock, BuildHasherDefault<TupleHasher>>,
     /// Listeners (`true`) and UDP sockets by port.
-    pub(super) bound: HashMap<(bool, u16), SocketId, BuildHasherDefault<TupleHasher>>,
+    pub(super) bound: HashMap<(bool, u16), sharing::Port, BuildHasherDefault<TupleHasher>>,
     /// Sockets to look at after this service.
     pub(super) touched: Vec<SocketId>,
     /// When which endpoint must have done something.

@@ -5,7 +5,7 @@
 //! claim to have received, and from the calls what its bytes must be. A breach panics with the checker's name, host, time, frame and law.
 //!
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `congestion`, `rto`, `timers`, `edges`,
-//! `closing`, `resources`, `loans`, `screening`. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
+//! `closing`, `resources`, `loans`, `screening`, `sharing`. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
 //! (`tests/mutants.rs`).
 
@@ -26,6 +26,7 @@ mod screening;
 mod segment;
 mod sequence;
 mod services;
+mod sharing;
 mod stream;
 mod timers;
 mod window;
@@ -47,7 +48,7 @@ use self::flow::{Flows, Tuple};
 use crate::fabric::Marks;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 13] = [
+pub const CHECKERS: [&str; 14] = [
     "stream",
     "datagrams",
     "after_close",
@@ -61,6 +62,7 @@ pub const CHECKERS: [&str; 13] = [
     "resources",
     "loans",
     "screening",
+    "sharing",
 ];
 
 /// Where and when something is checked.

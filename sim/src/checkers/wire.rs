@@ -219,8 +219,10 @@ impl Checkers {
     fn touch_bound(&mut self, host: usize, listener: bool, port: u16) {
         for &place in &self.places[host] {
             let desk = &mut self.desks[place];
-            if let Some(&socket) = desk.bound.get(&(listener, port)) {
+            let mut at = 0;
+            while let Some(socket) = desk.bound.get(&(listener, port)).and_then(|port| port.socket(at)) {
                 desk.touch(socket);
+                at += 1;
             }
         }
     }

@@ -2,13 +2,18 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::net::SocketAddrV4;
 
-use ringway_stack::ring::UdpOptions;
+use ringway_stack::device::Steering;
+use ringway_stack::ring::{Reuse, UdpOptions};
 
 use super::{Ground, Site, Standing, Verdict, Workload};
 use crate::apps::{Echo, Pattern, Pinger, Pings, Shared};
 use crate::host::App;
 use crate::world::World;
+
+/// A port that nobody sends from.
+const NOBODY: u16 = 9;
 
 /// One series of datagrams from a client's host to a server's.
 #[derive(Debug)]
@@ -17,6 +22,23 @@ struct Series {
     server: usize,
     options: UdpOptions,
     pings: Shared<Pings>,
+    /// The echo's socket, and others that share its port.
+    echoes: Vec<Narrowed>,
+}
+
+/// Whose datagrams a socket gets, beside the port's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Narrowed {
+    wildcard: bool,
+    peer: Option<Peer>,
+}
+
+/// Whose datagrams alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    Client,
+    /// Of somebody who never sends any.
+    Nobody,
 }
 
 /// All of them.
@@ -41,7 +63,28 @@ fn series(ground: &mut Ground<'_>, len_max: usize) -> Series {
     let interval = Duration::from_nanos(ground.stream.magnitude(100_000, 100_000_000));
     let options = options(ground, len_max);
     let pings = Pings::new(wanted, (a.min(b), a.max(b)), interval, Pattern(ground.stream.bits()));
-    Series { client, server, options, pings: Shared::new(pings) }
+    let (reuse, echoes) = echoes(ground, server);
+    Series { client, server, options: UdpOptions { reuse, ..options }, pings: Shared::new(pings), echoes }
+}
+
+/// One echo, as most often; or several on one port, one of which is for everybody, where the device has rules that are shared.
+fn echoes(ground: &mut Ground<'_>, server: usize) -> (Reuse, Vec<Narrowed>) {
+    let everybody = Narrowed { wildcard: ground.stream.chance_ppm(300_000), peer: None };
+    let others = ground.stream.pick(&[0, 0, 1, 2, 3]);
+    let mut echoes = vec![everybody];
+    for _ in 0..others {
+        let narrowed = Narrowed {
+            wildcard: ground.stream.chance_ppm(500_000),
+            peer: ground.stream.pick(&[None, Some(Peer::Client), Some(Peer::Client), Some(Peer::Nobody)]),
+        };
+        let at = ground.index(echoes.len() + 1);
+        echoes.insert(at, narrowed);
+    }
+    let reuse = ground.stream.pick(&[Reuse::Address, Reuse::Port]);
+    match others > 0 && ground.hosts[server].nic.steering.contains(Steering::RSS) {
+        true => (reuse, echoes),
+        false => (Reuse::No, vec![everybody]),
+    }
 }
 
 /// A UDP socket's options; its queue holds at least one datagram.
@@ -57,9 +100,9 @@ pub(super) fn options(ground: &mut Ground<'_>, len_max: usize) -> UdpOptions {
 
 impl fmt::Display for PingSeries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Series { client, server, options, pings } in &self.series {
+        for Series { client, server, options, pings, echoes } in &self.series {
             let Pings { wanted, len, interval, .. } = &*pings.read();
-            writeln!(f, "host {client} pings host {server}: {wanted} of {len:?} bytes every {interval:?}, {options:?}")?;
+            writeln!(f, "host {client} pings host {server}: {wanted} of {len:?} bytes every {interval:?}, {options:?}, {echoes:?}")?;
         }
         Ok(())
     }
@@ -70,14 +113,22 @@ impl Workload for PingSeries {
         for (series, number) in self.series.iter().zip(0..) {
             let (port, host, options) = (site.server_port(number), site.hosts[series.server], series.options);
             let ring = site.ring(series.server);
-            let socket = self.standing.add(host, ring);
-            let make = move || -> Box<dyn App> {
-                socket.set(None);
-                Box::new(Echo::new(port, socket.clone()).options(options))
-            };
-            site.world.add_restartable_on(host, ring, make);
+            let client = site.address(series.client, site.client_port(number));
+            for &Narrowed { wildcard, peer } in &series.echoes {
+                let peer = peer.map(|peer| match peer {
+                    Peer::Client => client,
+                    Peer::Nobody => SocketAddrV4::new(*client.ip(), NOBODY),
+                });
+                let socket = self.standing.add(host, ring);
+                let make = move || -> Box<dyn App> {
+                    socket.set(None);
+                    Box::new(Echo::new(port, socket.clone()).options(options).narrowed(wildcard, peer))
+                };
+                site.world.add_restartable_on(host, ring, make);
+            }
             let server = site.address(series.server, port);
             let (port, pings, ring) = (site.client_port(number), series.pings.clone(), site.ring(series.client));
+            let options = UdpOptions { reuse: Reuse::No, ..options };
             let make = move || -> Box<dyn App> { Box::new(Pinger::new(port, server, pings.clone()).options(options)) };
             site.world.add_restartable_on(site.hosts[series.client], ring, make);
         }

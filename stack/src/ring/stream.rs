@@ -208,7 +208,11 @@ impl<D: Device> Ring<D> {
             return Err(Error::Invalid);
         }
         let key = FlowKey::bound(Protocol::Tcp, local);
-        let reuse = if config.reuse_port { Reuse::Port } else { Reuse::No };
+        let reuse = match config.reuse_port {
+            true if self.config.is(Mutant::ListenersNotShared) => Reuse::Address,
+            true => Reuse::Port,
+            false => Reuse::No,
+        };
         if !self.demux.admits(key, reuse) {
             return Err(Error::AddressInUse);
         }

@@ -493,7 +493,7 @@ impl<D: Device> Ring<D> {
         let (options, moves) = (socket.options, local != socket.local);
         // (One that was deafened has no rule, and nothing comes for it.)
         let is_deaf = socket.rule.is_none() && !socket.bound.ip().is_multicast();
-        if is_deaf || before == after {
+        if is_deaf || before == after || self.config.is(Mutant::PeerIsNotPreferred) {
             socket.remote = remote;
             return Ok(());
         }

@@ -1,0 +1,119 @@
+//! Which socket of several that share a port gets what comes (socket(7), SO_REUSEADDR and SO_REUSEPORT). Connections are shared out among
+//! listeners by a hash of their addresses, so that each of them gets some. Of UDP sockets, those with that peer come before those with that
+//! address, and those before the ones with every address; of equal ones, the last has it, or any of those with SO_REUSEPORT.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::net::SocketAddrV4;
+
+use ringway_stack::Instant;
+use ringway_stack::device::Device;
+use ringway_stack::ring::{Datagram, Reuse, Ring, SocketId};
+
+use super::Moment;
+
+const NAME: &str = "sharing";
+
+/// Of so many clients for each of those that share them, every listener gets one: that one of two or three gets none by chance is less likely
+/// than one in ten thousand million.
+const CLIENTS_EACH: usize = 20;
+/// What was received this soon after a socket came, or found its peer, may have been received before.
+const SOON: Duration = Duration::from_millis(1);
+
+/// A listener or a UDP socket.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    socket: SocketId,
+    local: SocketAddrV4,
+    remote: Option<SocketAddrV4>,
+    reuse: Reuse,
+}
+
+impl Bound {
+    /// How well it fits; `None`: not at all.
+    fn fits(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<u8> {
+        let (any, local) = (self.local.ip().is_unspecified(), self.local.ip() == to.ip());
+        let fits = (any || local) && self.remote.is_none_or(|remote| remote == from);
+        fits.then_some(2 * u8::from(self.remote.is_some()) + u8::from(local))
+    }
+}
+
+/// The sockets of one port of a ring.
+#[derive(Debug, Default)]
+pub(super) struct Port {
+    /// In the order in which they came, or found their peers.
+    sockets: Vec<Bound>,
+    changed_at: Instant,
+    /// Who connected since then.
+    clients: BTreeSet<SocketAddrV4>,
+}
+
+impl Port {
+    /// The sockets, one after the other.
+    pub(super) fn socket(&self, at: usize) -> Option<SocketId> {
+        self.sockets.get(at).map(|bound| bound.socket)
+    }
+
+    pub(super) fn add<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: SocketId, reuse: Reuse) {
+        if let Some(info) = ring.info(socket) {
+            self.sockets.push(Bound { socket, local: info.local, remote: info.remote, reuse });
+        }
+        self.change(now);
+    }
+
+    /// Whether it was the last one.
+    pub(super) fn remove(&mut self, now: Instant, socket: SocketId) -> bool {
+        self.sockets.retain(|bound| bound.socket != socket);
+        self.change(now);
+        self.sockets.is_empty()
+    }
+
+    /// A UDP socket has a peer, or none any more.
+    pub(super) fn reconnected<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: SocketId) {
+        let Some(at) = self.sockets.iter().position(|bound| bound.socket == socket) else { return };
+        let reuse = self.sockets.remove(at).reuse;
+        self.add(now, ring, socket, reuse);
+    }
+
+    fn change(&mut self, now: Instant) {
+        self.changed_at = now;
+        self.clients.clear();
+    }
+
+    /// A client's connection was accepted.
+    pub(super) fn accepted<D: Device>(&mut self, moment: &Moment, ring: &Ring<D>, client: SocketAddrV4) {
+        let [first, _, ..] = self.sockets[..] else { return };
+        self.clients.insert(client);
+        if self.clients.len() < CLIENTS_EACH * self.sockets.len() {
+            return;
+        }
+        // (Those that wait to be accepted were shared out as well.)
+        let idle = |bound: &&Bound| {
+            ring.info(bound.socket).is_some_and(|info| info.recv_queue == 0 && info.counters.rx_packets == 0 && info.counters.rx_drops == 0)
+                && ring.tcp_embryos(bound.socket) == 0
+        };
+        if let Some(idle) = self.sockets.iter().find(idle) {
+            let (clients, local) = (self.clients.len(), first.local);
+            moment.breach(NAME, format_args!("SO_REUSEPORT: none of {clients} clients of {local} came to {idle:?} of {:?}", self.sockets));
+        }
+        self.clients.clear();
+    }
+
+    /// A datagram was read from a socket, to which it must have been the one to go.
+    pub(super) fn read(&self, moment: &Moment, socket: SocketId, datagram: &Datagram) {
+        if self.sockets.len() < 2 || datagram.to.is_multicast() || datagram.received <= self.changed_at + SOON {
+            return;
+        }
+        let (from, to) = (datagram.from, SocketAddrV4::new(datagram.to, self.sockets[0].local.port()));
+        let best = self.sockets.iter().filter_map(|bound| bound.fits(from, to)).max();
+        let equal = || self.sockets.iter().filter(|bound| bound.fits(from, to) == best);
+        let lawful = |last: &Bound| match last.reuse {
+            Reuse::Port if last.remote.is_none() => equal().any(|bound| bound.socket == socket && bound.reuse == Reuse::Port),
+            _ => last.socket == socket,
+        };
+        if best.is_none() || !equal().last().is_some_and(lawful) {
+            let all = &self.sockets;
+            moment.breach(NAME, format_args!("udp(7): {socket:?} read what {from} sent to {to}, which others of {all:?} fit better"));
+        }
+    }
+}
