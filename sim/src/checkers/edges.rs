@@ -45,7 +45,11 @@ impl State {
             moment.breach(NAME, format_args!("a socket ({}) received something, and the event says {edges:?}", info.local));
         }
         // What an acknowledgment made room for, a loss that the next one told of may have taken away: room follows from cwnd.
-        let ever = self.ever | ready | if acknowledged { Readiness::OUT } else { Readiness::empty() };
+        let mut ever = self.ever | ready | if acknowledged { Readiness::OUT } else { Readiness::empty() };
+        // An error ends every wait: whoever waits to read or to write is told of it.
+        if edges.contains(Readiness::ERR) {
+            ever |= Readiness::IN | Readiness::OUT;
+        }
         if !ever.contains(edges) {
             moment.breach(NAME, format_args!("the event of a socket ({}) says {edges:?}, which it never was: {ever:?}", info.local));
         }
