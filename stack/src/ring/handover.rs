@@ -286,17 +286,22 @@ impl<D: Device> Ring<D> {
             connection.lend_from_now_on();
         }
         let (wheel_at, far_at, parent, rule) = (None, None, None, None);
-        let stream =
-            Stream { connection, local, remote, hop, rule, wheel_at, far_at, parent, queued: false, orphan: false, stalled: false };
+        let (queued, orphan, stalled, shared, noted) = (false, false, false, false, false);
+        let stream = Stream { connection, local, remote, hop, rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted };
         let id = self.adopt_inner(now, Handover { stream: Box::new(stream) }).map_err(|(error, _)| error)?;
+        self.renote(id.index);
         mark!(self, AdoptedWritten);
         Ok(id)
     }
 
     pub(super) fn retarget_inner(&mut self, now: Instant, id: SocketId, hop: NextHop) -> Result<(), Error> {
-        let stream = self.slots.stream(id)?;
+        let Self { slots, device, .. } = self;
+        let stream = slots.stream(id)?;
+        // (Each of the two stations is told of it for itself.)
+        unnote(stream, device);
         stream.hop = hop;
         stream.connection.go_on_elsewhere(now);
+        self.renote(id.index);
         self.transmit(now, id.index);
         self.output.flush(&mut self.device);
         Ok(())
