@@ -111,7 +111,7 @@ impl Port {
             Reuse::Port if last.remote.is_none() => equal().any(|bound| bound.socket == socket && bound.reuse == Reuse::Port),
             _ => last.socket == socket,
         };
-        if best.is_none() || !equal().last().is_some_and(lawful) {
+        if best.is_none() || !equal().next_back().is_some_and(lawful) {
             let all = &self.sockets;
             moment.breach(NAME, format_args!("udp(7): {socket:?} read what {from} sent to {to}, which others of {all:?} fit better"));
         }

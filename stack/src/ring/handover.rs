@@ -265,7 +265,13 @@ impl<D: Device> Ring<D> {
 }
 
 impl<D: Device> Ring<D> {
-    pub(super) fn adopt_snapshot_inner(
+    /// Takes a connection that a ring of another process gave away ([`Handover::snapshot`]), between these addresses (ours, the peer's), as
+    /// [`Ring::adopt`] does. It says nothing, so that the other ring may still take it back, until it goes on ([`Ring::tcp_retarget`]) or
+    /// hears its peer. The peer's frames come here by the rule, or because the peer is told.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] (no connection is written there), [`Error::AddressInUse`], [`Error::NoBuffers`].
+    pub fn adopt_snapshot(
         &mut self,
         now: Instant,
         (local, remote): (SocketAddrV4, SocketAddrV4),
@@ -294,7 +300,12 @@ impl<D: Device> Ring<D> {
         Ok(id)
     }
 
-    pub(super) fn retarget_inner(&mut self, now: Instant, id: SocketId, hop: NextHop) -> Result<(), Error> {
+    /// A connection goes on between two rings that know each other: this one has just taken it ([`Ring::adopt_snapshot`]), or its peer is at
+    /// another station from now on. What was on its way is sent again.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
+    pub fn tcp_retarget(&mut self, now: Instant, id: SocketId, hop: NextHop) -> Result<(), Error> {
         let Self { slots, device, .. } = self;
         let stream = slots.stream(id)?;
         // (Each of the two stations is told of it for itself.)

@@ -404,32 +404,6 @@ impl<D: Device> Ring<D> {
         self.share_inner(socket, is_shared)
     }
 
-    /// Takes a connection that a ring of another process gave away ([`Handover::snapshot`]), between these addresses (ours, the peer's), as
-    /// [`Ring::adopt`] does. It says nothing, so that the other ring may still take it back, until it goes on ([`Ring::tcp_retarget`]) or
-    /// hears its peer. The peer's frames come here by the rule, or because the peer is told.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] (no connection is written there), [`Error::AddressInUse`], [`Error::NoBuffers`].
-    pub fn adopt_snapshot(
-        &mut self,
-        now: Instant,
-        ends: (SocketAddrV4, SocketAddrV4),
-        hop: NextHop,
-        config: &tcp::Config,
-        bytes: &[u8],
-    ) -> Result<SocketId, Error> {
-        self.adopt_snapshot_inner(now, ends, hop, config, bytes)
-    }
-
-    /// A connection goes on between two rings that know each other: this one has just taken it ([`Ring::adopt_snapshot`]), or its peer is at
-    /// another station from now on. What was on its way is sent again.
-    ///
-    /// # Errors
-    /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
-    pub fn tcp_retarget(&mut self, now: Instant, socket: SocketId, hop: NextHop) -> Result<(), Error> {
-        self.retarget_inner(now, socket, hop)
-    }
-
     /// Takes a listener's rule back: nobody new finds it, while what knows it already is still served.
     pub fn tcp_withdraw(&mut self, listener: SocketId) {
         if let Some(Socket::Listener(listener)) = self.slots.find(listener) {
