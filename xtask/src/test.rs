@@ -150,7 +150,7 @@ impl Step {
                 run_command(cargo().args(["test", "--workspace", "--quiet", "--no-fail-fast"]))?;
                 conformance::run(&conformance::Options { list: true })
             }
-            Self::Arm => arm::run(&workspace),
+            Self::Arm => arm::run(workspace),
             Self::Install => installed::run(workspace),
             Self::Mutants => run_command(cargo().args(MUTANTS)),
             Self::Loom => loom(workspace),
