@@ -106,6 +106,15 @@ pub(crate) const fn is_plain(index: u32) -> bool {
     index >= UNREGISTERED_IN_USE
 }
 
+/// Whether a wait for an instance's readiness (poll(2)) is ours. Where offloaded sockets may be added to it meanwhile, it is from now on.
+pub(crate) fn is_awaited(fd: RawFd, index: u32) -> bool {
+    if !is_plain(index) {
+        return true;
+    }
+    let Some(process) = process().filter(|process| process.is_owner() && !process.state().is_mine()) else { return false };
+    register(&mut process.lock(), fd).is_some()
+}
+
 /// A new instance of the kernel's becomes known.
 pub(crate) fn on_create(fd: RawFd) {
     fdtable::set(fd, Entry::Epoll(UNREGISTERED));
@@ -280,7 +289,7 @@ impl State {
 }
 
 /// The place of an instance in the table, made if it has none.
-fn register(offload: &mut Offload, epfd: RawFd) -> Option<u32> {
+pub(super) fn register(offload: &mut Offload, epfd: RawFd) -> Option<u32> {
     let Entry::Epoll(index) = fdtable::lookup(epfd) else { return None };
     if !is_plain(index) {
         return Some(index);

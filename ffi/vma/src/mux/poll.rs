@@ -27,7 +27,7 @@ const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 pub(crate) fn concerns(fd: i32) -> bool {
     match fdtable::lookup(fd) {
         Entry::Socket(_) => true,
-        Entry::Epoll(index) => !epoll::is_plain(index),
+        Entry::Epoll(index) => epoll::is_awaited(fd, index),
         _ => false,
     }
 }
@@ -205,10 +205,8 @@ fn plan(offload: &mut Offload, fds: &[pollfd]) -> Plan {
                 }
                 None => Some(fd.events),
             },
-            Entry::Epoll(index) => {
-                if !epoll::is_plain(index) {
-                    plan.epolls.push(index);
-                }
+            Entry::Epoll(_) => {
+                plan.epolls.extend(epoll::register(offload, fd.fd));
                 Some(fd.events)
             }
             _ => Some(fd.events),

@@ -467,6 +467,12 @@ static void added(void) {
     usleep(50000);
     put(s[1], "d");
     pthread_join(t, 0);
+    /* poll of an instance that has no socket of any kind */
+    int empty = epoll_create1(0);
+    pthread_create(&t, 0, wait_in_poll, &empty);
+    usleep(50000);
+    ctl(empty, EPOLL_CTL_ADD, s[0], EPOLLOUT | EPOLLET, 4);
+    pthread_join(t, 0);
 }
 
 static void on_alarm(int n) { (void)n; }
