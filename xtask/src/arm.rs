@@ -38,6 +38,10 @@ const CRATES: [Tests; 3] = [
         &[
             ("rendezvous::receivers::tests::the_kernel_tells", "the emulator has no NETLINK_SOCK_DIAG"),
             ("rendezvous::tests::datagrams_go_to_the_member", "the emulator has no NETLINK_SOCK_DIAG"),
+            ("rendezvous::tests::who_publishes_what_it_has_not_bound", "the emulator has no NETLINK_SOCK_DIAG"),
+            ("rendezvous::tests::other_users_are_refused", "it needs several users, and the namespace has one"),
+            ("tests::rights::a_strangers_descriptors", "it needs several users, and the namespace has one"),
+            ("user::tests::a_user_without_a_number", "it needs several users, and the namespace has one"),
             ("tests::crash::limits::a_greeting_that_runs_out_of_descriptors", "it counts descriptors, of which the emulator has some"),
             ("tests::leave::nothing_is_left_behind", "it counts descriptors, of which the emulator has some"),
             ("tests::memory::huge_pages_are_asked_for", "the emulator keeps that advice to itself"),
