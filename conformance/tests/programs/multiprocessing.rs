@@ -24,7 +24,7 @@ fn prefork() {
 /// The parent accepts, a child serves.
 #[test]
 fn accepted_then_forked() {
-    shared("forked", 8_000_000);
+    inherited("forked", 8_000_000);
 }
 
 /// The parent ends before the child that serves.
@@ -65,13 +65,20 @@ fn threading_server() {
 
 #[test]
 fn forking_server() {
-    shared("forking", 8_000_000);
+    inherited("forking", 8_000_000);
 }
 
 fn case(mode: &str, bytes: u64) {
     let case = Case::new(&format!("multiprocessing-{mode}"));
     assert_eq!(case.python("processes.py").args(&format!("{mode} {}", free_port())).run().stdout, "equal\n");
     case.offloaded(&["python3"], bytes, bytes / 65_483);
+}
+
+/// Where a child alone goes on with a connection, it stays on a ring.
+fn inherited(mode: &str, bytes: u64) {
+    let case = Case::new(&format!("multiprocessing-{mode}"));
+    assert_eq!(case.python("processes.py").args(&format!("{mode} {}", free_port())).run().stdout, "equal\n");
+    case.inherited(&["python3"], bytes, bytes / 65_483);
 }
 
 /// Where a connection comes to be another process's, it goes on over the kernel.

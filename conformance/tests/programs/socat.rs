@@ -40,7 +40,7 @@ fn file() {
 fn fork() {
     let case = Case::new("socat-fork");
     several(&case, "fork", "EXEC:cat,pipes");
-    case.shared(&["python3"], 8 * SIZE / 65_483);
+    case.inherited(&["socat"], 8 * SIZE, 8 * SIZE / 65_483);
 }
 
 /// As inetd does: the connection itself is the program's standard input and output.

@@ -169,6 +169,24 @@ impl Case {
         self.on_the_kernel(segments);
     }
 
+    /// The case's end, for servers whose children alone go on with what was accepted: a child of each has said that it has a connection on a ring
+    /// of its own, and at least half of the `bytes` (in `segments` TCP segments of the kernel's) went through rings. (A child that is early by more
+    /// than its parent is late has the connection moved to the kernel.)
+    pub(crate) fn inherited(self, programs: &[&str], bytes: u64, segments: u64) {
+        if self.world == World::Kernel {
+            return self.on_the_kernel(segments);
+        }
+        let reports = self.reports();
+        for program in programs {
+            let mut mine = reports.iter().filter(|r| same_program(&r.program, program)).flat_map(|r| &r.decisions);
+            assert!(mine.any(|d| d.what == "fork" && d.reason.is_empty()), "no child of {program} took a connection over: {reports:#?}");
+        }
+        let received = reports.iter().map(|r| r.ring.rx_bytes).sum::<u64>();
+        let sent = reports.iter().map(|r| r.ring.tx_bytes).sum::<u64>();
+        assert!(sent >= bytes / 2 && received >= bytes / 2, "{bytes} bytes, and the rings: {sent} sent, {received} received: {reports:#?}");
+        self.done();
+    }
+
     /// The case's end: nothing may be left behind.
     pub(crate) fn done(self) {
         // The kernel drops a dead process's descriptors a moment after its parent has seen it end.
