@@ -274,7 +274,7 @@ impl ShmDevice {
         self.has_sleeper = false;
     }
 
-    /// Whether the data of an event says that [`ShmDevice::sleeper_fd`] was signalled.
+    /// Whether the data of an event says that the descriptor of [`ShmDevice::begin_sleep`] was signalled.
     pub const fn is_of_sleeper(event: u64) -> bool {
         WakeUps::is_of_sleeper(event)
     }

@@ -226,7 +226,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         })
     }
 
-    /// A connection that was written down elsewhere, at rest: it goes on with [`Connection::go_on_elsewhere`], or when its peer is heard. `alloc`
+    /// A connection that was written down elsewhere, at rest: it goes on with `go_on_elsewhere`, or when its peer is heard. `alloc`
     /// gives buffers for what is still to be sent.
     ///
     /// # Errors
