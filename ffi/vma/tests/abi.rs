@@ -86,6 +86,12 @@ fn datagrams() {
 }
 
 #[test]
+fn drops_are_told() {
+    let report = same_on_both("drops");
+    assert!(!report.contains("kernel-only-option"), "it was asked of the ring: {report}");
+}
+
+#[test]
 fn processes() {
     same_on_both("process");
 }

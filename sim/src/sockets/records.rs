@@ -78,7 +78,7 @@ impl Reader {
         let (from, to) = dissect::ports(&frame, &ip).expect("a datagram has ports");
         let len = usize::from(be16(&frame, ip.l4 + 4).expect("a datagram has a length")) - 8;
         let payload = &frame[ip.l4 + 8..ip.l4 + 8 + len];
-        Ok(Datagram { copied: scatter(into, 0, payload), len, from, to: *to.ip(), received: run.received })
+        Ok(Datagram { copied: scatter(into, 0, payload), len, from, to: *to.ip(), received: run.received, drops: 0 })
     }
 
     /// The packet that a run of one is.

@@ -114,7 +114,7 @@ mod tests {
         }
         let mut bytes = [0; 100];
         pair.b.udp_recv(receiver, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()).unwrap();
-        let expected = Backlog { packets: 1, packets_max: 2, bytes_max: 200, dropped_bytes: 100, limit: 800 };
+        let expected = Backlog { packets: 1, packets_max: 2, bytes_max: 200, dropped_bytes: 100, drops: 0, limit: 800 };
         assert_eq!(pair.b.udp_backlog(receiver), Some(expected));
         assert_eq!(pair.b.counters().rx_packets, pair.b.batches().count, "one at a time");
         assert_eq!(pair.b.batches().max, 1);

@@ -433,6 +433,53 @@ fn a_socket_that_nobody_reads_stops_at_its_limit() {
 }
 
 #[test]
+fn what_was_dropped_is_told_with_what_comes_next_and_only_to_whom_it_matters() {
+    let mut pair = Pair::new();
+    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
+    pair.b.set_neighbour(A, Some(MacAddr([2, 0, 0, 0, 0, 1])));
+    pair.a.set_neighbour(B, Some(MacAddr([2, 0, 0, 0, 0, 2])));
+    let send = |pair: &mut Pair, port, count| {
+        for _ in 0..count {
+            let to = Some((SocketAddrV4::new(B, port), NextHop::Neighbour(B)));
+            pair.a.udp_send(pair.now, a, &[IoSlice::new(&[1; 744])], A, to).unwrap();
+            pair.settle();
+        }
+    };
+    // Each has room for two: copied, lent, and screened.
+    let tells = UdpOptions { rcvbuf: 2000, tell_drops: true, ..UdpOptions::default() };
+    for port in 2000..2003 {
+        let b = pair.b.udp_open(SocketAddrV4::new(B, port), &tells).unwrap();
+        let read = |pair: &mut Pair| match port {
+            2000 => pair.b.udp_recv(b, &mut [], RecvFlags::empty()).map(|datagram| datagram.drops),
+            2001 => {
+                let (datagram, pieces) = pair.b.udp_lend(b)?;
+                drop(pieces);
+                pair.b.give_back(pair.now, b, datagram.len);
+                Ok(datagram.drops)
+            }
+            _ => {
+                pair.b.decide(pair.now, b, Decision::Admit)?;
+                pair.b.udp_recv(b, &mut [], RecvFlags::empty()).map(|datagram| datagram.drops)
+            }
+        };
+        if port == 2002 {
+            pair.b.screen(b, true).unwrap();
+        }
+        send(&mut pair, port, 5);
+        assert_eq!(read(&mut pair), Ok(0), "it came before any was dropped");
+        send(&mut pair, port, 2);
+        assert_eq!(pair.b.udp_backlog(b).unwrap().drops, 0, "the next came before any was dropped");
+        assert_eq!([read(&mut pair), read(&mut pair)], [Ok(0), Ok(3)]);
+        assert_eq!(pair.b.udp_backlog(b).unwrap().drops, 4);
+        pair.b.udp_configure(b, |options| options.tell_drops = false).unwrap();
+        send(&mut pair, port, 1);
+        pair.b.udp_configure(b, |options| options.tell_drops = true).unwrap();
+        send(&mut pair, port, 1);
+        assert_eq!([read(&mut pair), read(&mut pair)], [Ok(0), Ok(4)]);
+    }
+}
+
+#[test]
 fn a_stale_id_reaches_nobody() {
     let mut pair = Pair::new();
     let (client, ..) = pair.connected();

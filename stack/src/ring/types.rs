@@ -97,6 +97,9 @@ pub struct Datagram {
     pub to: Ipv4Addr,
     /// When the ring took it from the device; of those of one poll, each a nanosecond after the one before.
     pub received: Instant,
+    /// How many datagrams the socket had dropped by then for want of room, modulo 2^32 (socket(7), SO_RXQ_OVFL); zero, unless
+    /// [`UdpOptions::tell_drops`] was set then.
+    pub drops: u32,
 }
 
 /// Whether other sockets may have a socket's address as well, and who gets what arrives then (socket(7), SO_REUSEADDR and SO_REUSEPORT). Of a
@@ -118,6 +121,8 @@ pub enum Reuse {
 pub struct UdpOptions {
     /// Most bytes (with a fixed overhead for each datagram) that wait to be read; later datagrams are dropped.
     pub rcvbuf: usize,
+    /// What arrives tells how many were dropped before it ([`Datagram::drops`]).
+    pub tell_drops: bool,
     /// Time to live of what is sent.
     pub ttl: u8,
     /// Type-of-service byte of what is sent.
@@ -135,7 +140,7 @@ pub struct UdpOptions {
 impl Default for UdpOptions {
     /// Linux's net.core.rmem_default; what is sent to a group stays on the link (RFC 1112 s6.1).
     fn default() -> Self {
-        Self { rcvbuf: 212_992, ttl: 64, tos: 0, multicast_ttl: 1, multicast_loop: true, reuse: Reuse::No, cookie: 0 }
+        Self { rcvbuf: 212_992, tell_drops: false, ttl: 64, tos: 0, multicast_ttl: 1, multicast_loop: true, reuse: Reuse::No, cookie: 0 }
     }
 }
 
@@ -230,6 +235,8 @@ pub struct Backlog {
     pub bytes_max: usize,
     /// Bytes of datagrams that were dropped for want of room.
     pub dropped_bytes: u64,
+    /// What the next datagram that is read will tell of drops at least ([`Datagram::drops`]).
+    pub drops: u32,
     /// What [`UdpOptions::rcvbuf`] says.
     pub limit: usize,
 }

@@ -1,5 +1,6 @@
 //! UDP sockets (RFC 768): datagrams in, datagrams out, whole or not at all.
 
+mod bytes;
 mod cyclic;
 pub(super) mod screening;
 
@@ -9,6 +10,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 
+use self::bytes::Bytes;
 use self::screening::Undecided;
 use super::Ring;
 use super::arp::resolve;
@@ -27,8 +29,6 @@ use crate::wire::udp as wire;
 
 /// What a waiting datagram counts beside its bytes, so that empty ones are bounded too.
 const OVERHEAD: usize = 256;
-/// A byte queue that has grown beyond this is given back when it runs empty.
-const QUEUE_KEPT: usize = 16 * 1024;
 /// The most buffers in one datagram: 64 KiB in the smallest that a device may hand out for large requests.
 const SLICES_MAX: usize = 32;
 
@@ -39,6 +39,8 @@ struct Waiting<B> {
     from: SocketAddrV4,
     to: Ipv4Addr,
     received: Instant,
+    /// [`Datagram::drops`].
+    drops: u32,
     /// Bytes in the socket's byte queue; the rest is in `buffers`.
     head: usize,
     buffers: Buffers<B>,
@@ -122,49 +124,6 @@ impl<B: RxBuffer> Waiting<B> {
     }
 }
 
-/// The bytes of small datagrams, one behind the other.
-#[derive(Default)]
-struct Bytes {
-    bytes: Vec<u8>,
-    /// Where those begin that were not read yet.
-    start: usize,
-}
-
-impl Bytes {
-    #[inline(always)]
-    fn push(&mut self, bytes: &[u8]) {
-        // A reader that never catches up must not make the vector grow without end; moving at most as many bytes as were read since
-        // the last time costs each byte one move.
-        if self.start > QUEUE_KEPT / 4 && self.start >= self.bytes.len() / 2 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    #[inline(always)]
-    fn first(&self, len: usize) -> &[u8] {
-        &self.bytes[self.start..self.start + len]
-    }
-
-    #[inline(always)]
-    fn consume(&mut self, len: usize) {
-        self.start += len;
-    }
-
-    /// Begins anew; everything was read. Whether so much had come that its memory was given back.
-    #[inline(always)]
-    fn reset(&mut self) -> bool {
-        self.start = 0;
-        self.bytes.clear();
-        let is_large = self.bytes.capacity() > QUEUE_KEPT;
-        if is_large {
-            self.bytes = Vec::new();
-        }
-        is_large
-    }
-}
-
 /// A UDP socket.
 pub(super) struct UdpSocket<D: Device> {
     /// What it was bound to; and what it has now, with a peer.
@@ -240,8 +199,16 @@ impl<D: Device> UdpSocket<D> {
         }
         self.bytes.push(payload.head);
         let buffers = payload.body.map_or(Buffers::None, Buffers::One);
-        self.enqueue(Waiting { from, to, received: now, head: payload.head.len(), buffers }, len);
+        let drops = self.drops_to_tell();
+        self.enqueue(Waiting { from, to, received: now, drops, head: payload.head.len(), buffers }, len);
         true
+    }
+
+    /// How many were dropped before what comes now, where that is to be told.
+    #[inline(always)]
+    const fn drops_to_tell(&self) -> u32 {
+        // (Linux counts them in as many bits.)
+        if self.options.tell_drops { self.counters.rx_drops as u32 } else { 0 }
     }
 
     /// Queues a datagram as somebody wants it: to be decided about, or with its headers, or where the device put it.
@@ -258,7 +225,8 @@ impl<D: Device> UdpSocket<D> {
         if !head.is_empty() {
             self.bytes.push(head);
         }
-        self.enqueue(Waiting { from, to, received: now, head: head.len(), buffers }, len);
+        let (head, drops) = (head.len(), self.drops_to_tell());
+        self.enqueue(Waiting { from, to, received: now, drops, head, buffers }, len);
     }
 
     /// Queues a datagram that is to stay where the device put it, and all of which is in the frame's head. `false`: it is not as simple.
@@ -268,7 +236,7 @@ impl<D: Device> UdpSocket<D> {
             return false;
         }
         let Some(buffer) = (RxPayload { head, frame: Some(frame), body: None }).take_head() else { return false };
-        let datagram = Waiting { from, to, received: now, head: 0, buffers: Buffers::One(buffer) };
+        let datagram = Waiting { from, to, received: now, drops: self.drops_to_tell(), head: 0, buffers: Buffers::One(buffer) };
         if self.screen.is_some() {
             self.screen_datagram(datagram, Vec::new(), head.len());
         } else {
@@ -311,7 +279,7 @@ impl<D: Device> UdpSocket<D> {
         let len = first.len();
         let copied = first.copy(self.bytes.first(first.head), into);
         let head = first.head;
-        let datagram = Datagram { copied, len, from: first.from, to: first.to, received: first.received };
+        let datagram = Datagram { copied, len, from: first.from, to: first.to, received: first.received, drops: first.drops };
         if !peek {
             self.forget_first(head, len);
         }
@@ -359,14 +327,14 @@ impl<D: Device> UdpSocket<D> {
             return Err(Error::WouldBlock);
         };
         let len = first.len();
-        let Waiting { from, to, received, head, buffers } = first;
+        let Waiting { from, to, received, drops, head, buffers } = first;
         if head > 0 {
             take(Lent::Copied(self.bytes.first(head).into()));
         }
         buffers.lend_each(take);
         self.lent += len + OVERHEAD;
         self.forget_bytes(head, len);
-        Ok(Datagram { copied: 0, len, from, to, received })
+        Ok(Datagram { copied: 0, len, from, to, received, drops })
     }
 
     pub(super) fn readiness(&self) -> Readiness {
@@ -384,6 +352,12 @@ impl<D: Device> UdpSocket<D> {
         (self.queued - self.queue.len() * OVERHEAD, next)
     }
 
+    /// What will be read next, if it is let through.
+    fn next_to_read(&self) -> Option<&Waiting<D::Rx>> {
+        let undecided = || self.screen.as_ref()?.front().map(Undecided::as_waiting);
+        self.queue.front().or_else(undecided)
+    }
+
     /// How full its queue is and was.
     pub(super) fn backlog(&self) -> Backlog {
         Backlog {
@@ -391,6 +365,7 @@ impl<D: Device> UdpSocket<D> {
             packets_max: self.peaks.0,
             bytes_max: self.peaks.1,
             dropped_bytes: self.dropped_bytes,
+            drops: self.next_to_read().map_or_else(|| self.drops_to_tell(), |next| next.drops),
             limit: self.options.rcvbuf,
         }
     }

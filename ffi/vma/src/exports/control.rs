@@ -54,6 +54,41 @@ impl<'a> Control<'a> {
         self.used = (self.used + space).min(self.room);
     }
 
+    /// The room that the kernel has filled as far as the header says, of `room` bytes that there were.
+    ///
+    /// # Safety
+    /// The header's control room can be written, and read as far as the kernel filled it.
+    pub(super) unsafe fn after_kernel(header: &'a mut msghdr, room: usize) -> Self {
+        let used = if header.msg_control.is_null() { 0 } else { header.msg_controllen };
+        let room = if header.msg_control.is_null() { 0 } else { room.max(used) };
+        Self { header, room, used }
+    }
+
+    /// Changes the kernel's count in one of its messages of the socket's level, or adds a message where it had nothing to count.
+    pub(super) fn add_to(mut self, kind: c_int, change: impl FnOnce(u32) -> u32) {
+        // SAFETY: as in `after_kernel`.
+        let filled = unsafe { cmsg::room(self.header.msg_control, self.used) }.unwrap_or_default();
+        let mut found = None;
+        // (One that was cut for lack of room is the program's loss in the kernel, too.)
+        let _ = cmsg::each(filled, |message| {
+            if let (libc::SOL_SOCKET, Some(&count)) = (message.level, message.payload.first_chunk())
+                && message.kind == kind
+            {
+                found = Some((message.payload.as_ptr().addr() - filled.as_ptr().addr(), u32::from_ne_bytes(count)));
+            }
+            Ok::<(), cmsg::Cut>(())
+        });
+        match (found, change(found.map_or(0, |(_, count)| count))) {
+            (Some((at, _)), count) => {
+                // SAFETY: the four bytes are within what the kernel filled.
+                unsafe { self.header.msg_control.cast::<u8>().add(at).cast::<u32>().write_unaligned(count) };
+            }
+            (None, 0) => return,
+            (None, count) => self.put(libc::SOL_SOCKET, kind, &count.to_ne_bytes()),
+        }
+        self.finish();
+    }
+
     /// When it was received: the ring's time on the wall's clock, or now.
     pub(super) fn put_times(&mut self, asked: Ancillary, received: Option<Instant>) {
         let wall = wall_time(received);

@@ -7,6 +7,7 @@ use std::io::IoSliceMut;
 use std::time::Instant;
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use ringway_stack::device::Protocol;
 
 use super::control::Control;
 use crate::cancel::Masked;
@@ -18,7 +19,7 @@ use crate::real;
 use crate::slab::Key;
 use crate::socket::address::Raw;
 use crate::socket::datagram::{self, Received};
-use crate::socket::options::TCP_INQ;
+use crate::socket::options::{SO_RXQ_OVFL, TCP_INQ};
 use crate::socket::{Ancillary, Family, Kind, Socket, lifecycle, special, stream, vectors};
 use crate::tally::{self, Way};
 
@@ -28,6 +29,8 @@ enum Got {
     Stream(usize),
     /// Whatever the kernel put into the program's structures.
     Kernel(usize),
+    /// The same, for a socket of whose datagrams the ring may have dropped some, which the program wants to know.
+    KernelOfTwo(usize),
     /// A datagram of the ring.
     Datagram(ringway_stack::ring::Datagram, Family, Ancillary),
 }
@@ -84,7 +87,9 @@ fn receive_uncounted(
             let (family, ancillary) = (socket.family, socket.ancillary);
             match datagram::receive(process, guard, now, (fd, key), into, flags, kernel)? {
                 Received::Ring(datagram) => Ok(Got::Datagram(datagram, family, ancillary)),
+                Received::Kernel(count) if ancillary.drops.is_some() && flags & libc::MSG_ERRQUEUE == 0 => Ok(Got::KernelOfTwo(count)),
                 Received::Kernel(count) => Ok(Got::Kernel(count)),
+                Received::End => Ok(Got::Stream(0)),
             }
         }
         Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => {
@@ -135,7 +140,7 @@ pub(crate) fn wait_for_data(fd: c_int, flags: c_int) -> Result<Sort, Errno> {
                     found = Ok(match got {
                         Got::Stream(0) => Sort::End,
                         Got::Stream(_) | Got::Datagram(..) => Sort::Ring,
-                        Got::Kernel(_) => Sort::Kernel,
+                        Got::Kernel(_) | Got::KernelOfTwo(_) => Sort::Kernel,
                     });
                     0
                 }))
@@ -219,7 +224,7 @@ impl Got {
     /// The call's return value: recv(2) tells a datagram's real length if asked by MSG_TRUNC.
     fn count(&self, flags: c_int) -> usize {
         match self {
-            Self::Stream(count) | Self::Kernel(count) => *count,
+            Self::Stream(count) | Self::Kernel(count) | Self::KernelOfTwo(count) => *count,
             Self::Datagram(datagram, ..) if flags & libc::MSG_TRUNC != 0 => datagram.len,
             Self::Datagram(datagram, ..) => datagram.copied,
         }
@@ -485,7 +490,7 @@ unsafe fn receive_message(
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller's promise. The header is only written to after the call has its result.
-    let (list, count) = unsafe { ((*message).msg_iov, (*message).msg_iovlen) };
+    let (list, count, room) = unsafe { ((*message).msg_iov, (*message).msg_iovlen, (*message).msg_controllen) };
     // SAFETY: the caller's promise.
     if unsafe { !(*message).msg_name.is_null() && i32::try_from((*message).msg_namelen).is_err() } {
         return Err(Errno(libc::EINVAL));
@@ -505,6 +510,12 @@ unsafe fn receive_message(
     let header = unsafe { &mut *message };
     match got {
         Got::Kernel(count) => Ok(count),
+        Got::KernelOfTwo(count) => {
+            let drops = |kernel| drops_of_both(found.key, kernel);
+            // SAFETY: the caller's promise; the kernel has filled the room as far as it says.
+            unsafe { Control::after_kernel(header, room) }.add_to(SO_RXQ_OVFL, drops);
+            Ok(count)
+        }
         Got::Stream(count) => {
             if !header.msg_name.is_null() {
                 header.msg_namelen = 0;
@@ -543,7 +554,8 @@ fn asked_of_stream(key: Key) -> Option<(Ancillary, Option<c_int>)> {
     let mut guard = process.lock();
     let socket = guard.sockets.find(key)?;
     let (asked, id) = (socket.ancillary, socket.ring_id());
-    if asked == Ancillary::default() {
+    // (A UDP socket whose reading end was shut has no more to tell.)
+    if asked == Ancillary::default() || socket.protocol == Protocol::Udp {
         return None;
     }
     let waiting = asked.inq.then(|| {
@@ -599,6 +611,10 @@ unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::D
     if asked.timestamp != 0 || asked.timestamping != 0 {
         control.put_times(asked, Some(datagram.received));
     }
+    // (Linux is silent while there were none.)
+    if let Some(drops @ 1..) = asked.drops.map(|kernel| kernel.wrapping_add(datagram.drops)) {
+        control.put(libc::SOL_SOCKET, SO_RXQ_OVFL, &drops.to_ne_bytes());
+    }
     let to = datagram.to.octets();
     if asked.packet_info {
         // struct in_pktinfo: interface index (1 is the loopback), the address it came to, the one in the header.
@@ -615,6 +631,22 @@ unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::D
         control.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
     }
     control.finish();
+}
+
+/// The kernel's half of a socket says how many it has dropped: how many that makes with the ring's, modulo 2^32 as in the kernel.
+fn drops_of_both(key: Key, kernel: u32) -> u32 {
+    let Some(process) = process() else { return kernel };
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return kernel };
+    if kernel != 0
+        && let Some(drops) = &mut socket.ancillary.drops
+    {
+        *drops = kernel;
+    }
+    // (Not those that a datagram of the ring's will tell of which is read later: the count never falls.)
+    let ring = socket.ring_id().and_then(|id| offload.ring.udp_backlog(id)).map_or(0, |backlog| backlog.drops);
+    kernel.wrapping_add(ring)
 }
 
 /// recvmmsg(2).

@@ -168,6 +168,8 @@ pub(crate) struct Ancillary {
     pub(crate) timestamping: i32,
     /// TCP_INQ.
     pub(crate) inq: bool,
+    /// SO_RXQ_OVFL, on UDP: how many datagrams the kernel's half of the socket had dropped when that was last told.
+    pub(crate) drops: Option<u32>,
 }
 
 /// Directions that the program shut down.

@@ -33,7 +33,7 @@ const SO_ATTACH_REUSEPORT_EBPF: c_int = 52;
 pub(crate) const SO_ZEROCOPY: c_int = 60;
 const SO_TXTIME: c_int = 61;
 const SO_PEEK_OFF: c_int = 42;
-const SO_RXQ_OVFL: c_int = 40;
+pub(crate) const SO_RXQ_OVFL: c_int = 40;
 const IP_LOCAL_PORT_RANGE: c_int = 51;
 const SO_BINDTODEVICE: c_int = 25;
 const SO_TIMESTAMPING: c_int = 37;
@@ -139,6 +139,11 @@ pub(crate) unsafe fn set(
     if matches!(socket.kind, Kind::Kernel | Kind::Moving) {
         return Ok(0);
     }
+    if (level, name) == (libc::SOL_SOCKET, SO_RXQ_OVFL) {
+        // What has been sent already has arrived, on the kernel.
+        offload.poll_if_due(process.now());
+    }
+    let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
     apply(socket, process, level, name, &argument);
     push(offload, process, key);
     if matches!(device, Device::Local | Device::Any) {
@@ -173,16 +178,7 @@ fn leave_group(process: &Process, offload: &mut Offload, key: Key) {
 fn kernel_only(level: c_int, name: c_int) -> bool {
     match level {
         libc::SOL_SOCKET => {
-            matches!(
-                name,
-                SO_TXTIME
-                    | SO_ATTACH_FILTER
-                    | SO_ATTACH_BPF
-                    | SO_ATTACH_REUSEPORT_CBPF
-                    | SO_ATTACH_REUSEPORT_EBPF
-                    | SO_PEEK_OFF
-                    | SO_RXQ_OVFL
-            )
+            matches!(name, SO_TXTIME | SO_ATTACH_FILTER | SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_CBPF | SO_ATTACH_REUSEPORT_EBPF | SO_PEEK_OFF)
         }
         libc::IPPROTO_UDP => matches!(name, UDP_ENCAP | UDP_SEGMENT | UDP_GRO),
         libc::IPPROTO_TCP => matches!(name, TCP_REPAIR | TCP_MD5SIG | TCP_ULP | TCP_ZEROCOPY_RECEIVE | TCP_AO_ADD_KEY),
@@ -200,7 +196,7 @@ fn kernel_only(level: c_int, name: c_int) -> bool {
 fn concerns_datagrams_only(level: c_int, name: c_int) -> bool {
     match level {
         libc::IPPROTO_IP | libc::IPPROTO_IPV6 => name != libc::IP_OPTIONS,
-        libc::SOL_SOCKET => matches!(name, SO_RXQ_OVFL | SO_TXTIME),
+        libc::SOL_SOCKET => name == SO_TXTIME,
         _ => false,
     }
 }
@@ -376,6 +372,11 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
         (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => tcp.syn_retries = argument.int().unsigned_abs(),
         (libc::IPPROTO_TCP, libc::TCP_LINGER2) => {
             tcp.fin_wait2 = if argument.int() < 0 { Duration::ZERO } else { argument.seconds() };
+        }
+        (libc::SOL_SOCKET, SO_RXQ_OVFL) => {
+            // (On a connection it means nothing, in the kernel as little as here.)
+            socket.udp.tell_drops = argument.flag();
+            socket.ancillary.drops = (argument.flag() && socket.protocol == Protocol::Udp).then_some(0);
         }
         (libc::IPPROTO_TCP, TCP_INQ) => socket.ancillary.inq = argument.flag(),
         (libc::IPPROTO_IP, libc::IP_TOS) => set_tos(socket, argument),

@@ -18,6 +18,10 @@ pub(in crate::ring) struct Undecided<B> {
 }
 
 impl<B: RxBuffer> Undecided<B> {
+    pub(super) fn as_waiting(&self) -> &Waiting<B> {
+        &self.waiting
+    }
+
     fn len(&self) -> usize {
         self.head.len() + self.waiting.len()
     }
@@ -95,7 +99,8 @@ impl<D: Device> UdpSocket<D> {
     pub(super) fn push_undecided(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, payload: RxPayload<'_, D::Rx>) {
         let len = payload.len();
         let (head, buffers) = self.keep(to, payload);
-        self.screen_datagram(Waiting { from, to, received: now, head: 0, buffers }, head.to_vec(), len);
+        let drops = self.drops_to_tell();
+        self.screen_datagram(Waiting { from, to, received: now, drops, head: 0, buffers }, head.to_vec(), len);
     }
 
     /// The same, of `len` bytes, as it will wait; and its head if that was copied.

@@ -108,6 +108,8 @@ impl KernelPoll {
 pub(crate) enum Received {
     Ring(Datagram),
     Kernel(usize),
+    /// Nothing: the reading end is shut.
+    End,
 }
 
 /// recvmsg(2), with `kernel` to receive from the kernel with extra flags.
@@ -237,7 +239,7 @@ fn wait_to_receive(
             };
             match offload.ring.udp_recv(id, into, ring_flags) {
                 // Linux's blocking call returns zero once the socket's reading end is shut; one that doesn't block says EAGAIN.
-                Err(Error::WouldBlock) if offload.ring.readiness(id).contains(Readiness::RDHUP) => Some(Ok(Received::Kernel(0))),
+                Err(Error::WouldBlock) if offload.ring.readiness(id).contains(Readiness::RDHUP) => Some(Ok(Received::End)),
                 Err(Error::WouldBlock) => None,
                 result => {
                     offload.dispatch();
