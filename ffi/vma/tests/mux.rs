@@ -63,7 +63,7 @@ macro_rules! cases {
     )*};
 }
 
-cases! { burst level edge oneshot fresh nested two mixed errors hangup alike both_worlds threads added interrupted idle renamed again }
+cases! { burst level edge oneshot fresh nested two mixed errors hangup alike both_worlds threads added first interrupted idle renamed again }
 
 /// Without the progress thread's ticks: whoever sleeps looks after itself.
 #[test]

@@ -111,7 +111,8 @@ pub(crate) fn is_awaited(fd: RawFd, index: u32) -> bool {
     if !is_plain(index) {
         return true;
     }
-    let Some(process) = process().filter(|process| process.is_owner() && !process.state().is_mine()) else { return false };
+    // (Even before the program has its first socket, and in a fork's child.)
+    let Some(process) = process_or_init().filter(|process| process.is_owner() && !process.state().is_mine()) else { return false };
     register(&mut process.lock(), fd).is_some()
 }
 

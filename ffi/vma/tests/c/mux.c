@@ -475,6 +475,56 @@ static void added(void) {
     pthread_join(t, 0);
 }
 
+static void *wait_in_select(void *arg) {
+    int fd = *(int *)arg;
+    fd_set in;
+    struct timeval limit = { 5, 0 };
+    FD_ZERO(&in);
+    FD_SET(fd, &in);
+    int n = select(fd + 1, &in, 0, 0, &limit);
+    printf("woken in select: %d %d\n", n, FD_ISSET(fd, &in) != 0);
+    return 0;
+}
+
+/* the same, in every call that waits, of instances that have nothing yet, and of those that are in one: in a process that has no socket yet, and in
+   one that has */
+static void first(void) {
+    void *(*const waits[])(void *) = { wait_for_one, wait_in_poll, wait_in_select };
+    for (int round = 0; round < 2; round++)
+        for (int way = 0; way < 3; way++)
+            for (int depth = 0; depth < 3; depth++) {
+                /* (Each in a process of its own, of which the first has no socket.) */
+                pid_t child = fork();
+                if (child == 0) {
+                    int s[2], eps[3];
+                    pthread_t t;
+                    if (round) pair(s);
+                    for (int i = 0; i <= depth; i++) eps[i] = epoll_create1(0);
+                    /* (the innermost is in them before or after the wait begins) */
+                    for (int i = 0; i < depth; i++)
+                        if (i == 0 || round) ctl(eps[i], EPOLL_CTL_ADD, eps[i + 1], EPOLLIN, 7);
+                    printf("round %d, depth %d, ", round, depth);
+                    fflush(stdout);
+                    pthread_create(&t, 0, waits[way], &eps[0]);
+                    usleep(30000);
+                    if (!round) pair(s);
+                    for (int i = 1; i < depth && !round; i++) ctl(eps[i], EPOLL_CTL_ADD, eps[i + 1], EPOLLIN, 7);
+                    ctl(eps[depth], EPOLL_CTL_ADD, s[0], EPOLLIN, 8);
+                    usleep(30000);
+                    put(s[1], "x");
+                    pthread_join(t, 0);
+                    fflush(stdout);
+                    _exit(0);
+                }
+                int status;
+                CHECK(waitpid(child, &status, 0) == child && status == 0);
+            }
+    int s[2];
+    pair(s);
+    put(s[1], "y");
+    get(s[0], 1);
+}
+
 static void on_alarm(int n) { (void)n; }
 
 static void interrupted(void) {
@@ -678,7 +728,7 @@ static void burst(void) {
 static const struct { const char *name; void (*run)(void); } cases[] = {
     { "level", level }, { "edge", edge }, { "oneshot", oneshot }, { "fresh", fresh }, { "nested", nested }, { "two", two },
     { "mixed", mixed }, { "errors", errors }, { "hangup", hangup }, { "alike", alike }, { "both_worlds", both_worlds }, { "threads", threads },
-    { "added", added }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy }, { "again", again },
+    { "added", added }, { "first", first }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy }, { "again", again },
     { "burst", burst },
 };
 
