@@ -227,6 +227,22 @@ impl Socket {
         self.rare.get_or_insert_default()
     }
 
+    /// Whether an option is set by which the kernel prefers it to others of its address.
+    pub(crate) fn prefers(&mut self, option: i32, is_set: bool) {
+        if is_set || self.has_preference() {
+            let preferences = &mut self.rare().preferences;
+            preferences.retain(|known| *known != option);
+            if is_set {
+                preferences.push(option);
+            }
+        }
+    }
+
+    /// Whether there is such an option.
+    pub(crate) fn has_preference(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| !rare.preferences.is_empty())
+    }
+
     /// The callback that sees first what it receives.
     pub(crate) fn callback(&self) -> Option<&crate::extra::Callback> {
         self.rare.as_ref()?.callback.as_ref()

@@ -36,6 +36,7 @@ const SO_PEEK_OFF: c_int = 42;
 pub(crate) const SO_RXQ_OVFL: c_int = 40;
 const IP_LOCAL_PORT_RANGE: c_int = 51;
 const SO_BINDTODEVICE: c_int = 25;
+const SO_INCOMING_CPU: c_int = 49;
 const SO_TIMESTAMPING: c_int = 37;
 const SO_TIMESTAMP_NEW: c_int = 63;
 const SO_TIMESTAMPNS_NEW: c_int = 64;
@@ -116,6 +117,8 @@ pub(crate) unsafe fn set(
     }
     let is_common = offload.sockets.find(key).is_some_and(|socket| socket.common.is_some());
     drop(guard);
+    let is_preference = level == libc::SOL_SOCKET && matches!(name, SO_BINDTODEVICE | SO_INCOMING_CPU);
+    let former = if is_preference { sharing::former_receiver_of_own(process, fd, key) } else { None };
     // SAFETY: the caller's promise.
     match if is_common { unsafe { common::set(process, key, (level, name), value, len) } } else { None } {
         Some(result) => result?,
@@ -139,13 +142,23 @@ pub(crate) unsafe fn set(
     if matches!(socket.kind, Kind::Kernel | Kind::Moving) {
         return Ok(0);
     }
+    if is_preference {
+        socket.prefers(name, if name == SO_BINDTODEVICE { device == Device::Local } else { argument.int() >= 0 });
+    }
     if (level, name) == (libc::SOL_SOCKET, SO_RXQ_OVFL) {
         // What has been sent already has arrived, on the kernel.
         offload.poll_if_due(process.now());
     }
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
     apply(socket, process, level, name, &argument);
+    sharing::leave_choice_to_kernel(process, offload, key);
     push(offload, process, key);
+    if let Some(former) = former {
+        drop(guard);
+        former.lets_go(process);
+        guard = process.lock();
+    }
+    let offload = &mut *guard;
     if matches!(device, Device::Local | Device::Any) {
         rings::bound_to_device(offload, key, device == Device::Local);
     }

@@ -3,6 +3,7 @@
 use core::cell::Cell;
 use std::net::SocketAddrV4;
 
+use arrayvec::ArrayVec;
 use libc::c_int;
 
 use super::groups::Groups;
@@ -37,6 +38,8 @@ pub(crate) struct Rare {
     pub(crate) callback: Option<Callback>,
     /// That callback has held something, and nobody who polls the socket has been told.
     pub(crate) held: Cell<bool>,
+    /// Options that are set by which the kernel prefers it to others of its address.
+    pub(crate) preferences: ArrayVec<c_int, 2>,
     /// What it has to do with the Extra API's rings.
     pub(crate) rings: OnRings,
 }

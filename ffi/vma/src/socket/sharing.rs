@@ -7,12 +7,13 @@ use core::mem::size_of;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use libc::{sockaddr, socklen_t};
+use ringway_stack::offload::Reason;
 use ringway_stack::ring::Reuse;
 
 use super::address::{self, Address};
 use super::{Kind, Socket};
 use crate::cancel::Masked;
-use crate::process::Process;
+use crate::process::{Offload, Process};
 use crate::real;
 use crate::slab::Key;
 
@@ -21,7 +22,20 @@ use crate::slab::Key;
 pub(super) fn is_known_to_the_kernel(process: &Process, socket: &mut Socket) -> bool {
     socket.udp.reuse = reuse_of(socket.fd);
     socket.udp.cookie = if process.rendezvous.knows_receivers() { cookie_of(socket.fd) } else { 0 };
-    socket.udp.reuse == Reuse::No || socket.udp.cookie != 0
+    socket.udp.reuse == Reuse::No || socket.udp.cookie != 0 && !socket.has_preference()
+}
+
+/// A socket that shares its address, and that the kernel prefers to the others for a reason which no ring knows (it is bound to the interface, or
+/// wants what comes on a processor), is the kernel's.
+pub(super) fn leave_choice_to_kernel(process: &Process, offload: &mut Offload, key: Key) {
+    let Some(socket) = offload.sockets.find(key) else { return };
+    let Kind::Datagram(Some(id)) = socket.kind else { return };
+    if !socket.has_preference() || reuse_of(socket.fd) == Reuse::No {
+        return;
+    }
+    offload.ring.close(process.now(), id, false);
+    offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
+    offload.dispatch();
 }
 
 /// How a socket of the kernel's shares its address (SO_REUSEPORT, SO_REUSEADDR).
@@ -78,6 +92,12 @@ pub(super) fn former_receiver_of_peer(process: &Process, fd: c_int, key: Key, to
     let peer = address::destination(peer);
     let ip = if bound.ip().is_unspecified() { address::source_for(*peer.ip()) } else { *bound.ip() };
     former_receiver(process, fd, Some(peer), SocketAddrV4::new(ip, bound.port()))
+}
+
+/// Who gets what comes for a socket's address until an option of the socket changes that.
+pub(super) fn former_receiver_of_own(process: &Process, fd: c_int, key: Key) -> Option<FormerReceiver> {
+    let bound = process.lock().sockets.find(key).filter(|socket| matches!(socket.kind, Kind::Datagram(_)))?.bound?;
+    former_receiver(process, fd, None, bound)
 }
 
 /// Which of the kernel's sockets gets now what another one is about to get: what goes from `from` to `to`. `None`: that is nobody's matter, for no

@@ -2,6 +2,7 @@
 // with every address; of equal ones the last with SO_REUSEADDR, and any of those with SO_REUSEPORT. In one process and in several,
 // one of which is never preloaded.
 #include "common.h"
+#include <sched.h>
 
 #define ACTORS 3
 #define SOCKETS 4
@@ -12,10 +13,17 @@ enum { HERE, BESIDE, OUTSIDE };
 // What an actor is asked to do.
 struct request {
     char what;
-    int slot, option, wildcard, port, peer;
+    int slot, option, wildcard, port, peer, preference;
 };
 
 static int sockets[SOCKETS];
+
+// What makes the kernel prefer a socket to its equals.
+static int prefer(int fd, int preference, int on) {
+    int cpu = on ? 0 : -1;
+    if (preference == SO_BINDTODEVICE) return setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", on ? 3 : 0);
+    return setsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &cpu, sizeof cpu);
+}
 static int to_actor[ACTORS], from_actor[ACTORS];
 
 static int port_of(int fd) {
@@ -30,6 +38,7 @@ static int opened(const struct request *r) {
     struct sockaddr_in a = loopback(r->port);
     if (r->wildcard) a.sin_addr.s_addr = htonl(INADDR_ANY);
     if (r->option) MUST(setsockopt(fd, SOL_SOCKET, r->option, &on, sizeof on));
+    if (r->preference) MUST(prefer(fd, r->preference, 1));
     if (bind(fd, SA(a), sizeof a) < 0) {
         close(fd);
         return -errno;
@@ -57,6 +66,8 @@ static int act(const struct request *r) {
     case 'c': return close(sockets[r->slot]);
     case 'p': to = loopback(r->peer); return connect(sockets[r->slot], SA(to), sizeof to);
     case 'd': return connect(sockets[r->slot], SA(none), sizeof none);
+    case '+':
+    case '-': return prefer(sockets[r->slot], r->preference, r->what == '+');
     case 's': return sendto(sockets[r->slot], "x", 1, 0, SA(to), sizeof to);
     }
     return -1;
@@ -243,6 +254,41 @@ static void shared_out(const int *actors, int n) {
     for (int i = 0; i < n; i++) MUST(ask(actors[i], (struct request){.what = 'c', .slot = i}));
 }
 
+// Of equals, the one that is bound to the interface, or has the processor that the sender runs on, wherever it stands; and nobody else notices.
+static void preferred(int preference, int option, int first, int second) {
+    int actors[2] = {first, second};
+    // In which order they come does not matter, and neither does when the option is set.
+    for (int favourite = 0; favourite < 2; favourite++)
+        for (int later = 0; later < 2; later++) {
+            int port = 0;
+            printf("%s %s, %s and %s, %d, %s:", preference == SO_INCOMING_CPU ? "cpu" : "lo", option == SO_REUSEPORT ? "port" : "addr",
+                   worlds[first], worlds[second], favourite, later ? "later" : "first");
+            for (int i = 0; i < 2; i++) {
+                struct request r = {.what = 'o', .slot = i, .option = option, .port = port};
+                if (i == favourite && !later) r.preference = preference;
+                port = ask(actors[i], r);
+            }
+            settle(actors, 2);
+            if (later) {
+                send_to(port);
+                printf(" %s", option == SO_REUSEPORT ? (strlen(who(actors, 2)) == 1 ? "either" : "?") : who(actors, 2));
+                MUST(ask(actors[favourite], (struct request){.what = '+', .slot = favourite, .preference = preference}));
+                // (Whose datagrams of those that share a port by SO_REUSEPORT these were, each sender's own, nobody can tell.)
+                if (option == SO_REUSEPORT) nap(12);
+                settle(actors, 2);
+            }
+            for (int i = 0; i < 3; i++) {
+                send_to(port);
+                printf(" %s", who(actors, 2));
+            }
+            MUST(ask(actors[favourite], (struct request){.what = 'c', .slot = favourite}));
+            settle(actors, 2);
+            send_to(port);
+            printf(" %s\n", who(actors, 2));
+            MUST(ask(actors[!favourite], (struct request){.what = 'c', .slot = !favourite}));
+        }
+}
+
 // What is allowed after bind(2) counts as well.
 static void allowed_later(int second) {
     int on = 1, actors[2] = {HERE, second};
@@ -279,5 +325,14 @@ int main(int argc, char **argv) {
     shared_out((int[]){BESIDE, HERE, BESIDE}, 3);
     shared_out((int[]){OUTSIDE, HERE, BESIDE}, 3);
     for (int second = HERE; second <= OUTSIDE; second++) allowed_later(second);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    MUST(sched_setaffinity(0, sizeof one, &one));
+    for (int i = 0; i < 5; i++)
+        for (int option = 0; option < 2; option++) {
+            preferred(SO_BINDTODEVICE, option ? SO_REUSEPORT : SO_REUSEADDR, pairs[i][0], pairs[i][1]);
+            preferred(SO_INCOMING_CPU, option ? SO_REUSEPORT : SO_REUSEADDR, pairs[i][0], pairs[i][1]);
+        }
     return 0;
 }
