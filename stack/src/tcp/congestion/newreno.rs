@@ -48,7 +48,8 @@ impl Controller for NewReno {
         // A window that wasn't used isn't known to be safe to grow (RFC 7661 s1; Linux's tcp_is_cwnd_limited).
         if self.cwnd < self.ssthresh {
             if 2 * in_flight >= self.cwnd {
-                self.cwnd = self.cwnd.saturating_add(acked).min(1 << 30);
+                // Slow start ends at the threshold, however much one acknowledgment covers (RFC 5681 s3.1, Linux's tcp_slow_start).
+                self.cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh).min(1 << 30);
             }
         } else if in_flight + self.mss > self.cwnd {
             self.counted += acked;
@@ -82,5 +83,19 @@ impl Controller for NewReno {
     fn on_idle(&mut self) {
         // RFC 5681 s4.1: the restart window.
         self.cwnd = self.cwnd.min(INITIAL_SEGMENTS * self.mss);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_start_ends_at_the_threshold_whatever_is_acknowledged_at_once() {
+        let mut reno = NewReno::new(1000);
+        reno.on_loss(20_000);
+        reno.on_timeout(20_000, false);
+        reno.on_ack(40_000, usize::MAX / 4);
+        assert_eq!((reno.cwnd(), reno.ssthresh()), (10_000, Some(10_000)));
     }
 }

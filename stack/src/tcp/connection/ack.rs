@@ -155,7 +155,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if self.phase == Phase::Recovery {
                 self.congestion.on_recovered(flight.saturating_sub(acked));
             } else {
-                self.congestion.on_ack(acked, usize::MAX / 4);
+                self.grow_after_loss(acked);
             }
             self.phase = Phase::Open;
             self.retransmit_now = false;
@@ -163,7 +163,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return;
         }
         if self.phase == Phase::Loss {
-            self.congestion.on_ack(acked, usize::MAX / 4);
+            self.grow_after_loss(acked);
         } else {
             mark!(self, PartialAck);
             // RFC 6582 s3.2 step 3, partial acknowledgment: the next hole begins here.
@@ -172,6 +172,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.retransmit_now |= self.high_rxt.le(self.snd_una);
         }
         self.tx_pending = true;
+    }
+
+    /// RFC 3465 s2.3: after a timeout an acknowledgment is good for one segment, since what it covers may have left the network long before.
+    fn grow_after_loss(&mut self, acked: usize) {
+        self.congestion.on_ack(acked.min(self.mss), usize::MAX / 4);
     }
 
     fn on_duplicate_ack(&mut self) {

@@ -220,3 +220,21 @@ fn a_lost_fin_is_sent_again() {
     assert_eq!(pair.read_some(B, 1), Ok(vec![]));
     assert_eq!((pair.state(A), pair.state(B)), (State::FinWait2, State::CloseWait));
 }
+
+/// RFC 3465 s2.3: what is acknowledged after a timeout may have arrived long before, and is good for one segment.
+#[test]
+fn a_gap_that_is_filled_after_a_timeout_lets_no_burst_go() {
+    let mut pair = Pair::open(&no_sack(), &no_sack());
+    // The first of ten is lost, and so are the acknowledgments that would tell.
+    let mut sent = 0;
+    pair.lose(move |packet: &Packet| {
+        sent += usize::from(packet.from == A && !packet.payload.is_empty());
+        (packet.from == A && sent == 1) || (packet.from == super::pair::Side::B && sent == 10)
+    });
+    pair.write(A, &pattern(60_000)).unwrap();
+    pair.run(ms(190));
+    pair.lose_nothing();
+    let mss = usize::from(pair.a.mss());
+    pair.run_until(pair.now + ms(200), |pair| pair.a.counters().retransmissions > 0 && pair.a.cwnd() > mss);
+    assert_eq!(pair.a.cwnd(), 2 * mss, "one segment more for the acknowledgment of ten");
+}
