@@ -110,7 +110,7 @@ impl Sockets {
 
     /// See [`Ring::poll`]. What was held for long enough is given back first.
     pub fn poll(&mut self, now: Instant) -> usize {
-        self.note(|checkers, place, _| checkers.polls(place, now));
+        self.note(|checkers, place, ring| checkers.polls(place, now, ring));
         self.give_back_due(now);
         self.ring.poll(now)
     }

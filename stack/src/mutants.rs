@@ -130,4 +130,46 @@ mutants! {
     UndecidedIsRead,
     /// The device (the simulator's, which asks) receives into buffers that programs still hold.
     RecycleHeld,
+    /// Twice the congestion window may be on its way.
+    CwndTwice,
+    /// A connection begins with twice the initial window.
+    InitialWindowTwice,
+    /// Nothing is retransmitted before the timer says so.
+    NoFastRetransmit,
+    /// What SACK reported is retransmitted with the rest.
+    RetransmitsReported,
+    /// Every segment's timestamp is echoed, wherever it lies.
+    EchoEveryTimestamp,
+    /// Small segments do not wait for one another.
+    NagleIgnored,
+    /// What came twice is not reported.
+    NoDuplicateSack,
+    /// The newest block is reported last.
+    OldestSackFirst,
+    /// Only each sixth segment is acknowledged at once.
+    AckSeldom,
+    /// A gap is acknowledged in due time.
+    GapNotUrgent,
+    /// A FIN is acknowledged in due time.
+    FinNotUrgent,
+    /// An acknowledgment is delayed for eight times as long as was declared.
+    DelayedAckSlow,
+    /// Each read is followed by an acknowledgment.
+    AckEachRead,
+    /// The end of what was written is not pushed.
+    NoPush,
+    /// SYNs do not permit SACK.
+    SynWithoutSack,
+    /// A reset for a stranger has the number behind the right one.
+    ResetWrongNumber,
+    /// A reset anywhere in the window ends the connection.
+    InexactResetAccepted,
+    /// Keepalive's probes come after half of the time.
+    KeepaliveEarly,
+    /// Keepalive never gives up.
+    KeepaliveForever,
+    /// The retransmission timer runs out after sixteen times its time.
+    RtoTooLate,
+    /// An acknowledgment sends nothing that waited for it.
+    StallsAfterAck,
 }

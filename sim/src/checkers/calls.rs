@@ -2,6 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::rc::Rc;
 
 use ringway_stack::ring::{self, RecvFlags, Reuse, Ring, Shutdown, SocketId, UdpOptions};
 use ringway_stack::tcp::{self, State};
@@ -11,7 +12,7 @@ use super::closing::{Closed, RESET_BOUND};
 use super::datagrams::Datagram;
 use super::desk::Sock;
 use super::flow::Tuple;
-use super::{Checkers, Moment, after_close, closing, loans, rto, stream, window};
+use super::{Checkers, Moment, after_close, closing, loans, rto, shadow, stream, window};
 use crate::nic::SimDevice;
 use crate::sockets::readiness;
 
@@ -52,6 +53,13 @@ impl Checkers {
             endpoint.stream.watch();
             endpoint.window.allow(sock.receive_max);
             endpoint.timers.set_keepalive(now, sock.keepalive);
+            endpoint.shadow.config = sock.config.clone();
+            self.flows.pair(id);
+            let moment = self.moment(place, None);
+            let mtu = self.desks[place].mtu;
+            let (own, peer) = self.flows.both(id);
+            shadow::format::configured(&moment, own, peer.map(|peer| &*peer), mtu);
+            return Some(id);
         }
         sock.endpoint
     }
@@ -108,6 +116,9 @@ impl Checkers {
 
     fn opened(&mut self, place: usize, ring: &R, bound: (bool, u16), sock: Sock, reuse: Reuse, socket: SocketId) {
         let desk = &mut self.desks[place];
+        if bound.0 {
+            self.opened_at.insert((desk.host, bound.1), desk.now);
+        }
         desk.bound.entry(bound).or_default().add(desk.now, ring, socket, reuse);
         desk.sockets.insert(socket, sock);
         self.looked(place, ring, socket);
@@ -119,8 +130,9 @@ impl Checkers {
         self.refuse_closed(&moment, listener, "accept", true);
         let parent = self.desks[place].sockets.get(&listener);
         let (keepalive, receive_max) = parent.map_or((None, 0), |sock| (sock.keepalive, sock.receive_max));
+        let config = parent.and_then(|sock| sock.config.clone());
         let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
-        self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, ..Sock::default() });
+        self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, config, ..Sock::default() });
         if let Some((local, client)) = tuple
             && let Some(port) = self.desks[place].bound.get_mut(&(true, local.port()))
         {
@@ -146,6 +158,8 @@ impl Checkers {
             let endpoint = self.flows.at_mut(id);
             endpoint.timers.set_keepalive(now, config.keepalive);
             endpoint.window.allow(window::receive_max(config));
+            endpoint.shadow.config = Some(Rc::new(config.clone()));
+            endpoint.shadow.reconfigured = true;
         }
         self.looked(place, ring, socket);
     }
@@ -210,6 +224,10 @@ impl Checkers {
             && let Some(sock) = self.desks[place].sockets.get_mut(&socket)
         {
             sock.end_excused = true;
+            if let Some(id) = sock.endpoint {
+                let moment = self.moment(place, None);
+                shadow::errors::told(&moment, self.flows.at(id), error);
+            }
         }
     }
 
@@ -229,6 +247,7 @@ impl Checkers {
                 sock.end_excused |= how != Shutdown::Write;
             }
             if let (Some(id), true) = (endpoint, how != Shutdown::Write) {
+                self.flows.at_mut(id).shadow.unread = true;
                 self.flows.at_mut(id).window.forget_reader();
             }
             if let (Some(id), true) = (endpoint, how != Shutdown::Read) {
@@ -266,6 +285,8 @@ impl Checkers {
         desk.closing.insert((now.max(healed_at.unwrap_or(now)) + closing::BOUND, socket));
         if let Some(id) = endpoint {
             self.flows.at_mut(id).window.forget_reader();
+            self.flows.at_mut(id).shadow.closed = true;
+            self.flows.at_mut(id).shadow.aborted |= abort;
         }
         if let Some(id) = endpoint.filter(|_| !abort && !unread) {
             self.flows.at_mut(id).stream.end();
@@ -303,6 +324,7 @@ impl Checkers {
     pub(crate) fn continued(&mut self, place: usize, socket: SocketId) {
         if let Some(id) = self.desks[place].sockets.get(&socket).and_then(|sock| sock.endpoint) {
             self.flows.at_mut(id).rto.forgive();
+            self.flows.at_mut(id).shadow.blurred = true;
         }
     }
 

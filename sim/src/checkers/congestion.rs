@@ -76,7 +76,8 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let new = segment.len() > 0 && !segment.has(SYN);
     let State { largest, acknowledged, recover, .. } = own.congestion;
     let window = largest[0].max(largest[1]) + acknowledged as usize;
-    if !new || own.flight() == 0 || recover.is_some() || largest == [0, 0] {
+    // (What goes on from what was written down begins with a window of its own, before anybody has seen it.)
+    if !new || own.shadow.blurred || own.flight() == 0 || recover.is_some() || largest == [0, 0] {
         return;
     }
     let flight = own.flight() as usize + segment.len() as usize;

@@ -4,6 +4,7 @@ use core::hash::BuildHasherDefault;
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::rc::Rc;
 
 use hashbrown::HashMap;
 use ringway_stack::Instant;
@@ -31,6 +32,8 @@ pub(super) struct Sock {
     pub(super) loans: loans::State,
     /// The most that its receive buffer may ever hold.
     pub(super) receive_max: usize,
+    /// A connection's or a listener's configuration.
+    pub(super) config: Option<Rc<tcp::Config>>,
     pub(super) touched: bool,
     /// Edges of the events of this poll.
     pub(super) raised: Readiness,
@@ -39,7 +42,12 @@ pub(super) struct Sock {
 impl Sock {
     /// One of this configuration.
     pub(super) fn configured(config: &tcp::Config) -> Self {
-        Self { keepalive: config.keepalive, receive_max: window::receive_max(config), ..Self::default() }
+        Self {
+            keepalive: config.keepalive,
+            receive_max: window::receive_max(config),
+            config: Some(Rc::new(config.clone())),
+            ..Self::default()
+        }
     }
 }
 
@@ -68,6 +76,16 @@ pub(super) struct Desk {
     pub(super) excused: Instant,
     /// Until when it was paused, or its device in trouble: frames may wait, and timers find themselves overdue.
     pub(super) hampered: Instant,
+    /// Its receive buffers were short at a poll since the last service, and its device refuses frames.
+    pub(super) scarce: bool,
+    pub(super) refused: bool,
+    /// Its host's Ethernet address changed: what still comes for the old one is dropped.
+    pub(super) readdressed: bool,
+    /// Its NIC may merge segments; and the longest packet that it carries.
+    pub(super) merges: bool,
+    pub(super) mtu: usize,
+    /// A program beside the stack takes frames from that NIC, too.
+    pub(super) raw: bool,
 }
 
 impl Desk {

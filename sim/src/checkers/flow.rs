@@ -10,7 +10,7 @@ use ringway_stack::ring::SocketId;
 
 use super::ranges::Ranges;
 use super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
-use super::{congestion, rto, sequence, stream, timers, window};
+use super::{congestion, rto, sequence, shadow, stream, timers, window};
 
 /// Local and remote address.
 pub(super) type Tuple = (SocketAddrV4, SocketAddrV4);
@@ -70,6 +70,16 @@ pub(super) struct Endpoint {
     pub(super) rto: rto::State,
     pub(super) stream: stream::State,
     pub(super) timers: timers::State,
+    pub(super) shadow: shadow::State,
+    /// Its first SYN answered the peer's.
+    pub(super) passive: bool,
+    /// Both SYNs permit SACK.
+    pub(super) agrees_on_sack: bool,
+    /// Its NIC may merge what arrives; and it loses nothing behind the wire's back.
+    pub(super) merges: bool,
+    pub(super) calm: bool,
+    /// Its device took all that it was given by the last service.
+    pub(super) free: bool,
 }
 
 impl Endpoint {
@@ -106,7 +116,28 @@ impl Endpoint {
             rto: rto::State::default(),
             stream: stream::State::default(),
             timers: timers::State::default(),
+            shadow: shadow::State::default(),
+            passive: segment.has(SYN | ACK),
+            agrees_on_sack: false,
+            merges: false,
+            calm: false,
+            free: false,
         }
+    }
+
+    /// A sequence number of its own, counted from its first.
+    pub(super) fn relative(&self, seq: u32) -> u32 {
+        seq.wrapping_sub(self.iss)
+    }
+
+    /// A sequence number of its peer's, counted from that one's first.
+    pub(super) fn peer_relative(&self, seq: u32) -> u32 {
+        seq.wrapping_sub(self.irs.unwrap_or(0))
+    }
+
+    /// The sequence number of a byte of the stream.
+    pub(super) fn sequence_of(&self, offset: u64) -> u32 {
+        self.iss.wrapping_add(1).wrapping_add(u32::try_from(offset & 0xffff_ffff).unwrap_or(0))
     }
 
     /// Bytes, SYN and FIN that were sent and, for all that arrived, not acknowledged.
@@ -175,6 +206,7 @@ impl Endpoint {
     /// It acknowledges something for the first time, perhaps: which of two SYNs that is tells whom it is connected to.
     pub(super) fn settle_peer(&mut self, ack: u32) {
         if let Some(irs) = self.irs_other.take_if(|irs| irs.wrapping_add(1) == ack) {
+            self.shadow.blurred = true;
             self.begin_receiving(irs);
             self.peer = None;
         }
@@ -276,8 +308,10 @@ impl Flows {
         while let Some(peer) = candidate {
             if self.endpoints[peer].iss == irs {
                 let window = self.endpoints[peer].syn_window;
+                let permits_sack = self.endpoints[peer].syn.sack_permitted;
                 let own = &mut self.endpoints[id];
                 own.peer = Some(peer);
+                own.agrees_on_sack = own.syn.sack_permitted && permits_sack;
                 if own.edge.is_none() {
                     // A SYN's window counts from our first byte, and is never scaled (RFC 7323 s2.2).
                     own.widen(iss.wrapping_add(1).wrapping_add(u32::from(window)));
@@ -291,7 +325,10 @@ impl Flows {
     /// A host heard something beside segments (an ICMP error, a neighbour's address, its link's carrier): what its endpoints send again now may
     /// be an answer to that.
     pub(super) fn heard(&mut self, host: usize) {
-        self.endpoints.iter_mut().filter(|endpoint| endpoint.host == host).for_each(|endpoint| endpoint.rto.delivered());
+        for endpoint in self.endpoints.iter_mut().filter(|endpoint| endpoint.host == host) {
+            endpoint.rto.delivered();
+            endpoint.shadow.sender.told();
+        }
     }
 
     /// What a host's endpoints wanted to send to `peer` may count as sent there, and be lost: its neighbour's address is not known.
@@ -313,6 +350,7 @@ impl Flows {
             let endpoint = &mut self.endpoints[id];
             endpoint.reset = true;
             endpoint.left_at = None;
+            endpoint.shadow.blurred = true;
             endpoint.owner = None;
             endpoint.timers.forget();
         }

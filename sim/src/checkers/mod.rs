@@ -4,6 +4,7 @@
 //! sockets ([`crate::Sockets`]); and each host's sockets after each service. From the wire alone they know what an endpoint may
 //! claim to have received, and from the calls what its bytes must be. A breach panics with the checker's name, host, time, frame and law.
 //!
+//! What a stack owes the wire is worked out by [`shadow`], a TCP of their own.
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `congestion`, `rto`, `timers`, `edges`,
 //! `closing`, `resources`, `loans`, `screening`, `sharing`. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
@@ -26,6 +27,7 @@ mod screening;
 mod segment;
 mod sequence;
 mod services;
+mod shadow;
 mod sharing;
 mod stream;
 mod timers;
@@ -48,7 +50,7 @@ use self::flow::{Flows, Tuple};
 use crate::fabric::Marks;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 14] = [
+pub const CHECKERS: [&str; 25] = [
     "stream",
     "datagrams",
     "after_close",
@@ -63,6 +65,17 @@ pub const CHECKERS: [&str; 14] = [
     "loans",
     "screening",
     "sharing",
+    "format",
+    "acknowledging",
+    "timestamps",
+    "sack",
+    "cwnd",
+    "recovery",
+    "nagle",
+    "resets",
+    "duties",
+    "errors",
+    "keepalive",
 ];
 
 /// Where and when something is checked.
@@ -114,6 +127,12 @@ pub struct Checkers {
     leaving: Vec<leaving::Before>,
     /// How often each host has asked for whose Ethernet address since it last heard from there.
     questions: BTreeMap<(usize, Ipv4Addr), Question>,
+    /// Endpoints that something came to or went from since their host was serviced.
+    stirred: Vec<usize>,
+    /// What came lately to each host, for which it may have no connection.
+    strays: Vec<shadow::resets::State>,
+    /// Ports of each host that ever had a listener: what is left of one may answer.
+    opened_at: BTreeMap<(usize, u16), Instant>,
     /// Who speaks TCP without a stack: not judged, but those who speak with them are.
     strangers: BTreeSet<SocketAddrV4>,
     /// Since when no fault strikes any more.
@@ -131,6 +150,9 @@ impl Checkers {
             self.desks.push(Desk::default());
         } else {
             self.flows.forget(host);
+        }
+        if self.strays.len() <= host {
+            self.strays.resize_with(host + 1, shadow::resets::State::default);
         }
         let place = self.places[host][ring];
         let Desk { now, ahead, .. } = self.desks[place];

@@ -44,4 +44,14 @@ impl Ranges {
     pub(super) fn has(&self, start: u32, end: u32) -> bool {
         !before(self.next, end) || self.above.iter().any(|&(a, b)| !before(start, a) && !before(b, end))
     }
+
+    /// Whether something lies above a gap.
+    pub(super) fn has_gaps(&self) -> bool {
+        !self.above.is_empty()
+    }
+
+    /// How many ranges lie above gaps.
+    pub(super) fn count_above(&self) -> usize {
+        self.above.len()
+    }
 }

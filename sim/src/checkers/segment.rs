@@ -8,7 +8,9 @@ use crate::dissect::{self, Ipv4, be16, be32};
 pub(super) const FIN: u8 = 1;
 pub(super) const SYN: u8 = 2;
 pub(super) const RST: u8 = 4;
+pub(super) const PSH: u8 = 8;
 pub(super) const ACK: u8 = 16;
+pub(super) const URG: u8 = 32;
 
 /// Whether `a` comes before `b` in sequence space (RFC 9293 s3.4).
 pub(super) fn before(a: u32, b: u32) -> bool {
@@ -36,6 +38,14 @@ impl Options {
     pub(super) fn sack(&self) -> &[(u32, u32)] {
         &self.sack[..usize::from(self.sack_len)]
     }
+
+    /// The same with these blocks, of which there are four at most.
+    #[cfg(test)]
+    pub(super) fn reporting(mut self, blocks: &[(u32, u32)]) -> Self {
+        self.sack[..blocks.len()].copy_from_slice(blocks);
+        self.sack_len = u8::try_from(blocks.len()).unwrap();
+        self
+    }
 }
 
 /// A segment.
@@ -46,6 +56,9 @@ pub(super) struct Segment {
     pub(super) seq: u32,
     pub(super) ack: u32,
     pub(super) flags: u8,
+    /// Bits beside the data offset that nobody may set, and the urgent pointer.
+    pub(super) reserved: u8,
+    pub(super) urgent: u16,
     pub(super) window: u16,
     /// Bytes of options, padding included.
     pub(super) options_len: usize,
@@ -70,6 +83,8 @@ impl Segment {
             seq: be32(frame, at + 4)?,
             ack: be32(frame, at + 8)?,
             flags: *frame.get(at + 13)?,
+            reserved: *frame.get(at + 12)? & 0xf,
+            urgent: be16(frame, at + 18)?,
             window: be16(frame, at + 14)?,
             options_len: header_len - 20,
             options: options(frame.get(at + 20..at + header_len)?),

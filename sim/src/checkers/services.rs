@@ -7,7 +7,7 @@ use ringway_stack::device::Device;
 use ringway_stack::ring::{Event, Readiness, Ring, SocketId};
 use ringway_stack::tcp::State;
 
-use super::{Checkers, Moment, closing, congestion, edges, loans, resources, rto, timers, window};
+use super::{Checkers, Moment, closing, congestion, edges, loans, resources, rto, shadow, timers, window};
 use crate::nic::{Outstanding, SimDevice};
 use crate::sockets::{Sockets, readiness};
 
@@ -15,13 +15,21 @@ type R = Ring<SimDevice>;
 
 /// A deadline this near may be that of a device which refused a frame.
 const STALL_MAX: Duration = Duration::from_millis(5);
+/// A NIC with so few receive buffers may run out of them in the middle of a service.
+const FEW_BUFFERS: usize = 1024;
 /// When to look again at who may be waiting for the device.
 const STALL_LOOK: Duration = Duration::from_millis(100);
 
 impl Checkers {
     /// A host is about to poll its ring.
-    pub(crate) fn polls(&mut self, place: usize, now: Instant) {
-        self.desks[place].now = now;
+    pub(crate) fn polls(&mut self, place: usize, now: Instant, ring: &R) {
+        let desk = &mut self.desks[place];
+        desk.now = now;
+        let nic = ring.device().nic();
+        desk.scarce |= ring.device().rx_scarce() || nic.rx_buffers_max() <= FEW_BUFFERS;
+        desk.merges = nic.merges();
+        desk.raw |= nic.has_raw_ring();
+        desk.mtu = ring.device().capabilities().mtu;
     }
 
     /// A host's clock jumped: each of its timers may run out at once, and from now on everything there goes by the new time.
@@ -40,6 +48,9 @@ impl Checkers {
         let Some(sock) = desk.sockets.get_mut(&event.socket) else { return };
         if sock.closed.is_some() {
             edges::after_close(&moment, event.edges);
+        }
+        if let Some(id) = sock.endpoint.filter(|_| event.edges.contains(Readiness::ERR)) {
+            self.flows.at_mut(id).shadow.failed = true;
         }
         sock.raised |= event.edges;
         desk.touch(event.socket);
@@ -86,6 +97,59 @@ impl Checkers {
         self.desks[place].touched = touched;
         self.take_turn(&moment, ring);
         self.settle(&moment, ring);
+        self.desks[place].refused = ring.refused();
+        if self.places[moment.host].last() == Some(&place) {
+            self.settle_shadows(moment.host);
+        }
+    }
+
+    /// A host's rings have all been serviced: what they owe for all that came is on the wire.
+    fn settle_shadows(&mut self, host: usize) {
+        let mut service = shadow::Service { calm: self.is_calm(host), free: true, ..shadow::Service::default() };
+        for &place in &self.places[host] {
+            let desk = &mut self.desks[place];
+            service.free &= !desk.refused;
+            service.scarce |= core::mem::take(&mut desk.scarce);
+            service.merges |= desk.merges;
+        }
+        let excused = self.places[host].iter().map(|&place| self.desks[place].excused).max();
+        if service.free {
+            self.settle_strays(host, service.calm && excused.is_none_or(|excused| self.desks[self.first(host)].now > excused));
+        }
+        let mut stirred = core::mem::take(&mut self.stirred);
+        stirred.retain(|&id| {
+            if self.flows.at(id).host != host {
+                return true;
+            }
+            let (own, peer) = self.flows.both(id);
+            (own.merges, own.calm) = (service.merges, service.calm);
+            let (place, peer) = (own.owner.map_or(usize::MAX, |(place, _)| place), peer.map(|peer| &*peer));
+            let desk = self.desks.get(place).or(self.desks.get(self.places[host][0]));
+            let (ip, at, excused) = desk.map_or((None, Instant::ZERO, Instant::ZERO), |desk| (desk.ip, desk.now, desk.excused));
+            let hampered = desk.map_or(Instant::ZERO, |desk| desk.hampered);
+            let moment = Moment { place, host, ip, at, excused, hampered, frame: None };
+            shadow::serviced(&moment, own, peer, service);
+            own.free = service.free;
+            false
+        });
+        self.stirred = stirred;
+    }
+
+    /// Whoever spoke to nobody was told so (RFC 9293 s3.10.7.1). `judged`: the host has no excuse.
+    fn settle_strays(&mut self, host: usize, judged: bool) {
+        let strays = core::mem::take(&mut self.strays[host]);
+        let moment = self.moment(self.first(host), None);
+        let judged = judged && !self.places[host].iter().any(|&place| self.desks[place].raw);
+        for (tuple, segment) in strays.arrivals().iter().filter(|_| judged) {
+            let local = tuple.0;
+            let listens = self.places[host].iter().any(|&place| self.desks[place].bound.contains_key(&(true, local.port())));
+            let unknown = self.flows.id(*tuple).is_none() && self.flows.id((tuple.1, tuple.0)).is_none_or(|id| !self.flows.at(id).lawless);
+            let ours = moment.ip == Some(*local.ip()) && !self.strangers.contains(&local) && !self.strangers.contains(&tuple.1);
+            if unknown && ours && !listens && !self.opened_at.contains_key(&(host, local.port())) {
+                strays.must_reset(&moment, *tuple, segment);
+            }
+        }
+        self.strays[host] = strays.serviced();
     }
 
     /// Time has passed, perhaps without the host noticing: what it should have asked to be woken for is overdue.

@@ -51,6 +51,16 @@ impl State {
         self.watched = true;
     }
 
+    /// Whether the program's calls are seen.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
+    /// Whether the program ended its stream.
+    pub(super) fn has_ended(&self) -> bool {
+        self.watched && self.ended
+    }
+
     pub(super) fn taint(&mut self) {
         self.tainted = true;
     }

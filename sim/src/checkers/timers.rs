@@ -7,6 +7,7 @@ use ringway_stack::ring::SocketInfo;
 use ringway_stack::tcp::{Keepalive, State as TcpState};
 
 use super::flow::Endpoint;
+use super::shadow;
 
 pub(super) const NAME: &str = "timers";
 
@@ -16,6 +17,9 @@ const RETRY_MAX: Duration = Duration::from_secs(122);
 const KEEPALIVE_SLACK: Duration = Duration::from_secs(2);
 /// RFC 9293 s3.8.6.3 has less than half a second.
 const DELAYED_ACK_MAX: Duration = Duration::from_millis(510);
+
+/// A device that refuses frames is tried again within this time.
+const DEVICE_SLACK: Duration = Duration::from_millis(20);
 
 /// What it remembers of an endpoint.
 #[derive(Debug, Default)]
@@ -68,7 +72,9 @@ pub(super) fn due(own: &Endpoint, info: &SocketInfo, excused: Instant) -> Option
     let quiet = own.rx_at.max(own.tx_at).max(excused);
     let retry = if own.flight() > 0 {
         let since = own.una_at.max(own.rto.sent_at()).max(excused);
-        Some((since + RETRY_MAX, "RFC 6298 s5: what is in flight is sent again"))
+        // From round trips on the wire, where all of them were seen.
+        let bound = own.shadow.sender.retry_at(excused).filter(|_| own.calm && shadow::State::is_alive(own));
+        Some((bound.map_or(since + RETRY_MAX, |at| at.min(since + RETRY_MAX)), "RFC 6298 s5: what is in flight is sent again"))
     } else if info.send_queue > 0 {
         // Nagle's algorithm and congestion wait for what is in flight, a cork for less: only the peer's window is left.
         Some((quiet + RETRY_MAX, "RFC 9293 s3.8.6.1: a shut or silly window is probed"))
@@ -79,15 +85,20 @@ pub(super) fn due(own: &Endpoint, info: &SocketInfo, excused: Instant) -> Option
     let keepalive = own.timers.keepalive.filter(|_| synchronized && own.flight() == 0 && info.send_queue == 0).map(|keepalive| {
         let since = quiet.max(own.timers.keepalive_since);
         // Once it is silent, each further probe comes an interval after the one before.
-        (
-            since + (2 * keepalive.idle).max(keepalive.interval) + KEEPALIVE_SLACK,
-            "RFC 9293 s3.8.4: a silent peer is probed when keepalive is on",
-        )
+        (since + keepalive.idle.max(keepalive.interval) + KEEPALIVE_SLACK, "RFC 9293 s3.8.4: a silent peer is probed when keepalive is on")
     });
     let receives = matches!(state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2);
+    let delay = own.shadow.config.as_ref().filter(|_| own.calm && shadow::State::is_alive(own) && !own.shadow.receiver.is_doubtful());
+    let declared = delay.and_then(|config| {
+        let at = own.shadow.receiver.deadline(config.delayed_ack)?;
+        Some((
+            at.max(excused + config.delayed_ack) + DEVICE_SLACK,
+            "RFC 9293 s3.8.6.3: an acknowledgment is delayed no longer than was declared",
+        ))
+    });
     let owed = own.timers.ack_owed.filter(|_| receives && !own.lost).map(|since| {
         let law = "RFC 9293 s3.8.6.3: an acknowledgment is delayed by less than half a second";
         (since.max(excused) + DELAYED_ACK_MAX, law)
     });
-    [retry, keepalive, owed].into_iter().flatten().min_by_key(|&(at, _)| at)
+    [retry, keepalive, owed, declared.filter(|_| receives)].into_iter().flatten().min_by_key(|&(at, _)| at)
 }

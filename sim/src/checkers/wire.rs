@@ -4,11 +4,13 @@ use core::time::Duration;
 use std::net::Ipv4Addr;
 
 use ringway_stack::Instant;
+use ringway_stack::device::ChecksumVerdict;
 
 use super::datagrams::Datagram;
 use super::flow::{self, Endpoint};
 use super::segment::{ACK, RST, SYN, Segment};
-use super::{Checkers, Moment, Question, after_close, congestion, is_tainted, rto, sequence, window};
+use super::{Checkers, Moment, Question, after_close, congestion, is_tainted, rto, sequence, shadow, window};
+use crate::checksum;
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
 use crate::fabric::{Frame, Marks};
 
@@ -67,6 +69,9 @@ impl Checkers {
 
     /// A host has another Ethernet address: an answer that is under way to the old one is no answer, so how often it has asked is not known.
     pub(crate) fn readdressed(&mut self, host: usize) {
+        for &place in &self.places[host] {
+            self.desks[place].readdressed = true;
+        }
         let asked = self.questions.range((host, Ipv4Addr::UNSPECIFIED)..=(host, Ipv4Addr::BROADCAST));
         for (&(_, target), _) in asked {
             self.flows.lose_silently(host, target);
@@ -106,18 +111,37 @@ impl Checkers {
             return self.stranger_sent(host, moment.at, segment);
         }
         // (Programs that send raw frames of their own begin no connection that could be followed without a SYN.)
-        let Some(id) = self.flows.sender(host, moment.at, segment) else { return };
+        let sender = self.flows.sender(host, moment.at, segment);
+        if segment.has(RST) {
+            self.strays[host].reset((segment.src, segment.dst));
+        }
+        if segment.has(RST) && self.is_calm(host) && moment.at > moment.excused {
+            let own = sender.map(|id| self.flows.at(id)).filter(|own| own.host == host);
+            if own.is_none_or(|own| !own.lawless) {
+                shadow::resets::sent(&moment, segment, own, &self.strays[host]);
+                if let Some(own) = own {
+                    let place = own.owner.map_or(moment.place, |(place, _)| place);
+                    shadow::resets::waits(&moment, own, self.desks[place].time_wait);
+                }
+            }
+        }
+        let Some(id) = sender else { return };
         if segment.has(SYN | ACK) && self.flows.at(id).irs.is_none() {
             self.flows.at_mut(id).begin_receiving(segment.ack.wrapping_sub(1));
         }
         if segment.has(ACK) {
             self.flows.at_mut(id).settle_peer(segment.ack);
         }
+        let (calm, scarce) = (self.is_calm(host), self.places[host].iter().any(|&place| self.desks[place].scarce));
+        let own = self.flows.at_mut(id);
+        own.calm = calm;
+        own.shadow.receiver.prune(scarce);
         self.flows.pair(id);
         let (own, peer) = self.flows.both(id);
         let owner = own.owner;
         let ended = segment.has(RST) && segment.has(ACK) && segment.seq == own.nxt;
         if segment.has(RST) {
+            own.shadow.failed |= own.una != own.iss;
             after_close::reset_sent(&moment, own);
             reset_sent(segment, own);
         } else {
@@ -127,11 +151,13 @@ impl Checkers {
             window::sent(&moment, segment, own, peer);
             congestion::sent(&moment, segment, own);
             rto::sent(&moment, segment, own);
+            shadow::sent(&moment, segment, own, peer);
             if segment.has(ACK) {
                 own.timers.acknowledged();
             }
             self.flows.sent(id, moment.at, segment);
         }
+        self.stir(id);
         if let Some((place, socket)) = owner {
             let desk = &mut self.desks[place];
             if ended && let Some(closed) = desk.sockets.get_mut(&socket).and_then(|sock| sock.closed.as_mut()) {
@@ -146,6 +172,7 @@ impl Checkers {
         if self.flows.id((segment.src, segment.dst)).is_none()
             && let Some(id) = self.flows.sender(host, at, segment)
         {
+            self.flows.at_mut(id).shadow.blurred = true;
             self.flows.sent(id, at, segment);
         }
     }
@@ -153,7 +180,8 @@ impl Checkers {
     /// A frame reached a host's NIC, which took it.
     pub(crate) fn delivered(&mut self, now: Instant, host: usize, frame: &Frame) {
         // A checksum tells, and the stack must listen to it: for all that can be seen afterwards, this frame never arrived.
-        if frame.marks.contains(Marks::CORRUPTED) && !is_tainted(frame.marks) {
+        // (One that was changed behind a checksum's back as well is judged by that.)
+        if frame.marks.contains(Marks::CORRUPTED) && (!is_tainted(frame.marks) || checksum::verify(&frame.bytes) == ChecksumVerdict::Bad) {
             return;
         }
         let bytes = &frame.bytes[..];
@@ -203,6 +231,7 @@ impl Checkers {
             own.lawless |= lawless;
             let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
             own.delivered(moment.at, segment, scale);
+            shadow::delivered(segment, own);
             if is_tainted(frame.marks) {
                 own.stream.taint();
             }
@@ -210,9 +239,29 @@ impl Checkers {
             self.flows.pair(id);
             owner
         });
+        if let Some(id) = known {
+            self.stir(id);
+        }
+        self.strays[host].delivered(segment);
         match owner {
             Some((place, socket)) => self.desks[place].touch(socket),
             None => self.touch_bound(host, true, segment.dst.port()),
+        }
+    }
+
+    /// Whether nothing was ever lost on the host's side of the wire, and its clock never jumped.
+    pub(super) fn is_calm(&self, host: usize) -> bool {
+        self.places[host]
+            .iter()
+            .map(|&place| &self.desks[place])
+            .all(|desk| desk.hampered == Instant::ZERO && desk.ahead.is_zero() && !desk.readdressed)
+    }
+
+    /// Something came to an endpoint, or went from it.
+    fn stir(&mut self, id: usize) {
+        let own = self.flows.at_mut(id);
+        if !core::mem::replace(&mut own.shadow.stirred, true) {
+            self.stirred.push(id);
         }
     }
 

@@ -185,6 +185,17 @@ impl Nic {
         self.hardware().settle(now)
     }
 
+    /// Whether it may merge segments of what it receives.
+    pub(crate) fn merges(&self) -> bool {
+        let hardware = self.hardware();
+        hardware.config.lro && hardware.config.rx_checksum
+    }
+
+    /// Whether a program speaks Ethernet itself on one of its rings ([`Nic::steered_ring`]).
+    pub(crate) fn has_raw_ring(&self) -> bool {
+        self.hardware().rings.iter().any(|ring| ring.open && ring.steered_only)
+    }
+
     /// Whether no fault of its own ever strikes it.
     pub(crate) fn is_calm(&self) -> bool {
         self.hardware().trouble.calm

@@ -316,7 +316,10 @@ impl<D: Device> Ring<D> {
         };
         if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) && !moved() {
             mark!(self, StrangerReset);
-            let reset = tcp::reset_for(header, payload_len);
+            let mut reset = tcp::reset_for(header, payload_len);
+            if self.config.is(Mutant::ResetWrongNumber) {
+                reset.seq += 1;
+            }
             let to = Self::envelope_back(packet);
             let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None };
             if self.output.tcp(&mut self.device, &to, &reset).is_err() {

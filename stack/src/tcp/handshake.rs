@@ -1,6 +1,7 @@
 //! What SYNs offer and what both sides then agree on (RFC 9293 s3.7.1, RFC 7323, RFC 2018).
 
 use super::config::Config;
+use crate::mutants::Mutant;
 use crate::wire::tcp::{Header, Options};
 
 /// Linux's TCP_MSS_DEFAULT: a SYN without the option means this (RFC 9293 s3.7.1).
@@ -56,7 +57,7 @@ impl Agreement {
         Options {
             mss: Some(config.mss_announced()),
             window_scale: self.scaling.then_some(self.receive_scale),
-            sack_permitted: self.sack,
+            sack_permitted: self.sack && !config.is(Mutant::SynWithoutSack),
             timestamps: self.timestamps.then_some(timestamps),
             ..Options::default()
         }

@@ -144,7 +144,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 self.edges |= Readiness::OUT;
             }
         }
-        if self.send.end().gt(self.snd_nxt) || self.fin_queued || self.phase != Phase::Open {
+        let stalls = self.config.is(Mutant::StallsAfterAck) && self.phase == Phase::Open;
+        if (self.send.end().gt(self.snd_nxt) || self.fin_queued || self.phase != Phase::Open) && !stalls {
             self.tx_pending = true;
         }
     }
@@ -189,6 +190,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn enter_recovery(&mut self) {
+        if self.config.is(Mutant::NoFastRetransmit) {
+            return;
+        }
         mark!(self, FastRetransmit);
         self.phase = Phase::Recovery;
         self.recover = self.snd_nxt;

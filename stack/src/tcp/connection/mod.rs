@@ -246,6 +246,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The handshake is complete, after so many timeouts.
     fn establish(&mut self, now: Instant, timeouts: u32) {
         self.state = State::Established;
+        if self.config.is(Mutant::InitialWindowTwice) {
+            self.congestion.on_ack(10 * self.mss, usize::MAX / 4);
+        }
         if timeouts > 1 {
             // RFC 5681 s3.1: after a lost SYN the initial window is one segment. As Linux, not yet after the first timeout, which may
             // have been spurious (RFC 6298 s5.7 has the timer start at one second).
@@ -314,7 +317,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn start_keepalive(&mut self, now: Instant) {
         match &self.config.keepalive {
             Some(keepalive) if self.state.is_synchronized() && self.state != State::TimeWait && !self.forsaken => {
-                self.timers.set(Timer::Keepalive, now + keepalive.idle);
+                let early = if self.config.is(Mutant::KeepaliveEarly) { 2 } else { 1 };
+                self.timers.set(Timer::Keepalive, now + keepalive.idle / early);
             }
             _ => self.timers.stop(Timer::Keepalive),
         }

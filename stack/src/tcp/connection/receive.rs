@@ -165,7 +165,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if reset {
             // RFC 5961 s3.2: exactly the next number, or else the peer must prove itself.
-            if header.seq == self.window.nxt {
+            if header.seq == self.window.nxt || self.config.is(Mutant::InexactResetAccepted) {
                 self.on_reset();
             } else {
                 mark!(self, InexactReset);
@@ -201,7 +201,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline]
     fn take_timestamp(&mut self, now: Instant, header: &Header) {
         let Some((value, _)) = header.options.timestamps else { return };
-        if header.seq.le(self.window.wup) && self.agreement.timestamps {
+        let counts = header.seq.le(self.window.wup) || self.config.is(Mutant::EchoEveryTimestamp);
+        if counts && self.agreement.timestamps {
             self.ts_recent = value;
             self.ts_recent_at = now;
         }
@@ -211,7 +212,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// exchange of acknowledgments.
     fn refuse(&mut self, now: Instant, header: &Header, len: usize) {
         self.counters.rx_drops += 1;
-        if self.agreement.sack && len > 0 && (header.seq + len).le(self.window.nxt) {
+        if self.agreement.sack && len > 0 && (header.seq + len).le(self.window.nxt) && !self.config.is(Mutant::NoDuplicateSack) {
             let (start, end) = (header.seq, header.seq + len);
             self.reassembly_mut().note_duplicate(start, end);
         }
@@ -290,7 +291,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let old = self.window.nxt.since(*seq).min(len + 1);
         if old > 0 {
             mark!(self, OldBytesTrimmed);
-            if self.agreement.sack && len > 0 {
+            if self.agreement.sack && len > 0 && !self.config.is(Mutant::NoDuplicateSack) {
                 let (start, end) = (*seq, (*seq + len).min(self.window.nxt));
                 self.reassembly_mut().note_duplicate(start, end);
             }
@@ -324,6 +325,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             reassembly.insert(seq, payload);
             // RFC 5681 s4.2: a gap is reported at once.
+            if self.config.is(Mutant::GapNotUrgent) {
+                self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
+                return;
+            }
             self.ack_now();
             return;
         }
@@ -369,10 +374,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline]
     fn schedule_ack(&mut self, now: Instant, len: usize) {
         let unacknowledged = self.window.nxt.since(self.window.wup);
-        if self.acks.on_data(now, len, unacknowledged, self.config.quickack) {
+        let seldom = self.config.is(Mutant::AckSeldom) && unacknowledged < 6 * self.acks.peer_mss;
+        let slow = if self.config.is(Mutant::DelayedAckSlow) { 8 } else { 1 };
+        if self.acks.on_data(now, len, unacknowledged, self.config.quickack) && !seldom {
             self.ack_now();
         } else {
-            self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
+            self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack * slow);
         }
     }
 
@@ -421,7 +428,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.peer_fin = true;
         self.reassembly = None;
         self.edges |= Readiness::IN | Readiness::RDHUP;
-        self.ack_now();
+        if self.config.is(Mutant::FinNotUrgent) {
+            self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
+        } else {
+            self.ack_now();
+        }
         match self.state {
             State::Established => self.state = State::CloseWait,
             State::FinWait1 => {

@@ -162,6 +162,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.window.on_read(now, n, self.rtt.srtt(), self.acks.peer_mss) {
             mark!(self, ReceiveBufferGrew);
         }
+        if self.config.is(Mutant::AckEachRead) && self.state.receives() {
+            self.ack_now();
+        }
         if self.state.receives() && !self.config.is(Mutant::NoWindowUpdate) && self.window.deserves_update(queued, self.acks.peer_mss) {
             mark!(self, WindowUpdate);
             self.ack_now();

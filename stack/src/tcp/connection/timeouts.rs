@@ -122,7 +122,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn on_keepalive(&mut self, now: Instant) {
-        let Some(settings) = self.config.keepalive else { return };
+        let Some(mut settings) = self.config.keepalive else { return };
+        if self.config.is(Mutant::KeepaliveEarly) {
+            settings.idle /= 2;
+        }
         if !self.state.is_synchronized() || self.state == State::TimeWait {
             return;
         }
@@ -136,7 +139,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return;
         }
         let silence = now.since(self.last_rx);
-        match keepalive::judge(&settings, silence, self.unanswered_probes, self.config.user_timeout) {
+        let unanswered = if self.config.is(Mutant::KeepaliveForever) { 0 } else { self.unanswered_probes };
+        match keepalive::judge(&settings, silence, unanswered, self.config.user_timeout) {
             Verdict::Wait(time) => self.timers.set(Timer::Keepalive, now + time),
             Verdict::Probe(time) => {
                 mark!(self, KeepaliveProbe);

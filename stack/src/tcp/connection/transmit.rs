@@ -130,7 +130,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
     ) -> Result<bool, SendError> {
         let from = self.high_rxt.max(self.snd_una);
-        let Some((start, end)) = self.scoreboard.next_hole(from, self.loss_edge()) else { return Ok(false) };
+        let blind = self.config.is(Mutant::RetransmitsReported) && from.lt(self.loss_edge());
+        let hole = if blind { Some((from, self.loss_edge())) } else { self.scoreboard.next_hole(from, self.loss_edge()) };
+        let Some((start, end)) = hole else { return Ok(false) };
         let data_end = self.send.end();
         let len = end.min(data_end).since(start).min(self.segment_max());
         let pipe = self.pipe();
@@ -208,7 +210,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mark!(self, WindowLimited);
             return Some(Stop::Window);
         }
-        if pipe > 0 && pipe + len > self.congestion.cwnd() && !self.config.is(Mutant::IgnoreCwnd) {
+        let cwnd = self.congestion.cwnd() * if self.config.is(Mutant::CwndTwice) { 2 } else { 1 };
+        if pipe > 0 && pipe + len > cwnd && !self.config.is(Mutant::IgnoreCwnd) {
             mark!(self, CongestionLimited);
             return Some(Stop::Acknowledgment);
         }
@@ -227,7 +230,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return Some(Stop::Cork);
         }
         // Nagle's algorithm, in Minshall's variant: one partial segment at a time.
-        let held = self.snd_small.gt(self.snd_una);
+        let held = self.snd_small.gt(self.snd_una) && !self.config.is(Mutant::NagleIgnored);
         if held {
             mark!(self, NagleHeld);
         }
@@ -307,7 +310,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 }
                 cut = (sent > full).then_some(full as u16);
             }
-            if seq + sent == self.send.end() {
+            if seq + sent == self.send.end() && !self.config.is(Mutant::NoPush) {
                 flags |= Flags::PSH;
             }
             if sent < len {
@@ -390,6 +393,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 && self.agreement.sack
             {
                 options.sack = reassembly.sack();
+                if self.config.is(Mutant::OldestSackFirst) {
+                    let blocks: ArrayVec<_, 4> = options.sack.as_slice().iter().rev().copied().collect();
+                    options.sack.truncate(0);
+                    for block in blocks {
+                        options.sack.push(block);
+                    }
+                }
             }
             (options, self.window.select(self.charged(), self.acks.peer_mss))
         };
@@ -419,6 +429,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.snd_una != self.snd_nxt {
             if self.config.is(Mutant::RtoTooEarly) {
                 self.timers.start(Timer::Retransmit, now + self.rtt.rto() / 8);
+            } else if self.config.is(Mutant::RtoTooLate) {
+                self.timers.start(Timer::Retransmit, now + self.rtt.rto() * 16);
             } else if !self.config.is(Mutant::LostTimer) {
                 self.timers.start(Timer::Retransmit, self.rtt.timeout_at(now));
             }

@@ -1,0 +1,45 @@
+//! Duties after a service: what a program wrote, and the end of it, goes out as soon as nothing but an idle program could hold it.
+
+use super::super::Moment;
+use super::super::flow::Endpoint;
+use super::super::segment::before;
+use super::{Service, State};
+
+const NAME: &str = "duties";
+
+/// The endpoint's host was serviced.
+pub(in crate::checkers) fn serviced(moment: &Moment, own: &Endpoint, _peer: &Endpoint, service: Service) {
+    let state = &own.shadow.sender;
+    let (Some(config), Some(una), Some(edge)) = (&own.shadow.config, state.una, state.edge) else { return };
+    if !(service.calm && service.free && State::is_alive(own)) || moment.at <= moment.excused || !own.stream.is_watched() {
+        return;
+    }
+    let end = own.sequence_of(own.stream.written());
+    let unsent = end.wrapping_sub(own.nxt);
+    // (The FIN has a number behind it.)
+    let unsent = if before(own.nxt, end) { unsent } else { 0 };
+    let flight = own.nxt.wrapping_sub(una);
+    let usable = edge.wrapping_sub(own.nxt).cast_signed().max(0).cast_unsigned();
+    let corked = config.cork || own.shadow.reconfigured;
+    if unsent > 0 && flight == 0 && usable >= unsent.min(state.mss) && !corked {
+        moment.breach(
+            NAME,
+            format_args!("RFC 9293 s3.9.1.2: {unsent} bytes wait for nothing: all before them is acknowledged, and {usable} may be sent"),
+        );
+    }
+    let small_waits = state.partial.is_some_and(|partial| before(una, partial));
+    let room = u64::from(flight) + u64::from(unsent.min(state.mss)) <= 10 * u64::from(state.mss);
+    let silly = usable < unsent.min(state.mss);
+    let nagle = !(config.nodelay || unsent >= state.mss || !small_waits);
+    if unsent > 0 && room && !silly && !nagle && !corked && !state.lossy && !state.shrunk {
+        moment.breach(
+            NAME,
+            format_args!(
+                "RFC 9293 s3.7.4: {unsent} bytes wait, with {flight} in flight of a first window, and {usable} that the peer takes"
+            ),
+        );
+    }
+    if own.stream.has_ended() && unsent == 0 && own.fin.is_none() && flight == 0 {
+        moment.breach(NAME, "RFC 9293 s3.10.4: the program ended its stream, all of which is acknowledged, and no FIN follows");
+    }
+}

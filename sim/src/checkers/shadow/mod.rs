@@ -1,0 +1,148 @@
+//! The shadow: a TCP that is worked out from frames and calls alone, beside each connection of a stack, and never asks that stack how it stands.
+//!
+//! Frames that arrived wait in [`State::arrivals`] until the host has been serviced: by then the stack has looked at all of them, so that what it
+//! owes the wire for them can be told. What it sends in the meantime may follow from any number of them: laws of single frames allow for all.
+//! The duties are laws for hosts whose devices lose nothing behind the wire's back; other laws are for all.
+
+pub(super) mod duties;
+pub(super) mod errors;
+pub(super) mod format;
+pub(super) mod receiver;
+pub(super) mod resets;
+pub(super) mod sacks;
+pub(super) mod sender;
+
+#[cfg(test)]
+mod tests;
+
+use std::rc::Rc;
+
+use ringway_stack::Instant;
+use ringway_stack::tcp::Config;
+
+use super::Moment;
+use super::flow::Endpoint;
+use super::segment::{FIN, RST, SYN, Segment, before};
+
+/// Most arrivals and frames of one service that are remembered.
+const REMEMBERED_MAX: usize = 4096;
+
+/// What the shadow remembers of an endpoint.
+#[derive(Debug, Default)]
+pub(in crate::checkers) struct State {
+    /// Something came or went since the last service.
+    pub(in crate::checkers) stirred: bool,
+    /// What arrived since then.
+    pub(in crate::checkers) arrivals: Vec<Segment>,
+    /// What was sent since then, in this order.
+    pub(in crate::checkers) sent: Vec<Segment>,
+    /// The configuration that the program gave, and whether it changed since.
+    pub(in crate::checkers) config: Option<Rc<Config>>,
+    pub(in crate::checkers) reconfigured: bool,
+    /// The program heard of an error, or of the end.
+    pub(in crate::checkers) failed: bool,
+    /// The program closed the socket.
+    pub(in crate::checkers) closed: bool,
+    /// It ended the connection at once; or it reads no more.
+    pub(in crate::checkers) aborted: bool,
+    pub(in crate::checkers) unread: bool,
+    /// A reset arrived with a number that counts (RFC 5961 s3.2).
+    pub(in crate::checkers) reset: bool,
+    /// Probes that nobody answered, and when the peer was last heard of for certain.
+    pub(in crate::checkers) probes: u32,
+    pub(in crate::checkers) heard_at: Instant,
+    probed_at: Instant,
+    probed: bool,
+    /// Its FIN went out before its peer's came, and since when both are acknowledged.
+    closes_first: bool,
+    pub(in crate::checkers) over_since: Option<Instant>,
+    /// It came from elsewhere, or something befell it after which too little is known.
+    pub(in crate::checkers) blurred: bool,
+    pub(in crate::checkers) receiver: receiver::State,
+    pub(in crate::checkers) sender: sender::State,
+}
+
+/// How far the host can be trusted in a service.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::checkers) struct Service {
+    /// Nothing was ever lost between the wire and the stack.
+    pub(in crate::checkers) calm: bool,
+    /// The device takes all that it is given.
+    pub(in crate::checkers) free: bool,
+    /// Receive buffers are short, or were.
+    pub(in crate::checkers) scarce: bool,
+    /// The NIC may merge segments.
+    pub(in crate::checkers) merges: bool,
+}
+
+impl State {
+    /// Whether the connection is a plain one, of which all is known.
+    pub(in crate::checkers) fn is_known(own: &Endpoint) -> bool {
+        !(own.shadow.blurred || own.moved || own.lost || own.lawless || own.left_at.is_some())
+    }
+
+    /// Whether it also lives, for all that can be seen.
+    pub(in crate::checkers) fn is_alive(own: &Endpoint) -> bool {
+        Self::is_known(own) && !own.reset && !own.disturbed && !own.shadow.failed && !Self::is_over(own)
+    }
+
+    /// Whether both streams and their ends are acknowledged, as far as arrived.
+    pub(in crate::checkers) fn is_over(own: &Endpoint) -> bool {
+        own.shadow.receiver.ended && own.fin.is_some_and(|fin| before(fin, own.una))
+    }
+
+    /// Whether a segment says anything to a connection that goes on: it is no reset, and no SYN but the handshake's.
+    fn counts(own: &Endpoint, arrival: &Segment) -> bool {
+        !arrival.has(RST) && (!arrival.has(SYN) || own.irs == Some(arrival.seq))
+    }
+}
+
+/// An endpoint sent a segment, which is no reset. `own` is as it was before.
+pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>) {
+    format::sent(moment, segment, own);
+    receiver::sent(moment, segment, own, peer);
+    sacks::sent(moment, segment, own);
+    sender::sent(moment, segment, own, peer);
+    errors::sent(moment, segment, own);
+    if segment.has(FIN) && own.fin.is_none() {
+        own.shadow.closes_first = peer.is_some_and(|peer| peer.fin.is_none());
+    }
+    if own.shadow.sent.len() < REMEMBERED_MAX {
+        own.shadow.sent.push(segment.clone());
+    } else {
+        own.shadow.blurred = true;
+    }
+}
+
+/// A segment arrived at an endpoint, which has noted it.
+pub(in crate::checkers) fn delivered(segment: &Segment, own: &mut Endpoint) {
+    if segment.has(RST) {
+        // Before the peer's number is known, an acknowledgment of the SYN counts (RFC 9293 s3.10.7.3).
+        let exact = own.irs.map_or(segment.ack == own.nxt, |_| segment.seq == own.rx.next);
+        own.shadow.reset |= exact || !own.calm || own.shadow.receiver.is_doubtful() || own.una == own.iss;
+    }
+    if own.shadow.arrivals.len() < REMEMBERED_MAX {
+        own.shadow.arrivals.push(segment.clone());
+    } else {
+        own.shadow.blurred = true;
+    }
+}
+
+/// The endpoint's host was serviced.
+pub(in crate::checkers) fn serviced(moment: &Moment, own: &mut Endpoint, peer: Option<&Endpoint>, service: Service) {
+    own.shadow.stirred = false;
+    let arrivals = core::mem::take(&mut own.shadow.arrivals);
+    let sent = core::mem::take(&mut own.shadow.sent);
+    if let Some(peer) = peer {
+        receiver::serviced(moment, own, peer, service, (&arrivals, &sent));
+        sender::serviced(moment, own, peer, service, (&arrivals, &sent));
+        duties::serviced(moment, own, peer, service);
+        if State::is_over(own) && own.shadow.over_since.is_none() {
+            own.shadow.over_since = Some(moment.at);
+        }
+    }
+    let (mut arrivals, mut sent) = (arrivals, sent);
+    arrivals.clear();
+    sent.clear();
+    (own.shadow.arrivals, own.shadow.sent) = (arrivals, sent);
+}

@@ -1,0 +1,125 @@
+//! Resets: to whom, and with which numbers (RFC 9293 s3.10.7.1, s3.5.2).
+
+use std::net::SocketAddrV4;
+
+use super::super::Moment;
+use super::super::flow::{Endpoint, Tuple};
+use super::super::segment::{ACK, FIN, RST, SYN, Segment};
+
+const NAME: &str = "resets";
+
+/// What came to a host lately for whom.
+#[derive(Debug, Default)]
+pub(in crate::checkers) struct State {
+    arrivals: Vec<(Tuple, Segment)>,
+    /// Who was sent a reset since.
+    resets: Vec<Tuple>,
+}
+
+/// Most that are remembered.
+const REMEMBERED_MAX: usize = 4096;
+
+impl State {
+    /// A segment came, which may be answered by a reset.
+    pub(in crate::checkers) fn delivered(&mut self, segment: &Segment) {
+        if !segment.has(RST) && self.arrivals.len() < REMEMBERED_MAX {
+            self.arrivals.push(((segment.dst, segment.src), segment.clone()));
+        }
+    }
+
+    /// The host has looked at all of it.
+    pub(in crate::checkers) fn serviced(mut self) -> Self {
+        self.arrivals.clear();
+        self.resets.clear();
+        self
+    }
+
+    /// The host sent a reset.
+    pub(in crate::checkers) fn reset(&mut self, tuple: Tuple) {
+        self.resets.push(tuple);
+    }
+
+    /// A segment came for an address where nobody ever was.
+    pub(in crate::checkers) fn must_reset(&self, moment: &Moment, tuple: Tuple, segment: &Segment) {
+        if !self.resets.contains(&tuple) && !self.is_full() {
+            let (local, remote) = tuple;
+            let flags = segment.flags;
+            moment.breach(
+                NAME,
+                format_args!(
+                    "RFC 9293 s3.10.7.1: {remote} sent {local} a segment (flags {flags:#x}) that nobody is there for, and was not told"
+                ),
+            );
+        }
+    }
+
+    pub(in crate::checkers) fn is_full(&self) -> bool {
+        self.arrivals.len() >= REMEMBERED_MAX
+    }
+
+    pub(in crate::checkers) fn arrivals(&self) -> &[(Tuple, Segment)] {
+        &self.arrivals
+    }
+}
+
+/// A host sent a reset. `own`: the connection of these addresses, if it ever had one.
+pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: Option<&Endpoint>, state: &State) {
+    if segment.len() > 0 || segment.has(SYN) || segment.has(FIN) {
+        moment.breach(NAME, format_args!("RFC 9293 s3.5.3: a reset with flags {:#x} and {} bytes", segment.flags, segment.len()));
+    }
+    if let Some(own) = own {
+        live(moment, segment, own);
+    }
+    // "If the connection … " of s3.10.5: the sequence number is SND.NXT, and it acknowledges what was received.
+    let ends = |own: &Endpoint| segment.has(ACK) && (segment.seq == own.nxt || own.lost || own.moved);
+    if own.is_some_and(ends) || state.is_full() {
+        return;
+    }
+    let answers = |&(tuple, ref arrival): &(Tuple, Segment)| tuple == (segment.src, segment.dst) && is_answer(segment, arrival);
+    if !state.arrivals.iter().any(answers) {
+        let (src, dst): (SocketAddrV4, SocketAddrV4) = (segment.src, segment.dst);
+        moment.breach(
+            NAME,
+            format_args!(
+                "RFC 9293 s3.10.7.1: {src} resets {dst} with seq {} and ack {}, which answers nothing that came, and ends nothing: {:?}",
+                segment.seq,
+                segment.ack,
+                own.map(|own| own.nxt)
+            ),
+        );
+    }
+}
+
+/// "If the ACK bit is off, sequence number zero is used, <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>. If the ACK bit is on,
+/// <SEQ=SEG.ACK><CTL=RST>."
+pub(in crate::checkers) fn is_answer(reset: &Segment, arrival: &Segment) -> bool {
+    match arrival.has(ACK) {
+        true => reset.seq == arrival.ack && !reset.has(ACK),
+        false => reset.has(ACK) && reset.seq == 0 && reset.ack == arrival.end(),
+    }
+}
+
+/// A connection that lives is not answered for by a reset (RFC 9293 s3.10.7.4), and TIME-WAIT is part of its life (s3.6.1).
+fn live(moment: &Moment, segment: &Segment, own: &Endpoint) {
+    let shadow = &own.shadow;
+    let established = own.una != own.iss && own.irs.is_some() && own.calm && !shadow.receiver.is_doubtful();
+    if established && super::State::is_alive(own) && !shadow.closed && !shadow.unread && !shadow.sender.gave_up() && own.owner.is_some() {
+        moment.breach(
+            NAME,
+            format_args!("RFC 9293 s3.10.7.4: a reset (seq {}) in the middle of a connection {:?}", own.relative(segment.seq), own.tuple),
+        );
+    }
+}
+
+/// A host sent a reset for a connection that waits: `time_wait` after both streams were acknowledged, if it ended its own first.
+pub(in crate::checkers) fn waits(moment: &Moment, own: &Endpoint, time_wait: core::time::Duration) {
+    let shadow = &own.shadow;
+    let Some(since) = shadow.over_since.filter(|_| shadow.closes_first && own.calm && super::State::is_known(own)) else { return };
+    let waited = moment.at.since(since);
+    if !own.disturbed && !own.reset && !shadow.aborted && !shadow.failed && waited + core::time::Duration::from_millis(2) < time_wait {
+        moment.breach(
+            NAME,
+            format_args!("RFC 9293 s3.6.1: a reset {waited:?} after the end of {:?}, which is waited out for {time_wait:?}", own.tuple),
+        );
+    }
+}

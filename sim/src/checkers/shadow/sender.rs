@@ -1,0 +1,594 @@
+//! The sending side: the congestion window that NewReno may have (RFC 5681, RFC 6582, RFC 6675), which retransmissions have a cause, and the bounds of
+//! the retransmission timeout (RFC 6298), all from what was sent and what arrived.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use ringway_stack::Instant;
+
+use super::super::Moment;
+use super::super::flow::Endpoint;
+use super::super::segment::{ACK, FIN, PSH, SYN, Segment, before, later};
+use super::Service;
+
+const CWND: &str = "cwnd";
+const RECOVERY: &str = "recovery";
+const NAGLE: &str = "nagle";
+
+/// RFC 6928 s2, as the controller declares it.
+const INITIAL_SEGMENTS: u64 = 10;
+/// RFC 5681 s3.2.
+const DUPACK_THRESHOLD: u32 = 3;
+/// Linux's TCP_RTO_MIN, which the stack declares, and its TCP_RTO_MAX; RFC 6298 s2.1.
+const RTO_MIN: Duration = Duration::from_millis(200);
+const RTO_MAX: Duration = Duration::from_secs(120);
+const RTO_INITIAL: Duration = Duration::from_secs(1);
+/// A timer wheel's tick.
+const TICK: Duration = Duration::from_millis(2);
+/// The smallest segments that anything makes a path have.
+const MSS_LEAST: u32 = 76;
+
+/// For so many acknowledgments, what the host was told may be why something is sent again.
+const TOLD_FOR: u8 = 4;
+
+/// A device that refuses frames is tried again within this time.
+const RETRY_SLACK: Duration = Duration::from_millis(50);
+
+/// Bytes of a SACK option, at most.
+const SACK_MAX: u32 = 36;
+
+/// What is being sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::checkers) enum Phase {
+    #[default]
+    Open,
+    Recovery,
+    Loss,
+}
+
+/// What it remembers of an endpoint.
+#[derive(Debug, Default)]
+pub(in crate::checkers) struct State {
+    /// Payload bytes of a full segment, at most; zero: not known yet.
+    pub(super) mss: u32,
+    /// Something may have made segments smaller.
+    pub(super) shrunk: bool,
+    cwnd: u64,
+    ssthresh: u64,
+    counted: u64,
+    pub(super) phase: Phase,
+    recover: u32,
+    /// Behind what was sent again since the phase began.
+    high_rxt: u32,
+    /// What was acknowledged by the last service, and when.
+    pub(super) una: Option<u32>,
+    pub(super) una_at: Instant,
+    /// When the oldest byte in flight was sent last.
+    pub(super) head_at: Instant,
+    /// Reported by SACK above it: disjoint.
+    sacked: Vec<(u32, u32)>,
+    /// Reports of what lies before this are not believed any more.
+    doubted: u32,
+    /// Duplicate acknowledgments since.
+    pub(super) dups: u32,
+    /// As many as anybody might count.
+    dups_most: u32,
+    /// Timeouts since something was acknowledged.
+    pub(super) timeouts: u32,
+    /// How often the oldest byte was sent again since, for whatever cause.
+    resent: u32,
+    /// Something was ever sent again.
+    pub(super) lossy: bool,
+    /// ICMP, a neighbour or a carrier told the host something since.
+    told: u8,
+    /// The end of the last small segment.
+    small: Option<u32>,
+    /// The end of the last segment that may have been less than a full one.
+    pub(super) partial: Option<u32>,
+    /// Segments that were sent once.
+    timed: VecDeque<(u32, u32, Instant)>,
+    rtt: Option<(Duration, Duration)>,
+    /// Transmissions of the SYN.
+    syns: u32,
+    /// The window that the last acknowledgment offered.
+    pub(super) edge: Option<u32>,
+    window: Option<u16>,
+    wl1: Option<u32>,
+    pub(super) window_max: u32,
+    last_tx: Instant,
+    /// What was sent by the last service.
+    nxt: Option<u32>,
+    /// Several acknowledgments at a time, or what came between them, leave some doubt about the window.
+    fuzzy: bool,
+    /// The last service had several arrivals at a time.
+    muddled: bool,
+}
+
+impl State {
+    /// The host heard something beside segments.
+    pub(in crate::checkers) fn told(&mut self) {
+        self.told = TOLD_FOR;
+        self.shrunk = true;
+    }
+
+    /// Whether anything was sent again.
+    pub(super) fn retried(&self) -> bool {
+        self.lossy || self.timeouts > 0 || self.syns > 1
+    }
+
+    /// Whether the peer's window ends at what was sent.
+    pub(super) fn is_shut(&self, nxt: u32) -> bool {
+        self.edge.is_none_or(|edge| !before(nxt, edge))
+    }
+
+    /// When the oldest byte in flight must have been sent again; `None`: too little is known.
+    pub(in crate::checkers) fn retry_at(&self, excused: Instant) -> Option<Instant> {
+        self.una?;
+        // RFC 6298 s5.7: after a SYN that was sent again, three seconds; and which samples were taken since is not known for certain.
+        let most = self.rto().1.max(3 * RTO_INITIAL);
+        let since = self.una_at.max(self.head_at).max(excused);
+        Some(since + (most * (1 << self.resent.min(16))).min(RTO_MAX) + RETRY_SLACK)
+    }
+
+    /// Whether the connection may have been given up for want of answers.
+    pub(super) fn gave_up(&self) -> bool {
+        self.timeouts >= 8
+    }
+
+    /// The least retransmission timeout that what was seen allows, and the largest.
+    pub(in crate::checkers) fn rto(&self) -> (Duration, Duration) {
+        match self.rtt {
+            None => (RTO_MIN, RTO_INITIAL),
+            Some((_, most)) => {
+                // SRTT is no more than the largest sample, and neither is RTTVAR.
+                (RTO_MIN, most + RTO_MIN.max(4 * most) + TICK)
+            }
+        }
+    }
+
+    fn sacked_bytes(&self, above: u32) -> u32 {
+        self.sacked.iter().map(|&(start, end)| end.wrapping_sub(later(start, above)).cast_signed().max(0).cast_unsigned()).sum()
+    }
+
+    fn is_sacked(&self, start: u32, end: u32) -> bool {
+        self.sacked.iter().any(|&(from, to)| before(start, to) && before(from, end))
+    }
+
+    fn add_sack(&mut self, una: u32, nxt: u32, (start, end): (u32, u32)) -> bool {
+        if !before(start, end) || before(start, una) || before(nxt, end) {
+            return false;
+        }
+        if self.sacked.iter().any(|&(from, to)| !before(start, from) && !before(to, end)) {
+            return false;
+        }
+        let (mut start, mut end) = (start, end);
+        self.sacked.retain(|&(from, to)| {
+            let apart = before(end, from) || before(to, start);
+            if !apart {
+                start = if before(from, start) { from } else { start };
+                end = later(end, to);
+            }
+            apart
+        });
+        self.sacked.push((start, end));
+        true
+    }
+
+    fn begin(&mut self, mss: u32) {
+        self.mss = mss;
+        self.cwnd = INITIAL_SEGMENTS * u64::from(mss);
+        self.ssthresh = u64::MAX;
+        // RFC 5681 s3.1: after a SYN that was lost more than once, one segment (the first may have been spurious: RFC 6298 s5.7).
+        if self.syns > 2 && self.told == 0 {
+            self.cwnd = u64::from(mss);
+            self.lossy = true;
+        }
+    }
+
+    fn sample(&mut self, rtt: Duration) {
+        let (least, most) = self.rtt.unwrap_or((rtt, rtt));
+        self.rtt = Some((least.min(rtt), most.max(rtt)));
+    }
+
+    /// RFC 5681 s3.1, with RFC 3465's count of bytes: `flight` was on its way, at most.
+    fn grow(&mut self, acked: u32, flight: u32) {
+        let (acked, flight, mss) = (u64::from(acked), u64::from(flight), u64::from(self.mss));
+        if self.cwnd < self.ssthresh {
+            if 2 * flight >= self.cwnd {
+                // "When cwnd and ssthresh are equal", either: no further than that.
+                self.cwnd = (self.cwnd + acked).min(self.ssthresh);
+            }
+        } else if flight + mss > self.cwnd {
+            self.counted += acked;
+            if self.counted >= self.cwnd {
+                self.counted -= self.cwnd;
+                self.cwnd += mss;
+            }
+        }
+    }
+
+    fn halve(&mut self, flight: u32) {
+        self.ssthresh = u64::from(flight / 2).max(2 * u64::from(self.mss));
+    }
+}
+
+/// Payload bytes of a full segment between the two (RFC 9293 s3.7.1).
+fn full_segment(own: &Endpoint, peer: &Endpoint) -> u32 {
+    let mss = peer.syn.mss.unwrap_or(536).min(own.syn.mss.unwrap_or(536)).max(88);
+    let stamps = own.syn.timestamps.is_some() && peer.syn.timestamps.is_some();
+    u32::from(mss) - if stamps { 12 } else { 0 }
+}
+
+/// An endpoint sent a segment, which is no reset.
+pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>) {
+    let at = moment.at;
+    if segment.has(SYN) {
+        own.shadow.sender.syns += 1;
+        if own.shadow.sender.una.is_none() {
+            own.shadow.sender.head_at = at;
+            if before(segment.seq, own.nxt) {
+                own.shadow.sender.timed.clear();
+            } else {
+                own.shadow.sender.timed.push_back((segment.seq, segment.end(), at));
+            }
+        }
+        return;
+    }
+    let known = super::State::is_known(own) && !own.disturbed;
+    if known && segment.span() > 0 && peer.is_some() && own.shadow.sender.una.is_some() {
+        if before(segment.seq, own.nxt) {
+            again(moment, segment, own);
+        } else {
+            new(moment, segment, own);
+        }
+    } else if before(segment.seq, own.nxt) && segment.span() > 0 {
+        own.shadow.sender.lossy = true;
+        own.shadow.sender.timed.clear();
+        if own.shadow.sender.una == Some(segment.seq) {
+            own.shadow.sender.head_at = at;
+        }
+    } else if segment.len() > 0 {
+        own.shadow.sender.partial = Some(segment.end());
+    }
+    own.shadow.sender.last_tx = at;
+}
+
+fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
+    let (una, nxt, at) = (own.una, own.nxt, moment.at);
+    let nodelay = own.shadow.config.as_ref().is_none_or(|config| config.nodelay || config.cork) || own.shadow.reconfigured;
+    let state = &mut own.shadow.sender;
+    let flight = nxt.wrapping_sub(una);
+    // RFC 5681 s4.1: the restart window.
+    let (_, rto) = state.rto();
+    if flight == 0 && state.una == Some(una) && at > state.last_tx + rto * 2 {
+        state.cwnd = state.cwnd.min(INITIAL_SEGMENTS * u64::from(state.mss));
+    }
+    let pending = una.wrapping_sub(state.una.unwrap_or(una));
+    let arrived: u32 = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack()).map(|&(a, b)| b.wrapping_sub(a)).sum();
+    let dups = state.dups + u32::try_from(own.shadow.arrivals.len()).unwrap_or(u32::MAX);
+    let pending_blocks = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack());
+    let highest = state.sacked.iter().chain(pending_blocks).fold(una, |high, &(_, end)| later(high, end));
+    let left =
+        if own.agrees_on_sack && arrived == 0 { state.sacked_bytes(una) } else { arrived.saturating_add(dups.saturating_mul(state.mss)) };
+    let pipe = match state.phase {
+        Phase::Open => flight.saturating_sub(left),
+        Phase::Recovery if own.agrees_on_sack => nxt.wrapping_sub(highest).saturating_sub(arrived),
+        // Without SACK, how much has left the network is anybody's guess.
+        Phase::Recovery => 0,
+        // Who resends because the path shrank does not count that as congestion (RFC 8201 s5.4).
+        Phase::Loss if state.shrunk => 0,
+        Phase::Loss => {
+            nxt.wrapping_sub(later(state.recover, una)).saturating_sub(arrived).saturating_sub(state.sacked_bytes(state.recover))
+        }
+    };
+    let window = state.cwnd + u64::from(pending) + u64::from(state.mss);
+    // (What a recovery made of the window depends on what came when, within a service.)
+    let judged = own.calm && !state.fuzzy && !state.lossy;
+    if judged && pipe > 0 && u64::from(pipe) + u64::from(segment.len()) > window && segment.len() > 0 {
+        let (cwnd, phase) = (state.cwnd, state.phase);
+        moment.breach(
+            CWND,
+            format_args!(
+                "RFC 5681 s3.1: {} new bytes with {pipe} on their way, and cwnd is {cwnd} + {pending} at most ({phase:?})",
+                segment.len()
+            ),
+        );
+    }
+    // Nagle's algorithm, in Minshall's variant: a small segment at the end of what was written waits for the one before.
+    // (Options make full ones shorter.)
+    let small = segment.len() > 0
+        && state.mss > 4 * SACK_MAX
+        && segment.len() < (state.mss / 4).min(state.window_max / 4)
+        && segment.has(PSH)
+        && !segment.has(FIN);
+    if small && !nodelay && state.small.is_some_and(|end| before(una, end)) {
+        moment.breach(
+            NAGLE,
+            format_args!("RFC 9293 s3.7.4: {} small bytes, while small ones before them are not acknowledged", segment.len()),
+        );
+    }
+    if small {
+        state.small = Some(segment.end());
+    }
+    // A path that is known already, or a device that gathers no more, makes segments shorter than was agreed on.
+    state.shrunk |= segment.len() > 0 && segment.len() + SACK_MAX < state.mss && !segment.has(PSH);
+    if segment.len() < state.mss {
+        state.partial = Some(segment.end());
+    }
+    if flight == 0 {
+        state.head_at = at;
+    }
+    if state.timed.len() < 4096 {
+        state.timed.push_back((segment.seq, segment.end(), at));
+    }
+}
+
+/// RFC 9293 s3.8.1, RFC 6298, RFC 5681 s3.2: what is sent again was lost, as a timer or acknowledgments tell.
+fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
+    let (at, nxt, una) = (moment.at, own.nxt, own.una);
+    let evidence = evidence(own);
+    let sack = own.agrees_on_sack;
+    let (arrivals, several) = (!own.shadow.arrivals.is_empty(), own.shadow.arrivals.len() > 1);
+    let blocks = own.shadow.sender.sacked.iter().chain(own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack()));
+    let highest = blocks.fold(una, |high, &(_, end)| later(high, end));
+    let (bounds, relative) = (own.shadow.sender.rto(), own.relative(segment.seq));
+    let state = &mut own.shadow.sender;
+    let settled = state.una.unwrap_or(una);
+    state.timed.retain(|&(from, to, _)| !(before(from, segment.end()) && before(segment.seq, to)));
+    state.lossy = true;
+    let head = segment.seq == settled || segment.seq == una;
+    if state.phase != Phase::Open && !before(una, state.recover) && !before(segment.seq, una) {
+        // What has arrived since the last service ends it.
+        state.phase = Phase::Open;
+    }
+    let repeats = before(segment.seq, state.high_rxt);
+    let reported = state.phase == Phase::Recovery && sack && before(segment.seq, highest);
+    // (Without SACK, the segment that a partial acknowledgment names may end behind it.)
+    let edge = later(state.recover, later(settled, una).wrapping_add(state.mss));
+    let least = bounds.0;
+    let since = state.una_at.max(state.head_at);
+    let timed_out = head && (state.phase != Phase::Open || !evidence) && at.since(since) + TICK >= least;
+    let going_on = state.phase != Phase::Open && (before(segment.seq, edge) || reported) && !repeats && !timed_out;
+    let flight = nxt.wrapping_sub(settled);
+    if head && at.since(since) > RTO_MIN / 2 {
+        // It may be a timeout, whatever else it looks like.
+        state.doubted = nxt;
+    }
+    if going_on {
+        if state.phase == Phase::Recovery
+            && sack
+            && own.calm
+            && !several
+            && !state.muddled
+            && state.is_sacked(segment.seq, segment.end())
+            && !before(segment.seq, state.doubted)
+        {
+            moment.breach(RECOVERY, format_args!("RFC 6675 s4: byte {relative} is sent again, which SACK reported"));
+        }
+        // RFC 5681 s3.1: after a timeout, cwnd is what may be on its way of it.
+        let out = segment.seq.wrapping_sub(later(settled, una)).cast_signed().max(0).cast_unsigned();
+        let window = state.cwnd + u64::from(una.wrapping_sub(settled));
+        let left = state.sacked_bytes(settled);
+        if state.phase == Phase::Loss
+            && !head
+            && !arrivals
+            && own.calm
+            && !state.shrunk
+            && !state.fuzzy
+            && u64::from(out.saturating_sub(left)) + u64::from(segment.len()) > window + u64::from(state.mss)
+        {
+            moment.breach(
+                CWND,
+                format_args!("RFC 5681 s3.1: {out} bytes sent again are on their way, {} more, and cwnd is {window}", segment.len()),
+            );
+        }
+    } else if evidence && state.phase == Phase::Open {
+        (state.phase, state.recover, state.counted) = (Phase::Recovery, nxt, 0);
+        state.halve(flight);
+        state.cwnd = state.ssthresh;
+    } else if state.told > 0
+        || !own.calm
+        || !own.free
+        || several
+        || state.muddled
+        || state.shrunk
+        || moment.at <= moment.hampered + Duration::from_millis(10)
+    {
+        // It may as well have been a timeout, after which no report is believed.
+        state.doubted = nxt;
+        (state.phase, state.recover, state.fuzzy) = (Phase::Loss, nxt, true);
+    } else {
+        if !head {
+            moment.breach(
+                RECOVERY,
+                format_args!("RFC 9293 s3.8.1: byte {relative} is sent again, and nothing says that it was lost ({:?})", state.phase),
+            );
+        }
+        let waited = at.since(since);
+        if waited + TICK < least {
+            let timeouts = state.timeouts;
+            moment.breach(
+                RECOVERY,
+                format_args!(
+                    "RFC 6298 s2.3, s5.5: byte {relative} is sent again after {waited:?}; {least:?} is the least, after {timeouts} timeouts"
+                ),
+            );
+        }
+        if state.timeouts == 0 {
+            state.halve(flight);
+        }
+        state.timeouts += 1;
+        state.shrunk |= state.timeouts > 1;
+        (state.phase, state.recover, state.counted) = (Phase::Loss, nxt, 0);
+        state.cwnd = u64::from(state.mss);
+        // RFC 2018 s8: after a timeout, nothing that was reported need be believed.
+        state.doubted = nxt;
+        state.dups = 0;
+    }
+    state.fuzzy |= several;
+    state.high_rxt = segment.end();
+    if head {
+        state.resent += 1;
+        state.head_at = at;
+    }
+}
+
+/// Whether acknowledgments say that something was lost: three duplicates, or as much reported above a hole.
+fn evidence(own: &Endpoint) -> bool {
+    let state = &own.shadow.sender;
+    let dups =
+        own.shadow.arrivals.iter().filter(|arrival| arrival.has(ACK) && (arrival.len() == 0 || !arrival.options.sack().is_empty())).count();
+    let mss = if state.shrunk { MSS_LEAST } else { state.mss };
+    let blocks = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack());
+    let above: u32 = blocks.map(|&(start, end)| end.wrapping_sub(start)).sum();
+    let una = state.una.unwrap_or(own.una);
+    // (One of them may have come when it was not known yet what it duplicates.)
+    state.dups_most as usize + dups + 1 >= DUPACK_THRESHOLD as usize || state.sacked_bytes(una).saturating_add(above) > 2 * mss
+}
+
+/// The endpoint's host was serviced: it has looked at `arrivals`.
+pub(in crate::checkers) fn serviced(
+    moment: &Moment,
+    own: &mut Endpoint,
+    peer: &Endpoint,
+    service: Service,
+    (arrivals, sent): (&[Segment], &[Segment]),
+) {
+    if own.irs.is_none() {
+        return;
+    }
+    let mss = full_segment(own, peer);
+    let scale = super::super::flow::scale(&peer.syn, &own.syn);
+    let (iss, nxt) = (own.iss, own.nxt);
+    let clock = own.shadow.receiver.clock_of(moment.at);
+    let sack = own.agrees_on_sack;
+    let resent = sent.iter().any(|segment| {
+        segment.span() > 0
+            && own.shadow.sender.una == Some(segment.seq)
+            && own.shadow.sender.head_at == moment.at
+            && own.shadow.sender.phase != Phase::Open
+    });
+    let edge = own.shadow.receiver.acked_before;
+    let echoes = own.shadow.receiver.echoes().to_vec();
+    // An acknowledgment in a segment before the window is dropped with it (RFC 9293 s3.10.7.4).
+    let lawful = |arrival: &&Segment| super::State::counts(own, arrival) && edge.is_none_or(|edge| !before(arrival.end(), edge));
+    let lawful: Vec<&Segment> = arrivals.iter().filter(lawful).collect();
+    let several = arrivals.len() > 1;
+    let state = &mut own.shadow.sender;
+    let nxt_before = state.nxt.unwrap_or(nxt);
+    for arrival in lawful {
+        if !arrival.has(ACK) || !before(iss, arrival.ack) || before(nxt, arrival.ack) {
+            continue;
+        }
+        if state.una.is_none() {
+            // The handshake's.
+            state.begin(mss);
+            state.doubted = iss;
+            state.una = Some(iss.wrapping_add(1));
+            state.una_at = moment.at;
+            take_samples(state, arrival.ack, moment.at);
+            take_echo(state, arrival, clock);
+        }
+        let una = state.una.unwrap_or(arrival.ack);
+        let flight = nxt.wrapping_sub(una);
+        // One with an old timestamp may have been dropped (RFC 7323 s5.3).
+        let stale = arrival.options.timestamps.is_some_and(|(value, _)| echoes.iter().any(|&echo| before(value, echo)));
+        let mut news = false;
+        if sack && !stale {
+            let low = later(una, arrival.ack);
+            for &block in arrival.options.sack() {
+                news |= state.add_sack(low, nxt, block);
+            }
+        }
+        let same_window = state.window == Some(arrival.window);
+        // RFC 9293 s3.10.7.4: SND.WL1 says whether the segment is newer than the one that the window came with.
+        if before(una, arrival.ack) || arrival.ack == una && state.wl1.is_none_or(|wl1| !before(arrival.seq, wl1)) {
+            state.wl1 = Some(arrival.seq);
+            state.window = Some(arrival.window);
+            let window = u32::from(arrival.window) << if arrival.has(SYN) { 0 } else { scale };
+            state.edge = Some(arrival.ack.wrapping_add(window));
+            state.window_max = state.window_max.max(window);
+        }
+        if before(una, arrival.ack) {
+            let acked = arrival.ack.wrapping_sub(una);
+            take_echo(state, arrival, clock);
+            take_samples(state, arrival.ack, moment.at);
+            (state.una, state.una_at, state.timeouts, state.dups) = (Some(arrival.ack), moment.at, 0, 0);
+            (state.dups_most, state.resent) = (0, 0);
+            state.told = state.told.saturating_sub(1);
+            let ends = state.phase != Phase::Open && !before(arrival.ack, state.recover);
+            let flight = if several { u32::MAX / 4 } else { nxt_before.wrapping_sub(una) };
+            match state.phase {
+                // (What was sent meanwhile may have been on its way already.)
+                Phase::Open => state.grow(acked, if several { u32::MAX / 4 } else { nxt.wrapping_sub(una) }),
+                Phase::Loss => {
+                    state.fuzzy |= several;
+                    // RFC 3465 s2.3: L is one segment after a timeout.
+                    state.grow(acked.min(mss), u32::MAX / 4);
+                }
+                Phase::Recovery if ends => {
+                    let left = u64::from(flight.saturating_sub(acked)).max(u64::from(mss)) + u64::from(mss);
+                    state.cwnd = state.ssthresh.min(left);
+                    state.fuzzy |= several;
+                }
+                Phase::Recovery => {}
+            }
+            if ends {
+                state.phase = Phase::Open;
+            }
+            state.sacked.retain_mut(|block| {
+                block.0 = later(block.0, arrival.ack);
+                before(block.0, block.1)
+            });
+        } else if arrival.ack == una
+            && nxt_before.wrapping_sub(una) > 0
+            && flight > 0
+            && !stale
+            && (news || !sack && arrival.span() == 0 && same_window)
+        {
+            state.dups += 1;
+        }
+        if arrival.ack == state.una.unwrap_or(arrival.ack) && before(una, nxt) {
+            state.dups_most += 1;
+        }
+    }
+    state.nxt = Some(nxt);
+    state.muddled = several;
+    fast_retransmit(moment, own, service, resent);
+}
+
+/// RFC 7323 s4.1: the age of the timestamp that comes back, to a tick.
+fn take_echo(state: &mut State, arrival: &Segment, clock: Option<u32>) {
+    let (Some((_, echo)), Some(now)) = (arrival.options.timestamps, clock) else { return };
+    let age = now.wrapping_sub(echo);
+    if age < 120_000 {
+        state.sample(Duration::from_millis(u64::from(age.saturating_sub(1))));
+        state.sample(Duration::from_millis(u64::from(age) + 1));
+    }
+}
+
+fn take_samples(state: &mut State, ack: u32, at: Instant) {
+    while let Some(&(_, end, sent_at)) = state.timed.front()
+        && !before(ack, end)
+    {
+        state.timed.pop_front();
+        state.sample(at.since(sent_at));
+    }
+}
+
+/// RFC 5681 s3.2: "After receiving 3 duplicate ACKs, TCP performs a retransmission of what appears to be the missing segment".
+fn fast_retransmit(moment: &Moment, own: &Endpoint, service: Service, resent: bool) {
+    let state = &own.shadow.sender;
+    let Some(una) = state.una else { return };
+    if !(service.calm && service.free && super::State::is_alive(own)) || moment.at <= moment.excused || own.shadow.closed {
+        return;
+    }
+    let sound = state.phase == Phase::Open && !resent && before(una, own.nxt) && before(own.iss, una);
+    if sound && state.dups >= DUPACK_THRESHOLD {
+        let relative = own.relative(una);
+        moment.breach(
+            RECOVERY,
+            format_args!("RFC 5681 s3.2: {} duplicate acknowledgments of {relative}, and it was not sent again", state.dups),
+        );
+    }
+}

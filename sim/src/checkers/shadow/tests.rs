@@ -1,0 +1,354 @@
+//! Each law, broken by hand-made frames, and kept by others.
+
+use core::time::Duration;
+use std::net::SocketAddrV4;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use ringway_stack::tcp::{Config, Keepalive};
+use ringway_stack::{Error, Instant};
+
+use super::super::Moment;
+use super::super::flow::{Endpoint, Flows};
+use super::super::segment::{ACK, FIN, Options, PSH, RST, SYN, Segment, URG};
+use super::{Service, errors, format, resets};
+
+const MSS: u32 = 1448;
+const OWN: &str = "10.0.0.1:5000";
+const PEER: &str = "10.0.0.2:80";
+const ISS: u32 = 1000;
+const IRS: u32 = 9000;
+const CALM: Service = Service { calm: true, free: true, scarce: false, merges: false };
+
+fn address(text: &str) -> SocketAddrV4 {
+    text.parse().unwrap()
+}
+
+fn segment(from: &str, to: &str, seq: u32, ack: u32, flags: u8, len: usize) -> Segment {
+    Segment {
+        src: address(from),
+        dst: address(to),
+        seq,
+        ack,
+        flags,
+        reserved: 0,
+        urgent: 0,
+        window: 512,
+        options_len: 12,
+        options: Options::default(),
+        payload: 0..len,
+    }
+}
+
+/// One side of a connection, whose handshake is over at a second after the beginning.
+struct Side {
+    flows: Flows,
+    own: usize,
+    now: Instant,
+    /// What timestamps its segments and its peer's carry.
+    stamps: (u32, u32),
+}
+
+impl Side {
+    fn new() -> Self {
+        Self::configured(Config::default())
+    }
+
+    fn configured(config: Config) -> Self {
+        let mut options = Options::default();
+        (options.mss, options.scale, options.sack_permitted, options.timestamps) = (Some(1460), Some(7), true, Some((1, 0)));
+        let now = Instant::ZERO + Duration::from_secs(1);
+        let syn = Segment { options, ..segment(OWN, PEER, ISS, 0, SYN, 0) };
+        let mut flows = Flows::default();
+        let own = flows.sender(0, now, &syn).unwrap();
+        let mut side = Self { flows, own, now, stamps: (1, 1) };
+        side.flows.at_mut(own).calm = true;
+        side.flows.at_mut(own).shadow.config = Some(Rc::new(config));
+        side.sends(syn);
+        let answer = Segment { options, ..segment(PEER, OWN, IRS, ISS + 1, SYN | ACK, 0) };
+        let peer = side.flows.sender(1, now, &answer).unwrap();
+        side.flows.sent(peer, now, &answer);
+        side.comes(&answer);
+        side.own().stream.watch();
+        side.sends(side.out(ISS + 1, IRS + 1, ACK, 0));
+        side.service();
+        side
+    }
+
+    fn own(&mut self) -> &mut Endpoint {
+        self.flows.at_mut(self.own)
+    }
+
+    fn moment(&self) -> Moment {
+        let (excused, hampered) = (Instant::ZERO, Instant::ZERO);
+        Moment { place: 0, host: 0, ip: None, at: self.now, excused, hampered, frame: None }
+    }
+
+    fn passes(&mut self, millis: u64) {
+        self.now += Duration::from_millis(millis);
+        self.stamps.0 += u32::try_from(millis).unwrap();
+    }
+
+    fn out(&self, seq: u32, ack: u32, flags: u8, len: usize) -> Segment {
+        let mut segment = segment(OWN, PEER, seq, ack, flags, len);
+        segment.options.timestamps = Some(self.stamps);
+        segment
+    }
+
+    /// One of the peer's, whose clock shows `value`.
+    fn of_peer(value: u32, seq: u32, ack: u32, flags: u8, len: usize) -> Segment {
+        let mut segment = segment(PEER, OWN, seq, ack, flags, len);
+        segment.options.timestamps = Some((value, 1));
+        segment
+    }
+
+    fn writes(&mut self, len: usize) {
+        self.own().stream.write(&[std::io::IoSlice::new(&vec![0; len])], len);
+    }
+
+    fn sends(&mut self, segment: Segment) {
+        let (moment, at) = (self.moment(), self.now);
+        let (own, peer) = self.flows.both(self.own);
+        super::sent(&moment, &segment, own, peer.map(|peer| &*peer));
+        self.flows.sent(self.own, at, &segment);
+    }
+
+    fn comes(&mut self, segment: &Segment) {
+        let at = self.now;
+        self.own().delivered(at, segment, 7);
+        super::delivered(segment, self.own());
+        self.flows.pair(self.own);
+    }
+
+    fn service(&mut self) {
+        let moment = self.moment();
+        let (own, peer) = self.flows.both(self.own);
+        super::serviced(&moment, own, peer.map(|peer| &*peer), CALM);
+        own.free = true;
+    }
+
+    /// Ten full segments go out.
+    fn fills_window(&mut self) {
+        self.writes(100_000);
+        for n in 0..10 {
+            self.sends(self.out(ISS + 1 + n * MSS, IRS + 1, ACK, MSS as usize));
+        }
+        self.service();
+    }
+
+    fn breaks(mut self, law: &str, act: impl FnOnce(&mut Self)) {
+        let failure = catch_unwind(AssertUnwindSafe(|| act(&mut self))).expect_err(law);
+        let message = failure.downcast_ref::<String>().unwrap();
+        assert!(message.contains(law), "{message}");
+    }
+}
+
+fn sacks(mut segment: Segment, blocks: &[(u32, u32)]) -> Segment {
+    segment.options = segment.options.reporting(blocks);
+    segment
+}
+
+#[test]
+fn the_form_of_segments() {
+    Side::new()
+        .breaks("checker format: host 0 at 1000000000 ns: RFC 9293 s3.1", |side| side.sends(side.out(ISS + 1, IRS + 1, ACK | URG, 0)));
+    Side::new().breaks("ACK bit", |side| side.sends(side.out(ISS + 1, IRS + 1, PSH, 0)));
+    Side::new().breaks("no PSH", |side| {
+        side.writes(10);
+        side.sends(side.out(ISS + 1, IRS + 1, ACK, 10));
+    });
+    Side::new().breaks("RFC 6691 s2", |side| {
+        let moment = side.moment();
+        let (own, peer) = side.flows.both(side.own);
+        format::configured(&moment, own, peer.map(|peer| &*peer), 1400);
+    });
+}
+
+#[test]
+fn acknowledgments_at_once() {
+    let unanswered = |law: &str, segments: &[Segment]| {
+        Side::new().breaks(law, |side| {
+            segments.iter().for_each(|segment| side.comes(segment));
+            side.service();
+        });
+    };
+    unanswered("out-of-order", &[Side::of_peer(2, IRS + 101, ISS + 1, ACK, 100)]);
+    unanswered("a FIN is acknowledged", &[Side::of_peer(2, IRS + 1, ISS + 1, ACK | FIN, 0)]);
+    unanswered("received before", &[Side::of_peer(2, IRS, ISS + 1, ACK, 1)]);
+    let full = |n: u32| Side::of_peer(2, IRS + 1 + n * MSS, ISS + 1, ACK, MSS as usize);
+    unanswered("RFC 9293 s3.8.6.3", &[full(0), full(1)]);
+    Side::new().breaks("says nothing new", |side| side.sends(side.out(ISS + 1, IRS + 1, ACK, 0)));
+}
+
+#[test]
+fn timestamps_that_are_echoed() {
+    let answer = |echo: u32, arrival: Segment, ack: u32| {
+        let mut side = Side::new();
+        side.comes(&arrival);
+        side.stamps.1 = echo;
+        let run = catch_unwind(AssertUnwindSafe(|| side.sends(side.out(ISS + 1, ack, ACK, 0))));
+        run.map_err(|failure| failure.downcast_ref::<String>().unwrap().clone())
+    };
+    // At the left edge its stamp counts; above a gap it does not.
+    assert_eq!(answer(5, Side::of_peer(5, IRS + 1, ISS + 1, ACK, 10), IRS + 11), Ok(()));
+    assert!(answer(1, Side::of_peer(5, IRS + 1, ISS + 1, ACK, 10), IRS + 11).unwrap_err().contains("TSecr 1"));
+    assert!(answer(5, Side::of_peer(5, IRS + 21, ISS + 1, ACK, 10), IRS + 1).unwrap_err().contains("TSecr 5"));
+    Side::new().breaks("ticks of the timestamp clock", |side| {
+        side.stamps.0 += 50;
+        side.sends(side.out(ISS + 1, IRS + 1, ACK, 0));
+    });
+}
+
+#[test]
+fn what_sack_reports() {
+    let gap = || {
+        let mut side = Side::new();
+        side.comes(&Side::of_peer(2, IRS + 101, ISS + 1, ACK, 100));
+        side
+    };
+    gap().breaks("newest segment", |side| {
+        side.sends(side.out(ISS + 1, IRS + 1, ACK, 0));
+        side.service();
+    });
+    gap().breaks("acknowledged by", |side| {
+        side.sends(sacks(side.out(ISS + 1, IRS + 1, ACK, 0), &[(IRS + 101, IRS + 201), (IRS - 9, IRS - 5)]));
+    });
+    let mut lawful = gap();
+    lawful.sends(sacks(lawful.out(ISS + 1, IRS + 1, ACK, 0), &[(IRS + 101, IRS + 201)]));
+    lawful.service();
+    lawful.breaks("RFC 2883", |side| {
+        side.comes(&Side::of_peer(2, IRS + 101, ISS + 1, ACK, 100));
+        side.sends(sacks(side.out(ISS + 1, IRS + 1, ACK, 0), &[(IRS + 101, IRS + 151)]));
+        side.service();
+    });
+}
+
+#[test]
+fn the_congestion_window() {
+    let mut side = Side::new();
+    side.fills_window();
+    // (One more may be let go by an acknowledgment that has yet to be looked at.)
+    side.sends(side.out(ISS + 1 + 10 * MSS, IRS + 1, ACK, MSS as usize));
+    side.breaks("checker cwnd", |side| side.sends(side.out(ISS + 1 + 11 * MSS, IRS + 1, ACK, MSS as usize)));
+    let mut side = Side::new();
+    side.fills_window();
+    side.passes(10);
+    side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + 2 * MSS, ACK, 0));
+    for n in 10..15 {
+        side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, ACK, MSS as usize));
+    }
+    side.breaks("checker cwnd", |side| side.sends(side.out(ISS + 1 + 15 * MSS, IRS + 1, ACK, MSS as usize)));
+}
+
+#[test]
+fn retransmissions_with_a_cause() {
+    let early = |millis: u64| {
+        let mut side = Side::new();
+        side.fills_window();
+        side.passes(millis);
+        catch_unwind(AssertUnwindSafe(|| side.sends(side.out(ISS + 1, IRS + 1, ACK, MSS as usize)))).is_err()
+    };
+    assert!(early(150) && !early(250));
+    let mut side = Side::new();
+    side.fills_window();
+    side.passes(300);
+    side.breaks("nothing says that it was lost", |side| side.sends(side.out(ISS + 1 + MSS, IRS + 1, ACK, MSS as usize)));
+    let three = || {
+        let mut side = Side::new();
+        side.fills_window();
+        side.passes(10);
+        for n in 2..5 {
+            let dup = Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0);
+            side.comes(&sacks(dup, &[(ISS + 1 + MSS, ISS + 1 + n * MSS)]));
+            if n < 4 {
+                side.service();
+            }
+        }
+        side
+    };
+    three().breaks("3 duplicate acknowledgments", Side::service);
+    let mut side = three();
+    side.sends(side.out(ISS + 1, IRS + 1, ACK, MSS as usize));
+    side.service();
+    side.breaks("which SACK reported", |side| side.sends(side.out(ISS + 1 + MSS, IRS + 1, ACK, MSS as usize)));
+}
+
+#[test]
+fn small_segments_and_idle_senders() {
+    let mut side = Side::new();
+    // (The window, too, must be that of an established connection.)
+    side.comes(&Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0));
+    side.writes(10);
+    side.sends(side.out(ISS + 1, IRS + 1, ACK | PSH, 10));
+    side.service();
+    side.writes(10);
+    side.breaks("checker nagle", |side| side.sends(side.out(ISS + 11, IRS + 1, ACK | PSH, 10)));
+    Side::new().breaks("wait for nothing", |side| {
+        side.writes(10);
+        side.service();
+    });
+    Side::new().breaks("no FIN follows", |side| {
+        side.own().stream.end();
+        side.service();
+    });
+}
+
+#[test]
+fn resets_answer_something() {
+    let mut strays = resets::State::default();
+    let side = Side::new();
+    let reset = segment(PEER, OWN, 77, 0, RST, 0);
+    let judge = |strays: &resets::State, reset: &Segment| catch_unwind(|| resets::sent(&side.moment(), reset, None, strays)).is_ok();
+    assert!(!judge(&strays, &reset));
+    strays.delivered(&segment(OWN, PEER, 5, 77, ACK, 3));
+    assert!(
+        judge(&strays, &reset)
+            && !judge(&strays, &segment(PEER, OWN, 78, 0, RST, 0))
+            && !judge(&strays, &segment(PEER, OWN, 77, 0, RST, 4))
+    );
+    strays.delivered(&segment(OWN, PEER, 5, 0, SYN, 0));
+    assert!(judge(&strays, &segment(PEER, OWN, 0, 6, RST | ACK, 0)) && !judge(&strays, &segment(PEER, OWN, 0, 5, RST | ACK, 0)));
+    let tuple = (address(PEER), address(OWN));
+    assert!(catch_unwind(|| strays.must_reset(&side.moment(), tuple, &reset)).is_err());
+    strays.reset(tuple);
+    strays.must_reset(&side.moment(), tuple, &reset);
+}
+
+#[test]
+fn errors_and_probes_have_a_cause() {
+    Side::new().breaks("checker errors", |side| errors::told(&side.moment(), side.flows.at(side.own), Error::Reset));
+    Side::new().breaks("checker errors", |side| errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut));
+    let mut side = Side::new();
+    let mut inexact = segment(PEER, OWN, IRS + 5, 0, RST, 0);
+    side.service();
+    side.comes(&inexact);
+    assert!(!side.own().shadow.reset);
+    inexact.seq = IRS + 1;
+    side.comes(&inexact);
+    errors::told(&side.moment(), side.flows.at(side.own), Error::Reset);
+
+    let seconds = Duration::from_secs;
+    let keepalive = Some(Keepalive { idle: seconds(10), interval: seconds(2), count: 2 });
+    let probe = |side: &mut Side| side.sends(side.out(ISS, IRS + 1, ACK, 0));
+    let kept = || {
+        let mut side = Side::configured(Config { keepalive, ..Config::default() });
+        side.comes(&Side::of_peer(1, IRS + 1, ISS + 1, ACK, 0));
+        side.service();
+        side
+    };
+    Side::new().breaks("keepalive is off", probe);
+    kept().breaks("of silence", probe);
+    let mut side = kept();
+    side.passes(10_000);
+    probe(&mut side);
+    side.passes(1000);
+    side.breaks("probes 1s apart", probe);
+    let mut side = kept();
+    side.passes(8000);
+    (0..2).for_each(|_| {
+        side.passes(2000);
+        probe(&mut side);
+    });
+    side.passes(2000);
+    side.breaks("probe 3 without an answer", probe);
+}
