@@ -227,7 +227,7 @@ impl Sockets {
     /// The ring's.
     pub fn tcp_send(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         let result = self.ring.tcp_send(now, socket, data, flags);
-        self.note(|checkers, place, ring| checkers.wrote(place, now, ring, socket, data, result));
+        self.note(|checkers, place, ring| checkers.wrote(place, now, ring, socket, data, flags, result));
         result
     }
 

@@ -103,7 +103,7 @@ impl Ringway {
     }
 
     /// Calls a host's ring as one of its programs.
-    fn call<R>(&mut self, slot: Slot, act: impl FnOnce(Instant, &mut Ring<SimDevice>) -> R) -> R {
+    fn call<R>(&mut self, slot: Slot, act: impl FnOnce(Instant, &mut ringway_sim::Sockets) -> R) -> R {
         self.world.call(self.hosts[slot.host() as usize], |cx| act(cx.now, cx.ring))
     }
 

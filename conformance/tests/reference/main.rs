@@ -9,10 +9,11 @@ mod kernel;
 mod programs;
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use ringway_conformance::reference::lockstep::{Run, run};
-use ringway_conformance::reference::program::Source;
+use ringway_conformance::reference::program::{Op, Role, Source};
 use ringway_conformance::reference::ringway::Ringway;
 
 use crate::differences::{KNOWN, Usage};
@@ -59,18 +60,41 @@ impl Comparison {
     }
 }
 
+/// A program, and which of its calls were made.
+struct Told<'a, S> {
+    calls: S,
+    told: &'a RefCell<Vec<Op>>,
+}
+
+impl<S: Source> Source for Told<'_, S> {
+    fn next(&mut self, roles: &[Option<Role>]) -> Option<Op> {
+        let op = self.calls.next(roles)?;
+        self.told.borrow_mut().push(op);
+        Some(op)
+    }
+}
+
 fn generated(name: &str, seed: [u8; 32], programs: u32) {
     let config = Config { cases: programs, failure_persistence: None, max_shrink_iters: 600, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     let comparison = RefCell::new(Comparison::new());
+    let told = RefCell::new(Vec::new());
     let result = runner.run(&generate::drafts(), |draft| {
-        comparison.borrow_mut().compare(|| draft.calls()).map_err(|run| TestCaseError::fail(run.to_string()))
+        let source = || {
+            told.borrow_mut().clear();
+            Told { calls: draft.calls(), told: &told }
+        };
+        comparison.borrow_mut().compare(source).map_err(|run| TestCaseError::fail(run.to_string()))
     });
     let comparison = comparison.into_inner();
     println!("{name}: {programs} programs, {} calls, {} transient", comparison.calls, comparison.transient);
     comparison.usage.print();
-    if let Err(TestError::Fail(story, _)) = result {
-        panic!("{name}: the worlds differ:\n{}", story.message());
+    if let Err(TestError::Fail(story, draft)) = result {
+        // A checker's breach is a panic, which says nothing of the calls that led to it.
+        told.borrow_mut().clear();
+        let mut again = Told { calls: draft.calls(), told: &told };
+        let _ = catch_unwind(AssertUnwindSafe(|| Comparison::new().run(&mut again, 0)));
+        panic!("{name}: the worlds differ:\n{}\nafter these calls: {:?}", story.message(), told.borrow());
     }
     result.expect("the runner itself");
 }

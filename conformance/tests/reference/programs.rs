@@ -162,6 +162,7 @@ pub(crate) fn alike() -> Vec<Told> {
                 Recv(B1, 999, PLAIN),
             ]),
         ),
+        ("a write of nothing lets nothing go", connected(&[Send(A0, 1, true), Send(A0, 0, false), Send(B1, 1, false), Recv(B1, 9, PLAIN)])),
         ("full, and empty again", connected(&[Fill(A0), Fill(B1), Shutdown(A0, How::Write), Fill(B1), Close(B1), Recv(A0, 1, PLAIN)])),
         (
             "a stream told to connect elsewhere",

@@ -4,7 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
-use ringway_stack::ring::{self, RecvFlags, Reuse, Ring, Shutdown, SocketId, UdpOptions};
+use ringway_stack::ring::{self, RecvFlags, Reuse, Ring, SendFlags, Shutdown, SocketId, UdpOptions};
 use ringway_stack::tcp::{self, State};
 use ringway_stack::{Error, Instant};
 
@@ -165,6 +165,7 @@ impl Checkers {
     }
 
     /// A stream was written to.
+    #[expect(clippy::too_many_arguments, reason = "a call's arguments and its result, as they are")]
     pub(crate) fn wrote(
         &mut self,
         place: usize,
@@ -172,13 +173,17 @@ impl Checkers {
         ring: &R,
         socket: SocketId,
         data: &[IoSlice<'_>],
+        flags: SendFlags,
         result: Result<usize, Error>,
     ) {
         let moment = self.call(place, now);
         self.refuse_closed(&moment, socket, "send", result.is_ok());
         let endpoint = self.endpoint(place, socket);
         if let (Ok(len), Some(id)) = (result, endpoint) {
-            self.flows.at_mut(id).stream.write(data, len);
+            let endpoint = self.flows.at_mut(id);
+            endpoint.stream.write(data, len);
+            // A write of nothing pushes nothing (Linux's tcp_sendmsg, and the reference programs).
+            endpoint.shadow.more = flags.contains(SendFlags::MORE) || len == 0 && endpoint.shadow.more;
         }
         self.note_error(place, socket, result.err());
         self.looked(place, ring, socket);

@@ -20,7 +20,7 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &Endpoint, _peer: &End
     let unsent = if before(own.nxt, end) { unsent } else { 0 };
     let flight = own.nxt.wrapping_sub(una);
     let usable = edge.wrapping_sub(own.nxt).cast_signed().max(0).cast_unsigned();
-    let corked = config.cork || own.shadow.reconfigured;
+    let corked = config.cork || own.shadow.more || own.shadow.reconfigured;
     if unsent > 0 && flight == 0 && usable >= unsent.min(state.mss) && !corked {
         moment.breach(
             NAME,

@@ -39,6 +39,8 @@ pub(in crate::checkers) struct State {
     /// The configuration that the program gave, and whether it changed since.
     pub(in crate::checkers) config: Option<Rc<Config>>,
     pub(in crate::checkers) reconfigured: bool,
+    /// The last write said that more follows (MSG_MORE).
+    pub(in crate::checkers) more: bool,
     /// The program heard of an error, or of the end.
     pub(in crate::checkers) failed: bool,
     /// The program closed the socket.
