@@ -35,7 +35,8 @@ impl Scoreboard {
     /// Takes in a reported block; what lies outside of `[una, nxt]` is nonsense, or a duplicate's report. Whether it told anything new.
     pub(super) fn add(&mut self, block: SackBlock, una: SeqNumber, nxt: SeqNumber) -> bool {
         let SackBlock { mut start, mut end } = block;
-        if start.ge(end) || start.lt(una) || end.gt(nxt) {
+        // (A block from half the sequence space away seems to begin behind `una` and to end before `nxt`.)
+        if start.ge(end) || start.lt(una) || start.ge(nxt) || end.gt(nxt) {
             return false;
         }
         let from = self.ranges.partition_point(|range| range.end.lt(start));
@@ -106,5 +107,33 @@ impl Scoreboard {
             .map(|range| range.end.min(to).since(range.start.max(from)))
             .sum();
         to.since(from).saturating_sub(covered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_outside_of_what_is_in_flight_tells_nothing() {
+        let (una, nxt) = (SeqNumber(1000), SeqNumber(3000));
+        let mut board = Scoreboard::default();
+        let far = |by: u32| SeqNumber(1000u32.wrapping_add(by));
+        let nonsense = [
+            (far(2000), far(2001)),
+            (far(1500), far(2500)),
+            (far(u32::MAX - 500), far(500)),
+            (far(1500), far(1500)),
+            (far(1500), far(500)),
+            // Around the point that is as far ahead as it is behind.
+            (far((1 << 31) - 500), far((1 << 31) + 500)),
+            (far((1 << 31) - 70_000_000), far((1 << 31) + 40_000_000)),
+        ];
+        for (start, end) in nonsense {
+            assert!(!board.add(SackBlock { start, end }, una, nxt), "{start:?}..{end:?}");
+        }
+        assert!(board.is_empty());
+        assert!(board.add(SackBlock { start: far(500), end: far(2000) }, una, nxt));
+        assert_eq!((board.bytes(), board.first()), (1500, Some(far(500))));
     }
 }
