@@ -128,6 +128,28 @@ mutants! {
     DroppedTakesRoom,
     /// What a stream brings is read before anybody has decided about it.
     UndecidedIsRead,
+    /// A SYN in the window resets the connection.
+    SynResets,
+    /// Timestamps are no protection against old segments.
+    NoPaws,
+    /// A segment's timestamp is remembered before its acknowledgment is looked at.
+    TimestampBeforeAck,
+    /// What a segment brings that acknowledges what was never sent is taken.
+    IgnoreUnsentAck,
+    /// So is what one brings that acknowledges what nobody remembers.
+    AcceptAncientAck,
+    /// ICMP errors are believed whatever they quote.
+    BelieveAnyError,
+    /// A hard ICMP error ends an established connection.
+    HardErrorEnds,
+    /// A path's MTU is believed however small it is.
+    BelieveTinyPath,
+    /// A SYN says where its sender's neighbour is to be found, whatever ARP has said.
+    SynTeachesNeighbour,
+    /// A datagram without a checksum is dropped.
+    NeedUdpChecksum,
+    /// A connected UDP socket hears everybody.
+    ConnectedHearsAll,
     /// The device (the simulator's, which asks) receives into buffers that programs still hold.
     RecycleHeld,
     /// Twice the congestion window may be on its way.

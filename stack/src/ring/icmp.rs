@@ -10,6 +10,7 @@ use super::types::Readiness;
 use crate::device::{Device, Protocol};
 use crate::error::Error;
 use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 use crate::wire::checksum::Checksum;
@@ -91,7 +92,8 @@ impl<D: Device> Ring<D> {
                 if !stream.connection.believes_path_mtu(quoted.seq(), quoted.header.total_len, mtu) {
                     return None;
                 }
-                self.path_shrank(now, *remote.ip(), mtu.max(tcp::PATH_MTU_MIN));
+                let least = if self.config.is(Mutant::BelieveTinyPath) { 68 } else { tcp::PATH_MTU_MIN };
+                self.path_shrank(now, *remote.ip(), mtu.max(least));
                 Some(())
             }
             // Nothing here cuts datagrams up, so that there is nothing to remember: as with Linux's IP_PMTUDISC_DO, the program is told.

@@ -300,10 +300,13 @@ impl<D: Device> Ring<D> {
 
     /// The way back to who sent a packet: through the neighbour table, which may learn from it at no cost.
     fn hop_back(&mut self, now: Instant, packet: &Packet<'_, D::Rx>) -> NextHop {
-        self.neighbours.learn_asker(now, packet.header.src, packet.from);
-        // Whoever waits for that neighbour's answer need not wait any longer, and must not: what is known is not asked for again.
-        if !self.waiting_neighbour.is_empty() || !self.held.is_empty() {
-            self.neighbour_known(packet.header.src, packet.from);
+        // What ARP said stays: that only the neighbour's own network can say, and a SYN in its name anybody, through any router.
+        if self.neighbours.known(packet.header.src).is_none() || self.config.is(Mutant::SynTeachesNeighbour) {
+            self.neighbours.learn_asker(now, packet.header.src, packet.from);
+            // Whoever waits for that neighbour's answer need not wait any longer, and must not: what is known is not asked for again.
+            if !self.waiting_neighbour.is_empty() || !self.held.is_empty() {
+                self.neighbour_known(packet.header.src, packet.from);
+            }
         }
         NextHop::Neighbour(packet.header.src)
     }
@@ -337,7 +340,10 @@ impl<D: Device> Ring<D> {
     fn on_udp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
         let (header, at) = udp::Header::parse(packet.head).ok()?;
         let len = usize::from(header.len);
-        if len > packet.len() || (!packet.verified && header.checksum != 0 && !packet.transport_checksum_good()) {
+        if (header.checksum == 0 && self.config.is(Mutant::NeedUdpChecksum))
+            || len > packet.len()
+            || (!packet.verified && header.checksum != 0 && !packet.transport_checksum_good())
+        {
             return None;
         }
         let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
@@ -351,7 +357,13 @@ impl<D: Device> Ring<D> {
         if packet.header.dst.is_multicast() {
             return self.deliver(now, remote, local, &packet.payload(at, len)).then_some(());
         }
-        let index = self.demux.find(Protocol::Udp, local, remote);
+        let mut index = self.demux.find(Protocol::Udp, local, remote);
+        if index.is_none() && self.config.is(Mutant::ConnectedHearsAll) {
+            index = self.slots.iter().find_map(|(id, socket)| match socket {
+                Socket::Udp(udp) if udp.local.port() == local.port() => Some(id.index),
+                _ => None,
+            });
+        }
         let socket = match index.and_then(|index| Some((index, self.slots.at(index)?))) {
             Some((index, Socket::Udp(socket))) => Some((index, socket)),
             _ => None,

@@ -100,7 +100,8 @@ impl Neighbours {
     /// claim enters nothing. Whether it was of use.
     pub(super) fn learn(&mut self, now: Instant, ip: Ipv4Addr, mac: MacAddr) -> bool {
         let Some(entry) = self.table.get_mut(&ip) else { return false };
-        let taught = matches!(entry, Neighbour::Known { mac: known, until } if *known == mac && *until == FOREVER);
+        // (As Linux's NUD_PERMANENT, which ARP does not change.)
+        let taught = matches!(entry, Neighbour::Known { until, .. } if *until == FOREVER);
         if !taught {
             *entry = Neighbour::Known { mac, until: now + REACHABLE };
         }

@@ -175,6 +175,67 @@ fn an_announcement_moves_a_known_neighbour_and_enters_no_unknown_one() {
     assert_eq!(pair.a.counters().rx_drops, before + 1);
 }
 
+/// Anybody can send a SYN in a neighbour's name, through any router: it must not take what is for that neighbour elsewhere.
+#[test]
+fn a_syn_moves_no_neighbour_that_is_known() {
+    let mut pair = Pair::new();
+    pair.a.tcp_listen(SocketAddrV4::new(A, 80), 4, &tcp::Config::default()).unwrap();
+    let (client, server, _) = pair.connected();
+    let mut syn = in_flight(&mut pair, client);
+    pair.settle();
+    read(&mut pair.b, pair.now, server, 20_000).unwrap();
+    // To A's port 80 instead of B's, from B, whose station it is not.
+    let (a_ip, b_ip) = (A.octets(), B.octets());
+    syn.truncate(14 + 20 + 20);
+    syn[..6].copy_from_slice(&pair.a.mac.0);
+    syn[6..12].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
+    syn[16..18].copy_from_slice(&40u16.to_be_bytes());
+    syn[26..30].copy_from_slice(&b_ip);
+    syn[30..34].copy_from_slice(&a_ip);
+    syn[34..38].copy_from_slice(&[0, 9, 0, 80]);
+    (syn[46], syn[47]) = (0x50, 2);
+    for (at, from, to, pseudo) in [(24, 14, 34, false), (50, 34, 54, true)] {
+        syn[at..at + 2].fill(0);
+        let mut sum = Checksum::new();
+        if pseudo {
+            sum.add(&[&b_ip[..], &a_ip, &[0, 6, 0, 20]].concat());
+        }
+        sum.add(&syn[from..to]);
+        let sum = sum.finish();
+        syn[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    let before = pair.a.counters().tx_packets;
+    to_a(&mut pair, syn);
+    assert_eq!(pair.a.counters().tx_packets, before + 1, "it is answered");
+    write(&mut pair.a, pair.now, client, b"still here").unwrap();
+    pair.settle();
+    assert_eq!(read(&mut pair.b, pair.now, server, 16), Ok(b"still here".to_vec()));
+}
+
+/// As Linux's NUD_PERMANENT.
+#[test]
+fn an_announcement_moves_no_neighbour_that_was_taught() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let station = pair.b.mac;
+    pair.a.set_neighbour(B, Some(station));
+    let claim = arp::Packet {
+        operation: arp::Operation::Request,
+        sender_mac: MacAddr([2; 6]),
+        sender_ip: B,
+        target_mac: MacAddr::default(),
+        target_ip: B,
+    };
+    let mut frame = [0; 64];
+    let link = ethernet::Header { dst: MacAddr::BROADCAST, src: MacAddr([2; 6]), vlan: None, ethertype: ethernet::ETHERTYPE_ARP };
+    let at = link.emit(&mut frame);
+    claim.emit(&mut frame[at..]);
+    to_a(&mut pair, frame.to_vec());
+    write(&mut pair.a, pair.now, client, b"still here").unwrap();
+    pair.settle();
+    assert_eq!(read(&mut pair.b, pair.now, server, 16), Ok(b"still here".to_vec()));
+}
+
 #[test]
 fn a_neighbour_that_moved_silently_is_asked_for_once_its_entry_is_old() {
     let mut pair = Pair::new();

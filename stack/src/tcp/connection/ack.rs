@@ -22,11 +22,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn on_ack(&mut self, now: Instant, header: &Header, len: usize) -> bool {
         let ack = header.ack;
         // RFC 5961 s5.2: nobody who is in the connection acknowledges what is older than the largest window.
-        if ack.gt(self.snd_nxt) || ack.lt(self.snd_una - self.snd_wnd_max) {
+        let unsent = ack.gt(self.snd_nxt);
+        if unsent && self.config.is(Mutant::IgnoreUnsentAck) {
+            return true;
+        }
+        if unsent || (ack.lt(self.snd_una - self.snd_wnd_max) && !self.config.is(Mutant::AcceptAncientAck)) {
             mark!(self, UnacceptableAck);
             self.challenge(now);
             return false;
         }
+        self.last_rx = now;
         self.unanswered_probes = 0;
         let sacked = self.take_sack(header);
         let same_window = !self.update_window(header);

@@ -6,6 +6,7 @@ use super::{Config, Connection, Phase, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
 use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
@@ -26,7 +27,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The path carries packets of at most `mtu` bytes (RFC 1191): larger ones that are on their way are lost, and are sent again
     /// at once. It is no sign of congestion (RFC 8201 s5.4).
     pub fn set_path_mtu(&mut self, now: Instant, mtu: u16) {
-        if self.limit_path(now, mtu.max(PATH_MTU_MIN) - HEADERS) {
+        let least = if self.config.is(Mutant::BelieveTinyPath) { HEADERS + Config::MSS_MIN } else { PATH_MTU_MIN };
+        if self.limit_path(now, mtu.max(least) - HEADERS) {
             self.resend_flight();
         }
     }
@@ -41,7 +43,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Only what may be on its way can have been dropped, and only for being longer (RFC 5927 s4.1, s7.2). Whether it is to be
     /// believed, of which nothing follows yet.
     pub fn believes_path_mtu(&self, seq: SeqNumber, len: u16, mtu: u16) -> bool {
-        self.state.is_synchronized() && seq.within(self.snd_una, self.snd_nxt) && mtu < len
+        let in_flight = seq.within(self.snd_una, self.snd_nxt) || self.config.is(Mutant::BelieveAnyError);
+        self.state.is_synchronized() && in_flight && mtu < len
     }
 
     /// The retransmission timer ran out again and again for one full segment: perhaps it is too long for a path on which nobody says so.
@@ -72,7 +75,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// It counts only if that segment may be on its way (RFC 5927 s4.1). It ends a handshake; else it is the reason given if
     /// the connection times out (RFC 5927 s5.2).
     pub fn on_unreachable(&mut self, seq: SeqNumber, hard: bool) {
-        if seq.within(self.snd_una, self.snd_nxt) {
+        if self.config.is(Mutant::HardErrorEnds) && hard && self.state.is_synchronized() {
+            return self.fail(Error::Refused);
+        }
+        if seq.within(self.snd_una, self.snd_nxt) || self.config.is(Mutant::BelieveAnyError) {
             self.note_unreachable(if hard { Error::Refused } else { Error::HostUnreachable });
         }
     }

@@ -93,8 +93,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             State::SynSent => self.on_segment_in_syn_sent(now, header),
             _ => {
                 if self.is_acceptable(now, header, len) {
-                    self.last_rx = now;
-                    self.take_timestamp(now, header);
+                    if self.config.is(Mutant::TimestampBeforeAck) {
+                        self.take_timestamp(now, header);
+                    }
                     self.on_acceptable(now, header, payload, len);
                 }
             }
@@ -145,7 +146,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn is_acceptable(&mut self, now: Instant, header: &Header, len: usize) -> bool {
         let flags = header.flags;
         let reset = flags.contains(Flags::RST);
-        if !reset && self.is_old_duplicate(now, header) {
+        if !reset && !self.config.is(Mutant::NoPaws) && self.is_old_duplicate(now, header) {
             mark!(self, PawsDrop);
             self.refuse(now, header, len);
             return false;
@@ -184,6 +185,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             // The other half of a simultaneous open goes on below.
             if self.state != State::SynReceived || !peers_own {
+                if self.config.is(Mutant::SynResets) {
+                    // RFC 793 s3.9, before RFC 5961.
+                    self.reset_due = true;
+                    self.tx_pending = true;
+                    self.fail(Error::Reset);
+                    return false;
+                }
                 self.challenge(now);
                 return false;
             }
@@ -246,6 +254,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.on_ack(now, header, len) {
             return;
         }
+        // Not before the acknowledgment was looked at (as Linux's tcp_replace_ts_recent): else somebody who guesses a number in the window, and
+        // nothing more, leaves a timestamp behind by which all that the peer sends is old (RFC 5961 s5, RFC 7323 s7.1).
+        self.take_timestamp(now, header);
         self.on_fin_acknowledged(now);
         if self.state == State::Closed {
             return;

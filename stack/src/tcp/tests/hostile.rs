@@ -37,6 +37,46 @@ fn a_reset_must_have_exactly_the_next_number() {
     assert_eq!(pair.state(B), State::Closed);
 }
 
+/// Found by the simulator's forged frames: one such segment, and whatever the peer sends is too old for ever after.
+#[test]
+fn a_timestamp_is_remembered_of_a_segment_alone_whose_acknowledgment_counts() {
+    let config = Config::default();
+    let mut pair = Pair::open(&config, &config);
+    pair.settle();
+    pair.write(A, b"first").unwrap();
+    pair.settle();
+    assert_eq!(pair.read(B), b"first");
+    let last = pair.sent(A).pop().unwrap().header;
+    let (value, echo) = last.options.timestamps.unwrap();
+    let options = Options { timestamps: Some((value.wrapping_add(1 << 29), echo)), ..Options::default() };
+    for ack in [last.ack + (1 << 25), last.ack - (1 << 30)] {
+        pair.deliver(B, &Header { seq: last.seq + 5, ack, flags: Flags::ACK, options, ..last }, b"blind");
+    }
+    pair.transmit();
+    pair.write(A, b"second").unwrap();
+    pair.run(ms(5000));
+    assert_eq!(pair.read(B), b"second");
+}
+
+/// What only guesses a connection's numbers must not keep it from asking whether its peer is still there.
+#[test]
+fn an_acknowledgment_of_what_was_never_sent_is_no_sign_of_life() {
+    use crate::tcp::Keepalive;
+    let keepalive = Keepalive { idle: ms(10_000), interval: ms(1_000), count: 3 };
+    let config = Config { keepalive: Some(keepalive), ..Config::default() };
+    let mut pair = Pair::open(&config, &config);
+    pair.settle();
+    pair.write(A, b"x").unwrap();
+    pair.settle();
+    let last = pair.sent(A).into_iter().find(|packet| !packet.payload.is_empty()).unwrap().header;
+    pair.lose(|_| true);
+    for _ in 0..20 {
+        pair.deliver(B, &Header { seq: last.seq + 1, ack: last.ack + (1 << 25), ..last }, &[]);
+        pair.run(ms(1_000));
+    }
+    assert_eq!(pair.state(B), State::Closed, "nobody is there");
+}
+
 /// Found by the simulator's after_close checker: what was to tell a stranger off reset the connection that was established meanwhile.
 #[test]
 fn an_answer_to_a_stranger_that_the_device_refused_resets_nobody() {
