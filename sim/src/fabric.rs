@@ -5,6 +5,7 @@
 
 mod classes;
 mod corruption;
+pub(crate) mod forge;
 pub(crate) mod icmp;
 mod lane;
 mod partition;

@@ -7,6 +7,7 @@
 mod counts;
 mod draw;
 mod episodes;
+mod forgery;
 mod host;
 mod link;
 mod mishap;
@@ -14,6 +15,7 @@ mod mishap;
 pub use counts::FaultCounts;
 pub(crate) use episodes::Course;
 pub use episodes::Episodes;
+pub use forgery::Forgery;
 pub use host::HostFaults;
 pub use link::Faults;
 pub use mishap::Mishap;
@@ -73,6 +75,8 @@ bitflags::bitflags! {
         const NEIGHBOUR = 1 << 22;
         /// ICMP errors are forged, and true ones come late.
         const ICMP = 1 << 23;
+        /// An attacker copies frames that he sees, and rewrites them.
+        const FORGE = 1 << 24;
     }
 }
 

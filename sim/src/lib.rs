@@ -100,7 +100,7 @@ pub mod workloads;
 mod world;
 
 pub use fabric::{Direction, LinkConfig, Marks, Strike};
-pub use faults::{Episodes, FaultCounts, FaultSet, Faults, HostFaults, Mishap, UnknownFault};
+pub use faults::{Episodes, FaultCounts, FaultSet, Faults, Forgery, HostFaults, Mishap, UnknownFault};
 pub use host::{App, Context, Host, HostConfig, Step};
 pub use nic::{Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimDevice, SimRx, SimTx, Strength};
 pub use program::{Case, check};

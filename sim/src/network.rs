@@ -2,15 +2,17 @@
 
 use core::cell::RefCell;
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
 
 use crate::checkers::Checkers;
+use crate::fabric::forge::Attacker;
 use crate::fabric::icmp::{self, Quote};
 use crate::fabric::{Direction, Fabric, Frame, Marks, Strike};
-use crate::faults::Mishap;
+use crate::faults::{Forgery, Mishap};
 use crate::nic::{Departure, RxDrop};
 use crate::queue::EventQueue;
 use crate::random::Stream;
@@ -53,6 +55,10 @@ pub(crate) struct Network {
     pub(crate) faults_on: bool,
     /// What an attacker guesses of the hosts that he attacks: the beginning of their latest segment.
     pub(crate) taps: BTreeMap<usize, Option<Quote>>,
+    /// Attackers beside hosts, who see what those send and hear.
+    pub(crate) attackers: BTreeMap<usize, Attacker>,
+    /// Hosts were told each other's Ethernet addresses.
+    pub(crate) introduced: bool,
     /// Whether a link's router keeps silent; one stream a link.
     pub(crate) silence: Vec<Stream>,
     /// Who looks at every frame; `None`: nobody.
@@ -69,6 +75,8 @@ impl Network {
             trace,
             faults_on: true,
             taps: BTreeMap::new(),
+            attackers: BTreeMap::new(),
+            introduced: false,
             silence: Vec::new(),
             checkers: None,
             frames: 0,
@@ -82,6 +90,9 @@ impl Network {
             && let Some(quote) = icmp::quote_of(&frame.bytes)
         {
             *tap = Some(quote);
+        }
+        if let Some(attacker) = self.attackers.get_mut(&host) {
+            attacker.said(&frame.bytes);
         }
         self.trace.record(self.now, host, What::Sent, &frame);
         if show {
@@ -132,6 +143,17 @@ impl Network {
         let Some(&Some(quote)) = self.taps.get(&host) else { return };
         self.trace.befell(self.now, host, Mishap::Attacked);
         self.inject(host, icmp::forged(mac, quote, detail), Marks::FORGED);
+    }
+
+    /// A host heard a frame; an attacker beside it may make another one of that, which the host hears next.
+    pub(crate) fn provoke(&mut self, host: usize, frame: &Frame, mac: MacAddr, ip: Ipv4Addr) {
+        let Some(attacker) = self.attackers.get_mut(&host).filter(|_| self.faults_on && frame.marks.is_empty()) else { return };
+        let Some((what, bytes)) = attacker.heard(&frame.bytes, mac, ip) else { return };
+        let believed = what == Forgery::FalseNeighbour && !self.introduced;
+        self.trace.befell(self.now, host, Mishap::Forged { what, believed });
+        let frame = self.frame(bytes.into(), Marks::FORGED);
+        self.trace.record(self.now, host, What::Injected, &frame);
+        self.agenda.push(self.now, Event::AtHost { host, frame });
     }
 
     /// Tells the sender of a frame that it was too long for `link`, unless this router is one of those that don't.

@@ -56,6 +56,8 @@ pub enum Purpose {
     IcmpDelay = 42,
     /// When an ICMP error is forged.
     IcmpForged = 43,
+    /// What an attacker makes of what he sees.
+    Forge = 48,
     /// When a host's clock jumps.
     Clock = 44,
     /// When a host doesn't poll.

@@ -247,6 +247,10 @@ impl Trace {
                 Mishap::Crashed => &mut counts.crashes,
                 Mishap::Moved { .. } | Mishap::Forgot => &mut counts.neighbour_changes,
                 Mishap::Attacked => &mut counts.icmp_forged,
+                Mishap::Forged { believed, .. } => {
+                    counts.lied += u64::from(believed);
+                    &mut counts.forged
+                }
                 // Counted by the frames that it delays, or the end of something counted.
                 Mishap::Delayed { .. } | Mishap::CarrierFound | Mishap::Resumed | Mishap::Restarted => return,
             },

@@ -260,11 +260,12 @@ impl Verdict {
             pauses,
             clock_jumps,
             neighbour_changes,
+            lied,
             ..
         } = self.counts;
         let taken = [lost, burst_lost, corrupted, frame_check, queue_full, host_down, link_down, partitioned, one_way];
         // (A neighbour's old address is believed for 30 s, as Linux's base_reachable_time has it: longer than keepalives wait.)
-        let silenced = [neighbour_changes, self.untold()];
+        let silenced = [neighbour_changes, lied, self.untold()];
         let broken = [crashes, nic_resets, send_errors, cq_overruns, rx_exhausted, pauses, clock_jumps];
         taken.iter().chain(&broken).chain(&silenced).any(|&count| count > 0)
     }
@@ -291,7 +292,7 @@ impl Verdict {
 
     /// Whether a frame may have arrived twice.
     pub fn may_repeat(&self) -> bool {
-        self.counts.duplicated > 0
+        self.counts.duplicated > 0 || self.counts.forged > 0
     }
 
     /// A side's ending must have been a whole conversation's, unless it is excused.

@@ -133,6 +133,7 @@ impl World {
         self.network.silence.push(Stream::new(self.seed, Purpose::MtuSilence, u32::try_from(index).unwrap_or(u32::MAX), 0));
         self.hosts.push(host);
         self.plan_all(index);
+        self.attack(index);
         HostId(index)
     }
 
@@ -184,6 +185,7 @@ impl World {
     /// Tells every host every other's Ethernet address, so that nobody needs ARP.
     pub fn introduce_all(&mut self) {
         self.introduced = true;
+        self.network.introduced = true;
         let known: Vec<_> = self.hosts.iter().map(|h| (h.ip(), h.mac())).collect();
         for host in &mut self.hosts {
             let own = host.mac();
@@ -251,6 +253,7 @@ impl World {
     pub fn change_host_faults(&mut self, host: HostId, change: impl FnOnce(&mut HostFaults)) {
         change(&mut self.hosts[host.0].faults);
         self.plan_all(host.0);
+        self.attack(host.0);
     }
 
     /// Lets the caller act as a program of a host, once, now. A host that pauses, or is down, obeys all the same.
@@ -373,6 +376,10 @@ impl World {
                 let poll_at = reception.wake_at.map(|at| at + target.poll_delay());
                 let calm = target.nic().is_calm();
                 self.network.received(host, &frame, reception.outcome);
+                if !self.network.attackers.is_empty() && reception.outcome.is_ok() {
+                    let (mac, ip) = (self.hosts[host].mac(), self.hosts[host].ip());
+                    self.network.provoke(host, &frame, mac, ip);
+                }
                 if let Some(at) = poll_at {
                     self.wake(host, at);
                 }

@@ -35,6 +35,7 @@ pub fn struck(counts: &FaultCounts) -> impl Iterator<Item = (&'static str, u64)>
         ("crash", counts.crashes),
         ("neighbour", counts.neighbour_changes),
         ("icmp", counts.icmp_forged + counts.icmp_delayed),
+        ("forge", counts.forged),
         ("(bad frame check sequence)", counts.frame_check),
         ("(queue full)", counts.queue_full),
         ("(too long for the path)", counts.too_long),

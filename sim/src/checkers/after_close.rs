@@ -28,7 +28,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &Endpoint) {
 
 /// An endpoint sent a reset. One that has left its ring goes on elsewhere, and what is still under way to it is nobody's business there.
 pub(super) fn reset_sent(moment: &Moment, own: &Endpoint) {
-    if let Some(left_at) = own.left_at
+    if let Some(left_at) = own.left_at.filter(|_| !own.forged.is_impersonated())
         && moment.at < left_at + REMEMBERED
     {
         let ago = moment.at.since(left_at);

@@ -12,7 +12,7 @@ use super::closing::{Closed, RESET_BOUND};
 use super::datagrams::Datagram;
 use super::desk::Sock;
 use super::flow::Tuple;
-use super::{Checkers, Moment, after_close, closing, loans, rto, shadow, stream, window};
+use super::{Checkers, Moment, after_close, closing, forged, loans, rto, shadow, stream, window};
 use crate::nic::SimDevice;
 use crate::sockets::readiness;
 
@@ -225,6 +225,12 @@ impl Checkers {
     /// An error that a program heard of explains whatever end follows.
     fn note_error(&mut self, place: usize, socket: SocketId, error: Option<Error>) {
         if let Some(error) = error
+            && let Some(sock) = self.desks[place].sockets.get(&socket).filter(|sock| !sock.end_excused)
+            && let Some(id) = sock.endpoint
+        {
+            forged::told(&self.moment(place, None), self.flows.at(id), error);
+        }
+        if let Some(error) = error
             && !matches!(error, Error::WouldBlock | Error::NoBuffers)
             && let Some(sock) = self.desks[place].sockets.get_mut(&socket)
         {
@@ -391,7 +397,13 @@ impl Checkers {
                     Datagram::new(read.from, to, &bytes)
                 }
             };
-            self.datagrams.read(&moment, socket, datagram, flags.contains(RecvFlags::PEEK));
+            let port = self.desks[place].bound.get(&(false, info.local.port()));
+            let open = port.is_none_or(|port| port.is_open(socket, read.from, read.received));
+            self.datagrams.read(&moment, socket, datagram, flags.contains(RecvFlags::PEEK), open);
+            let (read, _) = self.datagrams.reads(moment.host, socket, datagram);
+            if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
+                sock.unsummed.retain(|&(_, unsummed, times)| unsummed != datagram || read < times);
+            }
         }
         self.looked(place, ring, socket);
     }

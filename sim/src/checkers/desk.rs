@@ -11,6 +11,7 @@ use ringway_stack::Instant;
 use ringway_stack::ring::{Readiness, SocketId};
 use ringway_stack::tcp::{self, Keepalive};
 
+use super::datagrams::Datagram;
 use super::flow::{Tuple, TupleHasher};
 use super::{closing, edges, loans, rto, sharing, window};
 
@@ -34,6 +35,10 @@ pub(super) struct Sock {
     pub(super) receive_max: usize,
     /// A connection's or a listener's configuration.
     pub(super) config: Option<Rc<tcp::Config>>,
+    /// Datagrams without a checksum that arrived for it and are to be heard: when, and how often that datagram is to be read by then.
+    pub(super) unsummed: Vec<(Instant, Datagram, u32)>,
+    /// How many datagrams had found no room at the end of the last service.
+    pub(super) drops_before: u64,
     pub(super) touched: bool,
     /// Edges of the events of this poll.
     pub(super) raised: Readiness,
@@ -79,6 +84,9 @@ pub(super) struct Desk {
     /// Its receive buffers were short at a poll since the last service, and its device refuses frames.
     pub(super) scarce: bool,
     pub(super) refused: bool,
+    /// How many frames it has thrown away for that, and whether any since strangers were looked at last.
+    pub(super) tx_drops: u64,
+    pub(super) dropped: bool,
     /// Its host's Ethernet address changed: what still comes for the old one is dropped.
     pub(super) readdressed: bool,
     /// Its NIC may merge segments; and the longest packet that it carries.

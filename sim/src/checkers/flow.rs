@@ -2,6 +2,7 @@
 
 use core::hash::{BuildHasherDefault, Hasher};
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use hashbrown::HashMap;
@@ -10,7 +11,7 @@ use ringway_stack::ring::SocketId;
 
 use super::ranges::Ranges;
 use super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
-use super::{congestion, rto, sequence, shadow, stream, timers, window};
+use super::{congestion, forged, rto, sequence, shadow, stream, timers, window};
 
 /// Local and remote address.
 pub(super) type Tuple = (SocketAddrV4, SocketAddrV4);
@@ -80,6 +81,7 @@ pub(super) struct Endpoint {
     pub(super) calm: bool,
     /// Its device took all that it was given by the last service.
     pub(super) free: bool,
+    pub(super) forged: forged::State,
 }
 
 impl Endpoint {
@@ -122,6 +124,7 @@ impl Endpoint {
             merges: false,
             calm: false,
             free: false,
+            forged: forged::State::default(),
         }
     }
 
@@ -173,6 +176,7 @@ impl Endpoint {
             self.disturbed |= self.irs.is_some();
         }
         if segment.has(RST) {
+            self.forged.reset();
             return;
         }
         if segment.has(SYN) && self.irs.is_none() && (acks || !segment.has(ACK)) {
@@ -223,6 +227,8 @@ pub(super) struct Flows {
     ids: HashMap<Tuple, usize, BuildHasherDefault<TupleHasher>>,
     endpoints: Vec<Endpoint>,
     free: Vec<usize>,
+    /// Paths of which an attacker said something that their hosts may believe, for connections to come as well.
+    narrowed: BTreeSet<(usize, Ipv4Addr)>,
 }
 
 impl Flows {
@@ -261,8 +267,12 @@ impl Flows {
         {
             return current;
         }
+        if segment.has(ACK) && current.is_some_and(|id| self.endpoints[id].forged.answers_forged(segment.ack)) {
+            return None;
+        }
         let mut endpoint = Endpoint::new(host, at, segment);
         endpoint.previous = current;
+        endpoint.shadow.blurred |= !self.narrowed.is_empty() && self.narrowed.contains(&(host, *tuple.1.ip()));
         if let Some(oldest) = current.and_then(|id| self.endpoints[id].previous.take()) {
             self.retire(oldest);
         }
@@ -329,6 +339,18 @@ impl Flows {
             endpoint.rto.delivered();
             endpoint.shadow.sender.told();
         }
+    }
+
+    /// An attacker told a host where its neighbours are.
+    pub(super) fn blur_all(&mut self, host: usize) {
+        self.endpoints.iter_mut().filter(|endpoint| endpoint.host == host).for_each(|endpoint| endpoint.shadow.blurred = true);
+    }
+
+    /// An attacker said something of a host's path to `peer` that it may believe.
+    pub(super) fn blur(&mut self, host: usize, peer: Ipv4Addr) {
+        let to = |endpoint: &&mut Endpoint| endpoint.host == host && *endpoint.tuple.1.ip() == peer;
+        self.endpoints.iter_mut().filter(to).for_each(|endpoint| endpoint.shadow.blurred = true);
+        self.narrowed.insert((host, peer));
     }
 
     /// What a host's endpoints wanted to send to `peer` may count as sent there, and be lost: its neighbour's address is not known.

@@ -4,9 +4,9 @@
 //! sockets ([`crate::Sockets`]); and each host's sockets after each service. From the wire alone they know what an endpoint may
 //! claim to have received, and from the calls what its bytes must be. A breach panics with the checker's name, host, time, frame and law.
 //!
-//! What a stack owes the wire is worked out by `shadow`, a TCP of their own.
+//! What a stack owes the wire is worked out by [`shadow`], a TCP of their own.
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `congestion`, `rto`, `timers`, `edges`,
-//! `closing`, `resources`, `loans`, `screening`, `sharing`. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
+//! `closing`, `resources`, `loans`, `screening`, `sharing`, `forged`. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
 //! (`tests/mutants.rs`).
 
@@ -18,6 +18,7 @@ mod datagrams;
 mod desk;
 mod edges;
 mod flow;
+mod forged;
 mod leaving;
 mod loans;
 mod ranges;
@@ -50,7 +51,7 @@ use self::flow::{Flows, Tuple};
 use crate::fabric::Marks;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 25] = [
+pub const CHECKERS: [&str; 26] = [
     "stream",
     "datagrams",
     "after_close",
@@ -76,6 +77,7 @@ pub const CHECKERS: [&str; 25] = [
     "duties",
     "errors",
     "keepalive",
+    "forged",
 ];
 
 /// Where and when something is checked.
@@ -135,6 +137,8 @@ pub struct Checkers {
     opened_at: BTreeMap<(usize, u16), Instant>,
     /// Who speaks TCP without a stack: not judged, but those who speak with them are.
     strangers: BTreeSet<SocketAddrV4>,
+    /// Hosts that an attacker told by ARP whose station is his, or by a SYN while they did not know better, to which they may lawfully send what is for others.
+    lied_to: BTreeSet<usize>,
     /// Since when no fault strikes any more.
     healed_at: Option<Instant>,
 }

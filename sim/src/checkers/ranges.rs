@@ -40,6 +40,11 @@ impl Ranges {
         }
     }
 
+    /// Whether nothing lies above a gap.
+    pub(super) fn is_whole(&self) -> bool {
+        self.above.is_empty()
+    }
+
     /// Whether all of `[start, end)` arrived.
     pub(super) fn has(&self, start: u32, end: u32) -> bool {
         !before(self.next, end) || self.above.iter().any(|&(a, b)| !before(start, a) && !before(b, end))

@@ -19,6 +19,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// The timestamp of its first segment.
+    pub(super) fn stamped_first(&self) -> Option<u32> {
+        self.stamped.map(|_| self.stamped_first)
+    }
+
     /// Whether the endpoint has acknowledged anything.
     pub(super) fn has_acknowledged(&self) -> bool {
         self.acked.is_some()

@@ -7,7 +7,7 @@ use ringway_stack::device::Device;
 use ringway_stack::ring::{Event, Readiness, Ring, SocketId};
 use ringway_stack::tcp::State;
 
-use super::{Checkers, Moment, closing, congestion, edges, loans, resources, rto, shadow, timers, window};
+use super::{Checkers, Moment, closing, congestion, edges, forged, loans, resources, rto, shadow, timers, window};
 use crate::nic::{Outstanding, SimDevice};
 use crate::sockets::{Sockets, readiness};
 
@@ -97,7 +97,10 @@ impl Checkers {
         self.desks[place].touched = touched;
         self.take_turn(&moment, ring);
         self.settle(&moment, ring);
-        self.desks[place].refused = ring.refused();
+        let drops = ring.counters().tx_drops;
+        let desk = &mut self.desks[place];
+        desk.dropped |= drops > desk.tx_drops;
+        (desk.refused, desk.tx_drops) = (ring.refused(), drops);
         if self.places[moment.host].last() == Some(&place) {
             self.settle_shadows(moment.host);
         }
@@ -114,7 +117,9 @@ impl Checkers {
         }
         let excused = self.places[host].iter().map(|&place| self.desks[place].excused).max();
         if service.free {
-            self.settle_strays(host, service.calm && excused.is_none_or(|excused| self.desks[self.first(host)].now > excused));
+            // What the device refused of what strangers are told is told no more.
+            let dropped = self.places[host].iter().fold(false, |any, &place| core::mem::take(&mut self.desks[place].dropped) | any);
+            self.settle_strays(host, service.calm && !dropped && excused.is_none_or(|excused| self.desks[self.first(host)].now > excused));
         }
         let mut stirred = core::mem::take(&mut self.stirred);
         stirred.retain(|&id| {
@@ -177,6 +182,13 @@ impl Checkers {
         let desk = &mut self.desks[moment.place];
         let Some(sock) = desk.sockets.get_mut(&socket) else { return };
         sock.touched = false;
+        if let (false, Some(info)) = (sock.unsummed.is_empty(), &info) {
+            // What the program's filter holds or has dropped, it has heard of.
+            let screened =
+                ring.has_candidate(socket) || loans::dropped_bytes(ring, socket) > 0 || info.counters.rx_drops > sock.drops_before;
+            forged::unheard(moment, &mut sock.unsummed, info.recv_queue > 0, screened);
+        }
+        sock.drops_before = info.as_ref().map_or(0, |info| info.counters.rx_drops);
         let state = info.and_then(|info| info.state);
         if state == Some(State::TimeWait) && sock.waiting.is_none() {
             sock.waiting = Some(rto::Waiting { since: moment.at, time: desk.time_wait });

@@ -54,6 +54,18 @@ impl Port {
         self.sockets.get(at).map(|bound| bound.socket)
     }
 
+    /// Whether a socket of the port may have received something of a stranger's: it wants nobody's alone, or did not when that came.
+    pub(super) fn is_open(&self, socket: SocketId, from: SocketAddrV4, received: Instant) -> bool {
+        let mut own = self.sockets.iter().filter(|bound| bound.socket == socket);
+        received <= self.changed_at + SOON || own.any(|bound| bound.remote.is_none_or(|remote| remote == from))
+    }
+
+    /// The socket of the port, if there is but one, and it hears that.
+    pub(super) fn only(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<SocketId> {
+        let [bound] = self.sockets[..] else { return None };
+        bound.fits(from, to).map(|_| bound.socket)
+    }
+
     pub(super) fn add<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: SocketId, reuse: Reuse) {
         if let Some(info) = ring.info(socket) {
             self.sockets.push(Bound { socket, local: info.local, remote: info.remote, reuse });

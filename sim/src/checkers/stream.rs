@@ -138,7 +138,7 @@ pub(super) fn read<'a>(
             let part = &slice[..slice.len().min(left)];
             match peer.stream.check(offset, part) {
                 Err(Wrong::Byte { .. }) if own.stream.tainted => {}
-                Err(wrong) => moment.breach(NAME, format_args!("read at offset {offset}: {wrong}")),
+                Err(wrong) => moment.breach(NAME, format_args!("{:?} read at offset {offset}: {wrong}", own.tuple)),
                 Ok(()) => {}
             }
             offset += part.len() as u64;

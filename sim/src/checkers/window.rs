@@ -39,6 +39,11 @@ impl State {
         self.receive_max = self.receive_max.max(Some(receive_max));
     }
 
+    /// The highest right edge that it announced.
+    pub(super) fn edge(&self) -> Option<u32> {
+        self.edge
+    }
+
     /// Nobody will read: what arrives waits for nobody.
     pub(super) fn forget_reader(&mut self) {
         self.receive_max = Some(usize::MAX);

@@ -1,7 +1,7 @@
 //! Frames, as they leave and reach a host's NIC.
 
 use core::time::Duration;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Instant;
 use ringway_stack::device::ChecksumVerdict;
@@ -9,7 +9,7 @@ use ringway_stack::device::ChecksumVerdict;
 use super::datagrams::Datagram;
 use super::flow::{self, Endpoint};
 use super::segment::{ACK, RST, SYN, Segment};
-use super::{Checkers, Moment, Question, after_close, congestion, is_tainted, rto, sequence, shadow, window};
+use super::{Checkers, Moment, Question, after_close, congestion, forged, is_tainted, rto, sequence, shadow, window};
 use crate::checksum;
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
 use crate::fabric::{Frame, Marks};
@@ -72,10 +72,16 @@ impl Checkers {
         for &place in &self.places[host] {
             self.desks[place].readdressed = true;
         }
+        self.lied_to.extend(0..self.places.len());
         let asked = self.questions.range((host, Ipv4Addr::UNSPECIFIED)..=(host, Ipv4Addr::BROADCAST));
         for (&(_, target), _) in asked {
             self.flows.lose_silently(host, target);
         }
+    }
+
+    /// A host has forgotten its neighbours' stations: whose a SYN comes from, it may learn from that.
+    pub(crate) fn forgot_neighbours(&mut self, host: usize) {
+        self.lied_to.insert(host);
     }
 
     /// A host is paused, or its device in trouble, for a time from now on: it has a reason to be late, and more.
@@ -147,6 +153,7 @@ impl Checkers {
         } else {
             let peer = peer.map(|peer| &*peer);
             after_close::sent(&moment, segment, own);
+            forged::sent(&moment, bytes, segment, own, peer, self.lied_to.contains(&host));
             sequence::sent(&moment, bytes, segment, own, peer);
             window::sent(&moment, segment, own, peer);
             congestion::sent(&moment, segment, own);
@@ -185,6 +192,7 @@ impl Checkers {
             return;
         }
         let bytes = &frame.bytes[..];
+        let is_forged = frame.marks.contains(Marks::FORGED);
         let ip = match dissect::payload(bytes) {
             Payload::Ipv4(ip) => ip,
             Payload::Arp(at) => {
@@ -194,12 +202,18 @@ impl Checkers {
                         self.questions.remove(&(host, sender));
                     }
                 }
+                if is_forged {
+                    self.lied_to.insert(host);
+                    self.flows.blur_all(host);
+                }
                 return self.flows.heard(host);
             }
+            Payload::Other(_) if is_forged => return,
             Payload::Other(_) => return self.flows.heard(host),
         };
         match ip.protocol {
             // RFC 1191: what was too long for its path is sent again in smaller pieces.
+            ICMP if is_forged => self.error_forged(host, bytes, &ip),
             ICMP => self.flows.heard(host),
             TCP => {
                 if let Some(segment) = Segment::parse(bytes, &ip) {
@@ -208,8 +222,11 @@ impl Checkers {
             }
             UDP => {
                 if let Some(datagram) = datagram(bytes, &ip) {
-                    self.datagrams.delivered(host, datagram, is_tainted(frame.marks));
                     let port = dissect::be16(bytes, ip.l4 + 2).unwrap_or(0);
+                    self.datagrams.delivered(host, datagram, is_tainted(frame.marks), is_forged);
+                    if is_forged && dissect::be16(bytes, ip.l4 + 6) == Some(0) {
+                        self.unsummed_delivered(host, now, &dissect::ports(bytes, &ip), datagram);
+                    }
                     self.touch_bound(host, false, port);
                 }
             }
@@ -229,6 +246,23 @@ impl Checkers {
         let owner = known.and_then(|id| {
             let (own, peer) = self.flows.both(id);
             own.lawless |= lawless;
+            if segment.has(SYN) {
+                own.forged.syn(segment.seq, frame.marks.contains(Marks::FORGED));
+            }
+            if frame.marks.contains(Marks::FORGED) {
+                // What it owes the wire for such a segment is not the plain connection's.
+                own.shadow.blurred = true;
+                // Whoever asks for a station takes the sender's of a SYN for the answer.
+                if segment.has(SYN) && self.questions.contains_key(&(host, *segment.src.ip())) {
+                    self.lied_to.insert(host);
+                }
+                if forged::is_harmless(segment, own, peer.as_deref()) {
+                    // (Whoever is on the path can keep a connection from asking whether its peer is there.)
+                    own.rx_at = moment.at;
+                    return own.owner;
+                }
+                own.lawless = true;
+            }
             let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
             own.delivered(moment.at, segment, scale);
             shadow::delivered(segment, own);
@@ -243,6 +277,9 @@ impl Checkers {
             self.stir(id);
         }
         self.strays[host].delivered(segment);
+        if frame.marks.contains(Marks::FORGED) {
+            self.strays[host].forged(segment);
+        }
         match owner {
             Some((place, socket)) => self.desks[place].touch(socket),
             None => self.touch_bound(host, true, segment.dst.port()),
@@ -262,6 +299,41 @@ impl Checkers {
         let own = self.flows.at_mut(id);
         if !core::mem::replace(&mut own.shadow.stirred, true) {
             self.stirred.push(id);
+        }
+    }
+
+    /// An attacker's ICMP error counts as heard by the connection that may believe it. (Where devices refuse frames, what is sent again is seen late, and
+    /// what is seen soon after proves nothing.)
+    fn error_forged(&mut self, host: usize, bytes: &[u8], ip: &Ipv4) {
+        let calm = self.is_calm(host);
+        let quoted = forged::quoted(bytes, ip);
+        let known = quoted.and_then(|(tuple, seq)| Some((tuple, seq, self.flows.id(tuple).filter(|&id| self.flows.at(id).host == host)?)));
+        let Some((tuple, seq, id)) = known else { return };
+        let believable = forged::error(bytes, ip, seq, self.flows.at_mut(id));
+        // (Of errors about anything at all, which come by the `icmp` class, nothing follows either; but what is seen soon after proves nothing.)
+        let blind = seq.wrapping_sub(self.flows.at(id).una).cast_signed().unsigned_abs() > 1 << 28;
+        if believable || blind || !calm {
+            self.flows.heard(host);
+        }
+        if believable {
+            self.flows.blur(host, *tuple.1.ip());
+        }
+    }
+
+    /// A datagram without a checksum arrived: where there is but one socket that it can be for, that one is to hear it.
+    fn unsummed_delivered(&mut self, host: usize, now: Instant, ends: &Option<(SocketAddrV4, SocketAddrV4)>, datagram: Datagram) {
+        let (Some((from, to)), &[place]) = (*ends, &self.places[host][..]) else { return };
+        let desk = &mut self.desks[place];
+        let at = now + desk.ahead;
+        if let Some(socket) = desk.bound.get(&(false, to.port())).and_then(|port| port.only(from, to))
+            && let Some(sock) = desk.sockets.get_mut(&socket)
+            && datagram.len() > 0
+        {
+            // It is a copy of one that has just come, and of no other that may have been lost since.
+            let (read, arrived) = self.datagrams.reads(host, socket, datagram);
+            if arrived == read + 2 {
+                sock.unsummed.push((at, datagram, arrived));
+            }
         }
     }
 

@@ -69,6 +69,18 @@ pub(crate) fn forged(station: MacAddr, mut quote: Quote, detail: u64) -> Vec<u8>
     error(station, victim, about, mtu, &quote)
 }
 
+/// As [`forged`], by one who chooses `quote` himself, and `link` before the packet: a claimed length, and what is said about it.
+pub(crate) fn lie(link: &[u8], station: MacAddr, mut quote: Quote, len: u16, about: (u8, u8), mtu: u16) -> Vec<u8> {
+    quote[2..4].copy_from_slice(&len.to_be_bytes());
+    quote[10..12].fill(0);
+    let sum = !checksum::sum(0, &quote[..20]);
+    quote[10..12].copy_from_slice(&sum.to_be_bytes());
+    let victim = Ipv4Addr::new(quote[12], quote[13], quote[14], quote[15]);
+    let frame = error(station, victim, about, mtu, &quote);
+    // The same packet, in the VLAN that the host is in.
+    [link, &frame[ETHERNET_LEN..]].concat()
+}
+
 fn error(station: MacAddr, to: Ipv4Addr, (kind, code): (u8, u8), mtu: u16, quoted: &[u8]) -> Vec<u8> {
     let mut frame = [&station.0[..], &ROUTER_MAC.0[..], &[0x08, 0x00, 0x45, 0xc0]].concat();
     let len = u16::try_from(20 + 8 + quoted.len()).unwrap_or(u16::MAX);

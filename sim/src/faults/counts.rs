@@ -90,4 +90,8 @@ counts! {
     icmp_forged,
     /// True ICMP errors that came late.
     icmp_delayed,
+    /// Frames that an attacker forged after those that he saw.
+    forged,
+    /// Lies of his about the address of a neighbour that the host knew by ARP.
+    lied,
 }

@@ -52,6 +52,8 @@ impl HostFaults {
             crash: episodes(stream, 500 * MS, 20 * SECOND, 2 * SECOND),
             neighbour: episodes(stream, 200 * MS, 20 * SECOND, SECOND),
             icmp: episodes(stream, 10 * MS, SECOND, SECOND),
+            forge_ppm: ppm(stream, 2_000, 250_000),
+            forge_lies: stream.chance_ppm(250_000),
         }
     }
 }

@@ -21,6 +21,11 @@ pub struct HostFaults {
     /// its sequence numbers (RFC 5927 s2). Each takes but an instant. UDP is left alone, since nothing in it tells a
     /// forged error from a true one.
     pub icmp: Episodes,
+    /// Of a million frames that it hears, after so many an attacker on the path sends it a forged one ([`super::Forgery`]): such that an RFC
+    /// lets it have no effect, or none that a connection does not survive.
+    pub forge_ppm: u32,
+    /// He lies about neighbours as well, which ARP has nothing against (RFC 826): connections may end for that.
+    pub forge_lies: bool,
 }
 
 impl HostFaults {
@@ -33,6 +38,8 @@ impl HostFaults {
             crash: self.crash.kept(keep.contains(FaultSet::CRASH)),
             neighbour: self.neighbour.kept(keep.contains(FaultSet::NEIGHBOUR)),
             icmp: self.icmp.kept(keep.contains(FaultSet::ICMP)),
+            forge_ppm: if keep.contains(FaultSet::FORGE) { self.forge_ppm } else { 0 },
+            ..self
         }
     }
 

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
+use super::Forgery;
+
 /// Something that befell a host, or its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mishap {
@@ -56,6 +58,13 @@ pub enum Mishap {
     Forgot,
     /// An attacker sent it an ICMP error.
     Attacked,
+    /// An attacker sent it a forged frame.
+    Forged {
+        /// What it was.
+        what: Forgery,
+        /// The host may lawfully believe it, and lose its neighbour.
+        believed: bool,
+    },
 }
 
 impl Mishap {
@@ -77,6 +86,7 @@ impl Mishap {
             Self::Moved { announced } => (75, announced.into()),
             Self::Forgot => (76, 0),
             Self::Attacked => (77, 0),
+            Self::Forged { what, believed } => (78, what as u64 + (u64::from(believed) << 8)),
         }
     }
 }
@@ -100,6 +110,7 @@ impl fmt::Display for Mishap {
             Self::Moved { announced: false } => f.write_str("the host's Ethernet address changes silently"),
             Self::Forgot => f.write_str("the host forgets its neighbours"),
             Self::Attacked => f.write_str("an attacker forges an ICMP error"),
+            Self::Forged { what, .. } => write!(f, "an attacker forges {what}"),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::random::{Purpose, Stream};
 
 #[test]
 fn every_class_has_a_name_that_reads_back() {
-    assert_eq!(FaultSet::all().bits(), (1 << 24) - 1);
+    assert_eq!(FaultSet::all().bits(), (1 << 25) - 1);
     for (name, class) in FaultSet::all().iter_names() {
         assert_eq!(class.to_string(), name.to_ascii_lowercase());
         assert_eq!(class.to_string().parse(), Ok(class));
@@ -26,6 +26,7 @@ fn only_keeps_what_it_is_told_to() {
         assert_eq!((none.hidden_corruption_ppm, none.icmp_delay_ppm), (0, 0));
         let link_episodes = [none.delay, none.bandwidth, none.mtu, none.partition, none.one_way, none.flap];
         let host_episodes = [nobody.clock, nobody.pause, nobody.crash, nobody.neighbour, nobody.icmp];
+        assert_eq!(nobody.forge_ppm, 0);
         assert!(link_episodes.iter().chain(&host_episodes).all(Episodes::never));
     }
 }
@@ -38,7 +39,9 @@ fn every_drawn_class_strikes() {
         let drawn = [link.delay, link.bandwidth, link.mtu, link.partition, link.one_way, link.flap];
         let host_drawn = [host.clock, host.pause, host.crash, host.neighbour, host.icmp];
         assert!(drawn.iter().chain(&host_drawn).all(|e| !e.never() && e.length_max >= core::time::Duration::from_millis(1)));
-        assert!(link.burst_ppm > 0 && link.burst_frames > 1 && link.hidden_corruption_ppm > 0 && link.icmp_delay_ppm > 0);
+        assert!(
+            link.burst_ppm > 0 && link.burst_frames > 1 && link.hidden_corruption_ppm > 0 && link.icmp_delay_ppm > 0 && host.forge_ppm > 0
+        );
         assert!((576..=1400).contains(&link.mtu_min));
     }
 }

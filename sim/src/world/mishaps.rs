@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringway_stack::device::{DeviceEvent, MacAddr};
 
 use super::{HostId, World};
+use crate::fabric::forge::Attacker;
 use crate::fabric::{Cut, Direction, Drawer, HostSet};
-use crate::faults::{Course, Episodes, FaultSet, Mishap};
+use crate::faults::{Course, Episodes, FaultSet, HostFaults, Mishap};
 use crate::network::Event;
 use crate::random::{Purpose, SplitMix, Stream, scale};
 
@@ -128,6 +129,17 @@ impl World {
                 self.plan(spot);
             }
         }
+    }
+
+    /// Puts an attacker beside a host that has the strength for one.
+    pub(super) fn attack(&mut self, host: usize) {
+        let HostFaults { forge_ppm, forge_lies, .. } = self.hosts[host].faults;
+        if forge_ppm == 0 {
+            self.network.attackers.remove(&host);
+            return;
+        }
+        let stream = Stream::new(self.seed, Purpose::Forge, u32::try_from(host).unwrap_or(u32::MAX), 0);
+        self.network.attackers.insert(host, Attacker::new(stream, forge_ppm, forge_lies));
     }
 
     fn plan(&mut self, spot: Spot) {
@@ -298,6 +310,9 @@ impl World {
         let (kind, others) = (detail % 3, self.hosts.iter().map(|h| h.ip()).collect::<Vec<_>>());
         if kind == 0 {
             self.befell(host, Mishap::Forgot);
+            if let Some(checkers) = &self.network.checkers {
+                checkers.borrow_mut().forgot_neighbours(host);
+            }
             for ring in self.hosts[host].rings_mut() {
                 others.iter().for_each(|&ip| ring.set_neighbour(ip, None));
             }

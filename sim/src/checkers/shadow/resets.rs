@@ -12,6 +12,8 @@ const NAME: &str = "resets";
 #[derive(Debug, Default)]
 pub(in crate::checkers) struct State {
     arrivals: Vec<(Tuple, Segment)>,
+    /// Those of them that somebody forged, who need not be told anything.
+    forged: Vec<Tuple>,
     /// Who was sent a reset since.
     resets: Vec<Tuple>,
 }
@@ -27,10 +29,18 @@ impl State {
         }
     }
 
+    /// So did one that somebody forged.
+    pub(in crate::checkers) fn forged(&mut self, segment: &Segment) {
+        if self.forged.len() < REMEMBERED_MAX {
+            self.forged.push((segment.dst, segment.src));
+        }
+    }
+
     /// The host has looked at all of it.
     pub(in crate::checkers) fn serviced(mut self) -> Self {
         self.arrivals.clear();
         self.resets.clear();
+        self.forged.clear();
         self
     }
 
@@ -41,7 +51,7 @@ impl State {
 
     /// A segment came for an address where nobody ever was.
     pub(in crate::checkers) fn must_reset(&self, moment: &Moment, tuple: Tuple, segment: &Segment) {
-        if !self.resets.contains(&tuple) && !self.is_full() {
+        if !self.resets.contains(&tuple) && !self.forged.contains(&tuple) && !self.is_full() {
             let (local, remote) = tuple;
             let flags = segment.flags;
             moment.breach(
@@ -72,7 +82,8 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: Option<
     }
     // "If the connection … " of s3.10.5: the sequence number is SND.NXT, and it acknowledges what was received.
     let ends = |own: &Endpoint| segment.has(ACK) && (segment.seq == own.nxt || own.lost || own.moved);
-    if own.is_some_and(ends) || state.is_full() {
+    // (One that began with a SYN in its peer's name is nobody's that is followed.)
+    if own.is_some_and(|own| ends(own) || own.forged.is_impersonated()) || state.is_full() {
         return;
     }
     let answers = |&(tuple, ref arrival): &(Tuple, Segment)| tuple == (segment.src, segment.dst) && is_answer(segment, arrival);

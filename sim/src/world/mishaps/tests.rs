@@ -8,7 +8,7 @@ use ringway_stack::{Error, Instant};
 
 use super::*;
 use crate::apps::Shared;
-use crate::faults::{FaultCounts, Faults, HostFaults};
+use crate::faults::{FaultCounts, Faults, Forgery, HostFaults};
 use crate::host::{App, Context, HostConfig, Step};
 use crate::report::{Report, assert_deterministic};
 use crate::trace::What;
@@ -322,6 +322,26 @@ fn forged_errors_harm_nobody() {
             assert_eq!((connections[0].mss, connections[0].counters.retransmissions), (1448, 0));
         }
     }
+}
+
+/// RFC 5961, RFC 5927, RFC 7323: nobody who leaves an exact reset alone does a connection harm.
+#[test]
+fn forged_frames_harm_nobody() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..8 {
+        let forge = HostFaults { forge_ppm: 150_000, ..HostFaults::default() };
+        let Story { mut world, errors, .. } = story(seed, Faults::default(), forge, 300_000);
+        world.run_until(at(5000));
+        assert!(errors.read().is_empty(), "{:?}", errors.read());
+        assert_eq!(world.trace().faults().lied, 0);
+        seen.extend(mishaps(&world).iter().filter_map(|(.., mishap)| match mishap {
+            Mishap::Forged { what, .. } => Some(*what),
+            _ => None,
+        }));
+    }
+    let tcp = Forgery::ALL.iter().take_while(|&&kind| kind != Forgery::NoChecksum);
+    let missing: Vec<_> = tcp.filter(|kind| !seen.contains(kind)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

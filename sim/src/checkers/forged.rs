@@ -1,0 +1,169 @@
+//! Forged frames (fault class `forge`) have no effect but what an RFC allows. A segment that its connection must see through is none for the
+//! other laws: whoever acknowledges its bytes, reads them, or sends more for its acknowledgment breaks those. Here stand the laws that are left.
+//! A program hears of a reset only after one that counted (RFC 5961 s3.2, s4.2); no connection goes to an attacker's station unless ARP said so
+//! (RFC 826); and no ICMP error makes segments tiny (RFC 5927 s7.3).
+
+use core::time::Duration;
+
+use ringway_stack::device::MacAddr;
+use ringway_stack::{Error, Instant};
+
+use super::Moment;
+use super::datagrams::Datagram;
+use super::flow::Endpoint;
+use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, before};
+use crate::dissect::{self, Ipv4, be16, be32};
+use crate::fabric::{forge, icmp};
+
+const NAME: &str = "forged";
+
+/// Farther than any window, and than anything that one service can bring or send.
+const FAR: u32 = 1 << 23;
+/// No window is larger (RFC 7323 s2.3): what is older than this is acknowledged by nobody who is in the connection (RFC 5961 s5.2).
+const WINDOW_MAX: u32 = 1 << 30;
+/// No ICMP error makes a segment shorter: Linux's min_pmtu, less the longest headers (what options take, SACK takes as well).
+const SEGMENT_MIN: u32 = 552 - 20 - 60 - 40;
+
+/// Less than any connection waits for an answer.
+const HEARD_LATELY: Duration = Duration::from_secs(1);
+
+/// What it remembers of an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// A reset arrived that may have counted.
+    reset: bool,
+    /// An attacker's error said that the path is narrower than any path, and nothing was sent since.
+    narrowed: bool,
+    /// The shortest segment before the end of what was written, if there was one.
+    least: Option<u32>,
+    /// The number of a SYN that arrived in the peer's name, and of the last one of the peer's own.
+    syn: Option<u32>,
+    peers_syn: Option<u32>,
+}
+
+impl State {
+    /// A SYN arrived; `forged`: in the peer's name.
+    pub(super) fn syn(&mut self, seq: u32, forged: bool) {
+        if !forged {
+            self.peers_syn = Some(seq);
+        }
+        self.syn = if forged { Some(seq) } else { self.syn }.filter(|&seq| self.peers_syn != Some(seq));
+    }
+
+    /// Whether a SYN-ACK with this acknowledgment is for somebody who only pretended to be the peer. (On another ring than the connection's, nobody
+    /// knows better.)
+    pub(super) fn answers_forged(&self, ack: u32) -> bool {
+        self.syn == Some(ack.wrapping_sub(1))
+    }
+
+    /// Whether somebody began a connection in the peer's name.
+    pub(super) fn is_impersonated(&self) -> bool {
+        self.syn.is_some()
+    }
+
+    /// A reset arrived, and it may count.
+    pub(super) fn reset(&mut self) {
+        self.reset = true;
+    }
+}
+
+/// Whether its handshake is over.
+fn stands(own: &Endpoint) -> bool {
+    own.irs.is_some() && before(own.iss, own.una)
+}
+
+/// Whether a segment that an attacker forged must be without effect on an endpoint, but for an acknowledgment that it is answered with.
+pub(super) fn is_harmless(segment: &Segment, own: &Endpoint, peer: Option<&Endpoint>) -> bool {
+    // (A handshake has less to tell by: whoever sees it may end it.)
+    if !stands(own) {
+        return false;
+    }
+    // What of it arrived may have been lost between the NIC and the stack, which then awaits less than `rx.next`.
+    let beyond = before(own.rx.next, segment.seq);
+    if segment.has(RST) {
+        return beyond;
+    }
+    if segment.has(SYN) {
+        // (In TIME-WAIT it may begin a new connection.)
+        return own.fin.is_none();
+    }
+    if !segment.has(ACK) {
+        return true;
+    }
+    let unsent = before(own.nxt.wrapping_add(FAR), segment.ack);
+    let ancient = before(segment.ack, own.una.wrapping_sub(WINDOW_MAX - 1));
+    let outside = own.window.edge().is_some_and(|edge| before(edge.wrapping_add(FAR), segment.seq));
+    let old = segment.options.timestamps.zip(peer.and_then(|peer| peer.sequence.stamped_first()));
+    let old = old.is_some_and(|((value, _), first)| before(value, first)) && own.syn.timestamps.is_some();
+    unsent || ancient || outside || old
+}
+
+/// A program is told that its peer has reset the connection.
+pub(super) fn told(moment: &Moment, own: &Endpoint, error: Error) {
+    if error == Error::Reset && !own.forged.reset && !own.reset && own.irs.is_some() {
+        let law = "RFC 5961 s3.2, s4.2: a connection is reset by an exact reset alone";
+        moment.breach(NAME, format_args!("{law}: {:?} was, and none came", own.tuple));
+    }
+    // A connection that times out is told why; one that has just heard from its peer has not timed out.
+    if error == Error::Refused && own.calm && stands(own) && !own.forged.reset && moment.at < own.rx_at + HEARD_LATELY {
+        let law = "RFC 5927 s5.2: no ICMP error ends a connection that stands";
+        moment.breach(NAME, format_args!("{law}: {:?}, {error}", own.tuple));
+    }
+}
+
+/// An endpoint sends a segment.
+pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>, lied_to: bool) {
+    if stands(own) && !lied_to && segment.len() > 0 && dissect::mac_at(frame, 0) == Some(STATION) {
+        moment.breach(NAME, format_args!("RFC 826: a segment of {:?} for a station that ARP never spoke of", own.tuple));
+    }
+    if segment.len() == 0 || segment.has(SYN) {
+        return;
+    }
+    let narrowed = core::mem::take(&mut own.forged.narrowed);
+    let whole = peer.is_some_and(|peer| peer.syn.mss.is_some_and(|mss| mss >= 1000) && peer.rx.next == own.una && peer.rx.is_whole());
+    // (What lies in more pieces than the device gathers was as short before.)
+    let usual = own.forged.least.is_some_and(|least| least <= segment.len());
+    let again = !usual && segment.seq == own.una && before(segment.seq, own.nxt) && own.flight() > 2000;
+    if narrowed && whole && again && segment.len() < SEGMENT_MIN {
+        let len = segment.len();
+        moment.breach(NAME, format_args!("RFC 5927 s7.3: {len} of {} bytes are sent again, for an error about the path", own.flight()));
+    }
+    if !segment.has(PSH) && !segment.has(FIN) {
+        own.forged.least = Some(own.forged.least.map_or(segment.len(), |least| least.min(segment.len())));
+    }
+}
+
+const STATION: MacAddr = forge::STATION;
+
+/// What an ICMP error quotes of a TCP segment: its ends, and its sequence number.
+pub(super) fn quoted(frame: &[u8], ip: &Ipv4) -> Option<(super::flow::Tuple, u32)> {
+    let at = ip.l4 + 8;
+    let address = |at| dissect::ip_at(frame, at);
+    let ends = (address(at + 12)?, address(at + 16)?);
+    let l4 = at + usize::from(frame.get(at)? & 0xf) * 4;
+    (frame.get(at + 9) == Some(&dissect::TCP) && icmp::is_error(frame)).then_some(())?;
+    let local = std::net::SocketAddrV4::new(ends.0, be16(frame, l4)?);
+    Some(((local, std::net::SocketAddrV4::new(ends.1, be16(frame, l4 + 2)?)), be32(frame, l4 + 4)?))
+}
+
+/// An attacker's ICMP error about what an endpoint is to have sent from `seq` on arrived: whether it may be believed (RFC 5927 s4.1).
+pub(super) fn error(frame: &[u8], ip: &Ipv4, seq: u32, own: &mut Endpoint) -> bool {
+    // What acknowledges the rest may have been lost between the NIC and the stack, and by the time that the stack looks it may have sent more.
+    let believable = before(own.una.wrapping_sub(FAR), seq) && before(seq, own.nxt.wrapping_add(FAR));
+    let mtu = be16(frame, ip.l4 + 6).unwrap_or(0);
+    own.forged.narrowed |= believable && frame.get(ip.l4..ip.l4 + 2) == Some(&[3, 4]) && mtu < 552;
+    believable
+}
+
+/// A host was serviced, for whose socket datagrams without a checksum had arrived that nobody has read yet. `waits`: something waits for its reader;
+/// `screened`: the program decided about some, or there was no room.
+pub(super) fn unheard(moment: &Moment, unsummed: &mut Vec<(Instant, Datagram, u32)>, waits: bool, screened: bool) {
+    // What came while the device was in trouble may have been lost there.
+    unsummed.retain(|&(at, ..)| at > moment.hampered);
+    if screened {
+        unsummed.clear();
+    }
+    if let (Some((at, datagram, _)), false) = (unsummed.first(), waits) {
+        moment.breach(NAME, format_args!("RFC 768: no checksum is none: {datagram:?} came at {} ns, and was not heard", at.as_nanos()));
+    }
+}
