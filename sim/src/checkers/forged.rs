@@ -167,3 +167,6 @@ pub(super) fn unheard(moment: &Moment, unsummed: &mut Vec<(Instant, Datagram, u3
         moment.breach(NAME, format_args!("RFC 768: no checksum is none: {datagram:?} came at {} ns, and was not heard", at.as_nanos()));
     }
 }
+
+#[cfg(test)]
+mod tests;

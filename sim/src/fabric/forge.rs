@@ -24,6 +24,8 @@ const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 253);
 const LATEST: usize = 24;
 const OLD: usize = 16;
 const KEEP_EVERY: u64 = 8;
+/// Of connections whose addresses were connected anew.
+const BURIED: usize = 16;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -45,6 +47,8 @@ pub(crate) struct Attacker {
     lies: bool,
     heard: Seen,
     said: Seen,
+    /// What the host heard in earlier connections with the addresses of later ones.
+    buried: VecDeque<Rc<[u8]>>,
 }
 
 /// Frames one way.
@@ -69,6 +73,10 @@ impl Seen {
             }
         }
         self.latest.push_back(Rc::clone(frame));
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Rc<[u8]>> {
+        self.old.iter().chain(&self.latest)
     }
 }
 
@@ -171,7 +179,7 @@ struct Known<'a> {
 
 impl Attacker {
     pub(crate) fn new(stream: Stream, ppm: u32, lies: bool) -> Self {
-        Self { stream, ppm, lies, heard: Seen::default(), said: Seen::default() }
+        Self { stream, ppm, lies, heard: Seen::default(), said: Seen::default(), buried: VecDeque::new() }
     }
 
     /// The host sent this.
@@ -181,6 +189,7 @@ impl Attacker {
 
     /// The host heard this. What he does about it.
     pub(crate) fn heard(&mut self, frame: &Rc<[u8]>, station: MacAddr, own: Ipv4Addr) -> Option<(Forgery, Vec<u8>)> {
+        self.bury(frame);
         self.heard.see(frame);
         // Always the same two numbers, as of any class that judges frames.
         let (hit, detail) = (self.stream.below(1_000_000), self.stream.bits());
@@ -198,10 +207,25 @@ impl Attacker {
         };
         let mut bytes = self.forge(kind, &mut dice, station, own)?;
         // He sends from his own station, or pretends to be the one whose frame he copied.
-        if dice.next() & 1 == 0 && !matches!(kind, Forgery::Replay) {
+        if dice.next() & 1 == 0 && !matches!(kind, Forgery::Replay | Forgery::Incarnation) {
             bytes[6..12].copy_from_slice(&STATION.0);
         }
         Some((kind, bytes))
+    }
+
+    /// A SYN begins a connection anew: what its sender said before, with other numbers, is of an earlier one. (Numbers grow from one to the next:
+    /// RFC 6528.)
+    fn bury(&mut self, frame: &[u8]) {
+        let Some(syn) = Segment::of(frame).filter(|segment| segment.flags & SYN != 0) else { return };
+        let earlier = |segment: &Segment<'_>| segment.follows(&syn) && segment.seq.wrapping_sub(syn.seq).cast_signed() < 0;
+        for frame in self.heard.all().filter(|frame| Segment::of(frame).is_some_and(|segment| earlier(&segment))) {
+            if !self.buried.iter().any(|known| Rc::ptr_eq(known, frame)) {
+                if self.buried.len() >= BURIED {
+                    self.buried.pop_front();
+                }
+                self.buried.push_back(Rc::clone(frame));
+            }
+        }
     }
 
     fn forge(&self, kind: Forgery, dice: &mut SplitMix, station: MacAddr, own: Ipv4Addr) -> Option<Vec<u8>> {
@@ -222,6 +246,12 @@ impl Attacker {
                 let old = if dice.next() & 1 == 0 { &self.heard.old } else { &self.heard.latest };
                 let frame = old.get(pick(dice, old.len()))?;
                 Segment::of(frame).filter(|segment| !self.is_opening(segment)).map(|segment| segment.frame.to_vec())
+            }
+            Forgery::Incarnation => {
+                let frame = self.buried.get(pick(dice, self.buried.len()))?;
+                // Without timestamps, nothing but the window tells (RFC 7323 s5.1).
+                let tells = |segment: &Segment<'_>| segment.flags & SYN != 0 || !segment.timestamps().is_empty();
+                Segment::of(frame).filter(|segment| tells(segment) && !self.is_opening(segment)).map(|segment| segment.frame.to_vec())
             }
             Forgery::StrangeSyn => self.strange_syn(dice),
             Forgery::HardError | Forgery::PathError | Forgery::SourceQuench => self.icmp_error(kind, dice, station),
@@ -359,7 +389,11 @@ fn segment(kind: Forgery, known: &Known<'_>, dice: &mut SplitMix) -> Option<Vec<
             1 => base.rewritten(anywhere, 0, SYN, &[&[2, 4, 0, 88][..], &stamps].concat(), &garbage),
             _ => base.rewritten(anywhere, 0, SYN, &[&[2, 4, 5, 0xb4][..], &stamps].concat(), &[]),
         },
-        Forgery::BlindData => base.rewritten(next, strange, ACK | PSH, &stamps, &garbage),
+        Forgery::BlindData => {
+            let seq = if dice.next() & 1 == 0 { next } else { within };
+            let flags = if dice.next().is_multiple_of(4) { ACK | FIN } else { ACK | PSH };
+            base.rewritten(seq, strange, flags, &stamps, &garbage)
+        }
         Forgery::FutureTimestamp => {
             let stamps = base.stamped(|own| own.wrapping_add(FAR / 2))?;
             base.rewritten(next, strange, ACK | PSH, &stamps, if dice.next() & 1 == 0 { &garbage } else { &[] })
@@ -400,7 +434,7 @@ fn segment(kind: Forgery, known: &Known<'_>, dice: &mut SplitMix) -> Option<Vec<
         }
         Forgery::Padded => {
             let mut frame = base.rewritten(base.end(), base.ack, ACK, &stamps, &[]);
-            frame.resize((frame.len() + pick(dice, 40)).max(60), 0x5a);
+            frame.resize((frame.len() + 1 + pick(dice, 40)).max(60), 0x5a);
             frame
         }
         _ => return None,
@@ -464,3 +498,6 @@ fn datagram(kind: Forgery, like: &[u8], dice: &mut SplitMix) -> Option<Vec<u8>> 
     }
     Some(frame)
 }
+
+#[cfg(test)]
+mod tests;

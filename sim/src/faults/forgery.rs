@@ -30,9 +30,9 @@ forgeries! {
     InexactReset "an inexact reset",
     /// A SYN, or SYN-ACK, for a connection that stands (RFC 5961 s4.2).
     InexactSyn "a SYN for a connection that stands",
-    /// Bytes at the next number, with an acknowledgment of what was never sent or long ago (RFC 5961 s5.2).
+    /// Bytes, or a FIN, in the window, with an acknowledgment of what was never sent or long ago (RFC 5961 s5.2).
     BlindData "blind data",
-    /// The same with a timestamp from the future, which must not be remembered.
+    /// Bytes at the next number, or none, with such an acknowledgment and a timestamp from the future, which must not be remembered.
     FutureTimestamp "blind data from the future",
     /// Bytes at the next number, with a timestamp from before the connection (RFC 7323 s5.3).
     OldTimestamp "bytes with an old timestamp",
@@ -42,8 +42,10 @@ forgeries! {
     FutureAck "an acknowledgment of what was never sent",
     /// A FIN far beyond the window.
     FarFin "a FIN beyond the window",
-    /// A frame that came before, once more: perhaps one of an earlier connection with the same addresses.
+    /// A frame that came before, once more.
     Replay "an old frame",
+    /// A frame of an earlier connection with the addresses of one that stands: a SYN, or one whose timestamp tells (RFC 7323 s5.1).
+    Incarnation "a frame of an earlier connection",
     /// A SYN in the name of a host that knows nothing of it, with options that lie.
     StrangeSyn "a SYN in another's name",
     /// Options that lie, in an acknowledgment that came before: lengths that lead nowhere, SACK blocks of nonsense, options of SYNs.

@@ -57,3 +57,14 @@ fn episodes_are_as_long_and_as_far_apart_as_they_should() {
     assert!((95.0..105.0).contains(&mean), "{mean}");
     assert!(plans.iter().any(|p| millis(p.length) < 2.0) && plans.iter().any(|p| millis(p.length) > 32.0));
 }
+
+#[test]
+fn attackers_differ_in_zeal_and_scruples() {
+    let drawn: Vec<_> = (0..100).map(|seed| HostFaults::draw(&mut Stream::new(seed, Purpose::Options, 0, 0))).collect();
+    assert!(drawn.iter().all(|faults| (2_000..=250_000).contains(&faults.forge_ppm)));
+    let liars = drawn.iter().filter(|faults| faults.forge_lies).count();
+    assert!((5..=50).contains(&liars), "{liars}");
+    let texts: Vec<_> = Forgery::ALL.iter().map(ToString::to_string).collect();
+    let distinct: std::collections::BTreeSet<_> = texts.iter().collect();
+    assert_eq!(distinct.len(), Forgery::ALL.len());
+}

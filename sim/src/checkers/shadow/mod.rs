@@ -13,7 +13,7 @@ pub(super) mod sacks;
 pub(super) mod sender;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::rc::Rc;
 

@@ -13,18 +13,18 @@ use super::super::flow::{Endpoint, Flows};
 use super::super::segment::{ACK, FIN, Options, PSH, RST, SYN, Segment, URG};
 use super::{Service, errors, format, resets};
 
-const MSS: u32 = 1448;
-const OWN: &str = "10.0.0.1:5000";
-const PEER: &str = "10.0.0.2:80";
-const ISS: u32 = 1000;
-const IRS: u32 = 9000;
+pub(in crate::checkers) const MSS: u32 = 1448;
+pub(in crate::checkers) const OWN: &str = "10.0.0.1:5000";
+pub(in crate::checkers) const PEER: &str = "10.0.0.2:80";
+pub(in crate::checkers) const ISS: u32 = 1000;
+pub(in crate::checkers) const IRS: u32 = 9000;
 const CALM: Service = Service { calm: true, free: true, scarce: false, merges: false };
 
-fn address(text: &str) -> SocketAddrV4 {
+pub(in crate::checkers) fn address(text: &str) -> SocketAddrV4 {
     text.parse().unwrap()
 }
 
-fn segment(from: &str, to: &str, seq: u32, ack: u32, flags: u8, len: usize) -> Segment {
+pub(in crate::checkers) fn segment(from: &str, to: &str, seq: u32, ack: u32, flags: u8, len: usize) -> Segment {
     Segment {
         src: address(from),
         dst: address(to),
@@ -41,8 +41,8 @@ fn segment(from: &str, to: &str, seq: u32, ack: u32, flags: u8, len: usize) -> S
 }
 
 /// One side of a connection, whose handshake is over at a second after the beginning.
-struct Side {
-    flows: Flows,
+pub(in crate::checkers) struct Side {
+    pub(in crate::checkers) flows: Flows,
     own: usize,
     now: Instant,
     /// What timestamps its segments and its peer's carry.
@@ -50,7 +50,7 @@ struct Side {
 }
 
 impl Side {
-    fn new() -> Self {
+    pub(in crate::checkers) fn new() -> Self {
         Self::configured(Config::default())
     }
 
@@ -75,28 +75,38 @@ impl Side {
         side
     }
 
-    fn own(&mut self) -> &mut Endpoint {
+    pub(in crate::checkers) fn own(&mut self) -> &mut Endpoint {
         self.flows.at_mut(self.own)
     }
 
-    fn moment(&self) -> Moment {
+    pub(in crate::checkers) fn id(&self) -> usize {
+        self.own
+    }
+
+    /// The endpoint and its peer's.
+    pub(in crate::checkers) fn both(&mut self) -> (&mut Endpoint, Option<&Endpoint>) {
+        let (own, peer) = self.flows.both(self.own);
+        (own, peer.map(|peer| &*peer))
+    }
+
+    pub(in crate::checkers) fn moment(&self) -> Moment {
         let (excused, hampered) = (Instant::ZERO, Instant::ZERO);
         Moment { place: 0, host: 0, ip: None, at: self.now, excused, hampered, frame: None }
     }
 
-    fn passes(&mut self, millis: u64) {
+    pub(in crate::checkers) fn passes(&mut self, millis: u64) {
         self.now += Duration::from_millis(millis);
         self.stamps.0 += u32::try_from(millis).unwrap();
     }
 
-    fn out(&self, seq: u32, ack: u32, flags: u8, len: usize) -> Segment {
+    pub(in crate::checkers) fn out(&self, seq: u32, ack: u32, flags: u8, len: usize) -> Segment {
         let mut segment = segment(OWN, PEER, seq, ack, flags, len);
         segment.options.timestamps = Some(self.stamps);
         segment
     }
 
     /// One of the peer's, whose clock shows `value`.
-    fn of_peer(value: u32, seq: u32, ack: u32, flags: u8, len: usize) -> Segment {
+    pub(in crate::checkers) fn of_peer(value: u32, seq: u32, ack: u32, flags: u8, len: usize) -> Segment {
         let mut segment = segment(PEER, OWN, seq, ack, flags, len);
         segment.options.timestamps = Some((value, 1));
         segment
@@ -106,21 +116,21 @@ impl Side {
         self.own().stream.write(&[std::io::IoSlice::new(&vec![0; len])], len);
     }
 
-    fn sends(&mut self, segment: Segment) {
+    pub(in crate::checkers) fn sends(&mut self, segment: Segment) {
         let (moment, at) = (self.moment(), self.now);
         let (own, peer) = self.flows.both(self.own);
         super::sent(&moment, &segment, own, peer.map(|peer| &*peer));
         self.flows.sent(self.own, at, &segment);
     }
 
-    fn comes(&mut self, segment: &Segment) {
+    pub(in crate::checkers) fn comes(&mut self, segment: &Segment) {
         let at = self.now;
         self.own().delivered(at, segment, 7);
         super::delivered(segment, self.own());
         self.flows.pair(self.own);
     }
 
-    fn service(&mut self) {
+    pub(in crate::checkers) fn service(&mut self) {
         let moment = self.moment();
         let (own, peer) = self.flows.both(self.own);
         super::serviced(&moment, own, peer.map(|peer| &*peer), CALM);
@@ -128,7 +138,7 @@ impl Side {
     }
 
     /// Ten full segments go out.
-    fn fills_window(&mut self) {
+    pub(in crate::checkers) fn fills_window(&mut self) {
         self.writes(100_000);
         for n in 0..10 {
             self.sends(self.out(ISS + 1 + n * MSS, IRS + 1, ACK, MSS as usize));
@@ -136,7 +146,7 @@ impl Side {
         self.service();
     }
 
-    fn breaks(mut self, law: &str, act: impl FnOnce(&mut Self)) {
+    pub(in crate::checkers) fn breaks(mut self, law: &str, act: impl FnOnce(&mut Self)) {
         let failure = catch_unwind(AssertUnwindSafe(|| act(&mut self))).expect_err(law);
         let message = failure.downcast_ref::<String>().unwrap();
         assert!(message.contains(law), "{message}");

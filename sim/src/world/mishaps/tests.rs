@@ -339,7 +339,8 @@ fn forged_frames_harm_nobody() {
             _ => None,
         }));
     }
-    let tcp = Forgery::ALL.iter().take_while(|&&kind| kind != Forgery::NoChecksum);
+    // (Nobody there connects anew with the same addresses.)
+    let tcp = Forgery::ALL.iter().take_while(|&&kind| kind != Forgery::NoChecksum).filter(|&&kind| kind != Forgery::Incarnation);
     let missing: Vec<_> = tcp.filter(|kind| !seen.contains(kind)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

@@ -1,0 +1,130 @@
+//! Each law, broken by hand-made frames, and kept by others.
+
+use super::super::shadow::tests::{IRS, ISS, MSS, OWN, PEER, Side, address, segment};
+use super::super::window;
+use super::*;
+use crate::checksum;
+use crate::frames::{self, Tcp};
+
+fn harmless(side: &mut Side, segment: &Segment) -> bool {
+    let (own, peer) = side.both();
+    is_harmless(segment, own, peer)
+}
+
+/// A frame for `to`, as [`sent`] looks at it.
+fn frame(to: MacAddr) -> Vec<u8> {
+    let mut frame = frames::tcp(address(OWN), address(PEER), Tcp { seq: ISS + 1, flags: ACK, timestamp: None }, &[0; 10]);
+    frame[..6].copy_from_slice(&to.0);
+    frame
+}
+
+/// It sends so many bytes from the first one on.
+fn sends(side: &mut Side, to: MacAddr, len: usize, lied_to: bool) {
+    let (moment, segment) = (side.moment(), side.out(ISS + 1, IRS + 1, ACK, len));
+    let (own, peer) = side.both();
+    sent(&moment, &frame(to), &segment, own, peer, lied_to);
+}
+
+#[test]
+fn what_must_be_seen_through_is_told_by_its_numbers() {
+    let mut side = Side::new();
+    side.fills_window();
+    let last = ISS + 1 + 10 * MSS;
+    let data = |seq: u32, ack: u32| Side::of_peer(2, seq, ack, ACK, 10);
+    assert!(!harmless(&mut side, &data(IRS + 1, ISS + 1)), "what the peer may say");
+    assert!(!harmless(&mut side, &data(IRS + 1, last + FAR)) && harmless(&mut side, &data(IRS + 1, last + FAR + 1)), "never sent");
+    let ancient = ISS.wrapping_add(1).wrapping_sub(WINDOW_MAX);
+    assert!(!harmless(&mut side, &data(IRS + 1, ancient + 1)) && harmless(&mut side, &data(IRS + 1, ancient)), "long ago");
+    let (moment, announced) = (side.moment(), side.out(last, IRS + 1, ACK, 0));
+    let (own, peer) = side.both();
+    window::sent(&moment, &announced, own, peer);
+    assert!(
+        harmless(&mut side, &data(IRS + (1 << 30), ISS + 1)) && !harmless(&mut side, &data(IRS + 1 + FAR, ISS + 1)),
+        "beyond the window"
+    );
+    assert!(harmless(&mut side, &Segment { flags: FIN, ..data(IRS + 1, ISS + 1) }), "no acknowledgment");
+    let reset = |seq| segment(PEER, OWN, seq, 0, RST, 0);
+    assert!(harmless(&mut side, &reset(IRS + 2)) && !harmless(&mut side, &reset(IRS + 1)));
+    assert!(harmless(&mut side, &segment(PEER, OWN, IRS + 1, 0, SYN, 0)));
+    // In TIME-WAIT, a SYN may begin a connection (RFC 9293 s3.6.1).
+    side.sends(side.out(last, IRS + 1, ACK | FIN, 0));
+    assert!(!harmless(&mut side, &segment(PEER, OWN, IRS + 1, 0, SYN, 0)));
+}
+
+#[test]
+fn a_program_hears_of_what_counted() {
+    let told = |side: &Side, error| told(&side.moment(), side.flows.at(side.id()), error);
+    Side::new().breaks("RFC 5961 s3.2, s4.2", |side| told(side, Error::Reset));
+    let mut side = Side::new();
+    side.comes(&segment(PEER, OWN, IRS + 1, 0, RST, 0));
+    told(&side, Error::Reset);
+    Side::new().breaks("RFC 5927 s5.2", |side| told(side, Error::Refused));
+    let mut side = Side::new();
+    side.passes(1000);
+    told(&side, Error::Refused);
+}
+
+#[test]
+fn nobody_speaks_to_an_attackers_station() {
+    Side::new().breaks("checker forged: host 0 at 1000000000 ns: RFC 826", |side| sends(side, STATION, 10, false));
+    let mut side = Side::new();
+    sends(&mut side, STATION, 10, true);
+    sends(&mut side, frames::mac(1), 10, false);
+}
+
+/// An error about the segment that begins with `seq`, from an attacker.
+fn path_error(seq: u32, mtu: u16) -> (Vec<u8>, Ipv4) {
+    let mut like = frames::tcp(address(OWN), address(PEER), Tcp { seq, flags: ACK, timestamp: None }, &[0; 1400]);
+    checksum::fill(&mut like);
+    let quote = icmp::quote_of(&like).unwrap();
+    let error = icmp::lie(&like[..14], frames::mac(0), quote, 1440, (3, 4), mtu);
+    let dissect::Payload::Ipv4(ip) = dissect::payload(&error) else { panic!("no packet") };
+    assert_eq!(quoted(&error, &ip), Some(((address(OWN), address(PEER)), seq)));
+    (error, ip)
+}
+
+#[test]
+fn an_error_makes_no_segment_tiny() {
+    let told = |seq: u32, mtu: u16| {
+        let mut side = Side::new();
+        side.fills_window();
+        let (frame, ip) = path_error(seq, mtu);
+        let believable = error(&frame, &ip, seq, side.own());
+        (side, believable)
+    };
+    let again = |len: u32| move |side: &mut Side| sends(side, frames::mac(1), len as usize, false);
+    let (side, believable) = told(ISS + 1, 68);
+    assert!(believable);
+    side.breaks("RFC 5927 s7.3", again(SEGMENT_MIN - 1));
+    again(SEGMENT_MIN)(&mut told(ISS + 1, 68).0);
+    // Of one that nobody may believe, and of a path that there may be, nothing follows here.
+    let (mut side, believable) = told(ISS + 1 + (1 << 30), 68);
+    again(20)(&mut side);
+    assert!(!believable);
+    again(20)(&mut told(ISS + 1, 576).0);
+}
+
+#[test]
+fn syns_in_the_peers_name() {
+    let mut state = State::default();
+    state.syn(5, false);
+    assert!(!state.is_impersonated());
+    state.syn(5, true);
+    assert!(!state.is_impersonated(), "a copy of the peer's own");
+    state.syn(9, true);
+    assert!(state.is_impersonated() && state.answers_forged(10) && !state.answers_forged(6));
+    state.syn(9, false);
+    assert!(!state.is_impersonated() && !state.answers_forged(10), "it was the peer's, after all");
+}
+
+#[test]
+fn what_has_no_checksum_is_heard() {
+    let side = Side::new();
+    let datagram = Datagram::new(address(PEER), address(OWN), &[1, 2, 3]);
+    let at = |at| vec![(at, datagram, 1)];
+    let hampered = Moment { hampered: side.moment().at, ..side.moment() };
+    unheard(&side.moment(), &mut at(side.moment().at), true, false);
+    unheard(&side.moment(), &mut at(side.moment().at), false, true);
+    unheard(&hampered, &mut at(hampered.at), false, false);
+    side.breaks("RFC 768", |side| unheard(&side.moment(), &mut at(side.moment().at), false, false));
+}
