@@ -51,7 +51,7 @@ pub struct Case {
 impl Case {
     /// The classes of which a seed draws some: all that befalls links and hosts. Left out is what happens inside a NIC, and to Ethernet addresses,
     /// which to a program looks like loss, or like an error that its sockets report ([`FaultSet::REGISTRATION`]), and [`FaultSet::HIDDEN_CORRUPTION`], which only
-    /// programs with checksums of their own withstand. [`Case::faults`] may have them all the same.
+    /// programs with checksums of their own withstand, and [`FaultSet::FORGE`], for which datagrams must be doubted. [`Case::faults`] may have them all the same.
     pub const CLASSES: FaultSet = FaultSet::LOSS
         .union(FaultSet::DUPLICATION)
         .union(FaultSet::REORDERING)
