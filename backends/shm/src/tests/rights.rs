@@ -176,7 +176,8 @@ fn alone() {
     };
     let strangers: Vec<Fd> =
         (0..2000).map_while(|_| until("a place", || connect().map(Some).or_else(|| (!closing::has_room()).then_some(None)))).collect();
-    assert!((200..1000).contains(&strangers.len()), "{} were accepted", strangers.len());
+    // (How many is a matter of who is faster: each that the victim hangs up on makes room for another.)
+    assert!((200..2000).contains(&strangers.len()), "{} were accepted", strangers.len());
     drop((strangers, readers));
     until("room", || closing::has_room().then_some(()));
     until("the end of the pause", || query(&victim.rendezvous.member_name(), "stats", PATIENCE).ok());

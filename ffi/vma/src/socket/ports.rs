@@ -4,7 +4,8 @@
 //! connected there, gives each port once, and searches for as long as half of them are taken. So the library chooses: one port after the
 //! other, by net.ipv4.ip_local_port_range and net.ipv4.ip_local_reserved_ports, and binds the placeholder to it. That keeps all others away: two
 //! processes never have a connection of the same addresses, in whichever world. A port that this process holds already is good for every other
-//! destination; the sockets that hold it are told that they share it (SO_REUSEADDR) for the moment of the bind, and no longer.
+//! destination; the sockets that hold it are told that they share it (SO_REUSEADDR) for the moment of the bind, and no longer. A new port takes
+//! fewer system calls; but a process that holds many leaves the others to other processes, and shares its own first.
 
 use core::ffi::c_int;
 use std::collections::HashMap;
@@ -26,7 +27,16 @@ const RANGE: (u16, u16) = (32_768, 60_999);
 /// So many sockets hold one port: each of them is told twice for each that joins them.
 const HOLDERS_MAX: usize = 8;
 
-/// Ports that others turn out to have, before the kernel is left to search.
+/// A process that holds one port of so many in the range shares its own ports before it takes another.
+const MANY: usize = 8;
+
+/// So many of its own ports are looked at for that.
+const OWN_LOOKS: u32 = 64;
+
+/// After so many ports that others turn out to have, the process looks at all of its own.
+const AHEAD_MAX: u32 = 8;
+
+/// After so many of them, the kernel is left to search.
 const REFUSED_MAX: u32 = 256;
 
 /// Ports that are looked at in one hold of the lock.
@@ -43,6 +53,53 @@ pub(crate) struct Ports {
     last: u32,
     /// The sockets that were bound to each; some of them may be gone.
     held: HashMap<SocketAddrV4, ArrayVec<Key, HOLDERS_MAX>>,
+    /// The keys of `held`, and which of them is looked at next.
+    own: Vec<SocketAddrV4>,
+    next: usize,
+}
+
+/// What is looked at, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Some of the process's own ports, if it holds many.
+    #[default]
+    SomeOwn,
+    /// New ports. Where another has one, it has its neighbours too: each that is refused is leaped over, farther than the one before.
+    Ahead,
+    /// All of the process's own.
+    Own,
+    /// Each port of the range.
+    Each,
+    /// Nothing is left.
+    End,
+}
+
+/// How far a search has come.
+#[derive(Debug, Default)]
+struct Search {
+    stage: Stage,
+    /// Ports looked at, and refused, in this stage.
+    looked: u32,
+    refused: u32,
+    /// How many places to leave out.
+    leap: u32,
+}
+
+impl Search {
+    fn enter(&mut self, stage: Stage) {
+        *self = Self { stage, ..Self::default() };
+    }
+
+    /// Somebody else has the port that was found.
+    fn refuse(&mut self) {
+        self.refused += 1;
+        match self.stage {
+            Stage::Ahead if self.refused < AHEAD_MAX => self.leap = 1 << self.refused,
+            Stage::Ahead => self.enter(Stage::Own),
+            Stage::Each if self.refused >= REFUSED_MAX => self.enter(Stage::End),
+            _ => {}
+        }
+    }
 }
 
 /// What the kernel would choose from.
@@ -111,14 +168,14 @@ pub(super) fn bind(
     source: Ipv4Addr,
     remote: SocketAddrV4,
 ) -> Result<Option<SocketAddrV4>, Errno> {
-    let (mut looked, mut refused) = (0, 0);
-    while refused < REFUSED_MAX {
-        let found = process.lock().find_port((fd, key, family), (source, remote), &mut looked, process.now());
+    let mut search = Search::default();
+    loop {
+        let found = process.lock().find_port((fd, key, family), (source, remote), &mut search, process.now());
         let local = match found {
             Found::Shared(local) => return Ok(Some(local)),
             Found::Fresh(local) => local,
             Found::None => continue,
-            Found::End => break,
+            Found::End => return Ok(None),
         };
         match bind_to(fd, family, local) {
             Ok(()) => {
@@ -126,11 +183,10 @@ pub(super) fn bind(
                 return Ok(Some(local));
             }
             // (EACCES: a range that begins below 1024.)
-            Err(Errno(libc::EADDRINUSE | libc::EACCES)) => refused += 1,
+            Err(Errno(libc::EADDRINUSE | libc::EACCES)) => search.refuse(),
             Err(error) => return Err(error),
         }
     }
-    Ok(None)
 }
 
 fn bind_to(fd: c_int, family: Family, local: SocketAddrV4) -> Result<(), Errno> {
@@ -149,59 +205,113 @@ fn share(fd: c_int, on: bool) {
 impl Offload {
     fn find_port(
         &mut self,
-        (fd, key, family): (c_int, Key, Family),
+        socket: (c_int, Key, Family),
         (source, remote): (Ipv4Addr, SocketAddrV4),
-        looked: &mut u32,
+        search: &mut Search,
         now: ringway_stack::Instant,
     ) -> Found {
-        let seed = self.sockets.len() as u32;
-        let Self { ring, sockets, ports, .. } = self;
-        let allowed = ports.allowed.get_or_insert_with(|| {
-            ports.last = now.as_nanos() as u32 ^ std::process::id().wrapping_mul(0x9e37_79b9) ^ seed;
-            Allowed::read()
-        });
+        let Self { sockets, ports, .. } = self;
+        let count = ports.range(now.as_nanos() as u32 ^ sockets.len() as u32).count;
+        ports.last = (ports.last + core::mem::take(&mut search.leap)) % count;
         for _ in 0..LOOKS {
-            if *looked >= allowed.count {
-                return Found::End;
-            }
-            *looked += 1;
-            ports.last = (ports.last % allowed.count + 1) % allowed.count;
-            let local = SocketAddrV4::new(source, allowed.at(ports.last));
-            if allowed.is_reserved(local.port()) || !ring.tcp_is_free(now, local, remote) {
+            let held = self.ports.own.len();
+            let (limit, then) = match search.stage {
+                Stage::SomeOwn if held > count as usize / MANY => (OWN_LOOKS.min(held as u32), Stage::Ahead),
+                Stage::SomeOwn => (0, Stage::Ahead),
+                Stage::Ahead => (count, Stage::Own),
+                Stage::Own => (held as u32, Stage::Each),
+                Stage::Each => (count, Stage::End),
+                Stage::End => return Found::End,
+            };
+            if search.looked >= limit {
+                search.enter(then);
                 continue;
             }
-            let Some(holders) = ports.held.get_mut(&local) else { return Found::Fresh(local) };
-            holders.retain(|&mut holder| {
-                sockets.find(holder).is_some_and(|socket| address::of_placeholder(socket.fd, socket.family) == Some(local))
-            });
-            if holders.is_empty() {
-                return Found::Fresh(local);
-            }
-            let may_share = |&holder: &Key| sockets.find(holder).is_some_and(|socket| socket.has_plain_port);
-            if holders.is_full() || !holders.iter().all(may_share) {
-                continue;
-            }
-            // (Under the lock, so that no holder's number becomes another's meanwhile.)
-            let fds = holders.iter().filter_map(|&holder| Some(sockets.find(holder)?.fd)).chain([fd]);
-            fds.clone().for_each(|fd| share(fd, true));
-            let bound = bind_to(fd, family, local);
-            fds.for_each(|fd| share(fd, false));
-            if bound.is_ok() {
-                holders.push(key);
-                return Found::Shared(local);
+            search.looked += 1;
+            let found = match search.stage {
+                Stage::SomeOwn | Stage::Own => self.look_at_own(socket, (source, remote), now),
+                _ => self.look_ahead((source, remote), now),
+            };
+            if !matches!(found, Found::None) {
+                return found;
             }
         }
         Found::None
+    }
+
+    /// The next port of the range, if nobody in this process holds it.
+    fn look_ahead(&mut self, (source, remote): (Ipv4Addr, SocketAddrV4), now: ringway_stack::Instant) -> Found {
+        let Self { ring, ports, .. } = self;
+        let Some(allowed) = &ports.allowed else { return Found::None };
+        ports.last = (ports.last + 1) % allowed.count;
+        let local = SocketAddrV4::new(source, allowed.at(ports.last));
+        if allowed.is_reserved(local.port()) || ports.held.contains_key(&local) || !ring.tcp_is_free(now, local, remote) {
+            return Found::None;
+        }
+        Found::Fresh(local)
+    }
+
+    /// The next port that this process holds, if its holders can share it.
+    fn look_at_own(
+        &mut self,
+        (fd, key, family): (c_int, Key, Family),
+        (source, remote): (Ipv4Addr, SocketAddrV4),
+        now: ringway_stack::Instant,
+    ) -> Found {
+        let Self { ring, sockets, ports, .. } = self;
+        ports.next = (ports.next + 1) % ports.own.len();
+        let local = ports.own[ports.next];
+        if *local.ip() != source || !ring.tcp_is_free(now, local, remote) {
+            return Found::None;
+        }
+        let Some(holders) = ports.held.get_mut(&local) else { return Found::None };
+        holders.retain(|&mut holder| {
+            sockets.find(holder).is_some_and(|socket| address::of_placeholder(socket.fd, socket.family) == Some(local))
+        });
+        if holders.is_empty() {
+            ports.held.remove(&local);
+            ports.own.swap_remove(ports.next);
+            return Found::Fresh(local);
+        }
+        let may_share = |&holder: &Key| sockets.find(holder).is_some_and(|socket| socket.has_plain_port);
+        if holders.is_full() || !holders.iter().all(may_share) {
+            return Found::None;
+        }
+        // (Under the lock, so that no holder's number becomes another's meanwhile.)
+        let fds = holders.iter().filter_map(|&holder| Some(sockets.find(holder)?.fd)).chain([fd]);
+        fds.clone().for_each(|fd| share(fd, true));
+        let bound = bind_to(fd, family, local);
+        fds.for_each(|fd| share(fd, false));
+        if bound.is_err() {
+            return Found::None;
+        }
+        holders.push(key);
+        Found::Shared(local)
     }
 
     fn hold_port(&mut self, local: SocketAddrV4, key: Key) {
         let Self { sockets, ports, .. } = self;
         if ports.held.len() > sockets.len() + FORGOTTEN_MAX {
             ports.held.retain(|_, holders| holders.iter().any(|&holder| sockets.find(holder).is_some()));
+            ports.own.clear();
+            ports.own.extend(ports.held.keys());
         }
-        let holders = ports.held.entry(local).or_default();
+        let holders = ports.held.entry(local).or_insert_with(|| {
+            ports.own.push(local);
+            ArrayVec::new()
+        });
         holders.clear();
         holders.push(key);
+    }
+}
+
+impl Ports {
+    /// The ports to choose from. `seed`: where to begin, the first time.
+    fn range(&mut self, seed: u32) -> &Allowed {
+        self.allowed.get_or_insert_with(|| {
+            self.last = seed ^ std::process::id().wrapping_mul(0x9e37_79b9);
+            Allowed::read()
+        })
     }
 }
 

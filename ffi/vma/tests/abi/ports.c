@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 
-enum { LOW = 40000, PORTS = 40, RESERVED = 40007, DESTINATIONS = 3, EACH = 36, ALL = DESTINATIONS * EACH };
+enum { LOW = 40000, PORTS = 40, RESERVED = 40007, DESTINATIONS = 3, EACH = 36, ALL = DESTINATIONS * EACH, SHARE = 18 };
 
 static void put(const char *path, const char *text) {
     int fd = MUST(open(path, O_WRONLY));
@@ -103,11 +103,60 @@ static int fill(void) {
     return work;
 }
 
+// Another process, with as many connections to each destination as are left to it.
+static int neighbour(int begin, int done) {
+    int opened = 0, fds[SHARE * DESTINATIONS];
+    char byte;
+    MUST(read(begin, &byte, 1));
+    for (int i = 0; i < SHARE * DESTINATIONS; i++) {
+        fds[i] = MUST(socket(AF_INET, SOCK_STREAM, 0));
+        opened += connect(fds[i], SA(destinations[i % DESTINATIONS]), sizeof destinations[0]) == 0;
+    }
+    MUST(write(done, &opened, sizeof opened));
+    MUST(read(begin, &byte, 1));
+    return 0;
+}
+
+// Two processes share the ports: neither takes more than it needs. Their connections end by resets, so that no port waits.
+static void share_with(int begin, int done) {
+    int own[SHARE * DESTINATIONS][2], theirs[SHARE * DESTINATIONS], opened = 0, working = 0;
+    struct linger at_once = {.l_onoff = 1};
+    for (int i = 0; i < SHARE * DESTINATIONS; i++)
+        MUST(visit(i % DESTINATIONS, own[i], 0) != 0 ? 0 : -1);
+    MUST(write(begin, "x", 1));
+    MUST(read(done, &opened, sizeof opened));
+    SHOW(opened == SHARE * DESTINATIONS);
+    for (int i = 0; i < opened; i++) {
+        theirs[i] = MUST(accept(listeners[i % DESTINATIONS], NULL, NULL));
+        MUST(setsockopt(theirs[i], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once));
+    }
+    for (int i = 0; i < SHARE * DESTINATIONS; i++)
+        working += works(own[i]);
+    SHOW(working);
+    for (int i = 0; i < SHARE * DESTINATIONS; i++)
+        end(own[i]);
+    for (int i = 0; i < opened; i++)
+        MUST(close(theirs[i]));
+    MUST(write(begin, "x", 1));
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     own_network();
+    int begin[2], done[2], status;
+    MUST(pipe(begin));
+    MUST(pipe(done));
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        for (int i = 0; i < DESTINATIONS; i++)
+            destinations[i] = loopback(5000 + i);
+        return neighbour(begin[0], done[1]);
+    }
     for (int i = 0; i < DESTINATIONS; i++)
         listeners[i] = listen_at(i);
+    share_with(begin[1], done[0]);
+    MUST(waitpid(child, &status, 0));
+    SHOW(status);
 
     // Ports that were asked for before the destination was known, or shared, or are not to be chosen before it is.
     int pair[2];
