@@ -32,6 +32,7 @@ impl Package {
     pub(crate) const MEMCACHED: Self = Self { name: "memcached", binary: "memcached" };
     pub(crate) const NGINX: Self = Self { name: "nginx-light", binary: "nginx" };
     pub(crate) const PKG_CONFIG: Self = Self { name: "pkgconf", binary: "pkg-config" };
+    pub(crate) const POSTGRES: Self = Self { name: r"^postgresql-[0-9]+$", binary: "/usr/lib/postgresql/*/bin/postgres" };
     /// Debian's own interpreter, not one that comes first in PATH: its calls go through libc's symbols.
     pub(crate) const PYTHON: Self = Self { name: "python3", binary: "/usr/bin/python3" };
     /// Python's own tests, in a package that has the interpreter's version in its name: apt takes an expression.

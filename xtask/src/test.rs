@@ -77,7 +77,7 @@ const MUTANTS: [&str; 11] = [
     "marks",
 ];
 
-const PROGRAMS: [Package; 21] = [
+const PROGRAMS: [Package; 22] = [
     Package::CC,
     Package::SOCKPERF,
     Package::IPERF3,
@@ -99,6 +99,7 @@ const PROGRAMS: [Package; 21] = [
     Package::INETD,
     Package::LIBUV,
     Package::PYTHON_TESTS,
+    Package::POSTGRES,
 ];
 
 /// Cases of programs that become another user, or insist that they could.

@@ -22,6 +22,7 @@ mod memcached;
 mod mixed;
 mod multiprocessing;
 mod nginx;
+mod postgres;
 mod processes;
 mod redis;
 mod runtimes;
