@@ -4,7 +4,7 @@
 //! sockets ([`crate::Sockets`]); and each host's sockets after each service. From the wire alone they know what an endpoint may
 //! claim to have received, and from the calls what its bytes must be. A breach panics with the checker's name, host, time, frame and law.
 //!
-//! What a stack owes the wire is worked out by [`shadow`], a TCP of their own.
+//! What a stack owes the wire is worked out by `shadow`, a TCP of their own.
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `congestion`, `rto`, `timers`, `edges`,
 //! `closing`, `resources`, `loans`, `screening`, `sharing`, `forged`. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
