@@ -203,6 +203,18 @@ impl Case {
     }
 }
 
+impl Drop for Case {
+    /// What a case that failed leaves behind tells why. But its gigabytes would have the cases after it fail as well, for want of room.
+    fn drop(&mut self) {
+        const LARGE: u64 = 16 << 20;
+        for file in fs::read_dir(&self.scratch).into_iter().flatten().flatten() {
+            if file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > LARGE) {
+                let _ = fs::remove_file(file.path());
+            }
+        }
+    }
+}
+
 /// The library to preload.
 pub(crate) fn library() -> PathBuf {
     let path = std::env::var_os("RINGWAY_LIBVMA")

@@ -40,7 +40,7 @@ pub(crate) fn send(
 ) -> Result<usize, Errno> {
     let Some(socket) = guard.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     if socket.shut.write {
-        // Linux asks each piece, not only the last (udp_sendmsg).
+        // (Linux asks at the first piece only, and sends after the shutdown what was begun before it.)
         return Err(Errno(libc::EPIPE));
     }
     let peer = socket.peer;

@@ -311,6 +311,19 @@ pub(crate) fn witnesses() -> Vec<Told> {
             vec![Step(1, 0, Socket(Udp, false)), Step(1, 1, Send(0, SendBy::Send, 843, SendFlags { more: true, ..FLAGS }))],
         ),
         (
+            "gathered-and-shut",
+            vec![
+                Step(1, 0, Socket(Udp, false)),
+                Step(1, 0, Bind(0, At(5002))),
+                Step(0, 0, Socket(Udp, false)),
+                Step(0, 0, Bind(0, At(5003))),
+                Step(0, 0, Connect(0, Target::Of(1, 0))),
+                Step(0, 0, Send(0, SendBy::Send, 1, SendFlags { more: true, ..FLAGS })),
+                Step(0, 1, Shutdown(0, How::Both)),
+                Step(0, 0, Send(0, SendBy::Send, 113, FLAGS)),
+            ],
+        ),
+        (
             "looks-on",
             connected(&[
                 Step(1, 1, Recv(1, RecvBy::Recv, 42, RecvFlags { peek: true, waitall: true, ..PLAIN })),

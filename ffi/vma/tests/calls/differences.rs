@@ -77,6 +77,22 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
+        id: "gathered-and-shut",
+        reason: "a datagram that MSG_MORE gathers while shutdown(2) ends the sending: Linux asks only at the first piece, and sends it after \
+                 the shutdown; Ringway refuses the later pieces too, with EPIPE",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            let Where::Outcome(who) = at else { return false };
+            let gathers =
+                |done: &Done| matches!(done.step.2, Op::Send(slot, _, _, flags) if flags.more && role(done, slot) == Some(Role::Datagram));
+            matches!(last.step.2, Op::Send(slot, ..) | Op::SendTo(slot, ..) if role(last, slot) == Some(Role::Datagram))
+                && last.kernel.returned[&who].error == 0
+                && last.ringway.returned[&who].error == libc::EPIPE
+                && steps.iter().any(gathers)
+                && steps.iter().any(|done| matches!(done.step.2, Op::Shutdown(..)))
+        },
+    },
+    Known {
         id: "looks-on",
         reason: "MSG_PEEK with MSG_WAITALL: a signal ends Linux's wait once there is something to look at; with SA_RESTART, Ringway's goes on",
         applies: |steps, at| {
