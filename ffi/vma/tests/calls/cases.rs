@@ -324,6 +324,17 @@ pub(crate) fn witnesses() -> Vec<Told> {
             ],
         ),
         (
+            "overtakes-itself",
+            vec![
+                Step(1, 0, Socket(Udp, false)),
+                Step(1, 0, Send(0, SendBy::Send, 63, FLAGS)),
+                Step(1, 0, SendTo(0, SendBy::SendTo, 1688, Target::Of(1, 0))),
+                Step(1, 0, Connect(0, Port(5001))),
+                Step(1, 0, Connect(0, Target::Of(1, 0))),
+                Step(1, 0, Send(0, SendBy::Send, 10, FLAGS)),
+            ],
+        ),
+        (
             "looks-on",
             connected(&[
                 Step(1, 1, Recv(1, RecvBy::Recv, 42, RecvFlags { peek: true, waitall: true, ..PLAIN })),

@@ -93,6 +93,22 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
+        id: "overtakes-itself",
+        reason: "a UDP socket that sends to itself before it is known on the ring does so by the kernel, and is overtaken by what it sends next, by \
+                 the ring: UDP promises no order (RFC 768), and to wait for the first would cost each socket's sends a system call",
+        applies: |steps, at| {
+            let Where::Unread(process, slot) = at else { return false };
+            let last = steps.last().expect("there is a step");
+            let unread = |seen: &Seen| seen.views.get(&(process, slot)).is_some_and(|view| view.unread.is_ok_and(|count| count > 0));
+            let to_itself =
+                |done: &Done| matches!(done.step.2, Op::SendTo(from, _, _, Target::Of(to, at)) if (done.step.0, from) == (to, at));
+            role_at(steps, process, slot) == Some(Role::Datagram)
+                && unread(&last.kernel)
+                && unread(&last.ringway)
+                && steps.iter().any(to_itself)
+        },
+    },
+    Known {
         id: "looks-on",
         reason: "MSG_PEEK with MSG_WAITALL: a signal ends Linux's wait once there is something to look at; with SA_RESTART, Ringway's goes on",
         applies: |steps, at| {
