@@ -19,6 +19,33 @@ macro_rules! mutants {
     };
 }
 
+/// Which mutant a part of the stack is that does not see its owner's configuration. Without the feature it has no size, and is healthy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Strain {
+    #[cfg(feature = "mutants")]
+    pub(crate) mutant: Mutant,
+}
+
+impl Strain {
+    /// Nothing is wrong.
+    pub(crate) const HEALTHY: Self = Self {
+        #[cfg(feature = "mutants")]
+        mutant: Mutant::Healthy,
+    };
+
+    /// Whether it is this mutant; a constant `false` without the feature.
+    #[inline(always)]
+    pub(crate) fn is(self, mutant: Mutant) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.mutant == mutant;
+        #[cfg(not(feature = "mutants"))]
+        {
+            let _ = mutant;
+            false
+        }
+    }
+}
+
 mutants! {
     /// While there is a gap, one byte more is acknowledged than was received.
     AckBeyondReceived,
@@ -194,4 +221,124 @@ mutants! {
     RtoTooLate,
     /// An acknowledgment sends nothing that waited for it.
     StallsAfterAck,
+    /// The window of a SYN is scaled (RFC 7323 s2.2).
+    SynWindowScaled,
+    /// Windows are scaled though the peer did not offer it (RFC 7323 s2.2).
+    ScaleUnasked,
+    /// SACK is used though the peer did not permit it (RFC 2018 s2).
+    SackUnasked,
+    /// A SYN-ACK echoes a timestamp of zero (RFC 7323 s3.2).
+    SynAckEchoesNothing,
+    /// SYNs are retransmitted at a constant rate (RFC 6298 s5.5).
+    SynNotBackedOff,
+    /// A connection that is established raises no edge to write (epoll(7)).
+    ConnectedRaisesNothing,
+    /// A connection that is not alone in the accept queue raises no edge (epoll(7)).
+    SecondConnectionRaisesNothing,
+    /// A timestamp that is not newer than the last one counts as old (RFC 7323 s5.3).
+    PawsStrict,
+    /// The timestamps of predicted segments are not remembered (RFC 7323 s4.3).
+    PredictedTimestampForgotten,
+    /// What is sent again, or asks, carries no timestamp (RFC 7323 s3.2).
+    PureAckWithoutTimestamp,
+    /// Segments are as long as if they had no timestamps (RFC 6691 s2).
+    TimestampLengthForgotten,
+    /// Segments are as long as if they had no SACK blocks (RFC 6691 s2).
+    SackLengthForgotten,
+    /// The bytes that come with an acknowledgment of what was never sent are taken (RFC 5961 s5.2).
+    AckOfUnsentKeepsData,
+    /// Bytes that were received before are not acknowledged again (RFC 9293 s3.10.7.4).
+    OldDataUnanswered,
+    /// What arrives after our FIN was acknowledged is dropped (RFC 1122 s4.2.2.13).
+    HalfClosedDeaf,
+    /// Bytes that come with the acknowledgment of our FIN are dropped (RFC 9293 s3.10.7.4).
+    DataWithFinAckDropped,
+    /// A FIN that comes before bytes is forgotten (as in smoltcp #112).
+    EarlyFinForgotten,
+    /// A FIN that comes twice is counted twice (RFC 9293 s3.10.7.4).
+    DuplicateFinAdvances,
+    /// The end of the peer's stream raises no edge (epoll(7)).
+    FinRaisesNothing,
+    /// A delayed acknowledgment that rode on something is sent again by itself (RFC 9293 s3.8.6.3).
+    DelayedAckNotStopped,
+    /// A SACK block names the newest segment alone, not the block around it (RFC 2018 s4).
+    SackNamesSegment,
+    /// Blocks are reported that were acknowledged since (RFC 2018 s4).
+    SackOfAcknowledged,
+    /// Blocks that came to touch one another are reported apart (RFC 2018 s3).
+    BlocksNotJoined,
+    /// What was dropped to make room is reported on (RFC 2018 s8).
+    PrunedStillReported,
+    /// A hole is lost as soon as one segment arrived behind it (RFC 6675 s4).
+    LostAfterOne,
+    /// What was sent again does not count as on its way (RFC 6675 s4).
+    PipeForgetsRetransmissions,
+    /// The first acknowledgment ends a recovery (RFC 6582 s1).
+    PartialAckEndsRecovery,
+    /// Retransmissions do not wait for the congestion window (RFC 6675 s5).
+    RetransmitsBeyondCwnd,
+    /// After a timeout the window is the initial one (RFC 5681 s3.1).
+    LossWindowIsInitial,
+    /// A window that is not used grows (RFC 7661 s1).
+    UnusedWindowGrows,
+    /// The timeout may be as short as a millisecond (RFC 6298 s2.4).
+    NoLeastTimeout,
+    /// The timeout stays doubled after an acknowledgment of something new (RFC 6298 s5.7).
+    BackoffKept,
+    /// An acknowledgment of something new does not restart the timer (as in smoltcp #953).
+    TimerNotRestarted,
+    /// The timer runs on though all was acknowledged (as in Zephyr #9504).
+    TimerOutlivesFlight,
+    /// Whatever is sent restarts the timer (RFC 6298 s5.1).
+    TimerRestartedBySending,
+    /// A window that opens sends nothing that waited for it (RFC 9293 s3.8.6).
+    OpenedWindowUnused,
+    /// The window does not depend on what waits for the reader (RFC 9293 s3.8.6.2.2).
+    WindowOfWholeBuffer,
+    /// A probe has the next number, which nobody need answer (as in picoTCP #126).
+    ProbeAsksNothing,
+    /// A FIN waits for Nagle's algorithm (RFC 9293 s3.7.4).
+    NagleHoldsFin,
+    /// Small segments wait for one another though they need not (tcp(7), TCP_NODELAY).
+    NodelayIgnored,
+    /// A FIN goes with the first part of bytes that lie in many buffers (RFC 9293 s3.10.4).
+    FinBeforeItsBytes,
+    /// A segment that the device refuses counts as sent.
+    RefusedCountsAsSent,
+    /// What the device cuts may be longer than the peer's window (RFC 9293 s3.8.6).
+    CutSegmentIgnoresWindow,
+    /// Any acknowledgment ends a connection in LAST-ACK (as in smoltcp #470).
+    LastAckEndsByAnyAck,
+    /// A FIN that comes with the acknowledgment of ours is looked at first (as in FreeRTOS-Plus-TCP #1303).
+    FinBeforeItsAck,
+    /// A simultaneous close leaves no TIME-WAIT (RFC 9293 s3.10.7.4).
+    ClosingSkipsTimeWait,
+    /// A repeated FIN ends the TIME-WAIT (RFC 9293 s3.10.7.4).
+    TimeWaitEndsByFin,
+    /// The addresses of a connection in TIME-WAIT are used again before a clock ticked (RFC 6191 s2).
+    ReusedAtOnce,
+    /// A reset takes what was received and not read (tcp(7)).
+    ResetLosesUnread,
+    /// A reset reads as the stream's end (recv(2), ECONNRESET).
+    ResetReadsAsEnd,
+    /// An aborted connection's reset is one beyond what was sent (RFC 9293 s3.10.5).
+    ResetBehindWhatWasSent,
+    /// A connection whose two streams have ended does not show it (poll(2), POLLHUP).
+    NoHangUp,
+    /// What is looked at is taken (recv(2), MSG_PEEK).
+    PeekTakes,
+    /// IP's checksum is not looked at (RFC 1122 s3.2.1.2).
+    IpChecksumUnchecked,
+    /// A frame's padding is taken for payload (RFC 1122 s2.3.3).
+    PaddingIsPayload,
+    /// A socket of every address comes before that of the datagram's (udp(7)).
+    WildcardPreferred,
+    /// Edges are lost while a socket's event waits to be taken (epoll(7)).
+    LaterEdgesLost,
+    /// A closed socket's event is still told (epoll(7)).
+    EdgesOutliveClose,
+    /// A timer that was put off is not waited for again.
+    PutOffTimersLost,
+    /// A connection's flow rule stays.
+    StreamRuleLeaks,
 }

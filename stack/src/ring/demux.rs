@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 
 use super::types::Reuse;
 use crate::device::Protocol;
+use crate::mutants::{Mutant, Strain};
 
 /// A flow's addresses as two words; unspecified parts are zero, which no real flow has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,12 +119,13 @@ pub(super) struct Demux {
     sharers: usize,
     /// The flow that the last frame was for: the next one's often too.
     last: Option<(FlowKey, u32)>,
+    pub(super) strain: Strain,
 }
 
 impl Demux {
     pub(super) fn new(key: u64) -> Self {
         let flows = HashMap::with_hasher(FlowHash { key });
-        Self { flows, groups: Vec::new(), free_groups: Vec::new(), sharers: 0, last: None }
+        Self { flows, groups: Vec::new(), free_groups: Vec::new(), sharers: 0, last: None, strain: Strain::HEALTHY }
     }
 
     /// `false`: that key is taken.
@@ -226,7 +228,10 @@ impl Demux {
     fn look_up(&mut self, key: FlowKey, protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
         // (A UDP socket may have a peer and every local address.)
-        let keys = [key, FlowKey::new(protocol, any, remote), FlowKey::bound(protocol, local), FlowKey::bound(protocol, any)];
+        let mut keys = [key, FlowKey::new(protocol, any, remote), FlowKey::bound(protocol, local), FlowKey::bound(protocol, any)];
+        if self.strain.is(Mutant::WildcardPreferred) {
+            keys.swap(2, 3);
+        }
         let entry = keys.iter().find_map(|key| self.flows.get(key))?;
         let slot = if entry & GROUP == 0 { *entry } else { self.share_out(entry & !GROUP, key)? };
         self.last = Some((key, slot));

@@ -172,7 +172,8 @@ impl<D: Device> Ring<D> {
             ChecksumVerdict::Unknown => false,
         };
         let Ok((header, at)) = ipv4::Header::parse(bytes) else { return None };
-        if header.is_fragment() || (!verified && !ipv4::verify_checksum(bytes)) || !self.is_ours(header.dst) {
+        let is_damaged = !verified && !ipv4::verify_checksum(bytes) && !self.config.is(Mutant::IpChecksumUnchecked);
+        if header.is_fragment() || is_damaged || !self.is_ours(header.dst) {
             return None;
         }
         if header.dst.is_multicast() && !matches!(header.protocol, ipv4::PROTOCOL_UDP | ipv4::PROTOCOL_IGMP) {
@@ -180,7 +181,8 @@ impl<D: Device> Ring<D> {
             return None;
         }
         // Ethernet pads short frames: the packet ends where its header says.
-        let total = usize::from(header.total_len);
+        let padded = bytes.len() + body.as_option().map_or(0, RxBuffer::len);
+        let total = if self.config.is(Mutant::PaddingIsPayload) { padded } else { usize::from(header.total_len) };
         let (head, body) = (bytes.get(at..total.min(bytes.len()))?, body.cut(total.saturating_sub(bytes.len()))?);
         // (One for each branch: a packet that is not referred to stays in registers.)
         let segments = frame.meta.coalesced;

@@ -53,6 +53,7 @@ use self::succession::{Knocks, Predecessors};
 use crate::device::{Device, DeviceEvent, MacAddr, Protocol, RxBatch};
 use crate::error::Error;
 use crate::marks::MarkCounts;
+use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 use crate::timer::Wheel;
@@ -267,6 +268,7 @@ impl<D: Device> Ring<D> {
     #[cfg(feature = "mutants")]
     pub fn mutate(&mut self, mutant: crate::mutants::Mutant) {
         self.config.mutant = mutant;
+        self.demux.strain = self.config.strain();
     }
 
     /// What is left when everything should be gone.
@@ -780,6 +782,9 @@ impl<D: Device> Ring<D> {
         let slot = self.slots.slot(index);
         if slot.edges.is_empty() {
             self.events.push_back(index);
+        }
+        if self.config.is(Mutant::LaterEdgesLost) && !slot.edges.is_empty() {
+            return;
         }
         slot.edges |= edges;
     }

@@ -314,6 +314,9 @@ impl<D: Device> Ring<D> {
         let Ok(listener) = self.slots.listener(parent) else { return };
         listener.embryos -= 1;
         listener.ready.push_back(id);
+        if listener.ready.len() > 1 && self.config.is(Mutant::SecondConnectionRaisesNothing) {
+            return;
+        }
         self.raise(parent.index, Readiness::IN);
     }
 
@@ -487,6 +490,7 @@ impl<D: Device> Ring<D> {
         self.transmit(now, index);
         let Some(stream) = self.slots.stream_at(index) else { return };
         if let Some(deadline) = stream.connection.deadline()
+            && !self.config.is(Mutant::PutOffTimersLost)
             && stream.needs_wheel(deadline)
         {
             self.wheel.insert(deadline, (index, deadline));
@@ -502,7 +506,8 @@ impl<D: Device> Ring<D> {
             self.demux.remove(key);
             self.predecessors.add(key, stream.connection.sent_up_to());
         }
-        stream.rule.into_iter().for_each(|rule| self.device.detach(rule));
+        let rule = stream.rule.filter(|_| !self.config.is(Mutant::StreamRuleLeaks));
+        rule.into_iter().for_each(|rule| self.device.detach(rule));
         if let (Some(parent), false) = (stream.parent, stream.queued)
             && let Ok(listener) = self.slots.listener(parent)
         {
@@ -521,7 +526,9 @@ impl<D: Device> Ring<D> {
             closing.orphan(now);
         }
         // The id is dead: what happened before and was not taken is nobody's event any more.
-        self.slots.slot(index).edges = Readiness::empty();
+        if !self.config.is(Mutant::EdgesOutliveClose) {
+            self.slots.slot(index).edges = Readiness::empty();
+        }
         self.transmit(now, index);
     }
 

@@ -181,6 +181,12 @@ impl Default for RingConfig {
 }
 
 impl RingConfig {
+    /// The same for the parts.
+    #[cfg(feature = "mutants")]
+    pub(super) fn strain(&self) -> crate::mutants::Strain {
+        crate::mutants::Strain { mutant: self.mutant }
+    }
+
     /// Whether the stack is this mutant; a constant `false` without the feature.
     #[inline(always)]
     pub(super) fn is(&self, mutant: Mutant) -> bool {

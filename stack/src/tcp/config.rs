@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::mutants::Mutant;
+use crate::mutants::{Mutant, Strain};
 
 /// Keepalive probes (SO_KEEPALIVE and its TCP options).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +132,14 @@ impl Config {
     pub(super) const SEND_LIMIT_MIN: usize = 4608;
     /// Linux's TCP_MIN_MSS: less would not leave room for options.
     pub(super) const MSS_MIN: u16 = 88;
+
+    /// The same for the parts.
+    pub(super) fn strain(&self) -> Strain {
+        Strain {
+            #[cfg(feature = "mutants")]
+            mutant: self.mutant,
+        }
+    }
 
     /// Whether the stack is this mutant; a constant `false` without the feature.
     #[inline(always)]

@@ -39,15 +39,15 @@ impl Agreement {
     }
 
     /// The peer's SYN came: each option is in force if both sides sent it.
-    pub(super) fn settle(&mut self, syn: &Header) {
+    pub(super) fn settle(&mut self, syn: &Header, config: &Config) {
         let options = &syn.options;
         self.peer_mss = options.mss.unwrap_or(MSS_DEFAULT).max(Config::MSS_MIN);
         self.timestamps &= options.timestamps.is_some();
-        self.sack &= options.sack_permitted;
+        self.sack &= options.sack_permitted || config.is(Mutant::SackUnasked);
         self.scaling &= options.window_scale.is_some();
         if self.scaling {
             self.send_scale = options.window_scale.unwrap_or(0).min(SCALE_MAX);
-        } else {
+        } else if !config.is(Mutant::ScaleUnasked) {
             self.receive_scale = 0;
         }
     }

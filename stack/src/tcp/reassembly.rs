@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use super::payload::RxPayload;
 use super::recv_queue::{COPY_BREAK, RecvQueue};
 use crate::device::RxBuffer;
+use crate::mutants::{Mutant, Strain};
 use crate::wire::tcp::{SackBlock, SackBlocks, SeqNumber};
 
 /// The most gaps that are kept track of. A peer that makes more (only one that means to does) has its segments dropped.
@@ -73,11 +74,13 @@ pub(super) struct Reassembly<R> {
     pub(super) fin: Option<SeqNumber>,
     /// As the receive queue that the bytes will go to: they stay where the device put them.
     pub(super) lends: bool,
+    pub(super) strain: Strain,
 }
 
 impl<R: RxBuffer> Reassembly<R> {
     pub(super) fn new() -> Self {
-        Self { blocks: VecDeque::new(), recent: ArrayVec::new(), newest: None, dropped: None, duplicate: None, fin: None, lends: false }
+        let (blocks, recent, strain) = (VecDeque::new(), ArrayVec::new(), Strain::HEALTHY);
+        Self { blocks, recent, newest: None, dropped: None, duplicate: None, fin: None, lends: false, strain }
     }
 
     /// Whether nothing is kept and nothing is left to report.
@@ -101,7 +104,9 @@ impl<R: RxBuffer> Reassembly<R> {
     /// the newest segment, all SACK blocks MUST NOT report any old data which is no longer actually held by the receiver."
     pub(super) fn prune(&mut self) {
         self.blocks.clear();
-        self.recent.clear();
+        if !self.strain.is(Mutant::PrunedStillReported) {
+            self.recent.clear();
+        }
         self.dropped = self.newest.take();
     }
 
@@ -171,7 +176,8 @@ impl<R: RxBuffer> Reassembly<R> {
                 index
             }
         };
-        let joins = self.blocks.get(index + 1).is_some_and(|next| next.start == self.blocks[index].end);
+        let joins =
+            !self.strain.is(Mutant::BlocksNotJoined) && self.blocks.get(index + 1).is_some_and(|next| next.start == self.blocks[index].end);
         if joins && let Some(mut next) = self.blocks.remove(index + 1) {
             let block = &mut self.blocks[index];
             block.end = next.end;
@@ -184,7 +190,10 @@ impl<R: RxBuffer> Reassembly<R> {
     fn note_recent(&mut self, seq: SeqNumber) {
         let index = self.blocks.partition_point(|block| block.end.le(seq));
         let Some(block) = self.blocks.get(index) else { return };
-        let block = SackBlock { start: block.start, end: block.end };
+        let block = match self.strain.is(Mutant::SackNamesSegment) {
+            true => self.newest.unwrap_or(SackBlock { start: block.start, end: block.end }),
+            false => SackBlock { start: block.start, end: block.end },
+        };
         self.recent.retain(|old| old.start.lt(block.start) || old.end.gt(block.end));
         self.recent.truncate(3);
         self.recent.insert(0, block);
@@ -215,7 +224,9 @@ impl<R: RxBuffer> Reassembly<R> {
             }
             rcv_nxt = rcv_nxt.max(block.end);
         }
-        self.recent.retain(|block| block.end.gt(rcv_nxt));
+        if !self.strain.is(Mutant::SackOfAcknowledged) {
+            self.recent.retain(|block| block.end.gt(rcv_nxt));
+        }
         rcv_nxt
     }
 

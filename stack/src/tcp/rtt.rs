@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::mutants::{Mutant, Strain};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
@@ -24,11 +25,26 @@ pub(super) struct Rtt {
     timing: bool,
     timed_end: SeqNumber,
     timed_at: Instant,
+    strain: Strain,
 }
 
 impl Rtt {
     pub(super) const fn new() -> Self {
-        Self { srtt_ns: 0, var_ns: 0, rto_ns: RTO_INITIAL_NS, backoff: 0, timing: false, timed_end: SeqNumber(0), timed_at: Instant::ZERO }
+        Self {
+            srtt_ns: 0,
+            var_ns: 0,
+            rto_ns: RTO_INITIAL_NS,
+            backoff: 0,
+            timing: false,
+            timed_end: SeqNumber(0),
+            timed_at: Instant::ZERO,
+            strain: Strain::HEALTHY,
+        }
+    }
+
+    /// The same as a mutant.
+    pub(super) const fn of(self, strain: Strain) -> Self {
+        Self { strain, ..self }
     }
 
     /// One that was measured before, elsewhere; zeros: it was not.
@@ -87,7 +103,9 @@ impl Rtt {
     /// `ack` acknowledges something new. `echoed`: the age of the timestamp that came with it, which isn't ambiguous.
     #[inline]
     pub(super) fn acknowledged(&mut self, now: Instant, ack: SeqNumber, echoed: impl FnOnce() -> Option<Duration>) {
-        self.backoff = 0;
+        if !self.strain.is(Mutant::BackoffKept) {
+            self.backoff = 0;
+        }
         if self.timing {
             if ack.ge(self.timed_end) {
                 self.timing = false;
@@ -115,6 +133,7 @@ impl Rtt {
             self.srtt_ns = self.srtt_ns - self.srtt_ns / 8 + rtt / 8;
         }
         self.srtt_ns = self.srtt_ns.max(1);
-        self.rto_ns = self.srtt_ns + (4 * self.var_ns).max(RTO_MIN_NS);
+        let least = if self.strain.is(Mutant::NoLeastTimeout) { 1_000_000 } else { RTO_MIN_NS };
+        self.rto_ns = self.srtt_ns + (4 * self.var_ns).max(least);
     }
 }

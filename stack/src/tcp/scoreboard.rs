@@ -1,5 +1,6 @@
 //! What the peer reported to have received out of order, and what follows about losses (RFC 6675).
 
+use crate::mutants::{Mutant, Strain};
 use crate::wire::tcp::{SackBlock, SeqNumber};
 
 /// The most separate ranges that are remembered; further reports are ignored (the bytes are then sent once more than needed).
@@ -11,9 +12,15 @@ pub(super) struct Scoreboard {
     /// Invariant: in order, disjoint, not adjacent, none empty.
     ranges: Vec<SackBlock>,
     bytes: usize,
+    strain: Strain,
 }
 
 impl Scoreboard {
+    /// The same as a mutant.
+    pub(super) fn of(self, strain: Strain) -> Self {
+        Self { strain, ..self }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -29,7 +36,7 @@ impl Scoreboard {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self { strain: self.strain, ..Self::default() };
     }
 
     /// Takes in a reported block; what lies outside of `[una, nxt]` is nonsense, or a duplicate's report. Whether it told anything new.
@@ -76,7 +83,8 @@ impl Scoreboard {
         let mut above = 0;
         for range in self.ranges.iter().rev() {
             above += range.end.since(range.start);
-            if above > 2 * mss {
+            let enough = if self.strain.is(Mutant::LostAfterOne) { 0 } else { 2 * mss };
+            if above > enough {
                 return Some(range.start);
             }
         }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::mutants::{Mutant, Strain};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
@@ -27,12 +28,14 @@ pub(super) struct ReceiveWindow {
     /// The most it took in one measurement.
     space: usize,
     measured_at: Instant,
+    pub(super) strain: Strain,
 }
 
 impl ReceiveWindow {
     pub(super) fn new(now: Instant, (limit, limit_max): (usize, usize)) -> Self {
         let zero = SeqNumber(0);
-        Self { nxt: zero, adv: zero, wup: zero, scale: 0, limit, limit_max, copied: 0, space: limit / 2, measured_at: now }
+        let strain = Strain::HEALTHY;
+        Self { nxt: zero, adv: zero, wup: zero, scale: 0, limit, limit_max, copied: 0, space: limit / 2, measured_at: now, strain }
     }
 
     /// The peer's first sequence number became known.
@@ -70,6 +73,10 @@ impl ReceiveWindow {
         let free = self.limit.saturating_sub(queued);
         // RFC 9293 s3.8.6.2.2: the edge moves by a segment or half the buffer, or not at all.
         let worthwhile = free >= mss.min(self.limit / 2);
+        if self.strain.is(Mutant::WindowOfWholeBuffer) {
+            let open = self.limit.min(65_535 << self.scale) & !(unit - 1);
+            return ((open >> self.scale) as u16, self.nxt + open);
+        }
         let open = (free & !(unit - 1)).min(65_535 << self.scale);
         if worthwhile && open >= offered {
             return ((open >> self.scale) as u16, self.nxt + open);

@@ -1,6 +1,7 @@
 //! Slow start and congestion avoidance (RFC 5681), with an initial window of 10 segments (RFC 6928).
 
 use super::Controller;
+use crate::mutants::{Mutant, Strain};
 
 const INITIAL_SEGMENTS: usize = 10;
 
@@ -12,11 +13,17 @@ pub(crate) struct NewReno {
     /// Bytes acknowledged since the window last grew, in congestion avoidance (RFC 5681 s3.1, RFC 3465).
     counted: usize,
     mss: usize,
+    strain: Strain,
 }
 
 impl NewReno {
     pub(crate) const fn new(mss: usize) -> Self {
-        Self { cwnd: INITIAL_SEGMENTS * mss, ssthresh: usize::MAX, counted: 0, mss }
+        Self { cwnd: INITIAL_SEGMENTS * mss, ssthresh: usize::MAX, counted: 0, mss, strain: Strain::HEALTHY }
+    }
+
+    /// The same as a mutant.
+    pub(crate) const fn of(self, strain: Strain) -> Self {
+        Self { strain, ..self }
     }
 
     /// The slow-start threshold in bytes; `None`: nothing was lost yet.
@@ -47,7 +54,7 @@ impl Controller for NewReno {
     fn on_ack(&mut self, acked: usize, in_flight: usize) {
         // A window that wasn't used isn't known to be safe to grow (RFC 7661 s1; Linux's tcp_is_cwnd_limited).
         if self.cwnd < self.ssthresh {
-            if 2 * in_flight >= self.cwnd {
+            if 2 * in_flight >= self.cwnd || self.strain.is(Mutant::UnusedWindowGrows) {
                 // Slow start ends at the threshold, however much one acknowledgment covers (RFC 5681 s3.1, Linux's tcp_slow_start).
                 self.cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh).min(1 << 30);
             }
@@ -76,7 +83,7 @@ impl Controller for NewReno {
         if first {
             self.ssthresh = self.halved(in_flight);
         }
-        self.cwnd = self.mss;
+        self.cwnd = if self.strain.is(Mutant::LossWindowIsInitial) { INITIAL_SEGMENTS * self.mss } else { self.mss };
         self.counted = 0;
     }
 

@@ -29,7 +29,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if unsent || (ack.lt(self.snd_una - self.snd_wnd_max) && !self.config.is(Mutant::AcceptAncientAck)) {
             mark!(self, UnacceptableAck);
             self.challenge(now);
-            return false;
+            return self.config.is(Mutant::AckOfUnsentKeepsData);
         }
         self.last_rx = now;
         self.unanswered_probes = 0;
@@ -65,7 +65,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// A segment's window in bytes. A SYN's is never scaled (RFC 7323 s2.2), nor is that of the SYN-ACK that ends a simultaneous open.
     pub(super) fn window_of(&self, header: &Header) -> usize {
-        let scale = if header.flags.contains(Flags::SYN) { 0 } else { self.agreement.send_scale };
+        let scale =
+            if header.flags.contains(Flags::SYN) && !self.config.is(Mutant::SynWindowScaled) { 0 } else { self.agreement.send_scale };
         usize::from(header.window) << scale
     }
 
@@ -80,7 +81,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if window > self.snd_wnd {
             self.timers.stop(Timer::Persist);
             self.persist_backoff = 0;
-            self.tx_pending = true;
+            self.tx_pending = !self.config.is(Mutant::OpenedWindowUnused) || self.tx_pending;
             // On shared memory, what the peer's program has read is what gives buffers back: a writer that found none is told when all that came
             // with this has been looked at.
             if self.starved > 0 && self.write_blocked {
@@ -135,13 +136,19 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.scoreboard.advance(ack);
         if self.snd_una == self.snd_nxt {
-            self.timers.stop(Timer::Retransmit);
+            if !self.config.is(Mutant::TimerOutlivesFlight) {
+                self.timers.stop(Timer::Retransmit);
+            }
             self.timers.set(Timer::Release, now + RELEASE_AFTER);
         } else if self.config.is(Mutant::LostTimer) {
             self.timers.stop(Timer::Retransmit);
         } else {
             // RFC 6298 s5.3.
-            self.timers.set(Timer::Retransmit, self.rtt.timeout_at(now));
+            if self.config.is(Mutant::TimerNotRestarted) {
+                self.timers.start(Timer::Retransmit, self.rtt.timeout_at(now));
+            } else {
+                self.timers.set(Timer::Retransmit, self.rtt.timeout_at(now));
+            }
         }
         if (self.write_blocked || !was_writable) && self.is_writable() {
             self.write_blocked = false;
@@ -156,7 +163,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn acknowledge_in_recovery(&mut self, acked: usize, flight: usize) {
-        if self.snd_una.ge(self.recover) {
+        if self.snd_una.ge(self.recover) || (self.config.is(Mutant::PartialAckEndsRecovery) && self.phase == Phase::Recovery) {
             mark!(self, Recovered);
             if self.phase == Phase::Recovery {
                 self.congestion.on_recovered(flight.saturating_sub(acked));
@@ -255,7 +262,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             // Without SACK each duplicate acknowledgment stands for a segment that arrived.
             (usize::from(self.dupacks) * self.mss).min(flight.saturating_sub(self.mss))
         };
-        let lost = self.scoreboard.hole_bytes(self.high_rxt.max(self.snd_una), self.loss_edge());
+        let resent = if self.config.is(Mutant::PipeForgetsRetransmissions) { self.snd_una } else { self.high_rxt };
+        let lost = self.scoreboard.hole_bytes(resent.max(self.snd_una), self.loss_edge());
         flight.saturating_sub(arrived + lost)
     }
 }

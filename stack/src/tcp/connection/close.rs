@@ -161,6 +161,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The connection ended for this reason. What was received can still be read.
     pub(super) fn fail(&mut self, error: Error) {
         self.finish();
+        if self.config.is(Mutant::ResetLosesUnread) {
+            self.recv.clear();
+        }
         self.error = Some(error);
         self.edges |= Readiness::ERR;
     }

@@ -149,6 +149,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let iss = opening.iss;
         let mut window = ReceiveWindow::new(now, config.receive_limits());
         window.scale = config.receive_scale();
+        window.strain = config.strain();
         let mut connection = Self {
             state,
             phase: Phase::Open,
@@ -191,12 +192,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             last_rx: now,
             last_tx: now,
             timers: Timers::new(),
-            rtt: Rtt::new(),
-            congestion: NewReno::new(usize::from(Config::MSS_MIN)),
+            rtt: Rtt::new().of(config.strain()),
+            congestion: NewReno::new(usize::from(Config::MSS_MIN)).of(config.strain()),
             send: SendBuffer::new(iss + 1),
             recv: RecvQueue::new(),
             reassembly: None,
-            scoreboard: Scoreboard::default(),
+            scoreboard: Scoreboard::default().of(config.strain()),
             counters: Counters::default(),
             challenge_at: Instant::ZERO,
             stalled_since: now,
@@ -228,7 +229,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Takes in what the peer's SYN says.
     fn take_syn(&mut self, now: Instant, syn: &Header) {
-        self.agreement.settle(syn);
+        self.agreement.settle(syn, &self.config);
         self.window.start(syn.seq + 1);
         self.window.scale = self.agreement.receive_scale;
         if let Some((value, _)) = syn.options.timestamps {
@@ -236,7 +237,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.ts_recent_at = now;
         }
         // A SYN's window is never scaled (RFC 7323 s2.2).
-        self.snd_wnd = usize::from(syn.window);
+        let scale = if self.config.is(Mutant::SynWindowScaled) { self.agreement.send_scale } else { 0 };
+        self.snd_wnd = usize::from(syn.window) << scale;
         self.snd_wnd_max = self.snd_wnd;
         self.snd_wl1 = syn.seq;
         self.snd_wl2 = self.snd_una;
@@ -260,14 +262,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.reset_due = false;
         self.retries = 0;
         self.timers.stop(Timer::Retransmit);
-        self.edges |= Readiness::OUT;
+        if !self.config.is(Mutant::ConnectedRaisesNothing) {
+            self.edges |= Readiness::OUT;
+        }
         self.start_keepalive(now);
     }
 
     fn update_mss(&mut self) {
         let peer_mss = if self.config.is(Mutant::IgnorePeerMss) { u16::MAX } else { self.agreement.peer_mss };
         let mss = peer_mss.min(self.config.mss_announced()).min(self.path_mss).max(Config::MSS_MIN);
-        self.mss = usize::from(mss) - if self.agreement.timestamps { TIMESTAMPS_LEN } else { 0 };
+        let stamped = self.agreement.timestamps && !self.config.is(Mutant::TimestampLengthForgotten);
+        self.mss = usize::from(mss) - if stamped { TIMESTAMPS_LEN } else { 0 };
         self.congestion.set_mss(self.mss);
     }
 
@@ -349,7 +354,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if read_ended || self.recv.len() > 0 {
             ready |= Readiness::IN;
         }
-        if read_ended && self.fin_queued {
+        if read_ended && self.fin_queued && !self.config.is(Mutant::NoHangUp) {
             ready |= Readiness::HUP;
         }
         // (Who found no buffers is told when to try again.)
@@ -386,7 +391,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// apart (RFC 6191 s2): both sides' clocks must have ticked since, at the slowest rate that RFC 7323 s5.4 allows (as Linux's
     /// tcp_tw_reuse).
     pub fn may_be_reused(&self, now: Instant) -> bool {
-        self.state == State::TimeWait && self.agreement.timestamps && now.since(self.last_rx) >= TIMESTAMP_TICK_MAX
+        let ticked = now.since(self.last_rx) >= TIMESTAMP_TICK_MAX || self.config.is(Mutant::ReusedAtOnce);
+        self.state == State::TimeWait && self.agreement.timestamps && ticked
     }
 
     /// The first sequence number that it has not used.

@@ -69,7 +69,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn on_predicted(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, len: usize) {
         self.last_rx = now;
         self.unanswered_probes = 0;
-        self.take_timestamp(now, header);
+        if !self.config.is(Mutant::PredictedTimestampForgotten) {
+            self.take_timestamp(now, header);
+        }
         if header.ack != self.snd_una {
             self.acknowledge(now, header);
         }
@@ -202,7 +204,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Protection against wrapped sequence numbers.
     fn is_old_duplicate(&self, now: Instant, header: &Header) -> bool {
         let Some((value, _)) = header.options.timestamps else { return false };
-        self.agreement.timestamps && (value.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.ts_recent_at) < TS_RECENT_VALID
+        let old = (value.wrapping_sub(self.ts_recent) as i32) < i32::from(self.config.is(Mutant::PawsStrict));
+        self.agreement.timestamps && old && now.since(self.ts_recent_at) < TS_RECENT_VALID
     }
 
     /// RFC 7323 s4.3: the timestamp to echo is that of the segment at the left edge of what wasn't acknowledged yet.
@@ -220,6 +223,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// exchange of acknowledgments.
     fn refuse(&mut self, now: Instant, header: &Header, len: usize) {
         self.counters.rx_drops += 1;
+        if self.config.is(Mutant::OldDataUnanswered) && len > 0 && header.seq.lt(self.window.nxt) {
+            return;
+        }
         if self.agreement.sack && len > 0 && (header.seq + len).le(self.window.nxt) && !self.config.is(Mutant::NoDuplicateSack) {
             let (start, end) = (header.seq, header.seq + len);
             self.reassembly_mut().note_duplicate(start, end);
@@ -228,6 +234,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mark!(self, TimeWaitRestarted);
             // RFC 9293 s3.10.7.4: the peer didn't get our last acknowledgment.
             self.timers.set(Timer::Linger, now + self.config.time_wait);
+        }
+        if self.state == State::TimeWait && self.config.is(Mutant::TimeWaitEndsByFin) && header.flags.contains(Flags::FIN) {
+            self.timers.set(Timer::Linger, now);
         }
         if len > 0 && !header.flags.contains(Flags::SYN) {
             self.ack_now();
@@ -251,13 +260,20 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.state == State::SynReceived && !self.complete_passive_open(now, header) {
             return;
         }
+        let finning = header.flags.contains(Flags::FIN) && self.state == State::FinWait1;
+        let flying = self.state == State::FinWait1;
         if !self.on_ack(now, header, len) {
             return;
         }
         // Not before the acknowledgment was looked at (as Linux's tcp_replace_ts_recent): else somebody who guesses a number in the window, and
         // nothing more, leaves a timestamp behind by which all that the peer sends is old (RFC 5961 s5, RFC 7323 s7.1).
         self.take_timestamp(now, header);
-        self.on_fin_acknowledged(now);
+        if !(finning && self.config.is(Mutant::FinBeforeItsAck)) {
+            self.on_fin_acknowledged(now);
+        }
+        if flying && self.state == State::FinWait2 && len > 0 && self.config.is(Mutant::DataWithFinAckDropped) {
+            return;
+        }
         if self.state == State::Closed {
             return;
         }
@@ -265,7 +281,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if len == 0 && !fin {
             return;
         }
-        if !self.state.receives() {
+        let deaf = self.config.is(Mutant::HalfClosedDeaf) && self.state == State::FinWait2 && len > 0;
+        if self.config.is(Mutant::DuplicateFinAdvances) && fin && self.state == State::CloseWait {
+            self.window.nxt += 1;
+            self.window.adv = self.window.adv.max(self.window.nxt);
+        }
+        if !self.state.receives() || deaf {
             // Nothing can follow the peer's FIN but that FIN again.
             if header.seq.lt(self.window.nxt) {
                 self.refuse(now, header, len);
@@ -330,8 +351,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if fin {
                 mark!(self, FinOutOfOrder);
             }
+            let forgetful = self.config.is(Mutant::EarlyFinForgotten);
             let reassembly = self.reassembly_mut();
-            if fin {
+            if fin && !forgetful {
                 reassembly.fin = Some(seq + len);
             }
             reassembly.insert(seq, payload);
@@ -416,7 +438,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Our FIN was acknowledged, if it was.
     fn on_fin_acknowledged(&mut self, now: Instant) {
-        if !self.snd_una.gt(self.send.end()) {
+        let any = self.config.is(Mutant::LastAckEndsByAnyAck) && self.state == State::LastAck;
+        if !self.snd_una.gt(self.send.end()) && !any {
             return;
         }
         match self.state {
@@ -426,6 +449,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                     self.timers.set(Timer::Linger, now + self.config.fin_wait2);
                 }
             }
+            State::Closing if self.config.is(Mutant::ClosingSkipsTimeWait) => self.finish(),
             State::Closing => self.enter_time_wait(now),
             State::LastAck => self.finish(),
             _ => {}
@@ -438,7 +462,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.window.adv = self.window.adv.max(self.window.nxt);
         self.peer_fin = true;
         self.reassembly = None;
-        self.edges |= Readiness::IN | Readiness::RDHUP;
+        if !self.config.is(Mutant::FinRaisesNothing) {
+            self.edges |= Readiness::IN | Readiness::RDHUP;
+        }
         if self.config.is(Mutant::FinNotUrgent) {
             self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
         } else {
@@ -498,6 +524,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn reassembly_mut(&mut self) -> &mut Reassembly<R> {
         let lends = self.recv.lends();
         let reassembly = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
+        reassembly.strain = self.config.strain();
         reassembly.lends = lends;
         reassembly
     }

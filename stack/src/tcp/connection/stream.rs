@@ -105,7 +105,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.recv.len() == 0 {
             return self.read_nothing(into);
         }
-        let n = self.recv.read(into, peek);
+        let n = self.recv.read(into, peek && !self.config.is(Mutant::PeekTakes));
         if peek || n == 0 {
             return Ok(n);
         }
@@ -183,6 +183,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return Err(Error::WouldBlock);
         }
         if self.peer_fin || into.iter().all(|slice| slice.is_empty()) {
+            return Ok(0);
+        }
+        if self.config.is(Mutant::ResetReadsAsEnd) && self.state == State::Closed {
             return Ok(0);
         }
         if let Some(error) = self.error.take() {

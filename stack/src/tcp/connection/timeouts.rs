@@ -88,7 +88,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mark!(self, BackedOff);
         }
         self.retries += 1;
-        if !self.config.is(Mutant::NoBackoff) {
+        let flat = handshake && self.config.is(Mutant::SynNotBackedOff);
+        if !self.config.is(Mutant::NoBackoff) && !flat {
             self.rtt.timed_out();
         }
         self.timers.set(Timer::Retransmit, now + self.rtt.rto());

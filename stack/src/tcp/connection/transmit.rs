@@ -88,7 +88,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if self.probe_due {
             // Below the window, so that the peer must answer (RFC 9293 s3.8.4; as Linux, for shut windows too).
-            self.emit_rarely(now, self.snd_una - 1, 0, Flags::ACK, emit)?;
+            let below = if self.config.is(Mutant::ProbeAsksNothing) { 0 } else { 1 };
+            self.emit_rarely(now, self.snd_una - below, 0, Flags::ACK, emit)?;
             self.probe_due = false;
         }
         while self.phase != Phase::Open && self.retransmit_hole(now, emit)? {}
@@ -99,6 +100,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let (seq, flags) = match self.state {
             // RFC 9293 s3.10.7.1 and s3.10.7.3: at what the stranger acknowledged.
             State::SynSent | State::SynReceived => (self.high_rxt, Flags::RST),
+            _ if self.config.is(Mutant::ResetBehindWhatWasSent) => (self.snd_nxt + 1, Flags::RST | Flags::ACK),
             _ => (self.snd_nxt, Flags::RST | Flags::ACK),
         };
         self.emit_rarely(now, seq, 0, flags, emit)?;
@@ -136,7 +138,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let data_end = self.send.end();
         let len = end.min(data_end).since(start).min(self.segment_max());
         let pipe = self.pipe();
-        if !self.retransmit_now && pipe > 0 && pipe + len > self.congestion.cwnd() {
+        let freely = self.config.is(Mutant::RetransmitsBeyondCwnd);
+        if !self.retransmit_now && pipe > 0 && pipe + len > self.congestion.cwnd() && !freely {
             return Ok(false);
         }
         let fin = end.gt(data_end) && start + len == data_end;
@@ -178,6 +181,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             self.restart_after_idle(now);
             if self.config.tso_max >= 2 * full && len == full {
+                let usable = if self.config.is(Mutant::CutSegmentIgnoresWindow) { usize::MAX } else { usable };
                 len = self.full_segments(full, unsent.min(usable)) * full;
             }
             if self.dupacks > 0 && self.phase == Phase::Open {
@@ -186,7 +190,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             let last = len == unsent;
             let flags = if fin_due && last { Flags::ACK | Flags::FIN } else { Flags::ACK };
             let seq = self.snd_nxt;
-            let sent = self.emit(now, seq, len, flags, emit)?;
+            let emitted = self.emit(now, seq, len, flags, emit);
+            if emitted.is_err() && self.config.is(Mutant::RefusedCountsAsSent) {
+                self.snd_nxt = seq + len.min(full);
+            }
+            let sent = emitted?;
             if sent < len {
                 mark!(self, GatherLimited);
             }
@@ -223,7 +231,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             let worthwhile = self.in_flight() == 0 && 2 * len >= self.snd_wnd_max;
             return (!worthwhile).then_some(Stop::Window);
         }
-        if fin_due || (self.config.nodelay && !self.config.cork && !self.more) {
+        let nodelay = self.config.nodelay && !self.config.is(Mutant::NodelayIgnored);
+        let fin_due = fin_due && !self.config.is(Mutant::NagleHoldsFin);
+        if fin_due || (nodelay && !self.config.cork && !self.more) {
             return None;
         }
         if self.config.cork || self.more {
@@ -258,7 +268,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if let Some(reassembly) = &self.reassembly
             && self.agreement.sack
         {
-            max -= (4 + 8 * reassembly.sack().as_slice().len()).min(max - 1);
+            let more = if self.config.is(Mutant::SackLengthForgotten) { 0 } else { 4 + 8 * reassembly.sack().as_slice().len() };
+            max -= more.min(max - 1);
         }
         // A peer with a small window gets it in halves, so that one is acknowledged while the other travels (Linux's
         // tcp_bound_to_half_wnd).
@@ -313,7 +324,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if seq + sent == self.send.end() && !self.config.is(Mutant::NoPush) {
                 flags |= Flags::PSH;
             }
-            if sent < len {
+            if sent < len && !self.config.is(Mutant::FinBeforeItsBytes) {
                 flags -= Flags::FIN;
             }
         }
@@ -347,7 +358,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.window.wup = self.window.nxt;
         self.acks.now = false;
         self.acks.pushed = false;
-        self.timers.stop(Timer::DelayedAck);
+        if !self.config.is(Mutant::DelayedAckNotStopped) {
+            self.timers.stop(Timer::DelayedAck);
+        }
         if let Some(reassembly) = &mut self.reassembly {
             reassembly.duplicate_reported();
             if reassembly.is_empty() {
@@ -383,12 +396,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let stamps = (self.timestamp(now), self.ts_recent);
         let (mut options, (mut window, edge)) = if flags.contains(Flags::SYN) {
             let offer = match flags.contains(Flags::ACK) {
+                true if self.config.is(Mutant::SynAckEchoesNothing) => (stamps.0, 0),
                 true => stamps,
                 false => (stamps.0, 0),
             };
             (self.agreement.syn_options(&self.config, offer), self.window.select_syn())
         } else {
-            let mut options = Options { timestamps: self.agreement.timestamps.then_some(stamps), ..Options::default() };
+            let bare = self.config.is(Mutant::PureAckWithoutTimestamp) && flags == Flags::ACK && seq != self.snd_nxt;
+            let mut options = Options { timestamps: (self.agreement.timestamps && !bare).then_some(stamps), ..Options::default() };
             if let Some(reassembly) = &self.reassembly
                 && self.agreement.sack
             {
@@ -431,6 +446,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 self.timers.start(Timer::Retransmit, now + self.rtt.rto() / 8);
             } else if self.config.is(Mutant::RtoTooLate) {
                 self.timers.start(Timer::Retransmit, now + self.rtt.rto() * 16);
+            } else if self.config.is(Mutant::TimerRestartedBySending) {
+                self.timers.set(Timer::Retransmit, self.rtt.timeout_at(now));
             } else if !self.config.is(Mutant::LostTimer) {
                 self.timers.start(Timer::Retransmit, self.rtt.timeout_at(now));
             }
