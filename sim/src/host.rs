@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::MacAddr;
+use ringway_stack::device::{Device as _, MacAddr};
 use ringway_stack::ring::{Event, Ring, RingConfig};
 
 use crate::alarm::Alarm;
@@ -346,6 +346,7 @@ impl Host {
     /// Polls and steps until nothing is left to do at this instant of virtual time, then says when to do so again.
     pub(crate) fn service(&mut self, now: Instant, tainted: bool) -> Option<Instant> {
         let now = self.clock(now);
+        self.rings.iter_mut().for_each(|ring| ring.device_mut().disarm());
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
             // What arrived on a ring that a program polls itself concerns every program: no ring's events tell of it.
@@ -358,6 +359,7 @@ impl Host {
             busy = busy && !self.rests(now);
             let next = self.next_wake();
             if !busy && next.is_none_or(|at| at > now) {
+                self.rings.iter_mut().for_each(Sockets::sleep);
                 return next.map(|at| self.world_time(at));
             }
         }

@@ -84,8 +84,8 @@ impl Network {
     }
 
     /// A host's NIC puts a frame on its wire, and is told when it will have left; `show`: the checkers have not seen it yet.
-    pub(crate) fn send(&mut self, host: usize, Departure { bytes, sound }: Departure, show: bool) -> Instant {
-        let frame = Frame { sound, ..self.frame(bytes, Marks::default()) };
+    pub(crate) fn send(&mut self, host: usize, Departure { bytes, sound, quiet }: Departure, show: bool) -> Instant {
+        let frame = Frame { sound, quiet, ..self.frame(bytes, Marks::default()) };
         if let Some(tap) = self.taps.get_mut(&host)
             && let Some(quote) = icmp::quote_of(&frame.bytes)
         {
@@ -178,7 +178,7 @@ impl Network {
     fn frame(&mut self, bytes: Rc<[u8]>, marks: Marks) -> Frame {
         let id = self.frames;
         self.frames += 1;
-        Frame { id, bytes, marks, sound: false }
+        Frame { id, bytes, marks, sound: false, quiet: false }
     }
 
     /// Records what a NIC made of a frame.

@@ -20,6 +20,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
+use ringway_stack::device::Device as _;
 use ringway_stack::ring::{Datagram, Event, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, SocketId, UdpOptions};
 use ringway_stack::{Error, Instant, tcp};
 
@@ -112,7 +113,20 @@ impl Sockets {
     pub fn poll(&mut self, now: Instant) -> usize {
         self.note(|checkers, place, ring| checkers.polls(place, now, ring));
         self.give_back_due(now);
-        self.ring.poll(now)
+        let idle = !self.ring.has_events() && self.ring.next_deadline().is_none_or(|at| at > now);
+        let spoken = self.ring.device().slept_through().filter(|_| idle);
+        let done = self.ring.poll(now);
+        if let Some(spoken) = spoken {
+            let spoken = self.ring.device().spoken() - spoken;
+            self.note(|checkers, place, ring| checkers.slept_through(place, spoken, ring.has_events()));
+        }
+        done
+    }
+
+    /// Until something comes that somebody waits for.
+    pub(crate) fn sleep(&mut self) {
+        let wake = self.ring.wake();
+        self.ring.device_mut().arm(wake);
     }
 
     fn give_back_due(&mut self, now: Instant) {

@@ -192,6 +192,16 @@ pub struct Moderation {
     pub period_us: u16,
 }
 
+/// Which frames end the sleep of whoever armed a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Every frame.
+    Any,
+    /// Not those of which nobody waits for what they say: their sender has marked them ([`TxOffload::quiet`]). They are found when something else
+    /// ends the sleep. (A device that cannot tell them apart signals for all.)
+    NotQuiet,
+}
+
 /// One ring of a device: a receive queue, a send queue, their completions and their buffers.
 pub trait Device {
     /// A handle on received bytes.
@@ -273,9 +283,9 @@ pub trait Device {
     /// Ends what [`Device::attach`] began.
     fn detach(&mut self, rule: RuleId);
 
-    /// Makes the next received frame or event signal [`Device::wait_fd`]. `false`: there is something to poll right now,
+    /// Makes the next received frame or event signal [`Device::wait_fd`], of those that `wake` names. `false`: there is something to poll right now,
     /// and nothing was armed.
-    fn arm(&mut self) -> bool;
+    fn arm(&mut self, wake: Wake) -> bool;
 
     /// Ends what [`Device::arm`] began, and clears the signal.
     fn disarm(&mut self);

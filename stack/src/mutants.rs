@@ -341,4 +341,8 @@ mutants! {
     PutOffTimersLost,
     /// A connection's flow rule stays.
     StreamRuleLeaks,
+    /// A sleeper who waits for room to write is not woken for the acknowledgment that makes it.
+    ForgetsWriters,
+    /// An acknowledgment that tells of a gap wakes nobody.
+    QuietAboutGaps,
 }

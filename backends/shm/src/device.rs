@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, Device, DeviceEvent, Flow, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, Steering, TxFrame, Unsupported,
+    Capabilities, Device, DeviceEvent, Flow, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, Steering, TxFrame, Unsupported, Wake,
 };
 use ringway_stack::offload::DeviceKind;
 
@@ -327,7 +327,7 @@ impl ShmDevice {
 
 /// The caller has put a sequentially consistent fence between what it published and this.
 fn wake_if_waiting(channel: &mut Channel) {
-    if channel.peer_waits_for_room() && channel.tx.kicker.must_kick(&channel.link.peer.view) {
+    if channel.peer_waits_for_room() && channel.tx.kicker.must_kick(&channel.link.peer.view, false) {
         channel.link.wake();
     }
 }
@@ -427,9 +427,13 @@ impl Device for ShmDevice {
         let Some(channel) = self.channels[slot].as_deref_mut() else { return Err(SendError::NoPeer) };
         match channel.tx.send(&channel.link, self.allocator.pool(), &self.member.segment, frame) {
             Ok(()) => {
-                if !channel.tx.is_touched && !frame.offload.dummy {
-                    channel.tx.is_touched = true;
-                    self.touched.push(slot as u16);
+                if !frame.offload.dummy {
+                    if !channel.tx.is_touched {
+                        channel.tx.is_touched = true;
+                        channel.tx.is_quiet = true;
+                        self.touched.push(slot as u16);
+                    }
+                    channel.tx.is_quiet &= frame.offload.quiet;
                 }
                 Ok(())
             }
@@ -451,7 +455,8 @@ impl Device for ShmDevice {
         while let Some(slot) = self.touched.pop() {
             let Some(channel) = self.channels[usize::from(slot)].as_deref_mut() else { continue };
             channel.tx.is_touched = false;
-            if channel.tx.kicker.must_kick(&channel.link.peer.view) || channel.tx.must_press(&channel.link) {
+            let may_wait = channel.tx.may_wait(&channel.link);
+            if channel.tx.kicker.must_kick(&channel.link.peer.view, may_wait) || channel.tx.must_press(&channel.link) {
                 channel.link.wake();
             }
         }
@@ -511,7 +516,7 @@ impl Device for ShmDevice {
         self.rendezvous.withdraw(rule);
     }
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self, wake: Wake) -> bool {
         for &slot in &self.active {
             let Some(channel) = self.channels[usize::from(slot)].as_deref_mut() else { continue };
             if channel.rx.slots.has_unpublished() {
@@ -522,7 +527,7 @@ impl Device for ShmDevice {
             }
         }
         // Its fence orders all of the above before the looks below, at both ends.
-        self.armer.arm(&*self.member.segment);
+        self.armer.arm(&*self.member.segment, wake);
         let has_room = |device: &mut Self| {
             device.reap();
             device.active.iter().any(|&slot| {

@@ -6,7 +6,7 @@ pub(crate) const MEMBER_MAGIC: u64 = u64::from_le_bytes(*b"RWmember");
 /// First word of a channel.
 pub(crate) const CHANNEL_MAGIC: u64 = u64::from_le_bytes(*b"RWchannl");
 /// Of everything in this file, and of the greeting.
-pub(crate) const VERSION: u64 = 6;
+pub(crate) const VERSION: u64 = 7;
 
 /// Offsets common to both kinds of segment.
 pub(crate) const MAGIC_AT: usize = 0;
@@ -16,8 +16,8 @@ pub(crate) const OWNER_AT: usize = 16;
 
 /// Member segment: bytes of its pool.
 pub(crate) const POOL_LEN_AT: usize = 24;
-/// Member segment: the wake-up generation, odd while the member sleeps. Its own pair of cache lines, because processors
-/// prefetch lines in pairs.
+/// Member segment: the wake-up generation, odd while the member sleeps; its highest bit says that quiet frames do not wake the member. Its own
+/// pair of cache lines, because processors prefetch lines in pairs.
 pub(crate) const ARMED_AT: usize = 128;
 /// Member segment: the generation of the member's pauses, odd while it neither polls nor sleeps on an armed ring: then whoever fills half a
 /// channel wakes it. Beside the other, for senders look at both.

@@ -8,7 +8,7 @@ use ringway_sim::{Faults, SimDevice, SimRx, SimTx};
 use ringway_stack::Instant;
 use ringway_stack::device::{
     Capabilities, ChecksumVerdict, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError, TxFrame,
-    TxOffload, Unsupported,
+    TxOffload, Unsupported, Wake,
 };
 
 use crate::sim::{Case, SimNet};
@@ -195,8 +195,8 @@ impl Device for Flawed {
         self.device.detach(rule);
     }
 
-    fn arm(&mut self) -> bool {
-        self.device.arm()
+    fn arm(&mut self, wake: Wake) -> bool {
+        self.device.arm(wake)
     }
 
     fn disarm(&mut self) {

@@ -4,7 +4,7 @@ use ringway_sim::{NicConfig, SimDevice, SimRx, SimTx};
 use ringway_stack::Instant;
 use ringway_stack::device::{
     Capabilities, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, IpMatch, MacAddr, Pacing, RuleError, RuleId, RxBatch,
-    SendError, TxFrame, TxOffload, Unsupported, VxlanMatch,
+    SendError, TxFrame, TxOffload, Unsupported, VxlanMatch, Wake,
 };
 
 /// What is wrong with a device.
@@ -169,8 +169,8 @@ impl Device for Flawed {
         }
     }
 
-    fn arm(&mut self) -> bool {
-        self.device.arm()
+    fn arm(&mut self, wake: Wake) -> bool {
+        self.device.arm(wake)
     }
 
     fn disarm(&mut self) {

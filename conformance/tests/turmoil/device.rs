@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ringway_stack::Instant;
 use ringway_stack::device::{
     Capabilities, Device, DeviceEvent, FlowRule, HEAD_MAX, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame,
+    Wake,
 };
 use ringway_stack::offload::DeviceKind;
 
@@ -137,7 +138,7 @@ impl Device for TurmoilDevice {
 
     fn detach(&mut self, _: RuleId) {}
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self, _wake: Wake) -> bool {
         !self.rx_ready()
     }
 

@@ -6,7 +6,8 @@
 //!
 //! What a stack owes the wire is worked out by `shadow`, a TCP of their own.
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `congestion`, `rto`, `timers`, `edges`,
-//! `closing`, `resources`, `loans`, `screening`, `sharing`, `forged`. Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
+//! `closing`, `resources`, `loans`, `screening`, `sharing`, `forged`, `sleepers`.
+//! Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
 //! (`tests/mutants.rs`).
 
@@ -30,6 +31,7 @@ mod sequence;
 mod services;
 mod shadow;
 mod sharing;
+mod sleepers;
 mod stream;
 mod timers;
 mod window;
@@ -51,7 +53,7 @@ use self::flow::{Flows, Tuple};
 use crate::fabric::Marks;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 26] = [
+pub const CHECKERS: [&str; 27] = [
     "stream",
     "datagrams",
     "after_close",
@@ -66,6 +68,7 @@ pub const CHECKERS: [&str; 26] = [
     "loans",
     "screening",
     "sharing",
+    "sleepers",
     "format",
     "acknowledging",
     "timestamps",

@@ -4,7 +4,7 @@ use crate::frames;
 use ringway_stack::device::ChecksumVerdict;
 
 fn frame(bytes: Vec<u8>) -> Frame {
-    Frame { id: 0, bytes: bytes.into(), marks: Marks::default(), sound: false }
+    Frame { id: 0, bytes: bytes.into(), marks: Marks::default(), sound: false, quiet: false }
 }
 
 fn datagram() -> Frame {

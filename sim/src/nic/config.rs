@@ -1,5 +1,7 @@
 //! What a simulated NIC can do, and how much of it.
 
+use core::time::Duration;
+
 use ringway_stack::device::{Capabilities, Steering};
 use ringway_stack::offload::DeviceKind;
 
@@ -58,6 +60,9 @@ pub struct NicConfig {
     /// Lends the heads of frames too, on request: then each frame takes a receive buffer, as long as half of them are left. (Smaller ones
     /// are copied from then on, lest a program that holds many starve its ring.)
     pub lends_heads: bool,
+    /// How long who sleeps on a ring and waits for no acknowledgment sleeps on when one comes that may wait
+    /// ([`Wake::NotQuiet`](ringway_stack::device::Wake::NotQuiet)).
+    pub nap: Duration,
     /// What goes wrong with it.
     pub faults: NicFaults,
 }
@@ -150,6 +155,7 @@ impl Default for NicConfig {
             cyclic_queues_max: 4,
             device_memory: 256 << 10,
             lends_heads: true,
+            nap: Duration::ZERO,
             faults: NicFaults::default(),
         }
     }

@@ -94,7 +94,7 @@ impl Hardware {
         self.down_until.is_some_and(|until| until > self.now)
     }
 
-    pub(super) fn receive(&mut self, now: Instant, bytes: &Rc<[u8]>, sound: bool) -> Reception {
+    pub(super) fn receive(&mut self, now: Instant, bytes: &Rc<[u8]>, sound: bool, quiet: bool) -> Reception {
         self.now = self.now.max(now);
         if self.is_down() {
             return Reception { outcome: Err(RxDrop::Down), wake_at: None };
@@ -107,7 +107,7 @@ impl Hardware {
         let Some(fields) = Fields::parse(bytes, 0) else { return reception };
         if !fields.dst.is_multicast() && fields.is_ip() {
             let target = self.steering.target(&fields, bytes).or_else(|| self.stacks().next());
-            match target.map(|target| self.deliver(now, target, bytes, sound)) {
+            match target.map(|target| self.deliver(now, target, bytes, (sound, quiet))) {
                 Some(Ok(wake_at)) => reception = Reception { outcome: Ok(()), wake_at },
                 Some(Err(drop)) => reception.outcome = Err(drop),
                 None => {}
@@ -115,7 +115,7 @@ impl Hardware {
             return reception;
         }
         for (i, target) in self.targets(&fields, bytes).into_iter().enumerate() {
-            match self.deliver(now, target, bytes, sound) {
+            match self.deliver(now, target, bytes, (sound, quiet)) {
                 Ok(wake_at) => {
                     reception.outcome = Ok(());
                     reception.wake_at = [reception.wake_at, wake_at].into_iter().flatten().min();
@@ -143,7 +143,7 @@ impl Hardware {
         stacks.map(|(ring, _)| Target { ring, queue: None, tag: 0 })
     }
 
-    fn deliver(&mut self, now: Instant, target: Target, bytes: &Rc<[u8]>, sound: bool) -> Result<Option<Instant>, RxDrop> {
+    fn deliver(&mut self, now: Instant, target: Target, bytes: &Rc<[u8]>, (sound, quiet): (bool, bool)) -> Result<Option<Instant>, RxDrop> {
         let overruns = self.trouble.strikes(NicFault::CqOverrun, target.ring, now);
         let exhausts = self.trouble.strikes(NicFault::RxExhausted, target.ring, now);
         let ring = &mut self.rings[target.ring];
@@ -176,7 +176,7 @@ impl Hardware {
             Some(cyclic) => cyclic.fill(bytes, meta).then_some(()).ok_or(RxDrop::NoBuffer)?,
             None => ring.push(&self.config, bytes, meta)?,
         }
-        Ok(ring.announce(now))
+        Ok(ring.announce(now, quiet.then_some(self.config.nap)))
     }
 
     pub(super) fn transmit(&mut self, now: Instant) -> Option<Departure> {
@@ -218,14 +218,15 @@ impl Hardware {
             if let Some(bucket) = &mut ring.bucket {
                 bucket.take(now, len);
             }
+            let quiet = frame.quiet;
             let (departure, last) = match frame.plain_len() {
                 Some(len) => {
                     let (bytes, sound) = self.recycling.make(len, |out| frame.emit_plain(out));
-                    (Departure { bytes, sound }, true)
+                    (Departure { bytes, sound, quiet }, true)
                 }
                 None => {
                     let Emitted { last, sound } = frame.emit(&mut self.scratch);
-                    (Departure { bytes: self.scratch[..].into(), sound }, last)
+                    (Departure { bytes: self.scratch[..].into(), sound, quiet }, last)
                 }
             };
             let done = if last { ring.posted.pop_front().map(|(_, frame)| frame) } else { None };

@@ -97,6 +97,8 @@ pub(crate) struct Departure {
     pub(crate) bytes: Rc<[u8]>,
     /// The NIC filled in all of its checksums, over and inside whatever it tunnels.
     pub(crate) sound: bool,
+    /// It may wait, says its sender.
+    pub(crate) quiet: bool,
 }
 
 /// A simulated NIC. Handles on one NIC are equal; the drivers' side is [`SimDevice`], a ring's.
@@ -138,12 +140,12 @@ impl Nic {
 
     /// The wire's side: a frame's last bit arrives.
     pub fn receive(&self, now: Instant, bytes: &Rc<[u8]>) -> Reception {
-        self.arrive(now, bytes, false)
+        self.arrive(now, bytes, false, false)
     }
 
-    /// As [`Nic::receive`]. `sound`: the checksums are known to be right.
-    pub(crate) fn arrive(&self, now: Instant, bytes: &Rc<[u8]>, sound: bool) -> Reception {
-        self.hardware().receive(now, bytes, sound)
+    /// As [`Nic::receive`]. `sound`: the checksums are known to be right; `quiet`: the sender says that it may wait.
+    pub(crate) fn arrive(&self, now: Instant, bytes: &Rc<[u8]>, sound: bool, quiet: bool) -> Reception {
+        self.hardware().receive(now, bytes, sound, quiet)
     }
 
     /// The wire's side: the next frame that leaves now, read out of the stack's buffers. Dummies complete on the way.

@@ -1,11 +1,12 @@
 //! One ring's queues: what the driver put in, what the hardware put out, and what ails them.
 
 use core::mem;
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxBuffer, RxMeta};
+use ringway_stack::device::{DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxBuffer, RxMeta, Wake};
 
 use super::buffer::{Pool, SimRx};
 use super::config::NicConfig;
@@ -59,6 +60,12 @@ pub(super) struct Queues {
     pub(super) wake_due: Option<Instant>,
     pub(super) cyclic: BTreeMap<u64, Cyclic>,
     pub(super) cyclic_made: u64,
+    /// What wakes its owner, who sleeps.
+    pub(super) wake: Wake,
+    /// All that lies in `rx` came while its owner slept, and was no reason to wake it.
+    is_slept_through: bool,
+    /// Segments with bytes, SYN or FIN that were sent.
+    pub(super) spoken: u64,
     /// Until when each fault's condition lasts.
     pub(super) until: [Option<Instant>; 7],
 }
@@ -101,6 +108,9 @@ impl Queues {
             wake_due: None,
             cyclic: BTreeMap::new(),
             cyclic_made: 0,
+            wake: Wake::Any,
+            is_slept_through: false,
+            spoken: 0,
             until: [None; 7],
         }
     }
@@ -188,9 +198,14 @@ impl Queues {
         Ok(())
     }
 
-    /// Notes that there is something to poll, and says when the ring's owner is to be woken for it.
-    pub(super) fn announce(&mut self, now: Instant) -> Option<Instant> {
+    /// Notes that there is something to poll, and says when the ring's owner is to be woken for it. A quiet frame has a `nap`.
+    pub(super) fn announce(&mut self, now: Instant, nap: Option<Duration>) -> Option<Instant> {
         self.news = true;
+        let nap = nap.filter(|_| self.wake == Wake::NotQuiet);
+        self.is_slept_through = nap.is_some() && (self.is_slept_through || self.rx.len() == 1);
+        if let Some(nap) = nap {
+            return Some(now + nap);
+        }
         let Some(Moderation { count, period_us }) = self.moderation else { return Some(now) };
         self.unwoken = self.unwoken.saturating_add(1);
         if count > 0 && self.unwoken >= count {
@@ -199,9 +214,14 @@ impl Queues {
             return Some(now);
         }
         if self.wake_due.is_none() {
-            self.wake_due = Some(now + core::time::Duration::from_micros(u64::from(period_us)));
+            self.wake_due = Some(now + Duration::from_micros(u64::from(period_us)));
         }
         None
+    }
+
+    /// Whether there is nothing but what its owner slept through.
+    pub(super) fn is_slept_through(&self) -> bool {
+        self.is_slept_through && !self.rx.is_empty() && self.events.is_empty()
     }
 
     pub(super) fn poll(&mut self, batch: &mut RxBatch<SimRx>) -> usize {
@@ -273,6 +293,7 @@ impl Queues {
         self.bucket = None;
         self.moderation = None;
         self.wake_due = None;
+        (self.wake, self.is_slept_through) = (Wake::Any, false);
         self.until = [None; 7];
     }
 

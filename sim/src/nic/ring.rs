@@ -5,7 +5,7 @@ use core::cell::RefMut;
 use ringway_stack::Instant;
 use ringway_stack::device::{
     Capabilities, CyclicConfig, CyclicError, CyclicId, CyclicPacket, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule,
-    HEAD_MAX, MacAddr, Moderation, Pacing, RuleError, RuleId, RxBatch, SendError, TxFrame, TxOffload, Unsupported,
+    HEAD_MAX, MacAddr, Moderation, Pacing, RuleError, RuleId, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
 
 use super::buffer::{SimRx, SimTx};
@@ -17,7 +17,7 @@ use super::offload::Cut;
 use super::pacing::Bucket;
 use super::steering::Target;
 use super::{Nic, Outstanding};
-use crate::dissect::ETHERNET_LEN;
+use crate::dissect::{ETHERNET_LEN, TCP, be16};
 
 /// One ring of a simulated NIC. Dropping it gives everything back that it had.
 #[derive(Debug)]
@@ -62,6 +62,18 @@ impl SimDevice {
     pub fn outstanding(&self) -> Outstanding {
         let hardware = self.nic.hardware();
         hardware.rings[self.ring].outstanding(hardware.steering.rules_of(self.ring), hardware.memory.used())
+    }
+
+    /// If there is nothing to poll but what the ring's owner slept through: what [`SimDevice::spoken`] is.
+    pub(crate) fn slept_through(&self) -> Option<u64> {
+        let hardware = self.nic.hardware();
+        let ring = &hardware.rings[self.ring];
+        ring.is_slept_through().then_some(ring.spoken)
+    }
+
+    /// How many segments with bytes, SYN or FIN it was given to send.
+    pub(crate) fn spoken(&self) -> u64 {
+        self.nic.hardware().rings[self.ring].spoken
     }
 
     fn hardware(&self) -> RefMut<'_, Hardware> {
@@ -196,10 +208,12 @@ impl Device for SimDevice {
             ring.starved = true;
             return Err(SendError::Full);
         }
-        let TxOffload { checksum, vlan, dummy, .. } = frame.offload;
+        let TxOffload { checksum, vlan, dummy, quiet, .. } = frame.offload;
         let mut queued = ring.blank();
         queued.inline.extend_from_slice(frame.head);
         (queued.checksum, queued.inner_checksum, queued.vlan, queued.dummy, queued.cut) = (checksum, inner_checksum, vlan, dummy, cut);
+        queued.quiet = quiet;
+        ring.spoken += u64::from(speaks(frame));
         for slice in frame.body {
             slice.buffer.seal(slice.offset, slice.len);
             queued.body.push((slice.buffer.clone(), slice.offset, slice.len));
@@ -241,11 +255,14 @@ impl Device for SimDevice {
         }
     }
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self, wake: Wake) -> bool {
+        self.hardware().rings[self.ring].wake = wake;
         !self.rx_ready()
     }
 
-    fn disarm(&mut self) {}
+    fn disarm(&mut self) {
+        self.hardware().rings[self.ring].wake = Wake::Any;
+    }
 
     fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
         if !self.capabilities.lends_heads {
@@ -352,4 +369,15 @@ impl Drop for SimDevice {
     fn drop(&mut self) {
         self.hardware().close_ring(self.ring);
     }
+}
+
+/// Whether it is a segment with bytes, SYN or FIN.
+fn speaks(frame: &TxFrame<'_, SimTx>) -> bool {
+    const FIN_OR_SYN: u8 = 0x03;
+    let head = frame.head;
+    let ip = ETHERNET_LEN + if be16(head, 12) == Some(0x8100) { 4 } else { 0 };
+    let is_tcp = be16(head, ip - 2) == Some(0x0800) && head.get(ip + 9) == Some(&TCP);
+    let Some(tcp) = head.get(ip).filter(|_| is_tcp).map(|byte| ip + usize::from(byte & 0xf) * 4) else { return false };
+    let Some(&[offset, flags]) = head.get(tcp + 12..tcp + 14) else { return false };
+    flags & FIN_OR_SYN != 0 || frame.len() > tcp + usize::from(offset >> 4) * 4
 }

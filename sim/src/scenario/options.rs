@@ -35,6 +35,7 @@ enum Drawn {
     Rings,
     RxBuffers,
     Lending,
+    Nap,
 }
 
 /// One host's options.
@@ -136,7 +137,7 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
     let nic = capabilities(&mut dice(scenario, Drawn::Capabilities, i), nic(&mut dice(scenario, Drawn::Nic, i)), rings);
     let mut poll = dice(scenario, Drawn::PollDelay, i);
     let mut loans = dice(scenario, Drawn::Lending, i);
-    let nic = NicConfig { lends_heads: loans.chance_ppm(800_000), ..nic };
+    let nic = NicConfig { lends_heads: loans.chance_ppm(800_000), nap: nap(&mut dice(scenario, Drawn::Nap, i)), ..nic };
     HostOptions {
         nic: rx_buffers(&mut dice(scenario, Drawn::RxBuffers, i), NicConfig { faults: nic_faults, ..nic }),
         link: LinkConfig { faults, ..link(&mut dice(scenario, Drawn::Link, i)) },
@@ -159,6 +160,11 @@ fn lending(stream: &mut Stream) -> Option<Lending> {
         keeps_ppm: stream.pick(&[0, 0, 0, 100_000, 500_000]),
     };
     lends.then_some(lending)
+}
+
+/// How long sleepers sleep through acknowledgments: seldom for long, lest timers be all that is seen of them.
+fn nap(stream: &mut Stream) -> Duration {
+    if stream.chance_ppm(500_000) { Duration::ZERO } else { Duration::from_nanos(stream.magnitude(100, 100_000)) }
 }
 
 /// Limits.

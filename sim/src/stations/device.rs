@@ -8,7 +8,7 @@ use std::rc::Rc;
 use ringway_stack::Instant;
 use ringway_stack::device::{
     Capabilities, ChecksumVerdict, Device, DeviceEvent, Flow, FlowRule, HEAD_MAX, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError,
-    TxBuffer, TxFrame,
+    TxBuffer, TxFrame, Wake,
 };
 use ringway_stack::offload::DeviceKind;
 use ringway_stack::wire::{checksum, ethernet, ipv4, tcp};
@@ -228,7 +228,7 @@ impl Device for Station {
 
     fn detach(&mut self, _rule: RuleId) {}
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self, _wake: Wake) -> bool {
         false
     }
 

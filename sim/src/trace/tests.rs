@@ -7,7 +7,7 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 use std::collections::BTreeSet;
 
 fn record(trace: &mut Trace, at_us: u64, host: usize, what: What, marks: Marks, bytes: &[u8]) {
-    let frame = Frame { id: 3, bytes: bytes.into(), marks, sound: false };
+    let frame = Frame { id: 3, bytes: bytes.into(), marks, sound: false, quiet: false };
     trace.record(Instant::from_nanos(at_us * 1000), host, what, &frame);
 }
 

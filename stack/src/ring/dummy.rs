@@ -82,7 +82,7 @@ impl<D: Device> Ring<D> {
         let to = Envelope { src: *stream.local.ip(), dst: *stream.remote.ip(), mac, ttl: config.ttl, tos: config.tos };
         let payload = [TxSlice { buffer: &buffer, offset: 0, len }];
         output.set_dummy(true);
-        let sent = output.tcp(device, &to, &tcp::Segment { header, payload: &payload, payload_len: len, cut: None });
+        let sent = output.tcp(device, &to, &tcp::Segment { header, payload: &payload, payload_len: len, cut: None, quiet: false });
         output.set_dummy(false);
         output.flush(device);
         // (What the device refuses is lost as it would have been.)

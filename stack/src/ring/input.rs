@@ -8,7 +8,7 @@ use super::demux::FlowKey;
 use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{NextHop, Readiness};
-use crate::device::{ChecksumVerdict, Device, MacAddr, Protocol, RxBuffer, RxFrame};
+use crate::device::{ChecksumVerdict, Device, MacAddr, Protocol, RxBatch, RxBuffer, RxFrame};
 use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::tcp::{self, RxPayload};
@@ -130,6 +130,31 @@ fn sum_is_good<B: RxBuffer>(mut sum: Checksum, head: &[u8], body: Option<&B>) ->
 }
 
 impl<D: Device> Ring<D> {
+    /// Looks at one batch of frames. Returns how many they were.
+    pub(super) fn receive(&mut self, now: Instant) -> usize {
+        let mut batch = core::mem::replace(&mut self.batch, RxBatch::new(0));
+        let count = self.device.poll_rx(now, &mut batch);
+        for frame in batch.frames_mut() {
+            self.output.counters.rx_packets += 1;
+            if self.on_frame(now, frame).is_none() {
+                self.output.counters.rx_drops += 1;
+            }
+        }
+        if count > 0 {
+            self.device.note_processed();
+        }
+        batch.clear();
+        // (The one that stood in for it is empty, and owns nothing: there is no need to drop it.)
+        core::mem::forget(core::mem::replace(&mut self.batch, batch));
+        if count > 0 {
+            self.batches.count += 1;
+            if count > self.batches.max {
+                self.batches.max = count;
+            }
+        }
+        count
+    }
+
     /// One frame. `None`: it was not for us, or not right.
     #[inline]
     pub(super) fn on_frame(&mut self, now: Instant, frame: &mut RxFrame<D::Rx>) -> Option<()> {
@@ -326,7 +351,7 @@ impl<D: Device> Ring<D> {
                 reset.seq += 1;
             }
             let to = Self::envelope_back(packet);
-            let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None };
+            let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None, quiet: false };
             if self.output.tcp(&mut self.device, &to, &reset).is_err() {
                 self.output.counters.tx_drops += 1;
             }

@@ -17,6 +17,7 @@ mod neighbour;
 mod output;
 mod path;
 mod screening;
+mod sleepers;
 mod slots;
 mod stream;
 mod succession;
@@ -92,6 +93,8 @@ pub struct Ring<D: Device> {
     /// When the latest datagram came.
     datagram_at: Instant,
     waiting_neighbour: Vec<u32>,
+    /// Connections that wait for an acknowledgment, or did a while ago ([`Ring::wake`]).
+    awaiting: Vec<u32>,
     /// Answers to ARP requests that the device refused: whoever asked would ask again only after a second.
     answers: Answers,
     held: Vec<Held>,
@@ -136,6 +139,7 @@ impl<D: Device> Ring<D> {
             retry_after: STALL_MIN,
             datagram_at: Instant::ZERO,
             waiting_neighbour: Vec::new(),
+            awaiting: Vec::new(),
             answers: Answers::new(),
             held: Vec::new(),
             neighbours: Neighbours::default(),
@@ -179,9 +183,13 @@ impl<D: Device> Ring<D> {
         if !self.leaving.is_empty() {
             self.leaving.expire(now, &mut self.device);
         }
-        let frames = self.receive(now);
+        let mut frames = self.receive(now);
+        let timers_are_due = self.wheel.is_due(now);
+        if timers_are_due && frames >= self.config.batch.max(1) {
+            frames += self.receive_rest(now);
+        }
         let mut done = frames + self.device_events(now);
-        if self.wheel.is_due(now) {
+        if timers_are_due {
             done += self.run_timers(now);
         }
         if self.retry_at.is_some_and(|at| at <= now) {
@@ -724,30 +732,6 @@ impl<D: Device> Ring<D> {
             .filter(|(_, socket)| !matches!(socket, Socket::Stream(stream) if stream.orphan || stream.parent.is_some()))
             .map(|(id, _)| id)
             .collect()
-    }
-
-    fn receive(&mut self, now: Instant) -> usize {
-        let mut batch = core::mem::replace(&mut self.batch, RxBatch::new(0));
-        let count = self.device.poll_rx(now, &mut batch);
-        for frame in batch.frames_mut() {
-            self.output.counters.rx_packets += 1;
-            if self.on_frame(now, frame).is_none() {
-                self.output.counters.rx_drops += 1;
-            }
-        }
-        if count > 0 {
-            self.device.note_processed();
-        }
-        batch.clear();
-        // (The one that stood in for it is empty, and owns nothing: there is no need to drop it.)
-        core::mem::forget(core::mem::replace(&mut self.batch, batch));
-        if count > 0 {
-            self.batches.count += 1;
-            if count > self.batches.max {
-                self.batches.max = count;
-            }
-        }
-        count
     }
 
     fn device_events(&mut self, now: Instant) -> usize {

@@ -53,7 +53,7 @@ impl Output {
         Self {
             mac,
             vlan_in_head,
-            offload: TxOffload { checksum: caps.tx_checksum, tso_mss: None, vlan, dummy: false },
+            offload: TxOffload { checksum: caps.tx_checksum, tso_mss: None, vlan, quiet: false, dummy: false },
             lower_len,
             udp_inline_max: caps.inline_max.min(HEAD_MAX).saturating_sub(lower_len + udp::LEN),
             scratch: None,
@@ -113,7 +113,7 @@ impl Output {
     }
 
     fn send<D: Device>(&mut self, device: &mut D, head: &[u8], body: &[TxSlice<'_, D::Tx>], payload_len: usize) -> Result<(), SendError> {
-        self.send_cut(device, head, body, payload_len, None)
+        self.send_cut(device, head, body, payload_len, (None, false))
     }
 
     #[inline(always)]
@@ -123,9 +123,9 @@ impl Output {
         head: &[u8],
         body: &[TxSlice<'_, D::Tx>],
         payload_len: usize,
-        tso_mss: Option<u16>,
+        (tso_mss, quiet): (Option<u16>, bool),
     ) -> Result<(), SendError> {
-        let frame = TxFrame { head, body, offload: TxOffload { tso_mss, ..self.offload } };
+        let frame = TxFrame { head, body, offload: TxOffload { tso_mss, quiet, ..self.offload } };
         match device.send(&frame) {
             // Slots that the hardware is done with are only free again once they are reaped.
             Err(SendError::Full) => {
@@ -154,7 +154,7 @@ impl Output {
     /// One TCP segment, or one for the device to cut.
     #[inline]
     pub(super) fn tcp<D: Device>(&mut self, device: &mut D, to: &Envelope, segment: &Segment<'_, D::Tx>) -> Result<(), SendError> {
-        let &Segment { ref header, payload, payload_len, cut } = segment;
+        let &Segment { ref header, payload, payload_len, cut, quiet } = segment;
         let mut head = [0; 128];
         let header_len = header.header_len();
         let (at, ip) = self.lower(to, ipv4::PROTOCOL_TCP, header_len + payload_len, &mut head);
@@ -166,7 +166,7 @@ impl Output {
             let field = at + tcp::CHECKSUM_OFFSET;
             head[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
         }
-        self.send_cut(device, &head[..end], payload, payload_len, cut)
+        self.send_cut(device, &head[..end], payload, payload_len, (cut, quiet))
     }
 
     /// The headers of a packet without payload, whatever a socket of that protocol sends.

@@ -53,6 +53,12 @@ impl<D: Device> Stream<D> {
         self.connection.is_unfinished() || self.parent.is_some() || self.shared
     }
 
+    /// Whether whoever sleeps is to be woken for an acknowledgment of this connection.
+    #[inline]
+    pub(super) fn awaits_acknowledgment(&self) -> bool {
+        self.connection.awaits_acknowledgment() || (!self.orphan && self.connection.awaits_end())
+    }
+
     /// The addresses, as the device knows them.
     pub(super) fn flow(&self) -> Flow {
         Flow { protocol: Protocol::Tcp, local: self.local, remote: Some(self.remote) }
@@ -112,6 +118,8 @@ pub(super) struct Slot<D: Device> {
     pub(super) socket: Option<Socket<D>>,
     /// Edges not taken yet. Invariant: if there are any, the slot is in the event queue.
     pub(super) edges: Readiness,
+    /// The slot is in the ring's list of those that wait for an acknowledgment.
+    pub(super) awaiting: bool,
 }
 
 /// The slab.
@@ -134,7 +142,7 @@ impl<D: Device> Slots<D> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < self.max => {
-                self.slots.push(Slot { generation: 0, socket: None, edges: Readiness::empty() });
+                self.slots.push(Slot { generation: 0, socket: None, edges: Readiness::empty(), awaiting: false });
                 (self.slots.len() - 1) as u32
             }
             None => return Err(Error::NoBuffers),

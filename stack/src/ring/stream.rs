@@ -443,8 +443,13 @@ impl<D: Device> Ring<D> {
     /// will ask for it.
     #[inline(always)]
     pub(super) fn settle(&mut self, index: u32) {
-        let Self { slots, demux, device, .. } = self;
-        let Some(stream) = slots.stream_at(index) else { return };
+        let Self { slots, demux, device, awaiting, .. } = self;
+        let slot = slots.slot(index);
+        let Some(Socket::Stream(stream)) = &mut slot.socket else { return };
+        if stream.awaits_acknowledgment() && !slot.awaiting {
+            slot.awaiting = true;
+            awaiting.push(index);
+        }
         let edges = stream.connection.take_edges();
         #[cfg(feature = "marks")]
         self.marks.absorb(stream.connection.take_marks());

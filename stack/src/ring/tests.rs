@@ -7,9 +7,12 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex};
 
 mod paths;
+mod sleepers;
 
 use super::*;
-use crate::device::{Capabilities, ChecksumVerdict, FlowRule, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxFrame, Unsupported};
+use crate::device::{
+    Capabilities, ChecksumVerdict, FlowRule, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxFrame, Unsupported, Wake,
+};
 use crate::offload::DeviceKind;
 
 pub(super) const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -80,6 +83,8 @@ pub(super) struct Cable {
     pub(super) dummies: Vec<usize>,
     /// Frames that were queued since the last doorbell.
     pub(super) unrung: usize,
+    /// Whether what it sent last may wait.
+    pub(super) quiet: bool,
 }
 
 impl Device for Cable {
@@ -131,6 +136,7 @@ impl Device for Cable {
             bytes.resize(at + slice.len, 0);
             slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
         }
+        self.quiet = frame.offload.quiet;
         self.out.lock().unwrap().push_back(bytes);
         Ok(())
     }
@@ -160,7 +166,7 @@ impl Device for Cable {
         let at = self.rules.iter().position(|(_, id)| *id == rule).expect("it is attached");
         self.rules.remove(at);
     }
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self, _wake: Wake) -> bool {
         !self.rx_ready()
     }
     fn disarm(&mut self) {}
@@ -193,6 +199,7 @@ impl Pair {
                 lends: false,
                 dummies: Vec::new(),
                 unrung: 0,
+                quiet: false,
             };
             Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [ip.octets()[3]; 32])
         };

@@ -23,6 +23,8 @@ enum Pattern {
 pub(super) struct AckPolicy {
     /// One must be sent now.
     pub(super) now: bool,
+    /// It asks for an answer (RFC 5961 s3.2 and s4.2: who has reset the connection resets it again, with the right number).
+    pub(super) asks: bool,
     /// So many more are sent at once.
     quick: u8,
     pattern: Pattern,
@@ -40,6 +42,7 @@ impl AckPolicy {
     pub(super) const fn new() -> Self {
         Self {
             now: false,
+            asks: false,
             quick: QUICK_MAX,
             pattern: Pattern::Unknown,
             peer_mss: MSS_ASSUMED,

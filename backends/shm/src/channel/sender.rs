@@ -40,6 +40,8 @@ pub(crate) struct Sender {
     free_flights: Vec<u16>,
     /// Written to since the last doorbell.
     pub(crate) is_touched: bool,
+    /// All that was written to since then may wait ([`ringway_stack::device::TxOffload::quiet`]).
+    pub(crate) is_quiet: bool,
     /// A frame was refused for want of room since the last sleep.
     pub(crate) is_blocked: bool,
 }
@@ -55,12 +57,20 @@ impl Default for Sender {
             flights: Vec::new(),
             free_flights: Vec::new(),
             is_touched: false,
+            is_quiet: false,
             is_blocked: false,
         }
     }
 }
 
 impl Sender {
+    /// Whether what was written since the last doorbell is no reason to wake a peer that sleeps through such frames. It is, once they fill half of the
+    /// channel: the other half is for what has to wake the peer.
+    #[inline]
+    pub(crate) fn may_wait(&mut self, link: &Link) -> bool {
+        self.is_quiet && !self.slots.is_half_full(&link.theirs)
+    }
+
     /// Whether the peer is to be woken because its channel fills while it pauses. The caller has put a sequentially consistent fence between what it
     /// published and this.
     #[inline]

@@ -4,7 +4,7 @@
 //! a socket has room for arrives there. So a channel is emptied before it is full, whatever the program does meanwhile; and a sender that was quicker
 //! than that waits for a moment ([`ShmDevice::is_worth_waiting`]), as the kernel's sender spends the time of the delivery itself.
 
-use ringway_stack::device::{Device as _, MacAddr};
+use ringway_stack::device::{Device as _, MacAddr, Wake};
 
 use super::ShmDevice;
 use crate::sync::{Ordering, fence};
@@ -23,7 +23,7 @@ impl ShmDevice {
                 channel.rx.slots.publish_consumed(&channel.link.own);
             }
         }
-        self.pauses.arm(&*self.member.segment);
+        self.pauses.arm(&*self.member.segment, Wake::Any);
     }
 
     /// The pause is over. Whether there is anything to poll for.

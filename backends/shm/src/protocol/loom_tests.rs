@@ -9,6 +9,8 @@ use loom::thread;
 
 use core::sync::atomic::Ordering;
 
+use ringway_stack::device::Wake;
+
 use super::{Armer, Kicker, ReadWords, ReleaseReader, ReleaseWriter, Returned, Seats, SlotReader, SlotWord, SlotWriter, WriteWords};
 use crate::layout::{ARMED_AT, CONSUMED_AT, FLIGHTS, SEATS_AT, SLOT_DATA, SLOTS, release_at, slot_at};
 use crate::sync::fence;
@@ -118,14 +120,62 @@ fn loom_no_wake_up_is_lost() {
                 let mut writer = SlotWriter::default();
                 writer.publish(&sender, WORD);
                 fence(Ordering::SeqCst);
-                Kicker::default().must_kick(&sleeper)
+                Kicker::default().must_kick(&sleeper, false)
             })
         };
         let mut armer = Armer::default();
-        armer.arm(&sleeper);
+        armer.arm(&sleeper, Wake::Any);
         let found = SlotReader::default().is_ready(&sender);
         let kicked = sending.join().unwrap();
         assert!(found || kicked, "slept beside a published slot");
+    });
+}
+
+#[test]
+fn loom_who_begins_to_wait_for_quiet_frames_misses_none() {
+    loom::model(|| {
+        let (sender, sleeper) = (Memory::new(), Memory::new());
+        let sending = {
+            let (sender, sleeper) = (sender.clone(), sleeper.clone());
+            thread::spawn(move || {
+                let mut writer = SlotWriter::default();
+                writer.publish(&sender, WORD);
+                fence(Ordering::SeqCst);
+                Kicker::default().must_kick(&sleeper, true)
+            })
+        };
+        let mut armer = Armer::default();
+        armer.arm(&sleeper, Wake::NotQuiet);
+        // (The sleeper sleeps, when another thread begins to wait.)
+        armer.arm(&sleeper, Wake::Any);
+        let found = SlotReader::default().is_ready(&sender);
+        let kicked = sending.join().unwrap();
+        assert!(found || kicked, "slept beside a quiet frame that somebody waits for");
+    });
+}
+
+#[test]
+fn loom_no_wake_up_for_what_may_not_wait_is_lost_behind_a_quiet_frame() {
+    loom::model(|| {
+        let (sender, sleeper) = (Memory::new(), Memory::new());
+        let sending = {
+            let (sender, sleeper) = (sender.clone(), sleeper.clone());
+            thread::spawn(move || {
+                let (mut writer, mut kicker) = (SlotWriter::default(), Kicker::default());
+                let mut kicked = false;
+                for is_quiet in [true, false] {
+                    writer.publish(&sender, WORD);
+                    fence(Ordering::SeqCst);
+                    kicked |= kicker.must_kick(&sleeper, is_quiet);
+                }
+                kicked
+            })
+        };
+        let mut armer = Armer::default();
+        armer.arm(&sleeper, Wake::NotQuiet);
+        let found = SlotReader::default().is_ready(&sender);
+        let kicked = sending.join().unwrap();
+        assert!(found || kicked, "slept beside a frame that may not wait");
     });
 }
 

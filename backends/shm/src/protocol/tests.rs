@@ -3,6 +3,8 @@ use std::collections::HashMap;
 
 use core::sync::atomic::Ordering;
 
+use ringway_stack::device::Wake;
+
 use super::{Armer, Kicker, ReadWords, ReleaseReader, ReleaseWriter, SlotReader, SlotWord, SlotWriter, WriteWords};
 use crate::layout::{CONSUMED_AT, FLIGHTS, GATHER_HEAD_MAX, INLINE_MAX, SLOTS, release_at, slot_at};
 
@@ -98,17 +100,32 @@ fn releases_come_back_in_order_round_after_round() {
 fn one_kick_a_sleep() {
     let memory = Memory::default();
     let (mut armer, mut kicker) = (Armer::default(), Kicker::default());
-    assert!(!kicker.must_kick(&memory));
+    assert!(!kicker.must_kick(&memory, false));
     for _ in 0..3 {
-        armer.arm(&memory);
+        armer.arm(&memory, Wake::Any);
         assert!(armer.is_armed());
-        assert!(kicker.must_kick(&memory));
-        assert!(!kicker.must_kick(&memory));
+        assert!(kicker.must_kick(&memory, false));
+        assert!(!kicker.must_kick(&memory, false));
         armer.disarm(&memory);
         assert!(!armer.is_armed());
-        assert!(!kicker.must_kick(&memory));
+        assert!(!kicker.must_kick(&memory, false));
     }
-    armer.arm(&memory);
-    armer.arm(&memory);
-    assert!(kicker.must_kick(&memory), "armed twice is a new sleep");
+    armer.arm(&memory, Wake::Any);
+    armer.arm(&memory, Wake::Any);
+    assert!(kicker.must_kick(&memory, false), "armed twice is a new sleep");
+}
+
+#[test]
+fn a_quiet_frame_ends_no_sleep_but_one_that_is_for_it() {
+    let memory = Memory::default();
+    let (mut armer, mut kicker) = (Armer::default(), Kicker::default());
+    armer.arm(&memory, Wake::NotQuiet);
+    assert!(armer.is_armed());
+    assert!(!kicker.must_kick(&memory, true));
+    assert!(kicker.must_kick(&memory, false), "the quiet one before has not used the sleep up");
+    assert!(!kicker.must_kick(&memory, false));
+    armer.arm(&memory, Wake::Any);
+    assert!(kicker.must_kick(&memory, true), "it is a new sleep, for all frames");
+    armer.disarm(&memory);
+    assert!(!kicker.must_kick(&memory, true));
 }

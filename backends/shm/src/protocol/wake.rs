@@ -1,10 +1,18 @@
 //! Sleeping and waking. A member that is about to sleep makes its generation odd, and looks once more; a sender looks at the
 //! generation after it has published. With a sequentially consistent fence between each one's store and load, at
 //! least one of them sees the other (the store buffering litmus test), so no wake-up is lost.
+//!
+//! The generation's highest bit says that frames which may wait are no reason to wake the member. What the sleeper waits for is decided
+//! before it makes its generation odd, so a sender of such a frame either finds that it is waited for, or is seen at the last look.
+
+use ringway_stack::device::Wake;
 
 use super::{ReadWords, WriteWords};
 use crate::layout::{ARMED_AT, PAUSED_AT};
 use crate::sync::{Ordering, fence};
+
+/// In a generation: quiet frames do not end this sleep.
+const NOT_QUIET: u64 = 1 << 63;
 
 /// The end that sleeps.
 #[derive(Debug)]
@@ -26,9 +34,10 @@ impl Armer {
     }
 
     /// Announces the sleep. The caller looks once more for work, and takes it back if there is any.
-    pub(crate) fn arm(&mut self, own: &impl WriteWords) {
+    pub(crate) fn arm(&mut self, own: &impl WriteWords, wake: Wake) {
         self.generation += 1 + (self.generation & 1);
-        own.store(self.at, self.generation, Ordering::Relaxed);
+        let not_quiet = if wake == Wake::NotQuiet { NOT_QUIET } else { 0 };
+        own.store(self.at, self.generation | not_quiet, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
@@ -64,16 +73,21 @@ impl Kicker {
     }
 
     /// Whether the peer sleeps and was not woken from this sleep yet; then the caller must wake it. The caller has put
-    /// a sequentially consistent fence between what it published and this.
+    /// a sequentially consistent fence between what it published and this. `is_quiet`: what it published may wait.
     #[inline]
-    pub(crate) fn must_kick(&mut self, peer: &impl ReadWords) -> bool {
-        self.must_kick_if(peer, || true)
+    pub(crate) fn must_kick(&mut self, peer: &impl ReadWords, is_quiet: bool) -> bool {
+        let generation = peer.load(self.at, Ordering::Relaxed);
+        self.is_kicked_by(generation, || !is_quiet || generation & NOT_QUIET == 0)
     }
 
     /// The same, where there is a reason to, which is asked for only if the peer sleeps.
     #[inline]
     pub(crate) fn must_kick_if(&mut self, peer: &impl ReadWords, has_reason: impl FnOnce() -> bool) -> bool {
-        let generation = peer.load(self.at, Ordering::Relaxed);
+        self.is_kicked_by(peer.load(self.at, Ordering::Relaxed), has_reason)
+    }
+
+    #[inline]
+    fn is_kicked_by(&mut self, generation: u64, has_reason: impl FnOnce() -> bool) -> bool {
         if generation & 1 == 0 || generation == self.kicked || !has_reason() {
             return false;
         }

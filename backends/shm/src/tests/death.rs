@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::{Device, DeviceEvent, Protocol, SendError};
+use ringway_stack::device::{Device, DeviceEvent, Protocol, SendError, Wake};
 
 use super::{Node, fresh_address, pattern, tcp, until};
 use crate::{ResolveError, store_hook};
@@ -69,7 +69,7 @@ fn other_process() {
                 }
                 node.device.doorbell();
                 node.poll();
-                if node.device.arm() {
+                if node.device.arm(Wake::Any) {
                     node.device.disarm();
                 }
             }

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use ringway_stack::device::{Device, DeviceEvent, MacAddr, SendError};
+use ringway_stack::device::{Device, DeviceEvent, MacAddr, SendError, Wake};
 
 use super::{Node, fresh_address, pair, pattern, tcp, until};
 use crate::layout::{ARMED_AT, CONSUMED_AT, FLIGHTS, SLOT_DATA, SLOT_GATHER, SLOTS, release_at, slot_at};
@@ -204,7 +204,7 @@ fn a_flood_of_wake_ups_fills_nothing() {
         for _ in 0..500 {
             link.wake();
         }
-        while !victim.device.arm() {
+        while !victim.device.arm(Wake::Any) {
             victim.poll();
         }
         victim.device.disarm();

@@ -142,11 +142,20 @@ impl Node {
     }
 
     pub(crate) fn send_tagged(&mut self, to: MacAddr, payload: &[u8], vlan: Option<u16>) -> Result<(), SendError> {
+        self.send_with(to, payload, TxOffload { vlan, ..TxOffload::default() })
+    }
+
+    /// A frame that may wait.
+    pub(crate) fn send_quietly(&mut self, to: MacAddr, payload: &[u8]) -> Result<(), SendError> {
+        self.send_with(to, payload, TxOffload { quiet: true, ..TxOffload::default() })
+    }
+
+    fn send_with(&mut self, to: MacAddr, payload: &[u8], offload: TxOffload) -> Result<(), SendError> {
         let (headers, rest) = payload.split_at(payload.len().min(10));
         let head = [&to.0[..], &self.device.mac().0, &[8, 0], headers].concat();
         let buffers = self.buffers(rest);
         let body: Vec<_> = buffers.iter().map(|(buffer, len)| TxSlice { buffer, offset: 0, len: *len }).collect();
-        self.device.send(&TxFrame { head: &head, body: &body, offload: TxOffload { vlan, ..TxOffload::default() } })
+        self.device.send(&TxFrame { head: &head, body: &body, offload })
     }
 
     /// What one poll receives.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::{Device, SendError};
+use ringway_stack::device::{Device, SendError, Wake};
 
 use super::{Node, fresh_address, pair, tcp, until};
 use crate::layout::SLOTS;
@@ -20,7 +20,7 @@ fn wakes(node: &Node, within: Duration) -> bool {
 /// Joining wakes once; after this the device is asleep.
 fn settle(node: &mut Node) {
     node.poll();
-    until("a sleep", || node.device.arm().then_some(()));
+    until("a sleep", || node.device.arm(Wake::Any).then_some(()));
     node.device.disarm();
 }
 
@@ -31,10 +31,10 @@ fn a_frame_wakes_a_sleeper_once_and_nobody_else() {
     a.send(to_b, b"for one who is awake").unwrap();
     a.device.doorbell();
     assert!(!wakes(&b, Duration::ZERO), "nobody sleeps, nobody is woken");
-    assert!(!b.device.arm(), "there is a frame");
+    assert!(!b.device.arm(Wake::Any), "there is a frame");
     b.receive();
 
-    assert!(b.device.arm());
+    assert!(b.device.arm(Wake::Any));
     assert!(!wakes(&b, Duration::from_millis(20)));
     a.send(to_b, b"1").unwrap();
     assert!(!wakes(&b, Duration::ZERO), "only the doorbell wakes");
@@ -48,6 +48,61 @@ fn a_frame_wakes_a_sleeper_once_and_nobody_else() {
     assert_eq!(b.poll().len(), 2);
 }
 
+#[test]
+fn a_frame_that_may_wait_wakes_only_who_waits_for_it() {
+    let (mut a, mut b, to_b) = pair();
+    settle(&mut b);
+    assert!(b.device.arm(Wake::NotQuiet));
+    a.send_quietly(to_b, b"1").unwrap();
+    a.device.doorbell();
+    assert!(!wakes(&b, Duration::from_millis(20)), "it may wait, and nobody waits for it");
+    // Whoever begins to wait for it finds it there already, and is woken for the next.
+    assert!(!b.device.arm(Wake::Any), "there is a frame");
+    assert_eq!(b.poll().len(), 1);
+    assert!(b.device.arm(Wake::NotQuiet));
+    assert!(b.device.arm(Wake::Any), "armed for more than before");
+    a.send_quietly(to_b, b"2").unwrap();
+    a.device.doorbell();
+    assert!(wakes(&b, PATIENCE), "somebody waits for it");
+    b.device.disarm();
+    assert_eq!(b.poll().len(), 1);
+
+    // The same doorbell hands over what may not wait, before it or behind it.
+    for quiet_first in [true, false] {
+        assert!(b.device.arm(Wake::NotQuiet));
+        for quiet in [quiet_first, !quiet_first] {
+            if quiet { a.send_quietly(to_b, b"3") } else { a.send(to_b, b"4") }.unwrap();
+        }
+        a.device.doorbell();
+        assert!(wakes(&b, PATIENCE), "one of the two may not wait");
+        b.device.disarm();
+        assert_eq!(b.poll().len(), 2);
+    }
+}
+
+#[test]
+fn frames_that_may_wait_leave_half_of_a_channel_to_those_that_may_not() {
+    let (mut a, mut b, to_b) = pair();
+    settle(&mut b);
+    for round in 0..3 {
+        assert!(b.device.arm(Wake::NotQuiet));
+        for _ in 1..SLOTS / 2 {
+            a.send_quietly(to_b, b"quiet").unwrap();
+            a.device.doorbell();
+        }
+        assert!(!wakes(&b, Duration::from_millis(20)), "round {round}: there is room for half a channel more");
+        a.send_quietly(to_b, b"quiet").unwrap();
+        a.device.doorbell();
+        assert!(wakes(&b, PATIENCE), "round {round}: half of the channel is full");
+        b.device.disarm();
+        let mut polled = 0;
+        while polled < SLOTS / 2 {
+            polled += b.poll().len();
+        }
+        assert_eq!(polled, SLOTS / 2);
+    }
+}
+
 /// Whoever asks the descriptor on which another thread sleeps does not take its wake-up away; what nobody sleeps for any more does not keep the
 /// descriptor readable.
 #[test]
@@ -59,7 +114,7 @@ fn a_sleepers_wake_up_is_its_own() {
         unsafe { libc::write(fd, core::ptr::from_ref(&1u64).cast(), 8) }
     };
     let sleeper = b.device.begin_sleep();
-    assert!(b.device.arm());
+    assert!(b.device.arm(Wake::Any));
     assert_eq!(signal(sleeper), 8);
     b.device.disarm();
     assert!(wakes(&b, Duration::ZERO), "another thread has looked, and the sleeper is woken all the same");
@@ -68,7 +123,7 @@ fn a_sleepers_wake_up_is_its_own() {
     assert!(!wakes(&b, Duration::ZERO));
 
     assert_eq!(signal(sleeper), 8);
-    assert!(b.device.arm());
+    assert!(b.device.arm(Wake::Any));
     assert!(wakes(&b, Duration::ZERO));
     b.device.disarm();
     assert!(!wakes(&b, Duration::ZERO), "it came too late");
@@ -84,7 +139,7 @@ fn ping_pong_between_sleepers_loses_no_wake_up() {
         if let Some(got) = got.into_iter().next() {
             return got;
         }
-        if node.device.arm() {
+        if node.device.arm(Wake::Any) {
             assert!(wakes(node, PATIENCE), "slept for ever");
             node.device.disarm();
         }
@@ -114,7 +169,7 @@ fn a_sender_that_sleeps_for_room_is_woken_when_there_is_some() {
         a.send(to_b, b"fill").unwrap();
     }
     assert_eq!(a.send(to_b, b"one more"), Err(SendError::Full));
-    assert!(a.device.arm(), "nothing to receive, and no room");
+    assert!(a.device.arm(Wake::Any), "nothing to receive, and no room");
     assert!(!wakes(&a, Duration::from_millis(20)));
     b.poll();
     assert!(wakes(&a, PATIENCE));
@@ -124,7 +179,7 @@ fn a_sender_that_sleeps_for_room_is_woken_when_there_is_some() {
     // And without a sleep in between, the sender doesn't begin one.
     while a.send(to_b, b"fill").is_ok() {}
     while !b.poll().is_empty() {}
-    assert!(!a.device.arm());
+    assert!(!a.device.arm(Wake::Any));
 }
 
 #[test]
@@ -132,7 +187,7 @@ fn a_joining_peer_wakes_a_sleeper() {
     let mut b = Node::new();
     let address = fresh_address();
     b.device.attach(&tcp(address)).unwrap();
-    assert!(b.device.arm());
+    assert!(b.device.arm(Wake::Any));
     let mut a = Node::new();
     let to_b = a.find(address).unwrap().mac;
     assert!(wakes(&b, PATIENCE));

@@ -185,6 +185,9 @@ impl Offload {
         if self.mux.watch.is_deep() {
             self.check_deep_sleep();
         }
+        if self.ring.may_await_acknowledgment() && self.mux.watch.is_deaf_to_acknowledgments() {
+            self.await_acknowledgments();
+        }
     }
 
     /// A socket is ready for something, or got something new.

@@ -12,7 +12,7 @@ use core::time::Duration;
 use std::os::fd::RawFd;
 
 use ringway_host::spin::current_core;
-use ringway_stack::device::Device;
+use ringway_stack::device::{Device, Wake};
 use ringway_stack::time::Instant;
 
 use super::State;
@@ -64,6 +64,8 @@ pub(crate) struct RingWatch {
     attended: u32,
     /// The ring will signal its descriptor.
     armed: bool,
+    /// But not for frames that bring nothing but an acknowledgment, since nobody waited for one when the ring was armed.
+    sleeps_through_acknowledgments: bool,
     deep: Option<Deep>,
     /// The progress thread's eventfd.
     pub(crate) progress: Option<RawFd>,
@@ -84,6 +86,12 @@ impl RingWatch {
     #[inline]
     pub(crate) const fn is_deep(&self) -> bool {
         self.deep.is_some()
+    }
+
+    /// Whether somebody sleeps on the ring whom acknowledgments do not wake.
+    #[inline]
+    pub(super) const fn is_deaf_to_acknowledgments(&self) -> bool {
+        self.armed && self.sleeps_through_acknowledgments
     }
 
     /// A thread goes back to the program while another leads or dozes.
@@ -242,7 +250,9 @@ impl Offload {
     /// Makes the ring signal its descriptor. `false`: it has something to poll right now.
     pub(crate) fn arm(&mut self) -> bool {
         if !self.mux.watch.armed {
-            self.mux.watch.armed = self.ring.device_mut().arm();
+            let wake = self.ring.wake();
+            self.mux.watch.armed = self.ring.device_mut().arm(wake);
+            self.mux.watch.sleeps_through_acknowledgments = wake == Wake::NotQuiet;
         }
         self.mux.watch.armed
     }
@@ -254,6 +264,24 @@ impl Offload {
         let relied_on = watch.deep.is_some() || watch.leader.is_some();
         if watch.spinning == 0 && !watch.armed && (relied_on || self.mux.sleepers.len() != 0) {
             self.attend_others(now);
+        }
+    }
+
+    /// A call has left something that waits for an acknowledgment, while whoever sleeps on the ring sleeps through those: from now on, they wake the
+    /// sleeper too.
+    #[cold]
+    pub(super) fn await_acknowledgments(&mut self) {
+        if self.ring.wake() == Wake::NotQuiet {
+            return;
+        }
+        self.mux.watch.armed = false;
+        if self.arm() {
+            return;
+        }
+        // Some lie there.
+        match self.mux.watch.leader {
+            Some(leader) => self.mux.wake(leader),
+            None => self.mux.rouse_progress(),
         }
     }
 

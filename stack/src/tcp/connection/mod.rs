@@ -367,7 +367,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Whether a third of the send buffer is free (Linux's `sk_stream_is_writeable`).
     #[inline]
-    fn is_writable(&self) -> bool {
+    pub(super) fn is_writable(&self) -> bool {
         // What no limit excludes needs no look at the limits.
         const ALWAYS: usize = Config::SEND_LIMIT_MIN / 2;
         let queued = self.send.len();

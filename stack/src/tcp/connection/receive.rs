@@ -252,6 +252,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         } else {
             mark!(self, ChallengeAck);
             self.challenge_at = now + CHALLENGE_INTERVAL;
+            self.acks.asks = true;
             self.ack_now();
         }
     }

@@ -59,6 +59,38 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
+    /// Whether somebody waits for what the peer's next pure acknowledgment says, so that whoever sleeps is to be woken for it. These are all:
+    ///
+    /// - a handshake: the program's connect or accept goes on when it is over;
+    /// - bytes that a window, the congestion window or Nagle's algorithm holds, or that the device refused: they are sent then. (A cork waits for the
+    ///   program or its time, and a keepalive for its own time: no acknowledgment ends them.)
+    /// - the recovery from a loss, and the suspicion of one: what is lost is sent again;
+    /// - a writer: one who found no room, or no buffers, and one who would find less than a third of the room free (a poll for output);
+    /// - the end of our stream, as long as the program has the socket: a close with SO_LINGER, or a poll for the hang-up ([`Connection::awaits_end`]).
+    ///
+    /// Bytes that are in flight are not reason enough: nothing but a timer that is stopped comes of their acknowledgment, and the timer's end is time
+    /// enough for that, since frames are looked at before timers. Whoever asks how much is in flight (SIOCOUTQ, TCP_INFO) polls first.
+    #[inline]
+    pub fn awaits_acknowledgment(&self) -> bool {
+        match self.state {
+            State::Closed | State::Listen | State::TimeWait => false,
+            State::SynSent | State::SynReceived => true,
+            _ => self.holds_something() || ((self.write_blocked || !self.is_writable()) && !self.config.is(Mutant::ForgetsWriters)),
+        }
+    }
+
+    /// See [`Connection::awaits_acknowledgment`].
+    #[inline]
+    fn holds_something(&self) -> bool {
+        self.held || self.tx_pending || self.phase != Phase::Open || self.dupacks > 0
+    }
+
+    /// Whether our stream's end is not acknowledged.
+    #[inline]
+    pub fn awaits_end(&self) -> bool {
+        matches!(self.state, State::FinWait1 | State::Closing | State::LastAck)
+    }
+
     #[inline]
     fn transmit(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> Result<(), SendError> {
         if self.reset_due || self.syn_due || self.probe_due || self.phase != Phase::Open {
@@ -290,6 +322,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.emit(now, seq, len, flags, emit)
     }
 
+    /// Whether a pure acknowledgment at `seq` says nothing that somebody would have to be woken for unless he waits for it: it is no probe (which lies
+    /// below the window), no challenge (both ask for an answer), and tells of no gap.
+    fn is_quiet(&self, seq: SeqNumber) -> bool {
+        seq == self.snd_nxt && !self.acks.asks && (self.reassembly.is_none() || self.config.is(Mutant::QuietAboutGaps))
+    }
+
     /// Emits one segment with up to `len` bytes from `seq` on, and gives how many it had: less if they lie in more buffers than the
     /// device gathers. A FIN goes only with the last of them.
     #[inline(always)]
@@ -329,7 +367,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
         }
         let (header, edge) = self.header(now, seq, flags);
-        let emitted = emit(&Segment { header, payload: &slices, payload_len: sent, cut });
+        let quiet = sent == 0 && flags == Flags::ACK && self.is_quiet(seq);
+        let emitted = emit(&Segment { header, payload: &slices, payload_len: sent, cut, quiet });
         drop(slices);
         match emitted {
             Err(SendError::Full) => return Err(SendError::Full),
@@ -356,7 +395,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.note_sent_window(edge);
         self.window.adv = edge;
         self.window.wup = self.window.nxt;
-        self.acks.now = false;
+        (self.acks.now, self.acks.asks) = (false, false);
         self.acks.pushed = false;
         if !self.config.is(Mutant::DelayedAckNotStopped) {
             self.timers.stop(Timer::DelayedAck);

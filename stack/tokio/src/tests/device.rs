@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use ringway_stack::Instant;
 use ringway_stack::device::{
     Capabilities, Device, DeviceEvent, FlowRule, HEAD_MAX, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame,
+    Wake,
 };
 use ringway_stack::offload::DeviceKind;
 
@@ -147,7 +148,7 @@ impl Device for Wire {
 
     fn detach(&mut self, _: RuleId) {}
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self, _wake: Wake) -> bool {
         !self.rx_ready()
     }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::{Device, DeviceEvent, MacAddr, Protocol, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
+use ringway_stack::device::{
+    Device, DeviceEvent, MacAddr, Protocol, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
+};
 
 use super::stage::{Board, Operation, Part, Places, Station, sleep_on};
 use crate::layout::{LARGE_BYTES, SLOTS};
@@ -313,7 +315,7 @@ fn fill(part: &mut Part<Member>) {
     station.device().doorbell();
     assert!(station.send(40).is_err() || board.cue.load(Ordering::SeqCst) == 2);
     // Armed before the survivor begins to read, so that it must wake us.
-    let must_wait = station.device().arm();
+    let must_wait = station.device().arm(Wake::Any);
     board.cue.store(1, Ordering::SeqCst);
     if must_wait {
         wait(station);
@@ -351,7 +353,7 @@ fn receive_asleep(part: &mut Part<Member>) {
     for i in 1..=SOME {
         let station = part.station();
         while station.got.len() < i {
-            if station.device().arm() {
+            if station.device().arm(Wake::Any) {
                 wait(station);
             }
             station.turn();
@@ -410,7 +412,7 @@ fn meet_it(station: &mut Member, places: &Places, board: &Board) {
 }
 
 fn sleep(station: &mut Member, _: &Places, _: &Board) {
-    station.device().arm();
+    station.device().arm(Wake::Any);
 }
 
 fn hold(station: &mut Member, _: &Places, _: &Board) {

@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::Device;
+use ringway_stack::device::{Device, Wake};
 
 use crate::store_hook::{self, End};
 use crate::tests::{fresh_address, tcp};
@@ -307,7 +307,7 @@ impl<S: Station> Stage<S> {
             while self.survivor.turn() > 0 {}
             let left = WATCHED.saturating_sub(begin.elapsed());
             let left = self.survivor.may_sleep().map_or(left, |soon| soon.min(left));
-            if self.survivor.device().arm() {
+            if self.survivor.device().arm(Wake::Any) {
                 sleep_on(&mut self.survivor, left);
             }
             self.survivor.device().disarm();
