@@ -157,6 +157,12 @@ mutants! {
     UndecidedIsRead,
     /// A SYN in the window resets the connection.
     SynResets,
+    /// What is no exact reset is ignored without a word.
+    SilentOnReset,
+    /// So is a SYN for a connection that stands.
+    SilentOnSyn,
+    /// So is an acknowledgment of what was never sent.
+    SilentOnAck,
     /// Timestamps are no protection against old segments.
     NoPaws,
     /// A segment's timestamp is remembered before its acknowledgment is looked at.

@@ -225,19 +225,16 @@ impl Checkers {
     /// An error that a program heard of explains whatever end follows.
     fn note_error(&mut self, place: usize, socket: SocketId, error: Option<Error>) {
         if let Some(error) = error
-            && let Some(sock) = self.desks[place].sockets.get(&socket).filter(|sock| !sock.end_excused)
-            && let Some(id) = sock.endpoint
-        {
-            forged::told(&self.moment(place, None), self.flows.at(id), error);
-        }
-        if let Some(error) = error
             && !matches!(error, Error::WouldBlock | Error::NoBuffers)
             && let Some(sock) = self.desks[place].sockets.get_mut(&socket)
         {
-            sock.end_excused = true;
+            let excused = core::mem::replace(&mut sock.end_excused, true);
             if let Some(id) = sock.endpoint {
                 let moment = self.moment(place, None);
                 shadow::errors::told(&moment, self.flows.at(id), error);
+                if !excused {
+                    forged::told(&moment, self.flows.at(id), error);
+                }
             }
         }
     }

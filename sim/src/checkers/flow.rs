@@ -58,7 +58,7 @@ pub(super) struct Endpoint {
     pub(super) edge: Option<u32>,
     /// Its peer is a stranger: what that acknowledged need not have counted.
     pub(super) lawless: bool,
-    /// A SYN or RST arrived after the handshake: whatever happens now may be its doing.
+    /// A SYN or RST arrived after the handshake, and not from an attacker: whatever happens now may be its doing.
     pub(super) disturbed: bool,
     /// When something arrived, when that acknowledged something new, and when something was sent.
     pub(super) rx_at: Instant,
@@ -176,7 +176,9 @@ impl Endpoint {
             self.disturbed |= self.irs.is_some();
         }
         if segment.has(RST) {
-            self.forged.reset();
+            if !forged::is_seen_through(segment, self) {
+                self.forged.reset();
+            }
             return;
         }
         if segment.has(SYN) && self.irs.is_none() && (acks || !segment.has(ACK)) {
@@ -227,8 +229,8 @@ pub(super) struct Flows {
     ids: HashMap<Tuple, usize, BuildHasherDefault<TupleHasher>>,
     endpoints: Vec<Endpoint>,
     free: Vec<usize>,
-    /// Paths of which an attacker said something that their hosts may believe, for connections to come as well.
-    narrowed: BTreeSet<(usize, Ipv4Addr)>,
+    /// Paths that somebody called narrow: their hosts know it for connections to come as well.
+    narrow: BTreeSet<(usize, Ipv4Addr)>,
 }
 
 impl Flows {
@@ -272,7 +274,9 @@ impl Flows {
         }
         let mut endpoint = Endpoint::new(host, at, segment);
         endpoint.previous = current;
-        endpoint.shadow.blurred |= !self.narrowed.is_empty() && self.narrowed.contains(&(host, *tuple.1.ip()));
+        if self.narrow.contains(&(host, *tuple.1.ip())) {
+            endpoint.shadow.sender.narrow();
+        }
         if let Some(oldest) = current.and_then(|id| self.endpoints[id].previous.take()) {
             self.retire(oldest);
         }
@@ -341,16 +345,20 @@ impl Flows {
         }
     }
 
-    /// An attacker told a host where its neighbours are.
-    pub(super) fn blur_all(&mut self, host: usize) {
-        self.endpoints.iter_mut().filter(|endpoint| endpoint.host == host).for_each(|endpoint| endpoint.shadow.blurred = true);
+    /// A host was told something about its path to `peer`.
+    pub(super) fn heard_of(&mut self, host: usize, peer: Ipv4Addr) {
+        let to = |endpoint: &&mut Endpoint| endpoint.host == host && *endpoint.tuple.1.ip() == peer;
+        for endpoint in self.endpoints.iter_mut().filter(to) {
+            endpoint.rto.delivered();
+            endpoint.shadow.sender.told();
+        }
     }
 
-    /// An attacker said something of a host's path to `peer` that it may believe.
-    pub(super) fn blur(&mut self, host: usize, peer: Ipv4Addr) {
+    /// A host was told that its path to `peer` is narrow.
+    pub(super) fn narrowed(&mut self, host: usize, peer: Ipv4Addr) {
         let to = |endpoint: &&mut Endpoint| endpoint.host == host && *endpoint.tuple.1.ip() == peer;
-        self.endpoints.iter_mut().filter(to).for_each(|endpoint| endpoint.shadow.blurred = true);
-        self.narrowed.insert((host, peer));
+        self.endpoints.iter_mut().filter(to).for_each(|endpoint| endpoint.shadow.sender.narrow());
+        self.narrow.insert((host, peer));
     }
 
     /// What a host's endpoints wanted to send to `peer` may count as sent there, and be lost: its neighbour's address is not known.

@@ -72,30 +72,60 @@ fn stands(own: &Endpoint) -> bool {
     own.irs.is_some() && before(own.iss, own.una)
 }
 
-/// Whether a segment that an attacker forged must be without effect on an endpoint, but for an acknowledgment that it is answered with.
-pub(super) fn is_harmless(segment: &Segment, own: &Endpoint, peer: Option<&Endpoint>) -> bool {
+/// What a forged segment can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Forged {
+    /// Nothing, but for an acknowledgment that it is answered with.
+    Harmless,
+    /// What the peer itself said, and may have said once more.
+    Copy,
+    /// Nobody knows.
+    Doubtful,
+}
+
+/// Judges a segment that an attacker forged by its numbers and bytes.
+pub(super) fn judge(frame: &[u8], segment: &Segment, own: &Endpoint, peer: Option<&Endpoint>) -> Forged {
     // (A handshake has less to tell by: whoever sees it may end it.)
     if !stands(own) {
-        return false;
+        return Forged::Doubtful;
     }
-    // What of it arrived may have been lost between the NIC and the stack, which then awaits less than `rx.next`.
-    let beyond = before(own.rx.next, segment.seq);
-    if segment.has(RST) {
-        return beyond;
-    }
-    if segment.has(SYN) {
-        // (In TIME-WAIT it may begin a new connection.)
-        return own.fin.is_none();
+    if segment.has(SYN) || segment.has(RST) {
+        return if is_seen_through(segment, own) { Forged::Harmless } else { Forged::Doubtful };
     }
     if !segment.has(ACK) {
-        return true;
+        return Forged::Harmless;
     }
     let unsent = before(own.nxt.wrapping_add(FAR), segment.ack);
     let ancient = before(segment.ack, own.una.wrapping_sub(WINDOW_MAX - 1));
     let outside = own.window.edge().is_some_and(|edge| before(edge.wrapping_add(FAR), segment.seq));
     let old = segment.options.timestamps.zip(peer.and_then(|peer| peer.sequence.stamped_first()));
     let old = old.is_some_and(|((value, _), first)| before(value, first)) && own.syn.timestamps.is_some();
-    unsent || ancient || outside || old
+    if unsent || ancient || outside || old {
+        return Forged::Harmless;
+    }
+    match peer {
+        Some(peer) if is_copy(frame, segment, own, peer) => Forged::Copy,
+        _ => Forged::Doubtful,
+    }
+}
+
+/// Whether a connection must see through a SYN or a RST: it stands, and knows that the number is not the next (RFC 5961 s3.2, s4.2).
+pub(super) fn is_seen_through(segment: &Segment, own: &Endpoint) -> bool {
+    // What of it arrived may have been lost between the NIC and the stack, which then awaits less than `rx.next`.
+    // (So may what a stranger said beside its numbers.)
+    let exact = segment.seq == own.rx.next || !own.calm || own.lawless || own.shadow.receiver.is_doubtful();
+    let inexact = before(own.rx.next, segment.seq) || !exact;
+    // (In TIME-WAIT a SYN may begin a new connection.)
+    stands(own) && if segment.has(RST) { inexact } else { own.fin.is_none() }
+}
+
+/// Whether the peer said that, for all that was seen of it.
+fn is_copy(frame: &[u8], segment: &Segment, own: &Endpoint, peer: &Endpoint) -> bool {
+    let ends = !segment.has(FIN) || peer.fin == Some(segment.end().wrapping_sub(1));
+    let sent = !before(segment.seq, peer.iss) && !before(peer.nxt, segment.end()) && ends;
+    let acked = peer.sequence.acked().is_some_and(|acked| !before(acked, segment.ack)) && !before(segment.ack, own.iss);
+    let bytes = &frame[segment.payload.clone()];
+    sent && acked && (bytes.is_empty() || peer.stream.check(peer.offset(segment.seq), bytes).is_ok())
 }
 
 /// A program is told that its peer has reset the connection.

@@ -81,6 +81,7 @@ pub const CHECKERS: [&str; 27] = [
     "errors",
     "keepalive",
     "forged",
+    "challenges",
 ];
 
 /// Where and when something is checked.

@@ -39,6 +39,11 @@ impl Options {
         &self.sack[..usize::from(self.sack_len)]
     }
 
+    /// What SACK says is not to be believed.
+    pub(super) fn forget_sack(&mut self) {
+        self.sack_len = 0;
+    }
+
     /// The same with these blocks, of which there are four at most.
     #[cfg(test)]
     pub(super) fn reporting(mut self, blocks: &[(u32, u32)]) -> Self {

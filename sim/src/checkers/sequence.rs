@@ -24,6 +24,11 @@ impl State {
         self.stamped.map(|_| self.stamped_first)
     }
 
+    /// The highest acknowledgment that it sent.
+    pub(super) fn acked(&self) -> Option<u32> {
+        self.acked
+    }
+
     /// Whether the endpoint has acknowledged anything.
     pub(super) fn has_acknowledged(&self) -> bool {
         self.acked.is_some()

@@ -1,6 +1,7 @@
 //! Frames, as they leave and reach a host's NIC.
 
 use core::time::Duration;
+use std::borrow::Cow;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Instant;
@@ -8,6 +9,7 @@ use ringway_stack::device::ChecksumVerdict;
 
 use super::datagrams::Datagram;
 use super::flow::{self, Endpoint};
+use super::forged::Forged;
 use super::segment::{ACK, RST, SYN, Segment};
 use super::{Checkers, Moment, Question, after_close, congestion, forged, is_tainted, rto, sequence, shadow, window};
 use crate::checksum;
@@ -204,7 +206,6 @@ impl Checkers {
                 }
                 if is_forged {
                     self.lied_to.insert(host);
-                    self.flows.blur_all(host);
                 }
                 return self.flows.heard(host);
             }
@@ -213,8 +214,14 @@ impl Checkers {
         };
         match ip.protocol {
             // RFC 1191: what was too long for its path is sent again in smaller pieces.
-            ICMP if is_forged => self.error_forged(host, bytes, &ip),
-            ICMP => self.flows.heard(host),
+            ICMP => {
+                if let Some((tuple, _)) = forged::quoted(bytes, &ip)
+                    && bytes.get(ip.l4..ip.l4 + 2) == Some(&[3, 4])
+                {
+                    self.flows.narrowed(host, *tuple.1.ip());
+                }
+                if is_forged { self.error_forged(host, bytes, &ip) } else { self.flows.heard(host) }
+            }
             TCP => {
                 if let Some(segment) = Segment::parse(bytes, &ip) {
                     self.segment_delivered(now, host, frame, &segment);
@@ -243,25 +250,29 @@ impl Checkers {
         let moment = self.at(now, host, Some(frame.id));
         let known = self.flows.id((segment.dst, segment.src)).filter(|&id| self.flows.at(id).host == host);
         let lawless = self.strangers.contains(&segment.src);
+        let calm = self.is_calm(host);
+        let segment = &mut Cow::Borrowed(segment);
         let owner = known.and_then(|id| {
             let (own, peer) = self.flows.both(id);
             own.lawless |= lawless;
             if segment.has(SYN) {
                 own.forged.syn(segment.seq, frame.marks.contains(Marks::FORGED));
             }
+            own.calm = calm;
             if frame.marks.contains(Marks::FORGED) {
-                // What it owes the wire for such a segment is not the plain connection's.
-                own.shadow.blurred = true;
                 // Whoever asks for a station takes the sender's of a SYN for the answer.
                 if segment.has(SYN) && self.questions.contains_key(&(host, *segment.src.ip())) {
                     self.lied_to.insert(host);
                 }
-                if forged::is_harmless(segment, own, peer.as_deref()) {
-                    // (Whoever is on the path can keep a connection from asking whether its peer is there.)
-                    own.rx_at = moment.at;
-                    return own.owner;
+                match forged::judge(&frame.bytes, segment, own, peer.as_deref()) {
+                    Forged::Harmless => {
+                        shadow::attacked(segment, own);
+                        return own.owner;
+                    }
+                    // SACK may be a lie all the same.
+                    Forged::Copy => segment.to_mut().options.forget_sack(),
+                    Forged::Doubtful => (own.lawless, own.shadow.blurred) = (true, true),
                 }
-                own.lawless = true;
             }
             let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
             own.delivered(moment.at, segment, scale);
@@ -302,21 +313,19 @@ impl Checkers {
         }
     }
 
-    /// An attacker's ICMP error counts as heard by the connection that may believe it. (Where devices refuse frames, what is sent again is seen late, and
+    /// An attacker's ICMP error counts as heard by the connections on the path of one that may believe it, and by no other. (Where devices refuse frames, what is sent again is seen late, and
     /// what is seen soon after proves nothing.)
     fn error_forged(&mut self, host: usize, bytes: &[u8], ip: &Ipv4) {
         let calm = self.is_calm(host);
         let quoted = forged::quoted(bytes, ip);
-        let known = quoted.and_then(|(tuple, seq)| Some((tuple, seq, self.flows.id(tuple).filter(|&id| self.flows.at(id).host == host)?)));
-        let Some((tuple, seq, id)) = known else { return };
+        let known =
+            quoted.and_then(|(tuple, seq)| Some((*tuple.1.ip(), seq, self.flows.id(tuple).filter(|&id| self.flows.at(id).host == host)?)));
+        let Some((peer, seq, id)) = known else { return };
         let believable = forged::error(bytes, ip, seq, self.flows.at_mut(id));
-        // (Of errors about anything at all, which come by the `icmp` class, nothing follows either; but what is seen soon after proves nothing.)
-        let blind = seq.wrapping_sub(self.flows.at(id).una).cast_signed().unsigned_abs() > 1 << 28;
-        if believable || blind || !calm {
+        if !calm {
             self.flows.heard(host);
-        }
-        if believable {
-            self.flows.blur(host, *tuple.1.ip());
+        } else if believable {
+            self.flows.heard_of(host, peer);
         }
     }
 

@@ -63,6 +63,7 @@ fn live(mutant: Mutant, seeds_max: u64) -> Life {
             if seed % 8 == 7 {
                 stories::a_long_silence(seed, mutant);
                 stories::a_lost_window_update(seed, mutant);
+                stories::an_attacked_connection(seed, mutant);
                 stories::a_receiver_short_of_buffers(seed, mutant);
                 (0..64).for_each(|death| {
                     stations::play(seed * 64 + death, mutant);

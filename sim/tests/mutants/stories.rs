@@ -1,5 +1,5 @@
-//! Connections that hardly any seed of the swarm has: one that is silent for long, one whose window update is lost, and one whose receiver has
-//! few buffers.
+//! Connections that hardly any seed of the swarm has: one that is silent for long, one whose window update is lost, one whose receiver has
+//! few buffers, and one that is attacked all the time and has no other trouble.
 
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
@@ -56,6 +56,20 @@ pub(super) fn a_lost_window_update(seed: u64, mutant: Mutant) {
     world.run_for(Duration::from_millis(10));
     world.change_link(server, |link| link.faults.loss_ppm = 0);
     world.run_for(Duration::from_secs(300));
+}
+
+/// Somebody forges a frame for every second one that the server hears.
+pub(super) fn an_attacked_connection(seed: u64, mutant: Mutant) {
+    let nic = NicConfig { lro: false, ..NicConfig::default() };
+    let (mut world, [(client, ours), (server, theirs)]) = connected_with(seed, mutant, &Config::default(), nic);
+    world.introduce_all();
+    world.change_host_faults(server, |faults| faults.forge_ppm = 500_000);
+    let mut bytes = [0; 1000];
+    for _ in 0..100 {
+        let _ = world.call(client, |cx| cx.ring.tcp_send(cx.now, ours, &[IoSlice::new(&[7; 100])], SendFlags::empty()));
+        world.run_for(Duration::from_millis(100));
+        let _ = world.call(server, |cx| cx.ring.tcp_recv(cx.now, theirs, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()));
+    }
 }
 
 /// Segments are lost, and what comes behind them is more than the receiver has buffers for: it takes back what it reported (RFC 2018 s8).

@@ -6,9 +6,14 @@ use super::*;
 use crate::checksum;
 use crate::frames::{self, Tcp};
 
-fn harmless(side: &mut Side, segment: &Segment) -> bool {
+/// What a segment of the peer's can do, with zeros for its bytes.
+fn judged(side: &mut Side, segment: &Segment) -> Forged {
     let (own, peer) = side.both();
-    is_harmless(segment, own, peer)
+    judge(&[0; 2000], segment, own, peer)
+}
+
+fn harmless(side: &mut Side, segment: &Segment) -> bool {
+    judged(side, segment) == Forged::Harmless
 }
 
 /// A frame for `to`, as [`sent`] looks at it.
@@ -45,10 +50,48 @@ fn what_must_be_seen_through_is_told_by_its_numbers() {
     assert!(harmless(&mut side, &Segment { flags: FIN, ..data(IRS + 1, ISS + 1) }), "no acknowledgment");
     let reset = |seq| segment(PEER, OWN, seq, 0, RST, 0);
     assert!(harmless(&mut side, &reset(IRS + 2)) && !harmless(&mut side, &reset(IRS + 1)));
+    // Behind what was received no reset counts either, once that is known for certain.
+    assert!(harmless(&mut side, &reset(IRS)) && !harmless(&mut side, &reset(IRS + 1)));
+    side.own().calm = false;
+    assert!(!harmless(&mut side, &reset(IRS)));
+    side.own().calm = true;
     assert!(harmless(&mut side, &segment(PEER, OWN, IRS + 1, 0, SYN, 0)));
     // In TIME-WAIT, a SYN may begin a connection (RFC 9293 s3.6.1).
     side.sends(side.out(last, IRS + 1, ACK | FIN, 0));
     assert!(!harmless(&mut side, &segment(PEER, OWN, IRS + 1, 0, SYN, 0)));
+}
+
+/// Whatever the peer said already it may have said once more: laws for that are those for duplicates.
+#[test]
+fn a_copy_is_told_by_its_bytes() {
+    let mut side = Side::new();
+    let said = Side::of_peer(2, IRS + 1, ISS + 1, ACK, 10);
+    assert_eq!(judged(&mut side, &said), Forged::Doubtful, "the peer never said that");
+    side.peer_says(&said);
+    let judged = |side: &mut Side, change: &dyn Fn(&mut Segment)| {
+        let mut segment = said.clone();
+        change(&mut segment);
+        judged(side, &segment)
+    };
+    assert_eq!(judged(&mut side, &|_| ()), Forged::Copy);
+    assert_eq!(judged(&mut side, &|s| (s.seq, s.payload) = (IRS + 6, 0..5)), Forged::Copy);
+    assert_eq!(judged(&mut side, &|s| s.payload = 0..11), Forged::Doubtful, "longer");
+    assert_eq!(judged(&mut side, &|s| s.flags |= FIN), Forged::Doubtful, "the end");
+    assert_eq!(judged(&mut side, &|s| s.ack += 1), Forged::Doubtful, "it acknowledges more");
+    side.peer().stream.watch();
+    side.peer().stream.write(&[std::io::IoSlice::new(&[1; 10])], 10);
+    assert_eq!(judged(&mut side, &|_| ()), Forged::Doubtful, "other bytes");
+}
+
+#[test]
+fn an_inexact_reset_explains_no_error() {
+    let after = |seq: u32| {
+        let mut side = Side::new();
+        side.service();
+        side.comes(&segment(PEER, OWN, seq, 0, RST, 0));
+        side.own().forged.reset
+    };
+    assert_eq!([after(IRS + 2), after(IRS), after(IRS + 1)], [false, false, true]);
 }
 
 #[test]

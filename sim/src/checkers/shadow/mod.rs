@@ -4,6 +4,7 @@
 //! owes the wire for them can be told. What it sends in the meantime may follow from any number of them: laws of single frames allow for all.
 //! The duties are laws for hosts whose devices lose nothing behind the wire's back; other laws are for all.
 
+mod challenges;
 pub(super) mod duties;
 pub(super) mod errors;
 pub(super) mod format;
@@ -34,6 +35,8 @@ pub(in crate::checkers) struct State {
     pub(in crate::checkers) stirred: bool,
     /// What arrived since then.
     pub(in crate::checkers) arrivals: Vec<Segment>,
+    /// So many came as well that have no effect but an answer.
+    pub(in crate::checkers) attacks: usize,
     /// What was sent since then, in this order.
     pub(in crate::checkers) sent: Vec<Segment>,
     /// The configuration that the program gave, and whether it changed since.
@@ -60,6 +63,7 @@ pub(in crate::checkers) struct State {
     pub(in crate::checkers) over_since: Option<Instant>,
     /// It came from elsewhere, or something befell it after which too little is known.
     pub(in crate::checkers) blurred: bool,
+    challenges: challenges::State,
     pub(in crate::checkers) receiver: receiver::State,
     pub(in crate::checkers) sender: sender::State,
 }
@@ -130,11 +134,22 @@ pub(in crate::checkers) fn delivered(segment: &Segment, own: &mut Endpoint) {
     }
 }
 
+/// A segment arrived that somebody forged, and that must be seen through: it may be answered, no more.
+pub(in crate::checkers) fn attacked(segment: &Segment, own: &mut Endpoint) {
+    // A NIC that merges it with what came just before makes one of both.
+    let adjoins = |arrival: &Segment| arrival.len() > 0 && arrival.end() == segment.seq;
+    own.shadow.blurred |= own.merges && segment.len() > 0 && own.shadow.arrivals.iter().any(adjoins);
+    own.shadow.attacks += 1;
+    challenges::attacked(segment, own);
+}
+
 /// The endpoint's host was serviced.
 pub(in crate::checkers) fn serviced(moment: &Moment, own: &mut Endpoint, peer: Option<&Endpoint>, service: Service) {
     own.shadow.stirred = false;
     let arrivals = core::mem::take(&mut own.shadow.arrivals);
     let sent = core::mem::take(&mut own.shadow.sent);
+    challenges::serviced(moment, own, service, (&arrivals, &sent));
+    own.shadow.attacks = 0;
     if let Some(peer) = peer {
         receiver::serviced(moment, own, peer, service, (&arrivals, &sent));
         sender::serviced(moment, own, peer, service, (&arrivals, &sent));

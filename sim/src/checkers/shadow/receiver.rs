@@ -66,6 +66,11 @@ impl State {
         self.pruned || self.held.is_none()
     }
 
+    /// Whether a timestamp is older than whatever TS.Recent may be.
+    pub(super) fn is_stale(&self, value: u32) -> bool {
+        !self.echoes.is_empty() && self.echoes.iter().all(|&echo| before(value, echo))
+    }
+
     /// What TS.Recent may be.
     pub(super) fn echoes(&self) -> &[u32] {
         &self.echoes
@@ -156,8 +161,8 @@ fn echo(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Option<&En
 /// A segment without bytes that says what the one before said, when nothing came in between, is one too many.
 fn says_something(moment: &Moment, segment: &Segment, own: &Endpoint) {
     let probe = segment.seq != own.nxt;
-    if segment.span() > 0 || probe || !own.shadow.arrivals.is_empty() || !super::State::is_known(own) || own.shadow.receiver.held.is_none()
-    {
+    let silence = own.shadow.arrivals.is_empty() && own.shadow.attacks == 0;
+    if segment.span() > 0 || probe || !silence || !super::State::is_known(own) || own.shadow.receiver.held.is_none() {
         return;
     }
     if let Some((ack, window, options)) = own.shadow.receiver.said

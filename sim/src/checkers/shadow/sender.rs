@@ -28,6 +28,9 @@ const TICK: Duration = Duration::from_millis(2);
 /// The smallest segments that anything makes a path have.
 const MSS_LEAST: u32 = 76;
 
+/// Payload of a full segment on the narrowest path that is believed (Linux's min_pmtu), with the longest options.
+const PATH_LEAST: u32 = 552 - 40 - 40;
+
 /// For so many acknowledgments, what the host was told may be why something is sent again.
 const TOLD_FOR: u8 = 4;
 
@@ -81,6 +84,8 @@ pub(in crate::checkers) struct State {
     pub(super) lossy: bool,
     /// ICMP, a neighbour or a carrier told the host something since.
     told: u8,
+    /// Somebody called its path narrow, so that full segments may be as short as the narrowest path has them.
+    narrow: bool,
     /// The end of the last small segment.
     small: Option<u32>,
     /// The end of the last segment that may have been less than a full one.
@@ -105,6 +110,11 @@ pub(in crate::checkers) struct State {
 }
 
 impl State {
+    /// The host was told that the path is narrow.
+    pub(in crate::checkers) fn narrow(&mut self) {
+        self.narrow = true;
+    }
+
     /// The host heard something beside segments.
     pub(in crate::checkers) fn told(&mut self) {
         self.told = TOLD_FOR;
@@ -128,6 +138,11 @@ impl State {
         let most = self.rto().1.max(3 * RTO_INITIAL);
         let since = self.una_at.max(self.head_at).max(excused);
         Some(since + (most * (1 << self.resent.min(16))).min(RTO_MAX) + RETRY_SLACK)
+    }
+
+    /// The handshake was over at the last service.
+    pub(super) fn stands(&self) -> bool {
+        self.una.is_some()
     }
 
     /// Whether the connection may have been given up for want of answers.
@@ -296,9 +311,10 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     }
     // Nagle's algorithm, in Minshall's variant: a small segment at the end of what was written waits for the one before.
     // (Options make full ones shorter.)
+    let full = if state.shrunk || state.narrow { state.mss.min(PATH_LEAST) } else { state.mss };
     let small = segment.len() > 0
         && state.mss > 4 * SACK_MAX
-        && segment.len() < (state.mss / 4).min(state.window_max / 4)
+        && segment.len() < (full / 4).min(state.window_max / 4)
         && segment.has(PSH)
         && !segment.has(FIN);
     if small && !nodelay && state.small.is_some_and(|end| before(una, end)) {

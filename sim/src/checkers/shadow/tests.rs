@@ -83,6 +83,19 @@ impl Side {
         self.own
     }
 
+    pub(in crate::checkers) fn peer(&mut self) -> &mut Endpoint {
+        let id = self.flows.at(self.own).peer.unwrap();
+        self.flows.at_mut(id)
+    }
+
+    /// The peer sends a segment, which may come, or not.
+    pub(in crate::checkers) fn peer_says(&mut self, segment: &Segment) {
+        let (moment, id) = (self.moment(), self.flows.at(self.own).peer.unwrap());
+        let (own, peer) = self.flows.both(id);
+        super::super::sequence::sent(&moment, &[0; 2000], segment, own, peer.map(|peer| &*peer));
+        self.flows.sent(id, moment.at, segment);
+    }
+
     /// The endpoint and its peer's.
     pub(in crate::checkers) fn both(&mut self) -> (&mut Endpoint, Option<&Endpoint>) {
         let (own, peer) = self.flows.both(self.own);
@@ -128,6 +141,18 @@ impl Side {
         self.own().delivered(at, segment, 7);
         super::delivered(segment, self.own());
         self.flows.pair(self.own);
+    }
+
+    /// One that somebody forged, and that must be seen through.
+    fn attacked(&mut self, segment: &Segment) {
+        super::attacked(segment, self.own());
+    }
+
+    /// What it last announced reaches as far as a window goes.
+    fn announces(&mut self) {
+        let (moment, segment) = (self.moment(), self.out(ISS + 1, IRS + 1, ACK, 0));
+        let (own, peer) = self.flows.both(self.own);
+        super::super::window::sent(&moment, &segment, own, peer.map(|peer| &*peer));
     }
 
     pub(in crate::checkers) fn service(&mut self) {
@@ -293,6 +318,21 @@ fn small_segments_and_idle_senders() {
     side.service();
     side.writes(10);
     side.breaks("checker nagle", |side| side.sends(side.out(ISS + 11, IRS + 1, ACK | PSH, 10)));
+    let twice = |len: usize, narrow: bool| {
+        let mut side = Side::new();
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0));
+        side.service();
+        if narrow {
+            side.own().shadow.sender.narrow();
+        }
+        side.writes(2 * len);
+        let first = ISS + 1;
+        let send = |side: &mut Side, seq| side.sends(side.out(seq, IRS + 1, ACK | PSH, len));
+        send(&mut side, first);
+        catch_unwind(AssertUnwindSafe(|| send(&mut side, first + u32::try_from(len).unwrap()))).is_ok()
+    };
+    // On a narrow path, 200 bytes may be as much as a segment carries but for a few; 50 never are.
+    assert_eq!([twice(200, false), twice(200, true), twice(50, true)], [false, true, false]);
     Side::new().breaks("wait for nothing", |side| {
         side.writes(10);
         side.service();
@@ -361,4 +401,53 @@ fn errors_and_probes_have_a_cause() {
     });
     side.passes(2000);
     side.breaks("probe 3 without an answer", probe);
+}
+
+#[test]
+fn attacks_are_challenged_once_in_an_interval() {
+    let attacked = || {
+        let mut side = Side::new();
+        side.announces();
+        side.comes(&Side::of_peer(1, IRS + 1, ISS + 1, ACK, 0));
+        side.service();
+        side.passes(600);
+        side
+    };
+    let reset = segment(PEER, OWN, IRS + 5, 0, RST, 0);
+    let syn = segment(PEER, OWN, IRS + 5, 0, SYN, 0);
+    let unsent = Side::of_peer(2, IRS + 1, ISS + (1 << 24), ACK, 5);
+    let beyond = Side::of_peer(2, IRS + (1 << 30), ISS + 1, ACK | FIN, 5);
+    let old = Side::of_peer(1u32.wrapping_sub(1 << 30), IRS + 1, ISS + 1, ACK, 5);
+    let all = [(&reset, "RFC 5961 s3.2"), (&syn, "s4.2"), (&unsent, "s5.2"), (&beyond, "RFC 9293 s3.10.7.4"), (&old, "RFC 7323 s5.3")];
+    for (segment, law) in all {
+        attacked().breaks(law, |side| {
+            side.attacked(segment);
+            side.service();
+        });
+    }
+    // Out of the window a reset is nothing (RFC 5961 s3.2).
+    let mut side = attacked();
+    side.attacked(&self::segment(PEER, OWN, IRS - 5, 0, RST, 0));
+    side.service();
+    let challenge = |side: &mut Side| {
+        side.attacked(&reset);
+        side.sends(side.out(ISS + 1, IRS + 1, ACK, 0));
+        side.service();
+    };
+    challenge(&mut side);
+    side.passes(100);
+    side.attacked(&reset);
+    side.service();
+    side.passes(350);
+    let again = catch_unwind(AssertUnwindSafe(|| challenge(&mut side))).unwrap_err();
+    assert!(again.downcast_ref::<String>().unwrap().contains("RFC 5961 s7"));
+    let mut side = attacked();
+    challenge(&mut side);
+    side.passes(600);
+    challenge(&mut side);
+    side.passes(600);
+    side.breaks("RFC 5961 s3.2", |side| {
+        side.attacked(&reset);
+        side.service();
+    });
 }

@@ -28,7 +28,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if unsent || (ack.lt(self.snd_una - self.snd_wnd_max) && !self.config.is(Mutant::AcceptAncientAck)) {
             mark!(self, UnacceptableAck);
-            self.challenge(now);
+            if !self.config.is(Mutant::SilentOnAck) {
+                self.challenge(now);
+            }
             return self.config.is(Mutant::AckOfUnsentKeepsData);
         }
         self.last_rx = now;

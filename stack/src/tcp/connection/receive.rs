@@ -172,7 +172,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 self.on_reset();
             } else {
                 mark!(self, InexactReset);
-                self.challenge(now);
+                if !self.config.is(Mutant::SilentOnReset) {
+                    self.challenge(now);
+                }
             }
             return false;
         }
@@ -194,7 +196,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                     self.fail(Error::Reset);
                     return false;
                 }
-                self.challenge(now);
+                if !self.config.is(Mutant::SilentOnSyn) {
+                    self.challenge(now);
+                }
                 return false;
             }
         }

@@ -1,0 +1,133 @@
+//! Answers to attacks (RFC 5961): what cannot be the peer's is answered by an acknowledgment at once, so that the peer, if it was, can prove itself; and
+//! by no more than one in an interval, so that nobody makes a connection speak (s7).
+
+use core::time::Duration;
+
+use ringway_stack::Instant;
+
+use super::super::Moment;
+use super::super::flow::Endpoint;
+use super::super::segment::{ACK, RST, SYN, Segment, before};
+use super::{Service, State as Shadow};
+
+const NAME: &str = "challenges";
+
+/// Linux's tcp_invalid_ratelimit, which the stack follows.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// A timer wheel's tick.
+const TICK: Duration = Duration::from_millis(2);
+
+/// What a segment that has no other effect is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// An acknowledgment, whatever was said before.
+    Always(&'static str),
+    /// An acknowledgment, unless there was one within the interval.
+    Challenge(&'static str),
+    /// Nobody knows whether it is one of those.
+    Perhaps,
+}
+
+/// What it remembers of an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Answers since the last service.
+    answers: Vec<Answer>,
+    /// When one may have been a challenge last, and when one certainly was.
+    perhaps_at: Option<Instant>,
+    certain_at: Option<Instant>,
+    /// What its last acknowledgment said, as of the last service: acknowledgment and window.
+    said: Option<(u32, u16)>,
+}
+
+/// A segment arrived that has no effect but its answer.
+pub(super) fn attacked(segment: &Segment, own: &mut Endpoint) {
+    let answer = answer(segment, own);
+    own.shadow.challenges.answers.extend(answer);
+}
+
+/// `None`: it is dropped silently.
+fn answer(segment: &Segment, own: &Endpoint) -> Option<Answer> {
+    let edge = own.window.edge();
+    let within = edge.is_some_and(|edge| !before(segment.seq, own.rx.next) && before(segment.seq, edge));
+    let outside = edge.is_some_and(|edge| before(edge, segment.seq));
+    if segment.has(SYN) {
+        return Some(Answer::Challenge("RFC 5961 s4.2: a SYN, irrespective of its number, is answered by a challenge ACK"));
+    }
+    if segment.has(RST) {
+        let inexact = within && segment.seq != own.rx.next;
+        return inexact.then_some(Answer::Challenge("RFC 5961 s3.2: a RST in the window that is not exact is answered by a challenge ACK"));
+    }
+    if !segment.has(ACK) {
+        return None;
+    }
+    if outside && segment.len() > 0 {
+        return Some(Answer::Always("RFC 9293 s3.10.7.4: a segment that is not acceptable is acknowledged"));
+    }
+    let stale = segment.options.timestamps.is_some_and(|(value, _)| own.shadow.receiver.is_stale(value));
+    if stale && segment.len() > 0 {
+        return Some(Answer::Always("RFC 7323 s5.3: a segment with an old timestamp is acknowledged"));
+    }
+    let strange = before(own.nxt, segment.ack) || before(segment.ack, own.una.wrapping_sub(1 << 30));
+    if within && !stale && strange {
+        return Some(Answer::Challenge("RFC 5961 s5.2: an acknowledgment of what was never sent, or long ago, is answered by an ACK"));
+    }
+    Some(Answer::Perhaps)
+}
+
+/// The endpoint's host was serviced.
+pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, service: Service, (arrivals, sent): (&[Segment], &[Segment])) {
+    let judged = service.calm
+        && service.free
+        && !service.merges
+        && moment.at > moment.excused
+        && Shadow::is_alive(own)
+        && own.una != own.iss
+        && !own.shadow.receiver.is_doubtful()
+        && !own.shadow.sender.gave_up();
+    let acknowledges = |segment: &&Segment| segment.has(ACK) && !segment.has(SYN | RST);
+    let answered = sent.iter().any(|segment| acknowledges(&segment));
+    // What the peer itself says may be answered by a challenge as well.
+    let strange = |arrival: &Segment| arrival.len() == 0 && (arrival.span() > 0 || arrival.has(RST) || arrival.seq != own.rx.next);
+    let perhaps = answered && own.shadow.sender.stands() && (!own.shadow.challenges.answers.is_empty() || arrivals.iter().any(strange));
+    let (nxt, owes) = (own.nxt, own.shadow.receiver.owed_since.is_some());
+    let state = &mut own.shadow.challenges;
+    let answers = core::mem::take(&mut state.answers);
+    let said = state.said;
+    state.said = sent.iter().rfind(acknowledges).map(|segment| (segment.ack, segment.window)).or(said);
+    let limited = state.perhaps_at.is_some_and(|at| moment.at < at + INTERVAL + TICK);
+    if perhaps {
+        state.perhaps_at = Some(moment.at);
+    }
+    if !judged || answers.is_empty() {
+        return;
+    }
+    for answer in &answers {
+        let (law, due) = match *answer {
+            Answer::Always(law) => (law, true),
+            Answer::Challenge(law) => (law, !limited),
+            Answer::Perhaps => continue,
+        };
+        if due && !answered {
+            moment.breach(NAME, format_args!("{law}: {:?} sent nothing for {} such segments", own.tuple, answers.len()));
+        }
+    }
+    // What says nothing new answers what came; and where that was nothing else, it is a challenge.
+    if owes || !arrivals.is_empty() || answers.iter().any(|answer| matches!(answer, Answer::Always(_))) {
+        return;
+    }
+    let pure = |segment: &Segment| segment.span() == 0 && segment.seq == nxt && Some((segment.ack, segment.window)) == said;
+    let challenges = sent.iter().filter(|segment| acknowledges(segment) && pure(segment)).count();
+    let before = state.certain_at;
+    if challenges > 0 {
+        state.certain_at = Some(moment.at);
+    }
+    let again = before.is_some_and(|at| moment.at + TICK < at + INTERVAL);
+    if challenges > usize::from(!again) {
+        let since = before.map(|at| moment.at.since(at));
+        moment.breach(
+            NAME,
+            format_args!("RFC 5961 s7: {challenges} more challenges of {:?}, the last of which was {since:?} ago", own.tuple),
+        );
+    }
+}
