@@ -53,7 +53,7 @@ use self::flow::{Flows, Tuple};
 use crate::fabric::Marks;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 27] = [
+pub const CHECKERS: [&str; 28] = [
     "stream",
     "datagrams",
     "after_close",

@@ -33,8 +33,9 @@ pub(in crate::checkers) struct State {
     pub(in crate::checkers) fin: Option<u32>,
     /// The peer's whole stream, and its FIN, were received.
     pub(in crate::checkers) ended: bool,
-    /// What was acknowledged last; and by the last service.
+    /// What was acknowledged last; by this service; and before it.
     pub(super) acked: Option<u32>,
+    acked_now: Option<u32>,
     pub(super) acked_before: Option<u32>,
     /// What was acknowledged last by a segment that a peer may not drop for its number.
     firm: Option<u32>,
@@ -254,7 +255,7 @@ pub(in crate::checkers) fn serviced(
     state.pruned |= held.count_above() > BLOCKS_MAX;
     let next = held.next;
     let acked = state.acked;
-    state.acked_before = acked;
+    (state.acked_before, state.acked_now) = (state.acked_now, acked);
     let behind = acked.map_or(0, |acked| next.wrapping_sub(acked).cast_signed().max(0).cast_unsigned());
     let largest = state.largest.max(MSS_ASSUMED);
     state.owed_since = if behind == 0 {

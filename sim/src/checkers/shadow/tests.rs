@@ -259,6 +259,25 @@ fn what_sack_reports() {
 }
 
 #[test]
+fn an_acknowledgment_in_what_fills_a_gap_counts() {
+    let mut side = Side::new();
+    side.writes(10);
+    side.sends(side.out(ISS + 1, IRS + 1, ACK | PSH, 10));
+    side.service();
+    side.comes(&Side::of_peer(2, IRS + 101, ISS + 1, ACK, 100));
+    side.sends(sacks(side.out(ISS + 11, IRS + 1, ACK, 0), &[(IRS + 101, IRS + 201)]));
+    side.service();
+    side.passes(5);
+    // Both parts are acknowledged, which is more than this segment's end.
+    side.comes(&Side::of_peer(3, IRS + 1, ISS + 11, ACK, 100));
+    side.stamps.1 = 3;
+    side.sends(side.out(ISS + 11, IRS + 201, ACK, 0));
+    side.service();
+    let now = side.now;
+    assert_eq!((side.own().shadow.sender.una, side.own().shadow.sender.una_at), (Some(ISS + 11), now));
+}
+
+#[test]
 fn the_congestion_window() {
     let mut side = Side::new();
     side.fills_window();
