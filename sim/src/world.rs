@@ -186,6 +186,9 @@ impl World {
     pub fn introduce_all(&mut self) {
         self.introduced = true;
         self.network.introduced = true;
+        if let Some(checkers) = &self.network.checkers {
+            checkers.borrow_mut().introduce();
+        }
         let known: Vec<_> = self.hosts.iter().map(|h| (h.ip(), h.mac())).collect();
         for host in &mut self.hosts {
             let own = host.mac();

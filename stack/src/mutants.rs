@@ -351,4 +351,42 @@ mutants! {
     ForgetsWriters,
     /// An acknowledgment that tells of a gap wakes nobody.
     QuietAboutGaps,
+    /// A refused connection reports a reset one (connect(2), ECONNREFUSED).
+    RefusedIsReset,
+    /// A SYN that crosses ours is answered only once the timer runs out (RFC 9293 s3.5, figure 8).
+    SimultaneousOpenUnanswered,
+    /// A reset that refuses a SYN does not acknowledge it (as in Zephyr #90086).
+    ResetForgetsSyn,
+    /// After a pause the whole window goes at once (RFC 5681 s4.1).
+    NoRestartAfterIdle,
+    /// A shut window is probed at a constant rate (as in Zephyr #48471).
+    PersistNotBackedOff,
+    /// The time between probes doubles beyond two minutes (RFC 9293 s3.8.6.1).
+    PersistUncapped,
+    /// Keepalive sends one probe more than configured (tcp(7), TCP_KEEPCNT).
+    KeepaliveOnceMore,
+    /// Keepalive's probes are as far apart as the first one from the silence's beginning (tcp(7), TCP_KEEPINTVL).
+    KeepaliveByIdle,
+    /// An acknowledgment that the device refuses is forgotten.
+    RefusedAckForgotten,
+    /// What a read made due is sent with whatever comes next.
+    ReadSendsLater,
+    /// A closed socket whose FIN is acknowledged waits for ever for the peer's (tcp(7), tcp_fin_timeout).
+    FinWait2Forever,
+    /// A socket that is closed after its FIN was acknowledged waits for ever for the peer's (as in uC-TCP-IP #20).
+    FinWait2ForeverOnceClosed,
+    /// A socket that is closed with unread bytes ends its stream as if they had been read (RFC 2525 s2.17).
+    UnreadIsForgotten,
+    /// A port's unreachability quotes the datagram's addresses in the wrong order (RFC 792).
+    UnreachableQuotesAnswer,
+    /// A neighbour's address is believed for ever (RFC 1122 s2.3.2.1).
+    ArpNeverExpires,
+    /// A neighbour that moved is asked at its old address for ever (RFC 1122 s2.3.2.1).
+    ArpProbesForever,
+    /// Each packet asks for its neighbour (RFC 1122 s2.3.2.1).
+    ArpAsksForEach,
+    /// A neighbour is asked for ten times a second (RFC 1122 s2.3.2.1).
+    ArpAsksTooOften,
+    /// Requests for others are answered (RFC 826).
+    ArpAnswersForOthers,
 }

@@ -284,9 +284,11 @@ impl Checkers {
         };
         let known = !matches!(state, State::Closed | State::SynSent | State::TimeWait);
         let unread = info.recv_queue > 0 || ring.has_candidate(socket);
-        sock.closed = Some(Closed { at: now, reset_due: known && abort && endpoint.is_some() });
-        if abort {
+        sock.closed = Some(Closed { at: now, reset_due: known && (abort || unread) && endpoint.is_some() });
+        if abort || unread {
             desk.closing.insert((now + RESET_BOUND, socket));
+        }
+        if abort {
             // RFC 9293 s3.10.5: an abort ends a TIME-WAIT as well.
             sock.waiting = None;
         }

@@ -25,7 +25,13 @@ pub(super) struct Closed {
 /// How a closed connection stands when its time is up.
 pub(super) fn check(moment: &Moment, closed: Closed, healed_at: Option<Instant>, state: Option<tcp::State>) {
     if closed.reset_due && moment.at.since(closed.at) >= RESET_BOUND {
-        moment.breach(NAME, format_args!("RFC 9293 s3.10.5: aborted {:?} ago, and the peer was not told", moment.at.since(closed.at)));
+        moment.breach(
+            NAME,
+            format_args!(
+                "RFC 9293 s3.10.5, RFC 2525 s2.17: aborted {:?} ago, or closed with unread bytes, and the peer was not told",
+                moment.at.since(closed.at)
+            ),
+        );
     }
     let Some(healed_at) = healed_at else { return };
     let since = closed.at.max(healed_at);

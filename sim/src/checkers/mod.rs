@@ -21,6 +21,7 @@ mod edges;
 mod flow;
 mod forged;
 mod leaving;
+mod link;
 mod loans;
 mod ranges;
 mod resources;
@@ -53,7 +54,7 @@ use self::flow::{Flows, Tuple};
 use crate::fabric::Marks;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 28] = [
+pub const CHECKERS: [&str; 30] = [
     "stream",
     "datagrams",
     "after_close",
@@ -82,6 +83,8 @@ pub const CHECKERS: [&str; 28] = [
     "keepalive",
     "forged",
     "challenges",
+    "arp",
+    "icmp",
 ];
 
 /// Where and when something is checked.
@@ -133,6 +136,9 @@ pub struct Checkers {
     leaving: Vec<leaving::Before>,
     /// How often each host has asked for whose Ethernet address since it last heard from there.
     questions: BTreeMap<(usize, Ipv4Addr), Question>,
+    /// What each host may know of its neighbours; and whether they were introduced to one another, so that nobody need ask.
+    neighbours: BTreeMap<(usize, Ipv4Addr), link::Neighbour>,
+    introduced: bool,
     /// Endpoints that something came to or went from since their host was serviced.
     stirred: Vec<usize>,
     /// What came lately to each host, for which it may have no connection.
@@ -162,6 +168,7 @@ impl Checkers {
         if self.strays.len() <= host {
             self.strays.resize_with(host + 1, shadow::resets::State::default);
         }
+        self.forget_neighbours(host);
         let place = self.places[host][ring];
         let Desk { now, ahead, .. } = self.desks[place];
         self.desks[place] = Desk { host, ip: Some(ip), time_wait, now, ahead, ..Desk::default() };

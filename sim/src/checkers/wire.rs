@@ -11,7 +11,7 @@ use super::datagrams::Datagram;
 use super::flow::{self, Endpoint};
 use super::forged::Forged;
 use super::segment::{ACK, RST, SYN, Segment};
-use super::{Checkers, Moment, Question, after_close, congestion, forged, is_tainted, rto, sequence, shadow, window};
+use super::{Checkers, Moment, Question, after_close, congestion, forged, is_tainted, link, rto, sequence, shadow, window};
 use crate::checksum;
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
 use crate::fabric::{Frame, Marks};
@@ -24,7 +24,9 @@ const ARP_TRIES: u32 = 3;
 impl Checkers {
     /// A host's ring sent a frame; `frame`: its number on the wire, if it is there already.
     pub(crate) fn sent(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8]) {
-        match dissect::payload(bytes) {
+        let payload = dissect::payload(bytes);
+        self.looked_up(now, host, frame, bytes, &payload);
+        match payload {
             Payload::Ipv4(ip) if ip.protocol == TCP => {
                 if let Some(segment) = Segment::parse(bytes, &ip) {
                     self.segment_sent(now, host, frame, bytes, &segment);
@@ -40,6 +42,58 @@ impl Checkers {
             }
             Payload::Arp(at) => self.arp_sent(now, host, bytes, at),
             _ => {}
+        }
+    }
+
+    /// What was sent says whom its host asked for, and whom it believes to know.
+    fn looked_up(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], payload: &Payload) {
+        let moment = self.at(now, host, frame);
+        match payload {
+            Payload::Arp(at) => {
+                let (Some(sender), Some(target)) = (dissect::ip_at(bytes, at + 14), dissect::ip_at(bytes, at + 24)) else { return };
+                link::claims(&moment, sender);
+                let is_question = dissect::be16(bytes, at + 6) == Some(ARP_REQUEST) && sender != target;
+                if let Some(to) = dissect::mac_at(bytes, 0).filter(|_| is_question && self.asks_alone(host)) {
+                    self.neighbours.entry((host, target)).or_default().asked(&moment, target, to);
+                }
+            }
+            Payload::Ipv4(ip) if ip.protocol == ICMP && dissect::is_icmp_error(bytes) => link::error_sent(&moment, bytes, ip),
+            // (A reset goes back to where it is asked for.)
+            Payload::Ipv4(ip) if ip.protocol == UDP || Segment::parse(bytes, ip).is_some_and(|segment| !segment.has(RST)) => {
+                if let Some(neighbour) = self.neighbours.get(&(host, ip.dst)).filter(|_| self.asks_alone(host)) {
+                    neighbour.used(&moment, ip.dst);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether what a host asks is asked by one ring, whose stack is the only one there.
+    fn asks_alone(&self, host: usize) -> bool {
+        !self.introduced && self.places[host].len() == 1 && !self.desks[self.places[host][0]].raw
+    }
+
+    /// All hosts know one another.
+    pub(crate) fn introduce(&mut self) {
+        self.introduced = true;
+        self.neighbours.clear();
+    }
+
+    /// What a host knows of its neighbours may be anything.
+    pub(super) fn forget_neighbours(&mut self, host: usize) {
+        self.neighbours.retain(|&(whose, _), _| whose != host);
+    }
+
+    /// A frame that reached a host's NIC may say whose station somebody has: by a claim, or by a connection that begins.
+    fn learned(&mut self, now: Instant, host: usize, bytes: &[u8]) {
+        let sender = match dissect::payload(bytes) {
+            Payload::Arp(at) => dissect::ip_at(bytes, at + 14),
+            Payload::Ipv4(ip) if ip.protocol == TCP && bytes.get(ip.l4 + 13).is_some_and(|flags| flags & SYN != 0) => Some(ip.src),
+            _ => None,
+        };
+        let at = self.at(now, host, None).at;
+        if let Some(neighbour) = sender.and_then(|sender| self.neighbours.get_mut(&(host, sender))) {
+            neighbour.heard(at);
         }
     }
 
@@ -84,6 +138,7 @@ impl Checkers {
     /// A host has forgotten its neighbours' stations: whose a SYN comes from, it may learn from that.
     pub(crate) fn forgot_neighbours(&mut self, host: usize) {
         self.lied_to.insert(host);
+        self.forget_neighbours(host);
     }
 
     /// A host is paused, or its device in trouble, for a time from now on: it has a reason to be late, and more.
@@ -188,6 +243,7 @@ impl Checkers {
 
     /// A frame reached a host's NIC, which took it.
     pub(crate) fn delivered(&mut self, now: Instant, host: usize, frame: &Frame) {
+        self.learned(now, host, &frame.bytes);
         // A checksum tells, and the stack must listen to it: for all that can be seen afterwards, this frame never arrived.
         // (One that was changed behind a checksum's back as well is judged by that.)
         if frame.marks.contains(Marks::CORRUPTED) && (!is_tainted(frame.marks) || checksum::verify(&frame.bytes) == ChecksumVerdict::Bad) {

@@ -7,7 +7,7 @@ use std::net::SocketAddrV4;
 
 use ringway_sim::{HostConfig, HostId, NicConfig, World, WorldConfig};
 use ringway_stack::mutants::Mutant;
-use ringway_stack::ring::{NextHop, RecvFlags, SendFlags, SocketId};
+use ringway_stack::ring::{NextHop, RecvFlags, SendFlags, Shutdown, SocketId, UdpOptions};
 use ringway_stack::tcp::{Config, Keepalive};
 
 const PORT: u16 = 80;
@@ -104,4 +104,88 @@ pub(super) fn a_receiver_short_of_buffers(seed: u64, mutant: Mutant) {
         assert!(passed.iter().all(|&count| count > 0), "{passed:?}");
     }
     assert_eq!(read, TOTAL, "{written} were written");
+}
+
+/// The reader rests for half an hour, with its window shut, and then reads on.
+pub(super) fn a_reader_who_rests(seed: u64, mutant: Mutant) {
+    let (mut world, [(client, ours), (server, theirs)]) = connected(seed, mutant, None);
+    world.call(client, |cx| cx.ring.tcp_send(cx.now, ours, &[IoSlice::new(&[7; 60_000])], SendFlags::empty())).expect("room");
+    let mut bytes = vec![0; 60_000];
+    for _ in 0..2 {
+        world.run_for(Duration::from_secs(1800));
+        let error = world.call(client, |cx| cx.ring.take_error(ours));
+        assert_eq!(error, None, "a peer that answers is not given up");
+        let _ = world.call(server, |cx| cx.ring.tcp_recv(cx.now, theirs, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()));
+    }
+    world.run_for(Duration::from_secs(10));
+}
+
+/// A silent peer vanishes, and keepalive finds out.
+pub(super) fn a_peer_that_vanishes(seed: u64, mutant: Mutant) {
+    let keepalive = Keepalive { idle: Duration::from_secs(20), interval: Duration::from_secs(5), count: 5 };
+    let (mut world, [(client, ours), (server, _)]) = connected(seed, mutant, Some(keepalive));
+    world.introduce_all();
+    world.change_link(server, |link| link.faults.loss_ppm = 1_000_000);
+    world.run_for(Duration::from_secs(200));
+    world.call(client, |cx| cx.ring.take_error(ours));
+}
+
+/// A program closes its socket, and its peer's never does; or it has ended its stream long before.
+pub(super) fn a_peer_that_never_closes(seed: u64, mutant: Mutant) {
+    for shuts_first in [false, true] {
+        let (mut world, [(client, ours), _]) = connected(seed, mutant, None);
+        world.set_faults(false);
+        if shuts_first {
+            world.call(client, |cx| cx.ring.shutdown(cx.now, ours, Shutdown::Write)).expect("it is connected");
+            world.run_for(Duration::from_secs(5));
+        }
+        world.call(client, |cx| cx.ring.close(cx.now, ours, false));
+        world.run_for(Duration::from_secs(400));
+    }
+}
+
+/// A program closes its socket without having read what came.
+pub(super) fn an_unread_end(seed: u64, mutant: Mutant) {
+    let (mut world, [(client, ours), (server, theirs)]) = connected(seed, mutant, None);
+    world.call(client, |cx| cx.ring.tcp_send(cx.now, ours, &[IoSlice::new(&[7; 600])], SendFlags::empty())).expect("room");
+    world.run_for(Duration::from_secs(1));
+    world.call(server, |cx| cx.ring.close(cx.now, theirs, false));
+    world.run_for(Duration::from_secs(20));
+}
+
+/// Nobody listens.
+pub(super) fn a_closed_door(seed: u64, mutant: Mutant) {
+    let (mut world, [(client, _), (server, _)]) = connected(seed, mutant, None);
+    let door = SocketAddrV4::new(world.host(server).ip(), PORT + 1);
+    let knock = |cx: &mut ringway_sim::Context<'_>| {
+        let config = Config::default();
+        cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, 40_001), door, NextHop::Neighbour(*door.ip()), &config)
+    };
+    let ours = world.call(client, knock).expect("the port is free");
+    let ask = |cx: &mut ringway_sim::Context<'_>| {
+        let socket = cx.ring.udp_open(SocketAddrV4::new(cx.ip, 40_001), &UdpOptions::default())?;
+        let to = Some((door, NextHop::Neighbour(*door.ip())));
+        cx.ring.udp_send(cx.now, socket, &[IoSlice::new(b"who is there?")], cx.ip, to)
+    };
+    world.call(client, ask).expect("the port is free");
+    world.run_for(Duration::from_secs(1));
+    world.call(client, |cx| cx.ring.take_error(ours));
+}
+
+/// Two connect to one another at once.
+pub(super) fn a_crossing(seed: u64, mutant: Mutant) {
+    let (mut world, [(client, _), (server, _)]) = connected(seed, mutant, None);
+    let ends = [(client, server), (server, client)].map(|(here, there)| {
+        let [from, to] = [here, there].map(|host| SocketAddrV4::new(world.host(host).ip(), 50_000));
+        (here, from, to)
+    });
+    for link in [client, server] {
+        world.change_link(link, |link| link.latency = Duration::from_millis(5));
+    }
+    for (here, from, to) in ends {
+        let connect =
+            |cx: &mut ringway_sim::Context<'_>| cx.ring.tcp_connect(cx.now, from, to, NextHop::Neighbour(*to.ip()), &Config::default());
+        world.call(here, connect).expect("the port is free");
+    }
+    world.run_for(Duration::from_secs(5));
 }

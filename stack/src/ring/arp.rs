@@ -10,6 +10,7 @@ use super::output::Output;
 use super::types::NextHop;
 use crate::device::{Device, MacAddr, SendError};
 use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::time::Instant;
 use crate::wire::arp;
 
@@ -51,7 +52,7 @@ impl<D: Device> Ring<D> {
         if packet.sender_mac.is_multicast() || packet.sender_ip.is_unspecified() {
             return None;
         }
-        let for_us = self.config.addresses.contains(&packet.target_ip);
+        let for_us = self.config.addresses.contains(&packet.target_ip) || self.config.is(Mutant::ArpAnswersForOthers);
         if for_us && packet.operation == arp::Operation::Request {
             self.neighbours.learn_asker(now, packet.sender_ip, packet.sender_mac);
             let reply = arp::Packet {

@@ -24,7 +24,10 @@ impl<D: Device> Ring<D> {
         }
         let Some(transport) = packet.head.first_chunk() else { return };
         mark!(self, PortUnreachableSent);
-        let quoted = icmp::Quoted { header: ipv4::Header { header_len: ipv4::LEN as u8, ..packet.header }, transport: *transport };
+        let mut quoted = icmp::Quoted { header: ipv4::Header { header_len: ipv4::LEN as u8, ..packet.header }, transport: *transport };
+        if self.config.is(Mutant::UnreachableQuotesAnswer) {
+            (quoted.header.src, quoted.header.dst) = (quoted.header.dst, quoted.header.src);
+        }
         let message = icmp::Message::DestinationUnreachable { code: icmp::CODE_PORT_UNREACHABLE, mtu: 0, quoted };
         if self.output.icmp(&mut self.device, &Self::envelope_back(packet), &message, &[]).is_err() {
             self.output.counters.tx_drops += 1;

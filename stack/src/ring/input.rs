@@ -350,6 +350,9 @@ impl<D: Device> Ring<D> {
             if self.config.is(Mutant::ResetWrongNumber) {
                 reset.seq += 1;
             }
+            if self.config.is(Mutant::ResetForgetsSyn) && header.flags.contains(wire_tcp::Flags::SYN) {
+                reset.ack = reset.ack - 1;
+            }
             let to = Self::envelope_back(packet);
             let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None, quiet: false };
             if self.output.tcp(&mut self.device, &to, &reset).is_err() {

@@ -276,7 +276,7 @@ impl<D: Device> Ring<D> {
     #[cfg(feature = "mutants")]
     pub fn mutate(&mut self, mutant: crate::mutants::Mutant) {
         self.config.mutant = mutant;
-        self.demux.strain = self.config.strain();
+        (self.demux.strain, self.neighbours.strain) = (self.config.strain(), self.config.strain());
     }
 
     /// What is left when everything should be gone.
@@ -590,7 +590,7 @@ impl<D: Device> Ring<D> {
     pub fn tcp_recv(&mut self, now: Instant, socket: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
         let stream = self.slots.stream(socket)?;
         let read = stream.connection.read(now, into, flags.contains(RecvFlags::PEEK));
-        if stream.connection.wants_transmit() {
+        if stream.connection.wants_transmit() && !self.config.is(Mutant::ReadSendsLater) {
             self.transmit(now, socket.index);
             self.output.flush(&mut self.device);
         } else {

@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 
 use super::slots::STALL_MAX;
 use crate::device::MacAddr;
+use crate::mutants::{Mutant, Strain};
 use crate::time::Instant;
 
 /// Requests before a neighbour counts as unreachable, and the time between them: Linux's mcast_solicit (and ucast_solicit) and
@@ -66,19 +67,23 @@ pub(super) struct Neighbours {
     table: BTreeMap<Ipv4Addr, Neighbour>,
     /// No entry asks again before this.
     due: Option<Instant>,
+    pub(super) strain: Strain,
 }
 
 impl Neighbours {
     #[inline]
     pub(super) fn lookup(&mut self, now: Instant, from: Ipv4Addr, ip: Ipv4Addr) -> Lookup {
         match self.table.get(&ip) {
-            Some(Neighbour::Known { mac, until }) if now < *until => Lookup::Known { mac: *mac, probe: false },
+            Some(Neighbour::Known { mac, until }) if now < *until || self.strain.is(Mutant::ArpNeverExpires) => {
+                Lookup::Known { mac: *mac, probe: false }
+            }
             Some(Neighbour::Known { mac, .. }) => {
                 let mac = *mac;
                 self.ask(ip, Neighbour::Probed { mac, from, tries: 1, again_at: now + RETRY });
                 Lookup::Known { mac, probe: true }
             }
             Some(Neighbour::Probed { mac, .. }) => Lookup::Known { mac: *mac, probe: false },
+            Some(Neighbour::Asked { .. }) if self.strain.is(Mutant::ArpAsksForEach) => Lookup::Unknown { ask: true },
             Some(Neighbour::Asked { .. }) => Lookup::Unknown { ask: false },
             None => {
                 self.make_room();
@@ -146,7 +151,7 @@ impl Neighbours {
             match neighbour {
                 Neighbour::Probed { mac, from, tries, again_at } if *again_at <= now => {
                     let (to, from) = (*mac, *from);
-                    if *tries < TRIES_MAX {
+                    if *tries < TRIES_MAX || self.strain.is(Mutant::ArpProbesForever) {
                         (*tries, *again_at) = (*tries + 1, now + RETRY);
                         due.push(Retry::Ask { from, target, to });
                     } else {
@@ -156,7 +161,8 @@ impl Neighbours {
                 }
                 Neighbour::Asked { from, tries, again_at } if *again_at <= now => {
                     if *tries < TRIES_MAX {
-                        (*tries, *again_at) = (*tries + 1, now + RETRY);
+                        let pause = if self.strain.is(Mutant::ArpAsksTooOften) { RETRY / 10 } else { RETRY };
+                        (*tries, *again_at) = (*tries + 1, now + pause);
                         due.push(Retry::Ask { from: *from, target, to: MacAddr::BROADCAST });
                     } else {
                         due.push(Retry::Unreachable(target));

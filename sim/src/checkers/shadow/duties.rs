@@ -2,7 +2,7 @@
 
 use super::super::Moment;
 use super::super::flow::Endpoint;
-use super::super::segment::before;
+use super::super::segment::{ACK, FIN, RST, SYN, Segment, before};
 use super::{Service, State};
 
 const NAME: &str = "duties";
@@ -41,5 +41,18 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &Endpoint, _peer: &End
     }
     if own.stream.has_ended() && unsent == 0 && own.fin.is_none() && flight == 0 {
         moment.breach(NAME, "RFC 9293 s3.10.4: the program ended its stream, all of which is acknowledged, and no FIN follows");
+    }
+}
+
+/// The endpoint's host was serviced: a SYN that crosses ours, or comes again, was answered.
+pub(in crate::checkers) fn answers(moment: &Moment, own: &Endpoint, service: Service, arrivals: &[Segment], sent: &[Segment]) {
+    if !(service.calm && service.free && State::is_known(own)) || own.shadow.failed || own.disturbed || moment.at <= moment.excused {
+        return;
+    }
+    // RFC 9293 s3.10.7.3 and s3.10.7.4: a SYN that crosses ours, or comes again.
+    let syn = arrivals.iter().any(|arrival| arrival.flags & (SYN | ACK | RST | FIN) == SYN && own.irs == Some(arrival.seq));
+    let alone = arrivals.iter().all(|arrival| arrival.flags & (SYN | ACK | RST) == SYN);
+    if syn && alone && !own.reset && own.una == own.iss && own.nxt != own.iss && !sent.iter().any(|segment| segment.has(SYN | ACK)) {
+        moment.breach(NAME, format_args!("RFC 9293 s3.5: a SYN came, and no SYN-ACK answers it: {:?}", own.tuple));
     }
 }

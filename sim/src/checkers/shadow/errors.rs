@@ -7,7 +7,7 @@ use ringway_stack::Error;
 
 use super::super::Moment;
 use super::super::flow::Endpoint;
-use super::super::segment::Segment;
+use super::super::segment::{ACK, RST, SYN, Segment, before};
 use super::State;
 
 const NAME: &str = "errors";
@@ -15,6 +15,12 @@ const KEEPALIVE: &str = "keepalive";
 
 /// A timer wheel's tick.
 const TICK: Duration = Duration::from_millis(2);
+/// A device that refuses frames is tried again within less.
+const LATE: Duration = Duration::from_millis(100);
+/// Fifteen probes of a shut window take longer, whatever the round trip.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Probes of a shut window are no further apart than that (Linux's TCP_RTO_MAX).
+const PROBES_APART_MAX: Duration = Duration::from_secs(100);
 
 /// A program was told of an error.
 pub(in crate::checkers) fn told(moment: &Moment, own: &Endpoint, error: Error) {
@@ -23,11 +29,21 @@ pub(in crate::checkers) fn told(moment: &Moment, own: &Endpoint, error: Error) {
         return;
     }
     match error {
+        Error::Reset if own.irs.is_none() => {
+            moment.breach(NAME, format_args!("connect(2): a connection that never was is refused, and not reset: {:?}", own.tuple));
+        }
         // (Who reads no more resets whoever writes on: RFC 1122 s4.2.2.13.)
         Error::Reset if !shadow.reset && !shadow.unread => {
             moment.breach(
                 NAME,
                 format_args!("RFC 5961 s3.2: a connection was reset, and no reset came with the number that is next: {:?}", own.tuple),
+            );
+        }
+        Error::TimedOut if own.calm && heard_lately(moment, own) => {
+            let since = moment.at.since(shadow.answered.0);
+            moment.breach(
+                NAME,
+                format_args!("RFC 9293 s3.8.6.1, RFC 1122 s4.2.3.6: a peer that was heard of {since:?} ago is given up: {:?}", own.tuple),
             );
         }
         Error::TimedOut if !shadow.sender.retried() && !shadow.probed && !own.lost => {
@@ -40,6 +56,26 @@ pub(in crate::checkers) fn told(moment: &Moment, own: &Endpoint, error: Error) {
     }
 }
 
+/// The endpoint's host was serviced: did its peer answer at all? What was copied of an earlier segment has that one's timestamp.
+pub(in crate::checkers) fn serviced(moment: &Moment, own: &mut Endpoint) {
+    let (next, una, latest) = (own.rx.next, own.una, own.shadow.answered.1);
+    let answers =
+        own.shadow.arrivals.iter().filter(|arrival| arrival.flags & (ACK | RST | SYN) == ACK && (arrival.seq, arrival.ack) == (next, una));
+    let stamp = answers.filter_map(|arrival| arrival.options.timestamps).map(|(value, _)| value).next_back();
+    if let Some(stamp) = stamp.filter(|&stamp| latest.is_none_or(|latest| before(latest, stamp))) {
+        own.shadow.answered = (moment.at, Some(stamp));
+    }
+}
+
+/// Whether nothing is in flight, and the peer was heard of after all that might end a connection to it could have begun.
+fn heard_lately(moment: &Moment, own: &Endpoint) -> bool {
+    let Some(config) = own.shadow.config.as_ref().filter(|config| config.user_timeout.is_none() && !own.shadow.reconfigured) else {
+        return false;
+    };
+    let silence = config.keepalive.map_or(SILENCE, |keepalive| keepalive.idle.min(SILENCE));
+    State::is_known(own) && own.irs.is_some() && own.una == own.nxt && moment.at.since(own.shadow.answered.0) + TICK < silence
+}
+
 /// An endpoint sent a segment, which is no reset.
 pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let settled = own.shadow.sender.una;
@@ -49,6 +85,17 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
         return;
     }
     let shut = own.shadow.sender.is_shut(own.nxt);
+    let apart = moment.at.since(own.shadow.probed_at);
+    let before = core::mem::replace(&mut own.shadow.probes_apart, (apart, own.una, shut));
+    // RFC 9293 s3.8.6.1: "SHOULD increase exponentially the interval between successive probes."
+    let shut_since = shut && before.2 && before.1 == own.una && own.shadow.probes_shut > 1;
+    own.shadow.probes_shut = if shut && before.1 == own.una { own.shadow.probes_shut + 1 } else { 0 };
+    if shut_since && own.calm && State::is_known(own) && !own.shadow.reconfigured && apart < (before.0 * 3 / 2).min(PROBES_APART_MAX) {
+        moment.breach(
+            NAME,
+            format_args!("RFC 9293 s3.8.6.1: a shut window is probed {apart:?} after a probe that was {:?} after its own", before.0),
+        );
+    }
     let Some(config) = &own.shadow.config else { return };
     let unsent = own.stream.is_watched() && own.offset(own.nxt) < own.stream.written();
     let (probes, heard_at, probed_at) = (own.shadow.probes, own.shadow.heard_at, own.shadow.probed_at);
@@ -70,6 +117,9 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     if probes > 0 && moment.at.since(probed_at) + TICK < keepalive.interval {
         let since = moment.at.since(probed_at);
         moment.breach(KEEPALIVE, format_args!("tcp(7): probes {since:?} apart, and {:?} were asked for", keepalive.interval));
+    }
+    if probes > 0 && apart > keepalive.interval + LATE && moment.at > moment.excused + keepalive.interval {
+        moment.breach(KEEPALIVE, format_args!("tcp(7): probes {apart:?} apart, and {:?} were asked for", keepalive.interval));
     }
     if config.user_timeout.is_none() && probes >= keepalive.count {
         moment.breach(KEEPALIVE, format_args!("tcp(7): probe {} without an answer, and {} were asked for", probes + 1, keepalive.count));

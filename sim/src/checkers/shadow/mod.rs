@@ -16,6 +16,7 @@ pub(super) mod sender;
 #[cfg(test)]
 pub(super) mod tests;
 
+use core::time::Duration;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
@@ -58,6 +59,11 @@ pub(in crate::checkers) struct State {
     pub(in crate::checkers) heard_at: Instant,
     probed_at: Instant,
     probed: bool,
+    /// How long the last probe came after the one before, what was acknowledged then, and whether the window was shut; and how often it was found shut.
+    probes_apart: (Duration, u32, bool),
+    probes_shut: u32,
+    /// When the peer last answered at all, by a segment that nobody could have copied before, and its timestamp.
+    answered: (Instant, Option<u32>),
     /// Its FIN went out before its peer's came, and since when both are acknowledged.
     closes_first: bool,
     pub(in crate::checkers) over_since: Option<Instant>,
@@ -146,6 +152,7 @@ pub(in crate::checkers) fn attacked(segment: &Segment, own: &mut Endpoint) {
 /// The endpoint's host was serviced.
 pub(in crate::checkers) fn serviced(moment: &Moment, own: &mut Endpoint, peer: Option<&Endpoint>, service: Service) {
     own.shadow.stirred = false;
+    errors::serviced(moment, own);
     let arrivals = core::mem::take(&mut own.shadow.arrivals);
     let sent = core::mem::take(&mut own.shadow.sent);
     challenges::serviced(moment, own, service, (&arrivals, &sent));
@@ -154,6 +161,7 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &mut Endpoint, peer: O
         receiver::serviced(moment, own, peer, service, (&arrivals, &sent));
         sender::serviced(moment, own, peer, service, (&arrivals, &sent));
         duties::serviced(moment, own, peer, service);
+        duties::answers(moment, own, service, &arrivals, &sent);
         if State::is_over(own) && own.shadow.over_since.is_none() {
             own.shadow.over_since = Some(moment.at);
         }

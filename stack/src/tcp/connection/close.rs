@@ -62,14 +62,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub fn orphan(&mut self, now: Instant) {
         self.orphaned = true;
         self.read_shut = true;
-        if self.recv.len() + self.recv.undecided() > 0 && self.state != State::TimeWait {
+        let unread = self.recv.len() + self.recv.undecided() > 0 && !self.config.is(Mutant::UnreadIsForgotten);
+        if unread && self.state != State::TimeWait {
             mark!(self, CloseWithUnread);
             self.abort();
             return;
         }
         self.recv.clear();
         self.shutdown_write(now);
-        if self.state == State::FinWait2 {
+        if self.state == State::FinWait2 && !self.config.is(Mutant::FinWait2ForeverOnceClosed) {
             self.timers.set(Timer::Linger, now + self.config.fin_wait2);
         }
     }

@@ -119,7 +119,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if flags.contains(Flags::RST) {
             if acknowledges {
                 mark!(self, ConnectionRefused);
-                self.fail(Error::Refused);
+                self.fail(if self.config.is(Mutant::RefusedIsReset) { Error::Reset } else { Error::Refused });
             }
             return;
         }
@@ -132,7 +132,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             // Simultaneous open.
             mark!(self, SimultaneousOpen);
             self.state = State::SynReceived;
-            self.syn_due = true;
+            self.syn_due = !self.config.is(Mutant::SimultaneousOpenUnanswered);
             self.tx_pending = true;
             return;
         }
@@ -450,7 +450,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         match self.state {
             State::FinWait1 => {
                 self.state = State::FinWait2;
-                if self.orphaned {
+                if self.orphaned && !self.config.is(Mutant::FinWait2Forever) {
                     self.timers.set(Timer::Linger, now + self.config.fin_wait2);
                 }
             }

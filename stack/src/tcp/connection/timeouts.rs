@@ -112,20 +112,29 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mark!(self, PersistProbe);
             self.probe_due = true;
             self.unanswered_probes += 1;
-            self.persist_backoff = self.persist_backoff.saturating_add(1);
+            if !self.config.is(Mutant::PersistNotBackedOff) {
+                self.persist_backoff = self.persist_backoff.saturating_add(1);
+            }
             self.timers.set(Timer::Persist, now + self.persist_interval());
         }
         self.tx_pending = true;
     }
 
     pub(super) fn persist_interval(&self) -> Duration {
-        self.rtt.rto().saturating_mul(1 << self.persist_backoff.min(12)).min(PERSIST_MAX)
+        let most = if self.config.is(Mutant::PersistUncapped) { PERSIST_MAX * 30 } else { PERSIST_MAX };
+        self.rtt.rto().saturating_mul(1 << self.persist_backoff.min(12)).min(most)
     }
 
     fn on_keepalive(&mut self, now: Instant) {
         let Some(mut settings) = self.config.keepalive else { return };
         if self.config.is(Mutant::KeepaliveEarly) {
             settings.idle /= 2;
+        }
+        if self.config.is(Mutant::KeepaliveOnceMore) {
+            settings.count += 1;
+        }
+        if self.config.is(Mutant::KeepaliveByIdle) {
+            settings.interval = settings.idle;
         }
         if !self.state.is_synchronized() || self.state == State::TimeWait {
             return;

@@ -101,7 +101,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let stop = self.transmit_new(now, emit)?;
         if self.acks.now {
-            self.emit_rarely(now, self.snd_nxt, 0, Flags::ACK, emit)?;
+            let told = self.emit_rarely(now, self.snd_nxt, 0, Flags::ACK, emit);
+            if told.is_err() && self.config.is(Mutant::RefusedAckForgotten) {
+                self.acks.now = false;
+                return Ok(());
+            }
+            told?;
         }
         self.push = false;
         self.held = matches!(stop, Stop::Window | Stop::Acknowledgment);
@@ -287,6 +292,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     #[inline]
     fn restart_after_idle(&mut self, now: Instant) {
+        if self.config.is(Mutant::NoRestartAfterIdle) {
+            return;
+        }
         if self.snd_una == self.snd_nxt && now.as_nanos().saturating_sub(self.last_tx.as_nanos()) > self.rtt.rto_ns() {
             mark!(self, RestartAfterIdle);
             self.congestion.on_idle();

@@ -1,0 +1,84 @@
+//! Neighbours and ICMP, from frames alone: who is asked for and how often, whose address is believed for how long, who answers for whom, and what an
+//! error quotes (RFC 826, RFC 1122 s2.3.2, RFC 792).
+
+use core::time::Duration;
+use std::net::Ipv4Addr;
+
+use ringway_stack::Instant;
+use ringway_stack::device::MacAddr;
+
+use super::Moment;
+use crate::dissect::{self, Ipv4};
+
+const ARP: &str = "arp";
+const ICMP: &str = "icmp";
+
+/// RFC 1122 s2.3.2.1: "A recommended maximum rate is 1 per second per destination." A host's clock may run a little fast.
+const ASKED_APART: Duration = Duration::from_millis(900);
+/// RFC 1122 s2.3.2.1, (2): "if no ARP Reply is received from N successive polls. Typically N is 2"; the stack declares Linux's three.
+const POLLS_MAX: u32 = 3;
+/// How long the stack believes an answer (Linux's base_reachable_time), and some time for asking while nobody answers.
+const BELIEVED: Duration = Duration::from_secs(30 + 5);
+
+/// What a host knows of a neighbour, for all that can be seen.
+#[derive(Debug, Default)]
+pub(super) struct Neighbour {
+    /// When everybody was asked last, if nothing was heard of it since.
+    asked_at: Option<Instant>,
+    /// How often it alone was asked, in a row, since.
+    polls: u32,
+    /// When it was last heard of, or asked for.
+    known_at: Instant,
+}
+
+impl Neighbour {
+    /// It claimed its address, or a connection from it began.
+    pub(super) fn heard(&mut self, at: Instant) {
+        *self = Self { asked_at: None, polls: 0, known_at: at };
+    }
+
+    /// A host asked for it. `to`: the station that was asked.
+    pub(super) fn asked(&mut self, moment: &Moment, target: Ipv4Addr, to: MacAddr) {
+        self.known_at = moment.at;
+        if to != MacAddr::BROADCAST {
+            self.polls += 1;
+            if self.polls > POLLS_MAX {
+                moment.breach(ARP, format_args!("RFC 1122 s2.3.2.1: {target} was polled {} times, and did not answer", self.polls));
+            }
+            return;
+        }
+        self.polls = 0;
+        if let Some(before) = self.asked_at.replace(moment.at)
+            && moment.at.since(before) < ASKED_APART
+        {
+            let apart = moment.at.since(before);
+            moment.breach(ARP, format_args!("RFC 1122 s2.3.2.1: {target} is asked for again after {apart:?}"));
+        }
+    }
+
+    /// A packet goes to it by what its address was found to be.
+    pub(super) fn used(&self, moment: &Moment, target: Ipv4Addr) {
+        let since = moment.at.since(self.known_at.max(moment.hampered));
+        if since > BELIEVED {
+            moment.breach(ARP, format_args!("RFC 1122 s2.3.2.1: {target} was last heard of, or asked for, {since:?} ago"));
+        }
+    }
+}
+
+/// RFC 826: a host claims its own address, for the station that it is.
+pub(super) fn claims(moment: &Moment, sender: Ipv4Addr) {
+    if moment.ip.is_some_and(|ip| ip != sender) {
+        moment.breach(ARP, format_args!("RFC 826: a claim to {sender}"));
+    }
+}
+
+/// RFC 792: an error goes to who sent the packet that it quotes, which came to the host.
+pub(super) fn error_sent(moment: &Moment, frame: &[u8], ip: &Ipv4) {
+    let (Some(src), Some(dst)) = (dissect::ip_at(frame, ip.l4 + 8 + 12), dissect::ip_at(frame, ip.l4 + 8 + 16)) else { return };
+    if (src, dst) != (ip.dst, ip.src) {
+        moment.breach(ICMP, format_args!("RFC 792: an error to {} quotes a packet from {src} to {dst}", ip.dst));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! Each law, broken by hand-made frames, and kept by others.
+
+use super::*;
+
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+fn at(millis: u64) -> Moment {
+    let zero = Instant::ZERO;
+    Moment { place: 0, host: 0, ip: Some(HOST), at: zero + Duration::from_millis(millis), excused: zero, hampered: zero, frame: None }
+}
+
+#[test]
+fn a_neighbour_may_be_asked_for_once_a_second_and_again_once_it_was_heard_of() {
+    let mut neighbour = Neighbour::default();
+    (1..5).for_each(|second| neighbour.asked(&at(1000 * second), OTHER, MacAddr::BROADCAST));
+    neighbour.heard(at(4001).at);
+    neighbour.asked(&at(4002), OTHER, MacAddr::BROADCAST);
+    (5..8).for_each(|second| neighbour.asked(&at(1000 * second), OTHER, STATION));
+    neighbour.asked(&at(8000), OTHER, MacAddr::BROADCAST);
+    neighbour.asked(&at(9000), OTHER, STATION);
+    neighbour.used(&at(9000 + 35_000), OTHER);
+}
+
+#[test]
+#[should_panic(expected = "checker arp: host 0 (10.0.0.1) at 1100000000 ns: RFC 1122 s2.3.2.1: 10.0.0.2 is asked for again after 100ms")]
+fn a_neighbour_is_asked_for_too_soon() {
+    let mut neighbour = Neighbour::default();
+    neighbour.asked(&at(1000), OTHER, MacAddr::BROADCAST);
+    neighbour.asked(&at(1100), OTHER, MacAddr::BROADCAST);
+}
+
+#[test]
+#[should_panic(expected = "RFC 1122 s2.3.2.1: 10.0.0.2 was polled 4 times, and did not answer")]
+fn a_neighbour_is_polled_for_ever() {
+    let mut neighbour = Neighbour::default();
+    (1..5).for_each(|second| neighbour.asked(&at(1000 * second), OTHER, STATION));
+}
+
+#[test]
+#[should_panic(expected = "RFC 1122 s2.3.2.1: 10.0.0.2 was last heard of, or asked for, 36s ago")]
+fn a_neighbour_is_believed_for_ever() {
+    let mut neighbour = Neighbour::default();
+    neighbour.heard(at(1000).at);
+    neighbour.used(&at(37_000), OTHER);
+}
+
+#[test]
+#[should_panic(expected = "RFC 826: a claim to 10.0.0.2")]
+fn a_host_claims_another_ones_address() {
+    claims(&at(1), HOST);
+    claims(&at(1), OTHER);
+}
+
+/// An error from [`HOST`] to [`OTHER`] that quotes a packet between these two.
+fn error(src: Ipv4Addr, dst: Ipv4Addr) {
+    let mut frame = vec![0; 14 + 20 + 8 + 28];
+    frame[14 + 20 + 8 + 12..][..4].copy_from_slice(&src.octets());
+    frame[14 + 20 + 8 + 16..][..4].copy_from_slice(&dst.octets());
+    let end = frame.len();
+    let ip = Ipv4 { offset: 14, protocol: dissect::ICMP, src: HOST, dst: OTHER, l4: 34, end, fragment: false };
+    error_sent(&at(1), &frame, &ip);
+}
+
+#[test]
+#[should_panic(expected = "RFC 792: an error to 10.0.0.2 quotes a packet from 10.0.0.1 to 10.0.0.2")]
+fn an_error_quotes_what_never_came() {
+    error(OTHER, HOST);
+    error(HOST, OTHER);
+}
