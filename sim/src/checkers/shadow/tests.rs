@@ -11,7 +11,7 @@ use ringway_stack::{Error, Instant};
 use super::super::Moment;
 use super::super::flow::{Endpoint, Flows};
 use super::super::segment::{ACK, FIN, Options, PSH, RST, SYN, Segment, URG};
-use super::{Service, errors, format, resets};
+use super::{Service, duties, errors, format, resets};
 
 pub(in crate::checkers) const MSS: u32 = 1448;
 pub(in crate::checkers) const OWN: &str = "10.0.0.1:5000";
@@ -384,6 +384,55 @@ fn resets_answer_something() {
 }
 
 #[test]
+fn who_is_given_up_or_refused() {
+    Side::new().breaks("is refused, and not reset", |side| {
+        side.own().irs = None;
+        errors::told(&side.moment(), side.flows.at(side.own), Error::Reset);
+    });
+    let gives_up = |after: u64| {
+        let mut side = Side::new();
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0));
+        side.service();
+        side.passes(after);
+        // It did ask, and was not answered any more.
+        side.own().shadow.probed = true;
+        catch_unwind(AssertUnwindSafe(|| errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut))).is_err()
+    };
+    assert_eq!([gives_up(30_000), gives_up(90_000)], [true, false]);
+}
+
+#[test]
+fn probes_of_a_shut_window_back_off() {
+    let probes = |pauses: &[u64]| {
+        let mut side = Side::new();
+        side.comes(&Segment { window: 0, ..Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0) });
+        side.service();
+        side.writes(100);
+        pauses.iter().all(|&millis| {
+            side.passes(millis);
+            let probe = side.out(ISS, IRS + 1, ACK, 0);
+            catch_unwind(AssertUnwindSafe(|| side.sends(probe))).is_ok()
+        })
+    };
+    assert!(probes(&[1000, 2000, 4000, 8000]));
+    assert!(!probes(&[1000, 2000, 4000, 4000]));
+}
+
+#[test]
+fn a_syn_that_crosses_is_answered() {
+    let crossing = [segment(PEER, OWN, IRS, 0, SYN, 0)];
+    let judge = |sent: &[Segment]| {
+        let mut side = Side::new();
+        side.passes(1);
+        let moment = side.moment();
+        let own = side.own();
+        (own.una, own.nxt, own.irs) = (ISS, ISS + 1, Some(IRS));
+        catch_unwind(AssertUnwindSafe(|| duties::answers(&moment, own, CALM, &crossing, sent))).is_ok()
+    };
+    assert!(!judge(&[]) && judge(&[segment(OWN, PEER, ISS, IRS + 1, SYN | ACK, 0)]));
+}
+
+#[test]
 fn errors_and_probes_have_a_cause() {
     Side::new().breaks("checker errors", |side| errors::told(&side.moment(), side.flows.at(side.own), Error::Reset));
     Side::new().breaks("checker errors", |side| errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut));
@@ -412,6 +461,11 @@ fn errors_and_probes_have_a_cause() {
     probe(&mut side);
     side.passes(1000);
     side.breaks("probes 1s apart", probe);
+    let mut side = kept();
+    side.passes(10_000);
+    probe(&mut side);
+    side.passes(3000);
+    side.breaks("probes 3s apart", probe);
     let mut side = kept();
     side.passes(8000);
     (0..2).for_each(|_| {
