@@ -123,8 +123,13 @@ impl Checkers {
         }
         let mut stirred = core::mem::take(&mut self.stirred);
         stirred.retain(|&id| {
-            if self.flows.at(id).host != host {
+            let own = self.flows.at(id);
+            if own.host != host {
                 return true;
+            }
+            if self.flows.id(own.tuple) != Some(id) {
+                // Its addresses are already another connection's, which the program began as soon as this one had left the ring.
+                return false;
             }
             let (own, peer) = self.flows.both(id);
             (own.merges, own.calm) = (service.merges, service.calm);
