@@ -599,7 +599,9 @@ fn fast_retransmit(moment: &Moment, own: &Endpoint, service: Service, resent: bo
     if !(service.calm && service.free && super::State::is_alive(own)) || moment.at <= moment.excused || own.shadow.closed {
         return;
     }
-    let sound = state.phase == Phase::Open && !resent && before(una, own.nxt) && before(own.iss, una);
+    // RFC 2018 s8: what was reported, and then dropped, is sent again after a timeout; until then it counts as received.
+    let dropped = state.is_sacked(una, una.wrapping_add(1));
+    let sound = state.phase == Phase::Open && !resent && before(una, own.nxt) && before(own.iss, una) && !dropped;
     if sound && state.dups >= DUPACK_THRESHOLD {
         let relative = own.relative(una);
         moment.breach(

@@ -321,6 +321,23 @@ fn retransmissions_with_a_cause() {
         side
     };
     three().breaks("3 duplicate acknowledgments", Side::service);
+    // The peer reported the first byte that it asks for now, and has dropped it (RFC 2018 s8).
+    let mut side = Side::new();
+    side.writes(10 * MSS as usize);
+    for n in 0..10 {
+        side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, if n == 9 { ACK | PSH } else { ACK }, MSS as usize));
+    }
+    side.service();
+    side.passes(10);
+    side.comes(&sacks(Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0), &[(ISS + 1 + MSS, ISS + 1 + 2 * MSS)]));
+    side.service();
+    side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + MSS, ACK, 0));
+    side.service();
+    for n in 4..8 {
+        let dup = Side::of_peer(2, IRS + 1, ISS + 1 + MSS, ACK, 0);
+        side.comes(&sacks(dup, &[(ISS + 1 + 3 * MSS, ISS + 1 + n * MSS)]));
+        side.service();
+    }
     let mut side = three();
     side.sends(side.out(ISS + 1, IRS + 1, ACK, MSS as usize));
     side.service();
