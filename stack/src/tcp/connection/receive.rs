@@ -57,6 +57,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             && len <= self.window.offered()
             && header.ack.ge(self.snd_una)
             && header.ack.le(self.snd_nxt)
+            // A later segment may have come first, and brought a newer window (RFC 9293 s3.10.7.4).
+            && self.snd_wl1.le(header.seq)
             && advances
             && timestamps_good
             && self.phase == Phase::Open

@@ -162,6 +162,24 @@ fn a_window_comes_with_the_acknowledgment_that_moves_it() {
     assert!(ends.iter().all(|end| end.le(right)), "{ends:?} beyond {right:?}");
 }
 
+/// Found by the simulator's recovery checker: the next segment of the stream was sent before a pure acknowledgment that overtook it.
+#[test]
+fn an_overtaken_segment_brings_back_no_older_window() {
+    let config = Config { window_scaling: false, timestamps: false, ..Config::default() };
+    let mut pair = Pair::open(&config, &config);
+    pair.lose(|packet| packet.from == B);
+    pair.write(B, b"x").unwrap();
+    pair.transmit();
+    let late = pair.sent(B).pop().unwrap().header;
+    pair.deliver(A, &Header { seq: late.seq + 1, window: 10_000, ..late }, b"");
+    pair.deliver(A, &Header { window: 100, ..late }, b"x");
+    assert_eq!(pair.read(A), b"x");
+    pair.write(A, &pattern(1000)).unwrap();
+    pair.transmit();
+    let sent: usize = pair.sent(A).iter().map(|packet| packet.payload.len()).sum();
+    assert_eq!(sent, 1000, "the newer window holds");
+}
+
 /// Found by the simulator's window checker: a writer that waited for its persist timer, though the reader had read everything.
 #[test]
 fn rounding_a_small_window_to_units_stalls_nobody() {
