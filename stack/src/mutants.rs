@@ -2,7 +2,7 @@
 //! checked themselves (`sim/tests/mutants.rs`). Behind the feature `mutants`; without it each hook is a constant `false`.
 
 macro_rules! mutants {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[$doc:meta])* $name:ident,)* ; at large: $($(#[$large_doc:meta])* $large:ident,)*) => {
         /// What is wrong.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Mutant {
@@ -10,11 +10,14 @@ macro_rules! mutants {
             #[default]
             Healthy,
             $($(#[$doc])* $name,)*
+            $($(#[$large_doc])* $large,)*
         }
 
         impl Mutant {
-            /// All of them but the healthy one.
+            /// All that a checker must catch.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+            /// Those that no checker is known to catch: what laws and stories are still to be written for.
+            pub const AT_LARGE: &'static [Self] = &[$(Self::$large,)*];
         }
     };
 }
@@ -389,4 +392,286 @@ mutants! {
     ArpAsksTooOften,
     /// Requests for others are answered (RFC 826).
     ArpAnswersForOthers,
+    ;
+    at large:
+    /// A SYN-ACK completes the handshake whatever it acknowledges (RFC 9293 s3.10.7.3).
+    StrangeSynAckAccepted,
+    /// What a SYN-SENT connection did not send is acknowledged, and no reset says so (RFC 9293 s3.5.1).
+    StrangeAckUnanswered,
+    /// A reset that acknowledges nothing ends a SYN-SENT connection (RFC 9293 s3.10.7.3).
+    SynSentResetBlindly,
+    /// A repeated SYN brings no SYN-ACK before the timer does (RFC 9293 s3.10.7.4).
+    SynAckNotRepeated,
+    /// Any acknowledgment beyond what was sent completes a passive open (RFC 9293 s3.10.7.4).
+    SynReceivedAckUnchecked,
+    /// The window of our own SYN is scaled (RFC 7323 s2.2).
+    OwnSynWindowScaled,
+    /// The peer's windows are scaled by our own shift count (RFC 7323 s2.3).
+    OwnScaleForPeer,
+    /// After a SYN was lost twice the initial window is as large as ever (RFC 5681 s3.1).
+    SynLossUnnoticed,
+    /// A SYN that was sent again is timed from its first copy (RFC 6298 s3).
+    SynRttOfRetransmission,
+    /// The initial sequence number does not depend on the time (RFC 6528 s3).
+    NumbersRepeat,
+    /// A connection may begin below its predecessor of the same addresses (RFC 1122 s4.2.2.13).
+    PredecessorForgotten,
+    /// Handshakes under way do not count against the backlog (as in gVisor #5637).
+    BacklogCountsReadyOnly,
+    /// One connection more than the backlog allows begins (as in gVisor #3153).
+    BacklogOneMore,
+    /// A handshake that failed goes on counting against the backlog (as in gVisor #11535).
+    FailedHandshakeCounts,
+    /// A listener that closes leaves its handshakes behind (as in gVisor #6671).
+    EmbryosOutliveListener,
+    /// What acknowledges something to a listener is not reset (RFC 9293 s3.10.7.2).
+    ListenerRefusesNothing,
+    /// A reset that refuses a SYN has no ACK flag (RFC 9293 s3.10.7.1).
+    ResetWithoutAck,
+    /// Resets with old timestamps are dropped (RFC 7323 s5.2).
+    PawsDropsResets,
+    /// While our window is shut, segments with bytes are dropped with their acknowledgments (RFC 9293 s3.10.7.4).
+    ShutWindowRefusesAcks,
+    /// A reset one below the next number ends the connection (RFC 5961 s3.2).
+    ResetOneBelowAccepted,
+    /// A reset at the number acknowledged last ends the connection (RFC 5961 s3.2).
+    ResetAtLastAckAccepted,
+    /// Segments without ACK flag are taken (RFC 9293 s3.10.7.4).
+    AckBitUnchecked,
+    /// Challenge ACKs are sent at any rate (RFC 5961 s7).
+    ChallengeUnlimited,
+    /// A challenge ACK is sent once in 20 s only (RFC 5961 s7).
+    ChallengeSeldom,
+    /// Bytes that were received before are acknowledged again at the rate of challenges (RFC 5961 s7).
+    OldDataRateLimited,
+    /// Bytes for a socket that was closed are acknowledged (RFC 2525 s2.17).
+    OrphanTakesData,
+    /// A FIN behind nothing but old bytes is trimmed with them (RFC 9293 s3.10.7.4).
+    FinBehindOldBytesLost,
+    /// A FIN behind bytes that the window excludes is taken (RFC 9293 s3.10.7.4).
+    FinBeyondWindowTaken,
+    /// Segments that the device merged count as one large one (as in Linux's gso_segs of received packets).
+    MergedCountsOnce,
+    /// Every segment is acknowledged by itself (RFC 9293 s3.8.6.3).
+    AckEverySegment,
+    /// Each segment starts the time of a delayed acknowledgment anew (RFC 9293 s3.8.6.3).
+    DelayedAckPutOff,
+    /// A gap that was filled is acknowledged in due time (RFC 5681 s4.2).
+    FilledGapNotUrgent,
+    /// A probe counts as the acknowledgment that is due (RFC 9293 s3.8.4).
+    ProbeCountsAsAck,
+    /// Only the newest block is reported (RFC 2018 s4).
+    OneSackBlock,
+    /// Nothing that came early is dropped when the device runs out of buffers (RFC 2018 s8).
+    ScarceKeepsAll,
+    /// A duplicate is reported with every acknowledgment (RFC 2883 s4).
+    DuplicateSackRepeated,
+    /// All of a segment is reported as a duplicate of which a part was (RFC 2883 s4.2).
+    DuplicateSackWhole,
+    /// A report of a duplicate counts as one of a loss (RFC 2883 s5).
+    DuplicateSackIsLoss,
+    /// Blocks behind everything ever sent are taken (RFC 2018 s5).
+    SackOfUnsentTaken,
+    /// Reported bytes that are acknowledged go on counting as reported (RFC 6675 s4).
+    ReportedBytesMiscounted,
+    /// Two duplicate acknowledgments mean a loss (RFC 5681 s3.2).
+    TwoDuplicatesSuffice,
+    /// A partial acknowledgment sends nothing again (RFC 6582 s3.2).
+    PartialAckWaits,
+    /// A loss halves the window instead of what was in flight (RFC 5681 s3.1).
+    HalvesItsWindow,
+    /// A loss takes a quarter of the window (RFC 5681 s3.1).
+    LossTakesAQuarter,
+    /// After a recovery the window is as before (RFC 6582 s3.2).
+    RecoveryRestoresWindow,
+    /// Slow start goes beyond its threshold (RFC 5681 s3.1).
+    SlowStartPassesThreshold,
+    /// Congestion avoidance grows by a segment for each that is acknowledged (RFC 5681 s3.1).
+    AvoidanceBySegment,
+    /// After a timeout an acknowledgment is good for all that it covers (RFC 3465 s2.3).
+    StretchAckGrowsAll,
+    /// What was sent again is timed (RFC 6298 s3).
+    KarnIgnored,
+    /// The first sample's deviation is zero (RFC 6298 s2.2).
+    FirstSampleIsCertain,
+    /// The deviation is computed after the mean it refers to (RFC 6298 s2.3).
+    VarianceAfterMean,
+    /// The timeout does not depend on the deviation (RFC 6298 s2.3).
+    TimeoutIgnoresVariance,
+    /// The timeout is doubled beyond its maximum (RFC 6298 s2.5).
+    BackoffUncapped,
+    /// Timeouts count on though something new was acknowledged in between (RFC 9293 s3.8.3).
+    RetriesAddUp,
+    /// One retransmission more than configured is made (tcp(7), tcp_retries2).
+    OneRetryMore,
+    /// A closed socket retransmits for as long as an open one (tcp(7), tcp_orphan_retries).
+    OrphanRetriesAsLong,
+    /// A carrier that comes back sends nothing again (as Linux does not, either).
+    LinkUpIgnored,
+    /// The window is taken from segments of any age (RFC 9293 s3.10.7.4).
+    WindowOfOldSegments,
+    /// The window is taken only with an acknowledgment of something new (as in smoltcp #62).
+    WindowNeedsNewAck,
+    /// Whatever the window has room for is sent (RFC 9293 s3.8.6.2.1).
+    SillyWindowFilled,
+    /// A small window is filled by one segment (as on a stack without Linux's tcp_bound_to_half_wnd).
+    SmallWindowInOnePiece,
+    /// Whatever room there is is announced (RFC 9293 s3.8.6.2.2).
+    SillyWindowOffered,
+    /// Each byte of room is announced by a segment (RFC 9293 s3.8.6.2.2).
+    WindowUpdatesTooOften,
+    /// Room is announced once everything was read (as in smoltcp #199).
+    WindowUpdateOnlyWhenEmpty,
+    /// A window that stays shut ends the connection though probes are answered (RFC 9293 s3.8.6.1).
+    PersistGivesUp,
+    /// The probe's timer runs on though the window opened (RFC 9293 s3.8.6.1).
+    PersistOutlivesWindow,
+    /// The next shut window is first probed as late as the last one was at the end (RFC 9293 s3.8.6.1).
+    PersistBackoffKept,
+    /// What the peer says does not count as an answer to probes (RFC 9293 s3.8.4).
+    ProbesNeverAnswered,
+    /// Keepalive probes while bytes wait to be acknowledged (RFC 9293 s3.8.4).
+    KeepaliveWhileSending,
+    /// What was written with more to follow waits though the next write says that nothing follows (send(2), MSG_MORE).
+    MoreSticks,
+    /// A cork holds what is small for ever (tcp(7), TCP_CORK).
+    CorkForever,
+    /// Bytes that are sent again lose their FIN, which counts as sent (as in Zephyr #46350).
+    FinLostWithBytesSentAgain,
+    /// A connection whose segment the device refuses is not tried again.
+    StalledForgotten,
+    /// What the device cuts need not be whole segments, though more follows.
+    CutUnevenly,
+    /// A writer that found no buffers is not told when to try again.
+    NoBuffersNoRetry,
+    /// An idle connection keeps its send buffers.
+    IdleBuffersKept,
+    /// A stream takes the send buffers of all others.
+    WritersTakeAll,
+    /// What a read made due is queued without the device being told.
+    ReadRingsNoDoorbell,
+    /// Nothing is tried again at once when the device comes back.
+    DeviceResetUnnoticed,
+    /// A connection that the peer closed first goes through FIN-WAIT-1 (RFC 9293 s3.10.4).
+    CloseWaitBecomesFinWait,
+    /// A reset ends a TIME-WAIT (RFC 1337 s3).
+    TimeWaitAssassinated,
+    /// A repeated FIN does not restart the TIME-WAIT (RFC 9293 s3.10.7.4).
+    TimeWaitNotRestarted,
+    /// A repeated FIN is not acknowledged in TIME-WAIT (as in Zephyr #46407).
+    TimeWaitFinUnanswered,
+    /// A connection in TIME-WAIT keeps its other timers (RFC 9293 s3.10.7.4).
+    TimeWaitKeepsTimers,
+    /// Any SYN ends a TIME-WAIT (RFC 9293 s3.10.7.4).
+    TimeWaitSynOfAnyNumber,
+    /// No SYN's number ends a TIME-WAIT (RFC 9293 s3.10.7.4).
+    TimeWaitSynRefused,
+    /// A reset after the peer's end leaves no error (tcp(7), EPIPE).
+    ResetAfterEndIsSilent,
+    /// An error is told with every call (socket(7), SO_ERROR).
+    ErrorToldAgain,
+    /// A connection that ended keeps its addresses until it is closed.
+    EndedKeepsAddresses,
+    /// A path's MTU is not believed (RFC 1191 s6.3).
+    PathMtuIgnored,
+    /// What was too long for the path waits for the timer (RFC 1191 s6.4).
+    PathMtuResendsNothing,
+    /// A path's MTU is believed for days (RFC 1191 s6.3).
+    PathMtuForever,
+    /// A new connection does not know its path's MTU (RFC 1191 s6.1).
+    PathMtuNotShared,
+    /// One path's MTU counts for all destinations (RFC 1191 s6.1).
+    PathMtuForAll,
+    /// An ICMP error ends a connection (RFC 1122 s4.2.3.9).
+    UnreachableAborts,
+    /// Every unreachable destination refuses (RFC 1122 s4.2.3.9).
+    EveryErrorIsHard,
+    /// A connection that times out blames what an acknowledgment has refuted since (RFC 1122 s4.2.3.9).
+    SoftErrorSticks,
+    /// ICMP's checksum is not looked at (RFC 792).
+    IcmpChecksumUnchecked,
+    /// A ping's answer has another number (RFC 792).
+    PingWrongNumber,
+    /// A datagram for a port that nobody has is not answered (RFC 1122 s4.1.3.1).
+    PortUnreachableUnsaid,
+    /// A UDP socket without a peer is told of errors (RFC 1122 s4.1.3.3).
+    UnconnectedHearsErrors,
+    /// A fragment is taken for the whole packet (RFC 791 s3.2).
+    FragmentIsWhole,
+    /// Frames for other stations are taken (RFC 1122 s2.4).
+    ForeignFramesTaken,
+    /// Packets for other addresses are taken (RFC 1122 s3.2.1.3).
+    ForeignPacketsTaken,
+    /// UDP's checksum is not looked at (RFC 1122 s4.1.3.4).
+    UdpChecksumUnchecked,
+    /// A datagram without bytes is dropped (udp(7)).
+    EmptyDatagramDropped,
+    /// Datagrams without bytes do not count against the buffer.
+    EmptyDatagramsUnbounded,
+    /// A datagram larger than the buffer is dropped though nothing waits (as Linux takes it).
+    EmptyQueueDrops,
+    /// A datagram that is not alone in its queue raises no edge (epoll(7)).
+    SecondDatagramRaisesNothing,
+    /// A connected socket sends to its peer wherever it is told to send (sendto(2)).
+    PeerBeforeDestination,
+    /// A new socket does not get what the flow found last got (as with a stale early-demultiplexing cache).
+    CachedFlowShadows,
+    /// The flow found last is found after it ended (as with a stale early-demultiplexing cache).
+    CachedFlowOutlives,
+    /// A neighbour is asked for once (RFC 826).
+    ArpAsksOnce,
+    /// A neighbour that is not there is asked for without end (as Linux's mcast_solicit bounds it).
+    ArpAsksForever,
+    /// A request that the device refused counts as sent.
+    ArpRefusedIsAsked,
+    /// A neighbour's new address is not believed before the old one expires (RFC 826).
+    ArpKeepsFirstAnswer,
+    /// An unasked announcement enters the table (RFC 826).
+    ArpLearnsUnasked,
+    /// Who asks for us is not remembered (RFC 826).
+    ArpAskerForgotten,
+    /// An answer that the device refused is lost.
+    ArpRefusedAnswerLost,
+    /// A neighbour's answer wakes no connection (as in Zephyr #50140).
+    NobodyAwaitsNeighbour,
+    /// A neighbour's answer wakes one connection (as in Zephyr #50140).
+    NeighbourWakesOne,
+    /// Connections are not told that a neighbour does not answer (RFC 1122 s2.3.2.2).
+    NeighbourMissesUntold,
+    /// Only the last datagram waits for a neighbour's answer (as in Zephyr #50140).
+    HeldOnlyLast,
+    /// Datagrams go to whichever neighbour answers first (as in rcore-os tgoskits #677).
+    HeldGoesToWhoever,
+    /// Datagrams that waited for a neighbour are lost (RFC 1122 s2.3.2.2).
+    HeldNotReleased,
+    /// Datagrams for a neighbour that does not answer wait on (as in Zephyr #8019).
+    HeldForever,
+    /// A new Ethernet address is not announced (RFC 5227 s3).
+    ReaddressUnannounced,
+    /// A socket of one address hears its groups (ip(7), IP_ADD_MEMBERSHIP).
+    GroupIgnoresAddress,
+    /// A connected socket hears everybody who sends to its groups (udp(7)).
+    GroupIgnoresPeer,
+    /// One member hears each datagram (RFC 1112 s6).
+    GroupHeardByOne,
+    /// What is sent to a group has the time to live of all else (RFC 1112 s6.1).
+    GroupTtlOfUnicast,
+    /// What is sent to a group comes back though it was not to (ip(7), IP_MULTICAST_LOOP).
+    LoopsUnasked,
+    /// The first member that leaves a group leaves for all (RFC 1112 s7.1).
+    FirstLeaverLeaves,
+    /// Routers are not told that the last member left (RFC 2236 s3).
+    LeaveUnsaid,
+    /// A new membership is reported once (RFC 2236 s3).
+    ReportedOnce,
+    /// A member reports what another has reported (RFC 2236 s3).
+    ReportNotSuppressed,
+    /// A query is answered within four times its time (RFC 2236 s3).
+    ReportTooLate,
+    /// A query is not answered (RFC 2236 s3).
+    QueryUnanswered,
+    /// A closed socket stays a member (ip(7)).
+    MembershipOutlivesClose,
+    /// Timers of more than a few minutes are lost.
+    FarTimersLost,
 }

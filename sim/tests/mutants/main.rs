@@ -61,16 +61,7 @@ fn live(mutant: Mutant, seeds_max: u64) -> Life {
         let scenario = Scenario::of_seed(seed);
         let run = catch_unwind(AssertUnwindSafe(|| {
             if seed % 8 == 7 {
-                stories::a_long_silence(seed, mutant);
-                stories::a_lost_window_update(seed, mutant);
-                stories::an_attacked_connection(seed, mutant);
-                stories::a_receiver_short_of_buffers(seed, mutant);
-                stories::a_reader_who_rests(seed, mutant);
-                stories::a_peer_that_vanishes(seed, mutant);
-                stories::a_peer_that_never_closes(seed, mutant);
-                stories::an_unread_end(seed, mutant);
-                stories::a_closed_door(seed, mutant);
-                stories::a_crossing(seed, mutant);
+                stories::all(seed, mutant);
                 (0..64).for_each(|death| {
                     stations::play(seed * 64 + death, mutant);
                 });

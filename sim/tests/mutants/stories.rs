@@ -12,6 +12,20 @@ use ringway_stack::tcp::{Config, Keepalive};
 
 const PORT: u16 = 80;
 
+/// All of them.
+pub(super) fn all(seed: u64, mutant: Mutant) {
+    a_long_silence(seed, mutant);
+    a_lost_window_update(seed, mutant);
+    an_attacked_connection(seed, mutant);
+    a_receiver_short_of_buffers(seed, mutant);
+    a_reader_who_rests(seed, mutant);
+    a_peer_that_vanishes(seed, mutant);
+    a_peer_that_never_closes(seed, mutant);
+    an_unread_end(seed, mutant);
+    a_closed_door(seed, mutant);
+    a_crossing(seed, mutant);
+}
+
 /// Two hosts with a connection between them.
 fn connected(seed: u64, mutant: Mutant, keepalive: Option<Keepalive>) -> (World, [(HostId, SocketId); 2]) {
     let config = Config { keepalive, rcvbuf: Some(20_000), ..Config::default() };

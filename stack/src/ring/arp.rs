@@ -75,7 +75,7 @@ impl<D: Device> Ring<D> {
         match self.output.arp(&mut self.device, reply.target_mac, &reply) {
             Ok(()) => {}
             Err(SendError::Full) if self.answers.contains(&reply) => {}
-            Err(SendError::Full) if !self.answers.is_full() => {
+            Err(SendError::Full) if !self.answers.is_full() && !self.config.is(Mutant::ArpRefusedAnswerLost) => {
                 self.answers.push(reply);
                 self.retry_soon(now);
             }
@@ -119,7 +119,12 @@ impl<D: Device> Ring<D> {
     }
 
     fn neighbour_unreachable(&mut self, now: Instant, ip: Ipv4Addr) {
-        self.held.retain(|held| held.neighbour != ip);
+        if !self.config.is(Mutant::HeldForever) {
+            self.held.retain(|held| held.neighbour != ip);
+        }
+        if self.config.is(Mutant::NeighbourMissesUntold) {
+            return;
+        }
         for index in core::mem::take(&mut self.waiting_neighbour) {
             let Some(stream) = self.slots.stream_at(index) else { continue };
             stream.stalled = false;

@@ -135,7 +135,9 @@ impl Demux {
         }
         self.flows.insert(key, slot);
         // A new, more specific flow may shadow what the cache remembers.
-        self.last = None;
+        if !self.strain.is(Mutant::CachedFlowShadows) {
+            self.last = None;
+        }
         true
     }
 
@@ -200,7 +202,9 @@ impl Demux {
 
     pub(super) fn remove(&mut self, key: FlowKey) {
         self.flows.remove(&key);
-        self.last = None;
+        if !self.strain.is(Mutant::CachedFlowOutlives) {
+            self.last = None;
+        }
     }
 
     /// How many sockets have a key here.

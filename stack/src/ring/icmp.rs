@@ -35,7 +35,7 @@ impl<D: Device> Ring<D> {
     }
 
     pub(super) fn on_icmp(&mut self, now: Instant, packet: &Packet<'_, D::Rx>) -> Option<()> {
-        if !packet.verified && !packet.sum_is_good(Checksum::new()) {
+        if !packet.verified && !packet.sum_is_good(Checksum::new()) && !self.config.is(Mutant::IcmpChecksumUnchecked) {
             return None;
         }
         let (message, at) = icmp::Message::parse(packet.head).ok()?;
@@ -45,6 +45,7 @@ impl<D: Device> Ring<D> {
                 if packet.body.is_some() {
                     return None;
                 }
+                let seq = if self.config.is(Mutant::PingWrongNumber) { seq + 1 } else { seq };
                 let reply = icmp::Message::EchoReply { id, seq };
                 self.output.icmp(&mut self.device, &Self::envelope_back(packet), &reply, &packet.head[at..]).ok()
             }
@@ -52,7 +53,8 @@ impl<D: Device> Ring<D> {
                 self.on_fragmentation_needed(now, mtu, &quoted)
             }
             icmp::Message::DestinationUnreachable { code, quoted, .. } => {
-                let hard = matches!(code, icmp::CODE_PORT_UNREACHABLE | icmp::CODE_PROTOCOL_UNREACHABLE);
+                let hard = self.config.is(Mutant::EveryErrorIsHard)
+                    || matches!(code, icmp::CODE_PORT_UNREACHABLE | icmp::CODE_PROTOCOL_UNREACHABLE);
                 self.on_unreachable(now, hard, &quoted)
             }
             // As Linux has it, no route that ends (RFC 1122 s3.2.2.4).
@@ -112,7 +114,7 @@ impl<D: Device> Ring<D> {
     fn path_shrank(&mut self, now: Instant, destination: Ipv4Addr, mtu: u16) {
         self.paths.learn(now, destination, mtu);
         let sharers = self.slots.iter().filter_map(|(id, socket)| match socket {
-            Socket::Stream(stream) if *stream.remote.ip() == destination => Some(id.index),
+            Socket::Stream(stream) if *stream.remote.ip() == destination || self.config.is(Mutant::PathMtuForAll) => Some(id.index),
             _ => None,
         });
         for index in sharers.collect::<Vec<_>>() {
@@ -126,7 +128,8 @@ impl<D: Device> Ring<D> {
     /// An error for a connected UDP socket; one that isn't never asked (RFC 1122 s4.1.3.3).
     fn udp_error(&mut self, index: u32, remote: SocketAddrV4, error: Error) -> Option<()> {
         let Socket::Udp(socket) = self.slots.at(index)? else { return None };
-        if socket.remote.is_none_or(|(peer, _)| peer != remote) {
+        let asks = socket.remote.is_none() && self.config.is(Mutant::UnconnectedHearsErrors);
+        if socket.remote.is_none_or(|(peer, _)| peer != remote) && !asks {
             return None;
         }
         mark!(self, UnreachableReceived);

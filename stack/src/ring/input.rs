@@ -175,7 +175,9 @@ impl<D: Device> Ring<D> {
         let head = frame.head();
         let Ok((link, at)) = ethernet::Header::parse(head) else { return None };
         let vlan = frame.meta.vlan.or(link.vlan).map(|tag| tag & 0xfff);
-        if vlan != self.config.vlan.map(|tag| tag & 0xfff) || (link.dst != self.mac && !link.dst.is_multicast()) {
+        if vlan != self.config.vlan.map(|tag| tag & 0xfff)
+            || (link.dst != self.mac && !link.dst.is_multicast() && !self.config.is(Mutant::ForeignFramesTaken))
+        {
             return None;
         }
         match link.ethertype {
@@ -197,8 +199,9 @@ impl<D: Device> Ring<D> {
             ChecksumVerdict::Unknown => false,
         };
         let Ok((header, at)) = ipv4::Header::parse(bytes) else { return None };
+        let is_part = header.is_fragment() && !self.config.is(Mutant::FragmentIsWhole);
         let is_damaged = !verified && !ipv4::verify_checksum(bytes) && !self.config.is(Mutant::IpChecksumUnchecked);
-        if header.is_fragment() || is_damaged || !self.is_ours(header.dst) {
+        if is_part || is_damaged || !self.is_ours(header.dst) {
             return None;
         }
         if header.dst.is_multicast() && !matches!(header.protocol, ipv4::PROTOCOL_UDP | ipv4::PROTOCOL_IGMP) {
@@ -221,6 +224,9 @@ impl<D: Device> Ring<D> {
     }
 
     fn is_ours(&self, ip: Ipv4Addr) -> bool {
+        if self.config.is(Mutant::ForeignPacketsTaken) {
+            return true;
+        }
         self.config.addresses.is_empty() || self.config.addresses.contains(&ip) || self.groups.hears(ip)
     }
 
@@ -251,7 +257,7 @@ impl<D: Device> Ring<D> {
                 let (segments, len) = (packet.segments, packet.len());
                 stream.connection.on_coalesced(now, &header, packet.payload(at, len), segments);
                 // Before anything is acknowledged: what is reported is still here, but for the newest segment.
-                if stream.connection.holds_out_of_order() && self.device.rx_scarce() {
+                if stream.connection.holds_out_of_order() && self.device.rx_scarce() && !self.config.is(Mutant::ScarceKeepsAll) {
                     stream.connection.prune_out_of_order();
                 }
                 self.after_input(now, index);
@@ -319,6 +325,9 @@ impl<D: Device> Ring<D> {
             return None;
         }
         if flags.contains(wire_tcp::Flags::ACK) || !flags.contains(wire_tcp::Flags::SYN) {
+            if self.config.is(Mutant::ListenerRefusesNothing) {
+                return None;
+            }
             return self.refuse(packet, header, payload_len);
         }
         let hop = if self.output.caps.point_to_point { NextHop::Station(packet.from) } else { self.hop_back(now, packet) };
@@ -353,6 +362,9 @@ impl<D: Device> Ring<D> {
             if self.config.is(Mutant::ResetForgetsSyn) && header.flags.contains(wire_tcp::Flags::SYN) {
                 reset.ack = reset.ack - 1;
             }
+            if self.config.is(Mutant::ResetWithoutAck) {
+                reset.flags -= wire_tcp::Flags::ACK;
+            }
             let to = Self::envelope_back(packet);
             let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None, quiet: false };
             if self.output.tcp(&mut self.device, &to, &reset).is_err() {
@@ -372,13 +384,16 @@ impl<D: Device> Ring<D> {
         let len = usize::from(header.len);
         if (header.checksum == 0 && self.config.is(Mutant::NeedUdpChecksum))
             || len > packet.len()
-            || (!packet.verified && header.checksum != 0 && !packet.transport_checksum_good())
+            || (!packet.verified && self.is_udp_damaged(&header, &packet))
         {
             return None;
         }
         let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
         let port = if self.config.is(Mutant::UdpMisattribute) { header.src_port ^ 1 } else { header.src_port };
         let remote = SocketAddrV4::new(packet.header.src, port);
+        if self.config.is(Mutant::EmptyDatagramDropped) && len == at {
+            return None;
+        }
         let len = if self.config.is(Mutant::UdpTruncate) { len.max(at + 1) - 1 } else { len };
         self.output_rx(len - at);
         // No two datagrams of a ring have the same time: so it is known which of two sockets has the older one.
@@ -399,7 +414,9 @@ impl<D: Device> Ring<D> {
             _ => None,
         };
         let Some((index, socket)) = socket else {
-            self.port_unreachable(&packet.aside());
+            if !self.config.is(Mutant::PortUnreachableUnsaid) {
+                self.port_unreachable(&packet.aside());
+            }
             return None;
         };
         let to = packet.header.dst;
@@ -407,8 +424,11 @@ impl<D: Device> Ring<D> {
         if self.config.is(Mutant::UdpDuplicate) {
             socket.push(now, remote, to, payload.clone());
         }
+        let raises = !(self.config.is(Mutant::SecondDatagramRaisesNothing) && socket.readiness().contains(Readiness::IN));
         if socket.push(now, remote, to, payload) {
-            self.raise(index, Readiness::IN);
+            if raises {
+                self.raise(index, Readiness::IN);
+            }
         } else {
             #[cfg(feature = "marks")]
             if socket.has_lent() {
@@ -417,6 +437,12 @@ impl<D: Device> Ring<D> {
             mark!(self, DatagramDropped);
         }
         Some(())
+    }
+
+    /// RFC 768: a checksum of zero says that there is none.
+    #[inline(always)]
+    fn is_udp_damaged(&self, header: &udp::Header, packet: &Packet<'_, D::Rx, impl Body<D::Rx>>) -> bool {
+        header.checksum != 0 && !self.config.is(Mutant::UdpChecksumUnchecked) && !packet.transport_checksum_good()
     }
 
     #[inline]

@@ -276,7 +276,8 @@ impl<D: Device> Ring<D> {
     #[cfg(feature = "mutants")]
     pub fn mutate(&mut self, mutant: crate::mutants::Mutant) {
         self.config.mutant = mutant;
-        (self.demux.strain, self.neighbours.strain) = (self.config.strain(), self.config.strain());
+        let strain = self.config.strain();
+        (self.neighbours.strain, self.groups.strain, self.demux.strain) = (strain, strain, strain);
     }
 
     /// What is left when everything should be gone.
@@ -310,7 +311,7 @@ impl<D: Device> Ring<D> {
         self.mac = self.device.mac();
         self.output.set_mac(self.mac);
         if announce && !self.output.caps.point_to_point {
-            for &ip in &self.config.addresses {
+            for &ip in self.config.addresses.iter().filter(|_| !self.config.is(Mutant::ReaddressUnannounced)) {
                 self.output.arp_request(&mut self.device, ip, ip);
             }
             self.output.flush(&mut self.device);
@@ -592,7 +593,9 @@ impl<D: Device> Ring<D> {
         let read = stream.connection.read(now, into, flags.contains(RecvFlags::PEEK));
         if stream.connection.wants_transmit() && !self.config.is(Mutant::ReadSendsLater) {
             self.transmit(now, socket.index);
-            self.output.flush(&mut self.device);
+            if !self.config.is(Mutant::ReadRingsNoDoorbell) {
+                self.output.flush(&mut self.device);
+            }
         } else {
             self.renote(socket.index);
         }
@@ -744,6 +747,7 @@ impl<D: Device> Ring<D> {
                 // Retransmission timers carry connections over an outage; nothing to do at once.
                 DeviceEvent::Link { up: false } => {}
                 // Buffers that were in flight are back: whoever waits for some tries again now.
+                DeviceEvent::Reset if self.config.is(Mutant::DeviceResetUnnoticed) => {}
                 DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.refused()),
             }
         }

@@ -18,6 +18,7 @@ use super::types::{Readiness, SocketId};
 use super::udp::{gather, rule_error};
 use crate::device::{Device, FlowRule, Protocol, RuleId};
 use crate::error::Error;
+use crate::mutants::{Mutant, Strain};
 use crate::tcp::RxPayload;
 use crate::time::Instant;
 use crate::wire::igmp::Message;
@@ -60,11 +61,13 @@ pub(super) struct Groups {
     /// The earliest report that is due.
     next: Option<Instant>,
     jitter: ChaCha8Rng,
+    pub(super) strain: Strain,
 }
 
 impl Groups {
     pub(super) fn new(seed: u64) -> Self {
-        Self { groups: BTreeMap::new(), ports: BTreeMap::new(), next: None, jitter: ChaCha8Rng::seed_from_u64(seed) }
+        let (groups, ports, strain) = (BTreeMap::new(), BTreeMap::new(), Strain::HEALTHY);
+        Self { groups, ports, next: None, jitter: ChaCha8Rng::seed_from_u64(seed), strain }
     }
 
     /// Whether packets for this address are ours.
@@ -88,6 +91,10 @@ impl Groups {
 
     /// A router asks: groups that aren't about to report anyway choose a time.
     fn asked(&mut self, now: Instant, asked: Option<Ipv4Addr>, within: Duration) {
+        if self.strain.is(Mutant::QueryUnanswered) {
+            return;
+        }
+        let within = if self.strain.is(Mutant::ReportTooLate) { within * 4 } else { within };
         let groups: Vec<_> =
             self.groups.keys().copied().filter(|&group| group != ALL_SYSTEMS && asked.is_none_or(|a| a == group)).collect();
         for group in groups {
@@ -103,6 +110,9 @@ impl Groups {
 
     /// Another member reported: one report is enough (RFC 2236 s3).
     fn reported(&mut self, group: Ipv4Addr) {
+        if self.strain.is(Mutant::ReportNotSuppressed) {
+            return;
+        }
         if let Some(group) = self.groups.get_mut(&group) {
             group.report_at = None;
             self.settle();
@@ -126,7 +136,7 @@ impl<D: Device> Ring<D> {
             return Err(Error::NoBuffers);
         }
         let local = socket.local;
-        if local.ip().is_unspecified() || *local.ip() == group {
+        if local.ip().is_unspecified() || *local.ip() == group || self.config.is(Mutant::GroupIgnoresAddress) {
             self.steer_group(SocketAddrV4::new(group, local.port()), id.index)?;
         }
         if let Ok(socket) = self.slots.udp(id) {
@@ -151,6 +161,9 @@ impl<D: Device> Ring<D> {
     /// A socket that closes leaves all of its groups.
     pub(super) fn leave_all(&mut self, id: SocketId) {
         let joined = self.slots.udp(id).map(|socket| socket.memberships.clone()).unwrap_or_default();
+        if self.config.is(Mutant::MembershipOutlivesClose) {
+            return;
+        }
         for group in joined {
             // It is a member of each.
             let _ = self.leave_inner(id, group);
@@ -186,7 +199,8 @@ impl<D: Device> Ring<D> {
         let mut report_at = None;
         if group != ALL_SYSTEMS {
             self.output.igmp(&mut self.device, from, group, &Message::Report { group });
-            report_at = Some(self.groups.some_time(now, UNSOLICITED_REPORT_INTERVAL));
+            let at = self.groups.some_time(now, UNSOLICITED_REPORT_INTERVAL);
+            report_at = Some(at).filter(|_| !self.config.is(Mutant::ReportedOnce));
         }
         self.groups.groups.insert(group, Group { members: 1, from, report_at });
         self.groups.settle();
@@ -196,13 +210,13 @@ impl<D: Device> Ring<D> {
     fn exit(&mut self, group: Ipv4Addr) {
         let Some(known) = self.groups.groups.get_mut(&group) else { return };
         known.members -= 1;
-        if known.members > 0 {
+        if known.members > 0 && !self.config.is(Mutant::FirstLeaverLeaves) {
             return;
         }
         let from = known.from;
         self.groups.groups.remove(&group);
         self.groups.settle();
-        if group != ALL_SYSTEMS {
+        if group != ALL_SYSTEMS && !self.config.is(Mutant::LeaveUnsaid) {
             self.output.igmp(&mut self.device, from, ALL_ROUTERS, &Message::Leave { group });
         }
     }
@@ -238,8 +252,12 @@ impl<D: Device> Ring<D> {
         let Some(members) = self.groups.ports.get(&to).map(|port| port.members.clone()) else { return false };
         for index in members {
             let Some(Socket::Udp(socket)) = self.slots.at(index) else { continue };
-            if socket.hears(from, *to.ip()) && socket.push(now, from, *to.ip(), payload.clone()) {
+            let hears = socket.hears(from, *to.ip()) || self.config.is(Mutant::GroupIgnoresPeer);
+            if hears && socket.push(now, from, *to.ip(), payload.clone()) {
                 self.raise(index, Readiness::IN);
+                if self.config.is(Mutant::GroupHeardByOne) {
+                    break;
+                }
             }
         }
         true

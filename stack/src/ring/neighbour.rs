@@ -104,7 +104,13 @@ impl Neighbours {
     /// Takes in what a station claims, by an answer or by an announcement. Only what was asked for, or is known already, changes: an unasked
     /// claim enters nothing. Whether it was of use.
     pub(super) fn learn(&mut self, now: Instant, ip: Ipv4Addr, mac: MacAddr) -> bool {
+        if self.strain.is(Mutant::ArpLearnsUnasked) && !self.table.contains_key(&ip) {
+            self.table.insert(ip, Neighbour::Known { mac, until: now });
+        }
         let Some(entry) = self.table.get_mut(&ip) else { return false };
+        if self.strain.is(Mutant::ArpKeepsFirstAnswer) && matches!(entry, Neighbour::Known { until, .. } if now < *until) {
+            return true;
+        }
         // (As Linux's NUD_PERMANENT, which ARP does not change.)
         let taught = matches!(entry, Neighbour::Known { until, .. } if *until == FOREVER);
         if !taught {
@@ -124,7 +130,7 @@ impl Neighbours {
 
     /// A request for us tells who asks (RFC 826's merge flag); that station will want an answer, so it may enter the table.
     pub(super) fn learn_asker(&mut self, now: Instant, ip: Ipv4Addr, mac: MacAddr) {
-        if !self.learn(now, ip, mac) && self.table.len() < TABLE_MAX {
+        if !self.learn(now, ip, mac) && self.table.len() < TABLE_MAX && !self.strain.is(Mutant::ArpAskerForgotten) {
             self.table.insert(ip, Neighbour::Known { mac, until: now + REACHABLE });
         }
     }
@@ -133,6 +139,9 @@ impl Neighbours {
     /// more loss on the wire it would cost whoever waits a second.)
     pub(super) fn unasked(&mut self, now: Instant, ip: Ipv4Addr) {
         if let Some(Neighbour::Probed { tries, again_at, .. } | Neighbour::Asked { tries, again_at, .. }) = self.table.get_mut(&ip) {
+            if self.strain.is(Mutant::ArpRefusedIsAsked) {
+                return;
+            }
             (*tries, *again_at) = (tries.saturating_sub(1), now + STALL_MAX);
             self.due = self.due.into_iter().chain([*again_at]).min();
         }
@@ -160,7 +169,7 @@ impl Neighbours {
                     }
                 }
                 Neighbour::Asked { from, tries, again_at } if *again_at <= now => {
-                    if *tries < TRIES_MAX {
+                    if *tries < TRIES_MAX && !self.strain.is(Mutant::ArpAsksOnce) || self.strain.is(Mutant::ArpAsksForever) {
                         let pause = if self.strain.is(Mutant::ArpAsksTooOften) { RETRY / 10 } else { RETRY };
                         (*tries, *again_at) = (*tries + 1, now + pause);
                         due.push(Retry::Ask { from: *from, target, to: MacAddr::BROADCAST });

@@ -139,7 +139,11 @@ impl<D: Device> Ring<D> {
         let mut keyed = ChaCha8Rng::from_seed(seed);
         // The clock advances once in 4 us (RFC 6528 s3).
         let clock = (now.as_nanos() / 4096) as u32;
+        let clock = if self.config.is(Mutant::NumbersRepeat) { 0 } else { clock };
         let mut iss = wire::SeqNumber(keyed.next_u32().wrapping_add(clock));
+        if self.config.is(Mutant::PredecessorForgotten) {
+            self.predecessors.take(key);
+        }
         if let Some(used) = self.predecessors.take(key).or_else(|| self.departed.used(local, remote)) {
             // RFC 1122 s4.2.2.13: larger than any that the connection before used. The clock alone is slower than any network.
             iss = iss.max(used + SEQUENCE_GAP);
@@ -160,7 +164,7 @@ impl<D: Device> Ring<D> {
         rule: Option<RuleId>,
     ) -> Result<SocketId, Error> {
         let (wheel_at, far_at) = (None, None);
-        if let Some(mtu) = self.paths.mtu(now, *remote.ip()) {
+        if let Some(mtu) = self.paths.mtu(now, *remote.ip()).filter(|_| !self.config.is(Mutant::PathMtuNotShared)) {
             connection.set_path_mtu(now, mtu);
         }
         if self.lends {
@@ -256,7 +260,9 @@ impl<D: Device> Ring<D> {
         }
         let parent = self.slots.id_at(index);
         let listener = self.slots.listener(parent).ok()?;
-        if listener.ready.len() + listener.embryos > listener.backlog {
+        let embryos = if self.config.is(Mutant::BacklogCountsReadyOnly) { 0 } else { listener.embryos };
+        let more = usize::from(self.config.is(Mutant::BacklogOneMore));
+        if listener.ready.len() + embryos > listener.backlog + more {
             listener.counters.rx_drops += 1;
             mark!(self, ListenOverflow);
             return None;
@@ -393,6 +399,9 @@ impl<D: Device> Ring<D> {
 
     fn await_neighbour(&mut self, index: u32) {
         mark!(self, NeighbourAwaited);
+        if self.config.is(Mutant::NobodyAwaitsNeighbour) {
+            return;
+        }
         if let Some(stream) = self.slots.stream_at(index)
             && !stream.stalled
         {
@@ -403,6 +412,9 @@ impl<D: Device> Ring<D> {
 
     fn stall(&mut self, now: Instant, index: u32) {
         mark!(self, SendStalled);
+        if self.config.is(Mutant::StalledForgotten) {
+            return;
+        }
         self.stalled.push(index);
         self.retry_soon(now);
     }
@@ -431,7 +443,8 @@ impl<D: Device> Ring<D> {
 
     pub(super) fn neighbour_known(&mut self, ip: Ipv4Addr, mac: MacAddr) {
         self.release_held(ip, mac);
-        for index in core::mem::take(&mut self.waiting_neighbour) {
+        let woken = if self.config.is(Mutant::NeighbourWakesOne) { 1 } else { usize::MAX };
+        for index in core::mem::take(&mut self.waiting_neighbour).into_iter().take(woken) {
             if let Some(stream) = self.slots.stream_at(index) {
                 stream.stalled = false;
                 self.dirty.push(index);
@@ -464,13 +477,14 @@ impl<D: Device> Ring<D> {
             }
             // It has ended; what comes for its addresses is a stranger's, or a new connection's, even if the program keeps it open.
             let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
-            if demux.exact(key) == Some(index) {
+            if demux.exact(key) == Some(index) && !self.config.is(Mutant::EndedKeepsAddresses) {
                 demux.remove(key);
                 self.predecessors.add(key, stream.connection.sent_up_to());
             }
         }
         if let Some(deadline) = stream.connection.take_sooner_deadline()
             && stream.needs_wheel(deadline)
+            && !(self.config.is(Mutant::FarTimersLost) && deadline.since(self.polled_at) > core::time::Duration::from_secs(268))
         {
             self.wheel.insert(deadline, (index, deadline));
         }
@@ -513,6 +527,9 @@ impl<D: Device> Ring<D> {
         }
         let rule = stream.rule.filter(|_| !self.config.is(Mutant::StreamRuleLeaks));
         rule.into_iter().for_each(|rule| self.device.detach(rule));
+        if self.config.is(Mutant::FailedHandshakeCounts) {
+            return;
+        }
         if let (Some(parent), false) = (stream.parent, stream.queued)
             && let Ok(listener) = self.slots.listener(parent)
         {
@@ -558,6 +575,10 @@ impl<D: Device> Ring<D> {
         for child in children {
             if let Some(stream) = self.slots.stream_at(child) {
                 stream.parent = None;
+            }
+            let is_embryo = || self.slots.find(self.slots.id_at(child)).is_some_and(is_handshaking);
+            if self.config.is(Mutant::EmbryosOutliveListener) && is_embryo() {
+                continue;
             }
             self.close_stream(now, child, true);
         }
@@ -618,6 +639,11 @@ impl<D: Device> Ring<D> {
             self.after_input(now, index);
         }
     }
+}
+
+/// Whether a connection's handshake is under way.
+fn is_handshaking<D: Device>(socket: &Socket<D>) -> bool {
+    matches!(socket, Socket::Stream(stream) if stream.connection.state() == tcp::State::SynReceived)
 }
 
 /// Tells the device what its peer is to know of a connection should this station die.

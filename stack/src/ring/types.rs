@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::device::{MacAddr, Protocol};
-use crate::mutants::Mutant;
+use crate::mutants::{Mutant, Strain};
 use crate::tcp;
 use crate::time::Instant;
 
@@ -182,9 +182,11 @@ impl Default for RingConfig {
 
 impl RingConfig {
     /// The same for the parts.
-    #[cfg(feature = "mutants")]
-    pub(super) fn strain(&self) -> crate::mutants::Strain {
-        crate::mutants::Strain { mutant: self.mutant }
+    pub(super) fn strain(&self) -> Strain {
+        Strain {
+            #[cfg(feature = "mutants")]
+            mutant: self.mutant,
+        }
     }
 
     /// Whether the stack is this mutant; a constant `false` without the feature.

@@ -22,7 +22,7 @@ use crate::cyclic::NetworkHeaders;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
 use crate::marks::mark;
-use crate::mutants::Mutant;
+use crate::mutants::{Mutant, Strain};
 use crate::tcp::{Lent, RxPayload};
 use crate::time::Instant;
 use crate::wire::udp as wire;
@@ -156,6 +156,7 @@ pub(super) struct UdpSocket<D: Device> {
     /// The most datagrams, and bytes of them, that ever waited; and the bytes that were dropped.
     peaks: (usize, usize),
     dropped_bytes: u64,
+    strain: Strain,
 }
 
 impl<D: Device> UdpSocket<D> {
@@ -181,7 +182,9 @@ impl<D: Device> UdpSocket<D> {
     #[inline(always)]
     pub(super) fn push(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, payload: RxPayload<'_, D::Rx>) -> bool {
         let len = payload.len();
-        if self.queued + self.lent + len + OVERHEAD > self.options.rcvbuf.max(len + OVERHEAD) {
+        let least = if self.strain.is(Mutant::EmptyQueueDrops) { 0 } else { len + OVERHEAD };
+        let counts = len > 0 || !self.strain.is(Mutant::EmptyDatagramsUnbounded);
+        if counts && self.queued + self.lent + len + OVERHEAD > self.options.rcvbuf.max(least) {
             self.counters.rx_drops += 1;
             self.dropped_bytes += len as u64;
             return false;
@@ -419,6 +422,7 @@ impl<D: Device> Ring<D> {
             counters: Counters::default(),
             peaks: (0, 0),
             dropped_bytes: 0,
+            strain: self.config.strain(),
         };
         match self.slots.insert(Socket::Udp(Box::new(socket))) {
             Ok(id) => {
@@ -510,6 +514,9 @@ impl<D: Device> Ring<D> {
     ) -> Result<usize, Error> {
         let socket = self.slots.udp(id)?;
         let (remote, hop) = match to {
+            Some(_) if self.config.is(Mutant::PeerBeforeDestination) && socket.remote.is_some() => {
+                socket.remote.ok_or(Error::DestinationRequired)?
+            }
             Some(to) => to,
             None => socket.remote.ok_or(Error::DestinationRequired)?,
         };
@@ -517,7 +524,8 @@ impl<D: Device> Ring<D> {
         if len > self.output.payload_max(wire::LEN) {
             return Err(Error::MessageTooLong);
         }
-        if let Some(error) = socket.error.take() {
+        let pending = if self.config.is(Mutant::ErrorToldAgain) { socket.error } else { socket.error.take() };
+        if let Some(error) = pending {
             return Err(error);
         }
         if socket.shut_write {
@@ -589,7 +597,8 @@ impl<D: Device> Ring<D> {
         len: usize,
     ) -> Result<(), SendError> {
         let Ok(UdpSocket { options, .. }) = self.slots.udp(id) else { return Ok(()) };
-        let (ttl, tos, loops) = (options.multicast_ttl, options.tos, options.multicast_loop);
+        let ttl = if self.config.is(Mutant::GroupTtlOfUnicast) { options.ttl } else { options.multicast_ttl };
+        let (tos, loops) = (options.tos, options.multicast_loop || self.config.is(Mutant::LoopsUnasked));
         let envelope = Envelope { src: *from.ip(), dst: *to.ip(), mac: MacAddr::of_group(*to.ip()), ttl, tos };
         let sent = self.udp_emit(&envelope, (from.port(), to.port()), data, len);
         if loops {
@@ -638,6 +647,9 @@ impl<D: Device> Ring<D> {
     /// latest.
     fn hold_datagram(&mut self, envelope: &Envelope, ip: Ipv4Addr, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) {
         mark!(self, DatagramHeld);
+        if self.config.is(Mutant::HeldOnlyLast) {
+            self.held.retain(|held| held.neighbour != ip);
+        }
         let mut bytes = vec![0; len];
         gather(data, &mut bytes);
         self.held.push(super::Held { envelope: *envelope, neighbour: ip, ports, bytes });
@@ -651,9 +663,12 @@ impl<D: Device> Ring<D> {
     pub(super) fn release_held(&mut self, ip: Ipv4Addr, mac: MacAddr) {
         let mut at = 0;
         while at < self.held.len() {
-            if self.held[at].neighbour == ip {
+            if self.held[at].neighbour == ip || self.config.is(Mutant::HeldGoesToWhoever) {
                 let held = self.held.remove(at);
                 let envelope = Envelope { mac, ..held.envelope };
+                if self.config.is(Mutant::HeldNotReleased) {
+                    continue;
+                }
                 if self.udp_emit(&envelope, held.ports, &[IoSlice::new(&held.bytes)], held.bytes.len()).is_err() {
                     self.output.counters.tx_drops += 1;
                 }

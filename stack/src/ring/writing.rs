@@ -6,6 +6,7 @@ use super::Ring;
 use super::types::{SendFlags, SocketId};
 use crate::device::{Device, TxBuffer};
 use crate::error::Error;
+use crate::mutants::Mutant;
 use crate::time::Instant;
 
 /// Bytes so few that a stream which has nothing else queued takes no others' share by them.
@@ -41,11 +42,12 @@ impl<D: Device> Ring<D> {
     /// of them, each has an (n+1)th at most), and there are some for others.
     #[inline(never)]
     fn write_sharing(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+        let greedy = self.config.is(Mutant::WritersTakeAll);
         let Self { slots, device, .. } = self;
         let connection = &mut slots.stream(socket)?.connection;
         let mut queued = connection.send_queue();
         let mut alloc = |len| {
-            if queued > 0 && queued > device.tx_free(len) {
+            if queued > 0 && queued > device.tx_free(len) && !greedy {
                 return None;
             }
             let buffer = device.tx_alloc(len)?;

@@ -47,6 +47,9 @@ impl Agreement {
         self.scaling &= options.window_scale.is_some();
         if self.scaling {
             self.send_scale = options.window_scale.unwrap_or(0).min(SCALE_MAX);
+            if config.is(Mutant::OwnScaleForPeer) {
+                self.send_scale = self.receive_scale;
+            }
         } else if !config.is(Mutant::ScaleUnasked) {
             self.receive_scale = 0;
         }

@@ -70,7 +70,8 @@ impl Rtt {
     /// The timeout in nanoseconds, doubled as often as it ran out.
     #[inline]
     pub(super) fn rto_ns(&self) -> u64 {
-        self.rto_ns.saturating_mul(1 << self.backoff.min(16)).min(RTO_MAX_NS)
+        let most = if self.strain.is(Mutant::BackoffUncapped) { RTO_MAX_NS * 30 } else { RTO_MAX_NS };
+        self.rto_ns.saturating_mul(1 << self.backoff.min(16)).min(most)
     }
 
     /// [`Rtt::rto_ns`] as a duration.
@@ -127,13 +128,19 @@ impl Rtt {
         let rtt = rtt_ns.clamp(1, RTO_MAX_NS);
         if self.srtt_ns == 0 {
             self.srtt_ns = rtt;
-            self.var_ns = rtt / 2;
+            self.var_ns = if self.strain.is(Mutant::FirstSampleIsCertain) { 0 } else { rtt / 2 };
         } else {
+            if self.strain.is(Mutant::VarianceAfterMean) {
+                self.srtt_ns = rtt;
+            }
             self.var_ns = self.var_ns - self.var_ns / 4 + self.srtt_ns.abs_diff(rtt) / 4;
             self.srtt_ns = self.srtt_ns - self.srtt_ns / 8 + rtt / 8;
         }
         self.srtt_ns = self.srtt_ns.max(1);
         let least = if self.strain.is(Mutant::NoLeastTimeout) { 1_000_000 } else { RTO_MIN_NS };
         self.rto_ns = self.srtt_ns + (4 * self.var_ns).max(least);
+        if self.strain.is(Mutant::TimeoutIgnoresVariance) {
+            self.rto_ns = self.srtt_ns + RTO_MIN_NS;
+        }
     }
 }

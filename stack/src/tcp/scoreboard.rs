@@ -42,8 +42,9 @@ impl Scoreboard {
     /// Takes in a reported block; what lies outside of `[una, nxt]` is nonsense, or a duplicate's report. Whether it told anything new.
     pub(super) fn add(&mut self, block: SackBlock, una: SeqNumber, nxt: SeqNumber) -> bool {
         let SackBlock { mut start, mut end } = block;
+        let beyond = (start.ge(nxt) || end.gt(nxt)) && !self.strain.is(Mutant::SackOfUnsentTaken);
         // (A block from half the sequence space away seems to begin behind `una` and to end before `nxt`.)
-        if start.ge(end) || start.lt(una) || start.ge(nxt) || end.gt(nxt) {
+        if start.ge(end) || start.lt(una) || beyond {
             return false;
         }
         let from = self.ranges.partition_point(|range| range.end.lt(start));
@@ -74,6 +75,9 @@ impl Scoreboard {
         self.ranges.drain(..done);
         if let Some(first) = self.ranges.first_mut() {
             first.start = first.start.max(una);
+        }
+        if self.strain.is(Mutant::ReportedBytesMiscounted) {
+            return;
         }
         self.bytes = self.ranges.iter().map(|range| range.end.since(range.start)).sum();
     }

@@ -72,7 +72,7 @@ impl ReceiveWindow {
         let offered = self.offered();
         let free = self.limit.saturating_sub(queued);
         // RFC 9293 s3.8.6.2.2: the edge moves by a segment or half the buffer, or not at all.
-        let worthwhile = free >= mss.min(self.limit / 2);
+        let worthwhile = free >= mss.min(self.limit / 2) || self.strain.is(Mutant::SillyWindowOffered);
         if self.strain.is(Mutant::WindowOfWholeBuffer) {
             let open = self.limit.min(65_535 << self.scale) & !(unit - 1);
             return ((open >> self.scale) as u16, self.nxt + open);
@@ -93,7 +93,11 @@ impl ReceiveWindow {
 
     /// As [`ReceiveWindow::select`], for a SYN, whose window is never scaled (RFC 7323 s2.2).
     pub(super) fn select_syn(&self) -> (u16, SeqNumber) {
+        let scale = if self.strain.is(Mutant::OwnSynWindowScaled) { self.scale } else { 0 };
         let open = self.limit.min(65_535);
+        if scale > 0 {
+            return ((open >> scale) as u16, self.nxt + open);
+        }
         (open as u16, self.nxt + open)
     }
 
@@ -105,6 +109,12 @@ impl ReceiveWindow {
         // What is said is rounded to units, up or down. A sender that waits for half of the largest window it saw must not wait for
         // the fraction of a unit.
         let slack = 2usize << self.scale;
+        if self.strain.is(Mutant::WindowUpdatesTooOften) {
+            return self.select(queued, mss).1.since(self.adv) > 0;
+        }
+        if self.strain.is(Mutant::WindowUpdateOnlyWhenEmpty) && queued > 0 {
+            return false;
+        }
         if 2 * offered > self.limit + slack {
             return false;
         }

@@ -32,6 +32,9 @@ impl NewReno {
     }
 
     fn halved(&self, in_flight: usize) -> usize {
+        if self.strain.is(Mutant::LossTakesAQuarter) {
+            return (in_flight / 4 * 3).max(2 * self.mss);
+        }
         (in_flight / 2).max(2 * self.mss)
     }
 }
@@ -56,12 +59,14 @@ impl Controller for NewReno {
         if self.cwnd < self.ssthresh {
             if 2 * in_flight >= self.cwnd || self.strain.is(Mutant::UnusedWindowGrows) {
                 // Slow start ends at the threshold, however much one acknowledgment covers (RFC 5681 s3.1, Linux's tcp_slow_start).
-                self.cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh).min(1 << 30);
+                let end = if self.strain.is(Mutant::SlowStartPassesThreshold) { usize::MAX } else { self.ssthresh };
+                self.cwnd = self.cwnd.saturating_add(acked).min(end).min(1 << 30);
             }
         } else if in_flight + self.mss > self.cwnd {
             self.counted += acked;
-            if self.counted >= self.cwnd {
-                self.counted -= self.cwnd;
+            let enough = if self.strain.is(Mutant::AvoidanceBySegment) { self.mss } else { self.cwnd };
+            if self.counted >= enough {
+                self.counted -= enough;
                 self.cwnd = (self.cwnd + self.mss).min(1 << 30);
             }
         }
@@ -76,6 +81,9 @@ impl Controller for NewReno {
     fn on_recovered(&mut self, in_flight: usize) {
         // RFC 6582 s3.2 step 3: no burst of everything that the acknowledgment set free.
         self.cwnd = self.ssthresh.min(in_flight.max(self.mss) + self.mss);
+        if self.strain.is(Mutant::RecoveryRestoresWindow) {
+            self.cwnd = 2 * self.ssthresh;
+        }
     }
 
     fn on_timeout(&mut self, in_flight: usize, first: bool) {

@@ -33,8 +33,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             return self.config.is(Mutant::AckOfUnsentKeepsData);
         }
+        let counts = !self.config.is(Mutant::ProbesNeverAnswered) && (header.window > 0 || !self.config.is(Mutant::PersistGivesUp));
+        if counts {
+            self.unanswered_probes = 0;
+        }
         self.last_rx = now;
-        self.unanswered_probes = 0;
         let sacked = self.take_sack(header);
         let same_window = !self.update_window(header);
         if ack.gt(self.snd_una) {
@@ -57,7 +60,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         // A retransmission that acknowledges more comes with an old number and a new window: with the old one kept, the right edge
         // would move by what was acknowledged (Linux's tcp_may_update_window).
         let newer = ack.gt(self.snd_una) || self.snd_wl1.lt(seq) || (self.snd_wl1 == seq && self.snd_wl2.le(ack));
-        if !newer || ack.lt(self.snd_una) {
+        let newer = newer || self.config.is(Mutant::WindowOfOldSegments);
+        let stays = self.config.is(Mutant::WindowNeedsNewAck) && ack == self.snd_una;
+        if !newer || ack.lt(self.snd_una) || stays {
             return false;
         }
         self.snd_wl1 = seq;
@@ -81,8 +86,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mark!(self, ZeroWindowReceived);
         }
         if window > self.snd_wnd {
-            self.timers.stop(Timer::Persist);
-            self.persist_backoff = 0;
+            if !self.config.is(Mutant::PersistOutlivesWindow) {
+                self.timers.stop(Timer::Persist);
+            }
+            if !self.config.is(Mutant::PersistBackoffKept) {
+                self.persist_backoff = 0;
+            }
             self.tx_pending = !self.config.is(Mutant::OpenedWindowUnused) || self.tx_pending;
             // On shared memory, what the peer's program has read is what gives buffers back: a writer that found none is told when all that came
             // with this has been looked at.
@@ -103,6 +112,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let mut news = false;
         for block in header.options.sack.as_slice() {
             news |= self.scoreboard.add(*block, una, self.snd_nxt);
+            news |= self.config.is(Mutant::DuplicateSackIsLoss) && block.end.le(una);
         }
         if news {
             mark!(self, SackReceived);
@@ -119,9 +129,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let was_writable = self.is_writable();
         self.snd_una = ack;
         self.send.acknowledge(ack);
-        self.retries = 0;
+        if !self.config.is(Mutant::RetriesAddUp) {
+            self.retries = 0;
+        }
         // The path works: what was said of it is not why the connection ends, if it does.
-        self.soft_error = None;
+        if !self.config.is(Mutant::SoftErrorSticks) {
+            self.soft_error = None;
+        }
         let echo = header.options.timestamps.filter(|_| self.agreement.timestamps);
         let clock = self.timestamp(now);
         self.rtt.acknowledged(now, ack, || {
@@ -184,21 +198,23 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             // RFC 6582 s3.2 step 3, partial acknowledgment: the next hole begins here.
             let segments = acked.div_ceil(self.mss) as u16;
             self.dupacks = self.dupacks.saturating_sub(segments.saturating_sub(1));
-            self.retransmit_now |= self.high_rxt.le(self.snd_una);
+            self.retransmit_now |= self.high_rxt.le(self.snd_una) && !self.config.is(Mutant::PartialAckWaits);
         }
         self.tx_pending = true;
     }
 
     /// RFC 3465 s2.3: after a timeout an acknowledgment is good for one segment, since what it covers may have left the network long before.
     fn grow_after_loss(&mut self, acked: usize) {
-        self.congestion.on_ack(acked.min(self.mss), usize::MAX / 4);
+        let most = if self.config.is(Mutant::StretchAckGrowsAll) { acked } else { self.mss };
+        self.congestion.on_ack(acked.min(most), usize::MAX / 4);
     }
 
     fn on_duplicate_ack(&mut self) {
         self.dupacks = self.dupacks.saturating_add(1);
         // A segment has left the network: another may enter (RFC 3042, RFC 6675).
         self.tx_pending = true;
-        if self.phase == Phase::Open && self.dupacks >= DUPACK_THRESHOLD {
+        let enough = if self.config.is(Mutant::TwoDuplicatesSuffice) { 2 } else { DUPACK_THRESHOLD };
+        if self.phase == Phase::Open && self.dupacks >= enough {
             self.enter_recovery();
         }
     }
@@ -213,7 +229,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.high_rxt = self.snd_una;
         self.retransmit_now = true;
         self.rtt.retransmitted();
-        self.congestion.on_loss(self.in_flight());
+        let flight = if self.config.is(Mutant::HalvesItsWindow) { self.congestion.cwnd() } else { self.in_flight() };
+        self.congestion.on_loss(flight);
         self.tx_pending = true;
     }
 

@@ -20,6 +20,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             State::Established => self.state = State::FinWait1,
             // Nobody is left to acknowledge it; a station that lived on would.
             State::CloseWait if self.forsaken => return self.finish(),
+            State::CloseWait if self.config.is(Mutant::CloseWaitBecomesFinWait) => self.state = State::FinWait1,
             State::CloseWait => self.state = State::LastAck,
             State::SynSent => return self.finish(),
             _ => return,
@@ -153,6 +154,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         match self.state {
             State::TimeWait => self.finish(),
             // Linux's tcp_reset.
+            State::CloseWait if self.config.is(Mutant::ResetAfterEndIsSilent) => self.finish(),
             State::CloseWait => self.fail(Error::Pipe),
             State::SynReceived => self.fail(Error::Refused),
             _ => self.fail(Error::Reset),

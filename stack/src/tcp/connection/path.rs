@@ -28,7 +28,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// at once. It is no sign of congestion (RFC 8201 s5.4).
     pub fn set_path_mtu(&mut self, now: Instant, mtu: u16) {
         let least = if self.config.is(Mutant::BelieveTinyPath) { HEADERS + Config::MSS_MIN } else { PATH_MTU_MIN };
-        if self.limit_path(now, mtu.max(least) - HEADERS) {
+        if self.limit_path(now, mtu.max(least) - HEADERS) && !self.config.is(Mutant::PathMtuResendsNothing) {
             self.resend_flight();
         }
     }
@@ -44,7 +44,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// believed, of which nothing follows yet.
     pub fn believes_path_mtu(&self, seq: SeqNumber, len: u16, mtu: u16) -> bool {
         let in_flight = seq.within(self.snd_una, self.snd_nxt) || self.config.is(Mutant::BelieveAnyError);
-        self.state.is_synchronized() && in_flight && mtu < len
+        let longer = mtu < len && !self.config.is(Mutant::PathMtuIgnored);
+        self.state.is_synchronized() && in_flight && longer
     }
 
     /// The retransmission timer ran out again and again for one full segment: perhaps it is too long for a path on which nobody says so.
@@ -60,7 +61,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// The link found its carrier again. What timed out meanwhile needn't wait for its timer, which may have doubled a few times.
     pub fn on_link_up(&mut self) {
-        if self.retries == 0 {
+        if self.retries == 0 || self.config.is(Mutant::LinkUpIgnored) {
             return;
         }
         if self.state.is_synchronized() {
@@ -93,6 +94,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         match self.state {
             State::Closed | State::Listen | State::TimeWait => {}
             State::SynSent | State::SynReceived => self.fail(error),
+            _ if self.config.is(Mutant::UnreachableAborts) => self.fail(error),
             _ => self.soft_error = Some(error),
         }
     }
@@ -105,7 +107,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mark!(self, PathMtuLowered);
             self.path_mss = mss;
             self.update_mss();
-            self.timers.set(Timer::PathMtu, now + PATH_MTU_TIME);
+            let long = if self.config.is(Mutant::PathMtuForever) { 1000 } else { 1 };
+            self.timers.set(Timer::PathMtu, now + PATH_MTU_TIME * long);
         }
         news && self.mss < before
     }

@@ -31,7 +31,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// As [`Connection::on_segment`], for `segments` of them that the device merged into one.
     #[inline]
     pub fn on_coalesced(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, segments: u16) {
-        self.acks.segments = segments.max(1);
+        self.acks.segments = if self.config.is(Mutant::MergedCountsOnce) { 1 } else { segments.max(1) };
         self.acks.pushed |= header.flags.contains(Flags::PSH);
         let len = payload.len();
         self.counters.rx_packets += 1;
@@ -110,16 +110,18 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn on_segment_in_syn_sent(&mut self, now: Instant, header: &Header) {
         let flags = header.flags;
         let acknowledges = flags.contains(Flags::ACK);
-        if acknowledges && (header.ack.le(self.snd_una) || header.ack.gt(self.snd_nxt)) {
+        let strange = header.ack.le(self.snd_una) || header.ack.gt(self.snd_nxt);
+        let excused = self.config.is(Mutant::StrangeSynAckAccepted) && flags.contains(Flags::SYN) && !flags.contains(Flags::RST);
+        if acknowledges && strange && !excused {
             mark!(self, StrangeAckInSynSent);
             // Something of an older connection: tell it that this one isn't it.
-            if !flags.contains(Flags::RST) {
+            if !flags.contains(Flags::RST) && !self.config.is(Mutant::StrangeAckUnanswered) {
                 self.send_reset_at(header.ack);
             }
             return;
         }
         if flags.contains(Flags::RST) {
-            if acknowledges {
+            if acknowledges || self.config.is(Mutant::SynSentResetBlindly) {
                 mark!(self, ConnectionRefused);
                 self.fail(if self.config.is(Mutant::RefusedIsReset) { Error::Reset } else { Error::Refused });
             }
@@ -150,8 +152,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn is_acceptable(&mut self, now: Instant, header: &Header, len: usize) -> bool {
         let flags = header.flags;
         let reset = flags.contains(Flags::RST);
-        if !reset && !self.config.is(Mutant::NoPaws) && self.is_old_duplicate(now, header) {
+        let exempt = reset && !self.config.is(Mutant::PawsDropsResets);
+        if !exempt && !self.config.is(Mutant::NoPaws) && self.is_old_duplicate(now, header) {
             mark!(self, PawsDrop);
+            self.refuse(now, header, len);
+            return false;
+        }
+        if self.config.is(Mutant::ShutWindowRefusesAcks) && len > 0 && self.window.adv.le(self.window.nxt) {
             self.refuse(now, header, len);
             return false;
         }
@@ -163,14 +170,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             return false;
         }
-        if reset && self.state == State::TimeWait {
+        if reset && self.state == State::TimeWait && !self.config.is(Mutant::TimeWaitAssassinated) {
             // RFC 1337 s3: whoever lost track of the connection before may say so, but old duplicates are still to be waited for.
             mark!(self, TimeWaitReset);
             return false;
         }
         if reset {
             // RFC 5961 s3.2: exactly the next number, or else the peer must prove itself.
-            if header.seq == self.window.nxt || self.config.is(Mutant::InexactResetAccepted) {
+            let beside = (self.config.is(Mutant::ResetOneBelowAccepted) && header.seq + 1 == self.window.nxt)
+                || (self.config.is(Mutant::ResetAtLastAckAccepted) && header.seq == self.window.wup);
+            if header.seq == self.window.nxt || beside || self.config.is(Mutant::InexactResetAccepted) {
                 self.on_reset();
             } else {
                 mark!(self, InexactReset);
@@ -185,7 +194,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if self.state == State::SynReceived && peers_own && !flags.contains(Flags::ACK) {
                 // Our SYN-ACK was lost.
                 mark!(self, SynAckRepeated);
-                self.syn_due = true;
+                self.syn_due = !self.config.is(Mutant::SynAckNotRepeated);
                 self.tx_pending = true;
                 return false;
             }
@@ -204,7 +213,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 return false;
             }
         }
-        flags.contains(Flags::ACK)
+        flags.contains(Flags::ACK) || self.config.is(Mutant::AckBitUnchecked)
     }
 
     /// Protection against wrapped sequence numbers.
@@ -232,6 +241,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.config.is(Mutant::OldDataUnanswered) && len > 0 && header.seq.lt(self.window.nxt) {
             return;
         }
+        if self.config.is(Mutant::TimeWaitFinUnanswered) && self.state == State::TimeWait {
+            return;
+        }
         if self.agreement.sack && len > 0 && (header.seq + len).le(self.window.nxt) && !self.config.is(Mutant::NoDuplicateSack) {
             let (start, end) = (header.seq, header.seq + len);
             self.reassembly_mut().note_duplicate(start, end);
@@ -239,10 +251,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.state == State::TimeWait && header.flags.contains(Flags::FIN) {
             mark!(self, TimeWaitRestarted);
             // RFC 9293 s3.10.7.4: the peer didn't get our last acknowledgment.
-            self.timers.set(Timer::Linger, now + self.config.time_wait);
+            if !self.config.is(Mutant::TimeWaitNotRestarted) {
+                self.timers.set(Timer::Linger, now + self.config.time_wait);
+            }
         }
         if self.state == State::TimeWait && self.config.is(Mutant::TimeWaitEndsByFin) && header.flags.contains(Flags::FIN) {
             self.timers.set(Timer::Linger, now);
+        }
+        if self.config.is(Mutant::OldDataRateLimited) {
+            return self.challenge(now);
         }
         if len > 0 && !header.flags.contains(Flags::SYN) {
             self.ack_now();
@@ -253,11 +270,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Sends an acknowledgment that makes a peer prove or resynchronise itself, within limits (RFC 5961 s7).
     pub(super) fn challenge(&mut self, now: Instant) {
-        if now < self.challenge_at {
+        if now < self.challenge_at && !self.config.is(Mutant::ChallengeUnlimited) {
             mark!(self, ChallengeLimited);
         } else {
             mark!(self, ChallengeAck);
-            self.challenge_at = now + CHALLENGE_INTERVAL;
+            let slow = if self.config.is(Mutant::ChallengeSeldom) { 40 } else { 1 };
+            self.challenge_at = now + CHALLENGE_INTERVAL * slow;
             self.acks.asks = true;
             self.ack_now();
         }
@@ -303,7 +321,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let mut seq = header.seq;
         let kept = self.trim(&mut seq, &mut payload, &mut fin);
         let new_data = kept > 0 || payload.is_empty() && fin;
-        if self.orphaned && kept > 0 {
+        if self.orphaned && kept > 0 && !self.config.is(Mutant::OrphanTakesData) {
             mark!(self, OrphanGotData);
             // RFC 9293 s3.10.4, RFC 2525 s2.17: nobody will read this.
             self.abort();
@@ -331,10 +349,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if old > 0 {
             mark!(self, OldBytesTrimmed);
             if self.agreement.sack && len > 0 && !self.config.is(Mutant::NoDuplicateSack) {
-                let (start, end) = (*seq, (*seq + len).min(self.window.nxt));
+                let whole = self.config.is(Mutant::DuplicateSackWhole);
+                let (start, end) = (*seq, if whole { *seq + len } else { (*seq + len).min(self.window.nxt) });
                 self.reassembly_mut().note_duplicate(start, end);
             }
-            *fin &= old <= len;
+            *fin &= old <= len && !(self.config.is(Mutant::FinBehindOldBytesLost) && old == len);
             payload.split_to(old.min(len));
             *seq += old;
         }
@@ -342,7 +361,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if payload.len() > room {
             mark!(self, WindowTrimmed);
             payload.truncate(room);
-            *fin = false;
+            *fin &= self.config.is(Mutant::FinBeyondWindowTaken);
         }
         payload.len()
     }
@@ -404,7 +423,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if self.config.is(Mutant::SkipByteOnReassembly) && self.recv.len() > 1 {
                 self.recv.read(&mut [std::io::IoSliceMut::new(&mut [0])], false);
             }
-            self.ack_now();
+            if !self.config.is(Mutant::FilledGapNotUrgent) {
+                self.ack_now();
+            }
         }
         if fin {
             self.on_fin(now);
@@ -416,16 +437,20 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let unacknowledged = self.window.nxt.since(self.window.wup);
         let seldom = self.config.is(Mutant::AckSeldom) && unacknowledged < 6 * self.acks.peer_mss;
         let slow = if self.config.is(Mutant::DelayedAckSlow) { 8 } else { 1 };
-        if self.acks.on_data(now, len, unacknowledged, self.config.quickack) && !seldom {
+        if self.config.is(Mutant::AckEverySegment) || self.acks.on_data(now, len, unacknowledged, self.config.quickack) && !seldom {
             self.ack_now();
         } else {
+            if self.config.is(Mutant::DelayedAckPutOff) {
+                self.timers.stop(Timer::DelayedAck);
+            }
             self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack * slow);
         }
     }
 
     /// SYN-RECEIVED: the acknowledgment of our SYN completes the handshake.
     fn complete_passive_open(&mut self, now: Instant, header: &Header) -> bool {
-        if header.ack.le(self.snd_una) || header.ack.gt(self.snd_nxt) {
+        let excused = self.config.is(Mutant::SynReceivedAckUnchecked) && header.ack.gt(self.snd_nxt);
+        if !excused && (header.ack.le(self.snd_una) || header.ack.gt(self.snd_nxt)) {
             mark!(self, StrangeAckInSynReceived);
             self.send_reset_at(header.ack);
             return false;
@@ -498,9 +523,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         mark!(self, TimeWait);
         self.state = State::TimeWait;
         self.send.clear();
-        self.timers.stop(Timer::Retransmit);
-        self.timers.stop(Timer::Persist);
-        self.timers.stop(Timer::Keepalive);
+        if !self.config.is(Mutant::TimeWaitKeepsTimers) {
+            self.timers.stop(Timer::Retransmit);
+            self.timers.stop(Timer::Persist);
+            self.timers.stop(Timer::Keepalive);
+        }
         if self.config.is(Mutant::NoTimeWait) {
             self.timers.set(Timer::Linger, now + Duration::from_millis(1));
             return;
@@ -546,6 +573,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             Some((value, _)) if self.agreement.timestamps => value.wrapping_sub(self.ts_recent) as i32 > 0,
             _ => false,
         };
-        newer || syn.seq.gt(self.window.nxt)
+        if self.config.is(Mutant::TimeWaitSynRefused) {
+            return false;
+        }
+        newer || syn.seq.gt(self.window.nxt) || self.config.is(Mutant::TimeWaitSynOfAnyNumber)
     }
 }

@@ -50,7 +50,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let copied = self.send.write(data, room, alloc);
         if copied < wanted {
-            if copied < room.min(wanted) {
+            if copied < room.min(wanted) && !self.config.is(Mutant::NoBuffersNoRetry) {
                 self.lacks_buffers(now, copied);
             }
             self.write_blocked = true;
@@ -65,7 +65,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.on_reset();
             return Ok(copied);
         }
-        self.more = more;
+        self.more = more || (self.more && self.config.is(Mutant::MoreSticks));
         self.tx_pending = true;
         Ok(copied)
     }
@@ -188,7 +188,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.config.is(Mutant::ResetReadsAsEnd) && self.state == State::Closed {
             return Ok(0);
         }
-        if let Some(error) = self.error.take() {
+        let pending = if self.config.is(Mutant::ErrorToldAgain) { self.error } else { self.error.take() };
+        if let Some(error) = pending {
             return Err(error);
         }
         match self.state {

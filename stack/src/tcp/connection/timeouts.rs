@@ -59,7 +59,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let limit = match self.state {
             State::SynSent => self.config.syn_retries,
             State::SynReceived => self.config.syn_retries.min(SYN_ACK_RETRIES),
-            _ if self.orphaned => self.config.retries.min(ORPHAN_RETRIES),
+            _ if self.orphaned && !self.config.is(Mutant::OrphanRetriesAsLong) => self.config.retries.min(ORPHAN_RETRIES),
             _ => self.config.retries,
         };
         let out_of_time = self.config.user_timeout.is_some_and(|limit| {
@@ -69,6 +69,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if out_of_time {
             mark!(self, UserTimeout);
         }
+        let limit = limit + u32::from(self.config.is(Mutant::OneRetryMore));
         if self.retries >= limit || out_of_time {
             mark!(self, GaveUp);
             self.fail(self.soft_error.unwrap_or(Error::TimedOut));
@@ -139,7 +140,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.state.is_synchronized() || self.state == State::TimeWait {
             return;
         }
-        if self.send.len() > 0 {
+        if self.send.len() > 0 && !self.config.is(Mutant::KeepaliveWhileSending) {
             // Retransmissions and window probes find out as well.
             self.timers.set(Timer::Keepalive, now + settings.idle);
             return;
@@ -172,7 +173,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.config.is(Mutant::SpuriousEdge) {
             self.edges |= Readiness::IN;
         }
-        self.send.release_idle();
+        if !self.config.is(Mutant::IdleBuffersKept) {
+            self.send.release_idle();
+        }
         self.recv.release_idle();
         if self.write_blocked && self.is_writable() {
             self.write_blocked = false;

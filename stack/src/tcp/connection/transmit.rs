@@ -154,7 +154,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.rtt.sent(now, self.snd_nxt);
         } else {
             mark!(self, SynRetransmitted);
-            self.rtt.retransmitted();
+            if !self.config.is(Mutant::SynRttOfRetransmission) {
+                self.rtt.retransmitted();
+            }
             self.counters.retransmissions += 1;
         }
         self.syn_due = false;
@@ -186,12 +188,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if fin {
             mark!(self, FinRetransmitted);
         }
-        let flags = if fin { Flags::ACK | Flags::FIN } else { Flags::ACK };
+        let bare = self.config.is(Mutant::FinLostWithBytesSentAgain) && len > 0;
+        let flags = if fin && !bare { Flags::ACK | Flags::FIN } else { Flags::ACK };
         let sent = self.emit_rarely(now, start, len, flags, emit)?;
         self.retransmit_now = false;
         self.high_rxt = start + sent + usize::from(fin && sent == len);
         self.counters.retransmissions += 1;
-        self.rtt.retransmitted();
+        if !self.config.is(Mutant::KarnIgnored) {
+            self.rtt.retransmitted();
+        }
         if start == self.snd_una {
             self.timers.set(Timer::Retransmit, now + self.rtt.rto());
         }
@@ -263,6 +268,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if len >= full || self.push {
             return None;
         }
+        if len < unsent && self.config.is(Mutant::SillyWindowFilled) {
+            return None;
+        }
         if len < unsent {
             // The window cuts the segment short: half of the largest window is worth sending, less is silly.
             let worthwhile = self.in_flight() == 0 && 2 * len >= self.snd_wnd_max;
@@ -314,7 +322,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         // A peer with a small window gets it in halves, so that one is acknowledged while the other travels (Linux's
         // tcp_bound_to_half_wnd).
         let half = if self.snd_wnd_max > 536 { self.snd_wnd_max / 2 } else { self.snd_wnd_max };
-        if half > 0 && half < max { half.max(28).min(max) } else { max }
+        let whole = self.config.is(Mutant::SmallWindowInOnePiece);
+        if half > 0 && half < max && !whole { half.max(28).min(max) } else { max }
     }
 
     /// [`Connection::emit`] as one copy of the code, for all but new segments.
@@ -361,7 +370,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if self.config.tso_max > 0 && len > self.segment_max() {
                 let full = self.segment_max();
                 // What the device gathers is seldom a whole number of segments; the rest goes with the next.
-                if sent < len && sent > full {
+                if sent < len && sent > full && !self.config.is(Mutant::CutUnevenly) {
                     sent = sent / full * full;
                     shorten(&mut slices, sent);
                 }
@@ -386,7 +395,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.counters.tx_bytes += sent as u64;
         self.last_tx = now;
         if flags.contains(Flags::ACK) {
-            if seq.lt(self.snd_una) {
+            if seq.lt(self.snd_una) && !self.config.is(Mutant::ProbeCountsAsAck) {
                 // A probe: the peer drops it for its number, acknowledgment and all. What it is owed, it is owed still.
                 self.note_sent_window(edge);
                 self.window.adv = edge;
@@ -409,7 +418,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.timers.stop(Timer::DelayedAck);
         }
         if let Some(reassembly) = &mut self.reassembly {
-            reassembly.duplicate_reported();
+            if !self.config.is(Mutant::DuplicateSackRepeated) {
+                reassembly.duplicate_reported();
+            }
             if reassembly.is_empty() {
                 self.reassembly = None;
             }
@@ -455,6 +466,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 && self.agreement.sack
             {
                 options.sack = reassembly.sack();
+                if self.config.is(Mutant::OneSackBlock) {
+                    options.sack.truncate(1);
+                }
                 if self.config.is(Mutant::OldestSackFirst) {
                     let blocks: ArrayVec<_, 4> = options.sack.as_slice().iter().rev().copied().collect();
                     options.sack.truncate(0);
@@ -501,7 +515,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         } else if stop == Stop::Window && !self.config.is(Mutant::NoPersist) {
             self.timers.start(Timer::Persist, now + self.persist_interval());
         }
-        if stop == Stop::Cork {
+        if stop == Stop::Cork && !self.config.is(Mutant::CorkForever) {
             self.timers.start(Timer::Cork, now + CORK_MAX);
         }
     }
