@@ -63,6 +63,8 @@ pub(crate) struct Network {
     pub(crate) silence: Vec<Stream>,
     /// Who looks at every frame; `None`: nobody.
     pub(crate) checkers: Option<Rc<RefCell<Checkers>>>,
+    /// What a stack handed to its NIC and checkers are just looking at: if they end the run, no record shows it.
+    pub(crate) handed: Option<Rc<[u8]>>,
     frames: u64,
 }
 
@@ -79,6 +81,7 @@ impl Network {
             introduced: false,
             silence: Vec::new(),
             checkers: None,
+            handed: None,
             frames: 0,
         }
     }
@@ -96,7 +99,7 @@ impl Network {
         }
         self.trace.record(self.now, host, What::Sent, &frame);
         if show {
-            self.show(host, Some(frame.id), &frame.bytes);
+            self.show(host, &frame);
         }
         self.carry(host, Direction::Up, frame)
     }
@@ -111,11 +114,20 @@ impl Network {
         }
     }
 
-    /// Lets the checkers see a frame that a stack sent; `id`: it has left the NIC, as that frame.
-    pub(crate) fn show(&self, host: usize, id: Option<u64>, bytes: &[u8]) {
+    /// Lets the checkers see a frame of a stack that has left its NIC.
+    fn show(&self, host: usize, frame: &Frame) {
         if let Some(checkers) = &self.checkers {
-            checkers.borrow_mut().sent(self.now, host, id, bytes);
+            checkers.borrow_mut().sent(self.now, host, Some(frame.id), &frame.bytes);
         }
+    }
+
+    /// Lets the checkers see a frame that a stack handed to its NIC, which has yet to put it on the wire.
+    pub(crate) fn show_handed(&mut self, host: usize, bytes: Rc<[u8]>) {
+        let bytes = self.handed.insert(bytes);
+        if let Some(checkers) = &self.checkers {
+            checkers.borrow_mut().sent(self.now, host, None, bytes);
+        }
+        self.handed = None;
     }
 
     /// The switch passes a frame on.

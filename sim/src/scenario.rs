@@ -16,7 +16,7 @@ pub use run::{EVENTS_MAX, LIVENESS_BOUND, Stage, WIND_DOWN_BOUND};
 
 use core::fmt;
 use core::str::FromStr;
-use std::panic::{catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::faults::{FaultSet, UnknownFault};
 use crate::random::{Purpose, Stream};
@@ -71,13 +71,22 @@ impl Scenario {
     /// # Panics
     /// A check failed.
     pub fn check(&self) -> Report {
-        match catch_unwind(|| assert_deterministic(self.seed, |_| Stage::set(self).play())) {
+        match catch_unwind(|| assert_deterministic(self.seed, |_| self.tell())) {
             Ok(report) => report,
             Err(failure) => {
                 self.announce();
                 resume_unwind(failure)
             }
         }
+    }
+
+    /// Runs it once, and prints where everybody stands if a check fails.
+    fn tell(&self) -> Report {
+        let mut stage = Stage::set(self);
+        catch_unwind(AssertUnwindSafe(|| stage.perform())).unwrap_or_else(|failure| {
+            eprintln!("{}", stage.describe());
+            resume_unwind(failure)
+        })
     }
 
     /// Prints what a person needs to see, and to do.

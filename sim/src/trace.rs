@@ -7,7 +7,7 @@ pub(crate) mod segment;
 
 pub(crate) use notes::Watch;
 pub use notes::{Note, NoteKind};
-pub use pcapng::TraceError;
+pub use pcapng::{Seen, TraceError};
 pub(crate) use pcapng::{befallen, refusal};
 pub use render::render;
 

@@ -213,6 +213,12 @@ impl World {
         &self.network.trace
     }
 
+    /// A check ended the run, and said so in `message`: the trace shows where.
+    pub(crate) fn fail(&mut self, message: &str) {
+        let handed = self.network.handed.take();
+        self.network.trace.fail(self.network.now, message, handed.as_deref());
+    }
+
     /// Switches all faults on or off: a run's safety phase ends, and its liveness phase begins. What lasts ends at once, and the configured
     /// state is restored: links, paths and partitions heal, paused hosts go on, crashed ones start again. (A clock that jumped never goes back.)
     pub fn set_faults(&mut self, on: bool) {
@@ -452,7 +458,7 @@ impl World {
         let nic = self.hosts[host].nic();
         let early = nic.holds_frames();
         for bytes in nic.take_handed() {
-            self.network.show(host, None, &bytes);
+            self.network.show_handed(host, bytes);
         }
         while let Some(departure) = self.hosts[host].nic().depart(now) {
             let leaves = self.network.send(host, departure, !early);

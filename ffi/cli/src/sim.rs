@@ -36,7 +36,7 @@ const STATE: &str = "target/sim/campaign.jsonl";
 /// What to run.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "ringway sim --seed <SCENARIO> [--pcap <FILE>] [--timeline <FILE.html>] [--text <FILE>]
+    override_usage = "ringway sim --seed <SCENARIO> [--pcap <FILE> [--pcap-of <WHICH>]] [--timeline <FILE.html>] [--text <FILE>]
        ringway sim --seeds <A..B> [--jobs <J>] [--shard <i/n>] [--resume [<FILE>]] [OPTIONS]",
     after_help = "A scenario is written SEED or SEED/FAULTS/SCALE/WORKLOADS; --help lists the names of faults and workloads.",
     after_long_help = format!("\

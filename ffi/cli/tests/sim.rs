@@ -106,6 +106,8 @@ fn what_makes_no_sense_is_said() {
         (&["--seeds", "0..5", "--shard", "0/2"], "i from 1 to n"),
         (&["--seeds", "0..5", "--seed", "1"], "cannot be used with"),
         (&["--seeds", "0..5", "--pcap", "x"], "cannot be used with"),
+        (&["--seed", "7/loss/2", "--pcap-of", "sent"], "--pcap <FILE>"),
+        (&["--seed", "7/loss/0", "--pcap", "x", "--pcap-of", "nobody"], "all, sent, or a host"),
         (&["--seed", "1", "--jobs", "2"], "cannot be used with"),
         (&[], "--seed"),
     ] {

@@ -12,6 +12,7 @@
 //! (`tests/mutants.rs`).
 
 mod after_close;
+mod breach;
 mod calls;
 mod closing;
 mod congestion;
@@ -48,6 +49,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Instant;
 
+pub use self::breach::{Breach, NotABreach};
 use self::datagrams::Datagrams;
 use self::desk::{Desk, Sock};
 use self::flow::{Flows, Tuple};
@@ -100,15 +102,20 @@ struct Moment {
     /// When it last was paused, or its device refused frames, or will have.
     hampered: Instant,
     frame: Option<u64>,
+    connection: Option<Tuple>,
 }
 
 impl Moment {
+    /// The same, about a connection of the host's.
+    fn about(self, connection: Tuple) -> Self {
+        Self { connection: Some(connection), ..self }
+    }
+
     /// Ends the run.
     #[cold]
     fn breach(&self, checker: &str, law: impl fmt::Display) -> ! {
-        let frame = self.frame.map_or(String::new(), |frame| format!(", frame {frame}"));
-        let ip = self.ip.map_or(String::new(), |ip| format!(" ({ip})"));
-        panic!("checker {checker}: host {}{ip} at {} ns{frame}: {law}", self.host, self.at.as_nanos());
+        let &Self { host, ip, at, frame, connection, .. } = self;
+        panic!("{}", Breach { checker: checker.to_owned(), host, ip, at, frame, connection, law: law.to_string() });
     }
 }
 
@@ -194,7 +201,7 @@ impl Checkers {
         let desk = self.desks.get(place);
         let (host, ip, at) = desk.map_or((usize::MAX, None, Instant::ZERO), |d| (d.host, d.ip, d.now));
         let (excused, hampered) = desk.map_or((Instant::ZERO, Instant::ZERO), |d| (d.excused, d.hampered));
-        Moment { place, host, ip, at, excused, hampered, frame }
+        Moment { place, host, ip, at, excused, hampered, frame, connection: None }
     }
 }
 

@@ -49,17 +49,18 @@ pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut E
 fn numbers(moment: &Moment, segment: &Segment, own: &Endpoint) {
     // What was lost on this side of the wire comes later. (The flag stays: how much that is remains unknown.)
     if before(own.nxt, segment.seq) && !own.lost && !own.moved {
-        moment.breach(NAME, format_args!("RFC 9293 s3.4: seq {} leaves a gap behind {}", segment.seq, own.nxt));
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: seq {} leaves a gap behind {}", own.relative(segment.seq), own.relative(own.nxt)));
     }
     if before(segment.seq, own.iss) {
-        moment.breach(NAME, format_args!("RFC 9293 s3.4: seq {} lies before the ISS {}", segment.seq, own.iss));
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: seq {} lies before the ISS, {}", segment.seq, own.iss));
     }
     if segment.has(SYN) != (segment.seq == own.iss) && segment.span() > 0 {
-        moment.breach(NAME, format_args!("RFC 9293 s3.4: only the SYN has the number {}", own.iss));
+        moment.breach(NAME, "RFC 9293 s3.4: only the SYN has the number 0");
     }
     let fin = segment.end().wrapping_sub(1);
     if segment.has(FIN) && own.fin.is_some_and(|known| known != fin) {
-        moment.breach(NAME, format_args!("RFC 9293 s3.4: a second FIN, at {fin}, after one at {:?}", own.fin));
+        let (fin, known) = (own.relative(fin), own.fin.map(|known| own.relative(known)));
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: a second FIN, at {fin}, after one at {known:?}"));
     }
     if segment.has(FIN) && !own.stream.may_end_at(own.offset(fin)) {
         moment.breach(NAME, format_args!("a FIN at offset {}, where the program did not end its stream", own.offset(fin)));
@@ -94,18 +95,21 @@ fn acknowledgment(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         return;
     }
     if before(own.rx.next, segment.ack) {
-        moment.breach(NAME, format_args!("RFC 9293 s3.4: ack {}, but only what is before {} arrived", segment.ack, own.rx.next));
+        let (ack, next) = (own.peer_relative(segment.ack), own.peer_relative(own.rx.next));
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: ack {ack}, but only what is before {next} arrived"));
     }
     // What two rings sent of a connection that moved from one to the other, the NIC may send in another order.
     if let Some(acked) = own.sequence.acked
         && before(segment.ack, acked)
         && !own.just_moved(moment.at)
     {
-        moment.breach(NAME, format_args!("RFC 9293 s3.4: ack {} after {acked}", segment.ack));
+        let (ack, acked) = (own.peer_relative(segment.ack), own.peer_relative(acked));
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: ack {ack} after {acked}"));
     }
     own.sequence.acked = Some(own.sequence.acked.map_or(segment.ack, |acked| later(acked, segment.ack)));
     for &(start, end) in segment.options.sack() {
         if !before(start, end) || !own.rx.has(start, end) {
+            let (start, end) = (own.peer_relative(start), own.peer_relative(end));
             moment.breach(NAME, format_args!("RFC 2018 s4: SACK of {start}..{end}, which did not arrive"));
         }
     }
@@ -117,7 +121,8 @@ fn timestamps(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Opti
     let state = &mut own.sequence;
     match state.stamped {
         Some(stamped) if before(value, stamped) && !moved => {
-            moment.breach(NAME, format_args!("RFC 7323 s4.1: the timestamp {value} after {stamped}"));
+            let [value, stamped] = [value, stamped].map(|value| value.wrapping_sub(state.stamped_first));
+            moment.breach(NAME, format_args!("RFC 7323 s4.1: the timestamp +{value} after +{stamped}"));
         }
         Some(stamped) => state.stamped = Some(later(stamped, value)),
         None => (state.stamped, state.stamped_first) = (Some(value), value),
@@ -126,7 +131,8 @@ fn timestamps(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Opti
         && let Some(stamped) = peer.stamped
         && (before(stamped, echo) || before(echo, peer.stamped_first))
     {
-        moment.breach(NAME, format_args!("RFC 7323 s3.2: the echo {echo} of no timestamp from {} to {stamped}", peer.stamped_first));
+        let [echo, stamped] = [echo, stamped].map(|value| value.wrapping_sub(peer.stamped_first).cast_signed());
+        moment.breach(NAME, format_args!("RFC 7323 s3.2: the echo {echo:+} of no timestamp from +0 to {stamped:+}"));
     }
 }
 
@@ -141,6 +147,6 @@ fn payload(moment: &Moment, frame: &[u8], segment: &Segment, own: &Endpoint, _pe
         return;
     }
     if let Err(what) = own.stream.check(own.offset(segment.seq), bytes) {
-        moment.breach(NAME, format_args!("RFC 9293 s3.4: seq {} of the stream: {what}", segment.seq));
+        moment.breach(NAME, format_args!("RFC 9293 s3.4: seq {} of the stream: {what}", own.relative(segment.seq)));
     }
 }

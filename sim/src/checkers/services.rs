@@ -137,7 +137,7 @@ impl Checkers {
             let desk = self.desks.get(place).or(self.desks.get(self.places[host][0]));
             let (ip, at, excused) = desk.map_or((None, Instant::ZERO, Instant::ZERO), |desk| (desk.ip, desk.now, desk.excused));
             let hampered = desk.map_or(Instant::ZERO, |desk| desk.hampered);
-            let moment = Moment { place, host, ip, at, excused, hampered, frame: None };
+            let moment = Moment { place, host, ip, at, excused, hampered, frame: None, connection: Some(own.tuple) };
             shadow::serviced(&moment, own, peer, service);
             own.free = service.free;
             false
@@ -180,7 +180,7 @@ impl Checkers {
         if let (Some(id), Some(info)) = (endpoint, &info) {
             let own = self.flows.at_mut(id);
             let receiving = matches!(info.state, Some(State::Established | State::FinWait1 | State::FinWait2));
-            congestion::serviced(moment, own, info.cwnd, info.mss);
+            congestion::serviced(&moment.about(own.tuple), own, info.cwnd, info.mss);
             window::serviced(moment.at, own, info.recv_queue, receiving, stalled);
             self.schedule(moment.place, id, info);
         }

@@ -71,6 +71,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer:
         && before(edge, end)
         && !probe
     {
+        let (end, edge) = (own.relative(end), own.relative(edge));
         moment.breach(NAME, format_args!("RFC 9293 s3.8.6: bytes up to {end}, beyond the peer's right edge {edge}"));
     }
 }
@@ -101,6 +102,7 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
         && !moved
     {
         let law = "RFC 9293 s3.8.6, RFC 7323 s2.4: a window must not shrink";
+        let (edge, highest) = (own.peer_relative(edge), own.peer_relative(highest));
         moment.breach(NAME, format_args!("{law}: right edge {edge} after {highest}, with scale {scale}"));
     }
     state.edge = Some(state.edge.map_or(edge, |highest| later(highest, edge)));

@@ -169,7 +169,7 @@ impl Checkers {
     }
 
     fn segment_sent(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], segment: &Segment) {
-        let moment = self.at(now, host, frame);
+        let moment = self.at(now, host, frame).about((segment.src, segment.dst));
         if self.strangers.contains(&segment.src) {
             return self.stranger_sent(host, moment.at, segment);
         }
@@ -303,7 +303,7 @@ impl Checkers {
     }
 
     fn segment_delivered(&mut self, now: Instant, host: usize, frame: &Frame, segment: &Segment) {
-        let moment = self.at(now, host, Some(frame.id));
+        let moment = self.at(now, host, Some(frame.id)).about((segment.dst, segment.src));
         let known = self.flows.id((segment.dst, segment.src)).filter(|&id| self.flows.at(id).host == host);
         let lawless = self.strangers.contains(&segment.src);
         let calm = self.is_calm(host);

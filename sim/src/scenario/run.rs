@@ -3,7 +3,6 @@
 use core::time::Duration;
 use std::fs::File;
 use std::io::BufWriter;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 
 use ringway_stack::Instant;
@@ -90,7 +89,7 @@ impl Stage {
         self.world.run_until(heal_at);
         self.world.set_faults(false);
         let finished = self.finish(heal_at + LIVENESS_BOUND);
-        assert!(finished.is_ok(), "liveness: {finished:?}\n{}\n{:?}", self.describe(), self.world.outstanding());
+        assert!(finished.is_ok(), "liveness: {finished:?}");
         self.check_endings();
         self.wind_down();
         self.world.report()
@@ -151,17 +150,13 @@ impl Stage {
         let round_trip: Duration = self.options.hosts.iter().map(one_way).sum::<Duration>() * 2;
         let trace = self.world.trace();
         let silence = trace.silence_max().max(self.world.now().since(trace.last_at()));
-        assert!(silence <= SILENCE_MAX + round_trip + held, "a silence of {silence:?}, though nothing went wrong\n{}", self.describe());
+        assert!(silence <= SILENCE_MAX + round_trip + held, "a silence of {silence:?}, though nothing went wrong");
     }
 
     /// Programs have finished; were they right to?
     fn check_endings(&self) {
         let verdict = self.verdict();
-        let checked = catch_unwind(AssertUnwindSafe(|| self.options.workloads.iter().for_each(|workload| workload.check(&verdict))));
-        if let Err(failure) = checked {
-            eprintln!("{}", self.describe());
-            resume_unwind(failure);
-        }
+        self.options.workloads.iter().for_each(|workload| workload.check(&verdict));
     }
 
     /// Closes what still listens, and waits for everything to be given back.
@@ -172,7 +167,7 @@ impl Stage {
         while !self.at_rest() && self.world.now() < until {
             self.world.run_for(Duration::from_secs(1));
         }
-        assert!(self.at_rest(), "not at rest: {:?}\n{}", self.world.outstanding(), self.describe());
+        assert!(self.at_rest(), "not at rest: {:?}", self.world.outstanding());
     }
 
     fn at_rest(&mut self) -> bool {
@@ -181,8 +176,13 @@ impl Stage {
         back && self.hosts.iter().all(quiet)
     }
 
-    /// Where everybody stands.
-    fn describe(&self) -> String {
+    /// A check ended the run, and said so in `message`: the trace shows where.
+    pub fn fail(&mut self, message: &str) {
+        self.world.fail(message);
+    }
+
+    /// Where everybody stands: programs, sockets, and what NICs have lent out.
+    pub fn describe(&self) -> String {
         let mut lines = vec![format!("at {} ms, {:?}", self.world.now().as_millis(), self.world.trace().faults())];
         lines.extend(self.options.workloads.iter().flat_map(|workload| workload.progress()));
         for &host in &self.hosts {
@@ -192,6 +192,8 @@ impl Stage {
                 lines.extend(ring.sockets().into_iter().filter_map(|s| Some(format!("  {:?} {:?}", ring.info(s)?, ring.readiness(s)))));
             }
         }
+        let lent: Vec<_> = self.hosts.iter().map(|&host| self.world.host(host).nic().outstanding()).collect();
+        lines.push(format!("outstanding: {lent:?}"));
         lines.join("\n")
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::dissect::{self, Payload};
 use crate::fabric::Direction;
 use crate::trace::segment::{Reader, SYN, Segment};
-use crate::trace::{NoteKind, Record, Trace, What, befallen, refusal};
+use crate::trace::{Note, NoteKind, Record, Trace, What, befallen, refusal};
 
 /// No host, no connection.
 const NONE: i64 = -1;
@@ -29,15 +29,15 @@ pub(super) struct Data {
 /// Flow, host (or none: it came from outside), time sent, frame's length, mark, flags, then seq, ack, window, payload's length, options (TCP) or nothing; the line that
 /// describes it otherwise; what links did to it.
 #[derive(Serialize)]
-struct FrameRow(usize, i64, u64, usize, Mark, String, u32, u32, u16, u32, String, String);
+struct FrameRow(usize, i64, u64, usize, Mark, String, u32, u32, u32, u32, String, String);
 
 /// Frame, host (or none), time, fate, what befell this copy.
 #[derive(Serialize)]
 struct ArrivalRow(usize, i64, u64, Fate, String);
 
-/// Time, host (or everywhere), kind, text.
+/// Time, host (or everywhere), kind, text, the frame that shows it (or none).
 #[derive(Serialize)]
-struct NoteRow(u64, i64, u8, String);
+struct NoteRow(u64, i64, u8, String, i64);
 
 /// What a sender's frame repeats. The numbers are the page's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +82,12 @@ pub(super) fn of(trace: &Trace, title: &str, about: &str) -> Data {
         NoteKind::Timer => 1,
         NoteKind::Socket => 2,
         NoteKind::Mishap => 3,
+        NoteKind::Failure => 4,
     };
     let place = |host: Option<usize>| host.map_or(NONE, number);
+    let row = |record: Option<usize>| record.and_then(|at| builder.rows.get(&trace.records()[at].frame)).map_or(NONE, |&row| number(row));
+    let note = |n: &Note| NoteRow(n.at.as_nanos(), place(n.host), kind(n.kind), n.text.clone(), row(n.record));
+    let notes = trace.notes().iter().map(note).collect();
     Data {
         title: title.to_owned(),
         about: about.to_owned(),
@@ -92,7 +96,7 @@ pub(super) fn of(trace: &Trace, title: &str, about: &str) -> Data {
         flows: builder.names,
         frames: builder.frames,
         arrivals: builder.arrivals,
-        notes: trace.notes().iter().map(|n| NoteRow(n.at.as_nanos(), place(n.host), kind(n.kind), n.text.clone())).collect(),
+        notes,
     }
 }
 
@@ -117,7 +121,7 @@ struct Builder {
 struct Sent {
     next: u32,
     ack: u32,
-    window: u16,
+    window: u32,
     any: bool,
 }
 
@@ -151,7 +155,7 @@ impl Builder {
     }
 
     fn sent(&mut self, record: &Record, from: i64) {
-        let segment = self.reader.segment(&record.bytes);
+        let segment = self.reader.segment(&record.bytes, record.marks);
         let mark = segment.as_ref().map_or(Mark::Plain, |s| self.mark(s));
         let flow = self.flow(&record.bytes);
         let (at, wire_len) = (record.at.as_nanos(), record.bytes.len());
@@ -162,7 +166,7 @@ impl Builder {
             }
             None => {
                 let mut line = String::new();
-                self.reader.describe(&record.bytes, &mut line);
+                self.reader.describe(&record.bytes, record.marks, &mut line);
                 FrameRow(flow, from, at, wire_len, mark, String::new(), 0, 0, 0, 0, line, String::new())
             }
         };

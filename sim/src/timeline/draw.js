@@ -4,6 +4,8 @@ const D = JSON.parse(document.getElementById("data").textContent);
 const $ = id => document.getElementById(id);
 const [FLOW, HOST, SENT, WIRE, MARK, FLAGS, SEQ, ACK, WIN, LEN, TEXT, STRUCK] = Array(12).keys();
 const PLAIN = 0, AGAIN = 1, DUPLICATE = 2;
+const FAILURE = 4;
+const failure = D.notes.findIndex(n => n[2] === FAILURE);
 const DELIVERED = 0, UP = 1, DOWN = 2, REFUSED = 3, NOWHERE = 4;
 const FATES = ["delivered", "dropped on the sender's link", "dropped on the receiver's link", "refused by the receiver's NIC", "dropped by the switch"];
 const HEAD = 30, AXIS = 104, ROW_MAX = 64, LABELS_FROM = 11;
@@ -30,7 +32,7 @@ function layOut() {
   const name = state.flow < 0 ? "" : D.flows[state.flow];
   const ends = name.startsWith("TCP ") ? name.slice(4).split(" – ") : [];
   const concerns = n => state.flow < 0 || n[1] < 0 || n[2] === 3 || (n[2] === 2 && ends.length === 2 && ends.every(e => n[3].includes(e + ",") || n[3].includes(e + ":")));
-  D.notes.forEach((n, i) => concerns(n) && events.push([n[0], 1, 2, i]));
+  D.notes.forEach((n, i) => (concerns(n) || n[2] === FAILURE) && events.push([n[0], n[2] === FAILURE ? 4 : 1, 2, i]));
   events.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[3] - b[3]);
   const sentAt = new Float64Array(D.frames.length).fill(NaN), doneAt = new Float64Array(D.arrivals.length).fill(NaN), noteAt = new Float64Array(D.notes.length).fill(NaN);
   const rows = [], gaps = [];
@@ -388,6 +390,14 @@ function drawNotes(g, from, to, w) {
     const pos = L.noteAt[i];
     if (pos < from || pos > to) continue;
     const [, host, kind, words] = D.notes[i], py = y(pos);
+    if (kind === FAILURE) {
+      g.strokeStyle = C.bad;
+      g.lineWidth = 2.5;
+      line(g, AXIS, py, w, py);
+      g.textAlign = "left";
+      text(g, `FAILED${host < 0 ? "" : ", " + D.hosts[host]}: ${words}`, AXIS + 12, py + 15, C.bad);
+      continue;
+    }
     if (host < 0) {
       g.strokeStyle = C.phase;
       g.lineWidth = 1.5;
@@ -466,6 +476,7 @@ function drawMapBase() {
   for (const i of L.notes) if (D.notes[i][1] < 0) g.fillRect(0, bin(L.noteAt[i]), w, 1.5);
   g.fillStyle = C.bad;
   for (const i of L.notes) if (D.notes[i][2] === 3) g.fillRect(0, bin(L.noteAt[i]) - 1, 7, 3);
+  if (failure >= 0) g.fillRect(0, bin(L.noteAt[failure]) - 2, w, 4);
 }
 
 function drawMap() {

@@ -44,7 +44,7 @@ function describe(hit) {
     row("flags", [...f[FLAGS]].map(c => ({ S: "SYN", F: "FIN", R: "RST", P: "PSH", U: "URG", ".": "ACK" })[c]).join(" "));
     row("seq", f[LEN] ? `${f[SEQ]} to ${f[SEQ] + f[LEN]} (${f[LEN]} bytes)` : f[SEQ]);
     if (f[FLAGS].includes(".")) row("ack", f[ACK]);
-    row("window", `${f[WIN]}, as it stands in the header`);
+    row("window", `${f[WIN]} bytes`);
     row("options", f[TEXT].replaceAll(",", ", "));
   } else row("frame", f[TEXT]);
   row("on the wire", `${f[WIRE]} bytes, frame ${frame}`);
@@ -142,6 +142,7 @@ function recall() {
   if (words.has("zoom")) state.zoom = value("zoom");
   if (words.has("at")) state.top = value("at");
   clampView();
+  if (!words.has("at") && !words.has("frame")) toFailure();
   if (words.has("frame") && D.frames[value("frame")] && !Number.isNaN(L.sentAt[value("frame")])) {
     state.kept = { frame: value("frame") };
     if (!words.has("at")) state.top = L.sentAt[state.kept.frame] - room() / state.zoom / 2;
@@ -149,6 +150,18 @@ function recall() {
     showTip(state.kept, ...tipOf(state.kept.frame, legs(state.kept.frame)[0]));
   }
   paint();
+}
+
+// A run that a check ended opens there, with the frame that shows it best at hand.
+function toFailure() {
+  if (failure < 0) return;
+  const frame = D.notes[failure][4];
+  if (!state.byTime) state.zoom = Math.max(state.zoom, 17);
+  state.top = L.noteAt[failure] - room() / state.zoom * 0.7;
+  clampView();
+  if (frame < 0 || Number.isNaN(L.sentAt[frame])) return;
+  state.kept = { frame };
+  showTip(state.kept, ...tipOf(frame, legs(frame)[0]));
 }
 
 // A new filter or scale: everything, if that can be read, else the beginning at a size that can.
@@ -224,12 +237,14 @@ function listen() {
   click("by-time", () => scale(true));
   click("next", () => toTrouble(1));
   click("previous", () => toTrouble(-1));
+  $("failure").hidden = failure < 0;
+  click("failure", () => { toFailure(); moved(); });
   click("about-open", () => $("about").showModal());
   click("theme", () => { state.dark = !state.dark; colours(); drawMapBase(); paint(); });
   $("flow").addEventListener("change", e => { state.flow = Number(e.target.value); relayout(); remember(); });
   const page = () => room() / state.zoom;
   const keys = {
-    "+": () => zoomBy(1.4), "=": () => zoomBy(1.4), "-": () => zoomBy(1 / 1.4), 0: fit, n: () => toTrouble(1), p: () => toTrouble(-1),
+    "+": () => zoomBy(1.4), "=": () => zoomBy(1.4), "-": () => zoomBy(1 / 1.4), 0: fit, n: () => toTrouble(1), p: () => toTrouble(-1), f: () => { toFailure(); moved(); },
     ArrowDown: () => { state.top += page() / 12; moved(); }, ArrowUp: () => { state.top -= page() / 12; moved(); },
     ArrowRight: () => { state.left += 60; moved(); }, ArrowLeft: () => { state.left -= 60; moved(); },
     PageDown: () => { state.top += page() * 0.9; moved(); }, PageUp: () => { state.top -= page() * 0.9; moved(); },

@@ -89,6 +89,22 @@ fn a_quiet_world_drops_and_repeats_nothing() {
 }
 
 #[test]
+fn a_failure_is_a_note_with_its_frame() {
+    let (_, _, mut stage) = page("42/loss/2", "t");
+    let sent = stage.world().trace().records().iter().filter(|r| r.what == What::Sent).nth(5).unwrap().clone();
+    stage.fail(&format!("checker window: host {} at 7 ns, frame {}: too wide", sent.host, sent.frame));
+    let mut page = Vec::new();
+    write(stage.world().trace(), "t", "", &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    let json = page.split("type=\"application/json\">").nth(1).unwrap().split("</script>").next().unwrap();
+    let data: Value = serde_json::from_str(json).unwrap();
+    let note = rows(&data, "notes").last().unwrap();
+    assert_eq!((&note[1], &note[2], &note[3]), (&sent.host.into(), &4.into(), &"checker window: too wide".into()));
+    let frame = &rows(&data, "frames")[usize::try_from(note[4].as_u64().unwrap()).unwrap()];
+    assert_eq!((&frame[1], &frame[2]), (&sent.host.into(), &sent.at.as_nanos().into()));
+}
+
+#[test]
 fn without_frames_there_is_no_page() {
     let mut world = World::new(WorldConfig::seeded(1));
     world.add_host(HostConfig::named("a"));

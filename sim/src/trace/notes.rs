@@ -6,7 +6,11 @@ use std::net::SocketAddrV4;
 use ringway_stack::Instant;
 use ringway_stack::device::Protocol;
 
-use super::Trace;
+use super::segment::Reader;
+use super::{Record, Trace, What};
+use crate::checkers::Breach;
+use crate::dissect::{self, Payload};
+use crate::fabric::Marks;
 use crate::sockets::Sockets;
 
 /// What a note is about.
@@ -20,6 +24,8 @@ pub enum NoteKind {
     Socket,
     /// Something befell a host, its NIC or its link as a whole.
     Mishap,
+    /// A check failed: the run ends here.
+    Failure,
 }
 
 /// A line that no frame shows.
@@ -33,14 +39,61 @@ pub struct Note {
     pub kind: NoteKind,
     /// What it says.
     pub text: String,
+    /// Which of the trace's records shows it best; only failures have one.
+    pub record: Option<usize>,
 }
 
 impl Trace {
     /// Notes something, if frames are kept.
     pub(crate) fn note(&mut self, at: Instant, host: Option<usize>, kind: NoteKind, text: impl FnOnce() -> String) {
         if self.keep {
-            self.notes.push(Note { at, host, kind, text: text() });
+            self.notes.push(Note { at, host, kind, text: text(), record: None });
         }
+    }
+
+    /// Notes the check that ended the run, beside the frame that shows it best: the one that it names, or else the last one of the connection that
+    /// it names, or of the host. `handed`: it is about a frame that its NIC had not sent yet.
+    pub(crate) fn fail(&mut self, now: Instant, message: &str, handed: Option<&[u8]>) {
+        let line = message.lines().next().unwrap_or_default();
+        let breach = line.parse::<Breach>().ok();
+        let record = match &breach {
+            Some(breach) => self.witness(breach),
+            None => self.records.len().checked_sub(1),
+        };
+        // (A breach's own time is by its host's clock, which may have jumped.)
+        let (host, mut text) = match breach {
+            Some(Breach { checker, host, law, .. }) => (Some(host), format!("checker {checker}: {law}")),
+            None => (None, line.to_owned()),
+        };
+        if let Some(frame) = handed {
+            text += "; handed to the NIC: ";
+            let mut reader = Reader::default();
+            for record in &self.records {
+                reader.describe(&record.bytes, record.marks, &mut String::new());
+            }
+            reader.describe(frame, Marks::default(), &mut text);
+        }
+        if self.keep {
+            self.notes.push(Note { at: now, host, kind: NoteKind::Failure, text, record });
+        }
+    }
+
+    /// The record that shows a breach best.
+    fn witness(&self, breach: &Breach) -> Option<usize> {
+        let seen = |record: &Record| record.host == breach.host && matches!(record.what, What::Sent | What::Delivered);
+        let named = |record: &Record| breach.frame == Some(record.frame);
+        let about = |record: &Record| {
+            let Some((local, remote)) = breach.connection else { return false };
+            let Payload::Ipv4(ip) = dissect::payload(&record.bytes) else { return false };
+            dissect::ports(&record.bytes, &ip).is_some_and(|ends| ends == (local, remote) || ends == (remote, local))
+        };
+        let last = |is: &dyn Fn(&Record) -> bool| self.records.iter().rposition(|record| seen(record) && is(record));
+        last(&named).or_else(|| last(&about)).or_else(|| last(&|_| true))
+    }
+
+    /// The check that ended the run, if one did and frames were kept.
+    pub fn failure(&self) -> Option<&Note> {
+        self.notes.last().filter(|note| note.kind == NoteKind::Failure)
     }
 }
 

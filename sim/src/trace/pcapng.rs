@@ -20,6 +20,27 @@ const RESOLUTION_NANOSECONDS: u8 = 9;
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
+/// Which frames a file shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Each where it was sent and where it arrived.
+    All,
+    /// Each where it was sent.
+    Sent,
+    /// What this host sent and received.
+    By(usize),
+}
+
+impl Seen {
+    fn shows(self, record: &Record) -> bool {
+        match self {
+            Seen::All => true,
+            Seen::Sent => record.what == What::Sent,
+            Seen::By(host) => record.host == host,
+        }
+    }
+}
+
 /// Why a trace could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -37,6 +58,14 @@ impl Trace {
     /// # Errors
     /// [`TraceError`].
     pub fn write_pcapng(&self, out: impl Write) -> Result<(), TraceError> {
+        self.write_pcapng_of(Seen::All, out)
+    }
+
+    /// As [`Self::write_pcapng`], with only some of the frames: an analyser that takes the file for one capture sees none of them twice.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn write_pcapng_of(&self, seen: Seen, out: impl Write) -> Result<(), TraceError> {
         if !self.keep {
             return Err(TraceError::NotKept);
         }
@@ -45,8 +74,14 @@ impl Trace {
             writer.write_pcapng_block(describe(interface))?;
         }
         let fates = self.fates();
-        for record in &self.records {
-            if let Some(block) = packet(record, &fates) {
+        let of = |record: &&Record| seen.shows(record);
+        // The failure stands on its witness, or, if that one is not shown, on the last frame before it.
+        let failure = self.failure();
+        let until = failure.and_then(|failure| failure.record).unwrap_or(self.records.len());
+        let marked = self.records.iter().take(until + 1).rposition(|record| of(&record) && is_packet(record));
+        for (number, record) in self.records.iter().enumerate().filter(|(_, record)| of(record)) {
+            let failure = failure.filter(|_| marked == Some(number)).map(|failure| format!("FAILED: {}", failure.text));
+            if let Some(block) = packet(record, &fates, failure) {
                 writer.write_pcapng_block(block)?;
             }
         }
@@ -109,13 +144,18 @@ fn describe(interface: &Interface) -> InterfaceDescriptionBlock<'_> {
     InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: 0, options }
 }
 
-fn packet<'a>(record: &'a Record, fates: &'a BTreeMap<u64, String>) -> Option<EnhancedPacketBlock<'a>> {
+fn is_packet(record: &Record) -> bool {
+    matches!(record.what, What::Sent | What::Delivered)
+}
+
+fn packet<'a>(record: &'a Record, fates: &'a BTreeMap<u64, String>, failure: Option<String>) -> Option<EnhancedPacketBlock<'a>> {
     let (flags, comment) = match record.what {
         What::Sent => (OUTBOUND, fates.get(&record.frame).map(|fate| Cow::Borrowed(fate.as_str()))),
         What::Delivered => (INBOUND, befallen(record.marks).map(Cow::Owned)),
         _ => return None,
     };
     let mut options = vec![EnhancedPacketOption::Flags(flags)];
+    options.extend(failure.map(|failure| EnhancedPacketOption::Comment(Cow::Owned(failure))));
     options.extend(comment.map(EnhancedPacketOption::Comment));
     Some(EnhancedPacketBlock {
         interface_id: u32::try_from(record.host).unwrap_or(u32::MAX),

@@ -2,25 +2,32 @@
 
 use core::fmt::Write;
 
+use ringway_stack::Instant;
+
 use super::segment::Reader;
-use super::{Record, Trace, What, befallen, refusal};
+use super::{Note, Record, Trace, What, befallen, refusal};
 use crate::fabric::Marks;
 
 /// Renders a kept trace, an event a line.
 ///
-/// `>` a host sent it, `<` a host received it, `x` it was dropped, `!` a link did something else to it.
+/// `>` a host sent it, `<` a host received it, `x` it was dropped, `!` a link did something else to it; `#` a check failed, which ended the run.
 pub fn render(trace: &Trace) -> String {
     let mut reader = Reader::default();
     let mut out = String::new();
-    for record in trace.records() {
+    let failure = trace.failure();
+    for (number, record) in trace.records().iter().enumerate() {
         line(&mut reader, trace, record, &mut out);
+        if let Some(failure) = failure.filter(|failure| failure.record == Some(number)) {
+            failed(trace, failure, &mut out);
+        }
+    }
+    if let Some(failure) = failure.filter(|failure| failure.record.is_none()) {
+        failed(trace, failure, &mut out);
     }
     out
 }
 
 fn line(reader: &mut Reader, trace: &Trace, record: &Record, out: &mut String) {
-    let micros = record.at.as_nanos() / 1000;
-    let host = trace.host_name(record.host);
     let sign = match record.what {
         What::Sent => '>',
         What::Delivered => '<',
@@ -28,12 +35,12 @@ fn line(reader: &mut Reader, trace: &Trace, record: &Record, out: &mut String) {
         What::Injected | What::Befell(_) => '!',
         _ => 'x',
     };
-    let _ = write!(out, "{:3}.{:06} {host:>8} {sign} ", micros / 1_000_000, micros % 1_000_000);
+    begin(record.at, trace.host_name(record.host), sign, out);
     if let What::Befell(mishap) = record.what {
         let _ = writeln!(out, "[{mishap}]");
         return;
     }
-    reader.describe(&record.bytes, out);
+    reader.describe(&record.bytes, record.marks, out);
     let _ = match record.what {
         What::Sent | What::Befell(_) => Ok(()),
         What::Injected => write!(out, "  [from {}]", if record.marks.contains(Marks::FORGED) { "an attacker" } else { "the router" }),
@@ -43,4 +50,14 @@ fn line(reader: &mut Reader, trace: &Trace, record: &Record, out: &mut String) {
         What::Struck(direction, strike) => write!(out, "  [{direction}: {strike}]"),
     };
     out.push('\n');
+}
+
+fn failed(trace: &Trace, failure: &Note, out: &mut String) {
+    begin(failure.at, failure.host.map_or("", |host| trace.host_name(host)), '#', out);
+    let _ = writeln!(out, "FAILED: {}", failure.text);
+}
+
+fn begin(at: Instant, host: &str, sign: char, out: &mut String) {
+    let micros = at.as_nanos() / 1000;
+    let _ = write!(out, "{:3}.{:06} {host:>8} {sign} ", micros / 1_000_000, micros % 1_000_000);
 }

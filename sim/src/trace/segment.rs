@@ -9,6 +9,7 @@ use ringway_stack::device::ChecksumVerdict;
 
 use crate::checksum;
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP, be16, be32, ip_at, mac_at};
+use crate::fabric::Marks;
 
 pub(crate) const FIN: u8 = 1;
 pub(crate) const SYN: u8 = 2;
@@ -23,7 +24,8 @@ pub(crate) struct Segment {
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: u8,
-    pub(crate) window: u16,
+    /// In bytes: scaled, unless the SYNs that say how were not seen.
+    pub(crate) window: u32,
     pub(crate) len: u32,
     /// In tcpdump's words; empty without options.
     pub(crate) options: String,
@@ -70,22 +72,24 @@ pub(crate) struct Reader {
 struct Origin {
     seq: u32,
     tsval: Option<u32>,
+    /// What its SYN offered to scale its windows by, if it did.
+    scale: Option<u8>,
 }
 
 impl Reader {
     /// The segment in a frame, if there is one.
-    pub(crate) fn segment(&mut self, frame: &[u8]) -> Option<Segment> {
+    pub(crate) fn segment(&mut self, frame: &[u8], marks: Marks) -> Option<Segment> {
         match dissect::payload(frame) {
-            Payload::Ipv4(ip) if ip.protocol == TCP => self.tcp(frame, &ip),
+            Payload::Ipv4(ip) if ip.protocol == TCP => self.tcp(frame, &ip, marks),
             _ => None,
         }
     }
 
     /// A frame as a line, in tcpdump's manner.
-    pub(crate) fn describe(&mut self, frame: &[u8], out: &mut String) {
+    pub(crate) fn describe(&mut self, frame: &[u8], marks: Marks, out: &mut String) {
         let done = match dissect::payload(frame) {
             Payload::Arp(at) => arp(frame, at, out),
-            Payload::Ipv4(ip) => self.ipv4(frame, &ip, out),
+            Payload::Ipv4(ip) => self.ipv4(frame, &ip, marks, out),
             Payload::Other(_) => None,
         };
         if done.is_none() {
@@ -93,9 +97,9 @@ impl Reader {
         }
     }
 
-    fn ipv4(&mut self, frame: &[u8], ip: &Ipv4, out: &mut String) -> Option<()> {
+    fn ipv4(&mut self, frame: &[u8], ip: &Ipv4, marks: Marks, out: &mut String) -> Option<()> {
         match ip.protocol {
-            TCP => self.tcp(frame, ip)?.write(out),
+            TCP => self.tcp(frame, ip, marks)?.write(out),
             UDP => {
                 let (src, dst) = dissect::ports(frame, ip)?;
                 write!(out, "{src} > {dst}: UDP, length {}", (ip.end - ip.l4).checked_sub(8)?).ok()?;
@@ -109,7 +113,8 @@ impl Reader {
         Some(())
     }
 
-    fn tcp(&mut self, frame: &[u8], ip: &Ipv4) -> Option<Segment> {
+    /// What an attacker made up says nothing of the connection's numbers.
+    fn tcp(&mut self, frame: &[u8], ip: &Ipv4, marks: Marks) -> Option<Segment> {
         let (src, dst) = dissect::ports(frame, ip)?;
         let l4 = frame.get(ip.l4..ip.end)?;
         let (seq, ack, flags) = (be32(l4, 4)?, be32(l4, 8)?, *l4.get(13)?);
@@ -117,16 +122,22 @@ impl Reader {
         let options = l4.get(20..header_len)?;
         let tsval = timestamps(options).map(|(val, _)| val);
 
-        let fresh = Origin { seq, tsval };
-        let origin = *self.origins.entry((src, dst)).and_modify(|o| renew(o, flags, fresh)).or_insert(fresh);
+        let fresh = Origin { seq, tsval, scale: offered_scale(options).filter(|_| flags & SYN != 0) };
+        let origin = if marks.contains(Marks::FORGED) {
+            self.origins.get(&(src, dst)).copied().unwrap_or(fresh)
+        } else {
+            *self.origins.entry((src, dst)).and_modify(|o| renew(o, flags, fresh)).or_insert(fresh)
+        };
         let other = self.origins.get(&(dst, src)).copied().unwrap_or_default();
+        // RFC 7323 s2.2: both have to offer it, and a SYN's own window is never scaled.
+        let scale = origin.scale.filter(|_| flags & SYN == 0 && other.scale.is_some()).unwrap_or(0);
         Some(Segment {
             src,
             dst,
             seq: seq.wrapping_sub(origin.seq),
             ack: ack.wrapping_sub(other.seq),
             flags,
-            window: be16(l4, 14)?,
+            window: u32::from(be16(l4, 14)?) << scale.min(14),
             len: u32::try_from(l4.len() - header_len).ok()?,
             options: tcp_options(options, origin, other, (ack, other.seq))?,
         })
@@ -136,7 +147,7 @@ impl Reader {
 /// A connection that begins anew on the same ports has a new origin.
 fn renew(origin: &mut Origin, flags: u8, fresh: Origin) {
     if flags & SYN != 0 {
-        *origin = Origin { seq: fresh.seq, tsval: if origin.seq == fresh.seq { origin.tsval } else { fresh.tsval } };
+        *origin = Origin { tsval: if origin.seq == fresh.seq { origin.tsval } else { fresh.tsval }, ..fresh };
     }
 }
 
@@ -158,6 +169,10 @@ fn each_option(mut options: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
             }
         }
     })
+}
+
+fn offered_scale(options: &[u8]) -> Option<u8> {
+    each_option(options).find(|&(kind, c)| kind == 3 && c.len() == 1).map(|(_, c)| c[0])
 }
 
 fn timestamps(options: &[u8]) -> Option<(u32, u32)> {

@@ -82,6 +82,64 @@ fn a_capture_has_both_ends_and_every_strike() {
     assert_eq!(comments, struck.len());
 }
 
+/// The check that ended a run stands in the text and in the file, with the frame that it names.
+#[test]
+fn a_failure_stands_with_its_frame() {
+    let mut trace = sample();
+    let later = frames::udp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap(), b"later");
+    let frame = Frame { id: 4, bytes: later[..].into(), marks: Marks::default(), sound: false, quiet: false };
+    trace.record(Instant::from_nanos(1_000_030_000), 0, What::Sent, &frame);
+    trace.fail(
+        Instant::from_nanos(1_000_040_000),
+        "checker sequence: host 0 (10.0.0.1) at 7 ns, frame 3: RFC 9293 s3.4: no\nand more",
+        None,
+    );
+    let expected = "  1.000000        a > 10.0.0.1:1 > 10.0.0.2:2: UDP, length 4
+  1.000040        a # FAILED: checker sequence: RFC 9293 s3.4: no
+  1.000001        a ! 10.0.0.1:1 > 10.0.0.2:2: UDP, length 4  [up: held back by 12µs]
+";
+    assert!(render(&trace).starts_with(expected), "{}", render(&trace));
+    let mark = "FAILED: checker sequence: RFC 9293 s3.4: no";
+    for (seen, packets) in [(Seen::All, 3), (Seen::Sent, 2), (Seen::By(0), 2), (Seen::By(1), 1)] {
+        let comments = comments(&trace, seen);
+        assert_eq!(comments.len(), packets, "{seen:?}");
+        // Host 1 has no frame before it.
+        let expected = usize::from(seen != Seen::By(1));
+        assert_eq!(comments.iter().filter(|all| all.contains(mark)).count(), expected, "{seen:?}");
+    }
+}
+
+/// A failure that names no frame stands with the last one of its connection; one that is no checker's, with the last of all.
+#[test]
+fn a_failure_without_a_frame_stands_with_the_last_that_concerns_it() {
+    let mut trace = sample();
+    let other = frames::udp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:9".parse().unwrap(), b"other");
+    record(&mut trace, 1_000_030, 0, What::Sent, Marks::default(), &other);
+    let messages = [
+        ("checker rto: host 0 at 7 ns, connection 10.0.0.1:1 to 10.0.0.2:2: late", 0),
+        ("checker rto: host 0 at 7 ns: late", 3),
+        ("liveness: Err(…)", 3),
+    ];
+    for (message, at) in messages {
+        trace.fail(Instant::from_nanos(1_000_040_000), message, None);
+        assert_eq!(trace.failure().unwrap().record, Some(at), "{message}");
+    }
+}
+
+/// The comments of each packet of a file.
+fn comments(trace: &Trace, seen: Seen) -> Vec<String> {
+    let mut file = Vec::new();
+    trace.write_pcapng_of(seen, &mut file).unwrap();
+    let mut reader = PcapNgReader::new(&file[..]).unwrap();
+    let mut all = Vec::new();
+    while let Some(block) = reader.next_block() {
+        if let Block::EnhancedPacket(packet) = block.unwrap() {
+            all.push(format!("{:?}", packet.options));
+        }
+    }
+    all
+}
+
 #[test]
 fn without_frames_there_is_nothing_to_write() {
     let trace = Trace::new(1, false);

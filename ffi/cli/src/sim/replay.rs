@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use ringway_sim::campaign::{Failure, struck};
 use ringway_sim::scenario::{Scenario, Stage};
-use ringway_sim::trace::{Record, render};
+use ringway_sim::trace::{Record, Seen, render};
 use ringway_sim::{Capture, Report, Trace, timeline};
 
 use super::panics::{self, Detail};
@@ -23,6 +23,10 @@ pub(super) struct Files {
     /// Write every host's frames, sent and delivered, as pcapng for Wireshark. What befell a frame stands beside it as a comment.
     #[arg(long, value_name = "FILE", help_heading = "One seed")]
     pcap: Option<PathBuf>,
+    /// Which frames the pcapng has: all (each twice, where it was sent and where it arrived), sent, or those that one host sent and received
+    /// (host0, host1, …). Wireshark's own analysis is right for the latter two.
+    #[arg(long, value_name = "all|sent|HOST", default_value = "all", value_parser = seen, requires = "pcap", help_heading = "One seed")]
+    pcap_of: Seen,
     /// Write a sequence diagram as a page for a browser: hosts, frames, drops, timers; to zoom, pan and filter.
     #[arg(long, value_name = "FILE.html", help_heading = "One seed")]
     timeline: Option<PathBuf>,
@@ -49,7 +53,7 @@ pub(super) fn run(scenario: &Scenario, files: &Files) -> Result<()> {
     }
     let trace = first.stage.world().trace();
     if let Some(path) = &files.pcap {
-        write(path, |out| Ok(trace.write_pcapng(out)?))?;
+        write(path, |out| Ok(trace.write_pcapng_of(files.pcap_of, out)?))?;
     }
     if let Some(path) = &files.text {
         write(path, |out| Ok(out.write_all(render(trace).as_bytes())?))?;
@@ -60,15 +64,28 @@ pub(super) fn run(scenario: &Scenario, files: &Files) -> Result<()> {
     }
     compare(trace, play(scenario)?.stage.world().trace())?;
     if first.outcome.is_err() {
+        println!("state\n{}", first.stage.describe());
         bail!("the scenario failed; to run it again:\n{}", replay_line(&scenario.to_string()));
     }
     Ok(())
+}
+
+/// Which frames are asked for.
+fn seen(words: &str) -> Result<Seen, &'static str> {
+    match words {
+        "all" => Ok(Seen::All),
+        "sent" => Ok(Seen::Sent),
+        _ => words.strip_prefix("host").and_then(|number| number.parse().ok()).map(Seen::By).ok_or("it may be all, sent, or a host: host0"),
+    }
 }
 
 fn play(scenario: &Scenario) -> Result<Played> {
     let set = panics::catch(Detail::Backtrace, || Stage::capturing(scenario, Capture::Frames));
     let mut stage = set.map_err(|failure| anyhow::anyhow!("it cannot be set up: {}: {}", failure.place, failure.message))?;
     let outcome = panics::catch(Detail::Backtrace, || stage.perform());
+    if let Err(failure) = &outcome {
+        stage.fail(&failure.message);
+    }
     Ok(Played { stage, outcome })
 }
 

@@ -8,7 +8,16 @@ const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
 fn at(millis: u64) -> Moment {
     let zero = Instant::ZERO;
-    Moment { place: 0, host: 0, ip: Some(HOST), at: zero + Duration::from_millis(millis), excused: zero, hampered: zero, frame: None }
+    Moment {
+        place: 0,
+        host: 0,
+        ip: Some(HOST),
+        at: zero + Duration::from_millis(millis),
+        excused: zero,
+        hampered: zero,
+        frame: None,
+        connection: None,
+    }
 }
 
 #[test]

@@ -174,6 +174,7 @@ fn says_something(moment: &Moment, segment: &Segment, own: &Endpoint) {
         && own.calm
         && own.free
     {
+        let ack = own.peer_relative(ack);
         moment.breach(ACKS, format_args!("RFC 9293 s3.10.7.4: an acknowledgment of {ack} that says nothing new, and answers nothing"));
     }
 }

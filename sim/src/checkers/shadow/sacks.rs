@@ -13,6 +13,11 @@ fn duplicate(segment: &Segment) -> bool {
     before(start, segment.ack) || others.iter().any(|&(from, to)| !before(start, from) && !before(to, end))
 }
 
+/// Blocks that an endpoint reports, in numbers counted from its peer's first.
+fn relative(own: &Endpoint, blocks: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    blocks.iter().map(|&(start, end)| (own.peer_relative(start), own.peer_relative(end))).collect()
+}
+
 /// An endpoint sent a segment, which is no reset.
 pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &Endpoint) {
     if !segment.has(ACK) || segment.has(SYN) || !super::State::is_known(own) || own.disturbed || !own.calm {
@@ -22,15 +27,17 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &Endpoi
     let blocks = &segment.options.sack()[usize::from(duplicate(segment))..];
     for (at, &(start, end)) in blocks.iter().enumerate() {
         if !before(segment.ack, start) {
-            moment.breach(NAME, format_args!("RFC 2018 s4: a block {start}..{end} that is acknowledged by {}", segment.ack));
+            let [start, end, ack] = [start, end, segment.ack].map(|number| own.peer_relative(number));
+            moment.breach(NAME, format_args!("RFC 2018 s4: a block {start}..{end} that is acknowledged by {ack}"));
         }
         if blocks[..at].iter().any(|&(from, to)| before(start, to) && before(from, end)) {
-            moment.breach(NAME, format_args!("RFC 2018 s3: blocks that overlap: {blocks:?}"));
+            moment.breach(NAME, format_args!("RFC 2018 s3: blocks that overlap: {:?}", relative(own, blocks)));
         }
         // (The newest segment, if it was dropped for want of room, is reported as it came.)
         let adjoins = state.has(end, end.wrapping_add(1)) || state.has(start.wrapping_sub(1), start);
         if at > 0 && adjoins && !state.pruned && state.fin.is_none() {
-            moment.breach(NAME, format_args!("RFC 2018 s3: {:?}: a block {start}..{end}, with more received beside it", own.tuple));
+            let (start, end) = (own.peer_relative(start), own.peer_relative(end));
+            moment.breach(NAME, format_args!("RFC 2018 s3: a block {start}..{end}, with more received beside it"));
         }
     }
 }
@@ -53,7 +60,8 @@ pub(super) fn serviced(
         && end == start.wrapping_add(arrival.len())
         && !sent.iter().any(|segment| segment.options.sack().first() == Some(&(start, end)))
     {
-        let blocks = last.options.sack();
+        let blocks = relative(own, last.options.sack());
+        let (start, end) = (own.peer_relative(start), own.peer_relative(end));
         moment.breach(NAME, format_args!("RFC 2883 s4: {start}..{end} came again, and the report says {blocks:?}"));
     }
     let names = |segment: &Segment, seq: u32| {
@@ -64,7 +72,7 @@ pub(super) fn serviced(
         && arrival.len() > 0
         && !sent.iter().any(|segment| names(segment, seq))
     {
-        let blocks = last.options.sack();
+        let (blocks, seq) = (relative(own, last.options.sack()), own.peer_relative(seq));
         moment.breach(NAME, format_args!("RFC 2018 s4: the first block has the newest segment, {seq}; it says {blocks:?}"));
     }
 }

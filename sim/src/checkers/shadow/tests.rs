@@ -104,7 +104,7 @@ impl Side {
 
     pub(in crate::checkers) fn moment(&self) -> Moment {
         let (excused, hampered) = (Instant::ZERO, Instant::ZERO);
-        Moment { place: 0, host: 0, ip: None, at: self.now, excused, hampered, frame: None }
+        Moment { place: 0, host: 0, ip: None, at: self.now, excused, hampered, frame: None, connection: None }
     }
 
     pub(in crate::checkers) fn passes(&mut self, millis: u64) {
