@@ -65,6 +65,15 @@ macro_rules! cases {
 
 cases! { burst level edge oneshot fresh nested two mixed errors hangup alike both_worlds threads added first interrupted idle renamed again }
 
+/// Who waits while a thread that was woken has yet to run leaves it the core, and does not ask the kernel again and again.
+#[test]
+fn one_core() {
+    let report = same("one_core");
+    assert!(report.ring.rx_packets > 0, "nothing went through the ring: {report:?}");
+    // Each of a hundred turns has two sleeps of the threads, and a few of the progress thread's.
+    assert!(report.ring.sleeps < 3000, "{} sleeps", report.ring.sleeps);
+}
+
 /// Without the progress thread's ticks: whoever sleeps looks after itself.
 #[test]
 fn busy() {

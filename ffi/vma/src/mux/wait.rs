@@ -31,6 +31,10 @@ const LOOKS: u32 = 64;
 /// A spin shorter than this needs no seat on its core.
 const UNSEATED: Duration = Duration::from_micros(20);
 
+/// A thread that is to sleep on the ring's descriptor while another one has yet to take its wake-up there would find the descriptor readable, and look
+/// again and again on a core that the other one may be waiting for. It sleeps for so long instead, and then looks.
+const WAKEUP_IS_TAKEN: Duration = Duration::from_micros(100);
+
 /// A thread that could not get an eventfd sleeps at most this long at a time.
 const WITHOUT_WAKER: Duration = Duration::from_millis(1);
 
@@ -523,9 +527,10 @@ impl Offload {
             let timeout = Some(timeout.unwrap_or(WITHOUT_WAKER).min(WITHOUT_WAKER));
             return Some(Asleep { key: None, waker: -1, ring: -1, is_in_ring: false, timeout });
         };
-        let ring = if leads { self.ring.device().wait_fd().unwrap_or(-1) } else { -1 };
         // (One at a time: a leader that was woken has its wake-up yet to take.)
-        let is_in_ring = ring >= 0 && w.kernel.is_empty() && self.mux.watch.in_ring.is_none();
+        let is_free = self.mux.watch.in_ring.is_none();
+        let ring = if leads && is_free { self.ring.device().wait_fd().unwrap_or(-1) } else { -1 };
+        let is_in_ring = ring >= 0 && w.kernel.is_empty();
         let waker = if is_in_ring { self.ring.device_mut().begin_sleep() } else { waker };
         let key = self.mux.sleepers.insert(super::Sleeper { waker, signalled: false, told_to_doze: false });
         thread.generation.set(fork_generation());
@@ -546,7 +551,8 @@ impl Offload {
         if leads {
             self.mux.watch.leader = Some(key.index);
             let timer = self.ring.next_deadline().map(|deadline| deadline.since(now));
-            timeout = [timeout, timer].into_iter().flatten().min();
+            let soon = (!is_free).then_some(WAKEUP_IS_TAKEN);
+            timeout = [timeout, timer, soon].into_iter().flatten().min();
         }
         if dozes && self.mux.watch.dozer.is_none() {
             self.mux.watch.dozer = Some(key.index);
@@ -622,7 +628,7 @@ fn sleep_on(kernel: &mut [libc::pollfd], asleep: &Asleep, sigmask: Option<&libc:
     Ok(Slept {
         kernel: kernel.iter().any(|fd| fd.revents != 0),
         waker: fds[0].revents != 0,
-        is_ring_known: fds[1].revents == 0,
+        is_ring_known: asleep.ring >= 0 && fds[1].revents == 0,
         ring: ArrayVec::new(),
     })
 }

@@ -8,6 +8,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -605,7 +606,7 @@ static void *answer_each(void *arg) {
     return 0;
 }
 
-enum { DAYS = 12, BUSY = 1000 };
+enum { DAYS = 12, BUSY = 1000, TURNS = 100 };
 
 /* The other process: to the busy thread again and again, and to the other as soon as the first computes. */
 static void visit_both(const struct sockaddr_in *a) {
@@ -650,6 +651,27 @@ static void busy(void) {
     waitpid(child, &status, 0);
     printf("answered within 50 ms, while the other computes: %s\n", WEXITSTATUS(status) >= DAYS - 2 ? "yes" : "no");
     fprintf(stderr, "%d of %d\n", WEXITSTATUS(status), DAYS);
+}
+
+/* Two threads on one core, each of which waits for the other: who has written goes to sleep, or the other cannot read. */
+static void one_core(void) {
+    cpu_set_t here;
+    pthread_t t;
+    int s[2];
+    char c = 'x';
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    CHECK(sched_setaffinity(0, sizeof here, &here) == 0);
+    pair(s);
+    pthread_create(&t, 0, answer_each, &s[1]);
+    for (int i = 0; i < TURNS; i++) {
+        /* the other one sleeps by now */
+        usleep(2000);
+        CHECK(write(s[0], &c, 1) == 1 && read(s[0], &c, 1) == 1);
+    }
+    CHECK(shutdown(s[0], SHUT_WR) == 0);
+    pthread_join(t, 0);
+    printf("done\n");
 }
 
 /* More of what an inner instance has already is news to an outer one that wants edges. */
@@ -729,7 +751,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     { "level", level }, { "edge", edge }, { "oneshot", oneshot }, { "fresh", fresh }, { "nested", nested }, { "two", two },
     { "mixed", mixed }, { "errors", errors }, { "hangup", hangup }, { "alike", alike }, { "both_worlds", both_worlds }, { "threads", threads },
     { "added", added }, { "first", first }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy }, { "again", again },
-    { "burst", burst },
+    { "burst", burst }, { "one_core", one_core },
 };
 
 int main(int argc, char **argv) {
