@@ -15,8 +15,10 @@ use crate::stats::view::summary;
 
 /// Processes that are listed without scrolling.
 const PROCESSES: u16 = 6;
-/// The height of the middle part.
+/// The height of the middle part, and what it is on a screen that is lower than this one: the sockets below it are to have some lines.
 const MIDDLE: u16 = 11;
+const MIDDLE_LOW: u16 = 7;
+const LOW: u16 = 32;
 
 const KEYS: &str = " q end  tab list  enter detail  s sort  / filter  p pause  +- interval  ? keys";
 
@@ -42,7 +44,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
         Constraint::Length(1),
         Constraint::Length(2),
         Constraint::Length(listed + 3),
-        Constraint::Length(MIDDLE),
+        Constraint::Length(if frame.area().height < LOW { MIDDLE_LOW } else { MIDDLE }),
         Constraint::Min(4),
         Constraint::Length(1),
     ];
@@ -93,18 +95,24 @@ fn block(title: String, focused: bool) -> Block<'static> {
     if focused { block.border_style(Style::new().fg(Color::Cyan)) } else { block }
 }
 
-/// A table inside of a frame around `area`: no column is left out, however narrow that is. Rows for which `is_dim` says so are dim.
+/// A table inside of a frame around `area`. Columns for which there is no room however the others are squeezed are left out, from the right: half a
+/// number would be a wrong one. Rows for which `is_dim` says so are dim.
 fn fitted(columns: &[Column], rows: Vec<Vec<String>>, area: Rect, is_dim: impl Fn(usize) -> bool) -> Table<'static> {
     let inside = usize::from(area.width.saturating_sub(2));
     let fitted = columns::fit(columns, rows, inside, 1);
+    let ends = fitted.widths.iter().scan(0, |end, &width| {
+        *end += width + 1;
+        Some(*end)
+    });
+    let shown = ends.take_while(|&end| end <= inside + 1).count();
     let row = |cells: Vec<String>| {
         let cell = |(text, column): (String, &Column)| {
             let line = Line::from(text);
             Cell::from(if column.is_number() { line.right_aligned() } else { line })
         };
-        Row::new(cells.into_iter().zip(columns).map(cell).collect::<Vec<_>>())
+        Row::new(cells.into_iter().zip(columns).take(shown).map(cell).collect::<Vec<_>>())
     };
-    let widths: Vec<_> = fitted.widths.iter().map(|&width| Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX))).collect();
+    let widths: Vec<_> = fitted.widths[..shown].iter().map(|&width| Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX))).collect();
     let rows = fitted.rows.into_iter().enumerate().map(|(at, cells)| if is_dim(at) { row(cells).dim() } else { row(cells) });
     Table::new(rows.collect::<Vec<_>>(), widths).header(row(fitted.header).bold())
 }
