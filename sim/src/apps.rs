@@ -30,6 +30,7 @@ pub use pattern::Pattern;
 pub use reactor::{Listening, Opening, Reactor};
 pub use registry::Registry;
 pub use sharer::{Line, Plan, Share, Sharer, When};
+pub(crate) use stranger::segment as by_hand;
 pub use stranger::{Goodbye, Stranger, Visit, Visited};
 pub use tcp::{Client, Server};
 pub use udp::{Echo, Pinger, Pings};

@@ -80,6 +80,7 @@ pub mod campaign;
 pub mod checkers;
 mod checksum;
 mod dissect;
+pub mod drills;
 mod fabric;
 mod faults;
 #[cfg(test)]

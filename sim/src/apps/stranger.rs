@@ -5,7 +5,7 @@
 //! of its one true stream, so that its victim can be held to the law: a reader gets a prefix, and an end is the whole. Then it behaves and
 //! ends its stream, or resets, or is never heard of again.
 
-mod segment;
+pub(crate) mod segment;
 mod visit;
 
 pub use visit::{Goodbye, Visit, Visited};

@@ -28,7 +28,7 @@ mod ranges;
 mod resources;
 mod rto;
 mod screening;
-mod segment;
+pub(crate) mod segment;
 mod sequence;
 mod services;
 mod shadow;
@@ -56,7 +56,7 @@ use self::flow::{Flows, Tuple};
 use crate::fabric::Marks;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 30] = [
+pub const CHECKERS: [&str; 31] = [
     "stream",
     "datagrams",
     "after_close",
@@ -87,6 +87,7 @@ pub const CHECKERS: [&str; 30] = [
     "challenges",
     "arp",
     "icmp",
+    "drills",
 ];
 
 /// Where and when something is checked.

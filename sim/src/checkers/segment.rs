@@ -5,48 +5,48 @@ use std::net::SocketAddrV4;
 
 use crate::dissect::{self, Ipv4, be16, be32};
 
-pub(super) const FIN: u8 = 1;
-pub(super) const SYN: u8 = 2;
-pub(super) const RST: u8 = 4;
-pub(super) const PSH: u8 = 8;
-pub(super) const ACK: u8 = 16;
-pub(super) const URG: u8 = 32;
+pub(crate) const FIN: u8 = 1;
+pub(crate) const SYN: u8 = 2;
+pub(crate) const RST: u8 = 4;
+pub(crate) const PSH: u8 = 8;
+pub(crate) const ACK: u8 = 16;
+pub(crate) const URG: u8 = 32;
 
 /// Whether `a` comes before `b` in sequence space (RFC 9293 s3.4).
-pub(super) fn before(a: u32, b: u32) -> bool {
+pub(crate) fn before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() < 0
 }
 
 /// The later of two sequence numbers.
-pub(super) fn later(a: u32, b: u32) -> u32 {
+pub(crate) fn later(a: u32, b: u32) -> u32 {
     if before(a, b) { b } else { a }
 }
 
 /// The options that only SYNs carry, and those that any segment may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Options {
-    pub(super) mss: Option<u16>,
-    pub(super) scale: Option<u8>,
-    pub(super) sack_permitted: bool,
+pub(crate) struct Options {
+    pub(crate) mss: Option<u16>,
+    pub(crate) scale: Option<u8>,
+    pub(crate) sack_permitted: bool,
     /// TSval and TSecr.
-    pub(super) timestamps: Option<(u32, u32)>,
+    pub(crate) timestamps: Option<(u32, u32)>,
     sack: [(u32, u32); 4],
     sack_len: u8,
 }
 
 impl Options {
-    pub(super) fn sack(&self) -> &[(u32, u32)] {
+    pub(crate) fn sack(&self) -> &[(u32, u32)] {
         &self.sack[..usize::from(self.sack_len)]
     }
 
     /// What SACK says is not to be believed.
-    pub(super) fn forget_sack(&mut self) {
+    pub(crate) fn forget_sack(&mut self) {
         self.sack_len = 0;
     }
 
     /// The same with these blocks, of which there are four at most.
     #[cfg(test)]
-    pub(super) fn reporting(mut self, blocks: &[(u32, u32)]) -> Self {
+    pub(crate) fn reporting(mut self, blocks: &[(u32, u32)]) -> Self {
         self.sack[..blocks.len()].copy_from_slice(blocks);
         self.sack_len = u8::try_from(blocks.len()).unwrap();
         self
@@ -55,26 +55,26 @@ impl Options {
 
 /// A segment.
 #[derive(Clone, Debug)]
-pub(super) struct Segment {
-    pub(super) src: SocketAddrV4,
-    pub(super) dst: SocketAddrV4,
-    pub(super) seq: u32,
-    pub(super) ack: u32,
-    pub(super) flags: u8,
+pub(crate) struct Segment {
+    pub(crate) src: SocketAddrV4,
+    pub(crate) dst: SocketAddrV4,
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) flags: u8,
     /// Bits beside the data offset that nobody may set, and the urgent pointer.
-    pub(super) reserved: u8,
-    pub(super) urgent: u16,
-    pub(super) window: u16,
+    pub(crate) reserved: u8,
+    pub(crate) urgent: u16,
+    pub(crate) window: u16,
     /// Bytes of options, padding included.
-    pub(super) options_len: usize,
-    pub(super) options: Options,
+    pub(crate) options_len: usize,
+    pub(crate) options: Options,
     /// Where in the frame its payload lies.
-    pub(super) payload: Range<usize>,
+    pub(crate) payload: Range<usize>,
 }
 
 impl Segment {
     /// `None`: no whole TCP segment.
-    pub(super) fn parse(frame: &[u8], ip: &Ipv4) -> Option<Self> {
+    pub(crate) fn parse(frame: &[u8], ip: &Ipv4) -> Option<Self> {
         let (src, dst) = dissect::ports(frame, ip)?;
         let at = ip.l4;
         let header_len = usize::from(*frame.get(at + 12)? >> 4) * 4;
@@ -97,21 +97,21 @@ impl Segment {
         })
     }
 
-    pub(super) fn has(&self, flags: u8) -> bool {
+    pub(crate) fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }
 
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         u32::try_from(self.payload.len()).unwrap_or(u32::MAX)
     }
 
     /// Sequence numbers that it occupies (RFC 9293 s3.4): its bytes, and one each for SYN and FIN.
-    pub(super) fn span(&self) -> u32 {
+    pub(crate) fn span(&self) -> u32 {
         self.len() + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
     }
 
     /// The sequence number behind it.
-    pub(super) fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         self.seq.wrapping_add(self.span())
     }
 }

@@ -6,9 +6,11 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 
 use ringway_stack::Instant;
+use ringway_stack::mutants::Mutant;
 use ringway_stack::ring::RingConfig;
 
 use super::{Options, Scenario};
+use crate::drills;
 use crate::host::HostConfig;
 use crate::nic::Outstanding;
 use crate::report::Report;
@@ -41,6 +43,7 @@ pub struct Stage {
     options: Options,
     world: World,
     hosts: Vec<HostId>,
+    mutant: Mutant,
     pcap: Option<PathBuf>,
 }
 
@@ -59,7 +62,7 @@ impl Stage {
         let options = scenario.options();
         let mut world = World::new(WorldConfig { seed: scenario.seed, capture });
         let hosts = add_hosts(&mut world, &options);
-        let mut stage = Self { scenario: *scenario, options, world, hosts, pcap: None };
+        let mut stage = Self { scenario: *scenario, options, world, hosts, mutant: Mutant::Healthy, pcap: None };
         stage.world.limit_events(EVENTS_MAX);
         if stage.options.introduce {
             stage.world.introduce_all();
@@ -68,7 +71,7 @@ impl Stage {
         stage
     }
 
-    /// Plays both phases and winds down.
+    /// Drills the stack, plays both phases and winds down.
     ///
     /// # Panics
     /// A check failed.
@@ -81,6 +84,7 @@ impl Stage {
     /// # Panics
     /// A check failed.
     pub fn perform(&mut self) -> Report {
+        drills::run(self.scenario.seed, self.mutant);
         let heal_at = Instant::ZERO + self.options.safety;
         if self.world.run_until_finished(heal_at).is_ok() {
             self.check_promptness();
@@ -109,7 +113,8 @@ impl Stage {
 
     /// Makes every host's stack a mutant.
     #[cfg(feature = "mutants")]
-    pub fn infect(&mut self, mutant: ringway_stack::mutants::Mutant) {
+    pub fn infect(&mut self, mutant: Mutant) {
+        self.mutant = mutant;
         self.world.infect(mutant);
     }
 

@@ -7,11 +7,11 @@ use ringway_stack::device::{ChecksumVerdict, MacAddr};
 use crate::checksum;
 use crate::dissect::{self, Payload, TCP, be16, be32, mac_at};
 
-pub(super) const FIN: u8 = 1;
-pub(super) const SYN: u8 = 2;
-pub(super) const RST: u8 = 4;
-pub(super) const PSH: u8 = 8;
-pub(super) const ACK: u8 = 16;
+pub(crate) const FIN: u8 = 1;
+pub(crate) const SYN: u8 = 2;
+pub(crate) const RST: u8 = 4;
+pub(crate) const PSH: u8 = 8;
+pub(crate) const ACK: u8 = 16;
 
 const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0];
 const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
@@ -21,29 +21,29 @@ const TCP_LEN: usize = 20;
 
 /// Between whom a frame goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ends {
-    pub(super) from: MacAddr,
-    pub(super) to: MacAddr,
-    pub(super) vlan: Option<u16>,
-    pub(super) src: SocketAddrV4,
-    pub(super) dst: SocketAddrV4,
+pub(crate) struct Ends {
+    pub(crate) from: MacAddr,
+    pub(crate) to: MacAddr,
+    pub(crate) vlan: Option<u16>,
+    pub(crate) src: SocketAddrV4,
+    pub(crate) dst: SocketAddrV4,
 }
 
 /// A segment to be sent.
 #[derive(Clone, Debug)]
-pub(super) struct Departing<'a> {
-    pub(super) seq: u32,
-    pub(super) ack: u32,
-    pub(super) flags: u8,
-    pub(super) window: u16,
+pub(crate) struct Departing<'a> {
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) flags: u8,
+    pub(crate) window: u16,
     /// A multiple of four bytes.
-    pub(super) options: &'a [u8],
-    pub(super) payload: &'a [u8],
+    pub(crate) options: &'a [u8],
+    pub(crate) payload: &'a [u8],
 }
 
 impl<'a> Departing<'a> {
     /// Its headers, checksums included, and what follows them.
-    pub(super) fn frame(&self, ends: &Ends) -> (Vec<u8>, &'a [u8]) {
+    pub(crate) fn frame(&self, ends: &Ends) -> (Vec<u8>, &'a [u8]) {
         let tcp_len = TCP_LEN + self.options.len();
         let total_len = u16::try_from(IP_LEN + tcp_len + self.payload.len()).expect("a segment is shorter than 64 KiB");
         let mut frame = [ends.to.0, ends.from.0].concat();
@@ -74,19 +74,19 @@ impl<'a> Departing<'a> {
 
 /// A segment that arrived.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
-    pub(super) from: MacAddr,
-    pub(super) seq: u32,
-    pub(super) ack: u32,
-    pub(super) flags: u8,
-    pub(super) window: u16,
+pub(crate) struct Arrived {
+    pub(crate) from: MacAddr,
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) flags: u8,
+    pub(crate) window: u16,
     /// Bytes of payload.
-    pub(super) len: u32,
+    pub(crate) len: u32,
 }
 
 impl Arrived {
     /// `None`: no sound segment for `port`.
-    pub(super) fn parse(frame: &[u8], port: u16) -> Option<Self> {
+    pub(crate) fn parse(frame: &[u8], port: u16) -> Option<Self> {
         let Payload::Ipv4(ip) = dissect::payload(frame) else { return None };
         let (_, dst) = dissect::ports(frame, &ip)?;
         if ip.protocol != TCP || dst.port() != port || checksum::verify(frame) == ChecksumVerdict::Bad {
@@ -104,7 +104,7 @@ impl Arrived {
         })
     }
 
-    pub(super) fn has(&self, flags: u8) -> bool {
+    pub(crate) fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }
 }

@@ -1,0 +1,75 @@
+//! Drills: a ring alone on a bench, and TCP made by hand for it, as packetdrill does: each segment that the stack sends has its cause in the drill, and
+//! comes when it must. What a network hides (by whatever it may have lost, delayed or merged) shows here: answers to single segments in each
+//! state, to a number; timeouts to a tick; windows to a byte; and how many segments there are.
+//!
+//! Each seed of a campaign runs some of them, with what it draws, before its scenario. A breach is the checker `drills`'s, and says what went before.
+
+mod acks;
+mod arrivals;
+mod bench;
+mod card;
+mod ends;
+mod handshakes;
+mod sending;
+mod timeouts;
+mod windows;
+
+use ringway_stack::mutants::Mutant;
+use ringway_stack::ring::Ring;
+
+use bench::Bench;
+use card::Card;
+
+type Drill = (&'static str, fn(&mut Bench));
+
+const DRILLS: &[&[Drill]] =
+    &[acks::DRILLS, arrivals::DRILLS, ends::DRILLS, handshakes::DRILLS, sending::DRILLS, timeouts::DRILLS, windows::DRILLS];
+
+/// A seed runs one drill of so many.
+const SHARE: u64 = 4;
+
+/// Runs a seed's drills.
+///
+/// # Panics
+/// The stack broke a law.
+pub fn run(seed: u64, mutant: Mutant) {
+    let turn = |number: &usize| (*number as u64 + seed).is_multiple_of(SHARE);
+    (0..count()).filter(turn).for_each(|number| play(number, seed, mutant));
+}
+
+/// How many drills there are.
+pub fn count() -> usize {
+    DRILLS.iter().map(|drills| drills.len()).sum()
+}
+
+/// Runs one of them.
+///
+/// # Panics
+/// The stack broke a law.
+pub fn play(number: usize, seed: u64, mutant: Mutant) {
+    let (name, drill) = DRILLS.iter().copied().flatten().nth(number).expect("there are as many");
+    drill(&mut Bench::new(name, seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15), mutant));
+}
+
+#[cfg(feature = "mutants")]
+fn infected(mut ring: Ring<Card>, mutant: Mutant) -> Ring<Card> {
+    ring.mutate(mutant);
+    ring
+}
+
+#[cfg(not(feature = "mutants"))]
+fn infected(ring: Ring<Card>, _mutant: Mutant) -> Ring<Card> {
+    ring
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lawful_stack_breaks_no_law() {
+        for seed in 0..if cfg!(debug_assertions) { 100 } else { 3000 } {
+            (0..count()).for_each(|number| play(number, seed, Mutant::Healthy));
+        }
+    }
+}

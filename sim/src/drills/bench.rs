@@ -1,0 +1,526 @@
+//! A ring on the bench: time goes as far as a drill says, segments come as it makes them, and what the stack sends is looked at one by one.
+
+use core::cell::RefCell;
+use core::fmt;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::rc::Rc;
+
+use ringway_stack::device::ChecksumVerdict;
+use ringway_stack::mutants::Mutant;
+use ringway_stack::ring::{NextHop, RecvFlags, Ring, RingConfig, SendFlags, SocketId};
+use ringway_stack::{Error, Instant, tcp};
+
+use super::card::{Card, OWN, PEER, Wire};
+use crate::apps::by_hand::{Departing, Ends};
+use crate::checkers::segment::{ACK, FIN, PSH, RST, SYN, Segment};
+use crate::checksum;
+use crate::dissect::{self, Payload};
+use crate::random::{SplitMix, scale};
+
+/// Lines of what happened that a breach shows.
+const LOG_MAX: usize = 40;
+/// More polls than any drill needs to come to its end.
+const POLLS_MAX: u32 = 200_000;
+/// A timer wheel's tick, and what is rounded beside it.
+pub(super) const TICK: Duration = Duration::from_millis(3);
+/// How long the bench's stack stays in TIME-WAIT.
+pub(super) const TIME_WAIT: Duration = Duration::from_secs(20);
+/// The port of listeners.
+pub(super) const PORT: u16 = 80;
+
+/// A segment that the stack sent, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Heard {
+    pub(super) at: Instant,
+    pub(super) segment: Segment,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl core::ops::Deref for Heard {
+    type Target = Segment;
+
+    fn deref(&self) -> &Segment {
+        &self.segment
+    }
+}
+
+/// What two ends agree on, and how they begin.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) config: tcp::Config,
+    pub(super) stamps: bool,
+    pub(super) sack: bool,
+    /// What the peer offers to shift windows by.
+    pub(super) scale: Option<u8>,
+    pub(super) mss: u16,
+    /// The window field of the peer's segments.
+    pub(super) window: u16,
+    /// The stack's connection comes from the listener.
+    pub(super) passive: bool,
+}
+
+/// The peer's end of a connection of the stack.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    /// The stack's address, and the peer's.
+    pub(super) local: SocketAddrV4,
+    pub(super) remote: SocketAddrV4,
+    pub(super) socket: Option<SocketId>,
+    /// What the peer sends next, and its first number.
+    pub(super) nxt: u32,
+    pub(super) iss: u32,
+    /// What the peer awaits, and the stack's first number.
+    pub(super) rcv: u32,
+    pub(super) irs: u32,
+    pub(super) window: u16,
+    /// Shifts of the peer's windows and of the stack's.
+    pub(super) scale: u8,
+    pub(super) stack_scale: u8,
+    pub(super) stamps: bool,
+    pub(super) sack: bool,
+    /// Payload bytes of a full segment of the stack.
+    pub(super) mss: u32,
+    /// The newest timestamp of the stack.
+    pub(super) echo: u32,
+    /// The window field of the stack's SYN.
+    pub(super) syn_window: u16,
+    /// The right edge that the stack announced last.
+    pub(super) edge: u32,
+}
+
+impl Peer {
+    /// The program's socket.
+    pub(super) fn id(&self) -> SocketId {
+        self.socket.expect("the program has it")
+    }
+}
+
+/// The bench.
+pub(super) struct Bench {
+    pub(super) ring: Ring<Card>,
+    pub(super) now: Instant,
+    pub(super) wire: Rc<RefCell<Wire>>,
+    dice: SplitMix,
+    heard: VecDeque<Heard>,
+    log: VecDeque<String>,
+    name: &'static str,
+    listener: Option<SocketId>,
+    port: u16,
+    polls: u32,
+}
+
+impl Bench {
+    pub(super) fn new(name: &'static str, seed: u64, mutant: Mutant) -> Self {
+        let wire = Rc::new(RefCell::new(Wire::default()));
+        let config = RingConfig { time_wait: TIME_WAIT, ..RingConfig::default() };
+        let mut dice = SplitMix(seed);
+        let mut secret = [0; 32];
+        secret[..8].copy_from_slice(&dice.next().to_le_bytes());
+        let ring = super::infected(Ring::new(Card::new(&wire), config, secret), mutant);
+        let now = Instant::from_nanos(1_000_000_000 + scale(dice.next(), 1 << 40));
+        Self { ring, now, wire, dice, heard: VecDeque::new(), log: VecDeque::new(), name, listener: None, port: 20_000, polls: 0 }
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        scale(self.dice.next(), bound.max(1))
+    }
+
+    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    pub(super) fn chance(&mut self, one_in: u64) -> bool {
+        self.below(one_in) == 0
+    }
+
+    pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    /// Ends the run, unless the stack kept the law.
+    pub(super) fn must(&self, kept: bool, law: impl fmt::Display) {
+        if !kept {
+            self.breach(law);
+        }
+    }
+
+    #[cold]
+    fn breach(&self, law: impl fmt::Display) -> ! {
+        let log: Vec<_> = self.log.iter().map(String::as_str).collect();
+        panic!("checker drills: {law} ({} at {} us)\n{}", self.name, self.now.as_nanos() / 1000, log.join("\n"));
+    }
+
+    fn note(&mut self, line: String) {
+        if self.log.len() >= LOG_MAX {
+            self.log.pop_front();
+        }
+        self.log.push_back(line);
+    }
+
+    /// The stack does all that is due now.
+    pub(super) fn poll(&mut self) {
+        // What a call queued goes at once, too.
+        self.must(!self.wire.borrow().queued, "a frame is queued, and the device is not told");
+        loop {
+            self.polls += 1;
+            self.must(self.polls < POLLS_MAX, "the stack is never at rest");
+            let done = self.ring.poll(self.now);
+            while self.ring.take_event().is_some() {}
+            let again = self.ring.next_deadline().is_some_and(|at| at <= self.now);
+            if done == 0 && !again {
+                break;
+            }
+        }
+        self.must(!self.wire.borrow().queued, "a frame is queued, and the device is not told");
+        let sent = core::mem::take(&mut self.wire.borrow_mut().from_stack);
+        for bytes in sent {
+            self.hear(bytes);
+        }
+    }
+
+    fn hear(&mut self, bytes: Vec<u8>) {
+        let Payload::Ipv4(ip) = dissect::payload(&bytes) else { self.breach("a frame that is no IP packet") };
+        self.must(checksum::verify(&bytes) == ChecksumVerdict::Good, "RFC 9293 s3.1: a checksum that is wrong, or missing");
+        let Some(segment) = Segment::parse(&bytes, &ip) else { self.breach("a frame that is no segment") };
+        self.note(format!("{:>12} us > {}", self.now.as_nanos() / 1000, describe(&segment)));
+        self.heard.push_back(Heard { at: self.now, segment, bytes });
+    }
+
+    /// Time passes, and the stack does what is due when it is.
+    pub(super) fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        self.poll();
+        while let Some(at) = self.ring.next_deadline().filter(|&at| at <= until) {
+            self.now = self.now.max(at);
+            self.poll();
+        }
+        self.now = until;
+        self.poll();
+    }
+
+    /// Time passes until the stack sends something, for as long as `time`.
+    pub(super) fn await_segment(&mut self, time: Duration) -> Option<Heard> {
+        let until = self.now + time;
+        self.poll();
+        while self.heard.is_empty()
+            && let Some(at) = self.ring.next_deadline().filter(|&at| at <= until)
+        {
+            self.now = self.now.max(at);
+            self.poll();
+        }
+        if self.heard.is_empty() {
+            self.now = until;
+        }
+        self.heard.pop_front()
+    }
+
+    /// All that the stack has sent since this was asked last.
+    pub(super) fn take(&mut self) -> Vec<Heard> {
+        self.poll();
+        self.heard.drain(..).collect()
+    }
+
+    /// The one segment that the stack has sent since.
+    pub(super) fn one(&mut self, law: &str) -> Heard {
+        let mut all = self.take();
+        self.must(all.len() == 1, format_args!("{law}: {} segments were sent", all.len()));
+        all.remove(0)
+    }
+
+    /// It has sent none.
+    pub(super) fn silence(&mut self, law: &str) {
+        let all = self.take();
+        self.must(all.is_empty(), format_args!("{law}: {} segments were sent", all.len()));
+    }
+
+    /// A segment comes for the stack, and is looked at.
+    pub(super) fn give(&mut self, peer: &Peer, seq: u32, ack: u32, flags: u8, len: u32) {
+        self.give_with(peer, seq, ack, flags, len, &[]);
+    }
+
+    /// As [`Bench::give`], with options behind the timestamps.
+    pub(super) fn give_with(&mut self, peer: &Peer, seq: u32, ack: u32, flags: u8, len: u32, more: &[u8]) {
+        let value = self.clock();
+        self.give_stamped(peer, seq, ack, flags, len, more, value);
+    }
+
+    /// The peer's timestamp clock.
+    pub(super) fn clock(&self) -> u32 {
+        (self.now.as_nanos() / 1_000_000) as u32
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a segment's fields")]
+    pub(super) fn give_stamped(&mut self, peer: &Peer, seq: u32, ack: u32, flags: u8, len: u32, more: &[u8], value: u32) {
+        let mut options = Vec::new();
+        if peer.stamps && flags & RST == 0 {
+            options.extend([1, 1, 8, 10]);
+            options.extend(value.to_be_bytes());
+            options.extend(peer.echo.to_be_bytes());
+        }
+        options.extend(more);
+        let first = peer.iss.wrapping_add(1);
+        let payload: Vec<u8> = (0..len).map(|at| byte_at(seq.wrapping_add(at).wrapping_sub(first))).collect();
+        self.queue((peer.remote, peer.local), seq, ack, flags, peer.window, &options, &payload);
+        self.poll();
+    }
+
+    /// A segment comes between these addresses, and waits for a poll.
+    #[expect(clippy::too_many_arguments, reason = "a segment's fields")]
+    pub(super) fn queue(
+        &mut self,
+        (src, dst): (SocketAddrV4, SocketAddrV4),
+        seq: u32,
+        ack: u32,
+        flags: u8,
+        window: u16,
+        options: &[u8],
+        payload: &[u8],
+    ) {
+        let ack = if flags & ACK == 0 { 0 } else { ack };
+        let (head, payload) =
+            Departing { seq, ack, flags, window, options, payload }.frame(&Ends { from: PEER, to: OWN, vlan: None, src, dst });
+        let bytes = [&head, payload].concat();
+        if let Payload::Ipv4(ip) = dissect::payload(&bytes)
+            && let Some(segment) = Segment::parse(&bytes, &ip)
+        {
+            self.note(format!("{:>12} us < {}", self.now.as_nanos() / 1000, describe(&segment)));
+        }
+        self.wire.borrow_mut().to_stack.push_back(bytes);
+    }
+
+    /// Options and behaviour of a connection to come.
+    pub(super) fn setup(&mut self) -> Setup {
+        let config = tcp::Config {
+            nodelay: true,
+            rcvbuf: Some(self.between(8_000, 200_000) as usize),
+            delayed_ack: Duration::from_millis(self.between(5, 100)),
+            timestamps: self.chance(2),
+            sack: self.chance(2),
+            window_scaling: !self.chance(4),
+            ..tcp::Config::default()
+        };
+        let scale = (!self.chance(4)).then(|| self.below(9) as u8);
+        Setup {
+            stamps: self.chance(2),
+            sack: self.chance(2),
+            scale,
+            mss: self.pick(&[536, 1000, 1460]),
+            window: 60_000,
+            passive: self.chance(2),
+            config,
+        }
+    }
+
+    /// Another pair of addresses: the stack's, and the peer's.
+    pub(super) fn addresses(&mut self, passive: bool) -> (SocketAddrV4, SocketAddrV4) {
+        self.port += 1;
+        let address = |last, port| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, last), port);
+        if passive { (address(1, PORT), address(2, self.port)) } else { (address(1, self.port), address(2, PORT)) }
+    }
+
+    /// The listener, anew with this configuration.
+    pub(super) fn listen(&mut self, backlog: usize, config: &tcp::Config) -> SocketId {
+        if let Some(listener) = self.listener.take() {
+            self.ring.close(self.now, listener, false);
+        }
+        let local = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), PORT);
+        let listener = self.ring.tcp_listen(local, backlog, config).expect("nobody else has the port");
+        self.listener = Some(listener);
+        listener
+    }
+
+    /// The options of the peer's SYN.
+    pub(super) fn syn_options(&self, setup: &Setup, echo: u32) -> Vec<u8> {
+        let mut options = vec![2, 4];
+        options.extend(setup.mss.to_be_bytes());
+        if let Some(scale) = setup.scale {
+            options.extend([1, 3, 3, scale]);
+        }
+        if setup.sack {
+            options.extend([1, 1, 4, 2]);
+        }
+        if setup.stamps {
+            options.extend([1, 1, 8, 10]);
+            options.extend(self.clock().to_be_bytes());
+            options.extend(echo.to_be_bytes());
+        }
+        options
+    }
+
+    /// A SYN goes out, or has come; `Peer` is as far as that.
+    pub(super) fn begin(&mut self, setup: &Setup) -> Peer {
+        let (local, remote) = self.addresses(setup.passive);
+        self.begin_between(setup, local, remote)
+    }
+
+    /// As [`Bench::begin`], for these addresses.
+    pub(super) fn begin_between(&mut self, setup: &Setup, local: SocketAddrV4, remote: SocketAddrV4) -> Peer {
+        let iss = self.dice.next() as u32;
+        let syn = if setup.passive {
+            self.listen(16, &setup.config);
+            let options = self.syn_options(setup, 0);
+            self.queue((remote, local), iss, 0, SYN, setup.window, &options, &[]);
+            let syn = self.one("RFC 9293 s3.10.7.2: a SYN for a listener");
+            self.must(
+                syn.flags & !PSH == SYN | ACK && syn.ack == iss.wrapping_add(1),
+                "RFC 9293 s3.10.7.2: a SYN is answered by a SYN-ACK",
+            );
+            syn
+        } else {
+            let socket = self.ring.tcp_connect(self.now, local, remote, NextHop::Station(PEER), &setup.config);
+            self.must(socket.is_ok(), format_args!("connect(2): {socket:?} of addresses that nobody has"));
+            let syn = self.one("RFC 9293 s3.10.1: an active open");
+            self.must(syn.flags == SYN, "RFC 9293 s3.10.1: an active open begins with a SYN");
+            syn
+        };
+        let socket = self.socket_of(local, remote);
+        let offered = &syn.options;
+        let stamps = setup.stamps && (setup.passive || offered.timestamps.is_some()) && setup.config.timestamps;
+        let scales = setup.scale.is_some() && offered.scale.is_some();
+        let mss = u32::from(setup.mss.min(offered.mss.unwrap_or(536))) - if stamps { 12 } else { 0 };
+        Peer {
+            local,
+            remote,
+            socket,
+            nxt: iss.wrapping_add(u32::from(setup.passive)),
+            iss,
+            rcv: syn.end(),
+            irs: syn.seq,
+            window: setup.window,
+            scale: setup.scale.filter(|_| scales).unwrap_or(0),
+            stack_scale: offered.scale.filter(|_| scales).unwrap_or(0),
+            stamps,
+            sack: setup.sack && setup.config.sack,
+            mss,
+            echo: offered.timestamps.map_or(0, |(value, _)| value),
+            syn_window: syn.window,
+            edge: iss.wrapping_add(1).wrapping_add(u32::from(syn.window)),
+        }
+    }
+
+    /// The socket with these addresses, if it is the program's already.
+    fn socket_of(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<SocketId> {
+        self.ring
+            .sockets()
+            .into_iter()
+            .find(|&socket| self.ring.info(socket).is_some_and(|info| info.local == local && info.remote == Some(remote)))
+    }
+
+    /// The peer does its part of the handshake.
+    pub(super) fn finish_handshake(&mut self, setup: &Setup, peer: &mut Peer) {
+        if setup.passive {
+            self.give(peer, peer.nxt, peer.rcv, ACK, 0);
+            // (What came before, and was not acceptable, may be answered now.)
+            for heard in self.take() {
+                self.is_ack(&heard, peer, "RFC 9293 s3.10.7.4: the end of a handshake needs no answer");
+            }
+            let socket = self.ring.tcp_accept(self.listener.expect("it listens"));
+            self.must(socket.is_ok(), format_args!("RFC 9293 s3.10.7.4: {socket:?} of a connection whose handshake is over"));
+            peer.socket = socket.ok();
+        } else {
+            let options = self.syn_options(setup, peer.echo);
+            self.queue((peer.remote, peer.local), peer.iss, peer.rcv, SYN | ACK, setup.window, &options, &[]);
+            peer.nxt = peer.iss.wrapping_add(1);
+            let ack = self.one("RFC 9293 s3.10.7.3: a SYN-ACK");
+            self.is_ack(&ack, peer, "RFC 9293 s3.10.7.3: a SYN-ACK is acknowledged");
+            self.note_window(peer, &ack);
+        }
+    }
+
+    /// A connection that stands.
+    pub(super) fn connect(&mut self, setup: &Setup) -> Peer {
+        let mut peer = self.begin(setup);
+        self.finish_handshake(setup, &mut peer);
+        peer
+    }
+
+    /// It is an acknowledgment of all that the peer sent, and nothing else.
+    pub(super) fn is_ack(&self, heard: &Heard, peer: &Peer, law: &str) {
+        self.must(
+            heard.flags & !PSH == ACK && heard.len() == 0 && heard.ack == peer.nxt && heard.seq == peer.rcv,
+            format_args!(
+                "{law}: {}, where the next numbers are {} and {}",
+                describe(heard),
+                peer.rcv.wrapping_sub(peer.irs),
+                peer.nxt.wrapping_sub(peer.iss)
+            ),
+        );
+    }
+
+    /// Notes what an acknowledgment of the stack says.
+    pub(super) fn note_window(&self, peer: &mut Peer, heard: &Heard) {
+        peer.edge = heard.ack.wrapping_add(u32::from(heard.window) << peer.stack_scale);
+        if let Some((value, _)) = heard.options.timestamps {
+            peer.echo = value;
+        }
+    }
+
+    /// The peer takes data in order, each with the bytes that were written, and acknowledges nothing yet. How many segments there were.
+    pub(super) fn receive(&mut self, peer: &mut Peer) -> usize {
+        let all = self.take();
+        for heard in &all {
+            self.take_in(peer, heard);
+        }
+        all.len()
+    }
+
+    /// One segment in order.
+    pub(super) fn take_in(&self, peer: &mut Peer, heard: &Heard) {
+        self.must(heard.seq == peer.rcv, format_args!("RFC 9293 s3.10.4: {} is sent, and {} is next", heard.seq, peer.rcv));
+        self.bytes_are_right(peer, heard);
+        peer.rcv = heard.end();
+        self.note_window(peer, heard);
+    }
+
+    /// What is sent is what was written.
+    pub(super) fn bytes_are_right(&self, peer: &Peer, heard: &Heard) {
+        let first = heard.seq.wrapping_sub(peer.irs).wrapping_sub(1);
+        let right = heard.bytes[heard.payload.clone()].iter().zip(0..).all(|(&byte, at)| byte == byte_at(first.wrapping_add(at)));
+        self.must(right, "RFC 9293 s3.7: other bytes are sent than were written");
+    }
+
+    /// The program writes `len` bytes, `written` after its first.
+    pub(super) fn write(&mut self, peer: &Peer, written: usize, len: usize, flags: SendFlags) -> usize {
+        let bytes: Vec<u8> = (written..written + len).map(|at| byte_at(at as u32)).collect();
+        let wrote = self.ring.tcp_send(self.now, peer.id(), &[IoSlice::new(&bytes)], flags);
+        self.note(format!("{:>12} us   write {len}: {wrote:?}", self.now.as_nanos() / 1000));
+        self.poll();
+        match wrote {
+            Ok(wrote) => wrote,
+            Err(error) => {
+                self.must(error == Error::WouldBlock, format_args!("send(2): {error:?}"));
+                0
+            }
+        }
+    }
+
+    /// The program reads.
+    pub(super) fn read(&mut self, peer: &Peer, len: usize) -> Result<usize, Error> {
+        let mut bytes = vec![0; len];
+        let read = self.ring.tcp_recv(self.now, peer.id(), &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty());
+        self.note(format!("{:>12} us   read {len}: {read:?}", self.now.as_nanos() / 1000));
+        self.poll();
+        read
+    }
+
+    /// How the connection stands, for all that a program can ask.
+    pub(super) fn state(&self, peer: &Peer) -> Option<tcp::State> {
+        self.ring.tcp_state(peer.local, peer.remote)
+    }
+}
+
+/// What both streams consist of.
+pub(super) fn byte_at(place: u32) -> u8 {
+    (place.wrapping_mul(0x9e37_79b1) >> 13) as u8
+}
+
+fn describe(segment: &Segment) -> String {
+    let names = [(SYN, "S"), (FIN, "F"), (RST, "R"), (PSH, "P"), (ACK, ".")];
+    let flags: String = names.iter().filter(|&&(flag, _)| segment.has(flag)).map(|&(_, name)| name).collect();
+    let sack = if segment.options.sack().is_empty() { String::new() } else { format!(" sack {:?}", segment.options.sack()) };
+    let stamps = segment.options.timestamps.map_or(String::new(), |stamps| format!(" TS {stamps:?}"));
+    format!("{flags} {}({}) ack {} win {}{sack}{stamps}", segment.seq, segment.len(), segment.ack, segment.window)
+}

@@ -1,0 +1,187 @@
+//! A device between a ring and the hand that drills it: it takes every frame, unless it was told not to, and gives those that it was given.
+
+use core::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use ringway_stack::Instant;
+use ringway_stack::device::{
+    Capabilities, Device, DeviceEvent, FlowRule, HEAD_MAX, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame,
+    Wake,
+};
+use ringway_stack::offload::DeviceKind;
+
+const BUFFER_BYTES: usize = 2048;
+/// The stack's station, and its peer's.
+pub(super) const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+pub(super) const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+/// Received bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Received(Rc<[u8]>, usize, usize);
+
+impl RxBuffer for Received {
+    fn len(&self) -> usize {
+        self.2
+    }
+
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.0[self.1 + offset..][..out.len()]);
+    }
+
+    fn checksum(&self, offset: usize, len: usize) -> u16 {
+        crate::checksum::sum(0, &self.0[self.1 + offset..][..len])
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> Self {
+        assert!(offset + len <= self.2, "a slice beyond its buffer");
+        Self(self.0.clone(), self.1 + offset, len)
+    }
+}
+
+/// Bytes to be sent.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer(Rc<Lent>);
+
+/// They count until the last one lets go of them.
+#[derive(Debug)]
+struct Lent {
+    bytes: RefCell<Vec<u8>>,
+    count: Rc<Cell<usize>>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.count.set(self.count.get() - 1);
+    }
+}
+
+impl TxBuffer for Buffer {
+    fn capacity(&self) -> usize {
+        self.0.bytes.borrow().len()
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.0.bytes.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.0.bytes.borrow()[offset..offset + out.len()]);
+    }
+
+    fn checksum(&self, offset: usize, len: usize) -> u16 {
+        crate::checksum::sum(0, &self.0.bytes.borrow()[offset..offset + len])
+    }
+}
+
+/// Frames both ways.
+#[derive(Debug, Default)]
+pub(super) struct Wire {
+    pub(super) to_stack: VecDeque<Vec<u8>>,
+    pub(super) from_stack: VecDeque<Vec<u8>>,
+    /// The device takes so many frames more; `None`: any number.
+    pub(super) room: Option<usize>,
+    /// Frames were queued, and the device was not told.
+    pub(super) queued: bool,
+    /// What befalls the device.
+    pub(super) events: VecDeque<DeviceEvent>,
+    /// Send buffers that the stack has.
+    pub(super) buffers: Rc<Cell<usize>>,
+}
+
+/// The device.
+#[derive(Debug)]
+pub(super) struct Card {
+    capabilities: Capabilities,
+    wire: Rc<RefCell<Wire>>,
+    rules: u64,
+}
+
+impl Card {
+    pub(super) fn new(wire: &Rc<RefCell<Wire>>) -> Self {
+        let capabilities = Capabilities { point_to_point: true, gather_max: 4, ..Capabilities::least(DeviceKind::Sim, 1500) };
+        Self { capabilities, wire: wire.clone(), rules: 0 }
+    }
+}
+
+impl Device for Card {
+    type Rx = Received;
+    type Tx = Buffer;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn mac(&self) -> MacAddr {
+        OWN
+    }
+
+    fn poll_rx(&mut self, _now: Instant, batch: &mut RxBatch<Received>) -> usize {
+        let wire = &mut *self.wire.borrow_mut();
+        let mut count = 0;
+        while !batch.is_full()
+            && let Some(frame) = wire.to_stack.pop_front()
+        {
+            let head = frame.len().min(HEAD_MAX);
+            let Some(slot) = batch.push_slot() else { break };
+            slot.head[..head].copy_from_slice(&frame[..head]);
+            slot.head_len = head as u16;
+            let rest = frame.len() - head;
+            slot.body = (rest > 0).then(|| Received(frame.into(), head, rest));
+            count += 1;
+        }
+        count
+    }
+
+    fn rx_ready(&self) -> bool {
+        let wire = self.wire.borrow();
+        !wire.to_stack.is_empty() || !wire.events.is_empty()
+    }
+
+    fn tx_alloc(&mut self, _len: usize) -> Option<Buffer> {
+        let count = self.wire.borrow().buffers.clone();
+        count.set(count.get() + 1);
+        Some(Buffer(Rc::new(Lent { bytes: RefCell::new(vec![0; BUFFER_BYTES]), count })))
+    }
+
+    fn send(&mut self, frame: &TxFrame<'_, Buffer>) -> Result<(), SendError> {
+        let wire = &mut *self.wire.borrow_mut();
+        match &mut wire.room {
+            Some(0) => return Err(SendError::Full),
+            Some(room) => *room -= 1,
+            None => {}
+        }
+        let mut bytes = frame.head.to_vec();
+        for slice in frame.body {
+            let at = bytes.len();
+            bytes.resize(at + slice.len, 0);
+            slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
+        }
+        wire.from_stack.push_back(bytes);
+        wire.queued = true;
+        Ok(())
+    }
+
+    fn doorbell(&mut self) {
+        self.wire.borrow_mut().queued = false;
+    }
+
+    fn reap(&mut self) {}
+
+    fn poll_event(&mut self) -> Option<DeviceEvent> {
+        self.wire.borrow_mut().events.pop_front()
+    }
+
+    fn attach(&mut self, _rule: &FlowRule) -> Result<RuleId, RuleError> {
+        self.rules += 1;
+        Ok(RuleId(self.rules))
+    }
+
+    fn detach(&mut self, _rule: RuleId) {}
+
+    fn arm(&mut self, _wake: Wake) -> bool {
+        false
+    }
+
+    fn disarm(&mut self) {}
+}
