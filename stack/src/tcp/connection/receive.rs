@@ -321,7 +321,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let mut seq = header.seq;
         let kept = self.trim(&mut seq, &mut payload, &mut fin);
         let new_data = kept > 0 || payload.is_empty() && fin;
-        if self.orphaned && kept > 0 && !self.config.is(Mutant::OrphanTakesData) {
+        if self.orphaned && kept > 0 {
             mark!(self, OrphanGotData);
             // RFC 9293 s3.10.4, RFC 2525 s2.17: nobody will read this.
             self.abort();
@@ -523,11 +523,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         mark!(self, TimeWait);
         self.state = State::TimeWait;
         self.send.clear();
-        if !self.config.is(Mutant::TimeWaitKeepsTimers) {
-            self.timers.stop(Timer::Retransmit);
-            self.timers.stop(Timer::Persist);
-            self.timers.stop(Timer::Keepalive);
-        }
+        self.timers.stop(Timer::Retransmit);
+        self.timers.stop(Timer::Persist);
+        self.timers.stop(Timer::Keepalive);
         if self.config.is(Mutant::NoTimeWait) {
             self.timers.set(Timer::Linger, now + Duration::from_millis(1));
             return;

@@ -194,9 +194,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.retransmit_now = false;
         self.high_rxt = start + sent + usize::from(fin && sent == len);
         self.counters.retransmissions += 1;
-        if !self.config.is(Mutant::KarnIgnored) {
-            self.rtt.retransmitted();
-        }
+        self.rtt.retransmitted();
         if start == self.snd_una {
             self.timers.set(Timer::Retransmit, now + self.rtt.rto());
         }
