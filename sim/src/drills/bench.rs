@@ -98,6 +98,13 @@ impl Peer {
     }
 }
 
+/// A line of what happened, which is written out when somebody wants to read it.
+enum Line {
+    Given(Segment),
+    Heard(Segment),
+    Called(String),
+}
+
 /// The bench.
 pub(super) struct Bench {
     pub(super) ring: Ring<Card>,
@@ -105,7 +112,7 @@ pub(super) struct Bench {
     pub(super) wire: Rc<RefCell<Wire>>,
     dice: SplitMix,
     heard: VecDeque<Heard>,
-    log: VecDeque<String>,
+    log: VecDeque<(Instant, Line)>,
     name: &'static str,
     listener: Option<SocketId>,
     port: u16,
@@ -149,15 +156,23 @@ impl Bench {
 
     #[cold]
     fn breach(&self, law: impl fmt::Display) -> ! {
-        let log: Vec<_> = self.log.iter().map(String::as_str).collect();
+        let line = |(at, line): &(Instant, Line)| {
+            let at = at.as_nanos() / 1000;
+            match line {
+                Line::Given(segment) => format!("{at:>12} us < {}", describe(segment)),
+                Line::Heard(segment) => format!("{at:>12} us > {}", describe(segment)),
+                Line::Called(call) => format!("{at:>12} us   {call}"),
+            }
+        };
+        let log: Vec<_> = self.log.iter().map(line).collect();
         panic!("checker drills: {law} ({} at {} us)\n{}", self.name, self.now.as_nanos() / 1000, log.join("\n"));
     }
 
-    fn note(&mut self, line: String) {
+    fn note(&mut self, line: Line) {
         if self.log.len() >= LOG_MAX {
             self.log.pop_front();
         }
-        self.log.push_back(line);
+        self.log.push_back((self.now, line));
     }
 
     /// The stack does all that is due now.
@@ -185,7 +200,7 @@ impl Bench {
         let Payload::Ipv4(ip) = dissect::payload(&bytes) else { self.breach("a frame that is no IP packet") };
         self.must(checksum::verify(&bytes) == ChecksumVerdict::Good, "RFC 9293 s3.1: a checksum that is wrong, or missing");
         let Some(segment) = Segment::parse(&bytes, &ip) else { self.breach("a frame that is no segment") };
-        self.note(format!("{:>12} us > {}", self.now.as_nanos() / 1000, describe(&segment)));
+        self.note(Line::Heard(segment.clone()));
         self.heard.push_back(Heard { at: self.now, segment, bytes });
     }
 
@@ -286,7 +301,7 @@ impl Bench {
         if let Payload::Ipv4(ip) = dissect::payload(&bytes)
             && let Some(segment) = Segment::parse(&bytes, &ip)
         {
-            self.note(format!("{:>12} us < {}", self.now.as_nanos() / 1000, describe(&segment)));
+            self.note(Line::Given(segment));
         }
         self.wire.borrow_mut().to_stack.push_back(bytes);
     }
@@ -486,7 +501,7 @@ impl Bench {
     pub(super) fn write(&mut self, peer: &Peer, written: usize, len: usize, flags: SendFlags) -> usize {
         let bytes: Vec<u8> = (written..written + len).map(|at| byte_at(at as u32)).collect();
         let wrote = self.ring.tcp_send(self.now, peer.id(), &[IoSlice::new(&bytes)], flags);
-        self.note(format!("{:>12} us   write {len}: {wrote:?}", self.now.as_nanos() / 1000));
+        self.note(Line::Called(format!("write {len}: {wrote:?}")));
         self.poll();
         match wrote {
             Ok(wrote) => wrote,
@@ -501,7 +516,7 @@ impl Bench {
     pub(super) fn read(&mut self, peer: &Peer, len: usize) -> Result<usize, Error> {
         let mut bytes = vec![0; len];
         let read = self.ring.tcp_recv(self.now, peer.id(), &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty());
-        self.note(format!("{:>12} us   read {len}: {read:?}", self.now.as_nanos() / 1000));
+        self.note(Line::Called(format!("read {len}: {read:?}")));
         self.poll();
         read
     }
