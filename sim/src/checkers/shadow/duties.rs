@@ -49,10 +49,14 @@ pub(in crate::checkers) fn answers(moment: &Moment, own: &Endpoint, service: Ser
     if !(service.calm && service.free && State::is_known(own)) || own.shadow.failed || own.disturbed || moment.at <= moment.excused {
         return;
     }
+    // Who was refused is there no more (RFC 9293 s3.10.7.3), whether its program knows or not.
+    if own.shadow.reset {
+        return;
+    }
     // RFC 9293 s3.10.7.3 and s3.10.7.4: a SYN that crosses ours, or comes again.
     let syn = arrivals.iter().any(|arrival| arrival.flags & (SYN | ACK | RST | FIN) == SYN && own.irs == Some(arrival.seq));
     let alone = arrivals.iter().all(|arrival| arrival.flags & (SYN | ACK | RST) == SYN);
     if syn && alone && !own.reset && own.una == own.iss && own.nxt != own.iss && !sent.iter().any(|segment| segment.has(SYN | ACK)) {
-        moment.breach(NAME, format_args!("RFC 9293 s3.5: a SYN came, and no SYN-ACK answers it: {:?}", own.tuple));
+        moment.breach(NAME, "RFC 9293 s3.5: a SYN came, and no SYN-ACK answers it");
     }
 }

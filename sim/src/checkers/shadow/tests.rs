@@ -438,15 +438,18 @@ fn probes_of_a_shut_window_back_off() {
 #[test]
 fn a_syn_that_crosses_is_answered() {
     let crossing = [segment(PEER, OWN, IRS, 0, SYN, 0)];
-    let judge = |sent: &[Segment]| {
+    let judge = |refused: bool, sent: &[Segment]| {
         let mut side = Side::new();
         side.passes(1);
         let moment = side.moment();
         let own = side.own();
         (own.una, own.nxt, own.irs) = (ISS, ISS + 1, Some(IRS));
+        own.shadow.reset = refused;
         catch_unwind(AssertUnwindSafe(|| duties::answers(&moment, own, CALM, &crossing, sent))).is_ok()
     };
-    assert!(!judge(&[]) && judge(&[segment(OWN, PEER, ISS, IRS + 1, SYN | ACK, 0)]));
+    assert!(!judge(false, &[]) && judge(false, &[segment(OWN, PEER, ISS, IRS + 1, SYN | ACK, 0)]));
+    // Who was refused before is there no more.
+    assert!(judge(true, &[]));
 }
 
 #[test]
