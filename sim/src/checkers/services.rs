@@ -181,7 +181,9 @@ impl Checkers {
             let own = self.flows.at_mut(id);
             let receiving = matches!(info.state, Some(State::Established | State::FinWait1 | State::FinWait2));
             congestion::serviced(&moment.about(own.tuple), own, info.cwnd, info.mss);
-            window::serviced(moment.at, own, info.recv_queue, receiving, stalled);
+            // (What its program has yet to decide about waits in no queue, and takes room.)
+            let waits = info.recv_queue > 0 || ring.has_candidate(socket);
+            window::serviced(moment.at, own, waits, receiving, stalled);
             self.schedule(moment.place, id, info);
         }
         let desk = &mut self.desks[moment.place];

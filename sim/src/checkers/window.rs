@@ -118,10 +118,10 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
     }
 }
 
-/// A host was serviced: is a window shut without a cause? `queued`: bytes that wait for the reader; `stalled`: the device may be
+/// A host was serviced: is a window shut without a cause? `waits`: something waits for the reader; `stalled`: the device may be
 /// refusing frames.
-pub(super) fn serviced(at: Instant, own: &mut Endpoint, queued: usize, receiving: bool, stalled: bool) {
-    let causeless = own.window.shut && queued == 0 && own.window.lent == 0 && receiving && !stalled;
+pub(super) fn serviced(at: Instant, own: &mut Endpoint, waits: bool, receiving: bool, stalled: bool) {
+    let causeless = own.window.shut && !waits && own.window.lent == 0 && receiving && !stalled;
     match (&mut own.window.causeless_since, causeless) {
         (since @ None, true) => *since = Some(at),
         (since, false) => *since = None,
