@@ -113,7 +113,7 @@ impl Sockets {
     pub fn poll(&mut self, now: Instant) -> usize {
         self.note(|checkers, place, ring| checkers.polls(place, now, ring));
         self.give_back_due(now);
-        let idle = !self.ring.has_events() && self.ring.next_deadline().is_none_or(|at| at > now);
+        let idle = !self.ring.has_events() && self.ring.next_deadline().is_none_or(|at| at > now) && !self.ring.refused();
         let spoken = self.ring.device().slept_through().filter(|_| idle);
         let done = self.ring.poll(now);
         if let Some(spoken) = spoken {

@@ -651,6 +651,11 @@ impl<D: Device> Ring<D> {
 
     /// Whether something waits for the device, which refused it.
     pub fn refused(&self) -> bool {
+        self.is_stalled() || self.neighbours.is_unasked()
+    }
+
+    /// As [`Ring::refused`], but for questions to neighbours, which have a time of their own.
+    fn is_stalled(&self) -> bool {
         !self.stalled.is_empty() || !self.answers.is_empty()
     }
 
@@ -748,7 +753,7 @@ impl<D: Device> Ring<D> {
                 DeviceEvent::Link { up: false } => {}
                 // Buffers that were in flight are back: whoever waits for some tries again now.
                 DeviceEvent::Reset if self.config.is(Mutant::DeviceResetUnnoticed) => {}
-                DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.refused()),
+                DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.is_stalled()),
             }
         }
         count

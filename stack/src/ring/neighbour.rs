@@ -67,6 +67,8 @@ pub(super) struct Neighbours {
     table: BTreeMap<Ipv4Addr, Neighbour>,
     /// No entry asks again before this.
     due: Option<Instant>,
+    /// The device refused a request, which was not tried again yet.
+    unasked: bool,
     pub(super) strain: Strain,
 }
 
@@ -144,7 +146,13 @@ impl Neighbours {
             }
             (*tries, *again_at) = (tries.saturating_sub(1), now + STALL_MAX);
             self.due = self.due.into_iter().chain([*again_at]).min();
+            self.unasked = true;
         }
+    }
+
+    /// Whether a request waits for the device, which refused it.
+    pub(super) fn is_unasked(&self) -> bool {
+        self.unasked
     }
 
     /// When [`Neighbours::retry`] may have something to do.
@@ -156,6 +164,7 @@ impl Neighbours {
     /// What is due at `now`.
     pub(super) fn retry(&mut self, now: Instant) -> Vec<Retry> {
         let mut due = Vec::new();
+        self.unasked = false;
         for (&target, neighbour) in &mut self.table {
             match neighbour {
                 Neighbour::Probed { mac, from, tries, again_at } if *again_at <= now => {

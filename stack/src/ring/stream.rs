@@ -436,7 +436,7 @@ impl<D: Device> Ring<D> {
         self.drain_stalled(now);
         let moved = self.output.counters.tx_packets != before;
         self.retry_after = if moved { STALL_MIN } else { (self.retry_after * 2).min(STALL_MAX) };
-        if self.refused() {
+        if self.is_stalled() {
             self.retry_at = Some(now + self.retry_after);
         }
     }
