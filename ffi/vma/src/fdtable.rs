@@ -256,11 +256,16 @@ fn make(fd: i32) -> Option<&'static Slot> {
 
 /// Enters a descriptor, with counters at zero; `false`: its number is beyond the table, and it stays the kernel's alone.
 pub(crate) fn set(fd: i32, entry: Entry) -> bool {
+    set_of(fd, entry, if entry.socket().is_some() { identity(fd) } else { 0 })
+}
+
+/// As [`set`], for a duplicate of a file whose identity is known.
+pub(crate) fn set_of(fd: i32, entry: Entry, identity: u32) -> bool {
     let Some(slot) = slot(fd).or_else(|| make(fd)) else { return false };
     slot.kernel_rx.store(0, Ordering::Relaxed);
     slot.kernel_tx.store(0, Ordering::Relaxed);
     crate::tally::forget(fd);
-    slot.stamp.store(if entry.socket().is_some() { u64::from(identity(fd)) << 32 | u64::from(present()) } else { 0 }, Ordering::Relaxed);
+    slot.stamp.store(if identity != 0 { u64::from(identity) << 32 | u64::from(present()) } else { 0 }, Ordering::Relaxed);
     slot.entry.store(entry.pack(), Ordering::Release);
     true
 }
@@ -289,7 +294,7 @@ pub(crate) fn renew(fd: i32, file: i32, flags: i32) -> Result<(), Errno> {
 
 /// Which open file a number names: zero if none. Two files that live at a time have the same only by chance, one in four thousand
 /// million; sockets never do (the kernel numbers them with 32 bits).
-fn identity(fd: i32) -> u32 {
+pub(crate) fn identity(fd: i32) -> u32 {
     // SAFETY: all of it is integers, for which zero is a value.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
     let saved = crate::errno::current();

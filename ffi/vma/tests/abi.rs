@@ -78,6 +78,11 @@ fn streams() {
 }
 
 #[test]
+fn system_calls_of_a_connection() {
+    same_on_both("needless");
+}
+
+#[test]
 fn ports_that_nobody_named() {
     same_on_both("ports");
 }

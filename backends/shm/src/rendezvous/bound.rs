@@ -23,7 +23,7 @@ const ADDRESSES_MAX: usize = 1024;
 pub(super) struct Bound(HashMap<SocketAddrV4, Instant>);
 
 impl Bound {
-    fn is_known(&self, to: SocketAddrV4) -> bool {
+    pub(super) fn is_known(&self, to: SocketAddrV4) -> bool {
         self.0.get(&to).is_some_and(|told| told.elapsed() < BELIEVED_FOR)
     }
 

@@ -59,8 +59,18 @@ pub(super) struct Groups {
     turn: usize,
 }
 
+impl Groups {
+    /// Whether nobody has looked of late for those of this address.
+    fn is_due(&self, to: SocketAddrV4) -> bool {
+        self.looked.get(&to).is_none_or(|&looked| looked.elapsed() >= GROUP_TIME)
+    }
+}
+
 pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
     let to = if to.ip().is_unspecified() { SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()) } else { to };
+    if let Some(known) = rendezvous.known(protocol, to)? {
+        return Ok(Some(known));
+    }
     rendezvous.if_bound(protocol, to, find(rendezvous, protocol, to)?)
 }
 
@@ -90,6 +100,9 @@ fn find(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result
 /// As [`resolve`], without a word to anybody: names are only knocked at.
 pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result<Search, ResolveError> {
     let to = if to.ip().is_unspecified() { SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()) } else { to };
+    if let Some(known) = rendezvous.known(protocol, to)? {
+        return Ok(Search { found: Some(known), unasked: false });
+    }
     let is_due = protocol == Protocol::Tcp && rendezvous.group_is_due(to);
     if let Some(link) = rendezvous.look_up(protocol, to)? {
         let found = rendezvous.if_bound(protocol, to, Some(Resolved::new(&link)))?;
@@ -178,16 +191,32 @@ impl Rendezvous {
         Ok(found.map(|(link, (is_shared, generation))| Resolved { is_shared, generation, ..Resolved::new(link) }))
     }
 
+    /// The answer for TCP of which nothing remains to be found out: all in one hold of the lock, for a hold costs two system calls.
+    fn known(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
+        let mut state = self.lock();
+        if protocol != Protocol::Tcp || state.groups.is_due(to) {
+            return Ok(None);
+        }
+        let turn = state.groups.turn;
+        let Some(link) = self.look_up_in(&mut state, protocol, to)? else { return Ok(None) };
+        if self.listeners_are_bound && link.peer.id != self.member.id && !state.bound.is_known(to) {
+            // Whose turn it was, it is still.
+            state.groups.turn = turn;
+            return Ok(None);
+        }
+        Ok(Some(Resolved::new(&link)))
+    }
+
     /// Whether nobody has looked of late for the members that share an address.
     fn group_is_due(&self, to: SocketAddrV4) -> bool {
-        self.lock().groups.looked.get(&to).is_none_or(|&looked| looked.elapsed() >= GROUP_TIME)
+        self.lock().groups.is_due(to)
     }
 
     /// Whoever calls looks for them now. `false`: somebody has, of late.
     fn claim_group(&self, to: SocketAddrV4) -> bool {
         let now = Instant::now();
         let mut state = self.lock();
-        if state.groups.looked.get(&to).is_some_and(|&looked| now < looked + GROUP_TIME) {
+        if !state.groups.is_due(to) {
             return false;
         }
         if state.groups.looked.len() >= GROUPS_MAX {
@@ -260,7 +289,10 @@ impl Rendezvous {
     /// an equally good one, each has its turn. (A peer that is not connected yet might have an exact rule beside a connected
     /// one's wildcard: TCP's groups have been looked for, and for datagrams the kernel is asked, where it answers.)
     fn look_up(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Arc<Link>>, ResolveError> {
-        let mut state = self.lock();
+        self.look_up_in(&mut self.lock(), protocol, to)
+    }
+
+    fn look_up_in(&self, state: &mut State, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Arc<Link>>, ResolveError> {
         if state.has_left {
             return Ok(None);
         }
@@ -283,7 +315,7 @@ impl Rendezvous {
         state.groups.turn = state.groups.turn.wrapping_add(1);
         match candidates.at(state.groups.turn) {
             Some(link) => Ok(Some(link)),
-            None => self.to_myself(&mut state).map(Some).map_err(ResolveError::system("channel to itself")),
+            None => self.to_myself(state).map(Some).map_err(ResolveError::system("channel to itself")),
         }
     }
 

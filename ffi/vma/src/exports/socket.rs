@@ -16,11 +16,26 @@ use crate::socket::{accept, connect, lifecycle, listen, options};
 /// Runs `ours` if the descriptor is a socket that may be offloaded, in the process that owns it; else `theirs`, and also where `ours`
 /// says that it is [`THEIRS`].
 fn route(fd: c_int, theirs: impl FnOnce() -> c_int, ours: impl FnOnce(&'static Process, Key) -> Result<c_int, Errno>) -> c_int {
+    route_if(fd, |_| fdtable::is_stale_now(fd), theirs, ours)
+}
+
+/// As [`route`], for a call of which a program makes as many as of recv(2): the number is looked at now and then, as it is there.
+fn route_often(fd: c_int, theirs: impl FnOnce() -> c_int, ours: impl FnOnce(&'static Process, Key) -> Result<c_int, Errno>) -> c_int {
+    route_if(fd, |process| fdtable::is_stale(fd, process.now()), theirs, ours)
+}
+
+#[inline]
+fn route_if(
+    fd: c_int,
+    is_stale: impl FnOnce(&Process) -> bool,
+    theirs: impl FnOnce() -> c_int,
+    ours: impl FnOnce(&'static Process, Key) -> Result<c_int, Errno>,
+) -> c_int {
     let Entry::Socket(key) = fdtable::lookup(fd) else { return theirs() };
     let saved = errno::current();
     let found = crate::boundary!(Some(-1), {
         match process_or_init().filter(|process| process.is_owner()) {
-            Some(process) if !(fdtable::is_stale_now(fd) && lifecycle::displaced(fd, Entry::Socket(key))) => match ours(process, key) {
+            Some(process) if !(is_stale(process) && lifecycle::displaced(fd, Entry::Socket(key))) => match ours(process, key) {
                 Err(THEIRS) => None,
                 result => Some(to_int(result)),
             },
@@ -89,7 +104,11 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len
 pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     crate::cancellation_point!({
         // SAFETY: the program's promise to accept(2), both times.
-        route(fd, || unsafe { real::accept(fd, address, len) }, |process, key| unsafe { accept::accept(process, fd, key, address, len, 0) })
+        route_often(
+            fd,
+            || unsafe { real::accept(fd, address, len) },
+            |process, key| unsafe { accept::accept(process, fd, key, address, len, 0) },
+        )
     })
 }
 
@@ -101,7 +120,7 @@ pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *
 pub unsafe extern "C-unwind" fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
     crate::cancellation_point!({
         // SAFETY: the program's promise to accept4(2), both times.
-        route(
+        route_often(
             fd,
             || unsafe { real::accept4(fd, address, len, flags) },
             |process, key| unsafe { accept::accept(process, fd, key, address, len, flags) },

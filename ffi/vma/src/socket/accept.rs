@@ -11,6 +11,7 @@ use ringway_stack::device::Protocol;
 use ringway_stack::ring::{Readiness, SocketId};
 
 use super::address::Raw;
+use super::common::Common;
 use super::connect::kernel_result;
 use super::{Family, Kind, Socket, common, lifecycle, listen};
 use crate::errno::{self, Errno, THEIRS};
@@ -172,13 +173,14 @@ fn take(process: &Process, listener: Key, id: SocketId, flags: c_int) -> Result<
     let peer = socket.peer;
     match common {
         None => lifecycle::replay_options(&socket),
-        _ => socket.common = common,
+        Some(Common { place, .. }) => socket.common = Some(place),
     }
     let key = offload.sockets.insert(socket);
     offload.link(accepted, key.index);
     offload.decided("accept", None);
     offload.dispatch();
-    if !fdtable::set(fd, Entry::Socket(key)) {
+    let entry = Entry::Socket(key);
+    if !common.map_or_else(|| fdtable::set(fd, entry), |common| fdtable::set_of(fd, entry, common.identity)) {
         offload.sockets.remove(key);
         offload.ring.close(process.now(), accepted, true);
         return Err(Errno(libc::EMFILE));
@@ -211,6 +213,8 @@ unsafe fn from_kernel(
     let accept = || kernel_result(unsafe { real::accept4(fd, out, len, flags) });
     let accepted = match blocking {
         None => accept()?,
+        // (One system call, where the turn would take four and more.)
+        Some(_) if !is_awaiting(fd) => return Err(Errno(libc::EAGAIN)),
         Some(timeout) => alone(|| without_blocking(fd, timeout, accept))?,
     };
     lifecycle::arriving(accepted);
@@ -248,9 +252,7 @@ pub(crate) fn alone<T>(f: impl FnOnce() -> T) -> T {
 /// against all others there is a receive timeout (socket(7)) for the time of the call, in place of the program's.
 fn without_blocking(fd: c_int, timeout: Option<Duration>, accept: impl FnOnce() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
     let turn = Turn::take(fd).ok_or(Errno(libc::EAGAIN))?;
-    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one valid pollfd.
-    if unsafe { real::poll(&raw mut poll, 1, 0) } == 0 {
+    if !is_awaiting(fd) {
         return Err(Errno(libc::EAGAIN));
     }
     set_receive_timeout(fd, libc::timeval { tv_sec: 0, tv_usec: 1 });
@@ -258,6 +260,13 @@ fn without_blocking(fd: c_int, timeout: Option<Duration>, accept: impl FnOnce() 
     set_receive_timeout(fd, timeout.map_or(libc::timeval { tv_sec: 0, tv_usec: 0 }, timeval));
     drop(turn);
     accepted
+}
+
+/// Whether there is anything to accept in the kernel, or an error to learn.
+fn is_awaiting(fd: c_int) -> bool {
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid pollfd.
+    unsafe { real::poll(&raw mut poll, 1, 0) != 0 }
 }
 
 /// The right to accept on a socket that may be shared between processes.

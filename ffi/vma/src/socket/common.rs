@@ -58,10 +58,24 @@ struct Shape {
     settings: Vec<Setting>,
 }
 
+/// A shape's placeholder, and which open file that is ([`fdtable::identity`]).
+#[derive(Clone, Copy, Debug)]
+struct Placeholder {
+    fd: c_int,
+    identity: u32,
+}
+
+/// What an accepted connection shares: its shape's place, and which open file its descriptor names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Common {
+    pub(super) place: u8,
+    pub(super) identity: u32,
+}
+
 /// The shapes of a process's connections, each with its placeholder.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
-    known: Vec<(Shape, c_int)>,
+    known: Vec<(Shape, Placeholder)>,
     /// Sockets on which the kernel is asked what it thinks of an option, of both families.
     scratch: [Option<c_int>; 2],
 }
@@ -71,13 +85,13 @@ impl Shapes {
         self.known.iter().position(|(known, _)| known == shape).and_then(|place| u8::try_from(place).ok())
     }
 
-    fn placeholder(&self, place: u8) -> c_int {
+    fn placeholder(&self, place: u8) -> Placeholder {
         self.known[usize::from(place)].1
     }
 }
 
-/// A descriptor for a connection that this listener accepts (`flags` as accept4's), and its shape's place.
-pub(super) fn accepted(process: &Process, listener: Key, flags: c_int) -> Result<(c_int, Option<u8>), Errno> {
+/// A descriptor for a connection that this listener accepts (`flags` as accept4's), and what it shares with others.
+pub(super) fn accepted(process: &Process, listener: Key, flags: c_int) -> Result<(c_int, Option<Common>), Errno> {
     let shape = {
         let guard = process.lock();
         let listener = guard.sockets.find(listener).ok_or(Errno(libc::EBADF))?;
@@ -88,12 +102,12 @@ pub(super) fn accepted(process: &Process, listener: Key, flags: c_int) -> Result
     let Some(place) = place_of(process, shape)? else {
         return Ok((lifecycle::placeholder(family, flags)?, None));
     };
-    let source = process.lock().shapes.placeholder(place);
+    let Placeholder { fd: source, identity } = process.lock().shapes.placeholder(place);
     let command = if flags & libc::SOCK_CLOEXEC == 0 { libc::F_DUPFD } else { libc::F_DUPFD_CLOEXEC };
     // SAFETY: plain integers.
     let fd = kernel_result(unsafe { real::fcntl(source, command, 0) })?;
     lifecycle::arriving(fd);
-    Ok((fd, Some(place)))
+    Ok((fd, Some(Common { place, identity })))
 }
 
 /// Where a shape is, made if there is none such. `None`: there is no room for it.
@@ -109,9 +123,10 @@ fn place_of(process: &Process, shape: Shape) -> Result<Option<u8>, Errno> {
     let nonblocking = if shape.nonblocking { libc::SOCK_NONBLOCK } else { 0 };
     let fd = lineage::out_of_the_way(lifecycle::placeholder(shape.family, libc::SOCK_CLOEXEC | nonblocking)?);
     shape.settings.iter().for_each(|setting| setting.apply(fd));
+    let placeholder = Placeholder { fd, identity: fdtable::identity(fd) };
     let mut guard = process.lock();
     // (Another thread may have made the same meanwhile: then there are two, and the first is used.)
-    guard.shapes.known.push((shape, fd));
+    guard.shapes.known.push((shape, placeholder));
     Ok(u8::try_from(guard.shapes.known.len() - 1).ok())
 }
 
@@ -188,7 +203,7 @@ fn change(process: &Process, key: Key, shape: Shape) -> Result<Option<c_int>, Er
         own(offload, key);
         return Ok(None);
     };
-    let source = offload.shapes.placeholder(place);
+    let source = offload.shapes.placeholder(place).fd;
     match offload.sockets.find(key).map(|socket| socket.common) {
         None | Some(None) => return Ok(None),
         Some(Some(now)) if now == place => return Ok(Some(0)),
@@ -237,7 +252,7 @@ pub(crate) fn own_all(offload: &mut Offload) {
 
 /// In the child of a fork: what its parent's connections have in common is not its own. Async-signal-safe.
 pub(crate) fn leave_to_parent(parent: &Offload) {
-    let placeholders = parent.shapes.known.iter().map(|&(_, fd)| fd);
+    let placeholders = parent.shapes.known.iter().map(|(_, placeholder)| placeholder.fd);
     for fd in placeholders.chain(parent.shapes.scratch.into_iter().flatten()) {
         if fdtable::peek(fd) == Entry::Internal {
             fdtable::clear(fd);

@@ -239,11 +239,27 @@ fn await_last_ack(process: &Process, local: SocketAddrV4, remote: SocketAddrV4) 
 /// Binds the placeholder as a connect would have, and says to what. `None`: bind(2) has no port left.
 fn local_for(process: &Process, (fd, key, family): (c_int, Key, Family), remote: SocketAddrV4) -> Result<Option<SocketAddrV4>, Errno> {
     let source = address::source_for(*remote.ip());
+    let (is_unbound, has_plain_port) = {
+        let guard = process.lock();
+        guard.sockets.find(key).map_or((false, false), |socket| (socket.bound.is_none(), socket.has_plain_port))
+    };
+    // As far as this process has seen, it is bound to nothing; else the kernel says EINVAL, and where it is bound.
+    let mut is_tried = false;
+    if is_unbound && has_plain_port {
+        match ports::bind(process, (fd, key, family), source, remote) {
+            Ok(Some(local)) => return Ok(Some(local)),
+            Ok(None) => is_tried = true,
+            Err(Errno(libc::EINVAL)) => {}
+            Err(error) => return Err(error),
+        }
+    }
     let mut local = address::of_placeholder(fd, family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
     if local.port() == 0 {
         let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
-        let has_plain_port = process.lock().sockets.find(key).is_some_and(|socket| socket.has_plain_port);
-        if has_plain_port && let Some(local) = ports::bind(process, (fd, key, family), ip, remote)? {
+        if has_plain_port
+            && !is_tried
+            && let Some(local) = ports::bind(process, (fd, key, family), ip, remote)?
+        {
             return Ok(Some(local));
         }
         let raw = Raw::new(SocketAddrV4::new(ip, 0), family);

@@ -1,0 +1,130 @@
+// System calls of one connection: a parent counts, by ptrace(2), those of a client's and of a server's program thread. What a connection takes
+// is bounded by kind; time plays no part.
+#include "common.h"
+
+#include <sys/epoll.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+
+#define CONNECTIONS 100
+#define WARM 20
+#define KINDS 512
+
+// The counting begins and ends with a system call that neither side makes otherwise.
+static void mark(void) { syscall(SYS_getpriority, 0, 0); }
+
+static void connect_and_ask(struct sockaddr_in *where) {
+    char bytes[64] = {0};
+    int fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    MUST(connect(fd, SA(*where), sizeof *where));
+    MUST(write(fd, bytes, sizeof bytes));
+    ssize_t got = 0, count;
+    while ((count = read(fd, bytes, sizeof bytes)) > 0) got += count;
+    if (got != sizeof bytes) exit(2);
+    close(fd);
+}
+
+static void client(struct sockaddr_in *where) {
+    for (int i = 0; i < CONNECTIONS; i++) {
+        if (i == WARM) mark();
+        connect_and_ask(where);
+    }
+    mark();
+    exit(0);
+}
+
+// An event loop that accepts, answers, and closes first.
+static void server(int listening) {
+    int epoll = MUST(epoll_create1(0));
+    fcntl(listening, F_SETFL, O_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listening};
+    MUST(epoll_ctl(epoll, EPOLL_CTL_ADD, listening, &event));
+    for (int closed = 0, begun = 0; closed < CONNECTIONS;) {
+        struct epoll_event ready[8];
+        int count = epoll_wait(epoll, ready, 8, -1);
+        for (int i = 0; i < count; i++) {
+            int fd = ready[i].data.fd;
+            char bytes[64];
+            if (fd == listening) {
+                while ((fd = accept4(listening, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
+                    event.data.fd = fd;
+                    MUST(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+                }
+            } else if (read(fd, bytes, sizeof bytes) == sizeof bytes) {
+                MUST(write(fd, bytes, sizeof bytes));
+                close(fd);
+                if (++closed == WARM && !begun++) mark();
+            }
+        }
+    }
+    mark();
+    exit(0);
+}
+
+// Runs a child's thread to its end, and counts its system calls between the marks.
+static void count_calls(pid_t child, int *counts) {
+    int status, counting = 0;
+    MUST(waitpid(child, &status, 0));
+    MUST(ptrace(PTRACE_SETOPTIONS, child, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL));
+    long signal = 0;
+    while (!ptrace(PTRACE_SYSCALL, child, 0, signal) && waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
+        signal = WSTOPSIG(status) == (SIGTRAP | 0x80) ? 0 : WSTOPSIG(status);
+        struct __ptrace_syscall_info info = {0};
+        if (signal || ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof info, &info) <= 0 || info.op != PTRACE_SYSCALL_INFO_ENTRY) continue;
+        if (info.entry.nr == SYS_getpriority)
+            counting = !counting;
+        else if (counting && info.entry.nr < KINDS)
+            counts[info.entry.nr]++;
+    }
+    printf("ended with %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+}
+
+// At most so many halves of one for each connection. (A wait that is ended by what another wait was for begins again.)
+static void at_most(const char *who, const char *what, int count, int halves) {
+    int limit = (CONNECTIONS - WARM) * halves / 2;
+    if (count <= limit)
+        printf("%s: %s, no more than %d halves\n", who, what, halves);
+    else
+        printf("%s: %s, %d for %d connections\n", who, what, count, CONNECTIONS - WARM);
+}
+
+static void side(const char *who, int traces_server, int *counts) {
+    int told[2];
+    MUST(pipe(told));
+    pid_t children[2];
+    fflush(stdout);
+    for (int child = 0; child < 2; child++) {
+        children[child] = MUST(fork());
+        if (children[child]) continue;
+        alarm(40);
+        if ((child == 0) == traces_server) {
+            MUST(ptrace(PTRACE_TRACEME, 0, 0, 0));
+            raise(SIGSTOP);
+        }
+        struct sockaddr_in where;
+        if (child == 0) {
+            int listening = listener(&where);
+            MUST(write(told[1], &where, sizeof where));
+            server(listening);
+        }
+        MUST(read(told[0], &where, sizeof where));
+        client(&where);
+    }
+    count_calls(children[traces_server ? 0 : 1], counts);
+    int status;
+    MUST(waitpid(children[traces_server ? 1 : 0], &status, 0));
+    printf("%s: the other ended with %d\n", who, status);
+}
+
+int main(void) {
+    int asks[KINDS] = {0}, serves[KINDS] = {0};
+    side("client", 0, asks);
+    at_most("client", "signals blocked or let through", asks[SYS_rt_sigprocmask], 5);
+    at_most("client", "getsockname", asks[SYS_getsockname], 0);
+    at_most("client", "fstat", asks[SYS_newfstatat] + asks[SYS_fstat], 4);
+    at_most("client", "bind", asks[SYS_bind], 3);
+    side("server", 1, serves);
+    at_most("server", "fstat", serves[SYS_newfstatat] + serves[SYS_fstat], 3);
+    at_most("server", "getsockname", serves[SYS_getsockname], 0);
+    at_most("server", "signals blocked or let through", serves[SYS_rt_sigprocmask], 3);
+}
