@@ -61,6 +61,7 @@ pub use pool::TxBuf;
 pub use rendezvous::{ControlHandler, Correspondent, PeerInfo, Rendezvous, Resolved, Search, Station, Talk, WORDS_MAX};
 pub use rx_buf::RxBuf;
 pub use settings::{HeadMemory, Settings};
+pub use wakeups::BESIDE;
 pub use window::{are_copies_lent, copy_on_write, lend_copies};
 
 /// Frames that wait in one direction between two members, at most.

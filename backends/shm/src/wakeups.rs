@@ -18,6 +18,8 @@ use crate::sys::{self, Epoll};
 const OWN: u64 = u64::MAX;
 /// What its threads signal the one that sleeps on the ring.
 const SLEEPER: u64 = u64::MAX - 1;
+/// The data of a descriptor that the owner of a device adds to its wait descriptor: the device leaves its events to whoever sleeps there.
+pub const BESIDE: u64 = u64::MAX - 2;
 /// Peers that are told of in one go.
 const READY_MAX: usize = 16;
 /// Wake-ups of one peer that are left in its connection until they are taken out together. The smallest send buffer that the system can be

@@ -155,7 +155,9 @@ fn inherit() {
     if let Some(old) = process::take_for_child() {
         INHERITED.store(ptr::from_ref(old).cast_mut(), Ordering::Release);
         // SAFETY: the parent's other threads, which may have used the state, are not in this process.
-        common::leave_to_parent(unsafe { old.state().value_of_the_dead() });
+        let state = unsafe { old.state().value_of_the_dead() };
+        common::leave_to_parent(state);
+        crate::mux::beside::leave_to_parent(state);
         heir::inherit(old);
         lineage::after_in_child();
         old.published.leave_to_parent();

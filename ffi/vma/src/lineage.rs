@@ -162,6 +162,16 @@ impl Lineages {
     }
 }
 
+/// A second name for a file, as that of [`out_of_the_way`].
+pub(crate) fn copy_out_of_the_way(fd: c_int) -> Option<c_int> {
+    // SAFETY: plain integers.
+    let copy = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, HIGH) };
+    (copy >= 0).then(|| {
+        fdtable::set(copy, Entry::Internal);
+        copy
+    })
+}
+
 /// Under a high number, and safe from closefrom.
 pub(crate) fn out_of_the_way(fd: c_int) -> c_int {
     // SAFETY: plain integers.

@@ -95,6 +95,11 @@ impl Epoll {
 }
 
 impl Epoll {
+    /// Whether the descriptor names it.
+    pub(super) fn is_named(&self, fd: RawFd) -> bool {
+        self.fds.contains(&fd)
+    }
+
     /// One of the descriptors that name it.
     pub(super) fn fd(&self) -> RawFd {
         self.fds.first().copied().unwrap_or(crate::tally::NO_FD)
@@ -321,6 +326,7 @@ fn registered_event() -> epoll_event {
 
 fn destroy(offload: &mut Offload, index: u32) {
     let Some(key) = offload.mux.epolls.key_at(index) else { return };
+    offload.forget_beside(key);
     let Some(instance) = offload.mux.epolls.remove(key) else { return };
     for (item, Item { target, .. }) in instance.interest.items() {
         unlink(offload, *target, |watcher| watcher.epoll == index && watcher.item == item);

@@ -6,6 +6,7 @@
 //! socket (a listener's and a UDP socket's placeholder) is watched by the kernel: by ppoll while a thread sleeps, and by
 //! the real epoll behind an epoll instance ([`epoll`]).
 
+pub(crate) mod beside;
 pub(crate) mod epoll;
 mod held;
 pub(crate) mod interest;

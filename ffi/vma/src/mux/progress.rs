@@ -136,6 +136,7 @@ impl Service {
         let sleeps = core::mem::replace(&mut self.sleeps, offload.mux.sleeps);
         self.pauses = sleeps == offload.mux.sleeps && !self.interval.is_zero() && offload.is_unwatched();
         if self.pauses {
+            offload.leave_beside_to_its_sleeper();
             offload.ring.device_mut().pause();
         }
         let ring = if self.pauses { offload.ring.device().wait_fd() } else { None };

@@ -16,6 +16,7 @@ use ringway_stack::device::{Device, Wake};
 use ringway_stack::time::Instant;
 
 use super::State;
+use super::beside::Beside;
 use super::held::Held;
 use super::thread::Thread;
 use crate::process::{Offload, fork_generation};
@@ -52,7 +53,7 @@ pub(crate) struct RingWatch {
     pub(crate) spinning: u32,
     /// The sleeper that sleeps on the ring.
     pub(crate) leader: Option<u32>,
-    /// The sleeper that sleeps in epoll_wait on the ring's descriptor alone, and takes its wake-ups there.
+    /// The sleeper that sleeps in epoll_wait on the ring's descriptor, and on no other, and takes its wake-ups there.
     pub(super) in_ring: Option<Key>,
     /// The sleeper that dozes. Invariant: it wakes within a [`DOZE`].
     pub(super) dozer: Option<u32>,
@@ -69,6 +70,8 @@ pub(crate) struct RingWatch {
     deep: Option<Deep>,
     /// The progress thread's eventfd.
     pub(crate) progress: Option<RawFd>,
+    /// The epoll instance that the ring's descriptor tells of as well.
+    pub(super) beside: Beside,
     /// What the progress thread looks after until it is sent.
     pub(super) held: Held,
 }
@@ -333,6 +336,7 @@ impl Offload {
         if self.mux.watch.spinning == 0 && !self.arm() {
             return false;
         }
+        self.leave_beside_to_its_sleeper();
         self.mux.watch.deep = Some(Deep { until: self.ring.next_deadline(), arms: 0 });
         true
     }

@@ -12,7 +12,7 @@ use arrayvec::ArrayVec;
 use ringway_host::Blocked;
 use ringway_host::sleep::{epoll_wait, ppoll, yield_core};
 use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
-use ringway_shm::{SLEPT_MAX, ShmDevice};
+use ringway_shm::{BESIDE, SLEPT_MAX, ShmDevice};
 use ringway_stack::device::Device;
 use ringway_stack::time::Instant;
 
@@ -507,7 +507,8 @@ struct Asleep {
     waker: i32,
     /// The ring's descriptor, if this thread is the leader.
     ring: i32,
-    /// The thread sleeps on that descriptor alone, in epoll_wait, and is woken by the device's own eventfd.
+    /// The thread sleeps on that descriptor alone, in epoll_wait, and is woken by the device's own eventfd. (What its wait names of the kernel's is
+    /// beside it: [`super::beside`].)
     is_in_ring: bool,
     timeout: Option<Duration>,
 }
@@ -530,7 +531,7 @@ impl Offload {
         // (One at a time: a leader that was woken has its wake-up yet to take.)
         let is_free = self.mux.watch.in_ring.is_none();
         let ring = if leads && is_free { self.ring.device().wait_fd().unwrap_or(-1) } else { -1 };
-        let is_in_ring = ring >= 0 && w.kernel.is_empty();
+        let is_in_ring = ring >= 0 && self.sleeps_on_ring_alone(w, ring);
         let waker = if is_in_ring { self.ring.device_mut().begin_sleep() } else { waker };
         let key = self.mux.sleepers.insert(super::Sleeper { waker, signalled: false, told_to_doze: false });
         thread.generation.set(fork_generation());
@@ -638,8 +639,9 @@ fn sleep_on(kernel: &mut [libc::pollfd], asleep: &Asleep, sigmask: Option<&libc:
 fn sleep_in_ring(asleep: &Asleep, sigmask: Option<&libc::sigset_t>) -> std::io::Result<Slept> {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; SLEPT_MAX];
     let count = epoll_wait(asleep.ring, &mut events, asleep.timeout, sigmask)?;
+    let kernel = events.iter().take(count).any(|event| event.u64 == BESIDE);
     let ring = events.iter().take(count).map(|event| event.u64).collect();
-    Ok(Slept { kernel: false, waker: false, is_ring_known: count != 0, ring })
+    Ok(Slept { kernel, waker: false, is_ring_known: count != 0, ring })
 }
 
 #[cfg(test)]
