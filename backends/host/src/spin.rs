@@ -39,6 +39,10 @@ const CONTENDED_NS: u64 = 2_000;
 /// So many waits later, it is tried whether the core is still shared.
 const CONTENDED_WAITS: u8 = 32;
 
+/// After so many such spins that caught nothing, one after the other, waits sleep at once for as long as the core is taken to be shared; and of
+/// those that come then, one more is tried each time that the core is found to be shared again.
+const CONTENDED_IN_VAIN: u8 = 8;
+
 /// A yield that took longer than this ran somebody else.
 const YIELD_LONG_NS: u64 = 10_000;
 
@@ -74,18 +78,21 @@ pub struct History {
     budget_ns: u64,
     /// Waits during which the core is taken to be shared.
     contended: u8,
+    /// Spins on a shared core that caught nothing, since the last that did.
+    in_vain: u8,
 }
 
 impl History {
     /// No waits yet: optimistic, but not by much.
     pub const fn new() -> Self {
-        Self { budget_ns: FIRST_NS, contended: 0 }
+        Self { budget_ns: FIRST_NS, contended: 0, in_vain: 0 }
     }
 
     /// How long the next wait may spin; zero: it sleeps at once.
     pub fn budget(&self, limit: Limit) -> Duration {
         match limit {
             Limit::Exact(duration) => duration,
+            Limit::Ceiling(_) if self.contended > 0 && self.in_vain >= CONTENDED_IN_VAIN => Duration::ZERO,
             Limit::Ceiling(ceiling) if self.contended > 0 => Duration::from_nanos(self.budget_ns.min(CONTENDED_NS)).min(ceiling),
             Limit::Ceiling(ceiling) => Duration::from_nanos(self.budget_ns).min(ceiling),
         }
@@ -95,14 +102,23 @@ impl History {
     /// wait follows another.
     #[inline]
     pub fn is_content(&self, waited_ns: u64, spin: &Spin) -> bool {
-        self.budget_ns == COMFORT_NS && waited_ns <= COMFORT_NS / 4 && self.contended == 0 && !spin.contended
+        let is_comfortable = self.budget_ns == COMFORT_NS && waited_ns <= COMFORT_NS / 4;
+        is_comfortable && self.contended == 0 && !spin.contended && (self.in_vain == 0 || waited_ns > CONTENDED_NS)
     }
 
     /// Learns from a wait that took `waited` in all, spinning (as `spin` has it) and sleeping.
     pub fn ended(&mut self, limit: Limit, waited: Duration, outcome: Outcome, spin: &Spin) {
         let Limit::Ceiling(ceiling) = limit else { return };
-        self.contended = if spin.contended { CONTENDED_WAITS } else { self.contended.saturating_sub(1) };
         let waited_ns = nanos(waited);
+        let is_caught = outcome == Outcome::Satisfied && waited_ns <= CONTENDED_NS;
+        self.in_vain = match self.contended {
+            _ if is_caught => 0,
+            // A new contention: one more try.
+            0 if spin.contended => self.in_vain.min(CONTENDED_IN_VAIN - 1),
+            0 => self.in_vain,
+            _ => (self.in_vain + 1).min(CONTENDED_IN_VAIN),
+        };
+        self.contended = if spin.contended { CONTENDED_WAITS } else { self.contended.saturating_sub(1) };
         let within = waited_ns <= self.budget_ns;
         self.budget_ns = match outcome {
             Outcome::Satisfied if within => {

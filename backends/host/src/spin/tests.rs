@@ -95,7 +95,7 @@ fn what_the_user_sets_is_exact() {
 #[test]
 fn a_spin_polls_then_yields_then_stops() {
     let start = Instant::from_nanos(1_000_000);
-    let mut spin = Spin::new(start, &History { budget_ns: 120_000, contended: 0 }, CEILING);
+    let mut spin = Spin::new(start, &History { budget_ns: 120_000, ..History::new() }, CEILING);
     assert_eq!(spin.step(start + us(49)), Step::Poll);
     assert_eq!(spin.step(start + us(50)), Step::Yield);
     spin.yielded(start + us(50), start + us(51));
@@ -113,11 +113,39 @@ fn on_a_shared_core_it_sleeps_and_tries_again_later() {
     spin.yielded(start + us(50), start + us(65));
     assert_eq!(spin.step(start + us(65)), Step::Stop, "somebody else ran");
     history.ended(CEILING, us(70), Outcome::Satisfied, &spin);
-    for _ in 0..CONTENDED_WAITS {
-        assert_eq!(history.budget(CEILING), us(2));
+    for wait in 0..CONTENDED_WAITS {
+        assert_eq!(history.budget(CEILING), if wait < CONTENDED_IN_VAIN { us(2) } else { us(0) }, "{wait}");
         history.ended(CEILING, us(10), Outcome::Satisfied, &alone());
     }
     assert!(history.budget(CEILING) > us(50));
+}
+
+#[test]
+fn on_a_shared_core_spins_that_catch_nothing_end() {
+    let start = Instant::from_nanos(1_000_000);
+    let mut history = after((0..10).map(|_| (us(1), Outcome::Satisfied)));
+    let is_shared_again = |history: &mut History| {
+        let mut spin = Spin::new(start, history, CEILING);
+        spin.yielded(start + us(50), start + us(65));
+        history.ended(CEILING, us(70), Outcome::Satisfied, &spin);
+    };
+    // How many of the waits while the core is taken to be shared spin, if each takes so long.
+    let spins = |history: &mut History, waited| {
+        let waits = (0..CONTENDED_WAITS).map(|_| {
+            let spins = history.budget(CEILING) > us(0);
+            history.ended(CEILING, waited, Outcome::Satisfied, &alone());
+            spins
+        });
+        waits.filter(|&spins| spins).count()
+    };
+    is_shared_again(&mut history);
+    assert_eq!(spins(&mut history, us(10)), usize::from(CONTENDED_IN_VAIN));
+    is_shared_again(&mut history);
+    assert_eq!(spins(&mut history, us(10)), 1, "one is tried");
+    is_shared_again(&mut history);
+    assert_eq!(spins(&mut history, us(1)), usize::from(CONTENDED_WAITS), "which caught something");
+    is_shared_again(&mut history);
+    assert_eq!(spins(&mut history, us(10)), usize::from(CONTENDED_IN_VAIN));
 }
 
 #[test]
