@@ -747,11 +747,97 @@ static void burst(void) {
     }
 }
 
+/* What a thread writes: each as soon as it is asked, after a nap, in which the main thread falls asleep. */
+struct puts { int fds[40], count, asked; };
+
+static void *put_each(void *arg) {
+    const struct puts *puts = arg;
+    for (int i = 0; i < puts->count; i++) {
+        get(puts->asked, 1);
+        usleep(3000);
+        put(puts->fds[i], "x");
+    }
+    return 0;
+}
+
+/* Of each instance, some events come over a connection and some over a pipe, to a thread that sleeps. */
+static void sleep_in(const char *what, int ep, int connection[2], int others[2], int count) {
+    int ask[2];
+    CHECK(pipe(ask) == 0);
+    struct puts puts = { .count = count, .asked = ask[0] };
+    for (int i = 0; i < count; i++) puts.fds[i] = i % 3 == 2 ? others[1] : connection[1];
+    pthread_t thread;
+    pthread_create(&thread, 0, put_each, &puts);
+    for (int i = 0; i < count; i++) {
+        put(ask[1], "x");
+        show(what, ep, 2000);
+        get(i % 3 == 2 ? others[0] : connection[0], 1);
+    }
+    pthread_join(thread, 0);
+    close(ask[0]);
+    close(ask[1]);
+}
+
+static long used_us(void) {
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000L + used.ru_utime.tv_usec + used.ru_stime.tv_usec;
+}
+
+static void beside(void) {
+    int s[2][2], p[2][2], ep[2];
+    for (int i = 0; i < 2; i++) {
+        pair(s[i]);
+        CHECK(pipe(p[i]) == 0 && (ep[i] = epoll_create1(0)) >= 0);
+        ctl(ep[i], EPOLL_CTL_ADD, s[i][0], EPOLLIN, 1);
+        ctl(ep[i], EPOLL_CTL_ADD, p[i][0], EPOLLIN, 2);
+    }
+    for (int round = 0; round < 3; round++) {
+        sleep_in("one", ep[0], s[0], p[0], 6);
+        sleep_in("other", ep[1], s[1], p[1], round == 1 ? 40 : 6);
+    }
+    /* What is ready in an instance that nobody waits in wakes nobody. */
+    struct timeval patience = { .tv_usec = 400000 };
+    char byte;
+    setsockopt(s[1][0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    for (int i = 0; i < 2; i++) {
+        sleep_in(i ? "other" : "one", ep[i], s[i], p[i], 20);
+        put(p[i][1], "x");
+        long before = used_us();
+        CHECK(recv(s[1][0], &byte, 1, 0) == -1 && errno == EAGAIN);
+        usleep(400000);
+        long used = used_us() - before;
+        printf("asleep elsewhere: %d\n", used < 100000);
+        fprintf(stderr, "cpu %ld us\n", used);
+        show("and then", ep[i], 0);
+        get(p[i][0], 1);
+    }
+    /* A child sleeps in what its parent sleeps in. */
+    pid_t child = fork();
+    if (child == 0) {
+        show("child", ep[1], 2000);
+        get(p[1][0], 1);
+        _exit(0);
+    }
+    sleep_in("parent, of a child", ep[0], s[0], p[0], 6);
+    put(p[1][1], "x");
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    sleep_in("parent, after its child", ep[1], s[1], p[1], 20);
+    /* By another name, and not at all. */
+    int copy = dup(ep[1]);
+    close(ep[1]);
+    sleep_in("by its other name", copy, s[1], p[1], 9);
+    close(copy);
+    put(p[1][1], "x");
+    sleep_in("one, alone", ep[0], s[0], p[0], 9);
+}
+
 static const struct { const char *name; void (*run)(void); } cases[] = {
     { "level", level }, { "edge", edge }, { "oneshot", oneshot }, { "fresh", fresh }, { "nested", nested }, { "two", two },
     { "mixed", mixed }, { "errors", errors }, { "hangup", hangup }, { "alike", alike }, { "both_worlds", both_worlds }, { "threads", threads },
     { "added", added }, { "first", first }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy }, { "again", again },
-    { "burst", burst }, { "one_core", one_core },
+    { "burst", burst }, { "one_core", one_core }, { "beside", beside },
 };
 
 int main(int argc, char **argv) {
