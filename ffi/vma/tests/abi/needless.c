@@ -24,8 +24,10 @@ static void connect_and_ask(struct sockaddr_in *where) {
     close(fd);
 }
 
-static void client(struct sockaddr_in *where) {
+// `rests`: its server is to wait for each.
+static void client(struct sockaddr_in *where, int rests) {
     for (int i = 0; i < CONNECTIONS; i++) {
+        if (rests) nap(3);
         if (i == WARM) mark();
         connect_and_ask(where);
     }
@@ -61,6 +63,20 @@ static void server(int listening) {
     exit(0);
 }
 
+// The same, one after the other, by calls that block.
+static void blocking_server(int listening) {
+    char bytes[64];
+    for (int i = 0; i < CONNECTIONS; i++) {
+        if (i == WARM) mark();
+        int fd = MUST(accept(listening, NULL, NULL));
+        if (recv(fd, bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes) exit(2);
+        MUST(write(fd, bytes, sizeof bytes));
+        close(fd);
+    }
+    mark();
+    exit(0);
+}
+
 // Runs a child's thread to its end, and counts its system calls between the marks.
 static void count_calls(pid_t child, int *counts) {
     int status, counting = 0;
@@ -88,7 +104,7 @@ static void at_most(const char *who, const char *what, int count, int halves) {
         printf("%s: %s, %d for %d connections\n", who, what, count, CONNECTIONS - WARM);
 }
 
-static void side(const char *who, int traces_server, int *counts) {
+static void side(const char *who, int traces_server, void serve(int), int *counts) {
     int told[2];
     MUST(pipe(told));
     pid_t children[2];
@@ -105,10 +121,10 @@ static void side(const char *who, int traces_server, int *counts) {
         if (child == 0) {
             int listening = listener(&where);
             MUST(write(told[1], &where, sizeof where));
-            server(listening);
+            serve(listening);
         }
         MUST(read(told[0], &where, sizeof where));
-        client(&where);
+        client(&where, serve == blocking_server);
     }
     count_calls(children[traces_server ? 0 : 1], counts);
     int status;
@@ -117,16 +133,21 @@ static void side(const char *who, int traces_server, int *counts) {
 }
 
 int main(void) {
-    int asks[KINDS] = {0}, serves[KINDS] = {0};
-    side("client", 0, asks);
-    at_most("client", "signals blocked or let through", asks[SYS_rt_sigprocmask], 5);
+    int asks[KINDS] = {0}, serves[KINDS] = {0}, blocks[KINDS] = {0};
+    side("client", 0, server, asks);
+    at_most("client", "signals blocked or let through", asks[SYS_rt_sigprocmask], 8);
     at_most("client", "getsockname", asks[SYS_getsockname], 0);
-    at_most("client", "fstat", asks[SYS_newfstatat] + asks[SYS_fstat], 4);
+    at_most("client", "fstat", asks[SYS_newfstatat] + asks[SYS_fstat], 5);
     at_most("client", "bind", asks[SYS_bind], 3);
-    side("server", 1, serves);
+    side("server", 1, server, serves);
     at_most("server", "fstat", serves[SYS_newfstatat] + serves[SYS_fstat], 3);
     at_most("server", "getsockname", serves[SYS_getsockname], 0);
     // (A sleep is one call: on the ring and on the kernel's half of the epoll instance at once.)
     at_most("server", "ppoll", serves[SYS_ppoll], 1);
     at_most("server", "signals blocked or let through", serves[SYS_rt_sigprocmask], 3);
+    // (F_DUPFD, and no record locks.)
+    side("blocking server", 1, blocking_server, blocks);
+    at_most("blocking server", "fcntl", blocks[SYS_fcntl], 3);
+    at_most("blocking server", "fstat", blocks[SYS_newfstatat] + blocks[SYS_fstat], 2);
+    at_most("blocking server", "signals blocked or let through", blocks[SYS_rt_sigprocmask], 1);
 }
