@@ -60,6 +60,8 @@ impl Checkers {
             own.timers.forget();
             // What comes for a connection that was over is answered as ever.
             own.left_at = (!over).then_some(moment.at);
+            // Its ring answers for it no more, whatever else is forgotten about it (by its listener's end, say).
+            own.shadow.blurred = true;
         }
     }
 

@@ -7,6 +7,7 @@ use ringway_stack::ring::SocketInfo;
 use ringway_stack::tcp::{Keepalive, State as TcpState};
 
 use super::flow::Endpoint;
+use super::segment::ACK;
 use super::shadow;
 
 pub(super) const NAME: &str = "timers";
@@ -89,7 +90,9 @@ pub(super) fn due(own: &Endpoint, info: &SocketInfo, excused: Instant) -> Option
     });
     let receives = matches!(state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2);
     let delay = own.shadow.config.as_ref().filter(|_| own.calm && shadow::State::is_alive(own) && !own.shadow.receiver.is_doubtful());
-    let declared = delay.and_then(|config| {
+    // What went out in this very service, once a full device had room again, is counted at its end.
+    let settled = !own.shadow.sent.iter().any(|segment| segment.has(ACK));
+    let declared = delay.filter(|_| settled).and_then(|config| {
         let at = own.shadow.receiver.deadline(config.delayed_ack)?;
         Some((
             at.max(excused + config.delayed_ack) + DEVICE_SLACK,

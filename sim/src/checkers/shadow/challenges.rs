@@ -61,7 +61,8 @@ fn answer(segment: &Segment, own: &Endpoint) -> Option<Answer> {
     if !segment.has(ACK) {
         return None;
     }
-    if outside && segment.len() > 0 {
+    let old = !own.shadow.receiver.is_doubtful() && segment.len() > 0 && !before(own.rx.next, segment.end());
+    if segment.len() > 0 && (outside || old) {
         return Some(Answer::Always("RFC 9293 s3.10.7.4: a segment that is not acceptable is acknowledged"));
     }
     let stale = segment.options.timestamps.is_some_and(|(value, _)| own.shadow.receiver.is_stale(value));
@@ -87,9 +88,10 @@ pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, service: Service, (a
         && !own.shadow.sender.gave_up();
     let acknowledges = |segment: &&Segment| segment.has(ACK) && !segment.has(SYN | RST);
     let answered = sent.iter().any(|segment| acknowledges(&segment));
-    // What the peer itself says may be answered by a challenge as well.
+    // What the peer itself says may be answered by a challenge as well; and an answer counts from when it was decided upon, though a device that
+    // is full, or a neighbour who is asked for, lets it go later.
     let strange = |arrival: &Segment| arrival.len() == 0 && (arrival.span() > 0 || arrival.has(RST) || arrival.seq != own.rx.next);
-    let perhaps = answered && own.shadow.sender.stands() && (!own.shadow.challenges.answers.is_empty() || arrivals.iter().any(strange));
+    let perhaps = !own.shadow.challenges.answers.is_empty() || arrivals.iter().any(strange);
     let (nxt, owes) = (own.nxt, own.shadow.receiver.owed_since.is_some());
     let state = &mut own.shadow.challenges;
     let answers = core::mem::take(&mut state.answers);

@@ -28,7 +28,8 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &Endpoint, _peer: &End
         );
     }
     let small_waits = state.partial.is_some_and(|partial| before(una, partial));
-    let room = u64::from(flight) + u64::from(unsent.min(state.mss)) <= 10 * u64::from(state.mss);
+    let full = state.longest.min(state.mss);
+    let room = u64::from(flight) + u64::from(unsent.min(full)) <= 10 * u64::from(full);
     let silly = usable < unsent.min(state.mss);
     let nagle = !(config.nodelay || unsent >= state.mss || !small_waits);
     if unsent > 0 && room && !silly && !nagle && !corked && !state.lossy && !state.shrunk {

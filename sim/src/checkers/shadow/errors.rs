@@ -99,6 +99,8 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     let Some(config) = &own.shadow.config else { return };
     let unsent = own.stream.is_watched() && own.offset(own.nxt) < own.stream.written();
     let (probes, heard_at, probed_at) = (own.shadow.probes, own.shadow.heard_at, own.shadow.probed_at);
+    // One that waited for a neighbour's answer, or for the device, is followed sooner: the stack counts from when it was due.
+    let punctual = core::mem::replace(&mut own.shadow.punctual, moment.at > moment.excused && own.free);
     own.shadow.probes += 1;
     (own.shadow.probed_at, own.shadow.probed) = (moment.at, true);
     if shut || unsent || !own.calm || !State::is_known(own) || own.shadow.reconfigured || !own.shadow.arrivals.is_empty() {
@@ -115,7 +117,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
         );
     }
     // (Each of the two is rounded to a tick, and may wait for the device a little.)
-    if probes > 0 && moment.at.since(probed_at) + 2 * TICK < keepalive.interval {
+    if probes > 0 && punctual && moment.at.since(probed_at) + 2 * TICK < keepalive.interval {
         let since = moment.at.since(probed_at);
         moment.breach(KEEPALIVE, format_args!("tcp(7): probes {since:?} apart, and {:?} were asked for", keepalive.interval));
     }

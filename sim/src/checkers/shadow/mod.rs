@@ -58,6 +58,8 @@ pub(in crate::checkers) struct State {
     pub(in crate::checkers) probes: u32,
     pub(in crate::checkers) heard_at: Instant,
     probed_at: Instant,
+    /// The last probe went out when it was due.
+    punctual: bool,
     probed: bool,
     /// How long the last probe came after the one before, what was acknowledged then, and whether the window was shut; and how often it was found shut.
     probes_apart: (Duration, u32, bool),
@@ -144,7 +146,10 @@ pub(in crate::checkers) fn delivered(segment: &Segment, own: &mut Endpoint) {
 pub(in crate::checkers) fn attacked(segment: &Segment, own: &mut Endpoint) {
     // A NIC that merges it with what came just before makes one of both.
     let adjoins = |arrival: &Segment| arrival.len() > 0 && arrival.end() == segment.seq;
-    own.shadow.blurred |= own.merges && segment.len() > 0 && own.shadow.arrivals.iter().any(adjoins);
+    let merged = own.merges && segment.len() > 0 && own.shadow.arrivals.iter().any(adjoins);
+    own.shadow.blurred |= merged;
+    // Both may then have been dropped.
+    own.shadow.receiver.prune(merged);
     own.shadow.attacks += 1;
     challenges::attacked(segment, own);
 }

@@ -188,11 +188,17 @@ pub(in crate::checkers) fn serviced(
     (arrivals, sent): (&[Segment], &[Segment]),
 ) {
     let Some(irs) = own.irs else { return };
+    let echoes_before = own.shadow.receiver.echoes.clone();
     note_echoes(own, arrivals, sent);
     // What brings, or acknowledges, anything new was certainly heard.
     let new = |arrival: &Segment| own.shadow.receiver.held.as_ref().is_some_and(|held| arrival.seq == held.next && arrival.len() > 0);
     let newer = |arrival: &Segment| arrival.has(ACK) && own.shadow.sender.una.is_some_and(|una| before(una, arrival.ack));
-    if arrivals.iter().any(|arrival| !arrival.has(RST) && !arrival.has(SYN) && (new(arrival) || newer(arrival))) {
+    // (Not if it may be older than TS.Recent: then it is acknowledged, and no more. RFC 7323 s5.3.)
+    let echoes = own.shadow.receiver.echoes();
+    let fresh = |arrival: &Segment| {
+        arrival.options.timestamps.is_none_or(|(value, _)| !echoes.is_empty() && !echoes.iter().any(|&echo| before(value, echo)))
+    };
+    if arrivals.iter().any(|arrival| !arrival.has(RST) && !arrival.has(SYN) && fresh(arrival) && (new(arrival) || newer(arrival))) {
         own.shadow.heard_at = moment.at;
     }
     if !arrivals.is_empty() {
@@ -206,7 +212,8 @@ pub(in crate::checkers) fn serviced(
     let mut at_once: Option<(u32, &str)> = None;
     let mut newest = None;
     let mut repeated = None;
-    for arrival in arrivals.iter().filter(|arrival| !arrival.has(RST) && (!arrival.has(SYN) || arrival.seq == irs)) {
+    let counting = |arrival: &&Segment| !arrival.has(RST) && (!arrival.has(SYN) || arrival.seq == irs);
+    for (place, arrival) in arrivals.iter().enumerate().filter(|(_, arrival)| counting(arrival)) {
         let (start, end) = (arrival.seq.wrapping_add(u32::from(arrival.has(SYN))), arrival.end());
         if arrival.has(SYN) && begins && arrival.has(ACK) && before(own.iss, arrival.ack) {
             at_once = Some((held.next, "RFC 9293 s3.10.7.3: a SYN-ACK is acknowledged"));
@@ -216,13 +223,15 @@ pub(in crate::checkers) fn serviced(
         }
         // RFC 7323 s5.3, R1: one that is older than TS.Recent is acknowledged, and dropped.
         if let Some((value, _)) = arrival.options.timestamps {
-            if !state.echoes.is_empty() && state.echoes.iter().all(|&echo| before(value, echo)) {
+            // (What this service made of TS.Recent may have come after this one.)
+            if !echoes_before.is_empty() && echoes_before.iter().all(|&echo| before(value, echo)) {
                 if arrival.len() > 0 {
                     at_once = Some((held.next, "RFC 7323 s5.3: a segment with an old timestamp is acknowledged"));
                 }
                 continue;
             }
-            state.pruned |= state.echoes.iter().any(|&echo| before(value, echo));
+            let earlier = arrivals[..place].iter().filter_map(|arrival| arrival.options.timestamps).map(|(value, _)| value);
+            state.pruned |= echoes_before.iter().copied().chain(earlier).any(|echo| before(value, echo));
         }
         // RFC 5961 s5.2: with an acknowledgment older than the largest window it is no part of the connection.
         let age = una.wrapping_sub(arrival.ack).cast_signed();

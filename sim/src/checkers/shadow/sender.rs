@@ -54,9 +54,13 @@ pub(in crate::checkers) enum Phase {
 pub(in crate::checkers) struct State {
     /// Payload bytes of a full segment, at most; zero: not known yet.
     pub(super) mss: u32,
+    /// The longest that was sent: a path that its host knows to be narrow has shorter ones than both ends announced.
+    pub(super) longest: u32,
     /// Something may have made segments smaller.
     pub(super) shrunk: bool,
+    /// The congestion window that it has at most, and at least.
     cwnd: u64,
+    cwnd_least: u64,
     ssthresh: u64,
     counted: u64,
     pub(super) phase: Phase,
@@ -140,11 +144,6 @@ impl State {
         Some(since + (most * (1 << self.resent.min(16))).min(RTO_MAX) + RETRY_SLACK)
     }
 
-    /// The handshake was over at the last service.
-    pub(super) fn stands(&self) -> bool {
-        self.una.is_some()
-    }
-
     /// Whether the connection may have been given up for want of answers.
     pub(super) fn gave_up(&self) -> bool {
         self.timeouts >= 8
@@ -192,10 +191,12 @@ impl State {
     fn begin(&mut self, mss: u32) {
         self.mss = mss;
         self.cwnd = INITIAL_SEGMENTS * u64::from(mss);
+        self.cwnd_least = self.cwnd;
         self.ssthresh = u64::MAX;
         // RFC 5681 s3.1: after a SYN that was lost more than once, one segment (the first may have been spurious: RFC 6298 s5.7).
         if self.syns > 2 && self.told == 0 {
             self.cwnd = u64::from(mss);
+            self.cwnd_least = self.cwnd;
             self.lossy = true;
         }
     }
@@ -205,11 +206,13 @@ impl State {
         self.rtt = Some((least.min(rtt), most.max(rtt)));
     }
 
-    /// RFC 5681 s3.1, with RFC 3465's count of bytes: `flight` was on its way, at most.
-    fn grow(&mut self, acked: u32, flight: u32) {
+    /// RFC 5681 s3.1, with RFC 3465's count of bytes: `flight` was on its way, at most, and `flight_least` at least. A window that was not used does not
+    /// grow (RFC 7661 s1); so the one that grew more, by what is known of it, grows less later.
+    fn grow(&mut self, acked: u32, flight: u32, flight_least: u32) {
         let (acked, flight, mss) = (u64::from(acked), u64::from(flight), u64::from(self.mss));
+        let grows_surely = self.cwnd_least < self.ssthresh && 2 * u64::from(flight_least) >= self.cwnd;
         if self.cwnd < self.ssthresh {
-            if 2 * flight >= self.cwnd {
+            if 2 * flight >= self.cwnd_least {
                 // "When cwnd and ssthresh are equal", either: no further than that.
                 self.cwnd = (self.cwnd + acked).min(self.ssthresh);
             }
@@ -219,6 +222,9 @@ impl State {
                 self.counted -= self.cwnd;
                 self.cwnd += mss;
             }
+        }
+        if grows_surely {
+            self.cwnd_least = (self.cwnd_least + acked).min(self.ssthresh);
         }
     }
 
@@ -277,6 +283,7 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let (_, rto) = state.rto();
     if flight == 0 && state.una == Some(una) && at > state.last_tx + rto * 2 {
         state.cwnd = state.cwnd.min(INITIAL_SEGMENTS * u64::from(state.mss));
+        state.cwnd_least = state.cwnd_least.min(state.cwnd);
     }
     let pending = una.wrapping_sub(state.una.unwrap_or(una));
     let arrived: u32 = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack()).map(|&(a, b)| b.wrapping_sub(a)).sum();
@@ -327,6 +334,7 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.small = Some(segment.end());
     }
     // A path that is known already, or a device that gathers no more, makes segments shorter than was agreed on.
+    state.longest = state.longest.max(segment.len());
     state.shrunk |= segment.len() > 0 && segment.len() + SACK_MAX < state.mss && !segment.has(PSH);
     if segment.len() < state.mss {
         state.partial = Some(segment.end());
@@ -401,7 +409,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     } else if evidence && state.phase == Phase::Open {
         (state.phase, state.recover, state.counted) = (Phase::Recovery, nxt, 0);
         state.halve(flight);
-        state.cwnd = state.ssthresh;
+        (state.cwnd, state.cwnd_least) = (state.ssthresh, state.ssthresh);
     } else if state.told > 0
         || !own.calm
         || !own.free
@@ -437,6 +445,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.shrunk |= state.timeouts > 1;
         (state.phase, state.recover, state.counted) = (Phase::Loss, nxt, 0);
         state.cwnd = u64::from(state.mss);
+        state.cwnd_least = state.cwnd;
         // RFC 2018 s8: after a timeout, nothing that was reported need be believed.
         state.doubted = nxt;
         state.dups = 0;
@@ -536,11 +545,12 @@ pub(in crate::checkers) fn serviced(
             let flight = if several { u32::MAX / 4 } else { nxt_before.wrapping_sub(una) };
             match state.phase {
                 // (What was sent meanwhile may have been on its way already.)
-                Phase::Open => state.grow(acked, if several { u32::MAX / 4 } else { nxt.wrapping_sub(una) }),
+                Phase::Open if several => state.grow(acked, u32::MAX / 4, 0),
+                Phase::Open => state.grow(acked, nxt.wrapping_sub(una), nxt_before.wrapping_sub(una)),
                 Phase::Loss => {
                     state.fuzzy |= several;
                     // RFC 3465 s2.3: L is one segment after a timeout.
-                    state.grow(acked.min(mss), u32::MAX / 4);
+                    state.grow(acked.min(mss), u32::MAX / 4, 0);
                 }
                 Phase::Recovery if ends => {
                     let left = u64::from(flight.saturating_sub(acked)).max(u64::from(mss)) + u64::from(mss);
