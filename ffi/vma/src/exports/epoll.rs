@@ -6,9 +6,9 @@ use core::time::Duration;
 use libc::{epoll_event, sigset_t, timespec};
 
 use super::timeout::{from_ms, from_timespec};
-use crate::errno::{Errno, fail, to_int};
+use crate::errno::{self, Errno, fail, to_int};
 use crate::fdtable::{self, Entry};
-use crate::mux::epoll;
+use crate::mux::{beside, epoll};
 use crate::process::process_or_init;
 use crate::socket::lifecycle;
 use crate::{boundary, real};
@@ -50,10 +50,19 @@ pub unsafe extern "C" fn epoll_ctl(instance: c_int, operation: c_int, fd: c_int,
         {
             lifecycle::displaced(fd, entry);
         }
-        match epoll::control(instance, operation, fd, wanted) {
+        let saved = errno::current();
+        let control = || match epoll::control(instance, operation, fd, wanted) {
             Some(result) => to_int(result.map(|()| 0)),
             // SAFETY: the caller's arguments, as they are.
             None => unsafe { real::epoll_ctl(instance, operation, fd, event) },
+        };
+        match control() {
+            // The library's own instance, in which one of the program's may lie, is no part of the program's nesting.
+            -1 if errno::current() == libc::ELOOP && beside::makes_way() => {
+                errno::set(saved);
+                control()
+            }
+            result => result,
         }
     })
 }

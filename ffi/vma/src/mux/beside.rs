@@ -13,7 +13,7 @@ use ringway_host::sleep::epoll_ctl;
 use ringway_shm::BESIDE;
 
 use super::wait::Waiting;
-use crate::process::Offload;
+use crate::process::{self, Offload};
 use crate::slab::Key;
 use crate::{fdtable, lineage, real};
 
@@ -121,6 +121,17 @@ impl Offload {
             close(member.fd);
         }
     }
+}
+
+/// The kernel would not have one instance of the program's in another: epoll instances nest five deep at most, and the ring's was one of them. Whether
+/// it was: now it is not.
+pub(crate) fn makes_way() -> bool {
+    let Some(process) = process::process() else { return false };
+    let mut offload = process.lock();
+    let Some(member) = offload.mux.watch.beside.member else { return false };
+    offload.empty_place();
+    offload.mux.watch.beside.refused = Some(member.epoll);
+    true
 }
 
 /// In the child of a fork: the copy of a number that is its parent's. (The ring's epoll is shared with the parent, and is left as it is.)

@@ -833,11 +833,27 @@ static void beside(void) {
     sleep_in("one, alone", ep[0], s[0], p[0], 9);
 }
 
+/* As deep as the kernel lets instances be nested, and no deeper, however often the outermost was slept in. */
+static void deeply(void) {
+    enum { DEPTH = 7 };
+    int s[2], p[2], ep[DEPTH];
+    pair(s);
+    CHECK(pipe(p) == 0);
+    for (int i = 0; i < DEPTH; i++) CHECK((ep[i] = epoll_create1(0)) >= 0);
+    ctl(ep[0], EPOLL_CTL_ADD, s[0], EPOLLIN, 100);
+    ctl(ep[0], EPOLL_CTL_ADD, p[0], EPOLLIN, 101);
+    for (int i = 0; i + 1 < DEPTH; i++) {
+        show("slept in", ep[0], 20);
+        ctl(ep[i], EPOLL_CTL_ADD, ep[i + 1], EPOLLIN, i);
+    }
+    sleep_in("the outermost", ep[0], s, p, 6);
+}
+
 static const struct { const char *name; void (*run)(void); } cases[] = {
     { "level", level }, { "edge", edge }, { "oneshot", oneshot }, { "fresh", fresh }, { "nested", nested }, { "two", two },
     { "mixed", mixed }, { "errors", errors }, { "hangup", hangup }, { "alike", alike }, { "both_worlds", both_worlds }, { "threads", threads },
     { "added", added }, { "first", first }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy }, { "again", again },
-    { "burst", burst }, { "one_core", one_core }, { "beside", beside },
+    { "burst", burst }, { "one_core", one_core }, { "beside", beside }, { "deeply", deeply },
 };
 
 int main(int argc, char **argv) {
