@@ -85,6 +85,7 @@ mod fabric;
 mod faults;
 #[cfg(test)]
 mod frames;
+mod heap;
 mod host;
 mod network;
 mod nic;
@@ -93,6 +94,7 @@ mod queue;
 pub mod random;
 mod report;
 pub mod scenario;
+mod segment;
 mod sockets;
 pub mod stations;
 pub mod timeline;

@@ -28,7 +28,6 @@ mod ranges;
 mod resources;
 mod rto;
 mod screening;
-pub(crate) mod segment;
 mod sequence;
 mod services;
 mod shadow;
@@ -54,6 +53,7 @@ use self::datagrams::Datagrams;
 use self::desk::{Desk, Sock};
 use self::flow::{Flows, Tuple};
 use crate::fabric::Marks;
+use crate::segment;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
 pub const CHECKERS: [&str; 31] = [

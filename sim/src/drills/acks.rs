@@ -7,7 +7,7 @@ use ringway_stack::tcp::State;
 
 use super::Drill;
 use super::bench::{Bench, Peer, TICK};
-use crate::checkers::segment::{ACK, PSH, RST, before};
+use crate::segment::{ACK, PSH, RST, before};
 
 pub(super) const DRILLS: &[Drill] = &[
     ("delayed acknowledgments", delayed),
@@ -232,7 +232,7 @@ fn challenges(bench: &mut Bench) {
     let setup = bench.setup();
     let peer = bench.connect(&setup);
     bench.pass(Duration::from_secs(1));
-    let flags = bench.pick(&[RST, crate::checkers::segment::SYN]);
+    let flags = bench.pick(&[RST, crate::segment::SYN]);
     for _ in 0..3 {
         for number in 0..6 {
             bench.give(&peer, peer.nxt.wrapping_add(1 + number), peer.rcv, flags, 0);

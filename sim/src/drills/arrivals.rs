@@ -7,7 +7,7 @@ use ringway_stack::tcp::State;
 
 use super::Drill;
 use super::bench::{Bench, Peer};
-use crate::checkers::segment::{ACK, FIN, PSH, RST, SYN};
+use crate::segment::{ACK, FIN, PSH, RST, SYN};
 
 pub(super) const DRILLS: &[Drill] =
     &[("a segment in SYN-SENT", syn_sent), ("a segment in SYN-RECEIVED", syn_received), ("segments that arrive", synchronized)];

@@ -15,10 +15,10 @@ use ringway_stack::{Error, Instant, tcp};
 
 use super::card::{Card, OWN, PEER, Wire};
 use crate::apps::by_hand::{Departing, Ends};
-use crate::checkers::segment::{ACK, FIN, PSH, RST, SYN, Segment};
 use crate::checksum;
 use crate::dissect::{self, Payload};
 use crate::random::{SplitMix, scale};
+use crate::segment::{ACK, FIN, PSH, RST, SYN, Segment};
 
 /// Lines of what happened that a breach shows.
 const LOG_MAX: usize = 40;

@@ -5,74 +5,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{
-    Capabilities, Device, DeviceEvent, FlowRule, HEAD_MAX, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame,
-    Wake,
-};
+use ringway_stack::device::{Capabilities, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, TxFrame, Wake};
 use ringway_stack::offload::DeviceKind;
 
-const BUFFER_BYTES: usize = 2048;
+use crate::heap::{self, Buffer, Received};
+
 /// The stack's station, and its peer's.
 pub(super) const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 pub(super) const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
-
-/// Received bytes.
-#[derive(Clone, Debug)]
-pub(super) struct Received(Rc<[u8]>, usize, usize);
-
-impl RxBuffer for Received {
-    fn len(&self) -> usize {
-        self.2
-    }
-
-    fn copy_to(&self, offset: usize, out: &mut [u8]) {
-        out.copy_from_slice(&self.0[self.1 + offset..][..out.len()]);
-    }
-
-    fn checksum(&self, offset: usize, len: usize) -> u16 {
-        crate::checksum::sum(0, &self.0[self.1 + offset..][..len])
-    }
-
-    fn slice(&self, offset: usize, len: usize) -> Self {
-        assert!(offset + len <= self.2, "a slice beyond its buffer");
-        Self(self.0.clone(), self.1 + offset, len)
-    }
-}
-
-/// Bytes to be sent.
-#[derive(Clone, Debug)]
-pub(super) struct Buffer(Rc<Lent>);
-
-/// They count until the last one lets go of them.
-#[derive(Debug)]
-struct Lent {
-    bytes: RefCell<Vec<u8>>,
-    count: Rc<Cell<usize>>,
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        self.count.set(self.count.get() - 1);
-    }
-}
-
-impl TxBuffer for Buffer {
-    fn capacity(&self) -> usize {
-        self.0.bytes.borrow().len()
-    }
-
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
-        self.0.bytes.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn copy_to(&self, offset: usize, out: &mut [u8]) {
-        out.copy_from_slice(&self.0.bytes.borrow()[offset..offset + out.len()]);
-    }
-
-    fn checksum(&self, offset: usize, len: usize) -> u16 {
-        crate::checksum::sum(0, &self.0.bytes.borrow()[offset..offset + len])
-    }
-}
 
 /// Frames both ways.
 #[derive(Debug, Default)]
@@ -122,12 +62,8 @@ impl Device for Card {
         while !batch.is_full()
             && let Some(frame) = wire.to_stack.pop_front()
         {
-            let head = frame.len().min(HEAD_MAX);
             let Some(slot) = batch.push_slot() else { break };
-            slot.head[..head].copy_from_slice(&frame[..head]);
-            slot.head_len = head as u16;
-            let rest = frame.len() - head;
-            slot.body = (rest > 0).then(|| Received(frame.into(), head, rest));
+            Received::fill(slot, frame);
             count += 1;
         }
         count
@@ -139,9 +75,7 @@ impl Device for Card {
     }
 
     fn tx_alloc(&mut self, _len: usize) -> Option<Buffer> {
-        let count = self.wire.borrow().buffers.clone();
-        count.set(count.get() + 1);
-        Some(Buffer(Rc::new(Lent { bytes: RefCell::new(vec![0; BUFFER_BYTES]), count })))
+        Some(Buffer::lend(&self.wire.borrow().buffers))
     }
 
     fn send(&mut self, frame: &TxFrame<'_, Buffer>) -> Result<(), SendError> {
@@ -151,13 +85,7 @@ impl Device for Card {
             Some(room) => *room -= 1,
             None => {}
         }
-        let mut bytes = frame.head.to_vec();
-        for slice in frame.body {
-            let at = bytes.len();
-            bytes.resize(at + slice.len, 0);
-            slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
-        }
-        wire.from_stack.push_back(bytes);
+        wire.from_stack.push_back(heap::gathered(frame));
         wire.queued = true;
         Ok(())
     }

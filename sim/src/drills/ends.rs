@@ -8,7 +8,7 @@ use ringway_stack::tcp::State;
 
 use super::Drill;
 use super::bench::{Bench, Peer, Setup, TICK, TIME_WAIT};
-use crate::checkers::segment::{ACK, FIN, RST, SYN};
+use crate::segment::{ACK, FIN, RST, SYN};
 
 pub(super) const DRILLS: &[Drill] = &[
     ("a TIME-WAIT", time_wait),

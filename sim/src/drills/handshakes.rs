@@ -8,7 +8,7 @@ use ringway_stack::{Error, tcp};
 
 use super::Drill;
 use super::bench::{Bench, Heard, Peer, Setup, TICK};
-use crate::checkers::segment::{ACK, RST, SYN, before};
+use crate::segment::{ACK, RST, SYN, before};
 
 pub(super) const DRILLS: &[Drill] = &[
     ("a backlog", backlog),
@@ -272,7 +272,7 @@ fn numbers(bench: &mut Bench) {
         bench.receive(&mut peer);
     }
     // The peer ends first, so that nothing is left behind here.
-    bench.give(&peer, peer.nxt, peer.rcv, ACK | crate::checkers::segment::FIN, 0);
+    bench.give(&peer, peer.nxt, peer.rcv, ACK | crate::segment::FIN, 0);
     peer.nxt = peer.nxt.wrapping_add(1);
     bench.take();
     bench.ring.close(bench.now, peer.id(), false);

@@ -7,7 +7,7 @@ use ringway_stack::ring::{SendFlags, Shutdown};
 
 use super::Drill;
 use super::bench::{Bench, Heard, Peer, TICK};
-use crate::checkers::segment::{ACK, FIN, before};
+use crate::segment::{ACK, FIN, before};
 
 pub(super) const DRILLS: &[Drill] = &[
     ("small writes", nagle),

@@ -8,7 +8,7 @@ use ringway_stack::tcp::State;
 
 use super::Drill;
 use super::bench::{Bench, Peer, TICK};
-use crate::checkers::segment::ACK;
+use crate::segment::ACK;
 
 pub(super) const DRILLS: &[Drill] =
     &[("a timeout's length", lengths), ("a connection that is given up", given_up), ("an orphan that is given up", orphan)];

@@ -8,7 +8,7 @@ use ringway_stack::tcp::State;
 
 use super::Drill;
 use super::bench::{Bench, Peer, TICK};
-use crate::checkers::segment::{ACK, FIN, PSH, before};
+use crate::segment::{ACK, FIN, PSH, before};
 
 pub(super) const DRILLS: &[Drill] = &[
     ("a window that is shut", shut),

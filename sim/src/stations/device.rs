@@ -1,67 +1,24 @@
 //! Two stations on a fabric that loses nothing, keeps the order, and knows of death: what shared memory between processes is.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddrV4;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, ChecksumVerdict, Device, DeviceEvent, Flow, FlowRule, HEAD_MAX, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError,
-    TxBuffer, TxFrame, Wake,
+    Capabilities, ChecksumVerdict, Device, DeviceEvent, Flow, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, TxFrame, Wake,
 };
 use ringway_stack::offload::DeviceKind;
-use ringway_stack::wire::{checksum, ethernet, ipv4, tcp};
+use ringway_stack::wire::{ethernet, ipv4, tcp};
+
+use crate::heap::{self, Buffer, Received};
 
 /// Frames that wait at a station, at most: few, so that senders come to the end of them.
 const ROOM: usize = 6;
-const BUFFER_BYTES: usize = 2048;
 
 /// A connection's addresses: its owner's first.
 pub(super) type Ends = (SocketAddrV4, SocketAddrV4);
-
-#[derive(Clone, Debug)]
-pub(super) struct Received(Rc<[u8]>, usize, usize);
-
-impl RxBuffer for Received {
-    fn len(&self) -> usize {
-        self.2
-    }
-
-    fn copy_to(&self, offset: usize, out: &mut [u8]) {
-        out.copy_from_slice(&self.0[self.1 + offset..][..out.len()]);
-    }
-
-    fn checksum(&self, offset: usize, len: usize) -> u16 {
-        checksum::sum(&self.0[self.1 + offset..][..len])
-    }
-
-    fn slice(&self, offset: usize, len: usize) -> Self {
-        assert!(offset + len <= self.2, "a slice beyond its buffer");
-        Self(self.0.clone(), self.1 + offset, len)
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Buffer(Rc<RefCell<Vec<u8>>>);
-
-impl TxBuffer for Buffer {
-    fn capacity(&self) -> usize {
-        self.0.borrow().len()
-    }
-
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
-        self.0.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn copy_to(&self, offset: usize, out: &mut [u8]) {
-        out.copy_from_slice(&self.0.borrow()[offset..offset + out.len()]);
-    }
-
-    fn checksum(&self, offset: usize, len: usize) -> u16 {
-        checksum::sum(&self.0.borrow()[offset..offset + len])
-    }
-}
 
 /// What lies between the two.
 #[derive(Debug, Default)]
@@ -87,6 +44,7 @@ pub(super) struct Station {
     events: VecDeque<DeviceEvent>,
     knows: bool,
     rules: u64,
+    lent: Rc<Cell<usize>>,
 }
 
 /// The address of a station.
@@ -104,7 +62,7 @@ impl Station {
             gather_max: 4,
             ..Capabilities::least(DeviceKind::Sim, 1500)
         };
-        Self { capabilities, number, fabric: fabric.clone(), events: VecDeque::new(), knows: false, rules: 0 }
+        Self { capabilities, number, fabric: fabric.clone(), events: VecDeque::new(), knows: false, rules: 0, lent: Rc::default() }
     }
 
     /// It dies: what it has sent is still received.
@@ -147,13 +105,9 @@ impl Device for Station {
             if let Some((ends, len, _)) = stream_of(&frame) {
                 *fabric.polled.entry(ends).or_default() += len;
             }
-            let head = frame.len().min(HEAD_MAX);
             let Some(slot) = batch.push_slot() else { break };
-            slot.head[..head].copy_from_slice(&frame[..head]);
-            slot.head_len = head as u16;
             slot.meta.checksum = ChecksumVerdict::Good;
-            let rest = frame.len() - head;
-            slot.body = (rest > 0).then(|| Received(frame.into(), head, rest));
+            Received::fill(slot, frame);
             count += 1;
         }
         // The news comes behind everything else.
@@ -168,7 +122,7 @@ impl Device for Station {
     }
 
     fn tx_alloc(&mut self, _len: usize) -> Option<Buffer> {
-        Some(Buffer(Rc::new(RefCell::new(vec![0; BUFFER_BYTES]))))
+        Some(Buffer::lend(&self.lent))
     }
 
     fn send(&mut self, frame: &TxFrame<'_, Buffer>) -> Result<(), SendError> {
@@ -180,12 +134,7 @@ impl Device for Station {
         if queue.len() >= ROOM {
             return Err(SendError::Full);
         }
-        let mut bytes = frame.head.to_vec();
-        for slice in frame.body {
-            let at = bytes.len();
-            bytes.resize(at + slice.len, 0);
-            slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
-        }
+        let bytes = heap::gathered(frame);
         if let Some((ends, len, is_last)) = stream_of(&bytes) {
             let (sent, ended) = fabric.sent.entry(ends).or_default();
             *sent += len;

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::dissect::{self, Payload};
 use crate::fabric::Direction;
-use crate::trace::segment::{Reader, SYN, Segment};
+use crate::segment::SYN;
+use crate::trace::segment::{Reader, Segment};
 use crate::trace::{Note, NoteKind, Record, Trace, What, befallen, refusal};
 
 /// No host, no connection.

@@ -10,11 +10,7 @@ use ringway_stack::device::ChecksumVerdict;
 use crate::checksum;
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP, be16, be32, ip_at, mac_at};
 use crate::fabric::Marks;
-
-pub(crate) const FIN: u8 = 1;
-pub(crate) const SYN: u8 = 2;
-pub(crate) const RST: u8 = 4;
-pub(crate) const ACK: u8 = 16;
+use crate::segment::{self, ACK, FIN, PSH, RST, SYN, URG};
 
 /// A TCP segment in relative numbers.
 #[derive(Clone, Debug)]
@@ -34,7 +30,7 @@ pub(crate) struct Segment {
 impl Segment {
     /// `S`, `F`, `R`, `P`, `U`, and a dot for an acknowledgment, as tcpdump has it.
     pub(crate) fn letters(&self) -> String {
-        let letters = [(SYN, 'S'), (FIN, 'F'), (RST, 'R'), (8, 'P'), (32, 'U'), (ACK, '.')];
+        let letters = [(SYN, 'S'), (FIN, 'F'), (RST, 'R'), (PSH, 'P'), (URG, 'U'), (ACK, '.')];
         letters.iter().filter(|(bit, _)| self.flags & bit != 0).map(|&(_, c)| c).collect()
     }
 
@@ -115,14 +111,10 @@ impl Reader {
 
     /// What an attacker made up says nothing of the connection's numbers.
     fn tcp(&mut self, frame: &[u8], ip: &Ipv4, marks: Marks) -> Option<Segment> {
-        let (src, dst) = dissect::ports(frame, ip)?;
-        let l4 = frame.get(ip.l4..ip.end)?;
-        let (seq, ack, flags) = (be32(l4, 4)?, be32(l4, 8)?, *l4.get(13)?);
-        let header_len = usize::from(*l4.get(12)? >> 4) * 4;
-        let options = l4.get(20..header_len)?;
-        let tsval = timestamps(options).map(|(val, _)| val);
-
-        let fresh = Origin { seq, tsval, scale: offered_scale(options).filter(|_| flags & SYN != 0) };
+        let segment::Segment { src, dst, seq, ack, flags, window, options, options_len, payload, .. } = segment::Segment::parse(frame, ip)?;
+        let listed = frame.get(payload.start - options_len..payload.start)?;
+        let tsval = options.timestamps.map(|(val, _)| val);
+        let fresh = Origin { seq, tsval, scale: options.scale.filter(|_| flags & SYN != 0) };
         let origin = if marks.contains(Marks::FORGED) {
             self.origins.get(&(src, dst)).copied().unwrap_or(fresh)
         } else {
@@ -137,9 +129,9 @@ impl Reader {
             seq: seq.wrapping_sub(origin.seq),
             ack: ack.wrapping_sub(other.seq),
             flags,
-            window: u32::from(be16(l4, 14)?) << scale.min(14),
-            len: u32::try_from(l4.len() - header_len).ok()?,
-            options: tcp_options(options, origin, other, (ack, other.seq))?,
+            window: u32::from(window) << scale.min(14),
+            len: u32::try_from(payload.len()).ok()?,
+            options: tcp_options(listed, origin, other, (ack, other.seq))?,
         })
     }
 }
@@ -169,14 +161,6 @@ fn each_option(mut options: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
             }
         }
     })
-}
-
-fn offered_scale(options: &[u8]) -> Option<u8> {
-    each_option(options).find(|&(kind, c)| kind == 3 && c.len() == 1).map(|(_, c)| c[0])
-}
-
-fn timestamps(options: &[u8]) -> Option<(u32, u32)> {
-    each_option(options).find(|&(kind, c)| kind == 8 && c.len() == 8).and_then(|(_, c)| Some((be32(c, 0)?, be32(c, 4)?)))
 }
 
 fn tcp_options(options: &[u8], origin: Origin, other: Origin, (ack, base): (u32, u32)) -> Option<String> {

@@ -7,12 +7,6 @@ use ringway_stack::device::{ChecksumVerdict, MacAddr};
 use crate::checksum;
 use crate::dissect::{self, Payload, TCP, be16, be32, mac_at};
 
-pub(crate) const FIN: u8 = 1;
-pub(crate) const SYN: u8 = 2;
-pub(crate) const RST: u8 = 4;
-pub(crate) const PSH: u8 = 8;
-pub(crate) const ACK: u8 = 16;
-
 const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0];
 const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
 /// Bytes of an IPv4 and of a TCP header without options.

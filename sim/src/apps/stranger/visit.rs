@@ -4,9 +4,10 @@ use core::time::Duration;
 
 use ringway_stack::Instant;
 
-use super::segment::{ACK, Arrived, Departing, FIN, PSH, RST, SYN};
+use super::segment::{Arrived, Departing};
 use crate::apps::{Pattern, Shared};
 use crate::random::Stream;
+use crate::segment::{ACK, FIN, PSH, RST, SYN};
 
 const SYN_RETRY: Duration = Duration::from_millis(400);
 const SYN_TRIES: u32 = 12;

@@ -1,4 +1,4 @@
-//! A TCP segment as a checker sees it; parsed here, never with the code under test.
+//! A TCP segment as checkers, drills and the trace see it; parsed here, never with the code under test.
 
 use core::ops::Range;
 use std::net::SocketAddrV4;

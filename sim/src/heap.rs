@@ -1,0 +1,106 @@
+//! Frames and buffers on the heap, for devices that have no card to model: those of [`drills`](crate::drills) and [`stations`](crate::stations).
+
+use core::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use ringway_stack::device::{HEAD_MAX, RxBuffer, RxFrame, TxBuffer, TxFrame};
+
+use crate::checksum;
+
+const BUFFER_BYTES: usize = 2048;
+
+/// Received bytes: a part of a frame.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    frame: Rc<[u8]>,
+    from: usize,
+    len: usize,
+}
+
+impl Received {
+    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        &self.frame[self.from + offset..][..len]
+    }
+
+    /// Puts a frame into a slot: its head, and the rest of it as a buffer.
+    pub(crate) fn fill(slot: &mut RxFrame<Self>, frame: Vec<u8>) {
+        let head = frame.len().min(HEAD_MAX);
+        slot.head[..head].copy_from_slice(&frame[..head]);
+        slot.head_len = head as u16;
+        let len = frame.len() - head;
+        slot.body = (len > 0).then(|| Self { frame: frame.into(), from: head, len });
+    }
+}
+
+impl RxBuffer for Received {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(self.bytes(offset, out.len()));
+    }
+
+    fn checksum(&self, offset: usize, len: usize) -> u16 {
+        checksum::sum(0, self.bytes(offset, len))
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> Self {
+        assert!(offset + len <= self.len, "a slice beyond its buffer");
+        Self { frame: self.frame.clone(), from: self.from + offset, len }
+    }
+}
+
+/// Bytes to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffer(Rc<Lent>);
+
+/// They count until the last one lets go of them.
+#[derive(Debug)]
+struct Lent {
+    bytes: RefCell<Vec<u8>>,
+    count: Rc<Cell<usize>>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.count.set(self.count.get() - 1);
+    }
+}
+
+impl Buffer {
+    /// One more of those that `count` counts.
+    pub(crate) fn lend(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::new(Lent { bytes: RefCell::new(vec![0; BUFFER_BYTES]), count: count.clone() }))
+    }
+}
+
+impl TxBuffer for Buffer {
+    fn capacity(&self) -> usize {
+        self.0.bytes.borrow().len()
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.0.bytes.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.0.bytes.borrow()[offset..offset + out.len()]);
+    }
+
+    fn checksum(&self, offset: usize, len: usize) -> u16 {
+        checksum::sum(0, &self.0.bytes.borrow()[offset..offset + len])
+    }
+}
+
+/// A frame that a stack sends, in one piece.
+pub(crate) fn gathered(frame: &TxFrame<'_, Buffer>) -> Vec<u8> {
+    let mut bytes = frame.head.to_vec();
+    for slice in frame.body {
+        let at = bytes.len();
+        bytes.resize(at + slice.len, 0);
+        slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
+    }
+    bytes
+}
