@@ -49,12 +49,16 @@ impl<D: Device> Ring<D> {
             return None;
         }
         let (packet, _) = arp::Packet::parse(bytes).ok()?;
-        if packet.sender_mac.is_multicast() || packet.sender_ip.is_unspecified() {
+        if packet.sender_mac.is_multicast() {
             return None;
         }
+        // Who wants to know whether an address is taken has none yet: there is nothing to learn of it, but it is answered (RFC 5227 s2.1.1).
+        let is_probe = packet.sender_ip.is_unspecified();
         let for_us = self.config.addresses.contains(&packet.target_ip) || self.config.is(Mutant::ArpAnswersForOthers);
         if for_us && packet.operation == arp::Operation::Request {
-            self.neighbours.learn_asker(now, packet.sender_ip, packet.sender_mac);
+            if !is_probe {
+                self.neighbours.learn_asker(now, packet.sender_ip, packet.sender_mac);
+            }
             let reply = arp::Packet {
                 operation: arp::Operation::Reply,
                 sender_mac: self.mac,
@@ -63,11 +67,13 @@ impl<D: Device> Ring<D> {
                 target_ip: packet.sender_ip,
             };
             self.answer(now, reply);
-        } else if !self.neighbours.learn(now, packet.sender_ip, packet.sender_mac) {
+        } else if is_probe || !self.neighbours.learn(now, packet.sender_ip, packet.sender_mac) {
             // Whomever it is for, it renews what is known of its sender (RFC 826): so does an announcement (RFC 5227 s3).
             return None;
         }
-        self.neighbour_known(packet.sender_ip, packet.sender_mac);
+        if !is_probe {
+            self.neighbour_known(packet.sender_ip, packet.sender_mac);
+        }
         Some(())
     }
 

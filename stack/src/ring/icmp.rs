@@ -19,7 +19,9 @@ use crate::wire::{icmp, ipv4};
 impl<D: Device> Ring<D> {
     /// RFC 1122 s4.1.3.1: a datagram for a port that nobody has is answered, unless it was for many.
     pub(super) fn port_unreachable(&mut self, packet: &Packet<'_, D::Rx>) {
-        if packet.header.dst.is_multicast() || packet.header.dst.is_broadcast() {
+        // RFC 1122 s3.2.2: nor is one that was for every station of the link, or that no one host can have sent.
+        let was_for_many = packet.header.dst.is_multicast() || packet.header.dst.is_broadcast() || packet.was_for_many();
+        if was_for_many || packet.header.src.is_unspecified() {
             return;
         }
         let Some(transport) = packet.head.first_chunk() else { return };
@@ -47,7 +49,11 @@ impl<D: Device> Ring<D> {
                 }
                 let seq = if self.config.is(Mutant::PingWrongNumber) { seq + 1 } else { seq };
                 let reply = icmp::Message::EchoReply { id, seq };
-                self.output.icmp(&mut self.device, &Self::envelope_back(packet), &reply, &packet.head[at..]).ok()
+                let sent = self.output.icmp(&mut self.device, &Self::envelope_back(packet), &reply, &packet.head[at..]);
+                if sent.is_err() {
+                    self.output.counters.tx_drops += 1;
+                }
+                sent.ok()
             }
             icmp::Message::DestinationUnreachable { code: icmp::CODE_FRAGMENTATION_NEEDED, mtu, quoted } => {
                 self.on_fragmentation_needed(now, mtu, &quoted)

@@ -16,6 +16,9 @@ use crate::time::Instant;
 use crate::wire::checksum::Checksum;
 use crate::wire::{ethernet, ipv4, tcp as wire_tcp, udp};
 
+/// The first address that is not one host's (RFC 1112 s4).
+const CLASS_D: u32 = 0xe000_0000;
+
 /// What a packet has beyond the bytes that were copied: perhaps a buffer, or [`Nothing`].
 pub(super) trait Body<B: RxBuffer>: Sized {
     fn as_option(&self) -> Option<&B>;
@@ -113,6 +116,19 @@ impl<'a, B: RxBuffer, Rest: Body<B>> Packet<'a, B, Rest> {
         sum_is_good(sum, self.head, self.body.as_option())
     }
 
+    /// Whether its frame was for more stations than this one, whatever address it has: then nobody is told what is wrong with it (RFC 1122 s3.2.2).
+    pub(super) fn was_for_many(&self) -> bool {
+        ethernet::Header::parse(self.frame.head()).is_ok_and(|(link, _)| link.dst.is_multicast())
+    }
+
+    /// Without what follows its first `len` bytes.
+    #[inline(always)]
+    fn cut(self, len: usize) -> Option<Self> {
+        let Self { from, header, head, frame, body, verified, segments } = self;
+        let body = body.cut(len.saturating_sub(head.len()))?;
+        Some(Self { from, header, head: &head[..len.min(head.len())], frame, body, verified, segments })
+    }
+
     /// The same, but for its body, to be referred to where it is nothing that most packets come to.
     #[inline(always)]
     fn aside(&self) -> Packet<'a, B> {
@@ -201,7 +217,8 @@ impl<D: Device> Ring<D> {
         let Ok((header, at)) = ipv4::Header::parse(bytes) else { return None };
         let is_part = header.is_fragment() && !self.config.is(Mutant::FragmentIsWhole);
         let is_damaged = !verified && !ipv4::verify_checksum(bytes) && !self.config.is(Mutant::IpChecksumUnchecked);
-        if is_part || is_damaged || !self.is_ours(header.dst) {
+        // (RFC 1122 s3.2.1.3: nor has one host an address of class D or E, or everybody's.)
+        if is_part || is_damaged || header.src.to_bits() >= CLASS_D || !self.is_ours(header.dst) {
             return None;
         }
         if header.dst.is_multicast() && !matches!(header.protocol, ipv4::PROTOCOL_UDP | ipv4::PROTOCOL_IGMP) {
@@ -353,7 +370,7 @@ impl<D: Device> Ring<D> {
             let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
             self.departed.contains(local, SocketAddrV4::new(packet.header.src, header.src_port))
         };
-        if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) && !moved() {
+        if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) && !packet.was_for_many() && !moved() {
             mark!(self, StrangerReset);
             let mut reset = tcp::reset_for(header, payload_len);
             if self.config.is(Mutant::ResetWrongNumber) {
@@ -382,6 +399,8 @@ impl<D: Device> Ring<D> {
     fn on_udp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
         let (header, at) = udp::Header::parse(packet.head).ok()?;
         let len = usize::from(header.len);
+        // (RFC 768: the checksum is over as many bytes as the datagram says that it has.)
+        let packet = if len < packet.len() { packet.cut(len)? } else { packet };
         if (header.checksum == 0 && self.config.is(Mutant::NeedUdpChecksum))
             || len > packet.len()
             || (!packet.verified && self.is_udp_damaged(&header, &packet))

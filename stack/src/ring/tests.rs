@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 mod paths;
 mod sleepers;
+mod strangers;
 
 use super::*;
 use crate::device::{

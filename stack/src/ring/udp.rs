@@ -601,7 +601,8 @@ impl<D: Device> Ring<D> {
         let (tos, loops) = (options.tos, options.multicast_loop || self.config.is(Mutant::LoopsUnasked));
         let envelope = Envelope { src: *from.ip(), dst: *to.ip(), mac: MacAddr::of_group(*to.ip()), ttl, tos };
         let sent = self.udp_emit(&envelope, (from.port(), to.port()), data, len);
-        if loops {
+        // (What a full queue takes is lost on the wire alone. What is refused was not sent to anybody.)
+        if loops && matches!(sent, Ok(()) | Err(SendError::Full)) {
             self.loop_back(now, from, to, data, len);
         }
         sent
