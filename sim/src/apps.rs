@@ -3,7 +3,7 @@
 //! A [`Client`] and a [`Server`] hold [`Conversation`](Dialogue)s over TCP: two [`Side`]s, each of which writes a known stream of bytes
 //! at its own pace and then closes, aborts or leaves. A [`Reactor`] holds many of them behind one [`Epoll`], and knows clients by the first bytes
 //! they send ([`Registry`]). Two [`Runner`]s pass one connection on from ring to ring, two [`Sharer`]s take theirs off its rings. A [`Stranger`]
-//! keeps no law, over a raw queue. [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is kept in a [`Tally`] that
+//! keeps no law, over a raw queue, nor does a [`Prober`], who speaks all else to a [`Target`]. [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is kept in a [`Tally`] that
 //! outlives the world.
 
 mod churner;
@@ -13,10 +13,12 @@ mod group;
 mod handover;
 mod idler;
 mod pattern;
+mod prober;
 mod reactor;
 mod registry;
 mod sharer;
 mod stranger;
+mod target;
 mod tcp;
 mod udp;
 
@@ -27,11 +29,14 @@ pub use group::{GroupListener, GroupSpeaker, GroupTalk, Membership};
 pub use handover::{Baton, Runner, Turns};
 pub use idler::{IdleTally, Idler};
 pub use pattern::Pattern;
+pub(crate) use prober::is_probers;
+pub use prober::{Prober, Probing};
 pub use reactor::{Listening, Opening, Reactor};
 pub use registry::Registry;
 pub use sharer::{Line, Plan, Share, Sharer, When};
 pub(crate) use stranger::segment as by_hand;
 pub use stranger::{Goodbye, Stranger, Visit, Visited};
+pub use target::{Ports, Target};
 pub use tcp::{Client, Server};
 pub use udp::{Echo, Pinger, Pings};
 

@@ -98,6 +98,11 @@ impl Sockets {
         }
     }
 
+    /// A program calls the ring itself.
+    pub(crate) fn call_unseen(&self) {
+        self.note(|checkers, place, _| checkers.unseen(place));
+    }
+
     /// Whether programs hold something that they took by reference.
     pub(crate) fn holds_loans(&self) -> bool {
         self.loans.as_ref().is_some_and(|loans| loans.next_at().is_some())
@@ -293,8 +298,45 @@ impl Sockets {
     /// The ring's.
     pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<SocketId, Error> {
         let socket = self.ring.udp_open(local, options)?;
-        self.note(|checkers, place, ring| checkers.udp_opened(place, ring, local.port(), options, socket));
+        let lends = self.loans.is_some();
+        self.note(|checkers, place, ring| checkers.udp_opened(place, ring, local.port(), options, lends, socket));
         Ok(socket)
+    }
+
+    /// See [`Ring::udp_configure`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn udp_configure(&mut self, socket: SocketId, change: impl FnOnce(&mut UdpOptions)) -> Result<(), Error> {
+        let mut changed = None;
+        let result = self.ring.udp_configure(socket, |options| {
+            change(options);
+            changed = Some(*options);
+        });
+        if let Some(options) = changed {
+            self.note(|checkers, place, _| checkers.udp_configured(place, socket, options));
+        }
+        result
+    }
+
+    /// See [`Ring::udp_join`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn udp_join(&mut self, now: Instant, socket: SocketId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
+        self.ring.udp_join(now, socket, group, from)?;
+        self.note(|checkers, place, _| checkers.joined(place, now, socket, group));
+        Ok(())
+    }
+
+    /// See [`Ring::udp_leave`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn udp_leave(&mut self, socket: SocketId, group: Ipv4Addr) -> Result<(), Error> {
+        self.ring.udp_leave(socket, group)?;
+        self.note(|checkers, place, _| checkers.left(place, socket, group));
+        Ok(())
     }
 
     /// See [`Ring::udp_connect`].
@@ -320,7 +362,7 @@ impl Sockets {
         to: Option<(SocketAddrV4, NextHop)>,
     ) -> Result<usize, Error> {
         let result = self.ring.udp_send(now, socket, data, source, to);
-        self.note(|checkers, place, ring| checkers.udp_sent(place, now, ring, socket, data, source, to.map(|(to, _)| to)));
+        self.note(|checkers, place, ring| checkers.udp_sent(place, now, ring, socket, data, source, to.map(|(to, _)| to), result));
         result
     }
 

@@ -11,6 +11,7 @@ mod meeting;
 mod multicast;
 mod overflow;
 mod pings;
+mod probes;
 mod set;
 mod shared;
 mod sides;
@@ -90,6 +91,7 @@ fn draw_one(workload: WorkloadSet, ground: &mut Ground<'_>) -> Box<dyn Workload>
         WorkloadSet::MEETING => Box::new(meeting::Meetings::draw(ground)),
         WorkloadSet::STRANGER => Box::new(stranger::Strangers::draw(ground)),
         WorkloadSet::SHARED => Box::new(shared::Sharings::draw(ground)),
+        WorkloadSet::PROBES => Box::new(probes::Probes::draw(ground)),
         _ => Box::new(talks::Talks::draw(workload, ground)),
     }
 }

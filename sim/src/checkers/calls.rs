@@ -12,7 +12,7 @@ use super::closing::{Closed, RESET_BOUND};
 use super::datagrams::Datagram;
 use super::desk::Sock;
 use super::flow::Tuple;
-use super::{Checkers, Moment, after_close, closing, forged, loans, rto, shadow, stream, window};
+use super::{Checkers, Moment, after_close, closing, forged, hearing, loans, rto, shadow, stream, window};
 use crate::nic::SimDevice;
 use crate::sockets::readiness;
 
@@ -64,6 +64,11 @@ impl Checkers {
         sock.endpoint
     }
 
+    /// A program calls a ring unseen.
+    pub(crate) fn unseen(&mut self, place: usize) {
+        self.desks[place].unseen = true;
+    }
+
     /// A connection was begun.
     pub(crate) fn connected(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple, config: &tcp::Config, socket: SocketId) {
         let moment = self.call(place, now);
@@ -100,18 +105,34 @@ impl Checkers {
     }
 
     /// A UDP socket was opened.
-    pub(crate) fn udp_opened(&mut self, place: usize, ring: &R, port: u16, options: &UdpOptions, socket: SocketId) {
-        let sock = Sock { receive_max: options.rcvbuf, ..Sock::default() };
+    pub(crate) fn udp_opened(&mut self, place: usize, ring: &R, port: u16, options: &UdpOptions, lends: bool, socket: SocketId) {
+        let sock = Sock { receive_max: options.rcvbuf, hearing: hearing::State::open(*options, lends), ..Sock::default() };
+        self.rebound(place, port);
         self.opened(place, ring, (false, port), sock, options.reuse, socket);
     }
 
     /// A UDP socket found its peer, or lost it.
     pub(crate) fn udp_connected(&mut self, place: usize, ring: &R, socket: SocketId) {
+        if let Some(info) = ring.info(socket) {
+            self.rebound(place, info.local.port());
+        }
         let desk = &mut self.desks[place];
         if let Some(port) = ring.info(socket).and_then(|info| desk.bound.get_mut(&(false, info.local.port()))) {
             port.reconnected(desk.now, ring, socket);
         }
         self.looked(place, ring, socket);
+    }
+
+    /// The UDP sockets of a port are about to be others.
+    fn rebound(&mut self, place: usize, port: u16) {
+        let desk = &mut self.desks[place];
+        let mut at = 0;
+        while let Some(socket) = desk.bound.get(&(false, port)).and_then(|port| port.socket(at)) {
+            if let Some(sock) = desk.sockets.get_mut(&socket) {
+                sock.hearing.rebound();
+            }
+            at += 1;
+        }
     }
 
     fn opened(&mut self, place: usize, ring: &R, bound: (bool, u16), sock: Sock, reuse: Reuse, socket: SocketId) {
@@ -242,6 +263,10 @@ impl Checkers {
     /// A program took a socket's error.
     pub(crate) fn took_error(&mut self, place: usize, ring: &R, socket: SocketId, error: Option<Error>) {
         self.note_error(place, socket, error);
+        if let Some(error) = error {
+            let moment = self.moment(place, None);
+            self.said(&moment, socket, Some(error));
+        }
         self.looked(place, ring, socket);
     }
 
@@ -276,6 +301,11 @@ impl Checkers {
         let Some(state) = info.state.filter(|&state| state != State::Listen) else {
             desk.sockets.remove(&socket);
             let bound = (info.state.is_some(), info.local.port());
+            if !bound.0 {
+                self.left_all(place, socket);
+                self.rebound(place, bound.1);
+            }
+            let desk = &mut self.desks[place];
             if desk.bound.get_mut(&bound).is_none_or(|port| port.remove(now, socket)) {
                 desk.bound.remove(&bound);
             }
@@ -349,12 +379,21 @@ impl Checkers {
         data: &[IoSlice<'_>],
         source: Ipv4Addr,
         to: Option<SocketAddrV4>,
+        result: Result<usize, Error>,
     ) {
-        self.call(place, now);
+        let moment = self.call(place, now);
+        self.said(&moment, socket, result.err());
         let Some(info) = ring.info(socket) else { return };
         let from = if info.local.ip().is_unspecified() { SocketAddrV4::new(source, info.local.port()) } else { info.local };
         if let Some(to) = to.or(info.remote) {
-            self.datagrams.written(from, to, data);
+            let datagram = self.datagrams.written(from, to, data);
+            if result.is_ok() {
+                self.said_to(&moment, *to.ip(), datagram);
+            }
+            let options = self.desks[place].sockets.get(&socket).and_then(|sock| sock.hearing.options);
+            if to.ip().is_multicast() && result.is_ok() && options.is_some_and(|options| options.multicast_loop) {
+                self.looped(place, from, to, datagram);
+            }
         }
         self.looked(place, ring, socket);
     }
@@ -383,6 +422,11 @@ impl Checkers {
         {
             port.read(&moment, socket, read);
         }
+        let peek = flags.contains(RecvFlags::PEEK);
+        match result {
+            Ok(read) if read.copied == read.len => {}
+            other => self.heard(&moment, socket, other.map(|_| None), peek),
+        }
         // What was cut off for lack of room can't be compared.
         if let (Ok(read), Some(info)) = (result, ring.info(socket))
             && read.copied == read.len
@@ -398,7 +442,8 @@ impl Checkers {
             };
             let port = self.desks[place].bound.get(&(false, info.local.port()));
             let open = port.is_none_or(|port| port.is_open(socket, read.from, read.received));
-            self.datagrams.read(&moment, socket, datagram, flags.contains(RecvFlags::PEEK), open);
+            self.datagrams.read(&moment, socket, datagram, peek, open);
+            self.heard(&moment, socket, Ok(Some(&datagram)), peek);
             let (read, _) = self.datagrams.reads(moment.host, socket, datagram);
             if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
                 sock.unsummed.retain(|&(_, unsummed, times)| unsummed != datagram || read < times);

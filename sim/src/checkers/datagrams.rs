@@ -69,12 +69,14 @@ impl Datagrams {
     }
 
     /// A program sent it.
-    pub(super) fn written(&mut self, from: SocketAddrV4, to: SocketAddrV4, data: &[IoSlice<'_>]) {
+    pub(super) fn written(&mut self, from: SocketAddrV4, to: SocketAddrV4, data: &[IoSlice<'_>]) -> Datagram {
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         data.iter().for_each(|slice| scratch.extend_from_slice(slice));
-        self.note(Datagram::new(from, to, &scratch), What::Sent);
+        let datagram = Datagram::new(from, to, &scratch);
+        self.note(datagram, What::Sent);
         self.scratch = scratch;
+        datagram
     }
 
     /// It is on the wire; `watched`: and its sender's calls are seen.
@@ -112,7 +114,7 @@ impl Datagrams {
         let what = What::Read(moment.host, socket);
         let (read, arrived) = (self.count(datagram, what), self.count(datagram, What::Delivered(moment.host)));
         // What a host sends to itself never comes by the wire.
-        let looped = moment.ip == Some(*from.ip());
+        let looped = moment.ip == Some(*from.ip()) && !to.ip().is_multicast();
         if read >= arrived && !looped {
             moment.breach(
                 NAME,

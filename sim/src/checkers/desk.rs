@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 use hashbrown::HashMap;
 use ringway_stack::Instant;
-use ringway_stack::ring::{Readiness, SocketId};
+use ringway_stack::ring::{Readiness, SocketId, UdpOptions};
 use ringway_stack::tcp::{self, Keepalive};
 
 use super::datagrams::Datagram;
 use super::flow::{Tuple, TupleHasher};
-use super::{closing, edges, loans, rto, sharing, window};
+use super::{closing, edges, groups, hearing, loans, rto, sharing, window};
 
 /// A socket.
 #[derive(Debug, Default)]
@@ -39,6 +39,8 @@ pub(super) struct Sock {
     pub(super) unsummed: Vec<(Instant, Datagram, u32)>,
     /// How many datagrams had found no room at the end of the last service.
     pub(super) drops_before: u64,
+    /// What came for a UDP socket.
+    pub(super) hearing: hearing::State,
     pub(super) touched: bool,
     /// Edges of the events of this poll.
     pub(super) raised: Readiness,
@@ -68,6 +70,8 @@ pub(super) struct Desk {
     pub(super) sockets: HashMap<SocketId, Sock, BuildHasherDefault<TupleHasher>>,
     /// Listeners (`true`) and UDP sockets by port.
     pub(super) bound: HashMap<(bool, u16), sharing::Port, BuildHasherDefault<TupleHasher>>,
+    /// What its UDP sockets are members of.
+    pub(super) groups: groups::Groups,
     /// Sockets to look at after this service.
     pub(super) touched: Vec<SocketId>,
     /// When which endpoint must have done something.
@@ -92,11 +96,20 @@ pub(super) struct Desk {
     /// Its NIC may merge segments; and the longest packet that it carries.
     pub(super) merges: bool,
     pub(super) mtu: usize,
+    /// A program's calls are not seen.
+    pub(super) unseen: bool,
     /// A program beside the stack takes frames from that NIC, too.
     pub(super) raw: bool,
 }
 
 impl Desk {
+    /// The options of a port's UDP sockets.
+    pub(super) fn options_of(&self, port: u16) -> impl Iterator<Item = UdpOptions> + Clone + '_ {
+        let port = self.bound.get(&(false, port));
+        let sockets = (0..).map_while(move |at| port?.socket(at));
+        sockets.filter_map(|socket| self.sockets.get(&socket)?.hearing.options)
+    }
+
     /// Looks at a socket after this service.
     pub(super) fn touch(&mut self, socket: SocketId) {
         if let Some(sock) = self.sockets.get_mut(&socket)

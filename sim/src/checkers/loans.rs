@@ -10,7 +10,7 @@ use crate::nic::SimDevice;
 const NAME: &str = "loans";
 
 /// What a datagram counts beside its bytes (the ring's documentation: "with a fixed overhead for each datagram").
-const DATAGRAM_OVERHEAD: usize = 256;
+pub(super) const DATAGRAM_OVERHEAD: usize = 256;
 
 /// What it remembers of a socket.
 #[derive(Clone, Copy, Debug, Default)]

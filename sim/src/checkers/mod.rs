@@ -6,12 +6,14 @@
 //!
 //! What a stack owes the wire is worked out by `shadow`, a TCP of their own.
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `congestion`, `rto`, `timers`, `edges`,
-//! `closing`, `resources`, `loans`, `screening`, `sharing`, `forged`, `sleepers`.
+//! `closing`, `resources`, `loans`, `screening`, `sharing`, `forged`, `sleepers`; and of what is not TCP's, `headers`, `answers`, `hearing`,
+//! `groups`, `neighbours`, `link`.
 //! Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
 //! (`tests/mutants.rs`).
 
 mod after_close;
+mod answers;
 mod breach;
 mod calls;
 mod closing;
@@ -21,9 +23,13 @@ mod desk;
 mod edges;
 mod flow;
 mod forged;
+mod groups;
+mod headers;
+mod hearing;
 mod leaving;
 mod link;
 mod loans;
+mod neighbours;
 mod ranges;
 mod resources;
 mod rto;
@@ -56,7 +62,7 @@ use crate::fabric::Marks;
 use crate::segment;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 31] = [
+pub const CHECKERS: [&str; 36] = [
     "stream",
     "datagrams",
     "after_close",
@@ -88,6 +94,11 @@ pub const CHECKERS: [&str; 31] = [
     "arp",
     "icmp",
     "drills",
+    "headers",
+    "answers",
+    "hearing",
+    "groups",
+    "neighbours",
 ];
 
 /// Where and when something is checked.
@@ -151,6 +162,10 @@ pub struct Checkers {
     stirred: Vec<usize>,
     /// What came lately to each host, for which it may have no connection.
     strays: Vec<shadow::resets::State>,
+    /// What each host was told of its neighbours, and wants of them.
+    acquaintances: Vec<neighbours::State>,
+    /// What each host was asked lately.
+    answers: Vec<answers::State>,
     /// Ports of each host that ever had a listener: what is left of one may answer.
     opened_at: BTreeMap<(usize, u16), Instant>,
     /// Who speaks TCP without a stack: not judged, but those who speak with them are.
@@ -175,6 +190,8 @@ impl Checkers {
         }
         if self.strays.len() <= host {
             self.strays.resize_with(host + 1, shadow::resets::State::default);
+            self.answers.resize_with(host + 1, answers::State::default);
+            self.acquaintances.resize_with(host + 1, neighbours::State::default);
         }
         self.forget_neighbours(host);
         let place = self.places[host][ring];

@@ -25,6 +25,11 @@ impl Checkers {
     pub(crate) fn polls(&mut self, place: usize, now: Instant, ring: &R) {
         let desk = &mut self.desks[place];
         desk.now = now;
+        for &socket in &desk.touched {
+            if let Some(sock) = desk.sockets.get_mut(&socket) {
+                sock.hearing.polls();
+            }
+        }
         let nic = ring.device().nic();
         desk.scarce |= ring.device().rx_scarce() || nic.rx_buffers_max() <= FEW_BUFFERS;
         desk.merges = nic.merges();
@@ -53,12 +58,16 @@ impl Checkers {
             self.flows.at_mut(id).shadow.failed = true;
         }
         sock.raised |= event.edges;
+        if event.edges.contains(Readiness::IN) {
+            sock.hearing.raised();
+        }
         desk.touch(event.socket);
     }
 
     /// All events of a poll were taken: each socket that something came for is looked at.
     pub(crate) fn polled(&mut self, place: usize, ring: &R) {
         let moment = self.moment(place, None);
+        self.datagrams_polled(&moment, ring);
         for at in 0..self.desks[place].touched.len() {
             let socket = self.desks[place].touched[at];
             let endpoint = self.endpoint(place, socket);
@@ -120,6 +129,16 @@ impl Checkers {
             // What the device refused of what strangers are told is told no more.
             let dropped = self.places[host].iter().fold(false, |any, &place| core::mem::take(&mut self.desks[place].dropped) | any);
             self.settle_strays(host, service.calm && !dropped && excused.is_none_or(|excused| self.desks[self.first(host)].now > excused));
+            let judged = service.calm && !dropped && !self.is_raw(host);
+            self.settle_answers(host, judged);
+            self.settle_groups(host, judged);
+            self.settle_neighbours(host, judged);
+            self.settle_move(host, !dropped && !self.is_raw(host));
+        } else {
+            self.settle_answers(host, false);
+            self.settle_groups(host, false);
+            self.settle_neighbours(host, false);
+            self.settle_move(host, false);
         }
         let mut stirred = core::mem::take(&mut self.stirred);
         stirred.retain(|&id| {
@@ -189,6 +208,7 @@ impl Checkers {
         let desk = &mut self.desks[moment.place];
         let Some(sock) = desk.sockets.get_mut(&socket) else { return };
         sock.touched = false;
+        sock.hearing.polls();
         if let (false, Some(info)) = (sock.unsummed.is_empty(), &info) {
             // What the program's filter holds or has dropped, it has heard of.
             let screened =

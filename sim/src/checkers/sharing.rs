@@ -66,6 +66,31 @@ impl Port {
         bound.fits(from, to).map(|_| bound.socket)
     }
 
+    /// Whether a socket of the port hears that.
+    pub(super) fn hears(&self, socket: SocketId, from: SocketAddrV4, to: SocketAddrV4) -> bool {
+        self.sockets.iter().any(|bound| bound.socket == socket && bound.fits(from, to).is_some())
+    }
+
+    /// Whether any socket of the port hears that.
+    pub(super) fn is_for_one(&self, from: SocketAddrV4, to: SocketAddrV4) -> bool {
+        self.sockets.iter().any(|bound| bound.fits(from, to).is_some())
+    }
+
+    /// The socket that is to hear that, if that is one's alone.
+    pub(super) fn best(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<SocketId> {
+        let best = self.sockets.iter().filter_map(|bound| bound.fits(from, to)).max()?;
+        let mut equal = self.sockets.iter().filter(|bound| bound.fits(from, to) == Some(best));
+        let last = equal.next_back()?;
+        let shared = last.reuse == Reuse::Port && last.remote.is_none() && equal.any(|bound| bound.reuse == Reuse::Port);
+        (!shared).then_some(last.socket)
+    }
+
+    /// Sockets that speak to that peer from there.
+    pub(super) fn with_peer(&self, local: SocketAddrV4, remote: SocketAddrV4) -> impl Iterator<Item = SocketId> + '_ {
+        let speaks = move |bound: &&Bound| bound.remote == Some(remote) && bound.fits(remote, local).is_some();
+        self.sockets.iter().filter(speaks).map(|bound| bound.socket)
+    }
+
     pub(super) fn add<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: SocketId, reuse: Reuse) {
         if let Some(info) = ring.info(socket) {
             self.sockets.push(Bound { socket, local: info.local, remote: info.remote, reuse });

@@ -5,18 +5,20 @@ use std::borrow::Cow;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Instant;
-use ringway_stack::device::ChecksumVerdict;
+use ringway_stack::device::{ChecksumVerdict, MacAddr};
 
 use super::datagrams::Datagram;
 use super::flow::{self, Endpoint};
 use super::forged::Forged;
 use super::segment::{ACK, RST, SYN, Segment};
-use super::{Checkers, Moment, Question, after_close, congestion, forged, is_tainted, link, rto, sequence, shadow, window};
+use super::{Checkers, Moment, Question, after_close, congestion, forged, headers, is_tainted, link, rto, sequence, shadow, window};
+use crate::apps::is_probers;
 use crate::checksum;
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
 use crate::fabric::{Frame, Marks};
 
 const ARP_REQUEST: u16 = 1;
+const ETHERTYPE_IPV4: u16 = 0x0800;
 /// How long the stack waits for an answer, and how often it asks.
 const ARP_RETRY: Duration = Duration::from_secs(1);
 const ARP_TRIES: u32 = 3;
@@ -25,7 +27,11 @@ impl Checkers {
     /// A host's ring sent a frame; `frame`: its number on the wire, if it is there already.
     pub(crate) fn sent(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8]) {
         let payload = dissect::payload(bytes);
+        if is_probers(bytes) {
+            return self.probed(now, host, bytes, &payload);
+        }
         self.looked_up(now, host, frame, bytes, &payload);
+        self.formed(now, host, frame, bytes, &payload);
         match payload {
             Payload::Ipv4(ip) if ip.protocol == TCP => {
                 if let Some(segment) = Segment::parse(bytes, &ip) {
@@ -45,6 +51,43 @@ impl Checkers {
         }
     }
 
+    /// What a prober sent, beside whatever stack its host has.
+    fn probed(&mut self, now: Instant, host: usize, bytes: &[u8], payload: &Payload) {
+        if let Payload::Ipv4(ip) = payload
+            && ip.protocol == UDP
+            && let Some(datagram) = datagram(bytes, ip)
+        {
+            let moment = self.at(now, host, None);
+            self.datagrams.sent(&moment, datagram, false);
+        }
+    }
+
+    /// What a stack sent has the form that it must have, and answers something if it is an answer.
+    fn formed(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], payload: &Payload) {
+        if self.is_raw(host) {
+            return;
+        }
+        let moment = self.at(now, host, frame);
+        match payload {
+            Payload::Ipv4(ip) => {
+                headers::sent(&moment, bytes, ip);
+                match ip.protocol {
+                    ICMP => self.answers(now, host, frame, bytes),
+                    headers::IGMP => self.reported(&moment, bytes, ip),
+                    UDP => {
+                        let (port, places) = (dissect::be16(bytes, ip.l4).unwrap_or(0), &self.places[host]);
+                        let options = places.iter().flat_map(|&place| self.desks[place].options_of(port));
+                        headers::datagram(&moment, bytes, ip, options);
+                    }
+                    _ => {}
+                }
+            }
+            Payload::Arp(_) => self.answers(now, host, frame, bytes),
+            Payload::Other(ETHERTYPE_IPV4) => headers::unknown(&moment),
+            Payload::Other(_) => {}
+        }
+    }
+
     /// What was sent says whom its host asked for, and whom it believes to know.
     fn looked_up(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], payload: &Payload) {
         let moment = self.at(now, host, frame);
@@ -55,6 +98,12 @@ impl Checkers {
                 let is_question = dissect::be16(bytes, at + 6) == Some(ARP_REQUEST) && sender != target;
                 if let Some(to) = dissect::mac_at(bytes, 0).filter(|_| is_question && self.asks_alone(host)) {
                     self.neighbours.entry((host, target)).or_default().asked(&moment, target, to);
+                    if to == MacAddr::BROADCAST {
+                        self.asked_for(&moment, target);
+                    }
+                }
+                if sender == target {
+                    self.acquaintances[host].moved = false;
                 }
             }
             Payload::Ipv4(ip) if ip.protocol == ICMP && dissect::is_icmp_error(bytes) => link::error_sent(&moment, bytes, ip),
@@ -63,13 +112,20 @@ impl Checkers {
                 if let Some(neighbour) = self.neighbours.get(&(host, ip.dst)).filter(|_| self.asks_alone(host)) {
                     neighbour.used(&moment, ip.dst);
                 }
+                let said = datagram(bytes, ip).filter(|_| ip.protocol == UDP);
+                self.went_to(&moment, bytes, ip.dst, said);
             }
             _ => {}
         }
     }
 
+    /// Whether a program beside the stack sends and takes frames there, too, or one calls the stack unseen.
+    pub(super) fn is_raw(&self, host: usize) -> bool {
+        self.places[host].iter().any(|&place| self.desks[place].raw || self.desks[place].unseen)
+    }
+
     /// Whether what a host asks is asked by one ring, whose stack is the only one there.
-    fn asks_alone(&self, host: usize) -> bool {
+    pub(super) fn asks_alone(&self, host: usize) -> bool {
         !self.introduced && self.places[host].len() == 1 && !self.desks[self.places[host][0]].raw
     }
 
@@ -82,23 +138,29 @@ impl Checkers {
     /// What a host knows of its neighbours may be anything.
     pub(super) fn forget_neighbours(&mut self, host: usize) {
         self.neighbours.retain(|&(whose, _), _| whose != host);
+        self.acquaintances[host].forget();
     }
 
     /// A frame that reached a host's NIC may say whose station somebody has: by a claim, or by a connection that begins.
     fn learned(&mut self, now: Instant, host: usize, bytes: &[u8]) {
-        let sender = match dissect::payload(bytes) {
+        let payload = dissect::payload(bytes);
+        let sender = match &payload {
             Payload::Arp(at) => dissect::ip_at(bytes, at + 14),
             Payload::Ipv4(ip) if ip.protocol == TCP && bytes.get(ip.l4 + 13).is_some_and(|flags| flags & SYN != 0) => Some(ip.src),
             _ => None,
         };
-        let at = self.at(now, host, None).at;
+        let moment = self.at(now, host, None);
+        let at = moment.at;
+        if let Some(sender) = sender {
+            self.claimed(&moment, bytes, sender, matches!(payload, Payload::Arp(_)));
+        }
         if let Some(neighbour) = sender.and_then(|sender| self.neighbours.get_mut(&(host, sender))) {
             neighbour.heard(at);
         }
     }
 
     /// A host goes by its own clock.
-    fn at(&self, now: Instant, host: usize, frame: Option<u64>) -> Moment {
+    pub(super) fn at(&self, now: Instant, host: usize, frame: Option<u64>) -> Moment {
         let place = self.first(host);
         let ahead = self.desks.get(place).map_or(Duration::ZERO, |desk| desk.ahead);
         Moment { at: now + ahead, ..self.moment(place, frame) }
@@ -124,7 +186,8 @@ impl Checkers {
     }
 
     /// A host has another Ethernet address: an answer that is under way to the old one is no answer, so how often it has asked is not known.
-    pub(crate) fn readdressed(&mut self, host: usize) {
+    pub(crate) fn readdressed(&mut self, host: usize, announced: bool) {
+        self.acquaintances[host].moved = announced;
         for &place in &self.places[host] {
             self.desks[place].readdressed = true;
         }
@@ -244,6 +307,10 @@ impl Checkers {
     /// A frame reached a host's NIC, which took it.
     pub(crate) fn delivered(&mut self, now: Instant, host: usize, frame: &Frame) {
         self.learned(now, host, &frame.bytes);
+        self.asks(now, host, frame);
+        if frame.marks.contains(Marks::CORRUPTED) {
+            self.garbled(host, &frame.bytes);
+        }
         // A checksum tells, and the stack must listen to it: for all that can be seen afterwards, this frame never arrived.
         // (One that was changed behind a checksum's back as well is judged by that.)
         if frame.marks.contains(Marks::CORRUPTED) && (!is_tainted(frame.marks) || checksum::verify(&frame.bytes) == ChecksumVerdict::Bad) {
@@ -276,6 +343,8 @@ impl Checkers {
                 {
                     self.flows.narrowed(host, *tuple.1.ip());
                 }
+                let moment = self.at(now, host, None);
+                self.error_delivered(&moment, bytes, &ip);
                 if is_forged { self.error_forged(host, bytes, &ip) } else { self.flows.heard(host) }
             }
             TCP => {
@@ -284,16 +353,33 @@ impl Checkers {
                 }
             }
             UDP => {
-                if let Some(datagram) = datagram(bytes, &ip) {
+                // (What is for another address is not the host's, whoever's station it was sent to.)
+                let ours = ip.dst.is_multicast() || self.at(now, host, None).ip == Some(ip.dst);
+                if let Some(datagram) = datagram(bytes, &ip).filter(|_| ours) {
                     let port = dissect::be16(bytes, ip.l4 + 2).unwrap_or(0);
                     self.datagrams.delivered(host, datagram, is_tainted(frame.marks), is_forged);
+                    let moment = self.at(now, host, None);
+                    self.datagram_delivered(&moment, frame, &ip, datagram);
                     if is_forged && dissect::be16(bytes, ip.l4 + 6) == Some(0) {
                         self.unsummed_delivered(host, now, &dissect::ports(bytes, &ip), datagram);
                     }
                     self.touch_bound(host, false, port);
                 }
             }
+            headers::IGMP => {
+                let moment = self.at(now, host, None);
+                self.asked_about_groups(&moment, bytes, &ip);
+            }
             _ => {}
+        }
+    }
+
+    /// A frame reached a host that may be damaged where nobody looks (a short one's padding), or not.
+    fn garbled(&mut self, host: usize, bytes: &[u8]) {
+        match dissect::payload(bytes) {
+            Payload::Ipv4(ip) if matches!(ip.protocol, TCP | UDP | ICMP) => {}
+            Payload::Arp(_) => drop(self.lied_to.insert(host)),
+            _ => self.doubt_groups(host),
         }
     }
 
@@ -424,7 +510,8 @@ fn reset_sent(segment: &Segment, own: &mut Endpoint) {
 fn datagram(frame: &[u8], ip: &Ipv4) -> Option<Datagram> {
     let (from, to) = dissect::ports(frame, ip)?;
     let len = usize::from(dissect::be16(frame, ip.l4 + 4)?);
-    if ip.fragment || len < 8 || ip.l4 + len > ip.end {
+    // RFC 1122 s3.2.1.3: what comes from an address that no one host has is discarded.
+    if ip.fragment || len < 8 || ip.l4 + len > ip.end || ip.src.octets()[0] >= 224 {
         return None;
     }
     Some(Datagram::new(from, to, &frame[ip.l4 + 8..ip.l4 + len]))

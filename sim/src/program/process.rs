@@ -196,6 +196,7 @@ impl App for Program {
         }
         let mut run = self.run.take().unwrap_or_else(|| self.begin());
         run.timers.advance(cx.now);
+        cx.ring.call_unseen();
         let (net, ended) = (run.net.clone(), Rc::clone(&run.ended));
         net.lend(cx.ring, cx.now, cx.events, || {
             run.executor.run(|| ended.get());

@@ -208,7 +208,7 @@ fn capabilities(stream: &mut Stream, nic: NicConfig, rings: usize) -> NicConfig 
         device_memory: if memory { nic.device_memory } else { 0 },
         steering: Steering::from_bits_truncate(stream.pick(&[u16::MAX, u16::MAX, 0x5555, 0xaaaa])),
         // One more: a raw queue can be had on any host.
-        rings_max: stream.pick(&[rings + 1, 16]),
+        rings_max: stream.pick(&[rings + 2, 16]),
         ..nic
     }
 }

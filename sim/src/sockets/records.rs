@@ -16,8 +16,9 @@ use crate::random::Stream;
 const PAYLOAD_MAX: usize = 9000;
 /// How many ranges are looked at again, of those that were given out: headers and payload of each record.
 const GIVEN_MAX: usize = 16;
-/// Bytes of headers without a VLAN tag, and with one.
-const HEADERS: (usize, usize) = (42, 46);
+/// Bytes of Ethernet headers without a VLAN tag, and with one; and of UDP's.
+const HEADERS: (usize, usize) = (14, 18);
+const UDP_LEN: usize = 8;
 
 /// A socket's cyclic buffer.
 #[derive(Debug)]
@@ -90,7 +91,9 @@ impl Reader {
         }
         let (network, own) = memory[run.headers.clone()].split_at(self.shape.net_bytes());
         let tagged = be16(network, 12) == Some(0x8100);
-        let network = &network[..if tagged { HEADERS.1 } else { HEADERS.0 }];
+        // (And some have options, where there is room for them.)
+        let ip = if tagged { HEADERS.1 } else { HEADERS.0 };
+        let network = &network[..ip + usize::from(network[ip] & 0xf) * 4 + UDP_LEN];
         [network, own, record].concat()
     }
 }

@@ -37,6 +37,8 @@ bitflags::bitflags! {
         const STRANGER = 1 << 13;
         /// Connections that leave their rings for another carrier, as those do that processes share.
         const SHARED = 1 << 14;
+        /// Somebody who speaks ARP, ICMP, IGMP and UDP by hand.
+        const PROBES = 1 << 15;
     }
 }
 

@@ -324,7 +324,7 @@ impl World {
         let announced = kind == 1;
         self.befell(host, Mishap::Moved { announced });
         if let Some(checkers) = &self.network.checkers {
-            checkers.borrow_mut().readdressed(host);
+            checkers.borrow_mut().readdressed(host, announced);
         }
         self.network.fabric.readdress(host, mac);
         let ip = self.hosts[host].ip();

@@ -1,0 +1,211 @@
+//! What a host answers, and what it does not: pings, datagrams for ports that nobody has, ARP requests (RFC 792, RFC 1122 s3.2.2 and s4.1.3.1, RFC 826). For each question that is one, an answer, in the
+//! same service, with what the question brought; and no answer without one: to what was for many, in pieces, damaged, or an error itself.
+
+use core::time::Duration;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use ringway_stack::Instant;
+use ringway_stack::device::{ChecksumVerdict, MacAddr};
+
+use super::headers::is_one_hosts;
+use super::{Checkers, Moment};
+use crate::checksum;
+use crate::dissect::{self, ICMP, Ipv4, Payload, UDP, be16};
+use crate::fabric::{Frame, Marks};
+use crate::trace::hash_bytes;
+
+const NAME: &str = "answers";
+
+const ECHO_REPLY: u8 = 0;
+const UNREACHABLE: u8 = 3;
+const ECHO: u8 = 8;
+const PORT: u8 = 3;
+const REQUEST: u16 = 1;
+const REPLY: u16 = 2;
+/// What is quoted of a packet (RFC 792).
+const QUOTED_LEN: usize = 20 + 8;
+/// A ping with more bytes may go unanswered (the stack declares that it answers what lies in a frame's head).
+const PING_MAX: usize = 170;
+/// How long after its question an answer may come where the device was in trouble.
+const LATE_MAX: Duration = Duration::from_secs(10);
+const REMEMBERED_MAX: usize = 512;
+
+type Ends = (SocketAddrV4, SocketAddrV4);
+
+/// What answers something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// "I have that address", to who asked.
+    Here(Ipv4Addr, MacAddr),
+    /// A ping's bytes, identifier and number included, to who sent it.
+    Echo(Ipv4Addr, MacAddr, usize, u64),
+    /// Nobody has that port: what is quoted, to who spoke to it.
+    Nobody(Ipv4Addr, MacAddr, u64),
+}
+
+/// A question.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    at: Instant,
+    answer: Answer,
+    /// It must be answered in this service; and has been.
+    owed: bool,
+    answered: bool,
+    /// Of a datagram: from and to whom.
+    ends: Option<Ends>,
+}
+
+/// What a host was asked lately.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    asked: Vec<Asked>,
+    /// Some of them came in this service.
+    stirred: bool,
+}
+
+impl Checkers {
+    /// A frame reached a host.
+    pub(super) fn asks(&mut self, now: Instant, host: usize, frame: &Frame) {
+        let bytes = &frame.bytes[..];
+        let moment = self.at(now, host, None);
+        let Some(own) = moment.ip else { return };
+        // (A frame that was damaged where no checksum tells may or may not be seen to be.)
+        let is_certain = !frame.marks.contains(Marks::CORRUPTED) && !frame.marks.contains(Marks::HIDDEN);
+        let asked = match dissect::payload(bytes) {
+            Payload::Arp(at) => request(bytes, at, own).map(|answer| (answer, None)),
+            Payload::Ipv4(ip) if ip.dst == own && !ip.fragment && matches!(ip.protocol, ICMP | UDP) => Self::question(bytes, &ip),
+            _ => None,
+        };
+        let Some((answer, ends)) = asked else { return };
+        let is_heard = ends.is_some_and(|ends| self.hears(host, ends));
+        let state = &mut self.answers[host];
+        if state.asked.len() >= REMEMBERED_MAX {
+            state.asked.drain(..REMEMBERED_MAX / 2);
+        }
+        state.asked.push(Asked { at: moment.at, answer, owed: is_certain && !is_heard, answered: false, ends });
+        state.stirred = true;
+    }
+
+    /// Whether a socket of a host hears that.
+    fn hears(&self, host: usize, (from, to): Ends) -> bool {
+        self.places[host]
+            .iter()
+            .any(|&place| self.desks[place].bound.get(&(false, to.port())).is_some_and(|port| port.is_for_one(from, to)))
+    }
+
+    /// A packet for one host alone, if it wants an answer.
+    fn question(bytes: &[u8], ip: &Ipv4) -> Option<(Answer, Option<Ends>)> {
+        let from = dissect::mac_at(bytes, 6)?;
+        let for_one = dissect::mac_at(bytes, 0).is_some_and(|to| !to.is_multicast());
+        let kind = *bytes.get(ip.l4)?;
+        let is_ping = ip.protocol == ICMP && kind == ECHO;
+        if !is_ping && ip.protocol != UDP || !is_one_hosts(ip.src) {
+            return None;
+        }
+        if ip.protocol == UDP && !for_one || checksum::verify(bytes) == ChecksumVerdict::Bad {
+            return None;
+        }
+        if is_ping {
+            let data = bytes.get(ip.l4 + 4..ip.end)?;
+            return (data.len() <= PING_MAX).then_some((Answer::Echo(ip.src, from, data.len(), hash_bytes(data)), None));
+        }
+        let len = usize::from(be16(bytes, ip.l4 + 4)?);
+        if len < 8 || ip.l4 + len > ip.end {
+            return None;
+        }
+        Some((Answer::Nobody(ip.src, from, quotation(bytes, ip.offset)?), dissect::ports(bytes, ip)))
+    }
+
+    /// A host sent a frame: an answer, perhaps.
+    pub(super) fn answers(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8]) {
+        let moment = self.at(now, host, frame);
+        let Some(to) = dissect::mac_at(bytes, 0) else { return };
+        let answer = match dissect::payload(bytes) {
+            Payload::Arp(at) => reply(&moment, bytes, at),
+            Payload::Ipv4(ip) if ip.protocol == ICMP => said(&moment, bytes, &ip, to),
+            _ => None,
+        };
+        let Some(answer) = answer else { return };
+        let rings = self.places[host].len();
+        let asked = &self.answers[host].asked;
+        let fits = |one: &Asked| one.answer == answer && moment.at <= one.at + LATE_MAX;
+        let owed = asked.iter().position(|one| fits(one) && one.owed && !one.answered);
+        let found = owed.or_else(|| asked.iter().position(|one| fits(one) && (!one.answered || rings > 1)));
+        match found {
+            // (What came for somebody who has gone since is nobody's.)
+            Some(at) if asked[at].ends.is_some_and(|ends| !asked[at].owed && self.hears(host, ends) && self.is_calm(host)) => {
+                moment.breach(NAME, format_args!("RFC 1122 s4.1.3.1: {answer:?}, and somebody has that port"));
+            }
+            Some(at) => self.answers[host].asked[at].answered = true,
+            None => moment.breach(NAME, format_args!("RFC 1122 s3.2.2: {answer:?} answers nothing that asked for it")),
+        }
+    }
+
+    /// A host has been serviced. `judged`: it had no excuse for what it did not do.
+    pub(super) fn settle_answers(&mut self, host: usize, judged: bool) {
+        if !core::mem::take(&mut self.answers[host].stirred) {
+            return;
+        }
+        let moment = self.moment(self.first(host), None);
+        let mut asked = core::mem::take(&mut self.answers[host].asked);
+        for one in &mut asked {
+            let owed = core::mem::take(&mut one.owed) && judged && !one.answered;
+            if owed && one.ends.is_none_or(|ends| !self.hears(host, ends)) {
+                moment.breach(NAME, format_args!("RFC 826, RFC 792, RFC 1122 s4.1.3.1: {:?} was owed, and not sent", one.answer));
+            }
+        }
+        // (Where the device takes what it is given, all answers are given by now.)
+        asked.retain(|one| !judged && moment.at <= one.at + LATE_MAX);
+        self.answers[host].asked = asked;
+    }
+}
+
+/// RFC 826: a request for the host's address, by who has one or wants to know whether this one is had (RFC 5227 s2.1.1).
+fn request(bytes: &[u8], at: usize, own: Ipv4Addr) -> Option<Answer> {
+    let (mac, sender, target) = (dissect::mac_at(bytes, at + 8)?, dissect::ip_at(bytes, at + 14)?, dissect::ip_at(bytes, at + 24)?);
+    let is_ethernet = bytes.get(at..at + 6)? == [0, 1, 8, 0, 6, 4];
+    let asks = be16(bytes, at + 6) == Some(REQUEST) && target == own && !mac.is_multicast();
+    (is_ethernet && asks).then_some(Answer::Here(sender, mac))
+}
+
+/// RFC 826: a reply tells its receiver, and nobody else, who has what.
+fn reply(moment: &Moment, bytes: &[u8], at: usize) -> Option<Answer> {
+    if be16(bytes, at + 6) != Some(REPLY) {
+        return None;
+    }
+    let (mac, target) = (dissect::mac_at(bytes, at + 18)?, dissect::ip_at(bytes, at + 24)?);
+    if dissect::mac_at(bytes, 0) != Some(mac) || dissect::mac_at(bytes, 6) != dissect::mac_at(bytes, at + 8) {
+        moment.breach(NAME, "RFC 826: a reply names other stations than those that it goes between");
+    }
+    Some(Answer::Here(target, mac))
+}
+
+/// What an ICMP message that a host sends answers.
+fn said(moment: &Moment, bytes: &[u8], ip: &Ipv4, to: MacAddr) -> Option<Answer> {
+    let (&kind, &code) = (bytes.get(ip.l4)?, bytes.get(ip.l4 + 1)?);
+    match (kind, code) {
+        (ECHO_REPLY, 0) => {
+            let data = bytes.get(ip.l4 + 4..ip.end)?;
+            Some(Answer::Echo(ip.dst, to, data.len(), hash_bytes(data)))
+        }
+        (UNREACHABLE, PORT) => match quotation(bytes, ip.l4 + 8) {
+            Some(quoted) => Some(Answer::Nobody(ip.dst, to, quoted)),
+            None => moment.breach(NAME, "RFC 792: an error quotes a header and 8 bytes"),
+        },
+        _ => moment.breach(NAME, format_args!("RFC 792: an ICMP message of type {kind} and code {code}, which nobody needs")),
+    }
+}
+
+/// What an error quotes, of the packet that begins there: its header without options and without what is filled in anew, and the first bytes behind it.
+fn quotation(bytes: &[u8], at: usize) -> Option<u64> {
+    let header_len = usize::from(bytes.get(at)? & 0xf) * 4;
+    let mut quoted = [0; QUOTED_LEN];
+    quoted[..20].copy_from_slice(bytes.get(at..at + 20)?);
+    quoted[0] = 0;
+    quoted[10..12].fill(0);
+    quoted[20..].copy_from_slice(bytes.get(at + header_len..at + header_len + 8)?);
+    Some(hash_bytes(&quoted))
+}
+
+#[cfg(test)]
+mod tests;

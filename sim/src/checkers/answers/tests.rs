@@ -1,0 +1,86 @@
+//! Questions, what answers them, and what does not.
+
+use super::*;
+
+const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const ASKER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const STATIONS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])];
+
+/// The checkers of a host.
+fn checkers() -> Checkers {
+    let mut checkers = Checkers::default();
+    checkers.adopt((0, 0), OWN, Duration::from_secs(60));
+    checkers
+}
+
+/// An ARP packet of one station for the other.
+fn arp(operation: u8, [from, to]: [MacAddr; 2], sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
+    let head = [&to.0[..], &from.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation]].concat();
+    [&head[..], &from.0, &sender.octets(), &to.0, &target.octets()].concat()
+}
+
+/// An ICMP message of one station for the other.
+fn icmp(kind: u8, [from, to]: [MacAddr; 2], src: Ipv4Addr, dst: Ipv4Addr, data: &[u8]) -> Vec<u8> {
+    let mut frame = [&to.0[..], &from.0, &[8, 0, 0x45, 0, 0, 28 + u8::try_from(data.len()).unwrap(), 0, 1, 0x40, 0, 64, 1, 0, 0]].concat();
+    frame.extend([src.octets(), dst.octets()].concat());
+    frame.extend([kind, 0, 0, 0, 1, 2, 3, 4]);
+    frame.extend(data);
+    let sum = !checksum::sum(0, &frame[34..]);
+    frame[36..38].copy_from_slice(&sum.to_be_bytes());
+    checksum::fill_ip_header(&mut frame);
+    frame
+}
+
+fn arrives(checkers: &mut Checkers, bytes: Vec<u8>) {
+    let frame = Frame { id: 0, bytes: bytes.into(), marks: Marks::default(), sound: false, quiet: false };
+    checkers.asks(Instant::ZERO, 0, &frame);
+}
+
+fn leaves(checkers: &mut Checkers, bytes: &[u8]) {
+    checkers.answers(Instant::ZERO, 0, None, bytes);
+}
+
+const BACK: [MacAddr; 2] = STATIONS;
+const FORTH: [MacAddr; 2] = [STATIONS[1], STATIONS[0]];
+
+#[test]
+fn who_asks_is_answered() {
+    let mut checkers = checkers();
+    arrives(&mut checkers, arp(1, FORTH, ASKER, OWN));
+    arrives(&mut checkers, arp(1, FORTH, ASKER, ASKER));
+    arrives(&mut checkers, icmp(8, FORTH, ASKER, OWN, b"bytes"));
+    arrives(&mut checkers, icmp(0, FORTH, ASKER, OWN, b"an answer asks nothing"));
+    leaves(&mut checkers, &arp(2, BACK, OWN, ASKER));
+    leaves(&mut checkers, &icmp(0, BACK, OWN, ASKER, b"bytes"));
+    checkers.settle_answers(0, true);
+}
+
+#[test]
+#[should_panic(expected = "was owed, and not sent")]
+fn who_asks_is_not_answered() {
+    let mut checkers = checkers();
+    arrives(&mut checkers, arp(1, FORTH, Ipv4Addr::UNSPECIFIED, OWN));
+    checkers.settle_answers(0, true);
+}
+
+#[test]
+#[should_panic(expected = "answers nothing that asked for it")]
+fn a_ping_comes_back_with_other_bytes() {
+    let mut checkers = checkers();
+    arrives(&mut checkers, icmp(8, FORTH, ASKER, OWN, b"bytes"));
+    leaves(&mut checkers, &icmp(0, BACK, OWN, ASKER, b"other"));
+}
+
+#[test]
+#[should_panic(expected = "answers nothing that asked for it")]
+fn what_was_for_every_station_is_refused() {
+    let datagram = crate::frames::udp("10.0.0.2:90".parse().unwrap(), "10.0.0.1:80".parse().unwrap(), b"bytes");
+    let mut refusal = icmp(3, BACK, OWN, ASKER, &datagram[14..42]);
+    refusal[35] = PORT;
+    let mut checkers = checkers();
+    let to = |station: MacAddr| [&station.0[..], &STATIONS[1].0, &datagram[12..]].concat();
+    arrives(&mut checkers, to(STATIONS[0]));
+    leaves(&mut checkers, &refusal);
+    arrives(&mut checkers, to(MacAddr::BROADCAST));
+    leaves(&mut checkers, &refusal);
+}

@@ -1,0 +1,214 @@
+//! Groups, as routers hear of them (RFC 2236): a membership is reported when it begins and once more, and when a router asks, unless another member has; who was the last one says that
+//! it leaves. What programs join and leave is known from their calls.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv4Addr;
+
+use ringway_stack::Instant;
+use ringway_stack::ring::SocketId;
+
+use super::headers::IGMP;
+use super::{Checkers, Moment};
+use crate::checksum;
+use crate::dissect::{self, Ipv4};
+
+const NAME: &str = "groups";
+
+const QUERY: u8 = 0x11;
+const REPORT_V1: u8 = 0x12;
+const REPORT: u8 = 0x16;
+const LEAVE: u8 = 0x17;
+const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
+const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
+/// RFC 2236 s8.10: a report is repeated within this time.
+const REPEATED: Duration = Duration::from_secs(10);
+/// RFC 2236 s4: what a router of version 1 means.
+const WITHIN_V1: Duration = Duration::from_secs(10);
+/// A host looks at its timers when it is woken.
+const LATE: Duration = Duration::from_millis(20);
+
+/// A group with members.
+#[derive(Debug, Default)]
+struct Group {
+    sockets: BTreeSet<SocketId>,
+    /// A report is planned, and due by then.
+    due: Option<Instant>,
+}
+
+/// The memberships of a ring.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    groups: BTreeMap<Ipv4Addr, Group>,
+    /// What joining and leaving said, that has not been seen to be sent: a report, or that it leaves.
+    unsaid: VecDeque<(u8, Ipv4Addr)>,
+    /// The device was in trouble, so that what was said, and what is planned, is not known.
+    doubtful: bool,
+}
+
+impl Groups {
+    /// Sockets that are members of a group.
+    pub(super) fn members(&self, group: Ipv4Addr) -> impl Iterator<Item = SocketId> + '_ {
+        self.groups.get(&group).into_iter().flat_map(|group| group.sockets.iter().copied())
+    }
+
+    fn join(&mut self, now: Instant, group: Ipv4Addr, socket: SocketId) {
+        let known = self.groups.entry(group).or_default();
+        let is_first = known.sockets.is_empty();
+        known.sockets.insert(socket);
+        if is_first && group != ALL_SYSTEMS {
+            known.due = Some(now + REPEATED);
+            self.unsaid.push_back((REPORT, group));
+        }
+    }
+
+    fn leave(&mut self, group: Ipv4Addr, socket: SocketId) {
+        let Some(known) = self.groups.get_mut(&group) else { return };
+        if known.sockets.remove(&socket) && known.sockets.is_empty() {
+            self.groups.remove(&group);
+            if group != ALL_SYSTEMS {
+                self.unsaid.push_back((LEAVE, group));
+            }
+        }
+    }
+
+    fn leave_all(&mut self, socket: SocketId) {
+        let groups: Vec<_> = self.groups.iter().filter(|(_, group)| group.sockets.contains(&socket)).map(|(&group, _)| group).collect();
+        groups.into_iter().for_each(|group| self.leave(group, socket));
+    }
+
+    /// Something that a join or a leave said is on the wire.
+    fn says(&mut self, what: u8, group: Ipv4Addr) -> bool {
+        let Some(at) = self.unsaid.iter().position(|&unsaid| unsaid == (what, group)) else { return false };
+        self.unsaid.remove(at);
+        true
+    }
+
+    /// A report is on the wire that no join asked for. Whether there is a member. (Nobody minds one too many.)
+    fn reports(&mut self, group: Ipv4Addr) -> bool {
+        let Some(known) = self.groups.get_mut(&group) else { return false };
+        known.due = None;
+        true
+    }
+
+    /// A router asked, or another member answered.
+    fn heard(&mut self, now: Instant, message: &[u8], to: Ipv4Addr) {
+        let (kind, tenths, about) = (message[0], message[1], Ipv4Addr::new(message[4], message[5], message[6], message[7]));
+        match kind {
+            QUERY => {
+                let within = if tenths == 0 { WITHIN_V1 } else { Duration::from_millis(100) * u32::from(tenths) };
+                for (&group, known) in &mut self.groups {
+                    if group != ALL_SYSTEMS && (about.is_unspecified() || about == group) {
+                        known.due = Some(known.due.map_or(now + within, |due| due.min(now + within)));
+                    }
+                }
+            }
+            REPORT_V1 | REPORT if about == to => {
+                if let Some(known) = self.groups.get_mut(&about) {
+                    known.due = None;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn check(&self, moment: &Moment) {
+        if let Some((what, group)) = self.unsaid.front() {
+            let what = if *what == LEAVE { "left by its last member" } else { "joined by its first member" };
+            moment.breach(NAME, format_args!("RFC 2236 s3: {group} was {what}, and nobody is told"));
+        }
+        let late = self.groups.iter().find(|(_, group)| group.due.is_some_and(|due| moment.at > due + LATE));
+        if let Some((group, Group { due, .. })) = late {
+            moment.breach(NAME, format_args!("RFC 2236 s3: a report of {group} was due by {due:?}"));
+        }
+    }
+}
+
+impl Checkers {
+    /// A socket became a member.
+    pub(crate) fn joined(&mut self, place: usize, now: Instant, socket: SocketId, group: Ipv4Addr) {
+        self.desks[place].now = now;
+        self.desks[place].groups.join(now, group, socket);
+    }
+
+    /// It is none any more.
+    pub(crate) fn left(&mut self, place: usize, socket: SocketId, group: Ipv4Addr) {
+        let desk = &mut self.desks[place];
+        desk.groups.leave(group, socket);
+        // (What is still to be polled is another member's.)
+        if let Some(sock) = desk.sockets.get_mut(&socket) {
+            sock.hearing.rebound();
+        }
+    }
+
+    /// It is closed, and leaves all.
+    pub(super) fn left_all(&mut self, place: usize, socket: SocketId) {
+        self.desks[place].groups.leave_all(socket);
+    }
+
+    /// A host sent a message about a group.
+    pub(super) fn reported(&mut self, moment: &Moment, bytes: &[u8], ip: &Ipv4) {
+        let (Some(&kind), Some(group)) = (bytes.get(ip.l4), dissect::ip_at(bytes, ip.l4 + 4)) else { return };
+        let to = if kind == LEAVE { ALL_ROUTERS } else { group };
+        if !matches!(kind, REPORT | LEAVE) || ip.dst != to || group == ALL_SYSTEMS {
+            moment.breach(NAME, format_args!("RFC 2236 s9: a message of type {kind:#x} about {group} to {}", ip.dst));
+        }
+        let places = &self.places[moment.host];
+        let mut lawful = false;
+        for &place in places {
+            lawful = lawful || self.desks[place].groups.says(kind, group);
+        }
+        for &place in places {
+            lawful = lawful || kind == REPORT && self.desks[place].groups.reports(group);
+        }
+        let doubtful = places.len() > 1 || places.iter().any(|&place| self.desks[place].groups.doubtful);
+        if !lawful && !doubtful && self.is_calm(moment.host) {
+            let what = if kind == LEAVE { "is left, and has members or never had" } else { "is reported, and has no member" };
+            moment.breach(NAME, format_args!("RFC 2236 s3: {group} {what}"));
+        }
+    }
+
+    /// A message about groups reached a host. (The first ring hears what no rule steers.)
+    pub(super) fn asked_about_groups(&mut self, moment: &Moment, bytes: &[u8], ip: &Ipv4) {
+        let message = &bytes[ip.l4..ip.end];
+        let place = self.first(moment.host);
+        if let Some(desk) = self.desks.get_mut(place)
+            && ip.protocol == IGMP
+            && message.len() >= 8
+            && checksum::sum(0, message) == 0xffff
+            && checksum::sum(0, &bytes[ip.offset..ip.l4]) == 0xffff
+            && (ip.dst == ALL_SYSTEMS || desk.groups.groups.contains_key(&ip.dst))
+        {
+            desk.groups.heard(moment.at, message, ip.dst);
+        }
+    }
+
+    /// What a host heard of its groups is not known.
+    pub(super) fn doubt_groups(&mut self, host: usize) {
+        for &place in &self.places[host] {
+            self.desks[place].groups.doubtful = true;
+        }
+    }
+
+    /// A host has been serviced. `judged`: it had no excuse for what it did not do.
+    pub(super) fn settle_groups(&mut self, host: usize, judged: bool) {
+        let moment = self.moment(self.first(host), None);
+        let is_shared = self.places[host].len() > 1;
+        for &place in &self.places[host] {
+            let groups = &mut self.desks[place].groups;
+            if groups.groups.is_empty() && groups.unsaid.is_empty() {
+                continue;
+            }
+            // (Which of several rings it is that reports is not to be seen.)
+            groups.doubtful |= !judged || is_shared;
+            if groups.doubtful {
+                groups.unsaid.clear();
+            } else {
+                groups.check(&moment);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Memberships, as they are told, and as they are not.
+
+use super::*;
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 0, 0, 1);
+const ONE: SocketId = SocketId { index: 0, generation: 0 };
+const OTHER: SocketId = SocketId { index: 1, generation: 0 };
+
+fn at(millis: u64) -> Moment {
+    let zero = Instant::ZERO;
+    Moment {
+        place: 0,
+        host: 0,
+        ip: None,
+        at: zero + Duration::from_millis(millis),
+        excused: zero,
+        hampered: zero,
+        frame: None,
+        connection: None,
+    }
+}
+
+/// A ring with a member, which has been reported once, at one second.
+fn member() -> Groups {
+    let mut groups = Groups::default();
+    groups.join(at(1000).at, GROUP, ONE);
+    assert!(groups.says(REPORT, GROUP) && !groups.says(REPORT, GROUP));
+    groups.check(&at(1000));
+    groups
+}
+
+fn message(kind: u8, tenths: u8, group: Ipv4Addr) -> Vec<u8> {
+    [&[kind, tenths, 0, 0][..], &group.octets()].concat()
+}
+
+#[test]
+fn a_membership_is_reported_twice_and_when_a_router_asks_and_left_by_its_last_member() {
+    let mut groups = member();
+    assert!(groups.reports(GROUP));
+    groups.check(&at(60_000));
+    groups.heard(at(60_000).at, &message(QUERY, 10, Ipv4Addr::UNSPECIFIED), ALL_SYSTEMS);
+    groups.check(&at(61_000));
+    assert!(groups.reports(GROUP));
+    groups.heard(at(70_000).at, &message(QUERY, 10, GROUP), GROUP);
+    groups.heard(at(70_500).at, &message(REPORT, 0, GROUP), GROUP);
+    groups.check(&at(80_000));
+    groups.join(at(80_000).at, GROUP, OTHER);
+    groups.leave(GROUP, ONE);
+    assert!(groups.unsaid.is_empty() && groups.members(GROUP).eq([OTHER]));
+    groups.leave_all(OTHER);
+    assert!(groups.says(LEAVE, GROUP) && groups.members(GROUP).next().is_none());
+    assert!(!groups.reports(GROUP));
+}
+
+#[test]
+#[should_panic(expected = "RFC 2236 s3: 239.0.0.1 was joined by its first member, and nobody is told")]
+fn a_membership_begins_in_silence() {
+    let mut groups = Groups::default();
+    groups.join(at(1000).at, GROUP, ONE);
+    groups.check(&at(1000));
+}
+
+#[test]
+#[should_panic(expected = "RFC 2236 s3: 239.0.0.1 was left by its last member, and nobody is told")]
+fn a_membership_ends_in_silence() {
+    let mut groups = member();
+    groups.leave(GROUP, ONE);
+    groups.check(&at(1000));
+}
+
+#[test]
+#[should_panic(expected = "RFC 2236 s3: a report of 239.0.0.1 was due by Some(Instant(11000000000))")]
+fn a_membership_is_not_reported_again() {
+    member().check(&at(11_100));
+}
+
+#[test]
+#[should_panic(expected = "a report of 239.0.0.1 was due by Some(Instant(3000000000))")]
+fn a_router_that_asks_is_not_told() {
+    let mut groups = member();
+    groups.heard(at(2000).at, &message(QUERY, 10, GROUP), GROUP);
+    groups.check(&at(3100));
+}

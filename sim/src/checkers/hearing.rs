@@ -1,0 +1,305 @@
+//! Who must hear what: each datagram that reached a host whole is read from the socket that it fits best, or from each member of its group, in the order in which they came, and raises an edge;
+//! unless that socket's buffer was full (udp(7), RFC 1122 s4.1.3.5, RFC 1112 s7.1). And of errors: who sent what ICMP says was refused hears of it, once, and nobody else (RFC 1122 s4.1.3.3).
+
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+
+use ringway_stack::device::{ChecksumVerdict, Device};
+use ringway_stack::ring::{Ring, SocketId, UdpOptions};
+use ringway_stack::{Error, Instant};
+
+use super::datagrams::Datagram;
+use super::loans::DATAGRAM_OVERHEAD;
+use super::{Checkers, Moment};
+use crate::checksum;
+use crate::dissect::{self, Ipv4, UDP, be16};
+use crate::fabric::{Frame, Marks};
+use crate::nic::SimDevice;
+
+const NAME: &str = "hearing";
+
+/// Datagrams that wait for their reader and are remembered.
+const AWAITED_MAX: usize = 4096;
+const UNREACHABLE: u8 = 3;
+const TIME_EXCEEDED: u8 = 11;
+const PORT: u8 = 3;
+
+/// A datagram that came for a socket.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    at: Instant,
+    datagram: Datagram,
+    /// The ring has been polled since: it can be read.
+    due: bool,
+    /// An event has told of it.
+    raised: bool,
+    /// There may have been no room for it, or nobody knows whether it was heard.
+    droppable: bool,
+}
+
+/// What it remembers of a UDP socket.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Its options; none: it is no UDP socket.
+    pub(super) options: Option<UdpOptions>,
+    /// Its reader holds what it reads, or decides about it before: what room there is nobody knows.
+    lends: bool,
+    awaited: VecDeque<Awaited>,
+    /// What all of them count against its buffer.
+    queued: usize,
+    /// What was read since the last poll, counted likewise, and how many datagrams that were.
+    drained: (usize, usize),
+    /// Errors about what it may have sent that came and may not have been polled, and one of which its program must hear then; and whether one was polled of which it
+    /// may yet hear, or must.
+    errors: u32,
+    error_came: bool,
+    error_held: bool,
+    error_due: bool,
+}
+
+impl State {
+    pub(super) fn open(options: UdpOptions, lends: bool) -> Self {
+        Self { options: Some(options), lends, ..Self::default() }
+    }
+
+    fn room(&self) -> usize {
+        self.options.map_or(0, |options| options.rcvbuf)
+    }
+
+    fn expect(&mut self, at: Instant, datagram: Datagram, is_certain: bool, due: bool) {
+        if self.awaited.len() >= AWAITED_MAX {
+            self.awaited.clear();
+            self.queued = 0;
+        }
+        let len = datagram.len() + DATAGRAM_OVERHEAD;
+        // One datagram has room in any buffer.
+        let fits = self.awaited.is_empty() || self.queued + len <= self.room();
+        let droppable = !is_certain || !fits || self.lends;
+        self.queued += len;
+        // (What its own host said is there before what is still to be polled.)
+        let place = if due { self.awaited.iter().take_while(|awaited| awaited.due).count() } else { self.awaited.len() };
+        self.awaited.insert(place, Awaited { at, datagram, due, raised: due, droppable });
+    }
+
+    /// The ring was polled.
+    pub(super) fn polls(&mut self) {
+        self.drained = (0, 0);
+    }
+
+    /// An event of the socket says that something can be read.
+    pub(super) fn raised(&mut self) {
+        self.awaited.iter_mut().for_each(|awaited| awaited.raised = true);
+    }
+
+    /// All that came was polled.
+    pub(super) fn polled(&mut self, moment: &Moment, calm: bool) {
+        for awaited in self.awaited.iter_mut().filter(|awaited| !awaited.due) {
+            if !awaited.raised && !awaited.droppable && calm {
+                moment.breach(NAME, format_args!("epoll(7): {:?} came at {:?}, and no event says so", awaited.datagram, awaited.at));
+            }
+            awaited.due = true;
+        }
+        self.error_due |= core::mem::take(&mut self.error_came);
+        // (Of several, a socket keeps the last.)
+        self.error_held |= core::mem::take(&mut self.errors) > 0;
+    }
+
+    /// What it read was more than it had room for, and cannot be compared.
+    fn forget(&mut self) {
+        self.awaited.iter_mut().for_each(|awaited| awaited.droppable = true);
+    }
+
+    /// The socket's port has other sockets now, or this one another peer: whose was what is under way is not known.
+    pub(super) fn rebound(&mut self) {
+        self.awaited.iter_mut().filter(|awaited| !awaited.due).for_each(|awaited| awaited.droppable = true);
+    }
+
+    /// Its program read a datagram, or looked at it.
+    fn read(&mut self, moment: &Moment, datagram: &Datagram, peek: bool, calm: bool) {
+        let len = datagram.len() + DATAGRAM_OVERHEAD;
+        if !peek {
+            self.drained = (self.drained.0 + len, self.drained.1 + 1);
+        }
+        let (bytes, count) = self.drained;
+        if count > 1 && bytes > self.room() && calm && !self.lends {
+            moment.breach(NAME, format_args!("socket(7), SO_RCVBUF: {count} datagrams waited, that take {bytes} of {} bytes", self.room()));
+        }
+        let Some(at) = self.awaited.iter().position(|awaited| awaited.datagram == *datagram) else { return };
+        if let Some(lost) = self.awaited.iter().take(at).find(|awaited| !awaited.droppable && calm) {
+            moment.breach(NAME, format_args!("udp(7): {datagram:?} was read, and {:?}, which came before, was not", lost.datagram));
+        }
+        if !peek {
+            for awaited in self.awaited.drain(..=at) {
+                self.queued -= awaited.datagram.len() + DATAGRAM_OVERHEAD;
+            }
+        }
+    }
+
+    /// Its program found nothing to read.
+    fn empty(&mut self, moment: &Moment, calm: bool) {
+        if let Some(lost) = self.awaited.iter().find(|awaited| awaited.due && !awaited.droppable && calm) {
+            moment.breach(NAME, format_args!("udp(7): {:?} came at {:?}, and cannot be read", lost.datagram, lost.at));
+        }
+        let due = self.awaited.iter().take_while(|awaited| awaited.due).count();
+        for awaited in self.awaited.drain(..due) {
+            self.queued -= awaited.datagram.len() + DATAGRAM_OVERHEAD;
+        }
+    }
+
+    /// Its program was told of an error, or not.
+    fn told(&mut self, moment: &Moment, error: Option<Error>, calm: bool) {
+        // (A connection's errors are another law's.)
+        if self.options.is_none() {
+            return;
+        }
+        let is_icmps = |error: &Error| matches!(error, Error::Refused | Error::HostUnreachable);
+        match error.filter(is_icmps) {
+            Some(error) if self.errors == 0 && !self.error_held => {
+                moment.breach(NAME, format_args!("RFC 1122 s4.1.3.3: {error} is told, and nothing came about what was sent to its peer"));
+            }
+            // (It may be the last of several that came.)
+            Some(_) => {
+                self.errors -= u32::from(!core::mem::take(&mut self.error_held));
+                (self.error_came, self.error_due) = (false, false);
+            }
+            // (Who decides about datagrams before they are read reads by other calls, which tell of no error.)
+            None if error.is_none() && self.error_due && calm && !self.lends => {
+                moment.breach(NAME, "RFC 1122 s4.1.3.3: what was sent was refused, and its program is not told");
+            }
+            // (That a datagram was too long comes by ICMP as well, and one error takes another's place.)
+            None => self.error_due &= error.is_none(),
+        }
+    }
+}
+
+impl Checkers {
+    /// A datagram reached a host: who is to hear it?
+    pub(super) fn datagram_delivered(&mut self, moment: &Moment, frame: &Frame, ip: &Ipv4, datagram: Datagram) {
+        let host = moment.host;
+        let Some((from, to)) = dissect::ports(&frame.bytes, ip) else { return };
+        // (Rings that share a port share out what comes.)
+        let mut places = self.places[host].iter().filter(|&&place| self.desks[place].bound.contains_key(&(false, to.port())));
+        let (Some(&place), None) = (places.next(), places.next()) else { return };
+        let sound = frame.sound || checksum::verify(&frame.bytes) != ChecksumVerdict::Bad;
+        let ours = ip.dst.is_multicast() || moment.ip == Some(ip.dst);
+        if !sound || !ours {
+            return;
+        }
+        let for_all = dissect::mac_at(&frame.bytes, 0).is_some_and(|to| to.is_multicast()) && !ip.dst.is_multicast();
+        let certain = !frame.marks.intersects(Marks::CORRUPTED | Marks::HIDDEN | Marks::FORGED) && !for_all && self.is_calm(host);
+        self.expect(place, moment.at, (from, to), datagram, certain, false);
+    }
+
+    fn expect(
+        &mut self,
+        place: usize,
+        at: Instant,
+        (from, to): (SocketAddrV4, SocketAddrV4),
+        datagram: Datagram,
+        certain: bool,
+        due: bool,
+    ) {
+        let desk = &mut self.desks[place];
+        let Some(port) = desk.bound.get(&(false, to.port())) else { return };
+        let hearers: Vec<_> = match to.ip().is_multicast() {
+            true => desk.groups.members(*to.ip()).filter(|&socket| port.hears(socket, from, to)).collect(),
+            false => port.best(from, to).into_iter().collect(),
+        };
+        for socket in hearers {
+            if let Some(sock) = desk.sockets.get_mut(&socket) {
+                sock.hearing.expect(at, datagram, certain, due);
+            }
+        }
+    }
+
+    /// A program said something to a group whose members on this ring hear it, too (IP_MULTICAST_LOOP).
+    pub(super) fn looped(&mut self, place: usize, from: SocketAddrV4, to: SocketAddrV4, datagram: Datagram) {
+        let (at, host) = (self.desks[place].now, self.desks[place].host);
+        self.datagrams.delivered(host, datagram, false, false);
+        let calm = self.is_calm(host);
+        self.expect(place, at, (from, to), datagram, calm, true);
+    }
+
+    /// A program read from a UDP socket, and got that: a datagram (`None`: a part of one), nothing, or an error.
+    pub(super) fn heard(&mut self, moment: &Moment, socket: SocketId, result: Result<Option<&Datagram>, Error>, peek: bool) {
+        let calm = self.is_calm(moment.host);
+        let Some(sock) = self.desks[moment.place].sockets.get_mut(&socket) else { return };
+        let hearing = &mut sock.hearing;
+        hearing.told(moment, result.as_ref().err().copied().filter(|&error| error != Error::WouldBlock), calm);
+        match result {
+            Ok(Some(datagram)) => hearing.read(moment, datagram, peek, calm),
+            Ok(None) => hearing.forget(),
+            Err(Error::WouldBlock) => hearing.empty(moment, calm),
+            Err(_) => {}
+        }
+    }
+
+    /// A program sent a datagram, or could not.
+    pub(super) fn said(&mut self, moment: &Moment, socket: SocketId, error: Option<Error>) {
+        let calm = self.is_calm(moment.host);
+        // (That a neighbour cannot be reached a send tells of itself.)
+        if let Some(sock) = self.desks[moment.place].sockets.get_mut(&socket)
+            && error.is_none_or(|error| error == Error::Refused)
+        {
+            sock.hearing.told(moment, error, calm);
+        }
+    }
+
+    /// A UDP socket has other options.
+    pub(crate) fn udp_configured(&mut self, place: usize, socket: SocketId, options: UdpOptions) {
+        if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
+            sock.hearing.options = Some(options);
+            // What had no room before may have some now, or the reverse.
+            sock.hearing.lends = true;
+        }
+    }
+
+    /// All that came to a ring was polled.
+    pub(super) fn datagrams_polled(&mut self, moment: &Moment, ring: &Ring<SimDevice>) {
+        if ring.device().rx_ready() {
+            return;
+        }
+        let calm = self.is_calm(moment.host);
+        let desk = &mut self.desks[moment.place];
+        for at in 0..desk.touched.len() {
+            if let Some(sock) = desk.sockets.get_mut(&desk.touched[at]) {
+                sock.hearing.polled(moment, calm);
+            }
+        }
+    }
+
+    /// An ICMP error reached a host: whose datagram is it about?
+    pub(super) fn error_delivered(&mut self, moment: &Moment, bytes: &[u8], ip: &Ipv4) {
+        let at = ip.l4 + 8;
+        let (Some(&kind), Some(&code), Some(&first)) = (bytes.get(ip.l4), bytes.get(ip.l4 + 1), bytes.get(at)) else { return };
+        let l4 = at + usize::from(first & 0xf) * 4;
+        let ends = || {
+            let (src, dst) = (dissect::ip_at(bytes, at + 12)?, dissect::ip_at(bytes, at + 16)?);
+            Some((SocketAddrV4::new(src, be16(bytes, l4)?), SocketAddrV4::new(dst, be16(bytes, l4 + 2)?)))
+        };
+        let Some((local, remote)) = ends().filter(|_| bytes.get(at + 9) == Some(&UDP) && matches!(kind, UNREACHABLE | TIME_EXCEEDED))
+        else {
+            return;
+        };
+        if checksum::verify(bytes) == ChecksumVerdict::Bad || l4 + 8 > ip.end || ip.fragment || ip.dst.is_multicast() {
+            return;
+        }
+        let calm = self.is_calm(moment.host) && moment.ip == Some(ip.dst);
+        let alone = self.places[moment.host].len() == 1;
+        for &place in &self.places[moment.host] {
+            let desk = &mut self.desks[place];
+            let Some(port) = desk.bound.get(&(false, local.port())) else { continue };
+            let peers: Vec<_> = port.with_peer(local, remote).collect();
+            for &socket in &peers {
+                if let Some(sock) = desk.sockets.get_mut(&socket) {
+                    sock.hearing.errors += 1;
+                    sock.hearing.error_came |= calm && alone && peers.len() == 1 && (kind, code) == (UNREACHABLE, PORT);
+                }
+                desk.touch(socket);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! What came is read, and what was refused is told; and what happens where it is not.
+
+use core::time::Duration;
+
+use super::*;
+
+fn moment() -> Moment {
+    let at = Instant::ZERO + Duration::from_secs(1);
+    Moment { place: 0, host: 0, ip: None, at, excused: Instant::ZERO, hampered: Instant::ZERO, frame: None, connection: None }
+}
+
+fn datagram(bytes: &[u8]) -> Datagram {
+    Datagram::new("10.0.0.2:90".parse().unwrap(), "10.0.0.1:80".parse().unwrap(), bytes)
+}
+
+/// A socket with so much room, for which these came; they were polled, and an event says so.
+fn socket(room: usize, came: &[&[u8]]) -> State {
+    let mut state = State::open(UdpOptions { rcvbuf: room, ..UdpOptions::default() }, false);
+    came.iter().for_each(|bytes| state.expect(moment().at, datagram(bytes), true, false));
+    state.raised();
+    state.polled(&moment(), true);
+    state
+}
+
+#[test]
+fn what_came_is_read_in_its_order_unless_there_was_no_room_for_it() {
+    let mut state = socket(600, &[b"one", b"two", b"there was no room for this one"]);
+    state.read(&moment(), &datagram(b"one"), true, true);
+    state.read(&moment(), &datagram(b"one"), false, true);
+    state.read(&moment(), &datagram(b"two"), false, true);
+    state.empty(&moment(), true);
+    assert_eq!((state.queued, state.awaited.len()), (0, 0));
+    state.expect(moment().at, datagram(b"under way"), true, false);
+    state.empty(&moment(), true);
+    assert_eq!(state.awaited.len(), 1, "it need not have been polled yet");
+}
+
+#[test]
+#[should_panic(expected = "which came before, was not")]
+fn one_is_lost_before_another() {
+    socket(6000, &[b"one", b"two"]).read(&moment(), &datagram(b"two"), false, true);
+}
+
+#[test]
+#[should_panic(expected = "cannot be read")]
+fn one_is_lost() {
+    // (However little room there is, for one there is some.)
+    socket(10, &[b"longer than that"]).empty(&moment(), true);
+}
+
+#[test]
+#[should_panic(expected = "and no event says so")]
+fn one_comes_in_silence() {
+    let mut state = socket(6000, &[]);
+    state.expect(moment().at, datagram(b"one"), true, false);
+    state.polled(&moment(), true);
+}
+
+#[test]
+#[should_panic(expected = "2 datagrams waited, that take 512 of 300 bytes")]
+fn more_wait_than_there_is_room_for() {
+    let mut state = socket(300, &[b"", b""]);
+    (0..2).for_each(|_| state.read(&moment(), &datagram(b""), false, true));
+}
+
+/// An error came for it.
+fn refused(state: &mut State) {
+    (state.errors, state.error_came) = (state.errors + 1, true);
+}
+
+#[test]
+#[should_panic(expected = "connection refused is told, and nothing came about what was sent to its peer")]
+fn an_error_is_told_once() {
+    let mut state = socket(600, &[]);
+    refused(&mut state);
+    state.told(&moment(), None, true);
+    refused(&mut state);
+    state.polled(&moment(), true);
+    state.told(&moment(), Some(Error::Refused), true);
+    state.told(&moment(), None, true);
+    state.told(&moment(), Some(Error::Refused), true);
+}
+
+#[test]
+#[should_panic(expected = "what was sent was refused, and its program is not told")]
+fn an_error_is_not_told() {
+    let mut state = socket(600, &[]);
+    refused(&mut state);
+    state.polled(&moment(), true);
+    state.told(&moment(), None, true);
+}

@@ -1,0 +1,240 @@
+//! Which station a neighbour's packets go to, and what waits until that is known, from frames and calls (RFC 826, RFC 1122 s2.3.2): to the station that claimed the address last, if
+//! it was asked for or asked itself; who is asked for is asked again, and in the end given up; what waits goes as soon as there is an answer, or never.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+
+use ringway_stack::Instant;
+use ringway_stack::device::MacAddr;
+
+use super::datagrams::Datagram;
+use super::{Checkers, Moment};
+use crate::dissect::{self, Payload};
+
+const NAME: &str = "neighbours";
+
+/// Linux's mcast_solicit and retrans_time, as the stack declares them; a host looks at its timers when it is woken.
+const TRIES: u32 = 3;
+const AGAIN: Duration = Duration::from_millis(1000 + 100);
+/// How long a question goes on, and what waits for its answer does.
+const GIVEN_UP: Duration = Duration::from_millis(3 * 1000 + 500);
+/// How long what was lost is remembered.
+const REMEMBERED: Duration = Duration::from_secs(14);
+/// What was on its way to the device when its receiver moved goes to where that was.
+const ON_ITS_WAY: Duration = Duration::from_secs(2);
+/// How long the stack believes who asked (Linux's base_reachable_time), from when it has seen that.
+const BELIEVED: Duration = Duration::from_secs(29);
+const SEEN: Duration = Duration::from_millis(50);
+/// More datagrams wait for no neighbour.
+const WAITING_MAX: usize = 64;
+const CLAIMS_MAX: usize = 8;
+const REQUEST: u16 = 1;
+
+/// What a program said.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    datagram: Datagram,
+    at: Instant,
+    /// Its receiver was given up.
+    lost: bool,
+}
+
+/// What a host was told of a neighbour, and wants of it.
+#[derive(Debug, Default)]
+struct Neighbour {
+    /// Stations that claimed its address, the last one last, and when that was.
+    claims: VecDeque<MacAddr>,
+    claimed_at: Instant,
+    /// It was asked for, or asked for us, or began to speak to us: what it claimed counts. And when it asked last.
+    counts: bool,
+    asker_at: Option<Instant>,
+    /// Everybody is asked for it: since when, and how often.
+    asked_at: Option<Instant>,
+    asks: u32,
+    /// What programs said to it that has not been sent, and when they last said anything.
+    waiting: VecDeque<Waiting>,
+    said_at: Option<Instant>,
+}
+
+/// A host's neighbours.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    known: BTreeMap<Ipv4Addr, Neighbour>,
+    /// One is asked for, or something waits.
+    busy: bool,
+    /// The host's station is another, and it is to say so.
+    pub(super) moved: bool,
+}
+
+impl State {
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Somebody claimed an address: by ARP, or by a SYN.
+    fn claimed(&mut self, at: Instant, ip: Ipv4Addr, mac: MacAddr, by_arp: bool, asks_us: bool) {
+        let neighbour = self.known.entry(ip).or_default();
+        if by_arp || neighbour.claims.is_empty() {
+            if neighbour.claims.len() >= CLAIMS_MAX {
+                neighbour.claims.pop_front();
+            }
+            neighbour.claims.push_back(mac);
+            neighbour.claimed_at = at;
+        }
+        neighbour.counts |= asks_us || !by_arp || neighbour.asked_at.is_some();
+        if asks_us {
+            neighbour.asker_at = Some(at);
+        }
+        (neighbour.asked_at, neighbour.asks) = (None, 0);
+    }
+
+    /// Everybody is asked for an address. `stranger`: no host has it.
+    fn asked(&mut self, moment: &Moment, ip: Ipv4Addr, stranger: bool) {
+        let neighbour = self.known.entry(ip).or_default();
+        let goes_on = neighbour.asked_at.is_some_and(|before| moment.at <= before + AGAIN);
+        neighbour.asks = if goes_on { neighbour.asks + 1 } else { 1 };
+        neighbour.asked_at = Some(moment.at);
+        self.busy = true;
+        let unwanted = neighbour.said_at.is_none_or(|said| moment.at > said + GIVEN_UP);
+        if stranger && unwanted && neighbour.asks > TRIES {
+            moment.breach(
+                NAME,
+                format_args!("RFC 1122 s2.3.2.1: {ip} is asked for {} times, and nobody wants anything of it", neighbour.asks),
+            );
+        }
+        if let Some(asker) = neighbour.asker_at.filter(|&asker| moment.at > asker + SEEN && moment.at < asker + BELIEVED) {
+            let ago = moment.at.since(asker);
+            moment.breach(NAME, format_args!("RFC 826: {ip} is asked for, and has said {ago:?} ago where it is, when it asked itself"));
+        }
+    }
+
+    /// A packet goes to a neighbour, at that station.
+    fn sent(&self, moment: &Moment, ip: Ipv4Addr, mac: MacAddr) {
+        let Some(neighbour) = self.known.get(&ip).filter(|neighbour| neighbour.counts) else {
+            moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which nobody asked for and which did not ask"));
+        };
+        let newest = neighbour.claims.back() == Some(&mac);
+        let late = || neighbour.claims.contains(&mac) && moment.at < neighbour.claimed_at + ON_ITS_WAY;
+        if !newest && !late() {
+            moment.breach(NAME, format_args!("RFC 826: a packet to {ip} goes to {mac:?}, and it is at {:?}", neighbour.claims.back()));
+        }
+    }
+
+    /// A datagram is on the wire.
+    fn left(&mut self, moment: &Moment, ip: Ipv4Addr, datagram: &Datagram) {
+        let Some(neighbour) = self.known.get_mut(&ip) else { return };
+        // (What was said again meanwhile is another one.)
+        let fits = |waiting: &Waiting, lost: bool| waiting.datagram == *datagram && waiting.lost == lost;
+        let find = |lost| neighbour.waiting.iter().position(|waiting| fits(waiting, lost));
+        let Some(waiting) = find(false).or_else(|| find(true)).and_then(|place| neighbour.waiting.remove(place)) else { return };
+        let waited = moment.at.since(waiting.at);
+        if waiting.lost || waited > GIVEN_UP {
+            moment
+                .breach(NAME, format_args!("RFC 1122 s2.3.2.2: {datagram:?} is sent {waited:?} after it was said, when {ip} was given up"));
+        }
+    }
+
+    /// A program said something to a neighbour.
+    fn said(&mut self, at: Instant, ip: Ipv4Addr, datagram: Datagram) {
+        let neighbour = self.known.entry(ip).or_default();
+        neighbour.said_at = Some(at);
+        neighbour.waiting.push_back(Waiting { datagram, at, lost: false });
+        self.busy = true;
+    }
+
+    /// The host has been serviced.
+    fn settle(&mut self, moment: &Moment, judged: bool) {
+        self.busy = false;
+        for (ip, neighbour) in &mut self.known {
+            if !judged || neighbour.waiting.len() > WAITING_MAX {
+                neighbour.waiting.clear();
+            }
+            match neighbour.asked_at {
+                Some(at) if moment.at > at + AGAIN => {
+                    if judged && neighbour.asks < TRIES {
+                        moment
+                            .breach(NAME, format_args!("RFC 826: {ip} was asked for {} times, and is not asked for again", neighbour.asks));
+                    }
+                    (neighbour.asked_at, neighbour.asks) = (None, 0);
+                    neighbour.waiting.iter_mut().for_each(|waiting| waiting.lost = true);
+                }
+                Some(_) => self.busy = true,
+                None => {
+                    if let Some(Waiting { datagram, at, .. }) = neighbour.waiting.iter().find(|waiting| !waiting.lost) {
+                        moment
+                            .breach(NAME, format_args!("udp(7): {datagram:?} was said at {at:?}, and is neither sent nor waits for {ip}"));
+                    }
+                    neighbour.waiting.retain(|waiting| moment.at < waiting.at + REMEMBERED);
+                }
+            }
+        }
+    }
+}
+
+impl Checkers {
+    /// Whether a host's neighbours are known from what is to be seen.
+    fn knows_neighbours(&self, host: usize) -> bool {
+        self.asks_alone(host) && !self.is_raw(host) && !self.lied_to.contains(&host) && self.is_calm(host)
+    }
+
+    /// A frame reached a host: who claims what?
+    pub(super) fn claimed(&mut self, moment: &Moment, bytes: &[u8], sender: Ipv4Addr, by_arp: bool) {
+        let (mac, asks_us) = match dissect::payload(bytes) {
+            Payload::Arp(at) => {
+                let asks = dissect::be16(bytes, at + 6) == Some(REQUEST) && dissect::ip_at(bytes, at + 24) == moment.ip;
+                (dissect::mac_at(bytes, at + 8), asks)
+            }
+            _ => (dissect::mac_at(bytes, 6), false),
+        };
+        if let Some(mac) = mac.filter(|mac| !mac.is_multicast() && !sender.is_unspecified()) {
+            self.acquaintances[moment.host].claimed(moment.at, sender, mac, by_arp, asks_us);
+        }
+    }
+
+    /// A host asked everybody for somebody.
+    pub(super) fn asked_for(&mut self, moment: &Moment, target: Ipv4Addr) {
+        let stranger = !self.desks.iter().any(|desk| desk.ip == Some(target));
+        if self.knows_neighbours(moment.host) {
+            self.acquaintances[moment.host].asked(moment, target, stranger);
+        }
+    }
+
+    /// A packet left for a neighbour; a datagram, perhaps.
+    pub(super) fn went_to(&mut self, moment: &Moment, bytes: &[u8], target: Ipv4Addr, datagram: Option<Datagram>) {
+        if let Some(mac) = dissect::mac_at(bytes, 0).filter(|_| !target.is_multicast() && self.knows_neighbours(moment.host)) {
+            let state = &mut self.acquaintances[moment.host];
+            state.sent(moment, target, mac);
+            if let Some(datagram) = datagram {
+                state.left(moment, target, &datagram);
+            }
+        }
+    }
+
+    /// A program said something to a neighbour.
+    pub(super) fn said_to(&mut self, moment: &Moment, target: Ipv4Addr, datagram: Datagram) {
+        if !target.is_multicast() && self.knows_neighbours(moment.host) {
+            self.acquaintances[moment.host].said(moment.at, target, datagram);
+        }
+    }
+
+    /// A host has been serviced. `judged`: it had no excuse for what it did not do.
+    pub(super) fn settle_neighbours(&mut self, host: usize, judged: bool) {
+        if self.acquaintances[host].busy {
+            let moment = self.moment(self.first(host), None);
+            let judged = judged && self.knows_neighbours(host);
+            self.acquaintances[host].settle(&moment, judged);
+        }
+    }
+
+    /// A host that got another station was serviced: it has said so (RFC 5227 s3).
+    pub(super) fn settle_move(&mut self, host: usize, free: bool) {
+        let moment = self.moment(self.first(host), None);
+        if core::mem::take(&mut self.acquaintances[host].moved) && free && moment.at > moment.hampered {
+            moment.breach(NAME, "RFC 5227 s3: it has another station, and nobody is told");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Each law, broken by frames and calls in a wrong order, and kept in the right one.
+
+use super::*;
+
+const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const ANOTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);
+
+fn at(millis: u64) -> Moment {
+    let zero = Instant::ZERO;
+    Moment {
+        place: 0,
+        host: 0,
+        ip: None,
+        at: zero + Duration::from_millis(millis),
+        excused: zero,
+        hampered: zero,
+        frame: None,
+        connection: None,
+    }
+}
+
+fn datagram() -> Datagram {
+    Datagram::new("10.0.0.1:80".parse().unwrap(), "10.0.0.2:90".parse().unwrap(), b"bytes")
+}
+
+/// Something was said to somebody, who was asked for at one second.
+fn asking() -> State {
+    let mut state = State::default();
+    state.asked(&at(1000), OTHER, true);
+    state.said(at(1000).at, OTHER, datagram());
+    state.settle(&at(1000), true);
+    assert!(state.busy);
+    state
+}
+
+#[test]
+fn what_waits_is_sent_to_who_answers_and_goes_where_that_moves() {
+    let mut state = asking();
+    state.asked(&at(2000), OTHER, true);
+    state.claimed(at(2500).at, OTHER, STATION, true, false);
+    state.sent(&at(2500), OTHER, STATION);
+    state.left(&at(2500), OTHER, &datagram());
+    state.settle(&at(2500), true);
+    assert!(!state.busy);
+    state.claimed(at(9000).at, OTHER, ANOTHER, true, false);
+    state.sent(&at(9001), OTHER, STATION);
+    state.sent(&at(9001), OTHER, ANOTHER);
+}
+
+#[test]
+#[should_panic(expected = "10.0.0.2 was asked for 1 times, and is not asked for again")]
+fn a_neighbour_is_asked_for_once() {
+    asking().settle(&at(2200), true);
+}
+
+#[test]
+#[should_panic(expected = "10.0.0.2 is asked for 5 times, and nobody wants anything of it")]
+fn a_neighbour_is_asked_for_without_end() {
+    let mut state = asking();
+    (2..8).for_each(|second| state.asked(&at(1000 * second), OTHER, true));
+}
+
+#[test]
+#[should_panic(expected = "is neither sent nor waits for 10.0.0.2")]
+fn what_waits_is_lost_when_there_is_an_answer() {
+    let mut state = asking();
+    state.claimed(at(1500).at, OTHER, STATION, true, false);
+    state.settle(&at(1500), true);
+}
+
+#[test]
+#[should_panic(expected = "is sent 8s after it was said, when 10.0.0.2 was given up")]
+fn what_waits_is_sent_when_it_was_given_up() {
+    let mut state = asking();
+    (2..4).for_each(|second| state.asked(&at(1000 * second), OTHER, true));
+    state.settle(&at(4200), true);
+    state.claimed(at(9000).at, OTHER, STATION, true, true);
+    state.left(&at(9000), OTHER, &datagram());
+}
+
+#[test]
+#[should_panic(expected = "a packet to 10.0.0.2, which nobody asked for and which did not ask")]
+fn an_unasked_claim_is_believed() {
+    let mut state = State::default();
+    state.claimed(at(1000).at, OTHER, STATION, true, false);
+    state.sent(&at(1100), OTHER, STATION);
+}
+
+#[test]
+#[should_panic(expected = "a packet to 10.0.0.2 goes to MacAddr([2, 0, 0, 0, 0, 2]), and it is at Some(MacAddr([2, 0, 0, 0, 0, 3]))")]
+fn a_neighbour_that_moved_is_spoken_to_where_it_was() {
+    let mut state = State::default();
+    state.claimed(at(1000).at, OTHER, STATION, true, true);
+    state.claimed(at(2000).at, OTHER, ANOTHER, true, false);
+    state.sent(&at(4100), OTHER, STATION);
+}
+
+#[test]
+#[should_panic(expected = "10.0.0.2 is asked for, and has said 100ms ago where it is, when it asked itself")]
+fn who_asked_is_asked_for() {
+    let mut state = State::default();
+    state.claimed(at(1000).at, OTHER, STATION, true, true);
+    state.asked(&at(1100), OTHER, false);
+}
