@@ -552,6 +552,64 @@ mutants! {
     ReadRingsNoDoorbell,
     /// Nothing is tried again at once when the device comes back.
     DeviceResetUnnoticed,
+    /// A UDP socket without a peer is told of errors (RFC 1122 s4.1.3.3).
+    UnconnectedHearsErrors,
+    /// ICMP's checksum is not looked at (RFC 792).
+    IcmpChecksumUnchecked,
+    /// A ping's answer has another number (RFC 792).
+    PingWrongNumber,
+    /// A datagram for a port that nobody has is not answered (RFC 1122 s4.1.3.1).
+    PortUnreachableUnsaid,
+    /// A fragment is taken for the whole packet (RFC 791 s3.2).
+    FragmentIsWhole,
+    /// Packets for other addresses are taken (RFC 1122 s3.2.1.3).
+    ForeignPacketsTaken,
+    /// UDP's checksum is not looked at (RFC 1122 s4.1.3.4).
+    UdpChecksumUnchecked,
+    /// A datagram without bytes is dropped (udp(7)).
+    EmptyDatagramDropped,
+    /// Datagrams without bytes do not count against the buffer.
+    EmptyDatagramsUnbounded,
+    /// A datagram larger than the buffer is dropped though nothing waits (as Linux takes it).
+    EmptyQueueDrops,
+    /// A datagram that is not alone in its queue raises no edge (epoll(7)).
+    SecondDatagramRaisesNothing,
+    /// A connected socket sends to its peer wherever it is told to send (sendto(2)).
+    PeerBeforeDestination,
+    /// What is sent to a group has the time to live of all else (RFC 1112 s6.1).
+    GroupTtlOfUnicast,
+    /// What is sent to a group comes back though it was not to (ip(7), IP_MULTICAST_LOOP).
+    LoopsUnasked,
+    /// The first member that leaves a group leaves for all (RFC 1112 s7.1).
+    FirstLeaverLeaves,
+    /// Routers are not told that the last member left (RFC 2236 s3).
+    LeaveUnsaid,
+    /// One member hears each datagram (RFC 1112 s6).
+    GroupHeardByOne,
+    /// A new socket does not get what the flow found last got (as with a stale early-demultiplexing cache).
+    CachedFlowShadows,
+    /// A query is answered within four times its time (RFC 2236 s3).
+    ReportTooLate,
+    /// A query is not answered (RFC 2236 s3).
+    QueryUnanswered,
+    /// A closed socket stays a member (ip(7)).
+    MembershipOutlivesClose,
+    /// A neighbour is asked for once (RFC 826).
+    ArpAsksOnce,
+    /// A neighbour that is not there is asked for without end (as Linux's mcast_solicit bounds it).
+    ArpAsksForever,
+    /// An unasked announcement enters the table (RFC 826).
+    ArpLearnsUnasked,
+    /// Who asks for us is not remembered (RFC 826).
+    ArpAskerForgotten,
+    /// Only the last datagram waits for a neighbour's answer (as in Zephyr #50140).
+    HeldOnlyLast,
+    /// Datagrams go to whichever neighbour answers first (as in rcore-os tgoskits #677).
+    HeldGoesToWhoever,
+    /// Datagrams that waited for a neighbour are lost (RFC 1122 s2.3.2.2).
+    HeldNotReleased,
+    /// A new Ethernet address is not announced (RFC 5227 s3).
+    ReaddressUnannounced,
     ;
     at large:
     /// Segments that the device merged count as one large one (as in Linux's gso_segs of received packets).
@@ -584,48 +642,14 @@ mutants! {
     EveryErrorIsHard,
     /// A connection that times out blames what an acknowledgment has refuted since (RFC 1122 s4.2.3.9).
     SoftErrorSticks,
-    /// ICMP's checksum is not looked at (RFC 792).
-    IcmpChecksumUnchecked,
-    /// A ping's answer has another number (RFC 792).
-    PingWrongNumber,
-    /// A datagram for a port that nobody has is not answered (RFC 1122 s4.1.3.1).
-    PortUnreachableUnsaid,
-    /// A UDP socket without a peer is told of errors (RFC 1122 s4.1.3.3).
-    UnconnectedHearsErrors,
-    /// A fragment is taken for the whole packet (RFC 791 s3.2).
-    FragmentIsWhole,
     /// Frames for other stations are taken (RFC 1122 s2.4).
     ForeignFramesTaken,
-    /// Packets for other addresses are taken (RFC 1122 s3.2.1.3).
-    ForeignPacketsTaken,
-    /// UDP's checksum is not looked at (RFC 1122 s4.1.3.4).
-    UdpChecksumUnchecked,
-    /// A datagram without bytes is dropped (udp(7)).
-    EmptyDatagramDropped,
-    /// Datagrams without bytes do not count against the buffer.
-    EmptyDatagramsUnbounded,
-    /// A datagram larger than the buffer is dropped though nothing waits (as Linux takes it).
-    EmptyQueueDrops,
-    /// A datagram that is not alone in its queue raises no edge (epoll(7)).
-    SecondDatagramRaisesNothing,
-    /// A connected socket sends to its peer wherever it is told to send (sendto(2)).
-    PeerBeforeDestination,
-    /// A new socket does not get what the flow found last got (as with a stale early-demultiplexing cache).
-    CachedFlowShadows,
     /// The flow found last is found after it ended (as with a stale early-demultiplexing cache).
     CachedFlowOutlives,
-    /// A neighbour is asked for once (RFC 826).
-    ArpAsksOnce,
-    /// A neighbour that is not there is asked for without end (as Linux's mcast_solicit bounds it).
-    ArpAsksForever,
     /// A request that the device refused counts as sent.
     ArpRefusedIsAsked,
     /// A neighbour's new address is not believed before the old one expires (RFC 826).
     ArpKeepsFirstAnswer,
-    /// An unasked announcement enters the table (RFC 826).
-    ArpLearnsUnasked,
-    /// Who asks for us is not remembered (RFC 826).
-    ArpAskerForgotten,
     /// An answer that the device refused is lost.
     ArpRefusedAnswerLost,
     /// A neighbour's answer wakes no connection (as in Zephyr #50140).
@@ -634,38 +658,14 @@ mutants! {
     NeighbourWakesOne,
     /// Connections are not told that a neighbour does not answer (RFC 1122 s2.3.2.2).
     NeighbourMissesUntold,
-    /// Only the last datagram waits for a neighbour's answer (as in Zephyr #50140).
-    HeldOnlyLast,
-    /// Datagrams go to whichever neighbour answers first (as in rcore-os tgoskits #677).
-    HeldGoesToWhoever,
-    /// Datagrams that waited for a neighbour are lost (RFC 1122 s2.3.2.2).
-    HeldNotReleased,
     /// Datagrams for a neighbour that does not answer wait on (as in Zephyr #8019).
     HeldForever,
-    /// A new Ethernet address is not announced (RFC 5227 s3).
-    ReaddressUnannounced,
     /// A socket of one address hears its groups (ip(7), IP_ADD_MEMBERSHIP).
     GroupIgnoresAddress,
     /// A connected socket hears everybody who sends to its groups (udp(7)).
     GroupIgnoresPeer,
-    /// One member hears each datagram (RFC 1112 s6).
-    GroupHeardByOne,
-    /// What is sent to a group has the time to live of all else (RFC 1112 s6.1).
-    GroupTtlOfUnicast,
-    /// What is sent to a group comes back though it was not to (ip(7), IP_MULTICAST_LOOP).
-    LoopsUnasked,
-    /// The first member that leaves a group leaves for all (RFC 1112 s7.1).
-    FirstLeaverLeaves,
-    /// Routers are not told that the last member left (RFC 2236 s3).
-    LeaveUnsaid,
     /// A new membership is reported once (RFC 2236 s3).
     ReportedOnce,
     /// A member reports what another has reported (RFC 2236 s3).
     ReportNotSuppressed,
-    /// A query is answered within four times its time (RFC 2236 s3).
-    ReportTooLate,
-    /// A query is not answered (RFC 2236 s3).
-    QueryUnanswered,
-    /// A closed socket stays a member (ip(7)).
-    MembershipOutlivesClose,
 }
