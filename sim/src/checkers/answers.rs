@@ -70,7 +70,7 @@ impl Checkers {
         let moment = self.at(now, host, None);
         let Some(own) = moment.ip else { return };
         // (A frame that was damaged where no checksum tells may or may not be seen to be.)
-        let is_certain = !frame.marks.contains(Marks::CORRUPTED) && !frame.marks.contains(Marks::HIDDEN);
+        let is_certain = !frame.marks.intersects(Marks::CORRUPTED | Marks::HIDDEN | Marks::FORGED);
         let asked = match dissect::payload(bytes) {
             Payload::Arp(at) => request(bytes, at, own).map(|answer| (answer, None)),
             Payload::Ipv4(ip) if ip.dst == own && !ip.fragment && matches!(ip.protocol, ICMP | UDP) => Self::question(bytes, &ip),

@@ -187,6 +187,8 @@ impl Checkers {
             self.desks.push(Desk::default());
         } else {
             self.flows.forget(host);
+            // What it knew, or was owed, went with it.
+            self.lied_to.insert(host);
         }
         if self.strays.len() <= host {
             self.strays.resize_with(host + 1, shadow::resets::State::default);

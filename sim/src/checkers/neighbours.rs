@@ -82,11 +82,16 @@ impl State {
             neighbour.claims.push_back(mac);
             neighbour.claimed_at = at;
         }
-        neighbour.counts |= asks_us || !by_arp || neighbour.asked_at.is_some();
+        // (What is said to it makes the stack ask, though the device may not take the question at once.)
+        neighbour.counts |= asks_us || !by_arp || neighbour.asked_at.is_some() || neighbour.said_at.is_some();
         if asks_us {
             neighbour.asker_at = Some(at);
         }
         (neighbour.asked_at, neighbour.asks) = (None, 0);
+        if !by_arp {
+            // (Whether a SYN tells where its sender is depends on who listens.)
+            neighbour.waiting.clear();
+        }
     }
 
     /// Everybody is asked for an address. `stranger`: no host has it.
@@ -161,11 +166,15 @@ impl State {
                 }
                 Some(_) => self.busy = true,
                 None => {
-                    if let Some(Waiting { datagram, at, .. }) = neighbour.waiting.iter().find(|waiting| !waiting.lost) {
+                    if let Some(Waiting { datagram, at, .. }) =
+                        neighbour.waiting.iter().find(|waiting| !waiting.lost && moment.at > waiting.at + AGAIN)
+                    {
                         moment
                             .breach(NAME, format_args!("udp(7): {datagram:?} was said at {at:?}, and is neither sent nor waits for {ip}"));
                     }
                     neighbour.waiting.retain(|waiting| moment.at < waiting.at + REMEMBERED);
+                    // (A question that the device refused is asked as soon as it takes one.)
+                    self.busy |= !neighbour.waiting.is_empty();
                 }
             }
         }

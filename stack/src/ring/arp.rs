@@ -91,9 +91,11 @@ impl<D: Device> Ring<D> {
 
     /// Gives the answers that the device refused, in the order in which they were asked for.
     pub(super) fn answer_owed(&mut self) {
-        let Self { answers, output, device, .. } = self;
+        let Self { answers, output, device, mac, .. } = self;
         let mut given = 0;
-        for reply in answers.iter() {
+        for reply in answers.iter_mut() {
+            // (The ring may have got another station meanwhile.)
+            reply.sender_mac = *mac;
             match output.arp(device, reply.target_mac, reply) {
                 Ok(()) => {}
                 Err(SendError::Full) => break,

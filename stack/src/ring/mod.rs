@@ -312,7 +312,10 @@ impl<D: Device> Ring<D> {
         self.output.set_mac(self.mac);
         if announce && !self.output.caps.point_to_point {
             for &ip in self.config.addresses.iter().filter(|_| !self.config.is(Mutant::ReaddressUnannounced)) {
-                self.output.arp_request(&mut self.device, ip, ip);
+                // (What the device refuses is lost: those whom it concerns ask in the end.)
+                if !self.output.arp_request(&mut self.device, ip, ip) {
+                    self.output.counters.tx_drops += 1;
+                }
             }
             self.output.flush(&mut self.device);
         }

@@ -41,7 +41,7 @@ fn what_waits_is_sent_to_who_answers_and_goes_where_that_moves() {
     state.claimed(at(2500).at, OTHER, STATION, true, false);
     state.sent(&at(2500), OTHER, STATION);
     state.left(&at(2500), OTHER, &datagram());
-    state.settle(&at(2500), true);
+    state.settle(&at(9000), true);
     assert!(!state.busy);
     state.claimed(at(9000).at, OTHER, ANOTHER, true, false);
     state.sent(&at(9001), OTHER, STATION);
@@ -67,6 +67,7 @@ fn what_waits_is_lost_when_there_is_an_answer() {
     let mut state = asking();
     state.claimed(at(1500).at, OTHER, STATION, true, false);
     state.settle(&at(1500), true);
+    state.settle(&at(2200), true);
 }
 
 #[test]
