@@ -524,6 +524,8 @@ mutants! {
     ErrorToldAgain,
     /// A connection that ended keeps its addresses until it is closed.
     EndedKeepsAddresses,
+    /// An unasked announcement enters the table (RFC 826).
+    ArpLearnsUnasked,
     /// Timers of more than a few minutes are lost.
     FarTimersLost,
     /// A SYN that was sent again is timed from its first copy (RFC 6298 s3).
@@ -598,8 +600,6 @@ mutants! {
     ArpAsksOnce,
     /// A neighbour that is not there is asked for without end (as Linux's mcast_solicit bounds it).
     ArpAsksForever,
-    /// An unasked announcement enters the table (RFC 826).
-    ArpLearnsUnasked,
     /// Who asks for us is not remembered (RFC 826).
     ArpAskerForgotten,
     /// Only the last datagram waits for a neighbour's answer (as in Zephyr #50140).

@@ -1,6 +1,7 @@
 //! Who must hear what: each datagram that reached a host whole is read from the socket that it fits best, or from each member of its group, in the order in which they came, and raises an edge;
 //! unless that socket's buffer was full (udp(7), RFC 1122 s4.1.3.5, RFC 1112 s7.1). And of errors: who sent what ICMP says was refused hears of it, once, and nobody else (RFC 1122 s4.1.3.3).
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
@@ -18,6 +19,8 @@ use crate::nic::SimDevice;
 
 const NAME: &str = "hearing";
 
+/// The longest that a frame is on its way through a device.
+const THROUGH: Duration = Duration::from_millis(1);
 /// Datagrams that wait for their reader and are remembered.
 const AWAITED_MAX: usize = 4096;
 const UNREACHABLE: u8 = 3;
@@ -53,7 +56,7 @@ pub(super) struct State {
     /// may yet hear, or must.
     errors: u32,
     error_came: bool,
-    error_held: bool,
+    errors_held: u32,
     error_due: bool,
 }
 
@@ -76,9 +79,12 @@ impl State {
         let fits = self.awaited.is_empty() || self.queued + len <= self.room();
         let droppable = !is_certain || !fits || self.lends;
         self.queued += len;
-        // (What its own host said is there before what is still to be polled.)
-        let place = if due { self.awaited.iter().take_while(|awaited| awaited.due).count() } else { self.awaited.len() };
-        self.awaited.insert(place, Awaited { at, datagram, due, raised: due, droppable });
+        // (Whether what its own host said is there before what came meanwhile depends on what was polled.)
+        let under_way = due && self.awaited.back().is_some_and(|awaited| !awaited.due);
+        if under_way {
+            self.rebound();
+        }
+        self.awaited.push_back(Awaited { at, datagram, due, raised: due, droppable: droppable || under_way });
     }
 
     /// The ring was polled.
@@ -93,20 +99,25 @@ impl State {
 
     /// All that came was polled.
     pub(super) fn polled(&mut self, moment: &Moment, calm: bool) {
-        for awaited in self.awaited.iter_mut().filter(|awaited| !awaited.due) {
+        // (A frame may be on its way through the device.)
+        for awaited in self.awaited.iter_mut().filter(|awaited| !awaited.due && moment.at > awaited.at + THROUGH) {
             if !awaited.raised && !awaited.droppable && calm {
                 moment.breach(NAME, format_args!("epoll(7): {:?} came at {:?}, and no event says so", awaited.datagram, awaited.at));
             }
             awaited.due = true;
         }
         self.error_due |= core::mem::take(&mut self.error_came);
-        // (Of several, a socket keeps the last.)
-        self.error_held |= core::mem::take(&mut self.errors) > 0;
+        self.errors_held += core::mem::take(&mut self.errors);
     }
 
     /// What it read was more than it had room for, and cannot be compared.
     fn forget(&mut self) {
         self.awaited.iter_mut().for_each(|awaited| awaited.droppable = true);
+    }
+
+    /// It has a peer now: an error may be under way about what another socket sent there.
+    pub(super) fn connected(&mut self) {
+        self.errors += 1;
     }
 
     /// The socket's port has other sockets now, or this one another peer: whose was what is under way is not known.
@@ -154,12 +165,13 @@ impl State {
         }
         let is_icmps = |error: &Error| matches!(error, Error::Refused | Error::HostUnreachable);
         match error.filter(is_icmps) {
-            Some(error) if self.errors == 0 && !self.error_held => {
+            Some(error) if self.errors + self.errors_held == 0 => {
                 moment.breach(NAME, format_args!("RFC 1122 s4.1.3.3: {error} is told, and nothing came about what was sent to its peer"));
             }
             // (It may be the last of several that came.)
             Some(_) => {
-                self.errors -= u32::from(!core::mem::take(&mut self.error_held));
+                let held = self.errors_held > 0;
+                (self.errors_held, self.errors) = (self.errors_held - u32::from(held), self.errors - u32::from(!held));
                 (self.error_came, self.error_due) = (false, false);
             }
             // (Who decides about datagrams before they are read reads by other calls, which tell of no error.)

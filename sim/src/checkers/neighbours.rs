@@ -46,6 +46,7 @@ struct Neighbour {
     /// Stations that claimed its address, the last one last, and when that was.
     claims: VecDeque<MacAddr>,
     claimed_at: Instant,
+    claimed_first: Instant,
     /// It was asked for, or asked for us, or began to speak to us: what it claimed counts. And when it asked last.
     counts: bool,
     asker_at: Option<Instant>,
@@ -79,6 +80,9 @@ impl State {
             if neighbour.claims.len() >= CLAIMS_MAX {
                 neighbour.claims.pop_front();
             }
+            if neighbour.claims.is_empty() {
+                neighbour.claimed_first = at;
+            }
             neighbour.claims.push_back(mac);
             neighbour.claimed_at = at;
         }
@@ -99,7 +103,10 @@ impl State {
         let neighbour = self.known.entry(ip).or_default();
         let goes_on = neighbour.asked_at.is_some_and(|before| moment.at <= before + AGAIN);
         neighbour.asks = if goes_on { neighbour.asks + 1 } else { 1 };
-        neighbour.asked_at = Some(moment.at);
+        // (A claim that was under way to the stack when it asked is an answer.)
+        let is_answered = moment.at <= neighbour.claimed_at + SEEN && !neighbour.claims.is_empty();
+        neighbour.counts |= is_answered;
+        neighbour.asked_at = Some(moment.at).filter(|_| !is_answered);
         self.busy = true;
         let unwanted = neighbour.said_at.is_none_or(|said| moment.at > said + GIVEN_UP);
         if stranger && unwanted && neighbour.asks > TRIES {
@@ -116,9 +123,13 @@ impl State {
 
     /// A packet goes to a neighbour, at that station.
     fn sent(&self, moment: &Moment, ip: Ipv4Addr, mac: MacAddr) {
-        let Some(neighbour) = self.known.get(&ip).filter(|neighbour| neighbour.counts) else {
-            moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which nobody asked for and which did not ask"));
+        let Some(neighbour) = self.known.get(&ip) else {
+            moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which never said where it is"));
         };
+        // (What came only just may have been an answer.)
+        if !neighbour.counts && moment.at > neighbour.claimed_first + AGAIN {
+            moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which nobody asked for and which did not ask"));
+        }
         let newest = neighbour.claims.back() == Some(&mac);
         let late = || neighbour.claims.contains(&mac) && moment.at < neighbour.claimed_at + ON_ITS_WAY;
         if !newest && !late() {
@@ -144,6 +155,7 @@ impl State {
     fn said(&mut self, at: Instant, ip: Ipv4Addr, datagram: Datagram) {
         let neighbour = self.known.entry(ip).or_default();
         neighbour.said_at = Some(at);
+        neighbour.counts |= at <= neighbour.claimed_at + SEEN && !neighbour.claims.is_empty();
         neighbour.waiting.push_back(Waiting { datagram, at, lost: false });
         self.busy = true;
     }

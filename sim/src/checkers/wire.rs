@@ -108,7 +108,9 @@ impl Checkers {
             }
             Payload::Ipv4(ip) if ip.protocol == ICMP && dissect::is_icmp_error(bytes) => link::error_sent(&moment, bytes, ip),
             // (A reset goes back to where it is asked for.)
-            Payload::Ipv4(ip) if ip.protocol == UDP || Segment::parse(bytes, ip).is_some_and(|segment| !segment.has(RST)) => {
+            Payload::Ipv4(ip)
+                if ip.protocol == UDP || ip.protocol == TCP && Segment::parse(bytes, ip).is_some_and(|segment| !segment.has(RST)) =>
+            {
                 if let Some(neighbour) = self.neighbours.get(&(host, ip.dst)).filter(|_| self.asks_alone(host)) {
                     neighbour.used(&moment, ip.dst);
                 }

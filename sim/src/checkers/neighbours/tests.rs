@@ -86,6 +86,7 @@ fn an_unasked_claim_is_believed() {
     let mut state = State::default();
     state.claimed(at(1000).at, OTHER, STATION, true, false);
     state.sent(&at(1100), OTHER, STATION);
+    state.sent(&at(2200), OTHER, STATION);
 }
 
 #[test]
