@@ -524,8 +524,6 @@ mutants! {
     ErrorToldAgain,
     /// A connection that ended keeps its addresses until it is closed.
     EndedKeepsAddresses,
-    /// An unasked announcement enters the table (RFC 826).
-    ArpLearnsUnasked,
     /// Timers of more than a few minutes are lost.
     FarTimersLost,
     /// A SYN that was sent again is timed from its first copy (RFC 6298 s3).
@@ -612,6 +610,8 @@ mutants! {
     ReaddressUnannounced,
     ;
     at large:
+    /// An unasked announcement enters the table (RFC 826).
+    ArpLearnsUnasked,
     /// Segments that the device merged count as one large one (as in Linux's gso_segs of received packets).
     MergedCountsOnce,
     /// Nothing that came early is dropped when the device runs out of buffers (RFC 2018 s8).
