@@ -75,6 +75,8 @@ pub(super) struct Cable {
     scarce: bool,
     /// Frames that may still be sent before the queue counts as full.
     pub(super) room: usize,
+    /// What it says of those that it has no room for.
+    pub(super) refusal: SendError,
     pub(super) rules: Vec<(FlowRule, RuleId)>,
     rules_made: u64,
     /// The table is full.
@@ -129,7 +131,7 @@ impl Device for Cable {
             self.dummies.push(frame.len());
             return Ok(());
         }
-        self.room = self.room.checked_sub(1).ok_or(SendError::Full)?;
+        self.room = self.room.checked_sub(1).ok_or(self.refusal)?;
         self.unrung += 1;
         let mut bytes = frame.head.to_vec();
         for slice in frame.body {
@@ -194,6 +196,7 @@ impl Pair {
                 events: VecDeque::new(),
                 scarce: false,
                 room: usize::MAX,
+                refusal: SendError::Full,
                 rules: Vec::new(),
                 rules_made: 0,
                 rules_full: false,

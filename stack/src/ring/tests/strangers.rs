@@ -1,7 +1,7 @@
 //! Frames that no ring sends: found by the simulator's prober.
 
 use super::*;
-use crate::wire::{arp, ethernet, ipv4, udp};
+use crate::wire::{arp, ethernet, icmp, ipv4, udp};
 
 /// The frame of a datagram from A to this port of B's, which has yet to be received.
 fn datagram(pair: &mut Pair, port: u16, bytes: &[u8]) -> Vec<u8> {
@@ -40,6 +40,16 @@ fn what_was_for_every_station_or_from_no_one_host_is_refused_to_nobody() {
 }
 
 #[test]
+fn a_connection_asked_of_every_station_is_reset_by_nobody() {
+    let mut pair = Pair::new();
+    let (_, syn) = pair.connect_seen(5000);
+    pair.b.device.inward.lock().unwrap().clear();
+    let mut for_all = syn.clone();
+    for_all[..6].fill(0xff);
+    assert_eq!((answers(&mut pair, syn), answers(&mut pair, for_all)), (1, 0));
+}
+
+#[test]
 fn a_datagram_that_is_shorter_than_its_packet_is_taken() {
     let mut pair = Pair::new();
     let socket = pair.b.udp_open(SocketAddrV4::new(B, 9), &UdpOptions::default()).unwrap();
@@ -57,22 +67,72 @@ fn a_datagram_that_is_shorter_than_its_packet_is_taken() {
     assert_eq!((read.len, &bytes[..2]), (2, &b"fo"[..]));
 }
 
-/// RFC 5227 s2.1.1.
-#[test]
-fn who_asks_whether_an_address_is_taken_is_answered_and_teaches_nothing() {
-    let mut pair = Pair::new();
+/// The frame of A's question, in the name of `sender`, where B is.
+fn question(pair: &Pair, sender: Ipv4Addr) -> Vec<u8> {
     let mac = pair.a.device.mac;
     let mut frame = vec![0; 60];
     let link = ethernet::Header { dst: MacAddr::BROADCAST, src: mac, vlan: None, ethertype: ethernet::ETHERTYPE_ARP };
     let at = link.emit(&mut frame);
-    let probe = arp::Packet {
-        operation: arp::Operation::Request,
-        sender_mac: mac,
-        sender_ip: Ipv4Addr::UNSPECIFIED,
-        target_mac: MacAddr::default(),
-        target_ip: B,
-    };
-    probe.emit(&mut frame[at..]);
-    assert_eq!(answers(&mut pair, frame), 1);
+    let operation = arp::Operation::Request;
+    let packet = arp::Packet { operation, sender_mac: mac, sender_ip: sender, target_mac: MacAddr::default(), target_ip: B };
+    packet.emit(&mut frame[at..]);
+    frame
+}
+
+/// RFC 5227 s2.1.1.
+#[test]
+fn who_asks_whether_an_address_is_taken_is_answered_and_teaches_nothing() {
+    let mut pair = Pair::new();
+    let probe = question(&pair, Ipv4Addr::UNSPECIFIED);
+    assert_eq!(answers(&mut pair, probe), 1);
     assert_eq!(pair.b.neighbours.known(Ipv4Addr::UNSPECIFIED), None);
+}
+
+#[test]
+fn an_answer_that_waited_says_where_the_ring_is_when_it_is_sent() {
+    let mut pair = Pair::new();
+    let question = question(&pair, A);
+    pair.b.device.room = 0;
+    assert_eq!(answers(&mut pair, question), 0);
+    let moved_to = MacAddr([2, 0, 0, 0, 9, 9]);
+    (pair.b.device.mac, pair.b.device.room) = (moved_to, usize::MAX);
+    pair.b.readdress(false);
+    pair.now += Duration::from_secs(1);
+    pair.b.poll(pair.now);
+    let answer = pair.b.device.out.lock().unwrap().pop_front().unwrap();
+    let (link, at) = ethernet::Header::parse(&answer).unwrap();
+    let (packet, _) = arp::Packet::parse(&answer[at..]).unwrap();
+    assert_eq!((link.src, packet.sender_mac), (moved_to, moved_to));
+}
+
+#[test]
+fn what_the_device_refuses_to_send_to_a_group_is_not_heard_at_home() {
+    let group = Ipv4Addr::new(239, 0, 0, 9);
+    let mut pair = Pair::new();
+    let socket = pair.a.udp_open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 7000), &UdpOptions::default()).unwrap();
+    pair.a.udp_join(pair.now, socket, group, A).unwrap();
+    let mut say = |room, refusal| {
+        (pair.a.device.room, pair.a.device.refusal) = (room, refusal);
+        let to = Some((SocketAddrV4::new(group, 7000), NextHop::Neighbour(group)));
+        let sent = pair.a.udp_send(pair.now, socket, &[IoSlice::new(b"all")], A, to);
+        let read = pair.a.udp_recv(socket, &mut [IoSliceMut::new(&mut [0; 8])], RecvFlags::empty());
+        (sent, read.map(|read| read.len))
+    };
+    assert_eq!(say(1, SendError::Full), (Ok(3), Ok(3)));
+    // What a full queue takes is lost on the wire alone.
+    assert_eq!(say(0, SendError::Full), (Ok(3), Ok(3)));
+    assert_eq!(say(0, SendError::TooLong), (Err(Error::MessageTooLong), Err(Error::WouldBlock)));
+}
+
+#[test]
+fn an_answer_or_an_announcement_that_the_device_refuses_counts_as_dropped() {
+    let mut pair = Pair::new();
+    let envelope = Envelope { src: A, dst: B, mac: pair.b.device.mac, ttl: 64, tos: 0 };
+    pair.a.output.icmp(&mut pair.a.device, &envelope, &icmp::Message::EchoRequest { id: 1, seq: 1 }, &[]).unwrap();
+    let ping = pair.b.device.inward.lock().unwrap().pop_back().unwrap();
+    assert_eq!((answers(&mut pair, ping.clone()), pair.b.counters().tx_drops), (1, 0));
+    pair.b.device.room = 0;
+    assert_eq!((answers(&mut pair, ping), pair.b.counters().tx_drops), (0, 1));
+    pair.b.readdress(true);
+    assert_eq!(pair.b.counters().tx_drops, 2);
 }
