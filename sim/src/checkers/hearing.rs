@@ -140,6 +140,12 @@ impl State {
             moment.breach(NAME, format_args!("udp(7): {datagram:?} was read, and {:?}, which came before, was not", lost.datagram));
         }
         if !peek {
+            // If that one may have been dropped, then one that is like it and came later may be what was read.
+            if self.awaited[at].droppable
+                && let Some(alike) = self.awaited.iter_mut().skip(at + 1).find(|awaited| awaited.datagram == *datagram && !awaited.droppable)
+            {
+                alike.droppable = true;
+            }
             for awaited in self.awaited.drain(..=at) {
                 self.queued -= awaited.datagram.len() + DATAGRAM_OVERHEAD;
             }
@@ -181,6 +187,11 @@ impl State {
             // (That a datagram was too long comes by ICMP as well, and one error takes another's place.)
             None => self.error_due &= error.is_none(),
         }
+    }
+
+    /// Its program was told of an error that need not be one of those that came.
+    fn perhaps_told(&mut self) {
+        (self.error_came, self.error_due) = (false, false);
     }
 }
 
@@ -249,11 +260,12 @@ impl Checkers {
     /// A program sent a datagram, or could not.
     pub(super) fn said(&mut self, moment: &Moment, socket: SocketId, error: Option<Error>) {
         let calm = self.is_calm(moment.host);
-        // (That a neighbour cannot be reached a send tells of itself.)
-        if let Some(sock) = self.desks[moment.place].sockets.get_mut(&socket)
-            && error.is_none_or(|error| error == Error::Refused)
-        {
-            sock.hearing.told(moment, error, calm);
+        let Some(sock) = self.desks[moment.place].sockets.get_mut(&socket) else { return };
+        match error {
+            None | Some(Error::Refused) => sock.hearing.told(moment, error, calm),
+            // (That a neighbour cannot be reached a send tells of itself: whether ICMP has said so as well is not known.)
+            Some(Error::HostUnreachable) => sock.hearing.perhaps_told(),
+            Some(_) => {}
         }
     }
 

@@ -34,6 +34,19 @@ fn what_came_is_read_in_its_order_unless_there_was_no_room_for_it() {
 }
 
 #[test]
+fn of_two_that_are_alike_it_is_not_known_which_was_dropped() {
+    // There is room for two.
+    let mut state = socket(600, &[b"one", b"two", b"", b"three"]);
+    state.read(&moment(), &datagram(b"one"), false, true);
+    state.read(&moment(), &datagram(b"two"), false, true);
+    state.expect(moment().at, datagram(b""), true, true);
+    state.expect(moment().at, datagram(b"four"), true, true);
+    state.awaited.iter_mut().skip(2).for_each(|awaited| awaited.droppable = false);
+    state.read(&moment(), &datagram(b""), false, true);
+    state.read(&moment(), &datagram(b"four"), false, true);
+}
+
+#[test]
 #[should_panic(expected = "which came before, was not")]
 fn one_is_lost_before_another() {
     socket(6000, &[b"one", b"two"]).read(&moment(), &datagram(b"two"), false, true);
@@ -84,5 +97,14 @@ fn an_error_is_not_told() {
     let mut state = socket(600, &[]);
     refused(&mut state);
     state.polled(&moment(), true);
+    state.told(&moment(), None, true);
+}
+
+#[test]
+fn that_a_host_cannot_be_reached_may_have_been_said_by_a_send() {
+    let mut state = socket(600, &[]);
+    refused(&mut state);
+    state.polled(&moment(), true);
+    state.perhaps_told();
     state.told(&moment(), None, true);
 }
