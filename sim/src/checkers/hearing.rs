@@ -142,7 +142,8 @@ impl State {
         if !peek {
             // If that one may have been dropped, then one that is like it and came later may be what was read.
             if self.awaited[at].droppable
-                && let Some(alike) = self.awaited.iter_mut().skip(at + 1).find(|awaited| awaited.datagram == *datagram && !awaited.droppable)
+                && let Some(alike) =
+                    self.awaited.iter_mut().skip(at + 1).find(|awaited| awaited.datagram == *datagram && !awaited.droppable)
             {
                 alike.droppable = true;
             }
@@ -196,18 +197,13 @@ impl State {
 }
 
 impl Checkers {
-    /// A datagram reached a host: who is to hear it?
+    /// A datagram for a host reached it whole: who is to hear it?
     pub(super) fn datagram_delivered(&mut self, moment: &Moment, frame: &Frame, ip: &Ipv4, datagram: Datagram) {
         let host = moment.host;
         let Some((from, to)) = dissect::ports(&frame.bytes, ip) else { return };
         // (Rings that share a port share out what comes.)
         let mut places = self.places[host].iter().filter(|&&place| self.desks[place].bound.contains_key(&(false, to.port())));
         let (Some(&place), None) = (places.next(), places.next()) else { return };
-        let sound = frame.sound || checksum::verify(&frame.bytes) != ChecksumVerdict::Bad;
-        let ours = ip.dst.is_multicast() || moment.ip == Some(ip.dst);
-        if !sound || !ours {
-            return;
-        }
         let for_all = dissect::mac_at(&frame.bytes, 0).is_some_and(|to| to.is_multicast()) && !ip.dst.is_multicast();
         let certain = !frame.marks.intersects(Marks::CORRUPTED | Marks::HIDDEN | Marks::FORGED) && !for_all && self.is_calm(host);
         self.expect(place, moment.at, (from, to), datagram, certain, false);

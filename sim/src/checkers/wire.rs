@@ -355,9 +355,10 @@ impl Checkers {
                 }
             }
             UDP => {
-                // (What is for another address is not the host's, whoever's station it was sent to.)
+                // (What is for another address is not the host's, whoever's station it was sent to; and what its checksum contradicts has not come.)
                 let ours = ip.dst.is_multicast() || self.at(now, host, None).ip == Some(ip.dst);
-                if let Some(datagram) = datagram(bytes, &ip).filter(|_| ours) {
+                let sound = || frame.sound || checksum::verify(bytes) != ChecksumVerdict::Bad;
+                if let Some(datagram) = datagram(bytes, &ip).filter(|_| ours && sound()) {
                     let port = dissect::be16(bytes, ip.l4 + 2).unwrap_or(0);
                     self.datagrams.delivered(host, datagram, is_tainted(frame.marks), is_forged);
                     let moment = self.at(now, host, None);

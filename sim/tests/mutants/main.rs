@@ -15,7 +15,7 @@ use ringway_stack::mutants::Mutant;
 /// Most seeds that a mutant may live through.
 const SEEDS_MAX: u64 = 400;
 /// Seeds that every mutant runs, for more than its first catcher to be seen.
-const SEEDS_MIN: u64 = 12;
+const SEEDS_MIN: u64 = 8;
 
 /// What became of a mutant.
 #[derive(Default)]
