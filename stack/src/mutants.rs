@@ -608,8 +608,6 @@ mutants! {
     HeldNotReleased,
     /// A new Ethernet address is not announced (RFC 5227 s3).
     ReaddressUnannounced,
-    /// A new membership is reported once (RFC 2236 s3).
-    ReportedOnce,
     ;
     at large:
     /// An unasked announcement enters the table (RFC 826).
@@ -666,6 +664,8 @@ mutants! {
     GroupIgnoresAddress,
     /// A connected socket hears everybody who sends to its groups (udp(7)).
     GroupIgnoresPeer,
+    /// A new membership is reported once (RFC 2236 s3).
+    ReportedOnce,
     /// A member reports what another has reported (RFC 2236 s3).
     ReportNotSuppressed,
 }

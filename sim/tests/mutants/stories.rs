@@ -1,14 +1,12 @@
 //! Connections that hardly any seed of the swarm has: one that is silent for long, one whose window update is lost, one whose receiver has
-//! few buffers, and one that is attacked all the time and has no other trouble; and a group's member whom a router asks now and then.
+//! few buffers, and one that is attacked all the time and has no other trouble.
 
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 
 use ringway_sim::{HostConfig, HostId, NicConfig, World, WorldConfig};
-use ringway_stack::device::{MacAddr, TxOffload};
 use ringway_stack::mutants::Mutant;
-use ringway_stack::raw::RawQueue;
 use ringway_stack::ring::{NextHop, RecvFlags, SendFlags, Shutdown, SocketId, UdpOptions};
 use ringway_stack::tcp::{Config, Keepalive};
 
@@ -26,7 +24,6 @@ pub(super) fn all(seed: u64, mutant: Mutant) {
     an_unread_end(seed, mutant);
     a_closed_door(seed, mutant);
     a_crossing(seed, mutant);
-    a_member_that_is_asked(seed, mutant);
 }
 
 /// Two hosts with a connection between them.
@@ -205,42 +202,4 @@ pub(super) fn a_crossing(seed: u64, mutant: Mutant) {
         world.call(here, connect).expect("the port is free");
     }
     world.run_for(Duration::from_secs(5));
-}
-
-/// A member's report comes again, and whenever a router asks.
-pub(super) fn a_member_that_is_asked(seed: u64, mutant: Mutant) {
-    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
-    let mut world = World::new(WorldConfig::seeded(seed));
-    let member = world.add_host(HostConfig::named("member"));
-    let router = world.add_host(HostConfig::named("router"));
-    world.infect(mutant);
-    let mut queue = RawQueue::new(world.add_raw_ring(router));
-    let join = |cx: &mut ringway_sim::Context<'_>| {
-        let socket = cx.ring.udp_open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT), &UdpOptions::default())?;
-        cx.ring.udp_join(cx.now, socket, GROUP, cx.ip)
-    };
-    world.call(member, join).expect("the port is free");
-    world.run_for(Duration::from_secs(11));
-    for _ in 0..5 {
-        queue.send(&general_query(), &[], TxOffload::default()).expect("there is room");
-        queue.flush();
-        world.run_for(Duration::from_secs(5));
-        queue.reap();
-    }
-}
-
-/// A router's question about all groups, to be answered within a second (RFC 2236 s2).
-fn general_query() -> Vec<u8> {
-    let everybody = Ipv4Addr::new(224, 0, 0, 1);
-    let mut frame = [MacAddr::of_group(everybody).0, [2, 0, 0, 0xfe, 0xed, 2]].concat();
-    frame.extend([8, 0]);
-    // (With the Router Alert option; the message's checksum is its constant bytes'.)
-    frame.extend([0x46, 0, 0, 32, 0, 0, 0, 0, 1, 2, 0, 0, 10, 9, 0, 1]);
-    frame.extend(everybody.octets());
-    frame.extend([0x94, 4, 0, 0, 0x11, 10, 0xee, 0xf5, 0, 0, 0, 0]);
-    let sum: u32 = frame[14..38].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
-    frame.resize(60, 0);
-    frame
 }
