@@ -92,7 +92,8 @@ impl Checkers {
         }
         // Until its SYN is out, what it answers to what is left of one before it cannot be told from that one's.
         if let Some(old) = before {
-            self.flows.at_mut(old).left_at = None;
+            let old = self.flows.at_mut(old);
+            (old.left_at, old.followed) = (None, old.host == host);
         }
         self.desks[place].sockets.insert(socket, Sock { tuple: Some(tuple), before, ..Sock::configured(config) });
         self.looked(place, ring, socket);

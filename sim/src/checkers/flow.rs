@@ -46,6 +46,8 @@ pub(super) struct Endpoint {
     pub(super) reset: bool,
     /// When it left its ring, for another carrier.
     pub(super) left_at: Option<Instant>,
+    /// Its host's program has begun another one between the same addresses, whose SYN has yet to come.
+    pub(super) followed: bool,
 
     /// The peer's initial sequence number, and what arrived of its stream.
     pub(super) irs: Option<u32>,
@@ -102,6 +104,7 @@ impl Endpoint {
             moved_at: Instant::ZERO,
             reset: false,
             left_at: None,
+            followed: false,
             irs: None,
             irs_other: None,
             rx: Ranges::default(),

@@ -82,6 +82,10 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: Option<
     }
     // "If the connection … " of s3.10.5: the sequence number is SND.NXT, and it acknowledges what was received.
     let ends = |own: &Endpoint| segment.has(ACK) && (segment.seq == own.nxt || own.lost || own.moved);
+    // (One that waits for its route may answer what came long ago.)
+    if own.is_some_and(|own| own.followed) {
+        return;
+    }
     // (One that began with a SYN in its peer's name is nobody's that is followed.)
     if own.is_some_and(|own| ends(own) || own.forged.is_impersonated()) || state.is_full() {
         return;
