@@ -122,6 +122,8 @@ impl Classes {
             let mut copy = arrival.clone();
             copy.at += after;
             copy.frame.marks |= Marks::DUPLICATE;
+            // Its sender may have said that the frame can wait, but of a copy it knows nothing: three acknowledgments of the same are a loss.
+            copy.frame.quiet = false;
             passage.arrivals.push(copy);
         }
         if let Some(detail) = reordering {
