@@ -55,8 +55,10 @@ impl Offload {
     }
 
     fn put_beside(&mut self, epoll: Key, ring: RawFd) -> bool {
+        // (The progress thread sleeps on the ring as well, and what is the instance's concerns it not.)
+        let is_deep = self.mux.watch.is_deep();
         let beside = &mut self.mux.watch.beside;
-        if beside.refused == Some(epoll) {
+        if is_deep || beside.refused == Some(epoll) {
             self.watch_beside(false);
             return false;
         }
@@ -102,6 +104,11 @@ impl Offload {
         if self.mux.watch.in_ring.is_none() {
             self.watch_beside(false);
         }
+    }
+
+    /// Whether its sleeper, whom nobody else may take it from, is told of it.
+    pub(super) fn is_told_of_beside(&self) -> bool {
+        self.mux.watch.beside.member.is_some_and(|member| member.is_watched)
     }
 
     /// An instance ends.

@@ -105,8 +105,10 @@ impl Service {
         }
         let active = offload.mux.calls != self.calls;
         let served = (woken || now >= self.next_tick) && serve(&mut offload, now, process.params.progress_engine_frames_max);
-        if now >= self.next_tick || active || served {
-            self.quiet = if active || served { 0 } else { self.quiet + 1 };
+        // Woken by what is another sleeper's, which is there until that one takes it: then the thread ticks for a while.
+        let in_vain = woken && !served && offload.is_told_of_beside();
+        if now >= self.next_tick || active || served || in_vain {
+            self.quiet = if active || served || in_vain { 0 } else { self.quiet + 1 };
             self.next_tick = now + self.interval;
         }
         // Zero switches the ticks off (VMA_PROGRESS_ENGINE_INTERVAL=0): only what wakes a sleeper is served.

@@ -2,6 +2,7 @@
  * usage: mux CASE */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -784,6 +785,65 @@ static long used_us(void) {
     return (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000L + used.ru_utime.tv_usec + used.ru_stime.tv_usec;
 }
 
+/* Time that the library's progress thread has had a core for, in ns: a process without the library has none. */
+static long long progress_ns(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    long long ns = 0;
+    CHECK(tasks);
+    for (struct dirent *task; (task = readdir(tasks));) {
+        char path[300], name[20] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        FILE *file = task->d_name[0] == '.' ? 0 : fopen(path, "r");
+        if (file && fgets(name, sizeof name, file) && strcmp(name, "ringway\n") == 0) {
+            fclose(file);
+            snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", task->d_name);
+            file = fopen(path, "r");
+            CHECK(file && fscanf(file, "%lld", &ns) == 1);
+        }
+        if (file) {
+            fclose(file);
+        }
+    }
+    closedir(tasks);
+    return ns;
+}
+
+static void *echo_slowly(void *arg) {
+    int *fds = arg;
+    char c;
+    while (read(fds[0], &c, 1) == 1) {
+        usleep(100);
+        CHECK(write(fds[1], &c, 1) == 1);
+    }
+    return 0;
+}
+
+/* A loop that has a socket of the library's, and whose traffic is the kernel's: it alone wakes for that. */
+static void elsewhere(void) {
+    enum { ROUNDS = 4000 };
+    int s[2], there[2], back[2], ep = epoll_create1(0);
+    struct epoll_event event;
+    pthread_t t;
+    char c = 'x';
+    pair(s);
+    CHECK(pipe(there) == 0 && pipe(back) == 0);
+    ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN, 1);
+    ctl(ep, EPOLL_CTL_ADD, back[0], EPOLLIN, 2);
+    int ends[2] = { there[0], back[1] };
+    pthread_create(&t, 0, echo_slowly, ends);
+    usleep(200000);
+    long long before = progress_ns();
+    for (int i = 0; i < ROUNDS; i++) {
+        CHECK(write(there[1], &c, 1) == 1 && epoll_wait(ep, &event, 1, 5000) == 1 && event.data.u32 == 2);
+        CHECK(read(back[0], &c, 1) == 1);
+    }
+    long long ns = progress_ns() - before;
+    fprintf(stderr, "the progress thread had a core for %lld us\n", ns / 1000);
+    printf("left alone: %d\n", ns / ROUNDS < 5000);
+    close(there[1]);
+    pthread_join(t, 0);
+}
+
 static void beside(void) {
     int s[2][2], p[2][2], ep[2];
     for (int i = 0; i < 2; i++) {
@@ -853,7 +913,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     { "level", level }, { "edge", edge }, { "oneshot", oneshot }, { "fresh", fresh }, { "nested", nested }, { "two", two },
     { "mixed", mixed }, { "errors", errors }, { "hangup", hangup }, { "alike", alike }, { "both_worlds", both_worlds }, { "threads", threads },
     { "added", added }, { "first", first }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy }, { "again", again },
-    { "burst", burst }, { "one_core", one_core }, { "beside", beside }, { "deeply", deeply },
+    { "burst", burst }, { "one_core", one_core }, { "elsewhere", elsewhere }, { "beside", beside }, { "deeply", deeply },
 };
 
 int main(int argc, char **argv) {
