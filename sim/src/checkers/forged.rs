@@ -113,7 +113,8 @@ pub(super) fn judge(frame: &[u8], segment: &Segment, own: &Endpoint, peer: Optio
 pub(super) fn is_seen_through(segment: &Segment, own: &Endpoint) -> bool {
     // What of it arrived may have been lost between the NIC and the stack, which then awaits less than `rx.next`.
     // (So may what a stranger said beside its numbers.)
-    let exact = segment.seq == own.rx.next || !own.calm || own.lawless || own.shadow.receiver.is_doubtful();
+    let awaited = segment.seq == own.rx.next || own.shadow.receiver.awaits(segment.seq);
+    let exact = awaited || !own.calm || own.lawless || own.shadow.receiver.is_doubtful();
     let inexact = before(own.rx.next, segment.seq) || !exact;
     // (In TIME-WAIT a SYN may begin a new connection.)
     stands(own) && if segment.has(RST) { inexact } else { own.fin.is_none() }

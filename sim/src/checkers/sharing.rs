@@ -44,6 +44,8 @@ pub(super) struct Port {
     /// In the order in which they came, or found their peers.
     sockets: Vec<Bound>,
     changed_at: Instant,
+    /// Connections that had begun then, and were not accepted yet: they were shared out among others.
+    earlier: usize,
     /// Who connected since then.
     clients: BTreeSet<SocketAddrV4>,
 }
@@ -92,6 +94,8 @@ impl Port {
     }
 
     pub(super) fn add<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: SocketId, reuse: Reuse) {
+        let waiting = |bound: &Bound| ring.tcp_embryos(bound.socket) + ring.info(bound.socket).map_or(0, |info| info.recv_queue);
+        self.earlier = self.sockets.iter().map(waiting).sum();
         if let Some(info) = ring.info(socket) {
             self.sockets.push(Bound { socket, local: info.local, remote: info.remote, reuse });
         }
@@ -120,6 +124,10 @@ impl Port {
     /// A client's connection was accepted.
     pub(super) fn accepted<D: Device>(&mut self, moment: &Moment, ring: &Ring<D>, client: SocketAddrV4) {
         let [first, _, ..] = self.sockets[..] else { return };
+        if self.earlier > 0 {
+            self.earlier -= 1;
+            return;
+        }
         self.clients.insert(client);
         if self.clients.len() < CLIENTS_EACH * self.sockets.len() {
             return;

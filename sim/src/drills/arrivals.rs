@@ -235,17 +235,17 @@ fn fin(bench: &mut Bench, peer: &mut Peer, una: u32) {
 /// Segments that a connection must see through, and those that it must take.
 fn synchronized(bench: &mut Bench) {
     for _ in 0..CONNECTIONS {
-        let stand = stand(bench);
+        let mut stand = stand(bench);
         for _ in 0..bench.between(1, 4) {
-            beside(bench, &stand);
+            beside(bench, &mut stand);
         }
         ends(bench, stand);
     }
 }
 
 /// A segment that changes nothing: answered, or not.
-fn beside(bench: &mut Bench, stand: &Stand) {
-    let &Stand { ref peer, state, una, stale } = stand;
+fn beside(bench: &mut Bench, stand: &mut Stand) {
+    let &mut Stand { ref mut peer, state, una, stale } = stand;
     let room = peer.edge.wrapping_sub(peer.nxt);
     let far = 1 + bench.below(100_000) as u32;
     let len = bench.pick(&[0, 1, 40]);
@@ -316,7 +316,7 @@ fn beside(bench: &mut Bench, stand: &Stand) {
     };
     bench.pass(BETWEEN_CHALLENGES);
     // (What times out meanwhile goes again.)
-    bench.take();
+    bench.take().iter().for_each(|heard| bench.note_window(peer, heard));
     let before = queued(bench, peer);
     bench.give_stamped(peer, seq, ack, flags, len, &[], value);
     match answer {
@@ -324,10 +324,10 @@ fn beside(bench: &mut Bench, stand: &Stand) {
         Answer::Acknowledgment => {
             let heard = bench.one(law);
             bench.is_ack(&heard, peer, law);
+            // (What it says of the window may be more by a unit: RFC 7323 s2.4.)
+            bench.note_window(peer, &heard);
         }
-        Answer::Any => {
-            bench.take();
-        }
+        Answer::Any => bench.take().iter().for_each(|heard| bench.note_window(peer, heard)),
     }
     bench.pass(Duration::from_millis(1));
     let (after, found) = (queued(bench, peer), bench.state(peer));

@@ -90,7 +90,10 @@ pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, service: Service, (a
     let answered = sent.iter().any(|segment| acknowledges(&segment));
     // What the peer itself says may be answered by a challenge as well; and an answer counts from when it was decided upon, though a device that
     // is full, or a neighbour who is asked for, lets it go later.
-    let strange = |arrival: &Segment| arrival.len() == 0 && (arrival.span() > 0 || arrival.has(RST) || arrival.seq != own.rx.next);
+    let echoes = own.shadow.receiver.echoes();
+    let stale = |arrival: &Segment| arrival.options.timestamps.is_some_and(|(value, _)| echoes.iter().any(|&echo| before(value, echo)));
+    let strange =
+        |arrival: &Segment| arrival.len() == 0 && (arrival.span() > 0 || arrival.has(RST) || arrival.seq != own.rx.next || stale(arrival));
     let perhaps = !own.shadow.challenges.answers.is_empty() || arrivals.iter().any(strange);
     let (nxt, owes) = (own.nxt, own.shadow.receiver.owed_since.is_some());
     let state = &mut own.shadow.challenges;

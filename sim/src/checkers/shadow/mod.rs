@@ -132,7 +132,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
 pub(in crate::checkers) fn delivered(segment: &Segment, own: &mut Endpoint) {
     if segment.has(RST) {
         // Before the peer's number is known, an acknowledgment of the SYN counts (RFC 9293 s3.10.7.3).
-        let exact = own.irs.map_or(segment.ack == own.nxt, |_| segment.seq == own.rx.next);
+        let exact = own.irs.map_or(segment.ack == own.nxt, |_| segment.seq == own.rx.next || own.shadow.receiver.awaits(segment.seq));
         own.shadow.reset |= exact || !own.calm || own.shadow.receiver.is_doubtful() || own.una == own.iss;
     }
     if own.shadow.arrivals.len() < REMEMBERED_MAX {

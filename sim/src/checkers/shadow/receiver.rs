@@ -62,6 +62,11 @@ impl State {
         self.pruned |= scarce;
     }
 
+    /// Whether this is the next number, as of the last service: less than what arrived, if some of that was too old to be taken (RFC 7323 s5.3).
+    pub(in crate::checkers) fn awaits(&self, seq: u32) -> bool {
+        self.held.as_ref().is_some_and(|held| held.next == seq)
+    }
+
     /// Whether what the stack has received is not known.
     pub(in crate::checkers) fn is_doubtful(&self) -> bool {
         self.pruned || self.held.is_none()

@@ -52,7 +52,8 @@ pub(super) fn serviced(
 ) {
     let [arrival] = arrivals else { return };
     let Some(last) = sent.iter().rev().find(|segment| segment.has(ACK)) else { return };
-    if !own.agrees_on_sack {
+    // (What the device refused to report before is reported now, of another segment.)
+    if !own.agrees_on_sack || !own.free {
         return;
     }
     if let Some((start, end)) = repeated
