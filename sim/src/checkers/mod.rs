@@ -118,6 +118,14 @@ struct Moment {
 }
 
 impl Moment {
+    /// Of a host that nothing befell, so many milliseconds after the beginning.
+    #[cfg(test)]
+    fn after(millis: u64) -> Self {
+        let zero = Instant::ZERO;
+        let at = zero + Duration::from_millis(millis);
+        Self { place: 0, host: 0, ip: None, at, excused: zero, hampered: zero, frame: None, connection: None }
+    }
+
     /// The same, about a connection of the host's.
     fn about(self, connection: Tuple) -> Self {
         Self { connection: Some(connection), ..self }

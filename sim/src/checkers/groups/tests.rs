@@ -7,17 +7,7 @@ const ONE: SocketId = SocketId { index: 0, generation: 0 };
 const OTHER: SocketId = SocketId { index: 1, generation: 0 };
 
 fn at(millis: u64) -> Moment {
-    let zero = Instant::ZERO;
-    Moment {
-        place: 0,
-        host: 0,
-        ip: None,
-        at: zero + Duration::from_millis(millis),
-        excused: zero,
-        hampered: zero,
-        frame: None,
-        connection: None,
-    }
+    Moment::after(millis)
 }
 
 /// A ring with a member, which has been reported once, at one second.

@@ -3,8 +3,7 @@
 use super::*;
 
 fn moment() -> Moment {
-    let at = Instant::ZERO + Duration::from_secs(1);
-    Moment { place: 0, host: 0, ip: None, at, excused: Instant::ZERO, hampered: Instant::ZERO, frame: None, connection: None }
+    Moment::after(1000)
 }
 
 fn datagram(bytes: &[u8]) -> Datagram {

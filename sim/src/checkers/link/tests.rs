@@ -7,17 +7,7 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
 fn at(millis: u64) -> Moment {
-    let zero = Instant::ZERO;
-    Moment {
-        place: 0,
-        host: 0,
-        ip: Some(HOST),
-        at: zero + Duration::from_millis(millis),
-        excused: zero,
-        hampered: zero,
-        frame: None,
-        connection: None,
-    }
+    Moment { ip: Some(HOST), ..Moment::after(millis) }
 }
 
 #[test]

@@ -7,17 +7,7 @@ const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const ANOTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);
 
 fn at(millis: u64) -> Moment {
-    let zero = Instant::ZERO;
-    Moment {
-        place: 0,
-        host: 0,
-        ip: None,
-        at: zero + Duration::from_millis(millis),
-        excused: zero,
-        hampered: zero,
-        frame: None,
-        connection: None,
-    }
+    Moment::after(millis)
 }
 
 fn datagram() -> Datagram {

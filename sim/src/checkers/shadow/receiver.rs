@@ -41,6 +41,8 @@ pub(in crate::checkers) struct State {
     firm: Option<u32>,
     /// What TS.Recent may be; empty: nobody knows.
     echoes: Vec<u32>,
+    /// What it may have been before the service.
+    echoes_before: Vec<u32>,
     /// The largest segment that arrived.
     largest: u32,
     /// Since when something is received and not acknowledged.
@@ -193,7 +195,8 @@ pub(in crate::checkers) fn serviced(
     (arrivals, sent): (&[Segment], &[Segment]),
 ) {
     let Some(irs) = own.irs else { return };
-    let echoes_before = own.shadow.receiver.echoes.clone();
+    let mut echoes_before = core::mem::take(&mut own.shadow.receiver.echoes_before);
+    echoes_before.clone_from(&own.shadow.receiver.echoes);
     note_echoes(own, arrivals, sent);
     // What brings, or acknowledges, anything new was certainly heard.
     let new = |arrival: &Segment| own.shadow.receiver.held.as_ref().is_some_and(|held| arrival.seq == held.next && arrival.len() > 0);
@@ -267,6 +270,7 @@ pub(in crate::checkers) fn serviced(
             at_once = Some((held.next, "RFC 9293 s3.10.7.4: a FIN is acknowledged at once"));
         }
     }
+    state.echoes_before = echoes_before;
     state.pruned |= held.count_above() > BLOCKS_MAX;
     let next = held.next;
     let acked = state.acked;
