@@ -5,14 +5,14 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
 use ringway_stack::ring::{self, RecvFlags, Reuse, Ring, SendFlags, Shutdown, SocketId, UdpOptions};
-use ringway_stack::tcp::{self, State};
+use ringway_stack::tcp;
 use ringway_stack::{Error, Instant};
 
 use super::closing::{Closed, RESET_BOUND};
 use super::datagrams::Datagram;
 use super::desk::Sock;
-use super::flow::Tuple;
-use super::{Checkers, Moment, after_close, closing, forged, hearing, loans, rto, shadow, stream, window};
+use super::flow::{Endpoint, Tuple};
+use super::{Checkers, Moment, after_close, closing, forged, hearing, loans, rto, shadow, stream, timers, window};
 use crate::nic::SimDevice;
 use crate::sockets::readiness;
 
@@ -28,7 +28,7 @@ impl Checkers {
     pub(super) fn looked(&mut self, place: usize, ring: &R, socket: SocketId) {
         let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { return };
         if let Some(info) = ring.info(socket).filter(|_| sock.closed.is_none()) {
-            sock.edges.looked(readiness(ring, socket), &info);
+            sock.edges.looked(readiness(ring, socket), sock.arrivals(&self.flows, info.recv_queue));
             sock.loans.looked(&info, loans::dropped_bytes(ring, socket));
         }
         self.desks[place].touch(socket);
@@ -157,14 +157,16 @@ impl Checkers {
         let (keepalive, receive_max) = parent.map_or((None, 0), |sock| (sock.keepalive, sock.receive_max));
         let config = parent.and_then(|sock| sock.config.clone());
         let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
-        self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, config, ..Sock::default() });
+        let since = self.desks[place].now;
+        self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, config, since, ..Sock::default() });
+        if let Some(parent) = self.desks[place].sockets.get_mut(&listener) {
+            parent.accepted += 1;
+        }
+        let began_at = self.endpoint(place, socket).map(|id| self.flows.at(id).began_at);
         if let Some((local, client)) = tuple
             && let Some(port) = self.desks[place].bound.get_mut(&(true, local.port()))
         {
-            port.accepted(&moment, ring, client);
-        }
-        if let (Some(id), Some(info)) = (self.endpoint(place, socket), ring.info(socket)) {
-            self.flows.at_mut(id).timers.accepted(info.counters.rx_bytes);
+            port.accepted(&moment, ring, listener, (client, began_at));
         }
         self.looked(place, ring, socket);
         self.looked(place, ring, listener);
@@ -236,6 +238,7 @@ impl Checkers {
             let room = into.iter().any(|slice| !slice.is_empty());
             if len > 0 {
                 stream::read(&moment, own, peer, into.iter().map(|slice| &slice[..]), len, flags.contains(RecvFlags::PEEK));
+                timers::read(moment.at, own);
             } else if let Some(peer) = peer
                 && room
                 && !excused
@@ -302,7 +305,8 @@ impl Checkers {
         let healed_at = self.healed_at.map(|at| at + self.desks[place].ahead);
         let desk = &mut self.desks[place];
         let Some(sock) = desk.sockets.get_mut(&socket).filter(|sock| sock.closed.is_none()) else { return };
-        let Some(state) = info.state.filter(|&state| state != State::Listen) else {
+        if sock.tuple.is_none() {
+            // A listener or a UDP socket.
             desk.sockets.remove(&socket);
             let bound = (info.state.is_some(), info.local.port());
             if !bound.0 {
@@ -315,14 +319,16 @@ impl Checkers {
             }
             self.unlisten(place, info.local);
             return;
-        };
-        let known = !matches!(state, State::Closed | State::SynSent | State::TimeWait);
-        let unread = info.recv_queue > 0 || ring.has_candidate(socket);
-        sock.closed = Some(Closed { at: now, reset_due: known && (abort || unread) && endpoint.is_some() });
+        }
+        let own = endpoint.map(|id| self.flows.at(id));
+        let known = own.is_some_and(|own| own.una != own.iss && own.irs.is_some() && own.goes_on());
+        let unread = own.is_some_and(shadow::has_unread);
+        let may_be_unread = own.is_none_or(Endpoint::has_unread);
+        sock.closed = Some(Closed { at: now, reset_due: known && (abort || unread) });
         if abort || unread {
             desk.closing.insert((now + RESET_BOUND, socket));
         }
-        if abort {
+        if abort || may_be_unread {
             // RFC 9293 s3.10.5: an abort ends a TIME-WAIT as well.
             sock.waiting = None;
         }
@@ -330,7 +336,7 @@ impl Checkers {
         if let Some(id) = endpoint {
             self.flows.at_mut(id).window.forget_reader();
             self.flows.at_mut(id).shadow.closed = true;
-            self.flows.at_mut(id).shadow.aborted |= abort;
+            self.flows.at_mut(id).shadow.aborted |= abort || may_be_unread;
         }
         if let Some(id) = endpoint.filter(|_| !abort && !unread) {
             self.flows.at_mut(id).stream.end();

@@ -12,7 +12,7 @@ use ringway_stack::ring::{Readiness, SocketId, UdpOptions};
 use ringway_stack::tcp::{self, Keepalive};
 
 use super::datagrams::Datagram;
-use super::flow::{Tuple, TupleHasher};
+use super::flow::{Flows, Tuple, TupleHasher};
 use super::{closing, edges, groups, hearing, loans, rto, sharing, window};
 
 /// A socket.
@@ -29,6 +29,9 @@ pub(super) struct Sock {
     pub(super) end_excused: bool,
     pub(super) waiting: Option<rto::Waiting>,
     pub(super) edges: edges::State,
+    /// When the program got it, and how many connections it accepted from it.
+    pub(super) since: Instant,
+    pub(super) accepted: u64,
     /// What its program holds by reference, and what a UDP socket makes of that.
     pub(super) loans: loans::State,
     /// The most that its receive buffer may ever hold.
@@ -47,6 +50,15 @@ pub(super) struct Sock {
 }
 
 impl Sock {
+    /// How much arrived in all, by what its program read or accepted, and what `waits` for it.
+    pub(super) fn arrivals(&self, flows: &Flows, waits: usize) -> u64 {
+        let taken = match self.endpoint {
+            Some(id) => flows.at(id).stream.taken(),
+            None => self.accepted + self.loans.taken_bytes(),
+        };
+        taken + waits as u64
+    }
+
     /// One of this configuration.
     pub(super) fn configured(config: &tcp::Config) -> Self {
         Self {
@@ -88,6 +100,8 @@ pub(super) struct Desk {
     /// Its receive buffers were short at a poll since the last service, and its device refuses frames.
     pub(super) scarce: bool,
     pub(super) refused: bool,
+    /// It ever did, or threw frames away.
+    pub(super) balked: bool,
     /// How many frames it has thrown away for that, and whether any since strangers were looked at last.
     pub(super) tx_drops: u64,
     pub(super) dropped: bool,

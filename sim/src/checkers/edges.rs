@@ -1,8 +1,13 @@
-//! Edges: every gain of readiness and every arrival raises its event, and no event comes without a cause.
+//! Edges: every gain of readiness (poll(2)) and every arrival raises its event, and no event comes without a cause. What arrived is told by what was
+//! read and what still waits (FIONREAD), and of streams by the wire as well.
 
-use ringway_stack::ring::{Readiness, SocketInfo};
+use std::net::SocketAddrV4;
+
+use ringway_stack::ring::Readiness;
 
 use super::Moment;
+use super::flow::Endpoint;
+use super::shadow;
 
 const NAME: &str = "edges";
 
@@ -13,36 +18,43 @@ pub(super) struct State {
     ready: Readiness,
     /// At any look since the last event.
     ever: Readiness,
-    /// Arrivals at the last look.
+    /// Arrivals at the last look: what was read or accepted, and what waits for that.
     arrivals: u64,
-}
-
-/// How much arrived in all: bytes of a stream, datagrams, connections (which wait, or were accepted).
-fn arrivals(info: &SocketInfo) -> u64 {
-    match info.state {
-        Some(ringway_stack::tcp::State::Listen) => info.counters.rx_packets + info.recv_queue as u64,
-        Some(_) => info.counters.rx_bytes,
-        None => info.counters.rx_packets,
-    }
+    /// Its program was told that there is something to read, since its host was serviced last.
+    told: bool,
 }
 
 impl State {
     /// A look after a call of the program's: what it changed needs no event.
-    pub(super) fn looked(&mut self, ready: Readiness, info: &SocketInfo) {
+    pub(super) fn looked(&mut self, ready: Readiness, arrivals: u64) {
         self.ready = ready;
         self.ever |= ready;
-        self.arrivals = arrivals(info);
+        self.arrivals = arrivals;
+    }
+
+    /// An event says this.
+    pub(super) fn told(&mut self, edges: Readiness) {
+        self.told |= edges.contains(Readiness::IN);
+    }
+
+    /// All that came to a stream was looked at: more of it arrived in order than by the last service, which its program is told.
+    pub(super) fn serviced(&mut self, moment: &Moment, own: &Endpoint, more: bool) {
+        let told = core::mem::replace(&mut self.told, false);
+        let judged = own.calm && shadow::State::is_alive(own) && !own.shadow.receiver.is_doubtful() && !own.shadow.unread;
+        if more && judged && !told {
+            moment.breach(NAME, "bytes arrived in order, as the wire shows, and no event says so");
+        }
     }
 
     /// A look after a poll, in which these events came, and an acknowledgment, perhaps.
-    pub(super) fn polled(&mut self, moment: &Moment, ready: Readiness, info: &SocketInfo, edges: Readiness, acknowledged: bool) {
+    pub(super) fn polled(&mut self, moment: &Moment, local: SocketAddrV4, now: (Readiness, u64), edges: Readiness, acknowledged: bool) {
+        let (ready, arrived) = now;
         let gained = ready - self.ready;
         if !edges.contains(gained) {
-            moment.breach(NAME, format_args!("a socket ({}) became {gained:?}, and the event says {edges:?}", info.local));
+            moment.breach(NAME, format_args!("a socket ({local}) became {gained:?}, and the event says {edges:?}"));
         }
-        let arrived = arrivals(info);
         if arrived > self.arrivals && !edges.contains(Readiness::IN) {
-            moment.breach(NAME, format_args!("a socket ({}) received something, and the event says {edges:?}", info.local));
+            moment.breach(NAME, format_args!("a socket ({local}) received something, and the event says {edges:?}"));
         }
         // What an acknowledgment made room for, a loss that the next one told of may have taken away: room follows from cwnd.
         let mut ever = self.ever | ready | if acknowledged { Readiness::OUT } else { Readiness::empty() };
@@ -51,7 +63,7 @@ impl State {
             ever |= Readiness::IN | Readiness::OUT;
         }
         if !ever.contains(edges) {
-            moment.breach(NAME, format_args!("the event of a socket ({}) says {edges:?}, which it never was: {ever:?}", info.local));
+            moment.breach(NAME, format_args!("the event of a socket ({local}) says {edges:?}, which it never was: {ever:?}"));
         }
         self.ready = ready;
         self.ever = if edges.is_empty() { ever } else { ready };

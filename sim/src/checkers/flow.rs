@@ -11,7 +11,7 @@ use ringway_stack::ring::SocketId;
 
 use super::ranges::Ranges;
 use super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
-use super::{congestion, forged, rto, sequence, shadow, stream, timers, window};
+use super::{forged, info, rto, sequence, shadow, stream, timers, window};
 
 /// Local and remote address.
 pub(super) type Tuple = (SocketAddrV4, SocketAddrV4);
@@ -54,6 +54,8 @@ pub(super) struct Endpoint {
     /// Another that arrived before anything was acknowledged: the NIC may have lost the first, and the peer crashed.
     irs_other: Option<u32>,
     pub(super) rx: Ranges,
+    /// Where its FIN is that arrived.
+    peer_fin: Option<u32>,
     /// The highest acknowledgment that arrived.
     pub(super) una: u32,
     /// The highest right edge that the peer announced.
@@ -69,13 +71,14 @@ pub(super) struct Endpoint {
 
     pub(super) sequence: sequence::State,
     pub(super) window: window::State,
-    pub(super) congestion: congestion::State,
+    pub(super) info: info::State,
     pub(super) rto: rto::State,
     pub(super) stream: stream::State,
     pub(super) timers: timers::State,
     pub(super) shadow: shadow::State,
-    /// Its first SYN answered the peer's.
+    /// Its first SYN answered the peer's; and when that went out.
     pub(super) passive: bool,
+    pub(super) began_at: Instant,
     /// Both SYNs permit SACK.
     pub(super) agrees_on_sack: bool,
     /// Its NIC may merge what arrives; and it loses nothing behind the wire's back.
@@ -108,6 +111,7 @@ impl Endpoint {
             irs: None,
             irs_other: None,
             rx: Ranges::default(),
+            peer_fin: None,
             una: segment.seq,
             edge: None,
             lawless: false,
@@ -117,12 +121,13 @@ impl Endpoint {
             tx_at: at,
             sequence: sequence::State::default(),
             window: window::State::default(),
-            congestion: congestion::State::default(),
+            info: info::State::default(),
             rto: rto::State::default(),
             stream: stream::State::default(),
             timers: timers::State::default(),
             shadow: shadow::State::default(),
             passive: segment.has(SYN | ACK),
+            began_at: at,
             agrees_on_sack: false,
             merges: false,
             calm: false,
@@ -149,6 +154,42 @@ impl Endpoint {
     /// Bytes, SYN and FIN that were sent and, for all that arrived, not acknowledged.
     pub(super) fn flight(&self) -> u32 {
         self.nxt.wrapping_sub(self.una)
+    }
+
+    /// Whether its peer's whole stream arrived, and the end of it.
+    pub(super) fn peer_ended(&self) -> bool {
+        self.peer_fin.is_some_and(|fin| before(fin, self.rx.next))
+    }
+
+    /// Whether both streams ended, and all of that arrived.
+    pub(super) fn has_ended(&self) -> bool {
+        self.peer_ended() && self.fin.is_some_and(|fin| before(fin, self.una))
+    }
+
+    /// Bytes of its peer's stream that arrived in order.
+    pub(super) fn arrived(&self) -> u32 {
+        self.peer_relative(self.rx.next).wrapping_sub(1 + u32::from(self.peer_ended()))
+    }
+
+    /// Whether something of that waits for its reader, for all that is known.
+    pub(super) fn has_unread(&self) -> bool {
+        self.irs.is_some() && u64::from(self.arrived()) != self.stream.taken() & 0xffff_ffff
+    }
+
+    /// Whether the connection goes on, for all that is known to who may not ask it: nothing came or was told that ends it.
+    pub(super) fn goes_on(&self) -> bool {
+        !(self.reset || self.disturbed || self.shadow.failed || self.shadow.aborted || self.is_forsaken() || self.has_ended())
+    }
+
+    /// Whether bytes came that nobody will read, which ends a connection whose program closed it (RFC 9293 s3.10.4, RFC 1122 s4.2.2.13).
+    pub(super) fn is_forsaken(&self) -> bool {
+        self.shadow.closed && self.has_unread()
+    }
+
+    /// Bytes that were written, or an end of theirs, and were not sent.
+    pub(super) fn has_unsent(&self) -> bool {
+        let end = self.sequence_of(self.stream.written());
+        self.stream.is_watched() && (before(self.nxt, end) || self.stream.has_ended() && self.fin.is_none())
     }
 
     /// Which byte of the stream has this number.
@@ -192,10 +233,15 @@ impl Endpoint {
             self.irs_other = Some(segment.seq);
         }
         if self.irs.is_some() {
+            // (What lies before all that arrived is an earlier connection's, or comes again.)
+            let ends = segment.has(FIN) && !before(segment.end().wrapping_sub(1), self.rx.next);
             self.rx.add(segment.seq, segment.end());
+            if ends {
+                self.peer_fin = Some(segment.end().wrapping_sub(1));
+            }
         }
         if acks {
-            self.congestion.delivered(self.una, self.nxt, segment, self.lawless);
+            self.info.delivered(self.una, self.nxt, segment, self.lawless);
             if before(self.una, segment.ack) {
                 self.una = segment.ack;
                 self.una_at = at;
@@ -209,6 +255,7 @@ impl Endpoint {
 
     pub(super) fn begin_receiving(&mut self, irs: u32) {
         self.irs = Some(irs);
+        self.peer_fin = None;
         self.rx = Ranges::from(irs.wrapping_add(1));
     }
 

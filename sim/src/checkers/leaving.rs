@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 
 use ringway_stack::Instant;
 use ringway_stack::ring::{Readiness, Ring, SocketId};
-use ringway_stack::tcp::{Remains, State};
+use ringway_stack::tcp::Remains;
 
 use super::flow::Tuple;
 use super::{Checkers, stream};
@@ -16,7 +16,6 @@ type R = Ring<SimDevice>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     socket: SocketId,
-    state: Option<State>,
     /// An error waits to be told.
     failed: bool,
 }
@@ -29,8 +28,8 @@ impl Checkers {
         let mut candidates: Vec<_> = desk.sockets.iter().filter(|(_, sock)| sock.tuple == Some(tuple)).map(|(&socket, _)| socket).collect();
         candidates.sort_unstable();
         let before = |socket: SocketId| {
-            let state = ring.info(socket)?.state;
-            Some(Before { socket, state, failed: ring.readiness(socket).contains(Readiness::ERR) })
+            ring.info(socket)?;
+            Some(Before { socket, failed: ring.readiness(socket).contains(Readiness::ERR) })
         };
         self.leaving = candidates.into_iter().filter_map(before).collect();
     }
@@ -44,8 +43,10 @@ impl Checkers {
         // One that nobody accepted has no socket, but its segments were seen.
         let id = endpoint.or_else(|| self.flows.id(tuple).filter(|&id| before.is_none() && self.flows.at(id).host == host));
         let closed = before.and_then(|before| self.desks[place].sockets.remove(&before.socket)).is_some_and(|sock| sock.closed.is_some());
-        let over = before.is_some_and(|before| before.state == Some(State::Closed));
         let failed = before.is_some_and(|before| before.failed && !closed);
+        // Of an orphan that is given up nobody hears.
+        let own = id.filter(|_| before.is_some()).map(|id| self.flows.at(id));
+        let over = own.is_some_and(|own| failed || !own.goes_on() || closed && (!own.calm || own.shadow.sender.gave_up()));
         if let Some(id) = id {
             self.flows.pair(id);
             let (own, peer) = self.flows.both(id);

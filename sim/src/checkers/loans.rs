@@ -33,6 +33,11 @@ impl State {
         self.taken_bytes += len as u64;
     }
 
+    /// Bytes of datagrams that the program took.
+    pub(super) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
+    }
+
     /// A look after a call.
     pub(super) fn looked(&mut self, info: &SocketInfo, dropped_bytes: u64) {
         (self.drops, self.dropped_bytes) = (info.counters.rx_drops, dropped_bytes);

@@ -5,7 +5,7 @@
 //! claim to have received, and from the calls what its bytes must be. A breach panics with the checker's name, host, time, frame and law.
 //!
 //! What a stack owes the wire is worked out by `shadow`, a TCP of their own.
-//! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `congestion`, `rto`, `timers`, `edges`,
+//! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `info`, `rto`, `timers`, `edges`,
 //! `closing`, `resources`, `loans`, `screening`, `sharing`, `forged`, `sleepers`; and of what is not TCP's, `headers`, `answers`, `hearing`,
 //! `groups`, `neighbours`, `link`.
 //! Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
@@ -17,7 +17,6 @@ mod answers;
 mod breach;
 mod calls;
 mod closing;
-mod congestion;
 mod datagrams;
 mod desk;
 mod edges;
@@ -26,6 +25,7 @@ mod forged;
 mod groups;
 mod headers;
 mod hearing;
+mod info;
 mod leaving;
 mod link;
 mod loans;
@@ -68,7 +68,7 @@ pub const CHECKERS: [&str; 36] = [
     "after_close",
     "sequence",
     "window",
-    "congestion",
+    "info",
     "rto",
     "timers",
     "edges",

@@ -76,7 +76,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
             moment.breach(NAME, format_args!("{law}: {} of them within {waited:?}, {lawful:?} at least", state.timeouts));
         }
         if !segment.has(SYN) {
-            own.congestion.timed_out();
+            own.info.timed_out();
         }
     }
     own.rto.sent_at = moment.at;
@@ -97,16 +97,17 @@ impl Waiting {
     }
 }
 
-/// How a connection in TIME-WAIT stands; `excused`: something arrived that may end it early. Whether it still waits.
-pub(super) fn waits(moment: &Moment, waiting: Waiting, state: Option<tcp::State>, excused: bool) -> bool {
-    if state == Some(tcp::State::TimeWait) {
-        return true;
-    }
+/// How a connection is said to stand that waits by what the wire shows; `excused`: something arrived that may end it early. Whether its time is not up yet.
+pub(super) fn is_kept(moment: &Moment, waiting: Waiting, state: Option<tcp::State>, excused: bool) -> bool {
     let waited = moment.at.since(waiting.since);
-    if !excused && waiting.lasts(moment.at) {
-        moment.breach(NAME, format_args!("RFC 9293 s3.4.2: TIME-WAIT ended after {waited:?} of {:?}", waiting.time));
+    if !waiting.lasts(moment.at) || excused {
+        return false;
     }
-    false
+    if state != Some(tcp::State::TimeWait) {
+        let time = waiting.time;
+        moment.breach(NAME, format_args!("RFC 9293 s3.4.2: TIME-WAIT ended after {waited:?} of {time:?}: {state:?}"));
+    }
+    true
 }
 
 /// A pair of addresses was connected anew, though a connection of theirs waited.

@@ -5,9 +5,8 @@ use core::time::Duration;
 use ringway_stack::Instant;
 use ringway_stack::device::Device;
 use ringway_stack::ring::{Event, Readiness, Ring, SocketId};
-use ringway_stack::tcp::State;
 
-use super::{Checkers, Moment, closing, congestion, edges, forged, loans, resources, rto, shadow, timers, window};
+use super::{Checkers, Moment, closing, edges, forged, info, loans, resources, rto, shadow, timers, window};
 use crate::nic::{Outstanding, SimDevice};
 use crate::sockets::{Sockets, readiness};
 
@@ -54,6 +53,7 @@ impl Checkers {
         if sock.closed.is_some() {
             edges::after_close(&moment, event.edges);
         }
+        sock.edges.told(event.edges);
         if let Some(id) = sock.endpoint.filter(|_| event.edges.contains(Readiness::ERR)) {
             self.flows.at_mut(id).shadow.failed = true;
         }
@@ -75,15 +75,15 @@ impl Checkers {
             let mut acknowledged = false;
             if let Some(id) = endpoint {
                 let own = self.flows.at_mut(id);
-                acknowledged = own.congestion.progressed();
-                own.timers.received(moment.at, info.counters.rx_bytes);
-                own.congestion.sampled(moment.at, info.cwnd);
+                acknowledged = own.info.progressed();
+                own.info.sampled(moment.at, info.cwnd);
             }
             let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { continue };
             let raised = core::mem::replace(&mut sock.raised, Readiness::empty());
             if sock.closed.is_none() {
                 sock.loans.polled(&moment, &info, loans::dropped_bytes(ring, socket), sock.receive_max);
-                sock.edges.polled(&moment, readiness(ring, socket), &info, raised, acknowledged);
+                let now = (readiness(ring, socket), sock.arrivals(&self.flows, info.recv_queue));
+                sock.edges.polled(&moment, info.local, now, raised, acknowledged);
             }
         }
     }
@@ -110,6 +110,7 @@ impl Checkers {
         let desk = &mut self.desks[place];
         desk.dropped |= drops > desk.tx_drops;
         (desk.refused, desk.tx_drops) = (ring.refused(), drops);
+        desk.balked |= desk.refused || drops > 0;
         if self.places[moment.host].last() == Some(&place) {
             self.settle_shadows(moment.host);
         }
@@ -156,9 +157,28 @@ impl Checkers {
             let desk = self.desks.get(place).or(self.desks.get(self.places[host][0]));
             let (ip, at, excused) = desk.map_or((None, Instant::ZERO, Instant::ZERO), |desk| (desk.ip, desk.now, desk.excused));
             let hampered = desk.map_or(Instant::ZERO, |desk| desk.hampered);
+            let steady = desk.is_some_and(|desk| !desk.balked);
             let moment = Moment { place, host, ip, at, excused, hampered, frame: None, connection: Some(own.tuple) };
+            let received = own.irs.and_then(|irs| own.shadow.receiver.bytes(irs));
             shadow::serviced(&moment, own, peer, service);
             own.free = service.free;
+            if let Some(peer) = peer {
+                info::serviced(&moment, own, peer, service, steady);
+            }
+            let more = received.is_some() && received < own.irs.and_then(|irs| own.shadow.receiver.bytes(irs));
+            if let Some((place, socket)) = own.owner
+                && let Some(sock) = self.desks[place].sockets.get_mut(&socket).filter(|sock| sock.closed.is_none())
+            {
+                sock.edges.serviced(&moment, own, more && sock.since < moment.at);
+            }
+            if let Some(since) = shadow::begins_waiting(own)
+                && let Some((place, socket)) = own.owner
+                && let desk = &mut self.desks[place]
+                && let Some(sock) = desk.sockets.get_mut(&socket)
+            {
+                sock.waiting = Some(rto::Waiting { since, time: desk.time_wait });
+                desk.waiting.push(socket);
+            }
             false
         });
         self.stirred = stirred;
@@ -196,14 +216,13 @@ impl Checkers {
     fn look(&mut self, moment: &Moment, socket: SocketId, ring: &R, stalled: bool) {
         let endpoint = self.endpoint(moment.place, socket);
         let info = ring.info(socket);
-        if let (Some(id), Some(info)) = (endpoint, &info) {
+        if let Some(id) = endpoint {
             let own = self.flows.at_mut(id);
-            let receiving = matches!(info.state, Some(State::Established | State::FinWait1 | State::FinWait2));
-            congestion::serviced(&moment.about(own.tuple), own, info.cwnd, info.mss);
-            // (What its program has yet to decide about waits in no queue, and takes room.)
-            let waits = info.recv_queue > 0 || ring.has_candidate(socket);
-            window::serviced(moment.at, own, waits, receiving, stalled);
-            self.schedule(moment.place, id, info);
+            if let Some(info) = &info {
+                info::told(&moment.about(own.tuple), own, *info);
+            }
+            window::serviced(moment.at, own, stalled);
+            self.schedule(moment.place, id);
         }
         let desk = &mut self.desks[moment.place];
         let Some(sock) = desk.sockets.get_mut(&socket) else { return };
@@ -217,13 +236,9 @@ impl Checkers {
         }
         sock.drops_before = info.as_ref().map_or(0, |info| info.counters.rx_drops);
         let state = info.and_then(|info| info.state);
-        if state == Some(State::TimeWait) && sock.waiting.is_none() {
-            sock.waiting = Some(rto::Waiting { since: moment.at, time: desk.time_wait });
-            desk.waiting.push(socket);
-        }
         if let Some(waiting) = sock.waiting {
             let excused = endpoint.is_some_and(|id| self.flows.at(id).disturbed);
-            if !rto::waits(moment, waiting, state, excused) {
+            if !rto::is_kept(moment, waiting, state, excused) {
                 sock.waiting = None;
             }
         }
@@ -232,10 +247,10 @@ impl Checkers {
         }
     }
 
-    fn schedule(&mut self, place: usize, id: usize, info: &ringway_stack::ring::SocketInfo) {
+    fn schedule(&mut self, place: usize, id: usize) {
         let own = self.flows.at_mut(id);
         let desk = &mut self.desks[place];
-        if let Some((at, _)) = timers::due(own, info, desk.excused)
+        if let Some((at, _)) = timers::due(own, desk.excused)
             && own.timers.scheduled.is_none_or(|scheduled| at < scheduled)
         {
             own.timers.scheduled = Some(at);
@@ -277,13 +292,12 @@ impl Checkers {
     fn judge(&mut self, moment: &Moment, at: Instant, id: usize, ring: &R) {
         let excused = self.desks[moment.place].excused;
         let own = self.flows.at_mut(id);
-        let Some((place, owner)) = own.owner else { return };
+        let Some((place, _)) = own.owner else { return };
         if place != moment.place || own.timers.scheduled != Some(at) {
             return;
         }
         own.timers.scheduled = None;
-        let Some(info) = ring.info(owner) else { return };
-        match timers::due(own, &info, excused) {
+        match timers::due(own, excused) {
             // Whether it is this one that waits for a device whose queue is full of others' frames is not to be seen.
             Some((due, _)) if due <= moment.at && ring.refused() => {
                 let again = moment.at + STALL_LOOK;
@@ -293,7 +307,7 @@ impl Checkers {
             Some((due, law)) if due <= moment.at => {
                 moment.breach(timers::NAME, format_args!("{law}: {:?} late, {:?}", moment.at.since(due), own.tuple));
             }
-            Some(_) => self.schedule(moment.place, id, &info),
+            Some(_) => self.schedule(moment.place, id),
             None => {}
         }
     }
@@ -302,10 +316,9 @@ impl Checkers {
         let healed_at = self.healed_at.map(|at| at + self.desks[moment.place].ahead);
         let Some(sock) = self.desks[moment.place].sockets.get(&socket) else { return };
         let Some(closed) = sock.closed else { return };
-        let info = ring.info(socket);
-        let state = info.and_then(|info| info.state);
+        let state = ring.info(socket).and_then(|info| info.state);
         // A peer that doesn't read keeps a connection for as long as it answers probes.
-        let waits = |id| self.flows.at(id).flight() == 0 && info.is_some_and(|info| info.send_queue > 0);
+        let waits = |id| self.flows.at(id).flight() == 0 && self.flows.at(id).has_unsent();
         let shut_out = sock.endpoint.is_some_and(waits);
         let lost = sock.endpoint.is_some_and(|id| self.flows.at(id).lost);
         let closed = closing::Closed { reset_due: closed.reset_due && !lost, ..closed };

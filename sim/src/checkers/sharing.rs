@@ -8,7 +8,7 @@ use std::net::SocketAddrV4;
 
 use ringway_stack::Instant;
 use ringway_stack::device::Device;
-use ringway_stack::ring::{Datagram, Reuse, Ring, SocketId};
+use ringway_stack::ring::{Datagram, Readiness, Reuse, Ring, SocketId};
 
 use super::Moment;
 
@@ -27,6 +27,8 @@ struct Bound {
     local: SocketAddrV4,
     remote: Option<SocketAddrV4>,
     reuse: Reuse,
+    /// A connection ever came out of it.
+    accepted: bool,
 }
 
 impl Bound {
@@ -44,8 +46,6 @@ pub(super) struct Port {
     /// In the order in which they came, or found their peers.
     sockets: Vec<Bound>,
     changed_at: Instant,
-    /// Connections that had begun then, and were not accepted yet: they were shared out among others.
-    earlier: usize,
     /// Who connected since then.
     clients: BTreeSet<SocketAddrV4>,
 }
@@ -94,10 +94,8 @@ impl Port {
     }
 
     pub(super) fn add<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: SocketId, reuse: Reuse) {
-        let waiting = |bound: &Bound| ring.tcp_embryos(bound.socket) + ring.info(bound.socket).map_or(0, |info| info.recv_queue);
-        self.earlier = self.sockets.iter().map(waiting).sum();
         if let Some(info) = ring.info(socket) {
-            self.sockets.push(Bound { socket, local: info.local, remote: info.remote, reuse });
+            self.sockets.push(Bound { socket, local: info.local, remote: info.remote, reuse, accepted: false });
         }
         self.change(now);
     }
@@ -122,21 +120,24 @@ impl Port {
     }
 
     /// A client's connection was accepted.
-    pub(super) fn accepted<D: Device>(&mut self, moment: &Moment, ring: &Ring<D>, client: SocketAddrV4) {
+    pub(super) fn accepted<D: Device>(
+        &mut self,
+        moment: &Moment,
+        ring: &Ring<D>,
+        listener: SocketId,
+        (client, began_at): (SocketAddrV4, Option<Instant>),
+    ) {
         let [first, _, ..] = self.sockets[..] else { return };
-        if self.earlier > 0 {
-            self.earlier -= 1;
-            return;
+        // (Who came before a listener did went to those that were there.)
+        if began_at.is_some_and(|at| at > self.changed_at + SOON) {
+            self.clients.insert(client);
         }
-        self.clients.insert(client);
+        self.sockets.iter_mut().filter(|bound| bound.socket == listener).for_each(|bound| bound.accepted = true);
         if self.clients.len() < CLIENTS_EACH * self.sockets.len() {
             return;
         }
-        // (Those that wait to be accepted were shared out as well.)
-        let idle = |bound: &&Bound| {
-            ring.info(bound.socket).is_some_and(|info| info.recv_queue == 0 && info.counters.rx_packets == 0 && info.counters.rx_drops == 0)
-                && ring.tcp_embryos(bound.socket) == 0
-        };
+        // (Those that wait to be accepted, which poll(2) tells, were shared out as well.)
+        let idle = |bound: &&Bound| !bound.accepted && !ring.readiness(bound.socket).contains(Readiness::IN);
         if let Some(idle) = self.sockets.iter().find(idle) {
             let (clients, local) = (self.clients.len(), first.local);
             moment.breach(NAME, format_args!("SO_REUSEPORT: none of {clients} clients of {local} came to {idle:?} of {:?}", self.sockets));

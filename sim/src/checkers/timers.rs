@@ -3,11 +3,10 @@
 use core::time::Duration;
 
 use ringway_stack::Instant;
-use ringway_stack::ring::SocketInfo;
-use ringway_stack::tcp::{Keepalive, State as TcpState};
+use ringway_stack::tcp::Keepalive;
 
 use super::flow::Endpoint;
-use super::segment::ACK;
+use super::segment::{ACK, before};
 use super::shadow;
 
 pub(super) const NAME: &str = "timers";
@@ -27,7 +26,6 @@ const DEVICE_SLACK: Duration = Duration::from_millis(20);
 pub(super) struct State {
     /// When it is looked at next.
     pub(super) scheduled: Option<Instant>,
-    received: u64,
     ack_owed: Option<Instant>,
     pub(super) keepalive: Option<Keepalive>,
     keepalive_since: Instant,
@@ -37,19 +35,6 @@ impl State {
     /// The endpoint sent an acknowledgment.
     pub(super) fn acknowledged(&mut self) {
         self.ack_owed = None;
-    }
-
-    /// The endpoint has received so many bytes in all.
-    pub(super) fn received(&mut self, at: Instant, bytes: u64) {
-        if bytes > self.received {
-            self.received = bytes;
-            self.ack_owed.get_or_insert(at);
-        }
-    }
-
-    /// The endpoint's socket is the program's now: what came before has been acknowledged, or not, while nobody looked.
-    pub(super) fn accepted(&mut self, bytes: u64) {
-        self.received = bytes;
     }
 
     /// The program set keepalive.
@@ -64,10 +49,21 @@ impl State {
     }
 }
 
+/// A program has read what was not acknowledged yet: whatever its device loses, that was certainly received.
+pub(super) fn read(at: Instant, own: &mut Endpoint) {
+    let Some(irs) = own.irs else { return };
+    let read = irs.wrapping_add(1).wrapping_add(u32::try_from(own.stream.taken() & 0xffff_ffff).unwrap_or(0));
+    if own.sequence.acked().is_some_and(|acked| before(acked, read)) {
+        own.timers.ack_owed.get_or_insert(at);
+    }
+}
+
 /// By when an endpoint must have done something at the latest, and what. `excused`: when its host last had a reason to be late.
-pub(super) fn due(own: &Endpoint, info: &SocketInfo, excused: Instant) -> Option<(Instant, &'static str)> {
-    let state = info.state?;
-    if own.reset || matches!(state, TcpState::Closed | TcpState::Listen | TcpState::TimeWait) {
+pub(super) fn due(own: &Endpoint, excused: Instant) -> Option<(Instant, &'static str)> {
+    let closed = own.shadow.closed;
+    // Whoever is closed before the handshake is over is no more; and of an orphan nobody hears that it was given up.
+    let limited = own.timers.keepalive.is_some() || own.shadow.config.as_ref().is_none_or(|config| config.user_timeout.is_some());
+    if !own.goes_on() || closed && (own.una == own.iss || !own.calm || limited || own.shadow.sender.gave_up()) {
         return None;
     }
     let quiet = own.rx_at.max(own.tx_at).max(excused);
@@ -76,19 +72,20 @@ pub(super) fn due(own: &Endpoint, info: &SocketInfo, excused: Instant) -> Option
         // From round trips on the wire, where all of them were seen.
         let bound = own.shadow.sender.retry_at(excused).filter(|_| own.calm && shadow::State::is_alive(own));
         Some((bound.map_or(since + RETRY_MAX, |at| at.min(since + RETRY_MAX)), "RFC 6298 s5: what is in flight is sent again"))
-    } else if info.send_queue > 0 {
+    } else if own.has_unsent() && !closed {
         // Nagle's algorithm and congestion wait for what is in flight, a cork for less: only the peer's window is left.
         Some((quiet + RETRY_MAX, "RFC 9293 s3.8.6.1: a shut or silly window is probed"))
     } else {
         None
     };
-    let synchronized = !matches!(state, TcpState::SynSent | TcpState::SynReceived);
-    let keepalive = own.timers.keepalive.filter(|_| synchronized && own.flight() == 0 && info.send_queue == 0).map(|keepalive| {
+    // (What a device loses of acknowledgments leaves a stack waiting for them, which asks nothing else meanwhile.)
+    let idle = own.calm && own.una != own.iss && own.flight() == 0 && !own.has_unsent() && !closed;
+    let keepalive = own.timers.keepalive.filter(|_| idle).map(|keepalive| {
         let since = quiet.max(own.timers.keepalive_since);
         // Once it is silent, each further probe comes an interval after the one before.
         (since + keepalive.idle.max(keepalive.interval) + KEEPALIVE_SLACK, "RFC 9293 s3.8.4: a silent peer is probed when keepalive is on")
     });
-    let receives = matches!(state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2);
+    let receives = own.una != own.iss && !own.peer_ended();
     let delay = own.shadow.config.as_ref().filter(|_| own.calm && shadow::State::is_alive(own) && !own.shadow.receiver.is_doubtful());
     // What went out in this very service, once a full device had room again, is counted at its end.
     let settled = !own.shadow.sent.iter().any(|segment| segment.has(ACK));

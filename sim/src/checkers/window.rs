@@ -118,10 +118,11 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
     }
 }
 
-/// A host was serviced: is a window shut without a cause? `waits`: something waits for the reader; `stalled`: the device may be
-/// refusing frames.
-pub(super) fn serviced(at: Instant, own: &mut Endpoint, waits: bool, receiving: bool, stalled: bool) {
-    let causeless = own.window.shut && !waits && own.window.lent == 0 && receiving && !stalled;
+/// A host was serviced: is a window shut without a cause? `stalled`: the device may be refusing frames. (What arrived and was not read may wait for its
+/// reader, or for its program to decide about it, or have been lost by the device: nobody need make room for that yet.)
+pub(super) fn serviced(at: Instant, own: &mut Endpoint, stalled: bool) {
+    let receiving = own.irs.is_some() && !own.peer_ended() && own.goes_on();
+    let causeless = own.window.shut && !own.has_unread() && own.window.lent == 0 && receiving && !stalled;
     match (&mut own.window.causeless_since, causeless) {
         (since @ None, true) => *since = Some(at),
         (since, false) => *since = None,

@@ -11,7 +11,7 @@ use super::datagrams::Datagram;
 use super::flow::{self, Endpoint};
 use super::forged::Forged;
 use super::segment::{ACK, RST, SYN, Segment};
-use super::{Checkers, Moment, Question, after_close, congestion, forged, headers, is_tainted, link, rto, sequence, shadow, window};
+use super::{Checkers, Moment, Question, after_close, forged, headers, info, is_tainted, link, rto, sequence, shadow, window};
 use crate::apps::is_probers;
 use crate::checksum;
 use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
@@ -278,7 +278,7 @@ impl Checkers {
             forged::sent(&moment, bytes, segment, own, peer, self.lied_to.contains(&host));
             sequence::sent(&moment, bytes, segment, own, peer);
             window::sent(&moment, segment, own, peer);
-            congestion::sent(&moment, segment, own);
+            info::sent(&moment, segment, own);
             rto::sent(&moment, segment, own);
             shadow::sent(&moment, segment, own, peer);
             if segment.has(ACK) {
@@ -405,6 +405,7 @@ impl Checkers {
             }
             own.calm = calm;
             if frame.marks.contains(Marks::FORGED) {
+                own.info.attacked();
                 // Whoever asks for a station takes the sender's of a SYN for the answer.
                 if segment.has(SYN) && self.questions.contains_key(&(host, *segment.src.ip())) {
                     self.lied_to.insert(host);

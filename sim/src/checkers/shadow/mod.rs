@@ -24,7 +24,7 @@ use ringway_stack::tcp::Config;
 
 use super::Moment;
 use super::flow::Endpoint;
-use super::segment::{FIN, RST, SYN, Segment, before};
+use super::segment::{ACK, FIN, RST, SYN, Segment, before, later};
 
 /// Most arrivals and frames of one service that are remembered.
 const REMEMBERED_MAX: usize = 4096;
@@ -49,7 +49,7 @@ pub(in crate::checkers) struct State {
     pub(in crate::checkers) failed: bool,
     /// The program closed the socket.
     pub(in crate::checkers) closed: bool,
-    /// It ended the connection at once; or it reads no more.
+    /// It ended the connection at once, or may have by closing what it had not read; or it reads no more.
     pub(in crate::checkers) aborted: bool,
     pub(in crate::checkers) unread: bool,
     /// A reset arrived with a number that counts (RFC 5961 s3.2).
@@ -69,6 +69,10 @@ pub(in crate::checkers) struct State {
     /// Its FIN went out before its peer's came, and since when both are acknowledged.
     closes_first: bool,
     pub(in crate::checkers) over_since: Option<Instant>,
+    /// It was seen to wait for that.
+    waits: bool,
+    /// What was certainly acknowledged: by segments that nobody may drop for their numbers or timestamps (RFC 9293 s3.10.7.4, RFC 7323 s5.3).
+    pub(in crate::checkers) acknowledged: Option<u32>,
     /// It came from elsewhere, or something befell it after which too little is known.
     pub(in crate::checkers) blurred: bool,
     challenges: challenges::State,
@@ -119,12 +123,44 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     sender::sent(moment, segment, own, peer);
     errors::sent(moment, segment, own);
     if segment.has(FIN) && own.fin.is_none() {
-        own.shadow.closes_first = peer.is_some_and(|peer| peer.fin.is_none());
+        // (Both may be first, if their ends cross.)
+        own.shadow.closes_first = peer.is_some_and(|peer| peer.fin.is_none_or(|fin| !own.rx.has(fin, fin.wrapping_add(1))));
     }
     if own.shadow.sent.len() < REMEMBERED_MAX {
         own.shadow.sent.push(segment.clone());
     } else {
         own.shadow.blurred = true;
+    }
+}
+
+/// Whether something of its peer's stream was certainly received, and not read by a program that may yet read it.
+pub(in crate::checkers) fn has_unread(own: &Endpoint) -> bool {
+    let read = u32::try_from(own.stream.taken() & 0xffff_ffff).unwrap_or(0);
+    let received = own.irs.and_then(|irs| own.shadow.receiver.bytes(irs)).filter(|_| !own.shadow.receiver.is_doubtful());
+    received.is_some_and(|received| before(read, received)) && own.calm && State::is_alive(own) && !own.shadow.unread
+}
+
+/// Since when an endpoint waits in TIME-WAIT (RFC 9293 s3.6), if that just began: it ended its stream first, and both ends are acknowledged.
+pub(in crate::checkers) fn begins_waiting(own: &mut Endpoint) -> Option<Instant> {
+    let certain = own.calm && own.shadow.closes_first && !own.shadow.receiver.is_doubtful() && State::is_known(own);
+    let lives = !own.reset && !own.disturbed && !own.shadow.failed && !own.shadow.aborted && !own.is_forsaken();
+    let over = own.shadow.receiver.ended && own.fin.zip(own.shadow.acknowledged).is_some_and(|(fin, to)| before(fin, to));
+    let begins = !own.shadow.waits && certain && lives && over;
+    own.shadow.waits |= begins;
+    own.shadow.over_since.filter(|_| begins)
+}
+
+/// Notes what `arrivals` certainly acknowledge. Before them, what was received ended before `next`.
+fn note_acknowledged(own: &mut Endpoint, next: Option<u32>, arrivals: &[Segment]) {
+    let (Some(before_them), Some(after)) = (next, own.shadow.receiver.next()) else { return };
+    for arrival in arrivals.iter().filter(|arrival| arrival.flags & (ACK | RST | SYN) == ACK && !before(own.nxt, arrival.ack)) {
+        // (Of several, one may repeat what another has just brought.)
+        let news = arrival.span() > 0 && arrivals.len() == 1 && before(before_them, arrival.end()) && !before(after, arrival.seq);
+        let bare = arrival.span() == 0 && before_them == after && arrival.seq == after;
+        let old = arrival.options.timestamps.is_some_and(|(value, _)| own.shadow.receiver.echoes().iter().any(|&echo| before(value, echo)));
+        if (news || bare) && !old {
+            own.shadow.acknowledged = Some(own.shadow.acknowledged.map_or(arrival.ack, |to| later(to, arrival.ack)));
+        }
     }
 }
 
@@ -162,9 +198,11 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &mut Endpoint, peer: O
     let sent = core::mem::take(&mut own.shadow.sent);
     challenges::serviced(moment, own, service, (&arrivals, &sent));
     own.shadow.attacks = 0;
+    let next = own.shadow.receiver.next();
     if let Some(peer) = peer {
         receiver::serviced(moment, own, peer, service, (&arrivals, &sent));
         sender::serviced(moment, own, peer, service, (&arrivals, &sent));
+        note_acknowledged(own, next, &arrivals);
         duties::serviced(moment, own, peer, service);
         duties::answers(moment, own, service, &arrivals, &sent);
         if State::is_over(own) && own.shadow.over_since.is_none() {

@@ -79,6 +79,16 @@ impl State {
         !self.echoes.is_empty() && self.echoes.iter().all(|&echo| before(value, echo))
     }
 
+    /// What follows all that the stack has certainly received in order.
+    pub(super) fn next(&self) -> Option<u32> {
+        self.held.as_ref().map(|held| held.next)
+    }
+
+    /// Bytes that the stack has certainly received in order, of a stream that begins behind `irs`.
+    pub(in crate::checkers) fn bytes(&self, irs: u32) -> Option<u32> {
+        Some(self.held.as_ref()?.next.wrapping_sub(irs).wrapping_sub(1 + u32::from(self.ended)))
+    }
+
     /// What TS.Recent may be.
     pub(super) fn echoes(&self) -> &[u32] {
         &self.echoes

@@ -68,7 +68,7 @@ pub(in crate::checkers) struct State {
     /// Behind what was sent again since the phase began.
     high_rxt: u32,
     /// What was acknowledged by the last service, and when.
-    pub(super) una: Option<u32>,
+    pub(in crate::checkers) una: Option<u32>,
     pub(super) una_at: Instant,
     /// When the oldest byte in flight was sent last.
     pub(super) head_at: Instant,
@@ -105,6 +105,9 @@ pub(in crate::checkers) struct State {
     wl1: Option<u32>,
     pub(super) window_max: u32,
     last_tx: Instant,
+    /// When something was sent last with nothing on its way; and the longest time between two such moments.
+    busy_since: Instant,
+    longest_wait: Duration,
     /// What was sent by the last service.
     nxt: Option<u32>,
     /// Several acknowledgments at a time, or what came between them, leave some doubt about the window.
@@ -144,8 +147,24 @@ impl State {
         Some(since + (most * (1 << self.resent.min(16))).min(RTO_MAX) + RETRY_SLACK)
     }
 
+    /// The most that the congestion window can be; `None`: what befell the connection leaves that open.
+    pub(in crate::checkers) fn window_most(&self) -> Option<u64> {
+        (self.phase == Phase::Open && !self.lossy && !self.fuzzy && !self.shrunk && !self.muddled).then_some(self.cwnd)
+    }
+
+    /// At least the longest time that anything was on its way. (What acknowledged it first may have been dropped for its number, as RFC 9293 s3.10.7.4 has
+    /// it; so it counts until something else is sent.)
+    pub(in crate::checkers) fn longest_wait(&self, at: Instant) -> Duration {
+        self.longest_wait.max(at.since(self.busy_since))
+    }
+
+    /// The handshake was over at the last service.
+    pub(in crate::checkers) fn stands(&self) -> bool {
+        self.una.is_some()
+    }
+
     /// Whether the connection may have been given up for want of answers.
-    pub(super) fn gave_up(&self) -> bool {
+    pub(in crate::checkers) fn gave_up(&self) -> bool {
         self.timeouts >= 8
     }
 
@@ -243,6 +262,10 @@ fn full_segment(own: &Endpoint, peer: &Endpoint) -> u32 {
 /// An endpoint sent a segment, which is no reset.
 pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>) {
     let at = moment.at;
+    if segment.span() > 0 && own.nxt == own.una && segment.seq == own.nxt {
+        own.shadow.sender.longest_wait = own.shadow.sender.longest_wait(at);
+        own.shadow.sender.busy_since = at;
+    }
     if segment.has(SYN) {
         own.shadow.sender.syns += 1;
         if own.shadow.sender.una.is_none() {
