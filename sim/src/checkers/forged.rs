@@ -112,9 +112,9 @@ pub(super) fn judge(frame: &[u8], segment: &Segment, own: &Endpoint, peer: Optio
 /// Whether a connection must see through a SYN or a RST: it stands, and knows that the number is not the next (RFC 5961 s3.2, s4.2).
 pub(super) fn is_seen_through(segment: &Segment, own: &Endpoint) -> bool {
     // What of it arrived may have been lost between the NIC and the stack, which then awaits less than `rx.next`.
-    // (So may what a stranger said beside its numbers.)
+    // (So may what a stranger said beside its numbers; and a connection that moved left behind what it had out of order.)
     let awaited = segment.seq == own.rx.next || own.shadow.receiver.awaits(segment.seq);
-    let exact = awaited || !own.calm || own.lawless || own.shadow.receiver.is_doubtful();
+    let exact = awaited || !own.calm || own.moved || own.lawless || own.shadow.receiver.is_doubtful();
     let inexact = before(own.rx.next, segment.seq) || !exact;
     // (In TIME-WAIT a SYN may begin a new connection.)
     stands(own) && if segment.has(RST) { inexact } else { own.fin.is_none() }

@@ -115,10 +115,11 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
         let nxt = own.nxt;
         let state = &mut own.shadow.receiver;
         state.acked = Some(state.acked.map_or(segment.ack, |acked| later(acked, segment.ack)));
+        // (A probe's peer drops it for its number, and may not have heard what else it says.)
         if segment.span() > 0 || segment.seq == nxt {
             state.firm = state.acked;
+            state.said = Some((segment.ack, segment.window, segment.options));
         }
-        state.said = Some((segment.ack, segment.window, segment.options));
     }
 }
 
