@@ -540,6 +540,8 @@ mutants! {
     ProbeCountsAsAck,
     /// A partial acknowledgment sends nothing again (RFC 6582 s3.2).
     PartialAckWaits,
+    /// Each partial acknowledgment starts the timer anew, whatever hole it shows (RFC 6582 s3.2 step 3).
+    EachPartialAckRestartsTimer,
     /// Whatever room there is is announced (RFC 9293 s3.8.6.2.2).
     SillyWindowOffered,
     /// A window that stays shut ends the connection though probes are answered (RFC 9293 s3.8.6.1).

@@ -31,6 +31,8 @@ pub(super) struct State {
     sent_at: Instant,
     /// Something arrived since.
     heard: bool,
+    /// It had been sent before.
+    again: bool,
     /// Timeouts in a row without a word from the peer, and when the first one's timer began.
     timeouts: u32,
     since: Instant,
@@ -64,8 +66,9 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // Heard of nothing, it can only be the timer. This soon, it answers what was heard before, and the device refused it then.
     let refused_until = state.sent_at.max(moment.hampered) + STALL_MAX;
     if !again || state.heard || moment.at < refused_until {
-        // A SYN-ACK that answers the peer's SYN once more leaves the timer as it was (RFC 6298 s5.1).
-        let since = if again && segment.has(SYN) { state.since } else { moment.at };
+        // A SYN-ACK that answers the peer's SYN once more leaves the timer as it was (RFC 6298 s5.1); so do partial acknowledgments after the first (RFC 6582
+        // s3.2 step 3).
+        let since = if again && (segment.has(SYN) || state.again) { state.since } else { moment.at };
         (state.timeouts, state.since) = (0, since);
     } else {
         state.timeouts += 1;
@@ -79,8 +82,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
             own.info.timed_out();
         }
     }
-    own.rto.sent_at = moment.at;
-    own.rto.heard = false;
+    (own.rto.sent_at, own.rto.heard, own.rto.again) = (moment.at, false, again);
 }
 
 /// A connection that waits out its TIME-WAIT.

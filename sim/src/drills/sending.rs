@@ -15,6 +15,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("slow start", slow_start),
     ("one lost segment", one_lost),
     ("two lost segments", two_lost),
+    ("many lost segments", many_lost),
     ("after a timeout", after_timeout),
     ("reports of what was not sent", lies),
     ("a device without room", refused),
@@ -290,6 +291,50 @@ fn two_lost(bench: &mut Bench) {
     again.extend(parted(bench, &mut peer, &heard));
     bench.must(again.contains(&hole), "RFC 6582 s3.2: a partial acknowledgment has the next hole sent again at once");
     bench.must(again.len() == 2, format_args!("RFC 6675 s5: {} segments sent again, and two were lost", again.len()));
+}
+
+/// RFC 6582 s3.2 step 3: without SACK the first partial acknowledgment starts the timer anew, and the others don't: many holes end in a timeout, after which
+/// they are sent again in slow start. With SACK, which tells of all of them at once, each does (RFC 6298 s5.3).
+fn many_lost(bench: &mut Bench) {
+    let mut peer = roomy(bench);
+    let full = peer.mss;
+    let una = flight(bench, &mut peer, 14);
+    let top = peer.rcv;
+    let last = (top.wrapping_sub(full), top);
+    for number in 1..=3 {
+        report(bench, &peer, una, &[(top.wrapping_sub(number * full), top)]);
+    }
+    let heard = bench.take();
+    let again = parted(bench, &mut peer, &heard);
+    bench.must(again.first() == Some(&una), "RFC 5681 s3.2: the first hole is sent again");
+    // The peer's answers take less than the shortest timeout, all together they take more than the longest.
+    let step = bench.between(30, 90);
+    bench.pass(Duration::from_millis(step));
+    let (mut since, mut timed_out) = (bench.now, None);
+    for hole in 1..=9 {
+        let una = una.wrapping_add(hole * full);
+        report(bench, &peer, una, &[last]);
+        if hole == 1 {
+            since = bench.now;
+        }
+        let heard = bench.take();
+        parted(bench, &mut peer, &heard);
+        let until = bench.now + Duration::from_millis(step);
+        if let Some(heard) = bench.await_segment(until.since(bench.now)) {
+            bench.must(heard.seq == una, "RFC 6298 s5.4: the earliest is sent again");
+            timed_out = Some(bench.now.since(since));
+            break;
+        }
+    }
+    if peer.sack {
+        bench.must(timed_out.is_none(), format_args!("RFC 6298 s5.3: a timeout {timed_out:?} after the first of many acknowledgments"));
+    } else {
+        let bounds = Duration::from_millis(200) - TICK..=Duration::from_millis(260);
+        bench.must(
+            timed_out.is_some_and(|time| bounds.contains(&time)),
+            format_args!("RFC 6582 s3.2: a timeout {timed_out:?} after the first partial acknowledgment"),
+        );
+    }
 }
 
 /// RFC 5681 s3.1, RFC 3465 s2.3: after a timeout one segment, then one more for each acknowledgment, however much it covers.

@@ -72,6 +72,8 @@ pub(in crate::checkers) struct State {
     pub(super) una_at: Instant,
     /// When the oldest byte in flight was sent last.
     pub(super) head_at: Instant,
+    /// When a partial acknowledgment of a fast recovery started the timer anew.
+    restarted_at: Option<Instant>,
     /// Reported by SACK above it: disjoint.
     sacked: Vec<(u32, u32)>,
     /// Reports of what lies before this are not believed any more.
@@ -393,7 +395,8 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // (Without SACK, the segment that a partial acknowledgment names may end behind it.)
     let edge = later(state.recover, later(settled, una).wrapping_add(state.mss));
     let least = bounds.0;
-    let since = state.una_at.max(state.head_at);
+    let restarted = state.restarted_at.filter(|_| state.phase == Phase::Recovery);
+    let since = restarted.unwrap_or_else(|| state.una_at.max(state.head_at));
     let timed_out = head && (state.phase != Phase::Open || !evidence) && at.since(since) + TICK >= least;
     let going_on = state.phase != Phase::Open && (before(segment.seq, edge) || reported) && !repeats && !timed_out;
     let flight = nxt.wrapping_sub(settled);
@@ -430,7 +433,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
             );
         }
     } else if evidence && state.phase == Phase::Open {
-        (state.phase, state.recover, state.counted) = (Phase::Recovery, nxt, 0);
+        (state.phase, state.recover, state.counted, state.restarted_at) = (Phase::Recovery, nxt, 0, None);
         state.halve(flight);
         (state.cwnd, state.cwnd_least) = (state.ssthresh, state.ssthresh);
     } else if state.told > 0
@@ -580,7 +583,12 @@ pub(in crate::checkers) fn serviced(
                     state.cwnd = state.ssthresh.min(left);
                     state.fuzzy |= several;
                 }
-                Phase::Recovery => {}
+                Phase::Recovery => {
+                    // RFC 6582 s3.2 step 3: the first one does; others where more was sent again than they acknowledge.
+                    if state.restarted_at.is_none() || before(arrival.ack, state.high_rxt) {
+                        state.restarted_at = Some(moment.at);
+                    }
+                }
             }
             if ends {
                 state.phase = Phase::Open;

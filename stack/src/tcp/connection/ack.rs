@@ -144,6 +144,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             let age = clock.wrapping_sub(echoed);
             (age < 120_000).then(|| Duration::from_millis(u64::from(age.max(1))))
         });
+        // RFC 6582 s3.2 step 3: the first partial acknowledgment starts the timer anew, and the next ones don't, where each of them shows a hole that nothing
+        // told of. Many such holes then end in slow start, and do not take a round trip each (s4). (With SACK they do as well, if the peer had no room for
+        // all that it would have reported.)
+        let impatient = self.phase == Phase::Recovery && self.partially_acked && self.high_rxt.le(ack);
+        let impatient = impatient && ack.lt(self.recover) && !self.config.is(Mutant::EachPartialAckRestartsTimer);
         if self.phase == Phase::Open {
             self.dupacks = 0;
             self.congestion.on_ack(acked, flight);
@@ -158,7 +163,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.timers.set(Timer::Release, now + RELEASE_AFTER);
         } else if self.config.is(Mutant::LostTimer) {
             self.timers.stop(Timer::Retransmit);
-        } else {
+        } else if !impatient {
             // RFC 6298 s5.3.
             if self.config.is(Mutant::TimerNotRestarted) {
                 self.timers.start(Timer::Retransmit, self.rtt.timeout_at(now));
@@ -195,6 +200,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.grow_after_loss(acked);
         } else {
             mark!(self, PartialAck);
+            self.partially_acked = true;
             // RFC 6582 s3.2 step 3, partial acknowledgment: the next hole begins here.
             let segments = acked.div_ceil(self.mss) as u16;
             self.dupacks = self.dupacks.saturating_sub(segments.saturating_sub(1));
@@ -225,6 +231,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         mark!(self, FastRetransmit);
         self.phase = Phase::Recovery;
+        self.partially_acked = false;
         self.recover = self.snd_nxt;
         self.high_rxt = self.snd_una;
         self.retransmit_now = true;

@@ -113,6 +113,8 @@ pub struct Connection<R, T> {
     /// Where a recovery ends, and what was retransmitted in it so far.
     recover: SeqNumber,
     high_rxt: SeqNumber,
+    /// A part of what the fast recovery began with was acknowledged.
+    partially_acked: bool,
 
     window: ReceiveWindow,
     acks: AckPolicy,
@@ -184,6 +186,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mss: 0,
             recover: iss,
             high_rxt: iss,
+            partially_acked: false,
             window,
             acks: AckPolicy::new(),
             ts_recent: 0,

@@ -195,7 +195,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.high_rxt = start + sent + usize::from(fin && sent == len);
         self.counters.retransmissions += 1;
         self.rtt.retransmitted();
-        if start == self.snd_una {
+        // (After a partial acknowledgment that has been decided: RFC 6582 s3.2 step 3.)
+        if start == self.snd_una && !(self.phase == Phase::Recovery && self.partially_acked) {
             self.timers.set(Timer::Retransmit, now + self.rtt.rto());
         }
         Ok(true)
