@@ -348,9 +348,12 @@ impl Checkers {
         self.desks[place].touch(socket);
     }
 
-    /// A connection left its ring for another.
+    /// A connection left its ring for another; what comes to it in between is lost.
     pub(crate) fn detached(&mut self, place: usize, socket: SocketId, tuple: Tuple) {
         if let Some(sock) = self.desks[place].sockets.remove(&socket) {
+            if let Some(id) = sock.endpoint {
+                self.flows.at_mut(id).shadow.blurred = true;
+            }
             self.moving.insert(tuple, sock);
         }
     }

@@ -53,6 +53,8 @@ struct Neighbour {
     /// Everybody is asked for it: since when, and how often.
     asked_at: Option<Instant>,
     asks: u32,
+    /// When it was asked for last, though something that came may have been the answer.
+    asked_last: Option<Instant>,
     /// What programs said to it that has not been sent, and when they last said anything.
     waiting: VecDeque<Waiting>,
     said_at: Option<Instant>,
@@ -91,7 +93,7 @@ impl State {
         if asks_us {
             neighbour.asker_at = Some(at);
         }
-        (neighbour.asked_at, neighbour.asks) = (None, 0);
+        (neighbour.asked_at, neighbour.asked_last, neighbour.asks) = (None, None, 0);
         if !by_arp {
             // (Whether a SYN tells where its sender is depends on who listens.)
             neighbour.waiting.clear();
@@ -101,8 +103,13 @@ impl State {
     /// Everybody is asked for an address. `stranger`: no host has it.
     fn asked(&mut self, moment: &Moment, ip: Ipv4Addr, stranger: bool) {
         let neighbour = self.known.entry(ip).or_default();
-        let goes_on = neighbour.asked_at.is_some_and(|before| moment.at <= before + AGAIN);
+        let goes_on = neighbour.asked_last.is_some_and(|before| moment.at <= before + AGAIN);
+        neighbour.asked_last = Some(moment.at);
         neighbour.asks = if goes_on { neighbour.asks + 1 } else { 1 };
+        if goes_on && neighbour.asks > TRIES {
+            // It was given up, with what had waited, and is asked for anew.
+            neighbour.waiting.retain(|waiting| waiting.at == moment.at);
+        }
         // (A claim that was under way to the stack when it asked is an answer.)
         let is_answered = moment.at <= neighbour.claimed_at + SEEN && !neighbour.claims.is_empty();
         neighbour.counts |= is_answered;
@@ -173,7 +180,7 @@ impl State {
                         moment
                             .breach(NAME, format_args!("RFC 826: {ip} was asked for {} times, and is not asked for again", neighbour.asks));
                     }
-                    (neighbour.asked_at, neighbour.asks) = (None, 0);
+                    (neighbour.asked_at, neighbour.asked_last, neighbour.asks) = (None, None, 0);
                     neighbour.waiting.iter_mut().for_each(|waiting| waiting.lost = true);
                 }
                 Some(_) => self.busy = true,

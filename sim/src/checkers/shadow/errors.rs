@@ -46,7 +46,8 @@ pub(in crate::checkers) fn told(moment: &Moment, own: &Endpoint, error: Error) {
                 format_args!("RFC 9293 s3.8.6.1, RFC 1122 s4.2.3.6: a peer that was heard of {since:?} ago is given up: {:?}", own.tuple),
             );
         }
-        Error::TimedOut if !shadow.sender.retried() && !shadow.probed && !own.lost => {
+        // (What a device refused of it while the clock ran ahead was never seen.)
+        Error::TimedOut if own.calm && !shadow.sender.retried() && !shadow.probed && !own.lost => {
             moment.breach(
                 NAME,
                 format_args!("RFC 9293 s3.8.3: a connection timed out, of which nothing was ever sent again: {:?}", own.tuple),
