@@ -65,14 +65,16 @@ pub(in crate::checkers) struct State {
     counted: u64,
     pub(super) phase: Phase,
     recover: u32,
-    /// Behind what was sent again since the phase began.
+    /// Behind what was sent again since the phase began; and that as of the last service.
     high_rxt: u32,
+    high_rxt_before: u32,
     /// What was acknowledged by the last service, and when.
     pub(in crate::checkers) una: Option<u32>,
     pub(super) una_at: Instant,
     /// When the oldest byte in flight was sent last.
     pub(super) head_at: Instant,
-    /// When a partial acknowledgment of a fast recovery started the timer anew.
+    /// It may be a fast recovery; and when a partial acknowledgment of that started the timer anew.
+    recovers: bool,
     restarted_at: Option<Instant>,
     /// Reported by SACK above it: disjoint.
     sacked: Vec<(u32, u32)>,
@@ -395,9 +397,11 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // (Without SACK, the segment that a partial acknowledgment names may end behind it.)
     let edge = later(state.recover, later(settled, una).wrapping_add(state.mss));
     let least = bounds.0;
-    let restarted = state.restarted_at.filter(|_| state.phase == Phase::Recovery);
+    let restarted = state.restarted_at.filter(|_| state.recovers);
     let since = restarted.unwrap_or_else(|| state.una_at.max(state.head_at));
-    let timed_out = head && (state.phase != Phase::Open || !evidence) && at.since(since) + TICK >= least;
+    // (What a partial acknowledgment shows to be lost had not been sent again before.)
+    let timed_out =
+        head && (state.phase != Phase::Open || !evidence) && (restarted.is_none() || repeats) && at.since(since) + TICK >= least;
     let going_on = state.phase != Phase::Open && (before(segment.seq, edge) || reported) && !repeats && !timed_out;
     let flight = nxt.wrapping_sub(settled);
     if head && at.since(since) > RTO_MIN / 2 {
@@ -433,7 +437,8 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
             );
         }
     } else if evidence && state.phase == Phase::Open {
-        (state.phase, state.recover, state.counted, state.restarted_at) = (Phase::Recovery, nxt, 0, None);
+        (state.phase, state.recover, state.counted) = (Phase::Recovery, nxt, 0);
+        (state.recovers, state.restarted_at) = (true, None);
         state.halve(flight);
         (state.cwnd, state.cwnd_least) = (state.ssthresh, state.ssthresh);
     } else if state.told > 0
@@ -447,6 +452,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         // It may as well have been a timeout, after which no report is believed.
         state.doubted = nxt;
         (state.phase, state.recover, state.fuzzy) = (Phase::Loss, nxt, true);
+        (state.recovers, state.restarted_at) = (true, None);
     } else {
         if !head {
             moment.breach(
@@ -469,7 +475,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         }
         state.timeouts += 1;
         state.shrunk |= state.timeouts > 1;
-        (state.phase, state.recover, state.counted) = (Phase::Loss, nxt, 0);
+        (state.phase, state.recover, state.counted, state.recovers) = (Phase::Loss, nxt, 0, false);
         state.cwnd = u64::from(state.mss);
         state.cwnd_least = state.cwnd;
         // RFC 2018 s8: after a timeout, nothing that was reported need be believed.
@@ -583,12 +589,11 @@ pub(in crate::checkers) fn serviced(
                     state.cwnd = state.ssthresh.min(left);
                     state.fuzzy |= several;
                 }
-                Phase::Recovery => {
-                    // RFC 6582 s3.2 step 3: the first one does; others where more was sent again than they acknowledge.
-                    if state.restarted_at.is_none() || before(arrival.ack, state.high_rxt) {
-                        state.restarted_at = Some(moment.at);
-                    }
-                }
+                Phase::Recovery => {}
+            }
+            // RFC 6582 s3.2 step 3: the first partial acknowledgment starts the timer anew; others do where more was sent again than they acknowledge.
+            if state.recovers && (state.restarted_at.is_none() || before(arrival.ack, state.high_rxt_before)) {
+                state.restarted_at = Some(moment.at);
             }
             if ends {
                 state.phase = Phase::Open;
@@ -610,6 +615,7 @@ pub(in crate::checkers) fn serviced(
         }
     }
     state.nxt = Some(nxt);
+    state.high_rxt_before = state.high_rxt;
     state.muddled = several;
     fast_retransmit(moment, own, service, resent);
 }
