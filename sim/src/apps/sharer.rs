@@ -25,6 +25,8 @@ const BACKLOG: usize = 8;
 /// How often one looks for letters who expects none: at first, and once that time has passed.
 const LOOK: Duration = Duration::from_millis(5);
 const LATER: Duration = Duration::from_secs(2);
+/// Who has waited for a while looks again after that part of it.
+const PATIENCE: u32 = 16;
 const LATER_LOOK: Duration = Duration::from_millis(50);
 
 /// When a side begins to take the connection along, if it is there by then.
@@ -111,6 +113,9 @@ pub struct Sharer {
     /// Which connection it is at.
     round: usize,
     conversation: Option<Conversation>,
+    /// Its part and its round as of the last step, and since when it has them.
+    part: (Role, usize),
+    part_since: Instant,
 }
 
 impl Sharer {
@@ -140,7 +145,26 @@ impl Sharer {
     ) -> Self {
         let inbox = Inbox::default();
         let (role, left, asked, begin_at, again_at, round) = (Role::Free, false, 0, None, None, 0);
-        Self { own, local, remote, config, opening, share, line, inbox, role, left, asked, begin_at, again_at, round, conversation: None }
+        let (part, part_since) = ((role, round), Instant::ZERO);
+        Self {
+            own,
+            local,
+            remote,
+            config,
+            opening,
+            share,
+            line,
+            inbox,
+            role,
+            left,
+            asked,
+            begin_at,
+            again_at,
+            round,
+            conversation: None,
+            part,
+            part_since,
+        }
     }
 
     fn other(&self) -> usize {
@@ -236,7 +260,7 @@ impl Sharer {
         }
         match cx.ring.info(conversation.socket()).and_then(|info| info.state) {
             // A handshake is waited for.
-            Some(State::SynSent | State::SynReceived) => self.begin_at = Some(cx.now + self.share.plan.look),
+            Some(State::SynSent | State::SynReceived) => self.begin_at = Some(cx.now + self.pause(cx.now)),
             None => self.role = Role::Done,
             // Over: there is nobody to ask.
             Some(State::Closed) => self.go_alone(cx),
@@ -254,12 +278,17 @@ impl Sharer {
         self.role = Role::Asking(talk, cx.now);
     }
 
+    /// Until it looks again: the longer it has waited, the longer, so that what takes seconds is not looked for a million times.
+    fn pause(&self, now: Instant) -> Duration {
+        self.share.plan.look.max(now.since(self.part_since) / PATIENCE)
+    }
+
     /// When there is something to do next, though nothing happens; `next`: to the conversation.
     fn next_at(&self, cx: &Context<'_>, next: Option<Instant>) -> Option<Instant> {
         let line = self.line.read();
         let settled = |side: usize| line.over[side] || line.dead[side];
         let look = match () {
-            () if self.waits() || line.begun && !(settled(0) && settled(1)) => Some(cx.now + self.share.plan.look),
+            () if self.waits() || line.begun && !(settled(0) && settled(1)) => Some(cx.now + self.pause(cx.now)),
             () if settled(self.other()) => None,
             () if cx.now < Instant::ZERO + LATER => Some(cx.now + LOOK),
             () => Some(cx.now + LATER_LOOK),
@@ -280,6 +309,9 @@ impl App for Sharer {
         let pending = self.round == 0 && self.role == Role::Free && self.begin_at.is_some() && self.conversation.is_some();
         let (own, over) = (self.own, self.round > 0 || !self.talks() && !self.waits() && !pending && self.tally().ending.is_some());
         self.line.change(|line| line.over[own] = over);
+        if core::mem::replace(&mut self.part, (self.role, self.round)) != self.part {
+            self.part_since = cx.now;
+        }
         if self.goes_on(cx) {
             return Step::Until(cx.now);
         }

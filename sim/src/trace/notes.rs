@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use ringway_stack::Instant;
 use ringway_stack::device::Protocol;
+use ringway_stack::{Instant, tcp};
 
 use super::segment::Reader;
 use super::{Record, Trace, What};
@@ -103,7 +103,7 @@ type Name = (usize, SocketAddrV4, SocketAddrV4);
 /// Looks at hosts' stacks from outside, around each of their turns, and notes what changed.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    states: BTreeMap<Name, String>,
+    states: BTreeMap<Name, tcp::State>,
 }
 
 impl Watch {
@@ -120,14 +120,14 @@ impl Watch {
             return;
         }
         let infos = rings.iter().flat_map(|ring| ring.sockets().into_iter().filter_map(|socket| ring.info(socket)));
-        let states: BTreeMap<Name, String> = infos
+        let states: BTreeMap<Name, tcp::State> = infos
             .filter(|info| info.protocol == Protocol::Tcp)
-            .filter_map(|info| Some(((host, info.local, info.remote?), format!("{:?}", info.state?))))
+            .filter_map(|info| Some(((host, info.local, info.remote?), info.state?)))
             .collect();
-        for (&name, state) in &states {
-            if self.states.get(&name) != Some(state) {
-                trace.note(now, Some(host), NoteKind::Socket, || format!("{}, {}: {state}", name.1, name.2));
-                self.states.insert(name, state.clone());
+        for (&name, &state) in &states {
+            if self.states.get(&name) != Some(&state) {
+                trace.note(now, Some(host), NoteKind::Socket, || format!("{}, {}: {state:?}", name.1, name.2));
+                self.states.insert(name, state);
             }
         }
         let own = self.states.range((host, LEAST, LEAST)..).take_while(|(name, _)| name.0 == host);

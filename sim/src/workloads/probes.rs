@@ -43,7 +43,8 @@ impl Probes {
         let pause_max = Duration::from_nanos(stream.magnitude(100_000, 2_000_000_000));
         // What is probed for a minute in all tells as much as what is probed for longer.
         let pause_max = pause_max.min(Duration::from_secs(60) / frames);
-        let rest_max = Duration::from_nanos(stream.magnitude(100_000, 500_000_000));
+        // (The host does not do so much meanwhile that the probes are lost in it.)
+        let rest_max = Duration::from_nanos(stream.magnitude(100_000, 500_000_000)).max(pause_max * frames / 1000);
         let options = UdpOptions {
             rcvbuf: stream.pick(&[100, 600, 2000, 20_000, 212_992]),
             ttl: u8::try_from(stream.between(1, 255)).unwrap_or(64),
