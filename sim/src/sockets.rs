@@ -10,6 +10,7 @@ mod screens;
 mod segments;
 
 pub use loans::Lending;
+pub(crate) use loans::gather;
 pub(crate) use screens::readiness;
 
 use core::cell::RefCell;

@@ -14,7 +14,7 @@ use super::desk::Sock;
 use super::flow::{Endpoint, Tuple};
 use super::{Checkers, Moment, after_close, closing, forged, hearing, loans, rto, shadow, stream, timers, window};
 use crate::nic::SimDevice;
-use crate::sockets::readiness;
+use crate::sockets::{gather, readiness};
 
 type R = Ring<SimDevice>;
 
@@ -447,11 +447,7 @@ impl Checkers {
             let to = SocketAddrV4::new(read.to, info.local.port());
             let datagram = match into {
                 [one] => Datagram::new(read.from, to, &one[..read.len]),
-                several => {
-                    let mut bytes: Vec<u8> = several.iter().flat_map(|slice| slice.iter().copied()).collect();
-                    bytes.truncate(read.len);
-                    Datagram::new(read.from, to, &bytes)
-                }
+                several => Datagram::new(read.from, to, &gather(several, read.len)),
             };
             let port = self.desks[place].bound.get(&(false, info.local.port()));
             let open = port.is_none_or(|port| port.is_open(socket, read.from, read.received));

@@ -31,8 +31,8 @@ pub(super) struct State {
     sent_at: Instant,
     /// Something arrived since.
     heard: bool,
-    /// It had been sent before.
-    again: bool,
+    /// Since when bytes are sent again, with none sent for the first time that is the oldest in flight.
+    resends_since: Option<Instant>,
     /// Timeouts in a row without a word from the peer, and when the first one's timer began.
     timeouts: u32,
     since: Instant,
@@ -57,18 +57,28 @@ impl State {
 
 /// An endpoint sent a segment, which is no reset.
 pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
-    if segment.span() == 0 || segment.seq != own.una {
+    if segment.span() == 0 {
+        return;
+    }
+    let again = before(segment.seq, own.nxt);
+    if again {
+        own.rto.resends_since.get_or_insert(moment.at);
+    }
+    if segment.seq != own.una {
         return;
     }
     let least = if segment.has(SYN) { RTO_INITIAL } else { RTO_MIN };
     let state = &mut own.rto;
-    let again = before(segment.seq, own.nxt);
     // Heard of nothing, it can only be the timer. This soon, it answers what was heard before, and the device refused it then.
     let refused_until = state.sent_at.max(moment.hampered) + STALL_MAX;
     if !again || state.heard || moment.at < refused_until {
         // A SYN-ACK that answers the peer's SYN once more leaves the timer as it was (RFC 6298 s5.1); so do partial acknowledgments after the first (RFC 6582
         // s3.2 step 3).
-        let since = if again && (segment.has(SYN) || state.again) { state.since } else { moment.at };
+        let since = match again {
+            true if segment.has(SYN) => state.since,
+            true => state.resends_since.unwrap_or(moment.at),
+            false => moment.at,
+        };
         (state.timeouts, state.since) = (0, since);
     } else {
         state.timeouts += 1;
@@ -82,7 +92,10 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
             own.info.timed_out();
         }
     }
-    (own.rto.sent_at, own.rto.heard, own.rto.again) = (moment.at, false, again);
+    (own.rto.sent_at, own.rto.heard) = (moment.at, false);
+    if !again {
+        own.rto.resends_since = None;
+    }
 }
 
 /// A connection that waits out its TIME-WAIT.

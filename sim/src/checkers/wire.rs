@@ -479,6 +479,10 @@ impl Checkers {
     fn unsummed_delivered(&mut self, host: usize, now: Instant, ends: &Option<(SocketAddrV4, SocketAddrV4)>, datagram: Datagram) {
         let (Some((from, to)), &[place]) = (*ends, &self.places[host][..]) else { return };
         let desk = &mut self.desks[place];
+        // (It may have been sent to a station that the host had before.)
+        if desk.readdressed {
+            return;
+        }
         let at = now + desk.ahead;
         if let Some(socket) = desk.bound.get(&(false, to.port())).and_then(|port| port.only(from, to))
             && let Some(sock) = desk.sockets.get_mut(&socket)

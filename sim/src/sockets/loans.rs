@@ -254,8 +254,7 @@ impl Loans {
             }
         }
         let datagram = ring.udp_recv(socket, into, RecvFlags::empty())?;
-        let mut read: Vec<u8> = into.iter().flat_map(|slice| slice.iter().copied()).collect();
-        read.truncate(datagram.copied);
+        let read = gather(into, datagram.copied);
         let screen = self.screens.get_mut(&socket).and_then(Option::as_mut);
         self.wrong = screen.and_then(|screen| screen.misread(datagram.from, &read));
         Ok(datagram)
@@ -296,8 +295,7 @@ impl Loans {
             }
         }
         let len = ring.tcp_recv(self.now, socket, into, RecvFlags::empty())?;
-        let mut read: Vec<u8> = into.iter().flat_map(|slice| slice.iter().copied()).collect();
-        read.truncate(len);
+        let read = gather(into, len);
         let undecided = ring.has_candidate(socket);
         let screen = self.segments.get_mut(&socket).and_then(Option::as_mut);
         self.wrong = screen.and_then(|screen| screen.misread(&read, undecided));
@@ -360,6 +358,15 @@ fn append(piece: &Lent<SimRx>, out: &mut Vec<u8>) {
             buffer.copy_to(0, &mut out[at..]);
         }
     }
+}
+
+/// The first `len` bytes of what was read into.
+pub(crate) fn gather(into: &[IoSliceMut<'_>], len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len);
+    for slice in into {
+        bytes.extend_from_slice(&slice[..slice.len().min(len - bytes.len())]);
+    }
+    bytes
 }
 
 /// Copies `bytes` to where the first `skip` bytes of `into` end, as many as fit; how many those are.

@@ -86,14 +86,25 @@ impl Reader {
     fn frame(&self, run: &Run) -> Vec<u8> {
         let memory = self.buffer.memory();
         let record = &memory[run.payload.clone()];
-        if self.shape.records != Records::SeparateHeaders {
-            return record.to_vec();
-        }
-        let (network, own) = memory[run.headers.clone()].split_at(self.shape.net_bytes());
-        let tagged = be16(network, 12) == Some(0x8100);
-        // (And some have options, where there is room for them.)
-        let ip = if tagged { HEADERS.1 } else { HEADERS.0 };
-        let network = &network[..ip + usize::from(network[ip] & 0xf) * 4 + UDP_LEN];
-        [network, own, record].concat()
+        let mut frame = if self.shape.records == Records::SeparateHeaders {
+            let (network, own) = memory[run.headers.clone()].split_at(self.shape.net_bytes());
+            // (Some have options, where there is room for them.)
+            let ip = ip_at(network);
+            let network = &network[..ip + usize::from(network[ip] & 0xf) * 4 + UDP_LEN];
+            [network, own, record].concat()
+        } else {
+            record.to_vec()
+        };
+        // What IP counts, and UDP does not, is no part of the datagram.
+        let ip = ip_at(&frame);
+        let counted = be16(&frame, ip + 2).map_or(0, usize::from);
+        frame.resize(frame.len().max(ip + counted), 0);
+        frame
     }
+}
+
+/// Where the IP header begins.
+fn ip_at(frame: &[u8]) -> usize {
+    let tagged = be16(frame, 12) == Some(0x8100);
+    if tagged { HEADERS.1 } else { HEADERS.0 }
 }

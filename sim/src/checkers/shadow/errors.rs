@@ -117,8 +117,8 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
             format_args!("RFC 9293 s3.8.4: a probe after {silence:?} of silence, and {:?} were asked for", keepalive.idle),
         );
     }
-    // (Each of the two is rounded to a tick, and may wait for the device a little.)
-    if probes > 0 && punctual && moment.at.since(probed_at) + 2 * TICK < keepalive.interval {
+    // (Each of the two is rounded to a tick, and may wait for the device a little, the first one more than the second.)
+    if probes > 0 && punctual && moment.at.since(probed_at) + 3 * TICK < keepalive.interval {
         let since = moment.at.since(probed_at);
         moment.breach(KEEPALIVE, format_args!("tcp(7): probes {since:?} apart, and {:?} were asked for", keepalive.interval));
     }

@@ -399,9 +399,9 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let least = bounds.0;
     let restarted = state.restarted_at.filter(|_| state.recovers);
     let since = restarted.unwrap_or_else(|| state.una_at.max(state.head_at));
-    // (What a partial acknowledgment shows to be lost had not been sent again before.)
-    let timed_out =
-        head && (state.phase != Phase::Open || !evidence) && (restarted.is_none() || repeats) && at.since(since) + TICK >= least;
+    // (A partial acknowledgment, which has only just come, shows what was lost without a timer.)
+    let shown = state.recovers && state.phase != Phase::Open && una != settled;
+    let timed_out = head && (state.phase != Phase::Open || !evidence) && !shown && at.since(since) + TICK >= least;
     let going_on = state.phase != Phase::Open && (before(segment.seq, edge) || reported) && !repeats && !timed_out;
     let flight = nxt.wrapping_sub(settled);
     if head && at.since(since) > RTO_MIN / 2 {
