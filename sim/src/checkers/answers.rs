@@ -50,6 +50,8 @@ struct Asked {
     answer: Answer,
     /// It must be answered in this service; and has been.
     owed: bool,
+    /// Somebody heard it when it came.
+    heard: bool,
     answered: bool,
     /// Of a datagram: from and to whom.
     ends: Option<Ends>,
@@ -82,7 +84,7 @@ impl Checkers {
         if state.asked.len() >= REMEMBERED_MAX {
             state.asked.drain(..REMEMBERED_MAX / 2);
         }
-        state.asked.push(Asked { at: moment.at, answer, owed: is_certain && !is_heard, answered: false, ends });
+        state.asked.push(Asked { at: moment.at, answer, owed: is_certain && !is_heard, heard: is_heard, answered: false, ends });
         state.stirred = true;
     }
 
@@ -132,8 +134,8 @@ impl Checkers {
         let owed = asked.iter().position(|one| fits(one) && one.owed && !one.answered);
         let found = owed.or_else(|| asked.iter().position(|one| fits(one) && (!one.answered || rings > 1)));
         match found {
-            // (What came for somebody who has gone since is nobody's.)
-            Some(at) if asked[at].ends.is_some_and(|ends| !asked[at].owed && self.hears(host, ends) && self.is_calm(host)) => {
+            // (What came for somebody who has gone since is nobody's, and so is what came before somebody did.)
+            Some(at) if asked[at].ends.is_some_and(|ends| asked[at].heard && self.hears(host, ends) && self.is_calm(host)) => {
                 moment.breach(NAME, format_args!("RFC 1122 s4.1.3.1: {answer:?}, and somebody has that port"));
             }
             Some(at) => self.answers[host].asked[at].answered = true,

@@ -259,8 +259,8 @@ impl Checkers {
         let Some(sock) = self.desks[moment.place].sockets.get_mut(&socket) else { return };
         match error {
             None | Some(Error::Refused) => sock.hearing.told(moment, error, calm),
-            // (That a neighbour cannot be reached a send tells of itself: whether ICMP has said so as well is not known.)
-            Some(Error::HostUnreachable) => sock.hearing.perhaps_told(),
+            // (That a neighbour cannot be reached, or that a datagram is too long, a send tells of itself: whether ICMP has said so as well is not known.)
+            Some(Error::HostUnreachable | Error::MessageTooLong) => sock.hearing.perhaps_told(),
             Some(_) => {}
         }
     }
