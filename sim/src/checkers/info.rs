@@ -28,6 +28,8 @@ pub(super) struct State {
     largest: [usize; 2],
     latest: usize,
     turned_at: Instant,
+    /// When it was said first.
+    first_at: Option<Instant>,
     /// Acknowledged since the last service: the window may have grown by as much before it fell.
     acknowledged: u32,
     /// Until this is acknowledged, duplicate acknowledgments or SACK may have told of segments that have left the network.
@@ -79,6 +81,7 @@ impl State {
             self.largest = [self.latest, if at.since(self.turned_at) > 2 * MEMORY { 0 } else { self.largest[0] }];
             self.turned_at = at;
         }
+        self.first_at.get_or_insert(at);
         self.latest = cwnd;
         self.largest[0] = self.largest[0].max(cwnd);
     }
@@ -95,8 +98,10 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let new = segment.len() > 0 && !segment.has(SYN);
     let State { largest, acknowledged, recover, .. } = own.info;
     let window = largest[0].max(largest[1]) + acknowledged as usize;
-    // (What goes on from what was written down begins with a window of its own, before anybody has seen it.)
-    if !new || own.shadow.blurred || own.flight() == 0 || recover.is_some() || largest == [0, 0] {
+    // (What goes on from what was written down begins with a window of its own, before anybody has seen it. And one that was told of for the first time in
+    // this service may have been larger before.)
+    let early = own.info.first_at.is_none_or(|first| moment.at <= first);
+    if !new || early || own.shadow.blurred || own.flight() == 0 || recover.is_some() || largest == [0, 0] {
         return;
     }
     let flight = own.flight() as usize + segment.len() as usize;
