@@ -117,10 +117,10 @@ impl Checkers {
         if let Some(info) = ring.info(socket) {
             self.rebound(place, info.local.port());
         }
-        if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
-            sock.hearing.connected();
-        }
         let desk = &mut self.desks[place];
+        if let Some(sock) = desk.sockets.get_mut(&socket) {
+            sock.hearing.connected(desk.errors_under_way);
+        }
         if let Some(port) = ring.info(socket).and_then(|info| desk.bound.get_mut(&(false, info.local.port()))) {
             port.reconnected(desk.now, ring, socket);
         }

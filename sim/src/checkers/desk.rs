@@ -107,6 +107,8 @@ pub(super) struct Desk {
     pub(super) dropped: bool,
     /// Its host's Ethernet address changed: what still comes for the old one is dropped.
     pub(super) readdressed: bool,
+    /// ICMP errors have arrived about what no socket is known to have sent, and it has not looked at them.
+    pub(super) errors_under_way: u32,
     /// Its NIC may merge segments; and the longest packet that it carries.
     pub(super) merges: bool,
     pub(super) mtu: usize,

@@ -116,8 +116,9 @@ impl State {
     }
 
     /// It has a peer now: an error may be under way about what another socket sent there.
-    pub(super) fn connected(&mut self) {
-        self.errors += 1;
+    /// `under_way`: so many have arrived, and not been looked at.
+    pub(super) fn connected(&mut self, under_way: u32) {
+        self.errors += 1 + under_way;
     }
 
     /// The socket's port has other sockets now, or this one another peer: whose was what is under way is not known.
@@ -308,8 +309,14 @@ impl Checkers {
         let alone = self.places[moment.host].len() == 1;
         for &place in &self.places[moment.host] {
             let desk = &mut self.desks[place];
-            let Some(port) = desk.bound.get(&(false, local.port())) else { continue };
+            let Some(port) = desk.bound.get(&(false, local.port())) else {
+                desk.errors_under_way += 1;
+                continue;
+            };
             let peers: Vec<_> = port.with_peer(local, remote).collect();
+            if peers.is_empty() {
+                desk.errors_under_way += 1;
+            }
             for &socket in &peers {
                 if let Some(sock) = desk.sockets.get_mut(&socket) {
                     sock.hearing.errors += 1;

@@ -79,7 +79,9 @@ pub(super) fn due(own: &Endpoint, excused: Instant) -> Option<(Instant, &'static
         None
     };
     // (What a device loses of acknowledgments leaves a stack waiting for them, which asks nothing else meanwhile.)
-    let idle = own.calm && own.una != own.iss && own.flight() == 0 && !own.has_unsent() && !closed;
+    // (Nor does what acknowledges it in a segment before the window count: RFC 9293 s3.10.7.4.)
+    let settled = own.flight() == 0 && own.shadow.sender.una == Some(own.nxt);
+    let idle = own.calm && own.una != own.iss && settled && !own.has_unsent() && !closed;
     let keepalive = own.timers.keepalive.filter(|_| idle).map(|keepalive| {
         let since = quiet.max(own.timers.keepalive_since);
         // Once it is silent, each further probe comes an interval after the one before.

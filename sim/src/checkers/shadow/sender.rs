@@ -34,6 +34,8 @@ const PATH_LEAST: u32 = 552 - 40 - 40;
 /// For so many acknowledgments, what the host was told may be why something is sent again.
 const TOLD_FOR: u8 = 4;
 
+/// Segments whose round trips are measured at a time.
+const TIMED_MAX: usize = 4096;
 /// A device that refuses frames is tried again within this time.
 const RETRY_SLACK: Duration = Duration::from_millis(50);
 
@@ -224,6 +226,13 @@ impl State {
         }
     }
 
+    /// A segment is sent for the first time.
+    fn time(&mut self, segment: &Segment, at: Instant) {
+        if self.timed.len() < TIMED_MAX {
+            self.timed.push_back((segment.seq, segment.end(), at));
+        }
+    }
+
     fn sample(&mut self, rtt: Duration) {
         let (least, most) = self.rtt.unwrap_or((rtt, rtt));
         self.rtt = Some((least.min(rtt), most.max(rtt)));
@@ -297,6 +306,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
         }
     } else if segment.len() > 0 {
         own.shadow.sender.partial = Some(segment.end());
+        own.shadow.sender.time(segment, at);
     }
     own.shadow.sender.last_tx = at;
 }
@@ -314,7 +324,7 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     }
     let pending = una.wrapping_sub(state.una.unwrap_or(una));
     let arrived: u32 = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack()).map(|&(a, b)| b.wrapping_sub(a)).sum();
-    let dups = state.dups + u32::try_from(own.shadow.arrivals.len()).unwrap_or(u32::MAX);
+    let dups = state.dups_most + u32::try_from(own.shadow.arrivals.len()).unwrap_or(u32::MAX);
     let pending_blocks = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack());
     let highest = state.sacked.iter().chain(pending_blocks).fold(una, |high, &(_, end)| later(high, end));
     let left =
@@ -332,7 +342,7 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     };
     let window = state.cwnd + u64::from(pending) + u64::from(state.mss);
     // (What a recovery made of the window depends on what came when, within a service.)
-    let judged = own.calm && !state.fuzzy && !state.lossy;
+    let judged = own.calm && !state.fuzzy && !state.lossy && !state.narrow;
     if judged && pipe > 0 && u64::from(pipe) + u64::from(segment.len()) > window && segment.len() > 0 {
         let (cwnd, phase) = (state.cwnd, state.phase);
         moment.breach(
@@ -369,9 +379,7 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     if flight == 0 {
         state.head_at = at;
     }
-    if state.timed.len() < 4096 {
-        state.timed.push_back((segment.seq, segment.end(), at));
-    }
+    state.time(segment, at);
 }
 
 /// RFC 9293 s3.8.1, RFC 6298, RFC 5681 s3.2: what is sent again was lost, as a timer or acknowledgments tell.
@@ -531,6 +539,8 @@ pub(in crate::checkers) fn serviced(
     let lawful = |arrival: &&Segment| super::State::counts(own, arrival) && edge.is_none_or(|edge| !before(arrival.end(), edge));
     let lawful: Vec<&Segment> = arrivals.iter().filter(lawful).collect();
     let several = arrivals.len() > 1;
+    // (What lies before all that came may have lain before the window.)
+    let behind = own.rx.next;
     let state = &mut own.shadow.sender;
     let nxt_before = state.nxt.unwrap_or(nxt);
     for arrival in lawful {
@@ -606,6 +616,7 @@ pub(in crate::checkers) fn serviced(
             && nxt_before.wrapping_sub(una) > 0
             && flight > 0
             && !stale
+            && !before(arrival.seq, behind)
             && (news || !sack && arrival.span() == 0 && same_window)
         {
             state.dups += 1;
