@@ -119,7 +119,7 @@ impl Checkers {
         }
         let desk = &mut self.desks[place];
         if let Some(sock) = desk.sockets.get_mut(&socket) {
-            sock.hearing.connected(desk.errors_under_way);
+            sock.hearing.connected(desk.errors_under_way.count());
         }
         if let Some(port) = ring.info(socket).and_then(|info| desk.bound.get_mut(&(false, info.local.port()))) {
             port.reconnected(desk.now, ring, socket);

@@ -107,8 +107,8 @@ pub(super) struct Desk {
     pub(super) dropped: bool,
     /// Its host's Ethernet address changed: what still comes for the old one is dropped.
     pub(super) readdressed: bool,
-    /// ICMP errors have arrived about what no socket is known to have sent, and it has not looked at them.
-    pub(super) errors_under_way: u32,
+    /// ICMP errors that arrived about what no socket is known to have sent.
+    pub(super) errors_under_way: ErrorsUnderWay,
     /// Its NIC may merge segments; and the longest packet that it carries.
     pub(super) merges: bool,
     pub(super) mtu: usize,
@@ -133,6 +133,32 @@ impl Desk {
         {
             sock.touched = true;
             self.touched.push(socket);
+        }
+    }
+}
+
+/// ICMP errors that are on their way through a device, at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ErrorsUnderWay {
+    /// Since the moment of the last poll, and before it.
+    new: u32,
+    old: u32,
+    polled_at: Instant,
+}
+
+impl ErrorsUnderWay {
+    pub(super) fn came(&mut self) {
+        self.new += 1;
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.new + self.old
+    }
+
+    /// The ring was polled: what came before the moment of the last poll is out of the device.
+    pub(super) fn polled(&mut self, at: Instant) {
+        if at > self.polled_at {
+            (self.new, self.old, self.polled_at) = (0, self.new, at);
         }
     }
 }

@@ -310,12 +310,12 @@ impl Checkers {
         for &place in &self.places[moment.host] {
             let desk = &mut self.desks[place];
             let Some(port) = desk.bound.get(&(false, local.port())) else {
-                desk.errors_under_way += 1;
+                desk.errors_under_way.came();
                 continue;
             };
             let peers: Vec<_> = port.with_peer(local, remote).collect();
             if peers.is_empty() {
-                desk.errors_under_way += 1;
+                desk.errors_under_way.came();
             }
             for &socket in &peers {
                 if let Some(sock) = desk.sockets.get_mut(&socket) {

@@ -67,7 +67,7 @@ impl Checkers {
     /// All events of a poll were taken: each socket that something came for is looked at.
     pub(crate) fn polled(&mut self, place: usize, ring: &R) {
         let moment = self.moment(place, None);
-        self.desks[place].errors_under_way = 0;
+        self.desks[place].errors_under_way.polled(moment.at);
         self.datagrams_polled(&moment, ring);
         for at in 0..self.desks[place].touched.len() {
             let socket = self.desks[place].touched[at];
