@@ -92,6 +92,7 @@ mod nic;
 pub mod program;
 mod queue;
 pub mod random;
+mod reached;
 mod report;
 pub mod scenario;
 mod segment;
@@ -107,6 +108,7 @@ pub use faults::{Episodes, FaultCounts, FaultSet, Faults, Forgery, HostFaults, M
 pub use host::{App, Context, Host, HostConfig, Step};
 pub use nic::{Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimDevice, SimRx, SimTx, Strength};
 pub use program::{Case, check};
+pub use reached::{Reached, State};
 pub use report::{Report, assert_deterministic};
 pub use sockets::{Lending, Sockets};
 pub use trace::{Trace, TraceHash};

@@ -6,6 +6,7 @@ use ringway_stack::Instant;
 use ringway_stack::marks::MarkCounts;
 
 use crate::faults::FaultCounts;
+use crate::reached::Reached;
 use crate::trace::TraceHash;
 
 /// What a run came to.
@@ -21,13 +22,15 @@ pub struct Report {
     pub faults: FaultCounts,
     /// How often each marked code path of the stack was taken, over all hosts; zero without the feature `marks`.
     pub marks: MarkCounts,
+    /// How often the run came upon each state that calls and frames show; none without checkers.
+    pub reached: Reached,
     /// When, in virtual time, it ended.
     pub ended: Instant,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, hash, events, faults, ended, marks: _ } = self;
+        let Self { seed, hash, events, faults, ended, marks: _, reached: _ } = self;
         write!(f, "seed {seed}: trace {hash}, {events} events in {} ms of virtual time, faults: ", ended.as_millis())?;
         let struck: Vec<_> = faults.named().filter(|&(_, n)| n > 0).map(|(name, n)| format!("{n} {}", name.replace('_', " "))).collect();
         f.write_str(if struck.is_empty() { "none" } else { "" })?;

@@ -24,6 +24,7 @@ mod tests;
 pub use set::{UnknownWorkload, WorkloadSet};
 
 use core::fmt;
+use core::time::Duration;
 use std::net::SocketAddrV4;
 
 use ringway_stack::Error;
@@ -51,6 +52,11 @@ const STREAM_BASE: u32 = 0x100;
 pub trait Workload: fmt::Debug + fmt::Display {
     /// Starts its programs.
     fn set_up(&mut self, site: &mut Site<'_>);
+
+    /// For how long programs of its may do nothing, beyond what the bound of liveness allows for.
+    fn silence(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Whether silence on the wire can be of its making: someone rests, or waits for a timer by design.
     fn rests(&self) -> bool {

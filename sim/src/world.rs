@@ -20,6 +20,7 @@ use crate::host::{App, Context, Host, HostConfig};
 use crate::network::{Event, Network};
 use crate::nic::{Nic, Outstanding, SimDevice};
 use crate::random::{Purpose, Stream};
+use crate::reached::Reached;
 use crate::report::Report;
 use crate::trace::{Interface, NoteKind, Trace, Watch, What};
 use budget::Budget;
@@ -368,7 +369,9 @@ impl World {
         let trace = &self.network.trace;
         let mut marks = MarkCounts::default();
         self.hosts.iter().flat_map(Host::rings).for_each(|ring| marks.add(&ring.marks()));
-        Report { marks, seed: self.seed, hash: trace.hash(), events: trace.events(), faults: trace.faults(), ended: self.network.now }
+        let reached = self.network.checkers.as_ref().map_or_else(Reached::default, |checkers| checkers.borrow().reached());
+        let (hash, events, faults) = (trace.hash(), trace.events(), trace.faults());
+        Report { marks, reached, seed: self.seed, hash, events, faults, ended: self.network.now }
     }
 
     fn happen(&mut self, event: Event) {

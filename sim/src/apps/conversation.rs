@@ -64,6 +64,8 @@ pub struct Side {
     pub read_max: usize,
     /// How long it rests after a read: a slow reader.
     pub read_pause: Duration,
+    /// How long it sleeps after its first read.
+    pub nap: Duration,
 }
 
 impl Side {
@@ -77,6 +79,7 @@ impl Side {
             write_max: 16 << 10,
             read_max: 16 << 10,
             read_pause: Duration::ZERO,
+            nap: Duration::ZERO,
         }
     }
 
@@ -261,8 +264,9 @@ impl Conversation {
             assert!(wrong.is_none(), "{}: byte {wrong:?} of the stream is not what was written (read at {offset}, {len} bytes)", cx.ip);
             assert!(read <= peer.total, "{}: {read} bytes read of a stream of {}", cx.ip, peer.total);
             self.tally.change(|t| t.read = read);
-            if own.read_pause > Duration::ZERO {
-                self.read_at = cx.now + own.read_pause;
+            let pause = if offset == 0 { own.read_pause.max(own.nap) } else { own.read_pause };
+            if pause > Duration::ZERO {
+                self.read_at = cx.now + pause;
             }
         }
         Ok(())

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
 use super::names;
+use crate::reached::State;
 use crate::report::Report;
 use crate::scenario::Scenario;
 
@@ -32,6 +33,9 @@ pub struct Summary {
     pub workloads: BTreeMap<String, u64>,
     /// How often each mark of the code was passed.
     pub marks: BTreeMap<String, u64>,
+    /// How often each state of the world was come upon.
+    #[serde(default)]
+    pub states: BTreeMap<String, u64>,
 }
 
 impl Summary {
@@ -50,6 +54,8 @@ impl Summary {
         workloads.dedup();
         workloads.into_iter().for_each(|name| count_in(&mut self.workloads, name, 1));
         names::marks(report).filter(|&(_, count)| count > 0).for_each(|(name, count)| count_in(&mut self.marks, name, count));
+        let states = report.reached.iter().filter(|&(_, count)| count > 0);
+        states.for_each(|(state, count)| count_in(&mut self.states, state.name(), count));
     }
 
     /// Adds a run that failed.
@@ -61,25 +67,28 @@ impl Summary {
 
     /// Adds all that another one has.
     pub fn merge(&mut self, other: &Self) {
-        let Self { seeds, failed, events, events_max, simulated, wall, faults, workloads, marks } = other;
+        let Self { seeds, failed, events, events_max, simulated, wall, faults, workloads, marks, states } = other;
         self.seeds += seeds;
         self.failed += failed;
         self.events += events;
         self.events_max = self.events_max.max(*events_max);
         self.simulated += *simulated;
         self.wall.merge(wall);
-        for (own, theirs) in [(&mut self.faults, faults), (&mut self.workloads, workloads), (&mut self.marks, marks)] {
+        let own = [&mut self.faults, &mut self.workloads, &mut self.marks, &mut self.states];
+        for (own, theirs) in own.into_iter().zip([faults, workloads, marks, states]) {
             theirs.iter().for_each(|(name, &count)| count_in(own, name, count));
         }
     }
 
-    /// What never came up in any run, though it should in enough of them: fault classes, workloads, marks.
+    /// What never came up in any run, though it should in enough of them: fault classes, workloads, marks, states.
     pub fn missing(&self) -> Vec<String> {
         let zero = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).is_none_or(|&n| n == 0);
         let faults = names::classes().filter(|n| zero(&self.faults, n)).map(|n| format!("fault class {n}"));
         let workloads = names::all_workloads().filter(|n| zero(&self.workloads, n)).map(|n| format!("workload {n}"));
         let marks = names::all_marks().filter(|n| zero(&self.marks, n)).map(|n| format!("mark {n}"));
-        faults.chain(workloads).chain(marks).collect()
+        let states = State::ALL.into_iter().filter(|state| self.seeds >= state.seeds() && zero(&self.states, state.name()));
+        let states = states.map(|state| format!("state '{}'", state.name()));
+        faults.chain(workloads).chain(marks).chain(states).collect()
     }
 }
 

@@ -124,6 +124,9 @@ impl Checkers {
         if let Some(port) = ring.info(socket).and_then(|info| desk.bound.get_mut(&(false, info.local.port()))) {
             port.reconnected(desk.now, ring, socket);
         }
+        if let Some(info) = ring.info(socket) {
+            self.note_bound(place, (false, info.local.port()));
+        }
         self.looked(place, ring, socket);
     }
 
@@ -146,6 +149,7 @@ impl Checkers {
         }
         desk.bound.entry(bound).or_default().add(desk.now, ring, socket, reuse);
         desk.sockets.insert(socket, sock);
+        self.note_bound(place, bound);
         self.looked(place, ring, socket);
     }
 
@@ -167,6 +171,7 @@ impl Checkers {
             && let Some(port) = self.desks[place].bound.get_mut(&(true, local.port()))
         {
             port.accepted(&moment, ring, listener, (client, began_at));
+            self.note_accepted(moment.host, local.port());
         }
         self.looked(place, ring, socket);
         self.looked(place, ring, listener);
@@ -211,6 +216,7 @@ impl Checkers {
             endpoint.stream.write(data, len);
             // A write of nothing pushes nothing (Linux's tcp_sendmsg, and the reference programs).
             endpoint.shadow.more = flags.contains(SendFlags::MORE) || len == 0 && endpoint.shadow.more;
+            self.note_written(id, len);
         }
         self.note_error(place, socket, result.err());
         self.looked(place, ring, socket);

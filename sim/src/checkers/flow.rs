@@ -288,6 +288,11 @@ impl Flows {
         self.ids.get(&tuple).copied()
     }
 
+    /// All endpoints, those of connections that are over included.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Endpoint> + '_ {
+        self.endpoints.iter()
+    }
+
     pub(super) fn at(&self, id: usize) -> &Endpoint {
         &self.endpoints[id]
     }

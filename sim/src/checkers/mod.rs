@@ -29,6 +29,7 @@ mod info;
 mod leaving;
 mod link;
 mod loans;
+mod marking;
 mod neighbours;
 mod ranges;
 mod resources;
@@ -59,6 +60,7 @@ use self::datagrams::Datagrams;
 use self::desk::{Desk, Sock};
 use self::flow::{Flows, Tuple};
 use crate::fabric::Marks;
+use crate::reached::Reached;
 use crate::segment;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
@@ -182,6 +184,9 @@ pub struct Checkers {
     lied_to: BTreeSet<usize>,
     /// Since when no fault strikes any more.
     healed_at: Option<Instant>,
+    /// Listeners that had a handshake which failed.
+    failed_handshakes: BTreeSet<(usize, u16)>,
+    reached: Reached,
 }
 
 impl Checkers {
@@ -194,6 +199,7 @@ impl Checkers {
             self.places[host].push(self.desks.len());
             self.desks.push(Desk::default());
         } else {
+            self.note_left_by(ip);
             self.flows.forget(host);
             // What it knew, or was owed, went with it.
             self.lied_to.insert(host);

@@ -10,6 +10,9 @@ const NAME: &str = "sequence";
 /// What a SYN without the option means (RFC 9293 s3.7.1).
 const MSS_DEFAULT: u32 = 536;
 
+/// Timestamps of a connection are compared over a span of 12 days.
+const COMPARABLE: u32 = 1 << 30;
+
 /// What it remembers of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -124,7 +127,14 @@ fn timestamps(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Opti
             let [value, stamped] = [value, stamped].map(|value| value.wrapping_sub(state.stamped_first));
             moment.breach(NAME, format_args!("RFC 7323 s4.1: the timestamp +{value} after +{stamped}"));
         }
-        Some(stamped) => state.stamped = Some(later(stamped, value)),
+        Some(stamped) => {
+            let latest = later(stamped, value);
+            state.stamped = Some(latest);
+            // Numbers that are further apart cannot be compared (RFC 7323 s5.5: a clock of milliseconds wraps after 24 days).
+            if latest.wrapping_sub(state.stamped_first) > COMPARABLE {
+                state.stamped_first = latest.wrapping_sub(COMPARABLE);
+            }
+        }
         None => (state.stamped, state.stamped_first) = (Some(value), value),
     }
     if let Some(peer) = peer.filter(|_| segment.has(ACK)).map(|peer| &peer.sequence)

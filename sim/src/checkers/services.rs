@@ -38,6 +38,7 @@ impl Checkers {
 
     /// A host's clock jumped: each of its timers may run out at once, and from now on everything there goes by the new time.
     pub(crate) fn jumped(&mut self, now: Instant, host: usize, by: Duration) {
+        self.note_jumped(by);
         for &place in &self.places[host] {
             let desk = &mut self.desks[place];
             desk.ahead += by;

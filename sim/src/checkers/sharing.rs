@@ -56,6 +56,12 @@ impl Port {
         self.sockets.get(at).map(|bound| bound.socket)
     }
 
+    /// Whether some are bound to every address and others to one, whether some have peers and others none, and whether they are several.
+    pub(super) fn mixture(&self) -> (bool, bool, bool) {
+        let differ = |of: fn(&Bound) -> bool| self.sockets.iter().any(of) && !self.sockets.iter().all(of);
+        (differ(|bound| bound.local.ip().is_unspecified()), differ(|bound| bound.remote.is_some()), self.sockets.len() > 1)
+    }
+
     /// Whether a socket of the port may have received something of a stranger's: it wants nobody's alone, or did not when that came.
     pub(super) fn is_open(&self, socket: SocketId, from: SocketAddrV4, received: Instant) -> bool {
         let mut own = self.sockets.iter().filter(|bound| bound.socket == socket);

@@ -25,6 +25,8 @@ pub(super) struct State {
     most: u32,
     /// The last announcement left too little room for a peer that avoids silly windows (RFC 9293 s3.8.6.2.1).
     shut: bool,
+    /// Since when nothing at all was offered, unless that was told already.
+    zero_since: Option<Instant>,
     /// Since when that has no cause.
     causeless_since: Option<Instant>,
     /// The most that may ever wait for the reader; `None`: nobody knows, or there is no reader any more.
@@ -37,6 +39,11 @@ impl State {
     /// So much may wait for the reader. What was once offered stays so.
     pub(super) fn allow(&mut self, receive_max: usize) {
         self.receive_max = self.receive_max.max(Some(receive_max));
+    }
+
+    /// Whether nothing was offered for so long: once for each time.
+    pub(super) fn shut_for(&mut self, time: Duration, at: Instant) -> bool {
+        self.zero_since.take_if(|since| at.since(*since) >= time).is_some()
     }
 
     /// The highest right edge that it announced.
@@ -109,6 +116,7 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
     state.most = state.most.max(room);
     let shut = room < own.syn.mss.map_or(0, u32::from).min(state.most / 2);
     let opened = state.shut && !shut;
+    state.zero_since = if room > 0 { None } else { state.zero_since.or(Some(moment.at)) };
     state.shut = shut;
     if let Some(since) = state.causeless_since.take_if(|_| opened)
         && moment.at > since.max(moment.excused) + SHUT_MAX

@@ -239,7 +239,11 @@ impl Checkers {
             return self.stranger_sent(host, moment.at, segment);
         }
         // (Programs that send raw frames of their own begin no connection that could be followed without a SYN.)
+        let before = self.flows.id((segment.src, segment.dst));
         let sender = self.flows.sender(host, moment.at, segment);
+        if let Some(id) = sender {
+            self.note_begun(moment.at, before, id);
+        }
         if segment.has(RST) {
             self.strays[host].reset((segment.src, segment.dst));
         }
@@ -284,6 +288,7 @@ impl Checkers {
             if segment.has(ACK) {
                 own.timers.acknowledged();
             }
+            self.note_sent(moment.at, id, segment);
             self.flows.sent(id, moment.at, segment);
         }
         self.stir(id);
@@ -344,6 +349,7 @@ impl Checkers {
                     && bytes.get(ip.l4..ip.l4 + 2) == Some(&[3, 4])
                 {
                     self.flows.narrowed(host, *tuple.1.ip());
+                    self.note_narrowed();
                 }
                 let moment = self.at(now, host, None);
                 self.error_delivered(&moment, bytes, &ip);
@@ -431,6 +437,7 @@ impl Checkers {
             owner
         });
         if let Some(id) = known {
+            self.note_refused(id, segment);
             self.stir(id);
         }
         self.strays[host].delivered(segment);

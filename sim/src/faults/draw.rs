@@ -47,7 +47,7 @@ impl HostFaults {
     #[must_use]
     pub fn draw(stream: &mut Stream) -> Self {
         Self {
-            clock: episodes(stream, 200 * MS, 20 * SECOND, 5 * SECOND),
+            clock: clock(stream),
             pause: episodes(stream, 100 * MS, 20 * SECOND, 3 * SECOND),
             crash: episodes(stream, 500 * MS, 20 * SECOND, 2 * SECOND),
             neighbour: episodes(stream, 200 * MS, 20 * SECOND, SECOND),
@@ -56,6 +56,12 @@ impl HostFaults {
             forge_lies: stream.chance_ppm(250_000),
         }
     }
+}
+
+/// A clock that jumps now and then, or one that drifts: it gains up to a few thousandths, in steps that nobody could tell from that.
+fn clock(stream: &mut Stream) -> Episodes {
+    let (jumps, drift) = (episodes(stream, 200 * MS, 20 * SECOND, 5 * SECOND), time(stream, 1_000, 200_000));
+    if stream.chance_ppm(333_333) { Episodes { every: time(stream, 20 * MS, 200 * MS), length_max: drift } } else { jumps }
 }
 
 fn ppm(stream: &mut Stream, low: u64, high: u64) -> u32 {

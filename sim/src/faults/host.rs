@@ -7,7 +7,8 @@ use super::{Episodes, FaultSet};
 /// What goes wrong with one host. The default: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostFaults {
-    /// When its clock jumps: forward, by up to `length_max`. Its clock is its own; the world's doesn't jump.
+    /// When its clock jumps: forward, by up to `length_max`. Its clock is its own; the world's doesn't jump. Many tiny jumps are drift. (A clock
+    /// that runs slow is one beside which all others run fast; none goes back, as CLOCK_MONOTONIC never does.)
     pub clock: Episodes,
     /// When it doesn't poll, nor run its programs.
     pub pause: Episodes,

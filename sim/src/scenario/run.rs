@@ -92,7 +92,8 @@ impl Stage {
         // Faults go on striking what lingers until the appointed time.
         self.world.run_until(heal_at);
         self.world.set_faults(false);
-        let finished = self.finish(heal_at + LIVENESS_BOUND);
+        let silence: Duration = self.options.workloads.iter().map(|workload| workload.silence()).sum();
+        let finished = self.finish(heal_at + LIVENESS_BOUND + silence);
         assert!(finished.is_ok(), "liveness: {finished:?}");
         self.check_endings();
         self.wind_down();

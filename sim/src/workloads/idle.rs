@@ -1,4 +1,5 @@
-//! Connections by the hundred, sometimes by the thousand, that do nothing for a long time; then a few speak.
+//! Connections by the hundred, sometimes by the thousand, that do nothing for a long time; then a few speak. Sometimes a few connections that do
+//! nothing for hours, or for weeks: the timer wheel's highest levels, and timestamps that are too old to be compared (RFC 7323 s5.5).
 
 use core::fmt;
 use core::time::Duration;
@@ -8,6 +9,8 @@ use ringway_stack::tcp::Keepalive;
 use super::{Ground, Site, Standing, Verdict, Workload, sides};
 use crate::apps::{Dialogue, IdleTally, Idler, Listening, Reactor, Registry, Shared, Tally};
 use crate::world::World;
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// With more connections than this, keepalives would be most of what happens.
 const KEPT_ALIVE_MAX: u32 = 128;
@@ -41,18 +44,22 @@ impl Idle {
             2..=21 => ground.stream.between(100, 400),
             _ => ground.stream.between(8, 64),
         };
-        let connections = u16::try_from(connections).unwrap_or(8);
+        let hours = if ground.stream.chance_ppm(100_000) { ground.stream.magnitude(1, 30 * 24) } else { 0 };
+        let connections = u16::try_from(if hours > 0 { connections % 16 + 1 } else { connections }).unwrap_or(8);
         let speeches = (0..ground.stream.between(0, 4)).map(|_| speech(ground)).collect();
         let keepalive = ground.stream.chance_ppm(500_000).then_some(Keepalive {
             idle: Duration::from_millis(ground.stream.magnitude(500, 10_000)),
             interval: Duration::from_millis(ground.stream.between(1_500, 5_000)),
             count: u32::try_from(ground.stream.between(3, 6)).unwrap_or(3),
         });
+        let long = HOUR * u32::try_from(hours).unwrap_or(1);
+        // As Linux has it, but for the first time (tcp(7), tcp_keepalive_intvl and tcp_keepalive_probes).
+        let keepalive = if hours > 0 { Some(Keepalive { idle: long / 3, interval: Duration::from_secs(75), count: 9 }) } else { keepalive };
         Self {
             server,
             // Some hundred rounds at most, of up to a quarter of a second each: thousands must be there well within the liveness bound.
             batch: ground.size(1, 64).max(usize::from(connections) / 64),
-            rest: Duration::from_millis(ground.stream.magnitude(1, 30_000)),
+            rest: Duration::from_millis(ground.stream.magnitude(1, 30_000)) + long,
             keepalive: keepalive.filter(|_| u32::from(connections) <= KEPT_ALIVE_MAX),
             clients: vec![Client { host, connections, speeches, tally: Shared::default() }],
             registry: Shared::default(),
@@ -118,6 +125,11 @@ impl Workload for Idle {
 
     fn rests(&self) -> bool {
         true
+    }
+
+    fn silence(&self) -> Duration {
+        // Of who is gone, keepalive tells in the end.
+        if self.rest >= HOUR { self.rest * 2 } else { Duration::ZERO }
     }
 
     fn progress(&self) -> Vec<String> {

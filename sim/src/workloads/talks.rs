@@ -71,7 +71,7 @@ impl Workload for Talks {
     }
 
     fn rests(&self) -> bool {
-        self.talks.iter().any(|t| [t.dialogue.own, t.dialogue.peer].iter().any(|side| side.read_pause > Duration::ZERO))
+        self.talks.iter().any(|t| [t.dialogue.own, t.dialogue.peer].iter().any(|side| !(side.read_pause + side.nap).is_zero()))
     }
 
     fn progress(&self) -> Vec<String> {
@@ -139,7 +139,7 @@ fn talk(workload: WorkloadSet, ground: &mut Ground<'_>) -> Talk {
         WorkloadSet::REQUEST => "request",
         WorkloadSet::HALF_CLOSE => "half-close",
         WorkloadSet::ABORT => ground.stream.pick(&["client aborts", "server aborts", "client leaves", "server leaves"]),
-        WorkloadSet::SLOW => ground.stream.pick(&["slow client", "slow server", "both slow"]),
+        WorkloadSet::SLOW => ground.stream.pick(&["slow client", "slow server", "both slow", "client sleeps", "server sleeps"]),
         _ => ground.stream.pick(&["upload", "download", "both ways"]),
     };
     match kind {
@@ -153,6 +153,8 @@ fn talk(workload: WorkloadSet, ground: &mut Ground<'_>) -> Talk {
         "slow client" => own.read_pause = sides::rest(ground.stream),
         "slow server" => peer.read_pause = sides::rest(ground.stream),
         "both slow" => (own.read_pause, peer.read_pause) = (sides::rest(ground.stream), sides::rest(ground.stream)),
+        "client sleeps" => own.nap = nap(ground),
+        "server sleeps" => peer.nap = nap(ground),
         _ => {}
     }
     let dialogue = match kind {
@@ -160,4 +162,9 @@ fn talk(workload: WorkloadSet, ground: &mut Ground<'_>) -> Talk {
         _ => sides::paced(Dialogue { own, peer }),
     };
     Talk { client, server, kind, dialogue, tallies: [(); 2].map(|()| Shared::new(Tally::default())) }
+}
+
+/// A minute or two, in which its peer's window stays shut if that has enough to say (RFC 9293 s3.8.6.1).
+fn nap(ground: &mut Ground<'_>) -> Duration {
+    Duration::from_secs(ground.stream.between(61, 120))
 }

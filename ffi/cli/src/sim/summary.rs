@@ -89,7 +89,9 @@ fn in_words(plan: &Plan, ended: &Ended, missing: &[String]) -> String {
         "simulated  {} s of virtual time, {events} events on the wire, {most} at most in a seed",
         summary.simulated.as_secs()
     ));
-    for (title, counts) in [("faults", &summary.faults), ("workloads", &summary.workloads), ("marks", &summary.marks)] {
+    for (title, counts) in
+        [("faults", &summary.faults), ("workloads", &summary.workloads), ("marks", &summary.marks), ("states", &summary.states)]
+    {
         if !counts.is_empty() {
             lines.extend(listed(title, counts));
         }
@@ -134,6 +136,7 @@ fn as_json(plan: &Plan, ended: &Ended, missing: &[String]) -> serde_json::Value 
         "faults": ended.summary.faults,
         "workloads": ended.summary.workloads,
         "marks": ended.summary.marks,
+        "states": ended.summary.states,
         "missing": missing,
         "failures": ended.failures,
     })

@@ -99,6 +99,11 @@ impl State {
         !(own.shadow.blurred || own.moved || own.lost || own.lawless || own.left_at.is_some())
     }
 
+    /// Whether its FIN went out before its peer's came.
+    pub(in crate::checkers) fn closes_first(&self) -> bool {
+        self.closes_first
+    }
+
     /// Whether it also lives, for all that can be seen.
     pub(in crate::checkers) fn is_alive(own: &Endpoint) -> bool {
         Self::is_known(own) && !own.reset && !own.disturbed && !own.shadow.failed && !Self::is_over(own)

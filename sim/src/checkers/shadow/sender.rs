@@ -266,7 +266,7 @@ impl State {
 }
 
 /// Payload bytes of a full segment between the two (RFC 9293 s3.7.1).
-fn full_segment(own: &Endpoint, peer: &Endpoint) -> u32 {
+pub(in crate::checkers) fn full_segment(own: &Endpoint, peer: &Endpoint) -> u32 {
     let mss = peer.syn.mss.unwrap_or(536).min(own.syn.mss.unwrap_or(536)).max(88);
     let stamps = own.syn.timestamps.is_some() && peer.syn.timestamps.is_some();
     u32::from(mss) - if stamps { 12 } else { 0 }
