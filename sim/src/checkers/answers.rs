@@ -130,7 +130,8 @@ impl Checkers {
         let Some(answer) = answer else { return };
         let rings = self.places[host].len();
         let asked = &self.answers[host].asked;
-        let fits = |one: &Asked| one.answer == answer && moment.at <= one.at + LATE_MAX;
+        // (A clock that jumped makes everything late.)
+        let fits = |one: &Asked| one.answer == answer && moment.at <= one.at.max(moment.excused) + LATE_MAX;
         let owed = asked.iter().position(|one| fits(one) && one.owed && !one.answered);
         let found = owed.or_else(|| asked.iter().position(|one| fits(one) && (!one.answered || rings > 1)));
         match found {
@@ -157,7 +158,7 @@ impl Checkers {
             }
         }
         // (Where the device takes what it is given, all answers are given by now.)
-        asked.retain(|one| !judged && moment.at <= one.at + LATE_MAX);
+        asked.retain(|one| !judged && moment.at <= one.at.max(moment.excused) + LATE_MAX);
         self.answers[host].asked = asked;
     }
 }

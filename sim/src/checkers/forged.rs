@@ -136,8 +136,10 @@ pub(super) fn told(moment: &Moment, own: &Endpoint, error: Error) {
         let law = "RFC 5961 s3.2, s4.2: a connection is reset by an exact reset alone";
         moment.breach(NAME, format_args!("{law}: {:?} was, and none came", own.tuple));
     }
-    // A connection that times out is told why; one that has just heard from its peer has not timed out.
-    if error == Error::Refused && own.calm && stands(own) && !own.forged.reset && moment.at < own.rx_at + HEARD_LATELY {
+    // A connection that times out is told why; one that has just heard from its peer has not timed out, unless what it sends again and again stays
+    // without an acknowledgment.
+    let struggles = own.flight() > 0 && own.rto.resends_since().is_some_and(|since| moment.at > since + HEARD_LATELY);
+    if error == Error::Refused && own.calm && stands(own) && !own.forged.reset && !struggles && moment.at < own.rx_at + HEARD_LATELY {
         let law = "RFC 5927 s5.2: no ICMP error ends a connection that stands";
         moment.breach(NAME, format_args!("{law}: {:?}, {error}", own.tuple));
     }

@@ -211,8 +211,9 @@ impl Checkers {
         }
         self.forget_neighbours(host);
         let place = self.places[host][ring];
-        let Desk { now, ahead, .. } = self.desks[place];
-        self.desks[place] = Desk { host, ip: Some(ip), time_wait, now, ahead, ..Desk::default() };
+        // (What still comes for a station that it had before the crash is not for it.)
+        let Desk { now, ahead, readdressed, .. } = self.desks[place];
+        self.desks[place] = Desk { host, ip: Some(ip), time_wait, now, ahead, readdressed, ..Desk::default() };
         place
     }
 
