@@ -35,7 +35,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let counts = !self.config.is(Mutant::ProbesNeverAnswered) && (header.window > 0 || !self.config.is(Mutant::PersistGivesUp));
         if counts {
-            self.unanswered_probes = 0;
+            (self.unanswered_probes, self.probe_due) = (0, false);
         }
         self.last_rx = now;
         let sacked = self.take_sack(header);

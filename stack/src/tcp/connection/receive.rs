@@ -70,7 +70,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline]
     fn on_predicted(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, len: usize) {
         self.last_rx = now;
-        self.unanswered_probes = 0;
+        // (A probe that the device has refused so far asks nothing any more.)
+        (self.unanswered_probes, self.probe_due) = (0, false);
         if !self.config.is(Mutant::PredictedTimestampForgotten) {
             self.take_timestamp(now, header);
         }

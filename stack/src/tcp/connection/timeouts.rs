@@ -140,7 +140,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.state.is_synchronized() || self.state == State::TimeWait {
             return;
         }
-        if self.send.len() > 0 && !self.config.is(Mutant::KeepaliveWhileSending) {
+        let awaits = self.send.len() > 0 || self.in_flight() > 0;
+        if awaits && !self.config.is(Mutant::KeepaliveWhileSending) {
             // Retransmissions and window probes find out as well.
             self.timers.set(Timer::Keepalive, now + settings.idle);
             return;
