@@ -214,6 +214,7 @@ impl Checkers {
         if let (Ok(len), Some(id)) = (result, endpoint) {
             let endpoint = self.flows.at_mut(id);
             endpoint.stream.write(data, len);
+            endpoint.timers.wrote(moment.at);
             // A write of nothing pushes nothing (Linux's tcp_sendmsg, and the reference programs).
             endpoint.shadow.more = flags.contains(SendFlags::MORE) || len == 0 && endpoint.shadow.more;
             self.note_written(id, len);
@@ -298,6 +299,7 @@ impl Checkers {
             }
             if let (Some(id), true) = (endpoint, how != Shutdown::Read) {
                 self.flows.at_mut(id).stream.end();
+                self.flows.at_mut(id).timers.wrote(moment.at);
             }
         }
         self.looked(place, ring, socket);

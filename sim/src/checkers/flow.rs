@@ -151,6 +151,12 @@ impl Endpoint {
         self.iss.wrapping_add(1).wrapping_add(u32::try_from(offset & 0xffff_ffff).unwrap_or(0))
     }
 
+    /// Whether this may be the number that it awaits next of its peer. (What came with a timestamp that is too old did not count, RFC 7323 s5.3: then it is
+    /// what was acknowledged last.)
+    pub(super) fn awaits(&self, seq: u32) -> bool {
+        seq == self.rx.next || self.shadow.receiver.awaits(seq) || self.sequence.acked() == Some(seq)
+    }
+
     /// Bytes, SYN and FIN that were sent and, for all that arrived, not acknowledged.
     pub(super) fn flight(&self) -> u32 {
         self.nxt.wrapping_sub(self.una)

@@ -113,7 +113,7 @@ pub(super) fn judge(frame: &[u8], segment: &Segment, own: &Endpoint, peer: Optio
 pub(super) fn is_seen_through(segment: &Segment, own: &Endpoint) -> bool {
     // What of it arrived may have been lost between the NIC and the stack, which then awaits less than `rx.next`.
     // (So may what a stranger said beside its numbers; and a connection that moved left behind what it had out of order.)
-    let awaited = segment.seq == own.rx.next || own.shadow.receiver.awaits(segment.seq);
+    let awaited = own.awaits(segment.seq);
     let moved = own.moved || own.shadow.blurred;
     let exact = awaited || moved || !own.calm || own.lawless || own.shadow.receiver.is_doubtful();
     let inexact = before(own.rx.next, segment.seq) || !exact;

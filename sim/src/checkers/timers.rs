@@ -27,6 +27,8 @@ pub(super) struct State {
     /// When it is looked at next.
     pub(super) scheduled: Option<Instant>,
     ack_owed: Option<Instant>,
+    /// When the program wrote last.
+    wrote_at: Instant,
     pub(super) keepalive: Option<Keepalive>,
     keepalive_since: Instant,
 }
@@ -35,6 +37,11 @@ impl State {
     /// The endpoint sent an acknowledgment.
     pub(super) fn acknowledged(&mut self) {
         self.ack_owed = None;
+    }
+
+    /// The program wrote something.
+    pub(super) fn wrote(&mut self, at: Instant) {
+        self.wrote_at = at;
     }
 
     /// The program set keepalive.
@@ -74,7 +81,7 @@ pub(super) fn due(own: &Endpoint, excused: Instant) -> Option<(Instant, &'static
         Some((bound.map_or(since + RETRY_MAX, |at| at.min(since + RETRY_MAX)), "RFC 6298 s5: what is in flight is sent again"))
     } else if own.has_unsent() && !closed {
         // Nagle's algorithm and congestion wait for what is in flight, a cork for less: only the peer's window is left.
-        Some((quiet + RETRY_MAX, "RFC 9293 s3.8.6.1: a shut or silly window is probed"))
+        Some((quiet.max(own.timers.wrote_at) + RETRY_MAX, "RFC 9293 s3.8.6.1: a shut or silly window is probed"))
     } else {
         None
     };

@@ -173,7 +173,7 @@ fn note_acknowledged(own: &mut Endpoint, next: Option<u32>, arrivals: &[Segment]
 pub(in crate::checkers) fn delivered(segment: &Segment, own: &mut Endpoint) {
     if segment.has(RST) {
         // Before the peer's number is known, an acknowledgment of the SYN counts (RFC 9293 s3.10.7.3).
-        let exact = own.irs.map_or(segment.ack == own.nxt, |_| segment.seq == own.rx.next || own.shadow.receiver.awaits(segment.seq));
+        let exact = own.irs.map_or(segment.ack == own.nxt, |_| own.awaits(segment.seq));
         own.shadow.reset |= exact || !own.calm || own.shadow.receiver.is_doubtful() || own.una == own.iss;
     }
     if own.shadow.arrivals.len() < REMEMBERED_MAX {
