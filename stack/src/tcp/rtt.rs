@@ -12,6 +12,8 @@ const RTO_MIN_NS: u64 = 200_000_000;
 const RTO_MAX_NS: u64 = 120_000_000_000;
 /// RFC 6298 s2.1.
 const RTO_INITIAL_NS: u64 = 1_000_000_000;
+/// RFC 6298 s5.7.
+const RTO_AFTER_LOST_SYN_NS: u64 = 3_000_000_000;
 
 /// The estimator. Times one segment at a time.
 #[derive(Clone, Debug)]
@@ -121,6 +123,14 @@ impl Rtt {
     pub(super) fn timed_out(&mut self) {
         self.backoff = self.backoff.saturating_add(1);
         self.timing = false;
+    }
+
+    /// The handshake is over, in which a SYN timed out. RFC 6298 s5.7: "the RTO MUST be re-initialized to 3 seconds when data transmission begins"; as
+    /// Linux, not where a timestamp has told the round trip.
+    pub(super) fn lost_syn(&mut self) {
+        if self.srtt_ns == 0 {
+            self.rto_ns = RTO_AFTER_LOST_SYN_NS;
+        }
     }
 
     #[inline]

@@ -254,6 +254,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.config.is(Mutant::InitialWindowTwice) {
             self.congestion.on_ack(10 * self.mss, usize::MAX / 4);
         }
+        if timeouts > 0 {
+            self.rtt.lost_syn();
+        }
         if timeouts > 1 && !self.config.is(Mutant::SynLossUnnoticed) {
             // RFC 5681 s3.1: after a lost SYN the initial window is one segment. As Linux, not yet after the first timeout, which may
             // have been spurious (RFC 6298 s5.7 has the timer start at one second).

@@ -53,7 +53,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// RFC 6298 s5.4 to s5.6.
     fn on_retransmission_timeout(&mut self, now: Instant) {
         if self.retries == 0 {
-            self.stalled_since = now;
+            // The bytes were sent one timeout ago.
+            self.stalled_since = Instant::from_nanos(now.as_nanos().saturating_sub(self.rtt.rto_ns()));
         }
         let handshake = !self.state.is_synchronized();
         let limit = match self.state {
@@ -62,10 +63,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             _ if self.orphaned && !self.config.is(Mutant::OrphanRetriesAsLong) => self.config.retries.min(ORPHAN_RETRIES),
             _ => self.config.retries,
         };
-        let out_of_time = self.config.user_timeout.is_some_and(|limit| {
-            // The first timeout came one RTO after the bytes were sent.
-            !handshake && now.since(self.stalled_since) + self.rtt.rto() >= limit
-        });
+        // RFC 5482 s3: how long bytes may stay without an acknowledgment.
+        let out_of_time = !handshake && self.config.user_timeout.is_some_and(|limit| now.since(self.stalled_since) >= limit);
         if out_of_time {
             mark!(self, UserTimeout);
         }
@@ -93,7 +92,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.config.is(Mutant::NoBackoff) && !flat {
             self.rtt.timed_out();
         }
-        self.timers.set(Timer::Retransmit, now + self.rtt.rto());
+        self.timers.set(Timer::Retransmit, self.next_timeout(now));
+    }
+
+    /// When what is sent again now times out: the last time is cut short where the user's timeout ends first.
+    pub(super) fn next_timeout(&self, now: Instant) -> Instant {
+        let next = self.rtt.timeout_at(now);
+        let user_timeout = self.config.user_timeout.filter(|_| self.retries > 0 && self.state.is_synchronized());
+        user_timeout.map_or(next, |limit| next.min(self.stalled_since + limit))
     }
 
     /// RFC 9293 s3.8.6.1: a shut window is asked about until it opens.

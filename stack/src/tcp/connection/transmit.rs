@@ -197,7 +197,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.rtt.retransmitted();
         // (After a partial acknowledgment that has been decided: RFC 6582 s3.2 step 3.)
         if start == self.snd_una && !(self.phase == Phase::Recovery && self.partially_acked) {
-            self.timers.set(Timer::Retransmit, now + self.rtt.rto());
+            self.timers.set(Timer::Retransmit, self.next_timeout(now));
         }
         Ok(true)
     }
