@@ -190,7 +190,8 @@ pub(super) fn left(moment: &Moment, own: &Endpoint, peer: Option<&Endpoint>, rem
     if (remains.accepted, remains.orphaned) != (known.accepted, known.closed) {
         breach(format_args!("accepted {}, closed {}, said of one that is {known:?}", remains.accepted, remains.orphaned));
     }
-    if remains.error.is_some() != known.failed {
+    // (Of what was never accepted no program had an error to hear of.)
+    if known.accepted && remains.error.is_some() != known.failed {
         breach(format_args!("{:?}, said of one that is {known:?}", remains.error));
     }
     // (What had failed owes nobody anything more than what was received.)

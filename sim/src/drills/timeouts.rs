@@ -10,8 +10,12 @@ use super::Drill;
 use super::bench::{Bench, Peer, TICK};
 use crate::segment::ACK;
 
-pub(super) const DRILLS: &[Drill] =
-    &[("a timeout's length", lengths), ("a connection that is given up", given_up), ("an orphan that is given up", orphan)];
+pub(super) const DRILLS: &[Drill] = &[
+    ("a timeout's length", lengths),
+    ("a connection that is given up", given_up),
+    ("a user's timeout", user_timeout),
+    ("an orphan that is given up", orphan),
+];
 
 /// Linux's TCP_RTO_MIN and TCP_RTO_MAX.
 const RTO_MIN: Duration = Duration::from_millis(200);
@@ -145,6 +149,25 @@ fn given_up(bench: &mut Bench) {
     bench.must(more == 0, "tcp(7), tcp_retries2: one retransmission more than was asked for");
     let error = bench.ring.take_error(peer.id());
     bench.must(error == Some(Error::TimedOut), format_args!("tcp(7), tcp_retries2: {error:?} after the last of them"));
+    bench.ring.close(bench.now, peer.id(), false);
+}
+
+/// RFC 5482 s3, tcp(7), TCP_USER_TIMEOUT: bytes stay without an acknowledgment for so long, and no longer (but for the first timeout, which is whole).
+fn user_timeout(bench: &mut Bench) {
+    let mut setup = bench.setup();
+    let limit = Duration::from_millis(bench.between(1, 30_000));
+    setup.config.user_timeout = Some(limit);
+    let mut peer = bench.connect(&setup);
+    let mut written = 0;
+    say(bench, &mut peer, &mut written);
+    let due = limit.max(RTO_MIN);
+    bench.pass(due - RTO_MIN / 20);
+    let state = bench.state(&peer);
+    bench.must(state == Some(State::Established), format_args!("RFC 5482 s3: {state:?} before the {limit:?} that were asked for"));
+    bench.pass(RTO_MIN / 10 + 2 * TICK);
+    bench.take();
+    let error = bench.ring.take_error(peer.id());
+    bench.must(error == Some(Error::TimedOut), format_args!("RFC 5482 s3: {error:?} after the {limit:?} that were asked for"));
     bench.ring.close(bench.now, peer.id(), false);
 }
 

@@ -60,8 +60,9 @@ impl HostFaults {
 
 /// A clock that jumps now and then, or one that drifts: it gains up to a few thousandths, in steps that nobody could tell from that.
 fn clock(stream: &mut Stream) -> Episodes {
-    let (jumps, drift) = (episodes(stream, 200 * MS, 20 * SECOND, 5 * SECOND), time(stream, 1_000, 200_000));
-    if stream.chance_ppm(333_333) { Episodes { every: time(stream, 20 * MS, 200 * MS), length_max: drift } } else { jumps }
+    let jumps = episodes(stream, 200 * MS, 20 * SECOND, 5 * SECOND);
+    let drift = Episodes { every: time(stream, 20 * MS, 200 * MS), length_max: time(stream, 1_000, 200_000) };
+    if stream.chance_ppm(333_333) { drift } else { jumps }
 }
 
 fn ppm(stream: &mut Stream, low: u64, high: u64) -> u32 {
