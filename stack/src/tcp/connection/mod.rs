@@ -315,7 +315,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         change(&mut self.config);
         self.window.set_limits(self.config.receive_limits());
         self.update_mss();
-        if self.config.keepalive != keepalive {
+        if self.config.keepalive != keepalive && !(self.config.is(Mutant::KeepaliveSetLateIgnored) && keepalive.is_none()) {
             self.start_keepalive(now);
         }
         // Uncorking, and no delay, let go what was held back.
