@@ -56,3 +56,28 @@ fn run() {
         }
     });
 }
+
+#[test]
+fn drills() {
+    let env = |n: &str, d: u64| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d);
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let (from, max) = (env("FROM", 31_000_000), env("MAX", 400));
+    let list: Vec<Mutant> = Mutant::OUTSIDER.iter().copied().chain([Mutant::Healthy]).filter(|m| only.is_empty() || only.split(',').any(|o| o == format!("{m:?}"))).collect();
+    set_hook(Box::new(|_| {}));
+    for mutant in list {
+        let (mut count, mut first, mut names) = (0, None, std::collections::BTreeMap::<String, u32>::new());
+        for seed in from..from + max {
+            for number in 0..ringway_sim::drills::count() {
+                if let Err(failure) = catch_unwind(|| ringway_sim::drills::play(number, seed, mutant)) {
+                    let message = failure.downcast_ref::<String>().cloned().or_else(|| failure.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default();
+                    count += 1;
+                    let key: String = message.lines().next().unwrap_or("").rsplit(" (").next().unwrap_or("").split(" at ").next().unwrap_or("").to_owned();
+                    *names.entry(key).or_default() += 1;
+                    first.get_or_insert((seed, number, message));
+                }
+            }
+        }
+        let text = first.map_or(String::new(), |(s, n, m)| if mutant == Mutant::Healthy { format!("{s} {n} {m}") } else { format!("{s} {n} {}", m.lines().next().unwrap_or("").chars().take(160).collect::<String>()) });
+        println!("{mutant:?}: {count} {names:?} {text}");
+    }
+}

@@ -255,8 +255,14 @@ fn keepalive(bench: &mut Bench) {
         interval: Duration::from_secs(bench.between(1, 30)),
         count: bench.between(1, 6) as u32,
     };
-    setup.config.keepalive = Some(settings);
+    // The program may want it later.
+    let later = bench.chance(3);
+    setup.config.keepalive = Some(settings).filter(|_| !later);
     let mut peer = bench.connect(&setup);
+    if later {
+        let set = bench.ring.tcp_configure(bench.now, peer.id(), |config| config.keepalive = Some(settings));
+        bench.must(set.is_ok(), format_args!("setsockopt(2): {set:?}"));
+    }
     super::windows::perhaps_ended(bench, &mut peer);
     if bench.chance(4) {
         // Bytes that are in flight ask as well.

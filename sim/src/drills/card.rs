@@ -42,6 +42,13 @@ impl Card {
         let capabilities = Capabilities { point_to_point: true, gather_max: 4, ..Capabilities::least(DeviceKind::Sim, 1500) };
         Self { capabilities, wire: wire.clone(), rules: 0 }
     }
+
+    /// As it is on a link where addresses have to be asked for.
+    pub(super) fn on_link(wire: &Rc<RefCell<Wire>>) -> Self {
+        let mut card = Self::new(wire);
+        card.capabilities.point_to_point = false;
+        card
+    }
 }
 
 impl Device for Card {

@@ -11,7 +11,7 @@ use super::bench::{Bench, Peer, TICK};
 use crate::segment::ACK;
 
 pub(super) const DRILLS: &[Drill] =
-    &[("a timeout's length", lengths), ("a connection that is given up", given_up), ("an orphan that is given up", orphan)];
+    &[("a timeout's length", lengths), ("a connection that is given up", given_up), ("a user's timeout", user_timeout), ("an orphan that is given up", orphan)];
 
 /// Linux's TCP_RTO_MIN and TCP_RTO_MAX.
 const RTO_MIN: Duration = Duration::from_millis(200);
@@ -90,11 +90,16 @@ fn lengths(bench: &mut Bench) {
     // Karn: without timestamps, what was sent more than once says nothing of the round trip (RFC 6298 s3), and the timer is as it was (s5.7).
     let pause = Duration::from_millis(bench.between(1, 100));
     bench.pass(pause);
+    // Nor does an echo of what was never sent (RFC 7323 s3.2).
+    let lies = peer.stamps && bench.chance(2);
+    if lies {
+        peer.echo = peer.echo.wrapping_sub(bench.between(1 << 20, 1 << 30) as u32);
+    }
     bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
     bench.silence("RFC 9293 s3.10.7.4: an acknowledgment is not answered");
     bench.pass(Duration::from_millis(5));
     say(bench, &mut peer, &mut written);
-    if !peer.stamps {
+    if !peer.stamps || lies {
         again(bench, &peer, rto, slack, "RFC 6298 s3, s5.7: the timeout after one whose acknowledgment says nothing");
     }
     bench.ring.close(bench.now, peer.id(), true);
@@ -145,6 +150,23 @@ fn given_up(bench: &mut Bench) {
     bench.must(more == 0, "tcp(7), tcp_retries2: one retransmission more than was asked for");
     let error = bench.ring.take_error(peer.id());
     bench.must(error == Some(Error::TimedOut), format_args!("tcp(7), tcp_retries2: {error:?} after the last of them"));
+    bench.ring.close(bench.now, peer.id(), false);
+}
+
+/// RFC 5482 s3, tcp(7), TCP_USER_TIMEOUT: what is not acknowledged for so long ends the connection, at the next timeout at the latest.
+fn user_timeout(bench: &mut Bench) {
+    let mut setup = bench.setup();
+    let limit = Duration::from_secs(bench.between(1, 60));
+    setup.config.user_timeout = Some(limit);
+    let mut peer = bench.connect(&setup);
+    let mut written = 0;
+    say(bench, &mut peer, &mut written);
+    bench.pass(2 * limit + Duration::from_secs(1));
+    bench.take();
+    let state = bench.state(&peer);
+    bench.must(state.is_none(), format_args!("RFC 5482 s3: {state:?}, with nothing acknowledged for twice the user timeout of {limit:?}"));
+    let error = bench.ring.take_error(peer.id());
+    bench.must(error == Some(Error::TimedOut), format_args!("tcp(7), TCP_USER_TIMEOUT: {error:?}"));
     bench.ring.close(bench.now, peer.id(), false);
 }
 
