@@ -25,19 +25,18 @@ use card::Card;
 
 type Drill = (&'static str, fn(&mut Bench));
 
-const DRILLS: &[&[Drill]] =
-    &[
-        acks::DRILLS,
-        arrivals::DRILLS,
-        datagrams::DRILLS,
-        ends::DRILLS,
-        handshakes::DRILLS,
-        link::DRILLS,
-        paths::DRILLS,
-        sending::DRILLS,
-        timeouts::DRILLS,
-        windows::DRILLS,
-    ];
+const DRILLS: &[&[Drill]] = &[
+    acks::DRILLS,
+    arrivals::DRILLS,
+    datagrams::DRILLS,
+    ends::DRILLS,
+    handshakes::DRILLS,
+    link::DRILLS,
+    paths::DRILLS,
+    sending::DRILLS,
+    timeouts::DRILLS,
+    windows::DRILLS,
+];
 
 /// A seed runs one drill of so many.
 const SHARE: u64 = 4;

@@ -2,8 +2,7 @@
 //! checked themselves (`sim/tests/mutants.rs`). Behind the feature `mutants`; without it each hook is a constant `false`.
 
 macro_rules! mutants {
-    ($($(#[$doc:meta])* $name:ident,)* ; at large: $($(#[$large_doc:meta])* $large:ident,)*
-     ; outsider: $($(#[$out_doc:meta])* $out:ident,)*) => {
+    ($($(#[$doc:meta])* $name:ident,)* ; at large: $($(#[$large_doc:meta])* $large:ident,)*) => {
         /// What is wrong.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Mutant {
@@ -12,7 +11,6 @@ macro_rules! mutants {
             Healthy,
             $($(#[$doc])* $name,)*
             $($(#[$large_doc])* $large,)*
-            $($(#[$out_doc])* $out,)*
         }
 
         impl Mutant {
@@ -20,8 +18,6 @@ macro_rules! mutants {
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
             /// Those that no checker is known to catch: what laws and stories are still to be written for.
             pub const AT_LARGE: &'static [Self] = &[$(Self::$large,)*];
-            /// Planted by somebody who had not read the checkers.
-            pub const OUTSIDER: &'static [Self] = &[$(Self::$out,)*];
         }
     };
 }
@@ -614,74 +610,10 @@ mutants! {
     HeldNotReleased,
     /// A new Ethernet address is not announced (RFC 5227 s3).
     ReaddressUnannounced,
-    ;
-    at large:
-    /// An unasked announcement enters the table (RFC 826).
-    ArpLearnsUnasked,
-    /// Segments that the device merged count as one large one (as in Linux's gso_segs of received packets).
-    MergedCountsOnce,
-    /// Nothing that came early is dropped when the device runs out of buffers (RFC 2018 s8).
-    ScarceKeepsAll,
-    /// Reported bytes that are acknowledged go on counting as reported (RFC 6675 s4).
-    ReportedBytesMiscounted,
-    /// A carrier that comes back sends nothing again (as Linux does not, either).
-    LinkUpIgnored,
-    /// What the device cuts need not be whole segments, though more follows.
-    CutUnevenly,
-    /// A writer that found no buffers is not told when to try again.
-    NoBuffersNoRetry,
-    /// A stream takes the send buffers of all others.
-    WritersTakeAll,
-    /// A path's MTU is not believed (RFC 1191 s6.3).
-    PathMtuIgnored,
-    /// What was too long for the path waits for the timer (RFC 1191 s6.4).
-    PathMtuResendsNothing,
-    /// A path's MTU is believed for days (RFC 1191 s6.3).
-    PathMtuForever,
-    /// A new connection does not know its path's MTU (RFC 1191 s6.1).
-    PathMtuNotShared,
-    /// One path's MTU counts for all destinations (RFC 1191 s6.1).
-    PathMtuForAll,
-    /// An ICMP error ends a connection (RFC 1122 s4.2.3.9).
-    UnreachableAborts,
-    /// Every unreachable destination refuses (RFC 1122 s4.2.3.9).
-    EveryErrorIsHard,
-    /// A connection that times out blames what an acknowledgment has refuted since (RFC 1122 s4.2.3.9).
-    SoftErrorSticks,
-    /// Frames for other stations are taken (RFC 1122 s2.4).
-    ForeignFramesTaken,
-    /// The flow found last is found after it ended (as with a stale early-demultiplexing cache).
-    CachedFlowOutlives,
-    /// A request that the device refused counts as sent.
-    ArpRefusedIsAsked,
-    /// A neighbour's new address is not believed before the old one expires (RFC 826).
-    ArpKeepsFirstAnswer,
-    /// An answer that the device refused is lost.
-    ArpRefusedAnswerLost,
-    /// A neighbour's answer wakes no connection (as in Zephyr #50140).
-    NobodyAwaitsNeighbour,
-    /// A neighbour's answer wakes one connection (as in Zephyr #50140).
-    NeighbourWakesOne,
-    /// Connections are not told that a neighbour does not answer (RFC 1122 s2.3.2.2).
-    NeighbourMissesUntold,
-    /// Datagrams for a neighbour that does not answer wait on (as in Zephyr #8019).
-    HeldForever,
-    /// A socket of one address hears its groups (ip(7), IP_ADD_MEMBERSHIP).
-    GroupIgnoresAddress,
-    /// A connected socket hears everybody who sends to its groups (udp(7)).
-    GroupIgnoresPeer,
-    /// A new membership is reported once (RFC 2236 s3).
-    ReportedOnce,
-    /// A member reports what another has reported (RFC 2236 s3).
-    ReportNotSuppressed,
-    ;
-    outsider:
     /// A timestamp is held against what came 24 days ago or more.
     PawsKeepsAncientStamps,
     /// Timestamps are compared as if they did not wrap.
     PawsComparesUnsigned,
-    /// The window of the acknowledgment that ends a passive handshake is taken as if it were a SYN's.
-    HandshakeAckUnscaled,
     /// A SYN without the option is taken for a segment size of 1460.
     SynWithoutMssMeansFull,
     /// A shift count beyond 14 is used as it is.
@@ -776,4 +708,64 @@ mutants! {
     OldRouterMeansFloor,
     /// While a neighbour is awaited, the latest datagram is the one that is dropped.
     HeldKeepsOldest,
+    ;
+    at large:
+    /// An unasked announcement enters the table (RFC 826).
+    ArpLearnsUnasked,
+    /// Segments that the device merged count as one large one (as in Linux's gso_segs of received packets).
+    MergedCountsOnce,
+    /// Nothing that came early is dropped when the device runs out of buffers (RFC 2018 s8).
+    ScarceKeepsAll,
+    /// Reported bytes that are acknowledged go on counting as reported (RFC 6675 s4).
+    ReportedBytesMiscounted,
+    /// A carrier that comes back sends nothing again (as Linux does not, either).
+    LinkUpIgnored,
+    /// What the device cuts need not be whole segments, though more follows.
+    CutUnevenly,
+    /// A writer that found no buffers is not told when to try again.
+    NoBuffersNoRetry,
+    /// A stream takes the send buffers of all others.
+    WritersTakeAll,
+    /// A path's MTU is not believed (RFC 1191 s6.3).
+    PathMtuIgnored,
+    /// What was too long for the path waits for the timer (RFC 1191 s6.4).
+    PathMtuResendsNothing,
+    /// A path's MTU is believed for days (RFC 1191 s6.3).
+    PathMtuForever,
+    /// A new connection does not know its path's MTU (RFC 1191 s6.1).
+    PathMtuNotShared,
+    /// One path's MTU counts for all destinations (RFC 1191 s6.1).
+    PathMtuForAll,
+    /// An ICMP error ends a connection (RFC 1122 s4.2.3.9).
+    UnreachableAborts,
+    /// Every unreachable destination refuses (RFC 1122 s4.2.3.9).
+    EveryErrorIsHard,
+    /// A connection that times out blames what an acknowledgment has refuted since (RFC 1122 s4.2.3.9).
+    SoftErrorSticks,
+    /// Frames for other stations are taken (RFC 1122 s2.4).
+    ForeignFramesTaken,
+    /// The flow found last is found after it ended (as with a stale early-demultiplexing cache).
+    CachedFlowOutlives,
+    /// A request that the device refused counts as sent.
+    ArpRefusedIsAsked,
+    /// A neighbour's new address is not believed before the old one expires (RFC 826).
+    ArpKeepsFirstAnswer,
+    /// An answer that the device refused is lost.
+    ArpRefusedAnswerLost,
+    /// A neighbour's answer wakes no connection (as in Zephyr #50140).
+    NobodyAwaitsNeighbour,
+    /// A neighbour's answer wakes one connection (as in Zephyr #50140).
+    NeighbourWakesOne,
+    /// Connections are not told that a neighbour does not answer (RFC 1122 s2.3.2.2).
+    NeighbourMissesUntold,
+    /// Datagrams for a neighbour that does not answer wait on (as in Zephyr #8019).
+    HeldForever,
+    /// A socket of one address hears its groups (ip(7), IP_ADD_MEMBERSHIP).
+    GroupIgnoresAddress,
+    /// A connected socket hears everybody who sends to its groups (udp(7)).
+    GroupIgnoresPeer,
+    /// A new membership is reported once (RFC 2236 s3).
+    ReportedOnce,
+    /// A member reports what another has reported (RFC 2236 s3).
+    ReportNotSuppressed,
 }

@@ -9,13 +9,12 @@ use super::Drill;
 use super::bench::{Bench, Peer};
 use crate::segment::{ACK, FIN, PSH, RST, SYN};
 
-pub(super) const DRILLS: &[Drill] =
-    &[
-        ("a segment in SYN-SENT", syn_sent),
-        ("a segment in SYN-RECEIVED", syn_received),
-        ("segments that arrive", synchronized),
-        ("a segment after weeks", weeks),
-    ];
+pub(super) const DRILLS: &[Drill] = &[
+    ("a segment in SYN-SENT", syn_sent),
+    ("a segment in SYN-RECEIVED", syn_received),
+    ("segments that arrive", synchronized),
+    ("a segment after weeks", weeks),
+];
 
 /// So many connections a run.
 const CONNECTIONS: usize = 4;

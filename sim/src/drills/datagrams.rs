@@ -66,7 +66,10 @@ fn cut(bench: &mut Bench) {
         while let Some(datagram) = read(bench, socket, room) {
             bench.must(
                 (datagram.len, datagram.copied) == (len, room),
-                format_args!("recv(2), MSG_TRUNC: {} bytes, {} of them read, of a datagram of {len} and room for {room}", datagram.len, datagram.copied),
+                format_args!(
+                    "recv(2), MSG_TRUNC: {} bytes, {} of them read, of a datagram of {len} and room for {room}",
+                    datagram.len, datagram.copied
+                ),
             );
             last += 1;
         }

@@ -105,6 +105,7 @@ fn time_wait(bench: &mut Bench) {
 fn time_wait_syns(bench: &mut Bench) {
     let mut setup = bench.setup();
     setup.passive = true;
+    (setup.stamps, setup.config.timestamps) = (!bench.chance(4), !bench.chance(4));
     let peer = wait(bench, &setup);
     let last = bench.clock();
     bench.pass(Duration::from_millis(1500));
@@ -114,7 +115,7 @@ fn time_wait_syns(bench: &mut Bench) {
     let seq = if newer_number { peer.nxt.wrapping_add(far) } else { peer.nxt.wrapping_sub(1 + far) };
     let mut options = vec![2, 4, 5, 180];
     if peer.stamps {
-        let value = if newer_stamp { bench.clock() } else { last.wrapping_sub(bench.pick(&[0, 1, 3500])) };
+        let value = if newer_stamp { bench.clock() } else { last.wrapping_sub(bench.pick(&[0, 0, 1, 3500])) };
         options.extend([1, 1, 8, 10]);
         options.extend(value.to_be_bytes());
         options.extend([0; 4]);

@@ -29,7 +29,8 @@ fn unknown_neighbour(bench: &mut Bench) {
     let to = SocketAddrV4::new(THEIRS, 600);
     let mut frames = Vec::new();
     for number in 0..count {
-        let sent = bench.ring.udp_send(bench.now, socket, &[IoSlice::new(&number.to_be_bytes())], OURS, Some((to, NextHop::Neighbour(THEIRS))));
+        let sent =
+            bench.ring.udp_send(bench.now, socket, &[IoSlice::new(&number.to_be_bytes())], OURS, Some((to, NextHop::Neighbour(THEIRS))));
         bench.must(sent == Ok(4), format_args!("send(2): {sent:?}"));
         frames.extend(bench.frames(Duration::ZERO));
     }

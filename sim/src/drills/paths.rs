@@ -41,7 +41,10 @@ fn too_big(bench: &mut Bench) {
     again.iter().for_each(|heard| bench.bytes_are_right(&peer, heard));
     let fit = again.iter().all(|heard| heard.len() <= most);
     bench.must(fit, format_args!("RFC 1191 s6.4: segments that do not fit into {mtu}"));
-    bench.must(again.len() >= 5, format_args!("RFC 8201 s5.4: {} segments of {} are sent again, as if they were lost by congestion", again.len(), sent.len()));
+    bench.must(
+        again.len() >= 5,
+        format_args!("RFC 8201 s5.4: {} segments of {} are sent again, as if they were lost by congestion", again.len(), sent.len()),
+    );
     bench.ring.close(bench.now, peer.id(), true);
 }
 
@@ -79,6 +82,9 @@ fn small_losses(bench: &mut Bench) {
     bench.take();
     bench.write(&peer, len, 6000, SendFlags::empty());
     let next = bench.take().first().map(|heard| heard.len());
-    bench.must(next == Some(peer.mss), format_args!("RFC 4821 s7.7: {next:?} bytes in a full segment of {}, after small ones were lost", peer.mss));
+    bench.must(
+        next == Some(peer.mss),
+        format_args!("RFC 4821 s7.7: {next:?} bytes in a full segment of {}, after small ones were lost", peer.mss),
+    );
     bench.ring.close(bench.now, peer.id(), true);
 }

@@ -10,8 +10,12 @@ use super::Drill;
 use super::bench::{Bench, Peer, TICK};
 use crate::segment::ACK;
 
-pub(super) const DRILLS: &[Drill] =
-    &[("a timeout's length", lengths), ("a connection that is given up", given_up), ("a user's timeout", user_timeout), ("an orphan that is given up", orphan)];
+pub(super) const DRILLS: &[Drill] = &[
+    ("a timeout's length", lengths),
+    ("a connection that is given up", given_up),
+    ("a user's timeout", user_timeout),
+    ("an orphan that is given up", orphan),
+];
 
 /// Linux's TCP_RTO_MIN and TCP_RTO_MAX.
 const RTO_MIN: Duration = Duration::from_millis(200);

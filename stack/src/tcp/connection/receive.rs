@@ -225,7 +225,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let Some((value, _)) = header.options.timestamps else { return false };
         let old = (value.wrapping_sub(self.ts_recent) as i32) < i32::from(self.config.is(Mutant::PawsStrict));
         let old = if self.config.is(Mutant::PawsComparesUnsigned) { value < self.ts_recent } else { old };
-        self.agreement.timestamps && old && (now.since(self.ts_recent_at) < TS_RECENT_VALID || self.config.is(Mutant::PawsKeepsAncientStamps))
+        self.agreement.timestamps
+            && old
+            && (now.since(self.ts_recent_at) < TS_RECENT_VALID || self.config.is(Mutant::PawsKeepsAncientStamps))
     }
 
     /// RFC 7323 s4.3: the timestamp to echo is that of the segment at the left edge of what wasn't acknowledged yet.
@@ -476,8 +478,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.snd_wl1 = header.seq;
         self.snd_wl2 = header.ack;
-        let unscaled = self.config.is(Mutant::HandshakeAckUnscaled);
-        self.set_send_window(if unscaled { usize::from(header.window) } else { self.window_of(header) });
+        self.set_send_window(self.window_of(header));
         self.tx_pending = true;
         true
     }
@@ -585,7 +586,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return false;
         }
         let newer = match syn.options.timestamps {
-            Some((value, _)) if self.agreement.timestamps => value.wrapping_sub(self.ts_recent) as i32 >= i32::from(!self.config.is(Mutant::TimeWaitTakesEqualStamp)),
+            Some((value, _)) if self.agreement.timestamps => {
+                value.wrapping_sub(self.ts_recent) as i32 >= i32::from(!self.config.is(Mutant::TimeWaitTakesEqualStamp))
+            }
             _ => false,
         };
         if self.config.is(Mutant::TimeWaitSynRefused) {

@@ -273,7 +273,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if len < unsent {
             // The window cuts the segment short: half of the largest window is worth sending, less is silly.
-            let worthwhile = self.in_flight() == 0 && 2 * len >= if self.config.is(Mutant::SillyHalfOfCurrentWindow) { self.snd_wnd } else { self.snd_wnd_max };
+            let worthwhile = self.in_flight() == 0
+                && 2 * len >= if self.config.is(Mutant::SillyHalfOfCurrentWindow) { self.snd_wnd } else { self.snd_wnd_max };
             return (!worthwhile).then_some(Stop::Window);
         }
         let nodelay = self.config.nodelay && !self.config.is(Mutant::NodelayIgnored);
