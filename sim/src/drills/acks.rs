@@ -14,6 +14,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("acknowledgments of full segments", seconds),
     ("reports of gaps", reports),
     ("reports of duplicates", duplicates),
+    ("a gap behind bytes that wait for their acknowledgment", gap_is_heard),
     ("an acknowledgment beside a probe", beside_probe),
     ("challenges", challenges),
     ("keepalive", keepalive),
@@ -244,6 +245,19 @@ fn challenges(bench: &mut Bench) {
         bench.pass(Duration::from_millis(600));
     }
     bench.give(&peer, peer.nxt, peer.rcv, ACK | PSH, 10);
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
+/// RFC 5681 s4.2, and the device's contract (`TxOffload::quiet`): an acknowledgment that tells of a gap wakes its sender, whatever else it acknowledges.
+fn gap_is_heard(bench: &mut Bench) {
+    let delay = Duration::from_millis(bench.between(10, 100));
+    let mut peer = settled(bench, delay);
+    next(bench, &mut peer, 20);
+    bench.take();
+    bench.give(&peer, peer.nxt.wrapping_add(30), peer.rcv, ACK, 20);
+    let ack = bench.one("RFC 5681 s4.2: an out-of-order segment is acknowledged at once");
+    bench.is_ack(&ack, &peer, "RFC 5681 s4.2: an out-of-order segment");
+    bench.must(!bench.wire.borrow().is_quiet, "RFC 5681 s4.2: nobody is woken for a gap that he has to fill");
     bench.ring.close(bench.now, peer.id(), true);
 }
 

@@ -15,6 +15,8 @@ pub(super) const DRILLS: &[Drill] = &[("a packet that is too big", too_big), ("s
 
 const HEADERS: u32 = 40;
 const STAMPS: u32 = 12;
+/// Linux's min_pmtu.
+const FLOOR: u32 = 552;
 /// The plateau below an Ethernet's MTU (RFC 1191 s7.1).
 const BELOW_ETHERNET: u32 = 1492;
 
@@ -29,8 +31,10 @@ fn too_big(bench: &mut Bench) {
     sent.iter().for_each(|heard| bench.take_in(&mut peer, heard));
     bench.must(sent.len() >= 9, format_args!("RFC 6928 s2: {} segments at first", sent.len()));
     let is_old = bench.chance(2);
-    let mtu = if is_old { BELOW_ETHERNET } else { bench.between(600, 1480) as u32 };
+    let mtu = if is_old { BELOW_ETHERNET } else { bench.between(68, 1480) as u32 };
     report(bench, &sent[0], if is_old { 0 } else { mtu as u16 });
+    // No report makes packets smaller than that (RFC 5927 s7.3).
+    let mtu = mtu.max(FLOOR);
     let again = bench.take();
     let most = mtu - HEADERS - if peer.stamps { STAMPS } else { 0 };
     let first = again.first().map(|heard| (heard.seq, heard.len()));

@@ -155,6 +155,11 @@ fn slow_start(bench: &mut Bench) {
     drain(bench, &mut peer, una);
     bench.pass(Duration::from_secs(10));
     bench.silence("RFC 9293 s3.8.4: an idle connection is silent");
+    if bench.chance(2) {
+        // That it hears something does not make the pause shorter.
+        bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
+        bench.silence("RFC 9293 s3.10.7.4: an acknowledgment is not answered");
+    }
     bench.write(&peer, 24_000, 10_000, SendFlags::empty());
     burst(bench, &mut peer, INITIAL, "RFC 5681 s4.1: after a pause, the restart window");
 }

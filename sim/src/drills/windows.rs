@@ -19,6 +19,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("windows of older segments", older),
     ("a window that was overtaken", overtaken),
     ("a send buffer", send_buffer),
+    ("a receive buffer that grows", growth),
     ("a full buffer", full),
 ];
 
@@ -322,6 +323,41 @@ fn send_buffer(bench: &mut Bench) {
         }
     }
     bench.must(written == limit, format_args!("socket(7), SO_SNDBUF: no room for more than {written} of {limit} bytes"));
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
+/// tcp(7), tcp_rmem: a receive buffer whose reader keeps up grows, and not beyond its largest size (of which half is for bytes, as on Linux).
+fn growth(bench: &mut Bench) {
+    let mut setup = bench.setup();
+    let most = bench.between(10_000, 30_000) as usize;
+    (setup.config.rcvbuf, setup.config.rcvbuf_initial, setup.config.rcvbuf_max) = (None, 16_000, 2 * most);
+    (setup.mss, setup.config.mss_max) = (1460, 1460);
+    let mut peer = bench.connect(&setup);
+    for _ in 0..12 {
+        let mut sent = 0;
+        while before(peer.nxt, peer.edge) {
+            let len = peer.edge.wrapping_sub(peer.nxt).min(1400);
+            bench.give(&peer, peer.nxt, peer.rcv, ACK, len);
+            peer.nxt = peer.nxt.wrapping_add(len);
+            sent += len as usize;
+            if sent > 2 * most {
+                break;
+            }
+        }
+        bench.must(
+            sent <= most + (2 << peer.stack_scale),
+            format_args!("tcp(7), tcp_rmem: a window of {sent} bytes, and {most} is the most"),
+        );
+        bench.take();
+        bench.pass(Duration::from_millis(2));
+        bench.must(bench.ring.info(peer.id()).is_some_and(|info| info.recv_queue == sent), "recv(2): what came is not there");
+        let read = bench.read(&peer, sent).unwrap_or(0);
+        bench.must(read == sent, format_args!("recv(2): {read} of {sent} bytes"));
+        bench.pass(setup.config.delayed_ack + TICK);
+        for heard in bench.take() {
+            bench.note_window(&mut peer, &heard);
+        }
+    }
     bench.ring.close(bench.now, peer.id(), true);
 }
 
