@@ -8,8 +8,11 @@ mod acks;
 mod arrivals;
 mod bench;
 mod card;
+mod datagrams;
 mod ends;
 mod handshakes;
+mod link;
+mod paths;
 mod sending;
 mod timeouts;
 mod windows;
@@ -22,8 +25,18 @@ use card::Card;
 
 type Drill = (&'static str, fn(&mut Bench));
 
-const DRILLS: &[&[Drill]] =
-    &[acks::DRILLS, arrivals::DRILLS, ends::DRILLS, handshakes::DRILLS, sending::DRILLS, timeouts::DRILLS, windows::DRILLS];
+const DRILLS: &[&[Drill]] = &[
+    acks::DRILLS,
+    arrivals::DRILLS,
+    datagrams::DRILLS,
+    ends::DRILLS,
+    handshakes::DRILLS,
+    link::DRILLS,
+    paths::DRILLS,
+    sending::DRILLS,
+    timeouts::DRILLS,
+    windows::DRILLS,
+];
 
 /// A seed runs one drill of so many.
 const SHARE: u64 = 4;

@@ -610,6 +610,104 @@ mutants! {
     HeldNotReleased,
     /// A new Ethernet address is not announced (RFC 5227 s3).
     ReaddressUnannounced,
+    /// A timestamp is held against what came 24 days ago or more.
+    PawsKeepsAncientStamps,
+    /// Timestamps are compared as if they did not wrap.
+    PawsComparesUnsigned,
+    /// A SYN without the option is taken for a segment size of 1460.
+    SynWithoutMssMeansFull,
+    /// A shift count beyond 14 is used as it is.
+    ScaleUncapped,
+    /// Predicted segments leave no trace of which segment the window came with.
+    PredictionForgetsWl1,
+    /// Whatever is refused in TIME-WAIT begins it anew.
+    TimeWaitRestartedByAnything,
+    /// A SYN with the very timestamp that was last seen ends TIME-WAIT.
+    TimeWaitTakesEqualStamp,
+    /// What comes for a closed socket is acknowledged and thrown away.
+    OrphanSwallowsData,
+    /// A reset has the number of the oldest byte in flight.
+    ResetAtSndUna,
+    /// Predicted segments do not count as answers to probes.
+    ProbesCountedForever,
+    /// Keepalive does not begin on a connection that is open already.
+    KeepaliveSetLateIgnored,
+    /// The peer's FIN ends keepalive.
+    KeepaliveStopsAtFin,
+    /// A closed socket's unanswered window probes have no end.
+    OrphanProbesForever,
+    /// A window that stays silly is never filled.
+    SillyWindowNeverOverridden,
+    /// Half of the window as it is now is worth sending.
+    SillyHalfOfCurrentWindow,
+    /// Each look at what is corked gives it another 200 ms.
+    CorkTimerRestarted,
+    /// What was pushed out once makes all small segments go at once.
+    PushNeverCleared,
+    /// Each timeout begins the user timeout anew.
+    UserTimeoutRestarts,
+    /// After a timeout, what a recovery had sent again is not sent once more.
+    TimeoutKeepsHighRxt,
+    /// A block that grows counts whole each time.
+    SackedTwiceCounted,
+    /// What was reported by SACK counts as in the network.
+    PipeIgnoresSacked,
+    /// The first duplicate acknowledgments let nothing new go.
+    NoLimitedTransmit,
+    /// Without SACK, window updates count as duplicate acknowledgments.
+    WindowUpdatesCountAsDuplicates,
+    /// Without SACK, a partial acknowledgment takes no duplicates off.
+    PartialAckDeflatesNothing,
+    /// A path MTU that shrinks collapses the congestion window.
+    MtuCutTakenForCongestion,
+    /// Timeouts of small segments count as a black hole.
+    BlackHoleBySmallSegments,
+    /// An echo from before the connection is a round trip.
+    EchoOfAnyAge,
+    /// The deviation is taken from the mean that has the sample in it already.
+    RttvarAfterSrtt,
+    /// A sender counts as idle only if it hears nothing.
+    IdleMeasuredByReceipt,
+    /// What came twice behind a gap is not reported as such.
+    NoDsackForHeldBytes,
+    /// A block that ends before what is expected sets that back.
+    DrainStepsBack,
+    /// The receive buffer grows beyond its largest size.
+    BufferGrowsPastMax,
+    /// The send buffer's limit goes for each write.
+    SndbufCountedPerWrite,
+    /// A late entry of the wheel is taken for an early one.
+    FarTimerTakenForNear,
+    /// The peer's FIN after ours raises no hang-up.
+    HangUpUntold,
+    /// Initial numbers do not depend on ports.
+    IsnBlindToPorts,
+    /// A second listen changes no backlog.
+    SecondListenIgnored,
+    /// Accepted connections do not inherit keepalive.
+    AcceptedForgetsKeepalive,
+    /// A socket that gives up its peer keeps the address it had for it.
+    UdpDisconnectKeepsAddress,
+    /// A socket that joins others on an address does not get what the last datagram's sender sends.
+    SharedJoinLeavesCache,
+    /// Of sockets that share a port, one gets all.
+    ReusePortUnbalanced,
+    /// The length of a datagram that was cut is that of the part.
+    TruncationUntold,
+    /// What was cut off a datagram counts against the queue for ever.
+    TruncationLeaksQueue,
+    /// A UDP checksum that comes out as zero goes out as zero.
+    ComputedZeroChecksumSent,
+    /// Leaving is told to the group, and not to the routers.
+    LeaveTellsGroup,
+    /// A second query postpones a report.
+    QueryPostponesReport,
+    /// A datagram in a frame for many is answered by an error.
+    ErrorForFrameToMany,
+    /// A router that tells no MTU brings the path to its floor.
+    OldRouterMeansFloor,
+    /// While a neighbour is awaited, the latest datagram is the one that is dropped.
+    HeldKeepsOldest,
     ;
     at large:
     /// An unasked announcement enters the table (RFC 826).

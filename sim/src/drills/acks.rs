@@ -14,6 +14,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("acknowledgments of full segments", seconds),
     ("reports of gaps", reports),
     ("reports of duplicates", duplicates),
+    ("a gap behind bytes that wait for their acknowledgment", gap_is_heard),
     ("an acknowledgment beside a probe", beside_probe),
     ("challenges", challenges),
     ("keepalive", keepalive),
@@ -247,6 +248,19 @@ fn challenges(bench: &mut Bench) {
     bench.ring.close(bench.now, peer.id(), true);
 }
 
+/// RFC 5681 s4.2, and the device's contract (`TxOffload::quiet`): an acknowledgment that tells of a gap wakes its sender, whatever else it acknowledges.
+fn gap_is_heard(bench: &mut Bench) {
+    let delay = Duration::from_millis(bench.between(10, 100));
+    let mut peer = settled(bench, delay);
+    next(bench, &mut peer, 20);
+    bench.take();
+    bench.give(&peer, peer.nxt.wrapping_add(30), peer.rcv, ACK, 20);
+    let ack = bench.one("RFC 5681 s4.2: an out-of-order segment is acknowledged at once");
+    bench.is_ack(&ack, &peer, "RFC 5681 s4.2: an out-of-order segment");
+    bench.must(!bench.wire.borrow().is_quiet, "RFC 5681 s4.2: nobody is woken for a gap that he has to fill");
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
 /// RFC 9293 s3.8.4, tcp(7): probes when the peer has been silent, so far apart, so many; and none while bytes ask for an answer.
 fn keepalive(bench: &mut Bench) {
     let mut setup = bench.setup();
@@ -255,8 +269,14 @@ fn keepalive(bench: &mut Bench) {
         interval: Duration::from_secs(bench.between(1, 30)),
         count: bench.between(1, 6) as u32,
     };
-    setup.config.keepalive = Some(settings);
+    // The program may want it later.
+    let later = bench.chance(3);
+    setup.config.keepalive = Some(settings).filter(|_| !later);
     let mut peer = bench.connect(&setup);
+    if later {
+        let set = bench.ring.tcp_configure(bench.now, peer.id(), |config| config.keepalive = Some(settings));
+        bench.must(set.is_ok(), format_args!("setsockopt(2): {set:?}"));
+    }
     super::windows::perhaps_ended(bench, &mut peer);
     if bench.chance(4) {
         // Bytes that are in flight ask as well.

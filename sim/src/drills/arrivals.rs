@@ -9,8 +9,12 @@ use super::Drill;
 use super::bench::{Bench, Peer};
 use crate::segment::{ACK, FIN, PSH, RST, SYN};
 
-pub(super) const DRILLS: &[Drill] =
-    &[("a segment in SYN-SENT", syn_sent), ("a segment in SYN-RECEIVED", syn_received), ("segments that arrive", synchronized)];
+pub(super) const DRILLS: &[Drill] = &[
+    ("a segment in SYN-SENT", syn_sent),
+    ("a segment in SYN-RECEIVED", syn_received),
+    ("segments that arrive", synchronized),
+    ("a segment after weeks", weeks),
+];
 
 /// So many connections a run.
 const CONNECTIONS: usize = 4;
@@ -412,4 +416,21 @@ fn ends(bench: &mut Bench, stand: Stand) {
     }
     bench.ring.close(bench.now, peer.id(), true);
     bench.take();
+}
+
+/// RFC 7323 s5.5: a timestamp that was remembered for more than 24 days says nothing of what comes now, though the peer's clock seems to have gone back.
+fn weeks(bench: &mut Bench) {
+    let mut setup = bench.setup();
+    (setup.stamps, setup.config.timestamps) = (true, true);
+    let mut peer = bench.connect(&setup);
+    let days = bench.between(26, 48);
+    bench.pass(Duration::from_secs(days * 24 * 3600));
+    bench.take();
+    bench.give(&peer, peer.nxt, peer.rcv, ACK, 10);
+    peer.nxt = peer.nxt.wrapping_add(10);
+    let Some(ack) = bench.await_segment(setup.config.delayed_ack * 2) else {
+        return bench.must(false, "RFC 9293 s3.8.6.3: bytes are not acknowledged");
+    };
+    bench.is_ack(&ack, &peer, "RFC 7323 s5.5: a timestamp of weeks ago invalidates what comes now");
+    bench.ring.close(bench.now, peer.id(), true);
 }

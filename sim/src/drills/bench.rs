@@ -114,6 +114,7 @@ pub(super) struct Bench {
     heard: VecDeque<Heard>,
     log: VecDeque<(Instant, Line)>,
     name: &'static str,
+    mutant: Mutant,
     listener: Option<SocketId>,
     port: u16,
     polls: u32,
@@ -128,7 +129,7 @@ impl Bench {
         secret[..8].copy_from_slice(&dice.next().to_le_bytes());
         let ring = super::infected(Ring::new(Card::new(&wire), config, secret), mutant);
         let now = Instant::from_nanos(1_000_000_000 + scale(dice.next(), 1 << 40));
-        Self { ring, now, wire, dice, heard: VecDeque::new(), log: VecDeque::new(), name, listener: None, port: 20_000, polls: 0 }
+        Self { ring, now, wire, dice, heard: VecDeque::new(), log: VecDeque::new(), name, mutant, listener: None, port: 20_000, polls: 0 }
     }
 
     pub(super) fn below(&mut self, bound: u64) -> u64 {
@@ -202,6 +203,39 @@ impl Bench {
         let Some(segment) = Segment::parse(&bytes, &ip) else { self.breach("a frame that is no segment") };
         self.note(Line::Heard(segment.clone()));
         self.heard.push_back(Heard { at: self.now, segment, bytes });
+    }
+
+    /// The stack is on a link with neighbours, and begins anew.
+    pub(super) fn join_link(&mut self) {
+        let config = RingConfig { addresses: vec![Ipv4Addr::new(10, 0, 0, 1)], ..RingConfig::default() };
+        self.ring = super::infected(Ring::new(Card::on_link(&self.wire), config, [7; 32]), self.mutant);
+    }
+
+    /// A frame comes for the stack, and waits for a poll.
+    pub(super) fn give_frame(&mut self, frame: Vec<u8>) {
+        self.wire.borrow_mut().to_stack.push_back(frame);
+    }
+
+    /// All frames that the stack sends within `time`, TCP's or not, and when.
+    pub(super) fn frames(&mut self, time: Duration) -> Vec<(Instant, Vec<u8>)> {
+        let until = self.now + time;
+        let mut all = Vec::new();
+        loop {
+            while self.ring.poll(self.now) > 0 || self.ring.next_deadline().is_some_and(|at| at <= self.now) {
+                self.polls += 1;
+                self.must(self.polls < POLLS_MAX, "the stack is never at rest");
+            }
+            while self.ring.take_event().is_some() {}
+            let sent = core::mem::take(&mut self.wire.borrow_mut().from_stack);
+            self.wire.borrow_mut().queued = false;
+            all.extend(sent.into_iter().map(|frame| (self.now, frame)));
+            match self.ring.next_deadline().filter(|&at| at <= until) {
+                Some(at) => self.now = at,
+                None => break,
+            }
+        }
+        self.now = until;
+        all
     }
 
     /// Time passes, and the stack does what is due when it is.

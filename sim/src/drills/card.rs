@@ -23,6 +23,8 @@ pub(super) struct Wire {
     pub(super) room: Option<usize>,
     /// Frames were queued, and the device was not told.
     pub(super) queued: bool,
+    /// The last frame need not wake a peer that sleeps ([`ringway_stack::device::TxOffload::quiet`]).
+    pub(super) is_quiet: bool,
     /// What befalls the device.
     pub(super) events: VecDeque<DeviceEvent>,
     /// Send buffers that the stack has.
@@ -41,6 +43,13 @@ impl Card {
     pub(super) fn new(wire: &Rc<RefCell<Wire>>) -> Self {
         let capabilities = Capabilities { point_to_point: true, gather_max: 4, ..Capabilities::least(DeviceKind::Sim, 1500) };
         Self { capabilities, wire: wire.clone(), rules: 0 }
+    }
+
+    /// As it is on a link where addresses have to be asked for.
+    pub(super) fn on_link(wire: &Rc<RefCell<Wire>>) -> Self {
+        let mut card = Self::new(wire);
+        card.capabilities.point_to_point = false;
+        card
     }
 }
 
@@ -86,7 +95,7 @@ impl Device for Card {
             None => {}
         }
         wire.from_stack.push_back(heap::gathered(frame));
-        wire.queued = true;
+        (wire.queued, wire.is_quiet) = (true, frame.offload.quiet);
         Ok(())
     }
 

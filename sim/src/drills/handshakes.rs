@@ -14,6 +14,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("a backlog", backlog),
     ("handshakes that outlive their listener", embryos),
     ("windows and their scale", scales),
+    ("a shift beyond fourteen", far_shift),
     ("SYNs that are lost", lost_syns),
     ("SYN-ACKs that are lost", lost_syn_acks),
     ("initial sequence numbers", numbers),
@@ -31,7 +32,11 @@ fn backlog(bench: &mut Bench) {
     let backlog = bench.below(4) as usize;
     let mut setup = bench.setup();
     setup.passive = true;
-    let listener = bench.listen(backlog, &setup.config);
+    let before = if bench.chance(2) { backlog } else { bench.below(8) as usize };
+    let listener = bench.listen(before, &setup.config);
+    // A second listen(2) says how many it is.
+    let told = bench.ring.tcp_set_backlog(listener, backlog);
+    bench.must(told.is_ok(), format_args!("listen(2): {told:?}"));
     for round in 0..2 {
         let mut ready = 0;
         let mut under_way = Vec::new();
@@ -115,14 +120,20 @@ fn scales(bench: &mut Bench) {
     if !setup.config.window_scaling {
         bench.must(peer.stack_scale == 0, "RFC 7323 s2.2: a scale that the program did not want");
     }
-    bench.finish_handshake(&setup, &mut peer);
     let window = bench.between(1, 9) as u32;
     // The peer's window, in the first segment that scales it; what it means is below the initial congestion window, so that it is all that holds back.
     let unit = 1 << peer.scale;
     let bytes = window * 1000 / unit * unit;
-    peer.window = (bytes >> peer.scale) as u16;
-    bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
-    bench.take();
+    let field = (bytes >> peer.scale) as u16;
+    // (Which may be the one that ends the handshake.)
+    let at_once = setup.passive && bench.chance(2);
+    peer.window = if at_once { field } else { peer.window };
+    bench.finish_handshake(&setup, &mut peer);
+    if !at_once {
+        peer.window = field;
+        bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
+        bench.take();
+    }
     let begin = peer.rcv;
     bench.write(&peer, 0, 20_000, SendFlags::empty());
     bench.receive(&mut peer);
@@ -148,6 +159,33 @@ fn scales(bench: &mut Bench) {
     let room = peer.edge.wrapping_sub(peer.nxt) as usize;
     let rcvbuf = setup.config.rcvbuf.unwrap_or(0);
     bench.must(room <= rcvbuf + (2 << peer.stack_scale), format_args!("RFC 7323 s2.3: a window of {room}, with room for {rcvbuf}"));
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
+/// RFC 7323 s2.3: a shift count beyond 14 counts as 14.
+fn far_shift(bench: &mut Bench) {
+    let mut setup = bench.setup();
+    (setup.mss, setup.window, setup.config.window_scaling) = (1000, 60_000, true);
+    setup.scale = Some(bench.between(15, 255) as u8);
+    setup.config.sndbuf = Some(1 << 20);
+    let mut peer = bench.begin(&setup);
+    peer.scale = 14;
+    bench.finish_handshake(&setup, &mut peer);
+    bench.write(&peer, 0, 200_000, SendFlags::empty());
+    // The congestion window grows beyond the peer's to come.
+    for _ in 0..3 {
+        bench.receive(&mut peer);
+        bench.pass(Duration::from_millis(5));
+        bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
+    }
+    bench.receive(&mut peer);
+    peer.window = 1;
+    bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
+    let begin = peer.rcv;
+    bench.receive(&mut peer);
+    let sent = peer.rcv.wrapping_sub(begin);
+    bench.must(sent <= 1 << 14, format_args!("RFC 7323 s2.3: {sent} bytes for a window of 1, shifted by {:?}", setup.scale));
+    bench.must(sent > (1 << 14) - 1000, format_args!("RFC 7323 s2.3: {sent} bytes for a window of 1, shifted by 14"));
     bench.ring.close(bench.now, peer.id(), true);
 }
 

@@ -14,7 +14,11 @@ pub(super) const DRILLS: &[Drill] = &[
     ("writes with more to follow", more),
     ("slow start", slow_start),
     ("one lost segment", one_lost),
+    ("the first duplicate acknowledgments", first_duplicates),
+    ("window updates beside a flight", window_updates),
     ("two lost segments", two_lost),
+    ("holes that reports show", shown_holes),
+    ("a partial acknowledgment", partial),
     ("many lost segments", many_lost),
     ("after a timeout", after_timeout),
     ("reports of what was not sent", lies),
@@ -87,11 +91,23 @@ fn more(bench: &mut Bench) {
     bench.silence("tcp(7), TCP_CORK; send(2), MSG_MORE: what is not full is sent though more follows");
     match bench.below(3) {
         0 => {
+            if bench.chance(2) {
+                // Another write makes it wait no longer.
+                bench.write(&peer, len, 100, SendFlags::MORE);
+                bench.silence("tcp(7), TCP_CORK; send(2), MSG_MORE: what is not full is sent though more follows");
+            }
             let since = bench.now.since(begun);
             let sent = bench.await_segment(CORK - since + TICK);
             let at = bench.now.since(begun);
             bench
                 .must(sent.is_some() && at + TICK >= CORK, format_args!("tcp(7), TCP_CORK: held for {at:?}, and {CORK:?} are the ceiling"));
+            // What comes next has a time of its own.
+            let Some(sent) = sent else { return };
+            bench.take_in(&mut peer, &sent);
+            let written = peer.rcv.wrapping_sub(peer.irs) as usize - 1;
+            bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
+            bench.write(&peer, written, 100, SendFlags::MORE);
+            bench.silence("tcp(7), TCP_CORK; send(2), MSG_MORE: what follows a corked segment is not held");
         }
         1 => {
             let uncorked = bench.ring.tcp_configure(bench.now, peer.id(), |config| config.cork = false);
@@ -139,6 +155,11 @@ fn slow_start(bench: &mut Bench) {
     drain(bench, &mut peer, una);
     bench.pass(Duration::from_secs(10));
     bench.silence("RFC 9293 s3.8.4: an idle connection is silent");
+    if bench.chance(2) {
+        // That it hears something does not make the pause shorter.
+        bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
+        bench.silence("RFC 9293 s3.10.7.4: an acknowledgment is not answered");
+    }
     bench.write(&peer, 24_000, 10_000, SendFlags::empty());
     burst(bench, &mut peer, INITIAL, "RFC 5681 s4.1: after a pause, the restart window");
 }
@@ -258,6 +279,84 @@ fn one_lost(bench: &mut Bench) {
             format_args!("RFC 5681 s3.1: {now} segments in flight, {round} round trips after {count} were, one of which was lost, of a window of {window}"),
         );
     }
+}
+
+/// RFC 3042 s2: each of the first two duplicate acknowledgments lets one new segment go.
+fn first_duplicates(bench: &mut Bench) {
+    let mut peer = roomy(bench);
+    let full = peer.mss;
+    let una = flight(bench, &mut peer, 14);
+    bench.write(&peer, 28 * full as usize, 10 * full as usize, SendFlags::empty());
+    bench.silence("RFC 5681 s3.1: more than the congestion window lets go");
+    for number in 1..=2 {
+        report(bench, &peer, una, &[(una.wrapping_add(full), una.wrapping_add((number + 1) * full))]);
+        let heard = bench.take();
+        let again = parted(bench, &mut peer, &heard);
+        bench.must(
+            again.is_empty() && heard.len() == 1,
+            format_args!("RFC 3042 s2: {} segments, {again:?} again, for duplicate acknowledgment {number}", heard.len()),
+        );
+    }
+}
+
+/// RFC 5681 s2: an acknowledgment that says another window is no duplicate.
+fn window_updates(bench: &mut Bench) {
+    let mut peer = roomy(bench);
+    let una = flight(bench, &mut peer, 14);
+    for _ in 0..bench.between(3, 8) {
+        peer.window -= 100;
+        bench.give(&peer, peer.nxt, una, ACK, 0);
+        let heard = bench.take();
+        let again = parted(bench, &mut peer, &heard);
+        bench.must(again.is_empty(), format_args!("RFC 5681 s2: {again:?} sent again for window updates"));
+    }
+}
+
+/// RFC 6675 s5: once enough is reported, all holes below it are sent again as the congestion window lets them, without a word from the first.
+fn shown_holes(bench: &mut Bench) {
+    const SENT: u32 = 20;
+    let mut peer = roomy(bench);
+    if !peer.sack {
+        return;
+    }
+    let full = peer.mss;
+    let una = flight(bench, &mut peer, u64::from(SENT));
+    let holes = bench.between(2, 4) as u32;
+    let begin = una.wrapping_add(holes * full);
+    let mut again = Vec::new();
+    for number in holes..SENT {
+        report(bench, &peer, una, &[(begin, una.wrapping_add((number + 1) * full))]);
+        let heard = bench.take();
+        again.extend(parted(bench, &mut peer, &heard));
+    }
+    let all: Vec<_> = (0..holes).map(|hole| una.wrapping_add(hole * full)).collect();
+    bench.must(again == all, format_args!("RFC 6675 s5: {again:?} sent again, and {all:?} are lost, with a flight of {SENT} segments"));
+}
+
+/// RFC 6582 s3.2 step 3: without SACK, a partial acknowledgment deflates the window by what it acknowledges, and lets hardly more go than the next hole.
+fn partial(bench: &mut Bench) {
+    const SENT: u32 = 20;
+    let mut peer = roomy(bench);
+    if peer.sack {
+        return;
+    }
+    let full = peer.mss;
+    let una = flight(bench, &mut peer, u64::from(SENT));
+    bench.write(&peer, 2 * (SENT * full) as usize, (40 * full) as usize, SendFlags::empty());
+    let second = bench.between(6, 14) as u32;
+    for _ in 0..SENT - 2 {
+        report(bench, &peer, una, &[]);
+        let heard = bench.take();
+        parted(bench, &mut peer, &heard);
+    }
+    let hole = una.wrapping_add(second * full);
+    bench.pass(Duration::from_millis(5));
+    report(bench, &peer, hole, &[]);
+    let heard = bench.take();
+    let again = parted(bench, &mut peer, &heard);
+    bench.must(again == [hole], format_args!("RFC 6582 s3.2: {again:?} sent again for a partial acknowledgment of {hole}"));
+    let new = heard.len() - again.len();
+    bench.must(new <= 2, format_args!("RFC 6582 s3.2: {new} new segments for a partial acknowledgment of {second}"));
 }
 
 /// RFC 6582 s3.2, RFC 6675 s5: the second hole is sent again as soon as the first one is filled, at the latest, and no timer is needed.

@@ -94,11 +94,16 @@ fn lengths(bench: &mut Bench) {
     // Karn: without timestamps, what was sent more than once says nothing of the round trip (RFC 6298 s3), and the timer is as it was (s5.7).
     let pause = Duration::from_millis(bench.between(1, 100));
     bench.pass(pause);
+    // Nor does an echo of what was never sent (RFC 7323 s3.2).
+    let lies = peer.stamps && bench.chance(2);
+    if lies {
+        peer.echo = peer.echo.wrapping_sub(bench.between(1 << 20, 1 << 30) as u32);
+    }
     bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
     bench.silence("RFC 9293 s3.10.7.4: an acknowledgment is not answered");
     bench.pass(Duration::from_millis(5));
     say(bench, &mut peer, &mut written);
-    if !peer.stamps {
+    if !peer.stamps || lies {
         again(bench, &peer, rto, slack, "RFC 6298 s3, s5.7: the timeout after one whose acknowledgment says nothing");
     }
     bench.ring.close(bench.now, peer.id(), true);

@@ -17,10 +17,15 @@ pub(super) const DRILLS: &[Drill] = &[
     ("a silly window", silly),
     ("a small window", small),
     ("windows of older segments", older),
+    ("a window that was overtaken", overtaken),
+    ("a send buffer", send_buffer),
+    ("a receive buffer that grows", growth),
     ("a full buffer", full),
 ];
 
 const RTO_MIN: Duration = Duration::from_millis(200);
+/// Linux's tcp_orphan_retries.
+const ORPHAN_RETRIES: u32 = 8;
 const PROBES_APART_MAX: Duration = Duration::from_secs(120);
 
 /// The peer says so much room.
@@ -93,9 +98,14 @@ fn unanswered(bench: &mut Bench) {
     let mut setup = bench.setup();
     setup.config.retries = bench.between(2, 12) as u32;
     let mut peer = bench.connect(&setup);
-    let state = perhaps_ended(bench, &mut peer);
+    perhaps_ended(bench, &mut peer);
     open(bench, &mut peer, 0);
     bench.write(&peer, 0, 3000, SendFlags::empty());
+    let is_orphan = bench.chance(3);
+    if is_orphan {
+        bench.ring.close(bench.now, peer.id(), false);
+    }
+    let limit = if is_orphan { setup.config.retries.min(ORPHAN_RETRIES) } else { setup.config.retries };
     // Those that were answered count no more.
     for _ in 0..bench.below(4) {
         if bench.await_segment(PROBES_APART_MAX * 2).is_some() {
@@ -103,11 +113,14 @@ fn unanswered(bench: &mut Bench) {
         }
     }
     let mut probes = 0;
-    while bench.state(&peer) == Some(state) && bench.await_segment(PROBES_APART_MAX * 2).is_some() {
+    while bench.state(&peer).is_some() && bench.await_segment(PROBES_APART_MAX * 2).is_some() {
         probes += 1;
-        bench.must(probes <= setup.config.retries + 2, format_args!("RFC 9293 s3.8.3: probe {probes} that nobody answers"));
+        bench.must(probes <= limit + 2, format_args!("RFC 9293 s3.8.3: probe {probes} that nobody answers"));
     }
-    bench.must(probes >= setup.config.retries, format_args!("RFC 9293 s3.8.3: given up after {probes} probes of {}", setup.config.retries));
+    bench.must(probes >= limit, format_args!("RFC 9293 s3.8.3: given up after {probes} probes of {limit}"));
+    if is_orphan {
+        return;
+    }
     let error = bench.ring.take_error(peer.id());
     bench.must(error == Some(Error::TimedOut), format_args!("RFC 9293 s3.8.3: {error:?} after probes that nobody answers"));
     bench.ring.close(bench.now, peer.id(), false);
@@ -257,6 +270,94 @@ fn older(bench: &mut Bench) {
     bench.give(&peer, first.wrapping_add(100), una, ACK, 0);
     let more = bench.receive(&mut peer);
     bench.must(more > 0, "RFC 9293 s3.10.7.4: a newer segment's window is not used");
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
+/// RFC 9293 s3.10.7.4: nor does an old segment that comes late behind those of an undisturbed stream.
+fn overtaken(bench: &mut Bench) {
+    let mut setup = bench.setup();
+    (setup.mss, setup.window, setup.scale) = (1460, 60_000, None);
+    setup.config.rcvbuf = Some(100_000);
+    let mut peer = bench.connect(&setup);
+    // Until acknowledgments are delayed, so that the old segment is acceptable.
+    for _ in 0..18 {
+        bench.give(&peer, peer.nxt, peer.rcv, ACK, 10);
+        peer.nxt = peer.nxt.wrapping_add(10);
+        bench.pass(setup.config.delayed_ack + TICK);
+        bench.take();
+    }
+    let (old, stamp) = (peer.nxt, bench.clock());
+    bench.give(&peer, peer.nxt, peer.rcv, ACK, 10);
+    peer.nxt = peer.nxt.wrapping_add(10);
+    peer.window = 2000;
+    bench.give(&peer, peer.nxt, peer.rcv, ACK, 10);
+    peer.nxt = peer.nxt.wrapping_add(10);
+    let newer = peer.window;
+    peer.window = 20_000;
+    bench.give_stamped(&peer, old, peer.rcv, ACK, 0, &[], stamp);
+    bench.take();
+    peer.window = newer;
+    let begin = peer.rcv;
+    bench.write(&peer, 0, 9000, SendFlags::empty());
+    bench.receive(&mut peer);
+    let sent = peer.rcv.wrapping_sub(begin);
+    bench.must(sent <= 2000, format_args!("RFC 9293 s3.10.7.4: {sent} bytes for the window of an older segment, and the newest has 2000"));
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
+/// socket(7), SO_SNDBUF: what waits to be acknowledged is no more than that, however it was written.
+fn send_buffer(bench: &mut Bench) {
+    let mut setup = bench.setup();
+    let limit = bench.between(4608, 30_000) as usize;
+    setup.config.sndbuf = Some(limit);
+    let mut peer = bench.connect(&setup);
+    open(bench, &mut peer, 0);
+    let mut written = 0;
+    loop {
+        let len = bench.between(1, 5000) as usize;
+        let wrote = bench.write(&peer, written, len, SendFlags::empty());
+        written += wrote;
+        bench.must(written <= limit, format_args!("socket(7), SO_SNDBUF: {written} bytes wait, and {limit} may"));
+        if wrote == 0 {
+            break;
+        }
+    }
+    bench.must(written == limit, format_args!("socket(7), SO_SNDBUF: no room for more than {written} of {limit} bytes"));
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
+/// tcp(7), tcp_rmem: a receive buffer whose reader keeps up grows, and not beyond its largest size (of which half is for bytes, as on Linux).
+fn growth(bench: &mut Bench) {
+    let mut setup = bench.setup();
+    let most = bench.between(10_000, 30_000) as usize;
+    (setup.config.rcvbuf, setup.config.rcvbuf_initial, setup.config.rcvbuf_max) = (None, 16_000, 2 * most);
+    (setup.mss, setup.config.mss_max) = (1460, 1460);
+    let mut peer = bench.connect(&setup);
+    for _ in 0..12 {
+        let mut sent = 0;
+        while before(peer.nxt, peer.edge) {
+            let len = peer.edge.wrapping_sub(peer.nxt).min(1400);
+            bench.give(&peer, peer.nxt, peer.rcv, ACK, len);
+            peer.nxt = peer.nxt.wrapping_add(len);
+            sent += len as usize;
+            if sent > 2 * most {
+                break;
+            }
+        }
+        bench.must(
+            sent <= most + (2 << peer.stack_scale),
+            format_args!("tcp(7), tcp_rmem: a window of {sent} bytes, and {most} is the most"),
+        );
+        bench.take();
+        bench.pass(Duration::from_millis(2));
+        bench.must(bench.ring.info(peer.id()).is_some_and(|info| info.recv_queue == sent), "recv(2): what came is not there");
+        let read = bench.read(&peer, sent).unwrap_or(0);
+        bench.must(read == sent, format_args!("recv(2): {read} of {sent} bytes"));
+        bench.pass(setup.config.delayed_ack + TICK);
+        for heard in bench.take() {
+            bench.note_window(&mut peer, &heard);
+        }
+    }
     bench.ring.close(bench.now, peer.id(), true);
 }
 

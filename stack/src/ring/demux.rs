@@ -173,7 +173,9 @@ impl Demux {
         let group = &mut self.groups[index as usize];
         group.members.push((slot, reuse));
         group.settle();
-        self.last = None;
+        if !self.strain.is(Mutant::SharedJoinLeavesCache) {
+            self.last = None;
+        }
         true
     }
 
@@ -247,6 +249,9 @@ impl Demux {
         let targets = &self.groups.get(group as usize)?.targets;
         if let [only] = targets[..] {
             return Some(only);
+        }
+        if self.strain.is(Mutant::ReusePortUnbalanced) {
+            return targets.first().copied();
         }
         let hash = self.flows.hasher().hash_one(key);
         // The high bits of a product share out evenly what a remainder would not.

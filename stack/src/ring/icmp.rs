@@ -20,7 +20,9 @@ impl<D: Device> Ring<D> {
     /// RFC 1122 s4.1.3.1: a datagram for a port that nobody has is answered, unless it was for many.
     pub(super) fn port_unreachable(&mut self, packet: &Packet<'_, D::Rx>) {
         // RFC 1122 s3.2.2: nor is one that was for every station of the link, or that no one host can have sent.
-        let was_for_many = packet.header.dst.is_multicast() || packet.header.dst.is_broadcast() || packet.was_for_many();
+        let was_for_many = packet.header.dst.is_multicast()
+            || packet.header.dst.is_broadcast()
+            || (packet.was_for_many() && !self.config.is(Mutant::ErrorForFrameToMany));
         if was_for_many || packet.header.src.is_unspecified() {
             return;
         }
@@ -95,7 +97,8 @@ impl<D: Device> Ring<D> {
     fn on_fragmentation_needed(&mut self, now: Instant, mtu: u16, quoted: &icmp::Quoted) -> Option<()> {
         let local = SocketAddrV4::new(quoted.header.src, quoted.src_port());
         let remote = SocketAddrV4::new(quoted.header.dst, quoted.dst_port());
-        let mtu = path::reported(quoted.header.total_len, mtu);
+        let floors = mtu == 0 && self.config.is(Mutant::OldRouterMeansFloor);
+        let mtu = if floors { 0 } else { path::reported(quoted.header.total_len, mtu) };
         match quoted.header.protocol {
             ipv4::PROTOCOL_TCP => {
                 let index = self.demux.find(Protocol::Tcp, local, remote)?;

@@ -277,7 +277,7 @@ impl<D: Device> Ring<D> {
     pub fn mutate(&mut self, mutant: crate::mutants::Mutant) {
         self.config.mutant = mutant;
         let strain = self.config.strain();
-        (self.neighbours.strain, self.groups.strain, self.demux.strain) = (strain, strain, strain);
+        (self.neighbours.strain, self.groups.strain, self.demux.strain, self.output.strain) = (strain, strain, strain, strain);
     }
 
     /// What is left when everything should be gone.
@@ -360,7 +360,9 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`].
     pub fn tcp_set_backlog(&mut self, listener: SocketId, backlog: usize) -> Result<(), Error> {
-        self.slots.listener(listener)?.backlog = backlog;
+        let stays = self.config.is(Mutant::SecondListenIgnored);
+        let listener = self.slots.listener(listener)?;
+        listener.backlog = if stays { listener.backlog } else { backlog };
         Ok(())
     }
 

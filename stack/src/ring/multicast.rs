@@ -97,10 +97,11 @@ impl Groups {
         let within = if self.strain.is(Mutant::ReportTooLate) { within * 4 } else { within };
         let groups: Vec<_> =
             self.groups.keys().copied().filter(|&group| group != ALL_SYSTEMS && asked.is_none_or(|a| a == group)).collect();
+        let postpones = self.strain.is(Mutant::QueryPostponesReport);
         for group in groups {
             let at = self.some_time(now, within);
             if let Some(group) = self.groups.get_mut(&group)
-                && group.report_at.is_none_or(|planned| planned > at)
+                && group.report_at.is_none_or(|planned| planned > at || postpones)
             {
                 group.report_at = Some(at);
             }
@@ -217,7 +218,8 @@ impl<D: Device> Ring<D> {
         self.groups.groups.remove(&group);
         self.groups.settle();
         if group != ALL_SYSTEMS && !self.config.is(Mutant::LeaveUnsaid) {
-            self.output.igmp(&mut self.device, from, ALL_ROUTERS, &Message::Leave { group });
+            let to = if self.config.is(Mutant::LeaveTellsGroup) { group } else { ALL_ROUTERS };
+            self.output.igmp(&mut self.device, from, to, &Message::Leave { group });
         }
     }
 

@@ -6,6 +6,7 @@ use arrayvec::ArrayVec;
 
 use super::types::Counters;
 use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, Protocol, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
+use crate::mutants::{Mutant, Strain};
 use crate::tcp::Segment;
 use crate::wire::checksum::Checksum;
 use crate::wire::{arp, ethernet, icmp, igmp, ipv4, tcp, udp};
@@ -43,6 +44,7 @@ pub(super) struct Output {
     /// Frames that refer to buffers were queued since the last reap.
     pub(super) lent: bool,
     packet_id: u16,
+    pub(super) strain: Strain,
     pub(super) counters: Counters,
 }
 
@@ -61,6 +63,7 @@ impl Output {
             queued: false,
             lent: false,
             packet_id: 0,
+            strain: Strain::HEALTHY,
             counters: Counters::default(),
         }
     }
@@ -213,12 +216,18 @@ impl Output {
         if !self.caps.tx_checksum {
             let mut sum = ip.pseudo_header(udp::LEN + payload_len);
             sum.add(&head[at..end]);
-            header.checksum = udp::nonzero_checksum(sum.finish());
+            header.checksum = self.udp_checksum(sum.finish());
             header.emit(&mut head[at..]);
         }
         let sent = self.send(device, &head[..end], &[], payload_len);
         self.scratch = Some(head);
         sent
+    }
+
+    /// The checksum to send for a computed one.
+    #[inline]
+    fn udp_checksum(&self, computed: u16) -> u16 {
+        if self.strain.is(Mutant::ComputedZeroChecksumSent) { computed } else { udp::nonzero_checksum(computed) }
     }
 
     /// One datagram whose payload lies in buffers.
@@ -238,7 +247,7 @@ impl Output {
             let mut sum = ip.pseudo_header(udp::LEN + payload_len);
             sum.add(&head[at..end]);
             add_slices(&mut sum, payload);
-            header.checksum = udp::nonzero_checksum(sum.finish());
+            header.checksum = self.udp_checksum(sum.finish());
             header.emit(&mut head[at..]);
         }
         self.send(device, &head[..end], payload, payload_len)

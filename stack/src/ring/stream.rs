@@ -133,7 +133,8 @@ impl<D: Device> Ring<D> {
     fn opening(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> tcp::Opening {
         let key = FlowKey::new(Protocol::Tcp, local, remote);
         let mut seed = self.secret;
-        for (out, byte) in seed.iter_mut().zip(key.words().iter().flat_map(|w| w.to_le_bytes())) {
+        let words = if self.config.is(Mutant::IsnBlindToPorts) { 1 } else { 2 };
+        for (out, byte) in seed.iter_mut().zip(key.words().iter().take(words).flat_map(|w| w.to_le_bytes())) {
             *out ^= byte;
         }
         let mut keyed = ChaCha8Rng::from_seed(seed);
@@ -271,7 +272,10 @@ impl<D: Device> Ring<D> {
             listener.counters.rx_drops += 1;
             return None;
         }
-        let config = listener.config.clone();
+        let mut config = listener.config.clone();
+        if self.config.is(Mutant::AcceptedForgetsKeepalive) {
+            config.keepalive = None;
+        }
         let config = self.limited(&config);
         // Without a rule of its own the connection might not outlive a change of the listener's group: the peer tries again.
         let rule = self.steer(local, remote).ok()?;
@@ -482,7 +486,11 @@ impl<D: Device> Ring<D> {
                 self.predecessors.add(key, stream.connection.sent_up_to());
             }
         }
+        if self.config.is(Mutant::FarTimerTakenForNear) && stream.wheel_at.is_none() {
+            stream.wheel_at = stream.far_at.take();
+        }
         if let Some(deadline) = stream.connection.take_sooner_deadline()
+            && !(self.config.is(Mutant::FarTimerTakenForNear) && stream.wheel_at.is_some_and(|at| at > deadline))
             && stream.needs_wheel(deadline)
             && !(self.config.is(Mutant::FarTimersLost) && deadline.since(self.polled_at) > core::time::Duration::from_secs(268))
         {

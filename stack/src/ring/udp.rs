@@ -282,9 +282,13 @@ impl<D: Device> UdpSocket<D> {
         let len = first.len();
         let copied = first.copy(self.bytes.first(first.head), into);
         let head = first.head;
-        let datagram = Datagram { copied, len, from: first.from, to: first.to, received: first.received, drops: first.drops };
+        let told = if self.strain.is(Mutant::TruncationUntold) { copied } else { len };
+        let datagram = Datagram { copied, len: told, from: first.from, to: first.to, received: first.received, drops: first.drops };
         if !peek {
             self.forget_first(head, len);
+            if self.strain.is(Mutant::TruncationLeaksQueue) {
+                self.queued += len - copied;
+            }
         }
         Ok(datagram)
     }
@@ -467,6 +471,7 @@ impl<D: Device> Ring<D> {
     ) -> Result<(), Error> {
         let socket = self.slots.udp(id)?;
         let ip = if remote.is_some() && socket.bound.ip().is_unspecified() { source } else { *socket.bound.ip() };
+        let ip = if remote.is_none() && self.config.is(Mutant::UdpDisconnectKeepsAddress) { *socket.local.ip() } else { ip };
         let local = SocketAddrV4::new(ip, socket.bound.port());
         let (before, after) = (socket.key(), socket.key_with(local, remote.map(|(remote, _)| remote)));
         let (options, moves) = (socket.options, local != socket.local);
@@ -655,7 +660,8 @@ impl<D: Device> Ring<D> {
         gather(data, &mut bytes);
         self.held.push(super::Held { envelope: *envelope, neighbour: ip, ports, bytes });
         if self.held.len() > super::HELD_MAX {
-            self.held.remove(0);
+            let one = if self.config.is(Mutant::HeldKeepsOldest) { super::HELD_MAX } else { 0 };
+            self.held.remove(one);
             self.output.counters.tx_drops += 1;
         }
     }

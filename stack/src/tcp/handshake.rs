@@ -41,12 +41,13 @@ impl Agreement {
     /// The peer's SYN came: each option is in force if both sides sent it.
     pub(super) fn settle(&mut self, syn: &Header, config: &Config) {
         let options = &syn.options;
-        self.peer_mss = options.mss.unwrap_or(MSS_DEFAULT).max(Config::MSS_MIN);
+        let assumed = if config.is(Mutant::SynWithoutMssMeansFull) { 1460 } else { MSS_DEFAULT };
+        self.peer_mss = options.mss.unwrap_or(assumed).max(Config::MSS_MIN);
         self.timestamps &= options.timestamps.is_some();
         self.sack &= options.sack_permitted || config.is(Mutant::SackUnasked);
         self.scaling &= options.window_scale.is_some();
         if self.scaling {
-            self.send_scale = options.window_scale.unwrap_or(0).min(SCALE_MAX);
+            self.send_scale = options.window_scale.unwrap_or(0).min(if config.is(Mutant::ScaleUncapped) { 30 } else { SCALE_MAX });
             if config.is(Mutant::OwnScaleForPeer) {
                 self.send_scale = self.receive_scale;
             }

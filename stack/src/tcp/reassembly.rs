@@ -152,7 +152,7 @@ impl<R: RxBuffer> Reassembly<R> {
             }
             at = part_end;
         }
-        if covered {
+        if covered && !self.strain.is(Mutant::NoDsackForHeldBytes) {
             self.note_duplicate(seq, end);
         }
         self.newest = seq.lt(end).then_some(SackBlock { start: seq, end });
@@ -222,7 +222,7 @@ impl<R: RxBuffer> Reassembly<R> {
                     }
                 }
             }
-            rcv_nxt = rcv_nxt.max(block.end);
+            rcv_nxt = if self.strain.is(Mutant::DrainStepsBack) { block.end } else { rcv_nxt.max(block.end) };
         }
         if !self.strain.is(Mutant::SackOfAcknowledged) {
             self.recent.retain(|block| block.end.gt(rcv_nxt));

@@ -143,8 +143,10 @@ impl Rtt {
             if self.strain.is(Mutant::VarianceAfterMean) {
                 self.srtt_ns = rtt;
             }
-            self.var_ns = self.var_ns - self.var_ns / 4 + self.srtt_ns.abs_diff(rtt) / 4;
+            let before = self.srtt_ns;
             self.srtt_ns = self.srtt_ns - self.srtt_ns / 8 + rtt / 8;
+            let mean = if self.strain.is(Mutant::RttvarAfterSrtt) { self.srtt_ns } else { before };
+            self.var_ns = self.var_ns - self.var_ns / 4 + mean.abs_diff(rtt) / 4;
         }
         self.srtt_ns = self.srtt_ns.max(1);
         let least = if self.strain.is(Mutant::NoLeastTimeout) { 1_000_000 } else { RTO_MIN_NS };

@@ -61,6 +61,7 @@ impl Scoreboard {
             return false;
         }
         let replaced: usize = self.ranges[from..to].iter().map(|range| range.end.since(range.start)).sum();
+        let replaced = if self.strain.is(Mutant::SackedTwiceCounted) { 0 } else { replaced };
         self.bytes = self.bytes - replaced + end.since(start);
         self.ranges.splice(from..to, [SackBlock { start, end }]);
         true

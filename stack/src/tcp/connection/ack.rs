@@ -44,7 +44,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.acknowledge(now, header);
         } else if ack == self.snd_una && self.in_flight() > 0 {
             let pure = len == 0 && !header.flags.intersects(Flags::SYN | Flags::FIN);
-            if sacked || (pure && same_window && !self.agreement.sack) {
+            if sacked || (pure && (same_window || self.config.is(Mutant::WindowUpdatesCountAsDuplicates)) && !self.agreement.sack) {
                 self.on_duplicate_ack();
             }
         }
@@ -142,7 +142,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             let (_, echoed) = echo?;
             // An age beyond any timeout is an echo of nothing that we sent.
             let age = clock.wrapping_sub(echoed);
-            (age < 120_000).then(|| Duration::from_millis(u64::from(age.max(1))))
+            (age < 120_000 || self.config.is(Mutant::EchoOfAnyAge)).then(|| Duration::from_millis(u64::from(age.max(1))))
         });
         // RFC 6582 s3.2 step 3: the first partial acknowledgment starts the timer anew, and the next ones don't, where each of them shows a hole that nothing
         // told of. Many such holes then end in slow start, and do not take a round trip each (s4). (With SACK they do as well, if the peer had no room for
@@ -203,7 +203,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.partially_acked = true;
             // RFC 6582 s3.2 step 3, partial acknowledgment: the next hole begins here.
             let segments = acked.div_ceil(self.mss) as u16;
-            self.dupacks = self.dupacks.saturating_sub(segments.saturating_sub(1));
+            if !self.config.is(Mutant::PartialAckDeflatesNothing) {
+                self.dupacks = self.dupacks.saturating_sub(segments.saturating_sub(1));
+            }
             self.retransmit_now |= self.high_rxt.le(self.snd_una) && !self.config.is(Mutant::PartialAckWaits);
         }
         self.tx_pending = true;
@@ -254,7 +256,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.phase = Phase::Loss;
         self.recover = self.snd_nxt;
-        self.high_rxt = self.snd_una;
+        if !self.config.is(Mutant::TimeoutKeepsHighRxt) {
+            self.high_rxt = self.snd_una;
+        }
         self.retransmit_now = true;
         self.dupacks = 0;
         self.tx_pending = true;
@@ -277,11 +281,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline]
     pub(super) fn pipe(&self) -> usize {
         let flight = self.in_flight();
-        if self.phase == Phase::Open && self.dupacks == 0 && self.scoreboard.is_empty() {
+        let unlimited = self.config.is(Mutant::NoLimitedTransmit) && self.phase == Phase::Open;
+        if unlimited || self.phase == Phase::Open && self.dupacks == 0 && self.scoreboard.is_empty() {
             return flight;
         }
         let arrived = if self.agreement.sack {
-            self.scoreboard.bytes()
+            if self.config.is(Mutant::PipeIgnoresSacked) { 0 } else { self.scoreboard.bytes() }
         } else if self.phase == Phase::Loss {
             0
         } else {

@@ -123,6 +123,8 @@ pub struct Connection<R, T> {
     ts_recent_at: Instant,
     last_rx: Instant,
     last_tx: Instant,
+    /// The same of bytes, for the restart after idle.
+    last_data_tx: Instant,
     timers: Timers,
     rtt: Rtt,
     congestion: NewReno,
@@ -194,6 +196,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             ts_recent_at: now,
             last_rx: now,
             last_tx: now,
+            last_data_tx: now,
             timers: Timers::new(),
             rtt: Rtt::new().of(config.strain()),
             congestion: NewReno::new(usize::from(Config::MSS_MIN)).of(config.strain()),
@@ -318,7 +321,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         change(&mut self.config);
         self.window.set_limits(self.config.receive_limits());
         self.update_mss();
-        if self.config.keepalive != keepalive {
+        if self.config.keepalive != keepalive && !(self.config.is(Mutant::KeepaliveSetLateIgnored) && keepalive.is_none()) {
             self.start_keepalive(now);
         }
         // Uncorking, and no delay, let go what was held back.

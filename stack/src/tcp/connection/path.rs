@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{Config, Connection, Phase, State};
+use super::{Config, Connection, Controller, Phase, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
 use crate::marks::mark;
@@ -51,6 +51,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The retransmission timer ran out again and again for one full segment: perhaps it is too long for a path on which nobody says so.
     pub(super) fn suspect_black_hole(&mut self, now: Instant) {
         let full = self.in_flight() >= self.mss && self.send.end().since(self.snd_una) >= self.mss;
+        let full = full || self.config.is(Mutant::BlackHoleBySmallSegments);
         let timeouts = self.retries + 1;
         if self.config.black_hole_detection && full && timeouts >= BLACK_HOLE_TIMEOUTS {
             let mss = self.mss as u16 + if self.agreement.timestamps { crate::tcp::handshake::TIMESTAMPS_LEN as u16 } else { 0 };
@@ -117,6 +118,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn resend_flight(&mut self) {
         if self.in_flight() == 0 || !self.state.is_synchronized() {
             return;
+        }
+        if self.config.is(Mutant::MtuCutTakenForCongestion) {
+            self.congestion.on_timeout(self.in_flight(), true);
         }
         self.phase = Phase::Loss;
         self.recover = self.snd_nxt;

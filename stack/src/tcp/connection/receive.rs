@@ -71,15 +71,20 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn on_predicted(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, len: usize) {
         self.last_rx = now;
         // (A probe that the device has refused so far asks nothing any more.)
-        (self.unanswered_probes, self.probe_due) = (0, false);
+        self.probe_due = false;
+        if !self.config.is(Mutant::ProbesCountedForever) {
+            self.unanswered_probes = 0;
+        }
         if !self.config.is(Mutant::PredictedTimestampForgotten) {
             self.take_timestamp(now, header);
         }
         if header.ack != self.snd_una {
             self.acknowledge(now, header);
         }
-        self.snd_wl1 = header.seq;
-        self.snd_wl2 = header.ack;
+        if !self.config.is(Mutant::PredictionForgetsWl1) {
+            self.snd_wl1 = header.seq;
+            self.snd_wl2 = header.ack;
+        }
         self.set_send_window(usize::from(header.window) << self.agreement.send_scale);
         if len > 0 {
             if self.recv.len() == 0 || !self.config.is(Mutant::DropReadEdge) {
@@ -221,7 +226,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn is_old_duplicate(&self, now: Instant, header: &Header) -> bool {
         let Some((value, _)) = header.options.timestamps else { return false };
         let old = (value.wrapping_sub(self.ts_recent) as i32) < i32::from(self.config.is(Mutant::PawsStrict));
-        self.agreement.timestamps && old && now.since(self.ts_recent_at) < TS_RECENT_VALID
+        let old = if self.config.is(Mutant::PawsComparesUnsigned) { value < self.ts_recent } else { old };
+        self.agreement.timestamps
+            && old
+            && (now.since(self.ts_recent_at) < TS_RECENT_VALID || self.config.is(Mutant::PawsKeepsAncientStamps))
     }
 
     /// RFC 7323 s4.3: the timestamp to echo is that of the segment at the left edge of what wasn't acknowledged yet.
@@ -248,6 +256,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.agreement.sack && len > 0 && (header.seq + len).le(self.window.nxt) && !self.config.is(Mutant::NoDuplicateSack) {
             let (start, end) = (header.seq, header.seq + len);
             self.reassembly_mut().note_duplicate(start, end);
+        }
+        if self.state == State::TimeWait && self.config.is(Mutant::TimeWaitRestartedByAnything) {
+            self.timers.set(Timer::Linger, now + self.config.time_wait);
         }
         if self.state == State::TimeWait && header.flags.contains(Flags::FIN) {
             mark!(self, TimeWaitRestarted);
@@ -322,6 +333,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let mut seq = header.seq;
         let kept = self.trim(&mut seq, &mut payload, &mut fin);
         let new_data = kept > 0 || payload.is_empty() && fin;
+        if self.orphaned && kept > 0 && self.config.is(Mutant::OrphanSwallowsData) {
+            self.receive(now, seq, payload, kept, fin);
+            self.recv.clear();
+            return;
+        }
         if self.orphaned && kept > 0 {
             mark!(self, OrphanGotData);
             // RFC 9293 s3.10.4, RFC 2525 s2.17: nobody will read this.
@@ -495,6 +511,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.window.adv = self.window.adv.max(self.window.nxt);
         self.peer_fin = true;
         self.reassembly = None;
+        if self.config.is(Mutant::KeepaliveStopsAtFin) {
+            self.timers.stop(Timer::Keepalive);
+        }
         if !self.config.is(Mutant::FinRaisesNothing) {
             self.edges |= Readiness::IN | Readiness::RDHUP;
         }
@@ -512,7 +531,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             State::FinWait2 => self.enter_time_wait(now),
             _ => {}
         }
-        if self.fin_queued {
+        if self.fin_queued && !self.config.is(Mutant::HangUpUntold) {
             self.edges |= Readiness::HUP;
         }
         if !self.write_blocked {
@@ -569,7 +588,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return false;
         }
         let newer = match syn.options.timestamps {
-            Some((value, _)) if self.agreement.timestamps => value.wrapping_sub(self.ts_recent) as i32 > 0,
+            Some((value, _)) if self.agreement.timestamps => {
+                value.wrapping_sub(self.ts_recent) as i32 >= i32::from(!self.config.is(Mutant::TimeWaitTakesEqualStamp))
+            }
             _ => false,
         };
         if self.config.is(Mutant::TimeWaitSynRefused) {

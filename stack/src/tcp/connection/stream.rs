@@ -48,6 +48,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.write_blocked = true;
             return Err(Error::WouldBlock);
         }
+        let room = if self.config.is(Mutant::SndbufCountedPerWrite) { room + self.send.len() } else { room };
         let copied = self.send.write(data, room, alloc);
         if copied < wanted {
             if copied < room.min(wanted) && !self.config.is(Mutant::NoBuffersNoRetry) {

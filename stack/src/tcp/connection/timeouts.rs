@@ -52,7 +52,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// RFC 6298 s5.4 to s5.6.
     fn on_retransmission_timeout(&mut self, now: Instant) {
-        if self.retries == 0 {
+        if self.retries == 0 || self.config.is(Mutant::UserTimeoutRestarts) {
             // The bytes were sent one timeout ago.
             self.stalled_since = Instant::from_nanos(now.as_nanos().saturating_sub(self.rtt.rto_ns()));
         }
@@ -106,6 +106,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn on_persist(&mut self, now: Instant) {
         let silent = now.since(self.last_rx);
         let limit = if self.orphaned { self.config.retries.min(ORPHAN_RETRIES) } else { self.config.retries };
+        let limit = if self.orphaned && self.config.is(Mutant::OrphanProbesForever) { u32::MAX } else { limit };
         let out_of_time = self.config.user_timeout.is_some_and(|limit| self.unanswered_probes > 0 && silent >= limit);
         if self.unanswered_probes > limit || out_of_time {
             self.fail(self.soft_error.unwrap_or(Error::TimedOut));
@@ -114,7 +115,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.snd_wnd > 0 {
             // Open, but silly: after this time it is filled nevertheless.
             mark!(self, SillyWindowOverride);
-            self.push = true;
+            self.push = !self.config.is(Mutant::SillyWindowNeverOverridden);
         } else {
             mark!(self, PersistProbe);
             self.probe_due = true;

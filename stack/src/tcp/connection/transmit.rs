@@ -108,7 +108,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             told?;
         }
-        self.push = false;
+        self.push &= self.config.is(Mutant::PushNeverCleared);
         self.held = matches!(stop, Stop::Window | Stop::Acknowledgment);
         self.arm(now, stop);
         Ok(())
@@ -138,6 +138,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             // RFC 9293 s3.10.7.1 and s3.10.7.3: at what the stranger acknowledged.
             State::SynSent | State::SynReceived => (self.high_rxt, Flags::RST),
             _ if self.config.is(Mutant::ResetBehindWhatWasSent) => (self.snd_nxt + 1, Flags::RST | Flags::ACK),
+            _ if self.config.is(Mutant::ResetAtSndUna) => (self.snd_una, Flags::RST | Flags::ACK),
             _ => (self.snd_nxt, Flags::RST | Flags::ACK),
         };
         self.emit_rarely(now, seq, 0, flags, emit)?;
@@ -272,7 +273,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if len < unsent {
             // The window cuts the segment short: half of the largest window is worth sending, less is silly.
-            let worthwhile = self.in_flight() == 0 && 2 * len >= self.snd_wnd_max;
+            let worthwhile = self.in_flight() == 0
+                && 2 * len >= if self.config.is(Mutant::SillyHalfOfCurrentWindow) { self.snd_wnd } else { self.snd_wnd_max };
             return (!worthwhile).then_some(Stop::Window);
         }
         let nodelay = self.config.nodelay && !self.config.is(Mutant::NodelayIgnored);
@@ -302,7 +304,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.config.is(Mutant::NoRestartAfterIdle) {
             return;
         }
-        if self.snd_una == self.snd_nxt && now.as_nanos().saturating_sub(self.last_tx.as_nanos()) > self.rtt.rto_ns() {
+        // RFC 5681 s4.1: "has not sent data in an interval exceeding the RTO". What was acknowledged meanwhile is no data.
+        let idle_since = if self.config.is(Mutant::IdleMeasuredByReceipt) { self.last_rx } else { self.last_data_tx };
+        if self.snd_una == self.snd_nxt && now.as_nanos().saturating_sub(idle_since.as_nanos()) > self.rtt.rto_ns() {
             mark!(self, RestartAfterIdle);
             self.congestion.on_idle();
         }
@@ -394,6 +398,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.counters.tx_packets += cut.map_or(1, |mss| sent.div_ceil(usize::from(mss)) as u64);
         self.counters.tx_bytes += sent as u64;
         self.last_tx = now;
+        if sent > 0 {
+            self.last_data_tx = now;
+        }
         if flags.contains(Flags::ACK) {
             if seq.lt(self.snd_una) && !self.config.is(Mutant::ProbeCountsAsAck) {
                 // A probe: the peer drops it for its number, acknowledgment and all. What it is owed, it is owed still.
@@ -516,6 +523,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.timers.start(Timer::Persist, now + self.persist_interval());
         }
         if stop == Stop::Cork && !self.config.is(Mutant::CorkForever) {
+            if self.config.is(Mutant::CorkTimerRestarted) {
+                self.timers.stop(Timer::Cork);
+            }
             self.timers.start(Timer::Cork, now + CORK_MAX);
         }
     }
