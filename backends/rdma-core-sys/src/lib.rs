@@ -34,10 +34,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - [`verbs`]: `infiniband/verbs.h`
-//! - [`rdmacm`]: `rdma/rdma_cma.h`, `rdma/rdma_verbs.h`, and what they need of `infiniband/sa.h` and `infiniband/ib.h`
-//! - [`mlx5dv`]: `infiniband/mlx5dv.h`
-//! - [`load`]: the libraries: [`Ibverbs`], [`Rdmacm`], [`Mlx5dv`]
+//! - [`verbs`] is `infiniband/verbs.h`
+//! - [`rdmacm`] is `rdma/rdma_cma.h`, `rdma/rdma_verbs.h`, and what they need of `infiniband/sa.h` and `infiniband/ib.h`
+//! - [`mlx5dv`] is `infiniband/mlx5dv.h`
+//! - [`load`] opens the libraries: [`Ibverbs`], [`Rdmacm`], [`Mlx5dv`]
 //!
 //! Everything is at the crate's root, too.
 //!

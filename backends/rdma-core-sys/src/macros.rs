@@ -47,6 +47,7 @@ macro_rules! c_items {
 
         /// What this module takes from C.
         #[cfg(test)]
+        #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "that depends on a constant's type")]
         pub(crate) const TABLE: $crate::tests::table::Table = $crate::tests::table::Table {
             types: &[$($($crate::tests::table::Type {
                 name: stringify!($type),
@@ -61,14 +62,10 @@ macro_rules! c_items {
                 },)*],
             },)*)?],
             enums: &[$($((stringify!($enum), size_of::<$enum>()),)*)?],
-            #[expect(clippy::allow_attributes, reason = "what is lossless depends on the constant's type")]
-            constants: {
-                #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "of the types of constants, some are as wide")]
-                &[
-                    $($($((stringify!($variant), $variant as i64 as u64),)*)*)?
-                    $($((stringify!($const), $const as u64),)*)?
-                ]
-            },
+            constants: &[
+                $($($((stringify!($variant), $variant as i64 as u64),)*)*)?
+                $($((stringify!($const), $const as u64),)*)?
+            ],
         };
     };
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use libc::{EINVAL, ENOSYS, EOPNOTSUPP};
 
-use crate::verbs::extended::{Unsupported as _, extended_op, set_errno};
+use crate::verbs::extended::{Unsupported as _, extended_op};
 use crate::{
     IBV_ACCESS_OPTIONAL_RANGE, IBV_QP_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQT_BASIC, Ibverbs, Mlx5dv,
     ibv_context, ibv_device_attr_ex, ibv_gid_entry, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_init_attr_ex, ibv_query_device_ex_input,

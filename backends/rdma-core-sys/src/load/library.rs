@@ -88,6 +88,11 @@ macro_rules! library {
             pub const SYMBOLS: &'static [$crate::Symbol] =
                 &[$($crate::Symbol { name: stringify!($name), optional: is_optional!($kind) },)*];
 
+            /// Types of the functions, in Rust's words.
+            #[cfg(test)]
+            pub(crate) const SIGNATURES: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), stringify!(Option<unsafe extern "C" fn($($type),*) $(-> $result)?>)),)*];
+
             /// The library, opened by its file name once for this process.
             ///
             /// # Errors
