@@ -1,8 +1,8 @@
 //! Bindings of [rdma-core](https://github.com/linux-rdma/rdma-core): libibverbs, librdmacm, and the direct verbs of libmlx5.
 //!
-//! The types and constants are checked in; the libraries are opened at run time. So a program builds without rdma-core, libclang or cmake, and
-//! starts on a machine without RDMA, where [`Ibverbs::get`] says what is missing. C's names are kept, so that what a manual page says of
-//! `ibv_post_send` holds for [`ibv_post_send`].
+//! The types and constants are checked in; the libraries are opened at run time. So a program builds without rdma-core, libclang
+//! or cmake, and starts on a machine without RDMA, where [`Ibverbs::get`] says what is missing. C's names are kept, so that what
+//! a manual page says of `ibv_post_send` holds for [`ibv_post_send`].
 //!
 //! ```no_run
 //! use std::ffi::CStr;
@@ -53,14 +53,15 @@
 //!
 //! # Safety
 //!
-//! Every function here is C's, and what it expects of its arguments, its manual page says. Common to all: pointers are not null unless the manual
-//! allows it; objects were made by the same libraries and not yet destroyed; memory that a request names stays until it completes. A function that
-//! goes through an operation which the object does not have panics with its name, where C would jump to address zero.
+//! Every function here is C's, and what it expects of its arguments, its manual page says. Common to all: pointers are not null
+//! unless the manual allows it; objects were made by the same libraries and not yet destroyed; memory that a request names stays
+//! until it completes. A function that goes through an operation which the object does not have panics with its name, where C
+//! would jump to address zero.
 //!
 //! # Versions
 //!
-//! Layouts are those of rdma-core 44 (Debian 12). Later releases only add: fields at the end of structures that libraries fill in up to a length or
-//! a mask that they are told, operations in front of [`verbs_context`], functions. What they added is not here.
+//! Layouts are those of rdma-core 44 (Debian 12). Later releases only add: fields at the end of structures that libraries fill in
+//! up to a length or a mask that they are told, operations in front of [`verbs_context`], functions. What they added is not here.
 #![expect(non_camel_case_types, non_snake_case, reason = "C's names")]
 #![expect(clippy::missing_safety_doc, reason = "the crate's page says it for all, and manual pages for each")]
 #![expect(clippy::too_many_arguments, reason = "they are C's functions")]

@@ -32,8 +32,8 @@ macro_rules! c_items {
             impl Default for $type {
                 /// All bytes zero: no number, no pointer, no function.
                 fn default() -> Self {
-                    // SAFETY: every field is an integer, a raw pointer, an optional function, a lock of libc, or made of these: all bytes zero
-                    // is a value of each.
+                    // SAFETY: every field is an integer, a raw pointer, an optional function, a lock of libc, or made of these:
+                    // all bytes zero is a value of each.
                     unsafe { std::mem::zeroed() }
                 }
             }

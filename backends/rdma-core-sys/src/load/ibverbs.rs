@@ -82,7 +82,14 @@ library! {
         /// The same, with access flags that a device may ignore.
         optional fn ibv_reg_mr_iova2(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_uint) -> *mut ibv_mr;
         /// Registers a dma-buf; null with errno on failure.
-        optional fn ibv_reg_dmabuf_mr(pd: *mut ibv_pd, offset: u64, length: usize, iova: u64, fd: c_int, access: c_int) -> *mut ibv_mr;
+        optional fn ibv_reg_dmabuf_mr(
+            pd: *mut ibv_pd,
+            offset: u64,
+            length: usize,
+            iova: u64,
+            fd: c_int,
+            access: c_int,
+        ) -> *mut ibv_mr;
         /// Changes a memory region; 0 or one of [`ibv_rereg_mr_err_code`](crate::ibv_rereg_mr_err_code).
         required fn ibv_rereg_mr(mr: *mut ibv_mr, flags: c_int, pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> c_int;
         /// Ends the registration of memory; 0 or an errno.
@@ -142,7 +149,12 @@ library! {
         /// Destroys an address handle; 0 or an errno.
         required fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int;
         /// Ethernet address and VLAN of a path's destination; 0 or an errno.
-        required fn ibv_resolve_eth_l2_from_gid(context: *mut ibv_context, attr: *mut ibv_ah_attr, eth_mac: *mut u8, vid: *mut u16) -> c_int;
+        required fn ibv_resolve_eth_l2_from_gid(
+            context: *mut ibv_context,
+            attr: *mut ibv_ah_attr,
+            eth_mac: *mut u8,
+            vid: *mut u16,
+        ) -> c_int;
         /// Joins a UD QP to a multicast group; 0 or an errno.
         required fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int;
         /// Takes a UD QP from a multicast group; 0 or an errno.

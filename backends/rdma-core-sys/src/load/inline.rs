@@ -49,7 +49,7 @@ impl Ibverbs {
         }
     }
 
-    /// An entry of a port's table of GIDs; 0 or an errno, EOPNOTSUPP from a library before rdma-core 33.
+    /// An entry of a port's table of GIDs; 0 or an errno, EOPNOTSUPP from a library before rdma-core 32.
     pub unsafe fn ibv_query_gid_ex(
         &self,
         context: *mut ibv_context,
@@ -65,8 +65,8 @@ impl Ibverbs {
         }
     }
 
-    /// The entries in use of all ports' tables of GIDs, `max_entries` at most; how many, or a negative errno, -EOPNOTSUPP from a library before
-    /// rdma-core 33.
+    /// The entries in use of all ports' tables of GIDs, `max_entries` at most; how many, or a negative errno, -EOPNOTSUPP from a
+    /// library before rdma-core 32.
     pub unsafe fn ibv_query_gid_table(
         &self,
         context: *mut ibv_context,
@@ -81,8 +81,8 @@ impl Ibverbs {
         }
     }
 
-    /// Registers memory; null with errno on failure. Flags of [`IBV_ACCESS_OPTIONAL_RANGE`] are left out for a library before rdma-core 28, as a
-    /// device may ignore them.
+    /// Registers memory; null with errno on failure. Flags of [`IBV_ACCESS_OPTIONAL_RANGE`] are left out for a library before
+    /// rdma-core 28, as a device may ignore them.
     pub unsafe fn ibv_reg_mr(&self, pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
         let optional = access & IBV_ACCESS_OPTIONAL_RANGE as c_int;
         // SAFETY: the caller promises what the manual page asks for.
@@ -94,8 +94,8 @@ impl Ibverbs {
         }
     }
 
-    /// Registers memory, whose addresses in requests begin at `iova`; null with errno on failure, EOPNOTSUPP from a library before rdma-core 25.
-    /// Flags of [`IBV_ACCESS_OPTIONAL_RANGE`] are left out for a library before rdma-core 28.
+    /// Registers memory, whose addresses in requests begin at `iova`; null with errno on failure, EOPNOTSUPP from a library
+    /// before rdma-core 25. Flags of [`IBV_ACCESS_OPTIONAL_RANGE`] are left out for a library before rdma-core 28.
     pub unsafe fn ibv_reg_mr_iova(&self, pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_int) -> *mut ibv_mr {
         let optional = access & IBV_ACCESS_OPTIONAL_RANGE as c_int;
         // SAFETY: the caller promises what the manual page asks for.
@@ -122,7 +122,8 @@ impl Ibverbs {
         }
     }
 
-    /// Makes a shared receive queue; null with errno on failure. A basic one of which only a protection domain is asked for, ibv_create_srq(3) makes.
+    /// Makes a shared receive queue; null with errno on failure. A basic one of which only a protection domain is asked for,
+    /// ibv_create_srq(3) makes.
     pub unsafe fn ibv_create_srq_ex(&self, context: *mut ibv_context, attr: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq {
         // SAFETY: the caller promises what the manual page asks for; the attribute begins as an ibv_srq_init_attr does.
         unsafe {
@@ -141,7 +142,7 @@ impl Ibverbs {
 }
 
 impl Mlx5dv {
-    /// A port as the firmware sees it; 0 or an errno, EOPNOTSUPP from a library before rdma-core 36.
+    /// A port as the firmware sees it; 0 or an errno, EOPNOTSUPP from a library before rdma-core 35.
     pub unsafe fn mlx5dv_query_port(&self, context: *mut ibv_context, port_num: u32, info: *mut mlx5dv_port) -> c_int {
         match self._mlx5dv_query_port {
             // SAFETY: the caller promises what the manual page asks for.

@@ -102,7 +102,8 @@ macro_rules! library {
                 OPENED.get_or_init(|| Self::open(Self::FILE)).as_ref()
             }
 
-            /// Opens the library that `path` names, in the way of dlopen(3). It must be rdma-core's, for the types of its functions are taken on trust.
+            /// Opens the library that `path` names, in the way of dlopen(3). It must be rdma-core's, for the types of its
+            /// functions are taken on trust.
             ///
             /// # Errors
             /// It is not there, or lacks a function that is not optional.
@@ -114,8 +115,8 @@ macro_rules! library {
                         Err(_) => panic!("a name with a NUL"),
                     };
                     let symbol = look_up!($kind: library, NAME);
-                    // SAFETY: a function's address is a function pointer, or none where it is optional; that it has the type which the headers
-                    // declare is what the library's name stands for.
+                    // SAFETY: a function's address is a function pointer, or none where it is optional; that it has the type
+                    // which the headers declare is what the library's name stands for.
                     unsafe {
                         std::mem::transmute::<
                             look_up_type!($kind),

@@ -143,9 +143,19 @@ library! {
             outlen: usize,
         ) -> c_int;
         /// A port as the firmware sees it; 0 or an errno.
-        optional fn _mlx5dv_query_port(context: *mut ibv_context, port_num: u32, info: *mut mlx5dv_port, info_len: usize) -> c_int;
+        optional fn _mlx5dv_query_port(
+            context: *mut ibv_context,
+            port_num: u32,
+            info: *mut mlx5dv_port,
+            info_len: usize,
+        ) -> c_int;
         /// Registers user memory; null with errno on failure.
-        optional fn mlx5dv_devx_umem_reg(ctx: *mut ibv_context, addr: *mut c_void, size: usize, access: u32) -> *mut mlx5dv_devx_umem;
+        optional fn mlx5dv_devx_umem_reg(
+            ctx: *mut ibv_context,
+            addr: *mut c_void,
+            size: usize,
+            access: u32,
+        ) -> *mut mlx5dv_devx_umem;
         /// Registers user memory; null with errno on failure.
         optional fn mlx5dv_devx_umem_reg_ex(ctx: *mut ibv_context, umem_in: *mut mlx5dv_devx_umem_in) -> *mut mlx5dv_devx_umem;
         /// Ends the registration of user memory; 0 or an errno.
@@ -161,21 +171,69 @@ library! {
         /// The event queue of a completion vector; 0 or an errno.
         optional fn mlx5dv_devx_query_eqn(context: *mut ibv_context, vector: u32, eqn: *mut u32) -> c_int;
         /// Asks the firmware about a completion queue; 0 or an errno.
-        optional fn mlx5dv_devx_cq_query(cq: *mut ibv_cq, r#in: *const c_void, inlen: usize, out: *mut c_void, outlen: usize) -> c_int;
+        optional fn mlx5dv_devx_cq_query(
+            cq: *mut ibv_cq,
+            r#in: *const c_void,
+            inlen: usize,
+            out: *mut c_void,
+            outlen: usize,
+        ) -> c_int;
         /// Changes a completion queue; 0 or an errno.
-        optional fn mlx5dv_devx_cq_modify(cq: *mut ibv_cq, r#in: *const c_void, inlen: usize, out: *mut c_void, outlen: usize) -> c_int;
+        optional fn mlx5dv_devx_cq_modify(
+            cq: *mut ibv_cq,
+            r#in: *const c_void,
+            inlen: usize,
+            out: *mut c_void,
+            outlen: usize,
+        ) -> c_int;
         /// Asks the firmware about a QP; 0 or an errno.
-        optional fn mlx5dv_devx_qp_query(qp: *mut ibv_qp, r#in: *const c_void, inlen: usize, out: *mut c_void, outlen: usize) -> c_int;
+        optional fn mlx5dv_devx_qp_query(
+            qp: *mut ibv_qp,
+            r#in: *const c_void,
+            inlen: usize,
+            out: *mut c_void,
+            outlen: usize,
+        ) -> c_int;
         /// Changes a QP; 0 or an errno.
-        optional fn mlx5dv_devx_qp_modify(qp: *mut ibv_qp, r#in: *const c_void, inlen: usize, out: *mut c_void, outlen: usize) -> c_int;
+        optional fn mlx5dv_devx_qp_modify(
+            qp: *mut ibv_qp,
+            r#in: *const c_void,
+            inlen: usize,
+            out: *mut c_void,
+            outlen: usize,
+        ) -> c_int;
         /// Asks the firmware about a shared receive queue; 0 or an errno.
-        optional fn mlx5dv_devx_srq_query(srq: *mut ibv_srq, r#in: *const c_void, inlen: usize, out: *mut c_void, outlen: usize) -> c_int;
+        optional fn mlx5dv_devx_srq_query(
+            srq: *mut ibv_srq,
+            r#in: *const c_void,
+            inlen: usize,
+            out: *mut c_void,
+            outlen: usize,
+        ) -> c_int;
         /// Changes a shared receive queue; 0 or an errno.
-        optional fn mlx5dv_devx_srq_modify(srq: *mut ibv_srq, r#in: *const c_void, inlen: usize, out: *mut c_void, outlen: usize) -> c_int;
+        optional fn mlx5dv_devx_srq_modify(
+            srq: *mut ibv_srq,
+            r#in: *const c_void,
+            inlen: usize,
+            out: *mut c_void,
+            outlen: usize,
+        ) -> c_int;
         /// Asks the firmware about a work queue; 0 or an errno.
-        optional fn mlx5dv_devx_wq_query(wq: *mut ibv_wq, r#in: *const c_void, inlen: usize, out: *mut c_void, outlen: usize) -> c_int;
+        optional fn mlx5dv_devx_wq_query(
+            wq: *mut ibv_wq,
+            r#in: *const c_void,
+            inlen: usize,
+            out: *mut c_void,
+            outlen: usize,
+        ) -> c_int;
         /// Changes a work queue; 0 or an errno.
-        optional fn mlx5dv_devx_wq_modify(wq: *mut ibv_wq, r#in: *const c_void, inlen: usize, out: *mut c_void, outlen: usize) -> c_int;
+        optional fn mlx5dv_devx_wq_modify(
+            wq: *mut ibv_wq,
+            r#in: *const c_void,
+            inlen: usize,
+            out: *mut c_void,
+            outlen: usize,
+        ) -> c_int;
         /// Asks the firmware about an indirection table; 0 or an errno.
         optional fn mlx5dv_devx_ind_tbl_query(
             ind_tbl: *mut ibv_rwq_ind_table,

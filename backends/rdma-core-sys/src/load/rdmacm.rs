@@ -18,9 +18,19 @@ library! {
         /// Destroys an event channel.
         required fn rdma_destroy_event_channel(channel: *mut rdma_event_channel);
         /// Makes an identifier; 0, or -1 with errno.
-        required fn rdma_create_id(channel: *mut rdma_event_channel, id: *mut *mut rdma_cm_id, context: *mut c_void, ps: rdma_port_space) -> c_int;
+        required fn rdma_create_id(
+            channel: *mut rdma_event_channel,
+            id: *mut *mut rdma_cm_id,
+            context: *mut c_void,
+            ps: rdma_port_space,
+        ) -> c_int;
         /// Makes an identifier from an address, with its QP; 0, or -1 with errno.
-        required fn rdma_create_ep(id: *mut *mut rdma_cm_id, res: *mut rdma_addrinfo, pd: *mut ibv_pd, qp_init_attr: *mut ibv_qp_init_attr) -> c_int;
+        required fn rdma_create_ep(
+            id: *mut *mut rdma_cm_id,
+            res: *mut rdma_addrinfo,
+            pd: *mut ibv_pd,
+            qp_init_attr: *mut ibv_qp_init_attr,
+        ) -> c_int;
         /// Destroys what rdma_create_ep(3) made.
         required fn rdma_destroy_ep(id: *mut rdma_cm_id);
         /// Destroys an identifier; 0, or -1 with errno.
@@ -60,7 +70,11 @@ library! {
         /// Leaves a multicast group; 0, or -1 with errno.
         required fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int;
         /// Joins a multicast group, perhaps only to send; 0, or -1 with errno.
-        optional fn rdma_join_multicast_ex(id: *mut rdma_cm_id, mc_join_attr: *mut rdma_cm_join_mc_attr_ex, context: *mut c_void) -> c_int;
+        optional fn rdma_join_multicast_ex(
+            id: *mut rdma_cm_id,
+            mc_join_attr: *mut rdma_cm_join_mc_attr_ex,
+            context: *mut c_void,
+        ) -> c_int;
         /// Waits for an event; 0, or -1 with errno.
         required fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int;
         /// Hands back an event; 0, or -1 with errno.

@@ -97,7 +97,7 @@ c_items! {
             pub max_clock_info_update_nsec: u64,
             /// [`mlx5dv_flow_action_cap_flags`].
             pub flow_action_flags: u32,
-            /// On-demand paging of dynamic connections: [`crate::ibv_odp_transport_cap_bits`].
+            /// On-demand paging of dynamic connections: [`ibv_odp_transport_cap_bits`](crate::ibv_odp_transport_cap_bits).
             pub dc_odp_caps: u32,
             /// The page that shows the card's clock.
             pub hca_core_clock: *mut c_void,

@@ -136,43 +136,43 @@ c_items! {
         /// A bit of `op_own`: up to 64 bytes of payload are in the first half of 128.
         pub const MLX5_INLINE_SCATTER_64: u8 = 0x8;
 
-        /// [`crate::IBV_WC_LOC_LEN_ERR`].
+        /// [`IBV_WC_LOC_LEN_ERR`](crate::IBV_WC_LOC_LEN_ERR).
         pub const MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR: u8 = 0x1;
 
-        /// [`crate::IBV_WC_LOC_QP_OP_ERR`].
+        /// [`IBV_WC_LOC_QP_OP_ERR`](crate::IBV_WC_LOC_QP_OP_ERR).
         pub const MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR: u8 = 0x2;
 
-        /// [`crate::IBV_WC_LOC_PROT_ERR`].
+        /// [`IBV_WC_LOC_PROT_ERR`](crate::IBV_WC_LOC_PROT_ERR).
         pub const MLX5_CQE_SYNDROME_LOCAL_PROT_ERR: u8 = 0x4;
 
-        /// [`crate::IBV_WC_WR_FLUSH_ERR`].
+        /// [`IBV_WC_WR_FLUSH_ERR`](crate::IBV_WC_WR_FLUSH_ERR).
         pub const MLX5_CQE_SYNDROME_WR_FLUSH_ERR: u8 = 0x5;
 
-        /// [`crate::IBV_WC_MW_BIND_ERR`].
+        /// [`IBV_WC_MW_BIND_ERR`](crate::IBV_WC_MW_BIND_ERR).
         pub const MLX5_CQE_SYNDROME_MW_BIND_ERR: u8 = 0x6;
 
-        /// [`crate::IBV_WC_BAD_RESP_ERR`].
+        /// [`IBV_WC_BAD_RESP_ERR`](crate::IBV_WC_BAD_RESP_ERR).
         pub const MLX5_CQE_SYNDROME_BAD_RESP_ERR: u8 = 0x10;
 
-        /// [`crate::IBV_WC_LOC_ACCESS_ERR`].
+        /// [`IBV_WC_LOC_ACCESS_ERR`](crate::IBV_WC_LOC_ACCESS_ERR).
         pub const MLX5_CQE_SYNDROME_LOCAL_ACCESS_ERR: u8 = 0x11;
 
-        /// [`crate::IBV_WC_REM_INV_REQ_ERR`].
+        /// [`IBV_WC_REM_INV_REQ_ERR`](crate::IBV_WC_REM_INV_REQ_ERR).
         pub const MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR: u8 = 0x12;
 
-        /// [`crate::IBV_WC_REM_ACCESS_ERR`].
+        /// [`IBV_WC_REM_ACCESS_ERR`](crate::IBV_WC_REM_ACCESS_ERR).
         pub const MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR: u8 = 0x13;
 
-        /// [`crate::IBV_WC_REM_OP_ERR`].
+        /// [`IBV_WC_REM_OP_ERR`](crate::IBV_WC_REM_OP_ERR).
         pub const MLX5_CQE_SYNDROME_REMOTE_OP_ERR: u8 = 0x14;
 
-        /// [`crate::IBV_WC_RETRY_EXC_ERR`].
+        /// [`IBV_WC_RETRY_EXC_ERR`](crate::IBV_WC_RETRY_EXC_ERR).
         pub const MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR: u8 = 0x15;
 
-        /// [`crate::IBV_WC_RNR_RETRY_EXC_ERR`].
+        /// [`IBV_WC_RNR_RETRY_EXC_ERR`](crate::IBV_WC_RNR_RETRY_EXC_ERR).
         pub const MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR: u8 = 0x16;
 
-        /// [`crate::IBV_WC_REM_ABORT_ERR`].
+        /// [`IBV_WC_REM_ABORT_ERR`](crate::IBV_WC_REM_ABORT_ERR).
         pub const MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR: u8 = 0x22;
 
         /// A vendor's syndrome: a page fault under on-demand paging.

@@ -19,7 +19,7 @@ c_items! {
         pub struct mlx5dv_cq_init_attr {
             /// [`mlx5dv_cq_init_attr_mask`].
             pub comp_mask: u64,
-            /// The format of compressed completions: [`crate::mlx5dv_cqe_comp_res_format`].
+            /// The format of compressed completions: [`mlx5dv_cqe_comp_res_format`](crate::mlx5dv_cqe_comp_res_format).
             pub cqe_comp_res_format: u8,
             /// [`mlx5dv_cq_init_attr_flags`].
             pub flags: u32,
@@ -143,28 +143,49 @@ c_items! {
         pub struct mlx5dv_qp_ex {
             /// Unused: 0.
             pub comp_mask: u64,
-            /// [`crate::mlx5dv_wr_set_dc_addr`].
-            pub wr_set_dc_addr: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, ah: *mut ibv_ah, remote_dctn: u32, remote_dc_key: u64)>,
-            /// [`crate::mlx5dv_wr_mr_interleaved`].
-            pub wr_mr_interleaved: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, mkey: *mut mlx5dv_mkey, access_flags: u32, repeat_count: u32, num_interleaved: u16, data: *mut mlx5dv_mr_interleaved)>,
-            /// [`crate::mlx5dv_wr_mr_list`].
-            pub wr_mr_list: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, mkey: *mut mlx5dv_mkey, access_flags: u32, num_sges: u16, sge: *mut ibv_sge)>,
-            /// [`crate::mlx5dv_wr_mkey_configure`].
-            pub wr_mkey_configure: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, mkey: *mut mlx5dv_mkey, num_setters: u8, attr: *mut mlx5dv_mkey_conf_attr)>,
-            /// [`crate::mlx5dv_wr_set_mkey_access_flags`].
+            /// [`mlx5dv_wr_set_dc_addr`](crate::mlx5dv_wr_set_dc_addr).
+            pub wr_set_dc_addr: Option<
+                unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, ah: *mut ibv_ah, remote_dctn: u32, remote_dc_key: u64),
+            >,
+            /// [`mlx5dv_wr_mr_interleaved`](crate::mlx5dv_wr_mr_interleaved).
+            pub wr_mr_interleaved: Option<
+                unsafe extern "C" fn(
+                    mqp: *mut mlx5dv_qp_ex,
+                    mkey: *mut mlx5dv_mkey,
+                    access_flags: u32,
+                    repeat_count: u32,
+                    num_interleaved: u16,
+                    data: *mut mlx5dv_mr_interleaved,
+                ),
+            >,
+            /// [`mlx5dv_wr_mr_list`](crate::mlx5dv_wr_mr_list).
+            pub wr_mr_list: Option<
+                unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, mkey: *mut mlx5dv_mkey, access_flags: u32, num_sges: u16, sge: *mut ibv_sge),
+            >,
+            /// [`mlx5dv_wr_mkey_configure`](crate::mlx5dv_wr_mkey_configure).
+            pub wr_mkey_configure: Option<
+                unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, mkey: *mut mlx5dv_mkey, num_setters: u8, attr: *mut mlx5dv_mkey_conf_attr),
+            >,
+            /// [`mlx5dv_wr_set_mkey_access_flags`](crate::mlx5dv_wr_set_mkey_access_flags).
             pub wr_set_mkey_access_flags: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, access_flags: u32)>,
-            /// [`crate::mlx5dv_wr_set_mkey_layout_list`].
+            /// [`mlx5dv_wr_set_mkey_layout_list`](crate::mlx5dv_wr_set_mkey_layout_list).
             pub wr_set_mkey_layout_list: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, num_sges: u16, sge: *const ibv_sge)>,
-            /// [`crate::mlx5dv_wr_set_mkey_layout_interleaved`].
-            pub wr_set_mkey_layout_interleaved: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, repeat_count: u32, num_interleaved: u16, data: *const mlx5dv_mr_interleaved)>,
+            /// [`mlx5dv_wr_set_mkey_layout_interleaved`](crate::mlx5dv_wr_set_mkey_layout_interleaved).
+            pub wr_set_mkey_layout_interleaved: Option<
+                unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, repeat_count: u32, num_interleaved: u16, data: *const mlx5dv_mr_interleaved),
+            >,
             /// Sets signatures.
             pub wr_set_mkey_sig_block: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, attr: *const mlx5dv_sig_block_attr)>,
-            /// [`crate::mlx5dv_wr_raw_wqe`].
+            /// [`mlx5dv_wr_raw_wqe`](crate::mlx5dv_wr_raw_wqe).
             pub wr_raw_wqe: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, wqe: *const c_void)>,
-            /// [`crate::mlx5dv_wr_set_dc_addr_stream`].
-            pub wr_set_dc_addr_stream: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, ah: *mut ibv_ah, remote_dctn: u32, remote_dc_key: u64, stream_id: u16)>,
-            /// [`crate::mlx5dv_wr_memcpy`].
-            pub wr_memcpy: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, dest_lkey: u32, dest_addr: u64, src_lkey: u32, src_addr: u64, length: usize)>,
+            /// [`mlx5dv_wr_set_dc_addr_stream`](crate::mlx5dv_wr_set_dc_addr_stream).
+            pub wr_set_dc_addr_stream: Option<
+                unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, ah: *mut ibv_ah, remote_dctn: u32, remote_dc_key: u64, stream_id: u16),
+            >,
+            /// [`mlx5dv_wr_memcpy`](crate::mlx5dv_wr_memcpy).
+            pub wr_memcpy: Option<
+                unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, dest_lkey: u32, dest_addr: u64, src_lkey: u32, src_addr: u64, length: usize),
+            >,
             /// Sets encryption.
             pub wr_set_mkey_crypto: Option<unsafe extern "C" fn(mqp: *mut mlx5dv_qp_ex, attr: *const mlx5dv_crypto_attr)>,
         }
@@ -228,15 +249,15 @@ c_items! {
 
         /// Builders that an [`mlx5dv_qp_ex`] has.
         pub enum mlx5dv_qp_create_send_ops_flags: u32 {
-            /// [`crate::mlx5dv_wr_mr_interleaved`].
+            /// [`mlx5dv_wr_mr_interleaved`](crate::mlx5dv_wr_mr_interleaved).
             MLX5DV_QP_EX_WITH_MR_INTERLEAVED = 1 << 0,
-            /// [`crate::mlx5dv_wr_mr_list`].
+            /// [`mlx5dv_wr_mr_list`](crate::mlx5dv_wr_mr_list).
             MLX5DV_QP_EX_WITH_MR_LIST = 1 << 1,
-            /// [`crate::mlx5dv_wr_mkey_configure`].
+            /// [`mlx5dv_wr_mkey_configure`](crate::mlx5dv_wr_mkey_configure).
             MLX5DV_QP_EX_WITH_MKEY_CONFIGURE = 1 << 2,
-            /// [`crate::mlx5dv_wr_raw_wqe`].
+            /// [`mlx5dv_wr_raw_wqe`](crate::mlx5dv_wr_raw_wqe).
             MLX5DV_QP_EX_WITH_RAW_WQE = 1 << 3,
-            /// [`crate::mlx5dv_wr_memcpy`].
+            /// [`mlx5dv_wr_memcpy`](crate::mlx5dv_wr_memcpy).
             MLX5DV_QP_EX_WITH_MEMCPY = 1 << 4,
         }
 

@@ -30,7 +30,7 @@ c_items! {
             pub addr: *mut c_void,
             /// Bytes.
             pub size: usize,
-            /// [`crate::ibv_access_flags`].
+            /// [`ibv_access_flags`](crate::ibv_access_flags).
             pub access: u32,
             /// Sizes of pages that may be used: a bit for each power of two.
             pub pgsz_bitmap: u64,
@@ -119,7 +119,7 @@ c_items! {
         pub struct mlx5dv_flow_matcher_attr {
             /// Kind of its rules.
             pub r#type: ibv_flow_attr_type,
-            /// [`crate::ibv_flow_flags`].
+            /// [`ibv_flow_flags`](crate::ibv_flow_flags).
             pub flags: u32,
             /// Lower numbers match first.
             pub priority: u16,

@@ -1,5 +1,5 @@
-//! Fields of firmware commands: numbers of up to 32 bits at any bit within a word of 32, all big endian, bits counted from the most significant one
-//! (infiniband/mlx5dv.h).
+//! Fields of firmware commands: numbers of up to 32 bits at any bit within a word of 32, all big endian, bits counted from the
+//! most significant one (infiniband/mlx5dv.h).
 
 use std::ffi::c_void;
 

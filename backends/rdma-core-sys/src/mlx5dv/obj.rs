@@ -40,7 +40,7 @@ c_items! {
         pub struct mlx5dv_qp_queue_sq as "typeof(((struct mlx5dv_qp *)0)->sq)" {
             /// Where it begins.
             pub buf: *mut c_void,
-            /// Blocks of [`crate::MLX5_SEND_WQE_BB`] bytes.
+            /// Blocks of [`MLX5_SEND_WQE_BB`](crate::MLX5_SEND_WQE_BB) bytes.
             pub wqe_cnt: u32,
             /// Bytes of a block.
             pub stride: u32,
@@ -77,7 +77,7 @@ c_items! {
             pub cqe_cnt: u32,
             /// Bytes of an entry.
             pub cqe_size: u32,
-            /// The register page: arming is written at [`crate::MLX5_CQ_DOORBELL`].
+            /// The register page: arming is written at [`MLX5_CQ_DOORBELL`](crate::MLX5_CQ_DOORBELL).
             pub cq_uar: *mut c_void,
             /// Its number.
             pub cqn: u32,

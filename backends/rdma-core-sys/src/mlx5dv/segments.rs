@@ -6,8 +6,8 @@ use std::ptr;
 
 use crate::{mlx5_cqe64, mlx5_wqe_ctrl_seg, mlx5_wqe_data_seg, mlx5_wqe_datagram_seg, mlx5_wqe_eth_seg, mlx5dv_clock_info};
 
-/// Fills a control segment: index of the block, opcode and its modifier, queue's number, `MLX5_WQE_CTRL_*`, length in units of 16 bytes, signature,
-/// and what goes over the wire as it is.
+/// Fills a control segment: index of the block, opcode and its modifier, queue's number, `MLX5_WQE_CTRL_*`, length in units of 16
+/// bytes, signature, and what goes over the wire as it is.
 #[inline]
 pub unsafe fn mlx5dv_set_ctrl_seg(
     seg: *mut mlx5_wqe_ctrl_seg,
@@ -73,8 +73,8 @@ pub unsafe fn mlx5dv_set_data_seg(seg: *mut mlx5_wqe_data_seg, length: u32, lkey
     }
 }
 
-/// Fills an Ethernet segment: `MLX5_ETH_WQE_*`, payload of a segment, and the headers in line, which go on behind the segment where they are longer
-/// than 18 bytes. That memory must be writable, too.
+/// Fills an Ethernet segment: `MLX5_ETH_WQE_*`, payload of a segment, and the headers in line, which go on behind the segment
+/// where they are longer than 18 bytes. That memory must be writable, too.
 #[inline]
 pub unsafe fn mlx5dv_set_eth_seg(seg: *mut mlx5_wqe_eth_seg, cs_flags: u8, mss: u16, inline_hdr_sz: u16, inline_hdr_start: *const u8) {
     // SAFETY: the caller's segment is writable, and what follows it as far as the headers go; they are readable.
@@ -94,8 +94,8 @@ unsafe fn op_own(cqe: *const mlx5_cqe64) -> u8 {
     unsafe { ptr::read_volatile(&raw const (*cqe).op_own) }
 }
 
-/// The owner's bit. The completion is software's when it is the parity of the rounds through the queue; what else the completion says is read only
-/// after an acquire fence.
+/// The owner's bit. The completion is software's when it is the parity of the rounds through the queue; what else the completion
+/// says is read only after an acquire fence.
 #[inline]
 pub unsafe fn mlx5dv_get_cqe_owner(cqe: *const mlx5_cqe64) -> u8 {
     // SAFETY: the caller's completion is readable.

@@ -103,11 +103,11 @@ c_items! {
             pub sl: u8,
             /// How `mtu` is meant: 2 is exactly.
             pub mtu_selector: u8,
-            /// The path MTU: [`crate::ibv_mtu`].
+            /// The path MTU: [`ibv_mtu`](crate::ibv_mtu).
             pub mtu: u8,
             /// How `rate` is meant: 2 is exactly.
             pub rate_selector: u8,
-            /// The rate: [`crate::ibv_rate`].
+            /// The rate: [`ibv_rate`](crate::ibv_rate).
             pub rate: u8,
             /// How `packet_life_time` is meant: 2 is exactly.
             pub packet_life_time_selector: u8,
@@ -117,7 +117,7 @@ c_items! {
             pub preference: u8,
         }
 
-        /// A path in the subnet administrator's own format, for [`crate::RDMA_OPTION_IB_PATH`].
+        /// A path in the subnet administrator's own format, for [`RDMA_OPTION_IB_PATH`](crate::RDMA_OPTION_IB_PATH).
         #[derive(Clone, Copy)]
         pub struct ibv_path_record {
             /// Service, big endian.
@@ -140,9 +140,9 @@ c_items! {
             pub pkey: __be16,
             /// Class of service in bits 15:4, service level below; big endian.
             pub qosclass_sl: __be16,
-            /// Selector in bits 7:6, [`crate::ibv_mtu`] below.
+            /// Selector in bits 7:6, [`ibv_mtu`](crate::ibv_mtu) below.
             pub mtu: u8,
-            /// Selector in bits 7:6, [`crate::ibv_rate`] below.
+            /// Selector in bits 7:6, [`ibv_rate`](crate::ibv_rate) below.
             pub rate: u8,
             /// Selector in bits 7:6, life time below.
             pub packetlifetime: u8,
@@ -236,13 +236,13 @@ c_items! {
         /// The port in a service identifier.
         pub const RDMA_IB_IP_PORT_MASK: u64 = 0xffff;
 
-        /// Service identifiers of [`crate::RDMA_PS_TCP`].
+        /// Service identifiers of [`RDMA_PS_TCP`](crate::RDMA_PS_TCP).
         pub const RDMA_IB_IP_PS_TCP: u64 = 0x0106_0000;
 
-        /// Service identifiers of [`crate::RDMA_PS_UDP`].
+        /// Service identifiers of [`RDMA_PS_UDP`](crate::RDMA_PS_UDP).
         pub const RDMA_IB_IP_PS_UDP: u64 = 0x0111_0000;
 
-        /// Service identifiers of [`crate::RDMA_PS_IB`].
+        /// Service identifiers of [`RDMA_PS_IB`](crate::RDMA_PS_IB).
         pub const RDMA_IB_PS_IB: u64 = 0x013f_0000;
     }
 }

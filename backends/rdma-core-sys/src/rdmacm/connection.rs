@@ -267,7 +267,7 @@ c_items! {
         /// How long the QP awaits an acknowledgment: `u8`, 4.096 µs · 2^this.
         pub const RDMA_OPTION_ID_ACK_TIMEOUT: c_int = 3;
 
-        /// The paths: an array of [`crate::ibv_path_data`].
+        /// The paths: an array of [`ibv_path_data`](crate::ibv_path_data).
         pub const RDMA_OPTION_IB_PATH: c_int = 1;
     }
 }

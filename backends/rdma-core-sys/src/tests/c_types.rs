@@ -11,8 +11,8 @@ pub(super) fn alike(expression: &str, rust: &str, tables: &[&Table]) -> Option<S
     (!without_length).then(|| compared(expression, &in_c(&rust, tables)))
 }
 
-/// The same of a function, whose type Rust gives as that of an optional pointer. Functions are compared, not pointers, for GCC keeps an attribute
-/// such as `const` in a pointer's type.
+/// The same of a function, whose type Rust gives as that of an optional pointer. Functions are compared, not pointers, for GCC
+/// keeps an attribute such as `const` in a pointer's type.
 pub(super) fn function_alike(name: &str, rust: &str, tables: &[&Table]) -> String {
     compared(name, &format!("__typeof__(*({})0)", in_c(&normal(rust), tables)))
 }

@@ -44,7 +44,10 @@ impl<T> Answer for *mut T {
 /// Of each row: the function says that it is unsupported without the operation, with tables that end before it, and with an old library's
 /// context; otherwise it reaches it.
 macro_rules! goes_through {
-    ($extended:expr; $($op:ident($object:ident: $type:ty $(, $arg:ident: $arg_type:ty = $value:expr)*) -> $result:ty => $function:ident;)*) => {$({
+    (
+        $extended:expr;
+        $($op:ident($object:ident: $type:ty $(, $arg:ident: $arg_type:ty = $value:expr)*) -> $result:ty => $function:ident;)*
+    ) => {$({
         let (extended, object): (*mut verbs_context, *mut $type) = ($extended, $object);
         // SAFETY: tables and objects are the test's own.
         let call = || unsafe { $function(object $(, <$arg_type as Word>::from_word($value))*) };

@@ -84,7 +84,8 @@ macro_rules! recorder {
 }
 pub(super) use recorder;
 
-/// Of each row: puts a recorder where the operation is, calls the function with the row's arguments after the object, and compares what arrived.
+/// Of each row: puts a recorder where the operation is, calls the function with the row's arguments after the object, and
+/// compares what arrived.
 macro_rules! reaches {
     ($object:expr; $type:ty; $($op:ident($($arg:ident: $arg_type:ty = $value:expr),* $(,)?) $(-> $result:ty)? => $function:ident;)*) => {$({
         use $crate::tests::recorder::{Word, calls};

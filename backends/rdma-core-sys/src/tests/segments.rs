@@ -80,7 +80,8 @@ fn completions_are_read_as_by_the_header() {
     cc::need_headers();
     let c = cc::printed(
         "for (int b = 0; b < 256; b++) { struct mlx5_cqe64 cqe; cqe.op_own = b;
-        printf(\"%d %d %d %d\", mlx5dv_get_cqe_owner(&cqe), mlx5dv_get_cqe_se(&cqe), mlx5dv_get_cqe_format(&cqe), mlx5dv_get_cqe_opcode(&cqe));
+        printf(\"%d %d %d %d\", mlx5dv_get_cqe_owner(&cqe), mlx5dv_get_cqe_se(&cqe),
+            mlx5dv_get_cqe_format(&cqe), mlx5dv_get_cqe_opcode(&cqe));
         mlx5dv_set_cqe_owner(&cqe, b >> 3); printf(\" %d\\n\", cqe.op_own); }\n",
     );
     let rust = (0..=255_u8).map(|op_own| {

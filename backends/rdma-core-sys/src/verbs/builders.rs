@@ -1,7 +1,7 @@
 //! The builders of an [`ibv_qp_ex`] (infiniband/verbs.h, ibv_wr_post(3)).
 //!
-//! Requests are begun by [`ibv_wr_start`]; each takes `wr_id` and `wr_flags` from the QP when its opcode's builder is called, then its data and
-//! address by setters; all of them are posted by [`ibv_wr_complete`] or given up by [`ibv_wr_abort`].
+//! Requests are begun by [`ibv_wr_start`]; each takes `wr_id` and `wr_flags` from the QP when its opcode's builder is called,
+//! then its data and address by setters; all of them are posted by [`ibv_wr_complete`] or given up by [`ibv_wr_abort`].
 
 use std::ffi::{c_int, c_void};
 

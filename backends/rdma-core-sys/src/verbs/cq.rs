@@ -74,41 +74,41 @@ c_items! {
             pub status: ibv_wc_status,
             /// Its number.
             pub wr_id: u64,
-            /// [`ibv_start_poll`].
+            /// [`ibv_start_poll`](crate::ibv_start_poll).
             pub start_poll: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int>,
-            /// [`ibv_next_poll`].
+            /// [`ibv_next_poll`](crate::ibv_next_poll).
             pub next_poll: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> c_int>,
-            /// [`ibv_end_poll`].
+            /// [`ibv_end_poll`](crate::ibv_end_poll).
             pub end_poll: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex)>,
-            /// [`ibv_wc_read_opcode`].
+            /// [`ibv_wc_read_opcode`](crate::ibv_wc_read_opcode).
             pub read_opcode: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> ibv_wc_opcode>,
-            /// [`ibv_wc_read_vendor_err`].
+            /// [`ibv_wc_read_vendor_err`](crate::ibv_wc_read_vendor_err).
             pub read_vendor_err: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-            /// [`ibv_wc_read_byte_len`].
+            /// [`ibv_wc_read_byte_len`](crate::ibv_wc_read_byte_len).
             pub read_byte_len: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-            /// [`ibv_wc_read_imm_data`].
+            /// [`ibv_wc_read_imm_data`](crate::ibv_wc_read_imm_data).
             pub read_imm_data: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> __be32>,
-            /// [`ibv_wc_read_qp_num`].
+            /// [`ibv_wc_read_qp_num`](crate::ibv_wc_read_qp_num).
             pub read_qp_num: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-            /// [`ibv_wc_read_src_qp`].
+            /// [`ibv_wc_read_src_qp`](crate::ibv_wc_read_src_qp).
             pub read_src_qp: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-            /// [`ibv_wc_read_wc_flags`].
+            /// [`ibv_wc_read_wc_flags`](crate::ibv_wc_read_wc_flags).
             pub read_wc_flags: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> c_uint>,
-            /// [`ibv_wc_read_slid`].
+            /// [`ibv_wc_read_slid`](crate::ibv_wc_read_slid).
             pub read_slid: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-            /// [`ibv_wc_read_sl`].
+            /// [`ibv_wc_read_sl`](crate::ibv_wc_read_sl).
             pub read_sl: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u8>,
-            /// [`ibv_wc_read_dlid_path_bits`].
+            /// [`ibv_wc_read_dlid_path_bits`](crate::ibv_wc_read_dlid_path_bits).
             pub read_dlid_path_bits: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u8>,
-            /// [`ibv_wc_read_completion_ts`].
+            /// [`ibv_wc_read_completion_ts`](crate::ibv_wc_read_completion_ts).
             pub read_completion_ts: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u64>,
-            /// [`ibv_wc_read_cvlan`].
+            /// [`ibv_wc_read_cvlan`](crate::ibv_wc_read_cvlan).
             pub read_cvlan: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u16>,
-            /// [`ibv_wc_read_flow_tag`].
+            /// [`ibv_wc_read_flow_tag`](crate::ibv_wc_read_flow_tag).
             pub read_flow_tag: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u32>,
-            /// [`ibv_wc_read_tm_info`].
+            /// [`ibv_wc_read_tm_info`](crate::ibv_wc_read_tm_info).
             pub read_tm_info: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex, tm_info: *mut ibv_wc_tm_info)>,
-            /// [`ibv_wc_read_completion_wallclock_ns`].
+            /// [`ibv_wc_read_completion_wallclock_ns`](crate::ibv_wc_read_completion_wallclock_ns).
             pub read_completion_wallclock_ns: Option<unsafe extern "C" fn(current: *mut ibv_cq_ex) -> u64>,
         }
 
@@ -141,7 +141,7 @@ c_items! {
             pub channel: *mut ibv_comp_channel,
             /// Which interrupt raises them, below the context's `num_comp_vectors`.
             pub comp_vector: u32,
-            /// What its completions can be asked: [`crate::ibv_create_cq_wc_flags`].
+            /// What its completions can be asked: [`ibv_create_cq_wc_flags`](crate::ibv_create_cq_wc_flags).
             pub wc_flags: u64,
             /// What of the rest counts: [`ibv_cq_init_attr_mask`].
             pub comp_mask: u32,

@@ -304,7 +304,7 @@ c_items! {
             IBV_DEVICE_RC_IP_CSUM = 1 << 25,
             /// Checksums on raw packet QPs.
             IBV_DEVICE_RAW_IP_CSUM = 1 << 26,
-            /// Flow rules ([`crate::ibv_create_flow`]).
+            /// Flow rules ([`ibv_create_flow`](crate::ibv_create_flow)).
             IBV_DEVICE_MANAGED_FLOW_STEERING = 1 << 29,
         }
 

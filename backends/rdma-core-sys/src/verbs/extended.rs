@@ -149,8 +149,8 @@ extended! {
         = read_counters via (*counters).context;
 }
 
-/// Makes a receive work queue; null with errno on failure. What the driver leaves to the header is filled in: the caller's pointer, lock, condition
-/// and count of events.
+/// Makes a receive work queue; null with errno on failure. What the driver leaves to the header is filled in: the caller's
+/// pointer, lock, condition and count of events.
 #[inline]
 pub unsafe fn ibv_create_wq(context: *mut ibv_context, attr: *mut ibv_wq_init_attr) -> *mut ibv_wq {
     // SAFETY: the caller's context and attribute are valid; the new queue is the library's, and nobody else has it yet.

@@ -368,7 +368,7 @@ c_items! {
         pub struct ibv_counter_attach_attr {
             /// What is counted.
             pub counter_desc: ibv_counter_description,
-            /// The counter's place in what [`crate::ibv_read_counters`] gives.
+            /// The counter's place in what [`ibv_read_counters`](crate::ibv_read_counters) gives.
             pub index: u32,
             /// Must be 0.
             pub comp_mask: u32,

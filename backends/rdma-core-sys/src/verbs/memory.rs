@@ -38,8 +38,16 @@ c_items! {
             pub td: *mut ibv_td,
             /// [`ibv_parent_domain_init_attr_mask`].
             pub comp_mask: u32,
-            /// Allocates memory of queues; [`IBV_ALLOCATOR_USE_DEFAULT`] leaves it to the driver.
-            pub alloc: Option<unsafe extern "C" fn(pd: *mut ibv_pd, pd_context: *mut c_void, size: usize, alignment: usize, resource_type: u64) -> *mut c_void>,
+            /// Allocates memory of queues; the address [`IBV_ALLOCATOR_USE_DEFAULT`] leaves it to the driver.
+            pub alloc: Option<
+                unsafe extern "C" fn(
+                    pd: *mut ibv_pd,
+                    pd_context: *mut c_void,
+                    size: usize,
+                    alignment: usize,
+                    resource_type: u64,
+                ) -> *mut c_void,
+            >,
             /// Frees what `alloc` gave.
             pub free: Option<unsafe extern "C" fn(pd: *mut ibv_pd, pd_context: *mut c_void, ptr: *mut c_void, resource_type: u64)>,
             /// Handed to `alloc` and `free`.
@@ -116,7 +124,7 @@ c_items! {
         pub struct ibv_mw_bind {
             /// The request's number in its completion.
             pub wr_id: u64,
-            /// [`crate::ibv_send_flags`].
+            /// [`ibv_send_flags`](crate::ibv_send_flags).
             pub send_flags: c_uint,
             /// What it is bound to.
             pub bind_info: ibv_mw_bind_info,
@@ -138,10 +146,14 @@ c_items! {
         pub struct ibv_dm {
             /// Its device.
             pub context: *mut ibv_context,
-            /// Copies to it; [`crate::ibv_memcpy_to_dm`] calls it.
-            pub memcpy_to_dm: Option<unsafe extern "C" fn(dm: *mut ibv_dm, dm_offset: u64, host_addr: *const c_void, length: usize) -> c_int>,
-            /// Copies from it; [`crate::ibv_memcpy_from_dm`] calls it.
-            pub memcpy_from_dm: Option<unsafe extern "C" fn(host_addr: *mut c_void, dm: *mut ibv_dm, dm_offset: u64, length: usize) -> c_int>,
+            /// Copies to it; [`ibv_memcpy_to_dm`](crate::ibv_memcpy_to_dm) calls it.
+            pub memcpy_to_dm: Option<
+                unsafe extern "C" fn(dm: *mut ibv_dm, dm_offset: u64, host_addr: *const c_void, length: usize) -> c_int,
+            >,
+            /// Copies from it; [`ibv_memcpy_from_dm`](crate::ibv_memcpy_from_dm) calls it.
+            pub memcpy_from_dm: Option<
+                unsafe extern "C" fn(host_addr: *mut c_void, dm: *mut ibv_dm, dm_offset: u64, length: usize) -> c_int,
+            >,
             /// [`ibv_dm_mask`].
             pub comp_mask: u32,
             /// The kernel's number of it, if `comp_mask` says so.
@@ -173,7 +185,7 @@ c_items! {
 
         /// Kinds of memory window.
         pub enum ibv_mw_type: u32 {
-            /// Bound by [`crate::ibv_bind_mw`].
+            /// Bound by [`ibv_bind_mw`](crate::ibv_bind_mw).
             IBV_MW_TYPE_1 = 1,
             /// Bound by a posted work request.
             IBV_MW_TYPE_2 = 2,
@@ -242,6 +254,9 @@ c_items! {
     constants {
         /// A flag of ibv_advise_mr(3): wait until it is carried out.
         pub const IBV_ADVISE_MR_FLAG_FLUSH: u32 = 1 << 0;
+
+        /// An address that a parent domain's `alloc` gives: let the driver allocate.
+        pub const IBV_ALLOCATOR_USE_DEFAULT: usize = usize::MAX;
 
         /// The lowest of the access flags that a device may ignore.
         pub const IBV_ACCESS_OPTIONAL_FIRST: u32 = 1 << 20;

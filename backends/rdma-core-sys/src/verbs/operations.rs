@@ -73,8 +73,8 @@ pub unsafe fn ibv_dealloc_mw(mw: *mut ibv_mw) -> c_int {
     unsafe { of_context!((*mw).context, dealloc_mw(mw)) }
 }
 
-/// Posts a binding of a memory window of type 1; 0 or an errno: EINVAL for another type or for an address without a region, EPERM if the region is
-/// of another protection domain.
+/// Posts a binding of a memory window of type 1; 0 or an errno: EINVAL for another type or for an address without a region, EPERM
+/// if the region is of another protection domain.
 #[inline]
 pub unsafe fn ibv_bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, mw_bind: *mut ibv_mw_bind) -> c_int {
     // SAFETY: the caller's objects are the library's, and the window has a context.

@@ -45,13 +45,13 @@ c_items! {
         /// How received packets are spread over an indirection table.
         #[derive(Clone, Copy, Debug)]
         pub struct ibv_rx_hash_conf {
-            /// [`crate::ibv_rx_hash_function_flags`].
+            /// [`ibv_rx_hash_function_flags`](crate::ibv_rx_hash_function_flags).
             pub rx_hash_function: u8,
             /// Bytes of the key: 40 for Toeplitz.
             pub rx_hash_key_len: u8,
             /// The key.
             pub rx_hash_key: *mut u8,
-            /// What is hashed: [`crate::ibv_rx_hash_fields`].
+            /// What is hashed: [`ibv_rx_hash_fields`](crate::ibv_rx_hash_fields).
             pub rx_hash_fields_mask: u64,
         }
 
@@ -88,7 +88,7 @@ c_items! {
             pub rx_hash_conf: ibv_rx_hash_conf,
             /// The QP number that sent packets carry.
             pub source_qpn: u32,
-            /// The builders that [`crate::ibv_qp_ex`] shall have: [`ibv_qp_create_send_ops_flags`].
+            /// The builders that [`ibv_qp_ex`](crate::ibv_qp_ex) shall have: [`ibv_qp_create_send_ops_flags`].
             pub send_ops_flags: u64,
         }
 
@@ -188,31 +188,31 @@ c_items! {
             IBV_QP_CREATE_PCI_WRITE_END_PADDING = 1 << 11,
         }
 
-        /// The builders that an [`crate::ibv_qp_ex`] has.
+        /// The builders that an [`ibv_qp_ex`](crate::ibv_qp_ex) has.
         pub enum ibv_qp_create_send_ops_flags: u32 {
-            /// [`crate::ibv_wr_rdma_write`].
+            /// [`ibv_wr_rdma_write`](crate::ibv_wr_rdma_write).
             IBV_QP_EX_WITH_RDMA_WRITE = 1 << 0,
-            /// [`crate::ibv_wr_rdma_write_imm`].
+            /// [`ibv_wr_rdma_write_imm`](crate::ibv_wr_rdma_write_imm).
             IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM = 1 << 1,
-            /// [`crate::ibv_wr_send`].
+            /// [`ibv_wr_send`](crate::ibv_wr_send).
             IBV_QP_EX_WITH_SEND = 1 << 2,
-            /// [`crate::ibv_wr_send_imm`].
+            /// [`ibv_wr_send_imm`](crate::ibv_wr_send_imm).
             IBV_QP_EX_WITH_SEND_WITH_IMM = 1 << 3,
-            /// [`crate::ibv_wr_rdma_read`].
+            /// [`ibv_wr_rdma_read`](crate::ibv_wr_rdma_read).
             IBV_QP_EX_WITH_RDMA_READ = 1 << 4,
-            /// [`crate::ibv_wr_atomic_cmp_swp`].
+            /// [`ibv_wr_atomic_cmp_swp`](crate::ibv_wr_atomic_cmp_swp).
             IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP = 1 << 5,
-            /// [`crate::ibv_wr_atomic_fetch_add`].
+            /// [`ibv_wr_atomic_fetch_add`](crate::ibv_wr_atomic_fetch_add).
             IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD = 1 << 6,
-            /// [`crate::ibv_wr_local_inv`].
+            /// [`ibv_wr_local_inv`](crate::ibv_wr_local_inv).
             IBV_QP_EX_WITH_LOCAL_INV = 1 << 7,
-            /// [`crate::ibv_wr_bind_mw`].
+            /// [`ibv_wr_bind_mw`](crate::ibv_wr_bind_mw).
             IBV_QP_EX_WITH_BIND_MW = 1 << 8,
-            /// [`crate::ibv_wr_send_inv`].
+            /// [`ibv_wr_send_inv`](crate::ibv_wr_send_inv).
             IBV_QP_EX_WITH_SEND_WITH_INV = 1 << 9,
-            /// [`crate::ibv_wr_send_tso`].
+            /// [`ibv_wr_send_tso`](crate::ibv_wr_send_tso).
             IBV_QP_EX_WITH_TSO = 1 << 10,
-            /// [`crate::ibv_wr_atomic_write`].
+            /// [`ibv_wr_atomic_write`](crate::ibv_wr_atomic_write).
             IBV_QP_EX_WITH_ATOMIC_WRITE = 1 << 12,
         }
 

@@ -25,7 +25,7 @@ c_items! {
             pub sq_psn: u32,
             /// The peer's QP number.
             pub dest_qp_num: u32,
-            /// What a peer may do: [`crate::ibv_access_flags`].
+            /// What a peer may do: [`ibv_access_flags`](crate::ibv_access_flags).
             pub qp_access_flags: c_uint,
             /// Sizes of the queues.
             pub cap: ibv_qp_cap,
@@ -37,7 +37,7 @@ c_items! {
             pub pkey_index: u16,
             /// Index of the partition key of the alternate path.
             pub alt_pkey_index: u16,
-            /// Whether [`crate::IBV_EVENT_SQ_DRAINED`] is raised.
+            /// Whether [`IBV_EVENT_SQ_DRAINED`](crate::IBV_EVENT_SQ_DRAINED) is raised.
             pub en_sqd_async_notify: u8,
             /// Whether the send queue is being drained (asked only).
             pub sq_draining: u8,

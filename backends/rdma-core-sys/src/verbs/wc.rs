@@ -6,7 +6,7 @@ use crate::__be32;
 
 c_items! {
     types {
-        /// One completion, as [`crate::ibv_poll_cq`] gives it. Of a failed one only `wr_id`, `status`, `qp_num`
+        /// One completion, as [`ibv_poll_cq`](crate::ibv_poll_cq) gives it. Of a failed one only `wr_id`, `status`, `qp_num`
         /// and `vendor_err` count.
         #[derive(Clone, Copy)]
         pub struct ibv_wc {
@@ -169,7 +169,7 @@ c_items! {
             IBV_WC_TM_DATA_VALID = 1 << 6,
         }
 
-        /// What the completions of an [`crate::ibv_cq_ex`] can be asked.
+        /// What the completions of an [`ibv_cq_ex`](crate::ibv_cq_ex) can be asked.
         pub enum ibv_create_cq_wc_flags: u32 {
             /// The length.
             IBV_WC_EX_WITH_BYTE_LEN = 1 << 0,

@@ -15,7 +15,7 @@ c_items! {
             pub max_wr: u32,
             /// Elements of a scatter list.
             pub max_sge: u32,
-            /// Below so many, [`crate::IBV_EVENT_SRQ_LIMIT_REACHED`] is raised once; 0 for never.
+            /// Below so many, [`IBV_EVENT_SRQ_LIMIT_REACHED`](crate::IBV_EVENT_SRQ_LIMIT_REACHED) is raised once; 0 for never.
             pub srq_limit: u32,
         }
 
@@ -130,8 +130,10 @@ c_items! {
             pub state: ibv_wq_state,
             /// Its kind.
             pub wq_type: ibv_wq_type,
-            /// Posts receives; [`crate::ibv_post_wq_recv`] calls it.
-            pub post_recv: Option<unsafe extern "C" fn(current: *mut ibv_wq, recv_wr: *mut ibv_recv_wr, bad_recv_wr: *mut *mut ibv_recv_wr) -> c_int>,
+            /// Posts receives; [`ibv_post_wq_recv`](crate::ibv_post_wq_recv) calls it.
+            pub post_recv: Option<
+                unsafe extern "C" fn(current: *mut ibv_wq, recv_wr: *mut ibv_recv_wr, bad_recv_wr: *mut *mut ibv_recv_wr) -> c_int,
+            >,
             /// The library's.
             pub mutex: pthread_mutex_t,
             /// The library's.
