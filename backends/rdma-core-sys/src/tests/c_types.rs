@@ -17,9 +17,12 @@ pub(super) fn function_alike(name: &str, rust: &str, tables: &[&Table]) -> Strin
     compared(name, &format!("__typeof__(*({})0)", in_c(&normal(rust), tables)))
 }
 
-/// Rust prints types in two ways, by whether a macro has parsed them.
+/// One line, spaced one way: Rust prints a type as it was written, or as a macro has parsed it.
 fn normal(rust: &str) -> String {
-    rust.split_whitespace().collect::<Vec<_>>().join(" ").replace("Option < ", "Option<").replace(" >", ">")
+    let line = rust.split_whitespace().collect::<Vec<_>>().join(" ");
+    let spaced =
+        [("Option < ", "Option<"), ("Option< ", "Option<"), (" >", ">"), (",>", ">"), (", >", ">"), ("( ", "("), (",)", ")"), (", )", ")")];
+    spaced.into_iter().fold(line, |line, (from, to)| line.replace(from, to))
 }
 
 fn compared(expression: &str, c: &str) -> String {
@@ -73,10 +76,11 @@ fn in_c(rust: &str, tables: &[&Table]) -> String {
 #[test]
 fn types_are_put_into_cs_words() {
     let table = Table { types: &[], enums: &[("ibv_mtu", 4)], constants: &[] };
-    let c = |rust: &str| in_c(rust, &[&table]);
+    let c = |rust: &str| in_c(&normal(rust), &[&table]);
     assert_eq!(c("*const *mut ibv_pd"), "const __typeof__(__typeof__(struct ibv_pd) *) *");
     assert_eq!(c("[[u8; 6]; 2]"), "__typeof__(__typeof__(__typeof__(__typeof__(uint8_t) [6])) [2])");
     let function = "Option<unsafe extern \"C\" fn(mtu: ibv_mtu, r#type: *mut c_void) -> c_int>";
     assert_eq!(c(function), "__typeof__(__typeof__(int) (*)(enum ibv_mtu, __typeof__(void) *))");
+    assert_eq!(c("Option <\n  unsafe extern \"C\" fn(\n mtu: ibv_mtu,\n r#type: *mut c_void,\n ) -> c_int,\n >"), c(function));
     assert_eq!(c("Option<unsafe extern \"C\" fn()>"), "__typeof__(__typeof__(void) (*)(void))");
 }
