@@ -152,8 +152,9 @@ pub unsafe fn rdma_post_writev(
 pub unsafe fn rdma_post_recv(id: *mut rdma_cm_id, context: *mut c_void, addr: *mut c_void, length: usize, mr: *mut ibv_mr) -> c_int {
     // SAFETY: the caller's region is the library's; the element is copied before the call returns.
     unsafe {
-        let (begin, end) = ((*mr).addr.addr(), (*mr).addr.addr() + (*mr).length);
-        assert!(addr.addr() >= begin && addr.addr() + length <= end, "the buffer is not within its memory region");
+        let before = addr.addr().checked_sub((*mr).addr.addr());
+        let fits = before.is_some_and(|before| before <= (*mr).length && length <= (*mr).length - before);
+        assert!(fits, "the buffer is not within its memory region");
         rdma_post_recvv(id, context, &mut element(addr, length, mr), 1)
     }
 }
