@@ -99,7 +99,7 @@ c_items! {
             pub flow_action_flags: u32,
             /// On-demand paging of dynamic connections: [`ibv_odp_transport_cap_bits`](crate::ibv_odp_transport_cap_bits).
             pub dc_odp_caps: u32,
-            /// The page that shows the card's clock.
+            /// Where the card's clock can be read.
             pub hca_core_clock: *mut c_void,
             /// Ports that are bonded.
             pub num_lag_ports: u8,

@@ -178,7 +178,7 @@ c_items! {
         /// A vendor's syndrome: a page fault under on-demand paging.
         pub const MLX5_CQE_VENDOR_SYNDROME_ODP_PFAULT: u8 = 0x93;
 
-        /// The frame check sequence is right.
+        /// The Ethernet frame is in order.
         pub const MLX5_CQE_L2_OK: u8 = 1 << 0;
 
         /// IPv4's checksum is right.

@@ -64,7 +64,7 @@ c_items! {
             pub dqp_dct: __be32,
             /// Rate in bits 7:4, service level in bits 3:0.
             pub stat_rate_sl: u8,
-            /// Path bits of the source; on RoCE bit 7 says that `rmac` counts.
+            /// Forced loopback in bit 7, path bits of the source below.
             pub fl_mlid: u8,
             /// The peer's local identifier; on RoCE v2 the UDP source port. Big endian.
             pub rlid: __be16,

@@ -65,7 +65,7 @@ c_items! {
             pub tos: u8,
             /// Time to live.
             pub ttl: u8,
-            /// 1 if it is a fragment.
+            /// Fragmentation: 2 is don't fragment, 4 is more fragments.
             pub flags: u8,
         }
 

@@ -20,7 +20,7 @@ c_items! {
         pub struct ibv_sge {
             /// Where it begins; an offset in a region that is based at zero.
             pub addr: u64,
-            /// Bytes; 0 stands for 2^31.
+            /// Bytes.
             pub length: u32,
             /// The key of its memory region.
             pub lkey: u32,
