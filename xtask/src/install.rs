@@ -27,7 +27,10 @@ impl Package {
     pub(crate) const INETD: Self = Self { name: "inetutils-inetd", binary: "inetutils-inetd" };
     pub(crate) const IPERF3: Self = Self { name: "iperf3", binary: "iperf3" };
     pub(crate) const IPROUTE: Self = Self { name: "iproute2", binary: "ip" };
+    /// Headers of verbs and of mlx5's direct verbs; with them come the libraries and the drivers.
+    pub(crate) const LIBIBVERBS: Self = Self { name: "libibverbs-dev", binary: "/usr/include/infiniband/mlx5dv.h" };
     pub(crate) const LIBMEMCACHED: Self = Self { name: "libmemcached-tools", binary: "memcaslap" };
+    pub(crate) const LIBRDMACM: Self = Self { name: "librdmacm-dev", binary: "/usr/include/rdma/rdma_verbs.h" };
     pub(crate) const LIBUV: Self = Self { name: "libuv1-dev", binary: "/usr/include/uv.h" };
     pub(crate) const MEMCACHED: Self = Self { name: "memcached", binary: "memcached" };
     pub(crate) const NGINX: Self = Self { name: "nginx-light", binary: "nginx" };

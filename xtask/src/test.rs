@@ -147,7 +147,7 @@ impl Step {
                 run_command(cargo().args(["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]))
             }
             Self::Unit => {
-                install::packages(&[Package::CC])?;
+                install::packages(&[Package::CC, Package::LIBIBVERBS, Package::LIBRDMACM])?;
                 run_command(cargo().args(["test", "--workspace", "--quiet", "--no-fail-fast"]))?;
                 conformance::run(&conformance::Options { list: true })
             }

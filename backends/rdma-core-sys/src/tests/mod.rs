@@ -1,0 +1,12 @@
+mod builders;
+mod c_types;
+mod cc;
+mod cm;
+mod extended;
+mod layout;
+mod load;
+mod operations;
+mod readers;
+mod recorder;
+mod segments;
+pub(crate) mod table;
