@@ -93,9 +93,11 @@ impl State {
         if asks_us {
             neighbour.asker_at = Some(at);
         }
-        (neighbour.asked_at, neighbour.asked_last, neighbour.asks) = (None, None, 0);
-        if !by_arp {
-            // (Whether a SYN tells where its sender is depends on who listens.)
+        neighbour.asked_at = None;
+        if by_arp {
+            (neighbour.asked_last, neighbour.asks) = (None, 0);
+        } else {
+            // (Whether a SYN tells where its sender is depends on who listens: the questions may go on.)
             neighbour.waiting.clear();
         }
     }

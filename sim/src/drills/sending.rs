@@ -160,6 +160,13 @@ fn slow_start(bench: &mut Bench) {
         bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
         bench.silence("RFC 9293 s3.10.7.4: an acknowledgment is not answered");
     }
+    if bench.chance(2) {
+        // Nor does an acknowledgment that it sends, which is no data.
+        bench.give(&peer, peer.nxt, peer.rcv, ACK, 10);
+        peer.nxt = peer.nxt.wrapping_add(10);
+        bench.pass(Duration::from_millis(100));
+        bench.take();
+    }
     bench.write(&peer, 24_000, 10_000, SendFlags::empty());
     burst(bench, &mut peer, INITIAL, "RFC 5681 s4.1: after a pause, the restart window");
 }
