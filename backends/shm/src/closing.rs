@@ -65,6 +65,12 @@ pub(crate) fn has_room() -> bool {
     WAITING_COUNT.load(Ordering::Relaxed) < WAITING_MAX
 }
 
+/// Whether anything waits to be closed, or is being closed.
+#[cfg(test)]
+pub(crate) fn is_busy() -> bool {
+    WAITING_COUNT.load(Ordering::Relaxed) > 0
+}
+
 /// In a fork's child: all is closed already, and the thread is the parent's. Async-signal-safe.
 pub(crate) fn forget_all_in_child() {
     SLOW.clear();

@@ -372,6 +372,16 @@ fn what_is_asked() {
 }
 
 #[test]
+fn what_is_sent_again_is_counted_in_bytes() {
+    let report = same_on_both("resent");
+    let reports = report.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let again = |report: serde_json::Value| -> u64 {
+        report["sockets"].as_array().into_iter().flatten().filter_map(|socket| socket["retransmissions"].as_u64()).sum()
+    };
+    assert!(reports.map(again).sum::<u64>() > 0, "nothing was sent again: {report}");
+}
+
+#[test]
 fn signals() {
     same_on_both("signals");
 }

@@ -63,7 +63,7 @@ macro_rules! cases {
     )*};
 }
 
-cases! { burst level edge oneshot fresh nested two mixed errors hangup alike both_worlds threads added first interrupted idle renamed again beside deeply elsewhere }
+cases! { burst level edge oneshot fresh nested two mixed errors hangup alike both_worlds threads added first interrupted idle renamed again beside deeply elsewhere rushing }
 
 /// Who waits while a thread that was woken has yet to run leaves it the core, and does not ask the kernel again and again.
 #[test]

@@ -219,6 +219,8 @@ pub struct Counters {
     pub tx_drops: u64,
     /// TCP segments sent again.
     pub retransmissions: u64,
+    /// Payload bytes of TCP segments sent again.
+    pub retransmitted_bytes: u64,
     /// Sends that were to send nothing.
     pub tx_dummies: u64,
 }

@@ -5,7 +5,7 @@
 //! therefore calls the thread, once; from then on the thread watches the ring until nothing is held any more. A program that makes
 //! so many calls of this kind that the thread would do nothing else is served by the clock instead: often, but not for each frame.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 use core::time::Duration;
 
 use ringway_stack::ring::SocketId;
@@ -28,16 +28,27 @@ const PERIOD: Duration = Duration::from_millis(10);
 /// When the progress thread comes again that found the lock taken, or a frame just come.
 pub(super) const AGAIN: Duration = Duration::from_micros(50);
 
-/// The progress thread was called, and something is held still. (Outside the lock, which whoever calls the thread holds when it comes.)
-static CALLED: AtomicBool = AtomicBool::new(false);
+/// The progress thread was called, and something is held still; and what it is to go by: a [`Watch`], or zero. (Outside the lock, which whoever
+/// calls the thread holds when it comes.)
+static CALLED: AtomicU8 = AtomicU8::new(0);
 
 /// What the progress thread is to go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watch {
     /// The next frame.
-    Ring,
+    Ring = 1,
     /// A millisecond.
     Clock,
+}
+
+impl Watch {
+    /// When the thread comes again that found the lock taken.
+    pub(super) const fn again(self) -> Duration {
+        match self {
+            Self::Ring => AGAIN,
+            Self::Clock => DOZE,
+        }
+    }
 }
 
 /// See the module's documentation.
@@ -72,9 +83,13 @@ impl Count {
     }
 }
 
-/// Whether the progress thread was called, and something is held still.
-pub(super) fn is_called() -> bool {
-    CALLED.load(Ordering::Acquire)
+/// Whether the progress thread was called, and something is held still; and what it is to go by then.
+pub(super) fn called() -> Option<Watch> {
+    match CALLED.load(Ordering::Acquire) {
+        0 => None,
+        by if by == Watch::Clock as u8 => Some(Watch::Clock),
+        _ => Some(Watch::Ring),
+    }
 }
 
 impl Offload {
@@ -82,8 +97,12 @@ impl Offload {
     /// first: mostly it is what was waited for.
     #[cold]
     pub(crate) fn watch_held(&mut self, now: Instant, id: SocketId) {
-        let rushes = self.mux.watch.held.calls.one(now, DOZE) > CALLS_MAX;
-        if rushes && self.mux.watch.held.connections.contains(&id) {
+        let calls = self.mux.watch.held.calls.one(now, DOZE);
+        if calls > CALLS_MAX && self.mux.watch.held.connections.contains(&id) {
+            if calls == CALLS_MAX + 1 {
+                // The thread, which finds the lock taken by these calls as often as not, is not to come again and again.
+                CALLED.store(Watch::Clock as u8, Ordering::Release);
+            }
             return;
         }
         self.catch_up(now);
@@ -98,7 +117,7 @@ impl Offload {
             held.connections.push(id);
         }
         // A thread that was called comes by itself until nothing is held any more.
-        let called = CALLED.swap(true, Ordering::AcqRel);
+        let called = CALLED.fetch_max(Watch::Ring as u8, Ordering::AcqRel) != 0;
         if self.mux.watch.is_deep() {
             self.attend(now);
         } else if !called {
@@ -110,12 +129,15 @@ impl Offload {
     pub(super) fn still_held(&mut self, now: Instant) -> Option<Watch> {
         let Self { mux, ring, .. } = self;
         let held = &mut mux.watch.held;
-        held.connections.retain(|&id| ring.is_held(id));
-        CALLED.store(!held.connections.is_empty(), Ordering::Release);
-        if held.connections.is_empty() {
-            return None;
-        }
-        let rushes = held.turns.one(now, PERIOD) > TURNS_MAX || held.calls.so_far(now, DOZE) > CALLS_MAX;
-        Some(if rushes { Watch::Clock } else { Watch::Ring })
+        let rushes = held.calls.so_far(now, DOZE) > CALLS_MAX;
+        // (What a program that writes as fast as it can has sent just now is followed by more, which would call the thread again.)
+        held.connections.retain(|&id| rushes || ring.is_held(id));
+        let by = match held.connections.is_empty() {
+            true => None,
+            false if held.turns.one(now, PERIOD) > TURNS_MAX || rushes => Some(Watch::Clock),
+            false => Some(Watch::Ring),
+        };
+        CALLED.store(by.map_or(0, |by| by as u8), Ordering::Release);
+        by
     }
 }

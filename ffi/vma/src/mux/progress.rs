@@ -85,14 +85,14 @@ impl Service {
             self.quiet = 0;
             // (A sender may have ended the pause, and does so once.)
             let patience = if self.pauses { Duration::ZERO } else { self.interval };
-            let tick = if held::is_called() { held::AGAIN } else { patience.max(Duration::from_millis(1)) };
+            let tick = held::called().map_or(patience.max(Duration::from_millis(1)), Watch::again);
             return Plan { descriptors: [greetings, None, None], timeout: Some(tick) };
         };
         fork::look_after_parent(process, &mut offload);
         crate::moving::owner::begin_lent(process, &mut offload);
         let parent = offload.parent.as_ref().map(Pidfd::fd);
         self.pauses = false;
-        let woken = offload.mux.watch.is_deep() | offload.ring.device_mut().resume() | held::is_called();
+        let woken = offload.mux.watch.is_deep() | offload.ring.device_mut().resume() | held::called().is_some();
         offload.wake_from_deep();
         let losses = self.rendezvous.losses();
         if core::mem::replace(&mut self.losses, losses) != losses {

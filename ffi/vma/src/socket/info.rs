@@ -115,7 +115,7 @@ pub(super) fn tcp_info(offload: &Offload, now: Instant, id: SocketId) -> TcpInfo
     (raw.rcv_space, raw.rcv_ssthresh) = (clamp(details.rcv_wnd as u64), clamp(details.rcv_wnd as u64));
     (raw.pacing_rate, raw.max_pacing_rate) = (u64::MAX, u64::MAX);
     raw.bytes_sent = info.counters.tx_bytes;
-    raw.bytes_retrans = info.counters.retransmissions * mss as u64;
+    raw.bytes_retrans = info.counters.retransmitted_bytes;
     let on_the_way = (info.send_queue - details.not_sent.min(info.send_queue)) as u64;
     raw.bytes_acked = raw.bytes_sent.saturating_sub(raw.bytes_retrans).saturating_sub(on_the_way);
     raw.bytes_received = info.counters.rx_bytes;

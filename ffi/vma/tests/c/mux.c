@@ -785,10 +785,10 @@ static long used_us(void) {
     return (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000L + used.ru_utime.tv_usec + used.ru_stime.tv_usec;
 }
 
-/* Time that the library's progress thread has had a core for, in ns: a process without the library has none. */
-static long long progress_ns(void) {
+/* Time that the library's progress thread has had a core for, in ns (0), or how often it had one (2): a process without the library has none. */
+static long long progress_had(int which) {
     DIR *tasks = opendir("/proc/self/task");
-    long long ns = 0;
+    long long had[3] = { 0 };
     CHECK(tasks);
     for (struct dirent *task; (task = readdir(tasks));) {
         char path[300], name[20] = "";
@@ -798,14 +798,14 @@ static long long progress_ns(void) {
             fclose(file);
             snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", task->d_name);
             file = fopen(path, "r");
-            CHECK(file && fscanf(file, "%lld", &ns) == 1);
+            CHECK(file && fscanf(file, "%lld %lld %lld", &had[0], &had[1], &had[2]) == 3);
         }
         if (file) {
             fclose(file);
         }
     }
     closedir(tasks);
-    return ns;
+    return had[which];
 }
 
 static void *echo_slowly(void *arg) {
@@ -832,16 +832,50 @@ static void elsewhere(void) {
     int ends[2] = { there[0], back[1] };
     pthread_create(&t, 0, echo_slowly, ends);
     usleep(200000);
-    long long before = progress_ns();
+    long long before = progress_had(0);
     for (int i = 0; i < ROUNDS; i++) {
         CHECK(write(there[1], &c, 1) == 1 && epoll_wait(ep, &event, 1, 5000) == 1 && event.data.u32 == 2);
         CHECK(read(back[0], &c, 1) == 1);
     }
-    long long ns = progress_ns() - before;
+    long long ns = progress_had(0) - before;
     fprintf(stderr, "the progress thread had a core for %lld us\n", ns / 1000);
     printf("left alone: %d\n", ns / ROUNDS < 5000);
     close(there[1]);
     pthread_join(t, 0);
+}
+
+/* Who writes little pieces as fast as it can, with Nagle's algorithm on: what is held is the next write's affair, and the progress thread comes by the
+ * clock, once in a millisecond, and not for each acknowledgment. */
+static void rushing(void) {
+    enum { WRITES = 500000, LENGTH = 100 };
+    static char bytes[1 << 16];
+    struct sockaddr_in a;
+    struct timespec t[2];
+    int where[2], status;
+    long long total = 0;
+    CHECK(pipe(where) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int l = listener(&a);
+        CHECK(write(where[1], &a, sizeof a) == sizeof a);
+        int s = accept(l, 0, 0);
+        for (ssize_t n; (n = read(s, bytes, sizeof bytes)) > 0;) total += n;
+        _exit(total != (long long)WRITES * LENGTH);
+    }
+    CHECK(read(where[0], &a, sizeof a) == sizeof a);
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(s, (void *)&a, sizeof a) == 0);
+    usleep(50000);
+    long long before = progress_had(2);
+    clock_gettime(CLOCK_MONOTONIC, &t[0]);
+    for (int i = 0; i < WRITES; i++) CHECK(write(s, bytes, LENGTH) == LENGTH);
+    clock_gettime(CLOCK_MONOTONIC, &t[1]);
+    long long turns = progress_had(2) - before, ms = (t[1].tv_sec - t[0].tv_sec) * 1000LL + (t[1].tv_nsec - t[0].tv_nsec) / 1000000;
+    fprintf(stderr, "%lld turns of the progress thread in %lld ms\n", turns, ms);
+    printf("by the clock: %d\n", turns <= ms + ms / 4 + 20);
+    close(s);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    printf("all came\n");
 }
 
 static void beside(void) {
@@ -913,7 +947,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     { "level", level }, { "edge", edge }, { "oneshot", oneshot }, { "fresh", fresh }, { "nested", nested }, { "two", two },
     { "mixed", mixed }, { "errors", errors }, { "hangup", hangup }, { "alike", alike }, { "both_worlds", both_worlds }, { "threads", threads },
     { "added", added }, { "first", first }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy }, { "again", again },
-    { "burst", burst }, { "one_core", one_core }, { "elsewhere", elsewhere }, { "beside", beside }, { "deeply", deeply },
+    { "burst", burst }, { "one_core", one_core }, { "elsewhere", elsewhere }, { "rushing", rushing }, { "beside", beside }, { "deeply", deeply },
 };
 
 int main(int argc, char **argv) {

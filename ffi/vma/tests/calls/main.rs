@@ -275,7 +275,11 @@ fn every_known_difference_is_still_there() {
     for (index, known) in KNOWN.iter().enumerate() {
         let witness = cases::witnesses().into_iter().find(|(name, _)| *name == known.id);
         let (_, steps) = witness.unwrap_or_else(|| panic!("{}: no program shows it", known.id));
-        let run = comparison.compare(|| steps.iter().cloned());
+        let mut run = comparison.compare(|| steps.iter().cloned());
+        if run.known != Some(index) && !run.failed() {
+            // (Where cores are busy, another may be met on the way, or the worlds may meet before they are looked at.)
+            run = comparison.once(&mut steps.iter().cloned(), SLOW_CORKED);
+        }
         assert!(!run.failed(), "{}: differs otherwise:\n{run}", known.id);
         assert_eq!(run.known, Some(index), "{}: the worlds agree now, or another was met; strike it off the list:\n{run}", known.id);
     }

@@ -1,7 +1,7 @@
 /* Payload lies where the device put it: in the memory of the process that sent it, which is mapped here. Prints what is wrong, and nothing else. */
 #include "xtreme.h"
 
-enum { DATAGRAMS = 400, LENGTH = 30000 };
+enum { DATAGRAMS = 400, LENGTH = 30000, EARLY_MAX = 500 };
 
 static char bytes[LENGTH];
 
@@ -30,13 +30,12 @@ static void sender(int from_parent, int type)
 
 	MUST(read(from_parent, &where, sizeof where));
 	MUST(connect(s, SA(where), sizeof where));
-	for (int i = 0; i < DATAGRAMS; i++) {
-		/* (Datagrams, one for each that was taken: none is to be dropped.) */
-		if (type == SOCK_DGRAM)
-			MUST(read(from_parent, &byte, 1));
+	if (type == SOCK_STREAM)
+		for (int i = 0; i < DATAGRAMS; i++)
+			CHECK(send(s, bytes, LENGTH, 0) == LENGTH);
+	/* (Datagrams, one for each that was taken: none is to be dropped.) */
+	for (MUST(read(from_parent, &byte, 1)); byte != 'c'; MUST(read(from_parent, &byte, 1)))
 		CHECK(send(s, bytes, LENGTH, 0) == LENGTH);
-	}
-	MUST(read(from_parent, &byte, 1));
 	exit(wrong);
 }
 
@@ -54,14 +53,21 @@ static void receiver(int type)
 	if (type == SOCK_DGRAM)
 		MUST(write(to_child[1], "a", 1));
 	size_t total = 0;
+	/* Where cores are busy, the first datagrams find that their receiver has yet to answer, and take the kernel: they do not count. */
+	int met = type == SOCK_STREAM, early = 0;
 	while (total < (size_t)DATAGRAMS * LENGTH) {
 		struct vma_completion_t done = next_with(ring, VMA_SOCKETXTREME_PACKET);
+		size_t length = 0;
+		int theirs = 1;
 		for (struct vma_buff_t *b = done.packet.buff_lst; b != NULL; b = b->next) {
-			CHECK(b->len < 256 || is_the_peers(b->payload));
-			total += b->len;
+			theirs &= b->len < 256 || is_the_peers(b->payload);
+			length += b->len;
 		}
+		met |= theirs;
+		CHECK(met ? theirs : ++early < EARLY_MAX);
+		total += met ? length : 0;
 		CHECK(vma->socketxtreme_free_vma_packets(&done.packet, 1) == 0);
-		if (type == SOCK_DGRAM)
+		if (type == SOCK_DGRAM && total < (size_t)DATAGRAMS * LENGTH)
 			MUST(write(to_child[1], "b", 1));
 	}
 	MUST(write(to_child[1], "c", 1));

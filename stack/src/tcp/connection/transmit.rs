@@ -195,6 +195,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.retransmit_now = false;
         self.high_rxt = start + sent + usize::from(fin && sent == len);
         self.counters.retransmissions += 1;
+        self.counters.retransmitted_bytes += sent as u64;
         self.rtt.retransmitted();
         // (After a partial acknowledgment that has been decided: RFC 6582 s3.2 step 3.)
         if start == self.snd_una && !(self.phase == Phase::Recovery && self.partially_acked) {

@@ -32,7 +32,7 @@ fn a_lost_last_segment_is_sent_again_by_the_timer() {
     let sent = pair.sent(A);
     let wait = sent[1].sent.since(start);
     assert!(wait >= ms(200) && wait < ms(220), "RTO is 200 ms and the round trip: {wait:?}");
-    assert_eq!(pair.a.counters().retransmissions, 1);
+    assert_eq!((pair.a.counters().retransmissions, pair.a.counters().retransmitted_bytes), (1, 5));
     assert_eq!(pair.a.cwnd(), 2 * 1448 - 1448 + 5, "one segment, grown by what was acknowledged");
 }
 
