@@ -92,8 +92,11 @@ pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, service: Service, (a
     // is full, or a neighbour who is asked for, lets it go later.
     let echoes = own.shadow.receiver.echoes();
     let stale = |arrival: &Segment| arrival.options.timestamps.is_some_and(|(value, _)| echoes.iter().any(|&echo| before(value, echo)));
-    let strange =
-        |arrival: &Segment| arrival.len() == 0 && (arrival.span() > 0 || arrival.has(RST) || arrival.seq != own.rx.next || stale(arrival));
+    // (RFC 5961 s5.2: what acknowledges less than a window ago may be challenged. The largest window that there was is no less than today's.)
+    let window = own.edge.map_or(0, |edge| edge.wrapping_sub(own.una));
+    let ancient = |arrival: &Segment| before(arrival.ack, own.una) && own.una.wrapping_sub(arrival.ack) >= window;
+    let inexact = |arrival: &Segment| arrival.span() > 0 || arrival.has(RST) || arrival.seq != own.rx.next;
+    let strange = |arrival: &Segment| arrival.len() == 0 && (inexact(arrival) || stale(arrival) || ancient(arrival));
     let perhaps = !own.shadow.challenges.answers.is_empty() || arrivals.iter().any(strange);
     let (nxt, owes) = (own.nxt, own.shadow.receiver.owed_since.is_some());
     let state = &mut own.shadow.challenges;
