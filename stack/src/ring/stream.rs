@@ -691,6 +691,7 @@ fn emit<D: Device>(now: Instant, stream: &mut Stream<D>, mac: MacAddr, output: &
     let (ttl, tos) = (stream.connection.config().ttl, stream.connection.config().tos);
     let to = Envelope { src: *stream.local.ip(), dst: *stream.remote.ip(), mac, ttl, tos };
     let mut gone = None;
+    let before = stream.connection.counters().resent();
     stream.connection.poll_transmit(now, &mut |segment| {
         let sent = output.tcp(device, &to, segment);
         if sent == Err(SendError::NoPeer) {
@@ -698,5 +699,8 @@ fn emit<D: Device>(now: Instant, stream: &mut Stream<D>, mac: MacAddr, output: &
         }
         sent
     });
+    let [segments, bytes] = stream.connection.counters().resent();
+    output.counters.retransmissions += segments - before[0];
+    output.counters.retransmitted_bytes += bytes - before[1];
     gone
 }

@@ -225,6 +225,14 @@ pub struct Counters {
     pub tx_dummies: u64,
 }
 
+impl Counters {
+    /// Segments and bytes that were sent again.
+    #[inline]
+    pub(super) const fn resent(&self) -> [u64; 2] {
+        [self.retransmissions, self.retransmitted_bytes]
+    }
+}
+
 /// How a ring's looks at its completion queue went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batches {

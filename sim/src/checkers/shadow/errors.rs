@@ -89,7 +89,9 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     let apart = moment.at.since(own.shadow.probed_at);
     let before = core::mem::replace(&mut own.shadow.probes_apart, (apart, own.una, shut));
     // RFC 9293 s3.8.6.1: "SHOULD increase exponentially the interval between successive probes."
-    let shut_since = shut && before.2 && before.1 == own.una && own.shadow.probes_shut > 1;
+    // One that waited for a neighbour's answer, or for the device, is followed sooner: the stack counts from when it was due.
+    let punctual = core::mem::replace(&mut own.shadow.punctual, moment.at > moment.excused && own.free);
+    let shut_since = punctual && shut && before.2 && before.1 == own.una && own.shadow.probes_shut > 1;
     own.shadow.probes_shut = if shut && before.1 == own.una { own.shadow.probes_shut + 1 } else { 0 };
     if shut_since && own.calm && State::is_known(own) && !own.shadow.reconfigured && apart < (before.0 * 3 / 2).min(PROBES_APART_MAX) {
         moment.breach(
@@ -100,8 +102,6 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     let Some(config) = &own.shadow.config else { return };
     let unsent = own.stream.is_watched() && own.offset(own.nxt) < own.stream.written();
     let (probes, heard_at, probed_at) = (own.shadow.probes, own.shadow.heard_at, own.shadow.probed_at);
-    // One that waited for a neighbour's answer, or for the device, is followed sooner: the stack counts from when it was due.
-    let punctual = core::mem::replace(&mut own.shadow.punctual, moment.at > moment.excused && own.free);
     own.shadow.probes += 1;
     (own.shadow.probed_at, own.shadow.probed) = (moment.at, true);
     if shut || unsent || !own.calm || !State::is_known(own) || own.shadow.reconfigured || !own.shadow.arrivals.is_empty() {

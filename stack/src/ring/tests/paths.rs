@@ -369,4 +369,6 @@ fn what_timed_out_is_sent_once_when_the_link_comes_up() {
     pair.a.device_mut().events.push_back(DeviceEvent::Link { up: true });
     pair.a.poll(pair.now);
     assert_eq!(retransmissions(&pair), [1, 1]);
+    let counters = pair.a.counters();
+    assert_eq!((counters.retransmissions, counters.retransmitted_bytes), (2, 8), "the ring counts them as well");
 }
