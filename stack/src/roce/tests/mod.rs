@@ -1,0 +1,11 @@
+mod campaign;
+mod cqs;
+mod credits;
+mod datagrams;
+mod errors;
+mod hostile;
+mod loss;
+mod memory;
+mod messages;
+mod pair;
+mod states;
