@@ -7,6 +7,7 @@
 //!
 //! - [`packet`]: the transport headers, their IP packets, their frames; [`psn`]: packet sequence numbers
 //! - [`mad`]: management datagrams of connection management, and RDMA-CM's private data
+//! - [`cm`]: connection management
 //! - [`memory`], [`work`], [`qp`]: what a program deals with
 //! - [`rc`]: reliable connections; `ud`: datagrams; `gsi`: queue pair 1
 //!
@@ -15,6 +16,7 @@
 mod bytes;
 #[cfg(test)]
 mod capture;
+pub mod cm;
 mod cq;
 mod gsi;
 mod hca;

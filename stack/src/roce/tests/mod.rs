@@ -1,4 +1,5 @@
 mod campaign;
+mod connected;
 mod cqs;
 mod credits;
 mod datagrams;
