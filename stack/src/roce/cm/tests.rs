@@ -21,12 +21,14 @@ const LATENCY: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_nanos(4096 << 20);
 const NO_PRIVATE: [u8; Reject::PRIVATE_LEN] = [0; Reject::PRIVATE_LEN];
 
+type Fate = Box<dyn FnMut(usize, &Mad) -> Vec<Duration>>;
+
 /// Two connection managements, A at index 0 and B at 1, and a wire.
 struct Pair {
     now: Instant,
     ends: [Cm; 2],
     /// Says when copies of a datagram arrive, given how many were sent before it.
-    fate: Box<dyn FnMut(usize, &Mad) -> Vec<Duration>>,
+    fate: Fate,
     wire: Vec<(Instant, usize, Management)>,
     /// All that was sent: by whom, when, what.
     log: Vec<(usize, Instant, Mad)>,

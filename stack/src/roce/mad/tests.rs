@@ -97,8 +97,8 @@ proptest! {
 
     #[test]
     fn addresses_roundtrip(v6: bool, src: [u8; 16], dst: [u8; 16], port: u16) {
-        let address = |octets: [u8; 16]| if v6 { octets.into() } else { std::net::Ipv4Addr::from(*octets.first_chunk::<4>().unwrap()).into() };
-        let header = IpHeader { src: (std::net::IpAddr::from(address(src)), port).into(), dst: address(dst) };
+        let address = |octets: [u8; 16]| -> std::net::IpAddr { if v6 { octets.into() } else { std::net::Ipv4Addr::from(*octets.first_chunk::<4>().unwrap()).into() } };
+        let header = IpHeader { src: (address(src), port).into(), dst: address(dst) };
         prop_assert_eq!(IpHeader::parse(&header.emit()), Ok(header));
     }
 }

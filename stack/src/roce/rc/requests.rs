@@ -220,7 +220,7 @@ impl Qp {
     }
 
     fn on_atomic<M: Memory>(&mut self, cx: &mut Context<'_, M>, psn: Psn, eth: AtomicEth, op: AtomicOp) -> Result<u32, Refusal> {
-        let allowed = self.access.contains(Access::REMOTE_ATOMIC) && eth.address % 8 == 0;
+        let allowed = self.access.contains(Access::REMOTE_ATOMIC) && eth.address.is_multiple_of(8);
         if !matches!(self.resp.message, Message::None) || !allowed {
             return Err(Refusal::Invalid);
         }

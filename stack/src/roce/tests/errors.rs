@@ -7,6 +7,9 @@ use crate::roce::packet::{Body, NakCode, Syndrome};
 use crate::roce::qp::{Events, Modify, Mtu, Sending, State};
 use crate::roce::work::{Data, SendOp, SendWr, Sge, Status};
 
+/// Makes an operation of A's.
+type Make = dyn Fn(&mut Pair) -> SendOp;
+
 const SEND: SendOp = SendOp::Send { immediate: None };
 
 /// Posts `op` between two sends, and says how both ends came out of it: A's completions and B's.
@@ -45,7 +48,7 @@ fn memory_that_peers_may_not_touch() {
     let wrapping = |pair: &mut Pair| SendOp::Write { address: u64::MAX - 3, rkey: pair.end(B).key, immediate: None };
     let no_key = |_: &mut Pair| SendOp::Write { address: BASE, rkey: 0x1234, immediate: None };
     let stale = |pair: &mut Pair| SendOp::FetchAdd { address: BASE, rkey: pair.end(B).key ^ 1, add: 1 };
-    let cases: [(&dyn Fn(&mut Pair) -> SendOp, u32); 5] = [(&beyond, 11), (&before, 4), (&wrapping, 8), (&no_key, 1), (&stale, 8)];
+    let cases: [(&Make, u32); 5] = [(&beyond, 11), (&before, 4), (&wrapping, 8), (&no_key, 1), (&stale, 8)];
     for (op, len) in cases {
         let (mut pair, statuses) = refused(&Options::default(), op, len);
         assert_eq!(statuses[0], [(1, Status::Success), (2, Status::RemoteAccess), (3, Status::Flushed)]);
@@ -65,7 +68,7 @@ fn operations_that_the_queue_pair_does_not_allow() {
     let unaligned = |pair: &mut Pair| pair.fetch_add(A, 4, 1);
     let no_reads = Options { max_dest_rd_atomic: 0, ..Options::default() };
     let without = |access| Options { access: Access::all() - access, ..Options::default() };
-    let cases: [(Options, &dyn Fn(&mut Pair) -> SendOp); 5] = [
+    let cases: [(Options, &Make); 5] = [
         (without(Access::REMOTE_WRITE), &write),
         (without(Access::REMOTE_READ), &read),
         (without(Access::REMOTE_ATOMIC), &add),
