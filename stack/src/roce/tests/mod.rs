@@ -9,4 +9,5 @@ mod loss;
 mod memory;
 mod messages;
 mod pair;
+mod replay;
 mod states;
