@@ -341,6 +341,9 @@ impl<M: Memory> Hca<M> {
                 qp.listed = false;
             }
             let sent = self.with_qp_quietly(now, number, |qp, cx| match qp.config.transport {
+                Transport::Rc if core::mem::take(&mut qp.resp.was_served) => {
+                    qp.transmit_request(cx, id, out).or_else(|| qp.transmit_response(cx, id, out))
+                }
                 Transport::Rc => qp.transmit_response(cx, id, out).or_else(|| qp.transmit_request(cx, id, out)),
                 Transport::Ud => qp.transmit_datagram(cx, id, out),
             });

@@ -93,6 +93,8 @@ pub(super) struct Responder {
     ack: Option<(Psn, Syndrome)>,
     /// The peer was told that a packet is missing, or has to come again: silence until it does.
     nak_sent: bool,
+    /// A read's packet was sent last: the requester's turn, or a peer that reads for ever would silence it.
+    pub(super) was_served: bool,
 }
 
 /// A message of several packets that is not complete.

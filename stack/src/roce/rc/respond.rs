@@ -59,6 +59,7 @@ impl Qp {
             }
             return self.acknowledge(cx, psn, Syndrome::Nak(NakCode::RemoteAccess), id, out);
         }
+        self.resp.was_served = true;
         let resource = &mut self.resp.resources[index];
         resource.pending = resource.pending.filter(|_| psn + 1 != resource.end());
         if let Some(pending) = &mut resource.pending {

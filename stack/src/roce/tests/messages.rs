@@ -257,3 +257,36 @@ fn both_ends_talk_at_once() {
         assert_eq!(ids.iter().filter(|id| **id >= 100).copied().collect::<Vec<_>>(), (100..110).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn who_is_read_from_sends_meanwhile() {
+    let mut pair = Pair::new(&Options { mtu: Mtu::B256, ..Options::default() });
+    let op = pair.read(A, 0);
+    pair.post_op(A, 1, op, 0, 20_000);
+    pair.post_recv(A, 2, 30_000, 1000);
+    pair.transmit();
+    pair.post_op(B, 3, SEND, 0, 1000);
+    // The request arrives before B sends anything.
+    pair.lose(|packet| packet.from == B);
+    let request = pair.sent(A).remove(0);
+    pair.deliver(B, &request.bytes);
+    pair.transmit();
+    let sends: Vec<_> = pair.sent(B).iter().map(|packet| !packet.is_response()).collect();
+    assert_eq!(sends[..8], [false, true, false, true, false, true, false, true], "turn and turn about");
+}
+
+#[test]
+fn queue_pairs_take_turns() {
+    let options = Options { mtu: Mtu::B256, ..Options::default() };
+    let mut pair = Pair::new(&options);
+    let second = pair.add_qp(&options);
+    pair.lose(|_| true);
+    let op = pair.write(A, 0, None);
+    pair.post_op(A, 1, op, 0, 1000);
+    let (now, sge) = (pair.now, pair.end(A).sge(0, 1000));
+    pair.end(A).hca.post_send(now, second, &SendWr::new(2, op, Data::Gather(&[sge]))).unwrap();
+    pair.transmit();
+    let to: Vec<_> = pair.sent(A).iter().map(|packet| packet.header().dest_qp).collect();
+    assert_eq!(to.len(), 8);
+    assert!(to.windows(2).all(|pair| pair[0] != pair[1]), "{to:?}");
+}

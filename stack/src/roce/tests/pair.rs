@@ -75,6 +75,7 @@ pub(super) struct End {
     pub(super) hca: Adapter,
     pub(super) pd: Pd,
     pub(super) cq: u32,
+    config: QpConfig,
     pub(super) qp: u32,
     /// The key of the one region.
     pub(super) key: u32,
@@ -95,6 +96,10 @@ impl Packet {
 
     pub(super) fn body(&self) -> Body {
         self.header().body
+    }
+
+    pub(super) fn is_response(&self) -> bool {
+        self.body().is_response()
     }
 }
 
@@ -148,7 +153,7 @@ impl End {
         };
         let qp = hca.create_qp(config).unwrap();
         let key = hca.register(pd, BASE, vec![0; REGION], Access::all()).unwrap();
-        Self { hca, pd, cq, qp, key }
+        Self { hca, pd, cq, config, qp, key }
     }
 
     pub(super) fn sge(&self, offset: u64, len: u32) -> Sge {
@@ -210,6 +215,23 @@ impl Pair {
         for modify in [Modify::Init { access: options.access, qkey: 0 }, Modify::Rtr(peer), Modify::Rts(sending)] {
             self.modify(side, &modify).unwrap();
         }
+    }
+
+    /// One more queue pair at each end, connected with each other; their number, which is the same at both.
+    pub(super) fn add_qp(&mut self, options: &Options) -> u32 {
+        let first = [self.end(A).qp, self.end(B).qp];
+        for end in &mut self.ends {
+            let config = QpConfig { transport: Transport::Rc, ..end.config };
+            end.qp = end.hca.create_qp(config).unwrap();
+        }
+        for side in [A, B] {
+            self.connect(side, options);
+        }
+        let added = self.end(A).qp;
+        assert_eq!(added, self.end(B).qp);
+        self.end(A).qp = first[0];
+        self.end(B).qp = first[1];
+        added
     }
 
     pub(super) fn modify(&mut self, side: Side, modify: &Modify) -> Result<(), crate::roce::qp::ModifyError> {
