@@ -229,3 +229,27 @@ fn after_an_error_all_that_is_posted_is_flushed() {
     pair.settle();
     assert!(pair.sent(A).is_empty());
 }
+
+#[test]
+fn of_a_write_that_is_not_allowed_in_whole_nothing_is_written() {
+    let mut pair = Pair::plain();
+    pair.end(A).bytes(0, 3000).fill(0xaa);
+    let op = pair.write(A, super::pair::REGION as u64 - 2999, None);
+    pair.post_op(A, 1, op, 0, 3000);
+    pair.settle();
+    assert_eq!(pair.statuses(A), [(1, Status::RemoteAccess)]);
+    assert_eq!(pair.end(B).bytes(0, super::pair::REGION), [0; super::pair::REGION]);
+}
+
+#[test]
+fn a_receive_whose_memory_is_not_to_be_written() {
+    let mut pair = Pair::plain();
+    let (now, qp, pd) = (pair.now, pair.end(B).qp, pair.end(B).pd);
+    let lkey = pair.end(B).hca.register(pd, BASE, vec![7; 10], Access::REMOTE_READ).unwrap();
+    pair.end(B).hca.post_recv(now, qp, 10, &[Sge { address: BASE, len: 10, lkey }]).unwrap();
+    pair.post(A, &SendWr::new(1, SEND, Data::Inline(b"x"))).unwrap();
+    pair.settle();
+    assert_eq!(pair.statuses(A), [(1, Status::RemoteOperation)]);
+    assert_eq!(pair.statuses(B), [(10, Status::LocalProtection)]);
+    assert_eq!(pair.end(B).hca.memory(lkey), Some(&vec![7; 10]));
+}

@@ -228,3 +228,73 @@ fn a_write_with_immediate_waits_for_a_receive_at_its_end() {
     assert_eq!((pair.successes(A), pair.successes(B)), (vec![1], vec![1]));
     assert_eq!(pair.end(B).bytes(0, 1001), [&[9; 1000][..], &[0]].concat());
 }
+
+#[test]
+fn a_late_acknowledgment_spares_what_the_timer_would_send_again() {
+    let mut options = Options { mtu: Mtu::B256, ..Options::default() };
+    options.tuning.window = 2;
+    let mut pair = Pair::new(&options);
+    pair.lose(|_| true);
+    let op = pair.write(A, 0, None);
+    pair.post_op(A, 1, op, 0, 1024);
+    pair.transmit();
+    for packet in pair.sent(A) {
+        pair.deliver(B, &packet.bytes);
+    }
+    pair.transmit();
+    let late = pair.sent(B).remove(0);
+    pair.now += TIMEOUT;
+    let now = pair.now;
+    pair.end(A).hca.on_timer(now);
+    pair.deliver(A, &late.bytes);
+    pair.transmit();
+    let numbers: Vec<_> = pair.sent(A).iter().map(|packet| packet.header().psn.distance(super::pair::psn(A))).collect();
+    assert_eq!(numbers, [2, 3]);
+}
+
+#[test]
+fn a_copy_of_a_nak_is_no_second_one() {
+    let mut pair = Pair::new(&Options { sending: Sending { timeout: 10, retry_count: 1, ..Sending::default() }, ..Options::default() });
+    pair.lose(|_| true);
+    post_sends(&mut pair, 3);
+    pair.transmit();
+    let last = pair.sent(A).remove(2);
+    pair.deliver(B, &last.bytes);
+    pair.transmit();
+    let nak = pair.sent(B).remove(0);
+    for _ in 0..3 {
+        pair.deliver(A, &nak.bytes);
+    }
+    pair.lose(|_| false);
+    pair.settle();
+    check_sends(&mut pair, 3);
+}
+
+#[test]
+fn whoever_waits_for_a_receive_has_all_retries_again() {
+    let mut pair = Pair::new(&Options { sending: Sending { timeout: 8, retry_count: 1, ..Sending::default() }, ..Options::default() });
+    let mut count = 0;
+    pair.lose(move |packet| {
+        count += u32::from(packet.from == A);
+        packet.from == A && count.is_multiple_of(2)
+    });
+    pair.post(A, &SendWr::new(1, SEND, Data::Inline(b"x"))).unwrap();
+    pair.run(Duration::from_millis(50));
+    assert!(pair.sent(A).len() > 20);
+    pair.post_recv(B, 1, 0, 10);
+    pair.settle();
+    assert_eq!((pair.successes(A), pair.successes(B)), (vec![1], vec![1]));
+}
+
+#[test]
+fn progress_sets_the_timer_anew() {
+    let mut options = Options { sending: Sending { timeout: 4, ..Sending::default() }, ..Options::default() };
+    options.tuning.window = 5;
+    let mut pair = Pair::new(&options);
+    post_sends(&mut pair, 60);
+    let start = pair.now;
+    pair.settle();
+    assert!(pair.now.since(start) > Duration::from_nanos(4096 << 4), "it takes longer than the timer");
+    check_sends(&mut pair, 60);
+    assert_eq!(pair.sent(A).len(), 60, "and nothing is sent twice");
+}
