@@ -328,8 +328,8 @@ impl<M: Memory> Hca<M> {
     /// The bytes that [`Hca::poll_transmit`] needs room for.
     pub const PACKET_MAX: usize = Mtu::B4096.bytes() as usize + OVERHEAD_MAX;
 
-    /// Writes the next IP packet to `out`, which must have room for [`Hca::PACKET_MAX`] bytes, and gives its length; `None` if there is none
-    /// now. Queue pairs take turns.
+    /// Writes the next IP packet to `out`, which must have room for [`Hca::PACKET_MAX`] bytes, and gives its length; `None` if there is
+    /// none now. Queue pairs take turns.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let id = self.ip_id;
         self.ip_id = id.wrapping_add(1);
@@ -413,7 +413,8 @@ impl<M: Memory> Hca<M> {
         Some(result)
     }
 
-    /// All queue pairs of an overrun completion queue fail (IBTA spec, s11.6.3.2). It happens once to a queue, so it may look at all of them.
+    /// All queue pairs of an overrun completion queue fail (IBTA spec, s11.6.3.2). It happens once to a queue, so it may look at all of
+    /// them.
     fn fail_users(&mut self, now: Instant, cq: u32) {
         let uses = |qp: &Qp| qp.config.send_cq == cq || qp.config.recv_cq == cq;
         let users: Vec<u32> = self.qps.keys().filter(|number| self.qps.get(*number).is_some_and(|qp| uses(qp))).collect();

@@ -1,9 +1,9 @@
 //! RoCEv2 as state machines without I/O (IBTA spec, volume 1, and its annex A17).
 //!
-//! An [`Hca`] is an adapter as verbs has it: memory regions, completion queues, queue pairs. An IP packet comes in by [`Hca::on_packet`], IP
-//! packets go out by [`Hca::poll_transmit`], and what must happen later does by [`Hca::deadline`] and [`Hca::on_timer`]. The bytes of memory
-//! regions stand behind [`memory::Memory`]. Everything is bounded, by [`Limits`] or by what a queue pair was made with, whatever a peer sends.
-//! Queues are allocated when they are made, and packets do not allocate, but for a node of the list of timers now and then.
+//! An [`Hca`] is an adapter as verbs has it: memory regions, completion queues, queue pairs. An IP packet comes in by [`Hca::on_packet`],
+//! IP packets go out by [`Hca::poll_transmit`], and what must happen later does by [`Hca::deadline`] and [`Hca::on_timer`]. The bytes of
+//! memory regions stand behind [`memory::Memory`]. Everything is bounded, by [`Limits`] or by what a queue pair was made with, whatever a
+//! peer sends. Queues are allocated when they are made, and packets do not allocate, but for a node of the list of timers now and then.
 //!
 //! - [`packet`]: the transport headers, their IP packets, their frames; [`psn`]: packet sequence numbers
 //! - [`mad`]: management datagrams of connection management, and RDMA-CM's private data

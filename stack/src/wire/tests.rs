@@ -64,7 +64,12 @@ fn tcp_header() -> impl Strategy<Value = tcp::Header> {
 
 proptest! {
     #[test]
-    fn ipv6_roundtrips(addresses in any::<([u8; 16], [u8; 16])>(), octets in any::<(u8, u8, u8)>(), flow_label in 0..1u32 << 20, payload_len in any::<u16>()) {
+    fn ipv6_roundtrips(
+        addresses in any::<([u8; 16], [u8; 16])>(),
+        octets in any::<(u8, u8, u8)>(),
+        flow_label in 0..1u32 << 20,
+        payload_len in any::<u16>(),
+    ) {
         let (next_header, hop_limit, traffic_class) = octets;
         let (src, dst) = (addresses.0.into(), addresses.1.into());
         let header = ipv6::Header { src, dst, next_header, hop_limit, traffic_class, flow_label, payload_len };

@@ -1,7 +1,7 @@
 //! Connection management (IBTA spec, volume 1, chapter 12): two queue pairs find each other, and part, by management datagrams.
 //!
-//! Datagrams come in by [`Cm::on_management`] and go out by [`Cm::poll_transmit`]; what a program is to know comes by [`Cm::poll_event`]. Queue
-//! pairs are the program's, or the layer's above, to make and to modify: nothing here touches them.
+//! Datagrams come in by [`Cm::on_management`] and go out by [`Cm::poll_transmit`]; what a program is to know comes by [`Cm::poll_event`].
+//! Queue pairs are the program's, or the layer's above, to make and to modify: nothing here touches them.
 //!
 //! - `connect`: what a program does
 //! - `receive`: what a datagram does

@@ -1,7 +1,8 @@
 //! Management datagrams of connection management (IBTA spec, volume 1, s13.4.2, and chapter 12): 256 bytes each, sent as UD from queue
 //! pair 1 to queue pair 1.
 //!
-//! What is reserved is not looked at and is sent as zeros. Alternate paths (LAP, APR) are not among the messages: nobody migrates over RoCE.
+//! What is reserved is not looked at and is sent as zeros. Alternate paths (LAP, APR) are not among the messages: nobody migrates over
+//! RoCE.
 
 mod connect;
 pub mod private;
@@ -85,7 +86,8 @@ impl Mad {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// [`ParseError::Truncated`]; [`ParseError::Malformed`]: another class, version, method or attribute than those of connection management.
+    /// [`ParseError::Truncated`]; [`ParseError::Malformed`]: another class, version, method or attribute than those of connection
+    /// management.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let bytes: &[u8; LEN] = bytes.first_chunk().ok_or(ParseError::Truncated)?;
         let mut reader = Reader::new(bytes);

@@ -97,7 +97,10 @@ proptest! {
 
     #[test]
     fn addresses_roundtrip(v6: bool, src: [u8; 16], dst: [u8; 16], port: u16) {
-        let address = |octets: [u8; 16]| -> std::net::IpAddr { if v6 { octets.into() } else { std::net::Ipv4Addr::from(*octets.first_chunk::<4>().unwrap()).into() } };
+        let address = |octets: [u8; 16]| -> std::net::IpAddr {
+            let v4 = [octets[0], octets[1], octets[2], octets[3]];
+            if v6 { octets.into() } else { v4.into() }
+        };
         let header = IpHeader { src: (address(src), port).into(), dst: address(dst) };
         prop_assert_eq!(IpHeader::parse(&header.emit()), Ok(header));
     }

@@ -96,7 +96,13 @@ proptest! {
     }
 
     #[test]
-    fn what_routers_change_leaves_the_crc_alone(mut path in path(), header in header(), traffic_class: u8, hop_limit: u8, label in 0..1u32 << 20) {
+    fn what_routers_change_leaves_the_crc_alone(
+        mut path in path(),
+        header in header(),
+        traffic_class: u8,
+        hop_limit: u8,
+        label in 0..1u32 << 20,
+    ) {
         let crc = |bytes: &[u8]| bytes[bytes.len() - 4..].to_vec();
         let before = emitted(&path, &header, b"payload");
         (path.traffic_class, path.hop_limit, path.flow_label) = (traffic_class, hop_limit, label);
@@ -126,7 +132,13 @@ proptest! {
     }
 
     #[test]
-    fn mutated_packets_never_panic(path in path(), header in header(), at in any::<proptest::sample::Index>(), byte: u8, cut in any::<proptest::sample::Index>()) {
+    fn mutated_packets_never_panic(
+        path in path(),
+        header in header(),
+        at in any::<proptest::sample::Index>(),
+        byte: u8,
+        cut in any::<proptest::sample::Index>(),
+    ) {
         let mut bytes = emitted(&path, &header, b"some payload");
         let at = at.index(bytes.len());
         bytes[at] = byte;

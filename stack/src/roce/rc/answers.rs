@@ -81,8 +81,8 @@ impl Qp {
     }
 
     fn on_rnr_nak<M: Memory>(&mut self, cx: &mut Context<'_, M>, code: u8) {
-        // The peer is alive. Without this, a receive that is posted late enough would end in RETRY_EXCEEDED on any network that loses packets
-        // now and then.
+        // The peer is alive. Without this, a receive that is posted late enough would end in RETRY_EXCEEDED on any network that loses
+        // packets now and then.
         self.req.retries = self.sending.retry_count;
         // 7: for ever (IBTA spec, s9.7.5.2.8).
         if self.sending.rnr_retry != 7 {
@@ -121,8 +121,8 @@ impl Qp {
         }
     }
 
-    /// All packets before `to` are acknowledged, but for reads and atomics whose answers did not come: the packets that overtook them ask for
-    /// them again (an implied NAK, IBTA spec, s9.7.5.1.2).
+    /// All packets before `to` are acknowledged, but for reads and atomics whose answers did not come: the packets that overtook them ask
+    /// for them again (an implied NAK, IBTA spec, s9.7.5.1.2).
     fn advance<M: Memory>(&mut self, cx: &mut Context<'_, M>, to: Psn) {
         let before = self.req.una;
         while let Some((op, started)) = self.sq.head().and_then(|wqe| Some((wqe.op, wqe.started?))) {

@@ -1,5 +1,5 @@
-//! The capture, played again: asked to do what upstream's librdmacm asked of Linux's soft RoCE, our requester sends the same packets, byte for
-//! byte, and our responder acknowledges them with the same bytes.
+//! The capture, played again: asked to do what upstream's librdmacm asked of Linux's soft RoCE, our requester sends the same packets,
+//! byte for byte, and our responder acknowledges them with the same bytes.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
