@@ -10,8 +10,9 @@
 //! or look at memory that a peer may write other than through a counted handle ([`device::RxBuffer`]).
 //!
 //! - [`device`]: the contract that a NIC, a shared-memory segment or the simulator fulfils
-//! - [`wire`]: Ethernet, VLAN, ARP, IPv4, ICMP, UDP and TCP headers, parsed and emitted
+//! - [`wire`]: Ethernet, VLAN, ARP, IPv4, IPv6, ICMP, UDP and TCP headers, parsed and emitted
 //! - [`tcp`]: the connection as a state machine without I/O
+//! - [`roce`]: RoCEv2: packets, queue pairs and connection management as state machines without I/O
 //! - [`ring`]: queues, demultiplexing, timers, neighbours, and the sockets' calls that never block
 //! - [`cyclic`]: received packets as records of one length, in one piece of memory
 //! - [`raw`]: frames without a stack: the program supplies the headers
@@ -26,6 +27,7 @@ pub mod mutants;
 pub mod offload;
 pub mod raw;
 pub mod ring;
+pub mod roce;
 pub mod tcp;
 pub mod time;
 pub mod timer;

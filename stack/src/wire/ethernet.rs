@@ -7,6 +7,8 @@ use crate::device::MacAddr;
 pub const ETHERTYPE_IPV4: u16 = 0x0800;
 /// ARP.
 pub const ETHERTYPE_ARP: u16 = 0x0806;
+/// IPv6.
+pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// A VLAN tag follows.
 pub const ETHERTYPE_VLAN: u16 = 0x8100;
 /// Bytes of a header without a VLAN tag.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::checksum::{self, Checksum};
 use super::tcp::{Flags, Options, SackBlock, SackBlocks, SeqNumber};
-use super::{arp, ethernet, icmp, ipv4, tcp, udp};
+use super::{arp, ethernet, icmp, ipv4, ipv6, tcp, udp};
 use crate::device::MacAddr;
 
 fn mac() -> impl Strategy<Value = MacAddr> {
@@ -63,6 +63,24 @@ fn tcp_header() -> impl Strategy<Value = tcp::Header> {
 }
 
 proptest! {
+    #[test]
+    fn ipv6_roundtrips(
+        addresses in any::<([u8; 16], [u8; 16])>(),
+        octets in any::<(u8, u8, u8)>(),
+        flow_label in 0..1u32 << 20,
+        payload_len in any::<u16>(),
+    ) {
+        let (next_header, hop_limit, traffic_class) = octets;
+        let (src, dst) = (addresses.0.into(), addresses.1.into());
+        let header = ipv6::Header { src, dst, next_header, hop_limit, traffic_class, flow_label, payload_len };
+        let mut out = [0; ipv6::LEN];
+        prop_assert_eq!(header.emit(&mut out), ipv6::LEN);
+        prop_assert_eq!(ipv6::Header::parse(&out), Ok((header, ipv6::LEN)));
+        prop_assert!(ipv6::Header::parse(&out[..ipv6::LEN - 1]).is_err());
+        out[0] = 0x40;
+        prop_assert!(ipv6::Header::parse(&out).is_err());
+    }
+
     #[test]
     fn ethernet_roundtrips(dst in mac(), src in mac(), vlan in any::<Option<u16>>(), ethertype in any::<u16>()) {
         prop_assume!(ethertype != ethernet::ETHERTYPE_VLAN);

@@ -1,0 +1,61 @@
+//! Repetitions, and the wait after the end.
+
+use super::{Cm, Event, State};
+use crate::roce::mad::{Reject, RejectReason, Responded};
+use crate::time::Instant;
+
+impl Cm {
+    /// When [`Cm::on_timer`] has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Does what is due.
+    pub fn on_timer(&mut self, now: Instant) {
+        while let Some((_, key)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.set_deadline(key, None);
+            self.on_deadline(now, key);
+        }
+    }
+
+    fn on_deadline(&mut self, now: Instant, key: u32) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.state == State::Timewait {
+            self.tell(key, Event::TimewaitExit);
+            self.remove(key);
+            return;
+        }
+        let Some(mad) = connection.unanswered else { return };
+        if let Some(left) = connection.tries_left.checked_sub(1) {
+            connection.tries_left = left;
+            let (path, deadline) = (connection.path, now + connection.patience);
+            self.set_deadline(key, Some(deadline));
+            self.send(path, &mad);
+            return;
+        }
+        self.give_up(now, key);
+    }
+
+    /// There was no answer, however often it was asked for (s12.9.8.5).
+    fn give_up(&mut self, now: Instant, key: u32) {
+        match self.state(key) {
+            Some(state @ (State::RequestSent | State::ReplySent)) => {
+                // The peer may have the connection, and not us: it is told.
+                let responded = if state == State::ReplySent { Responded::Reply } else { Responded::Other };
+                let rejection = self.rejection(key, responded, RejectReason::TIMEOUT, [0; Reject::PRIVATE_LEN]);
+                self.tell(key, Event::Unreachable);
+                self.send_for(now, key, rejection, false);
+                self.close(key);
+            }
+            Some(State::DisconnectSent) => {
+                self.tell(key, Event::Disconnected);
+                self.enter_timewait(now, key);
+            }
+            Some(State::ServiceAsked) => {
+                self.tell(key, Event::Unreachable);
+                self.remove(key);
+            }
+            _ => {}
+        }
+    }
+}

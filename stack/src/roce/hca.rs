@@ -1,0 +1,438 @@
+//! The adapter: memory regions, completion queues and queue pairs under one roof, an IP packet in, IP packets out.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::cq::{Arm, CompletionQueue};
+use super::gsi::{Gsi, Management};
+use super::mad::GSI_QP;
+use super::memory::{Access, Memory, Pd, Regions, RegisterError};
+use super::packet::Body;
+use super::packet::datagram::{Datagram, DatagramError, OVERHEAD_MAX};
+use super::qp::{Context, Events, Modify, ModifyError, Mtu, Qp, QpConfig, State, Transport};
+use super::slab::Slab;
+use super::ud::Unreceived;
+use super::work::{Completion, PostError, SGES_MAX, SendWr, Sge};
+use crate::time::Instant;
+
+/// What queue pairs have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// How many packets of a connection may be unacknowledged.
+    pub window: u32,
+    /// Receives are counted, and peers told (IBTA spec, volume 1, s9.7.7.2). Neither rxe nor hardware with shared receive queues does.
+    pub count_credits: bool,
+    /// The longest datagram.
+    pub datagram_mtu: Mtu,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { window: 128, count_credits: false, datagram_mtu: Mtu::B1024 }
+    }
+}
+
+/// An adapter's limits.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Queue pairs.
+    pub qps: usize,
+    /// Completion queues.
+    pub cqs: usize,
+    /// Memory regions.
+    pub regions: usize,
+    /// Completions in a queue.
+    pub cq_depth: usize,
+    /// Work requests in a queue.
+    pub wrs: usize,
+    /// Inline bytes in a work request.
+    pub inline: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { qps: 16_384, cqs: 16_384, regions: 65_534, cq_depth: 32_767, wrs: 16_384, inline: 512 }
+    }
+}
+
+/// Why something was not made or unmade. The program is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// A number is above the adapter's limits, or zero where that makes no sense.
+    #[error("out of the adapter's limits")]
+    Limit,
+    /// There are as many as there can be.
+    #[error("no room for one more")]
+    Full,
+    /// It names what does not exist.
+    #[error("no such object")]
+    Missing,
+    /// Something still uses it.
+    #[error("still in use")]
+    InUse,
+}
+
+/// Packets that came and were of no use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// No RoCEv2, or headers that make no sense.
+    pub malformed: u64,
+    /// Damaged on the way.
+    pub corrupted: u64,
+    /// No queue pair of this number, transport and partition.
+    pub no_qp: u64,
+    /// Not from the peer of the connection.
+    pub stranger: u64,
+    /// Datagrams with another key.
+    pub qkey: u64,
+    /// Datagrams without a receive, management's included.
+    pub no_receive: u64,
+    /// Congestion notifications: nobody listens to them yet.
+    pub congestion: u64,
+}
+
+/// The adapter.
+#[derive(Debug)]
+pub struct Hca<M> {
+    limits: Limits,
+    tuning: Tuning,
+    regions: Regions<M>,
+    cqs: Slab<CompletionQueue>,
+    qps: Slab<Box<Qp>>,
+    gsi: Gsi,
+    /// Queue pairs that may have something to send, each once.
+    ready: VecDeque<u32>,
+    timers: BTreeSet<(Instant, u32)>,
+    next_pd: u32,
+    /// IPv4's identification of the next packet.
+    ip_id: u16,
+    dropped: Dropped,
+}
+
+impl<M: Memory> Hca<M> {
+    /// An adapter without anything.
+    pub fn new(limits: Limits, tuning: Tuning) -> Self {
+        Self {
+            limits,
+            tuning,
+            regions: Regions::new(limits.regions),
+            cqs: Slab::new(limits.cqs),
+            qps: Slab::new(limits.qps),
+            gsi: Gsi::default(),
+            ready: VecDeque::new(),
+            timers: BTreeSet::new(),
+            next_pd: 1,
+            ip_id: 0,
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// A protection domain of its own.
+    pub fn alloc_pd(&mut self) -> Pd {
+        let pd = Pd(self.next_pd);
+        self.next_pd += 1;
+        pd
+    }
+
+    /// Registers `memory`, whose first byte gets `address`. The key is both local and remote.
+    ///
+    /// # Errors
+    /// [`RegisterError`].
+    pub fn register(&mut self, pd: Pd, address: u64, memory: M, access: Access) -> Result<u32, RegisterError> {
+        self.regions.register(pd, address, memory, access)
+    }
+
+    /// Takes a region's memory back. Requests that name it fail from now on.
+    pub fn deregister(&mut self, key: u32) -> Option<M> {
+        self.regions.deregister(key)
+    }
+
+    /// A region's memory.
+    pub fn memory(&self, key: u32) -> Option<&M> {
+        self.regions.memory(key)
+    }
+
+    /// A region's memory, to write.
+    pub fn memory_mut(&mut self, key: u32) -> Option<&mut M> {
+        self.regions.memory_mut(key)
+    }
+
+    /// Makes a completion queue for `depth` completions; gives its number.
+    ///
+    /// # Errors
+    /// [`CreateError::Limit`], [`CreateError::Full`].
+    pub fn create_cq(&mut self, depth: usize) -> Result<u32, CreateError> {
+        if depth == 0 || depth > self.limits.cq_depth {
+            return Err(CreateError::Limit);
+        }
+        self.cqs.insert_with(|_| CompletionQueue::new(depth)).ok_or(CreateError::Full)
+    }
+
+    /// Unmakes a completion queue.
+    ///
+    /// # Errors
+    /// [`CreateError::Missing`]; [`CreateError::InUse`]: a queue pair completes there.
+    pub fn destroy_cq(&mut self, cq: u32) -> Result<(), CreateError> {
+        if self.cqs.get(cq).ok_or(CreateError::Missing)?.users > 0 {
+            return Err(CreateError::InUse);
+        }
+        self.cqs.remove(cq);
+        Ok(())
+    }
+
+    /// The next completion.
+    pub fn poll_cq(&mut self, cq: u32) -> Option<Completion> {
+        self.cqs.get_mut(cq)?.pop()
+    }
+
+    /// Asks for an event about a completion that is yet to come. Whoever arms polls once more before sleeping.
+    pub fn arm_cq(&mut self, cq: u32, arm: Arm) {
+        if let Some(cq) = self.cqs.get_mut(cq) {
+            cq.arm(arm);
+        }
+    }
+
+    /// Whether the event came that was asked for. Once.
+    pub fn take_cq_event(&mut self, cq: u32) -> bool {
+        self.cqs.get_mut(cq).is_some_and(CompletionQueue::take_event)
+    }
+
+    /// Whether more completions came than it holds. It takes no more, and its queue pairs are in the error state.
+    pub fn is_cq_overrun(&self, cq: u32) -> bool {
+        self.cqs.get(cq).is_some_and(CompletionQueue::is_overrun)
+    }
+
+    /// Makes a queue pair in RESET; gives its number.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn create_qp(&mut self, config: QpConfig) -> Result<u32, CreateError> {
+        let depths = [config.send_depth, config.recv_depth];
+        let limits = &self.limits;
+        if depths.iter().any(|depth| *depth > limits.wrs) || config.sges_max > SGES_MAX || config.inline_max > limits.inline {
+            return Err(CreateError::Limit);
+        }
+        let queues = [config.send_cq, config.recv_cq];
+        if queues.iter().any(|cq| self.cqs.get(*cq).is_none()) {
+            return Err(CreateError::Missing);
+        }
+        let number = self.qps.insert_with(|number| Box::new(Qp::new(number, config))).ok_or(CreateError::Full)?;
+        for cq in queues {
+            if let Some(cq) = self.cqs.get_mut(cq) {
+                cq.users += 1;
+            }
+        }
+        Ok(number)
+    }
+
+    /// Unmakes a queue pair. What it has not completed is never completed, and its completions are gone.
+    ///
+    /// # Errors
+    /// [`CreateError::Missing`].
+    pub fn destroy_qp(&mut self, qp: u32) -> Result<(), CreateError> {
+        let gone = self.qps.remove(qp).ok_or(CreateError::Missing)?;
+        if let Some(at) = gone.timer {
+            self.timers.remove(&(at, qp));
+        }
+        if gone.listed {
+            self.ready.retain(|listed| *listed != qp);
+        }
+        for cq in [gone.config.send_cq, gone.config.recv_cq] {
+            if let Some(cq) = self.cqs.get_mut(cq) {
+                cq.users -= 1;
+                cq.forget(qp);
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes a queue pair's state.
+    ///
+    /// # Errors
+    /// [`ModifyError`]; nothing has changed.
+    pub fn modify_qp(&mut self, now: Instant, qp: u32, modify: &Modify) -> Result<(), ModifyError> {
+        self.with_qp(now, qp, |qp, cx| qp.modify(cx, modify)).unwrap_or(Err(ModifyError::NoQp))
+    }
+
+    /// A queue pair's state.
+    pub fn qp_state(&self, qp: u32) -> Option<State> {
+        self.qps.get(qp).map(|qp| qp.state)
+    }
+
+    /// What happened to a queue pair since the last call, beside completions.
+    pub fn take_qp_events(&mut self, qp: u32) -> Events {
+        self.qps.get_mut(qp).map(|qp| core::mem::take(&mut qp.events)).unwrap_or_default()
+    }
+
+    /// Posts a request to send.
+    ///
+    /// # Errors
+    /// [`PostError`]; it was not taken.
+    pub fn post_send(&mut self, now: Instant, qp: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.with_qp(now, qp, |qp, cx| qp.post_send(cx, wr)).unwrap_or(Err(PostError::NoQp))
+    }
+
+    /// Posts a receive, with the program's number for it.
+    ///
+    /// # Errors
+    /// [`PostError`]; it was not taken.
+    pub fn post_recv(&mut self, now: Instant, qp: u32, id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        self.with_qp(now, qp, |qp, cx| qp.post_recv(cx, id, sges)).unwrap_or(Err(PostError::NoQp))
+    }
+
+    /// Takes an IP packet. Its bytes were copied out of whatever memory others may write.
+    pub fn on_packet(&mut self, now: Instant, bytes: &[u8]) {
+        let datagram = match Datagram::parse(bytes) {
+            Ok(datagram) => datagram,
+            Err(DatagramError::Corrupted) => return self.dropped.corrupted += 1,
+            Err(_) => return self.dropped.malformed += 1,
+        };
+        let header = datagram.packet.header;
+        match header.body {
+            Body::CongestionNotification => self.dropped.congestion += 1,
+            Body::Datagram(deth, None) if header.dest_qp == GSI_QP => {
+                let taken = self.gsi.on_datagram(&datagram, deth);
+                self.dropped.no_receive += u64::from(!taken);
+            }
+            _ => self.on_qp_packet(now, &datagram),
+        }
+    }
+
+    fn on_qp_packet(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let header = datagram.packet.header;
+        // The membership bit may differ (IBTA spec, s10.9.3).
+        let fits = |qp: &Qp| (qp.pkey ^ header.pkey) & 0x7fff == 0;
+        let qp = self.qps.get(header.dest_qp).filter(|qp| fits(qp));
+        match (qp.map(|qp| qp.config.transport), header.body) {
+            (Some(Transport::Ud), Body::Datagram(deth, immediate)) => {
+                let received = self.with_qp(now, header.dest_qp, |qp, cx| qp.on_datagram(cx, datagram, deth, immediate));
+                match received {
+                    Some(Err(Unreceived::Qkey)) => self.dropped.qkey += 1,
+                    Some(Err(Unreceived::NoReceive | Unreceived::State)) => self.dropped.no_receive += 1,
+                    Some(Ok(())) | None => {}
+                }
+            }
+            (None, _) | (Some(Transport::Ud), _) | (Some(Transport::Rc), Body::Datagram(..)) => self.dropped.no_qp += 1,
+            (Some(Transport::Rc), body) => {
+                let addresses = datagram.path.addresses.reversed();
+                if qp.and_then(|qp| qp.peer).is_none_or(|peer| peer.path.addresses != addresses) {
+                    self.dropped.stranger += 1;
+                    return;
+                }
+                self.with_qp(now, header.dest_qp, |qp, cx| {
+                    if body.is_response() { qp.on_answer(cx, &datagram.packet) } else { qp.on_request(cx, &datagram.packet) }
+                });
+            }
+        }
+    }
+
+    /// The bytes that [`Hca::poll_transmit`] needs room for.
+    pub const PACKET_MAX: usize = Mtu::B4096.bytes() as usize + OVERHEAD_MAX;
+
+    /// Writes the next IP packet to `out`, which must have room for [`Hca::PACKET_MAX`] bytes, and gives its length; `None` if there is
+    /// none now. Queue pairs take turns.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let id = self.ip_id;
+        self.ip_id = id.wrapping_add(1);
+        if let Some(len) = self.gsi.transmit(id, out) {
+            return Some(len);
+        }
+        while let Some(number) = self.ready.pop_front() {
+            if let Some(qp) = self.qps.get_mut(number) {
+                qp.listed = false;
+            }
+            let sent = self.with_qp_quietly(now, number, |qp, cx| match qp.config.transport {
+                Transport::Rc if core::mem::take(&mut qp.resp.was_served) => {
+                    qp.transmit_request(cx, id, out).or_else(|| qp.transmit_response(cx, id, out))
+                }
+                Transport::Rc => qp.transmit_response(cx, id, out).or_else(|| qp.transmit_request(cx, id, out)),
+                Transport::Ud => qp.transmit_datagram(cx, id, out),
+            });
+            if let Some(len) = sent.flatten() {
+                self.list(number);
+                return Some(len);
+            }
+        }
+        None
+    }
+
+    /// When to call [`Hca::on_timer`] at the latest. There may turn out to be nothing to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Does what is due.
+    pub fn on_timer(&mut self, now: Instant) {
+        while let Some((at, number)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, number));
+            if let Some(qp) = self.qps.get_mut(number) {
+                qp.timer = None;
+            }
+            self.with_qp(now, number, |qp, cx| qp.on_timer(cx));
+        }
+    }
+
+    /// A management datagram that came for queue pair 1.
+    pub fn receive_management(&mut self) -> Option<Management> {
+        self.gsi.receive()
+    }
+
+    /// Sends a management datagram from queue pair 1. Whether there was room for it.
+    pub fn send_management(&mut self, management: Management) -> bool {
+        self.gsi.send(management)
+    }
+
+    /// Packets that came and were of no use.
+    pub const fn dropped(&self) -> Dropped {
+        self.dropped
+    }
+
+    /// Lets something happen to a queue pair, which may want to send after it.
+    fn with_qp<R>(&mut self, now: Instant, number: u32, event: impl FnOnce(&mut Qp, &mut Context<'_, M>) -> R) -> Option<R> {
+        let result = self.with_qp_quietly(now, number, event);
+        self.list(number);
+        result
+    }
+
+    /// Lets something happen to a queue pair, and looks after its timer and its completion queue.
+    fn with_qp_quietly<R>(&mut self, now: Instant, number: u32, event: impl FnOnce(&mut Qp, &mut Context<'_, M>) -> R) -> Option<R> {
+        let qp = self.qps.get_mut(number)?;
+        let mut overrun = None;
+        let mut cx = Context { now, regions: &mut self.regions, cqs: &mut self.cqs, tuning: &self.tuning, overrun: &mut overrun };
+        let result = event(qp, &mut cx);
+        // A deadline that moves later, as it does with every acknowledgment, is left where it is: it fires for nothing, and is set anew.
+        if let Some(deadline) = qp.req.deadline().filter(|at| qp.timer.is_none_or(|timer| *at < timer)) {
+            if let Some(at) = qp.timer {
+                self.timers.remove(&(at, number));
+            }
+            self.timers.insert((deadline, number));
+            qp.timer = Some(deadline);
+        }
+        if let Some(cq) = overrun {
+            self.fail_users(now, cq);
+        }
+        Some(result)
+    }
+
+    /// All queue pairs of an overrun completion queue fail (IBTA spec, s11.6.3.2). It happens once to a queue, so it may look at all of
+    /// them.
+    fn fail_users(&mut self, now: Instant, cq: u32) {
+        let uses = |qp: &Qp| qp.config.send_cq == cq || qp.config.recv_cq == cq;
+        let users: Vec<u32> = self.qps.keys().filter(|number| self.qps.get(*number).is_some_and(|qp| uses(qp))).collect();
+        for number in users {
+            self.with_qp_quietly(now, number, |qp, cx| {
+                qp.events |= Events::FATAL;
+                if qp.state != State::Reset {
+                    qp.resp.stop();
+                    qp.enter_error(cx);
+                }
+            });
+        }
+    }
+
+    fn list(&mut self, number: u32) {
+        if let Some(qp) = self.qps.get_mut(number).filter(|qp| !qp.listed) {
+            qp.listed = true;
+            self.ready.push_back(number);
+        }
+    }
+}

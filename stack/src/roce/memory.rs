@@ -1,0 +1,244 @@
+//! Memory regions: bytes that an adapter may read and write for others, by key, within bounds, as access flags allow (IBTA spec, volume 1,
+//! s10.6).
+//!
+//! The bytes stand behind [`Memory`], so that nothing here ever holds a slice of memory that a program, or a peer, may write meanwhile.
+
+use bitflags::bitflags;
+
+use super::slab::Slab;
+use super::work::Sge;
+
+bitflags! {
+    /// What is allowed, with the numbers of verbs (`enum ibv_access_flags`). Reading locally always is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Access: u32 {
+        /// Received data may be put there.
+        const LOCAL_WRITE = 1;
+        /// Peers may write. Needs `LOCAL_WRITE`.
+        const REMOTE_WRITE = 2;
+        /// Peers may read.
+        const REMOTE_READ = 4;
+        /// Peers may do atomic operations. Needs `LOCAL_WRITE`.
+        const REMOTE_ATOMIC = 8;
+    }
+}
+
+/// A protection domain: queue pairs only reach regions of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pd(pub(super) u32);
+
+/// What an atomic operation does to eight bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicOp {
+    /// Stores `swap` if the value is `compare`.
+    CompareSwap {
+        /// What it must be.
+        compare: u64,
+        /// What it becomes.
+        swap: u64,
+    },
+    /// Adds, and wraps.
+    FetchAdd(u64),
+}
+
+impl AtomicOp {
+    /// The value after it, if it was `before`.
+    pub const fn apply(self, before: u64) -> u64 {
+        match self {
+            Self::CompareSwap { compare, swap } if before == compare => swap,
+            Self::CompareSwap { .. } => before,
+            Self::FetchAdd(add) => before.wrapping_add(add),
+        }
+    }
+}
+
+/// Bytes that an adapter reads and writes. Offsets and lengths were held against [`Memory::len`] before.
+pub trait Memory {
+    /// How many bytes it has. Never changes.
+    fn len(&self) -> u64;
+
+    /// Whether it has none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies bytes from `offset` on out.
+    fn read(&self, offset: u64, out: &mut [u8]);
+
+    /// Copies bytes in, from `offset` on.
+    fn write(&mut self, offset: u64, bytes: &[u8]);
+
+    /// Changes the eight bytes at `offset`, which is a multiple of eight, a number in the host's byte order; gives the number from before.
+    /// Where others write the memory, too, this is atomic towards them or not, as the adapter's capabilities say.
+    fn atomic(&mut self, offset: u64, op: AtomicOp) -> u64 {
+        let mut bytes = [0; 8];
+        self.read(offset, &mut bytes);
+        let before = u64::from_ne_bytes(bytes);
+        self.write(offset, &op.apply(before).to_ne_bytes());
+        before
+    }
+}
+
+impl Memory for Vec<u8> {
+    fn len(&self) -> u64 {
+        self.as_slice().len() as u64
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) {
+        let at = offset as usize;
+        out.copy_from_slice(&self[at..at + out.len()]);
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let at = offset as usize;
+        self[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// Why bytes may not be touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// No region has this key, or it belongs to another protection domain.
+    #[error("no such memory region")]
+    Key,
+    /// They are not all inside of the region.
+    #[error("outside of the memory region")]
+    Bounds,
+    /// The region's flags do not allow it.
+    #[error("access is not allowed")]
+    Denied,
+}
+
+/// Why memory was not registered. The program is at fault, except for the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// Remote writes or atomics without local writes.
+    #[error("remote write access needs local write access")]
+    Flags,
+    /// The last address is beyond 2^64.
+    #[error("the region's addresses wrap")]
+    Wraps,
+    /// There are as many regions as there can be.
+    #[error("no memory region left")]
+    Full,
+}
+
+#[derive(Debug)]
+struct Region<M> {
+    pd: Pd,
+    address: u64,
+    access: Access,
+    memory: M,
+}
+
+/// An adapter's regions.
+#[derive(Debug)]
+pub(super) struct Regions<M> {
+    regions: Slab<Region<M>>,
+}
+
+impl<M: Memory> Regions<M> {
+    pub(super) fn new(max: usize) -> Self {
+        Self { regions: Slab::new(max) }
+    }
+
+    /// Registers `memory` whose first byte has `address`; gives its key, which is both local and remote.
+    pub(super) fn register(&mut self, pd: Pd, address: u64, memory: M, access: Access) -> Result<u32, RegisterError> {
+        if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) && !access.contains(Access::LOCAL_WRITE) {
+            return Err(RegisterError::Flags);
+        }
+        address.checked_add(memory.len().saturating_sub(1)).ok_or(RegisterError::Wraps)?;
+        self.regions.insert_with(|_| Region { pd, address, access, memory }).ok_or(RegisterError::Full)
+    }
+
+    /// Takes a region away; its bytes go back.
+    pub(super) fn deregister(&mut self, key: u32) -> Option<M> {
+        self.regions.remove(key).map(|region| region.memory)
+    }
+
+    pub(super) fn memory(&self, key: u32) -> Option<&M> {
+        self.regions.get(key).map(|region| &region.memory)
+    }
+
+    pub(super) fn memory_mut(&mut self, key: u32) -> Option<&mut M> {
+        self.regions.get_mut(key).map(|region| &mut region.memory)
+    }
+
+    /// Holds `len` bytes at `address` against the region of `key`: where they begin in it.
+    pub(super) fn check(&self, pd: Pd, key: u32, address: u64, len: u64, access: Access) -> Result<u64, AccessError> {
+        let region = self.regions.get(key).filter(|region| region.pd == pd).ok_or(AccessError::Key)?;
+        let offset = address.checked_sub(region.address).ok_or(AccessError::Bounds)?;
+        let end = offset.checked_add(len).ok_or(AccessError::Bounds)?;
+        if end > region.memory.len() {
+            return Err(AccessError::Bounds);
+        }
+        if !region.access.contains(access) {
+            return Err(AccessError::Denied);
+        }
+        Ok(offset)
+    }
+
+    /// Reads bytes for a peer or a program.
+    pub(super) fn read(&self, pd: Pd, key: u32, address: u64, access: Access, out: &mut [u8]) -> Result<(), AccessError> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        let offset = self.check(pd, key, address, out.len() as u64, access)?;
+        self.memory(key).ok_or(AccessError::Key)?.read(offset, out);
+        Ok(())
+    }
+
+    /// Writes bytes for a peer or a program.
+    pub(super) fn write(&mut self, pd: Pd, key: u32, address: u64, access: Access, bytes: &[u8]) -> Result<(), AccessError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let offset = self.check(pd, key, address, bytes.len() as u64, access)?;
+        self.memory_mut(key).ok_or(AccessError::Key)?.write(offset, bytes);
+        Ok(())
+    }
+
+    /// Does an atomic operation for a peer.
+    pub(super) fn atomic(&mut self, pd: Pd, key: u32, address: u64, op: AtomicOp) -> Result<u64, AccessError> {
+        let offset = self.check(pd, key, address, 8, Access::REMOTE_ATOMIC)?;
+        Ok(self.memory_mut(key).ok_or(AccessError::Key)?.atomic(offset, op))
+    }
+
+    /// Whether all of `sges` may be touched.
+    pub(super) fn check_list(&self, pd: Pd, sges: &[Sge], access: Access) -> Result<(), AccessError> {
+        let mut used = sges.iter().filter(|sge| sge.len > 0);
+        used.try_for_each(|sge| self.check(pd, sge.lkey, sge.address, u64::from(sge.len), access).map(|_| ()))
+    }
+
+    /// Reads from the bytes of `sges`, one after another, from `offset` on. They have as many.
+    pub(super) fn gather(&self, pd: Pd, sges: &[Sge], offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
+        let mut done = 0;
+        for (sge, at, len) in pieces(sges, offset, out.len()) {
+            self.read(pd, sge.lkey, sge.address.wrapping_add(at), Access::empty(), &mut out[done..done + len])?;
+            done += len;
+        }
+        if done == out.len() { Ok(()) } else { Err(AccessError::Bounds) }
+    }
+
+    /// Writes into the bytes of `sges`, one after another, from `offset` on. They have as many.
+    pub(super) fn scatter(&mut self, pd: Pd, sges: &[Sge], offset: u32, bytes: &[u8]) -> Result<(), AccessError> {
+        let mut done = 0;
+        for (sge, at, len) in pieces(sges, offset, bytes.len()) {
+            self.write(pd, sge.lkey, sge.address.wrapping_add(at), Access::LOCAL_WRITE, &bytes[done..done + len])?;
+            done += len;
+        }
+        if done == bytes.len() { Ok(()) } else { Err(AccessError::Bounds) }
+    }
+}
+
+/// The parts of `sges` that hold `len` bytes from `offset` on: where in each, and how many.
+fn pieces(sges: &[Sge], offset: u32, len: usize) -> impl Iterator<Item = (Sge, u64, usize)> {
+    let (mut skip, mut left) = (offset as usize, len);
+    sges.iter().filter_map(move |sge| {
+        let at = skip.min(sge.len as usize);
+        skip -= at;
+        let len = left.min(sge.len as usize - at);
+        left -= len;
+        (len > 0).then_some((*sge, at as u64, len))
+    })
+}

@@ -1,0 +1,38 @@
+//! RoCEv2 as state machines without I/O (IBTA spec, volume 1, and its annex A17).
+//!
+//! An [`Hca`] is an adapter as verbs has it: memory regions, completion queues, queue pairs. An IP packet comes in by [`Hca::on_packet`],
+//! IP packets go out by [`Hca::poll_transmit`], and what must happen later does by [`Hca::deadline`] and [`Hca::on_timer`]. The bytes of
+//! memory regions stand behind [`memory::Memory`]. Everything is bounded, by [`Limits`] or by what a queue pair was made with, whatever a
+//! peer sends. Queues are allocated when they are made, and packets do not allocate, but for a node of the list of timers now and then.
+//!
+//! - [`packet`]: the transport headers, their IP packets, their frames; [`psn`]: packet sequence numbers
+//! - [`mad`]: management datagrams of connection management, and RDMA-CM's private data
+//! - [`cm`]: connection management
+//! - [`memory`], [`work`], [`qp`]: what a program deals with
+//! - [`rc`]: reliable connections; `ud`: datagrams; `gsi`: queue pair 1
+//!
+//! What it leaves out: unreliable connections, shared receive queues, memory windows, path migration, multicast, and congestion control.
+
+mod bytes;
+#[cfg(test)]
+mod capture;
+pub mod cm;
+mod cq;
+mod gsi;
+mod hca;
+pub mod mad;
+pub mod memory;
+pub mod packet;
+pub mod psn;
+pub mod qp;
+pub mod rc;
+mod slab;
+#[cfg(test)]
+mod tests;
+mod ud;
+pub mod work;
+
+pub use cq::Arm;
+pub use gsi::{BACKLOG_MAX as MANAGEMENT_MAX, Management};
+pub use hca::{CreateError, Dropped, Hca, Limits, Tuning};
+pub use ud::GRH_LEN;

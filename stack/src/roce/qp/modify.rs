@@ -1,0 +1,182 @@
+//! From state to state (IBTA spec, volume 1, s10.3.1 and table 91).
+
+use super::{Context, Events, Mtu, Qp, State, Transport};
+use crate::roce::memory::{Access, Memory};
+use crate::roce::packet::datagram::Path;
+use crate::roce::psn::Psn;
+use crate::roce::rc::{Requester, Responder};
+
+/// The most reads and atomics at once that a peer can be promised.
+pub const RD_ATOMIC_MAX: u8 = 128;
+
+/// What to become, with the attributes that this takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Modify {
+    /// From every state: as if new.
+    Reset,
+    /// RESET or INIT to INIT.
+    Init {
+        /// What peers may do; of RC.
+        access: Access,
+        /// The key that datagrams must have; of UD.
+        qkey: u32,
+    },
+    /// INIT to RTR, of RC.
+    Rtr(Peer),
+    /// INIT to RTR, of UD.
+    RtrDatagram,
+    /// RTR to RTS, of RC.
+    Rts(Sending),
+    /// RTR to RTS, of UD.
+    RtsDatagram {
+        /// The first packet's number.
+        sq_psn: Psn,
+    },
+    /// SQD or SQE to RTS.
+    Resume,
+    /// RTR or RTS: what peers may do, and how long they wait if there is no receive; stays in its state.
+    Update {
+        /// As in [`Modify::Init`].
+        access: Option<Access>,
+        /// As in [`Peer`].
+        min_rnr_timer: Option<u8>,
+    },
+    /// RTS to SQD.
+    Sqd,
+    /// From every state but RESET.
+    Err,
+}
+
+/// What is known of RC's peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// How to get there.
+    pub path: Path,
+    /// Bytes of payload in a packet.
+    pub mtu: Mtu,
+    /// Its queue pair; 24 bits.
+    pub dest_qp: u32,
+    /// The number of its first packet.
+    pub rq_psn: Psn,
+    /// How many reads and atomics of its own it may have at once.
+    pub max_dest_rd_atomic: u8,
+    /// How long it is to wait if there is no receive; 5 bits ([`crate::roce::rc::rnr_wait`]).
+    pub min_rnr_timer: u8,
+}
+
+/// How to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Sending {
+    /// The first packet's number.
+    pub sq_psn: Psn,
+    /// How long to wait for an acknowledgment: 4.096 us * 2^v; 5 bits; zero: for ever.
+    pub timeout: u8,
+    /// How often to send again without an answer; 3 bits.
+    pub retry_count: u8,
+    /// How often to send again if there was no receive; 7: for ever.
+    pub rnr_retry: u8,
+    /// How many reads and atomics to have at once.
+    pub max_rd_atomic: u8,
+}
+
+impl Default for Sending {
+    fn default() -> Self {
+        Self { sq_psn: Psn::default(), timeout: 14, retry_count: 7, rnr_retry: 7, max_rd_atomic: 1 }
+    }
+}
+
+/// Why a queue pair did not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModifyError {
+    /// There is no such queue pair.
+    #[error("no such queue pair")]
+    NoQp,
+    /// There is no such transition, or not for this transport.
+    #[error("no such transition")]
+    Transition,
+    /// An attribute is out of its range.
+    #[error("an attribute is out of range")]
+    Attribute,
+}
+
+impl Qp {
+    /// Changes the state.
+    pub(in crate::roce) fn modify<M: Memory>(&mut self, cx: &mut Context<'_, M>, modify: &Modify) -> Result<(), ModifyError> {
+        let transport = self.config.transport;
+        self.state = match (self.state, transport, *modify) {
+            (_, _, Modify::Reset) => {
+                self.reset(cx);
+                State::Reset
+            }
+            (State::Reset, _, Modify::Err) => return Err(ModifyError::Transition),
+            (_, _, Modify::Err) => {
+                self.resp.stop();
+                self.enter_error(cx);
+                State::Err
+            }
+            (State::Reset | State::Init, _, Modify::Init { access, qkey }) => {
+                self.access = access;
+                self.qkey = qkey;
+                State::Init
+            }
+            (State::Init, Transport::Rc, Modify::Rtr(peer)) => {
+                check_peer(&peer)?;
+                self.resp = Responder::new(&peer);
+                self.peer = Some(peer);
+                State::Rtr
+            }
+            (State::Init, Transport::Ud, Modify::RtrDatagram) => State::Rtr,
+            (State::Rtr, Transport::Rc, Modify::Rts(sending)) => {
+                if sending.timeout > 31 || sending.retry_count > 7 || sending.rnr_retry > 7 || sending.max_rd_atomic > RD_ATOMIC_MAX {
+                    return Err(ModifyError::Attribute);
+                }
+                self.req = Requester::new(&sending);
+                self.sending = sending;
+                State::Rts
+            }
+            (State::Rtr, Transport::Ud, Modify::RtsDatagram { sq_psn }) => {
+                self.ud_psn = sq_psn;
+                State::Rts
+            }
+            (State::Sqd | State::Sqe, _, Modify::Resume) => State::Rts,
+            (State::Rtr | State::Rts, Transport::Rc, Modify::Update { access, min_rnr_timer }) => {
+                self.update(access, min_rnr_timer)?;
+                self.state
+            }
+            (State::Rts, _, Modify::Sqd) => {
+                self.req.draining = true;
+                State::Sqd
+            }
+            _ => return Err(ModifyError::Transition),
+        };
+        self.tell_drained();
+        Ok(())
+    }
+
+    fn update(&mut self, access: Option<Access>, min_rnr_timer: Option<u8>) -> Result<(), ModifyError> {
+        let timer = min_rnr_timer.unwrap_or_default();
+        let peer = self.peer.as_mut().filter(|_| timer <= 31).ok_or(ModifyError::Attribute)?;
+        peer.min_rnr_timer = min_rnr_timer.unwrap_or(peer.min_rnr_timer);
+        self.access = access.unwrap_or(self.access);
+        Ok(())
+    }
+
+    fn reset<M: Memory>(&mut self, cx: &mut Context<'_, M>) {
+        self.sq.clear();
+        self.rq.clear();
+        self.req = Requester::default();
+        self.resp = Responder::default();
+        (self.peer, self.sending) = (None, Sending::default());
+        (self.access, self.qkey, self.events) = (Access::empty(), 0, Events::empty());
+        for cq in [self.config.send_cq, self.config.recv_cq] {
+            if let Some(cq) = cx.cqs.get_mut(cq) {
+                cq.forget(self.number);
+            }
+        }
+    }
+}
+
+fn check_peer(peer: &Peer) -> Result<(), ModifyError> {
+    let in_range = peer.dest_qp < 1 << 24 && peer.max_dest_rd_atomic <= RD_ATOMIC_MAX && peer.min_rnr_timer <= 31;
+    if in_range { Ok(()) } else { Err(ModifyError::Attribute) }
+}

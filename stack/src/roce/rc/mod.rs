@@ -1,0 +1,162 @@
+//! Reliable connections (IBTA spec, volume 1, s9.7): a requester that goes back N, as hardware and rxe do, and a responder.
+//!
+//! - `transmit`: the requester's packets, the first time and again
+//! - `answers`: acknowledgments, read responses, and the timers that stand in for them
+//! - `requests`: what the responder does with a peer's requests
+//! - `respond`: the responder's answers, those to duplicates included
+//! - `credits`: two tables of the specification
+
+mod answers;
+mod credits;
+mod requests;
+mod respond;
+mod transmit;
+
+pub use credits::rnr_wait;
+
+use std::collections::VecDeque;
+
+use super::memory::AtomicOp;
+use super::packet::{Reth, Syndrome};
+use super::psn::Psn;
+use super::qp::{Peer, Sending};
+use crate::time::Instant;
+
+/// The requester's half of a queue pair.
+#[derive(Debug, Default)]
+pub(super) struct Requester {
+    /// The number of the next packet that was never sent: requests get theirs when they are begun.
+    next_psn: Psn,
+    /// The oldest packet that is not acknowledged.
+    una: Psn,
+    /// After the highest one sent. Invariant: `una <= sent_max <= next_psn`.
+    sent_max: Psn,
+    /// What is sent next: a request of the send queue, counted from its head, and a packet of it.
+    cursor: (usize, u32),
+    /// How many requests were begun.
+    ssn: Psn,
+    /// Up to which request the peer has receives; `None` while it does not count.
+    lsn: Option<Psn>,
+    /// Reads and atomics that were begun and are not done.
+    reads: u32,
+    /// How often it may still be sent again without progress.
+    retries: u8,
+    /// The same, if there was no receive.
+    rnr_retries: u8,
+    /// By when something must be acknowledged.
+    ack_deadline: Option<Instant>,
+    /// Nothing is sent before.
+    rnr_until: Option<Instant>,
+    /// An answer is missing, and was asked for again: once for each packet, or all that follow would ask, too.
+    asked_again: Option<Psn>,
+    /// Entered SQD, and has not yet told that it rests.
+    pub(super) draining: bool,
+}
+
+impl Requester {
+    pub(super) fn new(sending: &Sending) -> Self {
+        let psn = sending.sq_psn;
+        let (retries, rnr_retries) = (sending.retry_count, sending.rnr_retry);
+        Self { next_psn: psn, una: psn, sent_max: psn, retries, rnr_retries, ..Self::default() }
+    }
+
+    /// Sends no more.
+    pub(super) fn stop(&mut self) {
+        self.ack_deadline = None;
+        self.rnr_until = None;
+        self.cursor = (0, 0);
+        self.reads = 0;
+    }
+
+    /// When [`super::qp::Qp::on_timer`] has something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        [self.ack_deadline, self.rnr_until].into_iter().flatten().min()
+    }
+
+    /// Whether packets are on their way.
+    pub(super) fn is_outstanding(&self) -> bool {
+        self.una != self.sent_max
+    }
+}
+
+/// The responder's half of a queue pair.
+#[derive(Debug, Default)]
+pub(super) struct Responder {
+    /// The packet that is expected.
+    epsn: Psn,
+    /// How many messages are complete.
+    msn: Psn,
+    message: Message,
+    /// Reads and atomics, the oldest first: the last ones, for they may be asked for again. At most [`Peer::max_dest_rd_atomic`].
+    resources: VecDeque<Resource>,
+    /// An acknowledgment to send, after all answers to packets before it.
+    ack: Option<(Psn, Syndrome)>,
+    /// The peer was told that a packet is missing, or has to come again: silence until it does.
+    nak_sent: bool,
+    /// A read's packet was sent last: the requester's turn, or a peer that reads for ever would silence it.
+    pub(super) was_served: bool,
+}
+
+/// A message of several packets that is not complete.
+#[derive(Clone, Copy, Debug, Default)]
+enum Message {
+    #[default]
+    None,
+    /// How many bytes of it came.
+    Send(u32),
+    /// How many bytes of it came.
+    Write(Reth, u32),
+}
+
+/// A read or an atomic operation of the peer's.
+#[derive(Clone, Copy, Debug)]
+struct Resource {
+    first: Psn,
+    packets: u32,
+    kind: ResourceKind,
+    /// What of it is still to be answered.
+    pending: Option<Pending>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ResourceKind {
+    Read(Reth),
+    /// The value from before.
+    Atomic(AtomicOp, u64),
+}
+
+/// The packets of a resource that are to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// The first of this answer, which says so.
+    start: Psn,
+    /// The next one.
+    next: Psn,
+    /// It was answered before.
+    replay: bool,
+}
+
+impl Resource {
+    fn end(&self) -> Psn {
+        self.first + self.packets
+    }
+}
+
+impl Responder {
+    pub(super) fn new(peer: &Peer) -> Self {
+        let resources = VecDeque::with_capacity(usize::from(peer.max_dest_rd_atomic));
+        Self { epsn: peer.rq_psn, resources, ..Self::default() }
+    }
+
+    /// Answers no more.
+    pub(super) fn stop(&mut self) {
+        self.ack = None;
+        self.resources.clear();
+        self.message = Message::None;
+    }
+}
+
+/// How many packets a message of `len` bytes has; one if it has no bytes.
+const fn packets(len: u32, mtu: u32) -> u32 {
+    if len == 0 { 1 } else { len.div_ceil(mtu) }
+}

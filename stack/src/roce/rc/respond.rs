@@ -1,0 +1,102 @@
+//! The responder's answers: in the order of packet numbers, whatever order duplicates came in.
+
+use super::credits;
+use super::{Resource, ResourceKind};
+use crate::roce::memory::{Access, Memory};
+use crate::roce::packet::{Aeth, Body, Header, NakCode, Syndrome};
+use crate::roce::psn::Psn;
+use crate::roce::qp::{Context, Qp, State};
+
+impl Qp {
+    /// Writes the responder's next IP packet to `out` and gives its length; `None` if there is nothing to answer.
+    pub(in crate::roce) fn transmit_response<M: Memory>(&mut self, cx: &mut Context<'_, M>, id: u16, out: &mut [u8]) -> Option<usize> {
+        // In the error state, the refusal that led there is still to be told.
+        if matches!(self.state, State::Reset | State::Init) {
+            return None;
+        }
+        let pending = self.resp.resources.iter().position(|resource| resource.pending.is_some());
+        let next = pending.and_then(|index| self.resp.resources[index].pending).map(|pending| pending.next);
+        match (self.resp.ack, pending, next) {
+            (Some((psn, _)), Some(index), Some(next)) if next.lt(psn) => self.answer(cx, index, id, out),
+            (Some((psn, syndrome)), ..) => {
+                self.resp.ack = None;
+                self.acknowledge(cx, psn, syndrome, id, out)
+            }
+            (None, Some(index), _) => self.answer(cx, index, id, out),
+            (None, None, _) => None,
+        }
+    }
+
+    fn acknowledge<M: Memory>(&mut self, cx: &Context<'_, M>, psn: Psn, syndrome: Syndrome, id: u16, out: &mut [u8]) -> Option<usize> {
+        let aeth = match syndrome {
+            Syndrome::Ack(_) => self.aeth(cx),
+            refusal => Aeth { syndrome: refusal, msn: self.resp.msn.value() },
+        };
+        self.emit(Body::Acknowledge(aeth), psn, 0, id, out, |_| Some(()))
+    }
+
+    /// The acknowledgment that goes with answers.
+    fn aeth<M: Memory>(&self, cx: &Context<'_, M>) -> Aeth {
+        let code = if cx.tuning.count_credits { credits::encode(self.rq.len()) } else { credits::UNCOUNTED };
+        Aeth { syndrome: Syndrome::Ack(code), msn: self.resp.msn.value() }
+    }
+
+    /// The next packet of what was asked for.
+    fn answer<M: Memory>(&mut self, cx: &mut Context<'_, M>, index: usize, id: u16, out: &mut [u8]) -> Option<usize> {
+        let resource = self.resp.resources[index];
+        let pending = resource.pending?;
+        let psn = pending.next;
+        let aeth = self.aeth(cx);
+        let len = match resource.kind {
+            ResourceKind::Atomic(_, original) => self.emit(Body::AtomicAcknowledge(aeth, original), psn, 0, id, out, |_| Some(())),
+            ResourceKind::Read(_) => self.answer_read(cx, &resource, pending.start, psn, aeth, id, out),
+        };
+        if len.is_none() {
+            // The memory went away after the request was taken.
+            self.resp.resources.clear();
+            if self.state != State::Err {
+                self.enter_error(cx);
+            }
+            return self.acknowledge(cx, psn, Syndrome::Nak(NakCode::RemoteAccess), id, out);
+        }
+        self.resp.was_served = true;
+        let resource = &mut self.resp.resources[index];
+        resource.pending = resource.pending.filter(|_| psn + 1 != resource.end());
+        if let Some(pending) = &mut resource.pending {
+            pending.next = psn + 1;
+        }
+        len
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all of them say which packet of which answer it is")]
+    fn answer_read<M: Memory>(
+        &self,
+        cx: &Context<'_, M>,
+        resource: &Resource,
+        start: Psn,
+        psn: Psn,
+        aeth: Aeth,
+        id: u16,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let ResourceKind::Read(reth) = resource.kind else { return None };
+        let (first, last) = (psn == start, psn + 1 == resource.end());
+        let body = match (first, last) {
+            (true, true) => Body::ReadResponseOnly(aeth),
+            (true, false) => Body::ReadResponseFirst(aeth),
+            (false, false) => Body::ReadResponseMiddle,
+            (false, true) => Body::ReadResponseLast(aeth),
+        };
+        let offset = psn.distance(resource.first) * self.mtu();
+        let len = (reth.len - offset).min(self.mtu()) as usize;
+        let address = reth.address.wrapping_add(u64::from(offset));
+        let pd = self.config.pd;
+        self.emit(body, psn, len, id, out, |out| cx.regions.read(pd, reth.rkey, address, Access::REMOTE_READ, out).ok())
+    }
+
+    fn emit(&self, body: Body, psn: Psn, len: usize, id: u16, out: &mut [u8], fill: impl FnOnce(&mut [u8]) -> Option<()>) -> Option<usize> {
+        let peer = self.peer?;
+        let header = Header { pkey: self.pkey, ..Header::new(body, peer.dest_qp, psn) };
+        peer.path.emit_with(id, &header, len, out, fill)
+    }
+}

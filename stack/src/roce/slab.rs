@@ -1,0 +1,76 @@
+//! A bounded table whose keys change when a place is used again: 16 bits of place, then 8 bits that count its tenants, so that a key of
+//! before names nobody. Keys of memory regions look like this in every adapter, and queue pairs and completion queues gain by it, too.
+
+use std::collections::VecDeque;
+
+/// The most places: queue pair numbers have 24 bits, and all ones mean a multicast group.
+pub(super) const PLACES_MAX: usize = (1 << 16) - 2;
+
+#[derive(Debug)]
+struct Slot<T> {
+    tenant: u8,
+    value: Option<T>,
+}
+
+/// The table. No key is below 256: zero is no key, and queue pairs 0 and 1 are special.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    /// Places that were used, the longest unused first.
+    free: VecDeque<u16>,
+    max: usize,
+}
+
+impl<T> Slab<T> {
+    pub(super) fn new(max: usize) -> Self {
+        Self { slots: Vec::new(), free: VecDeque::new(), max: max.min(PLACES_MAX) }
+    }
+
+    /// Puts in what `make` makes of its key; `None` if the table is full.
+    pub(super) fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> Option<u32> {
+        let place = if self.slots.len() < self.max {
+            self.slots.push(Slot { tenant: 0, value: None });
+            self.slots.len() - 1
+        } else {
+            usize::from(self.free.pop_front()?)
+        };
+        let slot = &mut self.slots[place];
+        let key = key(place, slot.tenant);
+        slot.value = Some(make(key));
+        Some(key)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: u32) -> Option<&T> {
+        let slot = self.slots.get(place(key)?)?;
+        slot.value.as_ref().filter(|_| slot.tenant == key as u8)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
+        let slot = self.slots.get_mut(place(key)?)?;
+        slot.value.as_mut().filter(|_| slot.tenant == key as u8)
+    }
+
+    pub(super) fn remove(&mut self, key: u32) -> Option<T> {
+        let place = place(key)?;
+        let slot = self.slots.get_mut(place).filter(|slot| slot.tenant == key as u8)?;
+        let value = slot.value.take()?;
+        slot.tenant = slot.tenant.wrapping_add(1);
+        self.free.push_back(place as u16);
+        Some(value)
+    }
+
+    /// The keys of all that is in, in the order of places.
+    pub(super) fn keys(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some()).map(|(place, slot)| key(place, slot.tenant))
+    }
+}
+
+const fn key(place: usize, tenant: u8) -> u32 {
+    (place as u32 + 1) << 8 | tenant as u32
+}
+
+fn place(key: u32) -> Option<usize> {
+    ((key >> 8) as usize).checked_sub(1)
+}

@@ -1,0 +1,13 @@
+mod campaign;
+mod connected;
+mod cqs;
+mod credits;
+mod datagrams;
+mod errors;
+mod hostile;
+mod loss;
+mod memory;
+mod messages;
+mod pair;
+mod replay;
+mod states;
