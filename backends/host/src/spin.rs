@@ -8,7 +8,7 @@
 
 mod cores;
 
-pub use cores::{Cores, Seat, current_core};
+pub use cores::{CoreClaim, Cores, current_core};
 
 use core::time::Duration;
 
@@ -190,7 +190,7 @@ impl Spin {
     }
 
     /// Somebody else spins on this core: it is shared, and the spin ends here. As after a yield that ran somebody else, the waits that follow
-    /// sleep soon: each of them would spin in vain for as long as it takes to ask for the core's seat.
+    /// sleep soon: each of them would spin in vain for as long as it takes to claim the core.
     pub fn refused(&mut self, now: Instant) {
         self.contended = true;
         if !self.exact {

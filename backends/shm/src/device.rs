@@ -1,7 +1,7 @@
 //! The Device: one ring's queues, made of the channels to all peers.
 
+mod core_claims;
 mod pauses;
-mod seats;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::layout::{GATHER_MAX, INLINE_MAX, MTU};
 use crate::limit::Limit;
 use crate::member::{Member, Notice, mac_of, slot_of};
 use crate::pool::{Allocator, TxBuf};
-use crate::protocol::{Armer, Seats};
+use crate::protocol::{Armer, CoreClaims};
 use crate::rendezvous::Rendezvous;
 use crate::rx_buf::RxBuf;
 use crate::settings::Settings;
@@ -96,7 +96,7 @@ pub struct ShmDevice {
     heads_max: usize,
     armer: Armer,
     pauses: Armer,
-    seats: Seats,
+    core_claims: CoreClaims,
     polls: u32,
     /// The thread that slept has taken the wake-ups.
     slept_out: bool,
@@ -141,7 +141,7 @@ impl ShmDevice {
             heads_max: 0,
             armer: Armer::default(),
             pauses: Armer::of_pauses(),
-            seats: Seats::default(),
+            core_claims: CoreClaims::default(),
             polls: 0,
             slept_out: false,
             has_sleeper: false,

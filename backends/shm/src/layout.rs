@@ -27,10 +27,10 @@ pub(crate) const RULES_VERSION_AT: usize = 256;
 /// Member segment: how many entries of the rule table were ever used.
 pub(crate) const RULES_LEN_AT: usize = 264;
 /// Member segment: the cores on which a thread of the member spins, a bit each.
-pub(crate) const SEATS_AT: usize = 384;
+pub(crate) const CORE_CLAIMS_AT: usize = 384;
 /// Words of these bits. A pair of cache lines is as many cores as `cpu_set_t` has; where there are more, two that share a bit
-/// share a seat, and the one who comes second sleeps instead of spinning.
-pub(crate) const SEAT_WORDS: usize = 16;
+/// are claimed as one, and the one who comes second sleeps instead of spinning.
+pub(crate) const CORE_CLAIM_WORDS: usize = 16;
 /// Member segment: the rule table.
 pub(crate) const RULES_AT: usize = 4096;
 /// Entries: what a rule matches, and the kernel's name of the socket beside it.
@@ -96,7 +96,7 @@ pub(crate) const FRAME_MAX: usize = MTU + ETHERNET_BYTES + 4;
 const _: () = assert!(SLOTS.is_power_of_two() && FLIGHTS.is_power_of_two() && FLIGHTS <= 1 << 16);
 const _: () = assert!(INLINE_MAX <= ringway_stack::device::HEAD_MAX && INLINE_MAX < 256);
 const _: () = assert!(GATHER_HEAD_MAX >= 18 + 60 + 60);
-const _: () = assert!(SEATS_AT.is_multiple_of(128) && SEATS_AT + SEAT_WORDS * 8 <= RULES_AT);
+const _: () = assert!(CORE_CLAIMS_AT.is_multiple_of(128) && CORE_CLAIMS_AT + CORE_CLAIM_WORDS * 8 <= RULES_AT);
 const _: () = assert!(RULES_AT + RULES_MAX * RULE_BYTES <= POOL_AT && POOL_AT.is_multiple_of(4096));
 const _: () = assert!(CHANNEL_BYTES.is_multiple_of(4096) && SLOTS_AT.is_multiple_of(SLOT_BYTES));
 const _: () = assert!(GATHER_MAX * LARGE_BYTES >= FRAME_MAX);

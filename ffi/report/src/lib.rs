@@ -87,10 +87,10 @@ pub struct RingReport {
     pub polls: u64,
     /// Times that a wait stopped spinning and slept.
     pub sleeps: u64,
-    /// Times that a wait which spun for a while took its core's only seat for a spinner.
-    pub seats: u64,
-    /// Times that it found the seat taken, by this process or another one.
-    pub seats_refused: u64,
+    /// Times that a wait which spun for a while claimed its core.
+    pub core_claims: u64,
+    /// Times that it found its core claimed, by this process or another one.
+    pub core_claims_refused: u64,
     /// Looks at the completion queue in which there was something.
     pub batches: u64,
     /// The most frames that one of them took.

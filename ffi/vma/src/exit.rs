@@ -163,7 +163,7 @@ fn flush(process: &'static Process, is_left: bool, patience: &mut Patience) {
 /// Waits until the peers have what closed connections still send, or the kernel has it for them.
 fn see_off(process: &'static Process, patience: &mut Patience) {
     let started = process.now();
-    let (mut left, mut bequeathed) = (usize::MAX, HashSet::new());
+    let (mut left, mut left_to_peers) = (usize::MAX, HashSet::new());
     loop {
         let mut guard = process.lock();
         let offload = &mut *guard;
@@ -183,8 +183,8 @@ fn see_off(process: &'static Process, patience: &mut Patience) {
         if !patience.lasts(PATIENCE) {
             return give_up(offload);
         }
-        if patience.stood_still() > UNREAD || now.since(started) > SLOW || !bequeathed.is_empty() {
-            moving::owner::bequeath(process, offload, &mut bequeathed);
+        if patience.stood_still() > UNREAD || now.since(started) > SLOW || !left_to_peers.is_empty() {
+            moving::owner::leave_to_peer(process, offload, &mut left_to_peers);
         }
         let ready = offload.ring.device().rx_ready();
         drop(guard);

@@ -43,7 +43,7 @@ pub(crate) enum Entry {
     Epoll(u32),
     /// A descriptor of the library's own, which the program does not know of.
     Internal,
-    /// A connection that this process inherited by fork, and has not used: it is its parent's; see [`crate::moving::heir`].
+    /// A connection that this process inherited by fork, and has not used: it is its parent's; see [`crate::moving::inherited`].
     Inherited(Key),
     /// A connection that is neither the ring's any more nor the kernel's yet; see [`crate::moving`].
     Moving(Key),
@@ -220,7 +220,7 @@ fn lookup_other_with(fd: i32, word: u64, flags: i32) -> Entry {
 #[inline(never)]
 fn lookup_other(fd: i32, word: u64) -> Entry {
     match Entry::unpack(word) {
-        Entry::Inherited(key) => crate::moving::heir::settle(fd, key),
+        Entry::Inherited(key) => crate::moving::inherited::settle(fd, key),
         Entry::Moving(_) => crate::moving::await_end(fd),
         Entry::Settled(_) => Entry::None,
         entry => entry,
@@ -264,7 +264,7 @@ pub(crate) fn set_of(fd: i32, entry: Entry, identity: u32) -> bool {
     let Some(slot) = slot(fd).or_else(|| make(fd)) else { return false };
     slot.kernel_rx.store(0, Ordering::Relaxed);
     slot.kernel_tx.store(0, Ordering::Relaxed);
-    crate::tally::forget(fd);
+    crate::fd_counters::forget(fd);
     slot.stamp.store(if identity != 0 { u64::from(identity) << 32 | u64::from(present()) } else { 0 }, Ordering::Relaxed);
     slot.entry.store(entry.pack(), Ordering::Release);
     true

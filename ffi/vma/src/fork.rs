@@ -21,12 +21,12 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use ringway_host::Pidfd;
 use ringway_stack::offload::Reason;
 
+use crate::descendants;
 use crate::exports::signal;
 use crate::fdtable::{self, Entry};
-use crate::lineage;
 use crate::lock::Lock;
 use crate::memory;
-use crate::moving::{self, heir};
+use crate::moving::{self, inherited};
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Kind, Socket, accept, common, datagram, greeting, listen};
@@ -95,7 +95,7 @@ pub(crate) extern "C" fn prepare() {
             common::own_all(&mut guard);
         }
         let is_shared = |socket: &Socket| matches!(socket.kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving | Kind::Listener(_));
-        lineage::before(guard.sockets.iter().any(|(_, socket)| is_shared(socket)));
+        descendants::before(guard.sockets.iter().any(|(_, socket)| is_shared(socket)));
         if process.is_owner() {
             sharing::begin(&mut guard, process.now());
         }
@@ -113,7 +113,7 @@ pub(crate) extern "C" fn parent() {
     // SAFETY: `prepare` locked it.
     unsafe { memory::unlock_after_fork() };
     if let Some(process) = process::process() {
-        lineage::after_in_parent();
+        descendants::after_in_parent();
         // SAFETY: `prepare` locked it, and forgot the guard.
         unsafe { process.state().unlock_after_fork() };
         if RETREAT.swap(false, Ordering::Relaxed) {
@@ -158,8 +158,8 @@ fn inherit() {
         let state = unsafe { old.state().value_of_the_dead() };
         common::leave_to_parent(state);
         crate::mux::beside::leave_to_parent(state);
-        heir::inherit(old);
-        lineage::after_in_child();
+        inherited::inherit(old);
+        descendants::after_in_child();
         old.published.leave_to_parent();
         old.rendezvous.after_fork_in_child();
     }
@@ -182,7 +182,7 @@ pub(crate) fn notice() {
     if is_whole && was_at_rest {
         tracing::debug!("the process has come from a fork that the library did not see");
         inherit();
-        heir::announce();
+        inherited::announce();
         return;
     }
     // Nobody can tell what that call has done of its work.
@@ -218,9 +218,9 @@ pub(crate) fn adopt(process: &'static Process) {
         if let Some(socket) = offload.sockets.find_mut(key) {
             socket.fds += 1;
         } else if let Some(socket) = old.sockets.find(key) {
-            let heir = inherited(socket, fd);
-            offload.shares_listeners |= heir.is_shared;
-            offload.sockets.insert_at(key, heir);
+            let child = inherited(socket, fd);
+            offload.shares_listeners |= child.is_shared;
+            offload.sockets.insert_at(key, child);
         } else {
             fdtable::change(fd, Entry::None);
         }

@@ -10,8 +10,8 @@
 //! - `real`: libc's own functions, below ours; `fdtable`: which descriptors are ours
 //! - `process`: the state behind its lock; `socket`: what the calls mean; `mux`: waiting (poll, select, epoll, blocking calls)
 //! - `extra`: the VMA Extra API
-//! - `fork`, `unseen`, `lineage`, `exit`: the process's turning points; `moving`: connections that several processes use; `cancel`: threads that
-//!   are cancelled; `params`, `rules`, `log`, `report`, `tally`, `crash`: what people set
+//! - `fork`, `unseen`, `descendants`, `exit`: the process's turning points; `moving`: connections that several processes use; `cancel`: threads that
+//!   are cancelled; `params`, `rules`, `log`, `report`, `fd_counters`, `crash`: what people set
 //!   and see
 //!
 //! What this library never does: let a panic cross into C, block or enter the kernel for a byte that is there, or touch
@@ -21,13 +21,14 @@ mod byfd;
 mod cancel;
 mod cmsg;
 mod crash;
+mod descendants;
 mod errno;
 mod exit;
 pub mod exports;
 mod extra;
+mod fd_counters;
 mod fdtable;
 mod fork;
-mod lineage;
 mod lock;
 mod log;
 mod memory;
@@ -40,7 +41,6 @@ mod report;
 mod rules;
 mod slab;
 mod socket;
-mod tally;
 mod unseen;
 
 const _: () = assert!(

@@ -21,7 +21,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::fdtable::{self, Entry};
 use crate::process::Process;
-use crate::{lineage, params, real};
+use crate::{descendants, params, real};
 
 /// Starts the log; only the first call does anything. What is wrong with the parameters is its first line.
 pub(crate) fn start() {
@@ -184,7 +184,7 @@ impl Output {
             Err(error) => return (Self::StandardError, Some(error)),
         };
         // The program counts on the lowest numbers.
-        let fd = lineage::out_of_the_way(file.into_raw_fd());
+        let fd = descendants::out_of_the_way(file.into_raw_fd());
         // SAFETY: the file's own descriptor, under another number, which nobody else knows of.
         (Self::File(unsafe { File::from_raw_fd(fd) }), None)
     }

@@ -68,7 +68,7 @@ pub(crate) struct Offload {
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
     /// What the kernel has no room for yet.
-    pub(crate) rests: crate::moving::Rests,
+    pub(crate) backlogs: crate::moving::Backlogs,
     /// Connections that peers have just taken to the kernel.
     pub(crate) taken: Vec<crate::moving::Taken>,
     /// Connections that are the kernel's before they were accepted.
@@ -80,7 +80,7 @@ pub(crate) struct Offload {
     /// What children are to take over.
     pub(crate) dormant: Vec<crate::moving::dormant::Dormant>,
     /// What is kept for children.
-    pub(crate) legacies: Vec<crate::moving::Legacy>,
+    pub(crate) former_descriptors: Vec<crate::moving::FormerDescriptor>,
     /// Closed listeners whose waiting connections are on their way.
     pub(crate) retreats: u32,
     /// Since when connections wait at a listener that other processes share.
@@ -102,7 +102,7 @@ pub(crate) struct Offload {
     /// The ports of connections whose program named none.
     pub(crate) ports: crate::socket::ports::Ports,
     /// What accepted connections have in common.
-    pub(crate) shapes: crate::socket::common::Shapes,
+    pub(crate) option_sets: crate::socket::common::OptionSets,
     /// The process has closed everything, for it ends: nothing begins to move any more.
     pub(crate) ending: bool,
     /// The process that inherited sockets come from, while it holds rules that are to be had when it ends.
@@ -244,7 +244,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             decisions: Vec::new(),
             greetings: Vec::new(),
             moves: Vec::new(),
-            rests: crate::moving::Rests::default(),
+            backlogs: crate::moving::Backlogs::default(),
             taken: Vec::new(),
             unaccepted: std::collections::VecDeque::new(),
             lent: Vec::new(),
@@ -258,10 +258,10 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             buffers: crate::extra::Buffers::default(),
             ending: false,
             ports: crate::socket::ports::Ports::default(),
-            shapes: crate::socket::common::Shapes::default(),
+            option_sets: crate::socket::common::OptionSets::default(),
             shares_listeners: false,
             dormant: Vec::new(),
-            legacies: Vec::new(),
+            former_descriptors: Vec::new(),
             retreats: 0,
             parent: None,
         }),

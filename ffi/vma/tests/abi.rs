@@ -149,7 +149,7 @@ fn inherited_listeners() {
 
 #[test]
 fn what_a_parent_leaves() {
-    same_on_both("heir");
+    same_on_both("child");
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn a_server_that_forks_for_each_connection() {
 
 #[test]
 fn deaths_while_a_connection_changes_hands() {
-    same_on_both("heirs_killed");
+    same_on_both("children_killed");
 }
 
 #[test]

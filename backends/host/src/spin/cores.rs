@@ -8,10 +8,10 @@ pub struct Cores {
     taken: Box<[bool]>,
 }
 
-/// A core's only seat for a spinner. Given back by [`Cores::stand`].
+/// A thread's claim to be the only one that spins on a core. Given back by [`Cores::release`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a seat that is not given back stays taken"]
-pub struct Seat {
+#[must_use = "a claim that is not given back stays taken"]
+pub struct CoreClaim {
     core: usize,
 }
 
@@ -24,21 +24,21 @@ impl Cores {
         Self { taken: vec![false; count].into() }
     }
 
-    /// Takes the seat of `core`. `claim` claims it among processes, and is only asked if no thread of this one has it.
+    /// Claims `core`. `among_processes` claims it among them, and is only asked if no thread of this one has it.
     /// `None`: somebody spins there already.
-    pub fn sit(&mut self, core: usize, claim: impl FnOnce(usize) -> bool) -> Option<Seat> {
+    pub fn claim(&mut self, core: usize, among_processes: impl FnOnce(usize) -> bool) -> Option<CoreClaim> {
         let taken = &mut self.taken[core % self.taken.len()];
-        if *taken || !claim(core) {
+        if *taken || !among_processes(core) {
             return None;
         }
         *taken = true;
-        Some(Seat { core })
+        Some(CoreClaim { core })
     }
 
-    /// Gives a seat back, also to other processes by `release`.
-    pub fn stand(&mut self, seat: Seat, release: impl FnOnce(usize)) {
-        self.taken[seat.core % self.taken.len()] = false;
-        release(seat.core);
+    /// Gives a claim back, also to other processes by `release`.
+    pub fn release(&mut self, claim: CoreClaim, release: impl FnOnce(usize)) {
+        self.taken[claim.core % self.taken.len()] = false;
+        release(claim.core);
     }
 }
 
@@ -48,8 +48,8 @@ impl Default for Cores {
     }
 }
 
-impl Seat {
-    /// Whether the calling thread runs on another core than when it took the seat.
+impl CoreClaim {
+    /// Whether the calling thread runs on another core than when it claimed its own.
     #[inline]
     pub fn is_left(self) -> bool {
         self.core != current_core()
@@ -70,39 +70,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_has_one_seat() {
+    fn a_core_has_one_spinner() {
         let mut cores = Cores::new();
-        let seat = cores.sit(0, |_| true).unwrap();
-        assert_eq!(cores.sit(0, |_| panic!("a thread of ours has it: nobody else need be asked")), None);
-        cores.stand(seat, |_| ());
-        assert!(cores.sit(0, |_| true).is_some());
+        let claim = cores.claim(0, |_| true).unwrap();
+        assert_eq!(cores.claim(0, |_| panic!("a thread of ours has it: nobody else need be asked")), None);
+        cores.release(claim, |_| ());
+        assert!(cores.claim(0, |_| true).is_some());
     }
 
     #[test]
-    fn a_seat_of_another_process_is_not_taken() {
+    fn a_claim_of_another_process_is_not_taken() {
         let mut cores = Cores::new();
-        assert_eq!(cores.sit(0, |_| false), None);
-        assert!(cores.sit(0, |_| true).is_some(), "a refusal leaves nothing behind");
+        assert_eq!(cores.claim(0, |_| false), None);
+        assert!(cores.claim(0, |_| true).is_some(), "a refusal leaves nothing behind");
     }
 
     #[test]
-    fn other_processes_hear_of_every_seat_by_its_cores_number() {
+    fn other_processes_hear_of_every_claim_by_its_cores_number() {
         let mut cores = Cores::new();
         // More than there are here: the table is shorter, but what others hear is the number itself.
         let beyond = cores.taken.len() + 5;
         let heard = RefCell::new(Vec::new());
-        let seat = cores.sit(beyond, |core| {
+        let claim = cores.claim(beyond, |core| {
             heard.borrow_mut().push((core, true));
             true
         });
-        cores.stand(seat.unwrap(), |core| heard.borrow_mut().push((core, false)));
+        cores.release(claim.unwrap(), |core| heard.borrow_mut().push((core, false)));
         assert_eq!(heard.into_inner(), [(beyond, true), (beyond, false)]);
     }
 
     #[test]
-    fn a_seat_is_left_by_moving_to_another_core() {
-        assert!(Seat { core: usize::MAX }.is_left());
+    fn a_claim_is_left_by_moving_to_another_core() {
+        assert!(CoreClaim { core: usize::MAX }.is_left());
         // The scheduler may move the test between the two looks, but not every time.
-        assert!((0..1000).any(|_| !Seat { core: current_core() }.is_left()));
+        assert!((0..1000).any(|_| !CoreClaim { core: current_core() }.is_left()));
     }
 }

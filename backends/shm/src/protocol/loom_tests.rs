@@ -11,8 +11,8 @@ use core::sync::atomic::Ordering;
 
 use ringway_stack::device::Wake;
 
-use super::{Armer, Kicker, ReadWords, ReleaseReader, ReleaseWriter, Returned, Seats, SlotReader, SlotWord, SlotWriter, WriteWords};
-use crate::layout::{ARMED_AT, CONSUMED_AT, FLIGHTS, SEATS_AT, SLOT_DATA, SLOTS, release_at, slot_at};
+use super::{Armer, CoreClaims, Kicker, ReadWords, ReleaseReader, ReleaseWriter, Returned, SlotReader, SlotWord, SlotWriter, WriteWords};
+use crate::layout::{ARMED_AT, CONSUMED_AT, CORE_CLAIMS_AT, FLIGHTS, SLOT_DATA, SLOTS, release_at, slot_at};
 use crate::sync::fence;
 
 /// One process's memory: only the words that a model uses.
@@ -23,7 +23,7 @@ impl Memory {
     fn new() -> Self {
         let slots = (0..SLOTS as u64).flat_map(|i| [slot_at(i), slot_at(i) + SLOT_DATA]);
         let releases = (0..FLIGHTS as u64).map(release_at);
-        let words = [ARMED_AT, CONSUMED_AT, SEATS_AT].into_iter().chain(slots).chain(releases);
+        let words = [ARMED_AT, CONSUMED_AT, CORE_CLAIMS_AT].into_iter().chain(slots).chain(releases);
         Self(StdArc::new(words.map(|at| (at, AtomicU64::new(0))).collect()))
     }
 }
@@ -182,16 +182,16 @@ fn loom_no_wake_up_for_what_may_not_wait_is_lost_behind_a_quiet_frame() {
 /// A member with that memory and id claims core 0 in the face of the others, and, if it gets it, checks that it is the only
 /// one before it gives it up. Whether it got it.
 fn spin_once(memories: &[Memory], id: usize, inside: &AtomicU64, looks: Option<u32>) -> bool {
-    let mut seats = Seats::default();
+    let mut claims = CoreClaims::default();
     let peers = memories.iter().enumerate().filter(|(peer, _)| *peer != id).map(|(peer, memory)| (memory, peer as u64));
     let got = match looks {
-        None => seats.take(&memories[id], id as u64, 0, peers),
-        Some(looks) => seats.take_patiently(&memories[id], id as u64, 0, peers, looks),
+        None => claims.take(&memories[id], id as u64, 0, peers),
+        Some(looks) => claims.take_patiently(&memories[id], id as u64, 0, peers, looks),
     };
     if got {
         assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0, "two spin on one core");
         inside.fetch_sub(1, Ordering::Relaxed);
-        seats.leave(&memories[id], 0);
+        claims.leave(&memories[id], 0);
     }
     got
 }

@@ -3,19 +3,19 @@
 //! Each is written over [`ReadWords`] and [`WriteWords`], which are a peer's memory and our own in life, and loom's atomics in
 //! its models. Nothing here allocates, blocks, or trusts what it reads.
 
+mod core_claims;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod release;
 mod returned;
-mod seats;
 mod slots;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod wake;
 
+pub(crate) use core_claims::CoreClaims;
 pub(crate) use release::{ReleaseReader, ReleaseWriter};
 pub(crate) use returned::Returned;
-pub(crate) use seats::Seats;
 pub(crate) use slots::{SlotReader, SlotWord, SlotWriter};
 pub(crate) use wake::{Armer, Kicker};
 

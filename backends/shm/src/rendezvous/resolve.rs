@@ -97,7 +97,7 @@ fn find(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result
     if silent { Err(ResolveError::Silent) } else { Ok(None) }
 }
 
-/// As [`resolve`], without a word to anybody: names are only knocked at.
+/// As [`resolve`], without a word to anybody: names are only attempted at.
 pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result<Search, ResolveError> {
     let to = if to.ip().is_unspecified() { SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()) } else { to };
     if let Some(known) = rendezvous.known(protocol, to)? {
@@ -111,10 +111,10 @@ pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr
     let mut refused = None;
     for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
         for place in 0..if is_due { names::GROUP_MAX } else { 1 } {
-            match rendezvous.knock(&names::rule_at(rendezvous.member.uid, protocol, address, place)) {
-                Ok(Knocked::Nobody) => {}
-                Ok(Knocked::Somebody) => return Ok(Search { found: None, unasked: true }),
-                Ok(Knocked::Silent) => refused = refused.or(Some(ResolveError::Silent)),
+            match rendezvous.attempt(&names::rule_at(rendezvous.member.uid, protocol, address, place)) {
+                Ok(Attempt::Nobody) => {}
+                Ok(Attempt::Somebody) => return Ok(Search { found: None, unasked: true }),
+                Ok(Attempt::Silent) => refused = refused.or(Some(ResolveError::Silent)),
                 Err(error) if place == 0 => refused = refused.or(Some(error)),
                 Err(_) => {}
             }
@@ -143,10 +143,10 @@ pub(super) fn search_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: S
     if let Some(found) = rendezvous.look_up_socket(cookie)? {
         return Ok(Search { found: Some(found), unasked: false });
     }
-    match rendezvous.knock(&names::socket(rendezvous.member.uid, cookie))? {
-        Knocked::Nobody => Ok(nobody),
-        Knocked::Somebody => Ok(Search { found: None, unasked: true }),
-        Knocked::Silent => Err(ResolveError::Silent),
+    match rendezvous.attempt(&names::socket(rendezvous.member.uid, cookie))? {
+        Attempt::Nobody => Ok(nobody),
+        Attempt::Somebody => Ok(Search { found: None, unasked: true }),
+        Attempt::Silent => Err(ResolveError::Silent),
     }
 }
 
@@ -227,19 +227,19 @@ impl Rendezvous {
     }
 
     /// Whether somebody has that name, who would have to be asked for more.
-    fn knock(&self, name: &str) -> Result<Knocked, ResolveError> {
+    fn attempt(&self, name: &str) -> Result<Attempt, ResolveError> {
         let silence = self.silence(name);
         let believed = silence.filter(|silence| silence.is_believed(Instant::now()));
         let socket = match dial(name)? {
             Dialled::Nobody => {
                 self.heard(name, silence);
-                return Ok(Knocked::Nobody);
+                return Ok(Attempt::Nobody);
             }
-            Dialled::Full => return Ok(if believed.is_some() { Knocked::Silent } else { Knocked::Somebody }),
+            Dialled::Full => return Ok(if believed.is_some() { Attempt::Silent } else { Attempt::Somebody }),
             Dialled::Connected(socket) => socket,
         };
         let pid = self.holder(&socket)?.pid;
-        Ok(if believed.is_some_and(|silence| silence.pid == Some(pid)) { Knocked::Silent } else { Knocked::Somebody })
+        Ok(if believed.is_some_and(|silence| silence.pid == Some(pid)) { Attempt::Silent } else { Attempt::Somebody })
     }
 
     /// Who did not answer under that name.
@@ -539,8 +539,8 @@ enum Begun {
     Nothing,
 }
 
-/// What a knock at a name brought.
-enum Knocked {
+/// What an attempt at a name brought.
+enum Attempt {
     /// Nobody has it.
     Nobody,
     /// A process of this user that is to be asked, or somebody whose backlog is full.

@@ -92,7 +92,7 @@ fn other_process() {
             }
         }
         // Claims a core and gives it up, until the store after so many.
-        "seats" => {
+        "claims" => {
             node.find(address).unwrap();
             store_hook::kill_after(argument);
             loop {
@@ -287,7 +287,7 @@ fn death_between_claiming_a_core_and_giving_it_up_frees_it() {
         let mut node = Node::new();
         let address = fresh_address();
         node.device.attach(&tcp(address)).unwrap();
-        let mut child = start(&format!("seats {address} {stores}"));
+        let mut child = start(&format!("claims {address} {stores}"));
         child.wait().unwrap();
         assert!(matches!(node.await_event(), DeviceEvent::PeerGone(_)));
         assert!(node.device.claim_core(0), "after {stores} stores");

@@ -1,5 +1,6 @@
 //! Members against members: in one process where that is enough, in several where one must die.
 
+mod core_claims;
 mod crash;
 mod death;
 mod frames;
@@ -7,7 +8,6 @@ mod hostile;
 mod leave;
 mod memory;
 mod rights;
-mod seats;
 mod sleep;
 
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -24,7 +24,7 @@ pub(super) fn processes(seconds: u64) -> Vec<ProcessReport> {
     let datagrams = SocketReport { rx_packets: 10 * seconds, rx_bytes: 1000 * seconds, ..socket(7, "udp", "") };
     let kernels = SocketReport { offloaded: false, reason: Some("not-local".into()), remote: "192.0.2.1:9".into(), ..socket(8, "udp", "") };
     let web = web(seconds);
-    let ring = RingReport { seats: 9, ..web.ring };
+    let ring = RingReport { core_claims: 9, ..web.ring };
     let web = ProcessReport { ring, sockets: vec![socket(5, "tcp", "LISTEN"), connection, datagrams, kernels], ..web };
     let idle = ProcessReport { pid: 4712, program: "idle".into(), ..Default::default() };
     vec![web, idle]

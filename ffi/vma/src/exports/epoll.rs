@@ -152,7 +152,7 @@ unsafe fn wait(
         // SAFETY: the caller's promise; entries are written before they are read.
         let events = unsafe { core::slice::from_raw_parts_mut(events, room.min(EVENTS_MAX)) };
         let found = timeout.and_then(|timeout| epoll::wait_on(process, index, instance, events, timeout, mask));
-        crate::tally::waited(instance, found.as_ref().ok().copied());
+        crate::fd_counters::waited(instance, found.as_ref().ok().copied());
         to_int(found.map(|found| c_int::try_from(found).unwrap_or(c_int::MAX)))
     })
 }

@@ -9,7 +9,7 @@ use ringway_stack::offload::Reason;
 
 use crate::exit;
 use crate::fdtable::{self, Entry};
-use crate::moving::{self, heir};
+use crate::moving::{self, inherited};
 use crate::process;
 use crate::real;
 
@@ -20,9 +20,9 @@ fn before() {
         // Also what exec closes: the peer is to see an end, and not a reset, and all of what was written before it.
         Some(process) if process.is_owner() => exit::before_exec(process, keeps),
         Some(_) => lend_all(),
-        None => heir::share_listeners(keeps),
+        None => inherited::share_listeners(keeps),
     }
-    heir::settle_all(keeps);
+    inherited::settle_all(keeps);
     crate::errno::set(saved);
 }
 

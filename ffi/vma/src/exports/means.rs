@@ -5,12 +5,12 @@ use core::ffi::{c_char, c_int, c_long};
 
 use libc::uid_t;
 
-use crate::moving::{self, heir};
+use crate::moving::{self, inherited};
 use crate::{process, real};
 
 fn before() {
     let saved = crate::errno::current();
-    heir::settle_all(|_| true);
+    inherited::settle_all(|_| true);
     if let Some(process) = process::process()
         && process.is_owner()
     {

@@ -28,7 +28,7 @@ fn mixed(fds: &mut [pollfd], timeout: Result<Option<Duration>, Errno>, mask: Opt
     // After a fork, the state is made anew here.
     let process = process_or_init()?;
     let ready = timeout.and_then(|timeout| poll_both(process, fds, timeout, mask));
-    crate::tally::POLL.waited(ready.as_ref().ok().copied());
+    crate::fd_counters::POLL.waited(ready.as_ref().ok().copied());
     Some(to_int(ready.map(|ready| c_int::try_from(ready).unwrap_or(c_int::MAX))))
 }
 

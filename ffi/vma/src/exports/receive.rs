@@ -13,6 +13,7 @@ use super::control::Control;
 use crate::cancel::Masked;
 use crate::errno::{Errno, to_ssize};
 use crate::extra::rings::Direction;
+use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Entry, Found};
 use crate::process::{process, process_or_init};
 use crate::real;
@@ -21,7 +22,6 @@ use crate::socket::address::Raw;
 use crate::socket::datagram::{self, Received};
 use crate::socket::options::{SO_RXQ_OVFL, TCP_INQ};
 use crate::socket::{Ancillary, Family, Kind, Socket, lifecycle, special, stream, vectors};
-use crate::tally::{self, Way};
 
 /// What was received, and on what.
 enum Got {
@@ -39,7 +39,7 @@ enum Got {
 #[inline]
 fn receive_on(fd: c_int, found: Found, into: &mut [IoSliceMut<'_>], flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
     let got = receive_uncounted(fd, found, into, flags, kernel);
-    tally::ended(fd, Way::Rx, got.as_ref().err().map(|error| error.0));
+    fd_counters::ended(fd, Way::Rx, got.as_ref().err().map(|error| error.0));
     got
 }
 
@@ -216,7 +216,7 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
     let _masked = Masked::new();
     let count = usize::try_from(kernel(0)).map_err(|_| Errno::last())?;
     fdtable::count_kernel_rx(fd);
-    tally::kernel_said(fd, Way::Rx, count.cast_signed());
+    fd_counters::kernel_said(fd, Way::Rx, count.cast_signed());
     Ok(Got::Kernel(count))
 }
 
@@ -241,7 +241,7 @@ fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found
             if count >= 0 {
                 fdtable::count_kernel_rx(fd);
             }
-            tally::kernel_said(fd, Way::Rx, count);
+            fd_counters::kernel_said(fd, Way::Rx, count);
             Err(count)
         }
         Err(_) => Err(kernel()),

@@ -28,7 +28,7 @@ fn mixed(sets: &mut Sets<'_>, timeout: Result<Option<Duration>, Errno>, mask: Op
     // After a fork, the state is made anew here.
     let process = process_or_init()?;
     let ready = timeout.and_then(|timeout| select_both(process, sets, timeout, mask));
-    crate::tally::SELECT.waited(ready.as_ref().ok().copied());
+    crate::fd_counters::SELECT.waited(ready.as_ref().ok().copied());
     Some(to_int(ready.map(|ready| c_int::try_from(ready).unwrap_or(c_int::MAX))))
 }
 

@@ -10,13 +10,13 @@ use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS, to_ssize};
 use crate::extra::dummy;
 use crate::extra::rings::Direction;
+use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Entry, Found};
 use crate::process::process_or_init;
 use crate::real;
 use crate::slab::Key;
 use crate::socket::address::{self, Address};
 use crate::socket::{Family, Kind, Socket, connect, cork, datagram, lifecycle, stream, vectors};
-use crate::tally::{self, Way};
 
 /// Sends on a socket of ours, and counts how that ends; `kernel` hands the call to the kernel.
 #[inline]
@@ -30,11 +30,11 @@ fn send_on(
 ) -> Result<usize, Errno> {
     if flags & dummy::FLAG != 0 {
         let sent = dummy::send(fd, found.key, data, flags, to);
-        tally::warmed(fd, sent.as_ref().err().map(|error| error.0));
+        fd_counters::warmed(fd, sent.as_ref().err().map(|error| error.0));
         return sent;
     }
     let sent = send_uncounted(fd, found, data, flags, to, kernel);
-    tally::ended(fd, Way::Tx, sent.as_ref().err().map(|error| error.0));
+    fd_counters::ended(fd, Way::Tx, sent.as_ref().err().map(|error| error.0));
     sent
 }
 
@@ -96,7 +96,7 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
     fdtable::count_kernel_tx(fd);
-    tally::kernel_said(fd, Way::Tx, sent.cast_signed());
+    fd_counters::kernel_said(fd, Way::Tx, sent.cast_signed());
     Ok(sent)
 }
 
@@ -112,7 +112,7 @@ fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found
             if sent >= 0 {
                 fdtable::count_kernel_tx(fd);
             }
-            tally::kernel_said(fd, Way::Tx, sent);
+            fd_counters::kernel_said(fd, Way::Tx, sent);
             Err(sent)
         }
         Err(_) => Err(kernel()),

@@ -7,12 +7,12 @@ use ringway_stack::Error;
 use ringway_stack::ring::NextHop;
 
 use crate::errno::{self, Errno};
+use crate::fd_counters;
 use crate::fdtable;
 use crate::process::process_or_init;
 use crate::slab::Key;
 use crate::socket::address::{self, Address};
 use crate::socket::{Family, Kind, datagram};
-use crate::tally;
 
 /// The flag.
 pub(crate) const FLAG: c_int = 0x400;
@@ -27,7 +27,7 @@ pub(crate) fn warm(fd: c_int, key: Key) {
     let sent = send(fd, key, &[IoSlice::new(&WARMING)], 0, |_| None);
     // Sent as any other dummy, and counted as one. What could not be sent is no call of the program's that failed.
     if sent.is_ok() {
-        tally::warmed(fd, None);
+        fd_counters::warmed(fd, None);
     }
     tracing::trace!("getsockname of {fd}: a dummy of {} bytes: {sent:?}", WARMING.len());
     errno::set(saved);

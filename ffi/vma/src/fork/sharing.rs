@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use ringway_stack::time::Instant;
 
-use crate::lineage;
+use crate::descendants;
 use crate::process::Offload;
 
 /// Between two looks at the children: at first, and at most. In between it doubles, so that nobody looks for children that stay.
@@ -41,7 +41,7 @@ pub(crate) fn look_after(offload: &mut Offload, now: Instant) -> Option<Duration
     if now < at {
         return Some(at.since(now));
     }
-    let youngest = lineage::youngest_heir();
+    let youngest = descendants::youngest_child();
     let mut is_any = false;
     for (_, socket) in offload.sockets.iter() {
         let Some(id) = socket.kind.stream() else { continue };

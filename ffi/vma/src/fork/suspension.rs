@@ -3,8 +3,8 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
+use crate::descendants::out_of_the_way;
 use crate::fdtable;
-use crate::lineage::out_of_the_way;
 use crate::real;
 
 /// The end of a pipe that the child is to have; both exec and its end close it.

@@ -9,11 +9,11 @@ use ringway_shm::{Fd, Station, Talk};
 use ringway_stack::device::MacAddr;
 use ringway_stack::ring::{NextHop, SocketId};
 
-use super::heir::Heirloom;
+use super::inherited::InheritedConnection;
 use super::{ANSWER, PATIENCE, memfd, pause};
+use crate::descendants;
 use crate::extra::threads;
 use crate::fdtable::{self, Entry};
-use crate::lineage;
 use crate::process::{self, Process};
 use crate::slab::Key;
 use crate::socket::Kind;
@@ -30,7 +30,7 @@ enum Outcome {
     Unknown,
 }
 
-impl Heirloom {
+impl InheritedConnection {
     /// Takes it onto a ring of this process's own, under all of its numbers. `None`: it stays its owner's, which is to move it to the kernel.
     pub(super) fn adopt(&self, fd: c_int, inherited: Key) -> Option<Entry> {
         if !self.is_ours_alone() {
@@ -68,7 +68,7 @@ impl Heirloom {
         // SAFETY: getppid has no preconditions.
         let parent = unsafe { libc::getppid() };
         parent == self.owner.pid()
-            && !lineage::shared_since(0)
+            && !descendants::shared_since(0)
             && !self.is_common
             && self.socket.rare.is_none()
             && !self.socket.watch.is_watched()

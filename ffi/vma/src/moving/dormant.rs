@@ -19,29 +19,29 @@ use ringway_stack::ring::{Handover, NextHop, SocketId};
 use ringway_stack::tcp::State;
 
 use super::{ANSWER, memfd, owner, peer};
-use crate::lineage;
+use crate::descendants;
 use crate::process::{Offload, Process};
 use crate::socket::{Family, Kind, Shut, Socket};
 
 /// So many wait at a time: each has a descriptor.
 const DORMANT_MAX: usize = 64;
 
-/// Of a peer that has sent more than that, more is likely to come, and it may end before the heir reads: then the kernel has it sooner.
+/// Of a peer that has sent more than that, more is likely to come, and it may end before the child reads: then the kernel has it sooner.
 const UNREAD_MAX: usize = 64 << 10;
 
-/// How long one waits for its heir.
+/// How long one waits for its child.
 const PROMPT: Duration = Duration::from_secs(1);
 
-/// How long the heir may take to have it on its ring.
+/// How long the child may take to have it on its ring.
 const TAKING: Duration = ANSWER;
 
-/// A connection that is its heir's to take.
+/// A connection that is its child's to take.
 #[derive(Debug)]
 pub(crate) struct Dormant {
     local: SocketAddrV4,
     remote: SocketAddrV4,
     /// The fork whose child has it.
-    heir: u32,
+    child: u32,
     placeholder: Fd,
     family: Family,
     since: Instant,
@@ -52,11 +52,11 @@ pub(crate) struct Dormant {
 enum Stage {
     /// It is on our ring.
     Waiting(SocketId),
-    /// The heir has taken a copy, in this talk.
+    /// The child has taken a copy, in this talk.
     Given(u64, Handover<ShmDevice>),
-    /// The peer is being told. No talk: the heir has hung up meanwhile.
+    /// The peer is being told. No talk: the child has hung up meanwhile.
     Telling(Option<u64>, Handover<ShmDevice>),
-    /// It is the heir's, who is to hear of that in this talk.
+    /// It is the child's, who is to hear of that in this talk.
     Gone(u64),
 }
 
@@ -86,7 +86,7 @@ fn position(offload: &Offload, ends: (SocketAddrV4, SocketAddrV4)) -> Option<usi
     offload.dormant.iter().position(|dormant| dormant.is_between(ends))
 }
 
-/// Whether some are in the middle of their way to their heirs.
+/// Whether some are in the middle of their way to their children.
 pub(super) fn are_on_their_way(offload: &Offload) -> bool {
     offload.dormant.iter().any(|dormant| matches!(dormant.stage, Stage::Given(..) | Stage::Telling(..)))
 }
@@ -95,7 +95,7 @@ pub(super) fn are_on_their_way(offload: &Offload) -> bool {
 /// is none, or it could not take it.
 pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd: i32) -> bool {
     let Kind::Stream(id) = socket.kind else { return false };
-    let Some(heir) = lineage::sole_heir_since(socket.birth) else { return false };
+    let Some(child) = descendants::sole_child_since(socket.birth) else { return false };
     let is_plain = socket.shut == Shut::default() && socket.common.is_none() && socket.rare.is_none() && !offload.is_heard();
     let Some(info) = offload.ring.info(id) else { return false };
     let is_open = matches!(info.state, Some(State::Established | State::CloseWait)) && info.recv_queue <= UNREAD_MAX;
@@ -110,7 +110,7 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
     offload.closed.tx_bytes += info.counters.tx_bytes;
     offload.closed.offloaded += 1;
     let (local, family, since) = (info.local, socket.family, process.now());
-    offload.dormant.push(Dormant { local, remote, heir, placeholder, family, since, stage: Stage::Waiting(id) });
+    offload.dormant.push(Dormant { local, remote, child, placeholder, family, since, stage: Stage::Waiting(id) });
     if let Some(progress) = offload.mux.watch.progress {
         ringway_host::sleep::signal(progress);
     }
@@ -123,7 +123,7 @@ fn peer_of(process: &Process, offload: &Offload, id: SocketId) -> Option<Station
     process.rendezvous.station_of(mac).filter(|station| *station != process.rendezvous.station())
 }
 
-/// The heir asks whether it can have a connection.
+/// The child asks whether it can have a connection.
 pub(super) fn offer(process: &Process, offload: &Offload, ends: (SocketAddrV4, SocketAddrV4)) -> String {
     let Some(at) = position(offload, ends) else {
         let socket = peer::socket_between(offload, ends.0, ends.1).and_then(|key| offload.sockets.find(key));
@@ -135,7 +135,7 @@ pub(super) fn offer(process: &Process, offload: &Offload, ends: (SocketAddrV4, S
     }
 }
 
-/// The heir, which knows the peer now, takes it. `None`: it cannot be had.
+/// The child, which knows the peer now, takes it. `None`: it cannot be had.
 pub(super) fn give(process: &'static Process, offload: &mut Offload, talk: u64, ends: (SocketAddrV4, SocketAddrV4)) -> Option<Fd> {
     let at = position(offload, ends)?;
     let Stage::Waiting(id) = offload.dormant[at].stage else { return None };
@@ -150,13 +150,13 @@ pub(super) fn give(process: &'static Process, offload: &mut Offload, talk: u64, 
     written
 }
 
-/// The heir has taken it, as this member: the peer is to follow it. The answer: `wait`, `yours`, or `back`, if it is not the heir's after all.
+/// The child has taken it, as this member: the peer is to follow it. The answer: `wait`, `yours`, or `back`, if it is not the child's after all.
 pub(super) fn hand_over(
     process: &'static Process,
     offload: &mut Offload,
     talk: u64,
     ends: (SocketAddrV4, SocketAddrV4),
-    heir: u64,
+    child: u64,
 ) -> &'static str {
     let Some(at) = position(offload, ends).filter(|&at| offload.dormant[at].talk() == Some(talk)) else { return "back" };
     let station = match &offload.dormant[at].stage {
@@ -168,8 +168,8 @@ pub(super) fn hand_over(
     // No handler of the program's runs on a thread that is not its.
     let _undisturbed = Blocked::new();
     let started = station.is_some_and(|station| {
-        let tell = move || crate::boundary!((), tell(process, &station, ends, heir));
-        std::thread::Builder::new().name("ringway-heir".to_owned()).spawn(tell).is_ok()
+        let tell = move || crate::boundary!((), tell(process, &station, ends, child));
+        std::thread::Builder::new().name("ringway-child".to_owned()).spawn(tell).is_ok()
     });
     if !started {
         take_back(process, offload, at);
@@ -188,8 +188,8 @@ fn station_of(process: &Process, handover: &Handover<ShmDevice>) -> Option<Stati
 }
 
 /// Tells the peer; a thread's work.
-fn tell(process: &'static Process, station: &Station, ends: (SocketAddrV4, SocketAddrV4), heir: u64) {
-    let words = format!("follow {} {} {heir:016x}", ends.1, ends.0);
+fn tell(process: &'static Process, station: &Station, ends: (SocketAddrV4, SocketAddrV4), child: u64) {
+    let words = format!("follow {} {} {child:016x}", ends.1, ends.0);
     let told = match Talk::begin(station, ANSWER) {
         Ok(Some(talk)) => match talk.ask(words.as_bytes(), &[], ANSWER) {
             Ok((answer, _)) if answer == b"follows" => Told::Follows,
@@ -220,7 +220,7 @@ fn tell(process: &'static Process, station: &Station, ends: (SocketAddrV4, Socke
     }
 }
 
-/// What the heir does not take, or the peer does not follow, is on our ring again, and moves to the kernel for whoever has it.
+/// What the child does not take, or the peer does not follow, is on our ring again, and moves to the kernel for whoever has it.
 fn take_back(process: &'static Process, offload: &mut Offload, at: usize) {
     let mut dormant = offload.dormant.swap_remove(at);
     let (Stage::Given(_, handover) | Stage::Telling(_, handover)) = dormant.stage else { return };
@@ -239,7 +239,7 @@ fn take_back(process: &'static Process, offload: &mut Offload, at: usize) {
 /// A connection is the kernel's to carry on, or ends if nobody has it.
 fn leave(process: &'static Process, offload: &mut Offload, dormant: Dormant) {
     let Stage::Waiting(id) = dormant.stage else { return };
-    let is_wanted = lineage::is_alive(dormant.heir);
+    let is_wanted = descendants::is_alive(dormant.child);
     if is_wanted && owner::begin_kept(process, offload, id, &dormant.placeholder, dormant.family) {
         return;
     }
@@ -268,18 +268,18 @@ pub(super) fn release_all(process: &'static Process, offload: &mut Offload) {
     }
 }
 
-/// The heir has hung up.
+/// The child has hung up.
 pub(super) fn hung_up(process: &'static Process, offload: &mut Offload, talk: u64) {
     let Some(at) = offload.dormant.iter().position(|dormant| dormant.talk() == Some(talk)) else { return };
     match &mut offload.dormant[at].stage {
         Stage::Given(..) => take_back(process, offload, at),
-        Stage::Telling(heir, _) => *heir = None,
+        Stage::Telling(child, _) => *child = None,
         Stage::Gone(_) => drop(offload.dormant.swap_remove(at)),
         Stage::Waiting(_) => {}
     }
 }
 
-/// The progress thread's look: those whose heirs have ended end, and those whose heirs don't come move to the kernel. Whether some wait.
+/// The progress thread's look: those whose children have ended end, and those whose children don't come move to the kernel. Whether some wait.
 pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: Instant) -> bool {
     if offload.dormant.is_empty() {
         return false;
@@ -292,7 +292,7 @@ pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: 
     let is_due = |dormant: &mut Dormant| {
         let Stage::Waiting(id) = dormant.stage else { return false };
         let is_full = ring.info(id).is_none_or(|info| info.recv_queue > UNREAD_MAX);
-        is_full || now.since(dormant.since) >= PROMPT || !lineage::is_alive(dormant.heir)
+        is_full || now.since(dormant.since) >= PROMPT || !descendants::is_alive(dormant.child)
     };
     let due: Vec<Dormant> = dormant.extract_if(.., is_due).collect();
     for dormant in due {
@@ -307,7 +307,7 @@ pub(super) fn follow(
     offload: &mut Offload,
     from: Option<u64>,
     ends: (SocketAddrV4, SocketAddrV4),
-    heir: u64,
+    child: u64,
 ) -> &'static str {
     let now = process.now();
     offload.poll_if_due(now);
@@ -326,8 +326,8 @@ pub(super) fn follow(
     if from.is_none() || process.rendezvous.station_of(mac).map(|station| station.id()) != from {
         return "no";
     }
-    let Some(heir) = process.rendezvous.peers().into_iter().find(|peer| peer.id == heir) else { return "no" };
-    let is_told = offload.ring.tcp_retarget(now, id, NextHop::Station(heir.mac)).is_ok();
+    let Some(child) = process.rendezvous.peers().into_iter().find(|peer| peer.id == child) else { return "no" };
+    let is_told = offload.ring.tcp_retarget(now, id, NextHop::Station(child.mac)).is_ok();
     offload.dispatch();
     if is_told { "follows" } else { "no" }
 }

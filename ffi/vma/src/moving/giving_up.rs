@@ -57,7 +57,7 @@ pub(super) fn await_or_give_up(process: &Process, patience: &mut Patience) -> bo
     }
     let mut guard = process.lock();
     give_up(&mut guard, |_| true);
-    guard.rests.give_up();
+    guard.backlogs.give_up();
     drop(guard);
     let started = Instant::now();
     while waits(&process.lock()) && started.elapsed() < NOTICE {

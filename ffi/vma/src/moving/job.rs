@@ -10,8 +10,8 @@ use ringway_stack::offload::Reason;
 use ringway_stack::ring::SocketId;
 use ringway_stack::tcp::Remains;
 
+use super::backlog::{self, Backlog};
 use super::giving_up::File;
-use super::rest::{self, Rest};
 use super::{ANSWER, Role, memfd, owner, pair, peer};
 use crate::errno::Errno;
 use crate::exit;
@@ -89,7 +89,7 @@ impl Job {
             Left::Overtaken => return,
             // Whatever is there answers the ring, or ends it.
             Left::Nobody if self.is_last => Ok(None),
-            Left::Ready(theirs, talk) if self.is_last => self.bequeath(&theirs, talk).map(|()| None),
+            Left::Ready(theirs, talk) if self.is_last => self.leave_to_peer(&theirs, talk).map(|()| None),
             Left::Nobody => self.go_on_alone(),
             Left::Silent => self.break_off(),
             Left::Unaccepted(theirs, talk) => self.go_to_listener(&theirs, talk),
@@ -111,7 +111,7 @@ impl Job {
         });
         self.finish();
         if let Some(rest) = rest {
-            rest::add(self.process, &mut self.process.lock(), rest);
+            backlog::add(self.process, &mut self.process.lock(), rest);
         }
     }
 
@@ -221,7 +221,7 @@ impl Job {
         self.placeholder.check().map(|()| fresh)
     }
 
-    fn go_to(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Rest>, Errno> {
+    fn go_to(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Backlog>, Errno> {
         let ours = self.dissolve()?;
         if ours.is_broken() || theirs.is_broken() {
             // It failed while we asked. The peer hears of that by our hanging up.
@@ -246,7 +246,7 @@ impl Job {
             self.write_or_leave(&to_them[written..], &talk)?;
         } else {
             // Nobody there reads any more; what was written there is still due here.
-            rest = Rest::after(fresh, to_us, false)?;
+            rest = Backlog::after(fresh, to_us, false)?;
         }
         if ours.ended {
             pair::end_writing(self.placeholder.raw());
@@ -254,7 +254,7 @@ impl Job {
         Ok(rest)
     }
 
-    fn go_to_listener(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Rest>, Errno> {
+    fn go_to_listener(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Backlog>, Errno> {
         let ours = self.dissolve()?;
         // The peer did not end before: our ring would have seen that.
         drop(talk);
@@ -270,7 +270,7 @@ impl Job {
         self.placeholder.check()?;
         if self.is_last {
             let station = self.peer.ok_or(Errno(libc::ESRCH))?;
-            return self.entrust(&to_them, || Talk::begin(&station, ANSWER).ok().flatten().map(Conversation::Other)).map(|()| None);
+            return self.write_the_last(&to_them, || Talk::begin(&station, ANSWER).ok().flatten().map(Conversation::Other)).map(|()| None);
         }
         pair::write_all(self.placeholder.raw(), &to_them)?;
         if ours.ended {
@@ -280,7 +280,7 @@ impl Job {
     }
 
     /// The peer is there and says nothing: it is to see a reset, and not wait for somebody who is gone.
-    fn break_off(&self) -> Result<Option<Rest>, Errno> {
+    fn break_off(&self) -> Result<Option<Backlog>, Errno> {
         let mut guard = self.process.lock();
         let offload = &mut *guard;
         let is_it = |id: &SocketId| owner::ends(offload, *id) == Some((self.local, self.remote));
@@ -292,7 +292,7 @@ impl Job {
     }
 
     /// The peer is gone: what it sent is there to be read, and then its end, or its reset.
-    fn go_on_alone(&self) -> Result<Option<Rest>, Errno> {
+    fn go_on_alone(&self) -> Result<Option<Backlog>, Errno> {
         let was_over = self.is_over(&self.process.lock());
         match self.dissolve() {
             // It ended in order, and the program has closed it meanwhile.
@@ -309,7 +309,7 @@ impl Job {
     }
 
     /// As [`Self::go_on_alone`], with what our end left. `was_over`: the program may know that.
-    fn leave_alone(&self, ours: Remains, was_over: bool) -> Result<Option<Rest>, Errno> {
+    fn leave_alone(&self, ours: Remains, was_over: bool) -> Result<Option<Backlog>, Errno> {
         let ended = ours.ended || ours.over;
         let fresh = self.connect()?;
         let written = pair::write_some(fresh.raw(), &ours.unread)?;
@@ -318,7 +318,7 @@ impl Job {
                 pair::end_writing(self.placeholder.raw());
             }
             let is_reset = !ours.peer_ended || ours.error.is_some();
-            return Ok(Some(Rest { other: fresh, bytes: ours.unread, written, is_reset, until: None, birth: None }));
+            return Ok(Some(Backlog { other: fresh, bytes: ours.unread, written, is_reset, until: None, birth: None }));
         }
         // One that ended and was reset then has told of both.
         if ours.peer_ended && ours.error.is_some() {

@@ -11,8 +11,8 @@
 //! it when the child first uses it, or does so soon after.
 //!
 //! A move to the kernel begins when
-//! - a fork's child first uses what it inherited ([`heir`]: it asks the owner, and waits);
-//! - the owner closes its last descriptor, or ends, while a child that was forked since is alive ([`crate::lineage`]);
+//! - a fork's child first uses what it inherited ([`inherited`]: it asks the owner, and waits);
+//! - the owner closes its last descriptor, or ends, while a child that was forked since is alive ([`crate::descendants`]);
 //! - exec is to keep a descriptor, or one is sent by SCM_RIGHTS ([`crate::exports`]);
 //! - the program sends urgent data (MSG_OOB), whose mark and signals are the kernel's;
 //! - a process is about to lose the means: before it changes its user or root, or enters a sandbox;
@@ -20,39 +20,39 @@
 //!   that, and what the kernel has no room for, the peer's process.
 //!
 //! The words of the talk (see [`ringway_shm::Talk`]; addresses are the asked side's own, then the other's):
-//! - `release L R` of an heir to the owner: `wait`; `here` with a descriptor that is to take the place of the heir's; or `gone`, when the
-//!   heir's own is the kernel's by now, or there is no such connection
+//! - `release L R` of a child to the owner: `wait`; `here` with a descriptor that is to take the place of the child's; or `gone`, when the
+//!   child's own is the kernel's by now, or there is no such connection
 //! - `leave L R REASON` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with the remains in
 //!   a memfd, `wait`, or `gone`
-//! - `adopt L R` of an heir to the owner: `open`, while the owner has a descriptor of its own; `meet MEMBER`, who is at the other end; or `no`
+//! - `adopt L R` of a child to the owner: `open`, while the owner has a descriptor of its own; `meet MEMBER`, who is at the other end; or `no`
 //! - `give L R` then: `given`, with the connection in a memfd; or `no`
-//! - `handover L R MEMBER` in the same talk, of the heir that has it on its ring: `wait`; `yours`; or `back`, when it is not to be had after all
+//! - `handover L R MEMBER` in the same talk, of the child that has it on its ring: `wait`; `yours`; or `back`, when it is not to be had after all
 //! - `follow L R MEMBER` of the owner to the peer: `follows`, who sends to that member from now on; or `no`
 //! - `forked`, with a pipe's reading end, of a child of a fork that nobody saw: `done`
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
 //! - `keep L R` of an owner that ends to the peer, with the owner's own descriptor and a memfd of what is to be written into it before it is
 //!   closed: `kept`, or `gone`; perhaps with a third descriptor, which is closed then. Only in the talk in which the connection was taken,
-//!   or with a descriptor that is connected to a listener of the peer's in the kernel; and only so much for all ([`rest`])
+//!   or with a descriptor that is connected to a listener of the peer's in the kernel; and only so much for all ([`backlog`])
 //!
 //! Who dies in the middle takes the connection along, and the other side sees a reset; only a kill while what was owed is being written
 //! may look like the end of a shorter stream. A move that does not end before its process does, or before others get the descriptor, is
 //! given up, by a reset in every process ([`giving_up`]).
 
 mod adoption;
-mod bequest;
+mod at_exit;
+mod backlog;
 pub(crate) mod dormant;
 mod giving_up;
-pub(crate) mod heir;
+pub(crate) mod inherited;
 mod job;
 mod memfd;
 pub(crate) mod owner;
 mod pair;
 mod peer;
-mod rest;
 pub(crate) mod retreat;
 
-pub(crate) use rest::{Rests, Taken};
+pub(crate) use backlog::{Backlogs, Taken};
 
 use core::time::Duration;
 use std::net::SocketAddrV4;
@@ -90,7 +90,7 @@ impl Move {
 
 /// A connection that its peer moved, so that our descriptor is another one now than what children inherited before: kept for them.
 #[derive(Debug)]
-pub(crate) struct Legacy {
+pub(crate) struct FormerDescriptor {
     local: SocketAddrV4,
     remote: SocketAddrV4,
     fd: ringway_shm::Fd,
@@ -125,9 +125,9 @@ fn note_unaccepted(offload: &mut Offload, remote: SocketAddrV4, reason: Reason) 
 }
 
 /// Lets go of what no child can ask for any more; whether something is left.
-pub(crate) fn keep_legacies(offload: &mut Offload) -> bool {
-    offload.legacies.retain(|legacy| crate::lineage::shared_since(legacy.birth));
-    !offload.legacies.is_empty()
+pub(crate) fn keep_former_descriptors(offload: &mut Offload) -> bool {
+    offload.former_descriptors.retain(|former| crate::descendants::shared_since(former.birth));
+    !offload.former_descriptors.is_empty()
 }
 
 /// What this process is in a move.

@@ -15,9 +15,9 @@ use ringway_stack::tcp;
 use super::giving_up::{self, File, await_or_give_up};
 use super::job::Job;
 use super::{Move, Role, dormant, pair, peer};
+use crate::descendants;
 use crate::exit::{self, Patience};
 use crate::fdtable::{self, Entry};
-use crate::lineage;
 use crate::mux;
 use crate::process::{Offload, Process};
 use crate::real;
@@ -25,7 +25,7 @@ use crate::slab::Key;
 use crate::socket::{Family, Kind, Socket, common, greeting};
 
 /// At the end of the process, so many connections move at a time: each has a thread.
-const BEQUEATHED_MAX: usize = 64;
+const LEFT_TO_PEERS_MAX: usize = 64;
 
 /// Begins to move an open connection; it goes on by itself. `false`: it is none, or cannot be moved.
 pub(crate) fn begin(process: &'static Process, offload: &mut Offload, key: Key) -> bool {
@@ -74,7 +74,7 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
         super::pause();
     }
     if let Some((local, remote)) = claimed {
-        super::heir::claim_moved(&process.rendezvous.station(), fd, local, remote);
+        super::inherited::claim_moved(&process.rendezvous.station(), fd, local, remote);
     }
 }
 
@@ -102,8 +102,8 @@ pub(super) fn begin_kept(process: &'static Process, offload: &mut Offload, id: S
 
 /// The process ends: what a child of its may go on with moves to the kernel. `false`: not in time.
 pub(crate) fn leave_shared(process: &'static Process, patience: &mut Patience) -> bool {
-    if lineage::forks() > 0 {
-        begin_all(process, |socket| lineage::shared_since(socket.birth));
+    if descendants::forks() > 0 {
+        begin_all(process, |socket| descendants::shared_since(socket.birth));
     }
     super::retreat::at_end(process, patience);
     exit::pulse();
@@ -118,7 +118,7 @@ pub(crate) fn at_exec(process: &'static Process, keeps: impl Fn(c_int) -> bool, 
         let kept = fdtable::entries().filter(|&(fd, entry)| entry.socket().is_some() && keeps(fd));
         let kept: HashSet<u32> = kept.filter_map(|(_, entry)| Some(entry.socket()?.index)).collect();
         for (key, socket) in guard.sockets.iter_mut() {
-            socket.is_left = !kept.contains(&key.index) && !lineage::shared_since(socket.birth);
+            socket.is_left = !kept.contains(&key.index) && !descendants::shared_since(socket.birth);
         }
     }
     begin_all(process, |_| true);
@@ -186,7 +186,7 @@ pub(crate) fn await_all(process: &Process, which: Waited, patience: &mut Patienc
 
 /// Whether something is on its way that ends with the process.
 pub(crate) fn waits(offload: &Offload) -> bool {
-    offload.moves.iter().any(|moving| moving.role != Role::Kept) || offload.rests.are_awaited() || dormant::are_on_their_way(offload)
+    offload.moves.iter().any(|moving| moving.role != Role::Kept) || offload.backlogs.are_awaited() || dormant::are_on_their_way(offload)
 }
 
 /// Whether connections of ours have left the ring, and are not the kernel's yet.
@@ -207,9 +207,9 @@ pub(super) fn ends(offload: &Offload, id: SocketId) -> Option<(SocketAddrV4, Soc
 
 /// The process is about to end: what its closed connections have not got rid of is to be the kernel's. `tried`: those that have been
 /// moved, or could not be; each is tried once.
-pub(crate) fn bequeath(process: &'static Process, offload: &mut Offload, tried: &mut HashSet<SocketId>) {
+pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tried: &mut HashSet<SocketId>) {
     for id in offload.ring.lingering_streams() {
-        if offload.moves.len() >= BEQUEATHED_MAX {
+        if offload.moves.len() >= LEFT_TO_PEERS_MAX {
             return;
         }
         if !tried.insert(id) {

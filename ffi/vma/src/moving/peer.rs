@@ -9,12 +9,12 @@ use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::NextHop;
 
+use super::backlog::{self, Backlog, Taken};
 use super::giving_up::File;
-use super::rest::{self, Rest, Taken};
-use super::{Legacy, Move, Role, addresses, dormant, memfd, owner, pair, retreat};
+use super::{FormerDescriptor, Move, Role, addresses, dormant, memfd, owner, pair, retreat};
+use crate::descendants;
 use crate::fdtable;
 use crate::fork::sharing;
-use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Family, Kind, Socket, address};
@@ -52,7 +52,7 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: Option<u64>, wo
         if let Some(reading) = passed.first().filter(|reading| pair::is_pipe(reading.raw())) {
             let mut guard = process.lock();
             keep_for_child(&mut guard);
-            lineage::announced(reading.raw());
+            descendants::announced(reading.raw());
             sharing::begin(&mut guard, process.now());
         }
         return ("done".to_owned(), Vec::new());
@@ -114,18 +114,18 @@ fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4
     if offload.moves.iter().any(|moving| moving.is_between(local, remote)) || dormant::release(process, offload, (local, remote)) {
         return ("wait", None);
     }
-    if let Some(at) = offload.legacies.iter().position(|legacy| (legacy.local, legacy.remote) == (local, remote)) {
-        if offload.legacies[at].is_early
+    if let Some(at) = offload.former_descriptors.iter().position(|former| (former.local, former.remote) == (local, remote)) {
+        if offload.former_descriptors[at].is_early
             && let Some(key) = socket_between(offload, local, remote)
             && owner::begin(process, offload, key)
         {
             return ("wait", None);
         }
-        let legacy = &offload.legacies[at];
-        let copy = copy_of(legacy.fd.raw());
+        let former = &offload.former_descriptors[at];
+        let copy = copy_of(former.fd.raw());
         // The last that can ask for it has it now, and is to be the last that closes it.
-        if lineage::heirs_since(legacy.birth) <= 1 {
-            offload.legacies.swap_remove(at);
+        if descendants::children_since(former.birth) <= 1 {
+            offload.former_descriptors.swap_remove(at);
         }
         return copy.map_or(("gone", None), |copy| ("here", Some(copy)));
     }
@@ -149,7 +149,7 @@ fn keep_for_child(offload: &mut Offload) {
             && let (Some(local), Some(remote), Some(fd)) = (socket.bound, socket.peer, copy_of(socket.fd))
         {
             let birth = socket.birth;
-            offload.legacies.push(Legacy { local, remote, fd, birth, is_early: true });
+            offload.former_descriptors.push(FormerDescriptor { local, remote, fd, birth, is_early: true });
         }
     }
 }
@@ -303,7 +303,8 @@ fn keep(process: &'static Process, talk: u64, (local, remote): (SocketAddrV4, So
     let mut passed = passed.into_iter();
     let (Some(other), Some(file), until) = (passed.next(), passed.next(), passed.next()) else { return "gone" };
     let Some(len) = memfd::len(&file).ok().and_then(|len| usize::try_from(len).ok()) else { return "gone" };
-    let is_ours = |offload: &Offload| offload.rests.has_room(len).then(|| birth_of_reader(offload, talk, local, remote, &other)).flatten();
+    let is_ours =
+        |offload: &Offload| offload.backlogs.has_room(len).then(|| birth_of_reader(offload, talk, local, remote, &other)).flatten();
     if is_ours(&process.lock()).is_none() {
         tracing::debug!("the rest of a connection {local} - {remote}, of {len} bytes, is not kept");
         return "gone";
@@ -314,8 +315,8 @@ fn keep(process: &'static Process, talk: u64, (local, remote): (SocketAddrV4, So
     let Some(birth) = is_ours(&guard) else { return "gone" };
     let Some([other, _file]) = recognised([other, file]) else { return "gone" };
     let until = until.and_then(|until| until.recognised().ok());
-    let rest = Rest { other, bytes, written: 0, is_reset: false, until, birth: Some(birth) };
-    if rest::add(process, &mut guard, rest) { "kept" } else { "gone" }
+    let rest = Backlog { other, bytes, written: 0, is_reset: false, until, birth: Some(birth) };
+    if backlog::add(process, &mut guard, rest) { "kept" } else { "gone" }
 }
 
 /// Forks before the socket was made whose connection another process leaves a rest of. `None`: it has nothing to do with that.
@@ -343,12 +344,12 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
     let reason = offload.moves.iter().find(|moving| moving.key == Some(key)).map_or(Reason::SharedConnection, |moving| moving.reason);
     offload.moves.retain(|moving| moving.key != Some(key));
     if let Some(socket) = offload.sockets.find(key)
-        && lineage::shared_since(socket.birth)
+        && descendants::shared_since(socket.birth)
         && let (Some(local), Some(remote), Some(fd)) = (socket.bound, socket.peer, copy_of(fresh.raw()))
     {
         let birth = socket.birth;
-        offload.legacies.retain(|legacy| (legacy.local, legacy.remote) != (local, remote));
-        offload.legacies.push(Legacy { local, remote, fd, birth, is_early: false });
+        offload.former_descriptors.retain(|former| (former.local, former.remote) != (local, remote));
+        offload.former_descriptors.push(FormerDescriptor { local, remote, fd, birth, is_early: false });
     }
     offload.arrived(key, reason);
 }

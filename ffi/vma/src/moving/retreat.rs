@@ -10,8 +10,8 @@ use ringway_shm::{Station, Talk};
 use ringway_stack::ring::{NextHop, SocketId};
 
 use super::{ANSWER, PATIENCE, owner, peer};
+use crate::descendants;
 use crate::exit::Patience;
-use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Kind, Socket, listen};
@@ -55,7 +55,7 @@ fn begin_for(process: &'static Process, which: Which) -> bool {
 /// nobody else has it.
 pub(crate) fn close(process: &'static Process, offload: &mut Offload, socket: &Socket) -> bool {
     let Kind::Listener(Some(id)) = socket.kind else { return false };
-    if !(socket.is_shared || lineage::shared_since(socket.birth)) {
+    if !(socket.is_shared || descendants::shared_since(socket.birth)) {
         return false;
     }
     withdraw(process, offload, id);
@@ -105,7 +105,7 @@ pub(crate) fn at_end(process: &'static Process, patience: &mut Patience) {
 /// what this process does not accept soon goes back into that queue. The next time it is to look; `None`: nothing waits.
 pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: ringway_stack::Instant) -> Option<ringway_stack::Instant> {
     // Most processes share nothing, and are not to go through their sockets for that.
-    if !offload.shares_listeners && lineage::forks() == 0 {
+    if !offload.shares_listeners && descendants::forks() == 0 {
         return None;
     }
     if shared(offload).iter().all(|&(_, id)| offload.ring.tcp_waiting(id).is_empty()) {
@@ -139,7 +139,7 @@ fn shared(offload: &Offload) -> Vec<(Key, SocketId)> {
         Kind::Listener(Some(id)) => Some((key, id, socket)),
         _ => None,
     });
-    listeners.filter(|(_, _, socket)| socket.is_shared || lineage::shared_since(socket.birth)).map(|(key, id, _)| (key, id)).collect()
+    listeners.filter(|(_, _, socket)| socket.is_shared || descendants::shared_since(socket.birth)).map(|(key, id, _)| (key, id)).collect()
 }
 
 fn run(process: &'static Process, which: Which) {

@@ -15,7 +15,7 @@ use ringway_shm::BESIDE;
 use super::wait::Waiting;
 use crate::process::{self, Offload};
 use crate::slab::Key;
-use crate::{fdtable, lineage, real};
+use crate::{descendants, fdtable, real};
 
 /// After so many sleeps of others on the ring, the place is free for one of them.
 const OTHERS_MAX: u32 = 16;
@@ -157,7 +157,7 @@ fn ring_fd(offload: &Offload) -> RawFd {
 
 /// The library's own number for the instance, which is a member from now on.
 fn add(ring: RawFd, instance: RawFd) -> Option<RawFd> {
-    let fd = lineage::copy_out_of_the_way(instance)?;
+    let fd = descendants::copy_out_of_the_way(instance)?;
     if epoll_ctl(ring, EPOLL_CTL_ADD, fd, Some(event(true))).is_err() {
         close(fd);
         return None;

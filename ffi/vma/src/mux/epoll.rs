@@ -102,7 +102,7 @@ impl Epoll {
 
     /// One of the descriptors that name it.
     pub(super) fn fd(&self) -> RawFd {
-        self.fds.first().copied().unwrap_or(crate::tally::NO_FD)
+        self.fds.first().copied().unwrap_or(crate::fd_counters::NO_FD)
     }
 }
 

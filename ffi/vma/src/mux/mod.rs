@@ -109,10 +109,10 @@ pub(crate) struct State {
     pub(crate) calls: u64,
     /// Times that a wait stopped spinning and slept.
     pub(crate) sleeps: u64,
-    /// Times that a spinning wait took its core's seat.
-    pub(crate) seats: u64,
-    /// Times that it found the seat taken.
-    pub(crate) seats_refused: u64,
+    /// Times that a spinning wait claimed its core.
+    pub(crate) core_claims: u64,
+    /// Times that it found its core claimed.
+    pub(crate) core_claims_refused: u64,
 }
 
 impl Default for State {
@@ -126,8 +126,8 @@ impl Default for State {
             changes: 0,
             calls: 0,
             sleeps: 0,
-            seats: 0,
-            seats_refused: 0,
+            core_claims: 0,
+            core_claims_refused: 0,
         }
     }
 }

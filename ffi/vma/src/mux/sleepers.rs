@@ -173,7 +173,7 @@ impl Offload {
         self.attend(now);
     }
 
-    /// The calling thread, which spins, takes the seat of the core that it runs on, and gives up the one that it has.
+    /// The calling thread, which spins, claims the core that it runs on, and gives up the one that it has.
     /// `false`: somebody spins there already, of this process or of a connected one.
     pub(super) fn sit(&mut self, thread: &Thread) -> bool {
         if !thread.spinning.get() {
@@ -182,20 +182,20 @@ impl Offload {
         }
         self.stand_up(thread);
         let device = self.ring.device_mut();
-        let seat = self.mux.cores.sit(current_core(), |core| device.claim_core(core));
-        thread.seat.set(seat);
-        match seat {
-            Some(_) => self.mux.seats += 1,
-            None => self.mux.seats_refused += 1,
+        let claim = self.mux.cores.claim(current_core(), |core| device.claim_core(core));
+        thread.claim.set(claim);
+        match claim {
+            Some(_) => self.mux.core_claims += 1,
+            None => self.mux.core_claims_refused += 1,
         }
-        seat.is_some()
+        claim.is_some()
     }
 
     #[inline]
     fn stand_up(&mut self, thread: &Thread) {
-        if let Some(seat) = thread.seat.take() {
+        if let Some(claim) = thread.claim.take() {
             let device = self.ring.device_mut();
-            self.mux.cores.stand(seat, |core| device.release_core(core));
+            self.mux.cores.release(claim, |core| device.release_core(core));
         }
     }
 
@@ -205,8 +205,8 @@ impl Offload {
     pub(super) fn forsake(&mut self, thread: &Thread, now: Instant) {
         let (spun, slept) = (thread.spinning.take(), thread.asleep.take());
         if thread.generation.get() != fork_generation() {
-            // The tables were a parent's, and so was the seat.
-            thread.seat.set(None);
+            // The tables were a parent's, and so was the claim.
+            thread.claim.set(None);
             return;
         }
         self.stand_up(thread);

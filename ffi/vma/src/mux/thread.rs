@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence, fence};
 use std::os::fd::RawFd;
 
 use ringway_host::EventFd;
-use ringway_host::spin::{History, Seat};
+use ringway_host::spin::{CoreClaim, History};
 
 use super::turns::{Ratio, Turns};
 use crate::extra::resume::Resume;
@@ -46,8 +46,8 @@ pub(crate) struct Thread {
     pub(crate) resume: Cell<Option<Resume>>,
     /// Callbacks run in a call that waits for readiness, rather than receives.
     pub(crate) polls: Cell<bool>,
-    /// Its seat on the core where it spins. Invariant: none unless `spinning`, so that who ends the one ends the other.
-    pub(super) seat: Cell<Option<Seat>>,
+    /// Its claim on the core where it spins. Invariant: none unless `spinning`, so that who ends the one ends the other.
+    pub(super) claim: Cell<Option<CoreClaim>>,
 }
 
 thread_local! {
@@ -69,7 +69,7 @@ thread_local! {
             generation: Cell::new(0),
             resume: Cell::new(None),
             polls: Cell::new(false),
-            seat: Cell::new(None),
+            claim: Cell::new(None),
         }
     };
     static WAKER: RefCell<Option<Waker>> = const { RefCell::new(None) };
@@ -255,10 +255,10 @@ impl Thread {
         self.spinning.get() || self.asleep.get().is_some()
     }
 
-    /// Whether it was moved to another core than it has its seat on.
+    /// Whether it was moved to another core than it has its claim on.
     #[inline]
     pub(super) fn has_moved(&self) -> bool {
-        self.seat.get().is_some_and(Seat::is_left)
+        self.claim.get().is_some_and(CoreClaim::is_left)
     }
 
     /// Runs `sleep` such that a signal which arrives before it really sleeps ends it. `None`: one arrived already.

@@ -22,14 +22,14 @@ pub(crate) use super::thread::{in_handler, note_signal, run_handler};
 use crate::errno;
 use crate::params::POLL_US_DEFAULT;
 use crate::process::{self, Offload, Process, fork_generation};
-use crate::{real, tally};
+use crate::{fd_counters, real};
 
 /// Looks at the ring in one hold of the lock, unless another thread asks for it. (Without pauses in between: on
 /// recent processors a pause costs as much as a line's way from core to core.)
 const LOOKS: u32 = 64;
 
-/// A spin shorter than this needs no seat on its core.
-const UNSEATED: Duration = Duration::from_micros(20);
+/// A spin shorter than this needs no claim on its core.
+const UNCLAIMED: Duration = Duration::from_micros(20);
 
 /// A thread that is to sleep on the ring's descriptor while another one has yet to take its wake-up there would find the descriptor readable, and look
 /// again and again on a core that the other one may be waiting for. It sleeps for so long instead, and then looks.
@@ -142,7 +142,7 @@ fn wait_as<T>(
             Some(found) => return found,
             None => {}
         }
-        tally::of_wait(counted_fd(&offload, w))
+        fd_counters::of_wait(counted_fd(&offload, w))
     };
     if w.deadline.is_some_and(|deadline| deadline <= started) {
         return match ask_kernel(w) {
@@ -173,7 +173,7 @@ fn spin_and_sleep<T>(
     w: &mut Waiting<'_>,
     marks: Marks,
     started: Instant,
-    counted: &tally::Tally,
+    counted: &fd_counters::FdCounters,
     check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
 ) -> Waited<T> {
     let limit = limit(process, w.spin);
@@ -243,9 +243,9 @@ fn interrupted<T>(
 #[inline]
 fn counted_fd(offload: &Offload, w: &Waiting<'_>) -> i32 {
     match (w.spin, w.sockets, w.epolls) {
-        (SpinClass::Rx, &[socket], _) => offload.sockets.get(socket).map_or(tally::NO_FD, |socket| socket.fd),
-        (SpinClass::Select, [], &[epoll]) => offload.mux.epolls.get(epoll).map_or(tally::NO_FD, super::epoll::Epoll::fd),
-        _ => tally::NO_FD,
+        (SpinClass::Rx, &[socket], _) => offload.sockets.get(socket).map_or(fd_counters::NO_FD, |socket| socket.fd),
+        (SpinClass::Select, [], &[epoll]) => offload.mux.epolls.get(epoll).map_or(fd_counters::NO_FD, super::epoll::Epoll::fd),
+        _ => fd_counters::NO_FD,
     }
 }
 
@@ -285,7 +285,7 @@ fn spin<T>(
     let mut yields = Yields::new(process, w.spin);
     // What the user set is spun to the letter, on a taken core as well; but others give way to it.
     let exact = matches!(limit(process, w.spin), Limit::Exact(_));
-    let mut seated = false;
+    let mut claimed = false;
     let _spinning = Spinning { process, thread };
     let mut seen = {
         let mut offload = process.lock();
@@ -320,8 +320,8 @@ fn spin<T>(
                 Asked::Signal => break Some(Waited::Interrupted),
             }
         }
-        if !seated && now.since(started) > UNSEATED {
-            seated = true;
+        if !claimed && now.since(started) > UNCLAIMED {
+            claimed = true;
             if !process.lock().sit(thread) && !exact {
                 spin.refused(now);
                 break None;

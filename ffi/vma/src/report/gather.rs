@@ -12,12 +12,12 @@ use ringway_stack::{Instant, tcp};
 
 use super::kernels;
 use crate::extra::rings::{self, Direction};
+use crate::fd_counters::{self, Count, Sums, Way};
 use crate::fdtable::{self, Entry};
 use crate::params;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Kind, Socket};
-use crate::tally::{self, Count, Sums, Way};
 
 /// Sockets that are looked at in one hold of the lock: some microseconds.
 const AT_A_TIME: usize = 32;
@@ -77,8 +77,8 @@ pub(super) fn ring(offload: &mut Offload) -> RingReport {
         copied_bytes: ringway_shm::bulk_copied(),
         polls: offload.mux.calls,
         sleeps: offload.mux.sleeps,
-        seats: offload.mux.seats,
-        seats_refused: offload.mux.seats_refused,
+        core_claims: offload.mux.core_claims,
+        core_claims_refused: offload.mux.core_claims_refused,
         batches: batches.count,
         batch_max: batches.max as u64,
         sockets: usage.sockets as u64,
@@ -107,10 +107,10 @@ fn waits() -> Vec<WaitReport> {
     };
     let epolls = fdtable::entries().filter(|(_, entry)| matches!(entry, Entry::Epoll(_)));
     let used = |wait: &WaitReport| wait.ready + wait.timeouts + wait.errors + wait.poll_hits + wait.poll_misses > 0;
-    [("poll", tally::POLL.sums()), ("select", tally::SELECT.sums())]
+    [("poll", fd_counters::POLL.sums()), ("select", fd_counters::SELECT.sums())]
         .into_iter()
         .map(|(kind, sums)| wait(kind, -1, sums))
-        .chain(epolls.map(|(fd, _)| wait("epoll", fd, tally::of(fd))))
+        .chain(epolls.map(|(fd, _)| wait("epoll", fd, fd_counters::of(fd))))
         .filter(used)
         .collect()
 }
@@ -125,12 +125,12 @@ struct Named {
 
 impl Named {
     fn new(key: Key, fd: c_int) -> Self {
-        Self { key, fd, sums: tally::of(fd), kernel: fdtable::kernel_counts(fd) }
+        Self { key, fd, sums: fd_counters::of(fd), kernel: fdtable::kernel_counts(fd) }
     }
 
     /// Another descriptor of the same socket.
     fn add(&mut self, fd: c_int) {
-        self.sums.add(&tally::of(fd));
+        self.sums.add(&fd_counters::of(fd));
         let (rx, tx) = fdtable::kernel_counts(fd);
         self.kernel = (self.kernel.0 + rx, self.kernel.1 + tx);
     }
@@ -227,7 +227,10 @@ pub(super) fn closed(offload: &Offload, socket: &Socket, (fd, is_open): (c_int, 
     let told = (is_open && sample.is_kernels()).then(|| kernels::ask(fd, sample.protocol));
     let mut report = sample.into_report(told);
     // (The descriptor's own counts of the kernel's calls went with its last name.)
-    add_counts(&mut report, &Named { key: Key { index: 0, generation: 0 }, fd, sums: tally::of(fd), kernel: fdtable::kernel_counts(fd) });
+    add_counts(
+        &mut report,
+        &Named { key: Key { index: 0, generation: 0 }, fd, sums: fd_counters::of(fd), kernel: fdtable::kernel_counts(fd) },
+    );
     report
 }
 

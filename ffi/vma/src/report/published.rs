@@ -18,7 +18,7 @@ use ringway_report::published::{BODY, BODY_MAX, FILE_PREFIX, HEADER, Header, REQ
 use super::gather;
 use crate::fdtable::{self, Entry};
 use crate::process::Process;
-use crate::{errno, extra, lineage, log, params, real, tally};
+use crate::{descendants, errno, extra, fd_counters, log, params, real};
 
 /// How often the file is looked at without a call.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -130,7 +130,7 @@ impl Published {
         }
         if state.watched && now.duration_since(state.asked) >= WATCHED_FOR {
             state.watched = false;
-            tally::set_watched(false);
+            fd_counters::set_watched(false);
         }
         state.owed?;
         let early = state.not_before.saturating_duration_since(now);
@@ -157,7 +157,7 @@ impl State {
         self.owed = Some(request);
         self.asked = now;
         self.watched = true;
-        tally::set_watched(true);
+        fd_counters::set_watched(true);
     }
 
     fn publish(&mut self, process: &Process, fd: c_int, number: u64) -> io::Result<()> {
@@ -217,7 +217,7 @@ fn make(path: &CString, header: &Header) -> io::Result<c_int> {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        let fd = lineage::out_of_the_way(fd);
+        let fd = descendants::out_of_the_way(fd);
         let lock = whole_file(libc::F_WRLCK);
         // SAFETY: a lock's description, which outlives the call.
         let is_locked = unsafe { real::fcntl(fd, libc::F_OFD_SETLK, (&raw const lock).addr()) } == 0;

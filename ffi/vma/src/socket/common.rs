@@ -2,8 +2,8 @@
 //!
 //! A connection of the ring needs a descriptor of the kernel's: a number that is a socket to fstat, and whose options getsockopt tells. But
 //! a kernel's TCP socket of its own costs nearly 4 KiB, and an idle connection asks nothing of it. So accepted connections whose
-//! options and O_NONBLOCK are alike (a [`Shape`]) share one: their descriptors are duplicates of it. An option that is set, or O_NONBLOCK,
-//! puts the descriptor onto the one with that shape. Whatever else is to be done to the placeholder itself makes it the connection's own
+//! options and O_NONBLOCK are alike (a [`OptionSet`]) share one: their descriptors are duplicates of it. An option that is set, or O_NONBLOCK,
+//! puts the descriptor onto the one with that option set. Whatever else is to be done to the placeholder itself makes it the connection's own
 //! first ([`own`]): a move to the kernel, a fork (whose child shares it from then on), connect, O_ASYNC, and options of unusual length.
 
 use core::ffi::{c_int, c_void};
@@ -16,12 +16,12 @@ use crate::errno::Errno;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::{lineage, real};
+use crate::{descendants, real};
 
-/// So many shapes, and no more: a program that sets something else on every connection has placeholders of their own.
-const SHAPES_MAX: usize = 32;
+/// So many option sets, and no more: a program that sets something else on every connection has placeholders of their own.
+const OPTION_SETS_MAX: usize = 32;
 
-/// The longest value of an option that a shape has.
+/// The longest value of an option that an option set has.
 const VALUE_MAX: usize = 16;
 
 /// An option that was set.
@@ -34,7 +34,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// `None`: no shape has such a value.
+    /// `None`: no option set has such a value.
     fn new(level: c_int, name: c_int, bytes: &[u8]) -> Option<Self> {
         let mut value = [0; VALUE_MAX];
         value.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -51,38 +51,38 @@ impl Setting {
 
 /// What connections have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Shape {
+struct OptionSet {
     family: Family,
     nonblocking: bool,
     /// In the order in which they were set.
     settings: Vec<Setting>,
 }
 
-/// A shape's placeholder, and which open file that is ([`fdtable::identity`]).
+/// An option set's placeholder, and which open file that is ([`fdtable::identity`]).
 #[derive(Clone, Copy, Debug)]
 struct Placeholder {
     fd: c_int,
     identity: u32,
 }
 
-/// What an accepted connection shares: its shape's place, and which open file its descriptor names.
+/// What an accepted connection shares: its option set's place, and which open file its descriptor names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Common {
     pub(super) place: u8,
     pub(super) identity: u32,
 }
 
-/// The shapes of a process's connections, each with its placeholder.
+/// The option sets of a process's connections, each with its placeholder.
 #[derive(Debug, Default)]
-pub(crate) struct Shapes {
-    known: Vec<(Shape, Placeholder)>,
+pub(crate) struct OptionSets {
+    known: Vec<(OptionSet, Placeholder)>,
     /// Sockets on which the kernel is asked what it thinks of an option, of both families.
     scratch: [Option<c_int>; 2],
 }
 
-impl Shapes {
-    fn find(&self, shape: &Shape) -> Option<u8> {
-        self.known.iter().position(|(known, _)| known == shape).and_then(|place| u8::try_from(place).ok())
+impl OptionSets {
+    fn find(&self, option_set: &OptionSet) -> Option<u8> {
+        self.known.iter().position(|(known, _)| known == option_set).and_then(|place| u8::try_from(place).ok())
     }
 
     fn placeholder(&self, place: u8) -> Placeholder {
@@ -92,17 +92,17 @@ impl Shapes {
 
 /// A descriptor for a connection that this listener accepts (`flags` as accept4's), and what it shares with others.
 pub(super) fn accepted(process: &Process, listener: Key, flags: c_int) -> Result<(c_int, Option<Common>), Errno> {
-    let shape = {
+    let option_set = {
         let guard = process.lock();
         let listener = guard.sockets.find(listener).ok_or(Errno(libc::EBADF))?;
         let inherited = listener.inherited.iter().filter_map(|&(level, name, value)| Setting::new(level, name, &value.to_ne_bytes()));
-        Shape { family: listener.family, nonblocking: flags & libc::SOCK_NONBLOCK != 0, settings: inherited.collect() }
+        OptionSet { family: listener.family, nonblocking: flags & libc::SOCK_NONBLOCK != 0, settings: inherited.collect() }
     };
-    let family = shape.family;
-    let Some(place) = place_of(process, shape)? else {
+    let family = option_set.family;
+    let Some(place) = place_of(process, option_set)? else {
         return Ok((lifecycle::placeholder(family, flags)?, None));
     };
-    let Placeholder { fd: source, identity } = process.lock().shapes.placeholder(place);
+    let Placeholder { fd: source, identity } = process.lock().option_sets.placeholder(place);
     let command = if flags & libc::SOCK_CLOEXEC == 0 { libc::F_DUPFD } else { libc::F_DUPFD_CLOEXEC };
     // SAFETY: plain integers.
     let fd = kernel_result(unsafe { real::fcntl(source, command, 0) })?;
@@ -110,34 +110,34 @@ pub(super) fn accepted(process: &Process, listener: Key, flags: c_int) -> Result
     Ok((fd, Some(Common { place, identity })))
 }
 
-/// Where a shape is, made if there is none such. `None`: there is no room for it.
-fn place_of(process: &Process, shape: Shape) -> Result<Option<u8>, Errno> {
+/// Where an option set is, made if there is none such. `None`: there is no room for it.
+fn place_of(process: &Process, option_set: OptionSet) -> Result<Option<u8>, Errno> {
     {
         let guard = process.lock();
-        match guard.shapes.find(&shape) {
-            None if guard.shapes.known.len() >= SHAPES_MAX => return Ok(None),
+        match guard.option_sets.find(&option_set) {
+            None if guard.option_sets.known.len() >= OPTION_SETS_MAX => return Ok(None),
             None => {}
             place => return Ok(place),
         }
     }
-    let nonblocking = if shape.nonblocking { libc::SOCK_NONBLOCK } else { 0 };
-    let fd = lineage::out_of_the_way(lifecycle::placeholder(shape.family, libc::SOCK_CLOEXEC | nonblocking)?);
-    shape.settings.iter().for_each(|setting| setting.apply(fd));
+    let nonblocking = if option_set.nonblocking { libc::SOCK_NONBLOCK } else { 0 };
+    let fd = descendants::out_of_the_way(lifecycle::placeholder(option_set.family, libc::SOCK_CLOEXEC | nonblocking)?);
+    option_set.settings.iter().for_each(|setting| setting.apply(fd));
     let placeholder = Placeholder { fd, identity: fdtable::identity(fd) };
     let mut guard = process.lock();
     // (Another thread may have made the same meanwhile: then there are two, and the first is used.)
-    guard.shapes.known.push((shape, placeholder));
-    Ok(u8::try_from(guard.shapes.known.len() - 1).ok())
+    guard.option_sets.known.push((option_set, placeholder));
+    Ok(u8::try_from(guard.option_sets.known.len() - 1).ok())
 }
 
 /// A socket to ask the kernel with.
 fn scratch(process: &Process, family: Family) -> Result<c_int, Errno> {
     let place = usize::from(family == Family::V6);
-    if let Some(fd) = process.lock().shapes.scratch[place] {
+    if let Some(fd) = process.lock().option_sets.scratch[place] {
         return Ok(fd);
     }
-    let fd = lineage::out_of_the_way(lifecycle::placeholder(family, libc::SOCK_CLOEXEC)?);
-    process.lock().shapes.scratch[place] = Some(fd);
+    let fd = descendants::out_of_the_way(lifecycle::placeholder(family, libc::SOCK_CLOEXEC)?);
+    process.lock().option_sets.scratch[place] = Some(fd);
     Ok(fd)
 }
 
@@ -152,7 +152,7 @@ pub(super) unsafe fn set(
     value: *const c_void,
     len: socklen_t,
 ) -> Option<Result<c_int, Errno>> {
-    let mut wanted = shape_of(process, key)?;
+    let mut wanted = option_set_of(process, key)?;
     // The kernel says whether it is an option and a value, and in the program's memory.
     let asked = scratch(process, wanted.family).ok().map(|fd| {
         // SAFETY: the caller's promise; a bad pointer is the kernel's to find.
@@ -183,27 +183,27 @@ pub(super) unsafe fn set(
 
 /// O_NONBLOCK of a connection whose placeholder is a common one. `false`: it has one of its own, where it is to be set.
 pub(crate) fn set_nonblocking(process: &Process, key: Key, nonblocking: bool) -> bool {
-    let Some(mut wanted) = shape_of(process, key) else { return false };
+    let Some(mut wanted) = option_set_of(process, key) else { return false };
     wanted.nonblocking = nonblocking;
     matches!(change(process, key, wanted), Ok(Some(_)))
 }
 
-fn shape_of(process: &Process, key: Key) -> Option<Shape> {
+fn option_set_of(process: &Process, key: Key) -> Option<OptionSet> {
     let guard = process.lock();
     let place = guard.sockets.find(key)?.common?;
-    Some(guard.shapes.known[usize::from(place)].0.clone())
+    Some(guard.option_sets.known[usize::from(place)].0.clone())
 }
 
-/// Puts a connection onto another shape. `None`: there is no room for that one, and it has a placeholder of its own now.
-fn change(process: &Process, key: Key, shape: Shape) -> Result<Option<c_int>, Errno> {
-    let place = place_of(process, shape)?;
+/// Puts a connection onto another option set. `None`: there is no room for that one, and it has a placeholder of its own now.
+fn change(process: &Process, key: Key, option_set: OptionSet) -> Result<Option<c_int>, Errno> {
+    let place = place_of(process, option_set)?;
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(place) = place else {
         own(offload, key);
         return Ok(None);
     };
-    let source = offload.shapes.placeholder(place).fd;
+    let source = offload.option_sets.placeholder(place).fd;
     match offload.sockets.find(key).map(|socket| socket.common) {
         None | Some(None) => return Ok(None),
         Some(Some(now)) if now == place => return Ok(Some(0)),
@@ -219,9 +219,9 @@ fn change(process: &Process, key: Key, shape: Shape) -> Result<Option<c_int>, Er
 /// Makes the placeholder of a connection its own, if it is not: `false`: there is none to be had.
 pub(crate) fn own(offload: &mut Offload, key: Key) -> bool {
     let Some(place) = offload.sockets.find(key).and_then(|socket| socket.common) else { return true };
-    let (shape, _) = &offload.shapes.known[usize::from(place)];
-    let nonblocking = if shape.nonblocking { libc::SOCK_NONBLOCK } else { 0 };
-    let domain = lifecycle::domain(shape.family);
+    let (option_set, _) = &offload.option_sets.known[usize::from(place)];
+    let nonblocking = if option_set.nonblocking { libc::SOCK_NONBLOCK } else { 0 };
+    let domain = lifecycle::domain(option_set.family);
     // (A number that a close nobody saw has left in the tables is kept from arriving: it is gone again at once.)
     // SAFETY: plain integers.
     let fresh = unsafe { real::socket(domain, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | nonblocking, 0) };
@@ -229,7 +229,7 @@ pub(crate) fn own(offload: &mut Offload, key: Key) -> bool {
         tracing::warn!("no kernel socket is to be had for a connection that is about to need one: {:?}", Errno::last());
         return false;
     }
-    shape.settings.iter().for_each(|setting| setting.apply(fresh));
+    option_set.settings.iter().for_each(|setting| setting.apply(fresh));
     let put = put(offload, key, fresh);
     // SAFETY: made above, and nobody knows of it.
     unsafe { real::close(fresh) };
@@ -252,8 +252,8 @@ pub(crate) fn own_all(offload: &mut Offload) {
 
 /// In the child of a fork: what its parent's connections have in common is not its own. Async-signal-safe.
 pub(crate) fn leave_to_parent(parent: &Offload) {
-    let placeholders = parent.shapes.known.iter().map(|(_, placeholder)| placeholder.fd);
-    for fd in placeholders.chain(parent.shapes.scratch.into_iter().flatten()) {
+    let placeholders = parent.option_sets.known.iter().map(|(_, placeholder)| placeholder.fd);
+    for fd in placeholders.chain(parent.option_sets.scratch.into_iter().flatten()) {
         if fdtable::peek(fd) == Entry::Internal {
             fdtable::clear(fd);
             // SAFETY: made in `place_of`, and nobody else closes it.

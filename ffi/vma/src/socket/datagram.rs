@@ -23,10 +23,10 @@ use super::connect::{Unreachable, kernel_result, reachable};
 use super::{Kind, Socket, sharing};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS};
+use crate::fd_counters::{self, Way};
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::tally::{self, Way};
 use crate::{fdtable, mux, real, rules};
 
 /// How long a destination that nobody offloads is left to the kernel before it is asked for again.
@@ -547,6 +547,6 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let sent = usize::try_from(kernel()).map_err(|_| Errno::last())?;
     fdtable::count_kernel_tx(fd);
-    tally::kernel_said(fd, Way::Tx, sent.cast_signed());
+    fd_counters::kernel_said(fd, Way::Tx, sent.cast_signed());
     Ok(sent)
 }

@@ -15,7 +15,7 @@ use crate::extra::threads;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::{lineage, moving, mux, process, real, report};
+use crate::{descendants, moving, mux, process, real, report};
 
 /// The part of a socket's type that says what it is.
 const TYPE_MASK: c_int = 0xf;
@@ -300,7 +300,7 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
 fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), fd: c_int, is_open: bool) {
     if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_))
         && is_open
-        && lineage::shared_since(socket.birth)
+        && descendants::shared_since(socket.birth)
         && let Some(process) = process::process()
         && outlives(process, offload, socket, fd)
     {
@@ -346,7 +346,9 @@ fn linger(process: &Process, key: Key) {
     let (Some(time), Kind::Stream(id) | Kind::Connecting(id), 1) = (socket.linger, socket.kind, socket.fds) else { return };
     // Linux's tcp_close lingers for blocking and non-blocking descriptors alike, but not for an unfinished handshake.
     let state = offload.ring.info(id).and_then(|info| info.state);
-    if time.is_zero() || lineage::shared_since(socket.birth) || matches!(state, None | Some(tcp::State::SynSent | tcp::State::SynReceived))
+    if time.is_zero()
+        || descendants::shared_since(socket.birth)
+        || matches!(state, None | Some(tcp::State::SynSent | tcp::State::SynReceived))
     {
         return;
     }

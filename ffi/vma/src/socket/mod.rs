@@ -137,7 +137,7 @@ pub(crate) struct Socket {
     pub(crate) moved: bool,
     /// Integer options (level, name, value) that accepted connections' placeholders are to show.
     pub(crate) inherited: Vec<(i32, i32, i32)>,
-    /// Its placeholder is one that other connections have too: where ([`common::Shapes`]).
+    /// Its placeholder is one that other connections have too: where ([`common::OptionSets`]).
     pub(crate) common: Option<u8>,
     /// What few sockets have.
     pub(crate) rare: Option<Box<rare::Rare>>,
@@ -211,7 +211,7 @@ impl Socket {
             backlog: 0,
             waited: false,
             keepalive: tcp::Keepalive::default(),
-            birth: crate::lineage::forks(),
+            birth: crate::descendants::forks(),
             is_shared: false,
             is_adopted: false,
             is_left: false,
@@ -258,7 +258,7 @@ impl Socket {
 
     /// O_NONBLOCK, which another process that has the open file may have changed.
     pub(crate) fn is_nonblocking(&self) -> bool {
-        if !self.is_shared && crate::lineage::forks() == self.birth {
+        if !self.is_shared && crate::descendants::forks() == self.birth {
             return self.nonblocking;
         }
         // SAFETY: plain integers.

@@ -10,7 +10,7 @@ use super::address::Raw;
 use super::connect::kernel_result;
 use crate::errno::{Errno, to_int};
 use crate::fdtable::{self, Entry};
-use crate::moving::heir;
+use crate::moving::inherited;
 use crate::process::{self, Process};
 use crate::real;
 use crate::slab::Key;
@@ -67,7 +67,7 @@ pub(crate) unsafe fn of_moved(
             let socket = guard.sockets.find(key).filter(|socket| socket.moved)?;
             (socket.bound?, socket.peer?, socket.family)
         }
-        Entry::None => heir::names(fd)?,
+        Entry::None => inherited::names(fd)?,
         _ => return None,
     };
     let known = match which {

@@ -75,11 +75,11 @@ struct Comparison {
     kernel: World,
     ringway: World,
     scratch: PathBuf,
-    tally: Tally,
+    counters: FdCounters,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Tally {
+struct FdCounters {
     programs: u32,
     calls: usize,
     /// Differences that were gone when both worlds rested longer.
@@ -87,7 +87,7 @@ struct Tally {
     known: Vec<usize>,
 }
 
-impl Tally {
+impl FdCounters {
     fn add(&mut self, other: &Self) {
         self.programs += other.programs;
         self.calls += other.calls;
@@ -104,21 +104,21 @@ impl Comparison {
         // The kernel against itself proves the harness.
         let preload = (std::env::var("RINGWAY_CALLS").as_deref() != Ok("kernel")).then(|| (library(), parameters.to_vec()));
         let ringway = World::new(setup("ringway", preload)).expect("actors start with the library");
-        Self { kernel, ringway, scratch, tally: Tally { known: vec![0; KNOWN.len()], ..Tally::default() } }
+        Self { kernel, ringway, scratch, counters: FdCounters { known: vec![0; KNOWN.len()], ..FdCounters::default() } }
     }
 
     fn once(&mut self, source: &mut dyn Source, slow: Duration) -> Run {
         let run = run(&mut self.kernel, &mut self.ringway, source, slow, &judge);
-        self.tally.calls += run.steps.len();
+        self.counters.calls += run.steps.len();
         if let Some(known) = run.known {
-            self.tally.known[known] += 1;
+            self.counters.known[known] += 1;
         }
         run
     }
 
-    /// Runs a program; if the worlds differ, once more with long rests. (This machine may be busy, and the kernel's timers go on.)
+    /// Runs a program; if the worlds differ, once more with long backlogs. (This machine may be busy, and the kernel's timers go on.)
     fn compare<S: Source>(&mut self, source: impl Fn() -> S) -> Run {
-        self.tally.programs += 1;
+        self.counters.programs += 1;
         let first = self.once(&mut source(), Duration::ZERO);
         if !first.failed() {
             return first;
@@ -128,20 +128,20 @@ impl Comparison {
         let second = self.once(&mut source(), slow);
         if !second.failed() {
             println!("gone when both rested longer:\n{first}");
-            self.tally.transient += 1;
+            self.counters.transient += 1;
         }
         second
     }
 
     /// Ends the actors; what they had to complain of, and the packets that the library's rings carried.
-    fn finish(mut self) -> (Tally, String, u64) {
+    fn finish(mut self) -> (FdCounters, String, u64) {
         self.kernel.finish();
         self.ringway.finish();
         let log = std::fs::read_to_string(self.ringway.log()).unwrap_or_default();
         let reports = std::fs::read_to_string(self.ringway.reports()).unwrap_or_default();
         let carried = |line: &str| serde_json::from_str::<ringway_report::ProcessReport>(line).map_or(0, |report| report.ring.rx_packets);
         let _ = std::fs::remove_dir_all(&self.scratch);
-        (self.tally.clone(), log, reports.lines().map(carried).sum())
+        (self.counters.clone(), log, reports.lines().map(carried).sum())
     }
 }
 
@@ -159,7 +159,7 @@ fn draw(
     failures: &Mutex<Vec<String>>,
     seen: &Mutex<BTreeSet<String>>,
     failures_max: usize,
-) -> (Tally, String, u64) {
+) -> (FdCounters, String, u64) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     bytes[8] = pair as u8;
@@ -233,11 +233,14 @@ fn generated_programs_come_to_the_same() {
         let pairs: Vec<_> = (0..PAIRS).map(|pair| scope.spawn(move || draw(pair, seed, each, failures, seen, failures_max))).collect();
         pairs.into_iter().map(|pair| pair.join().expect("a pair of worlds")).collect()
     });
-    let mut tally = Tally { known: vec![0; KNOWN.len()], ..Tally::default() };
-    results.iter().for_each(|(one, ..)| tally.add(one));
+    let mut counters = FdCounters { known: vec![0; KNOWN.len()], ..FdCounters::default() };
+    results.iter().for_each(|(one, ..)| counters.add(one));
     let took = started.elapsed().as_secs_f64();
-    println!("RINGWAY_CALLS_SEED={seed}: {} programs, {} calls, {} transient, {took:.1} s", tally.programs, tally.calls, tally.transient);
-    for (known, count) in KNOWN.iter().zip(&tally.known) {
+    println!(
+        "RINGWAY_CALLS_SEED={seed}: {} programs, {} calls, {} transient, {took:.1} s",
+        counters.programs, counters.calls, counters.transient
+    );
+    for (known, count) in KNOWN.iter().zip(&counters.known) {
         println!("{count:>6} x {}: {}", known.id, known.reason);
     }
     for (_, log, carried) in &results {

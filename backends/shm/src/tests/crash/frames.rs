@@ -1,4 +1,4 @@
-//! Operations of a member: bare frames, rules, links, seats.
+//! Operations of a member: bare frames, rules, links, claims.
 
 use core::sync::atomic::Ordering;
 use std::net::SocketAddrV4;
@@ -214,7 +214,7 @@ pub(super) fn operations() -> Vec<Operation<Member>> {
         Operation { name: "receive the longest", prepare: with_rule, act: receive_longest, survivor: send_longest, judge: is_gone },
         Operation { name: "receive asleep", prepare: with_rule, act: receive_asleep, survivor: send_one_by_one, judge: is_gone },
         Operation { name: "exchange", prepare: with_rule, act: exchange, survivor: send_many, judge: got_whole },
-        Operation { name: "claim and leave seats", prepare: linked, act: seats, survivor: idle, judge: has_no_seat },
+        Operation { name: "claim and leave claims", prepare: linked, act: claims, survivor: idle, judge: has_no_claim },
         Operation { name: "leave", prepare: exchanged, act: leave, survivor: look, judge: is_not_found },
         Operation { name: "leave, then release", prepare: exchanged, act: leave_holding, survivor: send_many, judge: is_gone },
     ]);
@@ -369,7 +369,7 @@ fn exchange(part: &mut Part<Member>) {
     part.until(|station| station.got.len() == MANY);
 }
 
-fn seats(part: &mut Part<Member>) {
+fn claims(part: &mut Part<Member>) {
     for core in [0, 1, 64, 0] {
         if part.station().device().claim_core(core) {
             part.station().device().release_core(core);
@@ -488,7 +488,7 @@ fn got_whole(station: &mut Member, places: &Places, done: bool) -> Result<bool, 
     is_gone(station, places, done)
 }
 
-fn has_no_seat(station: &mut Member, places: &Places, done: bool) -> Result<bool, String> {
+fn has_no_claim(station: &mut Member, places: &Places, done: bool) -> Result<bool, String> {
     for core in [0, 1, 64] {
         if !station.device().claim_core(core) {
             return Ok(false);

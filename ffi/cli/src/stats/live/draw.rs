@@ -195,7 +195,7 @@ fn ring(frame: &mut Frame<'_>, app: &App, area: Rect) {
         format!("      tx {} frames, {} dropped", short(r.tx_packets), short(r.tx_drops)),
         format!("      {} sockets, {} flows", r.sockets, r.flows),
         format!("      {} of {} send buffers", short(r.tx_buffers_used), short(r.tx_buffers)),
-        format!("seats {} taken, {} refused", short(r.seats), short(r.seats_refused)),
+        format!("claims {} taken, {} refused", short(r.core_claims), short(r.core_claims_refused)),
     ];
     lines.extend(process.waits.iter().map(wait));
     let name = process.device.as_ref().map_or_else(|| "the kernel".to_owned(), |d| format!("{} {}", d.kind, d.mac));

@@ -10,13 +10,13 @@ use ringway_stack::{Error, Instant};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno};
 use crate::extra::resume::Resume;
+use crate::fd_counters::{self, Way};
 use crate::lock::Guard;
 use crate::mux::turns::{Ratio, Turns};
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::Kind;
-use crate::tally::{self, Way};
 use crate::{fdtable, mux};
 
 /// Calls that find nothing, this close together, are a program that spins.
@@ -202,7 +202,7 @@ fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Resu
     let count = usize::try_from(kernel(extra)).map_err(|_| Errno::last())?;
     fdtable::count_kernel_rx(fd);
     mux::thread::with(mux::thread::Thread::kernel_delivered);
-    tally::kernel_said(fd, Way::Rx, count.cast_signed());
+    fd_counters::kernel_said(fd, Way::Rx, count.cast_signed());
     Ok(Received::Kernel(count))
 }
 

@@ -18,7 +18,7 @@ const KNOWN_MAX: usize = 256;
 const HIGH: usize = 600;
 
 #[derive(Debug, Default)]
-struct Lineages {
+struct Descendants {
     /// Forks so far.
     forks: u32,
     /// A fork's number, and its pipe's reading end.
@@ -29,11 +29,11 @@ struct Lineages {
     pending: Option<[c_int; 2]>,
 }
 
-/// [`Lineages::forks`], for those who don't hold the state's lock.
+/// [`Descendants::forks`], for those who don't hold the state's lock.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Only used under the state's lock, so that a child never finds it taken.
-static LINEAGES: Lock<Lineages> = Lock::new(Lineages { forks: 0, children: Vec::new(), unknown: 0, pending: None });
+static DESCENDANTS: Lock<Descendants> = Lock::new(Descendants { forks: 0, children: Vec::new(), unknown: 0, pending: None });
 
 /// Forks so far: what a new connection remembers.
 pub(crate) fn forks() -> u32 {
@@ -42,108 +42,108 @@ pub(crate) fn forks() -> u32 {
 
 /// Whether a child that was forked since then may be alive.
 pub(crate) fn shared_since(birth: u32) -> bool {
-    heirs_since(birth) > 0
+    children_since(birth) > 0
 }
 
 /// How many children that were forked since then are alive, as far as is known.
-pub(crate) fn heirs_since(birth: u32) -> usize {
+pub(crate) fn children_since(birth: u32) -> usize {
     if forks() == birth {
         return 0;
     }
-    let mut lineages = LINEAGES.lock();
-    lineages.bury();
-    if lineages.unknown > birth {
+    let mut descendants = DESCENDANTS.lock();
+    descendants.bury();
+    if descendants.unknown > birth {
         return usize::MAX;
     }
-    lineages.children.iter().filter(|&&(fork, _)| fork > birth).count()
+    descendants.children.iter().filter(|&&(fork, _)| fork > birth).count()
 }
 
 /// The last fork of which a child may be alive: what was there before is shared. Zero: none.
-pub(crate) fn youngest_heir() -> u32 {
-    let mut lineages = LINEAGES.lock();
-    lineages.bury();
-    let known = lineages.children.iter().map(|&(fork, _)| fork).max();
-    lineages.unknown.max(known.unwrap_or(0))
+pub(crate) fn youngest_child() -> u32 {
+    let mut descendants = DESCENDANTS.lock();
+    descendants.bury();
+    let known = descendants.children.iter().map(|&(fork, _)| fork).max();
+    descendants.unknown.max(known.unwrap_or(0))
 }
 
 /// The one child that was forked since then and is alive, by its fork's number. `None`: there is none, or more, or that is not known.
-pub(crate) fn sole_heir_since(birth: u32) -> Option<u32> {
+pub(crate) fn sole_child_since(birth: u32) -> Option<u32> {
     if forks() == birth {
         return None;
     }
-    let mut lineages = LINEAGES.lock();
-    lineages.bury();
-    let mut heirs = lineages.children.iter().map(|&(fork, _)| fork).filter(|&fork| fork > birth);
-    let heir = heirs.next().filter(|_| lineages.unknown <= birth)?;
-    heirs.next().is_none().then_some(heir)
+    let mut descendants = DESCENDANTS.lock();
+    descendants.bury();
+    let mut children = descendants.children.iter().map(|&(fork, _)| fork).filter(|&fork| fork > birth);
+    let child = children.next().filter(|_| descendants.unknown <= birth)?;
+    children.next().is_none().then_some(child)
 }
 
 /// Whether the child of a fork is alive, or a child of its.
-pub(crate) fn is_alive(heir: u32) -> bool {
-    let mut lineages = LINEAGES.lock();
-    lineages.bury();
-    lineages.children.iter().any(|&(fork, _)| fork == heir)
+pub(crate) fn is_alive(child: u32) -> bool {
+    let mut descendants = DESCENDANTS.lock();
+    descendants.bury();
+    descendants.children.iter().any(|&(fork, _)| fork == child)
 }
 
 /// Before a fork. `copied`: there are connections that the child will have too.
 pub(crate) fn before(copied: bool) {
-    let mut lineages = LINEAGES.lock();
-    lineages.forks += 1;
-    FORKS.store(lineages.forks, Ordering::Relaxed);
+    let mut descendants = DESCENDANTS.lock();
+    descendants.forks += 1;
+    FORKS.store(descendants.forks, Ordering::Relaxed);
     if !copied {
         return;
     }
-    lineages.bury();
+    descendants.bury();
     let mut ends = [0; 2];
     // SAFETY: the array has room for both numbers.
-    if lineages.children.len() < KNOWN_MAX && unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == 0 {
-        lineages.pending = Some(ends.map(out_of_the_way));
+    if descendants.children.len() < KNOWN_MAX && unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == 0 {
+        descendants.pending = Some(ends.map(out_of_the_way));
     } else {
-        lineages.unknown = lineages.forks;
+        descendants.unknown = descendants.forks;
     }
 }
 
 /// A child of a fork that nobody saw tells of itself, by the reading end of its own pipe. Called with the state's lock held.
 pub(crate) fn announced(reading: c_int) {
-    let mut lineages = LINEAGES.lock();
-    lineages.forks = lineages.forks.saturating_add(1);
-    FORKS.store(lineages.forks, Ordering::Relaxed);
-    lineages.bury();
+    let mut descendants = DESCENDANTS.lock();
+    descendants.forks = descendants.forks.saturating_add(1);
+    FORKS.store(descendants.forks, Ordering::Relaxed);
+    descendants.bury();
     // SAFETY: plain integers.
-    let copy = if lineages.children.len() < KNOWN_MAX { unsafe { real::fcntl(reading, libc::F_DUPFD_CLOEXEC, HIGH) } } else { -1 };
-    let fork = lineages.forks;
+    let copy = if descendants.children.len() < KNOWN_MAX { unsafe { real::fcntl(reading, libc::F_DUPFD_CLOEXEC, HIGH) } } else { -1 };
+    let fork = descendants.forks;
     if copy < 0 {
-        lineages.unknown = fork;
+        descendants.unknown = fork;
     } else {
         fdtable::set(copy, Entry::Internal);
-        lineages.children.push((fork, copy));
+        descendants.children.push((fork, copy));
     }
 }
 
 /// After it, in the parent.
 pub(crate) fn after_in_parent() {
-    let mut lineages = LINEAGES.lock();
-    if let Some([reading, writing]) = lineages.pending.take() {
-        let fork = lineages.forks;
-        lineages.children.push((fork, reading));
+    let mut descendants = DESCENDANTS.lock();
+    if let Some([reading, writing]) = descendants.pending.take() {
+        let fork = descendants.forks;
+        descendants.children.push((fork, reading));
         close(writing);
     }
 }
 
 /// After it, in the child, which keeps the writing end for as long as it lives. Async-signal-safe.
 pub(crate) fn after_in_child() {
-    let mut lineages = LINEAGES.lock();
-    if let Some([reading, _]) = lineages.pending.take() {
+    let mut descendants = DESCENDANTS.lock();
+    if let Some([reading, _]) = descendants.pending.take() {
         close(reading);
     }
-    while let Some((_, reading)) = lineages.children.pop() {
+    while let Some((_, reading)) = descendants.children.pop() {
         close(reading);
     }
-    (lineages.forks, lineages.unknown) = (0, 0);
+    (descendants.forks, descendants.unknown) = (0, 0);
     FORKS.store(0, Ordering::Relaxed);
 }
 
-impl Lineages {
+impl Descendants {
     /// Forgets the children that have ended.
     fn bury(&mut self) {
         self.children.retain(|&(_, reading)| {

@@ -10,7 +10,7 @@
 //! peer that claims every core costs time, and nothing else.
 
 use super::{ReadWords, WriteWords};
-use crate::layout::{SEAT_WORDS, SEATS_AT};
+use crate::layout::{CORE_CLAIM_WORDS, CORE_CLAIMS_AT};
 use crate::sync::{Ordering, fence, spin_loop};
 
 /// How often the lower one looks whether the other has given way, before it does. (One who really sits there will not, so
@@ -26,21 +26,21 @@ struct Place {
 
 impl Place {
     const fn of(core: usize) -> Self {
-        Self { word: core / 64 % SEAT_WORDS, bit: 1 << (core % 64) }
+        Self { word: core / 64 % CORE_CLAIM_WORDS, bit: 1 << (core % 64) }
     }
 
     const fn offset(self) -> usize {
-        SEATS_AT + self.word * 8
+        CORE_CLAIMS_AT + self.word * 8
     }
 }
 
 /// The cores that this member has claimed.
 #[derive(Debug, Default)]
-pub(crate) struct Seats {
-    words: [u64; SEAT_WORDS],
+pub(crate) struct CoreClaims {
+    words: [u64; CORE_CLAIM_WORDS],
 }
 
-impl Seats {
+impl CoreClaims {
     /// Claims `core`, unless one of `peers` (their memory and id) has it, or a thread of our own.
     pub(crate) fn take<'a, R: ReadWords + 'a>(
         &mut self,
@@ -56,7 +56,7 @@ impl Seats {
     pub(crate) fn leave(&mut self, own: &impl WriteWords, core: usize) {
         let place = Place::of(core);
         self.words[place.word] &= !place.bit;
-        // Whoever takes the seat next sees what was done in it.
+        // Whoever takes the claim next sees what was done in it.
         own.store(place.offset(), self.words[place.word], Ordering::Release);
     }
 

@@ -51,7 +51,7 @@ static int run_peer(struct sockaddr_in where) {
     return sent > 1 ? sent : is_in_order(fd, BYTES);
 }
 
-static void run_heir(int fd, int began) {
+static void run_child(int fd, int began) {
     struct timeval t = {.tv_sec = 10};
     if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) && errno != ECONNRESET)
         _exit(30);
@@ -91,7 +91,7 @@ static long round_of(int victim, long after_us) {
         pid_t child = MUST(fork());
         if (child == 0) {
             close(l);
-            run_heir(fd, began[1]);
+            run_child(fd, began[1]);
         }
         MUST(write(up[1], &child, sizeof child));
         close(fd);

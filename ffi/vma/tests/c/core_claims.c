@@ -1,5 +1,5 @@
 /* Waits when told to. Runs pinned to one processor, several at once.
- * usage: seats CPU
+ * usage: claims CPU
  * Prints the port that it listens on; then obeys lines of standard input:
  *   accept         accepts a connection, and keeps it
  *   connect PORT   connects to another of its kind

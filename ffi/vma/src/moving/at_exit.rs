@@ -12,7 +12,7 @@ use crate::process::Offload;
 
 impl Job {
     /// What the reader has not read yet is for the kernel to keep, which gives it to the reader after our end.
-    pub(super) fn bequeath(&self, theirs: &Remains, talk: Conversation) -> Result<(), Errno> {
+    pub(super) fn leave_to_peer(&self, theirs: &Remains, talk: Conversation) -> Result<(), Errno> {
         let ours = self.dissolve()?;
         if theirs.orphaned {
             return Ok(());
@@ -34,11 +34,11 @@ impl Job {
             _ => return Err(Errno(libc::ECONNRESET)),
         }
         exit::pulse();
-        self.entrust(rest, || Some(talk))
+        self.write_the_last(rest, || Some(talk))
     }
 
     /// Writes the last of our stream, and its end. What there is no room for, the reader's process keeps until there is.
-    pub(super) fn entrust(&self, bytes: &[u8], talk: impl FnOnce() -> Option<Conversation>) -> Result<(), Errno> {
+    pub(super) fn write_the_last(&self, bytes: &[u8], talk: impl FnOnce() -> Option<Conversation>) -> Result<(), Errno> {
         let rest = self.write_what_fits(bytes)?;
         if !rest.is_empty() {
             return self.give_to_keep(rest, &talk().ok_or(Errno(libc::ESRCH))?, None);

@@ -25,8 +25,8 @@ fn library() -> PathBuf {
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("seats");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/seats.c");
+        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("claims");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/claims.c");
         let made = Command::new("gcc").args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"]).arg(&program).arg(source).output();
         let made = made.expect("gcc must be installed");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -97,21 +97,21 @@ impl Waiter {
         serde_json::from_str(&reply).expect("the report is JSON")
     }
 
-    /// Seats that it took, and that it was refused.
-    fn seats(&self) -> (u64, u64) {
-        let RingReport { seats, seats_refused, .. } = self.report().ring;
-        (seats, seats_refused)
+    /// Claims of cores that it made, and those that were refused.
+    fn core_claims(&self) -> (u64, u64) {
+        let RingReport { core_claims, core_claims_refused, .. } = self.report().ring;
+        (core_claims, core_claims_refused)
     }
 
     fn peers(&self) -> u32 {
         self.report().device.expect("it is offloaded").peers
     }
 
-    /// Begins a wait that spins for ever, and returns once it has taken its core's seat.
+    /// Begins a wait that spins for ever, and returns once it has claimed its core.
     fn spin(&mut self) {
-        let before = self.seats();
+        let before = self.core_claims();
         self.tell("spin");
-        until("the seat", || (self.seats() == (before.0 + 1, before.1)).then_some(()));
+        until("the claim", || (self.core_claims() == (before.0 + 1, before.1)).then_some(()));
     }
 }
 
@@ -142,12 +142,12 @@ fn connected(processors: &[usize]) -> Vec<Waiter> {
     waiters
 }
 
-/// Lets all of them wait at once: how many seats each took, and was refused.
+/// Lets all of them wait at once: how many claims each took, and was refused.
 fn wait_all(waiters: &mut [Waiter]) -> Vec<(u64, u64)> {
-    let before: Vec<_> = waiters.iter().map(Waiter::seats).collect();
+    let before: Vec<_> = waiters.iter().map(Waiter::core_claims).collect();
     waiters.iter_mut().for_each(|waiter| waiter.tell(&format!("wait {WAITS}")));
     waiters.iter_mut().for_each(Waiter::done);
-    let after = waiters.iter().map(Waiter::seats);
+    let after = waiters.iter().map(Waiter::core_claims);
     before.iter().zip(after).map(|(before, after)| (after.0 - before.0, after.1 - before.1)).collect()
 }
 
@@ -159,19 +159,19 @@ fn processes_on_one_core_have_one_spinner() {
     spinner.spin();
     for (taken, refused) in wait_all(others) {
         assert_eq!(taken, 0, "a second process spun on the core");
-        assert!(refused > 0, "no wait went as far as to ask for the seat");
+        assert!(refused > 0, "no wait went as far as to ask for the claim");
     }
     spinner.child.kill().unwrap();
     spinner.child.wait().unwrap();
     others[0].tell("forget");
     others[0].done();
     let (taken, refused) = wait_all(&mut others[..1])[0];
-    assert!(taken > 0, "a dead process still has the seat");
+    assert!(taken > 0, "a dead process still has the claim");
     assert_eq!(refused, 0);
 }
 
 #[test]
-fn a_spinner_that_is_moved_takes_its_new_cores_seat_and_frees_the_old_one() {
+fn a_spinner_that_is_moved_takes_its_new_core_and_frees_the_old_one() {
     let &[from, to, ..] = &processors()[..] else {
         eprintln!("not run: it takes two processors");
         return;
@@ -182,14 +182,14 @@ fn a_spinner_that_is_moved_takes_its_new_cores_seat_and_frees_the_old_one() {
     let [here, there] = wait_all(others)[..] else { unreachable!("two others") };
     assert!(here.0 == 0 && here.1 > 0, "it sits there: {here:?}");
     assert!(there.0 > 0 && there.1 == 0, "nobody sits there: {there:?}");
-    let before = spinner.seats();
+    let before = spinner.core_claims();
     // SAFETY: all zeros is an empty set; `to` is below its size, as a processor of such a set.
     unsafe {
         let mut set: libc::cpu_set_t = core::mem::zeroed();
         libc::CPU_SET(to, &mut set);
         assert_eq!(libc::sched_setaffinity(spinner.child.id() as i32, size_of_val(&set), &raw const set), 0);
     }
-    until("the new seat", || (spinner.seats() == (before.0 + 1, before.1)).then_some(()));
+    until("the new claim", || (spinner.core_claims() == (before.0 + 1, before.1)).then_some(()));
     let [here, there] = wait_all(others)[..] else { unreachable!("two others") };
     assert!(here.0 > 0 && here.1 == 0, "it has left: {here:?}");
     assert!(there.0 == 0 && there.1 > 0, "it sits there now: {there:?}");

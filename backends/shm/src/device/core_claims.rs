@@ -1,4 +1,4 @@
-//! Who spins on which core, among the processes that are connected ([`crate::protocol::Seats`]).
+//! Who spins on which core, among the processes that are connected ([`crate::protocol::CoreClaims`]).
 
 use super::ShmDevice;
 use crate::member::slot_of;
@@ -17,13 +17,13 @@ impl ShmDevice {
             // The first slot is the channel to ourselves.
             .filter(|channel| slot_of(channel.link.mac) != 0 && channel.link.is_alive() && !channel.is_dying)
             .map(|channel| (&channel.link.peer.view, channel.link.peer.id));
-        self.seats.take(&*self.member.segment, self.member.id, core, peers)
+        self.core_claims.take(&*self.member.segment, self.member.id, core, peers)
     }
 
     /// Takes back what [`ShmDevice::claim_core`] announced.
     pub fn release_core(&mut self, core: usize) {
         if !self.member.is_forked() {
-            self.seats.leave(&*self.member.segment, core);
+            self.core_claims.leave(&*self.member.segment, core);
         }
     }
 }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use ringway_stack::device::{Device, DeviceEvent};
 
 use super::{Node, fresh_address, pair, tcp};
-use crate::layout::{SEAT_WORDS, SEATS_AT};
+use crate::layout::{CORE_CLAIM_WORDS, CORE_CLAIMS_AT};
 use crate::protocol::WriteWords;
 
 const CORE: usize = 0;
@@ -25,9 +25,9 @@ fn a_core_is_claimed_by_one_of_two_members_until_it_gives_it_up() {
 }
 
 #[test]
-fn cores_beyond_the_table_share_seats() {
+fn cores_beyond_the_table_share_claims() {
     let (mut a, mut b, _) = pair();
-    let far = CORE + SEAT_WORDS * 64;
+    let far = CORE + CORE_CLAIM_WORDS * 64;
     assert!(a.device.claim_core(CORE));
     assert!(!a.device.claim_core(far) && !b.device.claim_core(far), "one who comes second sleeps");
     assert!(b.device.claim_core(far + 1));
@@ -60,10 +60,10 @@ fn a_peer_that_claims_every_core_keeps_spinners_away_and_nothing_else() {
     attacker.send(to_victim, b"honest").unwrap();
     victim.receive();
     let link = attacker.device.link(to_victim).unwrap();
-    for word in 0..SEAT_WORDS {
-        link.member.segment.store(SEATS_AT + word * 8, u64::MAX, Ordering::Relaxed);
+    for word in 0..CORE_CLAIM_WORDS {
+        link.member.segment.store(CORE_CLAIMS_AT + word * 8, u64::MAX, Ordering::Relaxed);
     }
-    for core in 0..2 * SEAT_WORDS * 64 {
+    for core in 0..2 * CORE_CLAIM_WORDS * 64 {
         assert!(!victim.device.claim_core(core));
     }
     attacker.send(to_victim, b"still served").unwrap();

@@ -51,7 +51,7 @@ pub(crate) enum Way {
 
 /// A descriptor's counts.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct FdCounters {
     counts: [AtomicU64; COUNTS],
     /// The threads that last received and sent, while somebody watches.
     threads: [AtomicI32; 2],
@@ -64,15 +64,15 @@ pub(crate) struct Sums {
     threads: [i32; 2],
 }
 
-static TABLE: ByFd<Tally, CHUNK, CHUNKS> = ByFd::new();
+static TABLE: ByFd<FdCounters, CHUNK, CHUNKS> = ByFd::new();
 
-impl Empty for Tally {
+impl Empty for FdCounters {
     const EMPTY: Self = Self { counts: [const { AtomicU64::new(0) }; COUNTS], threads: [const { AtomicI32::new(0) }; 2] };
 }
 
 /// Of poll, and of select, which have no descriptor. Their spinning is counted together, for both wait alike.
-pub(crate) static POLL: Tally = Tally::EMPTY;
-pub(crate) static SELECT: Tally = Tally::EMPTY;
+pub(crate) static POLL: FdCounters = FdCounters::EMPTY;
+pub(crate) static SELECT: FdCounters = FdCounters::EMPTY;
 
 /// Stands for [`POLL`] where a descriptor is asked for.
 pub(crate) const NO_FD: c_int = -1;
@@ -94,8 +94,8 @@ pub(crate) fn count(fd: c_int, what: Count) {
 /// Counts so many more.
 #[inline]
 pub(crate) fn add(fd: c_int, what: Count, more: u64) {
-    if let Some(tally) = TABLE.find_or_make(fd) {
-        tally.add(what, more);
+    if let Some(counters) = TABLE.find_or_make(fd) {
+        counters.add(what, more);
     }
 }
 
@@ -152,7 +152,7 @@ fn note_thread(fd: c_int, way: Way) {
         /// The fork generation that the number is of, and the number.
         static THREAD: Cell<(u32, i32)> = const { Cell::new((u32::MAX, 0)) };
     }
-    let Some(tally) = TABLE.find_or_make(fd) else { return };
+    let Some(counters) = TABLE.find_or_make(fd) else { return };
     let thread = THREAD.with(|thread| {
         let generation = fork_generation();
         if thread.get().0 != generation {
@@ -161,31 +161,31 @@ fn note_thread(fd: c_int, way: Way) {
         }
         thread.get().1
     });
-    tally.threads[way as usize].store(thread, Ordering::Relaxed);
+    counters.threads[way as usize].store(thread, Ordering::Relaxed);
 }
 
 /// Where a wait on one socket or epoll instance is counted, or any other (for [`NO_FD`]). (Asked for before it, since nothing is to be
 /// looked up between what it waits for and its end.)
 #[inline]
-pub(crate) fn of_wait(fd: c_int) -> &'static Tally {
+pub(crate) fn of_wait(fd: c_int) -> &'static FdCounters {
     if fd == NO_FD { &POLL } else { TABLE.find_or_make(fd).unwrap_or(&POLL) }
 }
 
 /// The number means something new from now on.
 #[inline]
 pub(crate) fn forget(fd: c_int) {
-    if let Some(tally) = TABLE.find(fd) {
-        tally.counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
-        tally.threads.iter().for_each(|thread| thread.store(0, Ordering::Relaxed));
+    if let Some(counters) = TABLE.find(fd) {
+        counters.counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        counters.threads.iter().for_each(|thread| thread.store(0, Ordering::Relaxed));
     }
 }
 
 /// What was counted of a descriptor.
 pub(crate) fn of(fd: c_int) -> Sums {
-    TABLE.find(fd).map_or_else(Sums::default, Tally::sums)
+    TABLE.find(fd).map_or_else(Sums::default, FdCounters::sums)
 }
 
-impl Tally {
+impl FdCounters {
     #[inline]
     fn add(&self, what: Count, more: u64) {
         let place = &self.counts[what as usize];
@@ -220,11 +220,11 @@ impl Tally {
     }
 }
 
-/// [`Tally::waited`], of an epoll instance.
+/// [`FdCounters::waited`], of an epoll instance.
 #[inline]
 pub(crate) fn waited(fd: c_int, found: Option<usize>) {
-    if let Some(tally) = TABLE.find_or_make(fd) {
-        tally.waited(found);
+    if let Some(counters) = TABLE.find_or_make(fd) {
+        counters.waited(found);
     }
 }
 
@@ -296,8 +296,8 @@ mod tests {
 
     #[test]
     fn waits_are_told_by_how_they_ended() {
-        let tally = Tally::EMPTY;
-        [Some(3), Some(0), None, Some(1)].into_iter().for_each(|found| tally.waited(found));
-        assert_eq!(tally.sums().waited(), [2, 1, 1]);
+        let counters = FdCounters::EMPTY;
+        [Some(3), Some(0), None, Some(1)].into_iter().for_each(|found| counters.waited(found));
+        assert_eq!(counters.sums().waited(), [2, 1, 1]);
     }
 }

@@ -7,13 +7,13 @@ use ringway_host::sleep::EventFd;
 use ringway_shm::Fd;
 
 use super::pair;
+use crate::descendants;
 use crate::errno::Errno;
 use crate::exit;
-use crate::lineage;
 use crate::process::{Offload, Process};
 use crate::real;
 
-/// What is kept for other processes, which end: so many rests, and so many bytes, at a time.
+/// What is kept for other processes, which end: so many backlogs, and so many bytes, at a time.
 const COUNT_MAX: usize = 1024;
 const BYTES_MAX: usize = 64 << 20;
 
@@ -22,7 +22,7 @@ const AT_A_TIME: usize = 256 << 10;
 
 /// What is owed to the readers of the placeholder, and found no room before they read.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct Backlog {
     /// The placeholder's other side.
     pub(super) other: Fd,
     pub(super) bytes: Vec<u8>,
@@ -37,16 +37,16 @@ pub(super) struct Rest {
     pub(super) birth: Option<u32>,
 }
 
-/// Every rest of a process.
+/// Every backlog of a process.
 #[derive(Debug, Default)]
-pub(crate) struct Rests {
-    all: Vec<Rest>,
+pub(crate) struct Backlogs {
+    all: Vec<Backlog>,
     /// Wakes the thread that writes them.
     bell: Option<EventFd>,
     is_served: bool,
 }
 
-impl Rest {
+impl Backlog {
     /// Writes what there is room for; what is left, if anything is.
     pub(super) fn after(other: Fd, bytes: Vec<u8>, is_reset: bool) -> Result<Option<Self>, Errno> {
         let written = pair::write_some(other.raw(), &bytes)?;
@@ -73,11 +73,11 @@ impl Rest {
 
     /// Whether somebody may read it who lives longer than this process.
     fn is_awaited(&self) -> bool {
-        self.birth.is_none_or(lineage::shared_since)
+        self.birth.is_none_or(descendants::shared_since)
     }
 }
 
-impl Rests {
+impl Backlogs {
     /// Whether so much more can be kept for another process.
     pub(super) fn has_room(&self, more: usize) -> bool {
         let kept: usize = self.all.iter().map(|rest| rest.bytes.len()).sum();
@@ -86,7 +86,7 @@ impl Rests {
 
     /// Whether the process does not end before they are written, if that is its choice.
     pub(super) fn are_awaited(&self) -> bool {
-        self.all.iter().any(Rest::is_awaited)
+        self.all.iter().any(Backlog::is_awaited)
     }
 
     /// The process ends before: what others may read is no whole stream, whoever else has the descriptor.
@@ -105,38 +105,38 @@ impl Rests {
 }
 
 /// Writes a rest as the room comes. `false`: nobody does.
-pub(super) fn add(process: &'static Process, offload: &mut Offload, rest: Rest) -> bool {
+pub(super) fn add(process: &'static Process, offload: &mut Offload, rest: Backlog) -> bool {
     // Who is killed here leaves no stream that seems to end.
     pair::break_off(&rest.other);
-    let rests = &mut offload.rests;
-    if rests.bell.is_none() {
-        rests.bell = EventFd::new().ok();
+    let backlogs = &mut offload.backlogs;
+    if backlogs.bell.is_none() {
+        backlogs.bell = EventFd::new().ok();
     }
-    let Some(bell) = &rests.bell else { return false };
+    let Some(bell) = &backlogs.bell else { return false };
     bell.signal();
-    rests.all.push(rest);
-    if !rests.is_served {
+    backlogs.all.push(rest);
+    if !backlogs.is_served {
         let _undisturbed = Blocked::new();
         let started = std::thread::Builder::new().name("ringway-rest".to_owned()).spawn(move || crate::boundary!((), serve(process)));
-        rests.is_served = started.is_ok();
+        backlogs.is_served = started.is_ok();
         if started.is_err() {
-            rests.all.pop();
+            backlogs.all.pop();
         }
     }
-    rests.is_served
+    backlogs.is_served
 }
 
 fn serve(process: &'static Process) {
     loop {
         let mut entries = {
             let mut offload = process.lock();
-            let rests = &mut offload.rests;
-            if let Some(bell) = &rests.bell {
+            let backlogs = &mut offload.backlogs;
+            if let Some(bell) = &backlogs.bell {
                 bell.clear();
             }
-            let entries = rests.write();
-            if rests.all.is_empty() {
-                rests.is_served = false;
+            let entries = backlogs.write();
+            if backlogs.all.is_empty() {
+                backlogs.is_served = false;
                 return;
             }
             entries
@@ -160,29 +160,29 @@ pub(crate) struct Taken {
 mod tests {
     use super::*;
 
-    fn rest(len: usize) -> Rest {
+    fn rest(len: usize) -> Backlog {
         let (_, other) = pair::pipe().unwrap();
-        Rest { other, bytes: vec![0; len], written: 0, is_reset: false, until: None, birth: Some(lineage::forks()) }
+        Backlog { other, bytes: vec![0; len], written: 0, is_reset: false, until: None, birth: Some(descendants::forks()) }
     }
 
     #[test]
     fn so_much_is_kept_for_others() {
-        let mut rests = Rests::default();
-        assert!(rests.has_room(BYTES_MAX) && !rests.has_room(BYTES_MAX + 1));
-        rests.all.push(rest(10));
-        assert!(rests.has_room(BYTES_MAX - 10) && !rests.has_room(BYTES_MAX - 9) && !rests.has_room(usize::MAX));
-        rests.all.extend((1..COUNT_MAX.min(200)).map(|_| rest(0)));
-        assert!(rests.has_room(1), "{} of {COUNT_MAX}", rests.all.len());
+        let mut backlogs = Backlogs::default();
+        assert!(backlogs.has_room(BYTES_MAX) && !backlogs.has_room(BYTES_MAX + 1));
+        backlogs.all.push(rest(10));
+        assert!(backlogs.has_room(BYTES_MAX - 10) && !backlogs.has_room(BYTES_MAX - 9) && !backlogs.has_room(usize::MAX));
+        backlogs.all.extend((1..COUNT_MAX.min(200)).map(|_| rest(0)));
+        assert!(backlogs.has_room(1), "{} of {COUNT_MAX}", backlogs.all.len());
     }
 
     #[test]
     fn what_no_child_can_read_is_not_awaited() {
-        let mut rests = Rests::default();
-        rests.all.push(rest(1));
-        assert!(!rests.are_awaited());
-        rests.all.push(Rest { birth: None, ..rest(1) });
-        assert!(rests.are_awaited());
-        rests.give_up();
-        assert_eq!(rests.all.len(), 1);
+        let mut backlogs = Backlogs::default();
+        backlogs.all.push(rest(1));
+        assert!(!backlogs.are_awaited());
+        backlogs.all.push(Backlog { birth: None, ..rest(1) });
+        assert!(backlogs.are_awaited());
+        backlogs.give_up();
+        assert_eq!(backlogs.all.len(), 1);
     }
 }

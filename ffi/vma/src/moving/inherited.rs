@@ -8,9 +8,9 @@ use std::net::SocketAddrV4;
 use ringway_shm::{Station, Talk};
 
 use super::{ANSWER, PATIENCE, pair, pause};
+use crate::descendants;
 use crate::errno;
 use crate::fdtable::{self, Entry};
-use crate::lineage;
 use crate::process::Process;
 use crate::real;
 use crate::slab::Key;
@@ -48,7 +48,7 @@ pub(crate) fn inherit(parent: &'static Process) {
 }
 
 /// What is known of an inherited connection.
-pub(super) struct Heirloom {
+pub(super) struct InheritedConnection {
     pub(super) owner: Station,
     /// As the owner had it at the fork.
     pub(super) socket: &'static Socket,
@@ -59,7 +59,7 @@ pub(super) struct Heirloom {
     pub(super) is_common: bool,
 }
 
-fn heirloom(key: Key) -> Option<Heirloom> {
+fn inherited_connection(key: Key) -> Option<InheritedConnection> {
     let generation = (key.index >> GENERATION_SHIFT) as usize;
     // SAFETY: states are leaked, so what the pointer names lives.
     let parent = unsafe { ANCESTORS.get(generation)?.load(Ordering::Relaxed).as_ref() }?;
@@ -67,13 +67,13 @@ fn heirloom(key: Key) -> Option<Heirloom> {
     // SAFETY: as in `inherit`; nobody in this process writes it but `fork::adopt`, which leaves sockets' addresses alone.
     let socket = unsafe { parent.state().value_of_the_dead() }.sockets.find(key)?;
     let (owner, family, is_common) = (parent.rendezvous.station(), socket.family, socket.common.is_some());
-    Some(Heirloom { owner, socket, family, local: socket.bound?, remote: socket.peer?, is_common })
+    Some(InheritedConnection { owner, socket, family, local: socket.bound?, remote: socket.peer?, is_common })
 }
 
 /// The addresses of an inherited connection that is the kernel's now, as the program knows them: its own, and its peer's.
 pub(crate) fn names(fd: c_int) -> Option<(SocketAddrV4, SocketAddrV4, Family)> {
     let Entry::Settled(key) = fdtable::peek(fd) else { return None };
-    let known = heirloom(key).filter(|_| !fdtable::is_stale_now(fd))?;
+    let known = inherited_connection(key).filter(|_| !fdtable::is_stale_now(fd))?;
     Some((known.local, known.remote, known.family))
 }
 
@@ -88,8 +88,8 @@ fn settle_as(fd: c_int, key: Key, may_own: bool) -> Entry {
     let saved = errno::current();
     if !crate::fork::tables_are_ours() {
         // A vfork child: what it uses moves, but the entries are its parent's, who settles in its turn.
-        if let Some(heirloom) = heirloom(key).filter(|_| !fdtable::is_stale_now(fd)) {
-            heirloom.claim(fd, key);
+        if let Some(inherited_connection) = inherited_connection(key).filter(|_| !fdtable::is_stale_now(fd)) {
+            inherited_connection.claim(fd, key);
         }
         errno::set(saved);
         return Entry::None;
@@ -99,12 +99,12 @@ fn settle_as(fd: c_int, key: Key, may_own: bool) -> Entry {
         fdtable::clear(fd);
         return Entry::None;
     }
-    if let Some(heirloom) = heirloom(key) {
-        if may_own && let Some(ours) = heirloom.adopt(fd, key) {
+    if let Some(inherited_connection) = inherited_connection(key) {
+        if may_own && let Some(ours) = inherited_connection.adopt(fd, key) {
             errno::set(saved);
             return ours;
         }
-        heirloom.claim(fd, key);
+        inherited_connection.claim(fd, key);
     }
     for (copy, entry) in fdtable::entries() {
         if entry == Entry::Inherited(key) {
@@ -140,7 +140,7 @@ pub(crate) fn announce() {
         return;
     }
     // Ours is closed by exec, and by the end of the process.
-    let [reading, _] = ends.map(lineage::out_of_the_way);
+    let [reading, _] = ends.map(descendants::out_of_the_way);
     let told =
         Talk::begin(&parent.rendezvous.station(), ANSWER).ok().flatten().and_then(|talk| talk.ask(b"forked", &[reading], ANSWER).ok());
     if told.is_none() {
@@ -154,7 +154,7 @@ pub(crate) fn announce() {
 /// A child without a state of its own hands inherited listeners to another program: their owner is told.
 pub(crate) fn share_listeners(which: impl Fn(c_int) -> bool) {
     let Some(parent) = crate::fork::forker() else { return };
-    // SAFETY: as in `heirloom`.
+    // SAFETY: as in `inherited_connection`.
     let sockets = unsafe { &parent.state().value_of_the_dead().sockets };
     for (fd, entry) in fdtable::entries() {
         if let Entry::Socket(key) = entry
@@ -181,7 +181,7 @@ pub(crate) fn settle_all(which: impl Fn(c_int) -> bool) {
     }
 }
 
-impl Heirloom {
+impl InheritedConnection {
     fn claim(&self, fd: c_int, key: Key) {
         let words = format!("release {} {}", self.local, self.remote);
         let started = std::time::Instant::now();
