@@ -135,6 +135,8 @@ pub(in crate::checkers) fn waits(moment: &Moment, own: &Endpoint, time_wait: cor
     let knows = own.sequence.acked().is_some_and(|acked| !before(acked, own.rx.next));
     if knows
         && !own.disturbed
+        // (Its program has begun the next one between these addresses, RFC 6191.)
+        && !own.followed
         && !own.reset
         && !shadow.aborted
         && !shadow.failed

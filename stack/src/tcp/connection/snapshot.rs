@@ -4,6 +4,7 @@
 
 use core::time::Duration;
 
+use super::path::PATH_MTU_TIME;
 use super::{Config, Connection, Opening, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
@@ -269,6 +270,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         connection.recv.push_bytes(&from.unread);
         connection.start_keepalive(now);
+        if connection.path_mss < u16::MAX {
+            // What was believed of the path is believed as long as if it had just been heard (RFC 1191 s6.3).
+            connection.timers.set(Timer::PathMtu, now + PATH_MTU_TIME);
+        }
         // A writer that waits for room waits here now.
         connection.write_blocked = !connection.is_writable();
         // It says nothing by itself: until the peer knows where it is, a peer would refuse what comes from there.
