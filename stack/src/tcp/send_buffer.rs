@@ -100,8 +100,11 @@ impl<T: TxBuffer> SendBuffer<T> {
 
     /// Everything before `una` is acknowledged. Keeps a last buffer that has room left.
     #[inline]
-    pub(super) fn acknowledge(&mut self, una: SeqNumber) {
+    pub(super) fn acknowledge(&mut self, una: SeqNumber, hoards: bool) {
         self.una = una.min(self.end).max(self.una);
+        if hoards && self.una != self.end {
+            return;
+        }
         while let Some(front) = self.chunks.front() {
             let reusable = self.chunks.len() == 1 && front.written < front.buffer.capacity();
             if front.end().gt(self.una) || reusable {

@@ -325,7 +325,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.start_keepalive(now);
         }
         // Uncorking, and no delay, let go what was held back.
-        self.tx_pending = true;
+        self.tx_pending |= !self.config.is(Mutant::OptionsWakeNothing);
     }
 
     fn start_keepalive(&mut self, now: Instant) {
@@ -353,6 +353,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         match self.state {
             State::Closed => return ready | Readiness::IN | Readiness::OUT | Readiness::RDHUP | Readiness::HUP,
+            State::SynSent if self.config.is(Mutant::WritableWhileConnecting) => return ready | Readiness::OUT,
             State::Listen | State::SynSent | State::SynReceived => return ready,
             _ => {}
         }
