@@ -25,8 +25,6 @@ macro_rules! with_tcp {
             BackoffCappedEarly,
             /// A timeout leaves the slow-start threshold as it is (RFC 5681 s3.1).
             TimeoutKeepsThreshold,
-            /// Each further timeout of the same bytes lowers the threshold (RFC 5681 s3.1).
-            ThresholdLoweredAgain,
             /// Behind the threshold the congestion window grows no more (RFC 5681 s3.1).
             AvoidanceStandsStill,
             /// A change of options, or of the path's MTU, makes the congestion window the initial one (RFC 5681 s3.1).
@@ -85,6 +83,16 @@ macro_rules! with_tcp {
             ResumeRestartsTimestamps,
             /// A closed listener's address stays taken (bind(2)).
             ListenerKeepsAddress,
+            /// A round trip is measured from the last segment that was sent (RFC 6298 s3).
+            RttOfLastSegment,
+            /// A timeout halves the window that was allowed, not what was in flight (RFC 5681 s3.1).
+            ThresholdOfWindow,
+            /// A connection hangs up once one direction has ended (poll(2)).
+            HangUpHalfway,
+            /// An MSS counts in a segment that is no SYN (RFC 9293 s3.7.1).
+            MssOfAnySegment,
+            /// Who ends the second direction is not told that both have (epoll(7)).
+            OwnEndHangsUpUntold,
             $($others)*
         }
     };

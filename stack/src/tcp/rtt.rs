@@ -91,7 +91,7 @@ impl Rtt {
     /// A segment that ends at `end` is sent for the first time.
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, end: SeqNumber) {
-        if !self.timing {
+        if !self.timing || self.strain.is(Mutant::RttOfLastSegment) {
             self.timing = true;
             self.timed_end = end;
             self.timed_at = now;

@@ -128,7 +128,7 @@ impl<T: TxBuffer> SendBuffer<T> {
             let from = if self.una.gt(chunk.base) { self.una.since(chunk.base) } else { 0 };
             let at = bytes.len();
             bytes.resize(at + chunk.written.saturating_sub(from), 0);
-            chunk.buffer.copy_to(from, &mut bytes[at..]);
+            chunk.buffer.copy_to(from.min(chunk.written), &mut bytes[at..]);
         }
         bytes
     }

@@ -88,8 +88,8 @@ impl Controller for NewReno {
 
     fn on_timeout(&mut self, in_flight: usize, first: bool) {
         // RFC 5681 s3.1: held constant when the same bytes time out again.
-        let lowers = first || self.strain.is(Mutant::ThresholdLoweredAgain);
-        if lowers && !self.strain.is(Mutant::TimeoutKeepsThreshold) {
+        let in_flight = if self.strain.is(Mutant::ThresholdOfWindow) { self.cwnd } else { in_flight };
+        if first && !self.strain.is(Mutant::TimeoutKeepsThreshold) {
             self.ssthresh = self.halved(in_flight);
         }
         self.cwnd = if self.strain.is(Mutant::LossWindowIsInitial) { INITIAL_SEGMENTS * self.mss } else { self.mss };

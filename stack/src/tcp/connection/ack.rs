@@ -44,7 +44,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if ack.gt(self.snd_una) {
             self.acknowledge(now, header);
         } else if ack == self.snd_una && (self.in_flight() > 0 || self.config.is(Mutant::DuplicatesWithNothingInFlight)) {
-            let pure = (len == 0 || self.config.is(Mutant::DataSegmentsCountAsDuplicates)) && !header.flags.intersects(Flags::SYN | Flags::FIN);
+            let pure =
+                (len == 0 || self.config.is(Mutant::DataSegmentsCountAsDuplicates)) && !header.flags.intersects(Flags::SYN | Flags::FIN);
             if sacked || (pure && (same_window || self.config.is(Mutant::WindowUpdatesCountAsDuplicates)) && !self.agreement.sack) {
                 self.on_duplicate_ack();
             }

@@ -28,7 +28,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.fin_queued = true;
         self.tx_pending = true;
         self.edges |= Readiness::OUT;
-        if self.peer_fin || self.read_shut {
+        if (self.peer_fin || self.read_shut) && !self.config.is(Mutant::OwnEndHangsUpUntold) {
             self.edges |= Readiness::HUP;
         }
     }

@@ -364,7 +364,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if read_ended || self.recv.len() > 0 {
             ready |= Readiness::IN;
         }
-        if read_ended && self.fin_queued && !self.config.is(Mutant::NoHangUp) {
+        let ended = self.fin_queued || self.config.is(Mutant::HangUpHalfway);
+        if read_ended && ended && !self.config.is(Mutant::NoHangUp) {
             ready |= Readiness::HUP;
         }
         // (Who found no buffers is told when to try again.)

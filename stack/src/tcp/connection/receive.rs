@@ -33,6 +33,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub fn on_coalesced(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, segments: u16) {
         self.acks.segments = if self.config.is(Mutant::MergedCountsOnce) { 1 } else { segments.max(1) };
         self.acks.pushed |= header.flags.contains(Flags::PSH);
+        if self.config.is(Mutant::MssOfAnySegment)
+            && let Some(mss) = header.options.mss
+        {
+            self.agreement.peer_mss = mss.max(super::Config::MSS_MIN);
+            self.update_mss();
+        }
         let len = payload.len();
         self.counters.rx_packets += 1;
         if self.is_predicted(header, len) {
@@ -50,7 +56,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             Some((value, _)) => !self.agreement.timestamps || value.wrapping_sub(self.ts_recent) as i32 >= 0,
             None => !self.agreement.timestamps,
         };
-        let advances = header.ack != self.snd_una || len > 0 || (self.snd_una == self.snd_nxt && !self.config.is(Mutant::DuplicatesWithNothingInFlight));
+        let advances = header.ack != self.snd_una
+            || len > 0
+            || (self.snd_una == self.snd_nxt && !self.config.is(Mutant::DuplicatesWithNothingInFlight));
         self.state == State::Established
             && header.flags.union(Flags::PSH).bits() == (Flags::ACK.bits() | Flags::PSH.bits())
             && header.seq == self.window.nxt
@@ -234,9 +242,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let old = (value.wrapping_sub(self.ts_recent) as i32) < i32::from(self.config.is(Mutant::PawsStrict));
         let old = if self.config.is(Mutant::PawsComparesUnsigned) { value < self.ts_recent } else { old };
         let valid = if self.config.is(Mutant::PawsForgetsSoon) { TS_RECENT_VALID / 1440 } else { TS_RECENT_VALID };
-        self.agreement.timestamps
-            && old
-            && (now.since(self.ts_recent_at) < valid || self.config.is(Mutant::PawsKeepsAncientStamps))
+        self.agreement.timestamps && old && (now.since(self.ts_recent_at) < valid || self.config.is(Mutant::PawsKeepsAncientStamps))
     }
 
     /// RFC 7323 s4.3: the timestamp to echo is that of the segment at the left edge of what wasn't acknowledged yet.
