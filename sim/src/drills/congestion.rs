@@ -7,7 +7,7 @@ use ringway_stack::tcp::Keepalive;
 
 use super::Drill;
 use super::bench::{Bench, Peer};
-use super::sending::{flight, roomy};
+use super::sending::{drain, flight, roomy};
 use crate::segment::ACK;
 
 pub(super) const DRILLS: &[Drill] = &[("round trips after timeouts", after_timeouts), ("a change of options in mid-flight", changes)];
@@ -89,7 +89,14 @@ fn after_timeouts(bench: &mut Bench) {
     let mut peer = roomy(bench);
     let full = peer.mss;
     let count = bench.between(4, 24);
-    let una = flight(bench, &mut peer, count);
+    let mut una = flight(bench, &mut peer, count);
+    if bench.chance(2) {
+        // The window is not used: what counts is what was in flight.
+        una = drain(bench, &mut peer, una);
+        let few = bench.between(1, count / 2) as usize;
+        write_more(bench, &peer, few * full as usize);
+        bench.receive(&mut peer);
+    }
     let sent = peer.rcv.wrapping_sub(una);
     for number in 0..bench.between(1, 4) {
         let again = bench.await_segment(LONG);

@@ -187,7 +187,7 @@ pub(super) fn flight(bench: &mut Bench, peer: &mut Peer, count: u64) -> u32 {
 }
 
 /// All that there is to send is sent, and acknowledged.
-fn drain(bench: &mut Bench, peer: &mut Peer, mut una: u32) -> u32 {
+pub(super) fn drain(bench: &mut Bench, peer: &mut Peer, mut una: u32) -> u32 {
     while una != peer.rcv {
         una = peer.rcv;
         bench.give(peer, peer.nxt, una, ACK, 0);
