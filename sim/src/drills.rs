@@ -7,12 +7,17 @@
 mod acks;
 mod arrivals;
 mod bench;
+mod calls;
 mod card;
+mod clocks;
+mod congestion;
 mod datagrams;
 mod ends;
 mod handshakes;
 mod link;
+mod options;
 mod paths;
+mod queues;
 mod sending;
 mod timeouts;
 mod windows;
@@ -28,11 +33,16 @@ type Drill = (&'static str, fn(&mut Bench));
 const DRILLS: &[&[Drill]] = &[
     acks::DRILLS,
     arrivals::DRILLS,
+    calls::DRILLS,
+    clocks::DRILLS,
+    congestion::DRILLS,
     datagrams::DRILLS,
     ends::DRILLS,
     handshakes::DRILLS,
     link::DRILLS,
+    options::DRILLS,
     paths::DRILLS,
+    queues::DRILLS,
     sending::DRILLS,
     timeouts::DRILLS,
     windows::DRILLS,

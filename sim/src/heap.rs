@@ -7,7 +7,7 @@ use ringway_stack::device::{HEAD_MAX, RxBuffer, RxFrame, TxBuffer, TxFrame};
 
 use crate::checksum;
 
-const BUFFER_BYTES: usize = 2048;
+pub(crate) const BUFFER_BYTES: usize = 2048;
 
 /// Received bytes: a part of a frame.
 #[derive(Clone, Debug)]

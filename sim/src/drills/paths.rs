@@ -52,10 +52,15 @@ fn too_big(bench: &mut Bench) {
     bench.ring.close(bench.now, peer.id(), true);
 }
 
-/// A router says that it has dropped a packet.
+/// A router says that it has dropped a packet, which was too big.
 fn report(bench: &mut Bench, dropped: &Heard, mtu: u16) {
+    unreachable(bench, dropped, 4, mtu);
+}
+
+/// A router says that it has dropped a packet, for the reason that `code` says (RFC 792).
+pub(super) fn unreachable(bench: &mut Bench, dropped: &Heard, code: u8, mtu: u16) {
     let Payload::Ipv4(ip) = dissect::payload(&dropped.bytes) else { return };
-    let mut message = vec![3, 4, 0, 0, 0, 0];
+    let mut message = vec![3, code, 0, 0, 0, 0];
     message.extend(mtu.to_be_bytes());
     message.extend(&dropped.bytes[ip.offset..ip.l4 + 8]);
     let sum = !checksum::sum(0, &message);

@@ -32,7 +32,7 @@ const INITIAL: u64 = 10;
 const CORK: Duration = Duration::from_millis(200);
 
 /// A connection whose peer has all the room, and segments of two hundred bytes at most.
-fn roomy(bench: &mut Bench) -> Peer {
+pub(super) fn roomy(bench: &mut Bench) -> Peer {
     let mut setup = bench.setup();
     (setup.mss, setup.window, setup.scale) = (MSS as u16, 60_000, Some(8));
     setup.config.window_scaling = true;
@@ -172,7 +172,7 @@ fn slow_start(bench: &mut Bench) {
 }
 
 /// A flight of so many segments, none of them acknowledged.
-fn flight(bench: &mut Bench, peer: &mut Peer, count: u64) -> u32 {
+pub(super) fn flight(bench: &mut Bench, peer: &mut Peer, count: u64) -> u32 {
     let full = peer.mss;
     let mut una = peer.rcv;
     bench.write(peer, 0, (full * 2 * count as u32) as usize, SendFlags::empty());
@@ -187,7 +187,7 @@ fn flight(bench: &mut Bench, peer: &mut Peer, count: u64) -> u32 {
 }
 
 /// All that there is to send is sent, and acknowledged.
-fn drain(bench: &mut Bench, peer: &mut Peer, mut una: u32) -> u32 {
+pub(super) fn drain(bench: &mut Bench, peer: &mut Peer, mut una: u32) -> u32 {
     while una != peer.rcv {
         una = peer.rcv;
         bench.give(peer, peer.nxt, una, ACK, 0);

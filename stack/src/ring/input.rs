@@ -249,7 +249,10 @@ impl<D: Device> Ring<D> {
 
     #[inline(always)]
     fn on_tcp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
-        let Ok((header, at)) = wire_tcp::Header::parse(packet.head) else { return None };
+        let Ok((mut header, at)) = wire_tcp::Header::parse(packet.head) else { return None };
+        if self.config.is(Mutant::UnknownOptionEndsParsing) {
+            header.options = wire_tcp::Options::parse_known(&packet.head[wire_tcp::LEN..at]);
+        }
         if !packet.verified && !packet.transport_checksum_good() {
             mark!(self, BadChecksum);
             return None;

@@ -289,8 +289,10 @@ impl<D: Device> Ring<D> {
     }
 
     pub(super) fn accept_inner(&mut self, id: SocketId) -> Result<SocketId, Error> {
+        let newest_first = self.config.is(Mutant::AcceptsNewestFirst);
         let listener = self.slots.listener(id)?;
-        let child = listener.ready.pop_front().ok_or(Error::WouldBlock)?;
+        let next = if newest_first { listener.ready.pop_back() } else { listener.ready.pop_front() };
+        let child = next.ok_or(Error::WouldBlock)?;
         listener.counters.rx_packets += 1;
         if let Ok(stream) = self.slots.stream(child) {
             stream.parent = None;
@@ -568,7 +570,9 @@ impl<D: Device> Ring<D> {
         if !self.config.is(Mutant::LeakRule) {
             self.device.detach(listener.rule);
         }
-        self.demux.leave(FlowKey::bound(Protocol::Tcp, listener.local), id.index);
+        if !self.config.is(Mutant::ListenerKeepsAddress) {
+            self.demux.leave(FlowKey::bound(Protocol::Tcp, listener.local), id.index);
+        }
         let children: Vec<u32> = self
             .slots
             .iter()

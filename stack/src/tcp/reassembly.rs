@@ -167,7 +167,8 @@ impl<R: RxBuffer> Reassembly<R> {
                 before
             }
             _ => {
-                if self.blocks.len() >= BLOCKS_MAX {
+                let most = if self.strain.is(Mutant::OneBlockKept) { 1 } else { BLOCKS_MAX };
+                if self.blocks.len() >= most {
                     return false;
                 }
                 let mut block = Block { start: at, end: at, pieces: VecDeque::new() };
@@ -194,7 +195,8 @@ impl<R: RxBuffer> Reassembly<R> {
             true => self.newest.unwrap_or(SackBlock { start: block.start, end: block.end }),
             false => SackBlock { start: block.start, end: block.end },
         };
-        self.recent.retain(|old| old.start.lt(block.start) || old.end.gt(block.end));
+        let repeats = self.strain.is(Mutant::SackRepeatsSubsets);
+        self.recent.retain(|old| repeats || old.start.lt(block.start) || old.end.gt(block.end));
         self.recent.truncate(3);
         self.recent.insert(0, block);
     }

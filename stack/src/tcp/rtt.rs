@@ -73,6 +73,7 @@ impl Rtt {
     #[inline]
     pub(super) fn rto_ns(&self) -> u64 {
         let most = if self.strain.is(Mutant::BackoffUncapped) { RTO_MAX_NS * 30 } else { RTO_MAX_NS };
+        let most = if self.strain.is(Mutant::BackoffCappedEarly) { RTO_MAX_NS / 60 } else { most };
         self.rto_ns.saturating_mul(1 << self.backoff.min(16)).min(most)
     }
 
@@ -90,7 +91,7 @@ impl Rtt {
     /// A segment that ends at `end` is sent for the first time.
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, end: SeqNumber) {
-        if !self.timing {
+        if !self.timing || self.strain.is(Mutant::RttOfLastSegment) {
             self.timing = true;
             self.timed_end = end;
             self.timed_at = now;
@@ -100,7 +101,7 @@ impl Rtt {
     /// Something was sent again: its acknowledgment would be ambiguous (Karn; RFC 6298 s3).
     #[inline]
     pub(super) fn retransmitted(&mut self) {
-        self.timing = false;
+        self.timing &= self.strain.is(Mutant::KarnIgnored);
     }
 
     /// `ack` acknowledges something new. `echoed`: the age of the timestamp that came with it, which isn't ambiguous.
@@ -110,7 +111,7 @@ impl Rtt {
             self.backoff = 0;
         }
         if self.timing {
-            if ack.ge(self.timed_end) {
+            if ack.ge(self.timed_end) || self.strain.is(Mutant::RttEndsAtAnyAck) {
                 self.timing = false;
                 self.sample(now.as_nanos().saturating_sub(self.timed_at.as_nanos()));
             }
@@ -122,7 +123,7 @@ impl Rtt {
     /// The timeout ran out (RFC 6298 s5.5).
     pub(super) fn timed_out(&mut self) {
         self.backoff = self.backoff.saturating_add(1);
-        self.timing = false;
+        self.timing &= self.strain.is(Mutant::KarnIgnored);
     }
 
     /// The handshake is over, in which a SYN timed out. RFC 6298 s5.7: "the RTO MUST be re-initialized to 3 seconds when data transmission begins"; as

@@ -100,8 +100,11 @@ impl<T: TxBuffer> SendBuffer<T> {
 
     /// Everything before `una` is acknowledged. Keeps a last buffer that has room left.
     #[inline]
-    pub(super) fn acknowledge(&mut self, una: SeqNumber) {
+    pub(super) fn acknowledge(&mut self, una: SeqNumber, hoards: bool) {
         self.una = una.min(self.end).max(self.una);
+        if hoards && self.una != self.end {
+            return;
+        }
         while let Some(front) = self.chunks.front() {
             let reusable = self.chunks.len() == 1 && front.written < front.buffer.capacity();
             if front.end().gt(self.una) || reusable {
@@ -125,7 +128,7 @@ impl<T: TxBuffer> SendBuffer<T> {
             let from = if self.una.gt(chunk.base) { self.una.since(chunk.base) } else { 0 };
             let at = bytes.len();
             bytes.resize(at + chunk.written.saturating_sub(from), 0);
-            chunk.buffer.copy_to(from, &mut bytes[at..]);
+            chunk.buffer.copy_to(from.min(chunk.written), &mut bytes[at..]);
         }
         bytes
     }

@@ -78,7 +78,7 @@ impl ReceiveWindow {
             return ((open >> self.scale) as u16, self.nxt + open);
         }
         let open = (free & !(unit - 1)).min(65_535 << self.scale);
-        if worthwhile && open >= offered {
+        if worthwhile && (open >= offered || self.strain.is(Mutant::SmallerBufferShrinksWindow)) {
             return ((open >> self.scale) as u16, self.nxt + open);
         }
         // What was offered stays so: rounded up, unless that would let a peer creep past the limit unit by unit. Then what is
@@ -127,7 +127,7 @@ impl ReceiveWindow {
     #[inline]
     pub(super) fn on_read(&mut self, now: Instant, n: usize, rtt: Duration, mss: usize) -> bool {
         self.copied += n;
-        if self.limit >= self.limit_max {
+        if self.limit >= self.limit_max || self.strain.is(Mutant::BufferNeverGrows) {
             return false;
         }
         let elapsed = now.as_nanos().saturating_sub(self.measured_at.as_nanos());

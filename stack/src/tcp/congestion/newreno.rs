@@ -46,7 +46,7 @@ impl Controller for NewReno {
     }
 
     fn set_mss(&mut self, mss: usize) {
-        if self.cwnd == INITIAL_SEGMENTS * self.mss {
+        if self.cwnd == INITIAL_SEGMENTS * self.mss || self.strain.is(Mutant::OptionsRefreshCwnd) {
             self.cwnd = INITIAL_SEGMENTS * mss;
         }
         self.mss = mss;
@@ -62,7 +62,7 @@ impl Controller for NewReno {
                 let end = if self.strain.is(Mutant::SlowStartPassesThreshold) { usize::MAX } else { self.ssthresh };
                 self.cwnd = self.cwnd.saturating_add(acked).min(end).min(1 << 30);
             }
-        } else if in_flight + self.mss > self.cwnd {
+        } else if in_flight + self.mss > self.cwnd && !self.strain.is(Mutant::AvoidanceStandsStill) {
             self.counted += acked;
             let enough = if self.strain.is(Mutant::AvoidanceBySegment) { self.mss } else { self.cwnd };
             if self.counted >= enough {
@@ -88,7 +88,8 @@ impl Controller for NewReno {
 
     fn on_timeout(&mut self, in_flight: usize, first: bool) {
         // RFC 5681 s3.1: held constant when the same bytes time out again.
-        if first {
+        let in_flight = if self.strain.is(Mutant::ThresholdOfWindow) { self.cwnd } else { in_flight };
+        if first && !self.strain.is(Mutant::TimeoutKeepsThreshold) {
             self.ssthresh = self.halved(in_flight);
         }
         self.cwnd = if self.strain.is(Mutant::LossWindowIsInitial) { INITIAL_SEGMENTS * self.mss } else { self.mss };
@@ -97,7 +98,8 @@ impl Controller for NewReno {
 
     fn on_idle(&mut self) {
         // RFC 5681 s4.1: the restart window.
-        self.cwnd = self.cwnd.min(INITIAL_SEGMENTS * self.mss);
+        let before = if self.strain.is(Mutant::IdleRestoresInitialWindow) { usize::MAX } else { self.cwnd };
+        self.cwnd = before.min(INITIAL_SEGMENTS * self.mss);
     }
 }
 

@@ -26,7 +26,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if unsent && self.config.is(Mutant::IgnoreUnsentAck) {
             return true;
         }
-        if unsent || (ack.lt(self.snd_una - self.snd_wnd_max) && !self.config.is(Mutant::AcceptAncientAck)) {
+        let reach = if self.config.is(Mutant::AckFloorOfCurrentWindow) { self.snd_wnd } else { self.snd_wnd_max };
+        if unsent || (ack.lt(self.snd_una - reach) && !self.config.is(Mutant::AcceptAncientAck)) {
             mark!(self, UnacceptableAck);
             if !self.config.is(Mutant::SilentOnAck) {
                 self.challenge(now);
@@ -42,8 +43,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let same_window = !self.update_window(header);
         if ack.gt(self.snd_una) {
             self.acknowledge(now, header);
-        } else if ack == self.snd_una && self.in_flight() > 0 {
-            let pure = len == 0 && !header.flags.intersects(Flags::SYN | Flags::FIN);
+        } else if ack == self.snd_una && (self.in_flight() > 0 || self.config.is(Mutant::DuplicatesWithNothingInFlight)) {
+            let pure =
+                (len == 0 || self.config.is(Mutant::DataSegmentsCountAsDuplicates)) && !header.flags.intersects(Flags::SYN | Flags::FIN);
             if sacked || (pure && (same_window || self.config.is(Mutant::WindowUpdatesCountAsDuplicates)) && !self.agreement.sack) {
                 self.on_duplicate_ack();
             }
@@ -110,7 +112,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let una = self.snd_una.max(header.ack);
         let mut news = false;
-        for block in header.options.sack.as_slice() {
+        let blocks = header.options.sack.as_slice();
+        let blocks = if self.config.is(Mutant::FirstSackBlockOnly) { &blocks[..1] } else { blocks };
+        for block in blocks {
             news |= self.scoreboard.add(*block, una, self.snd_nxt);
             news |= self.config.is(Mutant::DuplicateSackIsLoss) && block.end.le(una);
         }
@@ -128,7 +132,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let acked = ack.since(self.snd_una);
         let was_writable = self.is_writable();
         self.snd_una = ack;
-        self.send.acknowledge(ack);
+        self.send.acknowledge(ack, self.config.is(Mutant::AckedBuffersKept));
         if !self.config.is(Mutant::RetriesAddUp) {
             self.retries = 0;
         }
@@ -150,7 +154,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let impatient = self.phase == Phase::Recovery && self.partially_acked && self.high_rxt.le(ack);
         let impatient = impatient && ack.lt(self.recover) && !self.config.is(Mutant::EachPartialAckRestartsTimer);
         if self.phase == Phase::Open {
-            self.dupacks = 0;
+            if !self.config.is(Mutant::DuplicatesAddUp) {
+                self.dupacks = 0;
+            }
             self.congestion.on_ack(acked, flight);
         } else {
             self.acknowledge_in_recovery(acked, flight);

@@ -28,7 +28,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.fin_queued = true;
         self.tx_pending = true;
         self.edges |= Readiness::OUT;
-        if self.peer_fin || self.read_shut {
+        if (self.peer_fin || self.read_shut) && !self.config.is(Mutant::OwnEndHangsUpUntold) {
             self.edges |= Readiness::HUP;
         }
     }
@@ -36,6 +36,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The program reads no more. What still arrives is kept, as on Linux.
     pub fn shutdown_read(&mut self) {
         self.read_shut = true;
+        if self.config.is(Mutant::ShutReadRaisesNothing) {
+            return;
+        }
         self.edges |= Readiness::IN | Readiness::RDHUP;
         if self.fin_queued {
             self.edges |= Readiness::HUP;
@@ -113,7 +116,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 self.state = State::CloseWait;
                 self.forsaken = true;
                 self.snd_una = self.snd_nxt;
-                self.send.acknowledge(self.snd_nxt);
+                self.send.acknowledge(self.snd_nxt, false);
                 self.scoreboard.clear();
                 self.phase = Phase::Open;
                 (self.timers, self.acks.now, self.probe_due, self.tx_pending) = (Timers::new(), false, false, false);

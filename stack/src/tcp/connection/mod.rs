@@ -325,7 +325,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.start_keepalive(now);
         }
         // Uncorking, and no delay, let go what was held back.
-        self.tx_pending = true;
+        self.tx_pending |= !self.config.is(Mutant::OptionsWakeNothing);
     }
 
     fn start_keepalive(&mut self, now: Instant) {
@@ -353,6 +353,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         match self.state {
             State::Closed => return ready | Readiness::IN | Readiness::OUT | Readiness::RDHUP | Readiness::HUP,
+            State::SynSent if self.config.is(Mutant::WritableWhileConnecting) => return ready | Readiness::OUT,
             State::Listen | State::SynSent | State::SynReceived => return ready,
             _ => {}
         }
@@ -363,7 +364,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if read_ended || self.recv.len() > 0 {
             ready |= Readiness::IN;
         }
-        if read_ended && self.fin_queued && !self.config.is(Mutant::NoHangUp) {
+        let ended = self.fin_queued || self.config.is(Mutant::HangUpHalfway);
+        if read_ended && ended && !self.config.is(Mutant::NoHangUp) {
             ready |= Readiness::HUP;
         }
         // (Who found no buffers is told when to try again.)

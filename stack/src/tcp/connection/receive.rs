@@ -33,6 +33,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub fn on_coalesced(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, segments: u16) {
         self.acks.segments = if self.config.is(Mutant::MergedCountsOnce) { 1 } else { segments.max(1) };
         self.acks.pushed |= header.flags.contains(Flags::PSH);
+        if self.config.is(Mutant::MssOfAnySegment)
+            && let Some(mss) = header.options.mss
+        {
+            self.agreement.peer_mss = mss.max(super::Config::MSS_MIN);
+            self.update_mss();
+        }
         let len = payload.len();
         self.counters.rx_packets += 1;
         if self.is_predicted(header, len) {
@@ -50,7 +56,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             Some((value, _)) => !self.agreement.timestamps || value.wrapping_sub(self.ts_recent) as i32 >= 0,
             None => !self.agreement.timestamps,
         };
-        let advances = header.ack != self.snd_una || len > 0 || self.snd_una == self.snd_nxt;
+        let advances = header.ack != self.snd_una
+            || len > 0
+            || (self.snd_una == self.snd_nxt && !self.config.is(Mutant::DuplicatesWithNothingInFlight));
         self.state == State::Established
             && header.flags.union(Flags::PSH).bits() == (Flags::ACK.bits() | Flags::PSH.bits())
             && header.seq == self.window.nxt
@@ -75,7 +83,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.config.is(Mutant::ProbesCountedForever) {
             self.unanswered_probes = 0;
         }
-        if !self.config.is(Mutant::PredictedTimestampForgotten) {
+        let bare = len == 0 && self.config.is(Mutant::StampOfBareAckIgnored);
+        if !self.config.is(Mutant::PredictedTimestampForgotten) && !bare {
             self.take_timestamp(now, header);
         }
         if header.ack != self.snd_una {
@@ -85,7 +94,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.snd_wl1 = header.seq;
             self.snd_wl2 = header.ack;
         }
-        self.set_send_window(usize::from(header.window) << self.agreement.send_scale);
+        if len == 0 || !self.config.is(Mutant::WindowOfDataIgnored) {
+            self.set_send_window(usize::from(header.window) << self.agreement.send_scale);
+        }
         if len > 0 {
             if self.recv.len() == 0 || !self.config.is(Mutant::DropReadEdge) {
                 self.edges |= Readiness::IN;
@@ -157,6 +168,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The first checks: timestamps (RFC 7323 s5.3), sequence numbers, RST and SYN (RFC 9293 s3.10.7.4, RFC 5961).
     fn is_acceptable(&mut self, now: Instant, header: &Header, len: usize) -> bool {
         let flags = header.flags;
+        if self.config.is(Mutant::CongestionFlagsRefused) && flags.intersects(Flags::ECE | Flags::CWR) {
+            return false;
+        }
         let reset = flags.contains(Flags::RST);
         let exempt = reset && !self.config.is(Mutant::PawsDropsResets);
         if !exempt && !self.config.is(Mutant::NoPaws) && self.is_old_duplicate(now, header) {
@@ -227,9 +241,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let Some((value, _)) = header.options.timestamps else { return false };
         let old = (value.wrapping_sub(self.ts_recent) as i32) < i32::from(self.config.is(Mutant::PawsStrict));
         let old = if self.config.is(Mutant::PawsComparesUnsigned) { value < self.ts_recent } else { old };
-        self.agreement.timestamps
-            && old
-            && (now.since(self.ts_recent_at) < TS_RECENT_VALID || self.config.is(Mutant::PawsKeepsAncientStamps))
+        let valid = if self.config.is(Mutant::PawsForgetsSoon) { TS_RECENT_VALID / 1440 } else { TS_RECENT_VALID };
+        self.agreement.timestamps && old && (now.since(self.ts_recent_at) < valid || self.config.is(Mutant::PawsKeepsAncientStamps))
     }
 
     /// RFC 7323 s4.3: the timestamp to echo is that of the segment at the left edge of what wasn't acknowledged yet.
@@ -248,6 +261,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn refuse(&mut self, now: Instant, header: &Header, len: usize) {
         self.counters.rx_drops += 1;
         if self.config.is(Mutant::OldDataUnanswered) && len > 0 && header.seq.lt(self.window.nxt) {
+            return;
+        }
+        if self.config.is(Mutant::KeepaliveProbeUnanswered) && len == 0 && header.seq + 1 == self.window.nxt {
             return;
         }
         if self.config.is(Mutant::TimeWaitFinUnanswered) && self.state == State::TimeWait {
@@ -294,7 +310,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn on_acceptable(&mut self, now: Instant, header: &Header, mut payload: RxPayload<'_, R>, len: usize) {
-        if self.state == State::SynReceived && !self.complete_passive_open(now, header) {
+        let opens = self.state == State::SynReceived;
+        if opens && !self.complete_passive_open(now, header) {
             return;
         }
         let finning = header.flags.contains(Flags::FIN) && self.state == State::FinWait1;
@@ -304,7 +321,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         // Not before the acknowledgment was looked at (as Linux's tcp_replace_ts_recent): else somebody who guesses a number in the window, and
         // nothing more, leaves a timestamp behind by which all that the peer sends is old (RFC 5961 s5, RFC 7323 s7.1).
-        self.take_timestamp(now, header);
+        if len > 0 || !self.config.is(Mutant::StampOfBareAckIgnored) {
+            self.take_timestamp(now, header);
+        }
+        if opens && len > 0 && self.config.is(Mutant::DataWithHandshakeAckDropped) {
+            return;
+        }
         if !(finning && self.config.is(Mutant::FinBeforeItsAck)) {
             self.on_fin_acknowledged(now);
         }
@@ -395,9 +417,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 mark!(self, FinOutOfOrder);
             }
             let forgetful = self.config.is(Mutant::EarlyFinForgotten);
+            let behind = if self.config.is(Mutant::EarlyFinMisplaced) { 0 } else { len };
             let reassembly = self.reassembly_mut();
             if fin && !forgetful {
-                reassembly.fin = Some(seq + len);
+                reassembly.fin = Some(seq + behind);
             }
             reassembly.insert(seq, payload);
             // RFC 5681 s4.2: a gap is reported at once.
@@ -494,7 +517,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         match self.state {
             State::FinWait1 => {
                 self.state = State::FinWait2;
-                if self.orphaned && !self.config.is(Mutant::FinWait2Forever) {
+                let own = self.orphaned || self.config.is(Mutant::HalfCloseTimesOut);
+                if own && !self.config.is(Mutant::FinWait2Forever) {
                     self.timers.set(Timer::Linger, now + self.config.fin_wait2);
                 }
             }

@@ -239,7 +239,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         from: &Snapshot,
         alloc: &mut impl FnMut(usize) -> Option<T>,
     ) -> Result<Self, Error> {
-        let opening = Opening { iss: from.snd_una, timestamp_offset: from.clock.wrapping_sub(now.as_millis() as u32) };
+        let clock = if config.is(Mutant::ResumeRestartsTimestamps) { 0 } else { from.clock };
+        let opening = Opening { iss: from.snd_una, timestamp_offset: clock.wrapping_sub(now.as_millis() as u32) };
         let mut connection = Self::new(now, config, (local_port, remote_port), opening, from.state);
         let has = |flag| from.flags & flag != 0;
         connection.syn_due = false;

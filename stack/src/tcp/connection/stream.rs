@@ -66,6 +66,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.on_reset();
             return Ok(copied);
         }
+        let more = more && !self.config.is(Mutant::MoreMeansNothing);
         self.more = more || (self.more && self.config.is(Mutant::MoreSticks));
         self.tx_pending = true;
         Ok(copied)
@@ -87,7 +88,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     #[cold]
     fn write_error(&mut self) -> Error {
-        if let Some(error) = self.error.take() {
+        if !self.config.is(Mutant::WriteHidesError)
+            && let Some(error) = self.error.take()
+        {
             return error;
         }
         match self.state {
@@ -144,7 +147,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// The program is done with so many of the bytes that it took by reference.
     pub fn give_back(&mut self, now: Instant, n: usize) {
-        let n = self.recv.give_back(n);
+        let n = self.recv.give_back(if self.config.is(Mutant::GivesBackHalf) { n / 2 } else { n });
         if n > 0 && !self.config.is(Mutant::GiveBackUnsaid) {
             self.made_room(now, n);
         }

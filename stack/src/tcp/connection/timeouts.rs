@@ -71,7 +71,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let limit = limit + u32::from(self.config.is(Mutant::OneRetryMore));
         if self.retries >= limit || out_of_time {
             mark!(self, GaveUp);
-            self.fail(self.soft_error.unwrap_or(Error::TimedOut));
+            let told = self.soft_error.filter(|_| !self.config.is(Mutant::SoftErrorForgotten));
+            self.fail(told.unwrap_or(Error::TimedOut));
             return;
         }
         if handshake {
@@ -159,7 +160,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let silence = now.since(self.last_rx);
         let unanswered = if self.config.is(Mutant::KeepaliveForever) { 0 } else { self.unanswered_probes };
-        match keepalive::judge(&settings, silence, unanswered, self.config.user_timeout) {
+        let timeout = self.config.user_timeout.filter(|_| !self.config.is(Mutant::KeepaliveIgnoresUserTimeout));
+        match keepalive::judge(&settings, silence, unanswered, timeout) {
             Verdict::Wait(time) => self.timers.set(Timer::Keepalive, now + time),
             Verdict::Probe(time) => {
                 mark!(self, KeepaliveProbe);

@@ -194,7 +194,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let sent = self.emit_rarely(now, start, len, flags, emit)?;
         self.retransmit_now = false;
         self.high_rxt = start + sent + usize::from(fin && sent == len);
-        self.counters.retransmissions += 1;
+        self.counters.retransmissions += u64::from(!self.config.is(Mutant::RetransmissionsUncounted));
         self.counters.retransmitted_bytes += sent as u64;
         self.rtt.retransmitted();
         // (After a partial acknowledgment that has been decided: RFC 6582 s3.2 step 3.)
@@ -265,6 +265,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if pipe > 0 && pipe + len > cwnd && !self.config.is(Mutant::IgnoreCwnd) {
             mark!(self, CongestionLimited);
             return Some(Stop::Acknowledgment);
+        }
+        if self.config.cork && !self.push && len > 0 && self.config.is(Mutant::CorkHoldsFullSegments) {
+            return Some(Stop::Cork);
         }
         if len >= full || self.push {
             return None;

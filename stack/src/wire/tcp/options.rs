@@ -93,13 +93,20 @@ impl Options {
             [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
                 options.timestamps = Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])));
             }
-            _ => options.parse_any(bytes),
+            _ => options.parse_any(bytes, false),
         }
         options
     }
 
+    /// As a stack that takes the first option it does not know for the last one.
+    pub(crate) fn parse_known(bytes: &[u8]) -> Self {
+        let mut options = Self::default();
+        options.parse_any(bytes, true);
+        options
+    }
+
     #[cold]
-    fn parse_any(&mut self, mut bytes: &[u8]) {
+    fn parse_any(&mut self, mut bytes: &[u8], known_only: bool) {
         loop {
             let (kind, len) = match *bytes {
                 [] | [END, ..] => return,
@@ -111,6 +118,9 @@ impl Options {
                 // A length that leads nowhere: what follows cannot be found.
                 _ => return,
             };
+            if known_only && !matches!(kind, MSS | WINDOW_SCALE | SACK_PERMITTED | SACK | TIMESTAMPS) {
+                return;
+            }
             let (option, rest) = bytes.split_at(len);
             self.take(kind, &option[2..]);
             bytes = rest;

@@ -1,0 +1,99 @@
+//! More of TCP's mutants.
+
+/// Puts them before those of [`super::Mutant`]'s other areas.
+macro_rules! with_tcp {
+    ($($others:tt)*) => {
+        mutants! {
+            // Outsider, TCP.
+            /// An acknowledgment older than the window of now is refused, not than the largest one (RFC 5961 s5.2).
+            AckFloorOfCurrentWindow,
+            /// Of several reported blocks one is noted (RFC 2018 s5).
+            FirstSackBlockOnly,
+            /// A segment with bytes counts as a duplicate acknowledgment (RFC 5681 s2).
+            DataSegmentsCountAsDuplicates,
+            /// An acknowledgment that repeats itself while nothing is on its way counts as a duplicate (RFC 5681 s2).
+            DuplicatesWithNothingInFlight,
+            /// Duplicate acknowledgments count on after a new one (RFC 5681 s3.2).
+            DuplicatesAddUp,
+            /// A window that comes with bytes is not noted (RFC 9293 s3.10.7.4).
+            WindowOfDataIgnored,
+            /// Whatever is acknowledged first ends the measurement of a round trip (RFC 6298 s3).
+            RttEndsAtAnyAck,
+            /// What was sent again is measured (RFC 6298 s3).
+            KarnIgnored,
+            /// The retransmission timeout ends at two seconds (RFC 6298 s2.5).
+            BackoffCappedEarly,
+            /// A timeout leaves the slow-start threshold as it is (RFC 5681 s3.1).
+            TimeoutKeepsThreshold,
+            /// Behind the threshold the congestion window grows no more (RFC 5681 s3.1).
+            AvoidanceStandsStill,
+            /// A change of options, or of the path's MTU, makes the congestion window the initial one (RFC 5681 s3.1).
+            OptionsRefreshCwnd,
+            /// Idleness makes a small congestion window the initial one (RFC 5681 s4.1).
+            IdleRestoresInitialWindow,
+            /// Bytes that come with the handshake's last acknowledgment are lost (RFC 9293 s3.10.7.4).
+            DataWithHandshakeAckDropped,
+            /// After 24 minutes an old timestamp is no old one (RFC 7323 s5.5).
+            PawsForgetsSoon,
+            /// The timestamp of a segment without bytes is never echoed (RFC 7323 s4.3).
+            StampOfBareAckIgnored,
+            /// A peer's keepalive probe is not answered (RFC 9293 s3.8.4).
+            KeepaliveProbeUnanswered,
+            /// FIN-WAIT-2 ends after its time though the program still reads (RFC 9293 s3.6.1).
+            HalfCloseTimesOut,
+            /// The end of reading is no event (shutdown(2), poll(2)).
+            ShutReadRaisesNothing,
+            /// The number of probes counts though there is a user timeout (tcp(7), TCP_USER_TIMEOUT).
+            KeepaliveIgnoresUserTimeout,
+            /// A cork holds full segments (tcp(7), TCP_CORK).
+            CorkHoldsFullSegments,
+            /// What a cork held is not sent when it is drawn (tcp(7), TCP_CORK).
+            OptionsWakeNothing,
+            /// MSG_MORE holds nothing (send(2)).
+            MoreMeansNothing,
+            /// Send buffers are given back once all is acknowledged, and not before.
+            AckedBuffersKept,
+            /// Half of what was lent is never offered again.
+            GivesBackHalf,
+            /// A FIN that came early is looked for before its segment's bytes.
+            EarlyFinMisplaced,
+            /// Behind a second gap nothing is kept (RFC 9293 s3.10.7.4).
+            OneBlockKept,
+            /// A block is reported along with those that it holds (RFC 2018 s4).
+            SackRepeatsSubsets,
+            /// A smaller receive buffer takes back what was offered (RFC 9293 s3.8.6).
+            SmallerBufferShrinksWindow,
+            /// The receive buffer is not tuned (tcp(7), tcp_moderate_rcvbuf).
+            BufferNeverGrows,
+            /// The newest connection is accepted first (accept(2)).
+            AcceptsNewestFirst,
+            /// Behind an option that is not known none is seen (RFC 9293 s3.2).
+            UnknownOptionEndsParsing,
+            /// Segments with flags of RFC 3168 are dropped.
+            CongestionFlagsRefused,
+            /// A connection that times out says nothing of what ICMP said (RFC 1122 s4.2.3.9).
+            SoftErrorForgotten,
+            /// A write to a connection that was reset says that it ended (send(2)).
+            WriteHidesError,
+            /// A connection can be written to before it is one (connect(2)).
+            WritableWhileConnecting,
+            /// What is sent again is not counted (tcp(7), TCP_INFO).
+            RetransmissionsUncounted,
+            /// A connection from another process begins its timestamps anew (RFC 7323 s5.4).
+            ResumeRestartsTimestamps,
+            /// A closed listener's address stays taken (bind(2)).
+            ListenerKeepsAddress,
+            /// A round trip is measured from the last segment that was sent (RFC 6298 s3).
+            RttOfLastSegment,
+            /// A timeout halves the window that was allowed, not what was in flight (RFC 5681 s3.1).
+            ThresholdOfWindow,
+            /// A connection hangs up once one direction has ended (poll(2)).
+            HangUpHalfway,
+            /// An MSS counts in a segment that is no SYN (RFC 9293 s3.7.1).
+            MssOfAnySegment,
+            /// Who ends the second direction is not told that both have (epoll(7)).
+            OwnEndHangsUpUntold,
+            $($others)*
+        }
+    };
+}
