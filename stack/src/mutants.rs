@@ -1,6 +1,9 @@
 //! Mutants: the stack with one thing wrong, chosen by `RingConfig::mutant`, so that those who check the stack can be
 //! checked themselves (`sim/tests/mutants.rs`). Behind the feature `mutants`; without it each hook is a constant `false`.
 
+#[macro_use]
+mod ring;
+
 macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident,)* ; at large: $($(#[$large_doc:meta])* $large:ident,)*) => {
         /// What is wrong.
@@ -49,7 +52,8 @@ impl Strain {
     }
 }
 
-mutants! {
+with_ring! {
+    {
     /// While there is a gap, one byte more is acknowledged than was received.
     AckBeyondReceived,
     /// A SACK block names a byte that did not arrive.
@@ -708,7 +712,7 @@ mutants! {
     OldRouterMeansFloor,
     /// While a neighbour is awaited, the latest datagram is the one that is dropped.
     HeldKeepsOldest,
-    ;
+    } ;
     at large:
     /// An unasked announcement enters the table (RFC 826).
     ArpLearnsUnasked,

@@ -125,7 +125,7 @@ impl Neighbours {
         match mac {
             Some(mac) => drop(self.table.insert(ip, Neighbour::Known { mac, until: FOREVER })),
             // A question under way goes on: somebody waits for the answer.
-            None if matches!(self.table.get(&ip), Some(Neighbour::Asked { .. })) => {}
+            None if matches!(self.table.get(&ip), Some(Neighbour::Asked { .. })) && !self.strain.is(Mutant::ForgottenQuestion) => {}
             None => drop(self.table.remove(&ip)),
         }
     }
@@ -172,6 +172,8 @@ impl Neighbours {
                     if *tries < TRIES_MAX || self.strain.is(Mutant::ArpProbesForever) {
                         (*tries, *again_at) = (*tries + 1, now + RETRY);
                         due.push(Retry::Ask { from, target, to });
+                    } else if self.strain.is(Mutant::SilentStationUnasked) {
+                        due.push(Retry::Unreachable(target));
                     } else {
                         *neighbour = Neighbour::Asked { from, tries: 1, again_at: now + RETRY };
                         due.push(Retry::Ask { from, target, to: MacAddr::BROADCAST });
