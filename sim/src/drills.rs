@@ -13,15 +13,16 @@ mod ends;
 mod handshakes;
 mod link;
 mod paths;
+mod ring;
 mod sending;
 mod timeouts;
 mod windows;
 
+use ringway_stack::device::Device;
 use ringway_stack::mutants::Mutant;
 use ringway_stack::ring::Ring;
 
 use bench::Bench;
-use card::Card;
 
 type Drill = (&'static str, fn(&mut Bench));
 
@@ -36,6 +37,8 @@ const DRILLS: &[&[Drill]] = &[
     sending::DRILLS,
     timeouts::DRILLS,
     windows::DRILLS,
+    // (At the end: those before keep their numbers, by which seeds draw.)
+    ring::DRILLS,
 ];
 
 /// A seed runs one drill of so many.
@@ -65,13 +68,13 @@ pub fn play(number: usize, seed: u64, mutant: Mutant) {
 }
 
 #[cfg(feature = "mutants")]
-fn infected(mut ring: Ring<Card>, mutant: Mutant) -> Ring<Card> {
+fn infected<D: Device>(mut ring: Ring<D>, mutant: Mutant) -> Ring<D> {
     ring.mutate(mutant);
     ring
 }
 
 #[cfg(not(feature = "mutants"))]
-fn infected(ring: Ring<Card>, _mutant: Mutant) -> Ring<Card> {
+fn infected<D: Device>(ring: Ring<D>, _mutant: Mutant) -> Ring<D> {
     ring
 }
 
