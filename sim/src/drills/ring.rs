@@ -51,6 +51,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("a connection that comes back", moves::returns),
     ("sockets that are deafened", moves::deaf),
     ("buffers that are used up", moves::buffers),
+    ("a screen before a stream", moves::screened),
 ];
 
 type Host<'b> = host::Host<'b>;

@@ -53,13 +53,9 @@ fn every_mutant_is_caught_and_every_checker_catches() {
 
 /// Runs a mutant on one seed after another. What the swarm seldom comes to, a story of its own tells with each eighth seed.
 fn live(mutant: Mutant, seeds_max: u64) -> Life {
-    live_from(mutant, 0, seeds_max)
-}
-
-fn live_from(mutant: Mutant, from: u64, seeds_max: u64) -> Life {
     let mut life = Life::default();
-    for seed in from..from + seeds_max {
-        if life.seeds.is_some() && seed >= from + SEEDS_MIN {
+    for seed in 0..seeds_max {
+        if life.seeds.is_some() && seed >= SEEDS_MIN {
             break;
         }
         let scenario = Scenario::of_seed(seed);
@@ -81,7 +77,7 @@ fn live_from(mutant: Mutant, from: u64, seeds_max: u64) -> Life {
             life.message = format!("seed {seed}: {}", message.lines().next().unwrap_or_default());
         }
         if checker.is_some() {
-            life.seeds.get_or_insert(seed - from + 1);
+            life.seeds.get_or_insert(seed + 1);
         }
         *life.catchers.entry(checker.unwrap_or("(the scenario)").to_owned()).or_default() += 1;
     }
@@ -96,22 +92,4 @@ fn table(lives: &[(Mutant, Life)]) -> String {
         let _ = writeln!(table, "{:22} {seeds:>5}  {}", format!("{mutant:?}"), catchers.join(", "));
     }
     table
-}
-
-/// Runs the mutants of a list over seeds of one's own: for whoever adds some.
-#[test]
-#[ignore = "by hand, with MUTANTS, FROM and SEEDS"]
-fn outsiders() {
-    let hook = take_hook();
-    set_hook(Box::new(|_| {}));
-    let names = std::env::var("MUTANTS").unwrap();
-    let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
-    let (from, seeds) = (number("FROM"), number("SEEDS"));
-    for name in names.split(',') {
-        let mutant = *Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name).unwrap_or_else(|| panic!("{name}"));
-        let begun = std::time::Instant::now();
-        let life = live_from(mutant, from, seeds);
-        println!("{name}: {:?} {:?} {:?} {:?}", life.seeds, life.catchers, begun.elapsed(), life.message);
-    }
-    set_hook(hook);
 }

@@ -56,8 +56,6 @@ macro_rules! with_ring {
             PathMtuOfOne,
             /// Who asks whether an address is free gets no answer (RFC 5227 s2.1.1).
             ProbeUnanswered,
-            /// A neighbour whose station is silent is given up before everybody was asked (RFC 1122 s2.3.2.1).
-            SilentStationUnasked,
             /// Forgetting a neighbour forgets the question that others wait for.
             ForgottenQuestion,
             /// Any number of datagrams waits for a neighbour (RFC 1122 s2.3.2.2).

@@ -172,8 +172,6 @@ impl Neighbours {
                     if *tries < TRIES_MAX || self.strain.is(Mutant::ArpProbesForever) {
                         (*tries, *again_at) = (*tries + 1, now + RETRY);
                         due.push(Retry::Ask { from, target, to });
-                    } else if self.strain.is(Mutant::SilentStationUnasked) {
-                        due.push(Retry::Unreachable(target));
                     } else {
                         *neighbour = Neighbour::Asked { from, tries: 1, again_at: now + RETRY };
                         due.push(Retry::Ask { from, target, to: MacAddr::BROADCAST });

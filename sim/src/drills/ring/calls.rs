@@ -34,7 +34,10 @@ pub(in crate::drills) fn halves(bench: &mut Bench) {
         let ready = host.ring.readiness(socket);
         let expected = [(Readiness::IN, read), (Readiness::RDHUP, read), (Readiness::HUP, read && write), (Readiness::OUT, true)];
         for (flag, is_so) in expected {
-            host.must(ready.contains(flag) == is_so, format_args!("poll(2): {ready:?} of a socket shut for reading ({read}), writing ({write})"));
+            host.must(
+                ready.contains(flag) == is_so,
+                format_args!("poll(2): {ready:?} of a socket shut for reading ({read}), writing ({write})"),
+            );
         }
         let how = host.bench.pick(&[Shutdown::Read, Shutdown::Write, Shutdown::Both]);
         host.edges(socket);
@@ -45,7 +48,10 @@ pub(in crate::drills) fn halves(bench: &mut Bench) {
         read |= how != Shutdown::Write;
         write |= how != Shutdown::Read;
         let edges = host.edges(socket);
-        host.must(!news || edges.contains(Readiness::IN | Readiness::RDHUP), format_args!("epoll(7): {edges:?} once it is shut for reading"));
+        host.must(
+            !news || edges.contains(Readiness::IN | Readiness::RDHUP),
+            format_args!("epoll(7): {edges:?} once it is shut for reading"),
+        );
     }
     host.close(socket);
     host.is_empty();
@@ -208,7 +214,10 @@ pub(in crate::drills) fn sharers(bench: &mut Bench) {
         if let Some(socket) = exclusive {
             for reuse in [Reuse::No, Reuse::Address, Reuse::Port] {
                 let second = host.ring.udp_open(local, &UdpOptions { reuse, ..UdpOptions::default() });
-                host.must(second == Err(Error::AddressInUse), format_args!("bind(2), EADDRINUSE: {second:?} of {reuse:?} beside one that does not share"));
+                host.must(
+                    second == Err(Error::AddressInUse),
+                    format_args!("bind(2), EADDRINUSE: {second:?} of {reuse:?} beside one that does not share"),
+                );
             }
             host.hand(address(2, 600), local, b"datagram");
             let heard = host.take(socket).is_some();
@@ -240,7 +249,10 @@ fn hear(host: &mut Host<'_>, local: SocketAddrV4, members: &[(SocketId, Reuse)])
         for _ in 0..2 {
             host.hand(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), port), local, b"datagram");
             let heard: Vec<_> = members.iter().filter(|&&(socket, _)| host.take(socket).is_some()).copied().collect();
-            host.must(heard.len() == 1, format_args!("socket(7), SO_REUSEADDR: {} of {} sockets heard a datagram", heard.len(), members.len()));
+            host.must(
+                heard.len() == 1,
+                format_args!("socket(7), SO_REUSEADDR: {} of {} sockets heard a datagram", heard.len(), members.len()),
+            );
             hearers.extend(heard);
         }
         host.must(hearers[0].0 == hearers[1].0, "socket(7), SO_REUSEPORT: one sender is heard by two sockets in turn");

@@ -89,7 +89,10 @@ pub(in crate::drills) fn told(bench: &mut Bench) {
         host.must(!host.ring.readiness(socket).contains(Readiness::ERR), "poll(2): POLLERR of an error that was told");
         for number in 0..waiting {
             let read = host.take(socket).map(|(_, bytes)| bytes);
-            host.must(read.as_deref() == Some(b"waits"), format_args!("recv(2): number {number} of {waiting} datagrams is gone after an error"));
+            host.must(
+                read.as_deref() == Some(b"waits"),
+                format_args!("recv(2): number {number} of {waiting} datagrams is gone after an error"),
+            );
         }
         let more = host.take(socket);
         host.must(more.is_none(), "recv(2): a datagram that did not come");
@@ -114,11 +117,15 @@ pub(in crate::drills) fn attempts(bench: &mut Bench) {
         host.give(error(&wrong, 3, 3, 0));
         let state = host.ring.info(stream.socket).and_then(|info| info.state);
         host.must(state == Some(tcp::State::SynSent), format_args!("RFC 5927 s4: {state:?} after an error about what was never sent"));
-        let (code, expected) = host.bench.pick(&[(2, Error::Refused), (3, Error::Refused), (0, Error::HostUnreachable), (1, Error::HostUnreachable)]);
+        let (code, expected) =
+            host.bench.pick(&[(2, Error::Refused), (3, Error::Refused), (0, Error::HostUnreachable), (1, Error::HostUnreachable)]);
         host.give(error(&syn, 3, code, 0));
         let edges = host.edges(stream.socket);
         let found = host.ring.take_error(stream.socket);
-        host.must(found == Some(expected), format_args!("RFC 1122 s4.2.3.9: {found:?} of an attempt after error 3/{code}, not {expected:?}"));
+        host.must(
+            found == Some(expected),
+            format_args!("RFC 1122 s4.2.3.9: {found:?} of an attempt after error 3/{code}, not {expected:?}"),
+        );
         host.must(edges.intersects(Readiness::ERR | Readiness::HUP), format_args!("epoll(7): {edges:?} once an attempt has failed"));
         host.ring.close(host.now, stream.socket, false);
         host.poll();
@@ -194,7 +201,13 @@ pub(in crate::drills) fn closed_ports(bench: &mut Bench) {
         let answers = host.sent();
         host.must(
             answers.len() == usize::from(is_answered),
-            format_args!("RFC 1122 s3.2.2: {} answers to a datagram for a closed port, from {} to {} at {}", answers.len(), packet.src, packet.dst, packet.to),
+            format_args!(
+                "RFC 1122 s3.2.2: {} answers to a datagram for a closed port, from {} to {} at {}",
+                answers.len(),
+                packet.src,
+                packet.dst,
+                packet.to
+            ),
         );
         let Some((answer, ip)) = answers.first().and_then(|answer| Some((answer, answer.ip()?))) else { continue };
         let icmp = &answer.bytes[ip.l4..ip.end];
@@ -232,7 +245,10 @@ pub(in crate::drills) fn pings(bench: &mut Bench) {
         host.must(!is_damaged || answers.is_empty(), "RFC 792: a damaged request is answered");
         // (A stack may leave long requests unanswered; it may not cut its answers.)
         let must_answer = !is_damaged && len <= 150;
-        host.must(answers.len() <= 1 && (answers.len() == 1 || !must_answer), format_args!("RFC 1122 s3.2.2.6: {} echoes of {len} bytes", answers.len()));
+        host.must(
+            answers.len() <= 1 && (answers.len() == 1 || !must_answer),
+            format_args!("RFC 1122 s3.2.2.6: {} echoes of {len} bytes", answers.len()),
+        );
         let Some((answer, ip)) = answers.first().and_then(|answer| Some((answer, answer.ip()?))) else { continue };
         let icmp = &answer.bytes[ip.l4..ip.end];
         let is_it = ip.protocol == ICMP && icmp[..2] == [0, 0] && icmp[4..8] == rest && icmp[8..] == data;

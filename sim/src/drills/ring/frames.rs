@@ -33,8 +33,7 @@ struct Story {
 }
 
 /// What no host can have sent (RFC 1122 s3.2.1.3).
-const NOBODY: [Ipv4Addr; 4] =
-    [Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 1), Ipv4Addr::new(239, 1, 2, 3), Ipv4Addr::new(240, 0, 0, 1)];
+const NOBODY: [Ipv4Addr; 4] = [Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 1), Ipv4Addr::new(239, 1, 2, 3), Ipv4Addr::new(240, 0, 0, 1)];
 
 /// A packet as it may come: sound, in one of many ways, or in one way not.
 fn story(host: &mut Host<'_>, vlan: Option<u16>, protocol: u8, body: &[u8]) -> Story {
@@ -145,7 +144,10 @@ pub(in crate::drills) fn datagrams(bench: &mut Bench) {
             let right = heard.as_ref().is_some_and(|(_, bytes)| *bytes == payload);
             host.must(
                 right,
-                format_args!("RFC 768, RFC 1122 s3.2.1: {:?} bytes are heard of a datagram of {len}, {tail} behind it", heard.map(|heard| heard.1.len())),
+                format_args!(
+                    "RFC 768, RFC 1122 s3.2.1: {:?} bytes are heard of a datagram of {len}, {tail} behind it",
+                    heard.map(|heard| heard.1.len())
+                ),
             );
         } else {
             host.must(heard.is_none(), format_args!("RFC 1122 s3.2.1: {} is heard", story.what));

@@ -56,7 +56,10 @@ pub(in crate::drills) fn members(bench: &mut Bench) {
             0 | 1 => {
                 let joined = host.ring.udp_join(host.now, member.socket, group, OURS[0]);
                 let expected = if member.joined.contains(&group) { Err(Error::AddressInUse) } else { Ok(()) };
-                host.must(joined == expected, format_args!("ip(7), IP_ADD_MEMBERSHIP: {joined:?} of {group}, a member of {:?}", member.joined));
+                host.must(
+                    joined == expected,
+                    format_args!("ip(7), IP_ADD_MEMBERSHIP: {joined:?} of {group}, a member of {:?}", member.joined),
+                );
                 if joined.is_ok() {
                     member.joined.push(group);
                 }
@@ -64,7 +67,10 @@ pub(in crate::drills) fn members(bench: &mut Bench) {
             2 => {
                 let left = host.ring.udp_leave(member.socket, group);
                 let expected = if member.joined.contains(&group) { Ok(()) } else { Err(Error::AddressNotAvailable) };
-                host.must(left == expected, format_args!("ip(7), IP_DROP_MEMBERSHIP: {left:?} of {group}, a member of {:?}", member.joined));
+                host.must(
+                    left == expected,
+                    format_args!("ip(7), IP_DROP_MEMBERSHIP: {left:?} of {group}, a member of {:?}", member.joined),
+                );
                 member.joined.retain(|joined| *joined != group);
             }
             3 if host.bench.chance(3) => {
@@ -101,7 +107,12 @@ fn hear(host: &mut Host<'_>, members: &[Member], from: SocketAddrV4, to: SocketA
         let hears = member.hears(from, to);
         host.must(
             heard.is_some() == hears && is_told == hears,
-            format_args!("ip(7), IP_ADD_MEMBERSHIP: {to} is heard ({}) by a member of {:?} at {}", heard.is_some(), member.joined, member.bound),
+            format_args!(
+                "ip(7), IP_ADD_MEMBERSHIP: {to} is heard ({}) by a member of {:?} at {}",
+                heard.is_some(),
+                member.joined,
+                member.bound
+            ),
         );
         let right = heard.is_none_or(|(sender, bytes)| sender == from && bytes == payload);
         host.must(right, "ip(7): a group's datagram is not what was sent");

@@ -229,7 +229,13 @@ impl<'b> Host<'b> {
     }
 
     /// Sends a datagram, in as many pieces as are drawn.
-    pub(super) fn send(&mut self, socket: SocketId, payload: &[u8], to: Option<(SocketAddrV4, NextHop)>, tries: bool) -> Result<usize, Error> {
+    pub(super) fn send(
+        &mut self,
+        socket: SocketId,
+        payload: &[u8],
+        to: Option<(SocketAddrV4, NextHop)>,
+        tries: bool,
+    ) -> Result<usize, Error> {
         let cuts = self.bench.below(4);
         let mut places: Vec<_> = (0..cuts).map(|_| self.bench.below(payload.len() as u64 + 1) as usize).collect();
         places.extend([0, payload.len()]);
@@ -246,7 +252,10 @@ impl<'b> Host<'b> {
     /// All but buffers is given back.
     pub(super) fn is_empty_but_buffers(&mut self) {
         let (rules, usage) = (self.port.borrow().rules.len(), self.ring.usage());
-        self.must(rules == 0 && usage.sockets == 0 && usage.flows == 0, format_args!("{rules} rules, {usage:?} of what is not here any more"));
+        self.must(
+            rules == 0 && usage.sockets == 0 && usage.flows == 0,
+            format_args!("{rules} rules, {usage:?} of what is not here any more"),
+        );
     }
 
     /// All is given back, once no socket is left.

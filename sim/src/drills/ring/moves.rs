@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Error;
-use ringway_stack::ring::{NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, SocketId, UdpOptions};
+use ringway_stack::ring::{Decision, NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, SocketId, UdpOptions};
 
 use super::adapter::Adapter;
 use super::host::{Host, Link, OURS, address};
@@ -56,6 +56,8 @@ pub(in crate::drills) fn moves(bench: &mut Bench) {
     let before = host.bench.below(150);
     host.pass(Duration::from_millis(before));
     host.sent();
+    // (Another ring may give it the same name.)
+    host.edges(stream.socket);
     let handover = host.ring.detach_stream(host.now, stream.socket);
     let Ok(handover) = handover else { return host.must(false, format_args!("{:?} of a connection that stands", handover.err())) };
     host.is_empty_but_buffers();
@@ -67,13 +69,15 @@ pub(in crate::drills) fn moves(bench: &mut Bench) {
     let adopted = if is_written {
         let written = handover.snapshot(host.now);
         drop(handover);
-        written.ok_or(Error::Invalid).and_then(|bytes| {
-            host.ring.adopt_snapshot(host.now, (stream.local, stream.remote), DIRECT, &plain(), &bytes)
-        })
+        written
+            .ok_or(Error::Invalid)
+            .and_then(|bytes| host.ring.adopt_snapshot(host.now, (stream.local, stream.remote), DIRECT, &plain(), &bytes))
     } else {
         host.ring.adopt(host.now, handover).map_err(|(error, _)| error)
     };
-    let Ok(socket) = adopted else { return host.must(false, format_args!("{adopted:?} of a connection that moves, written ({is_written})")) };
+    let Ok(socket) = adopted else {
+        return host.must(false, format_args!("{adopted:?} of a connection that moves, written ({is_written})"));
+    };
     stream.socket = socket;
     if is_written {
         // Both ends know then where the other is.
@@ -148,6 +152,75 @@ pub(in crate::drills) fn returns(bench: &mut Bench) {
     host.give(segment(remote, stream.local, stream.nxt, stream.rcv, ACK, &[1]));
     let resets = stream.heard(&mut host).iter().filter(|segment| segment.has(RST)).count();
     host.must(resets == 1, format_args!("RFC 9293 s3.10.7.1: {resets} resets for a connection that came back, and is over"));
+    host.is_empty();
+}
+
+/// A stream's reader gets what was admitted, and its end once nothing before it is undecided: both are told, whether the last bytes before the end were
+/// admitted, dropped or held.
+pub(in crate::drills) fn screened(bench: &mut Bench) {
+    let mut host = super::host(bench);
+    let mut stream = Stream::connect(&mut host, 3000, address(2, 80), &plain());
+    let on = host.ring.screen(stream.socket, true);
+    host.must(on.is_ok(), format_args!("{on:?} of a screen"));
+    let count = host.bench.between(1, 5);
+    let mut segments = Vec::new();
+    for _ in 0..count {
+        let len = host.bench.between(1, 1400) as u32;
+        segments.push((stream.nxt, len));
+        stream.give(&mut host, 0, len);
+    }
+    let ends = host.bench.chance(2);
+    if ends {
+        stream.give(&mut host, FIN, 0);
+        stream.nxt += 1;
+    }
+    host.sent();
+    let undecided = if host.bench.chance(3) { host.bench.below(count) } else { 0 } as usize;
+    let (mut admitted, mut held) = (Vec::new(), 0);
+    while host.ring.has_candidate(stream.socket) && segments.len() > undecided {
+        host.edges(stream.socket);
+        let decision = host.bench.pick(&[Decision::Admit, Decision::Drop, Decision::Hold]);
+        let decided = host.ring.decide(host.now, stream.socket, decision);
+        let Ok(mut len) = decided else { return host.must(false, format_args!("{decided:?} of what is shown: {decision:?}")) };
+        // (What is shown may be several segments that came together.)
+        while len > 0 && !segments.is_empty() {
+            let (first, its) = segments.remove(0);
+            len = len.saturating_sub(its as usize);
+            match decision {
+                Decision::Admit => admitted.extend((0..its).map(|at| byte_at(first.wrapping_add(at)))),
+                Decision::Hold => held += its as usize,
+                Decision::Drop => {}
+            }
+        }
+        let is_last = ends && segments.is_empty();
+        let edges = host.edges(stream.socket);
+        host.must(
+            edges.contains(Readiness::IN) || (decision != Decision::Admit && !(is_last && admitted.is_empty())),
+            format_args!("epoll(7): {edges:?} after {decision:?}, at the end ({is_last})"),
+        );
+    }
+    host.edges(stream.socket);
+    let off = host.ring.screen(stream.socket, false);
+    host.must(off.is_ok(), format_args!("{off:?} of a screen that goes"));
+    let edges = host.edges(stream.socket);
+    host.must(edges.contains(Readiness::IN) || segments.is_empty(), "epoll(7): what was undecided can be read, and nobody is told");
+    for (first, len) in segments {
+        admitted.extend((0..len).map(|at| byte_at(first.wrapping_add(at))));
+    }
+    let mut bytes = vec![0; admitted.len() + 10];
+    let read = host.ring.tcp_recv(host.now, stream.socket, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty());
+    let expected = match (admitted.len(), ends) {
+        (0, true) => Ok(0),
+        (0, false) => Err(Error::WouldBlock),
+        (len, _) => Ok(len),
+    };
+    host.must(
+        read == expected && bytes.starts_with(&admitted),
+        format_args!("recv(2): {read:?} of {} bytes admitted, ended ({ends})", admitted.len()),
+    );
+    host.ring.give_back(host.now, stream.socket, held);
+    host.ring.close(host.now, stream.socket, true);
+    host.sent();
     host.is_empty();
 }
 
@@ -232,6 +305,14 @@ pub(in crate::drills) fn buffers(bench: &mut Bench) {
         host.pass(Duration::from_millis(50));
     }
     host.must(first as usize == total, format_args!("send(2): {first} of {total} bytes go out by and by, of {written} written"));
+    // Others have all of them, and this one has written nothing yet.
+    let second = Stream::connect(&mut host, 3001, remote, &plain());
+    host.port.borrow_mut().buffers_max = 0;
+    let wrote = host.ring.tcp_send(host.now, second.socket, &[IoSlice::new(b"more")], SendFlags::empty());
+    host.must(wrote == Err(Error::WouldBlock), format_args!("send(2), EAGAIN: {wrote:?} where others have all buffers"));
+    host.port.borrow_mut().buffers_max = usize::MAX;
+    let wrote = host.ring.tcp_send(host.now, second.socket, &[IoSlice::new(b"more")], SendFlags::empty());
+    host.must(wrote == Ok(4), format_args!("send(2): {wrote:?} where a buffer is free again"));
     let datagrams = host.open(address(1, 500), UdpOptions::default());
     host.port.borrow_mut().buffers_max = 0;
     for tries in [true, false] {
@@ -240,6 +321,7 @@ pub(in crate::drills) fn buffers(bench: &mut Bench) {
         host.must(sent == expected, format_args!("send(2): {sent:?} of a datagram where buffers are used up"));
     }
     host.close(datagrams);
+    host.ring.close(host.now, second.socket, true);
     host.ring.close(host.now, stream.socket, true);
     host.sent();
     host.is_empty();

@@ -109,7 +109,10 @@ pub(in crate::drills) fn inherited(bench: &mut Bench) {
         let answers = host.sent();
         host.must(answers.len() == 1, format_args!("RFC 9293 s3.10.7.2: {} answers to a SYN", answers.len()));
         let found = answers.first().and_then(|frame| frame.ttl_and_tos());
-        host.must(found == Some((ttl, tos)), format_args!("ip(7), IP_TTL, IP_TOS: {found:?} of a listener's connection, of {:?}", (ttl, tos)));
+        host.must(
+            found == Some((ttl, tos)),
+            format_args!("ip(7), IP_TTL, IP_TOS: {found:?} of a listener's connection, of {:?}", (ttl, tos)),
+        );
     }
     host.ring.close(host.now, listener, true);
     let mut stream = Stream::connect(&mut host, 3000, address(2, 80), &plain());

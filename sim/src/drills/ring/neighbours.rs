@@ -63,7 +63,10 @@ pub(in crate::drills) fn asked(bench: &mut Bench) {
         let is_answered = operation == REQUEST && OURS.contains(&target) && !is_malformed;
         host.must(
             sent.len() == usize::from(is_answered),
-            format_args!("RFC 826, RFC 5227 s2.1.1: {} answers to {operation} of {asker} for {target}, malformed ({is_malformed})", sent.len()),
+            format_args!(
+                "RFC 826, RFC 5227 s2.1.1: {} answers to {operation} of {asker} for {target}, malformed ({is_malformed})",
+                sent.len()
+            ),
         );
         let Some(answer) = sent.first() else { continue };
         let found = (answer.to_station(), answer.arp());
@@ -90,7 +93,10 @@ pub(in crate::drills) fn moved(bench: &mut Bench) {
     let socket = socket(&mut host, UdpOptions::default());
     let (station, sent) = goes_to(&mut host, socket, THEIRS);
     let asked = requests(&sent, THEIRS);
-    host.must(station.is_none() && asked == [MacAddr::BROADCAST], format_args!("RFC 826: {asked:?} is asked for a neighbour that is unknown"));
+    host.must(
+        station.is_none() && asked == [MacAddr::BROADCAST],
+        format_args!("RFC 826: {asked:?} is asked for a neighbour that is unknown"),
+    );
     let request = sent.iter().find_map(Sent::arp);
     let expected = Some((REQUEST, OWN, OURS[0], ZERO, THEIRS));
     host.must(request == expected, format_args!("RFC 826: {request:?}, not {expected:?}"));
@@ -166,8 +172,12 @@ pub(in crate::drills) fn several(bench: &mut Bench) {
     host.give(arp(OWN, REPLY, (PEER, *late.ip()), (OWN, OURS[0])));
     let sent = host.sent();
     let syns: Vec<_> = sent.iter().filter_map(segment_of).filter(|segment| segment.has(SYN)).collect();
-    host.must(syns.len() == 1, format_args!("RFC 1122 s2.3.2.2: {} SYNs go to a neighbour that is known now, after {between} and {pause} ms", syns.len()));
-    let released: Vec<_> = sent.iter().filter_map(|frame| Some((frame.datagram()?.2.to_vec(), frame.ttl_and_tos()?, frame.to_station()))).collect();
+    host.must(
+        syns.len() == 1,
+        format_args!("RFC 1122 s2.3.2.2: {} SYNs go to a neighbour that is known now, after {between} and {pause} ms", syns.len()),
+    );
+    let released: Vec<_> =
+        sent.iter().filter_map(|frame| Some((frame.datagram()?.2.to_vec(), frame.ttl_and_tos()?, frame.to_station()))).collect();
     host.must(
         released.last().map(|(bytes, ..)| bytes) == payloads.last(),
         "RFC 1122 s2.3.2.2: the latest datagram for a neighbour is not the last that it gets once it is known",

@@ -4,10 +4,10 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
+use ringway_stack::Error;
 use ringway_stack::cyclic::{CyclicBuffer, Records, Shape};
 use ringway_stack::device::RxBuffer;
 use ringway_stack::ring::{Decision, Lent, Readiness, RecvFlags, SocketId, UdpOptions};
-use ringway_stack::Error;
 
 use super::host::{Host, address};
 use crate::drills::bench::Bench;
@@ -97,7 +97,10 @@ fn reads(host: &mut Host<'_>, socket: SocketId, model: &mut Model, room: usize, 
     let flags = if peeks { RecvFlags::PEEK } else { RecvFlags::empty() };
     let read = host.read(socket, room, flags);
     let Some(next) = model.queue.front() else {
-        host.must(read == Err(Error::WouldBlock), format_args!("recv(2), EAGAIN: {:?} of an empty queue", read.map(|(datagram, _)| datagram)));
+        host.must(
+            read == Err(Error::WouldBlock),
+            format_args!("recv(2), EAGAIN: {:?} of an empty queue", read.map(|(datagram, _)| datagram)),
+        );
         return;
     };
     match read {
@@ -250,7 +253,10 @@ pub(in crate::drills) fn lending(bench: &mut Bench) {
         }
     }
     let again = room_for(&mut host, socket, &mut model, len);
-    host.must(again == room, format_args!("socket(7), SO_RCVBUF: room for {again} datagrams once all was given back, where there was for {room}"));
+    host.must(
+        again == room,
+        format_args!("socket(7), SO_RCVBUF: room for {again} datagrams once all was given back, where there was for {room}"),
+    );
     host.close(socket);
     host.is_empty();
 }
@@ -277,7 +283,10 @@ pub(in crate::drills) fn screening(bench: &mut Bench) {
                 host.must(shown, "a datagram comes, and nothing is to be decided about");
                 // (Whoever decides may be woken; the reader has nothing to read.)
                 let is_readable = host.ring.readiness(socket).contains(Readiness::IN);
-                host.must(is_readable != admitted.is_empty(), format_args!("poll(2): readable ({is_readable}), with {} admitted", admitted.len()));
+                host.must(
+                    is_readable != admitted.is_empty(),
+                    format_args!("poll(2): readable ({is_readable}), with {} admitted", admitted.len()),
+                );
                 undecided.push_back(bytes);
             } else {
                 let Some(first) = undecided.pop_front() else { continue };
@@ -308,7 +317,10 @@ pub(in crate::drills) fn screening(bench: &mut Bench) {
         admitted.extend(undecided);
         for bytes in admitted {
             let read = host.take(socket).map(|(_, bytes)| bytes);
-            host.must(read.as_ref() == Some(&bytes), format_args!("{:?} bytes are read, of {} admitted", read.map(|read| read.len()), bytes.len()));
+            host.must(
+                read.as_ref() == Some(&bytes),
+                format_args!("{:?} bytes are read, of {} admitted", read.map(|read| read.len()), bytes.len()),
+            );
         }
         let more = host.take(socket).map(|(_, bytes)| bytes.len());
         host.must(more.is_none(), format_args!("{more:?} bytes are read that nobody admitted"));
@@ -369,7 +381,10 @@ pub(in crate::drills) fn cyclic(bench: &mut Bench) {
             let skip = if whole { 42 } else { 0 };
             let end = at + skip + bytes.len();
             let is_it = buffer.memory().get(at + skip..end).is_some_and(|found| found == bytes);
-            host.must(is_it && end <= run.payload.end, format_args!("record {number} of {run:?} is not the datagram of {} bytes that is next", bytes.len()));
+            host.must(
+                is_it && end <= run.payload.end,
+                format_args!("record {number} of {run:?} is not the datagram of {} bytes that is next", bytes.len()),
+            );
             if number == 0 {
                 let late = run.received.since(came);
                 host.must(late < Duration::from_micros(1), format_args!("a run has the time of its first packet, not one {late:?} later"));

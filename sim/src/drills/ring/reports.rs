@@ -123,7 +123,8 @@ pub(in crate::drills) fn questions(bench: &mut Bench) {
         let mut said: Vec<_> = sent.iter().map(|frame| message(&host, frame)).collect();
         said.sort_unstable();
         // (A group that no one here knows is asked about as well: its frames may not even come.)
-        let mut expected: Vec<_> = joined.iter().filter(|group| about.is_none_or(|about| about == **group)).map(|group| (REPORT, *group)).collect();
+        let mut expected: Vec<_> =
+            joined.iter().filter(|group| about.is_none_or(|about| about == **group)).map(|group| (REPORT, *group)).collect();
         expected.sort_unstable();
         host.must(said == expected, format_args!("RFC 2236 s3: {said:?} after a question about {about:?}, in the groups {joined:?}"));
         let late = sent.iter().map(|frame| frame.at.since(asked_at)).max().unwrap_or_default();
