@@ -2,6 +2,7 @@
 
 mod bytes;
 mod cyclic;
+mod pieces;
 pub(super) mod screening;
 
 use std::collections::VecDeque;
@@ -11,6 +12,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use arrayvec::ArrayVec;
 
 use self::bytes::Bytes;
+use self::pieces::fill_buffers;
+pub(super) use self::pieces::gather;
 use self::screening::Undecided;
 use super::Ring;
 use super::arp::resolve;
@@ -19,7 +22,7 @@ use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{Backlog, Counters, Datagram, NextHop, Readiness, RecvFlags, Reuse, SocketId, UdpOptions};
 use crate::cyclic::NetworkHeaders;
-use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxBuffer, TxSlice};
+use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxSlice};
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::{Mutant, Strain};
@@ -765,48 +768,4 @@ pub(super) fn rule_error(error: RuleError) -> Error {
         RuleError::Full | RuleError::NoQueue => Error::NoBuffers,
         RuleError::Unsupported(_) => Error::NotSupported,
     }
-}
-
-#[inline]
-pub(super) fn gather(data: &[IoSlice<'_>], out: &mut [u8]) {
-    let mut at = 0;
-    for part in data {
-        out[at..at + part.len()].copy_from_slice(part);
-        at += part.len();
-    }
-}
-
-fn fill_buffers<D: Device>(
-    device: &mut D,
-    data: &[IoSlice<'_>],
-    len: usize,
-    buffers: &mut ArrayVec<(D::Tx, usize), SLICES_MAX>,
-) -> Result<(), SendError> {
-    let mut left = len;
-    for part in data {
-        let mut part = &part[..];
-        while !part.is_empty() {
-            let room = buffers.last().map_or(0, |(buffer, used)| buffer.capacity() - used);
-            if room == 0 {
-                // The length was checked: only because the large buffers are used up do the small ones not do.
-                if buffers.is_full() {
-                    return Err(SendError::Full);
-                }
-                let buffer = device.tx_alloc(left).or_else(|| {
-                    device.reap();
-                    device.tx_alloc(left)
-                });
-                buffers.push((buffer.ok_or(SendError::Full)?, 0));
-                continue;
-            }
-            let n = part.len().min(room);
-            if let Some((buffer, used)) = buffers.last_mut() {
-                buffer.write(*used, &part[..n]);
-                *used += n;
-            }
-            left -= n;
-            part = &part[n..];
-        }
-    }
-    Ok(())
 }

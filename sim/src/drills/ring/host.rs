@@ -74,7 +74,7 @@ impl Sent {
         dissect::mac_at(&self.bytes, 0).unwrap_or_default()
     }
 
-    pub(super) fn from_station(&self) -> MacAddr {
+    pub(super) fn sender_station(&self) -> MacAddr {
         dissect::mac_at(&self.bytes, 6).unwrap_or_default()
     }
 

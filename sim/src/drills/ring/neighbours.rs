@@ -245,7 +245,7 @@ pub(in crate::drills) fn readdressed(bench: &mut Bench) {
             host.must(heard == hears, format_args!("IEEE 802.3: a frame for {to} is heard ({heard}) by {station}, which was {before}"));
         }
         let (to, sent) = goes_to(&mut host, socket, THEIRS);
-        let from = sent.last().map(Sent::from_station);
+        let from = sent.last().map(Sent::sender_station);
         host.must(to == Some(PEER) && from == Some(station), format_args!("RFC 826: a datagram goes from {from:?} to {to:?}"));
     }
     host.close(socket);
