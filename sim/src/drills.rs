@@ -18,15 +18,16 @@ mod link;
 mod options;
 mod paths;
 mod queues;
+mod ring;
 mod sending;
 mod timeouts;
 mod windows;
 
+use ringway_stack::device::Device;
 use ringway_stack::mutants::Mutant;
 use ringway_stack::ring::Ring;
 
 use bench::Bench;
-use card::Card;
 
 type Drill = (&'static str, fn(&mut Bench));
 
@@ -46,6 +47,8 @@ const DRILLS: &[&[Drill]] = &[
     sending::DRILLS,
     timeouts::DRILLS,
     windows::DRILLS,
+    // (At the end: those before keep their numbers, by which seeds draw.)
+    ring::DRILLS,
 ];
 
 /// A seed runs one drill of so many.
@@ -75,13 +78,13 @@ pub fn play(number: usize, seed: u64, mutant: Mutant) {
 }
 
 #[cfg(feature = "mutants")]
-fn infected(mut ring: Ring<Card>, mutant: Mutant) -> Ring<Card> {
+fn infected<D: Device>(mut ring: Ring<D>, mutant: Mutant) -> Ring<D> {
     ring.mutate(mutant);
     ring
 }
 
 #[cfg(not(feature = "mutants"))]
-fn infected(ring: Ring<Card>, _mutant: Mutant) -> Ring<Card> {
+fn infected<D: Device>(ring: Ring<D>, _mutant: Mutant) -> Ring<D> {
     ring
 }
 

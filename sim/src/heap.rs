@@ -71,8 +71,13 @@ impl Drop for Lent {
 impl Buffer {
     /// One more of those that `count` counts.
     pub(crate) fn lend(count: &Rc<Cell<usize>>) -> Self {
+        Self::lend_of(count, BUFFER_BYTES)
+    }
+
+    /// As [`Buffer::lend`], of `len` bytes.
+    pub(crate) fn lend_of(count: &Rc<Cell<usize>>, len: usize) -> Self {
         count.set(count.get() + 1);
-        Self(Rc::new(Lent { bytes: RefCell::new(vec![0; BUFFER_BYTES]), count: count.clone() }))
+        Self(Rc::new(Lent { bytes: RefCell::new(vec![0; len]), count: count.clone() }))
     }
 }
 

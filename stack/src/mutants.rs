@@ -2,6 +2,8 @@
 //! checked themselves (`sim/tests/mutants.rs`). Behind the feature `mutants`; without it each hook is a constant `false`.
 
 #[macro_use]
+mod ring;
+#[macro_use]
 mod tcp;
 
 macro_rules! mutants {
@@ -52,7 +54,8 @@ impl Strain {
     }
 }
 
-with_tcp! {
+with_ring! {
+    {
     /// While there is a gap, one byte more is acknowledged than was received.
     AckBeyondReceived,
     /// A SACK block names a byte that did not arrive.
@@ -711,7 +714,7 @@ with_tcp! {
     OldRouterMeansFloor,
     /// While a neighbour is awaited, the latest datagram is the one that is dropped.
     HeldKeepsOldest,
-    ;
+    } ;
     at large:
     /// An unasked announcement enters the table (RFC 826).
     ArpLearnsUnasked,

@@ -8,7 +8,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
-use ringway_stack::device::ChecksumVerdict;
+use ringway_stack::device::{ChecksumVerdict, Device};
 use ringway_stack::mutants::Mutant;
 use ringway_stack::ring::{NextHop, RecvFlags, Ring, RingConfig, SendFlags, SocketId};
 use ringway_stack::{Error, Instant, tcp};
@@ -167,6 +167,16 @@ impl Bench {
         };
         let log: Vec<_> = self.log.iter().map(line).collect();
         panic!("checker drills: {law} ({} at {} us)\n{}", self.name, self.now.as_nanos() / 1000, log.join("\n"));
+    }
+
+    /// Notes what was done, for whoever reads of a breach.
+    pub(super) fn called(&mut self, call: String) {
+        self.note(Line::Called(call));
+    }
+
+    /// The ring, with the bench's mutant.
+    pub(super) fn infected<D: Device>(&self, ring: Ring<D>) -> Ring<D> {
+        super::infected(ring, self.mutant)
     }
 
     fn note(&mut self, line: Line) {

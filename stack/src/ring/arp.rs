@@ -55,6 +55,9 @@ impl<D: Device> Ring<D> {
         // Who wants to know whether an address is taken has none yet: there is nothing to learn of it, but it is answered (RFC 5227 s2.1.1).
         let is_probe = packet.sender_ip.is_unspecified();
         let for_us = self.config.addresses.contains(&packet.target_ip) || self.config.is(Mutant::ArpAnswersForOthers);
+        if is_probe && self.config.is(Mutant::ProbeUnanswered) {
+            return None;
+        }
         if for_us && packet.operation == arp::Operation::Request {
             if !is_probe {
                 self.neighbours.learn_asker(now, packet.sender_ip, packet.sender_mac);
@@ -78,7 +81,8 @@ impl<D: Device> Ring<D> {
     }
 
     fn answer(&mut self, now: Instant, reply: arp::Packet) {
-        match self.output.arp(&mut self.device, reply.target_mac, &reply) {
+        let to = if self.config.is(Mutant::ArpReplyToAll) { MacAddr::BROADCAST } else { reply.target_mac };
+        match self.output.arp(&mut self.device, to, &reply) {
             Ok(()) => {}
             Err(SendError::Full) if self.answers.contains(&reply) => {}
             Err(SendError::Full) if !self.answers.is_full() && !self.config.is(Mutant::ArpRefusedAnswerLost) => {
@@ -141,7 +145,7 @@ impl<D: Device> Ring<D> {
                 // What waited is lost, as on a wire: so that timers run, which ask again later and give up in the end.
                 stream.connection.poll_transmit(now, &mut |_| Err(SendError::NoPeer));
                 self.settle(index);
-            } else {
+            } else if !self.config.is(Mutant::OtherWaitersForgotten) {
                 self.dirty.push(index);
             }
         }

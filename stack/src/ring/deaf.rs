@@ -6,6 +6,7 @@ use super::slots::Socket;
 use super::types::SocketId;
 use crate::device::{Device, Protocol};
 use crate::error::Error;
+use crate::mutants::Mutant;
 
 impl<D: Device> Ring<D> {
     /// Takes a UDP socket's, or a connection's, flow away from the device: what comes for it is a stranger's from now on (for a connection's
@@ -21,6 +22,7 @@ impl<D: Device> Ring<D> {
             Socket::Stream(stream) => (stream.rule.take(), FlowKey::new(Protocol::Tcp, stream.local, stream.remote)),
             Socket::Listener(_) => return Err(Error::NotSupported),
         };
+        let rule = rule.filter(|_| !self.config.is(Mutant::DeafKeepsRule));
         rule.into_iter().for_each(|rule| self.device.detach(rule));
         self.demux.leave(key, socket.index);
         Ok(())

@@ -193,7 +193,9 @@ impl Demux {
         let group = &mut self.groups[index as usize];
         let Some(at) = group.members.iter().position(|(member, _)| *member == slot) else { return };
         group.members.remove(at);
-        group.settle();
+        if !self.strain.is(Mutant::ShareLeaverFound) {
+            group.settle();
+        }
         if group.members.is_empty() {
             self.flows.remove(&key);
             self.free_groups.push(index);

@@ -250,12 +250,14 @@ impl<D: Device> Ring<D> {
             stream.needs_wheel(deadline);
         }
         let id = self.slots.insert(Socket::Stream(stream)).expect("there was room");
-        if let Some(deadline) = deadline {
+        if let Some(deadline) = deadline.filter(|_| !self.config.is(Mutant::AdoptedTimerLost)) {
             self.wheel.insert(deadline, (id.index, deadline));
         }
         self.demux.insert(key, id.index);
-        self.departed.remove(local, remote);
-        if !readiness.is_empty() {
+        if !self.config.is(Mutant::ReturnedStillDeparted) {
+            self.departed.remove(local, remote);
+        }
+        if !readiness.is_empty() && !self.config.is(Mutant::AdoptedRaisesNothing) {
             self.raise(id.index, readiness);
         }
         self.transmit(now, id.index);

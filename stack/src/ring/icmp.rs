@@ -29,6 +29,9 @@ impl<D: Device> Ring<D> {
         let Some(transport) = packet.head.first_chunk() else { return };
         mark!(self, PortUnreachableSent);
         let mut quoted = icmp::Quoted { header: ipv4::Header { header_len: ipv4::LEN as u8, ..packet.header }, transport: *transport };
+        if self.config.is(Mutant::UnreachableShortQuote) {
+            quoted.transport[4..].fill(0);
+        }
         if self.config.is(Mutant::UnreachableQuotesAnswer) {
             (quoted.header.src, quoted.header.dst) = (quoted.header.dst, quoted.header.src);
         }
@@ -51,7 +54,9 @@ impl<D: Device> Ring<D> {
                 }
                 let seq = if self.config.is(Mutant::PingWrongNumber) { seq + 1 } else { seq };
                 let reply = icmp::Message::EchoReply { id, seq };
-                let sent = self.output.icmp(&mut self.device, &Self::envelope_back(packet), &reply, &packet.head[at..]);
+                let data = &packet.head[at..];
+                let data = if self.config.is(Mutant::PingCutShort) { &data[..data.len().min(56)] } else { data };
+                let sent = self.output.icmp(&mut self.device, &Self::envelope_back(packet), &reply, data);
                 if sent.is_err() {
                     self.output.counters.tx_drops += 1;
                 }
@@ -62,7 +67,8 @@ impl<D: Device> Ring<D> {
             }
             icmp::Message::DestinationUnreachable { code, quoted, .. } => {
                 let hard = self.config.is(Mutant::EveryErrorIsHard)
-                    || matches!(code, icmp::CODE_PORT_UNREACHABLE | icmp::CODE_PROTOCOL_UNREACHABLE);
+                    || code == icmp::CODE_PORT_UNREACHABLE
+                    || (code == icmp::CODE_PROTOCOL_UNREACHABLE && !self.config.is(Mutant::ProtocolUnreachableIsSoft));
                 self.on_unreachable(now, hard, &quoted)
             }
             // As Linux has it, no route that ends (RFC 1122 s3.2.2.4).
@@ -111,6 +117,7 @@ impl<D: Device> Ring<D> {
                 Some(())
             }
             // Nothing here cuts datagrams up, so that there is nothing to remember: as with Linux's IP_PMTUDISC_DO, the program is told.
+            ipv4::PROTOCOL_UDP if self.config.is(Mutant::TooBigUntold) => None,
             ipv4::PROTOCOL_UDP => {
                 let index = self.demux.find(Protocol::Udp, local, remote)?;
                 self.udp_error(index, remote, Error::MessageTooLong)
@@ -121,7 +128,9 @@ impl<D: Device> Ring<D> {
 
     /// All connections to a destination share its path (RFC 1191 s6.1), those to come included.
     fn path_shrank(&mut self, now: Instant, destination: Ipv4Addr, mtu: u16) {
-        self.paths.learn(now, destination, mtu);
+        if !self.config.is(Mutant::PathMtuOfOne) {
+            self.paths.learn(now, destination, mtu);
+        }
         let sharers = self.slots.iter().filter_map(|(id, socket)| match socket {
             Socket::Stream(stream) if *stream.remote.ip() == destination || self.config.is(Mutant::PathMtuForAll) => Some(id.index),
             _ => None,
@@ -143,7 +152,9 @@ impl<D: Device> Ring<D> {
         }
         mark!(self, UnreachableReceived);
         socket.error = Some(error);
-        self.raise(index, Readiness::ERR | Readiness::IN | Readiness::OUT);
+        if !self.config.is(Mutant::UdpErrorRaisesNothing) {
+            self.raise(index, Readiness::ERR | Readiness::IN | Readiness::OUT);
+        }
         Some(())
     }
 }

@@ -190,7 +190,8 @@ impl<D: Device> Ring<D> {
     fn on_frame_with(&mut self, now: Instant, frame: &RxFrame<D::Rx>, body: impl Body<D::Rx>) -> Option<()> {
         let head = frame.head();
         let Ok((link, at)) = ethernet::Header::parse(head) else { return None };
-        let vlan = frame.meta.vlan.or(link.vlan).map(|tag| tag & 0xfff);
+        let mask = if self.config.is(Mutant::VlanPriorityCounts) { 0xffff } else { 0xfff };
+        let vlan = frame.meta.vlan.or(link.vlan).map(|tag| tag & mask);
         if vlan != self.config.vlan.map(|tag| tag & 0xfff)
             || (link.dst != self.mac && !link.dst.is_multicast() && !self.config.is(Mutant::ForeignFramesTaken))
         {
@@ -215,10 +216,12 @@ impl<D: Device> Ring<D> {
             ChecksumVerdict::Unknown => false,
         };
         let Ok((header, at)) = ipv4::Header::parse(bytes) else { return None };
+        let at = if self.config.is(Mutant::OptionsArePayload) { ipv4::LEN } else { at };
         let is_part = header.is_fragment() && !self.config.is(Mutant::FragmentIsWhole);
         let is_damaged = !verified && !ipv4::verify_checksum(bytes) && !self.config.is(Mutant::IpChecksumUnchecked);
+        let is_nobodys = header.src.to_bits() >= CLASS_D && !self.config.is(Mutant::ForeignSourceTaken);
         // (RFC 1122 s3.2.1.3: nor has one host an address of class D or E, or everybody's.)
-        if is_part || is_damaged || header.src.to_bits() >= CLASS_D || !self.is_ours(header.dst) {
+        if is_part || is_damaged || is_nobodys || !self.is_ours(header.dst) {
             return None;
         }
         if header.dst.is_multicast() && !matches!(header.protocol, ipv4::PROTOCOL_UDP | ipv4::PROTOCOL_IGMP) {
@@ -240,7 +243,7 @@ impl<D: Device> Ring<D> {
         }
     }
 
-    fn is_ours(&self, ip: Ipv4Addr) -> bool {
+    pub(super) fn is_ours(&self, ip: Ipv4Addr) -> bool {
         if self.config.is(Mutant::ForeignPacketsTaken) {
             return true;
         }
@@ -373,7 +376,8 @@ impl<D: Device> Ring<D> {
             let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
             self.departed.contains(local, SocketAddrV4::new(packet.header.src, header.src_port))
         };
-        if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) && !packet.was_for_many() && !moved() {
+        let was_for_many = packet.was_for_many() && !self.config.is(Mutant::ResetForFrameToMany);
+        if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) && !was_for_many && !moved() {
             mark!(self, StrangerReset);
             let mut reset = tcp::reset_for(header, payload_len);
             if self.config.is(Mutant::ResetWrongNumber) {
@@ -401,7 +405,7 @@ impl<D: Device> Ring<D> {
     #[inline(always)]
     fn on_udp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
         let (header, at) = udp::Header::parse(packet.head).ok()?;
-        let len = usize::from(header.len);
+        let len = if self.config.is(Mutant::UdpTailDelivered) { packet.len() } else { usize::from(header.len) };
         // (RFC 768: the checksum is over as many bytes as the datagram says that it has.)
         let packet = if len < packet.len() { packet.cut(len)? } else { packet };
         if (header.checksum == 0 && self.config.is(Mutant::NeedUdpChecksum))

@@ -247,7 +247,8 @@ impl<D: Device> Ring<D> {
     /// When [`Ring::poll`] must be called at the latest, even if no frame arrives.
     pub fn next_deadline(&self) -> Option<Instant> {
         let sooner = |a: Option<Instant>, b: Option<Instant>| if b.is_some_and(|b| a.is_none_or(|a| b < a)) { b } else { a };
-        let neighbours = sooner(self.neighbours.next_deadline(), self.groups.next_deadline());
+        let groups = self.groups.next_deadline().filter(|_| !self.config.is(Mutant::GroupsDeadlineMissed));
+        let neighbours = sooner(self.neighbours.next_deadline(), groups);
         sooner(sooner(self.wheel.next(), self.retry_at), neighbours)
     }
 
@@ -278,6 +279,7 @@ impl<D: Device> Ring<D> {
         self.config.mutant = mutant;
         let strain = self.config.strain();
         (self.neighbours.strain, self.groups.strain, self.demux.strain, self.output.strain) = (strain, strain, strain, strain);
+        self.slots.strain = strain;
     }
 
     /// What is left when everything should be gone.
@@ -311,7 +313,8 @@ impl<D: Device> Ring<D> {
         self.mac = self.device.mac();
         self.output.set_mac(self.mac);
         if announce && !self.output.caps.point_to_point {
-            for &ip in self.config.addresses.iter().filter(|_| !self.config.is(Mutant::ReaddressUnannounced)) {
+            let announced = if self.config.is(Mutant::AnnouncesFirstOnly) { 1 } else { usize::MAX };
+            for &ip in self.config.addresses.iter().take(announced).filter(|_| !self.config.is(Mutant::ReaddressUnannounced)) {
                 // (What the device refuses is lost: those whom it concerns ask in the end.)
                 if !self.output.arp_request(&mut self.device, ip, ip) {
                     self.output.counters.tx_drops += 1;
@@ -381,6 +384,7 @@ impl<D: Device> Ring<D> {
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not TCP).
     pub fn tcp_configure(&mut self, now: Instant, socket: SocketId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error> {
         match self.slots.find_mut(socket)? {
+            Socket::Listener(_) if self.config.is(Mutant::ListenerConfigIgnored) => {}
             Socket::Listener(listener) => change(&mut listener.config),
             Socket::Stream(stream) if !stream.orphan => {
                 stream.connection.configure(now, change);
@@ -720,6 +724,7 @@ impl<D: Device> Ring<D> {
     pub fn take_error(&mut self, socket: SocketId) -> Option<Error> {
         match self.slots.find_mut(socket).ok()? {
             Socket::Stream(stream) => stream.connection.take_error(),
+            Socket::Udp(udp) if self.config.is(Mutant::SoErrorStays) => udp.error,
             Socket::Udp(udp) => udp.error.take(),
             Socket::Listener(_) => None,
         }

@@ -95,8 +95,9 @@ impl Groups {
             return;
         }
         let within = if self.strain.is(Mutant::ReportTooLate) { within * 4 } else { within };
+        let all = self.strain.is(Mutant::SpecificQueryAsksAll);
         let groups: Vec<_> =
-            self.groups.keys().copied().filter(|&group| group != ALL_SYSTEMS && asked.is_none_or(|a| a == group)).collect();
+            self.groups.keys().copied().filter(|&group| group != ALL_SYSTEMS && asked.is_none_or(|a| a == group || all)).collect();
         let postpones = self.strain.is(Mutant::QueryPostponesReport);
         for group in groups {
             let at = self.some_time(now, within);
@@ -153,7 +154,9 @@ impl<D: Device> Ring<D> {
         let at = socket.memberships.iter().position(|&joined| joined == group).ok_or(Error::AddressNotAvailable)?;
         socket.memberships.remove(at);
         let port = socket.local.port();
-        self.unsteer(SocketAddrV4::new(group, port), id.index);
+        if !self.config.is(Mutant::LeaverStillHears) {
+            self.unsteer(SocketAddrV4::new(group, port), id.index);
+        }
         self.exit(group);
         self.output.flush(&mut self.device);
         Ok(())
@@ -237,6 +240,7 @@ impl<D: Device> Ring<D> {
         match Message::parse(bytes).ok()? {
             Message::Query { group, max_response_ds } => {
                 let within = match max_response_ds {
+                    0 if self.config.is(Mutant::OldQuerierAnsweredAtOnce) => Duration::ZERO,
                     0 => RESPONSE_TIME_V1,
                     tenths => Duration::from_millis(100) * u32::from(tenths),
                 };
@@ -252,14 +256,20 @@ impl<D: Device> Ring<D> {
     /// Hands a datagram for a group to its members. Says whether there was any.
     pub(super) fn deliver(&mut self, now: Instant, from: SocketAddrV4, to: SocketAddrV4, payload: &RxPayload<'_, D::Rx>) -> bool {
         let Some(members) = self.groups.ports.get(&to).map(|port| port.members.clone()) else { return false };
+        let is_own = self.is_ours(*from.ip());
         for index in members {
             let Some(Socket::Udp(socket)) = self.slots.at(index) else { continue };
             let hears = socket.hears(from, *to.ip()) || self.config.is(Mutant::GroupIgnoresPeer);
+            if hears && self.config.is(Mutant::LoopMissesSender) && socket.local.port() == from.port() && is_own {
+                continue;
+            }
             if hears && socket.push(now, from, *to.ip(), payload.clone()) {
                 self.raise(index, Readiness::IN);
                 if self.config.is(Mutant::GroupHeardByOne) {
                     break;
                 }
+            } else if hears && self.config.is(Mutant::FullMemberEndsDelivery) {
+                break;
             }
         }
         true

@@ -125,7 +125,7 @@ impl Neighbours {
         match mac {
             Some(mac) => drop(self.table.insert(ip, Neighbour::Known { mac, until: FOREVER })),
             // A question under way goes on: somebody waits for the answer.
-            None if matches!(self.table.get(&ip), Some(Neighbour::Asked { .. })) => {}
+            None if matches!(self.table.get(&ip), Some(Neighbour::Asked { .. })) && !self.strain.is(Mutant::ForgottenQuestion) => {}
             None => drop(self.table.remove(&ip)),
         }
     }

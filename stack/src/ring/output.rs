@@ -8,7 +8,7 @@ use super::types::Counters;
 use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, Protocol, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 use crate::mutants::{Mutant, Strain};
 use crate::tcp::Segment;
-use crate::wire::checksum::Checksum;
+use crate::wire::checksum::{self, Checksum};
 use crate::wire::{arp, ethernet, icmp, igmp, ipv4, tcp, udp};
 
 /// The most bytes of a packet's headers without options: Ethernet with a VLAN tag, IPv4, TCP.
@@ -165,7 +165,7 @@ impl Output {
         if !self.caps.tx_checksum {
             let mut sum = ip.pseudo_header(header_len + payload_len);
             sum.add(&head[at..end]);
-            add_slices(&mut sum, payload);
+            add_slices(&mut sum, payload, self.strain);
             let field = at + tcp::CHECKSUM_OFFSET;
             head[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
         }
@@ -246,7 +246,7 @@ impl Output {
         if !self.caps.tx_checksum {
             let mut sum = ip.pseudo_header(udp::LEN + payload_len);
             sum.add(&head[at..end]);
-            add_slices(&mut sum, payload);
+            add_slices(&mut sum, payload, self.strain);
             header.checksum = self.udp_checksum(sum.finish());
             header.emit(&mut head[at..]);
         }
@@ -283,7 +283,16 @@ impl Output {
         let mut head = [0; 64];
         let at = self.ethernet(MacAddr::of_group(dst), ethernet::ETHERTYPE_IPV4).emit(&mut head);
         self.packet_id = self.packet_id.wrapping_add(1);
-        let packet = message.emit_packet(src, dst, self.packet_id);
+        let mut packet = message.emit_packet(src, dst, self.packet_id);
+        if self.strain.is(Mutant::ReportWithoutAlert) {
+            packet[ipv4::LEN..ipv4::LEN + 4].fill(1);
+        }
+        if self.strain.is(Mutant::ReportTravels) {
+            packet[8] = 64;
+        }
+        packet[10..12].fill(0);
+        let sum = !checksum::sum(&packet[..ipv4::LEN + 4]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
         let end = at + packet.len();
         head[at..end].copy_from_slice(&packet);
         // What the device does not take is lost like a frame on the wire: reports are repeated.
@@ -324,8 +333,9 @@ impl Output {
     }
 }
 
-fn add_slices<T: TxBuffer>(sum: &mut Checksum, slices: &[TxSlice<'_, T>]) {
+fn add_slices<T: TxBuffer>(sum: &mut Checksum, slices: &[TxSlice<'_, T>], strain: Strain) {
     for slice in slices {
-        sum.add_sum(slice.buffer.checksum(slice.offset, slice.len), slice.len);
+        let len = if strain.is(Mutant::OddSliceChecksum) { slice.len & !1 } else { slice.len };
+        sum.add_sum(slice.buffer.checksum(slice.offset, slice.len), len);
     }
 }

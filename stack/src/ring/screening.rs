@@ -152,7 +152,7 @@ impl<D: Device> Ring<D> {
         // (Of a stream whose end waited behind it, that is what there is to be read now.)
         let is_at_end =
             || self.slots.find(socket).is_some_and(|s| matches!(s, Socket::Stream(stream) if stream.connection.available() == 0));
-        if decision == Decision::Admit || is_at_end() {
+        if decision == Decision::Admit || (is_at_end() && !self.config.is(Mutant::DroppedEndUnraised)) {
             self.raise_readable(socket);
         }
         if self.slots.stream(socket).is_ok_and(|stream| stream.connection.wants_transmit()) {

@@ -8,6 +8,7 @@ use super::types::{Counters, NextHop, Readiness, SocketId};
 use super::udp::UdpSocket;
 use crate::device::{Device, Flow, Protocol, RuleId};
 use crate::error::Error;
+use crate::mutants::{Mutant, Strain};
 use crate::tcp;
 use crate::time::Instant;
 
@@ -127,11 +128,12 @@ pub(super) struct Slots<D: Device> {
     slots: Vec<Slot<D>>,
     free: Vec<u32>,
     max: usize,
+    pub(super) strain: Strain,
 }
 
 impl<D: Device> Slots<D> {
     pub(super) fn new(max: usize) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), max }
+        Self { slots: Vec::new(), free: Vec::new(), max, strain: Strain::HEALTHY }
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -148,7 +150,9 @@ impl<D: Device> Slots<D> {
             None => return Err(Error::NoBuffers),
         };
         let slot = &mut self.slots[index as usize];
-        slot.generation = slot.generation.wrapping_add(1);
+        if !self.strain.is(Mutant::StaleIdFindsHeir) || slot.generation == 0 {
+            slot.generation = slot.generation.wrapping_add(1);
+        }
         slot.socket = Some(socket);
         slot.edges = Readiness::empty();
         Ok(SocketId { index, generation: slot.generation })
@@ -156,7 +160,9 @@ impl<D: Device> Slots<D> {
 
     pub(super) fn remove(&mut self, index: u32) -> Option<Socket<D>> {
         let socket = self.slots[index as usize].socket.take()?;
-        self.free.push(index);
+        if !self.strain.is(Mutant::SlotLeaks) {
+            self.free.push(index);
+        }
         Some(socket)
     }
 

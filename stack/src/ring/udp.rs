@@ -2,6 +2,7 @@
 
 mod bytes;
 mod cyclic;
+mod pieces;
 pub(super) mod screening;
 
 use std::collections::VecDeque;
@@ -11,6 +12,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use arrayvec::ArrayVec;
 
 use self::bytes::Bytes;
+use self::pieces::fill_buffers;
+pub(super) use self::pieces::gather;
 use self::screening::Undecided;
 use super::Ring;
 use super::arp::resolve;
@@ -19,7 +22,7 @@ use super::output::Envelope;
 use super::slots::Socket;
 use super::types::{Backlog, Counters, Datagram, NextHop, Readiness, RecvFlags, Reuse, SocketId, UdpOptions};
 use crate::cyclic::NetworkHeaders;
-use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxBuffer, TxSlice};
+use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxSlice};
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::{Mutant, Strain};
@@ -185,7 +188,7 @@ impl<D: Device> UdpSocket<D> {
         let least = if self.strain.is(Mutant::EmptyQueueDrops) { 0 } else { len + OVERHEAD };
         let counts = len > 0 || !self.strain.is(Mutant::EmptyDatagramsUnbounded);
         if counts && self.queued + self.lent + len + OVERHEAD > self.options.rcvbuf.max(least) {
-            self.counters.rx_drops += 1;
+            self.counters.rx_drops += u64::from(!self.strain.is(Mutant::DropsUncounted));
             self.dropped_bytes += len as u64;
             return false;
         }
@@ -200,7 +203,7 @@ impl<D: Device> UdpSocket<D> {
             }
             return true;
         }
-        self.bytes.push(payload.head);
+        self.bytes.push(payload.head, self.strain);
         let buffers = payload.body.map_or(Buffers::None, Buffers::One);
         let drops = self.drops_to_tell();
         self.enqueue(Waiting { from, to, received: now, drops, head: payload.head.len(), buffers }, len);
@@ -226,7 +229,7 @@ impl<D: Device> UdpSocket<D> {
         let len = payload.len();
         let (head, buffers) = self.keep(to, payload);
         if !head.is_empty() {
-            self.bytes.push(head);
+            self.bytes.push(head, self.strain);
         }
         let (head, drops) = (head.len(), self.drops_to_tell());
         self.enqueue(Waiting { from, to, received: now, drops, head, buffers }, len);
@@ -284,7 +287,7 @@ impl<D: Device> UdpSocket<D> {
         let head = first.head;
         let told = if self.strain.is(Mutant::TruncationUntold) { copied } else { len };
         let datagram = Datagram { copied, len: told, from: first.from, to: first.to, received: first.received, drops: first.drops };
-        if !peek {
+        if !peek || (len == 0 && self.strain.is(Mutant::PeekTakesEmpty)) {
             self.forget_first(head, len);
             if self.strain.is(Mutant::TruncationLeaksQueue) {
                 self.queued += len - copied;
@@ -308,7 +311,9 @@ impl<D: Device> UdpSocket<D> {
         {
             headers.pop_front();
         }
-        self.queued -= len + OVERHEAD;
+        if len > 0 || !self.strain.is(Mutant::EmptyKeepsOverhead) {
+            self.queued -= len + OVERHEAD;
+        }
         self.bytes.consume(head);
         if self.queue.is_empty() && self.bytes.reset() {
             self.queue = VecDeque::new();
@@ -356,6 +361,7 @@ impl<D: Device> UdpSocket<D> {
     /// Bytes waiting, and those of the next datagram.
     pub(super) fn waiting(&self) -> (usize, usize) {
         let next = self.queue.front().map_or(0, Waiting::len);
+        let next = if self.strain.is(Mutant::NextLenOfQueue) { self.queued - self.queue.len() * OVERHEAD } else { next };
         (self.queued - self.queue.len() * OVERHEAD, next)
     }
 
@@ -378,6 +384,9 @@ impl<D: Device> UdpSocket<D> {
     }
 
     pub(super) fn shut(&mut self, read: bool, write: bool) -> Result<(), Error> {
+        if self.strain.is(Mutant::ShutForgetsHalf) {
+            (self.shut_read, self.shut_write) = (false, false);
+        }
         self.shut_read |= read;
         self.shut_write |= write;
         if self.remote.is_some() { Ok(()) } else { Err(Error::NotConnected) }
@@ -475,6 +484,7 @@ impl<D: Device> Ring<D> {
         let local = SocketAddrV4::new(ip, socket.bound.port());
         let (before, after) = (socket.key(), socket.key_with(local, remote.map(|(remote, _)| remote)));
         let (options, moves) = (socket.options, local != socket.local);
+        let stays = socket.remote.is_some() && self.config.is(Mutant::FormerPeerHeard);
         // (One that was deafened has no rule, and nothing comes for it.)
         let is_deaf = socket.rule.is_none() && !socket.bound.ip().is_multicast();
         if is_deaf || before == after || self.config.is(Mutant::PeerIsNotPreferred) {
@@ -485,11 +495,16 @@ impl<D: Device> Ring<D> {
             return Err(Error::AddressInUse);
         }
         let rule = if moves { Some(self.device.attach(&udp_rule(local, &options)).map_err(rule_error)?) } else { None };
-        self.demux.leave(before, id.index);
+        if !stays {
+            self.demux.leave(before, id.index);
+        }
         self.demux.join(after, id.index, among_equals(options.reuse, remote.is_some()));
         if let Ok(socket) = self.slots.udp(id) {
             (socket.local, socket.remote) = (local, remote);
-            if moves && let Some(rule) = core::mem::replace(&mut socket.rule, rule) {
+            if moves
+                && let Some(rule) = core::mem::replace(&mut socket.rule, rule)
+                && !self.config.is(Mutant::ConnectLeaksRule)
+            {
                 self.device.detach(rule);
             }
         }
@@ -526,14 +541,14 @@ impl<D: Device> Ring<D> {
             None => socket.remote.ok_or(Error::DestinationRequired)?,
         };
         let len = data.iter().map(|d| d.len()).sum::<usize>();
-        if len > self.output.payload_max(wire::LEN) {
+        if len + usize::from(self.config.is(Mutant::LongestDatagramRefused)) > self.output.payload_max(wire::LEN) {
             return Err(Error::MessageTooLong);
         }
         let pending = if self.config.is(Mutant::ErrorToldAgain) { socket.error } else { socket.error.take() };
         if let Some(error) = pending {
             return Err(error);
         }
-        if socket.shut_write {
+        if socket.shut_write && !self.config.is(Mutant::ShutWriteSends) {
             return Err(Error::Pipe);
         }
         let ports = (socket.local.port(), remote.port());
@@ -583,6 +598,7 @@ impl<D: Device> Ring<D> {
                 self.output.counters.tx_drops += 1;
                 Ok(len)
             }
+            SendError::Full if self.config.is(Mutant::RefusedDatagramCounted) => Err(Error::WouldBlock),
             SendError::Full => {
                 self.count_sent(id, 1_u64.wrapping_neg(), (len as u64).wrapping_neg())?;
                 Err(Error::WouldBlock)
@@ -603,7 +619,8 @@ impl<D: Device> Ring<D> {
     ) -> Result<(), SendError> {
         let Ok(UdpSocket { options, .. }) = self.slots.udp(id) else { return Ok(()) };
         let ttl = if self.config.is(Mutant::GroupTtlOfUnicast) { options.ttl } else { options.multicast_ttl };
-        let (tos, loops) = (options.tos, options.multicast_loop || self.config.is(Mutant::LoopsUnasked));
+        let tos = if self.config.is(Mutant::GroupTosForgotten) { 0 } else { options.tos };
+        let (tos, loops) = (tos, options.multicast_loop || self.config.is(Mutant::LoopsUnasked));
         let envelope = Envelope { src: *from.ip(), dst: *to.ip(), mac: MacAddr::of_group(*to.ip()), ttl, tos };
         let sent = self.udp_emit(&envelope, (from.port(), to.port()), data, len);
         // (What a full queue takes is lost on the wire alone. What is refused was not sent to anybody.)
@@ -658,8 +675,9 @@ impl<D: Device> Ring<D> {
         }
         let mut bytes = vec![0; len];
         gather(data, &mut bytes);
-        self.held.push(super::Held { envelope: *envelope, neighbour: ip, ports, bytes });
-        if self.held.len() > super::HELD_MAX {
+        let ttl = if self.config.is(Mutant::HeldForgetsTtl) { 64 } else { envelope.ttl };
+        self.held.push(super::Held { envelope: Envelope { ttl, ..*envelope }, neighbour: ip, ports, bytes });
+        if self.held.len() > super::HELD_MAX && !self.config.is(Mutant::HeldUnbounded) {
             let one = if self.config.is(Mutant::HeldKeepsOldest) { super::HELD_MAX } else { 0 };
             self.held.remove(one);
             self.output.counters.tx_drops += 1;
@@ -688,6 +706,9 @@ impl<D: Device> Ring<D> {
     pub(super) fn udp_recv_inner(&mut self, id: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
         let socket = self.slots.udp(id)?;
         if let Some(error) = socket.error.take() {
+            if self.config.is(Mutant::ErrorEatsDatagram) {
+                let _ = socket.pop(into, false);
+            }
             return Err(error);
         }
         socket.pop(into, flags.contains(RecvFlags::PEEK))
@@ -716,7 +737,9 @@ impl<D: Device> Ring<D> {
     pub(super) fn udp_give_back_inner(&mut self, id: SocketId, len: usize) -> bool {
         let forgets = self.config.is(Mutant::GiveBackForgotten);
         let Ok(socket) = self.slots.udp(id) else { return false };
-        if !forgets {
+        if self.config.is(Mutant::GiveBackKeepsOverhead) {
+            socket.lent = socket.lent.saturating_sub(len);
+        } else if !forgets {
             socket.lent = socket.lent.saturating_sub(len + OVERHEAD);
         }
         true
@@ -745,48 +768,4 @@ pub(super) fn rule_error(error: RuleError) -> Error {
         RuleError::Full | RuleError::NoQueue => Error::NoBuffers,
         RuleError::Unsupported(_) => Error::NotSupported,
     }
-}
-
-#[inline]
-pub(super) fn gather(data: &[IoSlice<'_>], out: &mut [u8]) {
-    let mut at = 0;
-    for part in data {
-        out[at..at + part.len()].copy_from_slice(part);
-        at += part.len();
-    }
-}
-
-fn fill_buffers<D: Device>(
-    device: &mut D,
-    data: &[IoSlice<'_>],
-    len: usize,
-    buffers: &mut ArrayVec<(D::Tx, usize), SLICES_MAX>,
-) -> Result<(), SendError> {
-    let mut left = len;
-    for part in data {
-        let mut part = &part[..];
-        while !part.is_empty() {
-            let room = buffers.last().map_or(0, |(buffer, used)| buffer.capacity() - used);
-            if room == 0 {
-                // The length was checked: only because the large buffers are used up do the small ones not do.
-                if buffers.is_full() {
-                    return Err(SendError::Full);
-                }
-                let buffer = device.tx_alloc(left).or_else(|| {
-                    device.reap();
-                    device.tx_alloc(left)
-                });
-                buffers.push((buffer.ok_or(SendError::Full)?, 0));
-                continue;
-            }
-            let n = part.len().min(room);
-            if let Some((buffer, used)) = buffers.last_mut() {
-                buffer.write(*used, &part[..n]);
-                *used += n;
-            }
-            left -= n;
-            part = &part[n..];
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,8 @@
 //! The bytes of a socket's datagrams, copied out of what the device received them in.
 
 /// A byte queue that has grown beyond this is given back when it runs empty.
+use crate::mutants::{Mutant, Strain};
+
 const QUEUE_KEPT: usize = 16 * 1024;
 
 /// The bytes of small datagrams, one behind the other.
@@ -13,11 +15,11 @@ pub(super) struct Bytes {
 
 impl Bytes {
     #[inline(always)]
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8], strain: Strain) {
         // A reader that never catches up must not make the vector grow without end; moving at most as many bytes as were read since
         // the last time costs each byte one move.
         if self.start > QUEUE_KEPT / 4 && self.start >= self.bytes.len() / 2 {
-            self.bytes.drain(..self.start);
+            self.bytes.drain(..self.start - usize::from(strain.is(Mutant::CompactionShiftsQueue)));
             self.start = 0;
         }
         self.bytes.extend_from_slice(bytes);

@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use super::UdpSocket;
 use crate::cyclic::{CyclicBuffer, CyclicError, NetworkHeaders, Packet, RecordMemory, Refused, Run, made_up_headers};
 use crate::device::Device;
+use crate::mutants::Mutant;
 use crate::ring::{Ring, SocketId};
 use crate::tcp::RxPayload;
 use crate::time::Instant;
@@ -63,8 +64,11 @@ impl<D: Device> Ring<D> {
 
     /// The socket whose next datagram came first.
     fn oldest(&mut self, sockets: &[SocketId]) -> Option<SocketId> {
+        let youngest = self.config.is(Mutant::CyclicYoungestFirst);
         let received = |id: SocketId| Some((self.slots.udp(id).ok()?.first_received()?, id));
-        sockets.iter().copied().filter_map(received).min_by_key(|&(at, _)| at).map(|(_, id)| id)
+        let waiting = sockets.iter().copied().filter_map(received);
+        let first = if youngest { waiting.max_by_key(|&(at, _)| at) } else { waiting.min_by_key(|&(at, _)| at) };
+        first.map(|(_, id)| id)
     }
 }
 

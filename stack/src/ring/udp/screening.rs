@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use super::{OVERHEAD, UdpSocket, Waiting};
 use crate::cyclic::made_up_headers;
 use crate::device::{Device, RxBuffer};
+use crate::mutants::Mutant;
 use crate::ring::screening::Shown;
 use crate::tcp::{Decision, Lent, RxPayload};
 use crate::time::Instant;
@@ -36,7 +37,8 @@ impl<D: Device> UdpSocket<D> {
             return false;
         }
         let mut admitted = false;
-        while self.decide(Decision::Admit).is_some() {
+        let decision = if self.strain.is(Mutant::ScreenOffDrops) { Decision::Drop } else { Decision::Admit };
+        while self.decide(decision).is_some() {
             admitted = true;
         }
         self.screen = None;
@@ -87,7 +89,7 @@ impl<D: Device> UdpSocket<D> {
         let Undecided { mut waiting, head } = undecided;
         if !head.is_empty() {
             waiting.head = head.len();
-            self.bytes.push(&head);
+            self.bytes.push(&head, self.strain);
         }
         if let Some(headers) = &mut self.headers {
             headers.push_back(made_up_headers(waiting.from, SocketAddrV4::new(waiting.to, self.local.port()), len));

@@ -1,0 +1,61 @@
+//! Drills of all that is not TCP's own: sockets and their calls, neighbours, groups, errors, frames of every kind, and what is given back.
+//!
+//! Each walks through a page of the sockets API or a section of an RFC with what its seed draws, beside a model of what must come of it.
+
+mod adapter;
+mod calls;
+mod errors;
+mod frames;
+mod groups;
+mod host;
+mod moves;
+mod names;
+mod neighbours;
+mod queues;
+mod reports;
+mod streams;
+
+use super::Drill;
+use super::bench::Bench;
+
+pub(super) const DRILLS: &[Drill] = &[
+    ("a queue of datagrams", queues::reading),
+    ("a queue whose reader never catches up", queues::behind),
+    ("a queue that is lent from", queues::lending),
+    ("a screen before a queue", queues::screening),
+    ("a buffer that several queues are read into", queues::cyclic),
+    ("halves that are shut", calls::halves),
+    ("datagrams of every size", calls::sizes),
+    ("datagrams that nobody takes", calls::refused),
+    ("one peer after another", calls::peers),
+    ("sockets that share an address", calls::sharers),
+    ("names of closed sockets", names::closed),
+    ("a table of sockets that is full", names::full),
+    ("options of a listener", names::inherited),
+    ("errors for datagrams", errors::told),
+    ("errors for connection attempts", errors::attempts),
+    ("a path that was too small once", errors::remembered),
+    ("datagrams for closed ports", errors::closed_ports),
+    ("pings of every length", errors::pings),
+    ("frames with datagrams", frames::datagrams),
+    ("frames with segments", frames::segments),
+    ("members of groups", groups::members),
+    ("what a sender of a group hears", groups::loops),
+    ("reports of membership", reports::reports),
+    ("questions about some groups", reports::questions),
+    ("who asks for an address", neighbours::asked),
+    ("a neighbour that moves", neighbours::moved),
+    ("several neighbours that are unknown", neighbours::several),
+    ("a station that changes", neighbours::readdressed),
+    ("a connection that moves", moves::moves),
+    ("a connection that comes back", moves::returns),
+    ("sockets that are deafened", moves::deaf),
+    ("buffers that are used up", moves::buffers),
+    ("a screen before a stream", moves::screened),
+];
+
+type Host<'b> = host::Host<'b>;
+
+fn host(bench: &mut Bench) -> Host<'_> {
+    Host::new(bench, host::Link::Direct)
+}
