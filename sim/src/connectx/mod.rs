@@ -8,9 +8,11 @@
 //! What is marked `guessed` is in no public header and not in what was seen under libmlx5; `GUESSES.md`, beside this file, lists all of it.
 //!
 //! - [`wqe`]: send entries, read and checked
+//! - [`cqe`]: completions, built, read, compressed and expanded
 //! - [`Memory`]: what the card reaches
 
 pub mod constants;
+pub mod cqe;
 mod memory;
 mod violation;
 pub mod wqe;

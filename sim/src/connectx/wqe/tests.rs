@@ -216,8 +216,11 @@ fn entry() -> impl Strategy<Value = (Transport, u8, Body)> {
     prop_oneof![
         Just((Raw, c::OPCODE_NOP, Body::Nop)),
         (ethernet(18..120), vec(piece(), 0..5)).prop_map(|(e, p)| (Raw, c::OPCODE_SEND, Body::Frame(e, p))),
-        (ethernet(14..120), vec(piece(), 1..5), 1..=u16::MAX)
-            .prop_map(|(e, p, mss)| (Raw, c::OPCODE_TSO, Body::Segmented(Ethernet { mss, ..e }, p))),
+        (ethernet(14..120), vec(piece(), 1..5), 1..=u16::MAX).prop_map(|(e, p, mss)| (
+            Raw,
+            c::OPCODE_TSO,
+            Body::Segmented(Ethernet { mss, ..e }, p)
+        )),
         (ethernet(0..1), vec(piece(), 1..6)).prop_map(|(e, p)| (Raw, c::OPCODE_ENHANCED_MPSW, Body::Frames(e, p))),
         (vector(), vec(piece(), 0..6)).prop_map(|(v, p)| (Ud, c::OPCODE_SEND_IMM, Body::Send(Some(v), p))),
         (remote(), vec(piece(), 0..6)).prop_map(|(r, p)| (Rc, c::OPCODE_RDMA_WRITE, Body::Write(r, p))),
