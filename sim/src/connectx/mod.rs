@@ -9,13 +9,17 @@
 //!
 //! - [`wqe`]: send entries, read and checked
 //! - [`cqe`]: completions, built, read, compressed and expanded
-//! - [`Memory`]: what the card reaches
+//! - [`queues`]: send, receive, striding, shared and completion queues, and the registers; [`Card`](queues::Card) has them all
+//! - [`KeyTable`]: memory keys; [`Memory`]: what the card reaches
 
 pub mod constants;
 pub mod cqe;
+mod keys;
 mod memory;
+pub mod queues;
 mod violation;
 pub mod wqe;
 
+pub use keys::{Access, KeyTable, Region};
 pub use memory::{HostMemory, Memory, Unmapped};
 pub use violation::{Verdict, Violation};

@@ -82,6 +82,14 @@ pub enum Violation {
         /// Its bytes.
         bytes: u64,
     },
+    /// Driver: a frame, or the payload of a large send, is longer than the card takes. Syndrome 0x01.
+    #[error("{bytes} bytes, the card takes {max}")]
+    FrameLong {
+        /// Of the frame, or of the payload.
+        bytes: u64,
+        /// In the same unit.
+        max: u32,
+    },
     /// Driver: a large send without a segment size, headers or payload. Syndrome 0x02.
     #[error("a large send with mss {mss}, {header} bytes of headers, {payload} bytes of payload")]
     BadTso {
@@ -283,7 +291,7 @@ impl Violation {
             | Self::AccessDenied { .. }
             | Self::PayloadUnmapped(_) => completion(SYNDROME_LOCAL_PROT, 0x51),
             Self::RemoteAccess { .. } => completion(SYNDROME_REMOTE_ACCESS, 0x88),
-            Self::ReceiveShort { .. } | Self::MessageLong { .. } => completion(SYNDROME_LOCAL_LENGTH, 0x70),
+            Self::ReceiveShort { .. } | Self::MessageLong { .. } | Self::FrameLong { .. } => completion(SYNDROME_LOCAL_LENGTH, 0x70),
             Self::Flushed => completion(SYNDROME_WR_FLUSH, 0xf9),
             _ => completion(SYNDROME_LOCAL_QP_OP, 0x68),
         }

@@ -43,6 +43,10 @@ pub struct SendRules {
     pub inline_min: usize,
     /// Most units of 16 bytes in an entry, up to [`DS_MAX`](c::DS_MAX).
     pub ds_max: u8,
+    /// Longest frame, bytes.
+    pub frame_max: u32,
+    /// Most payload of a large send, bytes.
+    pub tso_max: u32,
     /// Frames in a legacy multi-packet send at most; 0 where the card has none.
     pub mpw_max: usize,
     /// The card has enhanced multi-packet sends.
@@ -145,8 +149,8 @@ fn raw(control: &Control, rest: &[u8], rules: &SendRules) -> Result<Body, Violat
     match (control.opcode, control.opmod) {
         (c::OPCODE_SEND, _) => ethernet::frame(ethernet, pieces, rules),
         (c::OPCODE_TSO, c::OPMOD_MPW) => ethernet::legacy_frames(ethernet, pieces, rules),
-        (c::OPCODE_TSO, _) => ethernet::segmented(ethernet, pieces),
-        _ => ethernet::enhanced_frames(ethernet, pieces),
+        (c::OPCODE_TSO, _) => ethernet::segmented(ethernet, pieces, rules),
+        _ => ethernet::enhanced_frames(ethernet, pieces, rules),
     }
 }
 

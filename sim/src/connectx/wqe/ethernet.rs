@@ -111,15 +111,18 @@ pub(super) fn frame(ethernet: Ethernet, pieces: Vec<Piece>, rules: &SendRules) -
     if bytes < FRAME_MIN {
         return Err(Violation::FrameShort { bytes });
     }
+    within(bytes, rules.frame_max)?;
     Ok(Body::Frame(ethernet, pieces))
 }
 
 /// A large send: the headers must be in line as a whole, and at least those of Ethernet (providers/mlx5/qp.c).
-pub(super) fn segmented(ethernet: Ethernet, pieces: Vec<Piece>) -> Result<Body, Violation> {
+pub(super) fn segmented(ethernet: Ethernet, pieces: Vec<Piece>, rules: &SendRules) -> Result<Body, Violation> {
     let (mss, header, payload) = (ethernet.mss, ethernet.headers().len(), list::total(&pieces));
     if mss == 0 || (header as u64) < FRAME_MIN || payload == 0 {
         return Err(Violation::BadTso { mss, header, payload });
     }
+    within(payload, rules.tso_max)?;
+    within(u64::from(mss) + header as u64, rules.frame_max)?;
     Ok(Body::Segmented(ethernet, pieces))
 }
 
@@ -133,18 +136,27 @@ pub(super) fn legacy_frames(ethernet: Ethernet, pieces: Vec<Piece>, rules: &Send
     };
     match pieces.iter().enumerate().find_map(wrong) {
         Some(violation) => Err(violation),
-        None => enhanced_frames(ethernet, pieces),
+        None => enhanced_frames(ethernet, pieces, rules),
     }
 }
 
 /// A multi-packet send: no headers in line, one frame or more, each a whole one.
-pub(super) fn enhanced_frames(ethernet: Ethernet, pieces: Vec<Piece>) -> Result<Body, Violation> {
+pub(super) fn enhanced_frames(ethernet: Ethernet, pieces: Vec<Piece>, rules: &SendRules) -> Result<Body, Violation> {
     let have = ethernet.headers().len();
     if have > 0 {
         return Err(Violation::InlineHeaderLong { have });
     }
+    pieces.iter().try_for_each(|piece| within(piece.len(), rules.frame_max))?;
     match pieces.iter().map(Piece::len).min() {
         Some(bytes) if bytes >= FRAME_MIN => Ok(Body::Frames(ethernet, pieces)),
         shortest => Err(Violation::FrameShort { bytes: shortest.unwrap_or(0) }),
+    }
+}
+
+/// Checks that so many bytes are no more than the card takes.
+fn within(bytes: u64, max: u32) -> Result<(), Violation> {
+    match bytes <= max.into() {
+        true => Ok(()),
+        false => Err(Violation::FrameLong { bytes, max }),
     }
 }

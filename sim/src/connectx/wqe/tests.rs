@@ -4,9 +4,20 @@ use proptest::prelude::*;
 use super::*;
 
 const QPN: u32 = 0x1234;
+const FRAME_MAX: u32 = 9216;
+const TSO_MAX: u32 = 1 << 18;
 
 fn rules(transport: Transport) -> SendRules {
-    SendRules { transport, qpn: QPN, inline_min: 18, ds_max: c::DS_MAX, mpw_max: 5, enhanced_mpw: true }
+    SendRules {
+        transport,
+        qpn: QPN,
+        inline_min: 18,
+        ds_max: c::DS_MAX,
+        frame_max: FRAME_MAX,
+        tso_max: TSO_MAX,
+        mpw_max: 5,
+        enhanced_mpw: true,
+    }
 }
 
 fn control(opcode: u8) -> Control {
@@ -125,6 +136,8 @@ fn frames_and_their_segments() {
     let raw = SendRules { inline_min: 0, ..rules(Transport::Raw) };
     assert_eq!(spoilt(frame(0, 13), &raw, |_| ()), Err(Violation::FrameShort { bytes: 13 }));
     assert_eq!(spoilt(frame(18, 100), &raw, |bytes| bytes[23] = 9), Err(Violation::MssWithoutTso { mss: 9 }));
+    assert!(spoilt(frame(18, 9198), &raw, |_| ()).is_ok());
+    assert_eq!(spoilt(frame(18, 9199), &raw, |_| ()), Err(Violation::FrameLong { bytes: 9217, max: FRAME_MAX }));
     let large = |mss, header: &[u8], pieces| {
         let ethernet = Ethernet { mss, ..Ethernet::with_headers(header) };
         spoilt(SendWqe { control: control(c::OPCODE_TSO), body: Body::Segmented(ethernet, pieces) }, &raw, |_| ())
@@ -132,6 +145,9 @@ fn frames_and_their_segments() {
     assert!(large(1000, &[0; 54], vec![Piece::Memory(memory(3500))]).is_ok());
     assert_eq!(large(0, &[0; 54], vec![Piece::Memory(memory(35))]), Err(Violation::BadTso { mss: 0, header: 54, payload: 35 }));
     assert_eq!(large(9, &[0; 13], vec![Piece::Memory(memory(35))]), Err(Violation::BadTso { mss: 9, header: 13, payload: 35 }));
+    let much = vec![Piece::Memory(memory(TSO_MAX + 1))];
+    assert_eq!(large(9, &[0; 54], much), Err(Violation::FrameLong { bytes: (1 << 18) + 1, max: TSO_MAX }));
+    assert_eq!(large(9163, &[0; 54], vec![Piece::Memory(memory(1))]), Err(Violation::FrameLong { bytes: 9217, max: FRAME_MAX }));
     assert_eq!(large(9, &[0; 54], vec![]), Err(Violation::BadTso { mss: 9, header: 54, payload: 0 }));
 }
 
@@ -182,7 +198,7 @@ fn messages_and_their_segments() {
 }
 
 prop_compose! {
-    fn segment()(byte_count in 14..1u32 << 20, lkey: u32, addr: u64) -> DataSegment {
+    fn segment()(byte_count in 14..1000u32, lkey: u32, addr: u64) -> DataSegment {
         DataSegment { byte_count, lkey, addr }
     }
 }
@@ -216,7 +232,7 @@ fn entry() -> impl Strategy<Value = (Transport, u8, Body)> {
     prop_oneof![
         Just((Raw, c::OPCODE_NOP, Body::Nop)),
         (ethernet(18..120), vec(piece(), 0..5)).prop_map(|(e, p)| (Raw, c::OPCODE_SEND, Body::Frame(e, p))),
-        (ethernet(14..120), vec(piece(), 1..5), 1..=u16::MAX).prop_map(|(e, p, mss)| (
+        (ethernet(14..120), vec(piece(), 1..5), 1..=9000u16).prop_map(|(e, p, mss)| (
             Raw,
             c::OPCODE_TSO,
             Body::Segmented(Ethernet { mss, ..e }, p)
