@@ -175,7 +175,7 @@ fn message(control: &Control, rest: &[u8], rules: &SendRules) -> Result<Body, Vi
             let operands = Atomic::take(&mut rest, control, rules)?;
             let segments = list::only_memory(list::message(rest, control, rules)?, control.opcode)?;
             match segments[..] {
-                [segment] if segment.len() == 8 && remote.addr % 8 == 0 => Ok(Body::Atomic(remote, operands, segment)),
+                [segment] if segment.len() == 8 && remote.addr.is_multiple_of(8) => Ok(Body::Atomic(remote, operands, segment)),
                 _ => Err(Violation::BadAtomic { pieces: segments.len(), bytes: segments.iter().map(DataSegment::len).sum() }),
             }
         }

@@ -85,7 +85,7 @@ impl Compression {
         let mut run: Vec<Received> = Vec::new();
         let mut array = [0; 64];
         for index in 0..count as usize {
-            if index % ARRAY == 0 {
+            if index.is_multiple_of(ARRAY) {
                 array = entry(array_at(index / ARRAY));
             }
             let mini = at(&array, 8 * (index % ARRAY));

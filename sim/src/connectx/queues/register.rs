@@ -41,8 +41,8 @@ impl RegisterEvent {
         if let (c::CQ_DOORBELL, Ok([r3, r2, r1, r0, _, n2, n1, n0])) = (offset, <[u8; 8]>::try_from(bytes)) {
             return Ok(Self::Arm { cqn: u32::from_be_bytes([0, n2, n1, n0]), request: u32::from_be_bytes([r3, r2, r1, r0]) });
         }
-        let is_register = (c::BF_OFFSET..PAGE).contains(&offset) && offset % BLUEFLAME_MAX == 0;
-        let is_blueflame = bytes.len() % c::SEND_BLOCK == 0 && bytes.len() <= BLUEFLAME_MAX;
+        let is_register = (c::BF_OFFSET..PAGE).contains(&offset) && offset.is_multiple_of(BLUEFLAME_MAX);
+        let is_blueflame = bytes.len().is_multiple_of(c::SEND_BLOCK) && bytes.len() <= BLUEFLAME_MAX;
         let head = *bytes.first_chunk::<8>().ok_or(bad)?;
         if !is_register || bytes.len() != 8 && !is_blueflame {
             return Err(bad);

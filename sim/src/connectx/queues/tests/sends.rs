@@ -123,9 +123,15 @@ fn blueflame() {
     rig.memory.read(SQ, &mut block).unwrap();
     let actions = rig.card.store(&mut rig.memory, c::BF_OFFSET + 256, &block);
     assert!(matches!(actions[..], [Action::Transmit(_), Action::Complete { .. }]));
+    // An entry before it that was never rung for is not what was written into the register.
+    rig.write(c::OPCODE_NOP, Body::Nop);
     rig.write(c::OPCODE_SEND, frame(buffer(LKEY, 0, 60)));
-    rig.set(RECORD, c::SND_DBR, 2);
-    rig.memory.read(SQ + 64, &mut block).unwrap();
+    rig.set(RECORD, c::SND_DBR, 3);
+    rig.memory.read(SQ + 128, &mut block).unwrap();
+    assert_eq!(broken(&rig.card.store(&mut rig.memory, c::BF_OFFSET, &block)), []);
+    rig.write(c::OPCODE_SEND, frame(buffer(LKEY, 0, 60)));
+    rig.set(RECORD, c::SND_DBR, 4);
+    rig.memory.read(SQ + 192, &mut block).unwrap();
     block[63] ^= 1;
     let actions = rig.card.store(&mut rig.memory, c::BF_OFFSET, &block);
     assert!(matches!(
