@@ -123,14 +123,14 @@ pub struct Ring {
     pub addr: u64,
     /// An entry has 2^this bytes.
     pub log_stride: u8,
-    /// It has 2^this entries, up to 2^15.
+    /// It has 2^this entries: up to 2^15 where they are counted in 16 bits, up to 2^22 for completions.
     pub log_entries: u8,
 }
 
 impl Ring {
     /// Entries; a larger exponent than a queue can have counts as the largest.
     pub fn entries(&self) -> u32 {
-        1 << self.log_entries.min(15)
+        1 << self.log_entries.min(22)
     }
 
     /// Bytes of an entry.

@@ -17,7 +17,7 @@ pub struct CqConfig {
     pub cqn: u32,
     /// Address of its first entry.
     pub addr: u64,
-    /// It has 2^this entries, up to 2^15.
+    /// It has 2^this entries, up to 2^22.
     pub log_entries: u8,
     /// Bytes of an entry.
     pub size: CqeSize,

@@ -84,7 +84,7 @@ impl ReceiveQueue {
                 self.strides(memory, keys, packet, facts, size, 1 << log_strides.min(14), posted)
             }
         };
-        result.unwrap_or_else(|violation| self.fail(violation, (self.config.ring.entries() as u16).min(posted)))
+        result.unwrap_or_else(|violation| self.fail(violation, posted))
     }
 
     /// One packet into one entry.
@@ -163,7 +163,7 @@ impl ReceiveQueue {
             actions.push(Action::QueueFailed { number });
             return actions;
         }
-        let entries = (self.config.ring.entries() as u16).min(posted);
+        let entries = u16::try_from(self.config.ring.entries()).map_or(posted, |entries| entries.min(posted));
         for index in 0..entries {
             let reason = if index == 0 { violation } else { Violation::Flushed };
             let Verdict::Completion { syndrome, vendor } = reason.verdict() else { continue };

@@ -86,7 +86,7 @@ impl SharedQueue {
         Ok(Some(taken))
     }
 
-    /// Fails, as far as the rule says; a list that is too short, or a wrong key, fails only the queue pair's packet (`guessed`).
+    /// Fails as a whole, whichever rule was broken (`guessed`: the card may fail the queue pair alone for its packet's sake).
     fn fail(&mut self, violation: Violation, qpn: u32, cqn: u32) -> Vec<Action> {
         let number = self.config.srqn;
         let mut actions = vec![Action::Broken { number, violation }];
