@@ -70,6 +70,7 @@
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
 //! - [`campaign`]: many seeds: what a failure is, its minimisation, and what it all came to
 //! - [`stations`]: a world of its own, whose device tells of a host's death, and how connections must end then
+//! - [`connectx`]: a ConnectX as a driver meets it, bytes in queues; it stands alone, beside the simulated NIC
 //! - [`trace`]: hash, pcapng and text
 //! - [`timeline`]: a trace as a page for a browser
 #![forbid(unsafe_code)]
@@ -79,6 +80,7 @@ pub mod apps;
 pub mod campaign;
 pub mod checkers;
 mod checksum;
+pub mod connectx;
 mod dissect;
 pub mod drills;
 mod fabric;

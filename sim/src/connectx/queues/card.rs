@@ -1,0 +1,147 @@
+//! The queues of a card together.
+
+use std::collections::BTreeMap;
+
+use super::{Action, CompletionQueue, Outcome, ReceiveQueue, RegisterEvent, SendQueue, SharedQueue, Written};
+use crate::connectx::cqe::{Cqe, Received, Sent};
+use crate::connectx::keys::KeyTable;
+use crate::connectx::memory::Memory;
+use crate::connectx::violation::{Verdict, Violation};
+
+/// Where a queue pair's receives are.
+#[derive(Clone, Debug)]
+pub enum Receiver {
+    /// Nowhere.
+    None,
+    /// In its own queue.
+    Own(ReceiveQueue),
+    /// In a shared queue, completed to a completion queue.
+    Shared {
+        /// The shared queue.
+        srqn: u32,
+        /// The completion queue.
+        cqn: u32,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Pair {
+    send: SendQueue,
+    receiver: Receiver,
+}
+
+/// Queues by their numbers, and the keys that they use.
+///
+/// Of the [`Action`]s that its functions return, completions are written already; the rest is for the caller to do.
+#[derive(Clone, Debug, Default)]
+pub struct Card {
+    /// What the card may reach.
+    pub keys: KeyTable,
+    /// The card's clock, for completions; the caller sets it.
+    pub clock: u64,
+    completion: BTreeMap<u32, CompletionQueue>,
+    pairs: BTreeMap<u32, Pair>,
+    shared: BTreeMap<u32, SharedQueue>,
+}
+
+impl Card {
+    /// Adds a completion queue under its number.
+    pub fn add_completion(&mut self, cqn: u32, queue: CompletionQueue) {
+        self.completion.insert(cqn, queue);
+    }
+
+    /// Adds a shared receive queue under its number.
+    pub fn add_shared(&mut self, srqn: u32, queue: SharedQueue) {
+        self.shared.insert(srqn, queue);
+    }
+
+    /// Adds a queue pair under its number.
+    pub fn add_pair(&mut self, qpn: u32, send: SendQueue, receiver: Receiver) {
+        self.pairs.insert(qpn, Pair { send, receiver });
+    }
+
+    /// The send queue of a pair.
+    pub fn send_queue(&self, qpn: u32) -> Option<&SendQueue> {
+        self.pairs.get(&qpn).map(|pair| &pair.send)
+    }
+
+    /// The driver stored `bytes` at `offset` of a register page: eight bytes, or whole blocks of 64.
+    pub fn store<M: Memory + ?Sized>(&mut self, memory: &mut M, offset: usize, bytes: &[u8]) -> Vec<Action> {
+        let broken = |number, violation| vec![Action::Broken { number, violation }];
+        match RegisterEvent::of(offset, bytes) {
+            Ok(RegisterEvent::Send { qpn, index, blueflame }) => match self.pairs.get_mut(&qpn) {
+                Some(pair) => {
+                    let actions = pair.send.ring(memory, &self.keys, index, &blueflame);
+                    self.complete(memory, actions)
+                }
+                None => broken(qpn, Violation::NoSuchQueue { number: qpn }),
+            },
+            Ok(RegisterEvent::Arm { cqn, request }) => match self.completion.get_mut(&cqn).map(|queue| queue.arm(memory, request)) {
+                Some(Ok(written)) => told(cqn, written),
+                Some(Err(violation)) => broken(cqn, violation),
+                None => broken(cqn, Violation::NoSuchQueue { number: cqn }),
+            },
+            Err(violation) => broken(0, violation),
+        }
+    }
+
+    /// A packet came for the queue pair `qpn`, and `facts` is what its completion says of it.
+    pub fn receive<M: Memory + ?Sized>(&mut self, memory: &mut M, qpn: u32, packet: &[u8], facts: Received) -> Vec<Action> {
+        let facts = Received { timestamp: self.clock, ..facts };
+        let lost = vec![Action::Lost { qpn }];
+        let actions = match self.pairs.get_mut(&qpn).map(|pair| &mut pair.receiver) {
+            Some(Receiver::Own(queue)) => queue.receive(memory, &self.keys, packet, facts),
+            Some(&mut Receiver::Shared { srqn, cqn }) => match self.shared.get_mut(&srqn) {
+                Some(queue) => queue.receive(memory, &self.keys, (qpn, cqn), packet, facts),
+                None => lost,
+            },
+            Some(Receiver::None) | None => lost,
+        };
+        self.complete(memory, actions)
+    }
+
+    /// The request of an [`Action::Request`] ended.
+    pub fn finish<M: Memory + ?Sized>(&mut self, memory: &mut M, qpn: u32, index: u16, outcome: Outcome) -> Vec<Action> {
+        let actions = self.pairs.get_mut(&qpn).map(|pair| pair.send.finish(index, outcome)).unwrap_or_default();
+        self.complete(memory, actions)
+    }
+
+    /// Writes the completions among `actions`, and adds what comes of it.
+    fn complete<M: Memory + ?Sized>(&mut self, memory: &mut M, actions: Vec<Action>) -> Vec<Action> {
+        let mut done = Vec::with_capacity(actions.len());
+        for action in actions {
+            let Action::Complete { cqn, cqe } = action else {
+                done.push(action);
+                continue;
+            };
+            let cqe = match cqe {
+                Cqe::Sent(sent) => Cqe::Sent(Sent { timestamp: self.clock, ..sent }),
+                other => other,
+            };
+            let Some(queue) = self.completion.get_mut(&cqn) else {
+                done.push(Action::Broken { number: cqn, violation: Violation::NoSuchQueue { number: cqn } });
+                continue;
+            };
+            let had_failed = queue.has_failed();
+            match queue.push(memory, &cqe) {
+                Ok(written) => {
+                    done.push(Action::Complete { cqn, cqe });
+                    done.extend(told(cqn, written));
+                }
+                Err(violation) => {
+                    done.push(Action::Broken { number: cqn, violation });
+                    if violation.verdict() == Verdict::QueueFails && !had_failed {
+                        done.push(Action::QueueFailed { number: cqn });
+                    }
+                }
+            }
+        }
+        done
+    }
+}
+
+/// What a completion queue has to tell.
+fn told(cqn: u32, written: Written) -> Vec<Action> {
+    let broken = written.broken.map(|violation| Action::Broken { number: cqn, violation });
+    broken.into_iter().chain(written.event.then_some(Action::Event { cqn })).collect()
+}

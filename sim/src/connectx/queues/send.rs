@@ -1,0 +1,272 @@
+//! A send queue, as the card sees it.
+
+use std::collections::VecDeque;
+
+use super::{Action, Ring, Transmit};
+use crate::connectx::constants as c;
+use crate::connectx::cqe::{Cqe, Failed, Sent};
+use crate::connectx::keys::KeyTable;
+use crate::connectx::memory::{Memory, word};
+use crate::connectx::violation::{Verdict, Violation};
+use crate::connectx::wqe::{Body, Control, DataSegment, Piece, SendRules, SendWqe, Transport};
+
+/// A send queue that was made.
+#[derive(Clone, Copy, Debug)]
+pub struct SendConfig {
+    /// How its entries are read.
+    pub rules: SendRules,
+    /// Its blocks; an entry of it has 64 bytes.
+    pub ring: Ring,
+    /// Address of its doorbell record.
+    pub record: u64,
+    /// Its protection domain.
+    pub pd: u32,
+    /// User's index, 24 bits.
+    pub uidx: u32,
+    /// Its completion queue.
+    pub cqn: u32,
+}
+
+/// How a request ended that others had to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Well, with so many bytes read.
+    Done {
+        /// Bytes that a read or an atomic brought, else 0.
+        bytes: u32,
+    },
+    /// Not.
+    Failed {
+        /// `SYNDROME_*`.
+        syndrome: u8,
+        /// The vendor's own number.
+        vendor: u8,
+    },
+}
+
+/// An entry that was taken.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    control: Control,
+    index: u16,
+    /// Nothing while others have to answer.
+    outcome: Option<Outcome>,
+}
+
+/// A send queue.
+#[derive(Clone, Debug)]
+pub struct SendQueue {
+    config: SendConfig,
+    /// Blocks fetched, a running counter.
+    consumer: u16,
+    /// Blocks whose entries are completed; never ahead of `consumer`.
+    retired: u16,
+    /// Entries taken and not completed, oldest first. Invariant: no more than the ring has blocks.
+    taken: VecDeque<Taken>,
+    failed: bool,
+}
+
+impl SendQueue {
+    /// A queue that has taken nothing.
+    pub fn new(config: SendConfig) -> Self {
+        Self { config, consumer: 0, retired: 0, taken: VecDeque::new(), failed: false }
+    }
+
+    /// Whether it has failed: what is posted from now on is flushed.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Blocks that the doorbell record says are posted, and that were never rung for.
+    ///
+    /// # Errors
+    /// [`Violation::QueueUnmapped`].
+    pub fn unrung<M: Memory + ?Sized>(&self, memory: &M) -> Result<u16, Violation> {
+        let producer = word(memory, self.config.record, c::SND_DBR).map_err(Violation::QueueUnmapped)?;
+        Ok((producer as u16).wrapping_sub(self.consumer))
+    }
+
+    /// The driver rang for the entry at block `index`; `blueflame` has its blocks if it was written into the register.
+    ///
+    /// Takes what the doorbell record says is posted: at most as many entries as there are blocks.
+    pub fn ring<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable, index: u16, blueflame: &[u8]) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let posted = match self.unrung(memory) {
+            Ok(posted) => posted,
+            Err(violation) => {
+                self.break_down(violation, &mut actions);
+                return actions;
+            }
+        };
+        // A doorbell for an entry that was taken with an earlier one is in order.
+        let ahead = index.wrapping_sub(self.consumer);
+        if ahead < 1 << 15 && ahead >= posted {
+            let violation = Violation::DoorbellAheadOfRecord { rung: index, producer: self.consumer.wrapping_add(posted) };
+            actions.push(self.broken(violation));
+        }
+        let (open, capacity) = (self.consumer.wrapping_sub(self.retired), self.config.ring.entries());
+        if u32::from(open) + u32::from(posted) > capacity {
+            let control = self.control(memory).unwrap_or(Control::decode(&[0; 16]));
+            self.fail(control, Violation::Overrun { posted: open.wrapping_add(posted), capacity }, &mut actions);
+            // Which entries are whole is not known any more.
+            self.consumer = self.consumer.wrapping_add(posted);
+        } else {
+            let end = self.consumer.wrapping_add(posted);
+            while self.consumer != end {
+                if let Err(violation) = self.take(memory, keys, (index, blueflame), end, &mut actions) {
+                    self.break_down(violation, &mut actions);
+                    break;
+                }
+            }
+        }
+        self.complete(&mut actions);
+        actions
+    }
+
+    /// The request at block `index` ended. Those before it that wait are done, too, if it is (acknowledgments are cumulative).
+    pub fn finish(&mut self, index: u16, outcome: Outcome) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let Some(at) = self.taken.iter().position(|taken| taken.index == index) else { return actions };
+        for taken in self.taken.iter_mut().take(at) {
+            taken.outcome.get_or_insert(Outcome::Done { bytes: 0 });
+        }
+        self.taken[at].outcome.get_or_insert(outcome);
+        if let Outcome::Failed { .. } = outcome {
+            self.failed = true;
+            for taken in self.taken.iter_mut().skip(at + 1) {
+                taken.outcome = Some(flushed());
+            }
+        }
+        self.complete(&mut actions);
+        actions
+    }
+
+    /// The first segment of the next entry.
+    fn control<M: Memory + ?Sized>(&self, memory: &M) -> Result<Control, Violation> {
+        let mut first = [0; c::DS_UNIT];
+        self.config.ring.read(memory, self.consumer.into(), &mut first).map_err(Violation::QueueUnmapped)?;
+        Ok(Control::decode(&first))
+    }
+
+    /// Takes one entry, which ends before block `end` or is wrong.
+    fn take<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        keys: &KeyTable,
+        (rung, blueflame): (u16, &[u8]),
+        end: u16,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Violation> {
+        let control = self.control(memory)?;
+        let posted = end.wrapping_sub(self.consumer);
+        let blocks = control.blocks();
+        if self.failed {
+            self.taken.push_back(Taken { control, index: self.consumer, outcome: Some(flushed()) });
+        } else if blocks > posted {
+            self.fail(control, Violation::BeyondProducer { blocks, posted }, actions);
+        } else {
+            let mut bytes = vec![0; usize::from(control.ds) * c::DS_UNIT];
+            self.config.ring.read(memory, self.consumer.into(), &mut bytes).map_err(Violation::QueueUnmapped)?;
+            let common = bytes.len().min(blueflame.len());
+            if rung == self.consumer && bytes[..common] != blueflame[..common] {
+                actions.push(self.broken(Violation::BlueFlameDiffers));
+            }
+            match self.read(&bytes, keys) {
+                Ok(wqe) => self.start(wqe, actions),
+                Err(violation) => self.fail(control, violation, actions),
+            }
+        }
+        self.consumer = self.consumer.wrapping_add(blocks.min(posted));
+        Ok(())
+    }
+
+    /// Reads an entry and checks its keys.
+    fn read(&self, bytes: &[u8], keys: &KeyTable) -> Result<SendWqe, Violation> {
+        let wqe = SendWqe::parse(bytes, self.consumer, &self.config.rules)?;
+        let check = |s: &DataSegment, write| keys.check_local(s.lkey, self.config.pd, s.addr, s.len(), write);
+        match &wqe.body {
+            Body::Nop => {}
+            Body::Read(_, segments) => segments.iter().try_for_each(|segment| check(segment, true))?,
+            Body::Atomic(_, _, segment) => check(segment, true)?,
+            Body::Frame(_, pieces)
+            | Body::Segmented(_, pieces)
+            | Body::Frames(_, pieces)
+            | Body::Send(_, pieces)
+            | Body::Write(_, pieces) => {
+                let memory = pieces.iter().filter_map(|piece| match piece {
+                    Piece::Memory(segment) => Some(segment),
+                    Piece::Inline(_) => None,
+                });
+                memory.into_iter().try_for_each(|segment| check(segment, false))?;
+            }
+        }
+        Ok(wqe)
+    }
+
+    /// Does what a well-formed entry asks for.
+    fn start(&mut self, SendWqe { control, body }: SendWqe, actions: &mut Vec<Action>) {
+        let qpn = self.config.rules.qpn;
+        let transmit = |ethernet, frames, segmented| {
+            let wqe_counter = control.index;
+            Action::Transmit(Transmit { qpn, wqe_counter, ethernet, frames, segmented })
+        };
+        let waits = self.config.rules.transport == Transport::Rc && body != Body::Nop;
+        match body {
+            Body::Nop => {}
+            Body::Frame(ethernet, pieces) => actions.push(transmit(ethernet, vec![pieces], false)),
+            Body::Segmented(ethernet, pieces) => actions.push(transmit(ethernet, vec![pieces], true)),
+            Body::Frames(ethernet, pieces) => actions.push(transmit(ethernet, pieces.into_iter().map(|p| vec![p]).collect(), false)),
+            body => actions.push(Action::Request { qpn, control, body }),
+        }
+        let outcome = (!waits).then_some(Outcome::Done { bytes: 0 });
+        self.taken.push_back(Taken { control, index: self.consumer, outcome });
+    }
+
+    /// The entry that the queue is at breaks a rule.
+    fn fail(&mut self, control: Control, violation: Violation, actions: &mut Vec<Action>) {
+        actions.push(self.broken(violation));
+        let Verdict::Completion { syndrome, vendor } = violation.verdict() else { return };
+        self.failed = true;
+        self.taken.push_back(Taken { control, index: self.consumer, outcome: Some(Outcome::Failed { syndrome, vendor }) });
+    }
+
+    /// The card cannot reach the queue.
+    fn break_down(&mut self, violation: Violation, actions: &mut Vec<Action>) {
+        actions.push(self.broken(violation));
+        actions.push(Action::QueueFailed { number: self.config.rules.qpn });
+        self.failed = true;
+    }
+
+    /// Completes the oldest entries, in order, as far as they have ended.
+    fn complete(&mut self, actions: &mut Vec<Action>) {
+        while let Some(&Taken { control, index, outcome: Some(outcome) }) = self.taken.front() {
+            self.taken.pop_front();
+            let (cqn, qpn, opcode) = (self.config.cqn, self.config.rules.qpn, control.opcode);
+            match outcome {
+                Outcome::Done { bytes } if control.wants_completion() => {
+                    let (uidx, byte_count) = (self.config.uidx, bytes);
+                    let cqe = Cqe::Sent(Sent { uidx, byte_count, timestamp: 0, opcode, qpn, wqe_counter: index });
+                    actions.push(Action::Complete { cqn, cqe });
+                }
+                Outcome::Done { .. } => {}
+                Outcome::Failed { syndrome, vendor } => {
+                    let srqn_uidx = self.config.uidx;
+                    let cqe = Cqe::Failed(Failed { receive: false, srqn_uidx, vendor, syndrome, opcode, qpn, wqe_counter: index });
+                    actions.push(Action::Complete { cqn, cqe });
+                }
+            }
+        }
+        self.retired = self.taken.front().map_or(self.consumer, |taken| taken.index);
+    }
+
+    fn broken(&self, violation: Violation) -> Action {
+        Action::Broken { number: self.config.rules.qpn, violation }
+    }
+}
+
+fn flushed() -> Outcome {
+    match Violation::Flushed.verdict() {
+        Verdict::Completion { syndrome, vendor } => Outcome::Failed { syndrome, vendor },
+        _ => Outcome::Failed { syndrome: c::SYNDROME_WR_FLUSH, vendor: 0 },
+    }
+}
