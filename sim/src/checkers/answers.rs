@@ -157,8 +157,8 @@ impl Checkers {
                 moment.breach(NAME, format_args!("RFC 826, RFC 792, RFC 1122 s4.1.3.1: {:?} was owed, and not sent", one.answer));
             }
         }
-        // (Where the device takes what it is given, all answers are given by now.)
-        asked.retain(|one| !judged && moment.at <= one.at.max(moment.excused) + LATE_MAX);
+        // (Where the device takes what it is given, all answers are given by now, but for those to what came when it did not.)
+        asked.retain(|one| (!judged || !one.answered) && moment.at <= one.at.max(moment.excused) + LATE_MAX);
         self.answers[host].asked = asked;
     }
 }
