@@ -166,6 +166,8 @@ fn echo(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Option<&En
         .iter()
         .filter(|arrival| arrival.len() > 0 && edge.is_some_and(|edge| !before(edge, arrival.seq) && before(edge, arrival.end())))
         .filter(|arrival| !before(segment.ack, arrival.end()))
+        // (What had come already, and waited to be acknowledged, is outside the window when it comes again: RFC 7323 s5.3 R2.)
+        .filter(|arrival| own.shadow.receiver.next().is_none_or(|next| before(next, arrival.end())))
         .filter_map(of)
         .reduce(|a, b| if before(a, b) { a } else { b })
         && before(echo, newest)
