@@ -25,8 +25,8 @@ fn library() -> PathBuf {
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("claims");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/claims.c");
+        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("core_claims");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/core_claims.c");
         let made = Command::new("gcc").args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"]).arg(&program).arg(source).output();
         let made = made.expect("gcc must be installed");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
