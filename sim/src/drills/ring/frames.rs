@@ -77,7 +77,9 @@ fn story(host: &mut Host<'_>, vlan: Option<u16>, protocol: u8, body: &[u8]) -> S
                 "a header's checksum that is wrong"
             }
             1 => {
-                let at = host.bench.between(ip.l4 as u64 + 8, ip.end as u64 - 1) as usize;
+                // (What follows a datagram in its packet, no checksum covers.)
+                let len = dissect::be16(&frame, ip.l4 + 4).filter(|_| ip.protocol == UDP).map_or(ip.end - ip.l4, usize::from);
+                let at = host.bench.between(ip.l4 as u64 + 8, (ip.l4 + len) as u64 - 1) as usize;
                 frame[at] ^= 0x10;
                 "a byte that was changed"
             }
