@@ -1,11 +1,10 @@
-//! What is wrong in the ring, as outsiders would have it.
+//! More of the ring's mutants.
 
 /// Adds these to what `mutants!` is given.
 macro_rules! with_ring {
     ({ $($before:tt)* } ; $($after:tt)*) => {
         with_tcp! {
             $($before)*
-            // Outsider, ring.
             /// Of those that share an address, one that left is found still (socket(7), SO_REUSEPORT).
             ShareLeaverFound,
             /// A datagram that finds the queue full is not counted (socket(7), SO_RXQ_OVFL).

@@ -4,7 +4,6 @@
 macro_rules! with_tcp {
     ($($others:tt)*) => {
         mutants! {
-            // Outsider, TCP.
             /// An acknowledgment older than the window of now is refused, not than the largest one (RFC 5961 s5.2).
             AckFloorOfCurrentWindow,
             /// Of several reported blocks one is noted (RFC 2018 s5).

@@ -290,9 +290,11 @@ impl Output {
         if self.strain.is(Mutant::ReportTravels) {
             packet[8] = 64;
         }
-        packet[10..12].fill(0);
-        let sum = !checksum::sum(&packet[..ipv4::LEN + 4]);
-        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        if self.strain.is(Mutant::ReportWithoutAlert) || self.strain.is(Mutant::ReportTravels) {
+            packet[10..12].fill(0);
+            let sum = !checksum::sum(&packet[..ipv4::LEN + 4]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
         let end = at + packet.len();
         head[at..end].copy_from_slice(&packet);
         // What the device does not take is lost like a frame on the wire: reports are repeated.
