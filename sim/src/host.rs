@@ -388,6 +388,7 @@ impl Host {
             };
             if due || news || !self.events.is_empty() {
                 busy = true;
+                self.rings[ring].program_runs();
                 let mut cx = Context { now, ring: &mut self.rings[ring], events: &self.events, ip: self.ip, tainted };
                 program.last = program.app.step(&mut cx);
             }

@@ -38,6 +38,8 @@ pub struct Sockets {
     checkers: Option<Rc<RefCell<Checkers>>>,
     /// What programs hold of what they read, if they read by reference.
     loans: Option<Box<Loans>>,
+    /// Nothing was called since the host went to sleep: what came meanwhile came to what slept.
+    is_as_it_slept: bool,
 }
 
 impl fmt::Debug for Sockets {
@@ -63,7 +65,7 @@ impl DerefMut for Sockets {
 impl Sockets {
     /// Nobody checks yet.
     pub(crate) fn new(ring: Ring<SimDevice>) -> Self {
-        Self { ring, place: 0, checkers: None, loans: None }
+        Self { ring, place: 0, checkers: None, loans: None, is_as_it_slept: false }
     }
 
     pub(crate) fn place(&self) -> usize {
@@ -120,7 +122,7 @@ impl Sockets {
         self.note(|checkers, place, ring| checkers.polls(place, now, ring));
         self.give_back_due(now);
         let idle = !self.ring.has_events() && self.ring.next_deadline().is_none_or(|at| at > now) && !self.ring.refused();
-        let spoken = self.ring.device().slept_through().filter(|_| idle);
+        let spoken = self.ring.device().slept_through().filter(|_| idle && self.is_as_it_slept);
         let done = self.ring.poll(now);
         if let Some(spoken) = spoken {
             let spoken = self.ring.device().spoken() - spoken;
@@ -129,8 +131,14 @@ impl Sockets {
         done
     }
 
+    /// A program of the ring's runs, and may call anything: what it hands to the ring may wait for what came while the host slept.
+    pub(crate) fn program_runs(&mut self) {
+        self.is_as_it_slept = false;
+    }
+
     /// Until something comes that somebody waits for.
     pub(crate) fn sleep(&mut self) {
+        self.is_as_it_slept = true;
         let wake = self.ring.wake();
         self.ring.device_mut().arm(wake);
     }

@@ -28,6 +28,8 @@ const LATER: Duration = Duration::from_secs(2);
 /// Who has waited for a while looks again after that part of it.
 const PATIENCE: u32 = 16;
 const LATER_LOOK: Duration = Duration::from_millis(50);
+/// And not much more often than this, however long the run is.
+const LATER_LOOKS: u32 = 1000;
 
 /// When a side begins to take the connection along, if it is there by then.
 #[derive(Clone, Copy, Debug)]
@@ -291,7 +293,8 @@ impl Sharer {
             () if self.waits() || line.begun && !(settled(0) && settled(1)) => Some(cx.now + self.pause(cx.now)),
             () if settled(self.other()) => None,
             () if cx.now < Instant::ZERO + LATER => Some(cx.now + LOOK),
-            () => Some(cx.now + LATER_LOOK),
+            // (Beside others, who may be idle for weeks.)
+            () => Some(cx.now + LATER_LOOK.max(cx.now.since(Instant::ZERO) / LATER_LOOKS)),
         };
         let begin = self.begin_at.filter(|_| self.role == Role::Free && self.round == 0);
         let again = self.again_at.filter(|_| self.round == 0);

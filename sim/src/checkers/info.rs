@@ -32,6 +32,10 @@ pub(super) struct State {
     first_at: Option<Instant>,
     /// Acknowledged since the last service: the window may have grown by as much before it fell.
     acknowledged: u32,
+    /// Something was lost behind the wire, and may have been an acknowledgment: the next one that arrives is one of both to the stack.
+    unheard: bool,
+    /// What was acknowledged by then.
+    kept: u32,
     /// Until this is acknowledged, duplicate acknowledgments or SACK may have told of segments that have left the network.
     recover: Option<u32>,
     timed_out: bool,
@@ -115,7 +119,9 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
 pub(super) fn told(moment: &Moment, own: &mut Endpoint, told: SocketInfo) {
     let cwnd = told.cwnd;
     own.info.sampled(moment.at, cwnd);
-    own.info.acknowledged = 0;
+    own.info.unheard = moment.at <= moment.hampered || own.info.unheard && own.info.acknowledged == own.info.kept;
+    own.info.kept = if own.info.unheard { own.info.acknowledged } else { 0 };
+    own.info.acknowledged = own.info.kept;
     if core::mem::take(&mut own.info.timed_out) && cwnd > 2 * usize::from(told.mss) {
         let mss = told.mss;
         moment.breach(NAME, format_args!("tcpi_snd_cwnd: {cwnd} after a retransmission timeout (RFC 5681 s3.1), with segments of {mss}"));

@@ -131,14 +131,16 @@ impl State {
     }
 
     /// A packet goes to a neighbour, at that station.
-    fn sent(&self, moment: &Moment, ip: Ipv4Addr, mac: MacAddr) {
-        let Some(neighbour) = self.known.get(&ip) else {
+    fn sent(&mut self, moment: &Moment, ip: Ipv4Addr, mac: MacAddr) {
+        let Some(neighbour) = self.known.get_mut(&ip) else {
             moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which never said where it is"));
         };
         // (What came only just may have been an answer.)
         if !neighbour.counts && moment.at > neighbour.claimed_first + AGAIN {
             moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which nobody asked for and which did not ask"));
         }
+        // (And a stack that took it for one knows from then on.)
+        neighbour.counts = true;
         let newest = neighbour.claims.back() == Some(&mac);
         let late = || neighbour.claims.contains(&mac) && moment.at < neighbour.claimed_at + ON_ITS_WAY;
         if !newest && !late() {

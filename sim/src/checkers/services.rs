@@ -314,6 +314,11 @@ impl Checkers {
         }
     }
 
+    /// Whether a host's device ever refused what strangers are told.
+    fn drops_answers(&self, host: usize) -> bool {
+        self.places[host].iter().any(|&place| self.desks[place].tx_drops > 0)
+    }
+
     fn judge_closed(&mut self, moment: &Moment, socket: SocketId, ring: &R) {
         let healed_at = self.healed_at.map(|at| at + self.desks[moment.place].ahead);
         let Some(sock) = self.desks[moment.place].sockets.get(&socket) else { return };
@@ -321,7 +326,9 @@ impl Checkers {
         let state = ring.info(socket).and_then(|info| info.state);
         // A peer that doesn't read keeps a connection for as long as it answers probes.
         let waits = |id| self.flows.at(id).flight() == 0 && self.flows.at(id).has_unsent();
-        let shut_out = sock.endpoint.is_some_and(waits);
+        // Nor does one whose answers the peer's device has no room for: whoever closed may have to ask for as long as it tries.
+        let untold = |id| self.flows.at(id).peer.is_some_and(|peer| self.drops_answers(self.flows.at(peer).host));
+        let shut_out = sock.endpoint.is_some_and(|id| waits(id) || untold(id));
         let lost = sock.endpoint.is_some_and(|id| self.flows.at(id).lost);
         let closed = closing::Closed { reset_due: closed.reset_due && !lost, ..closed };
         closing::check(moment, closed, healed_at.filter(|_| !shut_out), state);

@@ -75,7 +75,8 @@ pub(super) fn due(own: &Endpoint, excused: Instant) -> Option<(Instant, &'static
     }
     let quiet = own.rx_at.max(own.tx_at).max(excused);
     let retry = if own.flight() > 0 {
-        let since = own.una_at.max(own.rto.sent_at()).max(excused);
+        // (What was acknowledged in a segment before the window is sent again, since such a segment is dropped whole.)
+        let since = own.una_at.max(own.rto.sent_at()).max(own.shadow.sender.retried_at()).max(excused);
         // From round trips on the wire, where all of them were seen.
         let bound = own.shadow.sender.retry_at(excused).filter(|_| own.calm && shadow::State::is_alive(own));
         Some((bound.map_or(since + RETRY_MAX, |at| at.min(since + RETRY_MAX)), "RFC 6298 s5: what is in flight is sent again"))

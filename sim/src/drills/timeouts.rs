@@ -8,6 +8,7 @@ use ringway_stack::tcp::State;
 
 use super::Drill;
 use super::bench::{Bench, Peer, TICK};
+use super::sending::roomy;
 use crate::segment::ACK;
 
 pub(super) const DRILLS: &[Drill] = &[
@@ -15,6 +16,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("a connection that is given up", given_up),
     ("a user's timeout", user_timeout),
     ("an orphan that is given up", orphan),
+    ("duplicates after a recovery", duplicates_after),
 ];
 
 /// Linux's TCP_RTO_MIN and TCP_RTO_MAX.
@@ -43,6 +45,27 @@ impl Estimate {
 
     fn rto(&self) -> Duration {
         (self.srtt + (4 * self.var).max(RTO_MIN)).min(RTO_MAX)
+    }
+}
+
+/// RFC 6582 s3.2 step 2: what was sent twice may be answered by duplicates of what ended the recovery; and where both report what they got (RFC 2018), what
+/// reports nothing is none (RFC 6675 s2).
+fn duplicates_after(bench: &mut Bench) {
+    let mut peer = roomy(bench);
+    let first = bench.between(1, 6) as usize * peer.mss as usize;
+    bench.write(&peer, 0, first, SendFlags::empty());
+    bench.receive(&mut peer);
+    let heard = bench.await_segment(RTO_MAX);
+    bench.must(heard.is_some(), "RFC 6298 s5.4: nothing is sent again");
+    bench.take();
+    bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
+    let ended = peer.rcv;
+    let second = bench.between(1, 6) as usize * peer.mss as usize;
+    bench.write(&peer, first, second, SendFlags::empty());
+    bench.receive(&mut peer);
+    for number in 1..=bench.between(3, 6) {
+        bench.give(&peer, peer.nxt, ended, ACK, 0);
+        bench.silence(&format!("RFC 6582 s3.2 step 2: duplicate {number} of what ended a recovery shows no loss"));
     }
 }
 

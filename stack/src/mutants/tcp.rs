@@ -14,6 +14,8 @@ macro_rules! with_tcp {
             DuplicatesWithNothingInFlight,
             /// Duplicate acknowledgments count on after a new one (RFC 5681 s3.2).
             DuplicatesAddUp,
+            /// Without SACK, duplicates of what ended a recovery begin another (RFC 6582 s3.2 step 2).
+            DuplicatesOfRecoverCount,
             /// A window that comes with bytes is not noted (RFC 9293 s3.10.7.4).
             WindowOfDataIgnored,
             /// Whatever is acknowledged first ends the measurement of a round trip (RFC 6298 s3).

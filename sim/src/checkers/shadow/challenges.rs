@@ -62,6 +62,13 @@ fn answer(segment: &Segment, own: &Endpoint) -> Option<Answer> {
         return None;
     }
     let old = !own.shadow.receiver.is_doubtful() && segment.len() > 0 && !before(own.rx.next, segment.end());
+    let strange = before(own.nxt, segment.ack) || before(segment.ack, own.una.wrapping_sub(1 << 30));
+    // The stack's window begins where it was last announced to (as Linux's rcv_wup): what lies between that and what has come since goes on to the check of
+    // its acknowledgment, and to that one's limit.
+    let announced = own.shadow.receiver.acked.is_none_or(|acked| !before(segment.end(), acked));
+    if old && announced && strange {
+        return Some(Answer::Perhaps);
+    }
     if segment.len() > 0 && (outside || old) {
         return Some(Answer::Always("RFC 9293 s3.10.7.4: a segment that is not acceptable is acknowledged"));
     }
@@ -69,7 +76,6 @@ fn answer(segment: &Segment, own: &Endpoint) -> Option<Answer> {
     if stale && segment.len() > 0 {
         return Some(Answer::Always("RFC 7323 s5.3: a segment with an old timestamp is acknowledged"));
     }
-    let strange = before(own.nxt, segment.ack) || before(segment.ack, own.una.wrapping_sub(1 << 30));
     if within && !stale && strange {
         return Some(Answer::Challenge("RFC 5961 s5.2: an acknowledgment of what was never sent, or long ago, is answered by an ACK"));
     }

@@ -144,6 +144,11 @@ impl State {
         self.edge.is_none_or(|edge| !before(nxt, edge))
     }
 
+    /// When the oldest byte that the stack takes to be in flight was sent again last.
+    pub(in crate::checkers) fn retried_at(&self) -> Instant {
+        self.head_at
+    }
+
     /// When the oldest byte in flight must have been sent again; `None`: too little is known.
     pub(in crate::checkers) fn retry_at(&self, excused: Instant) -> Option<Instant> {
         self.una?;
@@ -659,7 +664,9 @@ fn fast_retransmit(moment: &Moment, own: &Endpoint, service: Service, resent: bo
     }
     // RFC 2018 s8: what was reported, and then dropped, is sent again after a timeout; until then it counts as received.
     let dropped = state.is_sacked(una, una.wrapping_add(1));
-    let sound = state.phase == Phase::Open && !resent && before(una, own.nxt) && before(own.iss, una) && !dropped;
+    // RFC 6582 s3.2 step 2: without SACK, duplicates of what ended a recovery may answer what was sent twice.
+    let answers = !own.agrees_on_sack && una == state.recover;
+    let sound = state.phase == Phase::Open && !resent && before(una, own.nxt) && before(own.iss, una) && !dropped && !answers;
     if sound && state.dups >= DUPACK_THRESHOLD {
         let relative = own.relative(una);
         moment.breach(

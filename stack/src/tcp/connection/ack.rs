@@ -224,6 +224,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn on_duplicate_ack(&mut self) {
+        if self.answers_what_was_sent_twice() {
+            return;
+        }
         self.dupacks = self.dupacks.saturating_add(1);
         // A segment has left the network: another may enter (RFC 3042, RFC 6675).
         self.tx_pending = true;
@@ -231,6 +234,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.phase == Phase::Open && self.dupacks >= enough {
             self.enter_recovery();
         }
+    }
+
+    /// Without SACK, duplicates of the acknowledgment that ended a recovery may answer what was sent again although it had arrived: they say nothing of
+    /// what was sent since (RFC 6582 s3.2 step 2, "covers more than recover").
+    fn answers_what_was_sent_twice(&self) -> bool {
+        let ended_here = self.phase == Phase::Open && self.snd_una == self.recover;
+        ended_here && !self.agreement.sack && !self.config.is(Mutant::DuplicatesOfRecoverCount)
     }
 
     fn enter_recovery(&mut self) {

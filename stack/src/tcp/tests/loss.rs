@@ -82,6 +82,29 @@ fn three_duplicates_bring_a_fast_retransmission() {
     }
 }
 
+/// RFC 6582 s3.2 step 2: "If the Cumulative Acknowledgment field doesn't cover more than recover" the duplicates may answer what was sent twice.
+#[test]
+fn without_sack_duplicates_of_what_ended_a_recovery_begin_none() {
+    for config in [Config::default(), no_sack()] {
+        let mut pair = Pair::open(&config, &config);
+        pair.lose(|packet| packet.from == B);
+        pair.write(A, &pattern(1448 * 3)).unwrap();
+        pair.run(ms(150));
+        pair.lose_nothing();
+        pair.run(ms(100));
+        assert_eq!(pair.a.counters().retransmissions, 1, "the timer's");
+        let ended = *pair.sent(B).iter().rfind(|packet| packet.payload.is_empty()).map(|packet| &packet.header).unwrap();
+        pair.lose(|packet| packet.from == A);
+        pair.write(A, &pattern(1448 * 3)).unwrap();
+        pair.transmit();
+        for _ in 0..5 {
+            pair.deliver(A, &ended, &[]);
+        }
+        pair.transmit();
+        assert_eq!(pair.a.counters().retransmissions, 1, "SACK: {}", config.sack);
+    }
+}
+
 #[test]
 fn several_losses_in_one_window_need_no_timer() {
     for config in [Config::default(), no_sack()] {
