@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::net::SocketAddrV4;
 
-use ringway_sim::apps::{Client, Dialogue, Pattern, Server, Shared, Side, Tally};
+use ringway_sim::apps::{Client, Dialogue, Pattern, Server, Shared, Side, Transfer};
 use ringway_sim::{Capture, Faults, HostConfig, LinkConfig, World, WorldConfig};
 use ringway_stack::Instant;
 use ringway_stack::tcp::Config;
@@ -19,10 +19,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let seed = args.next().map_or(Ok(42), |s| s.parse())?;
 
-    let (world, tally) = upload(seed)?;
+    let (world, transfer) = upload(seed)?;
     let (again, _) = upload(seed)?;
     println!("{}", world.report());
-    println!("the server read {} of {BYTES} bytes: {:?}", tally.read().read, tally.read().ending);
+    println!("the server read {} of {BYTES} bytes: {:?}", transfer.read().read, transfer.read().ending);
     println!("once more: trace {}", again.report().hash);
     assert_eq!(world.report(), again.report());
 
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// One client sends its bytes to one server.
-fn upload(seed: u64) -> Result<(World, Shared<Tally>), Box<dyn Error>> {
+fn upload(seed: u64) -> Result<(World, Shared<Transfer>), Box<dyn Error>> {
     let faults = Faults {
         loss_ppm: 20_000,
         duplication_ppm: 10_000,
@@ -50,12 +50,12 @@ fn upload(seed: u64) -> Result<(World, Shared<Tally>), Box<dyn Error>> {
     let client = world.add_host(HostConfig::named("client").link(link));
 
     let dialogue = Dialogue { own: Side { pattern: Pattern(seed), total: BYTES, ..Side::silent() }, peer: Side::silent() };
-    let read = Shared::new(Tally::default());
+    let read = Shared::new(Transfer::default());
     let mut program = Server::new(80, Config::default(), Shared::new(None));
     program.expect(SocketAddrV4::new(world.host(client).ip(), 40_000), dialogue.turned(), read.clone());
     world.add_app(server, program);
     let to = SocketAddrV4::new(world.host(server).ip(), 80);
-    world.add_app(client, Client::new(40_000, to, dialogue, Config::default(), Shared::new(Tally::default())));
+    world.add_app(client, Client::new(40_000, to, dialogue, Config::default(), Shared::new(Transfer::default())));
 
     let five_minutes = Instant::ZERO + Duration::from_secs(300);
     world.run_until_finished(five_minutes)?;

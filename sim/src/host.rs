@@ -14,7 +14,7 @@ use crate::checkers::Checkers;
 use crate::fabric::LinkConfig;
 use crate::faults::HostFaults;
 use crate::nic::{Nic, NicConfig, SimDevice};
-use crate::random::{Purpose, Stream};
+use crate::random::{Purpose, RandomStream};
 use crate::sockets::{Lending, Sockets};
 
 /// Rounds of polling and stepping at one point in virtual time before it counts as a livelock.
@@ -356,7 +356,7 @@ impl Host {
             }
             self.nic.check_doorbells();
             // A round in which nothing was done follows each in which something was, unless nobody could find anything in it.
-            busy = busy && !self.rests(now);
+            busy = busy && !self.pauses(now);
             let next = self.next_wake();
             if !busy && next.is_none_or(|at| at > now) {
                 self.rings.iter_mut().for_each(Sockets::sleep);
@@ -368,7 +368,7 @@ impl Host {
     }
 
     /// Whether another round would find nothing to do: nothing to poll, no event, no news. (Programs that are due make a round of their own.)
-    fn rests(&self, now: Instant) -> bool {
+    fn pauses(&self, now: Instant) -> bool {
         !self.nic.has_news() && self.rings.iter().all(|ring| !ring.is_due(now) && !ring.has_events())
     }
 
@@ -416,7 +416,8 @@ fn lend(rings: &mut [Sockets], lending: &[Option<Lending>], seed: u64, host: u32
         if let Some(lending) = *lending {
             ring.lend(
                 lending,
-                [Purpose::Loans, Purpose::Screening, Purpose::StreamScreening].map(|purpose| Stream::new(seed, purpose, host, number)),
+                [Purpose::Loans, Purpose::Screening, Purpose::StreamScreening]
+                    .map(|purpose| RandomStream::new(seed, purpose, host, number)),
             );
         }
     }

@@ -15,7 +15,7 @@ use crate::fabric::{Direction, Fabric, Frame, Marks, Strike};
 use crate::faults::{Forgery, Mishap};
 use crate::nic::{Departure, RxDrop};
 use crate::queue::EventQueue;
-use crate::random::Stream;
+use crate::random::RandomStream;
 use crate::trace::{Trace, What};
 use crate::world::Turn;
 
@@ -60,7 +60,7 @@ pub(crate) struct Network {
     /// Hosts were told each other's Ethernet addresses.
     pub(crate) introduced: bool,
     /// Whether a link's router keeps silent; one stream a link.
-    pub(crate) silence: Vec<Stream>,
+    pub(crate) silence: Vec<RandomStream>,
     /// Who looks at every frame; `None`: nobody.
     pub(crate) checkers: Option<Rc<RefCell<Checkers>>>,
     /// What a stack handed to its NIC and checkers are just looking at: if they end the run, no record shows it.

@@ -88,9 +88,9 @@ pub enum Purpose {
 
 /// One stream of random numbers.
 #[derive(Clone, Debug)]
-pub struct Stream(ChaCha8Rng);
+pub struct RandomStream(ChaCha8Rng);
 
-impl Stream {
+impl RandomStream {
     /// The stream of one purpose at one place: a link or host by its `index`, a direction or part by `sub`.
     pub fn new(seed: u64, purpose: Purpose, index: u32, sub: u8) -> Self {
         let mut key = *b"ringway-sim stream key v1.......";

@@ -19,7 +19,7 @@ use core::str::FromStr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::faults::{FaultSet, UnknownFault};
-use crate::random::{Purpose, Stream};
+use crate::random::{Purpose, RandomStream};
 use crate::report::{Report, assert_deterministic};
 use crate::workloads::{UnknownWorkload, WorkloadSet};
 
@@ -43,7 +43,7 @@ pub struct Scenario {
 impl Scenario {
     /// The scenario of a seed alone.
     pub fn of_seed(seed: u64) -> Self {
-        let mut stream = Stream::new(seed, Purpose::Options, u32::MAX, 0);
+        let mut stream = RandomStream::new(seed, Purpose::Options, u32::MAX, 0);
         let scale = u8::try_from(stream.below(u64::from(SCALE_MAX) + 1)).unwrap_or(0);
         Self { seed, faults: draw::faults(seed), scale, workloads: draw::workloads(seed) }
     }

@@ -22,13 +22,13 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
 use ringway_stack::device::Device as _;
-use ringway_stack::ring::{Datagram, Event, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, SocketId, UdpOptions};
+use ringway_stack::ring::{Datagram, Event, FlowId, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, UdpOptions};
 use ringway_stack::{Error, Instant, tcp};
 
 use self::loans::{Loan, Loans};
 use crate::checkers::Checkers;
 use crate::nic::SimDevice;
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 /// A host's ring. Its calls are [`Ring`]'s; those that programs make with bytes are compared with what the wire shows.
 pub struct Sockets {
@@ -85,7 +85,7 @@ impl Sockets {
     }
 
     /// From now on, programs read by reference.
-    pub(crate) fn lend(&mut self, lending: Lending, streams: [Stream; 3]) {
+    pub(crate) fn lend(&mut self, lending: Lending, streams: [RandomStream; 3]) {
         if lending.from_start {
             self.ring.lend_from_now_on();
         }
@@ -150,7 +150,7 @@ impl Sockets {
     }
 
     /// Gives back what is held of a socket which is about to go; what outlives it, if anything may, stays.
-    fn settle_loans(&mut self, now: Instant, socket: SocketId, may_outlive: bool) {
+    fn settle_loans(&mut self, now: Instant, socket: FlowId, may_outlive: bool) {
         let Some(loans) = &mut self.loans else { return };
         for loan in loans.take_of(now, socket, may_outlive) {
             self.return_loan(now, loan);
@@ -165,7 +165,7 @@ impl Sockets {
     }
 
     /// Tells the checkers what the read before took by reference, and gives back what is not held for any time.
-    fn note_loans(&mut self, now: Instant, socket: SocketId) {
+    fn note_loans(&mut self, now: Instant, socket: FlowId) {
         let Some(taken) = self.loans.as_mut().map(|loans| loans.take_taken()) else { return };
         for (len, copied) in taken {
             self.note(|checkers, place, ring| checkers.lent(place, ring, socket, len, copied));
@@ -174,7 +174,7 @@ impl Sockets {
     }
 
     /// See [`Ring::readiness`]. Who decides before reading is ready to read when there is something to decide.
-    pub fn readiness(&self, socket: SocketId) -> Readiness {
+    pub fn readiness(&self, socket: FlowId) -> Readiness {
         readiness(&self.ring, socket)
     }
 
@@ -199,7 +199,7 @@ impl Sockets {
         remote: SocketAddrV4,
         hop: NextHop,
         config: &tcp::Config,
-    ) -> Result<SocketId, Error> {
+    ) -> Result<FlowId, Error> {
         let socket = self.ring.tcp_connect(now, local, remote, hop, config)?;
         self.note(|checkers, place, ring| checkers.connected(place, now, ring, (local, remote), config, socket));
         Ok(socket)
@@ -209,7 +209,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn tcp_route(&mut self, now: Instant, socket: SocketId, hop: NextHop) -> Result<(), Error> {
+    pub fn tcp_route(&mut self, now: Instant, socket: FlowId, hop: NextHop) -> Result<(), Error> {
         self.ring.tcp_route(now, socket, hop)
     }
 
@@ -217,7 +217,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<SocketId, Error> {
+    pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
         let socket = self.ring.tcp_listen(local, backlog, config)?;
         self.note(|checkers, place, ring| checkers.listens(place, ring, local.port(), config, socket));
         Ok(socket)
@@ -227,7 +227,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn tcp_accept(&mut self, listener: SocketId) -> Result<SocketId, Error> {
+    pub fn tcp_accept(&mut self, listener: FlowId) -> Result<FlowId, Error> {
         let socket = self.ring.tcp_accept(listener)?;
         self.note(|checkers, place, ring| checkers.accepted(place, ring, listener, socket));
         Ok(socket)
@@ -237,7 +237,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn tcp_configure(&mut self, now: Instant, socket: SocketId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error> {
+    pub fn tcp_configure(&mut self, now: Instant, socket: FlowId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error> {
         let mut changed = None;
         self.ring.tcp_configure(now, socket, |config| {
             change(config);
@@ -253,7 +253,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn tcp_send(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+    pub fn tcp_send(&mut self, now: Instant, socket: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         let result = self.ring.tcp_send(now, socket, data, flags);
         self.note(|checkers, place, ring| checkers.wrote(place, now, ring, socket, data, flags, result));
         result
@@ -263,7 +263,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn tcp_recv(&mut self, now: Instant, socket: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
+    pub fn tcp_recv(&mut self, now: Instant, socket: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
         let result = match &mut self.loans {
             Some(loans) if !flags.contains(RecvFlags::PEEK) => loans.tcp_recv(&mut self.ring, now, socket, into),
             _ => self.ring.tcp_recv(now, socket, into, flags),
@@ -277,7 +277,7 @@ impl Sockets {
     }
 
     /// See [`Ring::take_error`].
-    pub fn take_error(&mut self, socket: SocketId) -> Option<Error> {
+    pub fn take_error(&mut self, socket: FlowId) -> Option<Error> {
         let error = self.ring.take_error(socket);
         self.note(|checkers, place, ring| checkers.took_error(place, ring, socket, error));
         error
@@ -287,14 +287,14 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn shutdown(&mut self, now: Instant, socket: SocketId, how: Shutdown) -> Result<(), Error> {
+    pub fn shutdown(&mut self, now: Instant, socket: FlowId, how: Shutdown) -> Result<(), Error> {
         let result = self.ring.shutdown(now, socket, how);
         self.note(|checkers, place, ring| checkers.shut(place, now, ring, socket, how, result));
         result
     }
 
     /// See [`Ring::close`].
-    pub fn close(&mut self, now: Instant, socket: SocketId, abort: bool) {
+    pub fn close(&mut self, now: Instant, socket: FlowId, abort: bool) {
         self.settle_loans(now, socket, true);
         self.note(|checkers, place, ring| checkers.closes(place, now, ring, socket, abort));
         self.ring.close(now, socket, abort);
@@ -305,7 +305,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<SocketId, Error> {
+    pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<FlowId, Error> {
         let socket = self.ring.udp_open(local, options)?;
         let lends = self.loans.is_some();
         self.note(|checkers, place, ring| checkers.udp_opened(place, ring, local.port(), options, lends, socket));
@@ -316,7 +316,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_configure(&mut self, socket: SocketId, change: impl FnOnce(&mut UdpOptions)) -> Result<(), Error> {
+    pub fn udp_configure(&mut self, socket: FlowId, change: impl FnOnce(&mut UdpOptions)) -> Result<(), Error> {
         let mut changed = None;
         let result = self.ring.udp_configure(socket, |options| {
             change(options);
@@ -332,7 +332,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_join(&mut self, now: Instant, socket: SocketId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
+    pub fn udp_join(&mut self, now: Instant, socket: FlowId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
         self.ring.udp_join(now, socket, group, from)?;
         self.note(|checkers, place, _| checkers.joined(place, now, socket, group));
         Ok(())
@@ -342,7 +342,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_leave(&mut self, socket: SocketId, group: Ipv4Addr) -> Result<(), Error> {
+    pub fn udp_leave(&mut self, socket: FlowId, group: Ipv4Addr) -> Result<(), Error> {
         self.ring.udp_leave(socket, group)?;
         self.note(|checkers, place, _| checkers.left(place, socket, group));
         Ok(())
@@ -352,7 +352,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_connect(&mut self, socket: SocketId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
+    pub fn udp_connect(&mut self, socket: FlowId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
         self.ring.udp_connect(socket, source, remote)?;
         self.note(|checkers, place, ring| checkers.udp_connected(place, ring, socket));
         Ok(())
@@ -365,7 +365,7 @@ impl Sockets {
     pub fn udp_send(
         &mut self,
         now: Instant,
-        socket: SocketId,
+        socket: FlowId,
         data: &[IoSlice<'_>],
         source: Ipv4Addr,
         to: Option<(SocketAddrV4, NextHop)>,
@@ -379,7 +379,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_recv(&mut self, socket: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
+    pub fn udp_recv(&mut self, socket: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
         let result = match &mut self.loans {
             Some(loans) if !flags.contains(RecvFlags::PEEK) => loans.udp_recv(&mut self.ring, socket, into),
             _ => self.ring.udp_recv(socket, into, flags),
@@ -398,7 +398,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn detach_stream(&mut self, now: Instant, socket: SocketId) -> Result<Handover<SimDevice>, Error> {
+    pub fn detach_stream(&mut self, now: Instant, socket: FlowId) -> Result<Handover<SimDevice>, Error> {
         // What is lent counts on the ring that lent it; and nobody there knows what is yet to be decided.
         self.settle_loans(now, socket, false);
         let _ = self.ring.screen(socket, false);
@@ -411,7 +411,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's; the connection comes back.
-    pub fn adopt(&mut self, now: Instant, handover: Handover<SimDevice>) -> Result<SocketId, (Error, Handover<SimDevice>)> {
+    pub fn adopt(&mut self, now: Instant, handover: Handover<SimDevice>) -> Result<FlowId, (Error, Handover<SimDevice>)> {
         let tuple = (handover.local(), handover.remote());
         let socket = self.ring.adopt(now, handover)?;
         if let Some(loans) = &mut self.loans {
@@ -431,7 +431,7 @@ impl Sockets {
         handover: Handover<SimDevice>,
         hop: NextHop,
         config: &tcp::Config,
-    ) -> Result<SocketId, (Error, Handover<SimDevice>)> {
+    ) -> Result<FlowId, (Error, Handover<SimDevice>)> {
         let Some(bytes) = handover.snapshot(now) else { return self.adopt(now, handover) };
         let tuple = (handover.local(), handover.remote());
         let socket = match self.ring.adopt_snapshot(now, tuple, hop, config, &bytes) {

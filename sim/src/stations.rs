@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
 use ringway_stack::mutants::Mutant;
-use ringway_stack::ring::{NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, Shutdown, SocketId};
+use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, Shutdown};
 use ringway_stack::{Error, Instant, tcp};
 
 use crate::random::{SplitMix, scale};
@@ -33,7 +33,7 @@ const SURVIVING: usize = 1;
 /// One end of a connection, as its program knows it.
 struct End {
     /// `None`: nobody has accepted it.
-    socket: Option<SocketId>,
+    socket: Option<FlowId>,
     ends: Ends,
     wrote: usize,
     read: usize,
@@ -55,7 +55,7 @@ struct Story {
     now: Instant,
     fabric: Rc<RefCell<Fabric>>,
     rings: [Ring<Station>; 2],
-    listeners: [SocketId; 2],
+    listeners: [FlowId; 2],
     /// By station; the ends of one connection have the same place in both.
     ends: [Vec<End>; 2],
 }

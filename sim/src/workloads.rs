@@ -29,13 +29,13 @@ use std::net::SocketAddrV4;
 
 use ringway_stack::Error;
 use ringway_stack::device::Steering;
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::Config;
 
-use crate::apps::{Ending, Shared, Tally};
+use crate::apps::{Ending, Shared, Transfer};
 use crate::faults::{FaultCounts, FaultSet};
 use crate::host::App;
-use crate::random::{Purpose, SplitMix, Stream, scale};
+use crate::random::{Purpose, RandomStream, SplitMix, scale};
 use crate::scenario::HostOptions;
 use crate::world::{HostId, World};
 
@@ -58,8 +58,8 @@ pub trait Workload: fmt::Debug + fmt::Display {
         Duration::ZERO
     }
 
-    /// Whether silence on the wire can be of its making: someone rests, or waits for a timer by design.
-    fn rests(&self) -> bool {
+    /// Whether silence on the wire can be of its making: someone pauses, or waits for a timer by design.
+    fn pauses(&self) -> bool {
         false
     }
 
@@ -79,7 +79,7 @@ pub trait Workload: fmt::Debug + fmt::Display {
 /// Draws the options of all workloads in `set`.
 pub(crate) fn draw(seed: u64, scale: u8, set: WorkloadSet, hosts: &[HostOptions]) -> Vec<Box<dyn Workload>> {
     let one = |workload: WorkloadSet| {
-        let mut stream = Stream::new(seed, Purpose::Options, STREAM_BASE + workload.bits().trailing_zeros(), 0);
+        let mut stream = RandomStream::new(seed, Purpose::Options, STREAM_BASE + workload.bits().trailing_zeros(), 0);
         draw_one(workload, &mut Ground { stream: &mut stream, seed, scale, hosts })
     };
     set.iter().map(one).collect()
@@ -105,7 +105,7 @@ fn draw_one(workload: WorkloadSet, ground: &mut Ground<'_>) -> Box<dyn Workload>
 /// What a workload's options are drawn on.
 pub(crate) struct Ground<'a> {
     /// The workload's own stream.
-    pub(crate) stream: &'a mut Stream,
+    pub(crate) stream: &'a mut RandomStream,
     pub(crate) seed: u64,
     pub(crate) scale: u8,
     pub(crate) hosts: &'a [HostOptions],
@@ -182,7 +182,7 @@ impl<'a> Site<'a> {
         &mut self,
         host: usize,
         standing: &mut Standing,
-        make: impl Fn(Config, Shared<Option<SocketId>>) -> A + Clone + 'static,
+        make: impl Fn(Config, Shared<Option<FlowId>>) -> A + Clone + 'static,
     ) {
         let (one, everywhere) = (self.ring(host), self.places.next().is_multiple_of(2));
         // A listening port is shared by a group of rings.
@@ -214,11 +214,11 @@ impl<'a> Site<'a> {
 
 /// Sockets that stay open until a workload winds down.
 #[derive(Debug, Default)]
-struct Standing(Vec<(HostId, usize, Shared<Option<SocketId>>)>);
+struct Standing(Vec<(HostId, usize, Shared<Option<FlowId>>)>);
 
 impl Standing {
     /// A place where a program notes such a socket.
-    fn add(&mut self, host: HostId, ring: usize) -> Shared<Option<SocketId>> {
+    fn add(&mut self, host: HostId, ring: usize) -> Shared<Option<FlowId>> {
         let socket = Shared::new(None);
         self.0.push((host, ring, socket.clone()));
         socket
@@ -304,13 +304,13 @@ impl Verdict {
     }
 
     /// A side's ending must have been a whole conversation's, unless it is excused.
-    fn check_ending(&self, what: &dyn fmt::Display, tally: &Tally, excused: bool) {
-        let lawful = match tally.ending {
+    fn check_ending(&self, what: &dyn fmt::Display, transfer: &Transfer, excused: bool) {
+        let lawful = match transfer.ending {
             Some(Ending::Whole | Ending::Aborted | Ending::Left | Ending::Carried) => true,
             Some(Ending::Failed(error)) => excused || self.excuses(error),
             // A client that failed before the server heard of it leaves the server without a part.
             None => excused || self.may_fail() || self.may_refuse(),
         };
-        assert!(lawful, "nothing went wrong that could end a conversation, yet one ({what}) did: {:?}", tally.ending);
+        assert!(lawful, "nothing went wrong that could end a conversation, yet one ({what}) did: {:?}", transfer.ending);
     }
 }

@@ -19,7 +19,7 @@ use crate::faults::HostFaults;
 use crate::host::{App, Context, Host, HostConfig};
 use crate::network::{Event, Network};
 use crate::nic::{Nic, Outstanding, SimDevice};
-use crate::random::{Purpose, Stream};
+use crate::random::{Purpose, RandomStream};
 use crate::reached::Reached;
 use crate::report::Report;
 use crate::trace::{Interface, NoteKind, Trace, Watch, What};
@@ -123,7 +123,7 @@ impl World {
         let index = self.hosts.len();
         assert!(index < crate::HOSTS_MAX, "a world has at most {} hosts", crate::HOSTS_MAX);
         let number = u32::try_from(index).unwrap_or(u32::MAX);
-        let ring_seed = |ring| Stream::new(self.seed, Purpose::Stack, number, ring).seed();
+        let ring_seed = |ring| RandomStream::new(self.seed, Purpose::Stack, number, ring).seed();
         let (name, link) = (config.name.clone(), config.link);
         let mut host = Host::new(index, config, self.seed, ring_seed);
         if let Some(checkers) = &self.network.checkers {
@@ -131,7 +131,7 @@ impl World {
         }
         self.network.trace.add_interface(Interface { name, mac: host.mac(), bandwidth_bps: link.bandwidth_bps });
         self.network.fabric.attach(self.seed, host.mac(), link);
-        self.network.silence.push(Stream::new(self.seed, Purpose::MtuSilence, u32::try_from(index).unwrap_or(u32::MAX), 0));
+        self.network.silence.push(RandomStream::new(self.seed, Purpose::MtuSilence, u32::try_from(index).unwrap_or(u32::MAX), 0));
         self.hosts.push(host);
         self.plan_all(index);
         self.attack(index);

@@ -3,14 +3,14 @@
 use core::time::Duration;
 use std::net::SocketAddrV4;
 
-use ringway_sim::apps::{Client, Dialogue, Ending, Pattern, Server, Shared, Side, Tally};
-use ringway_sim::random::{Purpose, Stream};
+use ringway_sim::apps::{Client, Dialogue, Ending, Pattern, Server, Shared, Side, Transfer};
+use ringway_sim::random::{Purpose, RandomStream};
 use ringway_sim::{
     Capture, Faults, HostConfig, HostId, LinkConfig, NicConfig, NicFault, NicFaults, Outstanding, Strength, World, WorldConfig, trace,
 };
 use ringway_stack::Instant;
 use ringway_stack::device::Steering;
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::Config;
 
 const SECOND: u64 = 1_000_000_000;
@@ -24,8 +24,8 @@ fn sends(total: u64, key: u64) -> Side {
 struct Talk {
     world: World,
     hosts: [HostId; 2],
-    tallies: [Shared<Tally>; 2],
-    listener: Shared<Option<SocketId>>,
+    transfers: [Shared<Transfer>; 2],
+    listener: Shared<Option<FlowId>>,
 }
 
 impl Talk {
@@ -44,22 +44,22 @@ impl Talk {
         let hosts = [add("client", &nics[0]), add("server", &nics[1])];
         let [from, to] = [(hosts[0], 40_000), (hosts[1], 80)].map(|(host, port)| SocketAddrV4::new(world.host(host).ip(), port));
         let dialogue = Dialogue { own: sends(total, 1), peer: sends(total, 2) };
-        let tallies = [Shared::new(Tally::default()), Shared::new(Tally::default())];
+        let transfers = [Shared::new(Transfer::default()), Shared::new(Transfer::default())];
         let listener = Shared::new(None);
         let config = Config { mss_max: u16::MAX, ..Config::default() };
         let mut server = Server::new(80, config.clone(), listener.clone());
-        server.expect(from, dialogue.turned(), tallies[1].clone());
+        server.expect(from, dialogue.turned(), transfers[1].clone());
         world.add_app(hosts[1], server);
-        world.add_app(hosts[0], Client::new(40_000, to, dialogue, config, tallies[0].clone()));
-        Self { world, hosts, tallies, listener }
+        world.add_app(hosts[0], Client::new(40_000, to, dialogue, config, transfers[0].clone()));
+        Self { world, hosts, transfers, listener }
     }
 
     /// Lets it come to its end, which must be a good one that leaves nothing behind.
     fn finish(&mut self) {
         let finished = self.world.run_until_finished(Instant::from_nanos(600 * SECOND));
-        assert!(finished.is_ok(), "{finished:?} {:?}", self.tallies.each_ref().map(|t| *t.read()));
-        for tally in &self.tallies {
-            assert_eq!(tally.read().ending, Some(Ending::Whole));
+        assert!(finished.is_ok(), "{finished:?} {:?}", self.transfers.each_ref().map(|t| *t.read()));
+        for transfer in &self.transfers {
+            assert_eq!(transfer.read().ending, Some(Ending::Whole));
         }
         let listener = (*self.listener.read()).unwrap();
         self.world.call(self.hosts[1], |cx| cx.ring.close(cx.now, listener, false));
@@ -119,15 +119,15 @@ fn a_vlan_works_whoever_writes_the_tag() {
             world.add_host(host)
         };
         let (client, server) = (add("client", nic), add("server", NicConfig::bare()));
-        let tally = Shared::new(Tally::default());
+        let transfer = Shared::new(Transfer::default());
         let [from, to] = [(client, 40_000), (server, 80)].map(|(host, port)| SocketAddrV4::new(world.host(host).ip(), port));
         let dialogue = Dialogue { own: sends(100_000, 1), peer: sends(100_000, 2) };
         let mut program = Server::new(80, Config::default(), Shared::new(None));
-        program.expect(from, dialogue.turned(), Shared::new(Tally::default()));
+        program.expect(from, dialogue.turned(), Shared::new(Transfer::default()));
         world.add_app(server, program);
-        world.add_app(client, Client::new(40_000, to, dialogue, Config::default(), tally.clone()));
+        world.add_app(client, Client::new(40_000, to, dialogue, Config::default(), transfer.clone()));
         world.run_until_finished(Instant::from_nanos(60 * SECOND)).unwrap();
-        assert_eq!(tally.read().ending, Some(Ending::Whole));
+        assert_eq!(transfer.read().ending, Some(Ending::Whole));
         let tagged = |record: &trace::Record| record.bytes[12..16] == [0x81, 0, 0x20, 5];
         assert!(world.trace().records().iter().all(tagged), "insert {insert}, strip {strip}");
     }
@@ -179,23 +179,23 @@ fn rings_share_a_listener() {
     for ring in 0..RINGS {
         let mut program = Server::new(80, config.clone(), Shared::new(None));
         for i in 0..CLIENTS {
-            program.expect(SocketAddrV4::new(*from.ip(), 40_000 + i), dialogue(i).turned(), Shared::new(Tally::default()));
+            program.expect(SocketAddrV4::new(*from.ip(), 40_000 + i), dialogue(i).turned(), Shared::new(Transfer::default()));
         }
         world.add_app_on(server, ring, program);
     }
-    let tallies: Vec<_> = (0..CLIENTS).map(|_| Shared::new(Tally::default())).collect();
-    for (i, tally) in (0..CLIENTS).zip(&tallies) {
-        world.add_app_on(client, usize::from(i % 2), Client::new(40_000 + i, to, dialogue(i), Config::default(), tally.clone()));
+    let transfers: Vec<_> = (0..CLIENTS).map(|_| Shared::new(Transfer::default())).collect();
+    for (i, transfer) in (0..CLIENTS).zip(&transfers) {
+        world.add_app_on(client, usize::from(i % 2), Client::new(40_000 + i, to, dialogue(i), Config::default(), transfer.clone()));
     }
     world.run_until_finished(Instant::from_nanos(60 * SECOND)).unwrap();
-    assert!(tallies.iter().all(|tally| tally.read().ending == Some(Ending::Whole)));
+    assert!(transfers.iter().all(|transfer| transfer.read().ending == Some(Ending::Whole)));
     let received: Vec<_> = world.host(server).rings().iter().map(|ring| ring.counters().rx_bytes).collect();
     assert_eq!(received.iter().sum::<u64>(), u64::from(CLIENTS) * 20_000, "each connection stayed on its ring");
     assert!(received.iter().all(|&bytes| bytes >= 60_000), "{received:?}");
 }
 
 /// A NIC with what the dice leave of everything, on which everything goes wrong now and then.
-fn drawn(dice: &mut Stream) -> NicConfig {
+fn drawn(dice: &mut RandomStream) -> NicConfig {
     let mut faults = NicFaults::default();
     for fault in NicFault::ALL {
         let (ppm, lasts_ns) = (dice.magnitude(10, 10_000), dice.magnitude(1_000, 200_000_000));
@@ -225,7 +225,7 @@ fn drawn(dice: &mut Stream) -> NicConfig {
 #[test]
 fn a_small_swarm_comes_through() {
     for seed in 0..60 {
-        let mut dice = Stream::new(seed, Purpose::Options, 1000, 0);
+        let mut dice = RandomStream::new(seed, Purpose::Options, 1000, 0);
         let nics = [drawn(&mut dice), drawn(&mut dice)];
         let lossy =
             Faults { loss_ppm: 5_000, reordering_ppm: 5_000, reordering_delay_max: Duration::from_micros(200), ..Faults::default() };

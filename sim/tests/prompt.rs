@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddrV4;
 
 use ringway_sim::{Context, HostConfig, HostId, World, WorldConfig};
-use ringway_stack::ring::{NextHop, Readiness, RecvFlags, SendFlags, SocketId};
+use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags, SendFlags};
 use ringway_stack::tcp::Config;
 
 const PORT: u16 = 80;
@@ -17,7 +17,7 @@ struct Site {
     client: HostId,
     server: HostId,
     address: SocketAddrV4,
-    listener: SocketId,
+    listener: FlowId,
     config: Config,
 }
 
@@ -32,7 +32,7 @@ impl Site {
     }
 
     /// A connection from this port, a round trip later.
-    fn connect(&mut self, port: u16) -> [SocketId; 2] {
+    fn connect(&mut self, port: u16) -> [FlowId; 2] {
         let (address, config) = (self.address, self.config.clone());
         let connect = |cx: &mut Context<'_>| {
             cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, port), address, NextHop::Neighbour(*address.ip()), &config)
@@ -44,19 +44,19 @@ impl Site {
         [ours, theirs]
     }
 
-    fn write(&mut self, socket: SocketId, data: &[u8]) {
+    fn write(&mut self, socket: FlowId, data: &[u8]) {
         let sent = self.world.call(self.client, |cx| cx.ring.tcp_send(cx.now, socket, &[IoSlice::new(data)], SendFlags::empty()));
         assert_eq!(sent, Ok(data.len()));
     }
 
     /// How many bytes there are to be read, which are read.
-    fn read(&mut self, host: HostId, socket: SocketId) -> usize {
+    fn read(&mut self, host: HostId, socket: FlowId) -> usize {
         let mut bytes = [0; 8192];
         let into = &mut [IoSliceMut::new(&mut bytes)];
         self.world.call(host, |cx| cx.ring.tcp_recv(cx.now, socket, into, RecvFlags::empty())).unwrap_or(0)
     }
 
-    fn close(&mut self, host: HostId, socket: SocketId) {
+    fn close(&mut self, host: HostId, socket: FlowId) {
         self.world.call(host, |cx| cx.ring.close(cx.now, socket, false));
         self.world.run_for(ROUND_TRIP_MAX);
     }

@@ -76,7 +76,7 @@ fn fixed_seeds_keep_their_promises() {
     assert!([lost, duplicated, held_back, corrupted].iter().all(|&n| n > 100), "{faults:?}");
 }
 
-/// Without faults everything succeeds, and where no program rests, nothing ever waits for a timer to put it right.
+/// Without faults everything succeeds, and where no program pauses, nothing ever waits for a timer to put it right.
 #[test]
 fn calm_seeds_never_stall() {
     for seed in 0..CALM_SEEDS {

@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::net::SocketAddrV4;
 
-use ringway_sim::apps::{Client, Dialogue, Ending, Pace, Pattern, Server, Shared, Side, Tally};
+use ringway_sim::apps::{Client, Dialogue, Ending, Pace, Pattern, Server, Shared, Side, Transfer};
 use ringway_sim::{Capture, Faults, HostConfig, LinkConfig, World, WorldConfig, trace};
 use ringway_stack::Instant;
 use ringway_stack::tcp::Config;
@@ -21,20 +21,20 @@ fn exchange(seed: u64, response: u64, faults: Faults) -> World {
     let asks = Side { pattern: Pattern(1), total: request, pace: Pace::Asks { request, response }, ..Side::silent() };
     let answers = Side { pattern: Pattern(2), total: response, pace: Pace::Answers { request, response }, ..Side::silent() };
     let dialogue = Dialogue { own: asks, peer: answers };
-    let tallies = [Shared::new(Tally::default()), Shared::new(Tally::default())];
+    let transfers = [Shared::new(Transfer::default()), Shared::new(Transfer::default())];
     let from = SocketAddrV4::new(world.host(client).ip(), 40_000);
     let to = SocketAddrV4::new(world.host(server).ip(), 80);
 
     let mut program = Server::new(80, Config::default(), Shared::new(None));
-    program.expect(from, dialogue.turned(), tallies[1].clone());
+    program.expect(from, dialogue.turned(), transfers[1].clone());
     world.add_app(server, program);
-    world.add_app(client, Client::new(40_000, to, dialogue, Config::default(), tallies[0].clone()));
+    world.add_app(client, Client::new(40_000, to, dialogue, Config::default(), transfers[0].clone()));
 
     let finished = world.run_until_finished(Instant::from_nanos(60 * SECOND));
     assert!(finished.is_ok(), "{finished:?}\n{}", trace::render(world.trace()));
     world.run_for(Duration::from_secs(2));
-    for tally in &tallies {
-        assert_eq!(tally.read().ending, Some(Ending::Whole));
+    for transfer in &transfers {
+        assert_eq!(transfer.read().ending, Some(Ending::Whole));
     }
     world
 }

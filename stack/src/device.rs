@@ -18,7 +18,9 @@ mod tx;
 
 pub use cyclic::{CyclicConfig, CyclicError, CyclicId, CyclicPacket};
 pub use memory::{DEVICE_MEMORY_ALIGN, DeviceMemory, DeviceMemoryError};
-pub use rule::{EthernetMatch, Flow, FlowRule, HeaderMatch, IpMatch, Protocol, RuleError, RuleId, Steering, TransportMatch, VxlanMatch};
+pub use rule::{
+    EthernetMatch, FiveTuple, FlowRule, HeaderMatch, IpMatch, Protocol, RuleError, RuleId, Steering, TransportMatch, VxlanMatch,
+};
 pub use rx::{ChecksumVerdict, HEAD_MAX, NoRx, RxBatch, RxBuffer, RxFrame, RxMeta};
 pub use tx::{SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 
@@ -262,14 +264,14 @@ pub trait Device {
 
     /// Notes, where the device of the peer `station` sees it once this one is dead, whether a TCP connection is to end by a reset then (it has bytes that
     /// nobody read, or that were not sent), and not by the end of its stream. Called when that changes. `flow`: its two addresses.
-    fn note_unfinished(&mut self, station: MacAddr, flow: &Flow, is_unfinished: bool) {
+    fn note_unfinished(&mut self, station: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
         let _ = (station, flow, is_unfinished);
     }
 
     /// Whether a station that is gone had noted nothing of the kind about a TCP connection, and was through with all bytes of it that had been sent
     /// there: then the peer's program had read everything, and everything that it had written has arrived. `flow`: as it is here. It can be
     /// asked while [`DeviceEvent::PeerGone`] is next or was the last event. A device that cannot tell says no.
-    fn left_finished(&mut self, station: MacAddr, flow: &Flow) -> bool {
+    fn left_finished(&mut self, station: MacAddr, flow: &FiveTuple) -> bool {
         let _ = (station, flow);
         false
     }

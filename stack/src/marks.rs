@@ -212,7 +212,7 @@ marks! {
     /// The peer's station is gone.
     PeerGone,
     /// It had left its connection in order.
-    Forsaken,
+    PeerExited,
 }
 
 /// The mark of what a program was lent.

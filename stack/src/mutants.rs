@@ -265,7 +265,7 @@ with_ring! {
     /// Bytes that were received before are not acknowledged again (RFC 9293 s3.10.7.4).
     OldDataUnanswered,
     /// What arrives after our FIN was acknowledged is dropped (RFC 1122 s4.2.2.13).
-    HalfClosedDeaf,
+    HalfClosedReceivesNothing,
     /// Bytes that come with the acknowledgment of our FIN are dropped (RFC 9293 s3.10.7.4).
     DataWithFinAckDropped,
     /// A FIN that comes before bytes is forgotten (as in smoltcp #112).
@@ -416,8 +416,8 @@ with_ring! {
     SynLossUnnoticed,
     /// The initial sequence number does not depend on the time (RFC 6528 s3).
     NumbersRepeat,
-    /// A connection may begin below its predecessor of the same addresses (RFC 1122 s4.2.2.13).
-    PredecessorForgotten,
+    /// A connection may begin below an earlier incarnation of the same addresses (RFC 1122 s4.2.2.13).
+    EarlierIncarnationForgotten,
     /// Handshakes under way do not count against the backlog (as in gVisor #5637).
     BacklogCountsReadyOnly,
     /// One connection more than the backlog allows begins (as in gVisor #3153).
@@ -425,7 +425,7 @@ with_ring! {
     /// A handshake that failed goes on counting against the backlog (as in gVisor #11535).
     FailedHandshakeCounts,
     /// A listener that closes leaves its handshakes behind (as in gVisor #6671).
-    EmbryosOutliveListener,
+    HalfOpenOutliveListener,
     /// What acknowledges something to a listener is not reset (RFC 9293 s3.10.7.2).
     ListenerRefusesNothing,
     /// A reset that refuses a SYN has no ACK flag (RFC 9293 s3.10.7.1).

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, Device, DeviceEvent, Flow, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, Steering, TxFrame, Unsupported, Wake,
+    Capabilities, Device, DeviceEvent, FiveTuple, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, Steering, TxFrame, Unsupported,
+    Wake,
 };
 use ringway_stack::offload::DeviceKind;
 
@@ -496,7 +497,7 @@ impl Device for ShmDevice {
     }
 
     #[inline]
-    fn note_unfinished(&mut self, station: MacAddr, flow: &Flow, is_unfinished: bool) {
+    fn note_unfinished(&mut self, station: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
         if let Some(slot) = self.find(station)
             && let Some(channel) = self.channels[slot].as_deref_mut()
         {
@@ -504,7 +505,7 @@ impl Device for ShmDevice {
         }
     }
 
-    fn left_finished(&mut self, station: MacAddr, flow: &Flow) -> bool {
+    fn left_finished(&mut self, station: MacAddr, flow: &FiveTuple) -> bool {
         self.left.iter().any(|(mac, left)| *mac == station && left.is_finished(flow))
     }
 

@@ -15,7 +15,7 @@ use crate::protocol::{ReadWords, ReleaseWriter, WriteWords};
 use crate::reads::View;
 use crate::rx_buf::Flights;
 use crate::settings::Settings;
-use crate::stores::Segment;
+use crate::stores::SharedMemory;
 use crate::sys;
 use crate::window::Window;
 
@@ -30,7 +30,7 @@ pub(crate) struct Link {
     /// How this member addresses the peer.
     pub(crate) mac: MacAddr,
     /// Our channel to the peer, which only we write.
-    pub(crate) own: Segment,
+    pub(crate) own: SharedMemory,
     /// The peer's channel to us.
     pub(crate) theirs: View,
     /// The connection that stands for the peer's life, over which each wakes the other. None to ourselves.
@@ -97,7 +97,7 @@ impl PeerSegment {
 }
 
 /// Makes our channel to the member `to`.
-pub(crate) fn create_channel(from: u64, to: u64) -> io::Result<(Segment, Fd)> {
+pub(crate) fn create_channel(from: u64, to: u64) -> io::Result<(SharedMemory, Fd)> {
     let (segment, fd) = memfd::create(c"ringway-channel", CHANNEL_BYTES)?;
     for (at, value) in [(VERSION_AT, VERSION), (OWNER_AT, from), (TO_AT, to), (MAGIC_AT, CHANNEL_MAGIC)] {
         segment.store(at, value, Ordering::Release);

@@ -13,7 +13,7 @@ use crate::memfd;
 use crate::pool::Pool;
 use crate::protocol::WriteWords;
 use crate::settings::Settings;
-use crate::stores::Segment;
+use crate::stores::SharedMemory;
 use crate::wakeups::WakeUps;
 use crate::{sys, user};
 
@@ -33,7 +33,7 @@ pub(crate) struct Member {
     pub(crate) id: u64,
     pub(crate) uid: u32,
     pub(crate) pid: i32,
-    pub(crate) segment: Arc<Segment>,
+    pub(crate) segment: Arc<SharedMemory>,
     pub(crate) segment_fd: Fd,
     pub(crate) wake_ups: WakeUps,
     /// Small and large buffers.

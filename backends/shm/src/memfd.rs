@@ -6,7 +6,7 @@ use std::io;
 
 use crate::fd::Fd;
 use crate::reads::View;
-use crate::stores::Segment;
+use crate::stores::SharedMemory;
 use crate::sys;
 
 /// What a segment must promise before it is mapped: it neither shrinks (a read would raise SIGBUS) nor grows, and
@@ -75,7 +75,7 @@ impl Drop for Mapping {
 ///
 /// # Errors
 /// The system's; EFBIG, where growing it would raise SIGXFSZ (setrlimit(2): the program may have lowered RLIMIT_FSIZE at any time).
-pub(crate) fn create(name: &CStr, len: usize) -> io::Result<(Segment, Fd)> {
+pub(crate) fn create(name: &CStr, len: usize) -> io::Result<(SharedMemory, Fd)> {
     if sys::file_size_limit() < len as u64 {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
@@ -83,7 +83,7 @@ pub(crate) fn create(name: &CStr, len: usize) -> io::Result<(Segment, Fd)> {
     sys::ftruncate(&fd, len)?;
     let mapping = Mapping::new(&fd, len, libc::PROT_READ | libc::PROT_WRITE)?;
     sys::add_seals(&fd, SEALS | libc::F_SEAL_SEAL)?;
-    Ok((Segment::new(mapping), fd))
+    Ok((SharedMemory::new(mapping), fd))
 }
 
 /// Checks and maps a peer's segment. `expected_len`: the exact size where it is known.

@@ -7,7 +7,7 @@ use ringway_stack::device::TxBuffer;
 
 use crate::copy::Sum;
 use crate::layout::{LARGE_BYTES, POOL_AT, SMALL_BYTES};
-use crate::stores::Segment;
+use crate::stores::SharedMemory;
 
 /// No buffer.
 const NONE: u32 = u32::MAX;
@@ -28,7 +28,7 @@ pub(crate) fn release(count: &AtomicU32) -> bool {
 /// What handles and the device share.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    segment: Arc<Segment>,
+    segment: Arc<SharedMemory>,
     small: u32,
     /// References to each buffer. Zero: it is free, or on its way there.
     counts: Box<[AtomicU32]>,
@@ -97,7 +97,7 @@ pub(crate) struct Allocator {
 }
 
 impl Allocator {
-    pub(crate) fn new(segment: Arc<Segment>, small: u32, large: u32) -> Self {
+    pub(crate) fn new(segment: Arc<SharedMemory>, small: u32, large: u32) -> Self {
         let total = (small + large) as usize;
         let pool = Pool { segment, small, counts: zeroed(total), returned: AtomicU32::new(NONE), next: zeroed(total) };
         Self { pool: Arc::new(pool), large, free_small: Vec::new(), free_large: Vec::new(), fresh_small: 0, fresh_large: 0 }

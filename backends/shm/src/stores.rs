@@ -10,11 +10,11 @@ use crate::protocol::WriteWords;
 
 /// Memory of our own that peers map read-only.
 #[derive(Debug)]
-pub(crate) struct Segment {
+pub(crate) struct SharedMemory {
     mapping: Mapping,
 }
 
-impl Segment {
+impl SharedMemory {
     /// Invariant: `mapping` is writable, and of a memfd that this process made.
     pub(crate) fn new(mapping: Mapping) -> Self {
         Self { mapping }
@@ -35,7 +35,7 @@ impl Segment {
 
     /// Copies `len` bytes from `from_offset` of another segment of ours.
     #[inline]
-    pub(crate) fn write_from(&self, offset: usize, from: &Segment, from_offset: usize, len: usize) {
+    pub(crate) fn write_from(&self, offset: usize, from: &SharedMemory, from_offset: usize, len: usize) {
         debug_assert!(!core::ptr::eq(self, from));
         let to = self.at(offset, len);
         let source = from.at(from_offset, len);
@@ -73,7 +73,7 @@ impl Segment {
     }
 }
 
-impl WriteWords for Segment {
+impl WriteWords for SharedMemory {
     #[inline]
     fn store(&self, offset: usize, value: u64, order: Ordering) {
         assert!(offset.is_multiple_of(8));

@@ -215,13 +215,13 @@ mod tests {
     use super::*;
     use crate::memfd;
     use crate::reads::View;
-    use crate::stores::Segment;
+    use crate::stores::SharedMemory;
 
     /// Windows are counted by process: one test at a time.
     static ONE: Mutex<()> = Mutex::new(());
 
     /// A peer's memory of so many pages, each full of its number, and how it is seen here.
-    fn peer(pages: usize) -> (Segment, View, Window) {
+    fn peer(pages: usize) -> (SharedMemory, View, Window) {
         let len = pages * sys::page_bytes();
         let (segment, fd) = memfd::create(c"test", len).unwrap();
         for page in 0..pages {

@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use ringway_sim::apps::{Client, Dialogue, Ending, Pace, Pattern, Server, Shared, Side, Tally};
+use ringway_sim::apps::{Client, Dialogue, Ending, Pace, Pattern, Server, Shared, Side, Transfer};
 use ringway_sim::{HostConfig, HostId, World, WorldConfig};
 use ringway_stack::Instant;
 use ringway_stack::tcp::Config;
@@ -32,17 +32,17 @@ pub(super) fn hundred_hosts() -> Result<Run> {
     let clients = HOSTS - SERVERS;
     let mut servers: Vec<_> = (0..SERVERS).map(|_| Server::new(REQUEST_PORT, Config::default(), Shared::new(None))).collect();
     let read: Vec<_> = (0..SERVERS).map(|_| Shared::new(0)).collect();
-    let mut tallies = Vec::new();
+    let mut transfers = Vec::new();
     for (i, &host) in hosts[SERVERS..].iter().enumerate() {
         let (asked, sunk) = (i % SERVERS, (i + 1) % SERVERS);
-        let tally = Shared::new(Tally::default());
+        let transfer = Shared::new(Transfer::default());
         let own = SocketAddrV4::new(world.host(host).ip(), CLIENT_PORT);
-        servers[asked].expect(own, dialogue().turned(), Shared::new(Tally::default()));
+        servers[asked].expect(own, dialogue().turned(), Shared::new(Transfer::default()));
         let to = |server: usize, port| SocketAddrV4::new(world.host(hosts[server]).ip(), port);
         let (ask, stream) = (to(asked, REQUEST_PORT), to(sunk, STREAM_PORT));
-        world.add_app(host, Client::new(CLIENT_PORT, ask, dialogue(), Config::default(), tally.clone()));
+        world.add_app(host, Client::new(CLIENT_PORT, ask, dialogue(), Config::default(), transfer.clone()));
         world.add_app(host, Source::new(CLIENT_PORT + 1, stream, STREAMED));
-        tallies.push(tally);
+        transfers.push(transfer);
     }
     for (i, server) in servers.into_iter().enumerate() {
         world.add_app(hosts[i], server);
@@ -52,7 +52,7 @@ pub(super) fn hundred_hosts() -> Result<Run> {
         let ended = world.run_until_finished(Instant::ZERO + Duration::from_secs(600))?;
         let streamed: u64 = read.iter().map(|read| *read.read()).sum();
         ensure!(streamed == STREAMED * clients as u64, "{streamed} bytes of the streams arrived");
-        ensure!(tallies.iter().all(|t| t.read().ending == Some(Ending::Whole)), "a conversation failed");
+        ensure!(transfers.iter().all(|t| t.read().ending == Some(Ending::Whole)), "a conversation failed");
         Ok((stream::packets(&world, &hosts), ended.since(Instant::ZERO)))
     })
 }

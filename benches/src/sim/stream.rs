@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use ringway_sim::apps::Shared;
 use ringway_sim::{App, Context, HostConfig, HostId, LinkConfig, Step, World, WorldConfig};
-use ringway_stack::ring::{NextHop, RecvFlags, SendFlags, SocketId};
+use ringway_stack::ring::{FlowId, NextHop, RecvFlags, SendFlags};
 use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
@@ -23,7 +23,7 @@ pub(super) struct Source {
     left: u64,
     chunk: Vec<u8>,
     config: Config,
-    socket: Option<SocketId>,
+    socket: Option<FlowId>,
 }
 
 impl Source {
@@ -63,8 +63,8 @@ pub(super) struct Sink {
     buffer: Vec<u8>,
     total: u64,
     config: Config,
-    listener: Option<SocketId>,
-    streams: Vec<SocketId>,
+    listener: Option<FlowId>,
+    streams: Vec<FlowId>,
 }
 
 impl Sink {
@@ -77,7 +77,7 @@ impl Sink {
     }
 
     /// Reads what is there, and closes behind the end.
-    fn serve(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+    fn serve(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         if !self.read(cx, socket) {
             cx.ring.close(cx.now, socket, false);
             self.streams.retain(|stream| *stream != socket);
@@ -86,7 +86,7 @@ impl Sink {
     }
 
     /// Reads what is there; `false`: the stream has ended.
-    fn read(&mut self, cx: &mut Context<'_>, socket: SocketId) -> bool {
+    fn read(&mut self, cx: &mut Context<'_>, socket: FlowId) -> bool {
         loop {
             match cx.ring.tcp_recv(cx.now, socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty()) {
                 Ok(0) => return false,
@@ -104,8 +104,8 @@ impl App for Sink {
             .listener
             .get_or_insert_with(|| cx.ring.tcp_listen(SocketAddrV4::new(cx.ip, self.port), 128, &self.config).expect("a free port"));
         for event in cx.events {
-            if self.streams.contains(&event.socket) {
-                self.serve(cx, event.socket);
+            if self.streams.contains(&event.flow) {
+                self.serve(cx, event.flow);
             }
         }
         while let Ok(socket) = cx.ring.tcp_accept(listener) {

@@ -3,9 +3,9 @@
 use core::ops::Range;
 
 use anyhow::{Context as _, Result, ensure};
-use ringway_stack::cyclic::{CyclicBuffer, Records, Run, Shape};
+use ringway_stack::cyclic::{CyclicBuffer, Geometry, Records, Run};
 use ringway_stack::device::Device as _;
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 
 use super::Side::{Receiver, Sender};
 use super::net::{is_message, message};
@@ -53,7 +53,7 @@ pub fn records_are_the_packets_as_they_came<N: Net>(net: &mut N) -> Result<()> {
 
 /// Of a packet, each way of recording keeps what it says, and where it says: whole, or without its network headers, with or without an array for
 /// headers, or in strides of a power of two.
-pub fn each_shape_keeps_what_it_says_where_it_says<N: Net>(net: &mut N) -> Result<()> {
+pub fn each_geometry_keeps_what_it_says_where_it_says<N: Net>(net: &mut N) -> Result<()> {
     const PACKETS: usize = 4;
     let (from, to) = net.datagrams(AMPLE)?;
     net.ring(Receiver).udp_keep_headers(to)?;
@@ -179,14 +179,14 @@ pub fn a_long_packet_takes_several_strides_and_never_wraps<N: Net>(net: &mut N) 
 }
 
 /// The next run, of one packet.
-fn one<N: Net>(net: &mut N, socket: SocketId, buffer: &mut Buffer) -> Result<Run> {
+fn one<N: Net>(net: &mut N, socket: FlowId, buffer: &mut Buffer) -> Result<Run> {
     let run = net.ring(Receiver).cyclic_read(&[socket], buffer, 1, 1)?.context("nothing arrived")?;
     ensure!(run.packets == 1, "{run:?}");
     Ok(run)
 }
 
-/// A buffer of this shape.
+/// A buffer of this geometry.
 fn buffer(records: Records, packets: usize, payload_bytes: usize, header_bytes: usize) -> Result<Buffer> {
-    let shape = Shape { records, packets, payload_bytes, header_bytes, vlan: false };
-    Ok(CyclicBuffer::new(&shape, vec![0xee; shape.layout()?.bytes()])?)
+    let geometry = Geometry { records, packets, payload_bytes, header_bytes, vlan: false };
+    Ok(CyclicBuffer::new(&geometry, vec![0xee; geometry.layout()?.bytes()])?)
 }

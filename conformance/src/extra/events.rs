@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ringway_stack::ring::{Readiness, SocketId};
+use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::{Error, tcp};
 
 use super::Side::{self, Receiver, Sender};
@@ -97,12 +97,12 @@ pub fn a_connection_begins_without_waiting<N: Net>(net: &mut N) -> Result<()> {
 }
 
 /// What the events of a socket, since they were taken last, say as epoll's number.
-fn told<N: Net>(net: &mut N, side: Side, socket: SocketId) -> u32 {
+fn told<N: Net>(net: &mut N, side: Side, socket: FlowId) -> u32 {
     net.events(side, socket).into_iter().fold(0, |told, edges| told | edges.bits())
 }
 
 /// Waits until an event of a socket tells of `edges`.
-fn until<N: Net>(net: &mut N, side: Side, socket: SocketId, edges: Readiness) -> Result<()> {
+fn until<N: Net>(net: &mut N, side: Side, socket: FlowId, edges: Readiness) -> Result<()> {
     let deadline = net.now() + ANSWER_MAX;
     while net.now() < deadline {
         net.pass(Duration::from_millis(10));

@@ -5,7 +5,7 @@ use std::io::IoSliceMut;
 
 use anyhow::{Context as _, Result, ensure};
 use ringway_stack::device::RxBuffer as _;
-use ringway_stack::ring::{RecvFlags, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, RecvFlags, UdpOptions};
 use ringway_stack::{Error, tcp};
 
 use super::Side::{self, Receiver, Sender};
@@ -302,7 +302,7 @@ pub fn giving_back_twice_means_nothing<N: Net>(net: &mut N) -> Result<()> {
 }
 
 /// Everything that a stream has to give, by reference, given back at once; and whether that was its end.
-fn take_all<N: Net>(net: &mut N, side: Side, socket: SocketId) -> Result<(Vec<u8>, bool)> {
+fn take_all<N: Net>(net: &mut N, side: Side, socket: FlowId) -> Result<(Vec<u8>, bool)> {
     let mut got = Vec::new();
     loop {
         match net.lend(side, socket) {
@@ -320,7 +320,7 @@ fn take_all<N: Net>(net: &mut N, side: Side, socket: SocketId) -> Result<(Vec<u8
 }
 
 /// Whether a stream of the receiver's, of which all bytes were taken, ends.
-fn ends_in_time<N: Net>(net: &mut N, socket: SocketId) -> Result<bool> {
+fn ends_in_time<N: Net>(net: &mut N, socket: FlowId) -> Result<bool> {
     let until = net.now() + TRANSFER_MAX;
     while net.now() < until {
         let (more, is_end) = take_all(net, Receiver, socket)?;

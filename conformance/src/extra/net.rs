@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use anyhow::{Result, bail};
 use ringway_stack::device::{Device, RxBuffer as _};
 use ringway_stack::ring::{
-    Candidate, Datagram, Decision, Event, Lent, LentPieces, NextHop, Readiness, RecvFlags, Ring, SendFlags, SocketId, UdpOptions,
+    Candidate, Datagram, Decision, Event, FlowId, Lent, LentPieces, NextHop, Readiness, RecvFlags, Ring, SendFlags, UdpOptions,
 };
 use ringway_stack::{Error, Instant, tcp};
 
@@ -63,7 +63,7 @@ pub trait Net: Sized {
     ///
     /// # Errors
     /// The rings'.
-    fn datagrams(&mut self, rcvbuf: usize) -> Result<(SocketId, SocketId)> {
+    fn datagrams(&mut self, rcvbuf: usize) -> Result<(FlowId, FlowId)> {
         let (from, to) = (self.address(Sender, SENDER_PORT), self.address(Receiver, PORT));
         let a = self.ring(Sender).udp_open(from, &UdpOptions::default())?;
         let b = self.ring(Receiver).udp_open(to, &UdpOptions { rcvbuf, ..UdpOptions::default() })?;
@@ -74,7 +74,7 @@ pub trait Net: Sized {
     ///
     /// # Errors
     /// The ring's.
-    fn tell(&mut self, from: SocketId, port: u16, bytes: &[u8]) -> Result<()> {
+    fn tell(&mut self, from: FlowId, port: u16, bytes: &[u8]) -> Result<()> {
         let (now, source) = (self.now(), self.ip(Sender));
         let to = Some((self.address(Receiver, port), self.hop(Receiver)));
         self.ring(Sender).udp_send(now, from, &[IoSlice::new(bytes)], source, to)?;
@@ -86,7 +86,7 @@ pub trait Net: Sized {
     ///
     /// # Errors
     /// The ring's.
-    fn hear(&mut self, socket: SocketId) -> Result<Vec<u8>, Error> {
+    fn hear(&mut self, socket: FlowId) -> Result<Vec<u8>, Error> {
         let mut bytes = vec![0; 2000];
         let got = self.ring(Receiver).udp_recv(socket, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty())?;
         bytes.truncate(got.copied);
@@ -97,7 +97,7 @@ pub trait Net: Sized {
     ///
     /// # Errors
     /// The rings'; it did not come about.
-    fn connected(&mut self, port: u16, config: &tcp::Config) -> Result<(SocketId, SocketId)> {
+    fn connected(&mut self, port: u16, config: &tcp::Config) -> Result<(FlowId, FlowId)> {
         let (now, local, remote, hop) = (self.now(), self.address(Sender, port), self.address(Receiver, port), self.hop(Receiver));
         let listener = self.ring(Receiver).tcp_listen(remote, 4, config)?;
         let client = self.ring(Sender).tcp_connect(now, local, remote, hop, &tcp::Config::default())?;
@@ -108,7 +108,7 @@ pub trait Net: Sized {
     ///
     /// # Errors
     /// None came.
-    fn accepted(&mut self, listener: SocketId) -> Result<SocketId> {
+    fn accepted(&mut self, listener: FlowId) -> Result<FlowId> {
         let until = self.now() + CONNECT_MAX;
         while self.now() < until {
             let accepted = self.ring(Receiver).tcp_accept(listener);
@@ -121,7 +121,7 @@ pub trait Net: Sized {
     }
 
     /// Writes to a stream; how many bytes it took.
-    fn write(&mut self, side: Side, socket: SocketId, bytes: &[u8]) -> usize {
+    fn write(&mut self, side: Side, socket: FlowId, bytes: &[u8]) -> usize {
         let now = self.now();
         self.ring(side).tcp_send(now, socket, &[IoSlice::new(bytes)], SendFlags::empty()).unwrap_or(0)
     }
@@ -130,7 +130,7 @@ pub trait Net: Sized {
     ///
     /// # Errors
     /// The ring's.
-    fn read(&mut self, socket: SocketId, len: usize) -> Result<Vec<u8>, Error> {
+    fn read(&mut self, socket: FlowId, len: usize) -> Result<Vec<u8>, Error> {
         let (now, mut bytes) = (self.now(), vec![0; len]);
         let n = self.ring(Receiver).tcp_recv(now, socket, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty())?;
         bytes.truncate(n);
@@ -141,7 +141,7 @@ pub trait Net: Sized {
     ///
     /// # Errors
     /// The ring's.
-    fn lend(&mut self, side: Side, socket: SocketId) -> Result<Option<Lent<Rx<Self>>>, Error> {
+    fn lend(&mut self, side: Side, socket: FlowId) -> Result<Option<Lent<Rx<Self>>>, Error> {
         self.ring(side).tcp_lend(socket, |buffer| buffer.len())
     }
 
@@ -149,7 +149,7 @@ pub trait Net: Sized {
     ///
     /// # Errors
     /// The ring's.
-    fn take(&mut self, socket: SocketId) -> Result<(Datagram, LentPieces<Rx<Self>>), Error> {
+    fn take(&mut self, socket: FlowId) -> Result<(Datagram, LentPieces<Rx<Self>>), Error> {
         self.ring(Receiver).udp_lend(socket)
     }
 
@@ -157,7 +157,7 @@ pub trait Net: Sized {
     ///
     /// # Errors
     /// The ring's.
-    fn candidate(&mut self, socket: SocketId) -> Result<Candidate<Rx<Self>>, Error> {
+    fn candidate(&mut self, socket: FlowId) -> Result<Candidate<Rx<Self>>, Error> {
         self.ring(Receiver).candidate(socket)
     }
 
@@ -165,22 +165,22 @@ pub trait Net: Sized {
     ///
     /// # Errors
     /// The ring's.
-    fn decide(&mut self, socket: SocketId, decision: Decision) -> Result<usize, Error> {
+    fn decide(&mut self, socket: FlowId, decision: Decision) -> Result<usize, Error> {
         let now = self.now();
         self.ring(Receiver).decide(now, socket, decision)
     }
 
     /// Gives back what was taken by reference.
-    fn give_back(&mut self, side: Side, socket: SocketId, len: usize) {
+    fn give_back(&mut self, side: Side, socket: FlowId, len: usize) {
         let now = self.now();
         self.ring(side).give_back(now, socket, len);
     }
 
     /// The events of a ring that nobody took yet, of one socket.
-    fn events(&mut self, side: Side, socket: SocketId) -> Vec<Readiness> {
+    fn events(&mut self, side: Side, socket: FlowId) -> Vec<Readiness> {
         let mut ring = self.ring(side);
         let events: Vec<Event> = core::iter::from_fn(|| ring.take_event()).collect();
-        events.into_iter().filter(|event| event.socket == socket).map(|event| event.edges).collect()
+        events.into_iter().filter(|event| event.flow == socket).map(|event| event.edges).collect()
     }
 }
 

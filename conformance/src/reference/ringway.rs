@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_sim::{HostConfig, HostId, SimDevice, World, WorldConfig};
-use ringway_stack::ring::{NextHop, Ring, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, NextHop, Ring, UdpOptions};
 use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
@@ -23,13 +23,13 @@ enum State {
     /// TCP, neither connected nor listening.
     Fresh,
     /// A connect was called, and no later one has said yet how it ended.
-    Connecting(SocketId),
+    Connecting(FlowId),
     /// Connected once.
-    Stream(SocketId),
+    Stream(FlowId),
     /// Listening.
-    Listener(SocketId),
+    Listener(FlowId),
     /// UDP, on the ring once it has a port.
-    Datagram(Option<SocketId>),
+    Datagram(Option<FlowId>),
 }
 
 struct Socket {
@@ -341,7 +341,7 @@ const fn kind_of(state: State) -> Kind {
     }
 }
 
-const fn id_of(state: State) -> Option<SocketId> {
+const fn id_of(state: State) -> Option<FlowId> {
     match state {
         State::Connecting(id) | State::Stream(id) | State::Listener(id) | State::Datagram(Some(id)) => Some(id),
         State::Fresh | State::Datagram(None) => None,

@@ -16,7 +16,7 @@ use ringway_stack::ring::{NextHop, Ring, RingConfig};
 
 cases! {
     run cyclic {
-        fn each_shape_keeps_what_it_says_where_it_says();
+        fn each_geometry_keeps_what_it_says_where_it_says();
         fn a_run_has_the_least_and_the_most_that_was_asked_for();
         fn fewer_than_the_least_come_only_where_the_buffer_ends();
         fn a_long_packet_takes_several_strides_and_never_wraps();

@@ -12,7 +12,7 @@ use ringway_report::ClosedSockets;
 use ringway_shm::{Rendezvous, ShmDevice};
 use ringway_stack::device::Device;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{Ring, RingConfig, SocketId};
+use ringway_stack::ring::{FlowId, Ring, RingConfig};
 use ringway_stack::tcp;
 use ringway_stack::time::Instant;
 
@@ -78,7 +78,7 @@ pub(crate) struct Offload {
     /// A retreat from shared listeners is under way.
     pub(crate) retreating: bool,
     /// What children are to take over.
-    pub(crate) dormant: Vec<crate::moving::dormant::Dormant>,
+    pub(crate) awaiting_child: Vec<crate::moving::awaiting_child::AwaitingChild>,
     /// What is kept for children.
     pub(crate) former_descriptors: Vec<crate::moving::FormerDescriptor>,
     /// Closed listeners whose waiting connections are on their way.
@@ -260,7 +260,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             ports: crate::socket::ports::Ports::default(),
             option_sets: crate::socket::common::OptionSets::default(),
             shares_listeners: false,
-            dormant: Vec::new(),
+            awaiting_child: Vec::new(),
             former_descriptors: Vec::new(),
             retreats: 0,
             parent: None,
@@ -338,14 +338,14 @@ impl Offload {
 
     /// Our socket that stands above a ring's socket.
     #[inline]
-    pub(crate) fn socket_of(&self, id: SocketId) -> Option<u32> {
+    pub(crate) fn socket_of(&self, id: FlowId) -> Option<u32> {
         let index = *self.by_ring.get(id.index as usize)?;
         let socket = self.sockets.get(index)?;
         (socket.ring_id() == Some(id)).then_some(index)
     }
 
     /// Remembers which of our sockets stands above a ring's socket.
-    pub(crate) fn link(&mut self, id: SocketId, index: u32) {
+    pub(crate) fn link(&mut self, id: FlowId, index: u32) {
         let slot = id.index as usize;
         if slot >= self.by_ring.len() {
             self.by_ring.resize(slot + 1, u32::MAX);

@@ -3,12 +3,12 @@
 use core::time::Duration;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
-use super::{Dialogue, Ending, OPEN_RETRY, Pattern, Registry, Shared, Tally};
+use super::{Dialogue, Ending, OPEN_RETRY, Pattern, Registry, Shared, Transfer};
 use crate::host::{App, Context, Step};
 
 /// After how long a port is tried again whose last connection still lingers.
@@ -34,7 +34,7 @@ pub struct Cycles {
     /// Why the others failed.
     pub failed: Vec<Error>,
     /// The server's part of each that was announced.
-    pub served: Vec<Shared<Tally>>,
+    pub served: Vec<Shared<Transfer>>,
 }
 
 impl Cycles {
@@ -62,9 +62,9 @@ pub struct Churner {
     cycles: Shared<Cycles>,
     begun: u32,
     next_at: Instant,
-    now: Option<(Conversation, Shared<Tally>)>,
+    now: Option<(Conversation, Shared<Transfer>)>,
     /// A connection that was opened before its way was known, and when it is.
-    unrouted: Option<(SocketId, Instant)>,
+    unrouted: Option<(FlowId, Instant)>,
 }
 
 impl Churner {
@@ -90,9 +90,9 @@ impl Churner {
         }
     }
 
-    fn converse(&mut self, socket: SocketId) {
+    fn converse(&mut self, socket: FlowId) {
         let dialogue = self.cycles.read().cycle(u64::from(self.begun));
-        let [own, peer] = [(); 2].map(|()| Shared::new(Tally::default()));
+        let [own, peer] = [(); 2].map(|()| Shared::new(Transfer::default()));
         self.registry.change(|r| r.announce(dialogue, peer.clone()));
         self.cycles.change(|c| c.served.push(peer));
         self.now = Some((Conversation::new(socket, dialogue, own.clone()), own));
@@ -120,9 +120,9 @@ impl App for Churner {
                 // (A fault may have ended it meanwhile; its conversation will find out.)
                 let _ = cx.ring.tcp_route(cx.now, socket, NextHop::Neighbour(*self.server.ip()));
             }
-            if let Some((conversation, tally)) = &mut self.now {
+            if let Some((conversation, transfer)) = &mut self.now {
                 let next = conversation.step(cx);
-                let ending = tally.read().ending;
+                let ending = transfer.read().ending;
                 let Some(ending) = ending else { return next.map_or(Step::Wait, Step::Until) };
                 self.now = None;
                 self.note(cx.now, ending);

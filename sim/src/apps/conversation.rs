@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
-use ringway_stack::ring::{Event, Readiness, RecvFlags, SendFlags, Shutdown, SocketId};
+use ringway_stack::ring::{Event, FlowId, Readiness, RecvFlags, SendFlags, Shutdown};
 use ringway_stack::{Error, Instant};
 
 use super::{Pattern, Shared};
@@ -130,7 +130,7 @@ pub enum Ending {
 
 /// What a side came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Transfer {
     /// Bytes that the connection took.
     pub written: u64,
     /// Bytes that it gave.
@@ -142,16 +142,16 @@ pub struct Tally {
 /// One side, at work.
 #[derive(Debug)]
 pub(super) struct Conversation {
-    socket: SocketId,
+    socket: FlowId,
     dialogue: Dialogue,
-    tally: Shared<Tally>,
+    transfer: Shared<Transfer>,
     read_at: Instant,
     peer_ended: bool,
     own_ended: bool,
     /// Most reads, and most writes, in one step.
     burst: u32,
     /// It has read all there was and written all it may: nothing but an arrival changes anything.
-    rests: bool,
+    pauses: bool,
     buffer: Vec<u8>,
     /// What is being written, and where in the stream it begins.
     chunk: Vec<u8>,
@@ -159,16 +159,16 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
-    pub(super) fn new(socket: SocketId, dialogue: Dialogue, tally: Shared<Tally>) -> Self {
+    pub(super) fn new(socket: FlowId, dialogue: Dialogue, transfer: Shared<Transfer>) -> Self {
         let buffer = vec![0; usize::try_from(dialogue.peer.total).unwrap_or(usize::MAX).clamp(1, dialogue.own.read_max.max(1))];
         Self {
             socket,
             dialogue,
-            tally,
+            transfer,
             read_at: Instant::ZERO,
             peer_ended: false,
             own_ended: false,
-            rests: false,
+            pauses: false,
             burst: u32::MAX,
             buffer,
             chunk: Vec::new(),
@@ -176,12 +176,12 @@ impl Conversation {
         }
     }
 
-    pub(super) fn socket(&self) -> SocketId {
+    pub(super) fn socket(&self) -> FlowId {
         self.socket
     }
 
     /// The connection has another name now: it moved.
-    pub(super) fn moved(&mut self, socket: SocketId) {
+    pub(super) fn moved(&mut self, socket: FlowId) {
         self.socket = socket;
     }
 
@@ -192,7 +192,7 @@ impl Conversation {
 
     /// Whether it would write if it could.
     pub(super) fn wants_room(&self) -> bool {
-        let Tally { written, read, .. } = *self.tally.read();
+        let Transfer { written, read, .. } = *self.transfer.read();
         self.dialogue.own.allowance(read, self.peer_ended) > written
     }
 
@@ -203,16 +203,16 @@ impl Conversation {
 
     /// Whether its program ended its stream, by a close at the latest.
     pub(super) fn ended_stream(&self) -> bool {
-        self.own_ended || matches!(self.tally.read().ending, Some(Ending::Whole | Ending::Left))
+        self.own_ended || matches!(self.transfer.read().ending, Some(Ending::Whole | Ending::Left))
     }
 
     pub(super) fn ended(&self) -> bool {
-        self.tally.read().ending.is_some()
+        self.transfer.read().ending.is_some()
     }
 
     /// Whether a step can have anything to do: `events` are all that happened to the host's sockets, or none if that isn't known.
     pub(super) fn may_step(&self, events: &[Event]) -> bool {
-        !self.rests || events.is_empty() || events.iter().any(|event| event.socket == self.socket)
+        !self.pauses || events.is_empty() || events.iter().any(|event| event.flow == self.socket)
     }
 
     /// Does what can be done. Says when it wants to go on by itself.
@@ -234,9 +234,9 @@ impl Conversation {
         if self.ended() {
             return None;
         }
-        let Tally { written, read, .. } = *self.tally.read();
+        let Transfer { written, read, .. } = *self.transfer.read();
         let waits = self.read_at > cx.now;
-        self.rests = !waits && self.dialogue.own.allowance(read, self.peer_ended) == written;
+        self.pauses = !waits && self.dialogue.own.allowance(read, self.peer_ended) == written;
         waits.then_some(self.read_at)
     }
 
@@ -252,7 +252,7 @@ impl Conversation {
                 Err(Error::WouldBlock) => break,
                 Err(error) => return Err(error),
             };
-            let offset = self.tally.read().read;
+            let offset = self.transfer.read().read;
             if len == 0 {
                 self.check_end(cx, offset);
                 self.peer_ended = true;
@@ -263,7 +263,7 @@ impl Conversation {
             let wrong = peer.pattern.mismatch(offset, &self.buffer[..len]).filter(|_| !cx.tainted);
             assert!(wrong.is_none(), "{}: byte {wrong:?} of the stream is not what was written (read at {offset}, {len} bytes)", cx.ip);
             assert!(read <= peer.total, "{}: {read} bytes read of a stream of {}", cx.ip, peer.total);
-            self.tally.change(|t| t.read = read);
+            self.transfer.change(|t| t.read = read);
             let pause = if offset == 0 { own.read_pause.max(own.nap) } else { own.read_pause };
             if pause > Duration::ZERO {
                 self.read_at = cx.now + pause;
@@ -286,7 +286,7 @@ impl Conversation {
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         let own = self.dialogue.own;
         for _ in 0..self.burst {
-            let Tally { written, read, .. } = *self.tally.read();
+            let Transfer { written, read, .. } = *self.transfer.read();
             let room = own.allowance(read, self.peer_ended) - written;
             if room == 0 {
                 break;
@@ -303,7 +303,7 @@ impl Conversation {
             match cx.ring.tcp_send(cx.now, self.socket, &[IoSlice::new(rest)], SendFlags::empty()) {
                 Ok(taken) => {
                     assert!((1..=len).contains(&taken), "{}: a write of {len} bytes took {taken}", cx.ip);
-                    self.tally.change(|t| t.written += taken as u64);
+                    self.transfer.change(|t| t.written += taken as u64);
                 }
                 Err(Error::WouldBlock) => break,
                 Err(error) => return Err(error),
@@ -315,14 +315,14 @@ impl Conversation {
     /// Ends what is to be ended.
     fn part(&mut self, cx: &mut Context<'_>) {
         let own = self.dialogue.own;
-        let written = self.tally.read().written;
+        let written = self.transfer.read().written;
         if written == own.total && own.parting == Parting::Abort {
             self.end(cx, Ending::Aborted);
             return;
         }
         if let Parting::Leave { read } = own.parting
             && !self.peer_ended
-            && self.tally.read().read >= read
+            && self.transfer.read().read >= read
             && cx.ring.info(self.socket).is_some_and(|info| info.recv_queue == 0)
             && !cx.ring.has_candidate(self.socket)
         {
@@ -345,7 +345,7 @@ impl Conversation {
 
     fn end(&mut self, cx: &mut Context<'_>, ending: Ending) {
         cx.ring.close(cx.now, self.socket, ending == Ending::Aborted);
-        self.tally.change(|t| t.ending = Some(ending));
+        self.transfer.change(|t| t.ending = Some(ending));
         assert_eq!(cx.ring.readiness(self.socket), Readiness::ERR | Readiness::HUP, "a closed socket is dead");
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ringway_stack::device::Device;
-use ringway_stack::ring::{Event, Readiness, Ring, SocketId};
+use ringway_stack::ring::{Event, FlowId, Readiness, Ring};
 
 use crate::sockets::readiness;
 
@@ -32,13 +32,13 @@ struct Item {
 /// An epoll instance.
 #[derive(Debug, Default)]
 pub struct Epoll {
-    items: BTreeMap<SocketId, Item>,
-    ready: VecDeque<SocketId>,
+    items: BTreeMap<FlowId, Item>,
+    ready: VecDeque<FlowId>,
 }
 
 impl Epoll {
     /// Adds a socket, or changes its interest: it is reported if it is ready already.
-    pub fn set<D: Device>(&mut self, ring: &Ring<D>, socket: SocketId, interest: Readiness, manner: Manner) {
+    pub fn set<D: Device>(&mut self, ring: &Ring<D>, socket: FlowId, interest: Readiness, manner: Manner) {
         let interest = interest | Readiness::ERR | Readiness::HUP;
         let item = self.items.entry(socket).or_insert(Item { interest, manner, armed: true, queued: false });
         (item.interest, item.manner, item.armed) = (interest, manner, true);
@@ -48,26 +48,26 @@ impl Epoll {
     }
 
     /// How a socket is reported; `None`: it isn't in.
-    pub fn manner(&self, socket: SocketId) -> Option<Manner> {
+    pub fn manner(&self, socket: FlowId) -> Option<Manner> {
         self.items.get(&socket).map(|item| item.manner)
     }
 
     /// Takes a socket out.
-    pub fn remove(&mut self, socket: SocketId) {
+    pub fn remove(&mut self, socket: FlowId) {
         self.items.remove(&socket);
     }
 
     /// Takes in what the ring says.
     pub fn take(&mut self, events: &[Event]) {
         for event in events {
-            if self.items.get(&event.socket).is_some_and(|item| item.armed && item.interest.intersects(event.edges)) {
-                self.queue(event.socket);
+            if self.items.get(&event.flow).is_some_and(|item| item.armed && item.interest.intersects(event.edges)) {
+                self.queue(event.flow);
             }
         }
     }
 
     /// Reports up to `max` sockets that are ready, those first that have waited longest.
-    pub fn wait<D: Device>(&mut self, ring: &Ring<D>, max: usize) -> Vec<(SocketId, Readiness)> {
+    pub fn wait<D: Device>(&mut self, ring: &Ring<D>, max: usize) -> Vec<(FlowId, Readiness)> {
         let mut reported = Vec::new();
         // Level-triggered items go back to the end, where this call doesn't look at them again.
         for _ in 0..self.ready.len() {
@@ -91,7 +91,7 @@ impl Epoll {
         reported
     }
 
-    fn queue(&mut self, socket: SocketId) {
+    fn queue(&mut self, socket: FlowId) {
         if let Some(item) = self.items.get_mut(&socket)
             && !item.queued
         {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use ringway_stack::ring::{NextHop, RecvFlags, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, NextHop, RecvFlags, UdpOptions};
 use ringway_stack::{Error, Instant};
 
 use super::{OPEN_RETRY, Pings, Shared};
@@ -45,7 +45,7 @@ pub struct Membership {
 pub struct GroupSpeaker {
     options: UdpOptions,
     talk: Shared<GroupTalk>,
-    socket: Option<SocketId>,
+    socket: Option<FlowId>,
     next_at: Instant,
 }
 
@@ -80,7 +80,7 @@ impl App for GroupSpeaker {
     }
 }
 
-/// Joins, listens until it has heard enough for now, leaves, rests, and again.
+/// Joins, listens until it has heard enough for now, leaves, pauses, and again.
 #[derive(Debug)]
 pub struct GroupListener {
     options: UdpOptions,
@@ -92,7 +92,7 @@ pub struct GroupListener {
     wanted: usize,
     rounds: u32,
     rest: Duration,
-    socket: Option<SocketId>,
+    socket: Option<FlowId>,
     join_at: Option<Instant>,
     /// Heard since it joined.
     new: usize,
@@ -116,7 +116,7 @@ impl GroupListener {
         Self { options, bound, talk, own, wanted, rounds, rest, socket: None, join_at: None, new: 0, buffer }
     }
 
-    fn receive(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+    fn receive(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         while let Ok(datagram) = cx.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty()) {
             let talk = self.talk.read();
             assert_eq!((datagram.from, datagram.to), (talk.speaker, *talk.group.ip()), "{}: a stranger's datagram", cx.ip);
@@ -127,7 +127,7 @@ impl GroupListener {
     }
 
     /// Joins, unless there is no rule for it now.
-    fn join(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+    fn join(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         let talk = self.talk.read();
         match cx.ring.udp_join(cx.now, socket, *talk.group.ip(), cx.ip) {
             Err(Error::NoBuffers) => return self.join_at = Some(cx.now + OPEN_RETRY),
@@ -140,7 +140,7 @@ impl GroupListener {
     }
 
     /// Leaves, and drains what was queued before.
-    fn leave(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+    fn leave(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         let group = *self.talk.read().group.ip();
         cx.ring.udp_leave(socket, group).expect("the program is a member");
         self.receive(cx, socket);
@@ -187,7 +187,7 @@ impl App for GroupListener {
 }
 
 /// None if there is no rule for it now.
-fn open(cx: &mut Context<'_>, local: SocketAddrV4, options: &UdpOptions) -> Option<SocketId> {
+fn open(cx: &mut Context<'_>, local: SocketAddrV4, options: &UdpOptions) -> Option<FlowId> {
     match cx.ring.udp_open(local, options) {
         Err(Error::NoBuffers) => None,
         opened => Some(opened.expect("a fresh host's port is free")),

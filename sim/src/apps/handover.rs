@@ -4,13 +4,13 @@ use core::fmt;
 use core::time::Duration;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{Handover, NextHop, SocketId};
+use ringway_stack::ring::{FlowId, Handover, NextHop};
 use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
 use super::tcp::listen;
-use super::{Dialogue, Ending, OPEN_RETRY, Shared, Tally};
+use super::{Dialogue, Ending, OPEN_RETRY, Shared, Transfer};
 use crate::host::{App, Context, Step};
 use crate::nic::SimDevice;
 
@@ -56,7 +56,7 @@ pub struct Turns {
 enum Beginning {
     Connect(SocketAddrV4),
     /// Accepts from this client, on the socket noted there.
-    Accept(SocketAddrV4, Shared<Option<SocketId>>),
+    Accept(SocketAddrV4, Shared<Option<FlowId>>),
     /// It has begun, or the other runner begins.
     Done,
 }
@@ -67,7 +67,7 @@ pub struct Runner {
     port: u16,
     config: Config,
     dialogue: Dialogue,
-    tally: Shared<Tally>,
+    transfer: Shared<Transfer>,
     baton: Shared<Baton>,
     turns: Turns,
     turn_at: Instant,
@@ -78,9 +78,9 @@ pub struct Runner {
 
 impl Runner {
     /// The one of two runners that doesn't begin.
-    pub fn second(port: u16, config: Config, dialogue: Dialogue, tally: Shared<Tally>, baton: Shared<Baton>, turns: Turns) -> Self {
+    pub fn second(port: u16, config: Config, dialogue: Dialogue, transfer: Shared<Transfer>, baton: Shared<Baton>, turns: Turns) -> Self {
         let turn_at = Instant::ZERO + turns.every;
-        Self { port, config, dialogue, tally, baton, turns, turn_at, beginning: Beginning::Done, first: false, holds: None }
+        Self { port, config, dialogue, transfer, baton, turns, turn_at, beginning: Beginning::Done, first: false, holds: None }
     }
 
     /// Begins by connecting to `server`.
@@ -91,7 +91,7 @@ impl Runner {
 
     /// Begins by accepting from `client`; the listening socket is noted in `listener`.
     #[must_use]
-    pub fn accepting(self, client: SocketAddrV4, listener: Shared<Option<SocketId>>) -> Self {
+    pub fn accepting(self, client: SocketAddrV4, listener: Shared<Option<FlowId>>) -> Self {
         Self { beginning: Beginning::Accept(client, listener), first: true, ..self }
     }
 
@@ -114,9 +114,9 @@ impl Runner {
         }
         self.beginning = Beginning::Done;
         match socket {
-            Ok(socket) => self.holds = Some(Box::new(Conversation::new(socket, self.dialogue, self.tally.clone()))),
+            Ok(socket) => self.holds = Some(Box::new(Conversation::new(socket, self.dialogue, self.transfer.clone()))),
             Err(error) => {
-                self.tally.change(|t| t.ending = Some(Ending::Failed(error)));
+                self.transfer.change(|t| t.ending = Some(Ending::Failed(error)));
                 self.baton.change(|b| b.ended = true);
             }
         }
@@ -234,8 +234,8 @@ fn accept(
     port: u16,
     config: &Config,
     client: SocketAddrV4,
-    listener: &Shared<Option<SocketId>>,
-) -> Result<Option<SocketId>, Error> {
+    listener: &Shared<Option<FlowId>>,
+) -> Result<Option<FlowId>, Error> {
     let socket = listen(cx, port, 8, config, listener).ok_or(Error::NoBuffers)?;
     let Ok(accepted) = cx.ring.tcp_accept(socket) else { return Ok(None) };
     assert_eq!(cx.ring.info(accepted).and_then(|i| i.remote), Some(client), "a connection from a stranger");

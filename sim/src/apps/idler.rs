@@ -4,12 +4,12 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{NextHop, Readiness, SocketId};
+use ringway_stack::ring::{FlowId, NextHop, Readiness};
 use ringway_stack::tcp::{Config, Keepalive};
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
-use super::{Dialogue, OPEN_RETRY, Shared, Tally};
+use super::{Dialogue, OPEN_RETRY, Shared, Transfer};
 use crate::host::{App, Context, Step};
 
 /// The time between two batches of closes.
@@ -17,7 +17,7 @@ const CLOSE_EVERY: Duration = Duration::from_millis(1);
 
 /// What an [`Idler`]'s silent connections came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IdleTally {
+pub struct IdleCounts {
     /// Those that were established.
     pub established: u32,
     /// Those that failed, before or after.
@@ -34,12 +34,12 @@ pub struct Idler {
     /// Connections under way to being established, at most.
     batch: usize,
     rest: Duration,
-    tally: Shared<IdleTally>,
+    transfer: Shared<IdleCounts>,
     /// Ports to connect from, the next one last.
     ports: Vec<u16>,
-    opening: BTreeMap<SocketId, ()>,
-    open: Vec<SocketId>,
-    speeches: Vec<(Dialogue, Shared<Tally>)>,
+    opening: BTreeMap<FlowId, ()>,
+    open: Vec<FlowId>,
+    speeches: Vec<(Dialogue, Shared<Transfer>)>,
     /// What speakers set when they begin: from then on they must hear if the other side is gone.
     keepalive: Option<Keepalive>,
     speaking: Vec<Conversation>,
@@ -49,14 +49,14 @@ pub struct Idler {
 
 impl Idler {
     /// Connects to `server` from each of `ports`, `batch` at a time, and rests.
-    pub fn new(ports: Vec<u16>, server: SocketAddrV4, config: Config, batch: usize, rest: Duration, tally: Shared<IdleTally>) -> Self {
+    pub fn new(ports: Vec<u16>, server: SocketAddrV4, config: Config, batch: usize, rest: Duration, transfer: Shared<IdleCounts>) -> Self {
         let (opening, open, speeches, speaking) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { server, config, batch, rest, tally, ports, opening, open, speeches, keepalive: None, speaking, speak_at: None }
+        Self { server, config, batch, rest, transfer, ports, opening, open, speeches, keepalive: None, speaking, speak_at: None }
     }
 
     /// After the rest, one connection more speaks.
-    pub fn speech(&mut self, dialogue: Dialogue, tally: Shared<Tally>) {
-        self.speeches.push((dialogue, tally));
+    pub fn speech(&mut self, dialogue: Dialogue, transfer: Shared<Transfer>) {
+        self.speeches.push((dialogue, transfer));
     }
 
     /// Speakers turn keepalives on, as late as this.
@@ -78,27 +78,27 @@ impl Idler {
 
     fn take_events(&mut self, cx: &mut Context<'_>) {
         for event in cx.events {
-            if self.opening.remove(&event.socket).is_none() {
+            if self.opening.remove(&event.flow).is_none() {
                 continue;
             }
-            if event.edges.contains(Readiness::ERR) || cx.ring.readiness(event.socket).contains(Readiness::HUP) {
-                self.tally.change(|t| t.failed += 1);
-                cx.ring.close(cx.now, event.socket, false);
+            if event.edges.contains(Readiness::ERR) || cx.ring.readiness(event.flow).contains(Readiness::HUP) {
+                self.transfer.change(|t| t.failed += 1);
+                cx.ring.close(cx.now, event.flow, false);
             } else if event.edges.contains(Readiness::OUT) {
-                self.tally.change(|t| t.established += 1);
-                self.open.push(event.socket);
+                self.transfer.change(|t| t.established += 1);
+                self.open.push(event.flow);
             } else {
-                self.opening.insert(event.socket, ());
+                self.opening.insert(event.flow, ());
             }
         }
     }
 
     fn begin_to_speak(&mut self, cx: &mut Context<'_>) {
-        for (dialogue, tally) in core::mem::take(&mut self.speeches) {
+        for (dialogue, transfer) in core::mem::take(&mut self.speeches) {
             let Some(socket) = self.open.pop() else { return };
             let keepalive = self.keepalive;
             cx.ring.tcp_configure(cx.now, socket, |c| c.keepalive = keepalive).expect("it is open");
-            self.speaking.push(Conversation::new(socket, dialogue, tally));
+            self.speaking.push(Conversation::new(socket, dialogue, transfer));
         }
     }
 
@@ -106,7 +106,7 @@ impl Idler {
         let keep = self.open.len().saturating_sub(self.batch);
         for socket in self.open.drain(keep..) {
             let failed = cx.ring.readiness(socket).contains(Readiness::HUP);
-            self.tally.change(|t| if failed { t.failed += 1 } else { t.closed += 1 });
+            self.transfer.change(|t| if failed { t.failed += 1 } else { t.closed += 1 });
             cx.ring.close(cx.now, socket, false);
         }
     }

@@ -18,7 +18,7 @@ use self::frames::{Frame, Icmp};
 use super::Shared;
 use crate::host::{App, Context, Step};
 use crate::nic::SimDevice;
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 /// How long the last frames may take to leave.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -55,7 +55,7 @@ pub struct Prober {
     group: SocketAddrV4,
     probing: Probing,
     done: Shared<bool>,
-    dice: Stream,
+    dice: RandomStream,
     sent: u32,
     next_at: Instant,
     gone_at: Option<Instant>,
@@ -69,7 +69,7 @@ impl Prober {
         [open, paired, group]: [SocketAddrV4; 3],
         probing: Probing,
         done: Shared<bool>,
-        dice: Stream,
+        dice: RandomStream,
     ) -> Self {
         let (sent, next_at, gone_at) = (0, Instant::ZERO, None);
         Self { queue: Some(queue), vlan, station, open, paired, group, probing, done, dice, sent, next_at, gone_at }
@@ -104,7 +104,7 @@ impl Prober {
 
     /// What may be wrong with any packet: its destination, its source, its being a part of one, its header.
     fn spoil(&mut self, frame: Frame) -> Frame {
-        let part = |dice: &mut Stream| dice.pick(&[0x2000, 0x0001, 0x2001, 0x00b9]);
+        let part = |dice: &mut RandomStream| dice.pick(&[0x2000, 0x0001, 0x2001, 0x00b9]);
         match self.dice.below(24) {
             0 => frame.at_station(MacAddr::BROADCAST),
             1 => frame.to(Ipv4Addr::BROADCAST).at_station(MacAddr::BROADCAST),

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{NextHop, Readiness, RecvFlags, SocketId};
+use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags};
 use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
-use super::{Dialogue, Ending, Epoll, Manner, OPEN_RETRY, Registry, Shared, Tally};
+use super::{Dialogue, Ending, Epoll, Manner, OPEN_RETRY, Registry, Shared, Transfer};
 use crate::host::{App, Context, Step};
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 /// Sockets that one wait reports.
 const REPORTED_MAX: usize = 64;
@@ -33,7 +33,7 @@ pub struct Listening {
     /// Who may come.
     pub registry: Shared<Registry>,
     /// Where the socket is noted.
-    pub socket: Shared<Option<SocketId>>,
+    pub socket: Shared<Option<FlowId>>,
     /// The time from one accept to the next; zero: at once, and all.
     pub accept_every: Duration,
 }
@@ -52,7 +52,7 @@ pub struct Opening {
     /// With which configuration.
     pub config: Config,
     /// This side's part.
-    pub tally: Shared<Tally>,
+    pub transfer: Shared<Transfer>,
 }
 
 /// Someone at the other end.
@@ -74,11 +74,11 @@ pub struct Reactor {
     listen_at: Option<Instant>,
     /// The last one to open comes first.
     openings: Vec<Opening>,
-    whims: Option<Stream>,
+    whims: Option<RandomStream>,
     epoll: Epoll,
-    peers: BTreeMap<SocketId, Peer>,
+    peers: BTreeMap<FlowId, Peer>,
     /// Peers that want to go on by themselves: after a rest, or when buffers may be back.
-    alarms: BTreeMap<SocketId, Instant>,
+    alarms: BTreeMap<FlowId, Instant>,
 }
 
 impl Reactor {
@@ -102,7 +102,7 @@ impl Reactor {
 
     /// Changes its mind about edges and levels, one-shot and not, all the time. (Otherwise everything is edge-triggered.)
     #[must_use]
-    pub fn whimsical(self, whims: Stream) -> Self {
+    pub fn whimsical(self, whims: RandomStream) -> Self {
         Self { whims: Some(whims), ..self }
     }
 
@@ -122,18 +122,18 @@ impl Reactor {
 
     fn open_due(&mut self, cx: &mut Context<'_>) {
         while let Some(opening) = self.openings.pop_if(|opening| opening.at <= cx.now) {
-            let Opening { port, server, dialogue, ref config, ref tally, .. } = opening;
+            let Opening { port, server, dialogue, ref config, ref transfer, .. } = opening;
             let local = SocketAddrV4::new(cx.ip, port);
             match cx.ring.tcp_connect(cx.now, local, server, NextHop::Neighbour(*server.ip()), config) {
                 Ok(socket) => {
-                    self.peers.insert(socket, Peer::Known(Box::new(Conversation::new(socket, dialogue, tally.clone()))));
+                    self.peers.insert(socket, Peer::Known(Box::new(Conversation::new(socket, dialogue, transfer.clone()))));
                     self.watch(cx, socket);
                 }
                 Err(Error::NoBuffers) => {
                     self.openings.push(Opening { at: cx.now + OPEN_RETRY, ..opening });
                     self.openings.sort_by_key(|opening| core::cmp::Reverse(opening.at));
                 }
-                Err(error) => tally.change(|t| t.ending = Some(Ending::Failed(error))),
+                Err(error) => transfer.change(|t| t.ending = Some(Ending::Failed(error))),
             }
         }
     }
@@ -159,7 +159,7 @@ impl Reactor {
         self.peers.len() > before
     }
 
-    fn serve(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+    fn serve(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         match self.peers.get(&socket) {
             Some(Peer::Stranger) => self.greet(cx, socket),
             Some(Peer::Known(_)) => {}
@@ -184,17 +184,17 @@ impl Reactor {
     }
 
     /// Asks a stranger's name.
-    fn greet(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+    fn greet(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         let Some(listening) = &self.listening else { return };
         let mut name = [0; 8];
         match cx.ring.tcp_recv(cx.now, socket, &mut [IoSliceMut::new(&mut name)], RecvFlags::PEEK) {
             Ok(8) => {
                 let known = listening.registry.change(|r| r.begin(u64::from_be_bytes(name), cx.tainted));
-                let Some((dialogue, tally)) = known else {
+                let Some((dialogue, transfer)) = known else {
                     listening.registry.change(|r| r.broken += 1);
                     return self.dismiss(cx, socket);
                 };
-                self.peers.insert(socket, Peer::Known(Box::new(Conversation::new(socket, dialogue, tally))));
+                self.peers.insert(socket, Peer::Known(Box::new(Conversation::new(socket, dialogue, transfer))));
                 self.watch(cx, socket);
             }
             Ok(0) => {
@@ -212,19 +212,19 @@ impl Reactor {
         }
     }
 
-    fn dismiss(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+    fn dismiss(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         cx.ring.close(cx.now, socket, false);
         self.forget(socket);
     }
 
-    fn forget(&mut self, socket: SocketId) {
+    fn forget(&mut self, socket: FlowId) {
         self.epoll.remove(socket);
         self.peers.remove(&socket);
         self.alarms.remove(&socket);
     }
 
     /// Registers a conversation's interest, in the manner of the moment.
-    fn watch(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+    fn watch(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         let (manner, again) = match self.whim(8) {
             Some(0..=2) => (Manner::Level, false),
             Some(3) => (Manner::Level, true),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Dialogue, Shared, Tally};
+use super::{Dialogue, Shared, Transfer};
 
 /// Conversations that a server may be drawn into.
 #[derive(Debug, Default)]
@@ -18,18 +18,18 @@ pub struct Registry {
 struct Entry {
     /// From the server's point of view.
     dialogue: Dialogue,
-    tally: Shared<Tally>,
+    transfer: Shared<Transfer>,
     begun: bool,
 }
 
 impl Registry {
-    /// Announces a conversation; `dialogue` and `tally` are the client's and the server's.
+    /// Announces a conversation; `dialogue` and `transfer` are the client's and the server's.
     ///
     /// # Panics
     /// The client's stream is too short to name it, or its name is taken.
-    pub fn announce(&mut self, dialogue: Dialogue, tally: Shared<Tally>) {
+    pub fn announce(&mut self, dialogue: Dialogue, transfer: Shared<Transfer>) {
         assert!(dialogue.own.total >= 8, "a stream of {} bytes has no name", dialogue.own.total);
-        let entry = Entry { dialogue: dialogue.turned(), tally, begun: false };
+        let entry = Entry { dialogue: dialogue.turned(), transfer, begun: false };
         let taken = self.expected.insert(dialogue.own.pattern.name(), entry);
         assert!(taken.is_none(), "two streams have the same name");
     }
@@ -40,12 +40,12 @@ impl Registry {
     ///
     /// # Panics
     /// Nobody has that name, or whoever has it came before: what was received is not what was sent.
-    pub(super) fn begin(&mut self, name: u64, tainted: bool) -> Option<(Dialogue, Shared<Tally>)> {
+    pub(super) fn begin(&mut self, name: u64, tainted: bool) -> Option<(Dialogue, Shared<Transfer>)> {
         let entry = self.expected.get_mut(&name);
         assert!(entry.is_some() || tainted, "a connection that begins with {name:016x}, which nobody wrote");
         let entry = entry?;
         assert!(!entry.begun, "a conversation was begun twice: {:?}", entry.dialogue);
         entry.begun = true;
-        Some((entry.dialogue, entry.tally.clone()))
+        Some((entry.dialogue, entry.transfer.clone()))
     }
 }

@@ -10,14 +10,14 @@ pub use line::Line;
 use core::time::Duration;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::tcp::{Config, State};
 use ringway_stack::{Error, Instant};
 
 use self::line::{Account, Inbox, Letter};
 use super::conversation::Conversation;
 use super::tcp::listen;
-use super::{Dialogue, Ending, OPEN_RETRY, Shared, Tally};
+use super::{Dialogue, Ending, OPEN_RETRY, Shared, Transfer};
 use crate::host::{App, Context, Step};
 
 /// Connections that wait to be accepted.
@@ -67,7 +67,7 @@ pub struct Share {
     /// From this side's point of view.
     pub dialogues: [Dialogue; 2],
     /// Its own.
-    pub tallies: [Shared<Tally>; 2],
+    pub transfers: [Shared<Transfer>; 2],
     /// What it does beside.
     pub plan: Plan,
 }
@@ -76,7 +76,7 @@ pub struct Share {
 #[derive(Debug)]
 enum Opening {
     Connect,
-    Accept(Shared<Option<SocketId>>),
+    Accept(Shared<Option<FlowId>>),
 }
 
 /// Where it is with taking the first connection along.
@@ -132,7 +132,7 @@ impl Sharer {
         config: Config,
         share: Share,
         line: Shared<Line>,
-        listener: Shared<Option<SocketId>>,
+        listener: Shared<Option<FlowId>>,
     ) -> Self {
         Self::new(1, (local, remote), config, Opening::Accept(listener), share, line)
     }
@@ -173,8 +173,8 @@ impl Sharer {
         1 - self.own
     }
 
-    fn tally(&self) -> Tally {
-        *self.share.tallies[self.round].read()
+    fn transfer(&self) -> Transfer {
+        *self.share.transfers[self.round].read()
     }
 
     /// Whether a conversation is going on over the ring.
@@ -190,7 +190,7 @@ impl Sharer {
     /// Opens the connection of this round if it is time to. Says when to try again if there was no rule for it.
     fn open(&mut self, cx: &mut Context<'_>) -> Option<Instant> {
         let socket = match &self.opening {
-            Opening::Connect if self.conversation.is_some() || self.tally().ending.is_some() => return None,
+            Opening::Connect if self.conversation.is_some() || self.transfer().ending.is_some() => return None,
             Opening::Connect => {
                 let opened = cx.ring.tcp_connect(cx.now, self.local, self.remote, NextHop::Neighbour(*self.remote.ip()), &self.config);
                 assert_ne!(opened, Err(Error::AddressInUse), "{}: the addresses of what has left the ring are free", cx.ip);
@@ -202,7 +202,7 @@ impl Sharer {
                 };
                 let from = Instant::ZERO + self.share.plan.pause;
                 let gone = self.left && self.round == 0;
-                if gone || self.conversation.is_some() || self.tally().ending.is_some() {
+                if gone || self.conversation.is_some() || self.transfer().ending.is_some() {
                     return None;
                 }
                 if cx.now < from {
@@ -217,23 +217,23 @@ impl Sharer {
         };
         match socket {
             Ok(socket) => {
-                let (dialogue, tally) = (self.share.dialogues[self.round], self.share.tallies[self.round].clone());
-                self.conversation = Some(Conversation::new(socket, dialogue, tally));
+                let (dialogue, transfer) = (self.share.dialogues[self.round], self.share.transfers[self.round].clone());
+                self.conversation = Some(Conversation::new(socket, dialogue, transfer));
             }
             Err(Error::NoBuffers) => return Some(cx.now + OPEN_RETRY),
-            Err(error) => self.share.tallies[self.round].change(|t| t.ending = Some(Ending::Failed(error))),
+            Err(error) => self.share.transfers[self.round].change(|t| t.ending = Some(Ending::Failed(error))),
         }
         None
     }
 
     /// Goes on to the second connection, if there is to be one and it is time to. Whether it did.
     fn goes_on(&mut self, cx: &Context<'_>) -> bool {
-        if self.round > 0 || self.role != Role::Done || self.tally().ending.is_none() {
+        if self.round > 0 || self.role != Role::Done || self.transfer().ending.is_none() {
             return false;
         }
         let begins = match self.opening {
             Opening::Accept(_) => true,
-            Opening::Connect if self.tally().ending != Some(Ending::Carried) || !self.line.read().carried => false,
+            Opening::Connect if self.transfer().ending != Some(Ending::Carried) || !self.line.read().carried => false,
             Opening::Connect => *self.again_at.get_or_insert(cx.now + self.share.plan.pause) <= cx.now,
         };
         if begins {
@@ -247,13 +247,13 @@ impl Sharer {
     /// Begins to take the connection along, if that was planned for now.
     fn begin(&mut self, cx: &mut Context<'_>) {
         let Some(conversation) = self.conversation.as_ref().filter(|_| self.role == Role::Free && self.round == 0) else { return };
-        let (tally, closed) = (self.tally(), conversation.ended());
+        let (transfer, closed) = (self.transfer(), conversation.ended());
         let after = |reached: bool, pause| reached.then_some(cx.now + pause);
         let planned = match self.share.plan.begin {
             When::Never => None,
             When::At(at) => Some(at),
-            When::Read(bytes, pause) => after(tally.read >= bytes, pause),
-            When::Written(bytes, pause) => after(tally.written >= bytes, pause),
+            When::Read(bytes, pause) => after(transfer.read >= bytes, pause),
+            When::Written(bytes, pause) => after(transfer.written >= bytes, pause),
             When::Closed(pause) => after(closed, pause),
         };
         self.begin_at = self.begin_at.or(planned);
@@ -310,7 +310,7 @@ impl App for Sharer {
         self.begin(cx);
         self.lose_patience(cx);
         let pending = self.round == 0 && self.role == Role::Free && self.begin_at.is_some() && self.conversation.is_some();
-        let (own, over) = (self.own, self.round > 0 || !self.talks() && !self.waits() && !pending && self.tally().ending.is_some());
+        let (own, over) = (self.own, self.round > 0 || !self.talks() && !self.waits() && !pending && self.transfer().ending.is_some());
         self.line.change(|line| line.over[own] = over);
         if core::mem::replace(&mut self.part, (self.role, self.round)) != self.part {
             self.part_since = cx.now;
@@ -320,7 +320,7 @@ impl App for Sharer {
         }
         let at = self.next_at(cx, [next, retry].into_iter().flatten().min()).map(|at| at.max(cx.now + Duration::from_nanos(1)));
         let again = self.again_at.is_some() && self.round == 0;
-        let busy = self.talks() || self.waits() || again || self.own == 0 && self.tally().ending.is_none();
+        let busy = self.talks() || self.waits() || again || self.own == 0 && self.transfer().ending.is_none();
         match at {
             Some(at) if busy => Step::Until(at),
             None if busy => Step::Wait,

@@ -23,7 +23,7 @@ use self::visit::Session;
 use super::{OPEN_RETRY, Shared};
 use crate::host::{App, Context, Step};
 use crate::nic::{SimDevice, SimRx};
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 /// How long the last frames may take to leave.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -41,13 +41,13 @@ pub struct Stranger {
     server: SocketAddrV4,
     visits: VecDeque<(u16, Visit, Shared<Visited>)>,
     session: Option<(RuleId, Session)>,
-    dice: Stream,
+    dice: RandomStream,
     gone_at: Option<Instant>,
 }
 
 impl Stranger {
     /// Visits `server`, whose host has the address `station`, by frames with the tag of `vlan`. What it does follows from `dice`.
-    pub fn new(queue: RawQueue<SimDevice>, server: SocketAddrV4, station: MacAddr, vlan: Option<u16>, dice: Stream) -> Self {
+    pub fn new(queue: RawQueue<SimDevice>, server: SocketAddrV4, station: MacAddr, vlan: Option<u16>, dice: RandomStream) -> Self {
         Self { queue: Some(queue), vlan, station, server, visits: VecDeque::new(), session: None, dice, gone_at: None }
     }
 

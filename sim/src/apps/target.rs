@@ -6,11 +6,11 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Instant;
-use ringway_stack::ring::{NextHop, RecvFlags, Reuse, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Reuse, UdpOptions};
 
 use super::{OPEN_RETRY, Shared};
 use crate::host::{App, Context, Step};
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 /// The most bytes that a prober sends.
 const DATAGRAM_MAX: usize = 2048;
@@ -45,8 +45,8 @@ pub struct Target {
     options: UdpOptions,
     /// The prober has finished.
     done: Shared<bool>,
-    dice: Stream,
-    sockets: Vec<SocketId>,
+    dice: RandomStream,
+    sockets: Vec<FlowId>,
     joined: bool,
     next_at: Instant,
     buffer: Vec<u8>,
@@ -54,7 +54,7 @@ pub struct Target {
 
 impl Target {
     /// Opens sockets with these options.
-    pub fn new(has: Ports, options: UdpOptions, done: Shared<bool>, dice: Stream) -> Self {
+    pub fn new(has: Ports, options: UdpOptions, done: Shared<bool>, dice: RandomStream) -> Self {
         let (sockets, buffer) = (Vec::new(), vec![0; DATAGRAM_MAX]);
         Self { has, options, done, dice, sockets, joined: false, next_at: Instant::ZERO, buffer }
     }

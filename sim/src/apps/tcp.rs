@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
-use super::{Dialogue, Ending, OPEN_RETRY, Shared, Tally};
+use super::{Dialogue, Ending, OPEN_RETRY, Shared, Transfer};
 use crate::host::{App, Context, Step};
 
 /// Connections that wait to be accepted.
@@ -21,15 +21,15 @@ pub struct Client {
     server: SocketAddrV4,
     dialogue: Dialogue,
     config: Config,
-    tally: Shared<Tally>,
+    transfer: Shared<Transfer>,
     start_at: Instant,
     conversation: Option<Conversation>,
 }
 
 impl Client {
     /// Connects from `port` to `server` at its first step.
-    pub fn new(port: u16, server: SocketAddrV4, dialogue: Dialogue, config: Config, tally: Shared<Tally>) -> Self {
-        Self { port, server, dialogue, config, tally, start_at: Instant::ZERO, conversation: None }
+    pub fn new(port: u16, server: SocketAddrV4, dialogue: Dialogue, config: Config, transfer: Shared<Transfer>) -> Self {
+        Self { port, server, dialogue, config, transfer, start_at: Instant::ZERO, conversation: None }
     }
 
     /// Connects at this time instead.
@@ -38,7 +38,7 @@ impl Client {
         Self { start_at, ..self }
     }
 
-    fn connect(&mut self, cx: &mut Context<'_>) -> Result<SocketId, Error> {
+    fn connect(&mut self, cx: &mut Context<'_>) -> Result<FlowId, Error> {
         let local = SocketAddrV4::new(cx.ip, self.port);
         cx.ring.tcp_connect(cx.now, local, self.server, NextHop::Neighbour(*self.server.ip()), &self.config)
     }
@@ -51,9 +51,9 @@ impl App for Client {
         }
         if self.conversation.is_none() {
             match self.connect(cx) {
-                Ok(socket) => self.conversation = Some(Conversation::new(socket, self.dialogue, self.tally.clone())),
+                Ok(socket) => self.conversation = Some(Conversation::new(socket, self.dialogue, self.transfer.clone())),
                 Err(Error::NoBuffers) => return Step::Until(cx.now + OPEN_RETRY),
-                Err(error) => self.tally.change(|t| t.ending = Some(Ending::Failed(error))),
+                Err(error) => self.transfer.change(|t| t.ending = Some(Ending::Failed(error))),
             }
         }
         let Some(conversation) = &mut self.conversation else { return Step::Finished };
@@ -70,29 +70,29 @@ impl App for Client {
 pub struct Server {
     port: u16,
     config: Config,
-    expected: BTreeMap<SocketAddrV4, (Dialogue, Shared<Tally>)>,
-    listener: Shared<Option<SocketId>>,
+    expected: BTreeMap<SocketAddrV4, (Dialogue, Shared<Transfer>)>,
+    listener: Shared<Option<FlowId>>,
     conversations: Vec<Conversation>,
 }
 
 impl Server {
     /// Listens on `port` from its first step on; the socket is noted in `listener`.
-    pub fn new(port: u16, config: Config, listener: Shared<Option<SocketId>>) -> Self {
+    pub fn new(port: u16, config: Config, listener: Shared<Option<FlowId>>) -> Self {
         Self { port, config, expected: BTreeMap::new(), listener, conversations: Vec::new() }
     }
 
     /// Arranges a conversation with `client`.
-    pub fn expect(&mut self, client: SocketAddrV4, dialogue: Dialogue, tally: Shared<Tally>) {
-        self.expected.insert(client, (dialogue, tally));
+    pub fn expect(&mut self, client: SocketAddrV4, dialogue: Dialogue, transfer: Shared<Transfer>) {
+        self.expected.insert(client, (dialogue, transfer));
     }
 
-    fn accept_all(&mut self, cx: &mut Context<'_>, listener: SocketId) {
+    fn accept_all(&mut self, cx: &mut Context<'_>, listener: FlowId) {
         while let Ok(socket) = cx.ring.tcp_accept(listener) {
             let client = cx.ring.info(socket).and_then(|info| info.remote).expect("an accepted connection has a peer");
             let arranged = self.expected.remove(&client);
             // Had it been corrupted or duplicated into being, nobody would have arranged it.
-            let (dialogue, tally) = arranged.unwrap_or_else(|| panic!("{}: a connection from {client}, who made none", cx.ip));
-            self.conversations.push(Conversation::new(socket, dialogue, tally));
+            let (dialogue, transfer) = arranged.unwrap_or_else(|| panic!("{}: a connection from {client}, who made none", cx.ip));
+            self.conversations.push(Conversation::new(socket, dialogue, transfer));
         }
     }
 }
@@ -112,13 +112,7 @@ impl App for Server {
 }
 
 /// The listening socket that `known` names, or a new one that it will name; none if there is no rule for it now.
-pub(super) fn listen(
-    cx: &mut Context<'_>,
-    port: u16,
-    backlog: usize,
-    config: &Config,
-    known: &Shared<Option<SocketId>>,
-) -> Option<SocketId> {
+pub(super) fn listen(cx: &mut Context<'_>, port: u16, backlog: usize, config: &Config, known: &Shared<Option<FlowId>>) -> Option<FlowId> {
     if let Some(socket) = *known.read() {
         return Some(socket);
     }

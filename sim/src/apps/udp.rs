@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use ringway_stack::ring::{NextHop, RecvFlags, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, NextHop, RecvFlags, UdpOptions};
 use ringway_stack::{Error, Instant};
 
 use super::{OPEN_RETRY, Pattern, Shared};
@@ -99,7 +99,7 @@ pub struct Pinger {
     server: SocketAddrV4,
     pings: Shared<Pings>,
     options: UdpOptions,
-    socket: Option<SocketId>,
+    socket: Option<FlowId>,
     next_at: Instant,
     /// It hears its server alone.
     is_connected: bool,
@@ -133,7 +133,7 @@ impl Pinger {
         }
     }
 
-    fn receive(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+    fn receive(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         loop {
             let received = cx.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty());
             match received {
@@ -153,7 +153,7 @@ impl Pinger {
         }
     }
 
-    fn send(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+    fn send(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         let datagram = self.pings.change(Pings::next);
         let to = (self.server, NextHop::Neighbour(*self.server.ip()));
         match cx.ring.udp_send(cx.now, socket, &[IoSlice::new(&datagram)], cx.ip, Some(to)) {
@@ -188,7 +188,7 @@ impl App for Pinger {
 #[derive(Debug)]
 pub struct Echo {
     port: u16,
-    socket: Shared<Option<SocketId>>,
+    socket: Shared<Option<FlowId>>,
     options: UdpOptions,
     /// Bound to every address; and whose datagrams it wants alone.
     wildcard: bool,
@@ -200,7 +200,7 @@ pub struct Echo {
 
 impl Echo {
     /// Echoes on `port`; the socket is noted in `socket`.
-    pub fn new(port: u16, socket: Shared<Option<SocketId>>) -> Self {
+    pub fn new(port: u16, socket: Shared<Option<FlowId>>) -> Self {
         let (options, buffer) = (UdpOptions::default(), vec![0; DATAGRAM_MAX]);
         Self { port, socket, options, wildcard: false, peer: None, is_connected: false, buffer }
     }
@@ -218,7 +218,7 @@ impl Echo {
     }
 
     /// Its socket, as it is to be. None if there is no rule for it now.
-    fn opened(&mut self, cx: &mut Context<'_>) -> Option<SocketId> {
+    fn opened(&mut self, cx: &mut Context<'_>) -> Option<FlowId> {
         if self.socket.read().is_none() {
             let ip = if self.wildcard { Ipv4Addr::UNSPECIFIED } else { cx.ip };
             self.socket.set(open(cx, SocketAddrV4::new(ip, self.port), &self.options));
@@ -252,7 +252,7 @@ impl App for Echo {
 }
 
 /// None if there is no rule for it now.
-fn open(cx: &mut Context<'_>, local: SocketAddrV4, options: &UdpOptions) -> Option<SocketId> {
+fn open(cx: &mut Context<'_>, local: SocketAddrV4, options: &UdpOptions) -> Option<FlowId> {
     match cx.ring.udp_open(local, options) {
         Err(Error::NoBuffers) => None,
         opened => Some(opened.expect("a fresh host's port is free")),

@@ -70,7 +70,7 @@ const ELSEWHERE: [Mark; 2] = [
     // Only a device whose peers are processes can say that one is gone for good: to a NIC, a station that is gone and one that is silent look
     // the same. `stations`, backends/shm's tests and stack/src/ring/tests.rs hit them.
     Mark::PeerGone,
-    Mark::Forsaken,
+    Mark::PeerExited,
 ];
 
 /// All marks that a campaign must hit; none without the feature that counts them.

@@ -4,7 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
-use ringway_stack::ring::{self, RecvFlags, Reuse, Ring, SendFlags, Shutdown, SocketId, UdpOptions};
+use ringway_stack::ring::{self, FlowId, RecvFlags, Reuse, Ring, SendFlags, Shutdown, UdpOptions};
 use ringway_stack::tcp;
 use ringway_stack::{Error, Instant};
 
@@ -25,7 +25,7 @@ impl Checkers {
     }
 
     /// After a call: how the socket stands, so that what the call itself changed is nobody's edge.
-    pub(super) fn looked(&mut self, place: usize, ring: &R, socket: SocketId) {
+    pub(super) fn looked(&mut self, place: usize, ring: &R, socket: FlowId) {
         let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { return };
         if let Some(info) = ring.info(socket).filter(|_| sock.closed.is_none()) {
             sock.edges.looked(readiness(ring, socket), sock.arrivals(&self.flows, info.recv_queue));
@@ -34,7 +34,7 @@ impl Checkers {
         self.desks[place].touch(socket);
     }
 
-    fn refuse_closed(&self, moment: &Moment, socket: SocketId, call: &str, succeeded: bool) {
+    fn refuse_closed(&self, moment: &Moment, socket: FlowId, call: &str, succeeded: bool) {
         let closed = self.desks[moment.place].sockets.get(&socket).is_some_and(|sock| sock.closed.is_some());
         if closed && succeeded {
             after_close::used(moment, call);
@@ -42,7 +42,7 @@ impl Checkers {
     }
 
     /// The endpoint of a socket, once its SYN was seen.
-    pub(super) fn endpoint(&mut self, place: usize, socket: SocketId) -> Option<usize> {
+    pub(super) fn endpoint(&mut self, place: usize, socket: FlowId) -> Option<usize> {
         let (now, host) = (self.desks[place].now, self.desks[place].host);
         let sock = self.desks[place].sockets.get_mut(&socket)?;
         if sock.endpoint.is_none() {
@@ -70,13 +70,13 @@ impl Checkers {
     }
 
     /// A connection was begun.
-    pub(crate) fn connected(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple, config: &tcp::Config, socket: SocketId) {
+    pub(crate) fn connected(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple, config: &tcp::Config, socket: FlowId) {
         let moment = self.call(place, now);
         let before = self.flows.id(tuple);
         let host = self.desks[place].host;
         let old = before.map(|id| self.flows.at(id)).filter(|old| old.host == host);
         // What has waited long enough may be gone already, unseen: not every service looks at every one that waits.
-        let waiting = |&(at, owner): &(usize, SocketId)| self.desks[at].sockets.get(&owner).and_then(|sock| sock.waiting);
+        let waiting = |&(at, owner): &(usize, FlowId)| self.desks[at].sockets.get(&owner).and_then(|sock| sock.waiting);
         if let Some(old) = old
             && let Some(waiting) = old.owner.as_ref().and_then(waiting).filter(|waiting| waiting.lasts(moment.at))
         {
@@ -100,20 +100,20 @@ impl Checkers {
     }
 
     /// A listener was opened.
-    pub(crate) fn listens(&mut self, place: usize, ring: &R, port: u16, config: &tcp::Config, socket: SocketId) {
+    pub(crate) fn listens(&mut self, place: usize, ring: &R, port: u16, config: &tcp::Config, socket: FlowId) {
         let reuse = if config.reuse_port { Reuse::Port } else { Reuse::No };
         self.opened(place, ring, (true, port), Sock::configured(config), reuse, socket);
     }
 
     /// A UDP socket was opened.
-    pub(crate) fn udp_opened(&mut self, place: usize, ring: &R, port: u16, options: &UdpOptions, lends: bool, socket: SocketId) {
+    pub(crate) fn udp_opened(&mut self, place: usize, ring: &R, port: u16, options: &UdpOptions, lends: bool, socket: FlowId) {
         let sock = Sock { receive_max: options.rcvbuf, hearing: hearing::State::open(*options, lends), ..Sock::default() };
         self.rebound(place, port);
         self.opened(place, ring, (false, port), sock, options.reuse, socket);
     }
 
     /// A UDP socket found its peer, or lost it.
-    pub(crate) fn udp_connected(&mut self, place: usize, ring: &R, socket: SocketId) {
+    pub(crate) fn udp_connected(&mut self, place: usize, ring: &R, socket: FlowId) {
         if let Some(info) = ring.info(socket) {
             self.rebound(place, info.local.port());
         }
@@ -142,7 +142,7 @@ impl Checkers {
         }
     }
 
-    fn opened(&mut self, place: usize, ring: &R, bound: (bool, u16), sock: Sock, reuse: Reuse, socket: SocketId) {
+    fn opened(&mut self, place: usize, ring: &R, bound: (bool, u16), sock: Sock, reuse: Reuse, socket: FlowId) {
         let desk = &mut self.desks[place];
         if bound.0 {
             self.opened_at.insert((desk.host, bound.1), desk.now);
@@ -154,7 +154,7 @@ impl Checkers {
     }
 
     /// A connection was accepted.
-    pub(crate) fn accepted(&mut self, place: usize, ring: &R, listener: SocketId, socket: SocketId) {
+    pub(crate) fn accepted(&mut self, place: usize, ring: &R, listener: FlowId, socket: FlowId) {
         let moment = self.moment(place, None);
         self.refuse_closed(&moment, listener, "accept", true);
         let parent = self.desks[place].sockets.get(&listener);
@@ -178,7 +178,7 @@ impl Checkers {
     }
 
     /// Keepalive was set, perhaps, or a buffer's size.
-    pub(crate) fn configured(&mut self, place: usize, now: Instant, ring: &R, socket: SocketId, config: &tcp::Config) {
+    pub(crate) fn configured(&mut self, place: usize, now: Instant, ring: &R, socket: FlowId, config: &tcp::Config) {
         let moment = self.call(place, now);
         self.refuse_closed(&moment, socket, "configure", true);
         let endpoint = self.endpoint(place, socket);
@@ -203,7 +203,7 @@ impl Checkers {
         place: usize,
         now: Instant,
         ring: &R,
-        socket: SocketId,
+        socket: FlowId,
         data: &[IoSlice<'_>],
         flags: SendFlags,
         result: Result<usize, Error>,
@@ -230,7 +230,7 @@ impl Checkers {
         place: usize,
         now: Instant,
         ring: &R,
-        socket: SocketId,
+        socket: FlowId,
         into: &[IoSliceMut<'_>],
         flags: RecvFlags,
         result: Result<usize, Error>,
@@ -258,7 +258,7 @@ impl Checkers {
     }
 
     /// An error that a program heard of explains whatever end follows.
-    fn note_error(&mut self, place: usize, socket: SocketId, error: Option<Error>) {
+    fn note_error(&mut self, place: usize, socket: FlowId, error: Option<Error>) {
         if let Some(error) = error
             && !matches!(error, Error::WouldBlock | Error::NoBuffers)
             && let Some(sock) = self.desks[place].sockets.get_mut(&socket)
@@ -275,7 +275,7 @@ impl Checkers {
     }
 
     /// A program took a socket's error.
-    pub(crate) fn took_error(&mut self, place: usize, ring: &R, socket: SocketId, error: Option<Error>) {
+    pub(crate) fn took_error(&mut self, place: usize, ring: &R, socket: FlowId, error: Option<Error>) {
         self.note_error(place, socket, error);
         if let Some(error) = error {
             let moment = self.moment(place, None);
@@ -285,7 +285,7 @@ impl Checkers {
     }
 
     /// A direction, or both, was ended.
-    pub(crate) fn shut(&mut self, place: usize, now: Instant, ring: &R, socket: SocketId, how: Shutdown, result: Result<(), Error>) {
+    pub(crate) fn shut(&mut self, place: usize, now: Instant, ring: &R, socket: FlowId, how: Shutdown, result: Result<(), Error>) {
         let moment = self.call(place, now);
         self.refuse_closed(&moment, socket, "shutdown", result.is_ok());
         let endpoint = self.endpoint(place, socket);
@@ -306,7 +306,7 @@ impl Checkers {
     }
 
     /// A socket is about to be closed.
-    pub(crate) fn closes(&mut self, place: usize, now: Instant, ring: &R, socket: SocketId, abort: bool) {
+    pub(crate) fn closes(&mut self, place: usize, now: Instant, ring: &R, socket: FlowId, abort: bool) {
         self.call(place, now);
         let Some(info) = ring.info(socket) else { return };
         let endpoint = self.endpoint(place, socket);
@@ -352,12 +352,12 @@ impl Checkers {
     }
 
     /// It is closed.
-    pub(crate) fn closed(&mut self, place: usize, socket: SocketId) {
+    pub(crate) fn closed(&mut self, place: usize, socket: FlowId) {
         self.desks[place].touch(socket);
     }
 
     /// A connection left its ring for another; what comes to it in between is lost.
-    pub(crate) fn detached(&mut self, place: usize, socket: SocketId, tuple: Tuple) {
+    pub(crate) fn detached(&mut self, place: usize, socket: FlowId, tuple: Tuple) {
         if let Some(sock) = self.desks[place].sockets.remove(&socket) {
             if let Some(id) = sock.endpoint {
                 self.flows.at_mut(id).shadow.blurred = true;
@@ -367,7 +367,7 @@ impl Checkers {
     }
 
     /// It came to its new ring.
-    pub(crate) fn adopted(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple, socket: SocketId) {
+    pub(crate) fn adopted(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple, socket: FlowId) {
         let moment = self.call(place, now);
         let Some(sock) = self.moving.remove(&tuple) else { return };
         if let Some(id) = sock.endpoint {
@@ -382,7 +382,7 @@ impl Checkers {
     }
 
     /// It goes on at its new ring from what the old one wrote down, and sends again at once what was on its way.
-    pub(crate) fn continued(&mut self, place: usize, socket: SocketId) {
+    pub(crate) fn continued(&mut self, place: usize, socket: FlowId) {
         if let Some(id) = self.desks[place].sockets.get(&socket).and_then(|sock| sock.endpoint) {
             self.flows.at_mut(id).rto.forgive();
             self.flows.at_mut(id).shadow.blurred = true;
@@ -396,7 +396,7 @@ impl Checkers {
         place: usize,
         now: Instant,
         ring: &R,
-        socket: SocketId,
+        socket: FlowId,
         data: &[IoSlice<'_>],
         source: Ipv4Addr,
         to: Option<SocketAddrV4>,
@@ -424,7 +424,7 @@ impl Checkers {
         &mut self,
         place: usize,
         ring: &R,
-        socket: SocketId,
+        socket: FlowId,
         into: &[IoSliceMut<'_>],
         flags: RecvFlags,
         result: Result<ring::Datagram, Error>,

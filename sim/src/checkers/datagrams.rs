@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::net::SocketAddrV4;
 
 use hashbrown::HashMap;
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 
 use super::Moment;
 use super::flow::TupleHasher;
@@ -41,7 +41,7 @@ enum What {
     /// By somebody who forged it.
     Forged,
     Delivered(usize),
-    Read(usize, SocketId),
+    Read(usize, FlowId),
 }
 
 type Counts = HashMap<(Datagram, What), u32, BuildHasherDefault<TupleHasher>>;
@@ -101,12 +101,12 @@ impl Datagrams {
     }
 
     /// How often it was read from this socket, and how often it arrived at its host.
-    pub(super) fn reads(&self, host: usize, socket: SocketId, datagram: Datagram) -> (u32, u32) {
+    pub(super) fn reads(&self, host: usize, socket: FlowId, datagram: Datagram) -> (u32, u32) {
         (self.count(datagram, What::Read(host, socket)), self.count(datagram, What::Delivered(host)))
     }
 
     /// A program read it. `open`: from a socket that hears everybody.
-    pub(super) fn read(&mut self, moment: &Moment, socket: SocketId, datagram: Datagram, peek: bool, open: bool) {
+    pub(super) fn read(&mut self, moment: &Moment, socket: FlowId, datagram: Datagram, peek: bool, open: bool) {
         let Datagram { from, to, len, .. } = datagram;
         if self.count(datagram, What::Sent) == 0 && !(open && self.count(datagram, What::Forged) > 0) {
             moment.breach(NAME, format_args!("RFC 768: a datagram of {len} bytes from {from} to {to}, which nobody sent like that"));

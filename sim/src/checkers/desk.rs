@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use hashbrown::HashMap;
 use ringway_stack::Instant;
-use ringway_stack::ring::{Readiness, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, Readiness, UdpOptions};
 use ringway_stack::tcp::{self, Keepalive};
 
 use super::datagrams::Datagram;
@@ -79,19 +79,19 @@ pub(super) struct Desk {
     /// When it was serviced last, by its own clock; and by how much that is ahead of the world's.
     pub(super) now: Instant,
     pub(super) ahead: Duration,
-    pub(super) sockets: HashMap<SocketId, Sock, BuildHasherDefault<TupleHasher>>,
+    pub(super) sockets: HashMap<FlowId, Sock, BuildHasherDefault<TupleHasher>>,
     /// Listeners (`true`) and UDP sockets by port.
     pub(super) bound: HashMap<(bool, u16), sharing::Port, BuildHasherDefault<TupleHasher>>,
     /// What its UDP sockets are members of.
     pub(super) groups: groups::Groups,
     /// Sockets to look at after this service.
-    pub(super) touched: Vec<SocketId>,
+    pub(super) touched: Vec<FlowId>,
     /// When which endpoint must have done something.
     pub(super) agenda: BTreeSet<(Instant, usize)>,
     /// When which closed socket must be gone.
-    pub(super) closing: BTreeSet<(Instant, SocketId)>,
+    pub(super) closing: BTreeSet<(Instant, FlowId)>,
     /// Connections in TIME-WAIT, which take turns at being looked at.
-    pub(super) waiting: Vec<SocketId>,
+    pub(super) waiting: Vec<FlowId>,
     pub(super) turn: usize,
     /// When it last had a reason to be late: a neighbour had to be asked for, or its clock jumped.
     pub(super) excused: Instant,
@@ -127,7 +127,7 @@ impl Desk {
     }
 
     /// Looks at a socket after this service.
-    pub(super) fn touch(&mut self, socket: SocketId) {
+    pub(super) fn touch(&mut self, socket: FlowId) {
         if let Some(sock) = self.sockets.get_mut(&socket)
             && !sock.touched
         {

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use hashbrown::HashMap;
 use ringway_stack::Instant;
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 
 use super::ranges::Ranges;
 use super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
@@ -22,7 +22,7 @@ pub(super) struct Endpoint {
     pub(super) tuple: Tuple,
     pub(super) host: usize,
     /// The socket, and the desk of its ring, once a program has it.
-    pub(super) owner: Option<(usize, SocketId)>,
+    pub(super) owner: Option<(usize, FlowId)>,
     /// The other side's endpoint.
     pub(super) peer: Option<usize>,
     /// The one that had these addresses before.
@@ -184,11 +184,11 @@ impl Endpoint {
 
     /// Whether the connection goes on, for all that is known to who may not ask it: nothing came or was told that ends it.
     pub(super) fn goes_on(&self) -> bool {
-        !(self.reset || self.disturbed || self.shadow.failed || self.shadow.aborted || self.is_forsaken() || self.has_ended())
+        !(self.reset || self.disturbed || self.shadow.failed || self.shadow.aborted || self.is_closed_unread() || self.has_ended())
     }
 
     /// Whether bytes came that nobody will read, which ends a connection whose program closed it (RFC 9293 s3.10.4, RFC 1122 s4.2.2.13).
-    pub(super) fn is_forsaken(&self) -> bool {
+    pub(super) fn is_closed_unread(&self) -> bool {
         self.shadow.closed && self.has_unread()
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
 use ringway_stack::Instant;
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 
 use super::headers::IGMP;
 use super::{Checkers, Moment};
@@ -31,7 +31,7 @@ const LATE: Duration = Duration::from_millis(20);
 /// A group with members.
 #[derive(Debug, Default)]
 struct Group {
-    sockets: BTreeSet<SocketId>,
+    sockets: BTreeSet<FlowId>,
     /// A report is planned, and due by then.
     due: Option<Instant>,
 }
@@ -48,11 +48,11 @@ pub(super) struct Groups {
 
 impl Groups {
     /// Sockets that are members of a group.
-    pub(super) fn members(&self, group: Ipv4Addr) -> impl Iterator<Item = SocketId> + '_ {
+    pub(super) fn members(&self, group: Ipv4Addr) -> impl Iterator<Item = FlowId> + '_ {
         self.groups.get(&group).into_iter().flat_map(|group| group.sockets.iter().copied())
     }
 
-    fn join(&mut self, now: Instant, group: Ipv4Addr, socket: SocketId) {
+    fn join(&mut self, now: Instant, group: Ipv4Addr, socket: FlowId) {
         let known = self.groups.entry(group).or_default();
         let is_first = known.sockets.is_empty();
         known.sockets.insert(socket);
@@ -62,7 +62,7 @@ impl Groups {
         }
     }
 
-    fn leave(&mut self, group: Ipv4Addr, socket: SocketId) {
+    fn leave(&mut self, group: Ipv4Addr, socket: FlowId) {
         let Some(known) = self.groups.get_mut(&group) else { return };
         if known.sockets.remove(&socket) && known.sockets.is_empty() {
             self.groups.remove(&group);
@@ -72,7 +72,7 @@ impl Groups {
         }
     }
 
-    fn leave_all(&mut self, socket: SocketId) {
+    fn leave_all(&mut self, socket: FlowId) {
         let groups: Vec<_> = self.groups.iter().filter(|(_, group)| group.sockets.contains(&socket)).map(|(&group, _)| group).collect();
         groups.into_iter().for_each(|group| self.leave(group, socket));
     }
@@ -126,13 +126,13 @@ impl Groups {
 
 impl Checkers {
     /// A socket became a member.
-    pub(crate) fn joined(&mut self, place: usize, now: Instant, socket: SocketId, group: Ipv4Addr) {
+    pub(crate) fn joined(&mut self, place: usize, now: Instant, socket: FlowId, group: Ipv4Addr) {
         self.desks[place].now = now;
         self.desks[place].groups.join(now, group, socket);
     }
 
     /// It is none any more.
-    pub(crate) fn left(&mut self, place: usize, socket: SocketId, group: Ipv4Addr) {
+    pub(crate) fn left(&mut self, place: usize, socket: FlowId, group: Ipv4Addr) {
         let desk = &mut self.desks[place];
         desk.groups.leave(group, socket);
         // (What is still to be polled is another member's.)
@@ -142,7 +142,7 @@ impl Checkers {
     }
 
     /// It is closed, and leaves all.
-    pub(super) fn left_all(&mut self, place: usize, socket: SocketId) {
+    pub(super) fn left_all(&mut self, place: usize, socket: FlowId) {
         self.desks[place].groups.leave_all(socket);
     }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
 use ringway_stack::device::{ChecksumVerdict, Device};
-use ringway_stack::ring::{Ring, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, Ring, UdpOptions};
 use ringway_stack::{Error, Instant};
 
 use super::datagrams::Datagram;
@@ -241,7 +241,7 @@ impl Checkers {
     }
 
     /// A program read from a UDP socket, and got that: a datagram (`None`: a part of one), nothing, or an error.
-    pub(super) fn heard(&mut self, moment: &Moment, socket: SocketId, result: Result<Option<&Datagram>, Error>, peek: bool) {
+    pub(super) fn heard(&mut self, moment: &Moment, socket: FlowId, result: Result<Option<&Datagram>, Error>, peek: bool) {
         let calm = self.is_calm(moment.host);
         let Some(sock) = self.desks[moment.place].sockets.get_mut(&socket) else { return };
         let hearing = &mut sock.hearing;
@@ -255,7 +255,7 @@ impl Checkers {
     }
 
     /// A program sent a datagram, or could not.
-    pub(super) fn said(&mut self, moment: &Moment, socket: SocketId, error: Option<Error>) {
+    pub(super) fn said(&mut self, moment: &Moment, socket: FlowId, error: Option<Error>) {
         let calm = self.is_calm(moment.host);
         let Some(sock) = self.desks[moment.place].sockets.get_mut(&socket) else { return };
         match error {
@@ -267,7 +267,7 @@ impl Checkers {
     }
 
     /// A UDP socket has other options.
-    pub(crate) fn udp_configured(&mut self, place: usize, socket: SocketId, options: UdpOptions) {
+    pub(crate) fn udp_configured(&mut self, place: usize, socket: FlowId, options: UdpOptions) {
         if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
             sock.hearing.options = Some(options);
             // What had no room before may have some now, or the reverse.

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use ringway_stack::Instant;
-use ringway_stack::ring::SocketInfo;
+use ringway_stack::ring::FlowInfo;
 use ringway_stack::tcp::State as TcpState;
 
 use super::Moment;
@@ -44,7 +44,7 @@ pub(super) struct State {
     /// Somebody forged a segment for it, whose timestamp may be an old one's.
     attacked: bool,
     /// The program was told this in the service that is going on.
-    told: Option<(Instant, SocketInfo)>,
+    told: Option<(Instant, FlowInfo)>,
 }
 
 impl State {
@@ -116,7 +116,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
 }
 
 /// A host's ring was serviced, and this is what it tells of a connection.
-pub(super) fn told(moment: &Moment, own: &mut Endpoint, told: SocketInfo) {
+pub(super) fn told(moment: &Moment, own: &mut Endpoint, told: FlowInfo) {
     let cwnd = told.cwnd;
     own.info.sampled(moment.at, cwnd);
     own.info.unheard = moment.at <= moment.hampered || own.info.unheard && own.info.acknowledged == own.info.kept;
@@ -139,7 +139,7 @@ pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, peer: &Endpoint, ser
         || own.una == own.iss
         || !own.shadow.sender.stands()
         || own.shadow.aborted
-        || own.is_forsaken()
+        || own.is_closed_unread()
     {
         return;
     }
@@ -157,7 +157,7 @@ pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, peer: &Endpoint, ser
 }
 
 /// Whatever the device loses: nothing was received that did not arrive, nor acknowledged, and no segment is longer than the peer takes.
-fn never_too_much(moment: &Moment, own: &Endpoint, peer: &Endpoint, told: &SocketInfo) {
+fn never_too_much(moment: &Moment, own: &Endpoint, peer: &Endpoint, told: &FlowInfo) {
     let mss = peer.syn.mss.unwrap_or(MSS_DEFAULT);
     // (Until it has heard of the peer's, it goes by the default.)
     if told.mss > mss && own.sequence.has_acknowledged() {
@@ -202,7 +202,7 @@ fn state(moment: &Moment, own: &Endpoint, told: Option<TcpState>) {
 }
 
 /// What is counted of both streams.
-fn bytes(moment: &Moment, own: &Endpoint, told: &SocketInfo) {
+fn bytes(moment: &Moment, own: &Endpoint, told: &FlowInfo) {
     let (received, held) = (told.counters.rx_bytes, own.shadow.receiver.bytes(own.irs.unwrap_or(0)));
     if held.is_some_and(|held| received < u64::from(held)) && !own.shadow.closed && !own.shadow.unread {
         moment.breach(NAME, format_args!("tcpi_bytes_received: {received}, and {held:?} arrived in order"));
@@ -216,7 +216,7 @@ fn bytes(moment: &Moment, own: &Endpoint, told: &SocketInfo) {
 }
 
 /// The window and the round-trip time that are told of lie within what was seen.
-fn estimates(moment: &Moment, own: &Endpoint, told: &SocketInfo) {
+fn estimates(moment: &Moment, own: &Endpoint, told: &FlowInfo) {
     let sender = &own.shadow.sender;
     if let Some(most) = sender.window_most()
         // (Which acknowledgment ended slow start, and what lay in each, is not known to the byte.)

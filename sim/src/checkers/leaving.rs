@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 
 use ringway_stack::Instant;
-use ringway_stack::ring::{Readiness, Ring, SocketId};
+use ringway_stack::ring::{FlowId, Readiness, Ring};
 use ringway_stack::tcp::Remains;
 
 use super::flow::Tuple;
@@ -15,7 +15,7 @@ type R = Ring<SimDevice>;
 /// A socket of the addresses that are about to leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
-    socket: SocketId,
+    socket: FlowId,
     /// An error waits to be told.
     failed: bool,
 }
@@ -27,7 +27,7 @@ impl Checkers {
         desk.now = now;
         let mut candidates: Vec<_> = desk.sockets.iter().filter(|(_, sock)| sock.tuple == Some(tuple)).map(|(&socket, _)| socket).collect();
         candidates.sort_unstable();
-        let before = |socket: SocketId| {
+        let before = |socket: FlowId| {
             ring.info(socket)?;
             Some(Before { socket, failed: ring.readiness(socket).contains(Readiness::ERR) })
         };

@@ -2,7 +2,7 @@
 //! against its socket's receive buffer until it is given back, and no longer. (That of a stream shows in the [`super::window`].)
 
 use ringway_stack::Instant;
-use ringway_stack::ring::{Ring, SocketId, SocketInfo};
+use ringway_stack::ring::{FlowId, FlowInfo, Ring};
 
 use super::{Checkers, Moment};
 use crate::nic::SimDevice;
@@ -39,12 +39,12 @@ impl State {
     }
 
     /// A look after a call.
-    pub(super) fn looked(&mut self, info: &SocketInfo, dropped_bytes: u64) {
+    pub(super) fn looked(&mut self, info: &FlowInfo, dropped_bytes: u64) {
         (self.drops, self.dropped_bytes) = (info.counters.rx_drops, dropped_bytes);
     }
 
     /// A look after a poll, in which a UDP socket's buffer only got fuller.
-    pub(super) fn polled(&mut self, moment: &Moment, info: &SocketInfo, dropped_bytes: u64, receive_max: usize) {
+    pub(super) fn polled(&mut self, moment: &Moment, info: &FlowInfo, dropped_bytes: u64, receive_max: usize) {
         if info.state.is_some() {
             return;
         }
@@ -77,7 +77,7 @@ impl State {
 
 impl Checkers {
     /// A program took something by reference; `copied`: it was copied on its way, though its ring lends everything.
-    pub(crate) fn lent(&mut self, place: usize, ring: &Ring<SimDevice>, socket: SocketId, len: usize, copied: bool) {
+    pub(crate) fn lent(&mut self, place: usize, ring: &Ring<SimDevice>, socket: FlowId, len: usize, copied: bool) {
         let moment = self.moment(place, None);
         if copied {
             moment.breach(NAME, format_args!("{len} bytes that are lent were copied between the wire and their reader"));
@@ -94,7 +94,7 @@ impl Checkers {
     }
 
     /// A program is about to give something back: what it was, and what it is now.
-    pub(crate) fn gives_back(&mut self, place: usize, now: Instant, socket: SocketId, was: &[u8], is: &[u8]) {
+    pub(crate) fn gives_back(&mut self, place: usize, now: Instant, socket: FlowId, was: &[u8], is: &[u8]) {
         self.desks[place].now = now;
         let moment = self.moment(place, None);
         if was != is {
@@ -115,12 +115,12 @@ impl Checkers {
     }
 
     /// It was given back.
-    pub(crate) fn gave_back(&mut self, place: usize, ring: &Ring<SimDevice>, socket: SocketId) {
+    pub(crate) fn gave_back(&mut self, place: usize, ring: &Ring<SimDevice>, socket: FlowId) {
         self.looked(place, ring, socket);
     }
 }
 
 /// Bytes of the datagrams that found no room in a UDP socket's buffer.
-pub(super) fn dropped_bytes(ring: &Ring<SimDevice>, socket: SocketId) -> u64 {
+pub(super) fn dropped_bytes(ring: &Ring<SimDevice>, socket: FlowId) -> u64 {
     ring.udp_backlog(socket).map_or(0, |backlog| backlog.dropped_bytes)
 }

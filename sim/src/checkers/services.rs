@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use ringway_stack::Instant;
 use ringway_stack::device::Device;
-use ringway_stack::ring::{Event, Readiness, Ring, SocketId};
+use ringway_stack::ring::{Event, FlowId, Readiness, Ring};
 
 use super::{Checkers, Moment, closing, edges, forged, info, loans, resources, rto, shadow, timers, window};
 use crate::nic::{Outstanding, SimDevice};
@@ -50,7 +50,7 @@ impl Checkers {
     pub(crate) fn event(&mut self, place: usize, event: Event) {
         let moment = self.moment(place, None);
         let desk = &mut self.desks[place];
-        let Some(sock) = desk.sockets.get_mut(&event.socket) else { return };
+        let Some(sock) = desk.sockets.get_mut(&event.flow) else { return };
         if sock.closed.is_some() {
             edges::after_close(&moment, event.edges);
         }
@@ -62,7 +62,7 @@ impl Checkers {
         if event.edges.contains(Readiness::IN) {
             sock.hearing.raised();
         }
-        desk.touch(event.socket);
+        desk.touch(event.flow);
     }
 
     /// All events of a poll were taken: each socket that something came for is looked at.
@@ -215,7 +215,7 @@ impl Checkers {
         self.settle(&moment, ring);
     }
 
-    fn look(&mut self, moment: &Moment, socket: SocketId, ring: &R, stalled: bool) {
+    fn look(&mut self, moment: &Moment, socket: FlowId, ring: &R, stalled: bool) {
         let endpoint = self.endpoint(moment.place, socket);
         let info = ring.info(socket);
         if let Some(id) = endpoint {
@@ -319,7 +319,7 @@ impl Checkers {
         self.places[host].iter().any(|&place| self.desks[place].tx_drops > 0)
     }
 
-    fn judge_closed(&mut self, moment: &Moment, socket: SocketId, ring: &R) {
+    fn judge_closed(&mut self, moment: &Moment, socket: FlowId, ring: &R) {
         let healed_at = self.healed_at.map(|at| at + self.desks[moment.place].ahead);
         let Some(sock) = self.desks[moment.place].sockets.get(&socket) else { return };
         let Some(closed) = sock.closed else { return };

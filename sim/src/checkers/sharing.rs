@@ -8,7 +8,7 @@ use std::net::SocketAddrV4;
 
 use ringway_stack::Instant;
 use ringway_stack::device::Device;
-use ringway_stack::ring::{Datagram, Readiness, Reuse, Ring, SocketId};
+use ringway_stack::ring::{Datagram, FlowId, Readiness, Reuse, Ring};
 
 use super::Moment;
 
@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_millis(1);
 /// A listener or a UDP socket.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
-    socket: SocketId,
+    socket: FlowId,
     local: SocketAddrV4,
     remote: Option<SocketAddrV4>,
     reuse: Reuse,
@@ -52,7 +52,7 @@ pub(super) struct Port {
 
 impl Port {
     /// The sockets, one after the other.
-    pub(super) fn socket(&self, at: usize) -> Option<SocketId> {
+    pub(super) fn socket(&self, at: usize) -> Option<FlowId> {
         self.sockets.get(at).map(|bound| bound.socket)
     }
 
@@ -63,19 +63,19 @@ impl Port {
     }
 
     /// Whether a socket of the port may have received something of a stranger's: it wants nobody's alone, or did not when that came.
-    pub(super) fn is_open(&self, socket: SocketId, from: SocketAddrV4, received: Instant) -> bool {
+    pub(super) fn is_open(&self, socket: FlowId, from: SocketAddrV4, received: Instant) -> bool {
         let mut own = self.sockets.iter().filter(|bound| bound.socket == socket);
         received <= self.changed_at + SOON || own.any(|bound| bound.remote.is_none_or(|remote| remote == from))
     }
 
     /// The socket of the port, if there is but one, and it hears that.
-    pub(super) fn only(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<SocketId> {
+    pub(super) fn only(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<FlowId> {
         let [bound] = self.sockets[..] else { return None };
         bound.fits(from, to).map(|_| bound.socket)
     }
 
     /// Whether a socket of the port hears that.
-    pub(super) fn hears(&self, socket: SocketId, from: SocketAddrV4, to: SocketAddrV4) -> bool {
+    pub(super) fn hears(&self, socket: FlowId, from: SocketAddrV4, to: SocketAddrV4) -> bool {
         self.sockets.iter().any(|bound| bound.socket == socket && bound.fits(from, to).is_some())
     }
 
@@ -85,7 +85,7 @@ impl Port {
     }
 
     /// The socket that is to hear that, if that is one's alone.
-    pub(super) fn best(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<SocketId> {
+    pub(super) fn best(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<FlowId> {
         let best = self.sockets.iter().filter_map(|bound| bound.fits(from, to)).max()?;
         let mut equal = self.sockets.iter().filter(|bound| bound.fits(from, to) == Some(best));
         let last = equal.next_back()?;
@@ -94,12 +94,12 @@ impl Port {
     }
 
     /// Sockets that speak to that peer from there.
-    pub(super) fn with_peer(&self, local: SocketAddrV4, remote: SocketAddrV4) -> impl Iterator<Item = SocketId> + '_ {
+    pub(super) fn with_peer(&self, local: SocketAddrV4, remote: SocketAddrV4) -> impl Iterator<Item = FlowId> + '_ {
         let speaks = move |bound: &&Bound| bound.remote == Some(remote) && bound.fits(remote, local).is_some();
         self.sockets.iter().filter(speaks).map(|bound| bound.socket)
     }
 
-    pub(super) fn add<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: SocketId, reuse: Reuse) {
+    pub(super) fn add<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: FlowId, reuse: Reuse) {
         if let Some(info) = ring.info(socket) {
             self.sockets.push(Bound { socket, local: info.local, remote: info.remote, reuse, accepted: false });
         }
@@ -107,14 +107,14 @@ impl Port {
     }
 
     /// Whether it was the last one.
-    pub(super) fn remove(&mut self, now: Instant, socket: SocketId) -> bool {
+    pub(super) fn remove(&mut self, now: Instant, socket: FlowId) -> bool {
         self.sockets.retain(|bound| bound.socket != socket);
         self.change(now);
         self.sockets.is_empty()
     }
 
     /// A UDP socket has a peer, or none any more.
-    pub(super) fn reconnected<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: SocketId) {
+    pub(super) fn reconnected<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: FlowId) {
         let Some(at) = self.sockets.iter().position(|bound| bound.socket == socket) else { return };
         let reuse = self.sockets.remove(at).reuse;
         self.add(now, ring, socket, reuse);
@@ -130,7 +130,7 @@ impl Port {
         &mut self,
         moment: &Moment,
         ring: &Ring<D>,
-        listener: SocketId,
+        listener: FlowId,
         (client, began_at): (SocketAddrV4, Option<Instant>),
     ) {
         let [first, _, ..] = self.sockets[..] else { return };
@@ -152,7 +152,7 @@ impl Port {
     }
 
     /// A datagram was read from a socket, to which it must have been the one to go.
-    pub(super) fn read(&self, moment: &Moment, socket: SocketId, datagram: &Datagram) {
+    pub(super) fn read(&self, moment: &Moment, socket: FlowId, datagram: &Datagram) {
         if self.sockets.len() < 2 || datagram.to.is_multicast() || datagram.received <= self.changed_at + SOON {
             return;
         }

@@ -118,7 +118,7 @@ fn gather<M: Memory + ?Sized>(memory: &M, head: &[u8], pieces: &[Piece]) -> Resu
 
 /// Where a queue's entries are.
 #[derive(Clone, Copy, Debug)]
-pub struct Ring {
+pub struct QueueBuffer {
     /// Address of its first entry.
     pub addr: u64,
     /// An entry has 2^this bytes.
@@ -127,7 +127,7 @@ pub struct Ring {
     pub log_entries: u8,
 }
 
-impl Ring {
+impl QueueBuffer {
     /// Entries; a larger exponent than a queue can have counts as the largest.
     pub fn entries(&self) -> u32 {
         1 << self.log_entries.min(22)

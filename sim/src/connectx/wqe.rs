@@ -1,7 +1,7 @@
 //! Send work queue entries: what the bytes say, and which rule they break.
 //!
 //! An entry is `ds` units of 16 bytes: a control segment, then segments by opcode and type of queue pair, then the list of what is sent.
-//! It occupies whole blocks of 64 bytes, and goes on at the queue's first block where the queue ends ([`Ring::read`](super::queues::Ring::read)).
+//! It occupies whole blocks of 64 bytes, and goes on at the queue's first block where the queue ends ([`QueueBuffer::read`](super::queues::QueueBuffer::read)).
 
 mod control;
 mod ethernet;

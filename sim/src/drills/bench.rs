@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use ringway_stack::device::{ChecksumVerdict, Device};
 use ringway_stack::mutants::Mutant;
-use ringway_stack::ring::{NextHop, RecvFlags, Ring, RingConfig, SendFlags, SocketId};
+use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Ring, RingConfig, SendFlags};
 use ringway_stack::{Error, Instant, tcp};
 
 use super::card::{Card, OWN, PEER, Wire};
@@ -68,7 +68,7 @@ pub(super) struct Peer {
     /// The stack's address, and the peer's.
     pub(super) local: SocketAddrV4,
     pub(super) remote: SocketAddrV4,
-    pub(super) socket: Option<SocketId>,
+    pub(super) socket: Option<FlowId>,
     /// What the peer sends next, and its first number.
     pub(super) nxt: u32,
     pub(super) iss: u32,
@@ -93,7 +93,7 @@ pub(super) struct Peer {
 
 impl Peer {
     /// The program's socket.
-    pub(super) fn id(&self) -> SocketId {
+    pub(super) fn id(&self) -> FlowId {
         self.socket.expect("the program has it")
     }
 }
@@ -115,7 +115,7 @@ pub(super) struct Bench {
     log: VecDeque<(Instant, Line)>,
     name: &'static str,
     mutant: Mutant,
-    listener: Option<SocketId>,
+    listener: Option<FlowId>,
     port: u16,
     polls: u32,
 }
@@ -381,7 +381,7 @@ impl Bench {
     }
 
     /// The listener, anew with this configuration.
-    pub(super) fn listen(&mut self, backlog: usize, config: &tcp::Config) -> SocketId {
+    pub(super) fn listen(&mut self, backlog: usize, config: &tcp::Config) -> FlowId {
         if let Some(listener) = self.listener.take() {
             self.ring.close(self.now, listener, false);
         }
@@ -461,7 +461,7 @@ impl Bench {
     }
 
     /// The socket with these addresses, if it is the program's already.
-    fn socket_of(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<SocketId> {
+    fn socket_of(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<FlowId> {
         self.ring
             .sockets()
             .into_iter()

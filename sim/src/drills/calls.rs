@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io::IoSlice;
 
 use ringway_stack::Error;
-use ringway_stack::ring::{Readiness, SendFlags, Shutdown, SocketId};
+use ringway_stack::ring::{FlowId, Readiness, SendFlags, Shutdown};
 use ringway_stack::tcp::{Keepalive, State};
 
 use super::Drill;
@@ -29,12 +29,12 @@ const HOST: u8 = 1;
 const NOBODY: u8 = 3;
 
 /// The stack does what is due; what it raises for this socket.
-fn edges(bench: &mut Bench, socket: SocketId) -> Readiness {
+fn edges(bench: &mut Bench, socket: FlowId) -> Readiness {
     let mut raised = Readiness::empty();
     loop {
         let done = bench.ring.poll(bench.now);
         while let Some(event) = bench.ring.take_event() {
-            if event.socket == socket {
+            if event.flow == socket {
                 raised |= event.edges;
             }
         }

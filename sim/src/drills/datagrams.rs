@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use ringway_stack::ring::{Datagram, NextHop, RecvFlags, Reuse, SocketId, UdpOptions};
+use ringway_stack::ring::{Datagram, FlowId, NextHop, RecvFlags, Reuse, UdpOptions};
 
 use super::Drill;
 use super::bench::Bench;
@@ -41,11 +41,11 @@ fn give(bench: &mut Bench, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8])
     bench.frames(Duration::ZERO);
 }
 
-fn open(bench: &mut Bench, local: SocketAddrV4, options: UdpOptions) -> SocketId {
+fn open(bench: &mut Bench, local: SocketAddrV4, options: UdpOptions) -> FlowId {
     bench.ring.udp_open(local, &options).expect("the address can be had")
 }
 
-fn read(bench: &mut Bench, socket: SocketId, room: usize) -> Option<Datagram> {
+fn read(bench: &mut Bench, socket: FlowId, room: usize) -> Option<Datagram> {
     let mut bytes = vec![0; room];
     bench.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()).ok()
 }

@@ -12,7 +12,7 @@ use crate::segment::{ACK, RST, SYN, before};
 
 pub(super) const DRILLS: &[Drill] = &[
     ("a backlog", backlog),
-    ("handshakes that outlive their listener", embryos),
+    ("handshakes that outlive their listener", half_open),
     ("windows and their scale", scales),
     ("a shift beyond fourteen", far_shift),
     ("SYNs that are lost", lost_syns),
@@ -86,7 +86,7 @@ fn stamps(bench: &Bench, setup: &Setup, answer: &Heard) -> Vec<u8> {
 }
 
 /// A listener that is closed takes what it began with it (RFC 9293 s3.10.4, listen(2)).
-fn embryos(bench: &mut Bench) {
+fn half_open(bench: &mut Bench) {
     let mut setup = bench.setup();
     setup.passive = true;
     let peer = bench.begin(&setup);
@@ -105,7 +105,7 @@ fn embryos(bench: &mut Bench) {
     bench.pass(Duration::from_secs(5));
     bench.silence("RFC 9293 s3.10.4: a handshake goes on after its listener was closed");
     let usage = bench.ring.usage();
-    bench.must((usage.sockets, usage.flows) == (0, 0), format_args!("close(2): {usage:?} is left of a listener"));
+    bench.must((usage.flows, usage.addresses) == (0, 0), format_args!("close(2): {usage:?} is left of a listener"));
 }
 
 /// RFC 7323 s2.2, s2.3: windows of SYNs are never scaled, all others are if both offered it, each by its sender's shift.
@@ -371,5 +371,5 @@ fn strangers(bench: &mut Bench) {
         );
     }
     let usage = bench.ring.usage();
-    bench.must(usage.sockets == usize::from(listens), format_args!("RFC 9293 s3.10.7.1: {usage:?} is left of what was for nobody"));
+    bench.must(usage.flows == usize::from(listens), format_args!("RFC 9293 s3.10.7.1: {usage:?} is left of what was for nobody"));
 }

@@ -49,7 +49,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("a station that changes", neighbours::readdressed),
     ("a connection that moves", moves::moves),
     ("a connection that comes back", moves::returns),
-    ("sockets that are deafened", moves::deaf),
+    ("sockets whose receiving side is shut down", moves::rx_shutdown),
     ("buffers that are used up", moves::buffers),
     ("a screen before a stream", moves::screened),
 ];

@@ -6,14 +6,14 @@ use super::corruption::{flip_detectably, flip_undetectably};
 use super::lane::Passage;
 use super::{Arrival, Direction, Marks, Strike, icmp};
 use crate::faults::Faults;
-use crate::random::{Purpose, Stream, scale};
+use crate::random::{Purpose, RandomStream, scale};
 
 const MILLION: u64 = 1_000_000;
 
 /// One fault class's stream. While its strength isn't zero each frame takes the same two numbers from it, struck or not, so that other
 /// classes, and how strong it is, never shift it. At zero it takes none: nobody else draws from it.
 #[derive(Debug)]
-struct Class(Stream);
+struct Class(RandomStream);
 
 impl Class {
     /// Whether this class strikes the next frame, and the bits that say how.
@@ -66,7 +66,7 @@ pub(super) struct Classes {
 
 impl Classes {
     pub(super) fn new(seed: u64, link: u32, direction: Direction) -> Self {
-        let class = |purpose| Class(Stream::new(seed, purpose, link, direction as u8));
+        let class = |purpose| Class(RandomStream::new(seed, purpose, link, direction as u8));
         Self {
             loss: class(Purpose::Loss),
             duplication: class(Purpose::Duplication),

@@ -13,7 +13,7 @@ use super::icmp;
 use crate::checksum;
 use crate::dissect::{self, Ipv4, Payload, TCP, UDP, be16, be32, mac_at};
 use crate::faults::Forgery;
-use crate::random::{SplitMix, Stream};
+use crate::random::{RandomStream, SplitMix};
 
 /// The attacker's own station; the switch knows it not, so that what is sent there is lost.
 pub(crate) const STATION: MacAddr = MacAddr([0x02, 0, 0, 0xff, 0xff, 0xfd]);
@@ -40,7 +40,7 @@ const FAR: u32 = 1 << 30;
 /// An attacker beside one host.
 #[derive(Debug)]
 pub(crate) struct Attacker {
-    stream: Stream,
+    stream: RandomStream,
     /// Of a million frames that the host hears, so many provoke him.
     ppm: u32,
     /// He lies about neighbours as well.
@@ -178,7 +178,7 @@ struct Known<'a> {
 }
 
 impl Attacker {
-    pub(crate) fn new(stream: Stream, ppm: u32, lies: bool) -> Self {
+    pub(crate) fn new(stream: RandomStream, ppm: u32, lies: bool) -> Self {
         Self { stream, ppm, lies, heard: Seen::default(), said: Seen::default(), buried: VecDeque::new() }
     }
 

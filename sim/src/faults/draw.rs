@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use super::{Episodes, Faults, HostFaults};
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000 * MS;
 impl Faults {
     /// Draws all strengths of a link. Always takes the same number of values from `stream`.
     #[must_use]
-    pub fn draw(stream: &mut Stream) -> Self {
+    pub fn draw(stream: &mut RandomStream) -> Self {
         Self {
             loss_ppm: ppm(stream, 1_000, 250_000),
             duplication_ppm: ppm(stream, 1_000, 250_000),
@@ -45,7 +45,7 @@ impl Faults {
 impl HostFaults {
     /// Draws all strengths of a host. Always takes the same number of values from `stream`.
     #[must_use]
-    pub fn draw(stream: &mut Stream) -> Self {
+    pub fn draw(stream: &mut RandomStream) -> Self {
         Self {
             clock: clock(stream),
             pause: episodes(stream, 100 * MS, 20 * SECOND, 3 * SECOND),
@@ -59,21 +59,21 @@ impl HostFaults {
 }
 
 /// A clock that jumps now and then, or one that drifts: it gains up to a few thousandths, in steps that nobody could tell from that.
-fn clock(stream: &mut Stream) -> Episodes {
+fn clock(stream: &mut RandomStream) -> Episodes {
     let jumps = episodes(stream, 200 * MS, 20 * SECOND, 5 * SECOND);
     let drift = Episodes { every: time(stream, 20 * MS, 200 * MS), length_max: time(stream, 1_000, 200_000) };
     if stream.chance_ppm(333_333) { drift } else { jumps }
 }
 
-fn ppm(stream: &mut Stream, low: u64, high: u64) -> u32 {
+fn ppm(stream: &mut RandomStream, low: u64, high: u64) -> u32 {
     u32::try_from(stream.magnitude(low, high)).unwrap_or(0)
 }
 
-fn time(stream: &mut Stream, low_ns: u64, high_ns: u64) -> Duration {
+fn time(stream: &mut RandomStream, low_ns: u64, high_ns: u64) -> Duration {
     Duration::from_nanos(stream.magnitude(low_ns, high_ns))
 }
 
 /// Episodes between `every_min` and `every_max` nanoseconds apart, of at most `length_max`.
-fn episodes(stream: &mut Stream, every_min: u64, every_max: u64, length_max: u64) -> Episodes {
+fn episodes(stream: &mut RandomStream, every_min: u64, every_max: u64, length_max: u64) -> Episodes {
     Episodes { every: time(stream, every_min, every_max), length_max: time(stream, MS, length_max) }
 }

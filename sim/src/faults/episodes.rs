@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::random::{Purpose, Stream};
+use crate::random::{Purpose, RandomStream};
 
 /// How often a fault class strikes in virtual time, and for how long. The default: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,11 +39,11 @@ pub(crate) struct Plan {
 
 /// One class's episodes at one place. Each episode takes the same three numbers from the stream.
 #[derive(Debug)]
-pub(crate) struct Course(Stream);
+pub(crate) struct Course(RandomStream);
 
 impl Course {
     pub(crate) fn new(seed: u64, purpose: Purpose, index: u32) -> Self {
-        Self(Stream::new(seed, purpose, index, 0))
+        Self(RandomStream::new(seed, purpose, index, 0))
     }
 
     pub(crate) fn next(&mut self, episodes: Episodes) -> Plan {

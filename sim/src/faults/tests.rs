@@ -1,6 +1,6 @@
 use super::episodes::Plan;
 use super::*;
-use crate::random::{Purpose, Stream};
+use crate::random::{Purpose, RandomStream};
 
 #[test]
 fn every_class_has_a_name_that_reads_back() {
@@ -16,7 +16,7 @@ fn every_class_has_a_name_that_reads_back() {
 /// With no class kept, nothing that strikes is left; with all of them, everything is as it was.
 #[test]
 fn only_keeps_what_it_is_told_to() {
-    let mut stream = Stream::new(1, Purpose::Options, 0, 0);
+    let mut stream = RandomStream::new(1, Purpose::Options, 0, 0);
     for _ in 0..100 {
         let (link, host) = (Faults::draw(&mut stream), HostFaults::draw(&mut stream));
         assert_eq!((link.only(FaultSet::all()), host.only(FaultSet::all())), (link, host));
@@ -33,7 +33,7 @@ fn only_keeps_what_it_is_told_to() {
 
 #[test]
 fn every_drawn_class_strikes() {
-    let mut stream = Stream::new(2, Purpose::Options, 0, 0);
+    let mut stream = RandomStream::new(2, Purpose::Options, 0, 0);
     for _ in 0..200 {
         let (link, host) = (Faults::draw(&mut stream), HostFaults::draw(&mut stream));
         let drawn = [link.delay, link.bandwidth, link.mtu, link.partition, link.one_way, link.flap];
@@ -62,7 +62,7 @@ fn episodes_are_as_long_and_as_far_apart_as_they_should() {
 
 #[test]
 fn attackers_differ_in_zeal_and_scruples() {
-    let drawn: Vec<_> = (0..100).map(|seed| HostFaults::draw(&mut Stream::new(seed, Purpose::Options, 0, 0))).collect();
+    let drawn: Vec<_> = (0..100).map(|seed| HostFaults::draw(&mut RandomStream::new(seed, Purpose::Options, 0, 0))).collect();
     assert!(drawn.iter().all(|faults| (2_000..=250_000).contains(&faults.forge_ppm)));
     let liars = drawn.iter().filter(|faults| faults.forge_lies).count();
     assert!((5..=50).contains(&liars), "{liars}");

@@ -8,7 +8,7 @@ use core::time::Duration;
 use ringway_stack::Instant;
 
 use crate::faults::FaultSet;
-use crate::random::{Purpose, Stream, scale};
+use crate::random::{Purpose, RandomStream, scale};
 
 /// The classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ pub struct NicStrike {
 #[derive(Debug)]
 pub(super) struct Trouble {
     strengths: [Strength; 7],
-    streams: [Stream; 7],
+    streams: [RandomStream; 7],
     pub(super) on: bool,
     /// No class ever strikes.
     pub(super) calm: bool,
@@ -135,7 +135,7 @@ impl Trouble {
     pub(super) fn new(mut faults: NicFaults, seed: u64, host: u32) -> Self {
         Self {
             strengths: NicFault::ALL.map(|fault| *faults.strength_mut(fault)),
-            streams: NicFault::ALL.map(|fault| Stream::new(seed, fault.purpose(), host, 0)),
+            streams: NicFault::ALL.map(|fault| RandomStream::new(seed, fault.purpose(), host, 0)),
             on: true,
             calm: NicFault::ALL.iter().all(|&fault| faults.strength_mut(fault).ppm == 0),
             strikes: Vec::new(),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
-use ringway_stack::device::{CyclicId, Flow, FlowRule, IpMatch, RuleError, RuleId};
+use ringway_stack::device::{CyclicId, FiveTuple, FlowRule, IpMatch, RuleError, RuleId};
 
 use super::fields::Fields;
 use super::rss;
@@ -165,7 +165,7 @@ impl Steering {
     }
 
     fn flow_entries(&self, fields: &Fields) -> impl Iterator<Item = &Entry> {
-        let candidates = flows_of(fields).into_iter().flatten();
+        let candidates = five_tuples_of(fields).into_iter().flatten();
         candidates.filter(|flow| self.shapes[shape(flow)] > 0).filter_map(|flow| self.entries.get(self.flows.get(&key(&flow))?))
     }
 
@@ -175,7 +175,7 @@ impl Steering {
 
     /// The entry that a rule would join, or collide with.
     fn entry_like(&self, rule: &FlowRule) -> Option<u64> {
-        if let Some(flow) = flow_of(rule) {
+        if let Some(flow) = five_tuple_of(rule) {
             return self.flows.get(&key(&flow)).copied();
         }
         self.others.iter().map(|(_, number)| *number).find(|number| self.entries[number].rule.collides_with(rule))
@@ -184,7 +184,7 @@ impl Steering {
     fn insert(&mut self, rule: &FlowRule, member: (RuleId, Target)) -> u64 {
         let number = member.0.0;
         let order = (rule.priority, Reverse(rule.specificity()), number);
-        match flow_of(rule) {
+        match five_tuple_of(rule) {
             Some(flow) => {
                 self.flows.insert(key(&flow), number);
                 self.shapes[shape(&flow)] += 1;
@@ -200,7 +200,7 @@ impl Steering {
 
     fn remove(&mut self, number: u64) {
         let Some(entry) = self.entries.remove(&number) else { return };
-        match flow_of(&entry.rule) {
+        match five_tuple_of(&entry.rule) {
             Some(flow) => {
                 self.flows.remove(&key(&flow));
                 self.shapes[shape(&flow)] -= 1;
@@ -233,14 +233,14 @@ fn is_group(rule: &FlowRule) -> bool {
     ip || rule.outer.ethernet.dst.is_some_and(|mac| mac.is_multicast())
 }
 
-fn flow_of(rule: &FlowRule) -> Option<Flow> {
+fn five_tuple_of(rule: &FlowRule) -> Option<FiveTuple> {
     rule.addresses().filter(|_| rule.priority == FlowRule::PRIORITY_DEFAULT)
 }
 
 /// A flow in two words, which compare faster than its parts do: addresses; protocol, whether there is a remote address, and ports.
 type FlowKey = (u64, u64);
 
-fn key(flow: &Flow) -> FlowKey {
+fn key(flow: &FiveTuple) -> FlowKey {
     let named = u64::from(flow.remote.is_some());
     let remote = flow.remote.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
     let ports = u64::from(flow.local.port()) << 16 | u64::from(remote.port());
@@ -249,7 +249,7 @@ fn key(flow: &Flow) -> FlowKey {
 }
 
 /// Which of its addresses a flow names.
-fn shape(flow: &Flow) -> usize {
+fn shape(flow: &FiveTuple) -> usize {
     usize::from(flow.local.ip().is_unspecified()) + 2 * usize::from(flow.remote.is_none())
 }
 
@@ -258,16 +258,16 @@ fn exact_key(fields: &Fields) -> Option<FlowKey> {
     let (ip, transport) = (fields.ip?, fields.transport?);
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (ip.src, ip.dst) else { return None };
     let remote = Some(SocketAddrV4::new(src, transport.src_port));
-    Some(key(&Flow { protocol: transport.protocol, local: SocketAddrV4::new(dst, transport.dst_port), remote }))
+    Some(key(&FiveTuple { protocol: transport.protocol, local: SocketAddrV4::new(dst, transport.dst_port), remote }))
 }
 
 /// The flows that a packet may have been attached as, the most specific one first.
-fn flows_of(fields: &Fields) -> Option<[Flow; 4]> {
+fn five_tuples_of(fields: &Fields) -> Option<[FiveTuple; 4]> {
     let (ip, transport) = (fields.ip?, fields.transport?);
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (ip.src, ip.dst) else { return None };
     let remote = Some(SocketAddrV4::new(src, transport.src_port));
     let here = SocketAddrV4::new(dst, transport.dst_port);
     let anywhere = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, transport.dst_port);
-    let flow = |local, remote| Flow { protocol: transport.protocol, local, remote };
+    let flow = |local, remote| FiveTuple { protocol: transport.protocol, local, remote };
     Some([flow(here, remote), flow(anywhere, remote), flow(here, None), flow(anywhere, None)])
 }

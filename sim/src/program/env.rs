@@ -16,7 +16,7 @@ use ringway_stack::Instant;
 use super::executor::{Spawner, Task};
 use super::timers::{Sleep, Timers};
 use super::{Net, Storage};
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 /// What a program has of its host. Clones are handles on the same things.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub struct Env {
     pub(super) net: Net,
     pub(super) timers: Timers,
     pub(super) spawner: Spawner,
-    pub(super) random: Rc<RefCell<Stream>>,
+    pub(super) random: Rc<RefCell<RandomStream>>,
     pub(super) storage: Storage,
 }
 
@@ -87,7 +87,7 @@ impl Env {
     }
 
     /// The program's random numbers, which follow from the world's seed. Don't keep it across an `await`.
-    pub fn random(&self) -> RefMut<'_, Stream> {
+    pub fn random(&self) -> RefMut<'_, RandomStream> {
         self.random.borrow_mut()
     }
 

@@ -10,7 +10,7 @@ use crate::fabric::LinkConfig;
 use crate::faults::{FaultSet, Faults, HostFaults, UnknownFault};
 use crate::host::HostConfig;
 use crate::nic::{NicConfig, NicFault, NicFaults};
-use crate::random::{Purpose, Stream};
+use crate::random::{Purpose, RandomStream};
 use crate::world::{Capture, World, WorldConfig};
 
 /// The largest [`Case::scale`].
@@ -70,7 +70,7 @@ impl Case {
 
     /// The case of a seed alone: some of [`Case::CLASSES`], and a scale. One in eight is without faults.
     pub fn of_seed(seed: u64) -> Self {
-        let draw = |sub: u8| Stream::new(seed, Purpose::Case, ONCE, sub);
+        let draw = |sub: u8| RandomStream::new(seed, Purpose::Case, ONCE, sub);
         let density = draw(Drawn::Density as u8).pick(&[0, 125_000, 125_000, 125_000, 125_000, 250_000, 250_000, 500_000]);
         // Each class has a stream of its own: a new one changes nothing for the others.
         let number = |class: FaultSet| u8::try_from(class.bits().trailing_zeros()).unwrap_or(0);
@@ -101,12 +101,12 @@ impl Case {
     }
 
     /// Random numbers for what else the world draws: one stream for each `purpose` of its own.
-    pub fn draw(&self, purpose: u32) -> Stream {
+    pub fn draw(&self, purpose: u32) -> RandomStream {
         self.stream(purpose, Drawn::Own)
     }
 
-    fn stream(&self, index: u32, drawn: Drawn) -> Stream {
-        Stream::new(self.seed, Purpose::Case, index, drawn as u8)
+    fn stream(&self, index: u32, drawn: Drawn) -> RandomStream {
+        RandomStream::new(self.seed, Purpose::Case, index, drawn as u8)
     }
 
     /// Cases that are simpler, the most promising first.
@@ -121,7 +121,7 @@ impl Case {
 }
 
 /// Strengths at which a NIC's host still gets something done.
-fn nic_faults(stream: &mut Stream) -> NicFaults {
+fn nic_faults(stream: &mut RandomStream) -> NicFaults {
     let mut faults = NicFaults::default();
     for fault in NicFault::ALL {
         let strength = faults.strength_mut(fault);

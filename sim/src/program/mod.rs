@@ -69,7 +69,7 @@ pub use storage::Storage;
 pub use timers::Sleep;
 
 use crate::nic::SimDevice;
-use crate::random::{Purpose, Stream};
+use crate::random::{Purpose, RandomStream};
 use crate::world::{HostId, World};
 use process::{Blueprint, Kind};
 
@@ -116,7 +116,7 @@ impl World {
         let index = u32::try_from(host.0).unwrap_or(u32::MAX);
         // Programs of one host draw from streams of their own.
         let number = u8::try_from(self.host(host).launched()).unwrap_or(u8::MAX);
-        let random = Stream::new(self.report().seed, Purpose::Program, index, number);
+        let random = RandomStream::new(self.report().seed, Purpose::Program, index, number);
         let plan = Blueprint::new(self.host(host), kind, random, program);
         let process = plan.process(host);
         self.add_restartable(host, move || Box::new(plan.program()));

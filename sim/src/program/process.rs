@@ -15,7 +15,7 @@ use super::timers::Timers;
 use super::{Env, Net, Storage};
 use crate::host::{App, Context, Host, Step};
 use crate::nic::{NicConfig, SimDevice};
-use crate::random::Stream;
+use crate::random::RandomStream;
 use crate::world::{HostId, World};
 
 /// How a program ended.
@@ -92,7 +92,7 @@ pub(super) struct Blueprint {
     ip: Ipv4Addr,
     kind: Kind,
     order: Rc<Cell<Order>>,
-    random: Rc<RefCell<Stream>>,
+    random: Rc<RefCell<RandomStream>>,
     storage: Storage,
     /// It came to its end: a host that starts again does not run it again.
     done: Rc<Cell<bool>>,
@@ -100,7 +100,7 @@ pub(super) struct Blueprint {
 }
 
 impl Blueprint {
-    pub(super) fn new<F, T>(host: &Host, kind: Kind, random: Stream, mut program: F) -> Self
+    pub(super) fn new<F, T>(host: &Host, kind: Kind, random: RandomStream, mut program: F) -> Self
     where
         F: FnMut(Env) -> T + 'static,
         T: Future<Output: Outcome> + 'static,
@@ -227,5 +227,5 @@ impl App for Program {
 /// A ring that stands in for the host's while that is away.
 fn nowhere() -> Ring<SimDevice> {
     let device = SimDevice::new(MacAddr::default(), NicConfig::default());
-    Ring::new(device, RingConfig { sockets_max: 0, ..RingConfig::default() }, [0; 32])
+    Ring::new(device, RingConfig { flows_max: 0, ..RingConfig::default() }, [0; 32])
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn first(seed: u64, purpose: Purpose, index: u32, sub: u8) -> u64 {
-    Stream::new(seed, purpose, index, sub).bits()
+    RandomStream::new(seed, purpose, index, sub).bits()
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn streams_are_stable() {
 
 #[test]
 fn ranges_hold() {
-    let mut stream = Stream::new(9, Purpose::Options, 0, 0);
+    let mut stream = RandomStream::new(9, Purpose::Options, 0, 0);
     for _ in 0..10_000 {
         assert!(stream.below(7) < 7);
         assert!((3..=5).contains(&stream.between(3, 5)));

@@ -1,7 +1,7 @@
 //! What a seed's swarm consists of: its fault classes, its workloads.
 
 use crate::faults::FaultSet;
-use crate::random::{Purpose, Stream};
+use crate::random::{Purpose, RandomStream};
 use crate::workloads::WorkloadSet;
 
 /// Indices of streams, from the end, where no option will ever get.
@@ -14,14 +14,14 @@ const DENSITY: u8 = u8::MAX;
 /// Each class has a stream of its own: a new one changes nothing for those that were there before.
 pub(super) fn faults(seed: u64) -> FaultSet {
     // One seed in eight is calm: what must not happen without faults is only checked there.
-    let density =
-        Stream::new(seed, Purpose::Options, FAULTS, DENSITY).pick(&[0, 125_000, 125_000, 125_000, 125_000, 250_000, 250_000, 500_000]);
+    let density = RandomStream::new(seed, Purpose::Options, FAULTS, DENSITY)
+        .pick(&[0, 125_000, 125_000, 125_000, 125_000, 250_000, 250_000, 500_000]);
     FaultSet::all().iter().filter(|class| chosen(seed, FAULTS, class.bits(), density)).collect()
 }
 
 /// At least one.
 pub(super) fn workloads(seed: u64) -> WorkloadSet {
-    let mut stream = Stream::new(seed, Purpose::Options, WORKLOADS, DENSITY);
+    let mut stream = RandomStream::new(seed, Purpose::Options, WORKLOADS, DENSITY);
     let density = stream.pick(&[0, 125_000, 125_000, 250_000, 250_000, 400_000]);
     let all: Vec<_> = WorkloadSet::all().iter().collect();
     let chosen: WorkloadSet = all.iter().copied().filter(|workload| chosen(seed, WORKLOADS, workload.bits(), density)).collect();
@@ -30,5 +30,5 @@ pub(super) fn workloads(seed: u64) -> WorkloadSet {
 
 fn chosen(seed: u64, index: u32, bit: u32, density: u32) -> bool {
     let number = u8::try_from(bit.trailing_zeros()).unwrap_or(DENSITY - 1);
-    Stream::new(seed, Purpose::Options, index, number).chance_ppm(density)
+    RandomStream::new(seed, Purpose::Options, index, number).chance_ppm(density)
 }

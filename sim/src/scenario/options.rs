@@ -10,7 +10,7 @@ use super::Scenario;
 use crate::fabric::LinkConfig;
 use crate::faults::{Faults, HostFaults};
 use crate::nic::{NicConfig, NicFault, NicFaults, Strength};
-use crate::random::{Purpose, Stream};
+use crate::random::{Purpose, RandomStream};
 use crate::sockets::Lending;
 use crate::workloads::{self, Workload};
 
@@ -111,21 +111,21 @@ impl fmt::Display for Options {
     }
 }
 
-fn dice(scenario: &Scenario, option: Drawn, sub: u8) -> Stream {
-    Stream::new(scenario.seed, Purpose::Options, option as u32, sub)
+fn dice(scenario: &Scenario, option: Drawn, sub: u8) -> RandomStream {
+    RandomStream::new(scenario.seed, Purpose::Options, option as u32, sub)
 }
 
 /// Mostly few: what many hosts show, a few of them show sooner.
-fn host_count(stream: &mut Stream) -> u8 {
+fn host_count(stream: &mut RandomStream) -> u8 {
     let (low, high) = stream.pick(&[(2, 2), (2, 4), (2, 4), (2, 4), (2, 4), (2, 4), (3, 6), (3, 6), (5, 8), (8, 16)]);
     u8::try_from(stream.between(low, high)).unwrap_or(2)
 }
 
-fn size(stream: &mut Stream, low: usize, high: usize) -> usize {
+fn size(stream: &mut RandomStream, low: usize, high: usize) -> usize {
     usize::try_from(stream.magnitude(low as u64, high as u64)).unwrap_or(high)
 }
 
-fn millis(stream: &mut Stream, low: u64, high: u64) -> Duration {
+fn millis(stream: &mut RandomStream, low: u64, high: u64) -> Duration {
     Duration::from_millis(stream.magnitude(low, high))
 }
 
@@ -152,7 +152,7 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
 }
 
 /// On every second ring, programs read by reference. Most give back soon.
-fn lending(stream: &mut Stream) -> Option<Lending> {
+fn lending(stream: &mut RandomStream) -> Option<Lending> {
     let lends = stream.chance_ppm(500_000);
     let lending = Lending {
         from_start: stream.chance_ppm(700_000),
@@ -163,12 +163,12 @@ fn lending(stream: &mut Stream) -> Option<Lending> {
 }
 
 /// How long sleepers sleep through acknowledgments: seldom for long, lest timers be all that is seen of them.
-fn nap(stream: &mut Stream) -> Duration {
+fn nap(stream: &mut RandomStream) -> Duration {
     if stream.chance_ppm(500_000) { Duration::ZERO } else { Duration::from_nanos(stream.magnitude(100, 100_000)) }
 }
 
 /// Limits.
-fn nic(stream: &mut Stream) -> NicConfig {
+fn nic(stream: &mut RandomStream) -> NicConfig {
     let mtu_any = size(stream, 576, 9000);
     NicConfig {
         mtu: stream.pick(&[576, 1280, 1500, 1500, 9000, mtu_any]),
@@ -186,13 +186,13 @@ fn nic(stream: &mut Stream) -> NicConfig {
 }
 
 /// Some have few receive buffers, which a single flow can hold all of.
-fn rx_buffers(stream: &mut Stream, nic: NicConfig) -> NicConfig {
+fn rx_buffers(stream: &mut RandomStream, nic: NicConfig) -> NicConfig {
     let few = stream.chance_ppm(150_000).then(|| size(stream, 16, 256));
     NicConfig { rx_buffers_max: few.unwrap_or(nic.rx_buffers_max), ..nic }
 }
 
 /// What else it can do: everything, but for what is switched off.
-fn capabilities(stream: &mut Stream, nic: NicConfig, rings: usize) -> NicConfig {
+fn capabilities(stream: &mut RandomStream, nic: NicConfig, rings: usize) -> NicConfig {
     let mut on = || stream.chance_ppm(600_000);
     let [tso, lro, vlan_insert, vlan_strip, vxlan, pacing, moderation, hardware_time, cyclic, memory] = core::array::from_fn(|_| on());
     NicConfig {
@@ -214,7 +214,7 @@ fn capabilities(stream: &mut Stream, nic: NicConfig, rings: usize) -> NicConfig 
 }
 
 /// Strengths of what befalls a NIC. Calls are many and must get through in the end; what loses frames is as rare as other losses.
-fn nic_faults(stream: &mut Stream) -> NicFaults {
+fn nic_faults(stream: &mut RandomStream) -> NicFaults {
     let mut faults = NicFaults::default();
     for fault in NicFault::ALL {
         let (ppm_max, lasts_max) = match fault {
@@ -229,7 +229,7 @@ fn nic_faults(stream: &mut Stream) -> NicFaults {
     faults
 }
 
-fn link(stream: &mut Stream) -> LinkConfig {
+fn link(stream: &mut RandomStream) -> LinkConfig {
     LinkConfig {
         latency: Duration::from_nanos(stream.magnitude(500, 60_000_000)),
         bandwidth_bps: stream.pick(&[None, Some(10_000_000), Some(100_000_000), Some(1_000_000_000), Some(25_000_000_000)]),
@@ -239,7 +239,7 @@ fn link(stream: &mut Stream) -> LinkConfig {
     }
 }
 
-fn tcp(stream: &mut Stream) -> Config {
+fn tcp(stream: &mut RandomStream) -> Config {
     let mut buffer = |low| stream.chance_ppm(300_000).then(|| size(stream, low, 256 << 10));
     let (rcvbuf, sndbuf) = (buffer(2304), buffer(4608));
     Config {

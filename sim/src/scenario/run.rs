@@ -138,12 +138,12 @@ impl Stage {
         Verdict { faults: self.scenario.faults, counts: self.world.trace().faults(), unsent, lends }
     }
 
-    /// While nothing goes wrong and no reader rests, the wire is never silent for long: otherwise someone forgot to go on, and only a
+    /// While nothing goes wrong and no reader pauses, the wire is never silent for long: otherwise someone forgot to go on, and only a
     /// retransmission, a probe or a keepalive helped.
     fn check_promptness(&self) {
         // A cork holds back for 200 ms.
-        let rests = self.options.workloads.iter().any(|workload| workload.rests()) || self.options.hosts.iter().any(|host| host.tcp.cork);
-        if rests || !self.verdict().calm() {
+        let pauses = self.options.workloads.iter().any(|workload| workload.pauses()) || self.options.hosts.iter().any(|host| host.tcp.cork);
+        if pauses || !self.verdict().calm() {
             return;
         }
         // What a program holds by reference may shut its peer's window, for as long.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSliceMut;
 
 use ringway_stack::device::RxBuffer;
-use ringway_stack::ring::{Datagram, Decision, LentPieces, RecvFlags, Ring, SocketId};
+use ringway_stack::ring::{Datagram, Decision, FlowId, LentPieces, RecvFlags, Ring};
 use ringway_stack::tcp::Lent;
 use ringway_stack::{Error, Instant};
 
@@ -17,7 +17,7 @@ use super::records::Reader;
 use super::screens::Screen;
 use super::segments::Segments;
 use crate::nic::{SimDevice, SimRx};
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 /// The most loans of a ring at a time: nobody lets all of a NIC's buffers lie about.
 const LOANS_MAX: usize = 512;
@@ -38,7 +38,7 @@ pub struct Lending {
 /// Something that a program took by reference.
 #[derive(Debug)]
 pub(super) struct Loan {
-    pub(super) socket: SocketId,
+    pub(super) socket: FlowId,
     pieces: LentPieces<SimRx>,
     /// A copy, as it was when it was taken.
     copy: Vec<u8>,
@@ -58,7 +58,7 @@ impl Loan {
     }
 
     /// Lets go of it. Whose it was, and its length, by which it is to be given back.
-    pub(super) fn done(self) -> (SocketId, usize) {
+    pub(super) fn done(self) -> (FlowId, usize) {
         (self.socket, self.copy.len())
     }
 }
@@ -67,7 +67,7 @@ impl Loan {
 #[derive(Debug)]
 pub(super) struct Loans {
     lending: Lending,
-    stream: Stream,
+    stream: RandomStream,
     now: Instant,
     /// By when it is given back, and a number.
     held: BTreeMap<(Instant, u64), Loan>,
@@ -76,24 +76,24 @@ pub(super) struct Loans {
     /// What was taken since the checkers were told: how long it is, and whether any of it is a copy that ought not to have been made.
     taken: Vec<(usize, bool)>,
     /// Those who keep what they take, and until when they do at most; those who don't.
-    keepers: BTreeMap<SocketId, Option<Instant>>,
+    keepers: BTreeMap<FlowId, Option<Instant>>,
     /// Connections that came from another ring: what they had received there may have been copied.
-    adopted: BTreeSet<SocketId>,
+    adopted: BTreeSet<FlowId>,
     /// UDP sockets that are read from a cyclic buffer, and those that are not.
-    readers: BTreeMap<SocketId, Option<Reader>>,
+    readers: BTreeMap<FlowId, Option<Reader>>,
     /// Those about whose datagrams the program decides before they are read, and those of which it does not; and what is drawn for that.
-    screens: BTreeMap<SocketId, Option<Screen>>,
-    screening: Stream,
+    screens: BTreeMap<FlowId, Option<Screen>>,
+    screening: RandomStream,
     /// The same of streams.
-    segments: BTreeMap<SocketId, Option<Segments>>,
-    segment_screening: Stream,
+    segments: BTreeMap<FlowId, Option<Segments>>,
+    segment_screening: RandomStream,
     /// What was wrong with what was read there since the checkers were told.
     wrong: Option<String>,
 }
 
 impl Loans {
     /// On a ring with so many receive buffers.
-    pub(super) fn new(lending: Lending, [stream, screening, segment_screening]: [Stream; 3], rx_buffers: usize) -> Self {
+    pub(super) fn new(lending: Lending, [stream, screening, segment_screening]: [RandomStream; 3], rx_buffers: usize) -> Self {
         Self {
             lending,
             stream,
@@ -131,7 +131,7 @@ impl Loans {
     }
 
     /// A socket is about to go: what its program gives back before. `may_outlive`: some of it may be held on.
-    pub(super) fn take_of(&mut self, now: Instant, socket: SocketId, may_outlive: bool) -> Vec<Loan> {
+    pub(super) fn take_of(&mut self, now: Instant, socket: FlowId, may_outlive: bool) -> Vec<Loan> {
         self.keepers.remove(&socket);
         self.readers.remove(&socket);
         self.screens.remove(&socket);
@@ -150,7 +150,7 @@ impl Loans {
     }
 
     /// A connection came from another ring.
-    pub(super) fn adopted(&mut self, socket: SocketId) {
+    pub(super) fn adopted(&mut self, socket: FlowId) {
         self.adopted.insert(socket);
     }
 
@@ -164,7 +164,7 @@ impl Loans {
         &mut self,
         ring: &mut Ring<SimDevice>,
         now: Instant,
-        socket: SocketId,
+        socket: FlowId,
         into: &mut [IoSliceMut<'_>],
     ) -> Result<usize, Error> {
         self.now = now;
@@ -196,12 +196,7 @@ impl Loans {
     }
 
     /// As [`Ring::udp_recv`], by reference.
-    pub(super) fn udp_recv(
-        &mut self,
-        ring: &mut Ring<SimDevice>,
-        socket: SocketId,
-        into: &mut [IoSliceMut<'_>],
-    ) -> Result<Datagram, Error> {
+    pub(super) fn udp_recv(&mut self, ring: &mut Ring<SimDevice>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
         let Self { readers, stream, .. } = self;
         let reader = readers.entry(socket).or_insert_with(|| stream.chance_ppm(250_000).then(|| Reader::draw(stream)));
         if reader.is_none() && self.is_screened(ring, socket) {
@@ -224,7 +219,7 @@ impl Loans {
     }
 
     /// Whether the program decides about this socket's datagrams before they are read.
-    fn is_screened(&mut self, ring: &mut Ring<SimDevice>, socket: SocketId) -> bool {
+    fn is_screened(&mut self, ring: &mut Ring<SimDevice>, socket: FlowId) -> bool {
         let Self { screens, screening, .. } = self;
         let screen = screens.entry(socket).or_insert_with(|| Screen::draw(screening, ring, socket));
         if screen.is_some() && Screen::ends(screening, ring, socket) {
@@ -234,7 +229,7 @@ impl Loans {
     }
 
     /// As [`Ring::udp_recv`], of what the program admits. What it drops, or holds, it has seen: that counts as read.
-    fn recv_screened(&mut self, ring: &mut Ring<SimDevice>, socket: SocketId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
+    fn recv_screened(&mut self, ring: &mut Ring<SimDevice>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
         while let Ok(candidate) = ring.candidate(socket)
             && let Some(screen) = self.screens.get_mut(&socket).and_then(Option::as_mut)
             && let Some(decision) = screen.decision(&mut self.screening)
@@ -261,7 +256,7 @@ impl Loans {
     }
 
     /// Whether the program decides about this connection's segments before they are read.
-    fn screens_segments(&mut self, ring: &mut Ring<SimDevice>, socket: SocketId) -> bool {
+    fn screens_segments(&mut self, ring: &mut Ring<SimDevice>, socket: FlowId) -> bool {
         let Self { segments, segment_screening: stream, .. } = self;
         let screen = segments.entry(socket).or_insert_with(|| Segments::draw(stream, ring, socket));
         if screen.is_some() && Segments::ends(stream, ring, socket) {
@@ -274,7 +269,7 @@ impl Loans {
     fn recv_segments(
         &mut self,
         ring: &mut Ring<SimDevice>,
-        socket: SocketId,
+        socket: FlowId,
         into: &mut [IoSliceMut<'_>],
         room: usize,
     ) -> Result<usize, Error> {
@@ -313,7 +308,7 @@ impl Loans {
     }
 
     /// Notes a loan; its bytes.
-    fn lent(&mut self, socket: SocketId, pieces: LentPieces<SimRx>, needlessly_copied: bool) -> &[u8] {
+    fn lent(&mut self, socket: FlowId, pieces: LentPieces<SimRx>, needlessly_copied: bool) -> &[u8] {
         let mut copy = Vec::new();
         pieces.iter().for_each(|piece| append(piece, &mut copy));
         self.taken.push((copy.len(), needlessly_copied));
@@ -332,7 +327,7 @@ impl Loans {
     }
 
     /// Until when the program of a socket keeps everything, if it does.
-    fn kept_until(&mut self, socket: SocketId) -> Option<Instant> {
+    fn kept_until(&mut self, socket: FlowId) -> Option<Instant> {
         let Self { keepers, stream, lending, now, .. } = self;
         *keepers.entry(socket).or_insert_with(|| {
             let patience = Duration::from_nanos(stream.magnitude(PATIENCE_NS.0, PATIENCE_NS.1));

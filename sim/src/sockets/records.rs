@@ -4,13 +4,13 @@ use core::ops::Range;
 use std::io::IoSliceMut;
 
 use ringway_stack::Error;
-use ringway_stack::cyclic::{CyclicBuffer, CyclicError, Records, Run, Shape};
-use ringway_stack::ring::{Datagram, Ring, SocketId};
+use ringway_stack::cyclic::{CyclicBuffer, CyclicError, Geometry, Records, Run};
+use ringway_stack::ring::{Datagram, FlowId, Ring};
 
 use super::loans::scatter;
 use crate::dissect::{self, Payload, be16};
 use crate::nic::SimDevice;
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 /// The longest payload: that of the largest MTU that a host draws.
 const PAYLOAD_MAX: usize = 9000;
@@ -23,7 +23,7 @@ const UDP_LEN: usize = 8;
 /// A socket's cyclic buffer.
 #[derive(Debug)]
 pub(super) struct Reader {
-    shape: Shape,
+    geometry: Geometry,
     buffer: CyclicBuffer<Vec<u8>>,
     /// Where what was given out last, since the last rewind, lies, and what that was.
     given: Vec<(Range<usize>, Vec<u8>)>,
@@ -31,8 +31,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// One of any shape that has whole packets, if perhaps in two parts.
-    pub(super) fn draw(stream: &mut Stream) -> Self {
+    /// One of any geometry that has whole packets, if perhaps in two parts.
+    pub(super) fn draw(stream: &mut RandomStream) -> Self {
         let records = stream.pick(&[Records::Raw, Records::SeparateHeaders, Records::Padded]);
         let size = |number| usize::try_from(number).unwrap_or(1);
         let (packets, payload_bytes, header_bytes) = match records {
@@ -41,17 +41,17 @@ impl Reader {
             Records::SeparateHeaders => (size(stream.between(1, 8)), PAYLOAD_MAX, size(stream.between(0, 40))),
             Records::Raw | Records::StripHeaders => (size(stream.between(1, 8)), PAYLOAD_MAX, 0),
         };
-        let shape = Shape { records, packets, payload_bytes, header_bytes, vlan: true };
-        let bytes = shape.layout().map_or(0, |layout| layout.bytes());
-        let buffer = CyclicBuffer::new(&shape, vec![0xee; bytes]).expect("the shape makes sense, and the memory is for it");
-        Self { shape, buffer, given: Vec::new(), rewinds: 0 }
+        let geometry = Geometry { records, packets, payload_bytes, header_bytes, vlan: true };
+        let bytes = geometry.layout().map_or(0, |layout| layout.bytes());
+        let buffer = CyclicBuffer::new(&geometry, vec![0xee; bytes]).expect("the geometry makes sense, and the memory is for it");
+        Self { geometry, buffer, given: Vec::new(), rewinds: 0 }
     }
 
     /// As [`Ring::udp_recv`].
     ///
     /// # Panics
     /// A record is not what it should be.
-    pub(super) fn recv(&mut self, ring: &mut Ring<SimDevice>, socket: SocketId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
+    pub(super) fn recv(&mut self, ring: &mut Ring<SimDevice>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
         for (range, bytes) in &self.given {
             assert!(self.buffer.memory()[range.clone()] == bytes[..], "a record at {range:?} was overwritten before a call rewound");
         }
@@ -86,8 +86,8 @@ impl Reader {
     fn frame(&self, run: &Run) -> Vec<u8> {
         let memory = self.buffer.memory();
         let record = &memory[run.payload.clone()];
-        let mut frame = if self.shape.records == Records::SeparateHeaders {
-            let (network, own) = memory[run.headers.clone()].split_at(self.shape.net_bytes());
+        let mut frame = if self.geometry.records == Records::SeparateHeaders {
+            let (network, own) = memory[run.headers.clone()].split_at(self.geometry.net_bytes());
             // (Some have options, where there is room for them.)
             let ip = ip_at(network);
             let network = &network[..ip + usize::from(network[ip] & 0xf) * 4 + UDP_LEN];

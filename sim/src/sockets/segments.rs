@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
-use ringway_stack::ring::{Decision, Ring, SocketId};
+use ringway_stack::ring::{Decision, FlowId, Ring};
 
 use crate::nic::SimDevice;
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 /// Of a million connections of a ring that lends, so many are screened from their first read on.
 const SCREENED_PPM: u32 = 125_000;
@@ -24,7 +24,7 @@ pub(super) struct Segments {
 
 impl Segments {
     /// Begins to screen a stream, or does not.
-    pub(super) fn draw(stream: &mut Stream, ring: &mut Ring<SimDevice>, socket: SocketId) -> Option<Self> {
+    pub(super) fn draw(stream: &mut RandomStream, ring: &mut Ring<SimDevice>, socket: FlowId) -> Option<Self> {
         if !stream.chance_ppm(SCREENED_PPM) || ring.screen(socket, true).is_err() {
             return None;
         }
@@ -32,12 +32,12 @@ impl Segments {
     }
 
     /// Whether the program has seen enough; the rest is the reader's.
-    pub(super) fn ends(stream: &mut Stream, ring: &mut Ring<SimDevice>, socket: SocketId) -> bool {
+    pub(super) fn ends(stream: &mut RandomStream, ring: &mut Ring<SimDevice>, socket: FlowId) -> bool {
         stream.chance_ppm(ENOUGH_PPM) && ring.screen(socket, false).is_ok()
     }
 
     /// What is to become of the candidate. `fits`: who drops or keeps it can say that it was read, all of it.
-    pub(super) fn decision(&self, stream: &mut Stream, fits: bool) -> Option<Decision> {
+    pub(super) fn decision(&self, stream: &mut RandomStream, fits: bool) -> Option<Decision> {
         let waits = self.before > 0 || !self.admitted.is_empty();
         match stream.below(4) {
             2 | 3 if waits => None,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, ChecksumVerdict, Device, DeviceEvent, Flow, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, TxFrame, Wake,
+    Capabilities, ChecksumVerdict, Device, DeviceEvent, FiveTuple, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, TxFrame, Wake,
 };
 use ringway_stack::offload::DeviceKind;
 use ringway_stack::wire::{ethernet, ipv4, tcp};
@@ -80,7 +80,7 @@ fn stream_of(frame: &[u8]) -> Option<(Ends, usize, bool)> {
     Some((ends, usize::from(ip.total_len) - len - head, tcp.flags.contains(tcp::Flags::FIN)))
 }
 
-fn ends_of(flow: &Flow) -> Ends {
+fn ends_of(flow: &FiveTuple) -> Ends {
     (flow.local, flow.remote.expect("a connection"))
 }
 
@@ -157,12 +157,12 @@ impl Device for Station {
         fabric.processed.clone_from(&fabric.polled);
     }
 
-    fn note_unfinished(&mut self, _station: MacAddr, flow: &Flow, is_unfinished: bool) {
+    fn note_unfinished(&mut self, _station: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
         let before = self.fabric.borrow_mut().unfinished.insert(ends_of(flow), is_unfinished);
         assert!(before.unwrap_or(false) != is_unfinished, "checker deaths: what is noted does not change");
     }
 
-    fn left_finished(&mut self, _station: MacAddr, flow: &Flow) -> bool {
+    fn left_finished(&mut self, _station: MacAddr, flow: &FiveTuple) -> bool {
         let fabric = self.fabric.borrow();
         let (local, remote) = ends_of(flow);
         let sent = fabric.sent.get(&(local, remote)).map_or(0, |(sent, _)| *sent);

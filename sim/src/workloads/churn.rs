@@ -99,7 +99,7 @@ impl Workload for Churn {
     }
 
     /// A port that is used again too early for its old connection waits for the second SYN.
-    fn rests(&self) -> bool {
+    fn pauses(&self) -> bool {
         true
     }
 

@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
-use crate::apps::{Baton, Client, Dialogue, Runner, Server, Shared, Tally, Turns};
+use crate::apps::{Baton, Client, Dialogue, Runner, Server, Shared, Transfer, Turns};
 use crate::world::World;
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ struct Race {
     turns: Turns,
     /// From the client's point of view.
     dialogue: Dialogue,
-    tallies: [Shared<Tally>; 2],
+    transfers: [Shared<Transfer>; 2],
     baton: Shared<Baton>,
 }
 
@@ -52,7 +52,7 @@ fn race(ground: &mut Ground<'_>) -> Race {
             count: u32::try_from(ground.stream.between(8, 64)).unwrap_or(8),
         },
         dialogue: if ground.stream.chance_ppm(500_000) { exchange } else { sides::paced(both) },
-        tallies: [(); 2].map(|()| Shared::new(Tally::default())),
+        transfers: [(); 2].map(|()| Shared::new(Transfer::default())),
         baton: Shared::default(),
     }
 }
@@ -79,7 +79,7 @@ impl Workload for Handovers {
             let mover = if race.client_moves { race.client } else { race.server };
             let (other, elsewhere) = (if race.client_moves { race.server } else { race.client }, site.ring(mover));
             let here = site.ring(other);
-            let [own, peer] = &race.tallies;
+            let [own, peer] = &race.transfers;
             if race.client_moves {
                 let mut program = Server::new(server_address.port(), server_config, self.standing.add(server, here));
                 program.expect(client_address, race.dialogue.turned(), peer.clone());
@@ -104,13 +104,13 @@ impl Workload for Handovers {
     }
 
     /// What arrives while the connection is nobody's is lost, and comes again after a timeout.
-    fn rests(&self) -> bool {
+    fn pauses(&self) -> bool {
         true
     }
 
     fn progress(&self) -> Vec<String> {
-        let line = |Race { client, server, dialogue, tallies, baton, .. }: &Race| {
-            let sides = talks::progress(dialogue, *tallies[0].read(), *tallies[1].read());
+        let line = |Race { client, server, dialogue, transfers, baton, .. }: &Race| {
+            let sides = talks::progress(dialogue, *transfers[0].read(), *transfers[1].read());
             format!("hosts {client} and {server} (passed on {} times): {sides}", baton.read().passed)
         };
         self.races.iter().map(line).collect()
@@ -118,7 +118,7 @@ impl Workload for Handovers {
 
     fn check(&self, verdict: &Verdict) {
         for race in &self.races {
-            race.tallies.iter().for_each(|tally| verdict.check_ending(&"passed on", &tally.read(), false));
+            race.transfers.iter().for_each(|transfer| verdict.check_ending(&"passed on", &transfer.read(), false));
         }
     }
 

@@ -7,7 +7,7 @@ use core::time::Duration;
 use ringway_stack::tcp::Keepalive;
 
 use super::{Ground, Site, Standing, Verdict, Workload, sides};
-use crate::apps::{Dialogue, IdleTally, Idler, Listening, Reactor, Registry, Shared, Tally};
+use crate::apps::{Dialogue, IdleCounts, Idler, Listening, Reactor, Registry, Shared, Transfer};
 use crate::world::World;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -19,8 +19,8 @@ const KEPT_ALIVE_MAX: u32 = 128;
 struct Client {
     host: usize,
     connections: u16,
-    speeches: Vec<(Dialogue, [Shared<Tally>; 2])>,
-    tally: Shared<IdleTally>,
+    speeches: Vec<(Dialogue, [Shared<Transfer>; 2])>,
+    transfer: Shared<IdleCounts>,
 }
 
 /// All of them, and their server.
@@ -61,15 +61,15 @@ impl Idle {
             batch: ground.size(1, 64).max(usize::from(connections) / 64),
             rest: Duration::from_millis(ground.stream.magnitude(1, 30_000)) + long,
             keepalive: keepalive.filter(|_| u32::from(connections) <= KEPT_ALIVE_MAX),
-            clients: vec![Client { host, connections, speeches, tally: Shared::default() }],
+            clients: vec![Client { host, connections, speeches, transfer: Shared::default() }],
             registry: Shared::default(),
             standing: Standing::default(),
         }
     }
 }
 
-fn speech(ground: &mut Ground<'_>) -> (Dialogue, [Shared<Tally>; 2]) {
-    (sides::exchange(ground.stream, 4, 512, 4096), [(); 2].map(|()| Shared::new(Tally::default())))
+fn speech(ground: &mut Ground<'_>) -> (Dialogue, [Shared<Transfer>; 2]) {
+    (sides::exchange(ground.stream, 4, 512, 4096), [(); 2].map(|()| Shared::new(Transfer::default())))
 }
 
 impl fmt::Display for Idle {
@@ -101,7 +101,7 @@ impl Workload for Idle {
             let ports = (first..first + client.connections).map(|p| site.client_port(p)).collect();
             first += client.connections;
             let address = site.address(self.server, port);
-            let mut idler = Idler::new(ports, address, config(client.host), self.batch, self.rest, client.tally.clone())
+            let mut idler = Idler::new(ports, address, config(client.host), self.batch, self.rest, client.transfer.clone())
                 .speaking_with(site.options[client.host].tcp.keepalive);
             for (dialogue, [own, peer]) in &client.speeches {
                 self.registry.change(|r| r.announce(*dialogue, peer.clone()));
@@ -123,7 +123,7 @@ impl Workload for Idle {
         });
     }
 
-    fn rests(&self) -> bool {
+    fn pauses(&self) -> bool {
         true
     }
 
@@ -133,31 +133,31 @@ impl Workload for Idle {
     }
 
     fn progress(&self) -> Vec<String> {
-        let line = |Client { host, connections, tally, .. }: &Client| {
+        let line = |Client { host, connections, transfer, .. }: &Client| {
             let registry = self.registry.read();
             let (silent, broken) = (registry.silent, registry.broken);
-            format!("host {host} holds {connections} connections: {:?}; the server saw {silent} silent, {broken} broken", tally.read())
+            format!("host {host} holds {connections} connections: {:?}; the server saw {silent} silent, {broken} broken", transfer.read())
         };
         self.clients.iter().map(line).collect()
     }
 
     fn check(&self, verdict: &Verdict) {
-        for Client { connections, speeches, tally, .. } in &self.clients {
-            let IdleTally { established, failed, closed } = *tally.read();
+        for Client { connections, speeches, transfer, .. } in &self.clients {
+            let IdleCounts { established, failed, closed } = *transfer.read();
             let connections = u32::from(*connections);
             let spoke = u32::try_from(speeches.len()).unwrap_or(0).min(established);
             assert!(
                 failed == 0 || verdict.may_fail() || verdict.may_refuse(),
                 "{failed} idle connections failed, though nothing went wrong"
             );
-            assert!(established <= connections && closed + spoke <= established, "connections were invented: {:?}", tally.read());
-            for (_, tallies) in &speeches[..spoke as usize] {
-                tallies
-                    .iter()
-                    .for_each(|tally| verdict.check_ending(&"a few words after a long silence", &tally.read(), verdict.may_misread()));
+            assert!(established <= connections && closed + spoke <= established, "connections were invented: {:?}", transfer.read());
+            for (_, transfers) in &speeches[..spoke as usize] {
+                transfers.iter().for_each(|transfer| {
+                    verdict.check_ending(&"a few words after a long silence", &transfer.read(), verdict.may_misread())
+                });
             }
         }
-        let closed: u32 = self.clients.iter().map(|client| client.tally.read().closed).sum();
+        let closed: u32 = self.clients.iter().map(|client| client.transfer.read().closed).sum();
         let registry = self.registry.read();
         let seen = registry.silent;
         assert!(

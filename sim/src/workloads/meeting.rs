@@ -6,7 +6,7 @@ use core::time::Duration;
 use ringway_stack::Instant;
 
 use super::{Ground, Site, Verdict, Workload, sides, talks};
-use crate::apps::{Client, Dialogue, Shared, Tally};
+use crate::apps::{Client, Dialogue, Shared, Transfer};
 use crate::world::World;
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ struct Meeting {
     hosts: [usize; 2],
     at: Instant,
     dialogue: Dialogue,
-    tallies: [Shared<Tally>; 2],
+    transfers: [Shared<Transfer>; 2],
 }
 
 /// All of them.
@@ -33,7 +33,7 @@ fn meeting(ground: &mut Ground<'_>) -> Meeting {
     let at = Instant::ZERO + Duration::from_nanos(ground.stream.below(100_000_000));
     let total_max = 256 << ground.scale.min(6);
     let dialogue = Dialogue { own: sides::side(ground, total_max), peer: sides::side(ground, total_max) };
-    Meeting { hosts, at, dialogue: sides::paced(dialogue), tallies: [(); 2].map(|()| Shared::new(Tally::default())) }
+    Meeting { hosts, at, dialogue: sides::paced(dialogue), transfers: [(); 2].map(|()| Shared::new(Transfer::default())) }
 }
 
 impl fmt::Display for Meetings {
@@ -53,7 +53,7 @@ impl Workload for Meetings {
             let sides = [(a, b, meeting.dialogue, 0), (b, a, meeting.dialogue.turned(), 1)];
             for (own, peer, dialogue, side) in sides {
                 let (address, config) = (site.address(peer, port), site.options[own].tcp.clone());
-                let client = Client::new(port, address, dialogue, config, meeting.tallies[side].clone());
+                let client = Client::new(port, address, dialogue, config, meeting.transfers[side].clone());
                 let ring = site.ring(own);
                 site.world.add_app_on(site.hosts[own], ring, client.starting_at(meeting.at));
             }
@@ -61,15 +61,15 @@ impl Workload for Meetings {
     }
 
     fn progress(&self) -> Vec<String> {
-        let line = |Meeting { hosts, dialogue, tallies, .. }: &Meeting| {
-            format!("hosts {hosts:?} meet: {}", talks::progress(dialogue, *tallies[0].read(), *tallies[1].read()))
+        let line = |Meeting { hosts, dialogue, transfers, .. }: &Meeting| {
+            format!("hosts {hosts:?} meet: {}", talks::progress(dialogue, *transfers[0].read(), *transfers[1].read()))
         };
         self.0.iter().map(line).collect()
     }
 
     fn check(&self, verdict: &Verdict) {
         for meeting in &self.0 {
-            meeting.tallies.iter().for_each(|tally| verdict.check_ending(&"meeting", &tally.read(), false));
+            meeting.transfers.iter().for_each(|transfer| verdict.check_ending(&"meeting", &transfer.read(), false));
         }
     }
 

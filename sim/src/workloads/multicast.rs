@@ -124,7 +124,7 @@ impl Workload for Multicast {
     }
 
     /// The speaker gets slower and slower, since nobody answers.
-    fn rests(&self) -> bool {
+    fn pauses(&self) -> bool {
         true
     }
 

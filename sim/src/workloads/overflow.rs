@@ -8,7 +8,7 @@ use ringway_stack::{Error, Instant};
 
 use super::caller::Caller;
 use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
-use crate::apps::{Ending, Listening, Reactor, Registry, Shared, Tally};
+use crate::apps::{Ending, Listening, Reactor, Registry, Shared, Transfer};
 use crate::world::World;
 
 /// All of them, and their server.
@@ -38,8 +38,8 @@ fn client(ground: &mut Ground<'_>, server: usize, spread: u64) -> Caller {
     let [host, other] = ground.two_hosts();
     let at = Instant::ZERO + Duration::from_nanos(ground.stream.below(spread + 1));
     let dialogue = sides::exchange(ground.stream, 2, 512, 2048);
-    let tallies = [(); 2].map(|()| Shared::new(Tally::default()));
-    Caller { host: if host == server { other } else { host }, at, dialogue, tallies }
+    let transfers = [(); 2].map(|()| Shared::new(Transfer::default()));
+    Caller { host: if host == server { other } else { host }, at, dialogue, transfers }
 }
 
 impl fmt::Display for Overflow {
@@ -70,13 +70,13 @@ impl Workload for Overflow {
         }
     }
 
-    fn rests(&self) -> bool {
+    fn pauses(&self) -> bool {
         true
     }
 
     fn progress(&self) -> Vec<String> {
-        let line = |Caller { host, dialogue, tallies, .. }: &Caller| {
-            format!("host {host} wants in: {}", talks::progress(dialogue, *tallies[0].read(), *tallies[1].read()))
+        let line = |Caller { host, dialogue, transfers, .. }: &Caller| {
+            format!("host {host} wants in: {}", talks::progress(dialogue, *transfers[0].read(), *transfers[1].read()))
         };
         self.clients.iter().map(line).collect()
     }
@@ -84,7 +84,7 @@ impl Workload for Overflow {
     fn check(&self, verdict: &Verdict) {
         let crowded = self.clients.len() > self.backlog + 1;
         let mut got_in = 0;
-        for Caller { tallies: [own, peer], .. } in &self.clients {
+        for Caller { transfers: [own, peer], .. } in &self.clients {
             // Whoever never gets in hears nothing, and gives up in the end.
             let kept_out = crowded && own.read().ending == Some(Ending::Failed(Error::TimedOut)) && own.read().written == 0;
             verdict.check_ending(&"one of a crowd", &own.read(), kept_out || verdict.may_misread());

@@ -12,7 +12,7 @@ use ringway_stack::ring::UdpOptions;
 use super::{Ground, Site, Verdict, Workload};
 use crate::apps::{Ports, Prober, Probing, Shared, Target};
 use crate::host::App;
-use crate::random::{Purpose, Stream};
+use crate::random::{Purpose, RandomStream};
 use crate::world::World;
 
 /// The prober's own network, which no host is in, and what nobody has.
@@ -79,7 +79,7 @@ impl Workload for Probes {
         let mut starts = 1;
         let make = move || -> Box<dyn App> {
             starts += 1;
-            Box::new(Target::new(ports, options, done.clone(), Stream::new(seed, Purpose::Workload, number, starts)))
+            Box::new(Target::new(ports, options, done.clone(), RandomStream::new(seed, Purpose::Workload, number, starts)))
         };
         site.world.add_restartable_on(host, ring, make);
         let station = site.world.host(host).mac();
@@ -87,13 +87,13 @@ impl Workload for Probes {
         let queue = RawQueue::new(site.world.add_raw_ring(site.hosts[self.prober]));
         // (A frame is one head.)
         let probing = Probing { from: prober, nobody: NOBODY, frames: self.frames, pause_max: self.pause_max, len_max: 180 };
-        let dice = Stream::new(self.seed, Purpose::Workload, number, 0);
+        let dice = RandomStream::new(self.seed, Purpose::Workload, number, 0);
         let addresses = [addresses[0], addresses[1], group];
         let program = Prober::new(queue, (station, site.vlan), addresses, probing, self.done.clone(), dice);
         site.world.add_app_on(site.hosts[self.prober], 0, program);
     }
 
-    fn rests(&self) -> bool {
+    fn pauses(&self) -> bool {
         true
     }
 

@@ -7,8 +7,8 @@ use core::time::Duration;
 use ringway_stack::Instant;
 
 use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
-use crate::apps::{Dialogue, Line, Parting, Plan, Share, Shared, Sharer, Tally, When};
-use crate::random::Stream;
+use crate::apps::{Dialogue, Line, Parting, Plan, Share, Shared, Sharer, Transfer, When};
+use crate::random::RandomStream;
 use crate::world::World;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ struct Sharing {
     dialogues: [Dialogue; 2],
     plans: [Plan; 2],
     /// The client's and the server's, of each.
-    tallies: [[Shared<Tally>; 2]; 2],
+    transfers: [[Shared<Transfer>; 2]; 2],
     delay_max: Duration,
     lost_ppm: u32,
     line: Shared<Line>,
@@ -52,8 +52,8 @@ fn sharing(ground: &mut Ground<'_>) -> Sharing {
     let delay_max = time(ground.stream, 1_000, 100_000_000);
     let lost_ppm = ground.stream.pick(&[0, 0, 0, 50_000, 400_000]);
     let line = Shared::new(Line::new(ground.stream.bits(), delay_max, lost_ppm));
-    let tallies = [(); 2].map(|()| [(); 2].map(|()| Shared::new(Tally::default())));
-    Sharing { client, server, dialogues, plans, tallies, delay_max, lost_ppm, line }
+    let transfers = [(); 2].map(|()| [(); 2].map(|()| Shared::new(Transfer::default())));
+    Sharing { client, server, dialogues, plans, transfers, delay_max, lost_ppm, line }
 }
 
 /// What is said over the connection that leaves: of any kind, and mostly long enough to be left in the middle.
@@ -61,10 +61,10 @@ fn first(ground: &mut Ground<'_>) -> Dialogue {
     let total_max = 1024 << ground.scale.min(8);
     let mut both = Dialogue { own: sides::side(ground, total_max), peer: sides::side(ground, total_max) };
     let exchange = sides::exchange(ground.stream, 32, 1024, 4096);
-    let (rests, kind) = ([sides::rest(ground.stream), sides::rest(ground.stream)], ground.stream.below(8));
+    let (pauses, kind) = ([sides::rest(ground.stream), sides::rest(ground.stream)], ground.stream.below(8));
     let leave = Parting::Leave { read: ground.stream.between(0, both.peer.total) };
     if ground.stream.chance_ppm(600_000) {
-        [both.own.read_pause, both.peer.read_pause] = rests;
+        [both.own.read_pause, both.peer.read_pause] = pauses;
     }
     match kind {
         0 | 1 => return exchange,
@@ -76,7 +76,7 @@ fn first(ground: &mut Ground<'_>) -> Dialogue {
     sides::paced(if ground.stream.chance_ppm(500_000) { both } else { both.turned() })
 }
 
-fn plan(stream: &mut Stream, dialogue: Dialogue) -> Plan {
+fn plan(stream: &mut RandomStream, dialogue: Dialogue) -> Plan {
     let soon = time(stream, 1_000, 200_000_000);
     let at = When::At(Instant::ZERO + time(stream, 10_000, 4_000_000_000));
     let read = When::Read(stream.between(0, dialogue.peer.total), soon);
@@ -90,7 +90,7 @@ fn plan(stream: &mut Stream, dialogue: Dialogue) -> Plan {
     }
 }
 
-fn time(stream: &mut Stream, low_ns: u64, high_ns: u64) -> Duration {
+fn time(stream: &mut RandomStream, low_ns: u64, high_ns: u64) -> Duration {
     Duration::from_nanos(stream.magnitude(low_ns, high_ns))
 }
 
@@ -112,8 +112,8 @@ impl Workload for Sharings {
             let addresses = (site.address(client, site.client_port(number)), site.address(server, site.server_port(number)));
             let [own, peer] = [0, 1].map(|side: usize| {
                 let dialogues = sharing.dialogues.map(|dialogue| if side == 0 { dialogue } else { dialogue.turned() });
-                let tallies = sharing.tallies.each_ref().map(|both| both[side].clone());
-                Share { dialogues, tallies, plan: sharing.plans[side] }
+                let transfers = sharing.transfers.each_ref().map(|both| both[side].clone());
+                Share { dialogues, transfers, plan: sharing.plans[side] }
             });
             let config = |host: usize| site.options[host].tcp.clone();
             let (client_config, server_config) = (config(client), config(server));
@@ -128,12 +128,12 @@ impl Workload for Sharings {
     }
 
     /// Who waits for the other's letters says nothing.
-    fn rests(&self) -> bool {
+    fn pauses(&self) -> bool {
         true
     }
 
     fn progress(&self) -> Vec<String> {
-        let line = |Sharing { client, server, dialogues, tallies: [first, second], line, .. }: &Sharing| {
+        let line = |Sharing { client, server, dialogues, transfers: [first, second], line, .. }: &Sharing| {
             let sides = talks::progress(&dialogues[0], *first[0].read(), *first[1].read());
             let then = talks::progress(&dialogues[1], *second[0].read(), *second[1].read());
             format!("hosts {client} and {server} share: {sides}; then: {then}; {:?}", line.read())
@@ -142,14 +142,14 @@ impl Workload for Sharings {
     }
 
     fn check(&self, verdict: &Verdict) {
-        for Sharing { dialogues, tallies: [first, second], line, .. } in &self.sharings {
+        for Sharing { dialogues, transfers: [first, second], line, .. } in &self.sharings {
             let line = line.read();
-            for (tally, dialogue) in first.iter().zip([dialogues[0], dialogues[0].turned()]) {
+            for (transfer, dialogue) in first.iter().zip([dialogues[0], dialogues[0].turned()]) {
                 let excused = line.broken || dialogue.peer.parting != Parting::Close;
-                verdict.check_ending(&"shared", &tally.read(), excused);
+                verdict.check_ending(&"shared", &transfer.read(), excused);
             }
             if line.again {
-                second.iter().for_each(|tally| verdict.check_ending(&"from the same addresses", &tally.read(), false));
+                second.iter().for_each(|transfer| verdict.check_ending(&"from the same addresses", &transfer.read(), false));
             }
         }
     }

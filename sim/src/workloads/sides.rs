@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::Ground;
 use crate::apps::{Dialogue, Pace, Pattern, Side};
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 /// Bytes at a stream's beginning that name it to a server that knows many.
 pub(super) const NAME_LEN: u64 = 8;
@@ -18,7 +18,7 @@ pub(super) fn side(ground: &mut Ground<'_>, total_max: u64) -> Side {
 }
 
 /// A client that asks a few times, and the server that answers; no request is shorter than a name.
-pub(super) fn exchange(stream: &mut Stream, rounds_max: u64, request_max: u64, response_max: u64) -> Dialogue {
+pub(super) fn exchange(stream: &mut RandomStream, rounds_max: u64, request_max: u64, response_max: u64) -> Dialogue {
     let (request, response) = (stream.magnitude(NAME_LEN, request_max), stream.magnitude(1, response_max));
     let rounds = stream.magnitude(1, rounds_max);
     // A few calls for each request and response are enough: many tiny ones are what bulk is for.
@@ -36,7 +36,7 @@ pub(super) fn exchange(stream: &mut Stream, rounds_max: u64, request_max: u64, r
 }
 
 /// How long a side rests after each read, if it is one that rests.
-pub(super) fn rest(stream: &mut Stream) -> Duration {
+pub(super) fn rest(stream: &mut RandomStream) -> Duration {
     Duration::from_nanos(stream.magnitude(10_000, 50_000_000))
 }
 
@@ -62,7 +62,7 @@ fn piece(len: u64) -> usize {
 const BOUNDARIES: [usize; 9] = [524, 536, 1228, 1240, 1448, 1460, 8948, 8960, 1 << 16];
 
 /// Bytes of a call: any, or about a boundary.
-fn call(stream: &mut Stream) -> usize {
+fn call(stream: &mut RandomStream) -> usize {
     let any = usize::try_from(stream.magnitude(1, 64 << 10)).unwrap_or(1);
     let (turn, is_near) = (any / 8, any.is_multiple_of(8));
     if is_near { BOUNDARIES[turn % BOUNDARIES.len()] - 1 + turn / BOUNDARIES.len() % 3 } else { any }

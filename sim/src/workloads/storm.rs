@@ -8,8 +8,8 @@ use ringway_stack::Instant;
 
 use super::caller::Caller;
 use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
-use crate::apps::{Dialogue, Listening, Reactor, Registry, Shared, Tally};
-use crate::random::{Purpose, Stream};
+use crate::apps::{Dialogue, Listening, Reactor, Registry, Shared, Transfer};
+use crate::random::{Purpose, RandomStream};
 use crate::world::World;
 
 /// All of them, and their server.
@@ -42,8 +42,8 @@ fn client(ground: &mut Ground<'_>, server: usize, total_max: u64, spread: u64) -
         true => sides::exchange(ground.stream, 16, 1024, 2048),
         false => sides::paced(dialogue),
     };
-    let tallies = [(); 2].map(|()| Shared::new(Tally::default()));
-    Caller { host: if host == server { other } else { host }, at, dialogue, tallies }
+    let transfers = [(); 2].map(|()| Shared::new(Transfer::default()));
+    Caller { host: if host == server { other } else { host }, at, dialogue, transfers }
 }
 
 impl fmt::Display for Storm {
@@ -59,7 +59,7 @@ impl fmt::Display for Storm {
 impl Workload for Storm {
     fn set_up(&mut self, site: &mut Site<'_>) {
         let (port, seed) = (site.server_port(0), self.seed);
-        let whims = move |host: usize| Stream::new(seed, Purpose::Workload, u32::try_from(host).unwrap_or(0), 0);
+        let whims = move |host: usize| RandomStream::new(seed, Purpose::Workload, u32::try_from(host).unwrap_or(0), 0);
         let (server, registry) = (self.server, self.registry.clone());
         site.add_server(server, &mut self.standing, move |config, socket| {
             let accept_every = Duration::ZERO;
@@ -77,15 +77,15 @@ impl Workload for Storm {
     }
 
     fn progress(&self) -> Vec<String> {
-        let line = |Caller { host, dialogue, tallies, .. }: &Caller| {
-            format!("host {host} in the storm: {}", talks::progress(dialogue, *tallies[0].read(), *tallies[1].read()))
+        let line = |Caller { host, dialogue, transfers, .. }: &Caller| {
+            format!("host {host} in the storm: {}", talks::progress(dialogue, *transfers[0].read(), *transfers[1].read()))
         };
         self.clients.iter().map(line).collect()
     }
 
     fn check(&self, verdict: &Verdict) {
         for client in &self.clients {
-            client.tallies.iter().for_each(|tally| verdict.check_ending(&"in the storm", &tally.read(), verdict.may_misread()));
+            client.transfers.iter().for_each(|transfer| verdict.check_ending(&"in the storm", &transfer.read(), verdict.may_misread()));
         }
     }
 

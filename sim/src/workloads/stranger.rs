@@ -7,8 +7,8 @@ use core::time::Duration;
 use ringway_stack::raw::RawQueue;
 
 use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
-use crate::apps::{Dialogue, Goodbye, Pattern, Shared, Side, Stranger, Tally, Visit, Visited};
-use crate::random::{Purpose, Stream};
+use crate::apps::{Dialogue, Goodbye, Pattern, Shared, Side, Stranger, Transfer, Visit, Visited};
+use crate::random::{Purpose, RandomStream};
 use crate::world::World;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ struct Call {
     visited: Shared<Visited>,
     /// What the server says.
     server: Side,
-    tally: Shared<Tally>,
+    transfer: Shared<Transfer>,
 }
 
 /// A stranger, and whom it visits.
@@ -56,7 +56,7 @@ fn call(ground: &mut Ground<'_>, payload_max: u32) -> Call {
         interval: Duration::from_nanos(stream.magnitude(100_000, 20_000_000)),
         goodbye: stream.pick(&[Goodbye::Fin, Goodbye::Fin, Goodbye::Reset, Goodbye::Vanish]),
     };
-    Call { visit, visited: Shared::default(), server, tally: Shared::default() }
+    Call { visit, visited: Shared::default(), server, transfer: Shared::default() }
 }
 
 impl Call {
@@ -84,14 +84,14 @@ impl Workload for Strangers {
             .calls
             .iter()
             .zip(0..)
-            .map(|(call, number)| (site.address(self.stranger, site.client_port(number)), call.dialogue(), call.tally.clone()))
+            .map(|(call, number)| (site.address(self.stranger, site.client_port(number)), call.dialogue(), call.transfer.clone()))
             .collect();
         expected.iter().for_each(|(client, ..)| site.world.expect_stranger(*client));
         site.add_server(self.server, &mut self.standing, move |config, socket| talks::server(port, config, socket, &expected));
         let host = site.hosts[self.stranger];
         let queue = RawQueue::new(site.world.add_raw_ring(host));
         let station = site.world.host(site.hosts[self.server]).mac();
-        let dice = Stream::new(self.seed, Purpose::Workload, site.workload.bits().trailing_zeros(), 0);
+        let dice = RandomStream::new(self.seed, Purpose::Workload, site.workload.bits().trailing_zeros(), 0);
         let mut program = Stranger::new(queue, address, station, site.vlan, dice);
         for (call, number) in self.calls.iter().zip(0..) {
             program.visit(site.client_port(number), call.visit, call.visited.clone());
@@ -99,13 +99,13 @@ impl Workload for Strangers {
         site.world.add_app_on(host, 0, program);
     }
 
-    fn rests(&self) -> bool {
+    fn pauses(&self) -> bool {
         true
     }
 
     fn progress(&self) -> Vec<String> {
         let line = |call: &Call| {
-            let (total, Tally { written, read, ending }) = (call.visit.total, *call.tally.read());
+            let (total, Transfer { written, read, ending }) = (call.visit.total, *call.transfer.read());
             format!(
                 "host {} visited by a stranger: {:?}; wrote {written} of {}, read {read} of {total}, {ending:?}",
                 self.server,
@@ -123,11 +123,11 @@ impl Workload for Strangers {
             return;
         }
         for call in &self.calls {
-            let (Visited { opened, delivered, .. }, tally) = (*call.visited.read(), *call.tally.read());
+            let (Visited { opened, delivered, .. }, transfer) = (*call.visited.read(), *call.transfer.read());
             assert!(opened, "a stranger was not let in, though nothing went wrong");
             assert!(
-                !delivered || tally.read == call.visit.total,
-                "all of a stranger's stream was acknowledged, and not all was read: {tally:?}"
+                !delivered || transfer.read == call.visit.total,
+                "all of a stranger's stream was acknowledged, and not all was read: {transfer:?}"
             );
         }
     }

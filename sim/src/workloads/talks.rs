@@ -5,11 +5,11 @@ use core::fmt;
 use core::time::Duration;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::Config;
 
 use super::{Ground, Site, Standing, Verdict, Workload, WorkloadSet, sides};
-use crate::apps::{Client, Dialogue, Ending, Pace, Parting, Server, Shared, Side, Tally};
+use crate::apps::{Client, Dialogue, Ending, Pace, Parting, Server, Shared, Side, Transfer};
 use crate::world::World;
 
 /// One conversation.
@@ -21,7 +21,7 @@ struct Talk {
     /// From the client's point of view.
     dialogue: Dialogue,
     /// The client's and the server's.
-    tallies: [Shared<Tally>; 2],
+    transfers: [Shared<Transfer>; 2],
 }
 
 /// All conversations of one kind.
@@ -55,7 +55,7 @@ impl Workload for Talks {
             let own = self.talks.iter().zip(0..).filter(|(talk, _)| talk.server == host);
             let expected: Vec<_> = own
                 .map(|(talk, number)| {
-                    (site.address(talk.client, site.client_port(number)), talk.dialogue.turned(), talk.tallies[1].clone())
+                    (site.address(talk.client, site.client_port(number)), talk.dialogue.turned(), talk.transfers[1].clone())
                 })
                 .collect();
             if !expected.is_empty() {
@@ -64,19 +64,19 @@ impl Workload for Talks {
         }
         for (talk, number) in self.talks.iter().zip(0..) {
             let (server, config) = (site.address(talk.server, port), site.options[talk.client].tcp.clone());
-            let client = Client::new(site.client_port(number), server, talk.dialogue, config, talk.tallies[0].clone());
+            let client = Client::new(site.client_port(number), server, talk.dialogue, config, talk.transfers[0].clone());
             let ring = site.ring(talk.client);
             site.world.add_app_on(site.hosts[talk.client], ring, client);
         }
     }
 
-    fn rests(&self) -> bool {
+    fn pauses(&self) -> bool {
         self.talks.iter().any(|t| [t.dialogue.own, t.dialogue.peer].iter().any(|side| !(side.read_pause + side.nap).is_zero()))
     }
 
     fn progress(&self) -> Vec<String> {
         let line = |talk: &Talk| {
-            let [client, server] = talk.tallies.each_ref().map(|tally| *tally.read());
+            let [client, server] = talk.transfers.each_ref().map(|transfer| *transfer.read());
             let sides = progress(&talk.dialogue, client, server);
             format!("hosts {} and {} ({}): {sides}", talk.client, talk.server, talk.kind)
         };
@@ -85,17 +85,17 @@ impl Workload for Talks {
 
     fn check(&self, verdict: &Verdict) {
         for talk in &self.talks {
-            for (tally, dialogue) in talk.tallies.iter().zip([talk.dialogue, talk.dialogue.turned()]) {
+            for (transfer, dialogue) in talk.transfers.iter().zip([talk.dialogue, talk.dialogue.turned()]) {
                 let [own, peer] = [dialogue.own.parting, dialogue.peer.parting];
-                let tally = tally.read();
+                let transfer = transfer.read();
                 // Whoever is left hears of it by a reset, if at all.
-                verdict.check_ending(&talk.kind, &tally, peer != Parting::Close);
-                let meant = match tally.ending {
+                verdict.check_ending(&talk.kind, &transfer, peer != Parting::Close);
+                let meant = match transfer.ending {
                     Some(Ending::Aborted) => own == Parting::Abort,
                     Some(Ending::Left) => matches!(own, Parting::Leave { .. }),
                     _ => true,
                 };
-                assert!(meant, "{}: a side ended as it was not to: {:?}", talk.kind, tally.ending);
+                assert!(meant, "{}: a side ended as it was not to: {:?}", talk.kind, transfer.ending);
             }
         }
     }
@@ -109,22 +109,22 @@ impl Workload for Talks {
 pub(super) fn server(
     port: u16,
     config: Config,
-    socket: Shared<Option<SocketId>>,
-    expected: &[(SocketAddrV4, Dialogue, Shared<Tally>)],
+    socket: Shared<Option<FlowId>>,
+    expected: &[(SocketAddrV4, Dialogue, Shared<Transfer>)],
 ) -> Server {
     let mut program = Server::new(port, config, socket);
-    for (client, dialogue, tally) in expected {
-        if tally.read().ending.is_none() {
-            tally.set(Tally::default());
+    for (client, dialogue, transfer) in expected {
+        if transfer.read().ending.is_none() {
+            transfer.set(Transfer::default());
         }
-        program.expect(*client, *dialogue, tally.clone());
+        program.expect(*client, *dialogue, transfer.clone());
     }
     program
 }
 
 /// How far two sides of a conversation got.
-pub(super) fn progress(dialogue: &Dialogue, client: Tally, server: Tally) -> String {
-    let side = |name, own: Side, peer: Side, Tally { written, read, ending }: Tally| {
+pub(super) fn progress(dialogue: &Dialogue, client: Transfer, server: Transfer) -> String {
+    let side = |name, own: Side, peer: Side, Transfer { written, read, ending }: Transfer| {
         format!("{name} wrote {written} of {}, read {read} of {}, {ending:?}", own.total, peer.total)
     };
     let client = side("client", dialogue.own, dialogue.peer, client);
@@ -161,7 +161,7 @@ fn talk(workload: WorkloadSet, ground: &mut Ground<'_>) -> Talk {
         "request" => sides::exchange(ground.stream, 4 << ground.scale.min(4), 4096, 16 << 10),
         _ => sides::paced(Dialogue { own, peer }),
     };
-    Talk { client, server, kind, dialogue, tallies: [(); 2].map(|()| Shared::new(Tally::default())) }
+    Talk { client, server, kind, dialogue, transfers: [(); 2].map(|()| Shared::new(Transfer::default())) }
 }
 
 /// A minute or two, in which its peer's window stays shut if that has enough to say (RFC 9293 s3.8.6.1).

@@ -42,6 +42,6 @@ fn what_the_stack_must_see_through_excuses_nothing() {
 #[should_panic(expected = "yet one (test) did")]
 fn an_unexcused_failure_is_noticed() {
     let verdict = Verdict { faults: FaultSet::DUPLICATION, counts: FaultCounts::default(), unsent: 0, lends: false };
-    let tally = Tally { ending: Some(Ending::Failed(ringway_stack::Error::Reset)), ..Tally::default() };
-    verdict.check_ending(&"test", &tally, false);
+    let transfer = Transfer { ending: Some(Ending::Failed(ringway_stack::Error::Reset)), ..Transfer::default() };
+    verdict.check_ending(&"test", &transfer, false);
 }

@@ -10,7 +10,7 @@ use crate::fabric::forge::Attacker;
 use crate::fabric::{Cut, Direction, Drawer, HostSet};
 use crate::faults::{Course, Episodes, FaultSet, HostFaults, Mishap};
 use crate::network::Event;
-use crate::random::{Purpose, SplitMix, Stream, scale};
+use crate::random::{Purpose, RandomStream, SplitMix, scale};
 
 /// The classes that strike in episodes.
 const TIMED: [(FaultSet, Purpose); 11] = [
@@ -138,7 +138,7 @@ impl World {
             self.network.attackers.remove(&host);
             return;
         }
-        let stream = Stream::new(self.seed, Purpose::Forge, u32::try_from(host).unwrap_or(u32::MAX), 0);
+        let stream = RandomStream::new(self.seed, Purpose::Forge, u32::try_from(host).unwrap_or(u32::MAX), 0);
         self.network.attackers.insert(host, Attacker::new(stream, forge_ppm, forge_lies));
     }
 
@@ -288,7 +288,7 @@ impl World {
         let rings = u32::try_from(self.hosts[host].rings().len()).unwrap_or(1);
         let part = |ring: u8| u8::try_from((boots * rings + u32::from(ring)) % 256).unwrap_or(u8::MAX);
         let nic_seed = seed.wrapping_add(u64::from(boots) << 32);
-        self.hosts[host].crash(nic_seed, index, |ring| Stream::new(seed, Purpose::Stack, index, part(ring)).seed());
+        self.hosts[host].crash(nic_seed, index, |ring| RandomStream::new(seed, Purpose::Stack, index, part(ring)).seed());
         if let Some(checkers) = &self.network.checkers {
             self.hosts[host].watch(checkers);
         }

@@ -7,7 +7,7 @@ use std::net::SocketAddrV4;
 
 use ringway_sim::{HostConfig, HostId, NicConfig, World, WorldConfig};
 use ringway_stack::mutants::Mutant;
-use ringway_stack::ring::{NextHop, RecvFlags, SendFlags, Shutdown, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, NextHop, RecvFlags, SendFlags, Shutdown, UdpOptions};
 use ringway_stack::tcp::{Config, Keepalive};
 
 const PORT: u16 = 80;
@@ -27,13 +27,13 @@ pub(super) fn all(seed: u64, mutant: Mutant) {
 }
 
 /// Two hosts with a connection between them.
-fn connected(seed: u64, mutant: Mutant, keepalive: Option<Keepalive>) -> (World, [(HostId, SocketId); 2]) {
+fn connected(seed: u64, mutant: Mutant, keepalive: Option<Keepalive>) -> (World, [(HostId, FlowId); 2]) {
     let config = Config { keepalive, rcvbuf: Some(20_000), ..Config::default() };
     connected_with(seed, mutant, &config, NicConfig::default())
 }
 
 /// As [`connected`], with this configuration of both ends, and the server behind this NIC.
-fn connected_with(seed: u64, mutant: Mutant, config: &Config, nic: NicConfig) -> (World, [(HostId, SocketId); 2]) {
+fn connected_with(seed: u64, mutant: Mutant, config: &Config, nic: NicConfig) -> (World, [(HostId, FlowId); 2]) {
     let mut world = World::new(WorldConfig::seeded(seed));
     let client = world.add_host(HostConfig::named("client"));
     let server = world.add_host(HostConfig::named("server").nic(nic));

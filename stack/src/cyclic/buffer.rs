@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::collections::VecDeque;
 
-use super::{Layout, Records, Shape, ShapeError};
+use super::{Geometry, GeometryError, Layout, Records};
 use crate::device::{Capabilities, RxBuffer, Unsupported};
 use crate::time::Instant;
 
@@ -144,14 +144,14 @@ pub struct CyclicBuffer<M> {
 }
 
 impl<M: RecordMemory> CyclicBuffer<M> {
-    /// A buffer of this shape, in memory for at least [`Layout::bytes`] bytes.
+    /// A buffer of this geometry, in memory for at least [`Layout::bytes`] bytes.
     ///
     /// # Errors
-    /// [`ShapeError`].
-    pub fn new(shape: &Shape, memory: M) -> Result<Self, ShapeError> {
-        let layout = shape.layout()?;
+    /// [`GeometryError`].
+    pub fn new(geometry: &Geometry, memory: M) -> Result<Self, GeometryError> {
+        let layout = geometry.layout()?;
         if memory.len() < layout.bytes() {
-            return Err(ShapeError::NoRoom(layout.bytes()));
+            return Err(GeometryError::NoRoom(layout.bytes()));
         }
         Ok(Self { layout, memory, given: 0, end: 0, is_full: false, ready: VecDeque::new(), rewinds: 0, oversized: 0 })
     }

@@ -4,7 +4,7 @@
 //! device: the stack writes the records, once, from where the device put the packets. So a program takes a run of packets with one look,
 //! whatever carries them; what it costs is a copy of each byte ([`CyclicBuffer::lacking`] has the words for saying so).
 //!
-//! [`Shape`] says what of a packet is kept, and where; [`CyclicBuffer`] fills the memory and gives runs out;
+//! [`Geometry`] says what of a packet is kept, and where; [`CyclicBuffer`] fills the memory and gives runs out;
 //! [`crate::ring::Ring::cyclic_read`] has it filled from UDP sockets. Seed 002 and vma.md s2.14 are the source of what is promised:
 //!
 //! - the packets of a run lie one behind the other; a run has as many as were asked for at least, but where the buffer ends, and at most;
@@ -13,12 +13,12 @@
 //! - what finds no room waits where it came from.
 
 mod buffer;
+mod geometry;
 mod headers;
-mod shape;
 
 pub use buffer::{CyclicBuffer, CyclicError, Packet, RecordMemory, Refused, Run};
+pub use geometry::{Geometry, GeometryError, Layout, Records};
 pub use headers::{NetworkHeaders, made_up_headers};
-pub use shape::{Layout, Records, Shape, ShapeError};
 
 #[cfg(test)]
 mod tests;

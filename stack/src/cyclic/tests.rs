@@ -59,13 +59,13 @@ fn padded_to(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
     bytes
 }
 
-fn shape(records: Records, packets: usize, payload_bytes: usize, header_bytes: usize) -> Shape {
-    Shape { records, packets, payload_bytes, header_bytes, vlan: false }
+fn geometry(records: Records, packets: usize, payload_bytes: usize, header_bytes: usize) -> Geometry {
+    Geometry { records, packets, payload_bytes, header_bytes, vlan: false }
 }
 
-fn buffer(shape: &Shape) -> CyclicBuffer<Vec<u8>> {
-    let bytes = shape.layout().unwrap().bytes();
-    CyclicBuffer::new(shape, vec![0xee; bytes]).unwrap()
+fn buffer(geometry: &Geometry) -> CyclicBuffer<Vec<u8>> {
+    let bytes = geometry.layout().unwrap().bytes();
+    CyclicBuffer::new(geometry, vec![0xee; bytes]).unwrap()
 }
 
 fn payload<'a>(buffer: &'a CyclicBuffer<Vec<u8>>, run: &Run) -> &'a [u8] {
@@ -79,8 +79,8 @@ fn headers<'a>(buffer: &'a CyclicBuffer<Vec<u8>>, run: &Run) -> &'a [u8] {
 #[test]
 fn each_mode_keeps_its_parts_where_it_says() {
     let sent = [Sent::new(1, 20), Sent::new(2, 20)];
-    let run_of = |shape: &Shape| {
-        let mut buffer = buffer(shape);
+    let run_of = |geometry: &Geometry| {
+        let mut buffer = buffer(geometry);
         sent.iter().for_each(|sent| sent.write(&mut buffer).unwrap());
         let run = buffer.read(1, 9).unwrap().unwrap();
         assert_eq!((run.packets, run.received), (2, sent[0].at));
@@ -88,19 +88,19 @@ fn each_mode_keeps_its_parts_where_it_says() {
     };
     let all = |part: &dyn Fn(&Sent) -> Vec<u8>| sent.iter().flat_map(part).collect::<Vec<_>>();
 
-    assert_eq!(run_of(&shape(Records::Raw, 4, 20, 0)), (all(&Sent::whole), Vec::new()));
-    assert_eq!(run_of(&shape(Records::StripHeaders, 4, 20, 0)), (all(&|sent| sent.payload.clone()), Vec::new()));
+    assert_eq!(run_of(&geometry(Records::Raw, 4, 20, 0)), (all(&Sent::whole), Vec::new()));
+    assert_eq!(run_of(&geometry(Records::StripHeaders, 4, 20, 0)), (all(&|sent| sent.payload.clone()), Vec::new()));
     let (bodies, own) = (all(&|sent| sent.payload[8..].to_vec()), all(&|sent| sent.payload[..8].to_vec()));
-    assert_eq!(run_of(&shape(Records::StripHeaders, 4, 12, 8)), (bodies.clone(), own));
+    assert_eq!(run_of(&geometry(Records::StripHeaders, 4, 12, 8)), (bodies.clone(), own));
     let both = all(&|sent| sent.whole()[..50].to_vec());
-    assert_eq!(run_of(&shape(Records::SeparateHeaders, 4, 12, 8)), (bodies, both));
-    assert_eq!(run_of(&shape(Records::Padded, 4, 20, 0)), (all(&|sent| padded_to(sent.whole(), 64)), Vec::new()));
+    assert_eq!(run_of(&geometry(Records::SeparateHeaders, 4, 12, 8)), (bodies, both));
+    assert_eq!(run_of(&geometry(Records::Padded, 4, 20, 0)), (all(&|sent| padded_to(sent.whole(), 64)), Vec::new()));
 }
 
 #[test]
 fn a_short_packet_leaves_nothing_of_an_older_one_behind() {
     for (records, header_bytes) in [(Records::Raw, 0), (Records::StripHeaders, 4), (Records::SeparateHeaders, 4)] {
-        let mut buffer = buffer(&shape(records, 1, 16, header_bytes));
+        let mut buffer = buffer(&geometry(records, 1, 16, header_bytes));
         Sent::new(1, 16).write(&mut buffer).unwrap();
         buffer.read(1, 1).unwrap().unwrap();
         assert_eq!(buffer.read(1, 1).unwrap(), None);
@@ -118,7 +118,7 @@ fn a_short_packet_leaves_nothing_of_an_older_one_behind() {
 
 #[test]
 fn fewer_than_the_least_are_given_out_only_at_the_end() {
-    let mut buffer = buffer(&shape(Records::StripHeaders, 5, 8, 0));
+    let mut buffer = buffer(&geometry(Records::StripHeaders, 5, 8, 0));
     for number in 0..3 {
         Sent::new(number, 8).write(&mut buffer).unwrap();
     }
@@ -140,7 +140,7 @@ fn fewer_than_the_least_are_given_out_only_at_the_end() {
 
 #[test]
 fn with_padding_a_long_packet_takes_several_strides_and_never_wraps() {
-    let mut buffer = buffer(&shape(Records::Padded, 4, 20, 0));
+    let mut buffer = buffer(&geometry(Records::Padded, 4, 20, 0));
     assert_eq!(buffer.layout().record_bytes, 64);
     for (number, len) in [(1, 20), (2, 100)] {
         Sent::new(number, len).write(&mut buffer).unwrap();
@@ -158,33 +158,33 @@ fn with_padding_a_long_packet_takes_several_strides_and_never_wraps() {
 #[test]
 fn what_fits_no_record_is_refused() {
     let sent = |len| Sent::new(1, len);
-    let mut raw = buffer(&shape(Records::Raw, 4, 20, 0));
+    let mut raw = buffer(&geometry(Records::Raw, 4, 20, 0));
     assert_eq!((sent(20).write(&mut raw), sent(21).write(&mut raw)), (Ok(()), Err(Refused::Oversized)));
-    let mut stripped = buffer(&shape(Records::StripHeaders, 4, 20, 4));
+    let mut stripped = buffer(&geometry(Records::StripHeaders, 4, 20, 4));
     assert_eq!((sent(24).write(&mut stripped), sent(25).write(&mut stripped)), (Ok(()), Err(Refused::Oversized)));
-    let mut separate = buffer(&shape(Records::SeparateHeaders, 4, 20, 4));
+    let mut separate = buffer(&geometry(Records::SeparateHeaders, 4, 20, 4));
     assert_eq!((sent(24).write(&mut separate), sent(25).write(&mut separate)), (Ok(()), Err(Refused::Oversized)));
     // IP options make headers longer than their array has room for.
     let optioned = Sent { headers: vec![1; 46], ..sent(4) };
     assert_eq!((optioned.write(&mut separate), optioned.write(&mut stripped)), (Err(Refused::Oversized), Ok(())));
-    let mut tagged = buffer(&Shape { vlan: true, ..shape(Records::SeparateHeaders, 4, 20, 4) });
+    let mut tagged = buffer(&Geometry { vlan: true, ..geometry(Records::SeparateHeaders, 4, 20, 4) });
     optioned.write(&mut tagged).unwrap();
     let run = tagged.read(1, 1).unwrap().unwrap();
     assert_eq!(headers(&tagged, &run), [&[1; 46][..], &optioned.payload].concat());
 }
 
 #[test]
-fn shapes_and_calls_that_make_no_sense_are_refused() {
-    let refused = |shape: Shape| shape.layout().unwrap_err();
-    assert_eq!(refused(shape(Records::Raw, 4, 20, 1)), ShapeError::Invalid);
-    assert_eq!(refused(shape(Records::Raw, 0, 20, 0)), ShapeError::Invalid);
-    assert_eq!(refused(shape(Records::Padded, 4, 0, 0)), ShapeError::Invalid);
-    assert_eq!(refused(shape(Records::StripHeaders, usize::MAX, 2, 0)), ShapeError::TooLarge);
-    assert_eq!(refused(shape(Records::SeparateHeaders, 1 << 20, 1000, 24)), ShapeError::TooLarge);
-    assert_eq!(refused(shape(Records::Padded, 4, usize::MAX >> 1, 0)), ShapeError::TooLarge);
-    let strip = shape(Records::StripHeaders, 3, 10, 5);
+fn geometries_and_calls_that_make_no_sense_are_refused() {
+    let refused = |geometry: Geometry| geometry.layout().unwrap_err();
+    assert_eq!(refused(geometry(Records::Raw, 4, 20, 1)), GeometryError::Invalid);
+    assert_eq!(refused(geometry(Records::Raw, 0, 20, 0)), GeometryError::Invalid);
+    assert_eq!(refused(geometry(Records::Padded, 4, 0, 0)), GeometryError::Invalid);
+    assert_eq!(refused(geometry(Records::StripHeaders, usize::MAX, 2, 0)), GeometryError::TooLarge);
+    assert_eq!(refused(geometry(Records::SeparateHeaders, 1 << 20, 1000, 24)), GeometryError::TooLarge);
+    assert_eq!(refused(geometry(Records::Padded, 4, usize::MAX >> 1, 0)), GeometryError::TooLarge);
+    let strip = geometry(Records::StripHeaders, 3, 10, 5);
     assert_eq!(strip.layout().unwrap().bytes(), 64 + 15);
-    assert_eq!(CyclicBuffer::new(&strip, vec![0; 78]).unwrap_err(), ShapeError::NoRoom(79));
+    assert_eq!(CyclicBuffer::new(&strip, vec![0; 78]).unwrap_err(), GeometryError::NoRoom(79));
     let mut buffer = buffer(&strip);
     assert_eq!(buffer.read(2, 1), Err(CyclicError::Invalid { min: 2, max: 1 }));
     assert_eq!(buffer.read(0, 0), Err(CyclicError::Invalid { min: 0, max: 0 }));
@@ -211,24 +211,24 @@ fn any_step(len_max: usize) -> impl Strategy<Value = Step> {
     ]
 }
 
-fn any_shape() -> impl Strategy<Value = Shape> {
+fn any_geometry() -> impl Strategy<Value = Geometry> {
     let records = prop_oneof![Just(Records::Raw), Just(Records::StripHeaders), Just(Records::SeparateHeaders), Just(Records::Padded)];
     (records, 1..12usize, 1..100usize, 0..20usize, any::<bool>()).prop_map(|(records, packets, payload_bytes, header_bytes, vlan)| {
         let header_bytes = if records == Records::Raw { 0 } else { header_bytes };
-        Shape { records, packets, payload_bytes, header_bytes, vlan }
+        Geometry { records, packets, payload_bytes, header_bytes, vlan }
     })
 }
 
 /// A packet's record and its entry of the array of headers, made the simple way.
-fn expected(shape: &Shape, layout: &Layout, sent: &Sent) -> (Vec<u8>, Vec<u8>) {
-    let own = shape.header_bytes.min(sent.payload.len());
+fn expected(geometry: &Geometry, layout: &Layout, sent: &Sent) -> (Vec<u8>, Vec<u8>) {
+    let own = geometry.header_bytes.min(sent.payload.len());
     let rest = padded_to(sent.payload[own..].to_vec(), layout.record_bytes);
-    let apart = padded_to(sent.payload[..own].to_vec(), shape.header_bytes);
-    match shape.records {
+    let apart = padded_to(sent.payload[..own].to_vec(), geometry.header_bytes);
+    match geometry.records {
         Records::Raw => (padded_to(sent.whole(), layout.record_bytes), Vec::new()),
         Records::Padded => (padded_to(sent.whole(), sent.whole().len().next_multiple_of(layout.record_bytes)), Vec::new()),
         Records::StripHeaders => (rest, apart),
-        Records::SeparateHeaders => (rest, [padded_to(sent.headers.clone(), shape.net_bytes()), apart].concat()),
+        Records::SeparateHeaders => (rest, [padded_to(sent.headers.clone(), geometry.net_bytes()), apart].concat()),
     }
 }
 
@@ -236,11 +236,11 @@ proptest! {
     /// Every packet that was written is given out once, whole and in order, in runs as long as was asked for; and what was given out stays as it
     /// was until the call that rewinds.
     #[test]
-    fn runs_are_what_arrived((shape, steps) in any_shape().prop_flat_map(|shape| {
-        let len_max = shape.payload_bytes + shape.header_bytes + 130;
-        (Just(shape), prop::collection::vec(any_step(len_max), 1..120))
+    fn runs_are_what_arrived((geometry, steps) in any_geometry().prop_flat_map(|geometry| {
+        let len_max = geometry.payload_bytes + geometry.header_bytes + 130;
+        (Just(geometry), prop::collection::vec(any_step(len_max), 1..120))
     })) {
-        let mut buffer = buffer(&shape);
+        let mut buffer = buffer(&geometry);
         let layout = *buffer.layout();
         let mut waiting = std::collections::VecDeque::new();
         // Runs since the last rewind, and their bytes.
@@ -255,11 +255,11 @@ proptest! {
                         Ok(()) => waiting.push_back(sent),
                         Err(Refused::End) => refused = true,
                         Err(Refused::Oversized) => {
-                            let room = match shape.records {
+                            let room = match geometry.records {
                                 Records::Padded => layout.payload_bytes() - 42,
-                                _ => shape.header_bytes + shape.payload_bytes,
+                                _ => geometry.header_bytes + geometry.payload_bytes,
                             };
-                            prop_assert!(len > room || (shape.records == Records::Raw && 42 + len > layout.record_bytes));
+                            prop_assert!(len > room || (geometry.records == Records::Raw && 42 + len > layout.record_bytes));
                         }
                     }
                 }
@@ -272,7 +272,7 @@ proptest! {
                         refused = false;
                     }
                     let end = refused || out.last().map_or(0, |(run, ..)| run.payload.end) + waiting.len() * layout.record_bytes
-                        == layout.payload_bytes() || shape.records == Records::Padded;
+                        == layout.payload_bytes() || geometry.records == Records::Padded;
                     match run {
                         None => prop_assert!(waiting.len() < min.max(1)),
                         Some(run) => {
@@ -281,7 +281,7 @@ proptest! {
                             prop_assert_eq!(run.payload.start, out.last().map_or(0, |(run, ..)| run.payload.end));
                             let given: Vec<Sent> = waiting.drain(..run.packets).collect();
                             prop_assert_eq!(run.received, given[0].at);
-                            let (records, entries): (Vec<_>, Vec<_>) = given.iter().map(|sent| expected(&shape, &layout, sent)).unzip();
+                            let (records, entries): (Vec<_>, Vec<_>) = given.iter().map(|sent| expected(&geometry, &layout, sent)).unzip();
                             prop_assert_eq!(payload(&buffer, &run), records.concat());
                             prop_assert_eq!(headers(&buffer, &run), entries.concat());
                             out.push((run, records.concat(), entries.concat()));

@@ -15,7 +15,7 @@ pub enum Protocol {
 
 /// What sockets steer by: protocol and addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Flow {
+pub struct FiveTuple {
     /// TCP or UDP.
     pub protocol: Protocol,
     /// Destination of the frames: our side. `0.0.0.0` matches every local address.
@@ -154,7 +154,7 @@ impl FlowRule {
     }
 
     /// The rule as [`FlowRule::flow`] made it, whatever its priority, tag and sharing. `None`: it names other fields.
-    pub fn addresses(&self) -> Option<Flow> {
+    pub fn addresses(&self) -> Option<FiveTuple> {
         let HeaderMatch { ethernet, vlan: None, ip: Some(IpMatch::V4 { src, dst, tos: None }), transport: Some(transport) } = self.outer
         else {
             return None;
@@ -168,11 +168,11 @@ impl FlowRule {
             _ => return None,
         };
         let local = SocketAddrV4::new(dst.unwrap_or(Ipv4Addr::UNSPECIFIED), transport.dst_port?);
-        Some(Flow { protocol: transport.protocol, local, remote })
+        Some(FiveTuple { protocol: transport.protocol, local, remote })
     }
 
     /// The rule as [`FlowRule::flow`] made it, for devices that steer by nothing else. `None`: it asks for more than that.
-    pub fn as_flow(&self) -> Option<Flow> {
+    pub fn as_five_tuple(&self) -> Option<FiveTuple> {
         let plain = self.priority == Self::PRIORITY_DEFAULT && self.tag == 0 && !self.shared;
         self.addresses().filter(|_| plain)
     }

@@ -74,7 +74,7 @@ macro_rules! with_ring {
             /// After a slice of odd length, the checksum goes on as after an even one (RFC 1071 s2).
             OddSliceChecksum,
             /// A closed socket's name finds the one that has its slot now.
-            StaleIdFindsHeir,
+            StaleIdFindsNextFlow,
             /// A closed socket's slot is never used again.
             SlotLeaks,
             /// What waits to be decided about is dropped when the screen goes.
@@ -83,8 +83,8 @@ macro_rules! with_ring {
             AdoptedTimerLost,
             /// Of two sockets that a cyclic buffer reads, the youngest datagram comes first.
             CyclicYoungestFirst,
-            /// A socket that was deafened keeps its rule.
-            DeafKeepsRule,
+            /// A socket whose receiving side was shut down keeps its rule.
+            RxShutdownKeepsRule,
             /// The next datagram is said to be as long as the queue (udp(7), FIONREAD).
             NextLenOfQueue,
             /// Asking for an error leaves it (socket(7), SO_ERROR).
@@ -110,7 +110,7 @@ macro_rules! with_ring {
             /// What an adopted connection is ready for is not told.
             AdoptedRaisesNothing,
             /// A connection that came back is remembered as gone.
-            ReturnedStillDeparted,
+            ReturnedStillHandedOver,
             /// That buffers are used up is told as such, not as a call that would block.
             NoBuffersTold,
             ; $($after)*

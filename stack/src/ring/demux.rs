@@ -302,7 +302,7 @@ mod tests {
         let mut counts = [0; 8];
         for from in 1000..2000 {
             let slot = found(&mut demux, "127.0.0.1:80", from).unwrap();
-            assert_eq!(found(&mut demux, "127.0.0.1:80", from), Some(slot), "the same addresses, the same socket");
+            assert_eq!(found(&mut demux, "127.0.0.1:80", from), Some(slot), "the same addresses, the same flow");
             counts[slot as usize] += 1;
         }
         assert!(counts[..3] == [0; 3] && counts[3..7].iter().all(|&count| count > 150), "{counts:?}");

@@ -7,8 +7,8 @@ use arrayvec::ArrayVec;
 
 use super::Ring;
 use super::output::{Envelope, HEADERS_MAX};
-use super::slots::Socket;
-use super::types::{NextHop, SocketId};
+use super::slots::Flow;
+use super::types::{FlowId, NextHop};
 use crate::device::{Device, MacAddr, Protocol, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
 use crate::tcp;
@@ -23,12 +23,12 @@ impl<D: Device> Ring<D> {
     /// As [`Ring::udp_send`]; [`Error::NotSupported`]: the device has no such thing ([`crate::device::Capabilities::dummy`]).
     pub fn udp_dummy(
         &mut self,
-        socket: SocketId,
+        flow: FlowId,
         data: &[IoSlice<'_>],
         source: Ipv4Addr,
         to: Option<(SocketAddrV4, NextHop)>,
     ) -> Result<usize, Error> {
-        let udp = self.slots.udp(socket)?;
+        let udp = self.slots.udp(flow)?;
         let (remote, hop) = to.or(udp.remote).ok_or(Error::DestinationRequired)?;
         let src = if udp.local.ip().is_unspecified() { source } else { *udp.local.ip() };
         let (ports, ttl, tos) = ((udp.local.port(), remote.port()), udp.options.ttl, udp.options.tos);
@@ -51,7 +51,7 @@ impl<D: Device> Ring<D> {
             Err(SendError::TooLong) => return Err(Error::MessageTooLong),
             Err(SendError::Unsupported(_)) => return Err(Error::NotSupported),
         }
-        self.slots.udp(socket)?.counters.tx_dummies += 1;
+        self.slots.udp(flow)?.counters.tx_dummies += 1;
         Ok(len)
     }
 
@@ -60,14 +60,14 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// [`Error::WouldBlock`]: there are bytes that were not sent yet, or these are none, more than a segment, or more than may be sent now;
     /// [`Error::NotSupported`]: the device has no such thing; and as [`Ring::tcp_send`].
-    pub fn tcp_dummy(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>]) -> Result<usize, Error> {
-        let hop = self.slots.stream(socket)?.hop;
+    pub fn tcp_dummy(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>]) -> Result<usize, Error> {
+        let hop = self.slots.stream(flow)?.hop;
         if !self.output.caps.dummy {
             return Err(Error::NotSupported);
         }
         let station = self.known_station(hop);
         let Self { slots, device, output, .. } = self;
-        let stream = slots.stream(socket)?;
+        let stream = slots.stream(flow)?;
         let len = data.iter().map(|part| part.len()).sum::<usize>();
         let header = stream.connection.dummy_header(now, len)?;
         let (Some(mac), Some(mut buffer)) = (station, device.tx_alloc(len).filter(|buffer| buffer.capacity() >= len)) else {
@@ -97,18 +97,18 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::NotConnected`]: it is not connected, or its neighbour's Ethernet address is not known; [`Error::BadSocket`].
-    pub fn headers(&mut self, socket: SocketId, source: Ipv4Addr) -> Result<ArrayVec<u8, HEADERS_MAX>, Error> {
-        let (protocol, local, remote, hop, ttl, tos) = match self.slots.find(socket).ok_or(Error::BadSocket)? {
-            Socket::Stream(stream) => {
+    pub fn headers(&mut self, flow: FlowId, source: Ipv4Addr) -> Result<ArrayVec<u8, HEADERS_MAX>, Error> {
+        let (protocol, local, remote, hop, ttl, tos) = match self.slots.find(flow).ok_or(Error::BadSocket)? {
+            Flow::Stream(stream) => {
                 let config = stream.connection.config();
                 (Protocol::Tcp, stream.local, stream.remote, stream.hop, config.ttl, config.tos)
             }
-            Socket::Udp(udp) => {
+            Flow::Udp(udp) => {
                 let (remote, hop) = udp.remote.ok_or(Error::NotConnected)?;
                 let local = if udp.local.ip().is_unspecified() { SocketAddrV4::new(source, udp.local.port()) } else { udp.local };
                 (Protocol::Udp, local, remote, hop, udp.options.ttl, udp.options.tos)
             }
-            Socket::Listener(_) => return Err(Error::NotConnected),
+            Flow::Listener(_) => return Err(Error::NotConnected),
         };
         let mac = self.known_station(hop).ok_or(Error::NotConnected)?;
         let envelope = Envelope { src: *local.ip(), dst: *remote.ip(), mac, ttl, tos };

@@ -11,11 +11,11 @@ use std::net::SocketAddrV4;
 
 use super::Ring;
 use super::demux::FlowKey;
-use super::slots::{Socket, Stream};
+use super::slots::{Flow, Stream};
 use super::stream::unnote;
-use super::types::{NextHop, SocketId};
+use super::types::{FlowId, NextHop};
 use super::udp::rule_error;
-use crate::device::{Device, Flow, FlowRule, MacAddr, Protocol};
+use crate::device::{Device, FiveTuple, FlowRule, MacAddr, Protocol};
 use crate::error::Error;
 #[cfg(feature = "marks")]
 use crate::marks::Mark;
@@ -68,14 +68,14 @@ impl<D: Device> Handover<D> {
 
 /// Connections that a ring gave away, by their addresses (ours, the peer's).
 #[derive(Debug, Default)]
-pub(super) struct Departed {
-    known: BTreeMap<(SocketAddrV4, SocketAddrV4), Gone>,
+pub(super) struct HandedOver {
+    known: BTreeMap<(SocketAddrV4, SocketAddrV4), LastKnown>,
     /// In the order of their expiry; entries that were overtaken are stale.
     queue: VecDeque<(Instant, (SocketAddrV4, SocketAddrV4))>,
 }
 
 #[derive(Debug)]
-struct Gone {
+struct LastKnown {
     until: Instant,
     /// The first number that it has not used.
     used: SeqNumber,
@@ -85,19 +85,19 @@ struct Gone {
 }
 
 /// How long whoever carries a connection on has until its peer has left its ring, too.
-const LEAVES_WITHIN: Duration = Duration::from_secs(20);
+const HANDOVER_WITHIN: Duration = Duration::from_secs(20);
 /// Most connections of which that is awaited.
-const LEAVING_MAX: usize = 1024;
+const HANDOVERS_MAX: usize = 1024;
 
 /// Connections that were given away, oldest first, and whose peers may not know it yet: they are not to take the death of this station for the end of
 /// their streams.
 #[derive(Debug, Default)]
-pub(super) struct Leaving(VecDeque<(Instant, MacAddr, Flow)>);
+pub(super) struct HandoversUnderWay(VecDeque<(Instant, MacAddr, FiveTuple)>);
 
-impl Leaving {
-    fn add(&mut self, now: Instant, station: MacAddr, flow: Flow, device: &mut impl Device) {
+impl HandoversUnderWay {
+    fn add(&mut self, now: Instant, station: MacAddr, flow: FiveTuple, device: &mut impl Device) {
         device.note_unfinished(station, &flow, true);
-        self.0.push_back((now + LEAVES_WITHIN, station, flow));
+        self.0.push_back((now + HANDOVER_WITHIN, station, flow));
         self.expire(now, device);
     }
 
@@ -108,7 +108,7 @@ impl Leaving {
 
     pub(super) fn expire(&mut self, now: Instant, device: &mut impl Device) {
         while let Some(&(until, station, flow)) = self.0.front()
-            && (until <= now || self.0.len() > LEAVING_MAX)
+            && (until <= now || self.0.len() > HANDOVERS_MAX)
         {
             self.0.pop_front();
             device.note_unfinished(station, &flow, false);
@@ -116,7 +116,7 @@ impl Leaving {
     }
 }
 
-impl Departed {
+impl HandedOver {
     pub(super) fn contains(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
         !self.known.is_empty() && self.known.contains_key(&(local, remote))
     }
@@ -159,25 +159,25 @@ impl Departed {
     fn add<D: Device>(&mut self, now: Instant, stream: &Stream<D>) {
         let (until, key) = (now + REMEMBERED, (stream.local, stream.remote));
         let (used, expected) = (stream.connection.sent_up_to(), stream.connection.received_up_to());
-        self.known.insert(key, Gone { until, used, expected, hop: stream.hop });
+        self.known.insert(key, LastKnown { until, used, expected, hop: stream.hop });
         self.queue.push_back((until, key));
         self.expire(now);
     }
 }
 
 impl<D: Device> Ring<D> {
-    pub(super) fn detach_inner(&mut self, now: Instant, id: SocketId) -> Result<Handover<D>, Error> {
+    pub(super) fn detach_inner(&mut self, now: Instant, id: FlowId) -> Result<Handover<D>, Error> {
         self.slots.stream(id)?;
         self.remove_stream(now, id).map(|stream| Handover { stream })
     }
 
     /// Takes a connection out of everything here that names it, closed by the program or not.
-    fn remove_stream(&mut self, now: Instant, id: SocketId) -> Result<Box<Stream<D>>, Error> {
+    fn remove_stream(&mut self, now: Instant, id: FlowId) -> Result<Box<Stream<D>>, Error> {
         let stream = self.slots.stream_at(id.index).ok_or(Error::BadSocket)?;
         if matches!(stream.connection.state(), State::SynSent | State::SynReceived) {
             return Err(Error::NotConnected);
         }
-        let Some(Socket::Stream(mut stream)) = self.slots.remove(id.index) else { return Err(Error::BadSocket) };
+        let Some(Flow::Stream(mut stream)) = self.slots.remove(id.index) else { return Err(Error::BadSocket) };
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(id.index) {
             self.demux.remove(key);
@@ -188,12 +188,12 @@ impl<D: Device> Ring<D> {
         if stream.connection.state() != State::Closed
             && let NextHop::Station(station) = stream.hop
         {
-            self.leaving.add(now, station, stream.flow(), &mut self.device);
+            self.handovers.add(now, station, stream.five_tuple(), &mut self.device);
         }
         unnote(&mut stream, &mut self.device);
         // What comes for one that was over is answered as ever: its peer may know nothing of that yet.
         if stream.connection.state() != State::Closed && !self.config.is(Mutant::DissolveForgets) {
-            self.departed.add(now, &stream);
+            self.handed_over.add(now, &stream);
         }
         // What this ring planned for it is void: the wheel's entries and the lists name a slot, and find it empty.
         (stream.wheel_at, stream.far_at, stream.stalled) = (None, None, false);
@@ -202,8 +202,8 @@ impl<D: Device> Ring<D> {
 
     pub(super) fn dissolve_inner(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<Remains, Error> {
         // One that has ended, and that the program has not closed yet, is in no table but its own: it may have bytes to be read.
-        let is_it = |socket: &Socket<D>| matches!(socket, Socket::Stream(stream) if (stream.local, stream.remote) == (local, remote));
-        let ended = || self.slots.iter().find_map(|(id, socket)| is_it(socket).then_some(id.index));
+        let is_it = |flow: &Flow<D>| matches!(flow, Flow::Stream(stream) if (stream.local, stream.remote) == (local, remote));
+        let ended = || self.slots.iter().find_map(|(id, flow)| is_it(flow).then_some(id.index));
         let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)).or_else(ended).ok_or(Error::BadSocket)?;
         let id = self.slots.id_at(index);
         let stream = self.slots.stream_at(index).ok_or(Error::BadSocket)?;
@@ -213,7 +213,7 @@ impl<D: Device> Ring<D> {
         }
         let (parent, queued) = (stream.parent, stream.queued);
         let stream = self.remove_stream(now, id)?;
-        if let Some(Socket::Listener(listener)) = parent.and_then(|parent| self.slots.find_mut(parent).ok())
+        if let Some(Flow::Listener(listener)) = parent.and_then(|parent| self.slots.find_mut(parent).ok())
             && queued
         {
             listener.ready.retain(|&ready| ready != id);
@@ -229,7 +229,7 @@ impl<D: Device> Ring<D> {
         Ok(remains)
     }
 
-    pub(super) fn adopt_inner(&mut self, now: Instant, handover: Handover<D>) -> Result<SocketId, (Error, Handover<D>)> {
+    pub(super) fn adopt_inner(&mut self, now: Instant, handover: Handover<D>) -> Result<FlowId, (Error, Handover<D>)> {
         let (local, remote) = (handover.local(), handover.remote());
         let key = FlowKey::new(Protocol::Tcp, local, remote);
         if self.demux.exact(key).is_some() {
@@ -249,13 +249,13 @@ impl<D: Device> Ring<D> {
         if let Some(deadline) = deadline {
             stream.needs_wheel(deadline);
         }
-        let id = self.slots.insert(Socket::Stream(stream)).expect("there was room");
+        let id = self.slots.insert(Flow::Stream(stream)).expect("there was room");
         if let Some(deadline) = deadline.filter(|_| !self.config.is(Mutant::AdoptedTimerLost)) {
             self.wheel.insert(deadline, (id.index, deadline));
         }
         self.demux.insert(key, id.index);
-        if !self.config.is(Mutant::ReturnedStillDeparted) {
-            self.departed.remove(local, remote);
+        if !self.config.is(Mutant::ReturnedStillHandedOver) {
+            self.handed_over.remove(local, remote);
         }
         if !readiness.is_empty() && !self.config.is(Mutant::AdoptedRaisesNothing) {
             self.raise(id.index, readiness);
@@ -280,7 +280,7 @@ impl<D: Device> Ring<D> {
         hop: NextHop,
         config: &Config,
         bytes: &[u8],
-    ) -> Result<SocketId, Error> {
+    ) -> Result<FlowId, Error> {
         let snapshot = Snapshot::from_bytes(bytes).ok_or(Error::Invalid)?;
         let ports = (local.port(), remote.port());
         // What the device gathers, and cuts, is this ring's, not the one's that the connection comes from.
@@ -307,7 +307,7 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
-    pub fn tcp_retarget(&mut self, now: Instant, id: SocketId, hop: NextHop) -> Result<(), Error> {
+    pub fn tcp_retarget(&mut self, now: Instant, id: FlowId, hop: NextHop) -> Result<(), Error> {
         let Self { slots, device, .. } = self;
         let stream = slots.stream(id)?;
         // (Each of the two stations is told of it for itself.)

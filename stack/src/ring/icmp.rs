@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use super::Ring;
 use super::input::Packet;
 use super::path;
-use super::slots::Socket;
+use super::slots::Flow;
 use super::types::Readiness;
 use crate::device::{Device, Protocol};
 use crate::error::Error;
@@ -131,8 +131,8 @@ impl<D: Device> Ring<D> {
         if !self.config.is(Mutant::PathMtuOfOne) {
             self.paths.learn(now, destination, mtu);
         }
-        let sharers = self.slots.iter().filter_map(|(id, socket)| match socket {
-            Socket::Stream(stream) if *stream.remote.ip() == destination || self.config.is(Mutant::PathMtuForAll) => Some(id.index),
+        let sharers = self.slots.iter().filter_map(|(id, flow)| match flow {
+            Flow::Stream(stream) if *stream.remote.ip() == destination || self.config.is(Mutant::PathMtuForAll) => Some(id.index),
             _ => None,
         });
         for index in sharers.collect::<Vec<_>>() {
@@ -145,13 +145,13 @@ impl<D: Device> Ring<D> {
 
     /// An error for a connected UDP socket; one that isn't never asked (RFC 1122 s4.1.3.3).
     fn udp_error(&mut self, index: u32, remote: SocketAddrV4, error: Error) -> Option<()> {
-        let Socket::Udp(socket) = self.slots.at(index)? else { return None };
-        let asks = socket.remote.is_none() && self.config.is(Mutant::UnconnectedHearsErrors);
-        if socket.remote.is_none_or(|(peer, _)| peer != remote) && !asks {
+        let Flow::Udp(flow) = self.slots.at(index)? else { return None };
+        let asks = flow.remote.is_none() && self.config.is(Mutant::UnconnectedHearsErrors);
+        if flow.remote.is_none_or(|(peer, _)| peer != remote) && !asks {
             return None;
         }
         mark!(self, UnreachableReceived);
-        socket.error = Some(error);
+        flow.error = Some(error);
         if !self.config.is(Mutant::UdpErrorRaisesNothing) {
             self.raise(index, Readiness::ERR | Readiness::IN | Readiness::OUT);
         }

@@ -4,25 +4,25 @@ use core::time::Duration;
 use std::net::Ipv4Addr;
 
 use super::Ring;
-use super::slots::{Listener, Socket, Stream};
-use super::types::{Backlog, Batches, SocketId, SocketInfo};
-use super::udp::UdpSocket;
+use super::slots::{Flow, Listener, Stream};
+use super::types::{Backlog, Batches, FlowId, FlowInfo};
+use super::udp::UdpFlow;
 use crate::device::{Device, Protocol};
 use crate::tcp;
 
 impl<D: Device> Ring<D> {
     /// How full a UDP socket's queue is, and was. `None`: a dead id, or another kind of socket.
-    pub fn udp_backlog(&self, socket: SocketId) -> Option<Backlog> {
-        match self.slots.find(socket)? {
-            Socket::Udp(udp) => Some(udp.backlog()),
+    pub fn udp_backlog(&self, flow: FlowId) -> Option<Backlog> {
+        match self.slots.find(flow)? {
+            Flow::Udp(udp) => Some(udp.backlog()),
             _ => None,
         }
     }
 
     /// The groups that a UDP socket is a member of.
-    pub fn udp_groups(&self, socket: SocketId) -> &[Ipv4Addr] {
-        match self.slots.find(socket) {
-            Some(Socket::Udp(udp)) => &udp.memberships,
+    pub fn udp_groups(&self, flow: FlowId) -> &[Ipv4Addr] {
+        match self.slots.find(flow) {
+            Some(Flow::Udp(udp)) => &udp.memberships,
             _ => &[],
         }
     }
@@ -33,17 +33,17 @@ impl<D: Device> Ring<D> {
     }
 }
 
-pub(super) fn of<D: Device>(socket: &Socket<D>) -> SocketInfo {
-    match socket {
-        Socket::Stream(stream) => of_stream(stream),
-        Socket::Listener(listener) => of_listener(listener),
-        Socket::Udp(udp) => of_udp(udp),
+pub(super) fn of<D: Device>(flow: &Flow<D>) -> FlowInfo {
+    match flow {
+        Flow::Stream(stream) => of_stream(stream),
+        Flow::Listener(listener) => of_listener(listener),
+        Flow::Udp(udp) => of_udp(udp),
     }
 }
 
-fn of_stream<D: Device>(stream: &Stream<D>) -> SocketInfo {
+fn of_stream<D: Device>(stream: &Stream<D>) -> FlowInfo {
     let connection = &stream.connection;
-    SocketInfo {
+    FlowInfo {
         protocol: Protocol::Tcp,
         local: stream.local,
         remote: Some(stream.remote),
@@ -58,8 +58,8 @@ fn of_stream<D: Device>(stream: &Stream<D>) -> SocketInfo {
     }
 }
 
-fn of_listener(listener: &Listener) -> SocketInfo {
-    SocketInfo {
+fn of_listener(listener: &Listener) -> FlowInfo {
+    FlowInfo {
         protocol: Protocol::Tcp,
         local: listener.local,
         remote: None,
@@ -74,9 +74,9 @@ fn of_listener(listener: &Listener) -> SocketInfo {
     }
 }
 
-fn of_udp<D: Device>(udp: &UdpSocket<D>) -> SocketInfo {
+fn of_udp<D: Device>(udp: &UdpFlow<D>) -> FlowInfo {
     let (recv_queue, next_len) = udp.waiting();
-    SocketInfo {
+    FlowInfo {
         protocol: Protocol::Udp,
         local: udp.local,
         remote: udp.remote.map(|(address, _)| address),

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use super::Ring;
 use super::demux::FlowKey;
 use super::output::Envelope;
-use super::slots::Socket;
+use super::slots::Flow;
 use super::types::{NextHop, Readiness};
 use crate::device::{ChecksumVerdict, Device, MacAddr, Protocol, RxBatch, RxBuffer, RxFrame};
 use crate::marks::mark;
@@ -266,14 +266,14 @@ impl<D: Device> Ring<D> {
         self.output_rx(payload_len);
         let found = self.demux.find(Protocol::Tcp, local, remote);
         match found.map(|index| (index, self.slots.at(index))) {
-            Some((index, Some(Socket::Stream(stream)))) => {
+            Some((index, Some(Flow::Stream(stream)))) => {
                 if self.output.caps.point_to_point && stream.hop != NextHop::Station(packet.from) {
                     return self.on_stranger(now, index, &packet.aside(), &header, local, remote, payload_len);
                 }
                 let waits = stream.connection.state() == tcp::State::TimeWait && header.opens();
                 if waits
                     && (stream.connection.accepts_new_syn(&header)
-                        || self.knocks.insists(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq))
+                        || self.unanswered_syns.is_retransmission(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq))
                 {
                     return self.on_syn_in_time_wait(now, index, &packet.aside(), &header, local, remote);
                 }
@@ -286,7 +286,7 @@ impl<D: Device> Ring<D> {
                 self.after_input(now, index);
                 Some(())
             }
-            Some((index, Some(Socket::Listener(_)))) => self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len),
+            Some((index, Some(Flow::Listener(_)))) => self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len),
             _ => self.refuse(&packet.aside(), &header, payload_len),
         }
     }
@@ -307,7 +307,7 @@ impl<D: Device> Ring<D> {
         if !header.opens() {
             return self.refuse(packet, header, payload_len);
         }
-        self.on_heir(now, index);
+        self.on_syn_from_another_station(now, index);
         match self.demux.find(Protocol::Tcp, local, remote) {
             Some(listener) => self.on_listener(now, listener, packet, header, local, remote, payload_len),
             None => self.refuse(packet, header, payload_len),
@@ -374,7 +374,7 @@ impl<D: Device> Ring<D> {
     fn refuse(&mut self, packet: &Packet<'_, D::Rx>, header: &wire_tcp::Header, payload_len: usize) -> Option<()> {
         let moved = || {
             let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
-            self.departed.contains(local, SocketAddrV4::new(packet.header.src, header.src_port))
+            self.handed_over.contains(local, SocketAddrV4::new(packet.header.src, header.src_port))
         };
         let was_for_many = packet.was_for_many() && !self.config.is(Mutant::ResetForFrameToMany);
         if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) && !was_for_many && !moved() {
@@ -430,16 +430,16 @@ impl<D: Device> Ring<D> {
         }
         let mut index = self.demux.find(Protocol::Udp, local, remote);
         if index.is_none() && self.config.is(Mutant::ConnectedHearsAll) {
-            index = self.slots.iter().find_map(|(id, socket)| match socket {
-                Socket::Udp(udp) if udp.local.port() == local.port() => Some(id.index),
+            index = self.slots.iter().find_map(|(id, flow)| match flow {
+                Flow::Udp(udp) if udp.local.port() == local.port() => Some(id.index),
                 _ => None,
             });
         }
-        let socket = match index.and_then(|index| Some((index, self.slots.at(index)?))) {
-            Some((index, Socket::Udp(socket))) => Some((index, socket)),
+        let flow = match index.and_then(|index| Some((index, self.slots.at(index)?))) {
+            Some((index, Flow::Udp(flow))) => Some((index, flow)),
             _ => None,
         };
-        let Some((index, socket)) = socket else {
+        let Some((index, flow)) = flow else {
             if !self.config.is(Mutant::PortUnreachableUnsaid) {
                 self.port_unreachable(&packet.aside());
             }
@@ -448,16 +448,16 @@ impl<D: Device> Ring<D> {
         let to = packet.header.dst;
         let payload = packet.payload(at, len);
         if self.config.is(Mutant::UdpDuplicate) {
-            socket.push(now, remote, to, payload.clone());
+            flow.push(now, remote, to, payload.clone());
         }
-        let raises = !(self.config.is(Mutant::SecondDatagramRaisesNothing) && socket.readiness().contains(Readiness::IN));
-        if socket.push(now, remote, to, payload) {
+        let raises = !(self.config.is(Mutant::SecondDatagramRaisesNothing) && flow.readiness().contains(Readiness::IN));
+        if flow.push(now, remote, to, payload) {
             if raises {
                 self.raise(index, Readiness::IN);
             }
         } else {
             #[cfg(feature = "marks")]
-            if socket.has_lent() {
+            if flow.has_lent() {
                 self.marks.hit(crate::marks::Mark::DatagramDroppedByLoans);
             }
             mark!(self, DatagramDropped);

@@ -5,8 +5,8 @@
 //! holder's alone to bound.
 
 use super::Ring;
-use super::slots::Socket;
-use super::types::{Datagram, SocketId};
+use super::slots::Flow;
+use super::types::{Datagram, FlowId};
 use crate::device::Device;
 use crate::error::Error;
 use crate::marks::mark;
@@ -19,11 +19,11 @@ impl<D: Device> Ring<D> {
     /// no heads, so that payload among them goes on being copied.
     pub fn lend_from_now_on(&mut self) -> bool {
         self.lends = true;
-        for socket in self.slots.iter_mut() {
-            match socket {
-                Socket::Stream(stream) => stream.connection.lend_from_now_on(),
-                Socket::Udp(udp) => udp.lend_from_now_on(),
-                Socket::Listener(_) => {}
+        for flow in self.slots.iter_mut() {
+            match flow {
+                Flow::Stream(stream) => stream.connection.lend_from_now_on(),
+                Flow::Udp(udp) => udp.lend_from_now_on(),
+                Flow::Listener(_) => {}
             }
         }
         self.device.lend_heads(true).is_ok()
@@ -34,9 +34,9 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// As [`Ring::udp_recv`].
-    pub fn udp_lend(&mut self, socket: SocketId) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
+    pub fn udp_lend(&mut self, flow: FlowId) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
         let mut pieces = LentPieces::new();
-        let datagram = self.udp_lend_each(socket, |piece| pieces.push(piece))?;
+        let datagram = self.udp_lend_each(flow, |piece| pieces.push(piece))?;
         Ok((datagram, pieces))
     }
 
@@ -45,8 +45,8 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// As [`Ring::udp_recv`]; there was no piece.
     #[inline]
-    pub fn udp_lend_each(&mut self, socket: SocketId, take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
-        self.udp_lend_inner(socket, take)
+    pub fn udp_lend_each(&mut self, flow: FlowId, take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
+        self.udp_lend_inner(flow, take)
     }
 
     /// Takes the oldest bytes of a stream by reference, in one piece: as many as `take` says of the buffer that they are in (all that were copied
@@ -55,28 +55,28 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// As [`Ring::tcp_recv`].
-    pub fn tcp_lend(&mut self, socket: SocketId, take: impl FnOnce(&D::Rx) -> usize) -> Result<Option<Lent<D::Rx>>, Error> {
-        let lent = self.slots.stream(socket)?.connection.lend(take);
-        self.renote(socket.index);
+    pub fn tcp_lend(&mut self, flow: FlowId, take: impl FnOnce(&D::Rx) -> usize) -> Result<Option<Lent<D::Rx>>, Error> {
+        let lent = self.slots.stream(flow)?.connection.lend(take);
+        self.renote(flow.index);
         lent
     }
 
     /// The program is done with `len` lent bytes of a stream, or with a lent datagram of `len` bytes. Opens the window, and tells the peer if that is
     /// worth a segment. For a socket that is gone it means nothing.
-    pub fn give_back(&mut self, now: Instant, socket: SocketId, len: usize) {
-        if self.udp_give_back(socket, len) {
+    pub fn give_back(&mut self, now: Instant, flow: FlowId, len: usize) {
+        if self.udp_give_back(flow, len) {
             return;
         }
-        let Ok(stream) = self.slots.stream(socket) else {
+        let Ok(stream) = self.slots.stream(flow) else {
             mark!(self, LentBeyondClose);
             return;
         };
         stream.connection.give_back(now, len);
         if stream.connection.wants_transmit() {
-            self.transmit(now, socket.index);
+            self.transmit(now, flow.index);
             self.output.flush(&mut self.device);
         } else {
-            self.renote(socket.index);
+            self.renote(flow.index);
         }
     }
 }
@@ -84,8 +84,8 @@ impl<D: Device> Ring<D> {
 impl<D: Device> Ring<D> {
     /// [`Ring::give_back`] of a datagram, which needs no time. `false`: the socket is not of UDP, or gone, and nothing was done.
     #[inline]
-    pub fn udp_give_back(&mut self, socket: SocketId, len: usize) -> bool {
-        self.udp_give_back_inner(socket, len)
+    pub fn udp_give_back(&mut self, flow: FlowId, len: usize) -> bool {
+        self.udp_give_back_inner(flow, len)
     }
 }
 

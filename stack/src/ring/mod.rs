@@ -4,11 +4,11 @@
 //! no later than [`Ring::next_deadline`], and learns from [`Ring::take_event`] which sockets changed.
 
 mod arp;
-mod deaf;
 mod demux;
 mod dummy;
 mod handover;
 mod icmp;
+mod incarnations;
 mod info;
 mod input;
 mod lending;
@@ -16,11 +16,11 @@ mod multicast;
 mod neighbour;
 mod output;
 mod path;
+mod rx_shutdown;
 mod screening;
 mod sleepers;
 mod slots;
 mod stream;
-mod succession;
 mod types;
 mod udp;
 mod writing;
@@ -28,8 +28,8 @@ mod writing;
 pub use handover::Handover;
 pub use screening::{Candidate, Shown};
 pub use types::{
-    Backlog, Batches, Counters, Datagram, Event, NextHop, Readiness, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, SocketId,
-    SocketInfo, UdpOptions, Usage,
+    Backlog, Batches, Counters, Datagram, Event, FlowId, FlowInfo, NextHop, Readiness, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown,
+    UdpOptions, Usage,
 };
 
 pub use crate::tcp::{Decision, Lent, LentPieces};
@@ -44,13 +44,13 @@ use rand_core::{Rng, SeedableRng};
 
 use self::arp::Answers;
 use self::demux::Demux;
-use self::handover::{Departed, Leaving};
+use self::handover::{HandedOver, HandoversUnderWay};
+use self::incarnations::{EarlierIncarnations, UnansweredSyns};
 use self::multicast::Groups;
 use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
 use self::path::Paths;
-use self::slots::{STALL_MIN, Slots, Socket};
-use self::succession::{Knocks, Predecessors};
+use self::slots::{Flow, STALL_MIN, Slots};
 use crate::device::{Device, DeviceEvent, MacAddr, Protocol, RxBatch};
 use crate::error::Error;
 use crate::marks::MarkCounts;
@@ -101,10 +101,10 @@ pub struct Ring<D: Device> {
     neighbours: Neighbours,
     paths: Paths,
     groups: Groups,
-    departed: Departed,
-    leaving: Leaving,
-    knocks: Knocks,
-    predecessors: Predecessors,
+    handed_over: HandedOver,
+    handovers: HandoversUnderWay,
+    unanswered_syns: UnansweredSyns,
+    earlier_incarnations: EarlierIncarnations,
     batch: RxBatch<D::Rx>,
     batches: Batches,
     output: Output,
@@ -128,7 +128,7 @@ impl<D: Device> Ring<D> {
         let (mac, caps) = (device.mac(), device.capabilities().clone());
         Self {
             mac,
-            slots: Slots::new(config.sockets_max),
+            slots: Slots::new(config.flows_max),
             demux: Demux::new(rng.next_u64()),
             wheel: Wheel::default(),
             fired: Vec::new(),
@@ -145,10 +145,10 @@ impl<D: Device> Ring<D> {
             neighbours: Neighbours::default(),
             paths: Paths::default(),
             groups: Groups::new(rng.next_u64()),
-            departed: Departed::default(),
-            leaving: Leaving::default(),
-            knocks: Knocks::default(),
-            predecessors: Predecessors::default(),
+            handed_over: HandedOver::default(),
+            handovers: HandoversUnderWay::default(),
+            unanswered_syns: UnansweredSyns::default(),
+            earlier_incarnations: EarlierIncarnations::default(),
             batch: RxBatch::new(config.batch.max(1)),
             batches: Batches::default(),
             output: Output::new(caps, mac, config.vlan),
@@ -177,11 +177,11 @@ impl<D: Device> Ring<D> {
     /// timers there were; zero means that there was nothing to do.
     pub fn poll(&mut self, now: Instant) -> usize {
         self.polled_at = now;
-        if !self.departed.is_empty() {
-            self.departed.expire(now);
+        if !self.handed_over.is_empty() {
+            self.handed_over.expire(now);
         }
-        if !self.leaving.is_empty() {
-            self.leaving.expire(now, &mut self.device);
+        if !self.handovers.is_empty() {
+            self.handovers.expire(now, &mut self.device);
         }
         let mut frames = self.receive(now);
         let timers_are_due = self.wheel.is_due(now);
@@ -258,8 +258,8 @@ impl<D: Device> Ring<D> {
             let slot = self.slots.slot(index);
             let edges = core::mem::take(&mut slot.edges);
             // A socket that was closed since has none, and its slot may be another's by now.
-            if !edges.is_empty() && slot.socket.is_some() {
-                return Some(Event { socket: self.slots.id_at(index), edges });
+            if !edges.is_empty() && slot.flow.is_some() {
+                return Some(Event { flow: self.slots.id_at(index), edges });
             }
         }
         None
@@ -284,7 +284,7 @@ impl<D: Device> Ring<D> {
 
     /// What is left when everything should be gone.
     pub fn usage(&self) -> Usage {
-        Usage { sockets: self.occupied(), flows: self.demux.len() }
+        Usage { flows: self.occupied(), addresses: self.demux.len() }
     }
 
     /// Whether [`Ring::take_event`] may have something to give.
@@ -338,7 +338,7 @@ impl<D: Device> Ring<D> {
         remote: SocketAddrV4,
         hop: NextHop,
         config: &tcp::Config,
-    ) -> Result<SocketId, Error> {
+    ) -> Result<FlowId, Error> {
         self.connect_inner(now, local, remote, hop, config)
     }
 
@@ -346,15 +346,15 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::BadSocket`]; [`Error::Invalid`]: its way is known already.
-    pub fn tcp_route(&mut self, now: Instant, socket: SocketId, hop: NextHop) -> Result<(), Error> {
-        self.route_inner(now, socket, hop)
+    pub fn tcp_route(&mut self, now: Instant, flow: FlowId, hop: NextHop) -> Result<(), Error> {
+        self.route_inner(now, flow, hop)
     }
 
     /// Opens a listener. A local address of `0.0.0.0` accepts on every address. Accepted connections inherit `config`.
     ///
     /// # Errors
     /// [`Error::AddressInUse`], [`Error::NoBuffers`].
-    pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<SocketId, Error> {
+    pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
         self.listen_inner(local, backlog, config)
     }
 
@@ -362,7 +362,7 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`].
-    pub fn tcp_set_backlog(&mut self, listener: SocketId, backlog: usize) -> Result<(), Error> {
+    pub fn tcp_set_backlog(&mut self, listener: FlowId, backlog: usize) -> Result<(), Error> {
         let stays = self.config.is(Mutant::SecondListenIgnored);
         let listener = self.slots.listener(listener)?;
         listener.backlog = if stays { listener.backlog } else { backlog };
@@ -373,7 +373,7 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::WouldBlock`], [`Error::BadSocket`], [`Error::NotSupported`].
-    pub fn tcp_accept(&mut self, listener: SocketId) -> Result<SocketId, Error> {
+    pub fn tcp_accept(&mut self, listener: FlowId) -> Result<FlowId, Error> {
         self.accept_inner(listener)
     }
 
@@ -382,17 +382,17 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not TCP).
-    pub fn tcp_configure(&mut self, now: Instant, socket: SocketId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error> {
-        match self.slots.find_mut(socket)? {
-            Socket::Listener(_) if self.config.is(Mutant::ListenerConfigIgnored) => {}
-            Socket::Listener(listener) => change(&mut listener.config),
-            Socket::Stream(stream) if !stream.orphan => {
+    pub fn tcp_configure(&mut self, now: Instant, flow: FlowId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error> {
+        match self.slots.find_mut(flow)? {
+            Flow::Listener(_) if self.config.is(Mutant::ListenerConfigIgnored) => {}
+            Flow::Listener(listener) => change(&mut listener.config),
+            Flow::Stream(stream) if !stream.orphan => {
                 stream.connection.configure(now, change);
-                self.transmit(now, socket.index);
+                self.transmit(now, flow.index);
                 self.output.flush(&mut self.device);
             }
-            Socket::Stream(_) => return Err(Error::BadSocket),
-            Socket::Udp(_) => return Err(Error::NotSupported),
+            Flow::Stream(_) => return Err(Error::BadSocket),
+            Flow::Udp(_) => return Err(Error::NotSupported),
         }
         Ok(())
     }
@@ -401,8 +401,8 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::NotConnected`] (its handshake is not complete), [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
-    pub fn detach_stream(&mut self, now: Instant, socket: SocketId) -> Result<Handover<D>, Error> {
-        self.detach_inner(now, socket)
+    pub fn detach_stream(&mut self, now: Instant, flow: FlowId) -> Result<Handover<D>, Error> {
+        self.detach_inner(now, flow)
     }
 
     /// Takes a connection over from another ring: steers its frames here, arms its timers, and goes on. What it is ready for shows as
@@ -411,7 +411,7 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// [`Error::AddressInUse`] (this ring, or the rule's table, has a connection of these addresses), [`Error::NoBuffers`]; the
     /// connection comes back whole.
-    pub fn adopt(&mut self, now: Instant, handover: Handover<D>) -> Result<SocketId, (Error, Handover<D>)> {
+    pub fn adopt(&mut self, now: Instant, handover: Handover<D>) -> Result<FlowId, (Error, Handover<D>)> {
         self.adopt_inner(now, handover)
     }
 
@@ -420,13 +420,13 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
-    pub fn tcp_share(&mut self, socket: SocketId, is_shared: bool) -> Result<(), Error> {
-        self.share_inner(socket, is_shared)
+    pub fn tcp_share(&mut self, flow: FlowId, is_shared: bool) -> Result<(), Error> {
+        self.share_inner(flow, is_shared)
     }
 
     /// Takes a listener's rule back: nobody new finds it, while what knows it already is still served.
-    pub fn tcp_withdraw(&mut self, listener: SocketId) {
-        if let Some(Socket::Listener(listener)) = self.slots.find(listener) {
+    pub fn tcp_withdraw(&mut self, listener: FlowId) {
+        if let Some(Flow::Listener(listener)) = self.slots.find(listener) {
             let rule = listener.rule;
             self.device.detach(rule);
         }
@@ -440,25 +440,25 @@ impl<D: Device> Ring<D> {
     }
 
     /// How many handshakes a listener has under way.
-    pub fn tcp_embryos(&self, listener: SocketId) -> usize {
+    pub fn tcp_half_open(&self, listener: FlowId) -> usize {
         match self.slots.find(listener) {
-            Some(Socket::Listener(listener)) => listener.embryos,
+            Some(Flow::Listener(listener)) => listener.half_open,
             _ => 0,
         }
     }
 
     /// The connections that wait to be accepted, the next one first.
-    pub fn tcp_waiting(&self, listener: SocketId) -> Vec<SocketId> {
+    pub fn tcp_waiting(&self, listener: FlowId) -> Vec<FlowId> {
         match self.slots.find(listener) {
-            Some(Socket::Listener(listener)) => listener.ready.iter().copied().collect(),
+            Some(Flow::Listener(listener)) => listener.ready.iter().copied().collect(),
             _ => Vec::new(),
         }
     }
 
     /// Where a connection's frames go.
-    pub fn tcp_hop(&self, socket: SocketId) -> Option<NextHop> {
-        match self.slots.find(socket)? {
-            Socket::Stream(stream) => Some(stream.hop),
+    pub fn tcp_hop(&self, flow: FlowId) -> Option<NextHop> {
+        match self.slots.find(flow)? {
+            Flow::Stream(stream) => Some(stream.hop),
             _ => None,
         }
     }
@@ -480,7 +480,7 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::AddressInUse`], [`Error::NoBuffers`]; [`Error::NotSupported`]: the address is to be shared, and the device cannot.
-    pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<SocketId, Error> {
+    pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<FlowId, Error> {
         self.udp_open_inner(local, options)
     }
 
@@ -490,8 +490,8 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP); [`Error::AddressInUse`], [`Error::NoBuffers`]: it cannot have that address, and
     /// all is as before.
-    pub fn udp_connect(&mut self, socket: SocketId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
-        self.udp_connect_inner(socket, source, remote)
+    pub fn udp_connect(&mut self, flow: FlowId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
+        self.udp_connect_inner(flow, source, remote)
     }
 
     /// A UDP socket's options, to be changed in place.
@@ -499,12 +499,12 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP); where it is to share its address in another manner and cannot, all that it shares is as
     /// before: as [`Ring::udp_open`].
-    pub fn udp_configure(&mut self, socket: SocketId, change: impl FnOnce(&mut UdpOptions)) -> Result<(), Error> {
-        let options = &mut self.slots.udp(socket)?.options;
+    pub fn udp_configure(&mut self, flow: FlowId, change: impl FnOnce(&mut UdpOptions)) -> Result<(), Error> {
+        let options = &mut self.slots.udp(flow)?.options;
         let before = *options;
         change(options);
         let shares_otherwise = (before.reuse, before.cookie) != (options.reuse, options.cookie);
-        if shares_otherwise { self.reuse_otherwise(socket, before) } else { Ok(()) }
+        if shares_otherwise { self.reuse_otherwise(flow, before) } else { Ok(()) }
     }
 
     /// Makes a UDP socket a member of a group: datagrams for the group and the socket's port reach it from now on, if it is bound to
@@ -514,16 +514,16 @@ impl<D: Device> Ring<D> {
     /// [`Error::Invalid`] (not a group), [`Error::AddressInUse`] (it is a member already; or another ring has the group's datagrams),
     /// [`Error::NoBuffers`] (too many memberships), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP, or a device that
     /// knows stations only).
-    pub fn udp_join(&mut self, now: Instant, socket: SocketId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
-        self.join_inner(now, socket, group, from)
+    pub fn udp_join(&mut self, now: Instant, flow: FlowId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
+        self.join_inner(now, flow, group, from)
     }
 
     /// Ends a membership.
     ///
     /// # Errors
     /// [`Error::AddressNotAvailable`] (not a member), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP).
-    pub fn udp_leave(&mut self, socket: SocketId, group: Ipv4Addr) -> Result<(), Error> {
-        self.leave_inner(socket, group)
+    pub fn udp_leave(&mut self, flow: FlowId, group: Ipv4Addr) -> Result<(), Error> {
+        self.leave_inner(flow, group)
     }
 
     /// Whether [`Ring::tcp_connect`] could open a connection of these addresses: none has them, or one that may be followed.
@@ -540,13 +540,13 @@ impl<D: Device> Ring<D> {
     pub fn udp_send(
         &mut self,
         now: Instant,
-        socket: SocketId,
+        flow: FlowId,
         data: &[IoSlice<'_>],
         source: Ipv4Addr,
         to: Option<(SocketAddrV4, NextHop)>,
     ) -> Result<usize, Error> {
-        match self.udp_send_inner(now, socket, data, source, to) {
-            Err(Error::WouldBlock) => self.lose_datagram(socket, data),
+        match self.udp_send_inner(now, flow, data, source, to) {
+            Err(Error::WouldBlock) => self.lose_datagram(flow, data),
             sent => sent,
         }
     }
@@ -560,20 +560,20 @@ impl<D: Device> Ring<D> {
     pub fn udp_try_send(
         &mut self,
         now: Instant,
-        socket: SocketId,
+        flow: FlowId,
         data: &[IoSlice<'_>],
         source: Ipv4Addr,
         to: Option<(SocketAddrV4, NextHop)>,
     ) -> Result<usize, Error> {
-        self.udp_send_inner(now, socket, data, source, to)
+        self.udp_send_inner(now, flow, data, source, to)
     }
 
     /// Takes (or peeks at) the oldest datagram. The rest of one longer than the buffers is lost, as ever.
     ///
     /// # Errors
     /// [`Error::WouldBlock`], a pending [`Error::Refused`], [`Error::BadSocket`].
-    pub fn udp_recv(&mut self, socket: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
-        self.udp_recv_inner(socket, into, flags)
+    pub fn udp_recv(&mut self, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
+        self.udp_recv_inner(flow, into, flags)
     }
 
     // --- both ---
@@ -583,12 +583,12 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// [`Error::WouldBlock`]: no room in its send buffer, or the device has no buffers for it; [`Readiness::OUT`] is raised when it is worth
     /// trying again. [`Error::Pipe`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
-    pub fn tcp_send(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
-        let written = match self.write(now, socket, data, flags) {
-            Err(Error::NoBuffers) => self.write_after_reap(now, socket, data, flags),
+    pub fn tcp_send(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+        let written = match self.write(now, flow, data, flags) {
+            Err(Error::NoBuffers) => self.write_after_reap(now, flow, data, flags),
             written => written,
         };
-        self.transmit(now, socket.index);
+        self.transmit(now, flow.index);
         self.output.flush(&mut self.device);
         written
     }
@@ -597,16 +597,16 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::WouldBlock`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
-    pub fn tcp_recv(&mut self, now: Instant, socket: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
-        let stream = self.slots.stream(socket)?;
+    pub fn tcp_recv(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
+        let stream = self.slots.stream(flow)?;
         let read = stream.connection.read(now, into, flags.contains(RecvFlags::PEEK));
         if stream.connection.wants_transmit() && !self.config.is(Mutant::ReadSendsLater) {
-            self.transmit(now, socket.index);
+            self.transmit(now, flow.index);
             if !self.config.is(Mutant::ReadRingsNoDoorbell) {
                 self.output.flush(&mut self.device);
             }
         } else {
-            self.renote(socket.index);
+            self.renote(flow.index);
         }
         read
     }
@@ -615,10 +615,10 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::NotConnected`] (a UDP socket is shut down nevertheless, as on Linux), [`Error::BadSocket`].
-    pub fn shutdown(&mut self, now: Instant, socket: SocketId, how: Shutdown) -> Result<(), Error> {
+    pub fn shutdown(&mut self, now: Instant, flow: FlowId, how: Shutdown) -> Result<(), Error> {
         let (read, write) = (how != Shutdown::Write, how != Shutdown::Read);
-        match self.slots.find_mut(socket)? {
-            Socket::Stream(stream) => {
+        match self.slots.find_mut(flow)? {
+            Flow::Stream(stream) => {
                 // A connection in TIME-WAIT is no longer the program's: Linux says so too.
                 if matches!(stream.connection.state(), tcp::State::Closed | tcp::State::SynSent | tcp::State::TimeWait) {
                     return Err(Error::NotConnected);
@@ -629,30 +629,30 @@ impl<D: Device> Ring<D> {
                 if write {
                     stream.connection.shutdown_write(now);
                 }
-                self.transmit(now, socket.index);
+                self.transmit(now, flow.index);
                 self.output.flush(&mut self.device);
                 Ok(())
             }
-            Socket::Udp(udp) => {
+            Flow::Udp(udp) => {
                 let shut = udp.shut(read, write);
                 let edges = udp.readiness() & (Readiness::IN | Readiness::RDHUP | Readiness::HUP);
                 if !edges.is_empty() {
-                    self.raise(socket.index, edges);
+                    self.raise(flow.index, edges);
                 }
                 shut
             }
-            Socket::Listener(_) => Err(Error::NotSupported),
+            Flow::Listener(_) => Err(Error::NotSupported),
         }
     }
 
     /// Gives the socket up. A stream goes on by itself until its bytes and its end are acknowledged (or fails to), unless it has unread
     /// bytes or `abort` is set: then the peer gets a reset (RFC 9293 s3.10.4, RFC 2525 s2.17). A listener resets what was never
     /// accepted. The id is dead at once.
-    pub fn close(&mut self, now: Instant, socket: SocketId, abort: bool) {
-        match self.slots.find_mut(socket) {
-            Ok(Socket::Stream(stream)) if !stream.orphan => self.close_stream(now, socket.index, abort),
-            Ok(Socket::Listener(_)) => self.close_listener(now, socket),
-            Ok(Socket::Udp(_)) => self.close_udp(socket),
+    pub fn close(&mut self, now: Instant, flow: FlowId, abort: bool) {
+        match self.slots.find_mut(flow) {
+            Ok(Flow::Stream(stream)) if !stream.orphan => self.close_stream(now, flow.index, abort),
+            Ok(Flow::Listener(_)) => self.close_listener(now, flow),
+            Ok(Flow::Udp(_)) => self.close_udp(flow),
             _ => {}
         }
         self.output.flush(&mut self.device);
@@ -671,37 +671,37 @@ impl<D: Device> Ring<D> {
     /// Whether a connection has something to send as soon as its peer acknowledges more, opens its window or answers its SYN, or as the device takes
     /// more: whoever owns the ring and leaves it alone then should hear of the next frame. Also of one that the program has closed.
     #[inline]
-    pub fn is_held(&self, socket: SocketId) -> bool {
-        matches!(self.slots.find(socket), Some(Socket::Stream(stream)) if stream.connection.is_held())
+    pub fn is_held(&self, flow: FlowId) -> bool {
+        matches!(self.slots.find(flow), Some(Flow::Stream(stream)) if stream.connection.is_held())
     }
 
     /// Whether closed connections are still sending (what a process that exits waits for).
     pub fn lingering(&self) -> bool {
-        self.slots.iter().any(|(_, socket)| match socket {
-            Socket::Stream(stream) => stream.orphan && stream.connection.is_flushing(),
+        self.slots.iter().any(|(_, flow)| match flow {
+            Flow::Stream(stream) => stream.orphan && stream.connection.is_flushing(),
             _ => false,
         })
     }
 
     /// The closed connections that have bytes, or their end, yet to get acknowledged. [`Ring::info`] and [`Ring::tcp_hop`] know these
     /// ids, and so does [`Ring::dissolve`] their addresses; for everything else they are dead.
-    pub fn lingering_streams(&self) -> Vec<SocketId> {
-        let lingers = |socket: &Socket<D>| match socket {
+    pub fn lingering_streams(&self) -> Vec<FlowId> {
+        let lingers = |flow: &Flow<D>| match flow {
             // (One that was aborted has at most a reset to send.)
-            Socket::Stream(stream) => stream.orphan && stream.connection.is_flushing() && stream.connection.state() != tcp::State::Closed,
+            Flow::Stream(stream) => stream.orphan && stream.connection.is_flushing() && stream.connection.state() != tcp::State::Closed,
             _ => false,
         };
-        self.slots.iter().filter(|(_, socket)| lingers(socket)).map(|(id, _)| id).collect()
+        self.slots.iter().filter(|(_, flow)| lingers(flow)).map(|(id, _)| id).collect()
     }
 
     /// What closed connections have yet to get acknowledged: their bytes, and one for the end of each, which has a sequence number
     /// too (RFC 9293 s3.4). For a process that exits: while this falls, waiting is worth it.
     pub fn lingering_bytes(&self) -> usize {
-        let lingers = |socket: &Socket<D>| match socket {
-            Socket::Stream(stream) if stream.orphan && stream.connection.is_flushing() => stream.connection.send_queue() + 1,
+        let lingers = |flow: &Flow<D>| match flow {
+            Flow::Stream(stream) if stream.orphan && stream.connection.is_flushing() => stream.connection.send_queue() + 1,
             _ => 0,
         };
-        self.slots.iter().map(|(_, socket)| lingers(socket)).sum()
+        self.slots.iter().map(|(_, flow)| lingers(flow)).sum()
     }
 
     /// How many sockets there are, closed connections that linger or wait out their TIME-WAIT included. Zero: nothing is left.
@@ -710,44 +710,44 @@ impl<D: Device> Ring<D> {
     }
 
     /// What can be done without blocking right now. A dead id: `ERR | HUP`.
-    pub fn readiness(&self, socket: SocketId) -> Readiness {
-        match self.slots.find(socket) {
-            Some(Socket::Stream(stream)) if !stream.orphan => stream.connection.readiness(),
-            Some(Socket::Listener(listener)) if listener.ready.is_empty() => Readiness::empty(),
-            Some(Socket::Listener(_)) => Readiness::IN,
-            Some(Socket::Udp(udp)) => udp.readiness(),
+    pub fn readiness(&self, flow: FlowId) -> Readiness {
+        match self.slots.find(flow) {
+            Some(Flow::Stream(stream)) if !stream.orphan => stream.connection.readiness(),
+            Some(Flow::Listener(listener)) if listener.ready.is_empty() => Readiness::empty(),
+            Some(Flow::Listener(_)) => Readiness::IN,
+            Some(Flow::Udp(udp)) => udp.readiness(),
             _ => Readiness::ERR | Readiness::HUP,
         }
     }
 
     /// Takes the socket's pending error (SO_ERROR).
-    pub fn take_error(&mut self, socket: SocketId) -> Option<Error> {
-        match self.slots.find_mut(socket).ok()? {
-            Socket::Stream(stream) => stream.connection.take_error(),
-            Socket::Udp(udp) if self.config.is(Mutant::SoErrorStays) => udp.error,
-            Socket::Udp(udp) => udp.error.take(),
-            Socket::Listener(_) => None,
+    pub fn take_error(&mut self, flow: FlowId) -> Option<Error> {
+        match self.slots.find_mut(flow).ok()? {
+            Flow::Stream(stream) => stream.connection.take_error(),
+            Flow::Udp(udp) if self.config.is(Mutant::SoErrorStays) => udp.error,
+            Flow::Udp(udp) => udp.error.take(),
+            Flow::Listener(_) => None,
         }
     }
 
     /// Addresses, state, queues and counters of a socket. `None`: a dead id.
-    pub fn info(&self, socket: SocketId) -> Option<SocketInfo> {
-        self.slots.find(socket).map(info::of)
+    pub fn info(&self, flow: FlowId) -> Option<FlowInfo> {
+        self.slots.find(flow).map(info::of)
     }
 
     /// The inside of a TCP connection. `None`: a dead id, or no connection.
-    pub fn tcp_details(&self, now: Instant, socket: SocketId) -> Option<tcp::Details> {
-        match self.slots.find(socket)? {
-            Socket::Stream(stream) => Some(stream.connection.details(now)),
+    pub fn tcp_details(&self, now: Instant, flow: FlowId) -> Option<tcp::Details> {
+        match self.slots.find(flow)? {
+            Flow::Stream(stream) => Some(stream.connection.details(now)),
             _ => None,
         }
     }
 
     /// Every open socket, in the order of their slots.
-    pub fn sockets(&self) -> Vec<SocketId> {
+    pub fn sockets(&self) -> Vec<FlowId> {
         self.slots
             .iter()
-            .filter(|(_, socket)| !matches!(socket, Socket::Stream(stream) if stream.orphan || stream.parent.is_some()))
+            .filter(|(_, flow)| !matches!(flow, Flow::Stream(stream) if stream.orphan || stream.parent.is_some()))
             .map(|(id, _)| id)
             .collect()
     }

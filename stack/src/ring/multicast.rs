@@ -13,8 +13,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::Ring;
-use super::slots::Socket;
-use super::types::{Readiness, SocketId};
+use super::slots::Flow;
+use super::types::{FlowId, Readiness};
 use super::udp::{gather, rule_error};
 use crate::device::{Device, FlowRule, Protocol, RuleId};
 use crate::error::Error;
@@ -123,37 +123,37 @@ impl Groups {
 }
 
 impl<D: Device> Ring<D> {
-    pub(super) fn join_inner(&mut self, now: Instant, id: SocketId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
-        let socket = self.slots.udp(id)?;
+    pub(super) fn join_inner(&mut self, now: Instant, id: FlowId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
+        let flow = self.slots.udp(id)?;
         if !group.is_multicast() {
             return Err(Error::Invalid);
         }
         if self.output.caps.point_to_point {
             return Err(Error::NotSupported);
         }
-        if socket.memberships.contains(&group) {
+        if flow.memberships.contains(&group) {
             return Err(Error::AddressInUse);
         }
-        if socket.memberships.len() >= MEMBERSHIPS_MAX {
+        if flow.memberships.len() >= MEMBERSHIPS_MAX {
             return Err(Error::NoBuffers);
         }
-        let local = socket.local;
+        let local = flow.local;
         if local.ip().is_unspecified() || *local.ip() == group || self.config.is(Mutant::GroupIgnoresAddress) {
             self.steer_group(SocketAddrV4::new(group, local.port()), id.index)?;
         }
-        if let Ok(socket) = self.slots.udp(id) {
-            socket.memberships.push(group);
+        if let Ok(flow) = self.slots.udp(id) {
+            flow.memberships.push(group);
         }
         self.enter(now, group, from);
         self.output.flush(&mut self.device);
         Ok(())
     }
 
-    pub(super) fn leave_inner(&mut self, id: SocketId, group: Ipv4Addr) -> Result<(), Error> {
-        let socket = self.slots.udp(id)?;
-        let at = socket.memberships.iter().position(|&joined| joined == group).ok_or(Error::AddressNotAvailable)?;
-        socket.memberships.remove(at);
-        let port = socket.local.port();
+    pub(super) fn leave_inner(&mut self, id: FlowId, group: Ipv4Addr) -> Result<(), Error> {
+        let flow = self.slots.udp(id)?;
+        let at = flow.memberships.iter().position(|&joined| joined == group).ok_or(Error::AddressNotAvailable)?;
+        flow.memberships.remove(at);
+        let port = flow.local.port();
         if !self.config.is(Mutant::LeaverStillHears) {
             self.unsteer(SocketAddrV4::new(group, port), id.index);
         }
@@ -163,8 +163,8 @@ impl<D: Device> Ring<D> {
     }
 
     /// A socket that closes leaves all of its groups.
-    pub(super) fn leave_all(&mut self, id: SocketId) {
-        let joined = self.slots.udp(id).map(|socket| socket.memberships.clone()).unwrap_or_default();
+    pub(super) fn leave_all(&mut self, id: FlowId) {
+        let joined = self.slots.udp(id).map(|flow| flow.memberships.clone()).unwrap_or_default();
         if self.config.is(Mutant::MembershipOutlivesClose) {
             return;
         }
@@ -258,12 +258,12 @@ impl<D: Device> Ring<D> {
         let Some(members) = self.groups.ports.get(&to).map(|port| port.members.clone()) else { return false };
         let is_own = self.is_ours(*from.ip());
         for index in members {
-            let Some(Socket::Udp(socket)) = self.slots.at(index) else { continue };
-            let hears = socket.hears(from, *to.ip()) || self.config.is(Mutant::GroupIgnoresPeer);
-            if hears && self.config.is(Mutant::LoopMissesSender) && socket.local.port() == from.port() && is_own {
+            let Some(Flow::Udp(flow)) = self.slots.at(index) else { continue };
+            let hears = flow.hears(from, *to.ip()) || self.config.is(Mutant::GroupIgnoresPeer);
+            if hears && self.config.is(Mutant::LoopMissesSender) && flow.local.port() == from.port() && is_own {
                 continue;
             }
-            if hears && socket.push(now, from, *to.ip(), payload.clone()) {
+            if hears && flow.push(now, from, *to.ip(), payload.clone()) {
                 self.raise(index, Readiness::IN);
                 if self.config.is(Mutant::GroupHeardByOne) {
                     break;

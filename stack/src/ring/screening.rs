@@ -8,8 +8,8 @@
 use std::net::SocketAddrV4;
 
 use super::Ring;
-use super::slots::Socket;
-use super::types::{Readiness, SocketId};
+use super::slots::Flow;
+use super::types::{FlowId, Readiness};
 use crate::device::{Device, RxBuffer as _};
 use crate::error::Error;
 use crate::mutants::Mutant;
@@ -56,16 +56,16 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (a listener).
-    pub fn screen(&mut self, socket: SocketId, on: bool) -> Result<(), Error> {
-        match self.slots.find_mut(socket)? {
-            Socket::Stream(_) if on && self.config.is(Mutant::UndecidedIsRead) => {}
-            Socket::Stream(stream) if !stream.orphan => stream.connection.screen(on),
-            Socket::Stream(_) => return Err(Error::BadSocket),
-            Socket::Udp(udp) => drop(udp.set_screen(on)),
-            Socket::Listener(_) => return Err(Error::NotSupported),
+    pub fn screen(&mut self, flow: FlowId, on: bool) -> Result<(), Error> {
+        match self.slots.find_mut(flow)? {
+            Flow::Stream(_) if on && self.config.is(Mutant::UndecidedIsRead) => {}
+            Flow::Stream(stream) if !stream.orphan => stream.connection.screen(on),
+            Flow::Stream(_) => return Err(Error::BadSocket),
+            Flow::Udp(udp) => drop(udp.set_screen(on)),
+            Flow::Listener(_) => return Err(Error::NotSupported),
         }
         if !on {
-            self.raise_readable(socket);
+            self.raise_readable(flow);
         }
         Ok(())
     }
@@ -74,9 +74,9 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::WouldBlock`]: nothing; [`Error::BadSocket`], [`Error::NotSupported`] (a listener).
-    pub fn candidate(&self, socket: SocketId) -> Result<Candidate<D::Rx>, Error> {
+    pub fn candidate(&self, flow: FlowId) -> Result<Candidate<D::Rx>, Error> {
         let mut pieces = LentPieces::new();
-        let Shown { from, to, received, ready_bytes, ready_packets, .. } = self.candidate_each(socket, |piece| pieces.push(piece))?;
+        let Shown { from, to, received, ready_bytes, ready_packets, .. } = self.candidate_each(flow, |piece| pieces.push(piece))?;
         Ok(Candidate { from, to, received, pieces, ready_bytes, ready_packets })
     }
 
@@ -85,9 +85,9 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// As [`Ring::candidate`]; there was no piece.
     #[inline]
-    pub fn candidate_each(&self, socket: SocketId, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Shown, Error> {
-        match self.slots.find(socket).ok_or(Error::BadSocket)? {
-            Socket::Stream(stream) if !stream.orphan => {
+    pub fn candidate_each(&self, flow: FlowId, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Shown, Error> {
+        match self.slots.find(flow).ok_or(Error::BadSocket)? {
+            Flow::Stream(stream) if !stream.orphan => {
                 let pieces = stream.connection.candidate().ok_or(Error::WouldBlock)?;
                 pieces.iter().for_each(|piece| take(piece.clone()));
                 let len = pieces.iter().map(Lent::len).sum();
@@ -95,32 +95,32 @@ impl<D: Device> Ring<D> {
                 let ready_packets = usize::from(ready_bytes > 0);
                 Ok(Shown { from: stream.remote, to: stream.local, received: None, len, ready_bytes, ready_packets })
             }
-            Socket::Stream(_) => Err(Error::BadSocket),
-            Socket::Udp(udp) => udp.candidate(take).ok_or(Error::WouldBlock),
-            Socket::Listener(_) => Err(Error::NotSupported),
+            Flow::Stream(_) => Err(Error::BadSocket),
+            Flow::Udp(udp) => udp.candidate(take).ok_or(Error::WouldBlock),
+            Flow::Listener(_) => Err(Error::NotSupported),
         }
     }
 
     /// Has `change` put another handle in the place of each of the candidate's, on as many bytes: what was written to those that were shown, say, for that is
     /// what the reader gets where it is admitted. Where there is no candidate, nothing is done.
-    pub fn change_candidate(&mut self, socket: SocketId, mut change: impl FnMut(&mut D::Rx)) {
+    pub fn change_candidate(&mut self, flow: FlowId, mut change: impl FnMut(&mut D::Rx)) {
         let change = |buffer: &mut D::Rx| {
             let len = buffer.len();
             change(buffer);
             assert_eq!(buffer.len(), len, "what waits to be decided about has been counted");
         };
-        match self.slots.find_mut(socket) {
-            Ok(Socket::Stream(stream)) => stream.connection.candidate_buffers().for_each(change),
-            Ok(Socket::Udp(udp)) => udp.candidate_buffers().into_iter().flatten().for_each(change),
+        match self.slots.find_mut(flow) {
+            Ok(Flow::Stream(stream)) => stream.connection.candidate_buffers().for_each(change),
+            Ok(Flow::Udp(udp)) => udp.candidate_buffers().into_iter().flatten().for_each(change),
             _ => {}
         }
     }
 
     /// Whether anything waits to be decided about.
-    pub fn has_candidate(&self, socket: SocketId) -> bool {
-        match self.slots.find(socket) {
-            Some(Socket::Stream(stream)) => stream.connection.candidate().is_some(),
-            Some(Socket::Udp(udp)) => udp.has_candidate(),
+    pub fn has_candidate(&self, flow: FlowId) -> bool {
+        match self.slots.find(flow) {
+            Some(Flow::Stream(stream)) => stream.connection.candidate().is_some(),
+            Some(Flow::Udp(udp)) => udp.has_candidate(),
             _ => false,
         }
     }
@@ -130,43 +130,42 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// As [`Ring::candidate`].
-    pub fn decide(&mut self, now: Instant, socket: SocketId, decision: Decision) -> Result<usize, Error> {
+    pub fn decide(&mut self, now: Instant, flow: FlowId, decision: Decision) -> Result<usize, Error> {
         let decision = match decision {
             Decision::Drop if self.config.is(Mutant::DroppedIsRead) => Decision::Admit,
             Decision::Drop if self.config.is(Mutant::DroppedTakesRoom) => Decision::Hold,
             decision => decision,
         };
-        let decided = match self.slots.find_mut(socket)? {
-            Socket::Stream(stream) if !stream.orphan => stream.connection.decide(now, decision),
-            Socket::Stream(_) => return Err(Error::BadSocket),
-            Socket::Udp(udp) => {
+        let decided = match self.slots.find_mut(flow)? {
+            Flow::Stream(stream) if !stream.orphan => stream.connection.decide(now, decision),
+            Flow::Stream(_) => return Err(Error::BadSocket),
+            Flow::Udp(udp) => {
                 let len = udp.decide(decision).ok_or(Error::WouldBlock)?;
                 if decision == Decision::Admit {
-                    self.raise(socket.index, Readiness::IN);
+                    self.raise(flow.index, Readiness::IN);
                 }
                 return Ok(len);
             }
-            Socket::Listener(_) => return Err(Error::NotSupported),
+            Flow::Listener(_) => return Err(Error::NotSupported),
         };
         let len = decided.ok_or(Error::WouldBlock)?;
         // (Of a stream whose end waited behind it, that is what there is to be read now.)
-        let is_at_end =
-            || self.slots.find(socket).is_some_and(|s| matches!(s, Socket::Stream(stream) if stream.connection.available() == 0));
+        let is_at_end = || self.slots.find(flow).is_some_and(|s| matches!(s, Flow::Stream(stream) if stream.connection.available() == 0));
         if decision == Decision::Admit || (is_at_end() && !self.config.is(Mutant::DroppedEndUnraised)) {
-            self.raise_readable(socket);
+            self.raise_readable(flow);
         }
-        if self.slots.stream(socket).is_ok_and(|stream| stream.connection.wants_transmit()) {
-            self.transmit(now, socket.index);
+        if self.slots.stream(flow).is_ok_and(|stream| stream.connection.wants_transmit()) {
+            self.transmit(now, flow.index);
             self.output.flush(&mut self.device);
         } else {
-            self.renote(socket.index);
+            self.renote(flow.index);
         }
         Ok(len)
     }
 
-    fn raise_readable(&mut self, socket: SocketId) {
-        if self.readiness(socket).contains(Readiness::IN) {
-            self.raise(socket.index, Readiness::IN);
+    fn raise_readable(&mut self, flow: FlowId) {
+        if self.readiness(flow).contains(Readiness::IN) {
+            self.raise(flow.index, Readiness::IN);
         }
     }
 }

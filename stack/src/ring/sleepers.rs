@@ -1,7 +1,7 @@
 //! Who sleeps on the ring, and does not wait for acknowledgments ([`Wake::NotQuiet`]).
 
 use super::Ring;
-use super::slots::Socket;
+use super::slots::Flow;
 use crate::device::{Device, Wake};
 use crate::time::Instant;
 
@@ -14,7 +14,7 @@ impl<D: Device> Ring<D> {
     pub fn wake(&mut self) -> Wake {
         while let Some(&index) = self.awaiting.last() {
             let slot = self.slots.slot(index);
-            if matches!(&slot.socket, Some(Socket::Stream(stream)) if stream.awaits_acknowledgment()) {
+            if matches!(&slot.flow, Some(Flow::Stream(stream)) if stream.awaits_acknowledgment()) {
                 return Wake::Any;
             }
             slot.awaiting = false;

@@ -1,22 +1,22 @@
-//! The ring's sockets: a slab with generations, so that a stale id never reaches another socket.
+//! The ring's flows: a slab with generations, so that a stale id never reaches another flow.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
-use super::types::{Counters, NextHop, Readiness, SocketId};
-use super::udp::UdpSocket;
-use crate::device::{Device, Flow, Protocol, RuleId};
+use super::types::{Counters, FlowId, NextHop, Readiness};
+use super::udp::UdpFlow;
+use crate::device::{Device, FiveTuple, Protocol, RuleId};
 use crate::error::Error;
 use crate::mutants::{Mutant, Strain};
 use crate::tcp;
 use crate::time::Instant;
 
 /// What a slot holds.
-pub(super) enum Socket<D: Device> {
+pub(super) enum Flow<D: Device> {
     Stream(Box<Stream<D>>),
     Listener(Box<Listener>),
-    Udp(Box<UdpSocket<D>>),
+    Udp(Box<UdpFlow<D>>),
 }
 
 /// A TCP connection with its addresses.
@@ -33,7 +33,7 @@ pub(super) struct Stream<D: Device> {
     /// doesn't leave an entry for its keepalive behind each time.
     pub(super) far_at: Option<Instant>,
     /// The listener that has not seen it accepted yet.
-    pub(super) parent: Option<SocketId>,
+    pub(super) parent: Option<FlowId>,
     /// Waits in the parent's accept queue.
     pub(super) queued: bool,
     /// The program closed it; it ends by itself.
@@ -61,8 +61,8 @@ impl<D: Device> Stream<D> {
     }
 
     /// The addresses, as the device knows them.
-    pub(super) fn flow(&self) -> Flow {
-        Flow { protocol: Protocol::Tcp, local: self.local, remote: Some(self.remote) }
+    pub(super) fn five_tuple(&self) -> FiveTuple {
+        FiveTuple { protocol: Protocol::Tcp, local: self.local, remote: Some(self.remote) }
     }
 
     /// Whether a new entry must go into the wheel for `deadline`; then it is the one that counts.
@@ -89,9 +89,9 @@ pub(super) struct Listener {
     pub(super) rule: RuleId,
     pub(super) backlog: usize,
     /// Handshakes under way.
-    pub(super) embryos: usize,
+    pub(super) half_open: usize,
     /// Established, not accepted yet.
-    pub(super) ready: VecDeque<SocketId>,
+    pub(super) ready: VecDeque<FlowId>,
     pub(super) config: tcp::Config,
     pub(super) counters: Counters,
     /// SYNs that were taken since then: within a second.
@@ -116,7 +116,7 @@ impl Listener {
 
 pub(super) struct Slot<D: Device> {
     generation: u32,
-    pub(super) socket: Option<Socket<D>>,
+    pub(super) flow: Option<Flow<D>>,
     /// Edges not taken yet. Invariant: if there are any, the slot is in the event queue.
     pub(super) edges: Readiness,
     /// The slot is in the ring's list of those that wait for an acknowledgment.
@@ -140,30 +140,30 @@ impl<D: Device> Slots<D> {
         !self.free.is_empty() || self.slots.len() < self.max
     }
 
-    pub(super) fn insert(&mut self, socket: Socket<D>) -> Result<SocketId, Error> {
+    pub(super) fn insert(&mut self, flow: Flow<D>) -> Result<FlowId, Error> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < self.max => {
-                self.slots.push(Slot { generation: 0, socket: None, edges: Readiness::empty(), awaiting: false });
+                self.slots.push(Slot { generation: 0, flow: None, edges: Readiness::empty(), awaiting: false });
                 (self.slots.len() - 1) as u32
             }
             None => return Err(Error::NoBuffers),
         };
         let slot = &mut self.slots[index as usize];
-        if !self.strain.is(Mutant::StaleIdFindsHeir) || slot.generation == 0 {
+        if !self.strain.is(Mutant::StaleIdFindsNextFlow) || slot.generation == 0 {
             slot.generation = slot.generation.wrapping_add(1);
         }
-        slot.socket = Some(socket);
+        slot.flow = Some(flow);
         slot.edges = Readiness::empty();
-        Ok(SocketId { index, generation: slot.generation })
+        Ok(FlowId { index, generation: slot.generation })
     }
 
-    pub(super) fn remove(&mut self, index: u32) -> Option<Socket<D>> {
-        let socket = self.slots[index as usize].socket.take()?;
+    pub(super) fn remove(&mut self, index: u32) -> Option<Flow<D>> {
+        let flow = self.slots[index as usize].flow.take()?;
         if !self.strain.is(Mutant::SlotLeaks) {
             self.free.push(index);
         }
-        Some(socket)
+        Some(flow)
     }
 
     #[inline]
@@ -172,68 +172,68 @@ impl<D: Device> Slots<D> {
     }
 
     #[inline]
-    pub(super) fn at(&mut self, index: u32) -> Option<&mut Socket<D>> {
-        self.slots.get_mut(index as usize)?.socket.as_mut()
+    pub(super) fn at(&mut self, index: u32) -> Option<&mut Flow<D>> {
+        self.slots.get_mut(index as usize)?.flow.as_mut()
     }
 
     #[inline]
     pub(super) fn stream_at(&mut self, index: u32) -> Option<&mut Stream<D>> {
         match self.at(index) {
-            Some(Socket::Stream(stream)) => Some(stream),
+            Some(Flow::Stream(stream)) => Some(stream),
             _ => None,
         }
     }
 
     #[inline]
-    pub(super) fn find(&self, id: SocketId) -> Option<&Socket<D>> {
-        self.slots.get(id.index as usize).filter(|s| s.generation == id.generation)?.socket.as_ref()
+    pub(super) fn find(&self, id: FlowId) -> Option<&Flow<D>> {
+        self.slots.get(id.index as usize).filter(|s| s.generation == id.generation)?.flow.as_ref()
     }
 
     #[inline]
-    pub(super) fn find_mut(&mut self, id: SocketId) -> Result<&mut Socket<D>, Error> {
+    pub(super) fn find_mut(&mut self, id: FlowId) -> Result<&mut Flow<D>, Error> {
         self.slots
             .get_mut(id.index as usize)
             .filter(|s| s.generation == id.generation)
-            .and_then(|s| s.socket.as_mut())
+            .and_then(|s| s.flow.as_mut())
             .ok_or(Error::BadSocket)
     }
 
     #[inline]
-    pub(super) fn stream(&mut self, id: SocketId) -> Result<&mut Stream<D>, Error> {
+    pub(super) fn stream(&mut self, id: FlowId) -> Result<&mut Stream<D>, Error> {
         match self.find_mut(id)? {
-            Socket::Stream(stream) if !stream.orphan => Ok(stream),
-            Socket::Stream(_) => Err(Error::BadSocket),
+            Flow::Stream(stream) if !stream.orphan => Ok(stream),
+            Flow::Stream(_) => Err(Error::BadSocket),
             _ => Err(Error::NotSupported),
         }
     }
 
-    pub(super) fn listener(&mut self, id: SocketId) -> Result<&mut Listener, Error> {
+    pub(super) fn listener(&mut self, id: FlowId) -> Result<&mut Listener, Error> {
         match self.find_mut(id)? {
-            Socket::Listener(listener) => Ok(listener),
+            Flow::Listener(listener) => Ok(listener),
             _ => Err(Error::NotSupported),
         }
     }
 
     #[inline]
-    pub(super) fn udp(&mut self, id: SocketId) -> Result<&mut UdpSocket<D>, Error> {
+    pub(super) fn udp(&mut self, id: FlowId) -> Result<&mut UdpFlow<D>, Error> {
         match self.find_mut(id)? {
-            Socket::Udp(socket) => Ok(socket),
+            Flow::Udp(flow) => Ok(flow),
             _ => Err(Error::NotSupported),
         }
     }
 
-    pub(super) fn id_at(&self, index: u32) -> SocketId {
-        SocketId { index, generation: self.slots[index as usize].generation }
+    pub(super) fn id_at(&self, index: u32) -> FlowId {
+        FlowId { index, generation: self.slots[index as usize].generation }
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Socket<D>> {
-        self.slots.iter_mut().filter_map(|slot| slot.socket.as_mut())
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow<D>> {
+        self.slots.iter_mut().filter_map(|slot| slot.flow.as_mut())
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (SocketId, &Socket<D>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (FlowId, &Flow<D>)> {
         (0u32..)
             .zip(&self.slots)
-            .filter_map(|(index, slot)| slot.socket.as_ref().map(|socket| (SocketId { index, generation: slot.generation }, socket)))
+            .filter_map(|(index, slot)| slot.flow.as_ref().map(|flow| (FlowId { index, generation: slot.generation }, flow)))
     }
 }
 

@@ -10,8 +10,8 @@ use super::arp::resolve;
 use super::demux::FlowKey;
 use super::neighbour::Neighbours;
 use super::output::{Envelope, Output};
-use super::slots::{Listener, STALL_MAX, STALL_MIN, Socket, Stream};
-use super::types::{Counters, NextHop, Readiness, Reuse, SocketId};
+use super::slots::{Flow, Listener, STALL_MAX, STALL_MIN, Stream};
+use super::types::{Counters, FlowId, NextHop, Readiness, Reuse};
 use super::udp::rule_error;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, SendError};
 use crate::error::Error;
@@ -32,7 +32,7 @@ impl<D: Device> Ring<D> {
         remote: SocketAddrV4,
         hop: NextHop,
         config: &tcp::Config,
-    ) -> Result<SocketId, Error> {
+    ) -> Result<FlowId, Error> {
         if local.port() == 0 || remote.port() == 0 || local.ip().is_unspecified() || remote.ip().is_unspecified() {
             return Err(Error::Invalid);
         }
@@ -49,7 +49,7 @@ impl<D: Device> Ring<D> {
         Ok(id)
     }
 
-    pub(super) fn route_inner(&mut self, now: Instant, id: SocketId, hop: NextHop) -> Result<(), Error> {
+    pub(super) fn route_inner(&mut self, now: Instant, id: FlowId, hop: NextHop) -> Result<(), Error> {
         let stream = self.slots.stream(id)?;
         if stream.hop != NextHop::Pending {
             return Err(Error::Invalid);
@@ -89,7 +89,7 @@ impl<D: Device> Ring<D> {
     pub(super) fn end_time_wait(&mut self, index: u32) {
         if let Some(stream) = self.slots.stream_at(index) {
             let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
-            self.predecessors.add(key, stream.connection.sent_up_to());
+            self.earlier_incarnations.add(key, stream.connection.sent_up_to());
         }
         match self.slots.stream_at(index) {
             Some(stream) if stream.orphan => self.drop_stream(index),
@@ -103,7 +103,7 @@ impl<D: Device> Ring<D> {
 
     /// A SYN for a connection's addresses, from another station: the kernel gave the peer's port to another process, so that
     /// whoever had it is through with it. The addresses are the newcomer's.
-    pub(super) fn on_heir(&mut self, now: Instant, index: u32) {
+    pub(super) fn on_syn_from_another_station(&mut self, now: Instant, index: u32) {
         let Some(stream) = self.slots.stream_at(index) else { return };
         if stream.orphan {
             self.drop_stream(index);
@@ -142,10 +142,10 @@ impl<D: Device> Ring<D> {
         let clock = (now.as_nanos() / 4096) as u32;
         let clock = if self.config.is(Mutant::NumbersRepeat) { 0 } else { clock };
         let mut iss = wire::SeqNumber(keyed.next_u32().wrapping_add(clock));
-        if self.config.is(Mutant::PredecessorForgotten) {
-            self.predecessors.take(key);
+        if self.config.is(Mutant::EarlierIncarnationForgotten) {
+            self.earlier_incarnations.take(key);
         }
-        if let Some(used) = self.predecessors.take(key).or_else(|| self.departed.used(local, remote)) {
+        if let Some(used) = self.earlier_incarnations.take(key).or_else(|| self.handed_over.used(local, remote)) {
             // RFC 1122 s4.2.2.13: larger than any that the connection before used. The clock alone is slower than any network.
             iss = iss.max(used + SEQUENCE_GAP);
         }
@@ -161,9 +161,9 @@ impl<D: Device> Ring<D> {
         local: SocketAddrV4,
         remote: SocketAddrV4,
         hop: NextHop,
-        parent: Option<SocketId>,
+        parent: Option<FlowId>,
         rule: Option<RuleId>,
-    ) -> Result<SocketId, Error> {
+    ) -> Result<FlowId, Error> {
         let (wheel_at, far_at) = (None, None);
         if let Some(mtu) = self.paths.mtu(now, *remote.ip()).filter(|_| !self.config.is(Mutant::PathMtuNotShared)) {
             connection.set_path_mtu(now, mtu);
@@ -186,10 +186,10 @@ impl<D: Device> Ring<D> {
             shared: false,
             noted: false,
         };
-        match self.slots.insert(Socket::Stream(Box::new(stream))) {
+        match self.slots.insert(Flow::Stream(Box::new(stream))) {
             Ok(id) => {
                 self.demux.insert(key, id.index);
-                self.departed.remove(local, remote);
+                self.handed_over.remove(local, remote);
                 Ok(id)
             }
             Err(error) => {
@@ -208,7 +208,7 @@ impl<D: Device> Ring<D> {
         self.device.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))).map(Some)
     }
 
-    pub(super) fn listen_inner(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<SocketId, Error> {
+    pub(super) fn listen_inner(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
         if local.port() == 0 {
             return Err(Error::Invalid);
         }
@@ -227,13 +227,13 @@ impl<D: Device> Ring<D> {
             local,
             rule,
             backlog,
-            embryos: 0,
+            half_open: 0,
             ready: Default::default(),
             config: config.clone(),
             counters: Counters::default(),
             syns: (Instant::ZERO, 0),
         };
-        match self.slots.insert(Socket::Listener(Box::new(listener))) {
+        match self.slots.insert(Flow::Listener(Box::new(listener))) {
             Ok(id) => {
                 self.demux.join(key, id.index, reuse);
                 Ok(id)
@@ -256,14 +256,14 @@ impl<D: Device> Ring<D> {
         hop: NextHop,
     ) -> Option<()> {
         let key = FlowKey::new(Protocol::Tcp, local, remote);
-        if self.departed.is_old(local, remote, hop, header.seq) && !self.knocks.insists(now, key, header.seq) {
+        if self.handed_over.is_old(local, remote, hop, header.seq) && !self.unanswered_syns.is_retransmission(now, key, header.seq) {
             return None;
         }
         let parent = self.slots.id_at(index);
         let listener = self.slots.listener(parent).ok()?;
-        let embryos = if self.config.is(Mutant::BacklogCountsReadyOnly) { 0 } else { listener.embryos };
+        let half_open = if self.config.is(Mutant::BacklogCountsReadyOnly) { 0 } else { listener.half_open };
         let more = usize::from(self.config.is(Mutant::BacklogOneMore));
-        if listener.ready.len() + embryos > listener.backlog + more {
+        if listener.ready.len() + half_open > listener.backlog + more {
             listener.counters.rx_drops += 1;
             mark!(self, ListenOverflow);
             return None;
@@ -282,13 +282,13 @@ impl<D: Device> Ring<D> {
         let connection = tcp::Connection::accept(now, &config, header, self.opening(now, local, remote));
         let id = self.insert_stream(now, key, connection, local, remote, hop, Some(parent), rule).ok()?;
         if let Ok(listener) = self.slots.listener(parent) {
-            listener.embryos += 1;
+            listener.half_open += 1;
         }
         self.after_input(now, id.index);
         Some(())
     }
 
-    pub(super) fn accept_inner(&mut self, id: SocketId) -> Result<SocketId, Error> {
+    pub(super) fn accept_inner(&mut self, id: FlowId) -> Result<FlowId, Error> {
         let newest_first = self.config.is(Mutant::AcceptsNewestFirst);
         let listener = self.slots.listener(id)?;
         let next = if newest_first { listener.ready.pop_back() } else { listener.ready.pop_front() };
@@ -313,7 +313,7 @@ impl<D: Device> Ring<D> {
         self.transmit(now, index);
     }
 
-    /// Moves a child whose handshake is complete (or failed) on from its listener's embryos.
+    /// Moves a child whose handshake is complete (or failed) on from its listener's half-open ones.
     fn promote(&mut self, index: u32) {
         let id = self.slots.id_at(index);
         let Some(stream) = self.slots.stream_at(index) else { return };
@@ -324,7 +324,7 @@ impl<D: Device> Ring<D> {
         }
         stream.queued = true;
         let Ok(listener) = self.slots.listener(parent) else { return };
-        listener.embryos -= 1;
+        listener.half_open -= 1;
         listener.ready.push_back(id);
         if listener.ready.len() > 1 && self.config.is(Mutant::SecondConnectionRaisesNothing) {
             return;
@@ -383,7 +383,7 @@ impl<D: Device> Ring<D> {
                     let gone = emit(now, stream, mac, output, device);
                     if let Some(lost) = gone {
                         mark!(self, PeerGone);
-                        let is_finished = device.left_finished(mac, &stream.flow());
+                        let is_finished = device.left_finished(mac, &stream.five_tuple());
                         stream.connection.station_gone(is_finished);
                         if lost > 0 {
                             // The peer's host would answer them by a reset.
@@ -464,7 +464,7 @@ impl<D: Device> Ring<D> {
     pub(super) fn settle(&mut self, index: u32) {
         let Self { slots, demux, device, awaiting, .. } = self;
         let slot = slots.slot(index);
-        let Some(Socket::Stream(stream)) = &mut slot.socket else { return };
+        let Some(Flow::Stream(stream)) = &mut slot.flow else { return };
         if stream.awaits_acknowledgment() && !slot.awaiting {
             slot.awaiting = true;
             awaiting.push(index);
@@ -485,7 +485,7 @@ impl<D: Device> Ring<D> {
             let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
             if demux.exact(key) == Some(index) && !self.config.is(Mutant::EndedKeepsAddresses) {
                 demux.remove(key);
-                self.predecessors.add(key, stream.connection.sent_up_to());
+                self.earlier_incarnations.add(key, stream.connection.sent_up_to());
             }
         }
         if self.config.is(Mutant::FarTimerTakenForNear) && stream.wheel_at.is_none() {
@@ -528,12 +528,12 @@ impl<D: Device> Ring<D> {
 
     /// Forgets a connection.
     pub(super) fn drop_stream(&mut self, index: u32) {
-        let Some(Socket::Stream(mut stream)) = self.slots.remove(index) else { return };
+        let Some(Flow::Stream(mut stream)) = self.slots.remove(index) else { return };
         unnote(&mut stream, &mut self.device);
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(index) && !self.config.is(Mutant::LeakFlow) {
             self.demux.remove(key);
-            self.predecessors.add(key, stream.connection.sent_up_to());
+            self.earlier_incarnations.add(key, stream.connection.sent_up_to());
         }
         let rule = stream.rule.filter(|_| !self.config.is(Mutant::StreamRuleLeaks));
         rule.into_iter().for_each(|rule| self.device.detach(rule));
@@ -543,7 +543,7 @@ impl<D: Device> Ring<D> {
         if let (Some(parent), false) = (stream.parent, stream.queued)
             && let Ok(listener) = self.slots.listener(parent)
         {
-            listener.embryos -= 1;
+            listener.half_open -= 1;
         }
     }
 
@@ -565,8 +565,8 @@ impl<D: Device> Ring<D> {
     }
 
     /// A listener ends, and with it what nobody accepted.
-    pub(super) fn close_listener(&mut self, now: Instant, id: SocketId) {
-        let Some(Socket::Listener(listener)) = self.slots.remove(id.index) else { return };
+    pub(super) fn close_listener(&mut self, now: Instant, id: FlowId) {
+        let Some(Flow::Listener(listener)) = self.slots.remove(id.index) else { return };
         if !self.config.is(Mutant::LeakRule) {
             self.device.detach(listener.rule);
         }
@@ -576,8 +576,8 @@ impl<D: Device> Ring<D> {
         let children: Vec<u32> = self
             .slots
             .iter()
-            .filter_map(|(child, socket)| match socket {
-                Socket::Stream(stream) if stream.parent == Some(id) => Some(child.index),
+            .filter_map(|(child, flow)| match flow {
+                Flow::Stream(stream) if stream.parent == Some(id) => Some(child.index),
                 _ => None,
             })
             .collect();
@@ -588,8 +588,8 @@ impl<D: Device> Ring<D> {
             if let Some(stream) = self.slots.stream_at(child) {
                 stream.parent = None;
             }
-            let is_embryo = || self.slots.find(self.slots.id_at(child)).is_some_and(is_handshaking);
-            if self.config.is(Mutant::EmbryosOutliveListener) && is_embryo() {
+            let is_half_open = || self.slots.find(self.slots.id_at(child)).is_some_and(is_handshaking);
+            if self.config.is(Mutant::HalfOpenOutliveListener) && is_half_open() {
                 continue;
             }
             self.close_stream(now, child, true);
@@ -598,7 +598,7 @@ impl<D: Device> Ring<D> {
 
     /// The link found its carrier again.
     pub(super) fn link_up(&mut self, now: Instant) {
-        let streams = self.slots.iter().filter_map(|(id, socket)| matches!(socket, Socket::Stream(_)).then_some(id.index));
+        let streams = self.slots.iter().filter_map(|(id, flow)| matches!(flow, Flow::Stream(_)).then_some(id.index));
         let streams: Vec<u32> = streams.collect();
         // All of them are told before one sends: one that sends lets others have their turn, who would be told afterwards, and send twice.
         for &index in &streams {
@@ -623,7 +623,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// See [`Ring::tcp_share`].
-    pub(super) fn share_inner(&mut self, id: SocketId, is_shared: bool) -> Result<(), Error> {
+    pub(super) fn share_inner(&mut self, id: FlowId, is_shared: bool) -> Result<(), Error> {
         self.slots.stream(id)?.shared = is_shared;
         self.renote(id.index);
         Ok(())
@@ -634,8 +634,8 @@ impl<D: Device> Ring<D> {
         let lost: Vec<u32> = self
             .slots
             .iter()
-            .filter_map(|(id, socket)| match socket {
-                Socket::Stream(stream) if stream.hop == NextHop::Station(mac) => Some(id.index),
+            .filter_map(|(id, flow)| match flow {
+                Flow::Stream(stream) if stream.hop == NextHop::Station(mac) => Some(id.index),
                 _ => None,
             })
             .collect();
@@ -643,7 +643,7 @@ impl<D: Device> Ring<D> {
         for &index in &lost {
             mark!(self, PeerGone);
             if let Some(stream) = self.slots.stream_at(index) {
-                let is_finished = self.device.left_finished(mac, &stream.flow());
+                let is_finished = self.device.left_finished(mac, &stream.five_tuple());
                 stream.connection.station_gone(is_finished);
             }
         }
@@ -654,8 +654,8 @@ impl<D: Device> Ring<D> {
 }
 
 /// Whether a connection's handshake is under way.
-fn is_handshaking<D: Device>(socket: &Socket<D>) -> bool {
-    matches!(socket, Socket::Stream(stream) if stream.connection.state() == tcp::State::SynReceived)
+fn is_handshaking<D: Device>(flow: &Flow<D>) -> bool {
+    matches!(flow, Flow::Stream(stream) if stream.connection.state() == tcp::State::SynReceived)
 }
 
 /// Tells the device what its peer is to know of a connection should this station die.
@@ -663,7 +663,7 @@ fn is_handshaking<D: Device>(socket: &Socket<D>) -> bool {
 fn note<D: Device>(stream: &mut Stream<D>, device: &mut D) {
     stream.noted = !stream.noted;
     if let NextHop::Station(mac) = stream.hop {
-        device.note_unfinished(mac, &stream.flow(), stream.noted);
+        device.note_unfinished(mac, &stream.five_tuple(), stream.noted);
     }
 }
 

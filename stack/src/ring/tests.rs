@@ -225,12 +225,12 @@ impl Pair {
         self.settle();
     }
 
-    pub(super) fn connected(&mut self) -> (SocketId, SocketId, SocketId) {
+    pub(super) fn connected(&mut self) -> (FlowId, FlowId, FlowId) {
         self.connected_with(&tcp::Config::default())
     }
 
     /// The listener's configuration is `config`.
-    fn connected_with(&mut self, config: &tcp::Config) -> (SocketId, SocketId, SocketId) {
+    fn connected_with(&mut self, config: &tcp::Config) -> (FlowId, FlowId, FlowId) {
         let listener = self.b.tcp_listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 4, config).unwrap();
         let client = self.connect(5000);
         self.settle();
@@ -239,27 +239,27 @@ impl Pair {
     }
 
     /// As [`Self::connect`]; also the SYN's frame, which B has yet to receive.
-    pub(super) fn connect_seen(&mut self, port: u16) -> (SocketId, Vec<u8>) {
+    pub(super) fn connect_seen(&mut self, port: u16) -> (FlowId, Vec<u8>) {
         self.a.set_neighbour(B, Some(self.b.device.mac));
         let client = self.connect(port);
         let syn = self.b.device.inward.lock().unwrap().back().unwrap().clone();
         (client, syn)
     }
 
-    pub(super) fn connect(&mut self, port: u16) -> SocketId {
+    pub(super) fn connect(&mut self, port: u16) -> FlowId {
         let (local, remote) = (SocketAddrV4::new(A, port), SocketAddrV4::new(B, 80));
         self.a.tcp_connect(self.now, local, remote, NextHop::Neighbour(B), &tcp::Config::default()).unwrap()
     }
 }
 
-pub(super) fn read(ring: &mut Ring<Cable>, now: Instant, id: SocketId, len: usize) -> Result<Vec<u8>, Error> {
+pub(super) fn read(ring: &mut Ring<Cable>, now: Instant, id: FlowId, len: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; len];
     let n = ring.tcp_recv(now, id, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty())?;
     bytes.truncate(n);
     Ok(bytes)
 }
 
-pub(super) fn write(ring: &mut Ring<Cable>, now: Instant, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
+pub(super) fn write(ring: &mut Ring<Cable>, now: Instant, id: FlowId, bytes: &[u8]) -> Result<usize, Error> {
     ring.tcp_send(now, id, &[IoSlice::new(bytes)], SendFlags::empty())
 }
 
@@ -267,7 +267,7 @@ pub(super) fn write(ring: &mut Ring<Cable>, now: Instant, id: SocketId, bytes: &
 fn a_stream_opens_carries_bytes_both_ways_and_closes() {
     let mut pair = Pair::new();
     let (client, server, listener) = pair.connected();
-    assert_eq!(pair.a.take_event().map(|e| (e.socket, e.edges.contains(Readiness::OUT))), Some((client, true)));
+    assert_eq!(pair.a.take_event().map(|e| (e.flow, e.edges.contains(Readiness::OUT))), Some((client, true)));
     assert_eq!(write(&mut pair.a, pair.now, client, b"ping"), Ok(4));
     pair.settle();
     assert_eq!(read(&mut pair.b, pair.now, server, 64), Ok(b"ping".to_vec()));
@@ -514,13 +514,13 @@ fn a_port_that_went_to_another_station_is_the_newcomers() {
     assert_eq!(read(&mut pair.a, pair.now, client, 1), Err(Error::Reset), "a stranger in the middle of a connection is refused");
     assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::WouldBlock), "and disturbs nobody");
     pair.a.close(pair.now, client, false);
-    let heir = pair.connect(5000);
+    let next = pair.connect(5000);
     pair.settle();
-    assert_eq!(pair.a.info(heir).unwrap().state, Some(tcp::State::Established));
+    assert_eq!(pair.a.info(next).unwrap().state, Some(tcp::State::Established));
     assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::Reset));
     let accepted = pair.b.tcp_accept(listener).unwrap();
     pair.b.close(pair.now, server, false);
-    write(&mut pair.a, pair.now, heir, b"me").unwrap();
+    write(&mut pair.a, pair.now, next, b"me").unwrap();
     pair.settle();
     assert_eq!(read(&mut pair.b, pair.now, accepted, 8), Ok(b"me".to_vec()), "the old socket's end takes nothing away");
 }
@@ -610,7 +610,7 @@ fn a_connection_begins_above_the_one_whose_time_wait_it_ends() {
     let mut pair = Pair::new();
     let config = tcp::Config { timestamps: false, ..tcp::Config::default() };
     let (client, server, listener) = pair.connected_with(&config);
-    let sent_up_to = |pair: &mut Pair, id: SocketId| pair.b.slots.stream_at(id.index).unwrap().connection.sent_up_to();
+    let sent_up_to = |pair: &mut Pair, id: FlowId| pair.b.slots.stream_at(id.index).unwrap().connection.sent_up_to();
     // Far more than the clock of initial sequence numbers has advanced by.
     for _ in 0..100 {
         write(&mut pair.b, pair.now, server, &[1; 8000]).unwrap();
@@ -634,7 +634,7 @@ fn a_connection_begins_above_the_one_whose_time_wait_it_ends() {
 
 /// A peer that crashed has nothing better than a SYN with any number, and a reset for what answers it; an old duplicate comes once.
 #[test]
-fn a_syn_that_insists_ends_a_time_wait() {
+fn a_retransmitted_syn_ends_a_time_wait() {
     let mut pair = Pair::new();
     let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
     let (client, syn) = pair.connect_seen(5000);
@@ -649,8 +649,8 @@ fn a_syn_that_insists_ends_a_time_wait() {
         pair.pass(Duration::from_millis(pause));
         pair.b.device().inward.lock().unwrap().push_back(syn.clone());
         pair.b.poll(pair.now);
-        let state = |(_, socket): (SocketId, &Socket<Cable>)| match socket {
-            Socket::Stream(stream) => Some(stream.connection.state()),
+        let state = |(_, socket): (FlowId, &Flow<Cable>)| match socket {
+            Flow::Stream(stream) => Some(stream.connection.state()),
             _ => None,
         };
         let states: Vec<_> = pair.b.slots.iter().filter_map(state).collect();

@@ -7,9 +7,9 @@ use crate::mutants::{Mutant, Strain};
 use crate::tcp;
 use crate::time::Instant;
 
-/// Names a socket of one ring. Slots are used again, generations are not: a stale id is recognised.
+/// Names a flow of one ring. Slots are used again, generations are not: a stale id is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SocketId {
+pub struct FlowId {
     /// The slot; dense, so that a caller can keep its own table beside the ring's.
     pub index: u32,
     /// Which use of the slot.
@@ -33,11 +33,11 @@ bitflags::bitflags! {
     }
 }
 
-/// A socket's readiness changed, or gained something new of the same kind.
+/// A flow's readiness changed, or gained something new of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Which socket.
-    pub socket: SocketId,
+    /// Which flow.
+    pub flow: FlowId,
     /// What arrived since its last event, whether or not it was ready before: what an edge-triggered wait wants.
     pub edges: Readiness,
 }
@@ -152,8 +152,8 @@ pub struct RingConfig {
     pub addresses: Vec<Ipv4Addr>,
     /// The VLAN that the ring's frames are tagged with, both ways (PCP, DEI and VID as on the wire); untagged if `None`.
     pub vlan: Option<u16>,
-    /// Most sockets, connections that linger included.
-    pub sockets_max: usize,
+    /// Most flows, connections that linger included.
+    pub flows_max: usize,
     /// Frames taken from the device in one poll (VMA_CQ_POLL_BATCH_MAX).
     pub batch: usize,
     /// Send a reset for a TCP segment that no flow matches (RFC 9293 s3.10.7.1).
@@ -170,7 +170,7 @@ impl Default for RingConfig {
         Self {
             addresses: Vec::new(),
             vlan: None,
-            sockets_max: 1 << 20,
+            flows_max: 1 << 20,
             batch: 16,
             reset_strangers: true,
             time_wait: core::time::Duration::from_secs(60),
@@ -261,7 +261,7 @@ pub struct Backlog {
 
 /// A socket as `ss` would show it.
 #[derive(Clone, Copy, Debug)]
-pub struct SocketInfo {
+pub struct FlowInfo {
     /// TCP or UDP.
     pub protocol: Protocol,
     /// Our address.
@@ -289,8 +289,8 @@ pub struct SocketInfo {
 /// What a ring holds beside its device's buffers and rules. All zero once every socket is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Sockets, closed connections that linger included.
-    pub sockets: usize,
-    /// Pairs of addresses that are taken.
+    /// Flows, closed connections that linger included.
     pub flows: usize,
+    /// Pairs of addresses that are taken.
+    pub addresses: usize,
 }

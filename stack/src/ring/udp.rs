@@ -19,8 +19,8 @@ use super::Ring;
 use super::arp::resolve;
 use super::demux::FlowKey;
 use super::output::Envelope;
-use super::slots::Socket;
-use super::types::{Backlog, Counters, Datagram, NextHop, Readiness, RecvFlags, Reuse, SocketId, UdpOptions};
+use super::slots::Flow;
+use super::types::{Backlog, Counters, Datagram, FlowId, NextHop, Readiness, RecvFlags, Reuse, UdpOptions};
 use crate::cyclic::NetworkHeaders;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxSlice};
 use crate::error::Error;
@@ -127,8 +127,8 @@ impl<B: RxBuffer> Waiting<B> {
     }
 }
 
-/// A UDP socket.
-pub(super) struct UdpSocket<D: Device> {
+/// One ring's part of a UDP socket.
+pub(super) struct UdpFlow<D: Device> {
     /// What it was bound to; and what it has now, with a peer.
     bound: SocketAddrV4,
     pub(super) local: SocketAddrV4,
@@ -162,7 +162,7 @@ pub(super) struct UdpSocket<D: Device> {
     strain: Strain,
 }
 
-impl<D: Device> UdpSocket<D> {
+impl<D: Device> UdpFlow<D> {
     /// Whether a group's datagram from there is for this socket, which is a member: a connected one has but one peer, and one local address.
     pub(super) fn hears(&self, from: SocketAddrV4, group: Ipv4Addr) -> bool {
         let local = *self.local.ip();
@@ -401,7 +401,7 @@ fn take(from: &[u8], out: &mut [u8]) -> usize {
 }
 
 impl<D: Device> Ring<D> {
-    pub(super) fn udp_open_inner(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<SocketId, Error> {
+    pub(super) fn udp_open_inner(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<FlowId, Error> {
         if local.port() == 0 {
             return Err(Error::Invalid);
         }
@@ -414,7 +414,7 @@ impl<D: Device> Ring<D> {
             true => None,
             false => Some(self.device.attach(&udp_rule(local, options)).map_err(rule_error)?),
         };
-        let socket = UdpSocket {
+        let flow = UdpFlow {
             bound: local,
             local,
             remote: None,
@@ -437,7 +437,7 @@ impl<D: Device> Ring<D> {
             dropped_bytes: 0,
             strain: self.config.strain(),
         };
-        match self.slots.insert(Socket::Udp(Box::new(socket))) {
+        match self.slots.insert(Flow::Udp(Box::new(flow))) {
             Ok(id) => {
                 self.demux.join(key, id.index, options.reuse);
                 Ok(id)
@@ -450,10 +450,10 @@ impl<D: Device> Ring<D> {
     }
 
     /// A socket shares its address in another manner than `before`.
-    pub(super) fn reuse_otherwise(&mut self, id: SocketId, before: UdpOptions) -> Result<(), Error> {
-        let socket = self.slots.udp(id)?;
-        let (key, local, options, has_peer) = (socket.key(), socket.local, socket.options, socket.remote.is_some());
-        let Some(rule) = socket.rule.take() else { return Ok(()) };
+    pub(super) fn reuse_otherwise(&mut self, id: FlowId, before: UdpOptions) -> Result<(), Error> {
+        let flow = self.slots.udp(id)?;
+        let (key, local, options, has_peer) = (flow.key(), flow.local, flow.options, flow.remote.is_some());
+        let Some(rule) = flow.rule.take() else { return Ok(()) };
         self.demux.leave(key, id.index);
         // (The device may not have both rules at once.)
         self.device.detach(rule);
@@ -465,30 +465,25 @@ impl<D: Device> Ring<D> {
         if rule.is_some() {
             self.demux.join(key, id.index, among_equals(now.reuse, has_peer));
         }
-        if let Ok(socket) = self.slots.udp(id) {
-            socket.rule = rule;
-            (socket.options.reuse, socket.options.cookie) = (now.reuse, now.cookie);
+        if let Ok(flow) = self.slots.udp(id) {
+            flow.rule = rule;
+            (flow.options.reuse, flow.options.cookie) = (now.reuse, now.cookie);
         }
         result
     }
 
-    pub(super) fn udp_connect_inner(
-        &mut self,
-        id: SocketId,
-        source: Ipv4Addr,
-        remote: Option<(SocketAddrV4, NextHop)>,
-    ) -> Result<(), Error> {
-        let socket = self.slots.udp(id)?;
-        let ip = if remote.is_some() && socket.bound.ip().is_unspecified() { source } else { *socket.bound.ip() };
-        let ip = if remote.is_none() && self.config.is(Mutant::UdpDisconnectKeepsAddress) { *socket.local.ip() } else { ip };
-        let local = SocketAddrV4::new(ip, socket.bound.port());
-        let (before, after) = (socket.key(), socket.key_with(local, remote.map(|(remote, _)| remote)));
-        let (options, moves) = (socket.options, local != socket.local);
-        let stays = socket.remote.is_some() && self.config.is(Mutant::FormerPeerHeard);
-        // (One that was deafened has no rule, and nothing comes for it.)
-        let is_deaf = socket.rule.is_none() && !socket.bound.ip().is_multicast();
-        if is_deaf || before == after || self.config.is(Mutant::PeerIsNotPreferred) {
-            socket.remote = remote;
+    pub(super) fn udp_connect_inner(&mut self, id: FlowId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
+        let flow = self.slots.udp(id)?;
+        let ip = if remote.is_some() && flow.bound.ip().is_unspecified() { source } else { *flow.bound.ip() };
+        let ip = if remote.is_none() && self.config.is(Mutant::UdpDisconnectKeepsAddress) { *flow.local.ip() } else { ip };
+        let local = SocketAddrV4::new(ip, flow.bound.port());
+        let (before, after) = (flow.key(), flow.key_with(local, remote.map(|(remote, _)| remote)));
+        let (options, moves) = (flow.options, local != flow.local);
+        let stays = flow.remote.is_some() && self.config.is(Mutant::FormerPeerHeard);
+        // (One whose receiving side was shut down has no rule, and nothing comes for it.)
+        let is_rx_shut = flow.rule.is_none() && !flow.bound.ip().is_multicast();
+        if is_rx_shut || before == after || self.config.is(Mutant::PeerIsNotPreferred) {
+            flow.remote = remote;
             return Ok(());
         }
         if !self.demux.admits(after, options.reuse) {
@@ -499,10 +494,10 @@ impl<D: Device> Ring<D> {
             self.demux.leave(before, id.index);
         }
         self.demux.join(after, id.index, among_equals(options.reuse, remote.is_some()));
-        if let Ok(socket) = self.slots.udp(id) {
-            (socket.local, socket.remote) = (local, remote);
+        if let Ok(flow) = self.slots.udp(id) {
+            (flow.local, flow.remote) = (local, remote);
             if moves
-                && let Some(rule) = core::mem::replace(&mut socket.rule, rule)
+                && let Some(rule) = core::mem::replace(&mut flow.rule, rule)
                 && !self.config.is(Mutant::ConnectLeaksRule)
             {
                 self.device.detach(rule);
@@ -511,14 +506,14 @@ impl<D: Device> Ring<D> {
         Ok(())
     }
 
-    pub(super) fn close_udp(&mut self, id: SocketId) {
+    pub(super) fn close_udp(&mut self, id: FlowId) {
         self.leave_all(id);
         let Ok(udp) = self.slots.udp(id) else { return };
         let (rule, key) = (udp.rule, udp.key());
         if !self.config.is(Mutant::LeakRule) {
             rule.into_iter().for_each(|rule| self.device.detach(rule));
         }
-        // (One that was deafened has none, and another may have the address.)
+        // (One whose receiving side was shut down has none, and another may have the address.)
         self.demux.leave(key, id.index);
         self.slots.remove(id.index);
     }
@@ -527,35 +522,35 @@ impl<D: Device> Ring<D> {
     pub(super) fn udp_send_inner(
         &mut self,
         now: Instant,
-        id: SocketId,
+        id: FlowId,
         data: &[IoSlice<'_>],
         source: Ipv4Addr,
         to: Option<(SocketAddrV4, NextHop)>,
     ) -> Result<usize, Error> {
-        let socket = self.slots.udp(id)?;
+        let flow = self.slots.udp(id)?;
         let (remote, hop) = match to {
-            Some(_) if self.config.is(Mutant::PeerBeforeDestination) && socket.remote.is_some() => {
-                socket.remote.ok_or(Error::DestinationRequired)?
+            Some(_) if self.config.is(Mutant::PeerBeforeDestination) && flow.remote.is_some() => {
+                flow.remote.ok_or(Error::DestinationRequired)?
             }
             Some(to) => to,
-            None => socket.remote.ok_or(Error::DestinationRequired)?,
+            None => flow.remote.ok_or(Error::DestinationRequired)?,
         };
         let len = data.iter().map(|d| d.len()).sum::<usize>();
         if len + usize::from(self.config.is(Mutant::LongestDatagramRefused)) > self.output.payload_max(wire::LEN) {
             return Err(Error::MessageTooLong);
         }
-        let pending = if self.config.is(Mutant::ErrorToldAgain) { socket.error } else { socket.error.take() };
+        let pending = if self.config.is(Mutant::ErrorToldAgain) { flow.error } else { flow.error.take() };
         if let Some(error) = pending {
             return Err(error);
         }
-        if socket.shut_write && !self.config.is(Mutant::ShutWriteSends) {
+        if flow.shut_write && !self.config.is(Mutant::ShutWriteSends) {
             return Err(Error::Pipe);
         }
-        let ports = (socket.local.port(), remote.port());
-        let src = if socket.local.ip().is_unspecified() { source } else { *socket.local.ip() };
-        let (ttl, tos) = (socket.options.ttl, socket.options.tos);
-        socket.counters.tx_packets += 1;
-        socket.counters.tx_bytes += len as u64;
+        let ports = (flow.local.port(), remote.port());
+        let src = if flow.local.ip().is_unspecified() { source } else { *flow.local.ip() };
+        let (ttl, tos) = (flow.options.ttl, flow.options.tos);
+        flow.counters.tx_packets += 1;
+        flow.counters.tx_bytes += len as u64;
         let dst = *remote.ip();
         let sent = match hop {
             _ if dst.is_multicast() => self.send_to_group(now, id, SocketAddrV4::new(src, ports.0), remote, data, len),
@@ -574,14 +569,14 @@ impl<D: Device> Ring<D> {
 
     /// A queue that overflows loses datagrams, here as in a switch; the counters tell.
     #[cold]
-    pub(super) fn lose_datagram(&mut self, id: SocketId, data: &[IoSlice<'_>]) -> Result<usize, Error> {
+    pub(super) fn lose_datagram(&mut self, id: FlowId, data: &[IoSlice<'_>]) -> Result<usize, Error> {
         let len = data.iter().map(|d| d.len()).sum::<usize>();
         self.count_sent(id, 1, len as u64)?;
         self.output.counters.tx_drops += 1;
         Ok(len)
     }
 
-    fn count_sent(&mut self, id: SocketId, packets: u64, bytes: u64) -> Result<(), Error> {
+    fn count_sent(&mut self, id: FlowId, packets: u64, bytes: u64) -> Result<(), Error> {
         let counters = &mut self.slots.udp(id)?.counters;
         counters.tx_packets = counters.tx_packets.wrapping_add(packets);
         counters.tx_bytes = counters.tx_bytes.wrapping_add(bytes);
@@ -589,7 +584,7 @@ impl<D: Device> Ring<D> {
     }
 
     #[cold]
-    fn not_sent(&mut self, id: SocketId, error: SendError, len: usize, is_multicast: bool) -> Result<usize, Error> {
+    fn not_sent(&mut self, id: FlowId, error: SendError, len: usize, is_multicast: bool) -> Result<usize, Error> {
         match error {
             SendError::NoPeer => Err(Error::HostUnreachable),
             SendError::TooLong => Err(Error::MessageTooLong),
@@ -611,13 +606,13 @@ impl<D: Device> Ring<D> {
     fn send_to_group(
         &mut self,
         now: Instant,
-        id: SocketId,
+        id: FlowId,
         from: SocketAddrV4,
         to: SocketAddrV4,
         data: &[IoSlice<'_>],
         len: usize,
     ) -> Result<(), SendError> {
-        let Ok(UdpSocket { options, .. }) = self.slots.udp(id) else { return Ok(()) };
+        let Ok(UdpFlow { options, .. }) = self.slots.udp(id) else { return Ok(()) };
         let ttl = if self.config.is(Mutant::GroupTtlOfUnicast) { options.ttl } else { options.multicast_ttl };
         let tos = if self.config.is(Mutant::GroupTosForgotten) { 0 } else { options.tos };
         let (tos, loops) = (tos, options.multicast_loop || self.config.is(Mutant::LoopsUnasked));
@@ -703,44 +698,44 @@ impl<D: Device> Ring<D> {
         }
     }
 
-    pub(super) fn udp_recv_inner(&mut self, id: SocketId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
-        let socket = self.slots.udp(id)?;
-        if let Some(error) = socket.error.take() {
+    pub(super) fn udp_recv_inner(&mut self, id: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
+        let flow = self.slots.udp(id)?;
+        if let Some(error) = flow.error.take() {
             if self.config.is(Mutant::ErrorEatsDatagram) {
-                let _ = socket.pop(into, false);
+                let _ = flow.pop(into, false);
             }
             return Err(error);
         }
-        socket.pop(into, flags.contains(RecvFlags::PEEK))
+        flow.pop(into, flags.contains(RecvFlags::PEEK))
     }
 
     /// See [`Ring::udp_lend_each`].
     #[inline]
-    pub(super) fn udp_lend_inner(&mut self, id: SocketId, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
-        let socket = self.slots.udp(id)?;
-        if let Some(error) = socket.error.take() {
+    pub(super) fn udp_lend_inner(&mut self, id: FlowId, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
+        let flow = self.slots.udp(id)?;
+        if let Some(error) = flow.error.take() {
             return Err(error);
         }
-        let lent = socket.lend(|piece| {
+        let lent = flow.lend(|piece| {
             #[cfg(feature = "marks")]
             self.marks.hit(crate::marks::of_lent(&piece));
             take(piece);
         })?;
         if self.config.is(Mutant::LentUncounted) {
-            socket.lent = 0;
+            flow.lent = 0;
         }
         Ok(lent)
     }
 
     /// See [`Ring::udp_give_back`].
     #[inline]
-    pub(super) fn udp_give_back_inner(&mut self, id: SocketId, len: usize) -> bool {
+    pub(super) fn udp_give_back_inner(&mut self, id: FlowId, len: usize) -> bool {
         let forgets = self.config.is(Mutant::GiveBackForgotten);
-        let Ok(socket) = self.slots.udp(id) else { return false };
+        let Ok(flow) = self.slots.udp(id) else { return false };
         if self.config.is(Mutant::GiveBackKeepsOverhead) {
-            socket.lent = socket.lent.saturating_sub(len);
+            flow.lent = flow.lent.saturating_sub(len);
         } else if !forgets {
-            socket.lent = socket.lent.saturating_sub(len + OVERHEAD);
+            flow.lent = flow.lent.saturating_sub(len + OVERHEAD);
         }
         true
     }

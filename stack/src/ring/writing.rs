@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use super::Ring;
-use super::types::{SendFlags, SocketId};
+use super::types::{FlowId, SendFlags};
 use crate::device::{Device, TxBuffer};
 use crate::error::Error;
 use crate::mutants::Mutant;
@@ -15,26 +15,20 @@ const ALONE: usize = 1024;
 impl<D: Device> Ring<D> {
     #[cold]
     #[inline(never)]
-    pub(super) fn write_after_reap(
-        &mut self,
-        now: Instant,
-        socket: SocketId,
-        data: &[IoSlice<'_>],
-        flags: SendFlags,
-    ) -> Result<usize, Error> {
+    pub(super) fn write_after_reap(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         self.device.reap();
-        let written = self.write(now, socket, data, flags);
+        let written = self.write(now, flow, data, flags);
         let told = self.config.is(Mutant::NoBuffersTold);
         written.map_err(|error| if error == Error::NoBuffers && !told { Error::WouldBlock } else { error })
     }
 
     /// Writes to a stream. A few bytes that wait for nothing need no look at what is left for others.
     #[inline(always)]
-    pub(super) fn write(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+    pub(super) fn write(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         let Self { slots, device, .. } = self;
-        let connection = &mut slots.stream(socket)?.connection;
+        let connection = &mut slots.stream(flow)?.connection;
         if connection.send_queue() > 0 || data.len() != 1 || data[0].len() > ALONE {
-            return self.write_sharing(now, socket, data, flags);
+            return self.write_sharing(now, flow, data, flags);
         }
         connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| device.tx_alloc(len))
     }
@@ -42,10 +36,10 @@ impl<D: Device> Ring<D> {
     /// Writes to a stream, unless it would queue more than it leaves buffers for: so that streams whose peers acknowledge slowly share them (with n
     /// of them, each has an (n+1)th at most), and there are some for others.
     #[inline(never)]
-    fn write_sharing(&mut self, now: Instant, socket: SocketId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+    fn write_sharing(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         let greedy = self.config.is(Mutant::WritersTakeAll);
         let Self { slots, device, .. } = self;
-        let connection = &mut slots.stream(socket)?.connection;
+        let connection = &mut slots.stream(flow)?.connection;
         let mut queued = connection.send_queue();
         let mut alloc = |len| {
             if queued > 0 && queued > device.tx_free(len) && !greedy {

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
 use ringway_stack::device::Device;
-use ringway_stack::ring::{Event, NextHop, Ring, SocketId, UdpOptions};
+use ringway_stack::ring::{Event, FlowId, NextHop, Ring, UdpOptions};
 use ringway_stack::{Error, Instant, tcp};
 
 use crate::address::Ports;
@@ -58,9 +58,9 @@ struct State<D: Device> {
     /// Whether `ring` is the real one: always if owned, else while it is lent.
     present: bool,
     now: Instant,
-    waiters: BTreeMap<SocketId, Waiters>,
+    waiters: BTreeMap<FlowId, Waiters>,
     /// Closed while the ring was away.
-    closed: Vec<(SocketId, bool)>,
+    closed: Vec<(FlowId, bool)>,
     ports: Ports,
     /// A socket was used since the last poll.
     touched: bool,
@@ -206,7 +206,7 @@ impl<D: Device> Net<D> {
     pub(crate) fn poll_call<R>(
         &self,
         cx: &Context<'_>,
-        socket: SocketId,
+        socket: FlowId,
         side: Side,
         op: impl FnOnce(&mut Ring<D>, Instant) -> Result<R, Error>,
     ) -> Poll<io::Result<R>> {
@@ -242,7 +242,7 @@ impl<D: Device> Net<D> {
     }
 
     /// Gives a socket up, as the kernel's `close`.
-    pub(crate) fn close(&self, socket: SocketId, abort: bool) {
+    pub(crate) fn close(&self, socket: FlowId, abort: bool) {
         let mut state = self.shared.state.borrow_mut();
         let waiters = state.waiters.remove(&socket);
         if !state.present {
@@ -274,7 +274,7 @@ impl<D: Device> Net<D> {
 
 impl<D: Device> State<D> {
     fn dispatch(&mut self, event: &Event, woken: &mut Vec<Waker>) {
-        if let Some(waiters) = self.waiters.get_mut(&event.socket) {
+        if let Some(waiters) = self.waiters.get_mut(&event.flow) {
             waiters.take(event.edges, woken);
         }
     }

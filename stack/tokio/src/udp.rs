@@ -7,7 +7,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use ringway_stack::device::Device;
-use ringway_stack::ring::{Readiness, RecvFlags, SocketId};
+use ringway_stack::ring::{FlowId, Readiness, RecvFlags};
 use ringway_stack::{Error, Instant};
 use tokio::io::ReadBuf;
 
@@ -18,7 +18,7 @@ use crate::waiters::Side;
 /// A UDP socket, as tokio's. Any number of tasks may send and receive on it at once; each waiting one is woken by whatever arrives.
 pub struct UdpSocket<D: Device> {
     net: Net<D>,
-    id: SocketId,
+    id: FlowId,
 }
 
 impl<D: Device> fmt::Debug for UdpSocket<D> {

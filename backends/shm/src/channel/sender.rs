@@ -11,7 +11,7 @@ use crate::layout::{ETHERNET_BYTES, POOL_AT};
 use crate::link::Link;
 use crate::pool::{Allocator, Pool, TxBuf};
 use crate::protocol::{Kicker, ReleaseReader, SlotWord, SlotWriter, WriteWords};
-use crate::stores::Segment;
+use crate::stores::SharedMemory;
 use crate::sync::Ordering;
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl Sender {
 
     /// Puts a frame into the ring.
     #[inline]
-    pub(crate) fn send(&mut self, link: &Link, pool: &Arc<Pool>, member: &Segment, frame: &TxFrame<'_, TxBuf>) -> Result<(), NotSent> {
+    pub(crate) fn send(&mut self, link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, TxBuf>) -> Result<(), NotSent> {
         let len = frame.len();
         if len > FRAME_MAX || frame.body.len() > GATHER_MAX || frame.head.len() < ETHERNET_BYTES {
             return Err(NotSent::Refused(SendError::TooLong));
@@ -206,7 +206,7 @@ const FIRST_LINE: usize = 64 - SLOT_DATA;
 /// Copies a whole frame into its slot. The line that the reader watches comes last: between the first store to it and the
 /// publish word, the reader's next look would take it away once more.
 #[inline(always)]
-fn copy_inline(link: &Link, pool: &Arc<Pool>, member: &Segment, frame: &TxFrame<'_, TxBuf>, slot: usize) {
+fn copy_inline(link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, TxBuf>, slot: usize) {
     let head = &frame.head[ADDRESSES..];
     let mut at = slot + SLOT_DATA + head.len();
     for slice in frame.body {

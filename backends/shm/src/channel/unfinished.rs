@@ -7,13 +7,13 @@
 
 use std::net::SocketAddrV4;
 
-use ringway_stack::device::Flow;
+use ringway_stack::device::FiveTuple;
 use ringway_stack::wire::{ethernet, ipv4, tcp};
 
 use crate::layout::{ADDRESSES, PROCESSED_AT, SLOT_DATA, SLOTS, UNFINISHED_AT, UNFINISHED_WORDS, slot_at};
 use crate::link::Link;
 use crate::protocol::{ReadWords, SlotWord, WriteWords};
-use crate::stores::Segment;
+use crate::stores::SharedMemory;
 use crate::sync::Ordering;
 
 /// Counts in a word.
@@ -36,7 +36,7 @@ impl Default for Unfinished {
 impl Unfinished {
     /// Counts a connection, or counts it no more. `flow` is as it is here.
     #[inline]
-    pub(crate) fn note(&mut self, own: &impl WriteWords, flow: &Flow, is_unfinished: bool) {
+    pub(crate) fn note(&mut self, own: &impl WriteWords, flow: &FiveTuple, is_unfinished: bool) {
         let Some(remote) = flow.remote else { return };
         let (word, shift) = place_of(flow.local, remote);
         let count = self.words[word] >> shift & COUNT_MAX;
@@ -70,7 +70,7 @@ impl Left {
     }
 
     /// Whether it was through with a connection. `flow` is as it is here.
-    pub(crate) fn is_finished(&self, flow: &Flow) -> bool {
+    pub(crate) fn is_finished(&self, flow: &FiveTuple) -> bool {
         let Some(remote) = flow.remote else { return false };
         let (word, shift) = place_of(remote, flow.local);
         let is_counted = self.words[word] >> shift & COUNT_MAX > 0;
@@ -90,7 +90,7 @@ fn place_of(owner: SocketAddrV4, other: SocketAddrV4) -> (usize, usize) {
 }
 
 /// The connection that a frame in our ring brings bytes for, if any: ours first.
-fn flow_of(own: &Segment, slot: u64) -> Option<(SocketAddrV4, SocketAddrV4)> {
+fn flow_of(own: &SharedMemory, slot: u64) -> Option<(SocketAddrV4, SocketAddrV4)> {
     let at = slot_at(slot);
     let mut word = [0; 8];
     own.read(at, &mut word);
@@ -114,9 +114,9 @@ mod tests {
 
     use super::*;
 
-    fn flow(local: u16, remote: u16) -> Flow {
+    fn flow(local: u16, remote: u16) -> FiveTuple {
         let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-        Flow { protocol: Protocol::Tcp, local: at(local), remote: Some(at(remote)) }
+        FiveTuple { protocol: Protocol::Tcp, local: at(local), remote: Some(at(remote)) }
     }
 
     fn left(unfinished: &Unfinished) -> Left {
@@ -129,7 +129,7 @@ mod tests {
         let mut unfinished = Unfinished::default();
         // (Both ends are of one machine: the other end's ports are the other way round.)
         let (one, two) = (flow(80, 40_001), flow(80, 40_002));
-        let seen = |flow: &Flow| Flow { protocol: Protocol::Tcp, local: flow.remote.unwrap(), remote: Some(flow.local) };
+        let seen = |flow: &FiveTuple| FiveTuple { protocol: Protocol::Tcp, local: flow.remote.unwrap(), remote: Some(flow.local) };
         for _ in 0..2 {
             unfinished.note(&own, &one, true);
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ringway_stack::device::Protocol;
 
-use super::receivers::Socket;
+use super::receivers::KernelSocket;
 use super::{Rendezvous, Resolved};
 use crate::error::ResolveError;
 
@@ -53,7 +53,7 @@ impl Rendezvous {
     }
 
     /// Whether a datagram's receiver can be a member's. (Another user's may be named by anybody.)
-    pub(super) fn is_of_own_user(&self, socket: Socket) -> bool {
+    pub(super) fn is_of_own_user(&self, socket: KernelSocket) -> bool {
         socket.uid == self.member.uid || self.lock().table.find_socket(socket.cookie).is_some()
     }
 }

@@ -15,7 +15,7 @@ use crate::member::Member;
 use crate::protocol::ReleaseWriter;
 use crate::reads::View;
 use crate::rx_buf::Flights;
-use crate::stores::Segment;
+use crate::stores::SharedMemory;
 use crate::sys::{self, Passed};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RingwayH");
@@ -91,7 +91,7 @@ pub(super) fn receive(socket: &Fd) -> Incoming {
 
 /// Our half of a connection that is being made.
 pub(super) struct Half {
-    channel: Segment,
+    channel: SharedMemory,
     channel_fd: Fd,
 }
 

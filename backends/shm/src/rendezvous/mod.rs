@@ -352,11 +352,11 @@ impl Rendezvous {
     ///
     /// # Errors
     /// [`RuleError::Taken`]: another ring or process holds it (or sixteen of them, if it is shared); [`RuleError::Full`]: the table, or the system's descriptors, are
-    /// used up, or the device is gone; [`RuleError::Unsupported`]: it asks for more than [`FlowRule::as_flow`] tells.
+    /// used up, or the device is gone; [`RuleError::Unsupported`]: it asks for more than [`FlowRule::as_five_tuple`] tells.
     pub fn publish(&self, rule: &FlowRule) -> Result<RuleId, RuleError> {
         let lacks = |what| RuleError::from(Unsupported { device: DeviceKind::Shm, what });
         let exclusive = FlowRule { shared: false, ..*rule };
-        let flow = exclusive.as_flow().ok_or_else(|| lacks("steering beyond protocol and addresses"))?;
+        let flow = exclusive.as_five_tuple().ok_or_else(|| lacks("steering beyond protocol and addresses"))?;
         if rule.shared && rule.cookie == 0 && flow.protocol == Protocol::Udp {
             return Err(lacks("sharing out datagrams among sockets that the kernel does not know"));
         }

@@ -40,7 +40,7 @@ pub(super) type Cookie = u64;
 
 /// A socket of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Socket {
+pub(super) struct KernelSocket {
     pub(super) cookie: Cookie,
     /// Who made it.
     pub(super) uid: u32,
@@ -68,7 +68,7 @@ impl Receivers {
     ///
     /// # Errors
     /// The kernel does not say.
-    pub(super) fn of(&self, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<Socket>> {
+    pub(super) fn of(&self, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<KernelSocket>> {
         self.ask(Protocol::Udp, from, to)
     }
 
@@ -76,11 +76,11 @@ impl Receivers {
     ///
     /// # Errors
     /// The kernel does not say.
-    pub(super) fn listener(&self, to: SocketAddrV4) -> io::Result<Option<Socket>> {
+    pub(super) fn listener(&self, to: SocketAddrV4) -> io::Result<Option<KernelSocket>> {
         self.ask(Protocol::Tcp, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), to)
     }
 
-    fn ask(&self, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<Socket>> {
+    fn ask(&self, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<KernelSocket>> {
         let (is_mute, what) = match protocol {
             Protocol::Udp => (&self.is_mute, "a datagram"),
             Protocol::Tcp => (&self.is_mute_of_listeners, "a connection"),
@@ -104,7 +104,7 @@ impl Receivers {
     }
 }
 
-fn ask(socket: &mut Option<Fd>, number: u32, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<Socket>> {
+fn ask(socket: &mut Option<Fd>, number: u32, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<KernelSocket>> {
     let socket = match socket {
         Some(socket) => socket,
         none => none.insert(sys::netlink_socket(libc::NETLINK_SOCK_DIAG)?),
@@ -147,7 +147,7 @@ fn request(number: u32, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4
     bytes
 }
 
-fn parse(answer: &[u8]) -> io::Result<Option<Socket>> {
+fn parse(answer: &[u8]) -> io::Result<Option<KernelSocket>> {
     let malformed = || io::Error::from(io::ErrorKind::InvalidData);
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
     match kind.ok_or_else(malformed)? {
@@ -159,7 +159,7 @@ fn parse(answer: &[u8]) -> io::Result<Option<Socket>> {
             let at = ANSWER_SOCKET_AT + COOKIE_AT;
             let [low, high, uid] = [at, at + 4, USER_AT].map(|at| word(answer, at));
             let ((low, high), uid) = low.zip(high).zip(uid).ok_or_else(malformed)?;
-            Ok(Some(Socket { cookie: u64::from(high) << 32 | u64::from(low), uid }))
+            Ok(Some(KernelSocket { cookie: u64::from(high) << 32 | u64::from(low), uid }))
         }
         _ => Err(malformed()),
     }
@@ -187,7 +187,8 @@ mod tests {
         assert!(receivers.answer(), "CONFIG_INET_UDP_DIAG");
         let [server, client] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let (to, from) = (v4(server.local_addr().unwrap()), v4(client.local_addr().unwrap()));
-        let cookie = |socket: &UdpSocket| Some(Socket { cookie: sys::cookie(socket.as_raw_fd()).unwrap(), uid: sys::effective_uid() });
+        let cookie =
+            |socket: &UdpSocket| Some(KernelSocket { cookie: sys::cookie(socket.as_raw_fd()).unwrap(), uid: sys::effective_uid() });
         assert_eq!(receivers.of(from, to).unwrap(), cookie(&server));
         assert_eq!(receivers.of(to, from).unwrap(), cookie(&client));
         client.connect("127.0.0.1:1").unwrap();
@@ -202,7 +203,7 @@ mod tests {
         for own in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
             let listener = TcpListener::bind(own).unwrap();
             let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
-            let expected = Socket { cookie: sys::cookie(listener.as_raw_fd()).unwrap(), uid: sys::effective_uid() };
+            let expected = KernelSocket { cookie: sys::cookie(listener.as_raw_fd()).unwrap(), uid: sys::effective_uid() };
             assert_eq!(receivers.listener(to).unwrap(), Some(expected), "{own}: CONFIG_INET_TCP_DIAG");
             // A connection that it has accepted does not listen, and has the port for longer.
             let (client, server) = (TcpStream::connect(to).unwrap(), listener.accept().unwrap());

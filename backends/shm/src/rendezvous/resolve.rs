@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use ringway_stack::device::{MacAddr, Protocol};
 
 use super::hello::{self, Half, Incoming, Kind, Message, PeerHalf};
-use super::receivers::Socket;
+use super::receivers::KernelSocket;
 use super::silence::Silence;
 use super::{Rendezvous, Resolved, Search, State, names};
 use crate::error::ResolveError;
@@ -139,7 +139,7 @@ pub(super) fn resolve_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: 
 pub(super) fn search_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: SocketAddrV4) -> Result<Search, ResolveError> {
     let Ok(receiver) = rendezvous.receivers.of(from, to) else { return search(rendezvous, Protocol::Udp, to) };
     let nobody = Search { found: None, unasked: false };
-    let Some(Socket { cookie, .. }) = receiver.filter(|&socket| rendezvous.is_of_own_user(socket)) else { return Ok(nobody) };
+    let Some(KernelSocket { cookie, .. }) = receiver.filter(|&socket| rendezvous.is_of_own_user(socket)) else { return Ok(nobody) };
     if let Some(found) = rendezvous.look_up_socket(cookie)? {
         return Ok(Search { found: Some(found), unasked: false });
     }

@@ -3,7 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 
 use ringway_stack::Error;
-use ringway_stack::ring::{RecvFlags, SendFlags, Shutdown, SocketId};
+use ringway_stack::ring::{FlowId, RecvFlags, SendFlags, Shutdown};
 use ringway_stack::tcp::State as Tcp;
 
 use super::super::sockets::{Address, Errno, Flags, How, Received, Slot};
@@ -52,7 +52,7 @@ impl Ringway {
     }
 
     /// A second connect: how the first one ended.
-    fn tcp_connect_again(&mut self, slot: Slot, id: SocketId) -> Result<(), Errno> {
+    fn tcp_connect_again(&mut self, slot: Slot, id: FlowId) -> Result<(), Errno> {
         match self.tcp_state(slot, id) {
             Tcp::SynSent | Tcp::SynReceived => Err(Errno::ALREADY),
             Tcp::Closed | Tcp::TimeWait => {
@@ -171,7 +171,7 @@ impl Ringway {
     }
 
     /// Whether getpeername(2) knows the peer.
-    pub(super) fn is_connected(&self, slot: Slot, id: SocketId) -> bool {
+    pub(super) fn is_connected(&self, slot: Slot, id: FlowId) -> bool {
         !matches!(self.tcp_state(slot, id), Tcp::Closed | Tcp::SynSent | Tcp::TimeWait)
     }
 
@@ -183,7 +183,7 @@ impl Ringway {
         }
     }
 
-    fn tcp_state(&self, slot: Slot, id: SocketId) -> Tcp {
+    fn tcp_state(&self, slot: Slot, id: FlowId) -> Tcp {
         self.ring(slot).info(id).and_then(|info| info.state).unwrap_or(Tcp::Closed)
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::Ipv4Addr;
 
-use ringway_stack::ring::{RecvFlags, SocketId};
+use ringway_stack::ring::{FlowId, RecvFlags};
 
 use super::super::sockets::{Address, Errno, Flags, How, Received, Slot};
 use super::tcp::direction;
@@ -11,7 +11,7 @@ use super::{Ringway, State, errno, options};
 
 impl Ringway {
     /// Puts the socket onto the ring, with a port of the system's choice if it has none.
-    pub(super) fn udp_publish(&mut self, slot: Slot) -> Result<SocketId, Errno> {
+    pub(super) fn udp_publish(&mut self, slot: Slot) -> Result<FlowId, Errno> {
         if let State::Datagram(Some(id)) = self.get(slot).state {
             if self.holds_port(slot) {
                 return Ok(id);

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_uint, c_ulong};
 
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 
 use super::exec;
 use crate::errno;
@@ -346,7 +346,7 @@ const SIOCOUTQNSD: c_ulong = 0x894b;
 /// FIONREAD's or SIOCOUTQ's answer, if the ring has it.
 fn queued(process: &Process, key: Key, request: c_ulong) -> Option<c_int> {
     let mut guard = process.lock();
-    let id: SocketId = match guard.sockets.find(key)?.kind {
+    let id: FlowId = match guard.sockets.find(key)?.kind {
         Kind::Stream(id) | Kind::Connecting(id) | Kind::Datagram(Some(id)) => id,
         _ => return None,
     };

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use libc::{iovec, size_t};
 use ringway_shm::RxBuf;
 use ringway_stack::device::Protocol;
-use ringway_stack::ring::{Decision, Lent, Shown, SocketId};
+use ringway_stack::ring::{Decision, FlowId, Lent, Shown};
 use ringway_stack::time::Instant;
 
 use super::abi::Info;
@@ -79,7 +79,7 @@ pub(crate) struct Callbacks {
 /// What a callback is called for next.
 struct Next {
     key: Key,
-    ring: SocketId,
+    ring: FlowId,
     function: Function,
     context: usize,
     /// The number that the callback is told.
@@ -96,7 +96,7 @@ struct Running {
     /// Its thread ([`me`]).
     thread: usize,
     socket: Key,
-    ring: SocketId,
+    ring: FlowId,
     len: usize,
     packet: usize,
     /// Its thread will not come back.
@@ -315,7 +315,7 @@ impl Offload {
     }
 
     /// A socket is about to be closed: what a callback is looking at was read, so that a stream's end is no reset for its sake.
-    pub(crate) fn drop_shown(&mut self, now: Instant, key: Key, id: SocketId) {
+    pub(crate) fn drop_shown(&mut self, now: Instant, key: Key, id: FlowId) {
         if self.callbacks.runs(key) {
             let _ = self.ring.decide(now, id, Decision::Drop);
         }

@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use arrayvec::ArrayVec;
 use libc::iovec;
 use ringway_shm::RxBuf;
-use ringway_stack::ring::{Lent, SocketId};
+use ringway_stack::ring::{FlowId, Lent};
 
 use crate::exports::signal::faults;
 use crate::process::{Offload, Process};
@@ -15,7 +15,7 @@ use crate::slab::{Key, Slab};
 pub(super) type Pieces = ArrayVec<Lent<RxBuf>, 3>;
 
 /// What is lent to a callback is nobody's to be given back before it is held.
-const NOBODY: SocketId = SocketId { index: u32::MAX, generation: 0 };
+const NOBODY: FlowId = FlowId { index: u32::MAX, generation: 0 };
 
 /// A packet that the program has.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Loan {
     pub(super) socket: Key,
     pub(super) fd: c_int,
     /// What it is to be given back to, and how much of it.
-    pub(super) ring: SocketId,
+    pub(super) ring: FlowId,
     pub(super) len: usize,
     /// Keep the bytes where they are.
     pub(super) pieces: Pieces,
@@ -62,7 +62,7 @@ impl Loans {
     }
 
     /// What a callback was shown is the program's, until it gives it back. `false`: it has done that already.
-    pub(super) fn hold(&mut self, id: *mut c_void, ring: SocketId, len: usize) -> bool {
+    pub(super) fn hold(&mut self, id: *mut c_void, ring: FlowId, len: usize) -> bool {
         let Some(loan) = key_of(id).and_then(|key| self.packets.find_mut(key)) else { return false };
         (loan.ring, loan.len) = (ring, len);
         true
@@ -74,7 +74,7 @@ impl Loans {
     }
 
     /// Takes a loan back that `fd`, which is `socket` (if it is one), was given: to whom it goes, and how much. `None`: it has no such loan.
-    fn take(&mut self, id: *mut c_void, fd: c_int, socket: Option<Key>, is_open: impl Fn(Key) -> bool) -> Option<(SocketId, usize)> {
+    fn take(&mut self, id: *mut c_void, fd: c_int, socket: Option<Key>, is_open: impl Fn(Key) -> bool) -> Option<(FlowId, usize)> {
         let key = key_of(id)?;
         let loan = self.packets.find(key)?;
         // Of a socket that is closed, the number that it had gives back.

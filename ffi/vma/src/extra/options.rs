@@ -70,7 +70,7 @@ fn shut_rx(process: &Process, offload: &mut Offload, key: Key) -> Result<c_int, 
             mux::refresh(offload, key.index);
             offload.dispatch();
         }
-        Kind::Datagram(Some(id)) | Kind::Stream(id) | Kind::Connecting(id) => offload.ring.deafen(id)?,
+        Kind::Datagram(Some(id)) | Kind::Stream(id) | Kind::Connecting(id) => offload.ring.shutdown_rx(id)?,
         Kind::Fresh | Kind::Listener(None) | Kind::Datagram(None) | Kind::Kernel | Kind::Moving => {}
     }
     Ok(0)

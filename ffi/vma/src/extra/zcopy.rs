@@ -9,7 +9,7 @@ use core::ptr;
 
 use libc::{iovec, size_t, sockaddr, socklen_t};
 use ringway_shm::RxBuf;
-use ringway_stack::ring::{Readiness, SocketId};
+use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::{Error, Instant};
 
 use super::abi::{MSG_ZCOPY, MSG_ZCOPY_FORCE, Packet, Packets};
@@ -163,7 +163,7 @@ impl Out {
         &mut self,
         offload: &mut Offload,
         now: Instant,
-        id: SocketId,
+        id: FlowId,
         family: Family,
         from: *mut sockaddr,
         from_len: *mut socklen_t,
@@ -201,7 +201,7 @@ impl Out {
         Ok(c_int::try_from(bytes).unwrap_or(c_int::MAX))
     }
 
-    unsafe fn lend_stream(&mut self, offload: &mut Offload, id: SocketId) -> Result<Option<c_int>, Errno> {
+    unsafe fn lend_stream(&mut self, offload: &mut Offload, id: FlowId) -> Result<Option<c_int>, Errno> {
         if self.len < ROOM_TCP {
             return Err(Errno(libc::ENOBUFS));
         }

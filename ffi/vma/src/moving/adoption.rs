@@ -1,4 +1,4 @@
-//! Connections that change owner, as the child of a fork goes that inherited them: see [`super::dormant`], whose parent's part it is.
+//! Connections that change owner, as the child of a fork goes that inherited them: see [`super::awaiting_child`], whose parent's part it is.
 
 use core::ffi::c_int;
 use core::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use ringway_host::Blocked;
 use ringway_shm::{Fd, Station, Talk};
 use ringway_stack::device::MacAddr;
-use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::ring::{FlowId, NextHop};
 
 use super::inherited::InheritedConnection;
 use super::{ANSWER, PATIENCE, memfd, pause};
@@ -95,7 +95,7 @@ impl InheritedConnection {
     }
 
     /// Takes it onto the ring, where it says nothing yet.
-    fn take(&self, process: &Process, talk: &Talk, mac: MacAddr) -> Option<SocketId> {
+    fn take(&self, process: &Process, talk: &Talk, mac: MacAddr) -> Option<FlowId> {
         let (answer, passed) = self.ask(talk, "give", "")?;
         let bytes = passed.first().filter(|_| answer == "given").and_then(|file| memfd::read(file).ok())?;
         let (ends, hop) = ((self.local, self.remote), NextHop::Station(mac));
@@ -119,7 +119,7 @@ impl InheritedConnection {
     }
 
     /// It is ours: the program's numbers name it.
-    fn enter(&self, process: &Process, id: SocketId, mac: MacAddr, fd: c_int, inherited: Key) -> Entry {
+    fn enter(&self, process: &Process, id: FlowId, mac: MacAddr, fd: c_int, inherited: Key) -> Entry {
         let mut guard = process.lock();
         let offload = &mut *guard;
         let mut socket = self.socket.copy_for_child(fd);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ringway_shm::{Fd, Station, Talk};
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::Remains;
 
 use super::backlog::{self, Backlog};
@@ -283,7 +283,7 @@ impl Job {
     fn break_off(&self) -> Result<Option<Backlog>, Errno> {
         let mut guard = self.process.lock();
         let offload = &mut *guard;
-        let is_it = |id: &SocketId| owner::ends(offload, *id) == Some((self.local, self.remote));
+        let is_it = |id: &FlowId| owner::ends(offload, *id) == Some((self.local, self.remote));
         if let Some(id) = offload.ring.sockets().into_iter().find(is_it) {
             offload.ring.close(self.process.now(), id, true);
             offload.dispatch();

@@ -7,7 +7,7 @@
 //! descriptor, which takes the place of the peer's placeholder ([`pair`]); and what was owed is written into it, before anything
 //! else. From then on it is the kernel's in every process, whoever uses it, in whatever turn.
 //!
-//! What a fork's child alone goes on with changes its owner instead, and stays on the ring ([`dormant`], [`adoption`]): the parent has closed
+//! What a fork's child alone goes on with changes its owner instead, and stays on the ring ([`awaiting_child`], [`adoption`]): the parent has closed
 //! it when the child first uses it, or does so soon after.
 //!
 //! A move to the kernel begins when
@@ -41,8 +41,8 @@
 
 mod adoption;
 mod at_exit;
+pub(crate) mod awaiting_child;
 mod backlog;
-pub(crate) mod dormant;
 mod giving_up;
 pub(crate) mod inherited;
 mod job;

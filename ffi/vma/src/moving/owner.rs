@@ -9,12 +9,12 @@ use std::sync::Arc;
 use ringway_host::Blocked;
 use ringway_shm::Fd;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{NextHop, SocketId, SocketInfo};
+use ringway_stack::ring::{FlowId, FlowInfo, NextHop};
 use ringway_stack::tcp;
 
 use super::giving_up::{self, File, await_or_give_up};
 use super::job::Job;
-use super::{Move, Role, dormant, pair, peer};
+use super::{Move, Role, awaiting_child, pair, peer};
 use crate::descendants;
 use crate::exit::{self, Patience};
 use crate::fdtable::{self, Entry};
@@ -96,7 +96,7 @@ pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, soc
 }
 
 /// Begins to move a connection that the program has closed, and that was kept for a child. `false`: it must be ended as any other.
-pub(super) fn begin_kept(process: &'static Process, offload: &mut Offload, id: SocketId, placeholder: &Fd, family: Family) -> bool {
+pub(super) fn begin_kept(process: &'static Process, offload: &mut Offload, id: FlowId, placeholder: &Fd, family: Family) -> bool {
     start(process, offload, id, None, (placeholder.raw(), family, false))
 }
 
@@ -153,7 +153,7 @@ fn leave(process: &'static Process, which: impl Fn(&Socket) -> bool) {
 fn begin_all(process: &'static Process, which: impl Fn(&Socket) -> bool) {
     let mut guard = process.lock();
     let offload = &mut *guard;
-    dormant::release_all(process, offload);
+    awaiting_child::release_all(process, offload);
     let keys: Vec<Key> = offload.sockets.iter().filter(|(_, socket)| which(socket)).map(|(key, _)| key).collect();
     for key in keys {
         begin(process, offload, key);
@@ -186,7 +186,9 @@ pub(crate) fn await_all(process: &Process, which: Waited, patience: &mut Patienc
 
 /// Whether something is on its way that ends with the process.
 pub(crate) fn waits(offload: &Offload) -> bool {
-    offload.moves.iter().any(|moving| moving.role != Role::Kept) || offload.backlogs.are_awaited() || dormant::are_on_their_way(offload)
+    offload.moves.iter().any(|moving| moving.role != Role::Kept)
+        || offload.backlogs.are_awaited()
+        || awaiting_child::are_on_their_way(offload)
 }
 
 /// Whether connections of ours have left the ring, and are not the kernel's yet.
@@ -200,14 +202,14 @@ pub(crate) fn give_up(offload: &mut Offload) {
 }
 
 /// Both addresses of a connection of the ring.
-pub(super) fn ends(offload: &Offload, id: SocketId) -> Option<(SocketAddrV4, SocketAddrV4)> {
+pub(super) fn ends(offload: &Offload, id: FlowId) -> Option<(SocketAddrV4, SocketAddrV4)> {
     let info = offload.ring.info(id)?;
     Some((info.local, info.remote?))
 }
 
 /// The process is about to end: what its closed connections have not got rid of is to be the kernel's. `tried`: those that have been
 /// moved, or could not be; each is tried once.
-pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tried: &mut HashSet<SocketId>) {
+pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tried: &mut HashSet<FlowId>) {
     for id in offload.ring.lingering_streams() {
         if offload.moves.len() >= LEFT_TO_PEERS_MAX {
             return;
@@ -247,7 +249,7 @@ fn last_placeholder(offload: &Offload, local: SocketAddrV4, remote: SocketAddrV4
 fn start(
     process: &'static Process,
     offload: &mut Offload,
-    id: SocketId,
+    id: FlowId,
     key: Option<Key>,
     (fd, family, ended_reading): (c_int, Family, bool),
 ) -> bool {
@@ -300,7 +302,7 @@ impl Offload {
     /// Whether a connection of the ring's ended, or was reset, on both sides.
     pub(super) fn is_over(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
         let of = |socket: &Socket| socket.ring_id().and_then(|id| self.ring.info(id));
-        let is_it = |info: &SocketInfo| (info.local, info.remote) == (local, Some(remote));
+        let is_it = |info: &FlowInfo| (info.local, info.remote) == (local, Some(remote));
         self.sockets.iter().filter_map(|(_, socket)| of(socket)).any(|info| is_it(&info) && info.state == Some(tcp::State::Closed))
     }
 

@@ -11,7 +11,7 @@ use ringway_stack::ring::NextHop;
 
 use super::backlog::{self, Backlog, Taken};
 use super::giving_up::File;
-use super::{FormerDescriptor, Move, Role, addresses, dormant, memfd, owner, pair, retreat};
+use super::{FormerDescriptor, Move, Role, addresses, awaiting_child, memfd, owner, pair, retreat};
 use crate::descendants;
 use crate::fdtable;
 use crate::fork::sharing;
@@ -31,7 +31,7 @@ impl Correspondent for Answers {
 
     fn hung_up(&self, talk: u64) {
         crate::boundary!((), abandoned(self.0, talk));
-        crate::boundary!((), dormant::hung_up(self.0, &mut self.0.lock(), talk));
+        crate::boundary!((), awaiting_child::hung_up(self.0, &mut self.0.lock(), talk));
     }
 }
 
@@ -72,14 +72,14 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: Option<u64>, wo
             let reason = parts.next().and_then(Reason::from_name).unwrap_or(Reason::SharedConnection);
             leave(process, offload, Asker { talk, member: from, is_alone: parts.next() == Some(ALONE), reason }, local, remote)
         }
-        "adopt" => return (dormant::offer(process, offload, (local, remote)), Vec::new()),
+        "adopt" => return (awaiting_child::offer(process, offload, (local, remote)), Vec::new()),
         "give" => {
-            let given = dormant::give(process, offload, talk, (local, remote));
+            let given = awaiting_child::give(process, offload, talk, (local, remote));
             (if given.is_some() { "given" } else { "no" }, given)
         }
         "handover" | "follow" => match parts.next().and_then(|member| u64::from_str_radix(member, 16).ok()) {
-            Some(member) if verb == "follow" => (dormant::follow(process, offload, from, (local, remote), member), None),
-            Some(member) => (dormant::hand_over(process, offload, talk, (local, remote), member), None),
+            Some(member) if verb == "follow" => (awaiting_child::follow(process, offload, from, (local, remote), member), None),
+            Some(member) => (awaiting_child::hand_over(process, offload, talk, (local, remote), member), None),
             None => ("no", None),
         },
         "take" => (take(process, offload, talk, (local, remote), passed), None),
@@ -111,7 +111,7 @@ struct Asker {
 
 /// A child wants to use what it inherited from us.
 fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4, remote: SocketAddrV4) -> (&'static str, Option<Fd>) {
-    if offload.moves.iter().any(|moving| moving.is_between(local, remote)) || dormant::release(process, offload, (local, remote)) {
+    if offload.moves.iter().any(|moving| moving.is_between(local, remote)) || awaiting_child::release(process, offload, (local, remote)) {
         return ("wait", None);
     }
     if let Some(at) = offload.former_descriptors.iter().position(|former| (former.local, former.remote) == (local, remote)) {
@@ -191,7 +191,7 @@ fn leave(
         key = offload.moves.swap_remove(at).key;
     }
     // What is kept for a child is for its owner to move, who has the child's descriptor.
-    if dormant::release(process, offload, (local, remote)) {
+    if awaiting_child::release(process, offload, (local, remote)) {
         return ("wait", None);
     }
     let now = process.now();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ringway_host::Blocked;
 use ringway_shm::{Station, Talk};
-use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::ring::{FlowId, NextHop};
 
 use super::{ANSWER, PATIENCE, owner, peer};
 use crate::descendants;
@@ -33,7 +33,7 @@ enum Which {
     /// Those that others share, for now: this process is busy with something else.
     Shared,
     /// One that this process closes, and others have.
-    Closed(SocketId),
+    Closed(FlowId),
 }
 
 /// Begins to give up the listeners that nobody here ever waited on; it goes on by itself.
@@ -62,7 +62,7 @@ pub(crate) fn close(process: &'static Process, offload: &mut Offload, socket: &S
     true
 }
 
-fn withdraw(process: &'static Process, offload: &mut Offload, id: SocketId) {
+fn withdraw(process: &'static Process, offload: &mut Offload, id: FlowId) {
     offload.ring.tcp_withdraw(id);
     if begin_for(process, Which::Closed(id)) {
         offload.retreats += 1;
@@ -134,7 +134,7 @@ pub(crate) fn share(offload: &mut Offload, key: Key) {
 }
 
 /// The listeners of the ring whose open file other processes have.
-fn shared(offload: &Offload) -> Vec<(Key, SocketId)> {
+fn shared(offload: &Offload) -> Vec<(Key, FlowId)> {
     let listeners = offload.sockets.iter().filter_map(|(key, socket)| match socket.kind {
         Kind::Listener(Some(id)) => Some((key, id, socket)),
         _ => None,
@@ -150,17 +150,17 @@ fn run(process: &'static Process, which: Which) {
         let offload = &mut *guard;
         let now = process.now();
         offload.poll_if_due(now);
-        let (mut waiting, mut embryos) = (Vec::new(), 0);
-        let listeners: Vec<(Option<Key>, SocketId)> = match which {
+        let (mut waiting, mut half_open) = (Vec::new(), 0);
+        let listeners: Vec<(Option<Key>, FlowId)> = match which {
             Which::Unawaited => listen::unawaited(offload).into_iter().map(|(key, id)| (Some(key), id)).collect(),
             Which::Shared => shared(offload).into_iter().map(|(key, id)| (Some(key), id)).collect(),
             Which::Closed(id) => vec![(None, id)],
         };
         for (key, id) in listeners {
             let streams = offload.ring.tcp_waiting(id);
-            let handshakes = offload.ring.tcp_embryos(id);
+            let handshakes = offload.ring.tcp_half_open(id);
             if which != Which::Shared {
-                embryos += handshakes;
+                half_open += handshakes;
             }
             if which == Which::Unawaited
                 && streams.is_empty()
@@ -172,7 +172,7 @@ fn run(process: &'static Process, which: Which) {
             waiting.extend(streams.into_iter().filter_map(|stream| Caller::of(process, offload, stream)));
         }
         if let Which::Closed(id) = which
-            && (waiting.is_empty() && embryos == 0 && started.elapsed() > GRACE || started.elapsed() > PATIENCE)
+            && (waiting.is_empty() && half_open == 0 && started.elapsed() > GRACE || started.elapsed() > PATIENCE)
         {
             offload.ring.close(now, id, false);
             offload.retreats -= 1;
@@ -185,7 +185,7 @@ fn run(process: &'static Process, which: Which) {
             let known = first.get_or_insert_with(|| waiting.clone());
             waiting.retain(|caller| known.contains(caller));
         }
-        let is_over = waiting.is_empty() && embryos == 0 && !matches!(which, Which::Closed(_));
+        let is_over = waiting.is_empty() && half_open == 0 && !matches!(which, Which::Closed(_));
         if is_over || started.elapsed() > PATIENCE {
             if which == Which::Shared {
                 process.lock().retreating = false;
@@ -208,7 +208,7 @@ struct Caller {
 }
 
 impl Caller {
-    fn of(process: &Process, offload: &Offload, stream: SocketId) -> Option<Self> {
+    fn of(process: &Process, offload: &Offload, stream: FlowId) -> Option<Self> {
         let info = offload.ring.info(stream)?;
         let Some(NextHop::Station(mac)) = offload.ring.tcp_hop(stream) else { return None };
         Some(Self { station: process.rendezvous.station_of(mac)?, local: info.remote?, remote: info.local })

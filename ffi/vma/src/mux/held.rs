@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicU8, Ordering};
 use core::time::Duration;
 
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 use ringway_stack::time::Instant;
 
 use super::sleepers::DOZE;
@@ -54,7 +54,7 @@ impl Watch {
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    connections: Vec<SocketId>,
+    connections: Vec<FlowId>,
     calls: Count,
     turns: Count,
 }
@@ -96,7 +96,7 @@ impl Offload {
     /// A call is about to return that may have left a connection with something held. What has come from the peer by now is looked at
     /// first: mostly it is what was waited for.
     #[cold]
-    pub(crate) fn watch_held(&mut self, now: Instant, id: SocketId) {
+    pub(crate) fn watch_held(&mut self, now: Instant, id: FlowId) {
         let calls = self.mux.watch.held.calls.one(now, DOZE);
         if calls > CALLS_MAX && self.mux.watch.held.connections.contains(&id) {
             if calls == CALLS_MAX + 1 {

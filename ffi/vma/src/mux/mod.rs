@@ -22,7 +22,7 @@ use std::os::fd::RawFd;
 
 use ringway_host::spin::Cores;
 use ringway_shm::ShmDevice;
-use ringway_stack::ring::{Readiness, Ring, SocketId};
+use ringway_stack::ring::{FlowId, Readiness, Ring};
 
 use crate::process::Offload;
 use crate::slab::Slab;
@@ -43,9 +43,9 @@ pub(crate) enum Source {
     /// A TCP socket that is neither connected nor listening: a constant.
     Fresh,
     /// The ring alone: a connection.
-    Ring(SocketId),
+    Ring(FlowId),
     /// The kernel, and the ring where there is an id: a listener or a UDP socket.
-    Both(Option<SocketId>),
+    Both(Option<FlowId>),
     /// The kernel alone, for good.
     Kernel,
     /// Neither yet: on its way from the ring to the kernel.
@@ -174,7 +174,7 @@ impl Offload {
     pub(crate) fn dispatch(&mut self) {
         self.mux.calls += 1;
         while let Some(event) = self.ring.take_event() {
-            if let Some(socket) = self.socket_of(event.socket) {
+            if let Some(socket) = self.socket_of(event.flow) {
                 if self.is_heard() {
                     self.hear(socket, event.edges);
                 }
@@ -186,7 +186,7 @@ impl Offload {
         if self.mux.watch.is_deep() {
             self.check_deep_sleep();
         }
-        if self.ring.may_await_acknowledgment() && self.mux.watch.is_deaf_to_acknowledgments() {
+        if self.ring.may_await_acknowledgment() && self.mux.watch.ignores_acknowledgments() {
             self.await_acknowledgments();
         }
     }
@@ -227,7 +227,7 @@ pub(crate) fn readiness(ring: &Ring<ShmDevice>, socket: &Socket) -> u32 {
 
 /// SO_RCVLOWAT: fewer bytes are nothing to read, unless no more will come (tcp_poll).
 #[cold]
-fn above_low_water(ring: &Ring<ShmDevice>, socket: &Socket, id: SocketId) -> Readiness {
+fn above_low_water(ring: &Ring<ShmDevice>, socket: &Socket, id: FlowId) -> Readiness {
     let ready = ring.readiness(id);
     let ended = ready.intersects(Readiness::RDHUP | Readiness::HUP | Readiness::ERR);
     let there = ring.info(id).map_or(usize::MAX, |info| info.recv_queue);

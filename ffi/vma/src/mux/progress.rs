@@ -113,7 +113,8 @@ impl Service {
         }
         // Zero switches the ticks off (VMA_PROGRESS_ENGINE_INTERVAL=0): only what wakes a sleeper is served.
         let looked = crate::moving::retreat::look_after(process, &mut offload, now);
-        let keeps = crate::moving::keep_former_descriptors(&mut offload) | crate::moving::dormant::look_after(process, &mut offload, now);
+        let keeps =
+            crate::moving::keep_former_descriptors(&mut offload) | crate::moving::awaiting_child::look_after(process, &mut offload, now);
         let shared = fork::sharing::look_after(&mut offload, now);
         // What is held goes on with the next frame, whatever else the program does.
         let held = offload.still_held(now);

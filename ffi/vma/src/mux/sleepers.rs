@@ -93,7 +93,7 @@ impl RingWatch {
 
     /// Whether somebody sleeps on the ring whom acknowledgments do not wake.
     #[inline]
-    pub(super) const fn is_deaf_to_acknowledgments(&self) -> bool {
+    pub(super) const fn ignores_acknowledgments(&self) -> bool {
         self.armed && self.sleeps_through_acknowledgments
     }
 

@@ -2,8 +2,8 @@ use super::*;
 
 const WANTED: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 
-fn id() -> SocketId {
-    SocketId { index: 3, generation: 1 }
+fn id() -> FlowId {
+    FlowId { index: 3, generation: 1 }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use libc::c_int;
 use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, SocketReport, TcpReport, WaitReport};
 use ringway_stack::device::{Device, Protocol};
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{Backlog, SocketInfo};
+use ringway_stack::ring::{Backlog, FlowInfo};
 use ringway_stack::{Instant, tcp};
 
 use super::kernels;
@@ -81,8 +81,8 @@ pub(super) fn ring(offload: &mut Offload) -> RingReport {
         core_claims_refused: offload.mux.core_claims_refused,
         batches: batches.count,
         batch_max: batches.max as u64,
-        sockets: usage.sockets as u64,
-        flows: usage.flows as u64,
+        sockets: usage.flows as u64,
+        flows: usage.addresses as u64,
         tx_buffers: device.buffers() as u64,
         tx_buffers_used: device.buffers_in_use() as u64,
     }
@@ -249,7 +249,7 @@ struct Sample {
     offloaded: bool,
     reason: Option<Reason>,
     rule: Option<String>,
-    info: Option<SocketInfo>,
+    info: Option<FlowInfo>,
     tcp: Option<tcp::Details>,
     backlog: Option<Backlog>,
     groups: Vec<Ipv4Addr>,
@@ -345,7 +345,7 @@ impl Sample {
     }
 }
 
-fn tcp_report(info: &SocketInfo, details: &tcp::Details) -> TcpReport {
+fn tcp_report(info: &FlowInfo, details: &tcp::Details) -> TcpReport {
     let micros = |time: core::time::Duration| time.as_micros() as u64;
     TcpReport {
         rtt_us: micros(info.srtt),

@@ -8,7 +8,7 @@ use libc::{sockaddr, socklen_t};
 use ringway_host::Blocked;
 use ringway_stack::Error;
 use ringway_stack::device::Protocol;
-use ringway_stack::ring::{Readiness, SocketId};
+use ringway_stack::ring::{FlowId, Readiness};
 
 use super::address::Raw;
 use super::common::Common;
@@ -119,7 +119,7 @@ pub(crate) unsafe fn accept(
     }
 }
 
-fn waits(offload: &Offload, id: SocketId) -> bool {
+fn waits(offload: &Offload, id: FlowId) -> bool {
     offload.ring.readiness(id).contains(Readiness::IN)
 }
 
@@ -127,7 +127,7 @@ fn waits(offload: &Offload, id: SocketId) -> bool {
 ///
 /// # Errors
 /// As accept4(2), without waiting.
-pub(crate) fn by_itself(process: &Process, listener: Key, id: SocketId) -> Result<(c_int, Option<SocketAddrV4>), Errno> {
+pub(crate) fn by_itself(process: &Process, listener: Key, id: FlowId) -> Result<(c_int, Option<SocketAddrV4>), Errno> {
     take(process, listener, id, 0)
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn by_itself(process: &Process, listener: Key, id: SocketId) -> Resul
 unsafe fn from_ring(
     process: &Process,
     listener: Key,
-    id: SocketId,
+    id: FlowId,
     out: *mut sockaddr,
     len: *mut socklen_t,
     flags: c_int,
@@ -149,7 +149,7 @@ unsafe fn from_ring(
     Ok(fd)
 }
 
-fn take(process: &Process, listener: Key, id: SocketId, flags: c_int) -> Result<(c_int, Option<SocketAddrV4>), Errno> {
+fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c_int, Option<SocketAddrV4>), Errno> {
     // The placeholder comes first: with no descriptor left, the connection stays in the queue, as in the kernel.
     let (fd, common) = common::accepted(process, listener, flags)?;
     let mut guard = process.lock();

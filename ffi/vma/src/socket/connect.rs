@@ -9,7 +9,7 @@ use ringway_params::rules::Role;
 use ringway_shm::{ResolveError, Resolved, Search};
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::{Error, tcp};
 
 use super::address::{self, Address, Raw};
@@ -279,7 +279,7 @@ fn local_for(process: &Process, (fd, key, family): (c_int, Key, Family), remote:
 }
 
 /// What became of a handshake.
-fn progress(offload: &Offload, key: Key, id: SocketId) -> Result<(), Error> {
+fn progress(offload: &Offload, key: Key, id: FlowId) -> Result<(), Error> {
     // It was established, or it would not have left the ring.
     if offload.sockets.find(key).is_some_and(|socket| socket.kind == Kind::Moving || socket.moved) {
         return Ok(());
@@ -292,7 +292,7 @@ fn progress(offload: &Offload, key: Key, id: SocketId) -> Result<(), Error> {
 }
 
 /// The program is told that the handshake is over.
-fn connected(offload: &mut Offload, key: Key, id: SocketId) {
+fn connected(offload: &mut Offload, key: Key, id: FlowId) {
     if let Some(socket) = offload.sockets.find_mut(key)
         && socket.kind == Kind::Connecting(id)
     {
@@ -301,7 +301,7 @@ fn connected(offload: &mut Offload, key: Key, id: SocketId) {
 }
 
 /// Waits for the end of a handshake.
-fn finish(process: &Process, key: Key, id: SocketId) -> Result<c_int, Errno> {
+fn finish(process: &Process, key: Key, id: FlowId) -> Result<c_int, Errno> {
     let timeout = process.lock().sockets.find(key).and_then(|s| s.send_timeout);
     match stream::blocking(process, key, timeout, |offload, _| progress(offload, key, id)) {
         Ok(()) => {
@@ -318,7 +318,7 @@ fn finish(process: &Process, key: Key, id: SocketId) -> Result<c_int, Errno> {
 }
 
 /// A second connect while (or after) a first one was under way.
-fn again(process: &Process, key: Key, id: SocketId) -> Result<c_int, Errno> {
+fn again(process: &Process, key: Key, id: FlowId) -> Result<c_int, Errno> {
     let mut guard = process.lock();
     let now = process.now();
     guard.poll_if_due(now);
@@ -340,7 +340,7 @@ fn again(process: &Process, key: Key, id: SocketId) -> Result<c_int, Errno> {
 }
 
 /// The handshake failed: the reason, and a socket that may try again, as Linux's may.
-fn failed(process: &Process, key: Key, id: SocketId) -> Errno {
+fn failed(process: &Process, key: Key, id: FlowId) -> Errno {
     let mut guard = process.lock();
     let offload = &mut *guard;
     // A reason that SO_ERROR took away earlier leaves Linux's connect with ECONNABORTED.

@@ -14,7 +14,7 @@ use ringway_params::rules::Role;
 use ringway_shm::{Rendezvous, Resolved};
 use ringway_stack::device::MacAddr;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::{Error, Instant};
 
 pub(crate) use self::receive::{KernelPoll, Received, receive};
@@ -384,7 +384,7 @@ pub(crate) fn send(
 }
 
 /// Where a datagram to there would go on the ring, which is found out if it is not known. `None`: nowhere.
-pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -> Option<(SocketId, MacAddr, SocketAddrV4)> {
+pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -> Option<(FlowId, MacAddr, SocketAddrV4)> {
     let mut guard = process.lock();
     let socket = guard.sockets.find_mut(key)?;
     let to = match to {
@@ -433,7 +433,7 @@ fn usable(process: &Process, socket: &Socket, to: SocketAddrV4, now: Instant) ->
 #[inline]
 fn send_on_ring(
     offload: &mut Offload,
-    id: SocketId,
+    id: FlowId,
     data: &[IoSlice<'_>],
     to: SocketAddrV4,
     station: MacAddr,

@@ -11,7 +11,7 @@ use ringway_host::Blocked;
 use ringway_shm::ResolveError;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::ring::{FlowId, NextHop};
 
 use super::address::Raw;
 use super::{Kind, common, reason_of};
@@ -99,7 +99,7 @@ fn run(process: &'static Process, from: Option<SocketAddrV4>, to: SocketAddrV4) 
 }
 
 /// A connection that waits to know where it goes, if the socket is one.
-fn pending(offload: &Offload, key: Key) -> Option<(SocketId, SocketAddrV4)> {
+fn pending(offload: &Offload, key: Key) -> Option<(FlowId, SocketAddrV4)> {
     let socket = offload.sockets.find(key)?;
     let Kind::Connecting(id) = socket.kind else { return None };
     (offload.ring.tcp_hop(id) == Some(NextHop::Pending)).then_some((id, socket.peer?))

@@ -7,7 +7,7 @@
 
 use core::time::Duration;
 
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 use ringway_stack::{Instant, tcp};
 
 use crate::process::Offload;
@@ -83,7 +83,7 @@ const NO_SSTHRESH: u32 = 0x7fff_ffff;
 const REORDERING: u32 = 3;
 
 /// What TCP_INFO says of a connection.
-pub(super) fn tcp_info(offload: &Offload, now: Instant, id: SocketId) -> TcpInfo {
+pub(super) fn tcp_info(offload: &Offload, now: Instant, id: FlowId) -> TcpInfo {
     // SAFETY: all of it is integers, for which zero is a value.
     let mut raw: TcpInfo = unsafe { core::mem::zeroed() };
     raw.state = STATE_CLOSE;

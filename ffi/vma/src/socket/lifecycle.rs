@@ -332,7 +332,7 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
 /// Whether a child goes on with the connection whose last descriptor is being closed. (The close leaves errno as it is.)
 fn outlives(process: &'static Process, offload: &mut Offload, socket: &Socket, fd: c_int) -> bool {
     let saved = errno::current();
-    let outlives = moving::dormant::keep(process, offload, socket, fd) || moving::owner::begin_closed(process, offload, socket, fd);
+    let outlives = moving::awaiting_child::keep(process, offload, socket, fd) || moving::owner::begin_closed(process, offload, socket, fd);
     errno::set(saved);
     outlives
 }

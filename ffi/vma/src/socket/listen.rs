@@ -6,7 +6,7 @@ use libc::{sockaddr, socklen_t};
 use ringway_params::rules::Role;
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{Shutdown, SocketId};
+use ringway_stack::ring::{FlowId, Shutdown};
 use ringway_stack::tcp;
 
 use super::address::{self};
@@ -156,7 +156,7 @@ pub(crate) fn give_up_unawaited(process: &Process, offload: &mut Offload) -> boo
     let unawaited = unawaited(offload);
     let mut some_wait = false;
     for (key, id) in unawaited {
-        if offload.ring.tcp_embryos(id) > 0 || !offload.ring.tcp_waiting(id).is_empty() {
+        if offload.ring.tcp_half_open(id) > 0 || !offload.ring.tcp_waiting(id).is_empty() {
             some_wait = true;
             continue;
         }
@@ -166,7 +166,7 @@ pub(crate) fn give_up_unawaited(process: &Process, offload: &mut Offload) -> boo
 }
 
 /// Leaves a listener's rule to other processes, until this one waits on it.
-pub(crate) fn give_up(process: &Process, offload: &mut Offload, key: Key, id: SocketId) {
+pub(crate) fn give_up(process: &Process, offload: &mut Offload, key: Key, id: FlowId) {
     left_to_others(offload, key);
     offload.ring.close(process.now(), id, false);
     offload.dispatch();
@@ -182,12 +182,12 @@ pub(crate) fn left_to_others(offload: &mut Offload, key: Key) {
 }
 
 /// The listeners of the ring that nobody here ever waited on.
-pub(crate) fn unawaited(offload: &Offload) -> Vec<(Key, SocketId)> {
+pub(crate) fn unawaited(offload: &Offload) -> Vec<(Key, FlowId)> {
     let unawaited = offload.sockets.iter().filter(|(_, socket)| !socket.waited);
     unawaited.filter_map(|(key, socket)| Some((key, listening(socket.kind)?))).collect()
 }
 
-const fn listening(kind: Kind) -> Option<SocketId> {
+const fn listening(kind: Kind) -> Option<FlowId> {
     match kind {
         Kind::Listener(id) => id,
         _ => None,

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, UdpOptions};
 use ringway_stack::tcp;
 
 use crate::mux;
@@ -50,13 +50,13 @@ pub(crate) enum Kind {
     /// A TCP socket that is neither connected nor listening yet.
     Fresh,
     /// A TCP connection whose handshake the program has not been told the end of.
-    Connecting(SocketId),
+    Connecting(FlowId),
     /// A TCP connection.
-    Stream(SocketId),
+    Stream(FlowId),
     /// A listening socket; `None`: only the kernel's half of it is there.
-    Listener(Option<SocketId>),
+    Listener(Option<FlowId>),
     /// A UDP socket; `None`: not published (yet).
-    Datagram(Option<SocketId>),
+    Datagram(Option<FlowId>),
     /// Left to the kernel for good.
     Kernel,
     /// A connection that has left the ring, on its way to the kernel.
@@ -65,7 +65,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The ring's name of a connection.
-    pub(crate) fn stream(self) -> Option<SocketId> {
+    pub(crate) fn stream(self) -> Option<FlowId> {
         match self {
             Self::Connecting(id) | Self::Stream(id) => Some(id),
             _ => None,
@@ -273,7 +273,7 @@ impl Socket {
 
     /// The ring's socket, if there is one.
     #[inline]
-    pub(crate) const fn ring_id(&self) -> Option<SocketId> {
+    pub(crate) const fn ring_id(&self) -> Option<FlowId> {
         match self.kind {
             Kind::Connecting(id) | Kind::Stream(id) | Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => Some(id),
             _ => None,

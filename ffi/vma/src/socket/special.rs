@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{Readiness, RecvFlags, SocketId};
+use ringway_stack::ring::{FlowId, Readiness, RecvFlags};
 use ringway_stack::{Error, Instant, tcp};
 
 use super::stream::{self, receive_some, receiving};
@@ -28,7 +28,7 @@ pub(super) fn receive(
     process: &Process,
     mut offload: Guard<'_, Offload>,
     key: Key,
-    id: SocketId,
+    id: FlowId,
     into: &mut [IoSliceMut<'_>],
     flags: c_int,
 ) -> Result<usize, Errno> {
@@ -100,7 +100,7 @@ pub(super) fn receive(
 
 /// Waits for more where some was received. A signal ends that, whether or not its handler restarts calls; and so does an error, which
 /// stays to be told by the next call.
-fn go_on(process: &Process, key: Key, id: SocketId, into: &mut [IoSliceMut<'_>], time: Option<Duration>) -> Result<usize, Errno> {
+fn go_on(process: &Process, key: Key, id: FlowId, into: &mut [IoSliceMut<'_>], time: Option<Duration>) -> Result<usize, Errno> {
     receiving(process, key, (time, false), Resume::new(process.now()), |offload, now| {
         let nothing = offload.ring.info(id).is_none_or(|info| info.recv_queue == 0);
         if nothing && offload.ring.readiness(id).intersects(Readiness::ERR) {
@@ -118,7 +118,7 @@ fn peek(
     process: &Process,
     mut offload: Guard<'_, Offload>,
     key: Key,
-    id: SocketId,
+    id: FlowId,
     into: &mut [IoSliceMut<'_>],
     counted: Option<usize>,
     until: Option<(usize, Option<Duration>)>,
@@ -161,7 +161,7 @@ fn peek(
 }
 
 /// No room: Linux waits for a byte (sock_rcvlowat is never zero), and takes none.
-fn receive_nothing(process: &Process, mut offload: Guard<'_, Offload>, key: Key, id: SocketId, flags: c_int) -> Result<usize, Errno> {
+fn receive_nothing(process: &Process, mut offload: Guard<'_, Offload>, key: Key, id: FlowId, flags: c_int) -> Result<usize, Errno> {
     let look =
         |offload: &mut Offload, now: Instant| offload.ring.tcp_recv(now, id, &mut [IoSliceMut::new(&mut [0])], RecvFlags::PEEK).map(|_| 0);
     let now = process.now();
@@ -190,7 +190,7 @@ pub(crate) fn discard<'a>(
     process: &'a Process,
     mut offload: Guard<'a, Offload>,
     key: Key,
-    id: SocketId,
+    id: FlowId,
     len: usize,
     flags: c_int,
 ) -> Result<usize, Errno> {
@@ -240,7 +240,7 @@ pub(super) fn send(
     offload: Guard<'_, Offload>,
     now: Instant,
     key: Key,
-    id: SocketId,
+    id: FlowId,
     data: &[IoSlice<'_>],
     flags: c_int,
 ) -> Result<usize, Errno> {
@@ -266,7 +266,7 @@ const URGENT: Duration = Duration::from_secs(1);
 ///
 /// Errors: EBADF, and the descriptor is the kernel's now, which is to be asked; EAGAIN: a call that is not to wait would have to; ETIMEDOUT;
 /// ENOBUFS: the connection cannot be moved, for want of descriptors or threads.
-fn leave_for_urgent(process: &Process, mut offload: Guard<'_, Offload>, now: Instant, key: Key, id: SocketId, flags: c_int) -> Errno {
+fn leave_for_urgent(process: &Process, mut offload: Guard<'_, Offload>, now: Instant, key: Key, id: FlowId, flags: c_int) -> Errno {
     offload.poll_if_due(now);
     let Some(socket) = offload.sockets.find(key) else { return Errno(libc::EBADF) };
     let (fd, waits) = (socket.fd, !socket.is_nonblocking() && flags & libc::MSG_DONTWAIT == 0);

@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
-use ringway_stack::ring::{RecvFlags, SendFlags, SocketId};
+use ringway_stack::ring::{FlowId, RecvFlags, SendFlags};
 use ringway_stack::{Error, Instant};
 
 use super::{special, vectors};
@@ -31,7 +31,7 @@ pub(crate) fn receive(
     offload: Guard<'_, Offload>,
     now: Instant,
     key: Key,
-    id: SocketId,
+    id: FlowId,
     into: &mut [IoSliceMut<'_>],
     flags: c_int,
 ) -> Result<usize, Errno> {
@@ -52,7 +52,7 @@ pub(super) fn receive_some(
     mut offload: Guard<'_, Offload>,
     now: Instant,
     key: Key,
-    id: SocketId,
+    id: FlowId,
     into: &mut [IoSliceMut<'_>],
     flags: c_int,
 ) -> Result<usize, Errno> {
@@ -96,7 +96,7 @@ pub(super) fn receive_some(
 fn wait_to_receive(
     process: &Process,
     key: Key,
-    id: SocketId,
+    id: FlowId,
     into: &mut [IoSliceMut<'_>],
     flags: RecvFlags,
     timeout: Option<Duration>,
@@ -186,7 +186,7 @@ pub(crate) fn send(
     mut offload: Guard<'_, Offload>,
     now: Instant,
     key: Key,
-    id: SocketId,
+    id: FlowId,
     data: &[IoSlice<'_>],
     flags: c_int,
 ) -> Result<usize, Errno> {
@@ -233,7 +233,7 @@ pub(crate) fn send(
 fn send_rest(
     process: &Process,
     key: Key,
-    id: SocketId,
+    id: FlowId,
     mut left: &mut [IoSlice<'_>],
     mut done: usize,
     timeout: Option<Duration>,

@@ -88,7 +88,7 @@ impl Sharer {
     /// What its program has done so far.
     fn account(&self) -> Account {
         let Some(conversation) = &self.conversation else { return Account::default() };
-        Account { written: self.tally().written, ended: conversation.ended_stream() }
+        Account { written: self.transfer().written, ended: conversation.ended_stream() }
     }
 
     /// Whether its program, which has not closed it, knows or could know that the connection is over.
@@ -179,7 +179,7 @@ impl Sharer {
     /// All that the other wrote is here: what was read, and what is owed.
     fn receive(&mut self, cx: &Context<'_>, owed: &[u8], account: Account) {
         self.read(cx, owed);
-        let (read, total) = (self.tally().read, self.share.dialogues[0].peer.total);
+        let (read, total) = (self.transfer().read, self.share.dialogues[0].peer.total);
         assert_eq!(read, account.written, "{}: read to the end of what was owed, and the other wrote another number of bytes", cx.ip);
         if account.ended && !matches!(self.share.dialogues[0].peer.parting, Parting::Leave { .. }) {
             assert_eq!(read, total, "{}: the stream ended early", cx.ip);
@@ -188,10 +188,10 @@ impl Sharer {
 
     /// Reads what did not come by the ring.
     fn read(&self, cx: &Context<'_>, bytes: &[u8]) {
-        let (at, pattern) = (self.tally().read, self.share.dialogues[0].peer.pattern);
+        let (at, pattern) = (self.transfer().read, self.share.dialogues[0].peer.pattern);
         let wrong = pattern.mismatch(at, bytes).filter(|_| !cx.tainted);
         assert!(wrong.is_none(), "{}: byte {wrong:?} of the stream is not what was written ({} bytes owed at {at})", cx.ip, bytes.len());
-        self.share.tallies[0].change(|t| t.read += bytes.len() as u64);
+        self.share.transfers[0].change(|t| t.read += bytes.len() as u64);
     }
 
     /// The other waits no longer, or cannot be asked: a reset.
@@ -203,6 +203,6 @@ impl Sharer {
 
     /// Its part in the first connection ends so, if it has not yet.
     fn end(&self, ending: Ending) {
-        self.share.tallies[0].change(|t| t.ending = t.ending.or(Some(ending)));
+        self.share.transfers[0].change(|t| t.ending = t.ending.or(Some(ending)));
     }
 }

@@ -6,7 +6,7 @@ use ringway_stack::Instant;
 
 use super::segment::{Arrived, Departing};
 use crate::apps::{Pattern, Shared};
-use crate::random::Stream;
+use crate::random::RandomStream;
 use crate::segment::{ACK, FIN, PSH, RST, SYN};
 
 const SYN_RETRY: Duration = Duration::from_millis(400);
@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// Does what is due. When the next thing is; `None`: it is over.
-    pub(super) fn step(&mut self, now: Instant, dice: &mut Stream, send: Send<'_>) -> Option<Instant> {
+    pub(super) fn step(&mut self, now: Instant, dice: &mut RandomStream, send: Send<'_>) -> Option<Instant> {
         while self.next_at <= now {
             let late = now.since(self.began_at) > VISIT_MAX || self.visited.read().reset;
             let next = match self.irs {
@@ -188,10 +188,10 @@ impl Session {
     }
 
     /// One move that no stack of ours would make, or one that any would.
-    fn misbehave(&mut self, now: Instant, dice: &mut Stream, send: Send<'_>) -> Option<Instant> {
+    fn misbehave(&mut self, now: Instant, dice: &mut RandomStream, send: Send<'_>) -> Option<Instant> {
         self.moves += 1;
         let room = distance(self.una, self.edge).max(0).unsigned_abs();
-        let somewhere = |dice: &mut Stream, bound: u32| u32::try_from(dice.below(u64::from(bound))).unwrap_or(0);
+        let somewhere = |dice: &mut RandomStream, bound: u32| u32::try_from(dice.below(u64::from(bound))).unwrap_or(0);
         let len = 1 + somewhere(dice, self.visit.payload_max);
         let (una, edge, rcv_nxt, payload_max) = (self.una, self.edge, self.rcv_nxt, self.visit.payload_max);
         let far = somewhere(dice, 100_000);

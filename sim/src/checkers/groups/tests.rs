@@ -3,8 +3,8 @@
 use super::*;
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 0, 0, 1);
-const ONE: SocketId = SocketId { index: 0, generation: 0 };
-const OTHER: SocketId = SocketId { index: 1, generation: 0 };
+const ONE: FlowId = FlowId { index: 0, generation: 0 };
+const OTHER: FlowId = FlowId { index: 1, generation: 0 };
 
 fn at(millis: u64) -> Moment {
     Moment::after(millis)

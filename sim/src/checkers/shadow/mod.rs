@@ -148,7 +148,7 @@ pub(in crate::checkers) fn has_unread(own: &Endpoint) -> bool {
 /// Since when an endpoint waits in TIME-WAIT (RFC 9293 s3.6), if that just began: it ended its stream first, and both ends are acknowledged.
 pub(in crate::checkers) fn begins_waiting(own: &mut Endpoint) -> Option<Instant> {
     let certain = own.calm && own.shadow.closes_first && !own.shadow.receiver.is_doubtful() && State::is_known(own);
-    let lives = !own.reset && !own.disturbed && !own.shadow.failed && !own.shadow.aborted && !own.is_forsaken();
+    let lives = !own.reset && !own.disturbed && !own.shadow.failed && !own.shadow.aborted && !own.is_closed_unread();
     let over = own.shadow.receiver.ended && own.fin.zip(own.shadow.acknowledged).is_some_and(|(fin, to)| before(fin, to));
     let begins = !own.shadow.waits && certain && lives && over;
     own.shadow.waits |= begins;

@@ -1,6 +1,6 @@
 //! A completion queue, as the card sees it.
 
-use super::Ring;
+use super::QueueBuffer;
 use crate::connectx::constants as c;
 use crate::connectx::cqe::compressed::Compression;
 use crate::connectx::cqe::{Cqe, CqeBytes, CqeSize, Received};
@@ -195,9 +195,9 @@ impl CompletionQueue {
         self.producer & self.entries() != 0
     }
 
-    fn ring(&self) -> Ring {
+    fn ring(&self) -> QueueBuffer {
         let log_stride = self.config.size.bytes().ilog2() as u8;
-        Ring { addr: self.config.addr, log_stride, log_entries: self.config.log_entries }
+        QueueBuffer { addr: self.config.addr, log_stride, log_entries: self.config.log_entries }
     }
 }
 

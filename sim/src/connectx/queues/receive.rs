@@ -1,6 +1,6 @@
 //! A receive queue, as the card sees it: cyclic, one packet an entry, or striding, many.
 
-use super::{Action, Ring};
+use super::{Action, QueueBuffer};
 use crate::connectx::constants as c;
 use crate::connectx::cqe::{Cqe, Failed, Received, striding};
 use crate::connectx::keys::KeyTable;
@@ -14,7 +14,7 @@ pub struct ReceiveConfig {
     /// Its number, or its queue pair's.
     pub number: u32,
     /// Its entries.
-    pub ring: Ring,
+    pub ring: QueueBuffer,
     /// Address of its doorbell record.
     pub record: u64,
     /// Its protection domain.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Action, Ring, Transmit};
+use super::{Action, QueueBuffer, Transmit};
 use crate::connectx::constants as c;
 use crate::connectx::cqe::{Cqe, Failed, Sent};
 use crate::connectx::keys::KeyTable;
@@ -16,7 +16,7 @@ pub struct SendConfig {
     /// How its entries are read.
     pub rules: SendRules,
     /// Its blocks; an entry of it has 64 bytes.
-    pub ring: Ring,
+    pub ring: QueueBuffer,
     /// Address of its doorbell record.
     pub record: u64,
     /// Its protection domain.

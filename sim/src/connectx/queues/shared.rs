@@ -1,7 +1,7 @@
 //! A shared receive queue, as the card sees it: a linked list of entries, from which many queue pairs take.
 
 use super::receive::scatter;
-use super::{Action, Ring};
+use super::{Action, QueueBuffer};
 use crate::connectx::constants as c;
 use crate::connectx::cqe::{Cqe, Failed, Received};
 use crate::connectx::keys::KeyTable;
@@ -14,7 +14,7 @@ pub struct SharedConfig {
     /// Its number.
     pub srqn: u32,
     /// Its entries: a link of 16 bytes, then a list.
-    pub ring: Ring,
+    pub ring: QueueBuffer,
     /// Address of its doorbell record, one word.
     pub record: u64,
     /// Its protection domain.

@@ -58,7 +58,7 @@ fn rules(transport: Transport) -> SendRules {
 }
 
 fn receive_config(log_stride: u8, log_entries: u8, layout: ReceiveLayout) -> ReceiveConfig {
-    let ring = Ring { addr: RQ, log_stride, log_entries };
+    let ring = QueueBuffer { addr: RQ, log_stride, log_entries };
     ReceiveConfig { number: QPN, ring, record: RECORD, pd: PD, uidx: UIDX, cqn: CQN, layout }
 }
 
@@ -83,10 +83,11 @@ impl Rig {
             memory.write(CQ + 64 * entry, &bytes).unwrap();
         }
         card.add_completion(CQN, CompletionQueue::new(cq));
-        let ring = Ring { addr: SQ, log_stride: 6, log_entries: LOG_BLOCKS };
+        let ring = QueueBuffer { addr: SQ, log_stride: 6, log_entries: LOG_BLOCKS };
         let send = SendConfig { rules: rules(transport), ring, record: RECORD, pd: PD, uidx: UIDX, cqn: CQN };
         card.add_pair(QPN, SendQueue::new(send), receiver);
-        let shared = SharedConfig { srqn: SRQN, ring: Ring { addr: SRQ, log_stride: 6, log_entries: 3 }, record: SRQ_RECORD, pd: PD };
+        let shared =
+            SharedConfig { srqn: SRQN, ring: QueueBuffer { addr: SRQ, log_stride: 6, log_entries: 3 }, record: SRQ_RECORD, pd: PD };
         card.add_shared(SRQN, SharedQueue::new(shared));
         Self { memory, card, posted: 0, consumed: 0 }
     }
@@ -98,7 +99,7 @@ impl Rig {
     /// Writes an entry where the queue is, and returns its first bytes.
     fn write(&mut self, opcode: u8, body: Body) -> [u8; 8] {
         let bytes = SendWqe { control: control(opcode, self.posted), body }.encode();
-        let ring = Ring { addr: SQ, log_stride: 6, log_entries: LOG_BLOCKS };
+        let ring = QueueBuffer { addr: SQ, log_stride: 6, log_entries: LOG_BLOCKS };
         for (block, at) in bytes.chunks(64).zip(0..) {
             self.memory.write(ring.entry(u32::from(self.posted) + at), block).unwrap();
         }

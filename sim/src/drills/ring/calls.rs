@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Error;
-use ringway_stack::ring::{NextHop, Readiness, Reuse, Shutdown, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, NextHop, Readiness, Reuse, Shutdown, UdpOptions};
 
 use super::host::{ANY, Host, OURS, address};
 use crate::drills::bench::Bench;
@@ -166,7 +166,7 @@ pub(in crate::drills) fn peers(bench: &mut Bench) {
             }
         }
         host.sent();
-        let (rules, flows) = (host.port.borrow().rules.len(), host.ring.usage().flows);
+        let (rules, flows) = (host.port.borrow().rules.len(), host.ring.usage().addresses);
         host.must(rules == 1 && flows == 1, format_args!("a socket has {rules} rules and {flows} flows"));
         let sent = host.send(socket, b"answer", None, false);
         let expected = if peer.is_some() { Ok(6) } else { Err(Error::DestinationRequired) };
@@ -187,8 +187,8 @@ pub(in crate::drills) fn peers(bench: &mut Bench) {
 pub(in crate::drills) fn sharers(bench: &mut Bench) {
     let mut host = super::host(bench);
     let local = address(1, PORT);
-    let mut members: Vec<(SocketId, Reuse)> = Vec::new();
-    let mut exclusive: Option<SocketId> = None;
+    let mut members: Vec<(FlowId, Reuse)> = Vec::new();
+    let mut exclusive: Option<FlowId> = None;
     for _ in 0..host.bench.between(5, 40) {
         let leaves = host.bench.chance(3) && !members.is_empty();
         if leaves {
@@ -226,7 +226,7 @@ pub(in crate::drills) fn sharers(bench: &mut Bench) {
         let expected = members.len() + usize::from(exclusive.is_some());
         let (rules, usage) = (host.port.borrow().rules.len(), host.ring.usage());
         host.must(
-            rules == expected && usage.flows == expected && usage.sockets == expected,
+            rules == expected && usage.addresses == expected && usage.flows == expected,
             format_args!("{expected} sockets of an address have {rules} rules, and {usage:?}"),
         );
         if members.is_empty() {
@@ -242,7 +242,7 @@ pub(in crate::drills) fn sharers(bench: &mut Bench) {
 }
 
 /// Who of those that share an address hears some senders.
-fn hear(host: &mut Host<'_>, local: SocketAddrV4, members: &[(SocketId, Reuse)]) {
+fn hear(host: &mut Host<'_>, local: SocketAddrV4, members: &[(FlowId, Reuse)]) {
     let Some(&(youngest, how)) = members.last() else { return };
     for port in 600..604 {
         let mut hearers = Vec::new();

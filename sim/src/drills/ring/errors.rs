@@ -8,7 +8,7 @@ use ringway_stack::ring::{NextHop, Readiness, RecvFlags, SendFlags, UdpOptions};
 use ringway_stack::{Error, tcp};
 
 use super::host::{Host, ICMP, OURS, Packet, Sent, address, udp};
-use super::streams::{Stream, plain};
+use super::streams::{PeerEnd, plain};
 use crate::checksum;
 use crate::dissect::UDP;
 use crate::drills::bench::Bench;
@@ -107,7 +107,7 @@ pub(in crate::drills) fn told(bench: &mut Bench) {
 pub(in crate::drills) fn attempts(bench: &mut Bench) {
     let mut host = super::host(bench);
     for round in 0..6 {
-        let stream = Stream::begin(&mut host, 3000 + round, address(2, 80), DIRECT, &plain());
+        let stream = PeerEnd::begin(&mut host, 3000 + round, address(2, 80), DIRECT, &plain());
         let Some(syn) = host.sent().pop() else { return host.must(false, "connect(2): no SYN is sent") };
         let mut wrong = syn.clone();
         if let Some(ip) = syn.ip() {
@@ -135,8 +135,8 @@ pub(in crate::drills) fn attempts(bench: &mut Bench) {
 }
 
 /// How long the longest of a new connection's segments is.
-fn longest(host: &mut Host<'_>, port: u16, remote: SocketAddrV4) -> (Stream, u32, Option<Sent>) {
-    let stream = Stream::connect(host, port, remote, &plain());
+fn longest(host: &mut Host<'_>, port: u16, remote: SocketAddrV4) -> (PeerEnd, u32, Option<Sent>) {
+    let stream = PeerEnd::connect(host, port, remote, &plain());
     let bytes = [7; 4000];
     let wrote = host.ring.tcp_send(host.now, stream.socket, &[std::io::IoSlice::new(&bytes)], SendFlags::empty());
     host.must(wrote == Ok(4000), format_args!("send(2): {wrote:?}"));

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Error;
 use ringway_stack::device::MacAddr;
-use ringway_stack::ring::{NextHop, Readiness, Reuse, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, NextHop, Readiness, Reuse, UdpOptions};
 
 use super::host::{ANY, Host, Link, OURS, address};
 use crate::drills::bench::Bench;
@@ -14,7 +14,7 @@ const PORTS: [u16; 2] = [500, 501];
 
 /// A socket of the model.
 struct Member {
-    socket: SocketId,
+    socket: FlowId,
     bound: SocketAddrV4,
     peer: Option<SocketAddrV4>,
     joined: Vec<Ipv4Addr>,

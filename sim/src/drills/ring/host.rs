@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
 use ringway_stack::device::{ChecksumVerdict, MacAddr};
-use ringway_stack::ring::{Datagram, NextHop, Readiness, RecvFlags, Ring, RingConfig, SocketId, UdpOptions};
+use ringway_stack::ring::{Datagram, FlowId, NextHop, Readiness, RecvFlags, Ring, RingConfig, UdpOptions};
 use ringway_stack::{Error, Instant};
 
 use super::adapter::{Adapter, Port};
@@ -90,7 +90,7 @@ pub(super) struct Host<'b> {
     pub(super) ring: Ring<Adapter>,
     pub(super) port: Rc<RefCell<Port>>,
     pub(super) now: Instant,
-    events: Vec<(SocketId, Readiness)>,
+    events: Vec<(FlowId, Readiness)>,
     sent: Vec<Sent>,
     polls: u32,
 }
@@ -139,7 +139,7 @@ impl<'b> Host<'b> {
             self.must(!self.port.borrow().queued, "a frame is queued, and the device is not told");
             let done = self.ring.poll(self.now);
             while let Some(event) = self.ring.take_event() {
-                self.events.push((event.socket, event.edges));
+                self.events.push((event.flow, event.edges));
             }
             if done == 0 && self.ring.next_deadline().is_none_or(|at| at > self.now) {
                 break;
@@ -188,20 +188,20 @@ impl<'b> Host<'b> {
     }
 
     /// The edges that a socket had since this was asked last.
-    pub(super) fn edges(&mut self, socket: SocketId) -> Readiness {
+    pub(super) fn edges(&mut self, socket: FlowId) -> Readiness {
         self.poll();
         let edges = self.events.iter().filter(|(whose, _)| *whose == socket).fold(Readiness::empty(), |all, (_, edges)| all | *edges);
         self.events.retain(|(whose, _)| *whose != socket);
         edges
     }
 
-    pub(super) fn open(&mut self, local: SocketAddrV4, options: UdpOptions) -> SocketId {
+    pub(super) fn open(&mut self, local: SocketAddrV4, options: UdpOptions) -> FlowId {
         let opened = self.ring.udp_open(local, &options);
         self.must(opened.is_ok(), format_args!("bind(2): {opened:?} of {local}, which nobody has"));
-        opened.unwrap_or(SocketId { index: 0, generation: 0 })
+        opened.unwrap_or(FlowId { index: 0, generation: 0 })
     }
 
-    pub(super) fn close(&mut self, socket: SocketId) {
+    pub(super) fn close(&mut self, socket: FlowId) {
         self.ring.close(self.now, socket, false);
         self.poll();
     }
@@ -212,7 +212,7 @@ impl<'b> Host<'b> {
     }
 
     /// The first datagram, as it is read into `room` bytes.
-    pub(super) fn read(&mut self, socket: SocketId, room: usize, flags: RecvFlags) -> Result<(Datagram, Vec<u8>), Error> {
+    pub(super) fn read(&mut self, socket: FlowId, room: usize, flags: RecvFlags) -> Result<(Datagram, Vec<u8>), Error> {
         let mut bytes = vec![0; room];
         // (Into two pieces, as readv does.)
         let half = self.bench.below(room as u64 + 1) as usize;
@@ -223,7 +223,7 @@ impl<'b> Host<'b> {
     }
 
     /// Takes the first datagram, whole.
-    pub(super) fn take(&mut self, socket: SocketId) -> Option<(SocketAddrV4, Vec<u8>)> {
+    pub(super) fn take(&mut self, socket: FlowId) -> Option<(SocketAddrV4, Vec<u8>)> {
         let (datagram, bytes) = self.read(socket, 2000, RecvFlags::empty()).ok()?;
         Some((datagram.from, bytes))
     }
@@ -231,7 +231,7 @@ impl<'b> Host<'b> {
     /// Sends a datagram, in as many pieces as are drawn.
     pub(super) fn send(
         &mut self,
-        socket: SocketId,
+        socket: FlowId,
         payload: &[u8],
         to: Option<(SocketAddrV4, NextHop)>,
         tries: bool,
@@ -253,7 +253,7 @@ impl<'b> Host<'b> {
     pub(super) fn is_empty_but_buffers(&mut self) {
         let (rules, usage) = (self.port.borrow().rules.len(), self.ring.usage());
         self.must(
-            rules == 0 && usage.sockets == 0 && usage.flows == 0,
+            rules == 0 && usage.flows == 0 && usage.addresses == 0,
             format_args!("{rules} rules, {usage:?} of what is not here any more"),
         );
     }
@@ -268,7 +268,7 @@ impl<'b> Host<'b> {
         self.must(rules == 0 && wrong == 0, format_args!("{rules} rules of sockets that are closed are kept, {wrong} ended twice"));
         self.must(buffers == 0, format_args!("{buffers} buffers of sockets that are closed are kept"));
         let usage = self.ring.usage();
-        self.must(usage.sockets == 0 && usage.flows == 0, format_args!("{usage:?} of sockets that are closed"));
+        self.must(usage.flows == 0 && usage.addresses == 0, format_args!("{usage:?} of sockets that are closed"));
     }
 }
 

@@ -1,15 +1,15 @@
-//! Connections that move to another ring or come back, sockets that are deafened, and buffers that are used up.
+//! Connections that move to another ring or come back, sockets whose receiving side is shut down, and buffers that are used up.
 
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Error;
-use ringway_stack::ring::{Decision, NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, SocketId, UdpOptions};
+use ringway_stack::ring::{Decision, FlowId, NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, UdpOptions};
 
 use super::adapter::Adapter;
 use super::host::{Host, Link, OURS, address};
-use super::streams::{Stream, plain, segment};
+use super::streams::{PeerEnd, plain, segment};
 use crate::drills::bench::{Bench, byte_at};
 use crate::drills::card::PEER;
 use crate::segment::{ACK, FIN, RST};
@@ -23,7 +23,7 @@ fn another(host: &Host<'_>) -> Ring<Adapter> {
 }
 
 /// All that can be read at once.
-fn read(host: &mut Host<'_>, socket: SocketId, first: u32, len: u32) {
+fn read(host: &mut Host<'_>, socket: FlowId, first: u32, len: u32) {
     let mut bytes = vec![0; len as usize + 1];
     let read = host.ring.tcp_recv(host.now, socket, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty());
     let right = (0..len).all(|at| bytes[at as usize] == byte_at(first.wrapping_add(at)));
@@ -36,7 +36,7 @@ fn read(host: &mut Host<'_>, socket: SocketId, first: u32, len: u32) {
 pub(in crate::drills) fn moves(bench: &mut Bench) {
     let mut host = super::host(bench);
     let remote = address(2, 80);
-    let mut stream = Stream::connect(&mut host, 3000, remote, &plain());
+    let mut stream = PeerEnd::connect(&mut host, 3000, remote, &plain());
     let unread = host.bench.below(3) as u32 * 500;
     let first = stream.nxt;
     if unread > 0 {
@@ -85,7 +85,7 @@ pub(in crate::drills) fn moves(bench: &mut Bench) {
         host.must(told.is_ok(), format_args!("{told:?} of a connection that moved"));
     }
     let (rules, usage) = (host.port.borrow().rules.len(), host.ring.usage());
-    host.must(rules == 1 && usage.flows == 1, format_args!("a connection that moved has {rules} rules, and {usage:?}"));
+    host.must(rules == 1 && usage.addresses == 1, format_args!("a connection that moved has {rules} rules, and {usage:?}"));
     let edges = host.edges(socket);
     let is_readable = unread > 0 || is_ended;
     host.must(
@@ -126,7 +126,7 @@ pub(in crate::drills) fn moves(bench: &mut Bench) {
 pub(in crate::drills) fn returns(bench: &mut Bench) {
     let mut host = super::host(bench);
     let remote = address(2, 80);
-    let mut stream = Stream::connect(&mut host, 3000, remote, &plain());
+    let mut stream = PeerEnd::connect(&mut host, 3000, remote, &plain());
     for _ in 0..host.bench.between(1, 3) {
         host.sent();
         let handover = host.ring.detach_stream(host.now, stream.socket);
@@ -159,7 +159,7 @@ pub(in crate::drills) fn returns(bench: &mut Bench) {
 /// admitted, dropped or held.
 pub(in crate::drills) fn screened(bench: &mut Bench) {
     let mut host = super::host(bench);
-    let mut stream = Stream::connect(&mut host, 3000, address(2, 80), &plain());
+    let mut stream = PeerEnd::connect(&mut host, 3000, address(2, 80), &plain());
     let on = host.ring.screen(stream.socket, true);
     host.must(on.is_ok(), format_args!("{on:?} of a screen"));
     let count = host.bench.between(1, 5);
@@ -224,8 +224,8 @@ pub(in crate::drills) fn screened(bench: &mut Bench) {
     host.is_empty();
 }
 
-/// A socket that was deafened hears nothing, has no rule, leaves its groups and its address to others, and sends on.
-pub(in crate::drills) fn deaf(bench: &mut Bench) {
+/// A socket whose receiving side was shut down hears nothing, has no rule, leaves its groups and its address to others, and sends on.
+pub(in crate::drills) fn rx_shutdown(bench: &mut Bench) {
     let mut host = Host::new(bench, Link::Asked);
     let local = SocketAddrV4::new(OURS[0], 500);
     host.ring.set_neighbour(Ipv4Addr::new(10, 0, 0, 2), Some(PEER));
@@ -239,29 +239,35 @@ pub(in crate::drills) fn deaf(bench: &mut Bench) {
     let is_stream = host.bench.chance(2);
     let config = plain();
     let stream = is_stream.then(|| {
-        let mut stream = Stream::begin(&mut host, 3000, address(2, 80), NextHop::Neighbour(Ipv4Addr::new(10, 0, 0, 2)), &config);
+        let mut stream = PeerEnd::begin(&mut host, 3000, address(2, 80), NextHop::Neighbour(Ipv4Addr::new(10, 0, 0, 2)), &config);
         stream.finish(&mut host);
         stream
     });
     for name in [Some(socket), stream.map(|stream| stream.socket)].into_iter().flatten() {
-        let deafened = host.ring.deafen(name);
-        host.must(deafened.is_ok(), format_args!("{deafened:?} of a socket that is deafened"));
+        let shut = host.ring.shutdown_rx(name);
+        host.must(shut.is_ok(), format_args!("{shut:?} of a socket whose receiving side is shut down"));
     }
-    let (rules, flows) = (host.port.borrow().rules.len(), host.ring.usage().flows);
-    host.must(rules == 0 && flows == 0, format_args!("sockets that were deafened have {rules} rules and {flows} flows"));
+    let (rules, flows) = (host.port.borrow().rules.len(), host.ring.usage().addresses);
+    host.must(rules == 0 && flows == 0, format_args!("sockets whose receiving side was shut down have {rules} rules and {flows} flows"));
     host.hand(address(2, 600), local, b"after");
     let heard: Vec<_> = (0..2).filter_map(|_| host.take(socket)).map(|(_, bytes)| bytes).collect();
-    host.must(heard == [b"before".to_vec()], format_args!("{} datagrams are heard by a socket that was deafened after one", heard.len()));
+    host.must(
+        heard == [b"before".to_vec()],
+        format_args!("{} datagrams are heard by a socket whose receiving side was shut down after one", heard.len()),
+    );
     host.sent();
     let sent = host.send(socket, b"datagram", Some((address(2, 600), NextHop::Neighbour(Ipv4Addr::new(10, 0, 0, 2)))), false);
     let frames = host.sent().iter().filter(|frame| frame.datagram().is_some()).count();
-    host.must(sent == Ok(8) && frames == 1, format_args!("send(2): {sent:?} of a socket that was deafened, {frames} frames"));
-    let heir = host.open(local, UdpOptions::default());
+    host.must(
+        sent == Ok(8) && frames == 1,
+        format_args!("send(2): {sent:?} of a socket whose receiving side was shut down, {frames} frames"),
+    );
+    let next = host.open(local, UdpOptions::default());
     host.close(socket);
-    host.hand(address(2, 600), local, b"heir");
-    let heard = host.take(heir).is_some();
-    host.must(heard, "bind(2): a socket is deaf whose address a deafened one had");
-    host.close(heir);
+    host.hand(address(2, 600), local, b"next");
+    let heard = host.take(next).is_some();
+    host.must(heard, "bind(2): a socket hears nothing whose address one had whose receiving side is shut down");
+    host.close(next);
     if let Some(stream) = stream {
         host.ring.close(host.now, stream.socket, true);
     }
@@ -277,7 +283,7 @@ pub(in crate::drills) fn buffers(bench: &mut Bench) {
         (port.buffer_len, port.buffers_max) = (host.bench.between(61, 1500) as usize, host.bench.between(1, 6) as usize);
     }
     let remote = address(2, 80);
-    let mut stream = Stream::connect(&mut host, 3000, remote, &plain());
+    let mut stream = PeerEnd::connect(&mut host, 3000, remote, &plain());
     let (mut written, total) = (0_usize, host.bench.between(2000, 12_000) as usize);
     let mut first = 0_u32;
     for _ in 0..2000 {
@@ -306,7 +312,7 @@ pub(in crate::drills) fn buffers(bench: &mut Bench) {
     }
     host.must(first as usize == total, format_args!("send(2): {first} of {total} bytes go out by and by, of {written} written"));
     // Others have all of them, and this one has written nothing yet.
-    let second = Stream::connect(&mut host, 3001, remote, &plain());
+    let second = PeerEnd::connect(&mut host, 3001, remote, &plain());
     host.port.borrow_mut().buffers_max = 0;
     let wrote = host.ring.tcp_send(host.now, second.socket, &[IoSlice::new(b"more")], SendFlags::empty());
     host.must(wrote == Err(Error::WouldBlock), format_args!("send(2), EAGAIN: {wrote:?} where others have all buffers"));

@@ -3,11 +3,11 @@
 use std::net::SocketAddrV4;
 
 use ringway_stack::Error;
-use ringway_stack::ring::{NextHop, Readiness, RecvFlags, RingConfig, Shutdown, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags, RingConfig, Shutdown, UdpOptions};
 use ringway_stack::tcp;
 
 use super::host::{Host, Link, OURS, address};
-use super::streams::{Stream, plain, segment};
+use super::streams::{PeerEnd, plain, segment};
 use crate::drills::bench::Bench;
 use crate::drills::card::PEER;
 use crate::segment::SYN;
@@ -15,7 +15,7 @@ use crate::segment::SYN;
 const PORT: u16 = 500;
 
 /// A socket of any kind, on a port of its own.
-fn any(host: &mut Host<'_>, port: u16) -> Result<SocketId, Error> {
+fn any(host: &mut Host<'_>, port: u16) -> Result<FlowId, Error> {
     let local = SocketAddrV4::new(OURS[0], port);
     match host.bench.below(3) {
         0 => host.ring.udp_open(local, &UdpOptions::default()),
@@ -27,7 +27,7 @@ fn any(host: &mut Host<'_>, port: u16) -> Result<SocketId, Error> {
 /// close(2), EBADF: the name of a closed socket is nobody's, whatever is done with it, also once another socket has its place.
 pub(in crate::drills) fn closed(bench: &mut Bench) {
     let mut host = super::host(bench);
-    let mut names: Vec<SocketId> = Vec::new();
+    let mut names: Vec<FlowId> = Vec::new();
     for round in 0..host.bench.between(3, 12) as u16 {
         let Ok(socket) = any(&mut host, PORT + round) else { return host.must(false, "socket(2): a socket is refused") };
         host.must(!names.contains(&socket), format_args!("{socket:?} is the name of a socket that was closed before"));
@@ -65,17 +65,17 @@ pub(in crate::drills) fn closed(bench: &mut Bench) {
 /// socket(2), ENFILE, ENOBUFS: as many sockets as the table has room for, at any time and again after any number of them was closed; one that finds no room
 /// leaves nothing behind.
 pub(in crate::drills) fn full(bench: &mut Bench) {
-    let sockets_max = bench.between(2, 12) as usize;
-    let config = RingConfig { addresses: OURS.to_vec(), sockets_max, ..RingConfig::default() };
+    let flows_max = bench.between(2, 12) as usize;
+    let config = RingConfig { addresses: OURS.to_vec(), flows_max, ..RingConfig::default() };
     let mut host = Host::with(bench, Link::Direct, config);
     let mut sockets = Vec::new();
     for round in 0..300 {
         if host.bench.chance(2) || sockets.is_empty() {
             let opened = any(&mut host, PORT + round);
-            let fits = sockets.len() < sockets_max;
+            let fits = sockets.len() < flows_max;
             host.must(
                 opened.is_ok() == fits && (fits || opened == Err(Error::NoBuffers)),
-                format_args!("socket(2): {opened:?}, with {} sockets of at most {sockets_max}", sockets.len()),
+                format_args!("socket(2): {opened:?}, with {} sockets of at most {flows_max}", sockets.len()),
             );
             sockets.extend(opened.ok());
         } else {
@@ -84,9 +84,9 @@ pub(in crate::drills) fn full(bench: &mut Bench) {
         }
         host.poll();
         let usage = host.ring.usage();
-        host.must(usage.sockets == sockets.len() && usage.flows == sockets.len(), format_args!("{usage:?} of {} sockets", sockets.len()));
-        let outside = sockets.iter().find(|socket| socket.index as usize >= sockets_max);
-        host.must(outside.is_none(), format_args!("{outside:?} of at most {sockets_max} sockets"));
+        host.must(usage.flows == sockets.len() && usage.addresses == sockets.len(), format_args!("{usage:?} of {} sockets", sockets.len()));
+        let outside = sockets.iter().find(|socket| socket.index as usize >= flows_max);
+        host.must(outside.is_none(), format_args!("{outside:?} of at most {flows_max} sockets"));
     }
     for socket in sockets {
         host.ring.close(host.now, socket, true);
@@ -115,7 +115,7 @@ pub(in crate::drills) fn inherited(bench: &mut Bench) {
         );
     }
     host.ring.close(host.now, listener, true);
-    let mut stream = Stream::connect(&mut host, 3000, address(2, 80), &plain());
+    let mut stream = PeerEnd::connect(&mut host, 3000, address(2, 80), &plain());
     let (ttl, tos) = (host.bench.between(1, 255) as u8, host.bench.below(64) as u8 * 4);
     let configured = host.ring.tcp_configure(host.now, stream.socket, |config| (config.ttl, config.tos) = (ttl, tos));
     host.must(configured.is_ok(), format_args!("setsockopt(2): {configured:?} of a connection"));

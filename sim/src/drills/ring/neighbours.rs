@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Error;
 use ringway_stack::device::MacAddr;
-use ringway_stack::ring::{NextHop, Readiness, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, NextHop, Readiness, UdpOptions};
 
 use super::host::{Host, Link, OURS, Packet, Sent, THEIRS, address, arp, udp};
-use super::streams::{Stream, plain, segment};
+use super::streams::{PeerEnd, plain, segment};
 use crate::dissect::{TCP, UDP};
 use crate::drills::bench::Bench;
 use crate::drills::card::{OWN, PEER};
@@ -19,7 +19,7 @@ const REPLY: u16 = 2;
 const NOBODY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 const ZERO: MacAddr = MacAddr([0; 6]);
 
-fn socket(host: &mut Host<'_>, options: UdpOptions) -> SocketId {
+fn socket(host: &mut Host<'_>, options: UdpOptions) -> FlowId {
     host.open(SocketAddrV4::new(NOBODY, 500), options)
 }
 
@@ -77,7 +77,7 @@ pub(in crate::drills) fn asked(bench: &mut Bench) {
 }
 
 /// The datagram of which `host` sends one to a neighbour, and the station that it goes to, if it goes.
-fn goes_to(host: &mut Host<'_>, from: SocketId, ip: Ipv4Addr) -> (Option<MacAddr>, Vec<Sent>) {
+fn goes_to(host: &mut Host<'_>, from: FlowId, ip: Ipv4Addr) -> (Option<MacAddr>, Vec<Sent>) {
     let payload = host.bytes(20);
     let sent = host.send(from, &payload, to(ip), false);
     host.must(sent == Ok(20), format_args!("send(2): {sent:?}"));
@@ -146,12 +146,12 @@ pub(in crate::drills) fn several(bench: &mut Bench) {
     let socket = socket(&mut host, UdpOptions { ttl, tos, ..UdpOptions::default() });
     let (silent, late) = (address(5, 80), address(6, 80));
     let config = ringway_stack::tcp::Config { ttl, tos, ..plain() };
-    let mut lost = Stream::begin(&mut host, 3000, silent, NextHop::Neighbour(*silent.ip()), &config);
+    let mut lost = PeerEnd::begin(&mut host, 3000, silent, NextHop::Neighbour(*silent.ip()), &config);
     goes_to(&mut host, socket, *silent.ip());
     let first_at = host.now;
     let between = host.bench.between(0, 2500);
     host.pass(Duration::from_millis(between));
-    let mut found = Stream::begin(&mut host, 3001, late, NextHop::Neighbour(*late.ip()), &config);
+    let mut found = PeerEnd::begin(&mut host, 3001, late, NextHop::Neighbour(*late.ip()), &config);
     let count = if host.bench.chance(8) { 3000 } else { host.bench.between(1, 20) };
     let mut payloads = Vec::new();
     for _ in 0..count {

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
 use ringway_stack::Error;
-use ringway_stack::cyclic::{CyclicBuffer, Records, Shape};
+use ringway_stack::cyclic::{CyclicBuffer, Geometry, Records};
 use ringway_stack::device::RxBuffer;
-use ringway_stack::ring::{Decision, Lent, Readiness, RecvFlags, SocketId, UdpOptions};
+use ringway_stack::ring::{Decision, FlowId, Lent, Readiness, RecvFlags, UdpOptions};
 
 use super::host::{Host, address};
 use crate::drills::bench::Bench;
@@ -45,7 +45,7 @@ fn options(host: &mut Host<'_>, rcvbuf: usize) -> UdpOptions {
 }
 
 /// One more datagram. Whether it was taken is the socket's to say; but one that finds an empty queue is, and what is not is counted.
-fn arrive(host: &mut Host<'_>, socket: SocketId, model: &mut Model, len: usize) {
+fn arrive(host: &mut Host<'_>, socket: FlowId, model: &mut Model, len: usize) {
     let (bytes, from, to) = (host.bytes(len), address(2, 600 + host.bench.below(3) as u16), address(1, PORT));
     let before = host.ring.udp_backlog(socket).map_or(0, |backlog| backlog.packets);
     host.edges(socket);
@@ -77,7 +77,7 @@ fn arrive(host: &mut Host<'_>, socket: SocketId, model: &mut Model, len: usize) 
 }
 
 /// What a program can ask of the queue.
-fn looks(host: &mut Host<'_>, socket: SocketId, model: &Model) {
+fn looks(host: &mut Host<'_>, socket: FlowId, model: &Model) {
     let next = model.queue.front();
     let Some(info) = host.ring.info(socket) else { return };
     host.must(
@@ -93,7 +93,7 @@ fn looks(host: &mut Host<'_>, socket: SocketId, model: &Model) {
 }
 
 /// Reads the first one into so much room, or looks at it.
-fn reads(host: &mut Host<'_>, socket: SocketId, model: &mut Model, room: usize, peeks: bool) {
+fn reads(host: &mut Host<'_>, socket: FlowId, model: &mut Model, room: usize, peeks: bool) {
     let flags = if peeks { RecvFlags::PEEK } else { RecvFlags::empty() };
     let read = host.read(socket, room, flags);
     let Some(next) = model.queue.front() else {
@@ -128,7 +128,7 @@ fn reads(host: &mut Host<'_>, socket: SocketId, model: &mut Model, room: usize, 
 }
 
 /// How many datagrams of `len` bytes an empty queue takes. They are read then.
-fn room_for(host: &mut Host<'_>, socket: SocketId, model: &mut Model, len: usize) -> usize {
+fn room_for(host: &mut Host<'_>, socket: FlowId, model: &mut Model, len: usize) -> usize {
     loop {
         let dropped = model.dropped;
         arrive(host, socket, model, len);
@@ -349,9 +349,9 @@ pub(in crate::drills) fn cyclic(bench: &mut Bench) {
     let sockets: Vec<_> = (0..3).map(|number| host.open(address(1, PORT + number), UdpOptions::default())).collect();
     let records = host.bench.pick(&[Records::StripHeaders, Records::Padded, Records::Raw, Records::SeparateHeaders]);
     let (packets, payload_bytes) = (host.bench.between(8, 64) as usize, host.bench.between(60, 300) as usize);
-    let shape = Shape { records, packets, payload_bytes, header_bytes: 0, vlan: false };
-    let Ok(layout) = shape.layout() else { return host.must(false, format_args!("{shape:?} is refused")) };
-    let Ok(mut buffer) = CyclicBuffer::new(&shape, vec![0xee; layout.bytes()]) else { return host.must(false, "a buffer is refused") };
+    let geometry = Geometry { records, packets, payload_bytes, header_bytes: 0, vlan: false };
+    let Ok(layout) = geometry.layout() else { return host.must(false, format_args!("{geometry:?} is refused")) };
+    let Ok(mut buffer) = CyclicBuffer::new(&geometry, vec![0xee; layout.bytes()]) else { return host.must(false, "a buffer is refused") };
     let whole = matches!(records, Records::Padded | Records::Raw);
     // (From the first read on, headers are kept.)
     let none = host.ring.cyclic_read(&sockets, &mut buffer, 1, packets);

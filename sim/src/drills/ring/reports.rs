@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::device::MacAddr;
-use ringway_stack::ring::{Reuse, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, Reuse, UdpOptions};
 
 use super::host::{ANY, Host, IGMP, Link, OURS, Packet, Sent, THEIRS};
 use crate::checksum;
@@ -45,7 +45,7 @@ fn message(host: &Host<'_>, frame: &Sent) -> (u8, Ipv4Addr) {
     (igmp[0], group)
 }
 
-fn member(host: &mut Host<'_>) -> SocketId {
+fn member(host: &mut Host<'_>) -> FlowId {
     host.open(SocketAddrV4::new(ANY, 500), UdpOptions { reuse: Reuse::Address, ..UdpOptions::default() })
 }
 
@@ -53,7 +53,7 @@ fn member(host: &mut Host<'_>) -> SocketId {
 pub(in crate::drills) fn reports(bench: &mut Bench) {
     let mut host = Host::new(bench, Link::Asked);
     let sockets: Vec<_> = (0..3).map(|_| member(&mut host)).collect();
-    let mut joined: Vec<(SocketId, Ipv4Addr)> = Vec::new();
+    let mut joined: Vec<(FlowId, Ipv4Addr)> = Vec::new();
     for _ in 0..host.bench.between(5, 30) {
         let (socket, group) = (host.bench.pick(&sockets), host.bench.pick(&[GROUPS[0], GROUPS[1], ALL_SYSTEMS]));
         let is_local = group == ALL_SYSTEMS;

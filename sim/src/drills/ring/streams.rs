@@ -2,7 +2,7 @@
 
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{NextHop, SocketId};
+use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::tcp;
 
 use super::host::{Host, OURS};
@@ -13,10 +13,10 @@ use crate::segment::{ACK, SYN, Segment};
 
 /// The peer's end: what it sends next, and awaits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stream {
+pub(super) struct PeerEnd {
     pub(super) local: SocketAddrV4,
     pub(super) remote: SocketAddrV4,
-    pub(super) socket: SocketId,
+    pub(super) socket: FlowId,
     pub(super) nxt: u32,
     pub(super) rcv: u32,
 }
@@ -34,13 +34,13 @@ pub(super) fn segment(from: SocketAddrV4, to: SocketAddrV4, seq: u32, ack: u32, 
     [&head, payload].concat()
 }
 
-impl Stream {
+impl PeerEnd {
     /// An active open, as far as its SYN, which is the first frame that it sends.
     pub(super) fn begin(host: &mut Host<'_>, port: u16, remote: SocketAddrV4, hop: NextHop, config: &tcp::Config) -> Self {
         let local = SocketAddrV4::new(OURS[0], port);
         let opened = host.ring.tcp_connect(host.now, local, remote, hop, config);
         host.must(opened.is_ok(), format_args!("connect(2): {opened:?} of {local}, which nobody has"));
-        let socket = opened.unwrap_or(SocketId { index: 0, generation: 0 });
+        let socket = opened.unwrap_or(FlowId { index: 0, generation: 0 });
         Self { local, remote, socket, nxt: 1000, rcv: 0 }
     }
 

@@ -27,7 +27,7 @@ fn tcp(from: &str, to: &str, (seq, ack): (u32, u32), flags: u8, payload: &[u8]) 
 
 /// Somebody who has seen 100 bytes come, and 200 go of which nobody has acknowledged any.
 fn witness() -> Attacker {
-    let mut attacker = Attacker::new(Stream::new(1, Purpose::Forge, 0, 0), 1_000_000, true);
+    let mut attacker = Attacker::new(RandomStream::new(1, Purpose::Forge, 0, 0), 1_000_000, true);
     attacker.said(&tcp(HOST, PEER, (UNA, NEXT - 100), ACK, &[2; 200]));
     attacker.heard(&tcp(PEER, HOST, (NEXT - 100, UNA), ACK, &[1; 100]), mac(0), OWN);
     attacker
@@ -111,7 +111,7 @@ fn frames_of_earlier_connections_are_told_by_their_numbers() {
 
 #[test]
 fn handshakes_are_left_alone() {
-    let mut attacker = Attacker::new(Stream::new(1, Purpose::Forge, 0, 0), 1_000_000, true);
+    let mut attacker = Attacker::new(RandomStream::new(1, Purpose::Forge, 0, 0), 1_000_000, true);
     attacker.said(&tcp(HOST, PEER, (UNA - 1, 0), SYN, &[]));
     attacker.heard(&tcp(PEER, HOST, (NEXT, UNA), SYN | ACK, &[]), mac(0), OWN);
     assert!(attacker.known().is_none());
@@ -179,7 +179,7 @@ fn arp_says_that_everybody_is_the_attacker() {
 fn every_frame_costs_two_numbers() {
     let heard = tcp(PEER, HOST, (NEXT - 100, UNA), ACK, &[1; 100]);
     let after = |ppm| {
-        let mut attacker = Attacker::new(Stream::new(7, Purpose::Forge, 0, 0), ppm, true);
+        let mut attacker = Attacker::new(RandomStream::new(7, Purpose::Forge, 0, 0), ppm, true);
         (0..50).for_each(|_| drop(attacker.heard(&heard, mac(0), OWN)));
         attacker.stream.bits()
     };

@@ -26,7 +26,7 @@ fn always(hold_max: Duration) -> Lending {
     Lending { from_start: true, hold_max, keeps_ppm: 0 }
 }
 
-fn connected(world: &mut World, [reader, writer]: [HostId; 2], config: &Config) -> [SocketId; 2] {
+fn connected(world: &mut World, [reader, writer]: [HostId; 2], config: &Config) -> [FlowId; 2] {
     let address = SocketAddrV4::new(world.host(reader).ip(), 80);
     let listener = world.call(reader, |cx| cx.ring.tcp_listen(address, 1, config)).unwrap();
     let local = SocketAddrV4::new(world.host(writer).ip(), 1000);
@@ -36,11 +36,11 @@ fn connected(world: &mut World, [reader, writer]: [HostId; 2], config: &Config) 
     [world.call(reader, |cx| cx.ring.tcp_accept(listener)).unwrap(), client]
 }
 
-fn write(world: &mut World, host: HostId, socket: SocketId, bytes: &[u8]) -> usize {
+fn write(world: &mut World, host: HostId, socket: FlowId, bytes: &[u8]) -> usize {
     world.call(host, |cx| cx.ring.tcp_send(cx.now, socket, &[IoSlice::new(bytes)], SendFlags::empty())).unwrap_or(0)
 }
 
-fn read(world: &mut World, host: HostId, socket: SocketId, room: [usize; 2]) -> Result<Vec<u8>, Error> {
+fn read(world: &mut World, host: HostId, socket: FlowId, room: [usize; 2]) -> Result<Vec<u8>, Error> {
     let [mut first, mut second] = room.map(|len| vec![0; len]);
     let into = &mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
     let n = world.call(host, |cx| cx.ring.tcp_recv(cx.now, socket, into, RecvFlags::empty()))?;

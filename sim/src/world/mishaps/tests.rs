@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{NextHop, Readiness, RecvFlags, SendFlags, SocketId};
+use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags, SendFlags};
 use ringway_stack::tcp::{Config, Keepalive};
 use ringway_stack::{Error, Instant};
 
@@ -36,7 +36,7 @@ struct Asker {
     server: SocketAddrV4,
     port: u16,
     left: u32,
-    socket: Option<SocketId>,
+    socket: Option<FlowId>,
     /// Bytes of an echo that are awaited.
     awaited: usize,
     next_at: Instant,
@@ -48,7 +48,7 @@ impl Asker {
         Self { server, port: 40_000, left, socket: None, awaited: 0, next_at: Instant::ZERO, errors }
     }
 
-    fn talk(&mut self, cx: &mut Context<'_>, socket: SocketId) -> Result<(), Error> {
+    fn talk(&mut self, cx: &mut Context<'_>, socket: FlowId) -> Result<(), Error> {
         let ready = cx.ring.readiness(socket);
         if let Some(error) = cx.ring.take_error(socket) {
             return Err(error);
@@ -105,8 +105,8 @@ impl App for Asker {
 /// Echoes whatever comes.
 #[derive(Default)]
 struct Echoer {
-    listener: Option<SocketId>,
-    connections: Vec<(SocketId, VecDeque<u8>)>,
+    listener: Option<FlowId>,
+    connections: Vec<(FlowId, VecDeque<u8>)>,
 }
 
 impl App for Echoer {
@@ -361,7 +361,7 @@ fn bursts_and_losses() {
 /// Everything at once, as a swarm would draw it.
 #[test]
 fn all_weather() {
-    let mut stream = Stream::new(1, Purpose::Options, 0, 0);
+    let mut stream = RandomStream::new(1, Purpose::Options, 0, 0);
     for seed in 0..40 {
         let (faults, host_faults) = (Faults::draw(&mut stream), HostFaults::draw(&mut stream));
         assert_deterministic(seed, |seed| weather(seed, faults, host_faults).world.report());
@@ -371,7 +371,7 @@ fn all_weather() {
 /// Strength zero is as if the class did not exist, whatever its other settings.
 #[test]
 fn a_class_at_zero_changes_nothing() {
-    let mut stream = Stream::new(1, Purpose::Options, 0, 0);
+    let mut stream = RandomStream::new(1, Purpose::Options, 0, 0);
     let (drawn, drawn_host) = (Faults::draw(&mut stream), HostFaults::draw(&mut stream));
     let loss = Faults { loss_ppm: 50_000, ..Faults::default() };
     let hash = |faults, host_faults| weather(7, faults, host_faults).world.report().hash;

@@ -5,10 +5,10 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::super::tests::{A, B, Pair, read, write};
-use super::super::{Error, NextHop, RecvFlags, Shutdown, SocketId, UdpOptions};
+use super::super::{Error, FlowId, NextHop, RecvFlags, Shutdown, UdpOptions};
 use crate::wire::{ethernet, ipv4, tcp, udp};
 
-fn udp_pair(pair: &mut Pair) -> (SocketId, SocketId) {
+fn udp_pair(pair: &mut Pair) -> (FlowId, FlowId) {
     let a = pair.a.udp_open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 1000), &UdpOptions::default()).unwrap();
     let b = pair.b.udp_open(SocketAddrV4::new(B, 2000), &UdpOptions::default()).unwrap();
     (a, b)
@@ -94,14 +94,14 @@ fn headers_are_those_of_the_next_packet() {
 }
 
 #[test]
-fn a_deaf_socket_receives_nothing_more_and_sends() {
+fn a_socket_whose_rx_is_shut_receives_nothing_more_and_sends() {
     let mut pair = Pair::new();
     let (a, b) = udp_pair(&mut pair);
     let rules = pair.b.device().rules.len();
     pair.a.udp_send(pair.now, a, &[IoSlice::new(b"one")], A, TO).unwrap();
     pair.settle();
-    pair.b.deafen(b).unwrap();
-    pair.b.deafen(b).unwrap();
+    pair.b.shutdown_rx(b).unwrap();
+    pair.b.shutdown_rx(b).unwrap();
     assert_eq!(pair.b.device().rules.len(), rules - 1);
     pair.a.udp_send(pair.now, a, &[IoSlice::new(b"two")], A, TO).unwrap();
     pair.settle();
@@ -121,6 +121,6 @@ fn a_deaf_socket_receives_nothing_more_and_sends() {
     pair.settle();
     assert_eq!(receive(&mut pair.b, other), Ok(5));
     let (_, server, listener) = pair.connected();
-    pair.b.deafen(server).unwrap();
-    assert_eq!(pair.b.deafen(listener), Err(Error::NotSupported));
+    pair.b.shutdown_rx(server).unwrap();
+    assert_eq!(pair.b.shutdown_rx(listener), Err(Error::NotSupported));
 }

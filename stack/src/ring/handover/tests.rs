@@ -6,7 +6,7 @@ use crate::ring::{Readiness, RingConfig, SendFlags, Shutdown};
 use crate::tcp;
 
 /// B's connection, passed on to another ring on the same cable; B itself stays, and has no more frames.
-fn moved(pair: &mut Pair, server: SocketId) -> (Ring<Cable>, SocketId) {
+fn moved(pair: &mut Pair, server: FlowId) -> (Ring<Cable>, FlowId) {
     let handover = pair.b.detach_stream(pair.now, server).unwrap();
     assert_eq!((handover.local(), handover.remote().port()), (SocketAddrV4::new(B, 80), 5000));
     let mut other = Pair::new();
@@ -31,7 +31,7 @@ fn a_stream_goes_on_where_it_was() {
     let (mut new, id) = moved(&mut pair, server);
     assert_eq!(write(&mut pair.b, pair.now, server, b"x"), Err(Error::BadSocket));
     let event = new.take_event().expect("what it is ready for is news");
-    assert_eq!((event.socket, event.edges.contains(Readiness::IN | Readiness::OUT)), (id, true));
+    assert_eq!((event.flow, event.edges.contains(Readiness::IN | Readiness::OUT)), (id, true));
     assert_eq!(read(&mut new, pair.now, id, 64), Ok(b"before".to_vec()));
     // What was in flight is still the connection's to repeat, and its timer came along.
     pair.a.poll(pair.now);
@@ -51,7 +51,7 @@ fn a_stream_goes_on_where_it_was() {
 }
 
 /// As [`moved`], by way of bytes.
-fn moved_as_bytes(pair: &mut Pair, server: SocketId) -> (Ring<Cable>, SocketId) {
+fn moved_as_bytes(pair: &mut Pair, server: FlowId) -> (Ring<Cable>, FlowId) {
     let hop = pair.b.tcp_hop(server).unwrap();
     let handover = pair.b.detach_stream(pair.now, server).unwrap();
     let (ends, bytes) = ((handover.local(), handover.remote()), handover.snapshot(pair.now).unwrap());
@@ -117,8 +117,13 @@ fn its_rule_comes_and_goes_with_it() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
     let (mut new, id) = moved(&mut pair, server);
-    let rules: Vec<_> =
-        new.device().rules.iter().filter_map(|(rule, _)| rule.as_flow()).map(|flow| (flow.local, flow.remote.map(|r| r.port()))).collect();
+    let rules: Vec<_> = new
+        .device()
+        .rules
+        .iter()
+        .filter_map(|(rule, _)| rule.as_five_tuple())
+        .map(|flow| (flow.local, flow.remote.map(|r| r.port())))
+        .collect();
     assert_eq!(rules, [(SocketAddrV4::new(B, 80), Some(5000))]);
     pair.a.close(pair.now, client, true);
     settle(&mut pair, &mut new);
@@ -140,9 +145,9 @@ fn stragglers_are_lost_in_silence_and_newcomers_are_not() {
     assert_eq!(read(&mut pair.b, pair.now, again, 64), Ok(b"too late".to_vec()), "a ring may take back what it gave");
     drop(pair.b.detach_stream(pair.now, again).unwrap());
     pair.a.close(pair.now, client, true);
-    let heir = pair.connect(5000);
+    let next = pair.connect(5000);
     pair.settle();
-    assert_eq!(pair.a.info(heir).unwrap().state, Some(State::Established), "a new connection from those addresses is one");
+    assert_eq!(pair.a.info(next).unwrap().state, Some(State::Established), "a new connection from those addresses is one");
     assert!(pair.b.tcp_accept(listener).is_ok());
 }
 
@@ -189,7 +194,7 @@ fn what_cannot_be_passed_on_stays() {
     let handover = pair.a.detach_stream(pair.now, client).unwrap();
     assert_eq!(pair.a.detach_stream(pair.now, client).unwrap_err(), Error::BadSocket);
     let mut full = Pair::new().a;
-    full.config = RingConfig { sockets_max: 0, ..RingConfig::default() };
+    full.config = RingConfig { flows_max: 0, ..RingConfig::default() };
     full.slots = crate::ring::slots::Slots::new(0);
     let (error, handover) = full.adopt(pair.now, handover).unwrap_err();
     assert_eq!(error, Error::NoBuffers);
@@ -286,10 +291,10 @@ fn what_nobody_accepted_leaves_the_listeners_queue() {
     let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 8, &tcp::Config::default()).unwrap();
     let (client, _) = pair.connect_seen(5000);
     pair.b.poll(pair.now);
-    assert_eq!((pair.b.tcp_embryos(listener), pair.b.tcp_waiting(listener).len()), (1, 0));
+    assert_eq!((pair.b.tcp_half_open(listener), pair.b.tcp_waiting(listener).len()), (1, 0));
     pair.settle();
     let waiting = pair.b.tcp_waiting(listener);
-    assert_eq!((pair.b.tcp_embryos(listener), waiting.len()), (0, 1));
+    assert_eq!((pair.b.tcp_half_open(listener), waiting.len()), (0, 1));
     assert!(pair.b.tcp_hop(waiting[0]).is_some() && pair.b.tcp_hop(listener).is_none());
     write(&mut pair.a, pair.now, client, b"hello").unwrap();
     pair.settle();
@@ -333,7 +338,7 @@ fn a_connection_begins_above_the_one_that_left() {
         read(&mut pair.a, pair.now, client, 8000).unwrap();
         read(&mut pair.b, pair.now, server, 8000).unwrap();
     }
-    let used = |ring: &mut Ring<Cable>, id: SocketId| ring.slots.stream_at(id.index).unwrap().connection.sent_up_to();
+    let used = |ring: &mut Ring<Cable>, id: FlowId| ring.slots.stream_at(id.index).unwrap().connection.sent_up_to();
     let before = [used(&mut pair.a, client), used(&mut pair.b, server)];
     dissolved(&mut pair);
     pair.pass(Duration::from_millis(1));

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use super::super::tests::{A, B, Bytes, Cable, Pair, read, write};
-use super::super::{Error, Lent, LentPieces, NextHop, RecvFlags, Ring, SocketId, UdpOptions};
+use super::super::{Error, FlowId, Lent, LentPieces, NextHop, RecvFlags, Ring, UdpOptions};
 use crate::device::RxBuffer;
 use std::io::IoSliceMut;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -27,14 +27,14 @@ fn is_uncopied(piece: &Lent<Bytes>) -> bool {
     matches!(piece, Lent::Buffer(_))
 }
 
-fn udp(pair: &mut Pair) -> (SocketId, SocketId) {
+fn udp(pair: &mut Pair) -> (FlowId, FlowId) {
     let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
     let options = UdpOptions { rcvbuf: 4096, ..UdpOptions::default() };
     let b = pair.b.udp_open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 2000), &options).unwrap();
     (a, b)
 }
 
-fn send(pair: &mut Pair, from: SocketId, bytes: &[u8]) {
+fn send(pair: &mut Pair, from: FlowId, bytes: &[u8]) {
     let to = Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)));
     pair.a.udp_send(pair.now, from, &[IoSlice::new(bytes)], A, to).unwrap();
     pair.settle();
@@ -111,7 +111,7 @@ fn a_socket_whose_datagrams_are_all_held_drops_and_others_do_not() {
     assert_eq!(all(&pair.b.udp_lend(b).unwrap().1), b"again");
 }
 
-fn lend_all(ring: &mut Ring<Cable>, id: SocketId) -> Vec<Lent<Bytes>> {
+fn lend_all(ring: &mut Ring<Cable>, id: FlowId) -> Vec<Lent<Bytes>> {
     core::iter::from_fn(|| ring.tcp_lend(id, RxBuffer::len).ok().flatten()).collect()
 }
 

@@ -6,17 +6,17 @@ use crate::ring::{NextHop, RecvFlags, RingConfig, UdpOptions};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 129, 2, 3);
 
-fn open(ring: &mut Ring<impl Device>, local: Ipv4Addr, port: u16) -> SocketId {
+fn open(ring: &mut Ring<impl Device>, local: Ipv4Addr, port: u16) -> FlowId {
     ring.udp_open(SocketAddrV4::new(local, port), &UdpOptions::default()).unwrap()
 }
 
-fn tell(pair: &mut Pair, from: SocketId, bytes: &[u8]) {
+fn tell(pair: &mut Pair, from: FlowId, bytes: &[u8]) {
     let to = Some((SocketAddrV4::new(GROUP, 7000), NextHop::Neighbour(GROUP)));
     assert_eq!(pair.a.udp_send(pair.now, from, &[IoSlice::new(bytes)], A, to), Ok(bytes.len()));
     pair.settle();
 }
 
-fn hear(ring: &mut Ring<impl Device>, id: SocketId) -> Result<Vec<u8>, Error> {
+fn hear(ring: &mut Ring<impl Device>, id: FlowId) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; 2000];
     let got = ring.udp_recv(id, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty())?;
     assert_eq!((got.from, got.to), (SocketAddrV4::new(A, 5000), GROUP));

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::super::tests::{A, B, Bytes, Pair, read, write};
-use super::super::{Decision, Error, Lent, LentPieces, NextHop, Readiness, RecvFlags, SocketId, UdpOptions};
+use super::super::{Decision, Error, FlowId, Lent, LentPieces, NextHop, Readiness, RecvFlags, UdpOptions};
 use crate::device::RxBuffer;
 
 fn bytes(pieces: &LentPieces<Bytes>) -> Vec<u8> {
@@ -24,7 +24,7 @@ fn bytes(pieces: &LentPieces<Bytes>) -> Vec<u8> {
     pieces.iter().flat_map(copy).collect()
 }
 
-fn udp(pair: &mut Pair) -> (SocketId, SocketId) {
+fn udp(pair: &mut Pair) -> (FlowId, FlowId) {
     let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
     let options = UdpOptions { rcvbuf: 4096, ..UdpOptions::default() };
     let b = pair.b.udp_open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 2000), &options).unwrap();
@@ -32,23 +32,23 @@ fn udp(pair: &mut Pair) -> (SocketId, SocketId) {
     (a, b)
 }
 
-fn send(pair: &mut Pair, from: SocketId, bytes: &[u8]) {
+fn send(pair: &mut Pair, from: FlowId, bytes: &[u8]) {
     let to = Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)));
     pair.a.udp_send(pair.now, from, &[IoSlice::new(bytes)], A, to).unwrap();
     pair.settle();
 }
 
-fn receive(pair: &mut Pair, from: SocketId) -> Result<Vec<u8>, Error> {
+fn receive(pair: &mut Pair, from: FlowId) -> Result<Vec<u8>, Error> {
     let mut buffer = [0; 2000];
     let got = pair.b.udp_recv(from, &mut [IoSliceMut::new(&mut buffer)], RecvFlags::empty())?;
     Ok(buffer[..got.copied].to_vec())
 }
 
 /// The edges that the ring has to tell of a socket.
-fn edges(pair: &mut Pair, of: SocketId) -> Readiness {
+fn edges(pair: &mut Pair, of: FlowId) -> Readiness {
     let mut edges = Readiness::empty();
     while let Some(event) = pair.b.take_event() {
-        if event.socket == of {
+        if event.flow == of {
             edges |= event.edges;
         }
     }

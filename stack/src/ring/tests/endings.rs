@@ -4,11 +4,11 @@ use super::*;
 
 const PORT: u16 = 80;
 
-fn send(ring: &mut Ring<Cable>, now: Instant, id: SocketId, to: Option<(SocketAddrV4, NextHop)>) -> Result<usize, Error> {
+fn send(ring: &mut Ring<Cable>, now: Instant, id: FlowId, to: Option<(SocketAddrV4, NextHop)>) -> Result<usize, Error> {
     ring.udp_send(now, id, &[IoSlice::new(b"?")], A, to)
 }
 
-fn udp(ring: &mut Ring<Cable>, ip: Ipv4Addr, port: u16) -> SocketId {
+fn udp(ring: &mut Ring<Cable>, ip: Ipv4Addr, port: u16) -> FlowId {
     ring.udp_open(SocketAddrV4::new(ip, port), &UdpOptions::default()).unwrap()
 }
 

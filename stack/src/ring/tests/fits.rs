@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn open(ring: &mut Ring<Cable>, local: &str, reuse: Reuse, cookie: u64) -> Result<SocketId, Error> {
+fn open(ring: &mut Ring<Cable>, local: &str, reuse: Reuse, cookie: u64) -> Result<FlowId, Error> {
     ring.udp_open(local.parse().unwrap(), &UdpOptions { reuse, cookie, ..UdpOptions::default() })
 }
 
@@ -11,13 +11,13 @@ fn hop(port: u16) -> Option<(SocketAddrV4, NextHop)> {
 }
 
 /// Who of `sockets` gets a datagram from a port.
-fn heard(pair: &mut Pair, from: u16, sockets: &[SocketId]) -> Vec<usize> {
+fn heard(pair: &mut Pair, from: u16, sockets: &[FlowId]) -> Vec<usize> {
     let sender = pair.a.udp_open(SocketAddrV4::new(A, from), &UdpOptions::default()).unwrap();
     let to = Some((SocketAddrV4::new(B, 9), NextHop::Neighbour(B)));
     pair.a.udp_send(pair.now, sender, &[IoSlice::new(b"?")], A, to).unwrap();
     pair.settle();
     pair.a.close(pair.now, sender, false);
-    let mut hears = |socket: &SocketId| pair.b.udp_recv(*socket, &mut [], RecvFlags::empty()).is_ok();
+    let mut hears = |socket: &FlowId| pair.b.udp_recv(*socket, &mut [], RecvFlags::empty()).is_ok();
     (0..sockets.len()).filter(|&at| hears(&sockets[at])).collect()
 }
 

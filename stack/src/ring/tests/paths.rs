@@ -38,12 +38,12 @@ fn seq_of(frame: &[u8]) -> SeqNumber {
 }
 
 /// A has bytes in flight, of which B hasn't seen anything yet; the last frame of them.
-fn in_flight(pair: &mut Pair, client: SocketId) -> Vec<u8> {
+fn in_flight(pair: &mut Pair, client: FlowId) -> Vec<u8> {
     write(&mut pair.a, pair.now, client, &[7; 20_000]).unwrap();
     last_sent(pair)
 }
 
-fn mss(pair: &Pair, socket: SocketId) -> u16 {
+fn mss(pair: &Pair, socket: FlowId) -> u16 {
     pair.a.info(socket).unwrap().mss
 }
 

@@ -6,11 +6,11 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use super::UdpSocket;
+use super::UdpFlow;
 use crate::cyclic::{CyclicBuffer, CyclicError, NetworkHeaders, Packet, RecordMemory, Refused, Run, made_up_headers};
 use crate::device::Device;
 use crate::mutants::Mutant;
-use crate::ring::{Ring, SocketId};
+use crate::ring::{FlowId, Ring};
 use crate::tcp::RxPayload;
 use crate::time::Instant;
 
@@ -23,19 +23,19 @@ impl<D: Device> Ring<D> {
     /// [`CyclicError`]. [`crate::Error::BadSocket`], [`crate::Error::NotSupported`]: one of them is none, or not of UDP; another [`crate::Error`]: that socket's own, which is gone with it.
     pub fn cyclic_read<M: RecordMemory>(
         &mut self,
-        sockets: &[SocketId],
+        sockets: &[FlowId],
         buffer: &mut CyclicBuffer<M>,
         min: usize,
         max: usize,
     ) -> Result<Option<Run>, CyclicError> {
         CyclicError::check(min, max)?;
         for &id in sockets {
-            let socket = self.slots.udp(id)?;
-            if let Some(error) = socket.error.take() {
+            let flow = self.slots.udp(id)?;
+            if let Some(error) = flow.error.take() {
                 return Err(error.into());
             }
             if buffer.layout().keeps_headers() {
-                socket.keep_headers();
+                flow.keep_headers();
             }
         }
         buffer.rewind_at_end();
@@ -57,22 +57,22 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`crate::Error::BadSocket`], [`crate::Error::NotSupported`]: it is none, or not of UDP.
-    pub fn udp_keep_headers(&mut self, socket: SocketId) -> Result<(), crate::Error> {
-        self.slots.udp(socket)?.keep_headers();
+    pub fn udp_keep_headers(&mut self, flow: FlowId) -> Result<(), crate::Error> {
+        self.slots.udp(flow)?.keep_headers();
         Ok(())
     }
 
     /// The socket whose next datagram came first.
-    fn oldest(&mut self, sockets: &[SocketId]) -> Option<SocketId> {
+    fn oldest(&mut self, sockets: &[FlowId]) -> Option<FlowId> {
         let youngest = self.config.is(Mutant::CyclicYoungestFirst);
-        let received = |id: SocketId| Some((self.slots.udp(id).ok()?.first_received()?, id));
+        let received = |id: FlowId| Some((self.slots.udp(id).ok()?.first_received()?, id));
         let waiting = sockets.iter().copied().filter_map(received);
         let first = if youngest { waiting.max_by_key(|&(at, _)| at) } else { waiting.min_by_key(|&(at, _)| at) };
         first.map(|(_, id)| id)
     }
 }
 
-impl<D: Device> UdpSocket<D> {
+impl<D: Device> UdpFlow<D> {
     /// From now on, datagrams keep their headers. Those of what waits already are made up.
     fn keep_headers(&mut self) {
         if self.headers.is_none() {

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use super::{OVERHEAD, UdpSocket, Waiting};
+use super::{OVERHEAD, UdpFlow, Waiting};
 use crate::cyclic::made_up_headers;
 use crate::device::{Device, RxBuffer};
 use crate::mutants::Mutant;
@@ -28,7 +28,7 @@ impl<B: RxBuffer> Undecided<B> {
     }
 }
 
-impl<D: Device> UdpSocket<D> {
+impl<D: Device> UdpFlow<D> {
     /// `on`: what arrives from now on is not read before it is admitted. Else all that waits for that is admitted: whether there was any.
     pub(in crate::ring) fn set_screen(&mut self, on: bool) -> bool {
         if on {

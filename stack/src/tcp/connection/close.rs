@@ -19,7 +19,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             State::SynReceived => {}
             State::Established => self.state = State::FinWait1,
             // Nobody is left to acknowledge it; a station that lived on would.
-            State::CloseWait if self.forsaken => return self.finish(),
+            State::CloseWait if self.peer_exited => return self.finish(),
             State::CloseWait if self.config.is(Mutant::CloseWaitBecomesFinWait) => self.state = State::FinWait1,
             State::CloseWait => self.state = State::LastAck,
             State::SynSent => return self.finish(),
@@ -51,7 +51,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let known_to_peer = match self.state {
             State::Closed | State::Listen | State::SynSent | State::TimeWait => false,
             State::SynReceived => true,
-            _ => !self.forsaken,
+            _ => !self.peer_exited,
         };
         self.finish();
         self.recv.clear();
@@ -88,15 +88,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return self.peer_gone();
         }
         match self.state {
-            State::Established | State::FinWait1 | State::FinWait2 | State::CloseWait => self.forsake(),
+            State::Established | State::FinWait1 | State::FinWait2 | State::CloseWait => self.end_in_order(),
             State::Closing | State::LastAck => self.finish(),
             _ => self.peer_gone(),
         }
     }
 
     /// The peer's stream has ended, what was sent has been acknowledged, and nothing is sent any more.
-    fn forsake(&mut self) {
-        mark!(self, Forsaken);
+    fn end_in_order(&mut self) {
+        mark!(self, PeerExited);
         if !self.peer_fin {
             self.peer_fin = true;
             self.edges |= Readiness::IN | Readiness::RDHUP;
@@ -114,7 +114,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             State::Established | State::CloseWait => {
                 self.state = State::CloseWait;
-                self.forsaken = true;
+                self.peer_exited = true;
                 self.snd_una = self.snd_nxt;
                 self.send.acknowledge(self.snd_nxt, false);
                 self.scoreboard.clear();

@@ -1,4 +1,4 @@
-//! What TCP_INFO tells of a connection beyond [`crate::ring::SocketInfo`].
+//! What TCP_INFO tells of a connection beyond [`crate::ring::FlowInfo`].
 
 use core::time::Duration;
 

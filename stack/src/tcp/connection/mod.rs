@@ -70,7 +70,7 @@ pub struct Connection<R, T> {
     read_shut: bool,
     /// The peer's station is gone, which only shows when the program writes: see [`Connection::station_gone`]. Invariant: [`State::CloseWait`], or the
     /// connection is over.
-    forsaken: bool,
+    peer_exited: bool,
     /// The program closed the socket.
     orphaned: bool,
     /// A reset must be sent.
@@ -162,7 +162,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             fin_queued: false,
             peer_fin: false,
             read_shut: false,
-            forsaken: false,
+            peer_exited: false,
             orphaned: false,
             reset_due: false,
             probe_due: false,
@@ -330,7 +330,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     fn start_keepalive(&mut self, now: Instant) {
         match &self.config.keepalive {
-            Some(keepalive) if self.state.is_synchronized() && self.state != State::TimeWait && !self.forsaken => {
+            Some(keepalive) if self.state.is_synchronized() && self.state != State::TimeWait && !self.peer_exited => {
                 let early = if self.config.is(Mutant::KeepaliveEarly) { 2 } else { 1 };
                 self.timers.set(Timer::Keepalive, now + keepalive.idle / early);
             }

@@ -340,12 +340,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if len == 0 && !fin {
             return;
         }
-        let deaf = self.config.is(Mutant::HalfClosedDeaf) && self.state == State::FinWait2 && len > 0;
+        let drops_data = self.config.is(Mutant::HalfClosedReceivesNothing) && self.state == State::FinWait2 && len > 0;
         if self.config.is(Mutant::DuplicateFinAdvances) && fin && self.state == State::CloseWait {
             self.window.nxt += 1;
             self.window.adv = self.window.adv.max(self.window.nxt);
         }
-        if !self.state.receives() || deaf {
+        if !self.state.receives() || drops_data {
             // Nothing can follow the peer's FIN but that FIN again.
             if header.seq.lt(self.window.nxt) {
                 self.refuse(now, header, len);

@@ -61,7 +61,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         } else {
             self.starved = 0;
         }
-        if self.forsaken {
+        if self.peer_exited {
             // What the peer's host would answer.
             self.on_reset();
             return Ok(copied);

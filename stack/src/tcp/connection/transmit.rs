@@ -38,7 +38,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.tx_pending {
             return false;
         }
-        if self.forsaken {
+        if self.peer_exited {
             // Nobody is there to be told of a window, or of bytes that arrived.
             (self.tx_pending, self.reset_due) = (false, false);
             return false;

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use ringway_stack::Error;
 use ringway_stack::device::Device;
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 
 use super::TcpStream;
 use crate::address::v4;
@@ -21,7 +21,7 @@ const BACKLOG: usize = 1024;
 /// A TCP listener, as tokio's. Dropping it resets the connections that nobody accepted.
 pub struct TcpListener<D: Device> {
     net: Net<D>,
-    id: SocketId,
+    id: FlowId,
 }
 
 impl<D: Device> fmt::Debug for TcpListener<D> {

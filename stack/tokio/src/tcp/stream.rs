@@ -10,7 +10,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 
 use ringway_stack::Error;
 use ringway_stack::device::Device;
-use ringway_stack::ring::{Readiness, RecvFlags, SendFlags, Shutdown, SocketId, SocketInfo};
+use ringway_stack::ring::{FlowId, FlowInfo, Readiness, RecvFlags, SendFlags, Shutdown};
 use ringway_stack::tcp::{Config, State};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -23,7 +23,7 @@ use crate::waiters::Side;
 /// gets a reset, RFC 2525 s2.17) or [`TcpStream::set_zero_linger`] was called.
 pub struct TcpStream<D: Device> {
     net: Net<D>,
-    id: SocketId,
+    id: FlowId,
     abort: Cell<bool>,
 }
 
@@ -34,7 +34,7 @@ impl<D: Device> fmt::Debug for TcpStream<D> {
 }
 
 impl<D: Device> TcpStream<D> {
-    pub(super) fn new(net: Net<D>, id: SocketId) -> Self {
+    pub(super) fn new(net: Net<D>, id: FlowId) -> Self {
         Self { net, id, abort: Cell::new(false) }
     }
 
@@ -82,7 +82,7 @@ impl<D: Device> TcpStream<D> {
     ///
     /// # Errors
     /// The ring is away.
-    pub fn info(&self) -> io::Result<SocketInfo> {
+    pub fn info(&self) -> io::Result<FlowInfo> {
         self.net.call(|ring, _| ring.info(self.id).ok_or(Error::BadSocket))
     }
 

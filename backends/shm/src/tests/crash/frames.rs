@@ -209,7 +209,7 @@ pub(super) fn operations() -> Vec<Operation<Member>> {
         Operation { name: "send from the pool", prepare: linked, act: |part| send(part, SOME, 1500), survivor: idle, judge: got_some },
         Operation { name: "send the longest", prepare: linked, act: |part| send(part, 1, LONGEST), survivor: hold, judge: got_whole },
         Operation { name: "send a batch", prepare: linked, act: batch, survivor: idle, judge: got_whole },
-        Operation { name: "fill the ring, wait for room", prepare: linked, act: fill, survivor: be_deaf, judge: got_whole },
+        Operation { name: "fill the ring, wait for room", prepare: linked, act: fill, survivor: receive_nothing, judge: got_whole },
         Operation { name: "receive and release", prepare: with_rule, act: receive, survivor: send_many, judge: is_gone },
         Operation { name: "receive the longest", prepare: with_rule, act: receive_longest, survivor: send_longest, judge: is_gone },
         Operation { name: "receive asleep", prepare: with_rule, act: receive_asleep, survivor: send_one_by_one, judge: is_gone },
@@ -420,7 +420,7 @@ fn hold(station: &mut Member, _: &Places, _: &Board) {
 }
 
 /// Does not read until it is told to, or for so long that the victim must have been stopped.
-fn be_deaf(station: &mut Member, _: &Places, board: &Board) {
+fn receive_nothing(station: &mut Member, _: &Places, board: &Board) {
     let begin = Instant::now();
     // Only the witness is there beside the victim, whose end shows here.
     while board.cue.load(Ordering::SeqCst) == 0 && station.rendezvous.peers().len() > 1 {

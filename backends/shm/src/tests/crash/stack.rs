@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ringway_stack::device::Protocol;
-use ringway_stack::ring::{NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, Shutdown, SocketId, UdpOptions};
+use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, Shutdown, UdpOptions};
 use ringway_stack::{Error, Instant, tcp};
 
 use super::stage::{Board, Operation, Part, Places, Station};
@@ -23,13 +23,13 @@ const DATAGRAMS: usize = 4;
 pub(super) struct Host {
     ring: Ring<ShmDevice>,
     rendezvous: Arc<Rendezvous>,
-    listener: Option<SocketId>,
-    udp: Option<SocketId>,
+    listener: Option<FlowId>,
+    udp: Option<FlowId>,
     /// The witness's side: who asked. The survivor's: its connection to the witness.
-    talks: Vec<SocketId>,
+    talks: Vec<FlowId>,
     answer: u64,
     /// The operation's connections.
-    streams: Vec<SocketId>,
+    streams: Vec<FlowId>,
     /// Bytes that came by the first of them, and that went.
     got: usize,
     sent: usize,
@@ -103,7 +103,7 @@ impl Station for Host {
 
     fn usage(&self) -> (usize, usize) {
         let usage = self.ring.usage();
-        (usage.sockets, usage.flows)
+        (usage.flows, usage.addresses)
     }
 
     fn settle(&mut self, at: SocketAddrV4) {
@@ -164,12 +164,12 @@ impl Station for Host {
 
 impl Host {
     /// Begins a connection, if somebody has the address.
-    fn open(&mut self, local: SocketAddrV4, remote: SocketAddrV4, config: &tcp::Config) -> Option<SocketId> {
+    fn open(&mut self, local: SocketAddrV4, remote: SocketAddrV4, config: &tcp::Config) -> Option<FlowId> {
         let found = crate::tests::find(&self.rendezvous, Protocol::Tcp, remote)?;
         Some(self.ring.tcp_connect(now(), local, remote, NextHop::Station(found.mac), config).unwrap())
     }
 
-    fn stream(&self) -> Option<SocketId> {
+    fn stream(&self) -> Option<FlowId> {
         self.streams.first().copied()
     }
 
@@ -508,7 +508,7 @@ fn has_ended(host: &mut Host, _: &Places, _: bool) -> Result<bool, String> {
     host.accept();
     host.receive();
     // One whose peer had ended its stream in order sees that and no more, until it sends.
-    let over = |host: &Host, stream: &SocketId| host.ring.readiness(*stream).intersects(Readiness::RDHUP | Readiness::HUP | Readiness::ERR);
+    let over = |host: &Host, stream: &FlowId| host.ring.readiness(*stream).intersects(Readiness::RDHUP | Readiness::HUP | Readiness::ERR);
     if !host.streams.iter().all(|stream| over(host, stream)) {
         return Ok(false);
     }
@@ -522,7 +522,7 @@ fn has_ended(host: &mut Host, _: &Places, _: bool) -> Result<bool, String> {
 }
 
 /// The end of a stream is one only if nothing is lost: else there is a reset, be it behind the end (of what was not sent yet).
-fn ended_rightly(host: &mut Host, stream: SocketId) -> Result<(), String> {
+fn ended_rightly(host: &mut Host, stream: FlowId) -> Result<(), String> {
     let board = host.board.expect("a run is under way");
     let (read, written) = (board.read.load(Ordering::SeqCst) as usize, board.written.load(Ordering::SeqCst) as usize);
     if host.got < written {

@@ -14,9 +14,9 @@ mod memory;
 mod profiles;
 mod read;
 
-use ringway_stack::cyclic::{CyclicBuffer, Shape};
+use ringway_stack::cyclic::{CyclicBuffer, Geometry};
 use ringway_stack::device::{Device, Protocol};
-use ringway_stack::ring::SocketId;
+use ringway_stack::ring::FlowId;
 
 use self::memory::Memory;
 pub(super) use self::memory::UserMemory;
@@ -47,24 +47,24 @@ struct CyclicRing {
     /// The sockets on it; at least one.
     members: Vec<u32>,
     /// Those of the stack's below them, as of the last call.
-    ids: Vec<SocketId>,
+    ids: Vec<FlowId>,
     /// The kernel is to be asked before the ring.
     asks_kernel: bool,
 }
 
 impl Cyclic {
     /// The records that a profile describes, if it is one of a cyclic ring.
-    pub(super) fn shape(&self, profile: u32) -> Option<Shape> {
+    pub(super) fn geometry(&self, profile: u32) -> Option<Geometry> {
         let index = usize::try_from(profile).ok()?.checked_sub(1)?;
         match self.profiles.get(index)? {
-            Profile::Cyclic(shape) => Some(*shape),
+            Profile::Cyclic(geometry) => Some(*geometry),
             Profile::Packets | Profile::External => None,
         }
     }
 
     /// Whether a profile's records have room in the program's memory.
     pub(super) fn fits(&self, profile: u32, memory: Option<UserMemory>) -> bool {
-        let wanted = self.shape(profile).and_then(|shape| shape.layout().ok()).map(|layout| layout.bytes());
+        let wanted = self.geometry(profile).and_then(|geometry| geometry.layout().ok()).map(|layout| layout.bytes());
         wanted.zip(memory).is_none_or(|(wanted, memory)| memory.len() >= wanted)
     }
 
@@ -86,14 +86,14 @@ impl Cyclic {
 impl Offload {
     /// A UDP socket has come to a ring, of which it said that it is to be cyclic.
     pub(super) fn join_cyclic(&mut self, ring: Key, index: u32, profile: u32) {
-        let (Some(shape), Some(socket)) = (self.cyclic.shape(profile), self.sockets.get(index)) else { return };
+        let (Some(geometry), Some(socket)) = (self.cyclic.geometry(profile), self.sockets.get(index)) else { return };
         if socket.protocol != Protocol::Udp {
             return;
         }
         let memory = socket.rare.as_ref().and_then(|rare| rare.rings.user_memory);
         if let Some(cyclic) = self.cyclic.find(ring) {
             cyclic.members.push(index);
-        } else if let Some(buffer) = make(&shape, memory) {
+        } else if let Some(buffer) = make(&geometry, memory) {
             let why = CyclicBuffer::<Memory>::lacking(self.ring.device().capabilities());
             tracing::info!(
                 "a cyclic ring of {} bytes; its records are written by software{}",
@@ -127,13 +127,13 @@ impl CyclicRing {
 }
 
 /// A buffer, in the program's memory if it named some. `None`, and a line in the log: there is no memory for it.
-fn make(shape: &Shape, memory: Option<UserMemory>) -> Option<CyclicBuffer<Memory>> {
-    let bytes = shape.layout().ok()?.bytes();
+fn make(geometry: &Geometry, memory: Option<UserMemory>) -> Option<CyclicBuffer<Memory>> {
+    let bytes = geometry.layout().ok()?.bytes();
     let made = match memory {
         Some(memory) => Some(Memory::of_the_program(memory)),
         None => Memory::new(bytes),
     };
-    let made = made.and_then(|memory| CyclicBuffer::new(shape, memory).ok());
+    let made = made.and_then(|memory| CyclicBuffer::new(geometry, memory).ok());
     if made.is_none() {
         tracing::warn!("no memory for a cyclic ring of {bytes} bytes: its sockets receive as others do");
     }

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::mem::size_of;
 
-use ringway_stack::cyclic::{Records, Shape};
+use ringway_stack::cyclic::{Geometry, Records};
 
 use crate::errno;
 use crate::process::process_or_init;
@@ -15,7 +15,7 @@ pub(super) enum Profile {
     Packets,
     /// One whose packets lie in the program's memory; as far as ours go, the same.
     External,
-    Cyclic(Shape),
+    Cyclic(Geometry),
 }
 
 /// `vma_ring_type_attr`, as far as all programs have it.
@@ -69,7 +69,7 @@ unsafe fn add(profile: *const RingType, key: *mut c_int, (cyclic, external): (u3
     let described = match unsafe { profile.read_unaligned() }.ring_type {
         0 => Some(Profile::Packets),
         // SAFETY: the caller's promise: for this type it is the wider structure.
-        wanted if wanted == cyclic => shape(&unsafe { profile.cast::<CyclicRingType>().read_unaligned() }).map(Profile::Cyclic),
+        wanted if wanted == cyclic => geometry(&unsafe { profile.cast::<CyclicRingType>().read_unaligned() }).map(Profile::Cyclic),
         wanted => (wanted == external).then_some(Profile::External),
     };
     let Some(described) = described else { return errno::fail(libc::EINVAL) };
@@ -88,7 +88,7 @@ unsafe fn add(profile: *const RingType, key: *mut c_int, (cyclic, external): (u3
 }
 
 /// What it describes, if that makes sense.
-fn shape(attr: &CyclicRingType) -> Option<Shape> {
+fn geometry(attr: &CyclicRingType) -> Option<Geometry> {
     let records = match attr.mode {
         0 => Records::Raw,
         1 => Records::StripHeaders,
@@ -96,7 +96,7 @@ fn shape(attr: &CyclicRingType) -> Option<Shape> {
         3 => Records::Padded,
         _ => return None,
     };
-    let shape = Shape {
+    let geometry = Geometry {
         records,
         packets: usize::try_from(attr.num).ok()?,
         payload_bytes: attr.stride_bytes.into(),
@@ -104,7 +104,7 @@ fn shape(attr: &CyclicRingType) -> Option<Shape> {
         // (No VLAN goes through shared memory.)
         vlan: false,
     };
-    shape.layout().is_ok().then_some(shape)
+    geometry.layout().is_ok().then_some(geometry)
 }
 
 const _: () = assert!(size_of::<RingType>() == 12 && size_of::<CyclicRingType>() == 24);
@@ -118,12 +118,12 @@ mod tests {
 
     #[test]
     fn a_header_counts_only_if_it_is_said_to() {
-        assert_eq!(shape(&ATTR).expect("it makes sense").header_bytes, 0);
-        assert_eq!(shape(&CyclicRingType { comp_mask: HAS_HEADER, ..ATTR }).expect("it makes sense").header_bytes, 8);
+        assert_eq!(geometry(&ATTR).expect("it makes sense").header_bytes, 0);
+        assert_eq!(geometry(&CyclicRingType { comp_mask: HAS_HEADER, ..ATTR }).expect("it makes sense").header_bytes, 8);
     }
 
     #[test]
-    fn what_makes_no_sense_is_no_shape() {
+    fn what_makes_no_sense_is_no_geometry() {
         for attr in [
             CyclicRingType { mode: 4, ..ATTR },
             CyclicRingType { num: 0, ..ATTR },
@@ -131,7 +131,7 @@ mod tests {
             CyclicRingType { mode: 0, comp_mask: HAS_HEADER, ..ATTR },
             CyclicRingType { num: u32::MAX, ..ATTR },
         ] {
-            assert_eq!(shape(&attr), None);
+            assert_eq!(geometry(&attr), None);
         }
     }
 }

@@ -20,7 +20,7 @@ use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
 
 use ringway_params::{Id, Settings};
-use ringway_stack::ring::{Readiness, SocketId};
+use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::time::Instant;
 
 pub(crate) use allocation::Asked;
@@ -216,7 +216,7 @@ impl Rings {
 
 impl Offload {
     /// One of our sockets has a socket of the stack's now: it goes onto its ring, if sockets do.
-    pub(crate) fn put_on_ring(&mut self, id: SocketId, socket: u32) {
+    pub(crate) fn put_on_ring(&mut self, id: FlowId, socket: u32) {
         if !self.rings.is_active || self.join_ring(socket, Direction::Rx).is_none() {
             return;
         }
@@ -266,7 +266,7 @@ impl Offload {
         let Some(on) = socket.rare.as_ref().map(|rare| &rare.rings) else { return };
         let is_meant = !self.rings.has_completions || matches!(socket.source(), Source::Both(_) | Source::Kernel);
         if is_meant
-            && !on.waiting.kernel_rests
+            && !on.waiting.kernel_pauses
             && let Some(descriptor) = on.ring(Direction::Rx).and_then(|ring| self.rings.all.find(ring)?.descriptor)
         {
             descriptor::watch(self, descriptor, index, self.rings.has_completions);
@@ -287,7 +287,7 @@ impl Offload {
         }
         self.unwatch(key.index);
         if let Some(socket) = self.sockets.find_mut(key) {
-            socket.rare().rings.waiting.kernel_rests = comes_back;
+            socket.rare().rings.waiting.kernel_pauses = comes_back;
         }
     }
 
@@ -295,8 +295,8 @@ impl Offload {
     pub(super) fn given_back_to_kernel(&mut self, key: Key, bytes: usize) {
         let Some(waiting) = self.sockets.find_mut(key).map(|socket| &mut socket.rare().rings.waiting) else { return };
         waiting.kernel_held = waiting.kernel_held.saturating_sub(bytes);
-        if waiting.kernel_rests && waiting.kernel_held <= HELD_MAX / 2 {
-            waiting.kernel_rests = false;
+        if waiting.kernel_pauses && waiting.kernel_held <= HELD_MAX / 2 {
+            waiting.kernel_pauses = false;
             self.watch(key.index);
         }
     }

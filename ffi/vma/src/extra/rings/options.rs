@@ -97,7 +97,7 @@ fn set_logic(offload: &mut Offload, key: Key, wanted: AllocLogic) -> Result<(), 
     on.has_profile |= has(HAS_PROFILE);
     let directions =
         [(Direction::Rx, has(HAS_INGRESS) && wanted.directions & 1 != 0), (Direction::Tx, has(HAS_EGRESS) && wanted.directions & 2 != 0)];
-    let is_cyclic = has(HAS_PROFILE) && offload.cyclic.shape(wanted.profile).is_some();
+    let is_cyclic = has(HAS_PROFILE) && offload.cyclic.geometry(wanted.profile).is_some();
     for (direction, is_meant) in directions {
         if is_meant && is_cyclic {
             // What arrives before anybody asks for the ring is to have its headers.

@@ -14,7 +14,7 @@ use arrayvec::ArrayVec;
 use libc::c_int;
 use ringway_shm::RxBuf;
 use ringway_stack::device::RxBuffer;
-use ringway_stack::ring::{Lent, SocketId};
+use ringway_stack::ring::{FlowId, Lent};
 
 use crate::slab::Key;
 
@@ -79,9 +79,9 @@ struct Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A stream: what is given back opens its window, byte by byte.
-    Stream(SocketId),
+    Stream(FlowId),
     /// A socket of datagrams, of which this one had so many bytes.
-    Datagram(SocketId, usize),
+    Datagram(FlowId, usize),
     /// The kernel; what this one counts against what the program may hold of the socket's.
     Kernel(Key, usize),
 }
@@ -112,7 +112,7 @@ pub(super) struct Credit {
 /// Who has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Creditor {
-    Ring(SocketId),
+    Ring(FlowId),
     Kernel(Key),
 }
 

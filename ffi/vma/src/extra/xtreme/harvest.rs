@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ringway_shm::RxBuf;
 use ringway_stack::device::RxBuffer;
-use ringway_stack::ring::{Lent, Readiness, SocketId};
+use ringway_stack::ring::{FlowId, Lent, Readiness};
 
 use super::abi::{Completed, PACKET};
 use super::buffers::{Owner, PACKET_NODES};
@@ -29,7 +29,7 @@ pub(crate) struct Waiting {
     /// What the program holds that came by the kernel, in bytes, and so much more for each packet.
     pub(crate) kernel_held: usize,
     /// That was too much: the kernel's half is not watched until some was given back.
-    pub(crate) kernel_rests: bool,
+    pub(crate) kernel_pauses: bool,
 }
 
 impl Default for Waiting {
@@ -40,7 +40,7 @@ impl Default for Waiting {
             told: Readiness::empty(),
             rest: VecDeque::new(),
             kernel_held: 0,
-            kernel_rests: false,
+            kernel_pauses: false,
         }
     }
 }
@@ -94,7 +94,7 @@ pub(super) enum Next {
     /// There is more to tell than there was room for.
     Again,
     /// A connection waits at this listener.
-    Accept(SocketId),
+    Accept(FlowId),
 }
 
 /// The most bytes of a packet.
@@ -147,7 +147,7 @@ fn moved(offload: &mut Offload, key: Key, edges: Readiness, told: Completed, sin
 }
 
 /// All that arrived of a stream; then how it ended.
-fn stream(offload: &mut Offload, key: Key, id: SocketId, edges: Readiness, told: Completed, sink: &mut impl Sink) -> Next {
+fn stream(offload: &mut Offload, key: Key, id: FlowId, edges: Readiness, told: Completed, sink: &mut impl Sink) -> Next {
     let mut left = edges & Readiness::OUT;
     while !sink.is_full() && offload.buffers.have_room() {
         let mut pieces = core::mem::take(&mut offload.buffers.spare);
@@ -183,7 +183,7 @@ fn stream(offload: &mut Offload, key: Key, id: SocketId, edges: Readiness, told:
 }
 
 /// The next bytes of a stream, as many as a packet has.
-fn gather(offload: &mut Offload, key: Key, id: SocketId, pieces: &mut Vec<Lent<RxBuf>>) {
+fn gather(offload: &mut Offload, key: Key, id: FlowId, pieces: &mut Vec<Lent<RxBuf>>) {
     let mut bytes = 0;
     while bytes < BYTES_MAX && pieces.len() < PIECES_MAX {
         let room = BYTES_MAX - bytes;
@@ -211,7 +211,7 @@ fn gather(offload: &mut Offload, key: Key, id: SocketId, pieces: &mut Vec<Lent<R
     }
 }
 
-fn has_bytes(offload: &Offload, id: SocketId) -> bool {
+fn has_bytes(offload: &Offload, id: FlowId) -> bool {
     offload.ring.info(id).is_some_and(|info| info.recv_queue > 0)
 }
 
@@ -227,7 +227,7 @@ fn leading(buffer: &RxBuf, room: usize) -> usize {
 }
 
 /// A completion for each datagram; an error in one of its own.
-fn datagrams(offload: &mut Offload, key: Key, id: SocketId, edges: Readiness, told: Completed, sink: &mut impl Sink) -> Next {
+fn datagrams(offload: &mut Offload, key: Key, id: FlowId, edges: Readiness, told: Completed, sink: &mut impl Sink) -> Next {
     let mut more = core::mem::take(&mut offload.buffers.spare);
     let next = datagrams_by(offload, &mut more, (key, id), edges, told, sink);
     offload.buffers.spare = more;
@@ -237,7 +237,7 @@ fn datagrams(offload: &mut Offload, key: Key, id: SocketId, edges: Readiness, to
 fn datagrams_by(
     offload: &mut Offload,
     more: &mut Vec<Lent<RxBuf>>,
-    (key, id): (Key, SocketId),
+    (key, id): (Key, FlowId),
     edges: Readiness,
     told: Completed,
     sink: &mut impl Sink,

@@ -228,7 +228,7 @@ fn give_back(offload: &mut Offload, process: &Process, credit: Option<Credit>) {
 
 impl Offload {
     /// After a listener's turn: it has another if a connection waits.
-    fn note_event_on(&mut self, socket: Key, id: ringway_stack::ring::SocketId) {
+    fn note_event_on(&mut self, socket: Key, id: ringway_stack::ring::FlowId) {
         if self.sockets.find(socket).is_some_and(|socket| socket.ring_id() == Some(id)) {
             let ready = self.ring.readiness(id) & ringway_stack::ring::Readiness::IN;
             self.note_event(socket.index, ready);

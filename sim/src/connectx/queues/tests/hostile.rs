@@ -106,7 +106,7 @@ impl Rig {
             Deed::Entry(opcode, ds, rest) => {
                 let control = Control { ds, ..control(opcode, self.posted) };
                 let bytes = [&control.encode()[..], &rest].concat();
-                let ring = Ring { addr: SQ, log_stride: 6, log_entries: LOG_BLOCKS };
+                let ring = QueueBuffer { addr: SQ, log_stride: 6, log_entries: LOG_BLOCKS };
                 for (block, at) in bytes[..usize::from(ds.max(1)) * 16].chunks(64).zip(0..) {
                     self.memory.write(ring.entry(u32::from(self.posted) + at), block).unwrap();
                 }
@@ -115,7 +115,7 @@ impl Rig {
             }
             Deed::Nearly(opcode, body) => self.post(opcode, body),
             Deed::Spoilt(opcode, body, at, value, by) => {
-                let ring = Ring { addr: SQ, log_stride: 6, log_entries: LOG_BLOCKS };
+                let ring = QueueBuffer { addr: SQ, log_stride: 6, log_entries: LOG_BLOCKS };
                 let entry = ring.entry(self.posted.into());
                 let first = self.write(opcode, body);
                 self.memory.write(entry + at as u64, &[value]).unwrap();
@@ -123,7 +123,7 @@ impl Rig {
                 self.ring(first)
             }
             Deed::BlueFlame(opcode, body, flip) => {
-                let ring = Ring { addr: SQ, log_stride: 6, log_entries: LOG_BLOCKS };
+                let ring = QueueBuffer { addr: SQ, log_stride: 6, log_entries: LOG_BLOCKS };
                 let mut block = [0; 64];
                 let entry = ring.entry(self.posted.into());
                 self.write(opcode, body);
@@ -184,7 +184,7 @@ fn receiver(which: usize) -> Receiver {
         2 => Receiver::Shared { srqn: SRQN, cqn: CQN },
         3 => {
             let config = receive_config(6, 2, ReceiveLayout::Cyclic);
-            Receiver::Own(ReceiveQueue::new(ReceiveConfig { ring: Ring { addr: 0x10, ..config.ring }, ..config }))
+            Receiver::Own(ReceiveQueue::new(ReceiveConfig { ring: QueueBuffer { addr: 0x10, ..config.ring }, ..config }))
         }
         _ => Receiver::None,
     }

@@ -156,7 +156,7 @@ fn stores_that_are_no_doorbell() {
 #[test]
 fn a_queue_that_is_not_mapped() {
     let mut rig = Rig::new(Transport::Raw);
-    let ring = Ring { addr: 0x10, log_stride: 6, log_entries: LOG_BLOCKS };
+    let ring = QueueBuffer { addr: 0x10, log_stride: 6, log_entries: LOG_BLOCKS };
     let config = SendConfig { rules: rules(Transport::Raw), ring, record: RECORD, pd: PD, uidx: UIDX, cqn: CQN };
     rig.card.add_pair(QPN, SendQueue::new(config), Receiver::None);
     let actions = rig.post(c::OPCODE_NOP, Body::Nop);

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use super::*;
-use crate::cyclic::{Records, Shape};
+use crate::cyclic::{Geometry, Records};
 use crate::device::MacAddr;
 use crate::error::Error;
 use crate::ring::tests::{A, B, Pair};
@@ -14,16 +14,16 @@ use crate::wire::{ethernet, ipv4, udp};
 type Memory = CyclicBuffer<Vec<u8>>;
 
 fn buffer(records: Records, packets: usize, payload_bytes: usize) -> Memory {
-    let shape = Shape { records, packets, payload_bytes, header_bytes: 0, vlan: false };
-    CyclicBuffer::new(&shape, vec![0; shape.layout().unwrap().bytes()]).unwrap()
+    let geometry = Geometry { records, packets, payload_bytes, header_bytes: 0, vlan: false };
+    CyclicBuffer::new(&geometry, vec![0; geometry.layout().unwrap().bytes()]).unwrap()
 }
 
-fn open(pair: &mut Pair, port: u16) -> (SocketId, SocketId) {
+fn open(pair: &mut Pair, port: u16) -> (FlowId, FlowId) {
     let a = pair.a.udp_open(SocketAddrV4::new(A, port), &UdpOptions::default()).unwrap();
     (a, pair.b.udp_open(SocketAddrV4::new(B, port), &UdpOptions::default()).unwrap())
 }
 
-fn send(pair: &mut Pair, from: SocketId, port: u16, bytes: &[u8]) {
+fn send(pair: &mut Pair, from: FlowId, port: u16, bytes: &[u8]) {
     let to = Some((SocketAddrV4::new(B, port), NextHop::Neighbour(B)));
     pair.a.udp_send(pair.now, from, &[IoSlice::new(bytes)], A, to).unwrap();
     pair.settle();

@@ -24,7 +24,7 @@ pub enum Records {
 
 /// What a program says of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct Geometry {
     /// What of them it wants.
     pub records: Records,
     /// How many there is room for, at least (libvma's `num`).
@@ -37,9 +37,9 @@ pub struct Shape {
     pub vlan: bool,
 }
 
-/// Why there is no buffer of a shape.
+/// Why there is no buffer of a geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ShapeError {
+pub enum GeometryError {
     /// The caller: packets without a byte of payload, or none of them, or a header that is to lie apart from packets that are kept whole.
     #[error("such records make no sense")]
     Invalid,
@@ -68,7 +68,7 @@ pub struct Layout {
     pub headers_at: usize,
 }
 
-impl Shape {
+impl Geometry {
     /// Bytes of a packet's network headers, without IP options.
     pub const fn net_bytes(&self) -> usize {
         ethernet::LEN + ipv4::LEN + udp::LEN + if self.vlan { ethernet::VLAN_LEN } else { 0 }
@@ -77,26 +77,26 @@ impl Shape {
     /// Where its records lie.
     ///
     /// # Errors
-    /// [`ShapeError::Invalid`], [`ShapeError::TooLarge`].
-    pub fn layout(&self) -> Result<Layout, ShapeError> {
+    /// [`GeometryError::Invalid`], [`GeometryError::TooLarge`].
+    pub fn layout(&self) -> Result<Layout, GeometryError> {
         let Self { records, packets, payload_bytes, header_bytes, .. } = *self;
         let whole = matches!(records, Records::Raw | Records::Padded);
         // vma.md s2.14: whole packets have no header apart. (With padding, the length is still that of a packet with its header.)
         if packets == 0 || payload_bytes == 0 || (records == Records::Raw && header_bytes > 0) {
-            return Err(ShapeError::Invalid);
+            return Err(GeometryError::Invalid);
         }
         let net_bytes = self.net_bytes();
         let record_bytes = match records {
             Records::Raw => net_bytes + payload_bytes,
             Records::StripHeaders | Records::SeparateHeaders => payload_bytes,
-            Records::Padded => (net_bytes + header_bytes + payload_bytes).checked_next_power_of_two().ok_or(ShapeError::TooLarge)?,
+            Records::Padded => (net_bytes + header_bytes + payload_bytes).checked_next_power_of_two().ok_or(GeometryError::TooLarge)?,
         };
         let net_bytes = if records == Records::SeparateHeaders { net_bytes } else { 0 };
         let header_bytes = if whole { 0 } else { net_bytes + header_bytes };
-        let bytes_of = |each: usize| each.checked_mul(packets).filter(|&bytes| bytes <= BYTES_MAX).ok_or(ShapeError::TooLarge);
+        let bytes_of = |each: usize| each.checked_mul(packets).filter(|&bytes| bytes <= BYTES_MAX).ok_or(GeometryError::TooLarge);
         let headers_at = bytes_of(record_bytes)?.next_multiple_of(HEADERS_ALIGN);
         let layout = Layout { records, record_bytes, count: packets, header_bytes, net_bytes, headers_at };
-        if headers_at + bytes_of(header_bytes)? > BYTES_MAX { Err(ShapeError::TooLarge) } else { Ok(layout) }
+        if headers_at + bytes_of(header_bytes)? > BYTES_MAX { Err(GeometryError::TooLarge) } else { Ok(layout) }
     }
 }
 

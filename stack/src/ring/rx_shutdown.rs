@@ -2,8 +2,8 @@
 
 use super::Ring;
 use super::demux::FlowKey;
-use super::slots::Socket;
-use super::types::SocketId;
+use super::slots::Flow;
+use super::types::FlowId;
 use crate::device::{Device, Protocol};
 use crate::error::Error;
 use crate::mutants::Mutant;
@@ -14,17 +14,17 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::BadSocket`]; [`Error::NotSupported`]: a listener.
-    pub fn deafen(&mut self, socket: SocketId) -> Result<(), Error> {
-        self.leave_all(socket);
-        let (rule, key) = match self.slots.find_mut(socket)? {
-            Socket::Udp(udp) => (udp.rule.take(), udp.key()),
-            Socket::Stream(stream) if stream.orphan => return Err(Error::BadSocket),
-            Socket::Stream(stream) => (stream.rule.take(), FlowKey::new(Protocol::Tcp, stream.local, stream.remote)),
-            Socket::Listener(_) => return Err(Error::NotSupported),
+    pub fn shutdown_rx(&mut self, flow: FlowId) -> Result<(), Error> {
+        self.leave_all(flow);
+        let (rule, key) = match self.slots.find_mut(flow)? {
+            Flow::Udp(udp) => (udp.rule.take(), udp.key()),
+            Flow::Stream(stream) if stream.orphan => return Err(Error::BadSocket),
+            Flow::Stream(stream) => (stream.rule.take(), FlowKey::new(Protocol::Tcp, stream.local, stream.remote)),
+            Flow::Listener(_) => return Err(Error::NotSupported),
         };
-        let rule = rule.filter(|_| !self.config.is(Mutant::DeafKeepsRule));
+        let rule = rule.filter(|_| !self.config.is(Mutant::RxShutdownKeepsRule));
         rule.into_iter().for_each(|rule| self.device.detach(rule));
-        self.demux.leave(key, socket.index);
+        self.demux.leave(key, flow.index);
         Ok(())
     }
 }

@@ -10,30 +10,30 @@ use crate::wire::tcp::SeqNumber;
 /// What is remembered of each kind; of more, the oldest is forgotten.
 const REMEMBERED_MAX: usize = 64;
 /// A SYN comes again after a second (RFC 6298 s2.1); a second copy of the same one comes sooner, or much later.
-const INSISTS_AFTER: Duration = Duration::from_millis(500);
-const INSISTS_WITHIN: Duration = Duration::from_secs(10);
+const RETRANSMITTED_AFTER: Duration = Duration::from_millis(500);
+const RETRANSMITTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// SYNs without a number that would give them a right to the addresses, oldest first.
 ///
 /// A reset does not end a TIME-WAIT (RFC 1337), though it is all that a peer has which crashed, forgot the connection and now opens another
-/// one of the same addresses. But such a peer sends its SYN again, and an old duplicate comes alone: a SYN that insists is a new one. (Two old
+/// one of the same addresses. But such a peer sends its SYN again, and an old duplicate comes alone: a SYN that comes again is a new one. (Two old
 /// duplicates of a SYN that was itself sent twice, both delayed beyond the connection's whole life, would pass as well.)
 #[derive(Debug, Default)]
-pub(super) struct Knocks(VecDeque<(FlowKey, SeqNumber, Instant)>);
+pub(super) struct UnansweredSyns(VecDeque<(FlowKey, SeqNumber, Instant)>);
 
-impl Knocks {
+impl UnansweredSyns {
     /// Whether this SYN was refused before, and its sender still wants it.
-    pub(super) fn insists(&mut self, now: Instant, key: FlowKey, seq: SeqNumber) -> bool {
-        self.0.retain(|(.., at)| now.since(*at) < INSISTS_WITHIN);
+    pub(super) fn is_retransmission(&mut self, now: Instant, key: FlowKey, seq: SeqNumber) -> bool {
+        self.0.retain(|(.., at)| now.since(*at) < RETRANSMITTED_WITHIN);
         let Some(at) = self.0.iter().position(|(known, its, _)| (*known, *its) == (key, seq)) else {
             remember(&mut self.0, (key, seq, now));
             return false;
         };
-        let insists = now.since(self.0[at].2) >= INSISTS_AFTER;
-        if insists {
+        let is_retransmission = now.since(self.0[at].2) >= RETRANSMITTED_AFTER;
+        if is_retransmission {
             self.0.remove(at);
         }
-        insists
+        is_retransmission
     }
 }
 
@@ -43,9 +43,9 @@ impl Knocks {
 /// ends (RFC 9293 s3.10.7.4). The clock of initial numbers (RFC 6528 s3) is there after 4 us for each byte that was sent: a connection that
 /// sent more in its time, and is followed sooner, needs to be remembered. (After a millisecond timestamps tell the two apart, RFC 6191 s2.)
 #[derive(Debug, Default)]
-pub(super) struct Predecessors(VecDeque<(FlowKey, SeqNumber)>);
+pub(super) struct EarlierIncarnations(VecDeque<(FlowKey, SeqNumber)>);
 
-impl Predecessors {
+impl EarlierIncarnations {
     pub(super) fn add(&mut self, key: FlowKey, sent_up_to: SeqNumber) {
         self.take(key);
         remember(&mut self.0, (key, sent_up_to));

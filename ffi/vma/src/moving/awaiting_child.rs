@@ -15,7 +15,7 @@ use std::net::SocketAddrV4;
 use ringway_host::Blocked;
 use ringway_shm::{Fd, ShmDevice, Station, Talk};
 use ringway_stack::Instant;
-use ringway_stack::ring::{Handover, NextHop, SocketId};
+use ringway_stack::ring::{FlowId, Handover, NextHop};
 use ringway_stack::tcp::State;
 
 use super::{ANSWER, memfd, owner, peer};
@@ -24,7 +24,7 @@ use crate::process::{Offload, Process};
 use crate::socket::{Family, Kind, Shut, Socket};
 
 /// So many wait at a time: each has a descriptor.
-const DORMANT_MAX: usize = 64;
+const AWAITING_CHILD_MAX: usize = 64;
 
 /// Of a peer that has sent more than that, more is likely to come, and it may end before the child reads: then the kernel has it sooner.
 const UNREAD_MAX: usize = 64 << 10;
@@ -37,7 +37,7 @@ const TAKING: Duration = ANSWER;
 
 /// A connection that is its child's to take.
 #[derive(Debug)]
-pub(crate) struct Dormant {
+pub(crate) struct AwaitingChild {
     local: SocketAddrV4,
     remote: SocketAddrV4,
     /// The fork whose child has it.
@@ -51,7 +51,7 @@ pub(crate) struct Dormant {
 #[derive(Debug)]
 enum Stage {
     /// It is on our ring.
-    Waiting(SocketId),
+    Waiting(FlowId),
     /// The child has taken a copy, in this talk.
     Given(u64, Handover<ShmDevice>),
     /// The peer is being told. No talk: the child has hung up meanwhile.
@@ -69,7 +69,7 @@ enum Told {
     Unknown,
 }
 
-impl Dormant {
+impl AwaitingChild {
     fn is_between(&self, ends: (SocketAddrV4, SocketAddrV4)) -> bool {
         (self.local, self.remote) == ends
     }
@@ -83,12 +83,12 @@ impl Dormant {
 }
 
 fn position(offload: &Offload, ends: (SocketAddrV4, SocketAddrV4)) -> Option<usize> {
-    offload.dormant.iter().position(|dormant| dormant.is_between(ends))
+    offload.awaiting_child.iter().position(|awaiting_child| awaiting_child.is_between(ends))
 }
 
 /// Whether some are in the middle of their way to their children.
 pub(super) fn are_on_their_way(offload: &Offload) -> bool {
-    offload.dormant.iter().any(|dormant| matches!(dormant.stage, Stage::Given(..) | Stage::Telling(..)))
+    offload.awaiting_child.iter().any(|awaiting_child| matches!(awaiting_child.stage, Stage::Given(..) | Stage::Telling(..)))
 }
 
 /// The program closes the last descriptor, `fd`, of a connection: it is kept for a child that is the only one to have it. `false`: there
@@ -99,7 +99,8 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
     let is_plain = socket.shut == Shut::default() && socket.common.is_none() && socket.rare.is_none() && !offload.is_heard();
     let Some(info) = offload.ring.info(id) else { return false };
     let is_open = matches!(info.state, Some(State::Established | State::CloseWait)) && info.recv_queue <= UNREAD_MAX;
-    let Some(remote) = info.remote.filter(|_| is_plain && is_open && !offload.ending && offload.dormant.len() < DORMANT_MAX) else {
+    let Some(remote) = info.remote.filter(|_| is_plain && is_open && !offload.ending && offload.awaiting_child.len() < AWAITING_CHILD_MAX)
+    else {
         return false;
     };
     if peer_of(process, offload, id).is_none() {
@@ -110,7 +111,7 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
     offload.closed.tx_bytes += info.counters.tx_bytes;
     offload.closed.offloaded += 1;
     let (local, family, since) = (info.local, socket.family, process.now());
-    offload.dormant.push(Dormant { local, remote, child, placeholder, family, since, stage: Stage::Waiting(id) });
+    offload.awaiting_child.push(AwaitingChild { local, remote, child, placeholder, family, since, stage: Stage::Waiting(id) });
     if let Some(progress) = offload.mux.watch.progress {
         ringway_host::sleep::signal(progress);
     }
@@ -118,7 +119,7 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
 }
 
 /// Who is at the other end, if it is another process, and lives.
-fn peer_of(process: &Process, offload: &Offload, id: SocketId) -> Option<Station> {
+fn peer_of(process: &Process, offload: &Offload, id: FlowId) -> Option<Station> {
     let Some(NextHop::Station(mac)) = offload.ring.tcp_hop(id) else { return None };
     process.rendezvous.station_of(mac).filter(|station| *station != process.rendezvous.station())
 }
@@ -129,7 +130,7 @@ pub(super) fn offer(process: &Process, offload: &Offload, ends: (SocketAddrV4, S
         let socket = peer::socket_between(offload, ends.0, ends.1).and_then(|key| offload.sockets.find(key));
         return if socket.is_some_and(|socket| matches!(socket.kind, Kind::Stream(_))) { "open" } else { "no" }.to_owned();
     };
-    match offload.dormant[at].stage {
+    match offload.awaiting_child[at].stage {
         Stage::Waiting(id) => peer_of(process, offload, id).map_or_else(|| "no".to_owned(), |peer| format!("meet {:016x}", peer.id())),
         _ => "no".to_owned(),
     }
@@ -138,12 +139,12 @@ pub(super) fn offer(process: &Process, offload: &Offload, ends: (SocketAddrV4, S
 /// The child, which knows the peer now, takes it. `None`: it cannot be had.
 pub(super) fn give(process: &'static Process, offload: &mut Offload, talk: u64, ends: (SocketAddrV4, SocketAddrV4)) -> Option<Fd> {
     let at = position(offload, ends)?;
-    let Stage::Waiting(id) = offload.dormant[at].stage else { return None };
+    let Stage::Waiting(id) = offload.awaiting_child[at].stage else { return None };
     let now = process.now();
     offload.poll_if_due(now);
     let handover = offload.ring.detach_stream(now, id).ok()?;
     let written = handover.snapshot(now).and_then(|bytes| memfd::holding(&[&bytes]).ok());
-    (offload.dormant[at].stage, offload.dormant[at].since) = (Stage::Given(talk, handover), now);
+    (offload.awaiting_child[at].stage, offload.awaiting_child[at].since) = (Stage::Given(talk, handover), now);
     if written.is_none() {
         take_back(process, offload, at);
     }
@@ -158,8 +159,8 @@ pub(super) fn hand_over(
     ends: (SocketAddrV4, SocketAddrV4),
     child: u64,
 ) -> &'static str {
-    let Some(at) = position(offload, ends).filter(|&at| offload.dormant[at].talk() == Some(talk)) else { return "back" };
-    let station = match &offload.dormant[at].stage {
+    let Some(at) = position(offload, ends).filter(|&at| offload.awaiting_child[at].talk() == Some(talk)) else { return "back" };
+    let station = match &offload.awaiting_child[at].stage {
         Stage::Telling(..) => return "wait",
         Stage::Gone(_) => return "yours",
         Stage::Waiting(_) => return "back",
@@ -175,9 +176,9 @@ pub(super) fn hand_over(
         take_back(process, offload, at);
         return "back";
     }
-    let dormant = &mut offload.dormant[at];
-    if let Stage::Given(talk, handover) = core::mem::replace(&mut dormant.stage, Stage::Gone(talk)) {
-        dormant.stage = Stage::Telling(Some(talk), handover);
+    let awaiting_child = &mut offload.awaiting_child[at];
+    if let Stage::Given(talk, handover) = core::mem::replace(&mut awaiting_child.stage, Stage::Gone(talk)) {
+        awaiting_child.stage = Stage::Telling(Some(talk), handover);
     }
     "wait"
 }
@@ -204,13 +205,13 @@ fn tell(process: &'static Process, station: &Station, ends: (SocketAddrV4, Socke
     let Some(at) = position(offload, ends) else { return };
     match told {
         Told::Refuses => take_back(process, offload, at),
-        Told::Follows => match offload.dormant[at].talk() {
-            Some(talk) => offload.dormant[at].stage = Stage::Gone(talk),
-            None => drop(offload.dormant.swap_remove(at)),
+        Told::Follows => match offload.awaiting_child[at].talk() {
+            Some(talk) => offload.awaiting_child[at].stage = Stage::Gone(talk),
+            None => drop(offload.awaiting_child.swap_remove(at)),
         },
         // Both ends see a reset, whichever of them the peer is with.
         Told::Unknown => {
-            if let Stage::Telling(_, handover) = offload.dormant.swap_remove(at).stage
+            if let Stage::Telling(_, handover) = offload.awaiting_child.swap_remove(at).stage
                 && let Ok(id) = offload.ring.adopt(process.now(), handover)
             {
                 offload.ring.close(process.now(), id, true);
@@ -222,12 +223,12 @@ fn tell(process: &'static Process, station: &Station, ends: (SocketAddrV4, Socke
 
 /// What the child does not take, or the peer does not follow, is on our ring again, and moves to the kernel for whoever has it.
 fn take_back(process: &'static Process, offload: &mut Offload, at: usize) {
-    let mut dormant = offload.dormant.swap_remove(at);
-    let (Stage::Given(_, handover) | Stage::Telling(_, handover)) = dormant.stage else { return };
+    let mut awaiting_child = offload.awaiting_child.swap_remove(at);
+    let (Stage::Given(_, handover) | Stage::Telling(_, handover)) = awaiting_child.stage else { return };
     match offload.ring.adopt(process.now(), handover) {
         Ok(id) => {
-            dormant.stage = Stage::Waiting(id);
-            leave(process, offload, dormant);
+            awaiting_child.stage = Stage::Waiting(id);
+            leave(process, offload, awaiting_child);
         }
         Err((error, handover)) => {
             let (local, remote) = (handover.local(), handover.remote());
@@ -237,10 +238,10 @@ fn take_back(process: &'static Process, offload: &mut Offload, at: usize) {
 }
 
 /// A connection is the kernel's to carry on, or ends if nobody has it.
-fn leave(process: &'static Process, offload: &mut Offload, dormant: Dormant) {
-    let Stage::Waiting(id) = dormant.stage else { return };
-    let is_wanted = descendants::is_alive(dormant.child);
-    if is_wanted && owner::begin_kept(process, offload, id, &dormant.placeholder, dormant.family) {
+fn leave(process: &'static Process, offload: &mut Offload, awaiting_child: AwaitingChild) {
+    let Stage::Waiting(id) = awaiting_child.stage else { return };
+    let is_wanted = descendants::is_alive(awaiting_child.child);
+    if is_wanted && owner::begin_kept(process, offload, id, &awaiting_child.placeholder, awaiting_child.family) {
         return;
     }
     offload.catch_up(process.now());
@@ -251,54 +252,55 @@ fn leave(process: &'static Process, offload: &mut Offload, dormant: Dormant) {
 
 /// Moves one to the kernel, or lets whoever asks wait until it has gone another way. `false`: there is none.
 pub(super) fn release(process: &'static Process, offload: &mut Offload, ends: (SocketAddrV4, SocketAddrV4)) -> bool {
-    let Some(at) = position(offload, ends).filter(|&at| !matches!(offload.dormant[at].stage, Stage::Gone(_))) else { return false };
-    if matches!(offload.dormant[at].stage, Stage::Waiting(_)) {
-        let dormant = offload.dormant.swap_remove(at);
-        leave(process, offload, dormant);
+    let Some(at) = position(offload, ends).filter(|&at| !matches!(offload.awaiting_child[at].stage, Stage::Gone(_))) else { return false };
+    if matches!(offload.awaiting_child[at].stage, Stage::Waiting(_)) {
+        let awaiting_child = offload.awaiting_child.swap_remove(at);
+        leave(process, offload, awaiting_child);
     }
     true
 }
 
 /// All that wait move to the kernel.
 pub(super) fn release_all(process: &'static Process, offload: &mut Offload) {
-    let waiting = |dormant: &mut Dormant| matches!(dormant.stage, Stage::Waiting(_));
-    let all: Vec<Dormant> = offload.dormant.extract_if(.., waiting).collect();
-    for dormant in all {
-        leave(process, offload, dormant);
+    let waiting = |awaiting_child: &mut AwaitingChild| matches!(awaiting_child.stage, Stage::Waiting(_));
+    let all: Vec<AwaitingChild> = offload.awaiting_child.extract_if(.., waiting).collect();
+    for awaiting_child in all {
+        leave(process, offload, awaiting_child);
     }
 }
 
 /// The child has hung up.
 pub(super) fn hung_up(process: &'static Process, offload: &mut Offload, talk: u64) {
-    let Some(at) = offload.dormant.iter().position(|dormant| dormant.talk() == Some(talk)) else { return };
-    match &mut offload.dormant[at].stage {
+    let Some(at) = offload.awaiting_child.iter().position(|awaiting_child| awaiting_child.talk() == Some(talk)) else { return };
+    match &mut offload.awaiting_child[at].stage {
         Stage::Given(..) => take_back(process, offload, at),
         Stage::Telling(child, _) => *child = None,
-        Stage::Gone(_) => drop(offload.dormant.swap_remove(at)),
+        Stage::Gone(_) => drop(offload.awaiting_child.swap_remove(at)),
         Stage::Waiting(_) => {}
     }
 }
 
 /// The progress thread's look: those whose children have ended end, and those whose children don't come move to the kernel. Whether some wait.
 pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: Instant) -> bool {
-    if offload.dormant.is_empty() {
+    if offload.awaiting_child.is_empty() {
         return false;
     }
-    let is_stuck = |dormant: &Dormant| matches!(dormant.stage, Stage::Given(..)) && now.since(dormant.since) >= TAKING;
-    while let Some(at) = offload.dormant.iter().position(is_stuck) {
+    let is_stuck =
+        |awaiting_child: &AwaitingChild| matches!(awaiting_child.stage, Stage::Given(..)) && now.since(awaiting_child.since) >= TAKING;
+    while let Some(at) = offload.awaiting_child.iter().position(is_stuck) {
         take_back(process, offload, at);
     }
-    let Offload { dormant, ring, .. } = offload;
-    let is_due = |dormant: &mut Dormant| {
-        let Stage::Waiting(id) = dormant.stage else { return false };
+    let Offload { awaiting_child, ring, .. } = offload;
+    let is_due = |awaiting_child: &mut AwaitingChild| {
+        let Stage::Waiting(id) = awaiting_child.stage else { return false };
         let is_full = ring.info(id).is_none_or(|info| info.recv_queue > UNREAD_MAX);
-        is_full || now.since(dormant.since) >= PROMPT || !descendants::is_alive(dormant.child)
+        is_full || now.since(awaiting_child.since) >= PROMPT || !descendants::is_alive(awaiting_child.child)
     };
-    let due: Vec<Dormant> = dormant.extract_if(.., is_due).collect();
-    for dormant in due {
-        leave(process, offload, dormant);
+    let due: Vec<AwaitingChild> = awaiting_child.extract_if(.., is_due).collect();
+    for awaiting_child in due {
+        leave(process, offload, awaiting_child);
     }
-    !offload.dormant.is_empty()
+    !offload.awaiting_child.is_empty()
 }
 
 /// The other end's owner, `from`, has given the connection to another process, of this member: what is sent goes there from now on.
@@ -316,7 +318,7 @@ pub(super) fn follow(
         return "no";
     }
     let open = peer::socket_between(offload, ends.0, ends.1).and_then(|key| offload.sockets.find(key)?.ring_id());
-    let kept = || match offload.dormant[position(offload, ends)?].stage {
+    let kept = || match offload.awaiting_child[position(offload, ends)?].stage {
         Stage::Waiting(id) => Some(id),
         _ => None,
     };
