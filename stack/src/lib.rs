@@ -15,13 +15,20 @@
 //! - [`roce`]: RoCEv2: packets, queue pairs and connection management as state machines without I/O
 //! - [`ring`]: queues, demultiplexing, timers, neighbours, and the sockets' calls that never block
 //! - [`cyclic`]: received packets as records of one length, in one piece of memory
+//! - [`flow`]: what is told of every flow: what it is ready for, what it counted
+//! - [`addr`]: addresses of the link layer
 //! - [`raw`]: frames without a stack: the program supplies the headers
 //! - [`offload`]: the names of the devices, and the reasons for not offloading
+//!
+//! Which of these may name which is a table that `cargo xtask tidy` holds (`xtask/src/tidy/arrows.rs`): `tcp` knows no ring, `device` and `wire`
+//! know neither.
 #![forbid(unsafe_code)]
 
+pub mod addr;
 pub mod cyclic;
 pub mod device;
 pub mod error;
+pub mod flow;
 pub mod marks;
 pub mod mutants;
 pub mod offload;

@@ -215,16 +215,6 @@ marks! {
     PeerExited,
 }
 
-/// The mark of what a program was lent.
-#[cfg(feature = "marks")]
-pub(crate) fn of_lent<R: crate::device::RxBuffer>(lent: &crate::tcp::Lent<R>) -> Mark {
-    match lent {
-        crate::tcp::Lent::Copied(_) => Mark::LentCopied,
-        crate::tcp::Lent::Buffer(buffer) if buffer.len() < crate::device::HEAD_MAX => Mark::LentSmall,
-        crate::tcp::Lent::Buffer(_) => Mark::LentLarge,
-    }
-}
-
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -27,10 +27,9 @@
 use arrayvec::ArrayVec;
 
 use crate::device::{
-    Capabilities, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, MacAddr, Moderation, Pacing, RuleError, RuleId, RxBatch,
-    SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Unsupported,
+    Capabilities, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, GATHER_LIMIT, MacAddr, Moderation, Pacing, RuleError,
+    RuleId, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Unsupported,
 };
-use crate::tcp::GATHER_LIMIT;
 use crate::time::Instant;
 
 /// Why a raw queue refused.

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: what lints cannot check. Every finding is one line, `file:line: what`.
 
+mod arrows;
 mod features;
 mod modules;
 mod pages;
@@ -72,6 +73,7 @@ fn check(texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
         }
         marks(file, text, &mut findings);
     }
+    arrows::check(texts, &mut findings);
     modules::dead(texts, &mut findings);
     pages::check(texts, &mut findings);
     findings

@@ -463,7 +463,7 @@ impl Bench {
     /// The socket with these addresses, if it is the program's already.
     fn socket_of(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<FlowId> {
         self.ring
-            .sockets()
+            .open_flows()
             .into_iter()
             .find(|&socket| self.ring.info(socket).is_some_and(|info| info.local == local && info.remote == Some(remote)))
     }

@@ -94,7 +94,7 @@ fn half_open(bench: &mut Bench) {
     if done {
         bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
     }
-    let listener = bench.ring.sockets().into_iter().find(|&s| bench.ring.info(s).is_some_and(|info| info.remote.is_none()));
+    let listener = bench.ring.open_flows().into_iter().find(|&s| bench.ring.info(s).is_some_and(|info| info.remote.is_none()));
     bench.ring.close(bench.now, listener.expect("it listens"), false);
     bench.poll();
     let told = bench.take();

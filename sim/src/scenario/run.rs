@@ -195,7 +195,7 @@ impl Stage {
             for (number, ring) in self.world.host(host).rings().iter().enumerate() {
                 let name = self.world.host(host).name();
                 lines.push(format!("{name} ring {number}: deadline {:?}, lingering {}", ring.next_deadline(), ring.lingering()));
-                lines.extend(ring.sockets().into_iter().filter_map(|s| Some(format!("  {:?} {:?}", ring.info(s)?, ring.readiness(s)))));
+                lines.extend(ring.open_flows().into_iter().filter_map(|s| Some(format!("  {:?} {:?}", ring.info(s)?, ring.readiness(s)))));
             }
         }
         let lent: Vec<_> = self.hosts.iter().map(|&host| self.world.host(host).nic().outstanding()).collect();

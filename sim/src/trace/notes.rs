@@ -119,7 +119,7 @@ impl Watch {
         if !trace.keep {
             return;
         }
-        let infos = rings.iter().flat_map(|ring| ring.sockets().into_iter().filter_map(|socket| ring.info(socket)));
+        let infos = rings.iter().flat_map(|ring| ring.open_flows().into_iter().filter_map(|socket| ring.info(socket)));
         let states: BTreeMap<Name, tcp::State> = infos
             .filter(|info| info.protocol == Protocol::Tcp)
             .filter_map(|info| Some(((host, info.local, info.remote?), info.state?)))

@@ -153,7 +153,7 @@ impl Workload for Idle {
             assert!(established <= connections && closed + spoke <= established, "connections were invented: {:?}", transfer.read());
             for (_, transfers) in &speeches[..spoke as usize] {
                 transfers.iter().for_each(|transfer| {
-                    verdict.check_ending(&"a few words after a long silence", &transfer.read(), verdict.may_misread())
+                    verdict.check_ending(&"a few words after a long silence", &transfer.read(), verdict.may_misread());
                 });
             }
         }

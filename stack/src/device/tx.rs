@@ -2,6 +2,9 @@
 
 use super::Unsupported;
 
+/// The most slices of send buffers in one frame, whatever the device gathers.
+pub const GATHER_LIMIT: usize = 16;
+
 /// A counted handle on a send buffer of the device. Dropping the last one (the device's own included) frees the buffer.
 /// `Send` as [`super::RxBuffer`]'s are.
 ///

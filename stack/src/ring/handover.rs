@@ -166,70 +166,22 @@ impl HandedOver {
 }
 
 impl<D: Device> Ring<D> {
-    pub(super) fn detach_inner(&mut self, now: Instant, id: FlowId) -> Result<Handover<D>, Error> {
+    /// Gives a connection away, as it is, to a ring of the same device: see [`Ring::adopt`]. The id is dead at once.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] (its handshake is not complete), [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
+    pub fn detach_stream(&mut self, now: Instant, id: FlowId) -> Result<Handover<D>, Error> {
         self.slots.stream(id)?;
         self.remove_stream(now, id).map(|stream| Handover { stream })
     }
 
-    /// Takes a connection out of everything here that names it, closed by the program or not.
-    fn remove_stream(&mut self, now: Instant, id: FlowId) -> Result<Box<Stream<D>>, Error> {
-        let stream = self.slots.stream_at(id.index).ok_or(Error::BadSocket)?;
-        if matches!(stream.connection.state(), State::SynSent | State::SynReceived) {
-            return Err(Error::NotConnected);
-        }
-        let Some(Flow::Stream(mut stream)) = self.slots.remove(id.index) else { return Err(Error::BadSocket) };
-        let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
-        if self.demux.exact(key) == Some(id.index) {
-            self.demux.remove(key);
-        }
-        if let Some(rule) = stream.rule.take().filter(|_| !self.config.is(Mutant::DissolveLeaksRule)) {
-            self.device.detach(rule);
-        }
-        if stream.connection.state() != State::Closed
-            && let NextHop::Station(station) = stream.hop
-        {
-            self.handovers.add(now, station, stream.five_tuple(), &mut self.device);
-        }
-        unnote(&mut stream, &mut self.device);
-        // What comes for one that was over is answered as ever: its peer may know nothing of that yet.
-        if stream.connection.state() != State::Closed && !self.config.is(Mutant::DissolveForgets) {
-            self.handed_over.add(now, &stream);
-        }
-        // What this ring planned for it is void: the wheel's entries and the lists name a slot, and find it empty.
-        (stream.wheel_at, stream.far_at, stream.stalled) = (None, None, false);
-        Ok(stream)
-    }
-
-    pub(super) fn dissolve_inner(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<Remains, Error> {
-        // One that has ended, and that the program has not closed yet, is in no table but its own: it may have bytes to be read.
-        let is_it = |flow: &Flow<D>| matches!(flow, Flow::Stream(stream) if (stream.local, stream.remote) == (local, remote));
-        let ended = || self.slots.iter().find_map(|(id, flow)| is_it(flow).then_some(id.index));
-        let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)).or_else(ended).ok_or(Error::BadSocket)?;
-        let id = self.slots.id_at(index);
-        let stream = self.slots.stream_at(index).ok_or(Error::BadSocket)?;
-        if stream.orphan && stream.connection.state() == State::Closed {
-            // Aborted: all there is left of it is a reset that has yet to go out.
-            return Err(Error::BadSocket);
-        }
-        let (parent, queued) = (stream.parent, stream.queued);
-        let stream = self.remove_stream(now, id)?;
-        if let Some(Flow::Listener(listener)) = parent.and_then(|parent| self.slots.find_mut(parent).ok())
-            && queued
-        {
-            listener.ready.retain(|&ready| ready != id);
-        }
-        let remains = Remains { accepted: parent.is_none(), ..stream.connection.dissolve() };
-        #[cfg(feature = "marks")]
-        self.marks.hit(match &remains {
-            Remains { over: true, .. } => Mark::DissolvedOver,
-            Remains { accepted: false, .. } => Mark::DissolvedUnaccepted,
-            Remains { orphaned: true, .. } => Mark::DissolvedOrphan,
-            _ => Mark::Dissolved,
-        });
-        Ok(remains)
-    }
-
-    pub(super) fn adopt_inner(&mut self, now: Instant, handover: Handover<D>) -> Result<FlowId, (Error, Handover<D>)> {
+    /// Takes a connection over from another ring: steers its frames here, arms its timers, and goes on. What it is ready for shows as
+    /// an event.
+    ///
+    /// # Errors
+    /// [`Error::AddressInUse`] (this ring, or the rule's table, has a connection of these addresses), [`Error::NoBuffers`]; the
+    /// connection comes back whole.
+    pub fn adopt(&mut self, now: Instant, handover: Handover<D>) -> Result<FlowId, (Error, Handover<D>)> {
         let (local, remote) = (handover.local(), handover.remote());
         let key = FlowKey::new(Protocol::Tcp, local, remote);
         if self.demux.exact(key).is_some() {
@@ -264,6 +216,70 @@ impl<D: Device> Ring<D> {
         self.output.flush(&mut self.device);
         Ok(id)
     }
+
+    /// Ends a connection here without a word to the peer, and gives what another carrier needs to go on with it; also of one that the
+    /// program has closed, and that is still ending. Its id is dead at once, and frames that still come for it are ignored.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`]: there is none between these addresses (ours, the peer's), or one that was aborted; [`Error::NotConnected`]: its handshake is under
+    /// way.
+    pub fn dissolve(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<Remains, Error> {
+        // One that has ended, and that the program has not closed yet, is in no table but its own: it may have bytes to be read.
+        let is_it = |flow: &Flow<D>| matches!(flow, Flow::Stream(stream) if (stream.local, stream.remote) == (local, remote));
+        let ended = || self.slots.iter().find_map(|(id, flow)| is_it(flow).then_some(id.index));
+        let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)).or_else(ended).ok_or(Error::BadSocket)?;
+        let id = self.slots.id_at(index);
+        let stream = self.slots.stream_at(index).ok_or(Error::BadSocket)?;
+        if stream.orphan && stream.connection.state() == State::Closed {
+            // Aborted: all there is left of it is a reset that has yet to go out.
+            return Err(Error::BadSocket);
+        }
+        let (parent, queued) = (stream.parent, stream.queued);
+        let stream = self.remove_stream(now, id)?;
+        if let Some(Flow::Listener(listener)) = parent.and_then(|parent| self.slots.find_mut(parent).ok())
+            && queued
+        {
+            listener.ready.retain(|&ready| ready != id);
+        }
+        let remains = Remains { accepted: parent.is_none(), ..stream.connection.dissolve() };
+        #[cfg(feature = "marks")]
+        self.marks.hit(match &remains {
+            Remains { over: true, .. } => Mark::DissolvedOver,
+            Remains { accepted: false, .. } => Mark::DissolvedUnaccepted,
+            Remains { orphaned: true, .. } => Mark::DissolvedOrphan,
+            _ => Mark::Dissolved,
+        });
+        Ok(remains)
+    }
+
+    /// Takes a connection out of everything here that names it, closed by the program or not.
+    fn remove_stream(&mut self, now: Instant, id: FlowId) -> Result<Box<Stream<D>>, Error> {
+        let stream = self.slots.stream_at(id.index).ok_or(Error::BadSocket)?;
+        if matches!(stream.connection.state(), State::SynSent | State::SynReceived) {
+            return Err(Error::NotConnected);
+        }
+        let Some(Flow::Stream(mut stream)) = self.slots.remove(id.index) else { return Err(Error::BadSocket) };
+        let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
+        if self.demux.exact(key) == Some(id.index) {
+            self.demux.remove(key);
+        }
+        if let Some(rule) = stream.rule.take().filter(|_| !self.config.is(Mutant::DissolveLeaksRule)) {
+            self.device.detach(rule);
+        }
+        if stream.connection.state() != State::Closed
+            && let NextHop::Station(station) = stream.hop
+        {
+            self.handovers.add(now, station, stream.five_tuple(), &mut self.device);
+        }
+        unnote(&mut stream, &mut self.device);
+        // What comes for one that was over is answered as ever: its peer may know nothing of that yet.
+        if stream.connection.state() != State::Closed && !self.config.is(Mutant::DissolveForgets) {
+            self.handed_over.add(now, &stream);
+        }
+        // What this ring planned for it is void: the wheel's entries and the lists name a slot, and find it empty.
+        (stream.wheel_at, stream.far_at, stream.stalled) = (None, None, false);
+        Ok(stream)
+    }
 }
 
 impl<D: Device> Ring<D> {
@@ -296,7 +312,7 @@ impl<D: Device> Ring<D> {
         let (wheel_at, far_at, parent, rule) = (None, None, None, None);
         let (queued, orphan, stalled, shared, noted) = (false, false, false, false, false);
         let stream = Stream { connection, local, remote, hop, rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted };
-        let id = self.adopt_inner(now, Handover { stream: Box::new(stream) }).map_err(|(error, _)| error)?;
+        let id = self.adopt(now, Handover { stream: Box::new(stream) }).map_err(|(error, _)| error)?;
         self.renote(id.index);
         mark!(self, AdoptedWritten);
         Ok(id)

@@ -40,15 +40,6 @@ impl<D: Device> Ring<D> {
         Ok((datagram, pieces))
     }
 
-    /// The same, piece by piece, for who keeps them elsewhere.
-    ///
-    /// # Errors
-    /// As [`Ring::udp_recv`]; there was no piece.
-    #[inline]
-    pub fn udp_lend_each(&mut self, flow: FlowId, take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
-        self.udp_lend_inner(flow, take)
-    }
-
     /// Takes the oldest bytes of a stream by reference, in one piece: as many as `take` says of the buffer that they are in (all that were copied
     /// before). `None` is the end of the stream. To be given back by
     /// [`Ring::give_back`] with its length, once its handles are dropped.
@@ -78,14 +69,6 @@ impl<D: Device> Ring<D> {
         } else {
             self.renote(flow.index);
         }
-    }
-}
-
-impl<D: Device> Ring<D> {
-    /// [`Ring::give_back`] of a datagram, which needs no time. `false`: the socket is not of UDP, or gone, and nothing was done.
-    #[inline]
-    pub fn udp_give_back(&mut self, flow: FlowId, len: usize) -> bool {
-        self.udp_give_back_inner(flow, len)
     }
 }
 

@@ -1,7 +1,10 @@
 //! A ring: one device's queues, every flow steered to them, their timers, and the sockets' calls that never block.
 //!
 //! The owner (a preloaded library, a simulated host) keeps a ring behind one lock, calls [`Ring::poll`] while it waits,
-//! no later than [`Ring::next_deadline`], and learns from [`Ring::take_event`] which sockets changed.
+//! no later than [`Ring::next_deadline`], and learns from [`Ring::take_event`] which flows changed.
+//!
+//! What all flows have in common is here: polling, events, readiness, shutting down, closing. TCP's own calls are in `stream/calls.rs`
+//! (`writing.rs` writes, `handover.rs` moves connections), UDP's in `udp/calls.rs` (`multicast.rs`: groups), what both lend in `lending.rs`.
 
 mod arp;
 mod demux;
@@ -28,16 +31,15 @@ mod writing;
 pub use handover::Handover;
 pub use screening::{Candidate, Shown};
 pub use types::{
-    Backlog, Batches, Counters, Datagram, Event, FlowId, FlowInfo, NextHop, Readiness, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown,
-    UdpOptions, Usage,
+    Backlog, Batches, Datagram, Event, FlowId, FlowInfo, NextHop, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, UdpOptions, Usage,
 };
 
+pub use crate::flow::{Counters, Readiness};
 pub use crate::tcp::{Decision, Lent, LentPieces};
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -51,7 +53,7 @@ use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
 use self::path::Paths;
 use self::slots::{Flow, STALL_MIN, Slots};
-use crate::device::{Device, DeviceEvent, MacAddr, Protocol, RxBatch};
+use crate::device::{Device, DeviceEvent, MacAddr, RxBatch};
 use crate::error::Error;
 use crate::marks::MarkCounts;
 use crate::mutants::Mutant;
@@ -324,293 +326,6 @@ impl<D: Device> Ring<D> {
         }
     }
 
-    // --- TCP ---
-
-    /// Opens a connection: sends a SYN. `local` must be complete (the caller chose the port). The socket is writable once
-    /// connected; a failure shows as [`Readiness::ERR`] and in [`Ring::take_error`].
-    ///
-    /// # Errors
-    /// [`Error::AddressInUse`]: that pair of addresses has a connection; [`Error::NoBuffers`]: the table is full.
-    pub fn tcp_connect(
-        &mut self,
-        now: Instant,
-        local: SocketAddrV4,
-        remote: SocketAddrV4,
-        hop: NextHop,
-        config: &tcp::Config,
-    ) -> Result<FlowId, Error> {
-        self.connect_inner(now, local, remote, hop, config)
-    }
-
-    /// Says where a connection that was opened with [`NextHop::Pending`] goes: its SYN leaves now.
-    ///
-    /// # Errors
-    /// [`Error::BadSocket`]; [`Error::Invalid`]: its way is known already.
-    pub fn tcp_route(&mut self, now: Instant, flow: FlowId, hop: NextHop) -> Result<(), Error> {
-        self.route_inner(now, flow, hop)
-    }
-
-    /// Opens a listener. A local address of `0.0.0.0` accepts on every address. Accepted connections inherit `config`.
-    ///
-    /// # Errors
-    /// [`Error::AddressInUse`], [`Error::NoBuffers`].
-    pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
-        self.listen_inner(local, backlog, config)
-    }
-
-    /// Changes a listener's backlog (a second `listen`).
-    ///
-    /// # Errors
-    /// [`Error::BadSocket`], [`Error::NotSupported`].
-    pub fn tcp_set_backlog(&mut self, listener: FlowId, backlog: usize) -> Result<(), Error> {
-        let stays = self.config.is(Mutant::SecondListenIgnored);
-        let listener = self.slots.listener(listener)?;
-        listener.backlog = if stays { listener.backlog } else { backlog };
-        Ok(())
-    }
-
-    /// Takes the oldest established connection off a listener's queue.
-    ///
-    /// # Errors
-    /// [`Error::WouldBlock`], [`Error::BadSocket`], [`Error::NotSupported`].
-    pub fn tcp_accept(&mut self, listener: FlowId) -> Result<FlowId, Error> {
-        self.accept_inner(listener)
-    }
-
-    /// A connection's configuration, to be changed in place (no-delay, keepalive, buffer limits…); it takes effect with the next
-    /// call or segment.
-    ///
-    /// # Errors
-    /// [`Error::BadSocket`], [`Error::NotSupported`] (not TCP).
-    pub fn tcp_configure(&mut self, now: Instant, flow: FlowId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error> {
-        match self.slots.find_mut(flow)? {
-            Flow::Listener(_) if self.config.is(Mutant::ListenerConfigIgnored) => {}
-            Flow::Listener(listener) => change(&mut listener.config),
-            Flow::Stream(stream) if !stream.orphan => {
-                stream.connection.configure(now, change);
-                self.transmit(now, flow.index);
-                self.output.flush(&mut self.device);
-            }
-            Flow::Stream(_) => return Err(Error::BadSocket),
-            Flow::Udp(_) => return Err(Error::NotSupported),
-        }
-        Ok(())
-    }
-
-    /// Gives a connection away, as it is, to a ring of the same device: see [`Ring::adopt`]. The id is dead at once.
-    ///
-    /// # Errors
-    /// [`Error::NotConnected`] (its handshake is not complete), [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
-    pub fn detach_stream(&mut self, now: Instant, flow: FlowId) -> Result<Handover<D>, Error> {
-        self.detach_inner(now, flow)
-    }
-
-    /// Takes a connection over from another ring: steers its frames here, arms its timers, and goes on. What it is ready for shows as
-    /// an event.
-    ///
-    /// # Errors
-    /// [`Error::AddressInUse`] (this ring, or the rule's table, has a connection of these addresses), [`Error::NoBuffers`]; the
-    /// connection comes back whole.
-    pub fn adopt(&mut self, now: Instant, handover: Handover<D>) -> Result<FlowId, (Error, Handover<D>)> {
-        self.adopt_inner(now, handover)
-    }
-
-    /// `is_shared`: other processes have the connection as well, so that it goes on when this one ends. Its peer, who sees this station gone, is then
-    /// not to take that for the end of the stream.
-    ///
-    /// # Errors
-    /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
-    pub fn tcp_share(&mut self, flow: FlowId, is_shared: bool) -> Result<(), Error> {
-        self.share_inner(flow, is_shared)
-    }
-
-    /// Takes a listener's rule back: nobody new finds it, while what knows it already is still served.
-    pub fn tcp_withdraw(&mut self, listener: FlowId) {
-        if let Some(Flow::Listener(listener)) = self.slots.find(listener) {
-            let rule = listener.rule;
-            self.device.detach(rule);
-        }
-    }
-
-    /// The state of the connection between these addresses (ours, the peer's), closed by the program or not. `None`: there is none, or one
-    /// that has ended.
-    pub fn tcp_state(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<tcp::State> {
-        let index = self.demux.exact(demux::FlowKey::new(Protocol::Tcp, local, remote))?;
-        self.info(self.slots.id_at(index))?.state
-    }
-
-    /// How many handshakes a listener has under way.
-    pub fn tcp_half_open(&self, listener: FlowId) -> usize {
-        match self.slots.find(listener) {
-            Some(Flow::Listener(listener)) => listener.half_open,
-            _ => 0,
-        }
-    }
-
-    /// The connections that wait to be accepted, the next one first.
-    pub fn tcp_waiting(&self, listener: FlowId) -> Vec<FlowId> {
-        match self.slots.find(listener) {
-            Some(Flow::Listener(listener)) => listener.ready.iter().copied().collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Where a connection's frames go.
-    pub fn tcp_hop(&self, flow: FlowId) -> Option<NextHop> {
-        match self.slots.find(flow)? {
-            Flow::Stream(stream) => Some(stream.hop),
-            _ => None,
-        }
-    }
-
-    /// Ends a connection here without a word to the peer, and gives what another carrier needs to go on with it; also of one that the
-    /// program has closed, and that is still ending. Its id is dead at once, and frames that still come for it are ignored.
-    ///
-    /// # Errors
-    /// [`Error::BadSocket`]: there is none between these addresses (ours, the peer's), or one that was aborted; [`Error::NotConnected`]: its handshake is under
-    /// way.
-    pub fn dissolve(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<tcp::Remains, Error> {
-        self.dissolve_inner(now, local, remote)
-    }
-
-    // --- UDP ---
-
-    /// Opens a UDP socket that receives datagrams for `local` (`0.0.0.0`: for every address; the port must be given), but for those that
-    /// another socket fits better ([`UdpOptions::reuse`]).
-    ///
-    /// # Errors
-    /// [`Error::AddressInUse`], [`Error::NoBuffers`]; [`Error::NotSupported`]: the address is to be shared, and the device cannot.
-    pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<FlowId, Error> {
-        self.udp_open_inner(local, options)
-    }
-
-    /// Fixes the peer (datagrams of others are no longer received), or undoes it. Where the socket is not bound to one address, `source` is the
-    /// local one that it has from now on (connect(2) on Linux chooses the route's); `0.0.0.0`: it keeps all of them.
-    ///
-    /// # Errors
-    /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP); [`Error::AddressInUse`], [`Error::NoBuffers`]: it cannot have that address, and
-    /// all is as before.
-    pub fn udp_connect(&mut self, flow: FlowId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
-        self.udp_connect_inner(flow, source, remote)
-    }
-
-    /// A UDP socket's options, to be changed in place.
-    ///
-    /// # Errors
-    /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP); where it is to share its address in another manner and cannot, all that it shares is as
-    /// before: as [`Ring::udp_open`].
-    pub fn udp_configure(&mut self, flow: FlowId, change: impl FnOnce(&mut UdpOptions)) -> Result<(), Error> {
-        let options = &mut self.slots.udp(flow)?.options;
-        let before = *options;
-        change(options);
-        let shares_otherwise = (before.reuse, before.cookie) != (options.reuse, options.cookie);
-        if shares_otherwise { self.reuse_otherwise(flow, before) } else { Ok(()) }
-    }
-
-    /// Makes a UDP socket a member of a group: datagrams for the group and the socket's port reach it from now on, if it is bound to
-    /// every address or to the group's. `from` is the address that the membership is reported from.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] (not a group), [`Error::AddressInUse`] (it is a member already; or another ring has the group's datagrams),
-    /// [`Error::NoBuffers`] (too many memberships), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP, or a device that
-    /// knows stations only).
-    pub fn udp_join(&mut self, now: Instant, flow: FlowId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
-        self.join_inner(now, flow, group, from)
-    }
-
-    /// Ends a membership.
-    ///
-    /// # Errors
-    /// [`Error::AddressNotAvailable`] (not a member), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP).
-    pub fn udp_leave(&mut self, flow: FlowId, group: Ipv4Addr) -> Result<(), Error> {
-        self.leave_inner(flow, group)
-    }
-
-    /// Whether [`Ring::tcp_connect`] could open a connection of these addresses: none has them, or one that may be followed.
-    pub fn tcp_is_free(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
-        self.is_free_inner(now, local, remote)
-    }
-
-    /// Sends one datagram, from `source` where the socket is bound to every address (else ignored), to `to` or to the
-    /// connected peer. A receiver that cannot keep up loses it, as on any network; that counts as success.
-    ///
-    /// # Errors
-    /// [`Error::MessageTooLong`], [`Error::DestinationRequired`], [`Error::HostUnreachable`] (no such station), a
-    /// pending [`Error::Refused`], [`Error::BadSocket`].
-    pub fn udp_send(
-        &mut self,
-        now: Instant,
-        flow: FlowId,
-        data: &[IoSlice<'_>],
-        source: Ipv4Addr,
-        to: Option<(SocketAddrV4, NextHop)>,
-    ) -> Result<usize, Error> {
-        match self.udp_send_inner(now, flow, data, source, to) {
-            Err(Error::WouldBlock) => self.lose_datagram(flow, data),
-            sent => sent,
-        }
-    }
-
-    /// The same, but a datagram that the device has no room for is not lost, and nothing is counted: [`Error::WouldBlock`]. (A group's is lost all
-    /// the same: its members here have it.)
-    ///
-    /// # Errors
-    /// As [`Ring::udp_send`].
-    #[inline]
-    pub fn udp_try_send(
-        &mut self,
-        now: Instant,
-        flow: FlowId,
-        data: &[IoSlice<'_>],
-        source: Ipv4Addr,
-        to: Option<(SocketAddrV4, NextHop)>,
-    ) -> Result<usize, Error> {
-        self.udp_send_inner(now, flow, data, source, to)
-    }
-
-    /// Takes (or peeks at) the oldest datagram. The rest of one longer than the buffers is lost, as ever.
-    ///
-    /// # Errors
-    /// [`Error::WouldBlock`], a pending [`Error::Refused`], [`Error::BadSocket`].
-    pub fn udp_recv(&mut self, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
-        self.udp_recv_inner(flow, into, flags)
-    }
-
-    // --- both ---
-
-    /// Writes to a TCP stream, as much as fits (at least one byte), and sends what may be sent.
-    ///
-    /// # Errors
-    /// [`Error::WouldBlock`]: no room in its send buffer, or the device has no buffers for it; [`Readiness::OUT`] is raised when it is worth
-    /// trying again. [`Error::Pipe`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
-    pub fn tcp_send(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
-        let written = match self.write(now, flow, data, flags) {
-            Err(Error::NoBuffers) => self.write_after_reap(now, flow, data, flags),
-            written => written,
-        };
-        self.transmit(now, flow.index);
-        self.output.flush(&mut self.device);
-        written
-    }
-
-    /// Reads from a TCP stream; `Ok(0)` with room in `into` is the end of the stream.
-    ///
-    /// # Errors
-    /// [`Error::WouldBlock`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
-    pub fn tcp_recv(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
-        let stream = self.slots.stream(flow)?;
-        let read = stream.connection.read(now, into, flags.contains(RecvFlags::PEEK));
-        if stream.connection.wants_transmit() && !self.config.is(Mutant::ReadSendsLater) {
-            self.transmit(now, flow.index);
-            if !self.config.is(Mutant::ReadRingsNoDoorbell) {
-                self.output.flush(&mut self.device);
-            }
-        } else {
-            self.renote(flow.index);
-        }
-        read
-    }
-
     /// Ends one or both directions.
     ///
     /// # Errors
@@ -735,16 +450,8 @@ impl<D: Device> Ring<D> {
         self.slots.find(flow).map(info::of)
     }
 
-    /// The inside of a TCP connection. `None`: a dead id, or no connection.
-    pub fn tcp_details(&self, now: Instant, flow: FlowId) -> Option<tcp::Details> {
-        match self.slots.find(flow)? {
-            Flow::Stream(stream) => Some(stream.connection.details(now)),
-            _ => None,
-        }
-    }
-
-    /// Every open socket, in the order of their slots.
-    pub fn sockets(&self) -> Vec<FlowId> {
+    /// Every open flow, in the order of their slots.
+    pub fn open_flows(&self) -> Vec<FlowId> {
         self.slots
             .iter()
             .filter(|(_, flow)| !matches!(flow, Flow::Stream(stream) if stream.orphan || stream.parent.is_some()))

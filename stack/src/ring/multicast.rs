@@ -14,10 +14,11 @@ use rand_core::{Rng, SeedableRng};
 
 use super::Ring;
 use super::slots::Flow;
-use super::types::{FlowId, Readiness};
+use super::types::FlowId;
 use super::udp::{gather, rule_error};
 use crate::device::{Device, FlowRule, Protocol, RuleId};
 use crate::error::Error;
+use crate::flow::Readiness;
 use crate::mutants::{Mutant, Strain};
 use crate::tcp::RxPayload;
 use crate::time::Instant;
@@ -123,7 +124,14 @@ impl Groups {
 }
 
 impl<D: Device> Ring<D> {
-    pub(super) fn join_inner(&mut self, now: Instant, id: FlowId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
+    /// Makes a UDP socket a member of a group: datagrams for the group and the socket's port reach it from now on, if it is bound to
+    /// every address or to the group's. `from` is the address that the membership is reported from.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] (not a group), [`Error::AddressInUse`] (it is a member already; or another ring has the group's datagrams),
+    /// [`Error::NoBuffers`] (too many memberships), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP, or a device that
+    /// knows stations only).
+    pub fn udp_join(&mut self, now: Instant, id: FlowId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
         let flow = self.slots.udp(id)?;
         if !group.is_multicast() {
             return Err(Error::Invalid);
@@ -149,7 +157,11 @@ impl<D: Device> Ring<D> {
         Ok(())
     }
 
-    pub(super) fn leave_inner(&mut self, id: FlowId, group: Ipv4Addr) -> Result<(), Error> {
+    /// Ends a membership.
+    ///
+    /// # Errors
+    /// [`Error::AddressNotAvailable`] (not a member), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP).
+    pub fn udp_leave(&mut self, id: FlowId, group: Ipv4Addr) -> Result<(), Error> {
         let flow = self.slots.udp(id)?;
         let at = flow.memberships.iter().position(|&joined| joined == group).ok_or(Error::AddressNotAvailable)?;
         flow.memberships.remove(at);
@@ -170,7 +182,7 @@ impl<D: Device> Ring<D> {
         }
         for group in joined {
             // It is a member of each.
-            let _ = self.leave_inner(id, group);
+            let _ = self.udp_leave(id, group);
         }
     }
 

@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 
 use arrayvec::ArrayVec;
 
-use super::types::Counters;
 use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, Protocol, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
+use crate::flow::Counters;
 use crate::mutants::{Mutant, Strain};
 use crate::tcp::Segment;
 use crate::wire::checksum::{self, Checksum};

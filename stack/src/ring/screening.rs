@@ -9,9 +9,10 @@ use std::net::SocketAddrV4;
 
 use super::Ring;
 use super::slots::Flow;
-use super::types::{FlowId, Readiness};
+use super::types::FlowId;
 use crate::device::{Device, RxBuffer as _};
 use crate::error::Error;
+use crate::flow::Readiness;
 use crate::mutants::Mutant;
 use crate::tcp::{Decision, Lent, LentPieces};
 use crate::time::Instant;

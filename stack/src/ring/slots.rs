@@ -4,10 +4,11 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
-use super::types::{Counters, FlowId, NextHop, Readiness};
+use super::types::{FlowId, NextHop};
 use super::udp::UdpFlow;
 use crate::device::{Device, FiveTuple, Protocol, RuleId};
 use crate::error::Error;
+use crate::flow::{Counters, Readiness};
 use crate::mutants::{Mutant, Strain};
 use crate::tcp;
 use crate::time::Instant;

@@ -1,5 +1,7 @@
 //! TCP in the ring: opening, accepting, transmitting, ending; the connection's own logic is in [`crate::tcp`].
 
+mod calls;
+
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use rand_chacha::ChaCha8Rng;
@@ -10,11 +12,12 @@ use super::arp::resolve;
 use super::demux::FlowKey;
 use super::neighbour::Neighbours;
 use super::output::{Envelope, Output};
-use super::slots::{Flow, Listener, STALL_MAX, STALL_MIN, Stream};
-use super::types::{Counters, FlowId, NextHop, Readiness, Reuse};
+use super::slots::{Flow, STALL_MAX, STALL_MIN, Stream};
+use super::types::{FlowId, NextHop};
 use super::udp::rule_error;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, SendError};
 use crate::error::Error;
+use crate::flow::Readiness;
 use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::tcp;
@@ -25,48 +28,6 @@ use crate::wire::tcp as wire;
 const SEQUENCE_GAP: usize = 65_537;
 
 impl<D: Device> Ring<D> {
-    pub(super) fn connect_inner(
-        &mut self,
-        now: Instant,
-        local: SocketAddrV4,
-        remote: SocketAddrV4,
-        hop: NextHop,
-        config: &tcp::Config,
-    ) -> Result<FlowId, Error> {
-        if local.port() == 0 || remote.port() == 0 || local.ip().is_unspecified() || remote.ip().is_unspecified() {
-            return Err(Error::Invalid);
-        }
-        let key = FlowKey::new(Protocol::Tcp, local, remote);
-        let rule = match self.demux.exact(key) {
-            Some(old) => self.displace(now, old)?,
-            None => self.steer(local, remote).map_err(rule_error)?,
-        };
-        let config = self.limited(config);
-        let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, local, remote));
-        let id = self.insert_stream(now, key, connection, local, remote, hop, None, rule)?;
-        self.transmit(now, id.index);
-        self.output.flush(&mut self.device);
-        Ok(id)
-    }
-
-    pub(super) fn route_inner(&mut self, now: Instant, id: FlowId, hop: NextHop) -> Result<(), Error> {
-        let stream = self.slots.stream(id)?;
-        if stream.hop != NextHop::Pending {
-            return Err(Error::Invalid);
-        }
-        // (Nobody was there to be told of it before.)
-        (stream.hop, stream.noted) = (hop, false);
-        self.transmit(now, id.index);
-        self.output.flush(&mut self.device);
-        Ok(())
-    }
-
-    /// See [`Ring::tcp_is_free`].
-    pub(super) fn is_free_inner(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
-        let Some(index) = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)) else { return true };
-        self.slots.stream_at(index).is_some_and(|stream| stream.connection.may_be_reused(now))
-    }
-
     /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again if timestamps tell the two apart
     /// (RFC 6191 s2, Linux's tcp_tw_reuse). Its rule comes with them: if there were none for the new connection, the old one would have ended its
     /// wait for nothing, and without it old duplicates could be taken for new.
@@ -208,43 +169,6 @@ impl<D: Device> Ring<D> {
         self.device.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))).map(Some)
     }
 
-    pub(super) fn listen_inner(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
-        if local.port() == 0 {
-            return Err(Error::Invalid);
-        }
-        let key = FlowKey::bound(Protocol::Tcp, local);
-        let reuse = match config.reuse_port {
-            true if self.config.is(Mutant::ListenersNotShared) => Reuse::Address,
-            true => Reuse::Port,
-            false => Reuse::No,
-        };
-        if !self.demux.admits(key, reuse) {
-            return Err(Error::AddressInUse);
-        }
-        let rule = FlowRule { shared: config.reuse_port, ..FlowRule::flow(Protocol::Tcp, local, None) };
-        let rule = self.device.attach(&rule).map_err(rule_error)?;
-        let listener = Listener {
-            local,
-            rule,
-            backlog,
-            half_open: 0,
-            ready: Default::default(),
-            config: config.clone(),
-            counters: Counters::default(),
-            syns: (Instant::ZERO, 0),
-        };
-        match self.slots.insert(Flow::Listener(Box::new(listener))) {
-            Ok(id) => {
-                self.demux.join(key, id.index, reuse);
-                Ok(id)
-            }
-            Err(error) => {
-                self.device.detach(rule);
-                Err(error)
-            }
-        }
-    }
-
     /// A SYN for a listener. Beyond the backlog it is dropped, as Linux does: the peer tries again.
     pub(super) fn on_syn(
         &mut self,
@@ -286,20 +210,6 @@ impl<D: Device> Ring<D> {
         }
         self.after_input(now, id.index);
         Some(())
-    }
-
-    pub(super) fn accept_inner(&mut self, id: FlowId) -> Result<FlowId, Error> {
-        let newest_first = self.config.is(Mutant::AcceptsNewestFirst);
-        let listener = self.slots.listener(id)?;
-        let next = if newest_first { listener.ready.pop_back() } else { listener.ready.pop_front() };
-        let child = next.ok_or(Error::WouldBlock)?;
-        listener.counters.rx_packets += 1;
-        if let Ok(stream) = self.slots.stream(child) {
-            stream.parent = None;
-            stream.queued = false;
-        }
-        self.renote(child.index);
-        Ok(child)
     }
 
     /// After anything that came in for a connection: its events, its place in the accept queue, what it wants to send, its
@@ -620,13 +530,6 @@ impl<D: Device> Ring<D> {
         {
             note(stream, device);
         }
-    }
-
-    /// See [`Ring::tcp_share`].
-    pub(super) fn share_inner(&mut self, id: FlowId, is_shared: bool) -> Result<(), Error> {
-        self.slots.stream(id)?.shared = is_shared;
-        self.renote(id.index);
-        Ok(())
     }
 
     /// The station died: every connection to it ends, at once or when it sends.

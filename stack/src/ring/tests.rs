@@ -4,6 +4,7 @@ mod endings;
 mod fits;
 
 use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 
 mod paths;

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::device::{MacAddr, Protocol};
+use crate::flow::{Counters, Readiness};
 use crate::mutants::{Mutant, Strain};
 use crate::tcp;
 use crate::time::Instant;
@@ -14,23 +15,6 @@ pub struct FlowId {
     pub index: u32,
     /// Which use of the slot.
     pub generation: u32,
-}
-
-bitflags::bitflags! {
-    /// What can be done with a socket without blocking. The bits are epoll's own.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Readiness: u32 {
-        /// Bytes, a datagram, a connection, or the end of the stream can be read.
-        const IN = 0x1;
-        /// Room to write.
-        const OUT = 0x4;
-        /// An error is pending.
-        const ERR = 0x8;
-        /// Both directions are finished.
-        const HUP = 0x10;
-        /// The peer finished sending.
-        const RDHUP = 0x2000;
-    }
 }
 
 /// A flow's readiness changed, or gained something new of the same kind.
@@ -199,37 +183,6 @@ impl RingConfig {
             let _ = mutant;
             false
         }
-    }
-}
-
-/// What a ring, or a socket, counted since its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Frames (ring) or segments and datagrams (socket) received.
-    pub rx_packets: u64,
-    /// Payload bytes received.
-    pub rx_bytes: u64,
-    /// Received frames or datagrams that were dropped: malformed, bad checksum, no flow, or no room.
-    pub rx_drops: u64,
-    /// Frames, segments or datagrams sent.
-    pub tx_packets: u64,
-    /// Payload bytes sent, retransmissions included.
-    pub tx_bytes: u64,
-    /// Frames that the device did not take.
-    pub tx_drops: u64,
-    /// TCP segments sent again.
-    pub retransmissions: u64,
-    /// Payload bytes of TCP segments sent again.
-    pub retransmitted_bytes: u64,
-    /// Sends that were to send nothing.
-    pub tx_dummies: u64,
-}
-
-impl Counters {
-    /// Segments and bytes that were sent again.
-    #[inline]
-    pub(super) const fn resent(&self) -> [u64; 2] {
-        [self.retransmissions, self.retransmitted_bytes]
     }
 }
 

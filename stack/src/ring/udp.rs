@@ -1,6 +1,7 @@
 //! UDP sockets (RFC 768): datagrams in, datagrams out, whole or not at all.
 
 mod bytes;
+mod calls;
 mod cyclic;
 mod pieces;
 pub(super) mod screening;
@@ -19,16 +20,15 @@ use super::Ring;
 use super::arp::resolve;
 use super::demux::FlowKey;
 use super::output::Envelope;
-use super::slots::Flow;
-use super::types::{Backlog, Counters, Datagram, FlowId, NextHop, Readiness, RecvFlags, Reuse, UdpOptions};
+use super::types::{Backlog, Datagram, FlowId, NextHop, Reuse, UdpOptions};
 use crate::cyclic::NetworkHeaders;
 use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxSlice};
 use crate::error::Error;
+use crate::flow::{Counters, Readiness};
 use crate::marks::mark;
 use crate::mutants::{Mutant, Strain};
 use crate::tcp::{Lent, RxPayload};
 use crate::time::Instant;
-use crate::wire::udp as wire;
 
 /// What a waiting datagram counts beside its bytes, so that empty ones are bounded too.
 const OVERHEAD: usize = 256;
@@ -401,111 +401,6 @@ fn take(from: &[u8], out: &mut [u8]) -> usize {
 }
 
 impl<D: Device> Ring<D> {
-    pub(super) fn udp_open_inner(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<FlowId, Error> {
-        if local.port() == 0 {
-            return Err(Error::Invalid);
-        }
-        let key = FlowKey::bound(Protocol::Udp, local);
-        if !self.demux.admits(key, options.reuse) {
-            return Err(Error::AddressInUse);
-        }
-        // A group's datagrams come with its first member.
-        let rule = match local.ip().is_multicast() {
-            true => None,
-            false => Some(self.device.attach(&udp_rule(local, options)).map_err(rule_error)?),
-        };
-        let flow = UdpFlow {
-            bound: local,
-            local,
-            remote: None,
-            rule,
-            memberships: Vec::new(),
-            options: *options,
-            queue: VecDeque::new(),
-            bytes: Bytes::default(),
-            queued: 0,
-            lent: 0,
-            screen: None,
-            lends: self.lends,
-            is_plain: !self.lends,
-            headers: None,
-            error: None,
-            shut_read: false,
-            shut_write: false,
-            counters: Counters::default(),
-            peaks: (0, 0),
-            dropped_bytes: 0,
-            strain: self.config.strain(),
-        };
-        match self.slots.insert(Flow::Udp(Box::new(flow))) {
-            Ok(id) => {
-                self.demux.join(key, id.index, options.reuse);
-                Ok(id)
-            }
-            Err(error) => {
-                rule.into_iter().for_each(|rule| self.device.detach(rule));
-                Err(error)
-            }
-        }
-    }
-
-    /// A socket shares its address in another manner than `before`.
-    pub(super) fn reuse_otherwise(&mut self, id: FlowId, before: UdpOptions) -> Result<(), Error> {
-        let flow = self.slots.udp(id)?;
-        let (key, local, options, has_peer) = (flow.key(), flow.local, flow.options, flow.remote.is_some());
-        let Some(rule) = flow.rule.take() else { return Ok(()) };
-        self.demux.leave(key, id.index);
-        // (The device may not have both rules at once.)
-        self.device.detach(rule);
-        let admitted = if self.demux.admits(key, options.reuse) { Ok(()) } else { Err(Error::AddressInUse) };
-        let (rule, now, result) = match admitted.and_then(|()| self.device.attach(&udp_rule(local, &options)).map_err(rule_error)) {
-            Ok(rule) => (Some(rule), options, Ok(())),
-            Err(error) => (self.device.attach(&udp_rule(local, &before)).ok(), before, Err(error)),
-        };
-        if rule.is_some() {
-            self.demux.join(key, id.index, among_equals(now.reuse, has_peer));
-        }
-        if let Ok(flow) = self.slots.udp(id) {
-            flow.rule = rule;
-            (flow.options.reuse, flow.options.cookie) = (now.reuse, now.cookie);
-        }
-        result
-    }
-
-    pub(super) fn udp_connect_inner(&mut self, id: FlowId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
-        let flow = self.slots.udp(id)?;
-        let ip = if remote.is_some() && flow.bound.ip().is_unspecified() { source } else { *flow.bound.ip() };
-        let ip = if remote.is_none() && self.config.is(Mutant::UdpDisconnectKeepsAddress) { *flow.local.ip() } else { ip };
-        let local = SocketAddrV4::new(ip, flow.bound.port());
-        let (before, after) = (flow.key(), flow.key_with(local, remote.map(|(remote, _)| remote)));
-        let (options, moves) = (flow.options, local != flow.local);
-        let stays = flow.remote.is_some() && self.config.is(Mutant::FormerPeerHeard);
-        // (One whose receiving side was shut down has no rule, and nothing comes for it.)
-        let is_rx_shut = flow.rule.is_none() && !flow.bound.ip().is_multicast();
-        if is_rx_shut || before == after || self.config.is(Mutant::PeerIsNotPreferred) {
-            flow.remote = remote;
-            return Ok(());
-        }
-        if !self.demux.admits(after, options.reuse) {
-            return Err(Error::AddressInUse);
-        }
-        let rule = if moves { Some(self.device.attach(&udp_rule(local, &options)).map_err(rule_error)?) } else { None };
-        if !stays {
-            self.demux.leave(before, id.index);
-        }
-        self.demux.join(after, id.index, among_equals(options.reuse, remote.is_some()));
-        if let Ok(flow) = self.slots.udp(id) {
-            (flow.local, flow.remote) = (local, remote);
-            if moves
-                && let Some(rule) = core::mem::replace(&mut flow.rule, rule)
-                && !self.config.is(Mutant::ConnectLeaksRule)
-            {
-                self.device.detach(rule);
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn close_udp(&mut self, id: FlowId) {
         self.leave_all(id);
         let Ok(udp) = self.slots.udp(id) else { return };
@@ -516,64 +411,6 @@ impl<D: Device> Ring<D> {
         // (One whose receiving side was shut down has none, and another may have the address.)
         self.demux.leave(key, id.index);
         self.slots.remove(id.index);
-    }
-
-    #[inline]
-    pub(super) fn udp_send_inner(
-        &mut self,
-        now: Instant,
-        id: FlowId,
-        data: &[IoSlice<'_>],
-        source: Ipv4Addr,
-        to: Option<(SocketAddrV4, NextHop)>,
-    ) -> Result<usize, Error> {
-        let flow = self.slots.udp(id)?;
-        let (remote, hop) = match to {
-            Some(_) if self.config.is(Mutant::PeerBeforeDestination) && flow.remote.is_some() => {
-                flow.remote.ok_or(Error::DestinationRequired)?
-            }
-            Some(to) => to,
-            None => flow.remote.ok_or(Error::DestinationRequired)?,
-        };
-        let len = data.iter().map(|d| d.len()).sum::<usize>();
-        if len + usize::from(self.config.is(Mutant::LongestDatagramRefused)) > self.output.payload_max(wire::LEN) {
-            return Err(Error::MessageTooLong);
-        }
-        let pending = if self.config.is(Mutant::ErrorToldAgain) { flow.error } else { flow.error.take() };
-        if let Some(error) = pending {
-            return Err(error);
-        }
-        if flow.shut_write && !self.config.is(Mutant::ShutWriteSends) {
-            return Err(Error::Pipe);
-        }
-        let ports = (flow.local.port(), remote.port());
-        let src = if flow.local.ip().is_unspecified() { source } else { *flow.local.ip() };
-        let (ttl, tos) = (flow.options.ttl, flow.options.tos);
-        flow.counters.tx_packets += 1;
-        flow.counters.tx_bytes += len as u64;
-        let dst = *remote.ip();
-        let sent = match hop {
-            _ if dst.is_multicast() => self.send_to_group(now, id, SocketAddrV4::new(src, ports.0), remote, data, len),
-            NextHop::Station(mac) => self.udp_emit(&Envelope { src, dst, mac, ttl, tos }, ports, data, len),
-            NextHop::Pending => Err(SendError::NoPeer),
-            NextHop::Neighbour(ip) => {
-                self.send_to_neighbour(now, ip, Envelope { src, dst, mac: MacAddr::default(), ttl, tos }, ports, data, len)
-            }
-        };
-        self.output.flush(&mut self.device);
-        match sent {
-            Ok(()) => Ok(len),
-            Err(error) => self.not_sent(id, error, len, dst.is_multicast()),
-        }
-    }
-
-    /// A queue that overflows loses datagrams, here as in a switch; the counters tell.
-    #[cold]
-    pub(super) fn lose_datagram(&mut self, id: FlowId, data: &[IoSlice<'_>]) -> Result<usize, Error> {
-        let len = data.iter().map(|d| d.len()).sum::<usize>();
-        self.count_sent(id, 1, len as u64)?;
-        self.output.counters.tx_drops += 1;
-        Ok(len)
     }
 
     fn count_sent(&mut self, id: FlowId, packets: u64, bytes: u64) -> Result<(), Error> {
@@ -696,48 +533,6 @@ impl<D: Device> Ring<D> {
                 at += 1;
             }
         }
-    }
-
-    pub(super) fn udp_recv_inner(&mut self, id: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
-        let flow = self.slots.udp(id)?;
-        if let Some(error) = flow.error.take() {
-            if self.config.is(Mutant::ErrorEatsDatagram) {
-                let _ = flow.pop(into, false);
-            }
-            return Err(error);
-        }
-        flow.pop(into, flags.contains(RecvFlags::PEEK))
-    }
-
-    /// See [`Ring::udp_lend_each`].
-    #[inline]
-    pub(super) fn udp_lend_inner(&mut self, id: FlowId, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
-        let flow = self.slots.udp(id)?;
-        if let Some(error) = flow.error.take() {
-            return Err(error);
-        }
-        let lent = flow.lend(|piece| {
-            #[cfg(feature = "marks")]
-            self.marks.hit(crate::marks::of_lent(&piece));
-            take(piece);
-        })?;
-        if self.config.is(Mutant::LentUncounted) {
-            flow.lent = 0;
-        }
-        Ok(lent)
-    }
-
-    /// See [`Ring::udp_give_back`].
-    #[inline]
-    pub(super) fn udp_give_back_inner(&mut self, id: FlowId, len: usize) -> bool {
-        let forgets = self.config.is(Mutant::GiveBackForgotten);
-        let Ok(flow) = self.slots.udp(id) else { return false };
-        if self.config.is(Mutant::GiveBackKeepsOverhead) {
-            flow.lent = flow.lent.saturating_sub(len);
-        } else if !forgets {
-            flow.lent = flow.lent.saturating_sub(len + OVERHEAD);
-        }
-        true
     }
 
     /// The neighbour's address, or a request for it on its way.

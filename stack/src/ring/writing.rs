@@ -13,6 +13,21 @@ use crate::time::Instant;
 const ALONE: usize = 1024;
 
 impl<D: Device> Ring<D> {
+    /// Writes to a TCP stream, as much as fits (at least one byte), and sends what may be sent.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`]: no room in its send buffer, or the device has no buffers for it; [`crate::flow::Readiness::OUT`] is raised when it is worth
+    /// trying again. [`Error::Pipe`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
+    pub fn tcp_send(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+        let written = match self.write(now, flow, data, flags) {
+            Err(Error::NoBuffers) => self.write_after_reap(now, flow, data, flags),
+            written => written,
+        };
+        self.transmit(now, flow.index);
+        self.output.flush(&mut self.device);
+        written
+    }
+
     #[cold]
     #[inline(never)]
     pub(super) fn write_after_reap(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {

@@ -73,7 +73,7 @@ pub struct Config {
     pub tos: u8,
     /// How long an acknowledgment waits for something to ride on.
     pub delayed_ack: Duration,
-    /// The most slices of send buffers in one segment; at most [`super::GATHER_LIMIT`] count.
+    /// The most slices of send buffers in one segment; at most [`crate::device::GATHER_LIMIT`] count.
     pub gather_max: usize,
     /// Payload bytes of the longest segment that the device cuts into smaller ones (TSO); zero: it cuts none.
     pub tso_max: usize,

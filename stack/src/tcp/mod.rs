@@ -40,9 +40,6 @@ use crate::device::TxSlice;
 use crate::wire;
 use crate::wire::tcp::{Flags, SeqNumber};
 
-/// The most slices of send buffers in one segment, whatever the device gathers.
-pub const GATHER_LIMIT: usize = 16;
-
 /// What a new connection needs of chance (RFC 6528, RFC 7323 s5.4): its owner draws or derives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening {

@@ -47,6 +47,16 @@ pub enum Lent<R> {
 }
 
 impl<R: RxBuffer> Lent<R> {
+    /// The mark of what a program was lent.
+    #[cfg(feature = "marks")]
+    pub(crate) fn mark(&self) -> crate::marks::Mark {
+        match self {
+            Self::Copied(_) => crate::marks::Mark::LentCopied,
+            Self::Buffer(buffer) if buffer.len() < crate::device::HEAD_MAX => crate::marks::Mark::LentSmall,
+            Self::Buffer(_) => crate::marks::Mark::LentLarge,
+        }
+    }
+
     /// Its length in bytes.
     pub fn len(&self) -> usize {
         match self {

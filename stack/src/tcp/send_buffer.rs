@@ -5,8 +5,7 @@ use std::io::IoSlice;
 
 use arrayvec::ArrayVec;
 
-use super::GATHER_LIMIT;
-use crate::device::{TxBuffer, TxSlice};
+use crate::device::{GATHER_LIMIT, TxBuffer, TxSlice};
 use crate::wire::tcp::SeqNumber;
 
 /// Buffers are asked for in at least this size once a queue builds up, so that a segment gathers few of them.

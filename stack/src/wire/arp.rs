@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::{ParseError, be16, first};
-use crate::device::MacAddr;
+use crate::addr::MacAddr;
 
 /// Bytes of a packet.
 pub const LEN: usize = 28;

@@ -1,7 +1,7 @@
 //! Ethernet II headers, with at most one VLAN tag (IEEE 802.3, 802.1Q).
 
 use super::{ParseError, be16, first};
-use crate::device::MacAddr;
+use crate::addr::MacAddr;
 
 /// IPv4.
 pub const ETHERTYPE_IPV4: u16 = 0x0800;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::checksum::{self, Checksum};
 use super::tcp::{Flags, Options, SackBlock, SackBlocks, SeqNumber};
 use super::{arp, ethernet, icmp, ipv4, ipv6, tcp, udp};
-use crate::device::MacAddr;
+use crate::addr::MacAddr;
 
 fn mac() -> impl Strategy<Value = MacAddr> {
     any::<[u8; 6]>().prop_map(MacAddr)

@@ -54,6 +54,20 @@ fn what_cannot_replay_is_found() {
 }
 
 #[test]
+fn arrows_upwards_inside_the_stack_are_found() {
+    let of = |file: &str, text: &str| {
+        findings(&[("stack/Cargo.toml", ""), ("stack/src/lib.rs", "mod tcp;\nmod wire;\nmod ring;\nmod odd;\n"), (file, text)])
+    };
+    let tcp = "use crate::ring::Readiness;\nuse crate::{Error, time::Instant, tcp::State};\nuse crate::{\n    wire::{arp, tcp::Flags},\n    ring,\n};\n// crate::ring\n";
+    let found = of("stack/src/tcp.rs", tcp);
+    let above = |line| format!("stack/src/tcp.rs:{line}: tcp names ring, which is above it or beside it");
+    assert_eq!(found, [above(1), above(5)]);
+    assert_eq!(of("stack/src/ring.rs", tcp), Vec::<String>::new());
+    assert_eq!(of("stack/src/wire/mod.rs", "fn f() { crate::addr::g(crate::device::h()) }\n").len(), 1);
+    assert!(of("stack/src/odd.rs", "")[0].contains("odd has no place"));
+}
+
+#[test]
 fn marks_and_machine_paths_are_found() {
     for word in UNFINISHED.iter().chain(&MACHINE_PATHS) {
         assert_eq!(findings(&[("notes.md", &format!("see {word} there"))]).len(), 1, "{word}");

@@ -284,7 +284,7 @@ impl Job {
         let mut guard = self.process.lock();
         let offload = &mut *guard;
         let is_it = |id: &FlowId| owner::ends(offload, *id) == Some((self.local, self.remote));
-        if let Some(id) = offload.ring.sockets().into_iter().find(is_it) {
+        if let Some(id) = offload.ring.open_flows().into_iter().find(is_it) {
             offload.ring.close(self.process.now(), id, true);
             offload.dispatch();
         }

@@ -153,7 +153,7 @@ impl Story {
         for host in self.hosts.map(|h| self.world.host(h)) {
             let ring = host.ring();
             lines.push(format!("{}: ahead {:?}, deadline {:?}", host.name(), host.clock_ahead(), ring.next_deadline()));
-            lines.extend(ring.sockets().into_iter().map(|s| format!("  {:?} {:?}", ring.info(s), ring.readiness(s))));
+            lines.extend(ring.open_flows().into_iter().map(|s| format!("  {:?} {:?}", ring.info(s), ring.readiness(s))));
         }
         let text = crate::trace::render(self.world.trace());
         let last = text.lines().count().saturating_sub(40);
@@ -317,7 +317,7 @@ fn forged_errors_harm_nobody() {
         assert!(errors.read().is_empty());
         for client in &hosts[1..] {
             let ring = world.host(*client).ring();
-            let connections: Vec<_> = ring.sockets().into_iter().filter_map(|s| ring.info(s)).collect();
+            let connections: Vec<_> = ring.open_flows().into_iter().filter_map(|s| ring.info(s)).collect();
             assert_eq!(connections.len(), 1);
             assert_eq!((connections[0].mss, connections[0].counters.retransmissions), (1448, 0));
         }
@@ -397,10 +397,10 @@ fn an_episode_class_reshuffles_no_other() {
 fn a_crashed_host_says_nothing_and_its_heir_resets_what_it_finds() {
     let Story { mut world, hosts: [server, one, two], errors } = story(1, Faults::default(), HostFaults::default(), 1000);
     world.run_until(at(100));
-    let before = world.host(server).ring().sockets().len();
+    let before = world.host(server).ring().open_flows().len();
     assert!(before >= 3, "two connections and a listener");
     world.crash(server);
-    assert!(world.host(server).ring().sockets().is_empty() && !world.host(server).finished());
+    assert!(world.host(server).ring().open_flows().is_empty() && !world.host(server).finished());
     let sent = world.trace().records().len();
     world.run_until(at(400));
     let silent = world.trace().records()[sent..].iter().all(|r| r.host != 0 || r.what != What::Sent);
@@ -408,7 +408,7 @@ fn a_crashed_host_says_nothing_and_its_heir_resets_what_it_finds() {
     world.restart(server);
     world.run_until(at(5000));
     assert_eq!(errors.read()[..], [Error::Reset; 2]);
-    assert_eq!(world.host(server).ring().sockets().len(), before);
+    assert_eq!(world.host(server).ring().open_flows().len(), before);
     for client in [one, two] {
         assert_eq!(world.host(client).boots(), 0);
     }

@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use super::{Connection, Controller, Phase};
 use crate::device::{RxBuffer, TxBuffer};
+use crate::flow::Readiness;
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::ring::Readiness;
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Header, SeqNumber};

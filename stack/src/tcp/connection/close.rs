@@ -3,9 +3,9 @@
 use super::{Connection, Phase, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
+use crate::flow::Readiness;
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::ring::Readiness;
 use crate::tcp::timers::{Timer, Timers};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;

@@ -33,8 +33,8 @@ use super::window::ReceiveWindow;
 use super::{Opening, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
+use crate::flow::{Counters, Readiness};
 use crate::mutants::Mutant;
-use crate::ring::{Counters, Readiness};
 use crate::time::Instant;
 use crate::wire::tcp::{Header, SeqNumber};
 

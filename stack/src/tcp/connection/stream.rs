@@ -25,7 +25,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     ///
     /// # Errors
     /// The pending error; [`Error::Pipe`]: our stream ended, or the connection did; [`Error::WouldBlock`]: no room, or not
-    /// connected yet; [`Error::NoBuffers`]: `alloc` had none. After the latter two, [`crate::ring::Readiness::OUT`] is
+    /// connected yet; [`Error::NoBuffers`]: `alloc` had none. After the latter two, [`crate::flow::Readiness::OUT`] is
     /// raised when it is worth trying again.
     #[inline]
     pub fn write(
@@ -136,7 +136,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             lent => lent,
         };
         #[cfg(feature = "marks")]
-        lent.iter().for_each(|piece| self.marks.hit(crate::marks::of_lent(piece)));
+        lent.iter().for_each(|piece| self.marks.hit(piece.mark()));
         Ok(lent)
     }
 

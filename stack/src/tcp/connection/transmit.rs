@@ -5,11 +5,11 @@ use core::time::Duration;
 use arrayvec::ArrayVec;
 
 use super::{Connection, Controller, Phase};
-use crate::device::{RxBuffer, SendError, TxBuffer, TxSlice};
+use crate::device::{GATHER_LIMIT, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::tcp::timers::Timer;
-use crate::tcp::{GATHER_LIMIT, Segment, State};
+use crate::tcp::{Segment, State};
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Header, Options, SeqNumber};
 

@@ -3,7 +3,7 @@ use core::time::Duration;
 use super::pair::Side::{A, B};
 use super::pair::{Pair, ms, pattern};
 use crate::error::Error;
-use crate::ring::Readiness;
+use crate::flow::Readiness;
 use crate::tcp::{Config, State};
 use crate::wire::tcp::{Flags, Header, SeqNumber};
 

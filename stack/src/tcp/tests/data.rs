@@ -3,7 +3,7 @@ use std::io::{IoSlice, IoSliceMut};
 use super::pair::Side::{A, B};
 use super::pair::{Pair, ms, pattern};
 use crate::error::Error;
-use crate::ring::Readiness;
+use crate::flow::Readiness;
 use crate::tcp::Config;
 use crate::tcp::test_util::TestTx;
 use crate::wire::tcp::Flags;

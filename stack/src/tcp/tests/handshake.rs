@@ -1,7 +1,7 @@
 use super::pair::Side::{A, B};
 use super::pair::{Conn, OPENING_A, OPENING_B, Pair, ms};
 use crate::error::Error;
-use crate::ring::Readiness;
+use crate::flow::Readiness;
 use crate::tcp::{Config, State};
 use crate::wire::tcp::{Flags, SeqNumber};
 

@@ -1,0 +1,30 @@
+//! Addresses of the link layer.
+
+use core::fmt;
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MacAddr(pub [u8; 6]);
+
+impl MacAddr {
+    /// All ones: every station.
+    pub const BROADCAST: Self = Self([0xff; 6]);
+
+    /// The address of an IPv4 group: 01:00:5e and the group's low 23 bits (RFC 1112 s6.4), so that 32 groups share each.
+    pub const fn of_group(group: std::net::Ipv4Addr) -> Self {
+        let [_, b, c, d] = group.octets();
+        Self([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+    }
+
+    /// Whether the group bit is set (IEEE 802.3: multicast or broadcast).
+    pub const fn is_multicast(self) -> bool {
+        self.0[0] & 1 == 1
+    }
+}
+
+impl fmt::Display for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}

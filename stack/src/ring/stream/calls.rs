@@ -1,0 +1,235 @@
+//! The calls of a program that concern TCP, but for writing ([`super::super::writing`]) and moving ([`super::super::handover`]).
+
+use std::io::IoSliceMut;
+use std::net::SocketAddrV4;
+
+use super::super::Ring;
+use super::super::demux::FlowKey;
+use super::super::slots::{Flow, Listener};
+use super::super::types::{FlowId, NextHop, RecvFlags, Reuse};
+use super::super::udp::rule_error;
+use crate::device::{Device, FlowRule, Protocol};
+use crate::error::Error;
+use crate::flow::Counters;
+use crate::mutants::Mutant;
+use crate::tcp;
+use crate::time::Instant;
+
+impl<D: Device> Ring<D> {
+    /// Opens a connection: sends a SYN. `local` must be complete (the caller chose the port). The socket is writable once
+    /// connected; a failure shows as [`crate::flow::Readiness::ERR`] and in [`Ring::take_error`].
+    ///
+    /// # Errors
+    /// [`Error::AddressInUse`]: that pair of addresses has a connection; [`Error::NoBuffers`]: the table is full.
+    pub fn tcp_connect(
+        &mut self,
+        now: Instant,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        hop: NextHop,
+        config: &tcp::Config,
+    ) -> Result<FlowId, Error> {
+        if local.port() == 0 || remote.port() == 0 || local.ip().is_unspecified() || remote.ip().is_unspecified() {
+            return Err(Error::Invalid);
+        }
+        let key = FlowKey::new(Protocol::Tcp, local, remote);
+        let rule = match self.demux.exact(key) {
+            Some(old) => self.displace(now, old)?,
+            None => self.steer(local, remote).map_err(rule_error)?,
+        };
+        let config = self.limited(config);
+        let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, local, remote));
+        let id = self.insert_stream(now, key, connection, local, remote, hop, None, rule)?;
+        self.transmit(now, id.index);
+        self.output.flush(&mut self.device);
+        Ok(id)
+    }
+
+    /// Whether [`Ring::tcp_connect`] could open a connection of these addresses: none has them, or one that may be followed.
+    pub fn tcp_is_free(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+        let Some(index) = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)) else { return true };
+        self.slots.stream_at(index).is_some_and(|stream| stream.connection.may_be_reused(now))
+    }
+
+    /// Says where a connection that was opened with [`NextHop::Pending`] goes: its SYN leaves now.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`]; [`Error::Invalid`]: its way is known already.
+    pub fn tcp_route(&mut self, now: Instant, id: FlowId, hop: NextHop) -> Result<(), Error> {
+        let stream = self.slots.stream(id)?;
+        if stream.hop != NextHop::Pending {
+            return Err(Error::Invalid);
+        }
+        // (Nobody was there to be told of it before.)
+        (stream.hop, stream.noted) = (hop, false);
+        self.transmit(now, id.index);
+        self.output.flush(&mut self.device);
+        Ok(())
+    }
+
+    /// Opens a listener. A local address of `0.0.0.0` accepts on every address. Accepted connections inherit `config`.
+    ///
+    /// # Errors
+    /// [`Error::AddressInUse`], [`Error::NoBuffers`].
+    pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
+        if local.port() == 0 {
+            return Err(Error::Invalid);
+        }
+        let key = FlowKey::bound(Protocol::Tcp, local);
+        let reuse = match config.reuse_port {
+            true if self.config.is(Mutant::ListenersNotShared) => Reuse::Address,
+            true => Reuse::Port,
+            false => Reuse::No,
+        };
+        if !self.demux.admits(key, reuse) {
+            return Err(Error::AddressInUse);
+        }
+        let rule = FlowRule { shared: config.reuse_port, ..FlowRule::flow(Protocol::Tcp, local, None) };
+        let rule = self.device.attach(&rule).map_err(rule_error)?;
+        let listener = Listener {
+            local,
+            rule,
+            backlog,
+            half_open: 0,
+            ready: Default::default(),
+            config: config.clone(),
+            counters: Counters::default(),
+            syns: (Instant::ZERO, 0),
+        };
+        match self.slots.insert(Flow::Listener(Box::new(listener))) {
+            Ok(id) => {
+                self.demux.join(key, id.index, reuse);
+                Ok(id)
+            }
+            Err(error) => {
+                self.device.detach(rule);
+                Err(error)
+            }
+        }
+    }
+
+    /// Changes a listener's backlog (a second `listen`).
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn tcp_set_backlog(&mut self, listener: FlowId, backlog: usize) -> Result<(), Error> {
+        let stays = self.config.is(Mutant::SecondListenIgnored);
+        let listener = self.slots.listener(listener)?;
+        listener.backlog = if stays { listener.backlog } else { backlog };
+        Ok(())
+    }
+
+    /// Takes the oldest established connection off a listener's queue.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`], [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn tcp_accept(&mut self, id: FlowId) -> Result<FlowId, Error> {
+        let newest_first = self.config.is(Mutant::AcceptsNewestFirst);
+        let listener = self.slots.listener(id)?;
+        let next = if newest_first { listener.ready.pop_back() } else { listener.ready.pop_front() };
+        let child = next.ok_or(Error::WouldBlock)?;
+        listener.counters.rx_packets += 1;
+        if let Ok(stream) = self.slots.stream(child) {
+            stream.parent = None;
+            stream.queued = false;
+        }
+        self.renote(child.index);
+        Ok(child)
+    }
+
+    /// How many handshakes a listener has under way.
+    pub fn tcp_half_open(&self, listener: FlowId) -> usize {
+        match self.slots.find(listener) {
+            Some(Flow::Listener(listener)) => listener.half_open,
+            _ => 0,
+        }
+    }
+
+    /// The connections that wait to be accepted, the next one first.
+    pub fn tcp_waiting(&self, listener: FlowId) -> Vec<FlowId> {
+        match self.slots.find(listener) {
+            Some(Flow::Listener(listener)) => listener.ready.iter().copied().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes a listener's rule back: nobody new finds it, while what knows it already is still served.
+    pub fn tcp_withdraw(&mut self, listener: FlowId) {
+        if let Some(Flow::Listener(listener)) = self.slots.find(listener) {
+            let rule = listener.rule;
+            self.device.detach(rule);
+        }
+    }
+
+    /// A connection's configuration, to be changed in place (no-delay, keepalive, buffer limits…); it takes effect with the next
+    /// call or segment.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not TCP).
+    pub fn tcp_configure(&mut self, now: Instant, flow: FlowId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error> {
+        match self.slots.find_mut(flow)? {
+            Flow::Listener(_) if self.config.is(Mutant::ListenerConfigIgnored) => {}
+            Flow::Listener(listener) => change(&mut listener.config),
+            Flow::Stream(stream) if !stream.orphan => {
+                stream.connection.configure(now, change);
+                self.transmit(now, flow.index);
+                self.output.flush(&mut self.device);
+            }
+            Flow::Stream(_) => return Err(Error::BadSocket),
+            Flow::Udp(_) => return Err(Error::NotSupported),
+        }
+        Ok(())
+    }
+
+    /// Reads from a TCP stream; `Ok(0)` with room in `into` is the end of the stream.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
+    pub fn tcp_recv(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
+        let stream = self.slots.stream(flow)?;
+        let read = stream.connection.read(now, into, flags.contains(RecvFlags::PEEK));
+        if stream.connection.wants_transmit() && !self.config.is(Mutant::ReadSendsLater) {
+            self.transmit(now, flow.index);
+            if !self.config.is(Mutant::ReadRingsNoDoorbell) {
+                self.output.flush(&mut self.device);
+            }
+        } else {
+            self.renote(flow.index);
+        }
+        read
+    }
+
+    /// `is_shared`: other processes have the connection as well, so that it goes on when this one ends. Its peer, who sees this station gone, is then
+    /// not to take that for the end of the stream.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
+    pub fn tcp_share(&mut self, id: FlowId, is_shared: bool) -> Result<(), Error> {
+        self.slots.stream(id)?.shared = is_shared;
+        self.renote(id.index);
+        Ok(())
+    }
+
+    /// The state of the connection between these addresses (ours, the peer's), closed by the program or not. `None`: there is none, or one
+    /// that has ended.
+    pub fn tcp_state(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<tcp::State> {
+        let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote))?;
+        self.info(self.slots.id_at(index))?.state
+    }
+
+    /// Where a connection's frames go.
+    pub fn tcp_hop(&self, flow: FlowId) -> Option<NextHop> {
+        match self.slots.find(flow)? {
+            Flow::Stream(stream) => Some(stream.hop),
+            _ => None,
+        }
+    }
+
+    /// The inside of a TCP connection. `None`: a dead id, or no connection.
+    pub fn tcp_details(&self, now: Instant, flow: FlowId) -> Option<tcp::Details> {
+        match self.slots.find(flow)? {
+            Flow::Stream(stream) => Some(stream.connection.details(now)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Who may name whom inside `stack`: its modules stand in layers, and an arrow upwards would tie what is below to what is above it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::numbered;
+
+const STACK: &str = "stack/src";
+
+/// A module, and those that it may name. What is not here has not been given its place yet.
+const MAY_NAME: [(&str, &[&str]); 15] = [
+    ("addr", &[]),
+    ("error", &[]),
+    ("flow", &[]),
+    ("marks", &[]),
+    ("mutants", &[]),
+    ("offload", &[]),
+    ("time", &[]),
+    ("timer", &["time"]),
+    ("wire", &["addr"]),
+    ("device", &["addr", "offload", "time"]),
+    ("raw", &["device", "time"]),
+    ("cyclic", &["device", "error", "offload", "time", "wire"]),
+    ("roce", &["time", "wire"]),
+    ("tcp", &["device", "error", "flow", "marks", "mutants", "time", "wire"]),
+    ("ring", &["addr", "cyclic", "device", "error", "flow", "marks", "mutants", "offload", "tcp", "time", "timer", "wire"]),
+];
+
+/// Adds a finding for each arrow that is not in the table, and for a module that has no place in it. (Comments may name whom they like.)
+pub(super) fn check(texts: &BTreeMap<PathBuf, String>, findings: &mut Vec<String>) {
+    for (file, text) in texts {
+        let Some(module) = module_of(file) else { continue };
+        let Some((_, allowed)) = MAY_NAME.iter().find(|(name, _)| *name == module) else {
+            findings.push(format!("{}:1: {module} has no place among the modules of stack (xtask/src/tidy/arrows.rs)", file.display()));
+            continue;
+        };
+        for (number, named) in named_in(text) {
+            if named != module && !allowed.contains(&named) {
+                findings.push(format!("{}:{number}: {module} names {named}, which is above it or beside it", file.display()));
+            }
+        }
+    }
+}
+
+/// The module at the top of the crate that `file` belongs to; none for the crate's root, and outside of it.
+fn module_of(file: &Path) -> Option<String> {
+    let first = file.extension().filter(|e| *e == "rs").and(file.strip_prefix(STACK).ok())?.components().next()?;
+    let module = Path::new(first.as_os_str()).file_stem()?.to_str()?.to_owned();
+    (module != "lib").then_some(module)
+}
+
+/// Modules after `crate::`, one by one or between braces, with their lines. Names that begin with a capital are the root's own exports.
+fn named_in(text: &str) -> Vec<(usize, &str)> {
+    let mut named = Vec::new();
+    // Braces that are open in a `crate::{…}`.
+    let mut depth = 0;
+    for (number, line) in numbered(text) {
+        let code = line.split("//").next().unwrap_or_default();
+        let mut rest = code;
+        if depth > 0 {
+            inside_braces(code, number, &mut depth, &mut named);
+        }
+        while let Some(at) = rest.find("crate::") {
+            rest = &rest[at + "crate::".len()..];
+            if let Some(inside) = rest.strip_prefix('{') {
+                depth = 1;
+                inside_braces(inside, number, &mut depth, &mut named);
+            } else {
+                push(rest, number, &mut named);
+            }
+        }
+    }
+    named
+}
+
+/// Of `code`, which is inside of `depth` braces, what begins each item of the outermost.
+fn inside_braces<'a>(code: &'a str, number: usize, depth: &mut usize, named: &mut Vec<(usize, &'a str)>) {
+    let mut begins = true;
+    for (at, c) in code.char_indices() {
+        match c {
+            '{' => *depth += 1,
+            '}' if *depth == 1 => {
+                *depth = 0;
+                return;
+            }
+            '}' => *depth -= 1,
+            ',' if *depth == 1 => begins = true,
+            c if c.is_whitespace() => {}
+            _ if begins && *depth == 1 => {
+                push(&code[at..], number, named);
+                begins = false;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn push<'a>(path: &'a str, number: usize, named: &mut Vec<(usize, &'a str)>) {
+    let end = path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len());
+    let name = &path[..end];
+    if name.starts_with(char::is_lowercase) {
+        named.push((number, name));
+    }
+}
