@@ -129,7 +129,7 @@ pub(in crate::drills) fn questions(bench: &mut Bench) {
         host.must(said == expected, format_args!("RFC 2236 s3: {said:?} after a question about {about:?}, in the groups {joined:?}"));
         let late = sent.iter().map(|frame| frame.at.since(asked_at)).max().unwrap_or_default();
         host.must(late <= within + TICK, format_args!("RFC 2236 s3: a report after {late:?}, where {within:?} were given"));
-        let early = sent.iter().filter(|frame| frame.at.since(asked_at) < within / 200).count();
+        let early = sent.iter().filter(|frame| frame.at.since(asked_at) < within / 2000).count();
         host.must(early < 3, format_args!("RFC 2236 s3: {early} reports at once, of {within:?} that they are to be spread over"));
     }
     host.close(socket);
