@@ -16,6 +16,12 @@ impl MacAddr {
         Self([0x01, 0x00, 0x5e, b & 0x7f, c, d])
     }
 
+    /// The address of an IPv6 group: 33:33 and the group's low 32 bits (RFC 2464 s7).
+    pub const fn of_group_v6(group: std::net::Ipv6Addr) -> Self {
+        let [.., a, b, c, d] = group.octets();
+        Self([0x33, 0x33, a, b, c, d])
+    }
+
     /// Whether the group bit is set (IEEE 802.3: multicast or broadcast).
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 == 1

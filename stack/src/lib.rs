@@ -10,9 +10,10 @@
 //! or look at memory that a peer may write other than through a counted handle ([`device::RxBuffer`]).
 //!
 //! - [`device`]: the contract that a NIC, a shared-memory segment or the simulator fulfils
-//! - [`wire`]: Ethernet, VLAN, ARP, IPv4, IPv6, ICMP, UDP and TCP headers, parsed and emitted
+//! - [`wire`]: Ethernet, VLAN, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP and TCP headers, parsed and emitted
 //! - [`tcp`]: the connection as a state machine without I/O
 //! - [`roce`]: RoCEv2: packets, queue pairs and connection management as state machines without I/O
+//! - [`ndisc`], [`mld`]: neighbours and group memberships of IPv6 as state machines without I/O, which no ring uses yet
 //! - [`ring`]: queues, demultiplexing, timers, neighbours, and the sockets' calls that never block
 //! - [`cyclic`]: received packets as records of one length, in one piece of memory
 //! - [`flow`]: what is told of every flow: what it is ready for, what it counted
@@ -25,12 +26,16 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+#[cfg(test)]
+mod capture;
 pub mod cyclic;
 pub mod device;
 pub mod error;
 pub mod flow;
 pub mod marks;
+pub mod mld;
 pub mod mutants;
+pub mod ndisc;
 pub mod offload;
 pub mod raw;
 pub mod ring;

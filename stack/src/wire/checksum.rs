@@ -1,6 +1,6 @@
 //! The Internet checksum (RFC 1071), as a running sum that may be taken in parts.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The running sum of `bytes` as big-endian words, folded to 16 bits and not complemented. An odd last byte counts as the
 /// high half of a word.
@@ -56,6 +56,15 @@ impl Checksum {
     pub fn pseudo_header(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, len: usize) -> Self {
         let (src, dst) = (u64::from(src.to_bits()), u64::from(dst.to_bits()));
         Self { sum: src + dst + u64::from(protocol) + len as u64, odd: false }
+    }
+
+    /// The same over IPv6 (RFC 8200 s8.1), where ICMPv6 has it, too. `protocol`: of the upper layer, whatever extension headers come before
+    /// it; `dst`: the final destination, whatever a routing header says.
+    #[inline]
+    pub fn pseudo_header_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, len: usize) -> Self {
+        let words = |address: Ipv6Addr| address.segments().into_iter().map(u64::from).sum::<u64>();
+        // (A length of more than 16 bits is two words: their sum is what folding makes of it.)
+        Self { sum: words(src) + words(dst) + u64::from(protocol) + len as u64, odd: false }
     }
 
     /// Adds the next bytes.

@@ -1,4 +1,4 @@
-//! Headers on the wire: Ethernet, VLAN, ARP, IPv4, IPv6, ICMP, IGMP, UDP and TCP, parsed from bytes and emitted to bytes.
+//! Headers on the wire: Ethernet, VLAN, ARP, IPv4, IPv6, ICMP, ICMPv6, IGMP, UDP and TCP, parsed from bytes and emitted to bytes.
 //!
 //! Every codec is a plain value: `parse` takes the bytes that begin with the header and gives the header and its length;
 //! `emit` writes it and gives the same length. Nothing here allocates, and no input makes `parse` panic. What a header says
@@ -8,6 +8,7 @@ pub mod arp;
 pub mod checksum;
 pub mod ethernet;
 pub mod icmp;
+pub mod icmpv6;
 pub mod igmp;
 pub mod ipv4;
 pub mod ipv6;

@@ -8,8 +8,10 @@ use super::numbered;
 const STACK: &str = "stack/src";
 
 /// A module, and those that it may name. What is not here has not been given its place yet.
-const MAY_NAME: [(&str, &[&str]); 15] = [
+const MAY_NAME: [(&str, &[&str]); 18] = [
     ("addr", &[]),
+    // (For tests alone.)
+    ("capture", &[]),
     ("error", &[]),
     ("flow", &[]),
     ("marks", &[]),
@@ -17,11 +19,13 @@ const MAY_NAME: [(&str, &[&str]); 15] = [
     ("offload", &[]),
     ("time", &[]),
     ("timer", &["time"]),
-    ("wire", &["addr"]),
+    ("wire", &["addr", "capture"]),
+    ("mld", &["capture", "time", "wire"]),
+    ("ndisc", &["addr", "capture", "time", "wire"]),
     ("device", &["addr", "offload", "time"]),
     ("raw", &["device", "time"]),
     ("cyclic", &["device", "error", "offload", "time", "wire"]),
-    ("roce", &["time", "wire"]),
+    ("roce", &["capture", "time", "wire"]),
     ("tcp", &["device", "error", "flow", "marks", "mutants", "time", "wire"]),
     ("ring", &["addr", "cyclic", "device", "error", "flow", "marks", "mutants", "offload", "tcp", "time", "timer", "wire"]),
 ];
