@@ -15,6 +15,7 @@
 //! - [`roce`]: RoCEv2: packets, queue pairs and connection management as state machines without I/O
 //! - [`ndisc`], [`mld`]: neighbours and group memberships of IPv6 as state machines without I/O, which no ring uses yet
 //! - [`ring`]: queues, demultiplexing, timers, neighbours, and the sockets' calls that never block
+//! - [`net`]: links, addresses, routes and neighbours as a snapshot, and which of them a destination is reached by
 //! - [`cyclic`]: received packets as records of one length, in one piece of memory
 //! - [`flow`]: what is told of every flow: what it is ready for, what it counted
 //! - [`addr`]: addresses of the link layer
@@ -36,6 +37,7 @@ pub mod marks;
 pub mod mld;
 pub mod mutants;
 pub mod ndisc;
+pub mod net;
 pub mod offload;
 pub mod raw;
 pub mod ring;

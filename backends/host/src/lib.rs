@@ -2,13 +2,14 @@
 //!
 //! The stack neither reads a clock nor sleeps. Whoever drives it takes the time from [`Clock`], spins by the rules of
 //! [`spin`], and sleeps by [`sleep`]; a [`Progress`] thread serves the rings while the program computes; [`Addresses`]
-//! says which destinations are on this machine.
+//! says which destinations are on this machine; a [`Monitor`] keeps the kernel's links, addresses, routes and neighbours.
 //!
 //! Nothing here goes through a libc function that a preloaded library interposes (`read`, `close`, `poll`…): `libvma.so`
 //! contains this crate, and would call itself. System calls are made by number.
 
 pub mod addresses;
 pub mod clock;
+pub mod netlink;
 pub mod progress;
 mod signals;
 pub mod sleep;
@@ -17,6 +18,7 @@ mod syscall;
 
 pub use addresses::Addresses;
 pub use clock::Clock;
+pub use netlink::Monitor;
 pub use progress::{Plan, Progress, Work};
 pub use signals::{Blocked, all_but_faults};
 pub use sleep::{EventFd, Pidfd, internal_fd, is_internal};

@@ -3,6 +3,7 @@
 //! - [`run`]: finds `libvma.so`, preloads it, and becomes the program
 //! - [`stats`]: a live table of processes, rings and sockets
 //! - [`doctor`]: the machine, device by device; processes, socket by socket; parameters and rules
+//! - [`route`]: which link, source address and next hop a destination has
 //! - [`sim`]: replays a seed in the simulator, or runs a campaign of many (feature `sim`)
 //! - [`binary`]: programs that no library can be preloaded into
 //! - [`pages`]: manual pages and completions
@@ -15,6 +16,7 @@ mod binary;
 mod doctor;
 mod library;
 mod pages;
+mod route;
 mod run;
 #[cfg(feature = "sim")]
 mod sim;
@@ -44,6 +46,8 @@ enum Command {
     Stats(stats::Options),
     /// Is this offloaded? If not, why? The machine device by device, processes socket by socket.
     Doctor(doctor::Options),
+    /// Which link, source address and next hop a destination has, and whether a device of Ringway's carries it.
+    Route(route::Options),
     /// Replay a seed in the simulator, or run a campaign of many.
     ///
     /// Hosts with the real stack, their NICs, links and faults are made up from a seed, and so is what the programs on them do. Virtual time
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Stats(options) => stats::run(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Route(options) => route::run(&options),
         #[cfg(feature = "sim")]
         Command::Sim(options) => sim::run(&options),
         Command::Completions(options) => pages::complete(&options),

@@ -21,6 +21,16 @@ fn who_reads_a_part_hears_no_complaint() {
 }
 
 #[test]
+fn a_route_to_this_host_is_printed_and_none_is_an_error() {
+    let output = shell("\"$ringway\" route 127.0.0.1");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.starts_with("127.0.0.1: local, over lo, from 127.0.0.1, MTU 65535\n"), "{output:?}");
+    assert!(!said.contains("the kernel:"), "{said}");
+    let output = shell("\"$ringway\" route 192.0.2.1 --link nowhere");
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("there is no link nowhere"), "{output:?}");
+}
+
+#[test]
 fn samples_come_as_long_as_an_interval_was_asked_for_and_somebody_reads() {
     let lines = |output: &Output| String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.starts_with('[')).count();
     for (options, expected) in [("", 1), ("--once --interval 0.05", 1), ("--interval 0.05", 3)] {

@@ -8,7 +8,7 @@ use super::numbered;
 const STACK: &str = "stack/src";
 
 /// A module, and those that it may name. What is not here has not been given its place yet.
-const MAY_NAME: [(&str, &[&str]); 18] = [
+const MAY_NAME: [(&str, &[&str]); 19] = [
     ("addr", &[]),
     // (For tests alone.)
     ("capture", &[]),
@@ -16,6 +16,7 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
     ("flow", &[]),
     ("marks", &[]),
     ("mutants", &[]),
+    ("net", &[]),
     ("offload", &[]),
     ("time", &[]),
     ("timer", &["time"]),
