@@ -17,6 +17,7 @@ mod handshakes;
 mod link;
 mod options;
 mod paths;
+mod pieces;
 mod queues;
 mod ring;
 mod sending;
@@ -25,6 +26,7 @@ mod windows;
 
 use ringway_stack::device::Device;
 use ringway_stack::mutants::Mutant;
+use ringway_stack::raw::RawQueue;
 use ringway_stack::ring::Ring;
 
 use bench::Bench;
@@ -49,6 +51,14 @@ const DRILLS: &[&[Drill]] = &[
     windows::DRILLS,
     // (At the end: those before keep their numbers, by which seeds draw.)
     ring::DRILLS,
+    pieces::DRILLS,
+    &[
+        ("a challenge that acknowledges", acks::challenge_is_heard),
+        ("an acknowledgment behind many frames", acks::before_timers),
+        ("a slow reader", windows::slow),
+        ("a device that is full again", sending::refused_again),
+        ("a listener's rate", handshakes::rate),
+    ],
 ];
 
 /// A seed runs one drill of so many.
@@ -86,6 +96,17 @@ fn infected<D: Device>(mut ring: Ring<D>, mutant: Mutant) -> Ring<D> {
 #[cfg(not(feature = "mutants"))]
 fn infected<D: Device>(ring: Ring<D>, _mutant: Mutant) -> Ring<D> {
     ring
+}
+
+#[cfg(feature = "mutants")]
+fn infected_raw<D: Device>(mut queue: RawQueue<D>, mutant: Mutant) -> RawQueue<D> {
+    queue.mutate(mutant);
+    queue
+}
+
+#[cfg(not(feature = "mutants"))]
+fn infected_raw<D: Device>(queue: RawQueue<D>, _mutant: Mutant) -> RawQueue<D> {
+    queue
 }
 
 #[cfg(test)]

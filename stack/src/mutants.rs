@@ -4,6 +4,8 @@
 #[macro_use]
 mod ring;
 #[macro_use]
+mod slips;
+#[macro_use]
 mod tcp;
 
 macro_rules! mutants {

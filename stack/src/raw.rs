@@ -30,6 +30,7 @@ use crate::device::{
     Capabilities, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, GATHER_LIMIT, MacAddr, Moderation, Pacing, RuleError,
     RuleId, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Unsupported,
 };
+use crate::mutants::{Mutant, Strain};
 use crate::time::Instant;
 
 /// Why a raw queue refused.
@@ -56,12 +57,19 @@ pub enum RawError {
 #[derive(Debug)]
 pub struct RawQueue<D> {
     device: D,
+    strain: Strain,
 }
 
 impl<D: Device> RawQueue<D> {
     /// Takes a device's ring over.
     pub const fn new(device: D) -> Self {
-        Self { device }
+        Self { device, strain: Strain::HEALTHY }
+    }
+
+    /// Makes the queue a mutant.
+    #[cfg(feature = "mutants")]
+    pub const fn mutate(&mut self, mutant: Mutant) {
+        self.strain = Strain { mutant };
     }
 
     /// What the device can do.
@@ -168,6 +176,7 @@ impl<D: Device> RawQueue<D> {
         len: usize,
         offload: TxOffload,
     ) -> Result<(), RawError> {
+        let offset = if self.strain.is(Mutant::RawMemoryOffsetIgnored) { 0 } else { offset };
         let buffer = self.device.dm_register(memory, offset, len)?;
         self.send_slices(head, &[TxSlice { buffer: &buffer, offset: 0, len }], offload)
     }

@@ -261,6 +261,46 @@ fn gap_is_heard(bench: &mut Bench) {
     bench.ring.close(bench.now, peer.id(), true);
 }
 
+/// RFC 5961 s3.2, s4.2, s5.2, and the device's contract (`TxOffload::quiet`): a challenge asks for an answer, and wakes its peer, whatever it acknowledges beside.
+pub(super) fn challenge_is_heard(bench: &mut Bench) {
+    let delay = Duration::from_millis(bench.between(10, 100));
+    let mut peer = settled(bench, delay);
+    if bench.chance(2) {
+        next(bench, &mut peer, 20);
+        bench.take();
+    }
+    let far = 1 + bench.below(1000) as u32;
+    let (seq, ack, flags) = bench.pick(&[
+        (peer.nxt.wrapping_add(far), peer.rcv, RST),
+        (peer.nxt.wrapping_add(far), peer.rcv, crate::segment::SYN),
+        (peer.nxt, peer.rcv.wrapping_add(far), ACK),
+        (peer.nxt.wrapping_add(100_000 + far), peer.rcv, ACK),
+    ]);
+    bench.give(&peer, seq, ack, flags, 0);
+    let challenge = bench.one("RFC 5961: a challenge");
+    bench.is_ack(&challenge, &peer, "RFC 5961: a challenge");
+    bench.must(!bench.wire.borrow().is_quiet, "RFC 5961 s3.2: nobody is woken for a challenge, which asks for an answer");
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
+/// RFC 6298 s5.2, s5.3: an acknowledgment that came before the timer is looked at stops it, whatever came before it.
+pub(super) fn before_timers(bench: &mut Bench) {
+    let setup = bench.setup();
+    let mut peer = bench.connect(&setup);
+    bench.write(&peer, 0, 500, SendFlags::empty());
+    bench.receive(&mut peer);
+    // The host slept meanwhile.
+    let asleep = bench.between(300, 5000);
+    bench.now += Duration::from_millis(asleep);
+    for number in 0..bench.below(300) as u16 {
+        let stranger = std::net::SocketAddrV4::new(*peer.remote.ip(), 1000 + number);
+        bench.queue((stranger, peer.local), 1, 0, RST, 0, &[], &[]);
+    }
+    bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
+    bench.silence("RFC 6298 s5.2: something is sent again, though its acknowledgment has come");
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
 /// RFC 9293 s3.8.4, tcp(7): probes when the peer has been silent, so far apart, so many; and none while bytes ask for an answer.
 fn keepalive(bench: &mut Bench) {
     let mut setup = bench.setup();

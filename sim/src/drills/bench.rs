@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use ringway_stack::device::{ChecksumVerdict, Device};
 use ringway_stack::mutants::Mutant;
+use ringway_stack::raw::RawQueue;
 use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Ring, RingConfig, SendFlags};
 use ringway_stack::{Error, Instant, tcp};
 
@@ -118,6 +119,9 @@ pub(super) struct Bench {
     listener: Option<FlowId>,
     port: u16,
     polls: u32,
+    /// Numbers are drawn that wrap soon.
+    wraps: Option<SplitMix>,
+    has_begun: bool,
 }
 
 impl Bench {
@@ -129,7 +133,11 @@ impl Bench {
         secret[..8].copy_from_slice(&dice.next().to_le_bytes());
         let ring = super::infected(Ring::new(Card::new(&wire), config, secret), mutant);
         let now = Instant::from_nanos(1_000_000_000 + scale(dice.next(), 1 << 40));
-        Self { ring, now, wire, dice, heard: VecDeque::new(), log: VecDeque::new(), name, mutant, listener: None, port: 20_000, polls: 0 }
+        // (With dice of their own, so that drills draw what they drew before.)
+        let mut wraps = SplitMix(!seed);
+        let wraps = (scale(wraps.next(), 3) == 0).then_some(wraps);
+        let (heard, log, listener, has_begun) = (VecDeque::new(), VecDeque::new(), None, false);
+        Self { ring, now, wire, dice, heard, log, name, mutant, listener, port: 20_000, polls: 0, wraps, has_begun }
     }
 
     pub(super) fn below(&mut self, bound: u64) -> u64 {
@@ -177,6 +185,11 @@ impl Bench {
     /// The ring, with the bench's mutant.
     pub(super) fn infected<D: Device>(&self, ring: Ring<D>) -> Ring<D> {
         super::infected(ring, self.mutant)
+    }
+
+    /// A queue without a ring above it, with the bench's mutant.
+    pub(super) fn infected_raw<D: Device>(&self, device: D) -> RawQueue<D> {
+        super::infected_raw(RawQueue::new(device), self.mutant)
     }
 
     fn note(&mut self, line: Line) {
@@ -415,9 +428,38 @@ impl Bench {
         self.begin_between(setup, local, remote)
     }
 
+    /// Time goes on until a connection of these addresses would begin a few numbers before they wrap (RFC 9293 s3.4): first numbers follow a clock (RFC 6528 s3).
+    fn near_the_wrap(&mut self, local: SocketAddrV4, remote: SocketAddrV4, config: &tcp::Config, before: u32) {
+        const TICK_NS: u64 = 4096;
+        loop {
+            let Ok(socket) = self.ring.tcp_connect(self.now, local, remote, NextHop::Station(PEER), config) else { return };
+            let ahead = self.take().pop().map_or(0, |syn| 0_u32.wrapping_sub(before).wrapping_sub(syn.seq));
+            self.ring.close(self.now, socket, true);
+            self.take();
+            // (A connection begins some way beyond the one before, and numbers compare over half of their space.)
+            if ahead < 1 << 17 {
+                return;
+            }
+            self.now += Duration::from_nanos(u64::from(ahead.min(1 << 30)) * TICK_NS);
+            if ahead <= 1 << 30 {
+                return;
+            }
+        }
+    }
+
     /// As [`Bench::begin`], for these addresses.
     pub(super) fn begin_between(&mut self, setup: &Setup, local: SocketAddrV4, remote: SocketAddrV4) -> Peer {
-        let iss = self.dice.next() as u32;
+        let mut iss = self.dice.next() as u32;
+        if let Some(dice) = &mut self.wraps {
+            let [ours, theirs] = [(); 2].map(|()| {
+                let most = 4 << scale(dice.next(), 11);
+                scale(dice.next(), most) as u32
+            });
+            iss = 0_u32.wrapping_sub(theirs);
+            if !core::mem::replace(&mut self.has_begun, true) && self.ring.usage().flows == 0 {
+                self.near_the_wrap(local, remote, &setup.config, ours);
+            }
+        }
         let syn = if setup.passive {
             self.listen(16, &setup.config);
             let options = self.syn_options(setup, 0);

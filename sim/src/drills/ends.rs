@@ -136,6 +136,13 @@ fn time_wait_syns(bench: &mut Bench) {
         bench.is_ack(&answer, &peer, "RFC 9293 s3.10.7.4: an old SYN in TIME-WAIT is acknowledged");
         let state = bench.state(&peer);
         bench.must(state == Some(State::TimeWait), format_args!("RFC 9293 s3.10.7.4: {state:?} after an old SYN in TIME-WAIT"));
+        // Nor is another one, which is as old, the same that comes again.
+        let pause = Duration::from_millis(bench.between(600, 4000));
+        bench.pass(pause);
+        let other = seq.wrapping_sub(1 + bench.below(1000) as u32);
+        bench.queue((peer.remote, peer.local), other, 0, SYN, 60_000, &options, &[]);
+        let answer = bench.one("RFC 9293 s3.10.7.4: a SYN in TIME-WAIT is answered");
+        bench.is_ack(&answer, &peer, "RFC 9293 s3.10.7.4: another old SYN in TIME-WAIT is acknowledged");
     }
 }
 

@@ -80,6 +80,38 @@ fn backlog(bench: &mut Bench) {
     }
 }
 
+/// A listener lets as many connections begin in a second as it was told, and as many in each (`Config::syn_rate_max`); the others' SYNs are dropped, and come again.
+pub(super) fn rate(bench: &mut Bench) {
+    let mut setup = bench.setup();
+    setup.passive = true;
+    let most = bench.below(6) as usize;
+    setup.config.syn_rate_max = most as u32;
+    let listener = bench.listen(100, &setup.config);
+    for round in 0..3 {
+        let mut begun = Vec::new();
+        let tries = most + bench.between(1, 4) as usize;
+        for _ in 0..tries {
+            let (local, remote) = bench.addresses(true);
+            let options = bench.syn_options(&setup, 0);
+            bench.queue((remote, local), 1000, 0, SYN, 60_000, &options, &[]);
+            let is_answered = bench.take().iter().any(|answer| answer.has(SYN | ACK) && answer.dst == remote);
+            begun.extend(is_answered.then_some((local, remote)));
+        }
+        let expected = if most == 0 { tries } else { most };
+        bench.must(
+            begun.len() == expected,
+            format_args!("{} connections begin at once in second {round}, of {tries} that try, and {most} a second may", begun.len()),
+        );
+        for (local, remote) in begun {
+            bench.queue((remote, local), 1001, 0, RST, 0, &[], &[]);
+        }
+        let pause = Duration::from_millis(bench.between(1001, 3000));
+        bench.pass(pause);
+        bench.take();
+    }
+    bench.ring.close(bench.now, listener, false);
+}
+
 fn stamps(bench: &Bench, setup: &Setup, answer: &Heard) -> Vec<u8> {
     let Some((value, _)) = answer.options.timestamps.filter(|_| setup.stamps) else { return Vec::new() };
     [&[1, 1, 8, 10][..], &bench.clock().to_be_bytes(), &value.to_be_bytes()].concat()

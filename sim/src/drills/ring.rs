@@ -4,6 +4,7 @@
 
 mod adapter;
 mod calls;
+mod dummies;
 mod errors;
 mod frames;
 mod groups;
@@ -14,6 +15,7 @@ mod neighbours;
 mod queues;
 mod reports;
 mod streams;
+mod waiting;
 
 use super::Drill;
 use super::bench::Bench;
@@ -52,6 +54,13 @@ pub(super) const DRILLS: &[Drill] = &[
     ("sockets whose receiving side is shut down", moves::rx_shutdown),
     ("buffers that are used up", moves::buffers),
     ("a screen before a stream", moves::screened),
+    ("sends that send nothing", dummies::dummies),
+    ("frames in the device's memory", dummies::memory),
+    ("connections that nobody accepts", waiting::unaccepted),
+    ("connections in a TIME-WAIT's place", waiting::followers),
+    ("a neighbour that falls silent", neighbours::silent),
+    ("as many groups as there may be", reports::limit),
+    ("a path that is asked for again and again", errors::believed),
 ];
 
 type Host<'b> = host::Host<'b>;

@@ -524,6 +524,34 @@ fn refused(bench: &mut Bench) {
     bench.must(kept == 0, format_args!("{kept} send buffers are kept by a connection that has nothing to send"));
 }
 
+/// The contract of who drives a device: what it refuses is tried again soon, and later and later only while nothing moves.
+pub(super) fn refused_again(bench: &mut Bench) {
+    let mut peer = roomy(bench);
+    let mut written = 0;
+    for _ in 0..3 {
+        for (refusal, within) in [(bench.between(20, 150), Duration::from_millis(20)), (0, Duration::from_millis(1))] {
+            bench.wire.borrow_mut().room = Some(0);
+            let len = bench.between(1, 500) as usize;
+            written += bench.write(&peer, written, len, SendFlags::empty());
+            bench.silence("a device that takes nothing sent something");
+            bench.pass(Duration::from_millis(refusal));
+            bench.wire.borrow_mut().room = None;
+            bench.pass(within);
+            bench.receive(&mut peer);
+            let sent = peer.rcv.wrapping_sub(peer.irs) as usize - 1;
+            bench.must(
+                sent == written,
+                format_args!(
+                    "{sent} of {written} bytes are sent {within:?} after a device takes frames again that took none for {refusal} ms"
+                ),
+            );
+            bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
+            bench.take();
+        }
+    }
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
 /// RFC 9293 s3.8.1: what is sent again has its FIN again.
 fn fin_again(bench: &mut Bench) {
     let mut peer = roomy(bench);

@@ -361,6 +361,34 @@ fn growth(bench: &mut Bench) {
     bench.ring.close(bench.now, peer.id(), true);
 }
 
+/// tcp(7), tcp_moderate_rcvbuf: the buffer has the size that the path's throughput takes. Who reads a fraction of it in a round trip gets no larger one, however long
+/// that goes on.
+pub(super) fn slow(bench: &mut Bench) {
+    let mut setup = bench.setup();
+    (setup.config.rcvbuf, setup.config.rcvbuf_initial, setup.config.rcvbuf_max) = (None, 32_000, 1 << 20);
+    (setup.mss, setup.config.mss_max) = (1460, 1460);
+    let mut peer = bench.connect(&setup);
+    let (initial, mut most) = (16_000, 0);
+    let len = bench.between(100, 1400) as u32;
+    for _ in 0..bench.between(50, 200) {
+        bench.give(&peer, peer.nxt, peer.rcv, ACK, len);
+        peer.nxt = peer.nxt.wrapping_add(len);
+        let read = bench.read(&peer, 2000);
+        bench.must(read == Ok(len as usize), format_args!("recv(2): {read:?} of {len} bytes"));
+        let pause = Duration::from_millis(bench.between(2, 20));
+        bench.pass(pause);
+        for heard in bench.take() {
+            bench.note_window(&mut peer, &heard);
+            most = most.max(u32::from(heard.window) << peer.stack_scale);
+        }
+    }
+    bench.must(
+        most <= initial + (2 << peer.stack_scale),
+        format_args!("tcp(7), tcp_moderate_rcvbuf: a window of {most} bytes for who reads {len} in two milliseconds, and {initial} before"),
+    );
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
 /// Nobody reads, until nothing fits any more: acknowledgments count all the same (RFC 9293 s3.10.7.4), and neither bytes nor a FIN beyond the window do.
 fn full(bench: &mut Bench) {
     let mut setup = bench.setup();

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::{Geometry, GeometryError, Layout, Records};
 use crate::device::{Capabilities, RxBuffer, Unsupported};
+use crate::mutants::{Mutant, Strain};
 use crate::time::Instant;
 
 /// Memory that records are written to. It may be the program's own, which reads it meanwhile: elsewhere than where is written.
@@ -141,6 +142,7 @@ pub struct CyclicBuffer<M> {
     ready: VecDeque<Written>,
     rewinds: u64,
     oversized: u64,
+    pub(crate) strain: Strain,
 }
 
 impl<M: RecordMemory> CyclicBuffer<M> {
@@ -153,7 +155,8 @@ impl<M: RecordMemory> CyclicBuffer<M> {
         if memory.len() < layout.bytes() {
             return Err(GeometryError::NoRoom(layout.bytes()));
         }
-        Ok(Self { layout, memory, given: 0, end: 0, is_full: false, ready: VecDeque::new(), rewinds: 0, oversized: 0 })
+        let (ready, strain) = (VecDeque::new(), Strain::HEALTHY);
+        Ok(Self { layout, memory, given: 0, end: 0, is_full: false, ready, rewinds: 0, oversized: 0, strain })
     }
 
     /// What a device lacks, to do the same by itself: why this is done in software, to be told to whoever asks. `None`: it has striding receive
@@ -239,7 +242,7 @@ impl<M: RecordMemory> CyclicBuffer<M> {
     /// reads, and on behalf of the second.
     pub fn rewind_at_end(&mut self) {
         if self.ready.is_empty() && self.is_at_end() {
-            (self.given, self.end, self.is_full) = (0, 0, false);
+            (self.given, self.end, self.is_full) = (0, 0, self.is_full && self.strain.is(Mutant::CyclicStaysFull));
             self.rewinds += 1;
         }
     }

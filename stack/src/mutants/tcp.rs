@@ -3,7 +3,7 @@
 /// Puts them before those of [`super::Mutant`]'s other areas.
 macro_rules! with_tcp {
     ($($others:tt)*) => {
-        mutants! {
+        with_slips! {
             /// An acknowledgment older than the window of now is refused, not than the largest one (RFC 5961 s5.2).
             AckFloorOfCurrentWindow,
             /// Of several reported blocks one is noted (RFC 2018 s5).

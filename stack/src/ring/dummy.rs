@@ -11,6 +11,7 @@ use super::slots::Flow;
 use super::types::{FlowId, NextHop};
 use crate::device::{Device, MacAddr, Protocol, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
+use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 use crate::wire::udp;
@@ -43,7 +44,7 @@ impl<D: Device> Ring<D> {
         let envelope = Envelope { src, dst: *remote.ip(), mac, ttl, tos };
         self.output.set_dummy(true);
         let sent = self.udp_emit(&envelope, ports, data, len);
-        self.output.set_dummy(false);
+        self.output.set_dummy(sent.is_err() && self.config.is(Mutant::DummySticksWhenRefused));
         self.output.flush(&mut self.device);
         match sent {
             Ok(()) | Err(SendError::Full) => {}

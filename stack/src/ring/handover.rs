@@ -238,6 +238,7 @@ impl<D: Device> Ring<D> {
         let stream = self.remove_stream(now, id)?;
         if let Some(Flow::Listener(listener)) = parent.and_then(|parent| self.slots.find_mut(parent).ok())
             && queued
+            && !self.config.is(Mutant::DissolvedStaysQueued)
         {
             listener.ready.retain(|&ready| ready != id);
         }
@@ -277,7 +278,10 @@ impl<D: Device> Ring<D> {
             self.handed_over.add(now, &stream);
         }
         // What this ring planned for it is void: the wheel's entries and the lists name a slot, and find it empty.
+        let (stalled, far_at) = (stream.stalled, stream.far_at);
         (stream.wheel_at, stream.far_at, stream.stalled) = (None, None, false);
+        stream.stalled = stalled && self.config.is(Mutant::HandoverKeepsStalled);
+        stream.far_at = far_at.filter(|_| self.config.is(Mutant::HandoverKeepsFarTimer));
         Ok(stream)
     }
 }

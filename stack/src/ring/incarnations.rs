@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use super::demux::FlowKey;
+use crate::mutants::{Mutant, Strain};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
@@ -19,19 +20,23 @@ const RETRANSMITTED_WITHIN: Duration = Duration::from_secs(10);
 /// one of the same addresses. But such a peer sends its SYN again, and an old duplicate comes alone: a SYN that comes again is a new one. (Two old
 /// duplicates of a SYN that was itself sent twice, both delayed beyond the connection's whole life, would pass as well.)
 #[derive(Debug, Default)]
-pub(super) struct UnansweredSyns(VecDeque<(FlowKey, SeqNumber, Instant)>);
+pub(super) struct UnansweredSyns {
+    heard: VecDeque<(FlowKey, SeqNumber, Instant)>,
+    pub(super) strain: Strain,
+}
 
 impl UnansweredSyns {
     /// Whether this SYN was refused before, and its sender still wants it.
     pub(super) fn is_retransmission(&mut self, now: Instant, key: FlowKey, seq: SeqNumber) -> bool {
-        self.0.retain(|(.., at)| now.since(*at) < RETRANSMITTED_WITHIN);
-        let Some(at) = self.0.iter().position(|(known, its, _)| (*known, *its) == (key, seq)) else {
-            remember(&mut self.0, (key, seq, now));
+        self.heard.retain(|(.., at)| now.since(*at) < RETRANSMITTED_WITHIN);
+        let any = self.strain.is(Mutant::KnockOfAnyNumber);
+        let Some(at) = self.heard.iter().position(|(known, its, _)| *known == key && (*its == seq || any)) else {
+            remember(&mut self.heard, (key, seq, now));
             return false;
         };
-        let is_retransmission = now.since(self.0[at].2) >= RETRANSMITTED_AFTER;
+        let is_retransmission = now.since(self.heard[at].2) >= RETRANSMITTED_AFTER;
         if is_retransmission {
-            self.0.remove(at);
+            self.heard.remove(at);
         }
         is_retransmission
     }
@@ -43,17 +48,22 @@ impl UnansweredSyns {
 /// ends (RFC 9293 s3.10.7.4). The clock of initial numbers (RFC 6528 s3) is there after 4 us for each byte that was sent: a connection that
 /// sent more in its time, and is followed sooner, needs to be remembered. (After a millisecond timestamps tell the two apart, RFC 6191 s2.)
 #[derive(Debug, Default)]
-pub(super) struct EarlierIncarnations(VecDeque<(FlowKey, SeqNumber)>);
+pub(super) struct EarlierIncarnations {
+    known: VecDeque<(FlowKey, SeqNumber)>,
+    pub(super) strain: Strain,
+}
 
 impl EarlierIncarnations {
     pub(super) fn add(&mut self, key: FlowKey, sent_up_to: SeqNumber) {
-        self.take(key);
-        remember(&mut self.0, (key, sent_up_to));
+        if !self.strain.is(Mutant::PredecessorOldestCounts) {
+            self.take(key);
+        }
+        remember(&mut self.known, (key, sent_up_to));
     }
 
     pub(super) fn take(&mut self, key: FlowKey) -> Option<SeqNumber> {
-        let at = self.0.iter().position(|(known, _)| *known == key)?;
-        self.0.remove(at).map(|(_, sent_up_to)| sent_up_to)
+        let at = self.known.iter().position(|(known, _)| *known == key)?;
+        self.known.remove(at).map(|(_, sent_up_to)| sent_up_to)
     }
 }
 

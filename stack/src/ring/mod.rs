@@ -187,7 +187,7 @@ impl<D: Device> Ring<D> {
         }
         let mut frames = self.receive(now);
         let timers_are_due = self.wheel.is_due(now);
-        if timers_are_due && frames >= self.config.batch.max(1) {
+        if timers_are_due && frames >= self.config.batch.max(1) && !self.config.is(Mutant::RestOfFramesAfterTimers) {
             frames += self.receive_rest(now);
         }
         let mut done = frames + self.device_events(now);
@@ -250,7 +250,8 @@ impl<D: Device> Ring<D> {
     pub fn next_deadline(&self) -> Option<Instant> {
         let sooner = |a: Option<Instant>, b: Option<Instant>| if b.is_some_and(|b| a.is_none_or(|a| b < a)) { b } else { a };
         let groups = self.groups.next_deadline().filter(|_| !self.config.is(Mutant::GroupsDeadlineMissed));
-        let neighbours = sooner(self.neighbours.next_deadline(), groups);
+        let neighbours = self.neighbours.next_deadline().filter(|_| !self.config.is(Mutant::NeighbourDeadlineMissed));
+        let neighbours = sooner(neighbours, groups);
         sooner(sooner(self.wheel.next(), self.retry_at), neighbours)
     }
 
@@ -281,7 +282,8 @@ impl<D: Device> Ring<D> {
         self.config.mutant = mutant;
         let strain = self.config.strain();
         (self.neighbours.strain, self.groups.strain, self.demux.strain, self.output.strain) = (strain, strain, strain, strain);
-        self.slots.strain = strain;
+        (self.slots.strain, self.paths.strain) = (strain, strain);
+        (self.unanswered_syns.strain, self.earlier_incarnations.strain) = (strain, strain);
     }
 
     /// What is left when everything should be gone.

@@ -142,7 +142,7 @@ impl<D: Device> Ring<D> {
         if flow.memberships.contains(&group) {
             return Err(Error::AddressInUse);
         }
-        if flow.memberships.len() >= MEMBERSHIPS_MAX {
+        if flow.memberships.len() >= MEMBERSHIPS_MAX + usize::from(self.config.is(Mutant::OneMembershipMore)) {
             return Err(Error::NoBuffers);
         }
         let local = flow.local;
@@ -200,7 +200,8 @@ impl<D: Device> Ring<D> {
     fn unsteer(&mut self, to: SocketAddrV4, index: u32) {
         let Some(port) = self.groups.ports.get_mut(&to) else { return };
         port.members.retain(|&member| member != index);
-        if port.members.is_empty() {
+        let enough = usize::from(self.config.is(Mutant::GroupRuleLeavesOneMember));
+        if port.members.len() <= enough {
             self.device.detach(port.rule);
             self.groups.ports.remove(&to);
         }

@@ -173,7 +173,8 @@ impl Neighbours {
                         (*tries, *again_at) = (*tries + 1, now + RETRY);
                         due.push(Retry::Ask { from, target, to });
                     } else {
-                        *neighbour = Neighbour::Asked { from, tries: 1, again_at: now + RETRY };
+                        let tries = if self.strain.is(Mutant::ProbeTriesCarryOver) { *tries } else { 1 };
+                        *neighbour = Neighbour::Asked { from, tries, again_at: now + RETRY };
                         due.push(Retry::Ask { from, target, to: MacAddr::BROADCAST });
                     }
                 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use crate::mutants::{Mutant, Strain};
 use crate::tcp::PATH_MTU_TIME;
 use crate::time::Instant;
 
@@ -25,6 +26,7 @@ pub(super) fn reported(len: u16, mtu: u16) -> u16 {
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     table: BTreeMap<Ipv4Addr, (u16, Instant)>,
+    pub(super) strain: Strain,
 }
 
 impl Paths {
@@ -45,6 +47,9 @@ impl Paths {
         }
         let (mtu, until) = *self.table.get(&destination)?;
         if now < until {
+            if self.strain.is(Mutant::PathMtuRenewedByUse) {
+                self.table.insert(destination, (mtu, now + PATH_MTU_TIME));
+            }
             return Some(mtu);
         }
         self.table.remove(&destination);

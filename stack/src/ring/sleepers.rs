@@ -3,6 +3,7 @@
 use super::Ring;
 use super::slots::Flow;
 use crate::device::{Device, Wake};
+use crate::mutants::Mutant;
 use crate::time::Instant;
 
 /// Batches of frames that are looked at before timers that are due: more than a channel of shared memory holds.
@@ -19,6 +20,9 @@ impl<D: Device> Ring<D> {
             }
             slot.awaiting = false;
             self.awaiting.pop();
+            if self.config.is(Mutant::WakeAsksOne) {
+                break;
+            }
         }
         Wake::NotQuiet
     }

@@ -101,12 +101,12 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Whether one more connection may begin now ([`tcp::Config::syn_rate_max`]).
-    pub(super) fn lets_begin(&mut self, now: Instant) -> bool {
+    pub(super) fn lets_begin(&mut self, now: Instant, strain: Strain) -> bool {
         if self.config.syn_rate_max == 0 {
             return true;
         }
         let (since, taken) = &mut self.syns;
-        if *taken == 0 || now.since(*since) >= Duration::from_secs(1) {
+        if *taken == 0 || (now.since(*since) >= Duration::from_secs(1) && !strain.is(Mutant::SynRateCountsForever)) {
             (*since, *taken) = (now, 0);
         }
         let fits = *taken < self.config.syn_rate_max;

@@ -37,7 +37,10 @@ impl<D: Device> Ring<D> {
             return Err(Error::AddressInUse);
         }
         let (local, remote) = (stream.local, stream.remote);
-        let rule = match stream.rule.take() {
+        let kept = stream.rule.filter(|_| self.config.is(Mutant::ReusedRuleDetached));
+        let taken = stream.rule.take();
+        stream.rule = kept;
+        let rule = match taken {
             None => self.steer(local, remote).map_err(rule_error)?,
             inherited => inherited,
         };
@@ -183,7 +186,7 @@ impl<D: Device> Ring<D> {
         if self.handed_over.is_old(local, remote, hop, header.seq) && !self.unanswered_syns.is_retransmission(now, key, header.seq) {
             return None;
         }
-        let parent = self.slots.id_at(index);
+        let (parent, strain) = (self.slots.id_at(index), self.slots.strain);
         let listener = self.slots.listener(parent).ok()?;
         let half_open = if self.config.is(Mutant::BacklogCountsReadyOnly) { 0 } else { listener.half_open };
         let more = usize::from(self.config.is(Mutant::BacklogOneMore));
@@ -192,7 +195,7 @@ impl<D: Device> Ring<D> {
             mark!(self, ListenOverflow);
             return None;
         }
-        if !listener.lets_begin(now) {
+        if !listener.lets_begin(now, strain) {
             listener.counters.rx_drops += 1;
             return None;
         }
@@ -264,6 +267,13 @@ impl<D: Device> Ring<D> {
             self.stalled.push(index);
         }
         self.drain_stalled(now);
+        if !self.is_stalled() {
+            // Whom the device refuses next has waited for nothing yet.
+            self.retry_at = None;
+            if !self.config.is(Mutant::RetryPauseNeverShrinks) {
+                self.retry_after = STALL_MIN;
+            }
+        }
         self.settle(index);
     }
 
@@ -350,7 +360,7 @@ impl<D: Device> Ring<D> {
         let before = self.output.counters.tx_packets;
         self.answer_owed();
         self.drain_stalled(now);
-        let moved = self.output.counters.tx_packets != before;
+        let moved = self.output.counters.tx_packets != before && !self.config.is(Mutant::RetryPauseNeverShrinks);
         self.retry_after = if moved { STALL_MIN } else { (self.retry_after * 2).min(STALL_MAX) };
         if self.is_stalled() {
             self.retry_at = Some(now + self.retry_after);

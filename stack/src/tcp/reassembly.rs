@@ -151,6 +151,9 @@ impl<R: RxBuffer> Reassembly<R> {
                 return;
             }
             at = part_end;
+            if at.lt(end) && self.strain.is(Mutant::TailBehindHeldLost) {
+                break;
+            }
         }
         if covered && !self.strain.is(Mutant::NoDsackForHeldBytes) {
             self.note_duplicate(seq, end);

@@ -368,9 +368,10 @@ impl<R: RxBuffer> RecvQueue<R> {
     }
 
     /// Lets go of everything that an idle connection need not hold.
-    pub(super) fn release_idle(&mut self) {
+    pub(super) fn release_idle(&mut self, forgets_lent: bool) {
         if self.len == 0 {
-            *self = Self { lends: self.lends, lent: self.lent, screen: self.screen.take(), ..Self::new() };
+            let lent = if forgets_lent { self.undecided() } else { self.lent };
+            *self = Self { lends: self.lends, lent, screen: self.screen.take(), ..Self::new() };
         }
     }
 

@@ -89,7 +89,7 @@ impl Scoreboard {
         for range in self.ranges.iter().rev() {
             above += range.end.since(range.start);
             let enough = if self.strain.is(Mutant::LostAfterOne) { 0 } else { 2 * mss };
-            if above > enough {
+            if above > enough || (above == enough && self.strain.is(Mutant::LostAfterExactlyTwo)) {
                 return Some(range.start);
             }
         }

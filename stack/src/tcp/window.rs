@@ -136,7 +136,9 @@ impl ReceiveWindow {
         }
         let before = self.limit;
         self.adjust(mss);
-        self.copied = 0;
+        if !self.strain.is(Mutant::ReadRateAccumulates) {
+            self.copied = 0;
+        }
         self.measured_at = now;
         self.limit > before
     }

@@ -30,6 +30,8 @@ pub(super) struct Port {
     pub(super) buffers_max: usize,
     pub(super) buffer_len: usize,
     pub(super) mac: MacAddr,
+    /// Frames that it was given, and was to drop ([`ringway_stack::device::TxOffload::dummy`]).
+    pub(super) dummies: usize,
 }
 
 impl Port {
@@ -47,6 +49,7 @@ impl Port {
             buffers_max: usize::MAX,
             buffer_len: 2048,
             mac: OWN,
+            dummies: 0,
         }
     }
 }
@@ -61,8 +64,14 @@ pub(super) struct Adapter {
 impl Adapter {
     pub(super) fn new(port: &Rc<RefCell<Port>>, point_to_point: bool, inline_max: usize) -> Self {
         let least = Capabilities::least(DeviceKind::Sim, 1500);
-        let capabilities = Capabilities { point_to_point, gather_max: 32, inline_max, ..least };
+        let capabilities = Capabilities { point_to_point, gather_max: 32, inline_max, dummy: true, ..least };
         Self { capabilities, port: port.clone() }
+    }
+
+    /// The same, as one of several rings of its device.
+    pub(super) fn of_several(mut self) -> Self {
+        self.capabilities.rings_max = 4;
+        self
     }
 }
 
@@ -108,8 +117,12 @@ impl Device for Adapter {
             Some(room) => *room -= 1,
             None => {}
         }
-        port.from_stack.push(heap::gathered(frame));
         port.queued = true;
+        if frame.offload.dummy {
+            port.dummies += 1;
+            return Ok(());
+        }
+        port.from_stack.push(heap::gathered(frame));
         Ok(())
     }
 

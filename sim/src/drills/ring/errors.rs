@@ -258,3 +258,30 @@ pub(in crate::drills) fn pings(bench: &mut Bench) {
     }
     host.is_empty();
 }
+
+/// RFC 1191 s6.3: a path's smaller MTU is believed for ten minutes, or twice that, and then a larger one is tried: however many connections ask for it meanwhile.
+pub(in crate::drills) fn believed(bench: &mut Bench) {
+    let mut host = super::host(bench);
+    let remote = address(2, 80);
+    let (first, _, full) = longest(&mut host, 3000, remote);
+    let mtu = host.bench.between(600, 1400) as u16;
+    if let Some(full) = full {
+        host.give(error(&full, 3, 4, mtu));
+    }
+    host.ring.close(host.now, first.socket, true);
+    let (begun, mut port) = (host.now, 3001);
+    while host.now.since(begun) < Duration::from_secs(1200) {
+        let pause = host.bench.between(100, 590);
+        host.pass(Duration::from_secs(pause));
+        let (stream, _, _) = longest(&mut host, port, remote);
+        host.ring.close(host.now, stream.socket, true);
+        host.sent();
+        port += 1;
+    }
+    let (last, len, _) = longest(&mut host, port, remote);
+    let since = host.now.since(begun);
+    host.must(len == 1460, format_args!("RFC 1191 s6.3: segments of {len} bytes {since:?} after a path was said to carry {mtu}"));
+    host.ring.close(host.now, last.socket, true);
+    host.sent();
+    host.is_empty();
+}

@@ -114,6 +114,14 @@ impl<'b> Host<'b> {
         Self { bench, ring, port, now, events: Vec::new(), sent: Vec::new(), polls: 0 }
     }
 
+    /// As [`Host::with`], on a device of several rings.
+    pub(super) fn of_many_rings(bench: &'b mut Bench, link: Link, config: RingConfig) -> Self {
+        let mut host = Self::with(bench, link, config.clone());
+        let adapter = Adapter::new(&host.port, link == Link::Direct, 0).of_several();
+        host.ring = host.bench.infected(Ring::new(adapter, config, [5; 32]));
+        host
+    }
+
     pub(super) fn must(&self, kept: bool, law: impl fmt::Display) {
         self.bench.must(kept, law);
     }

@@ -5,7 +5,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Error;
-use ringway_stack::ring::{Decision, FlowId, NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, UdpOptions};
+use ringway_stack::ring::{Decision, FlowId, NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, Shutdown, UdpOptions};
+use ringway_stack::tcp::State;
 
 use super::adapter::Adapter;
 use super::host::{Host, Link, OURS, address};
@@ -31,6 +32,15 @@ fn read(host: &mut Host<'_>, socket: FlowId, first: u32, len: u32) {
     host.poll();
 }
 
+/// What a connection can do, its state, bytes received and written, and its segments' length.
+type Standing = (Readiness, Option<(Option<State>, usize, usize, u16)>);
+
+/// All that a program can ask of a connection and that is the same on any ring: what it can do, its state, its queues, the segments that its peer takes.
+fn stands(host: &Host<'_>, socket: FlowId) -> Standing {
+    let info = host.ring.info(socket).map(|info| (info.state, info.recv_queue, info.send_queue, info.mss));
+    (host.ring.readiness(socket), info)
+}
+
 /// What a connection has not had acknowledged, what nobody read and its end go with it: the ring that adopts it says what it is ready for, repeats what is lost
 /// within the time that it has, and takes its frames; the one that it left has nothing of it.
 pub(in crate::drills) fn moves(bench: &mut Bench) {
@@ -47,6 +57,14 @@ pub(in crate::drills) fn moves(bench: &mut Bench) {
         stream.give(&mut host, FIN, 0);
         stream.nxt += 1;
     }
+    let reads_no_more = host.bench.chance(4);
+    if reads_no_more {
+        let shut = host.ring.shutdown(host.now, stream.socket, Shutdown::Read);
+        host.must(shut.is_ok(), format_args!("shutdown(2): {shut:?}"));
+    }
+    // The device may be full when it moves, and for a while after.
+    let is_full = host.bench.chance(3);
+    host.port.borrow_mut().room = is_full.then_some(0);
     let unacked = host.bench.below(3) as u32 * 700;
     let bytes: Vec<u8> = (0..unacked).map(byte_at).collect();
     if unacked > 0 {
@@ -58,6 +76,7 @@ pub(in crate::drills) fn moves(bench: &mut Bench) {
     host.sent();
     // (Another ring may give it the same name.)
     host.edges(stream.socket);
+    let stands = stands(&host, stream.socket);
     let handover = host.ring.detach_stream(host.now, stream.socket);
     let Ok(handover) = handover else { return host.must(false, format_args!("{:?} of a connection that stands", handover.err())) };
     host.is_empty_but_buffers();
@@ -86,8 +105,10 @@ pub(in crate::drills) fn moves(bench: &mut Bench) {
     }
     let (rules, usage) = (host.port.borrow().rules.len(), host.ring.usage());
     host.must(rules == 1 && usage.addresses == 1, format_args!("a connection that moved has {rules} rules, and {usage:?}"));
+    let found = self::stands(&host, socket);
+    host.must(found == stands, format_args!("a connection that moved stands so: {found:?}, and stood so: {stands:?}"));
     let edges = host.edges(socket);
-    let is_readable = unread > 0 || is_ended;
+    let is_readable = unread > 0 || is_ended || reads_no_more;
     host.must(
         edges.contains(Readiness::IN) == is_readable && edges.contains(Readiness::OUT),
         format_args!("epoll(7): {edges:?} of a connection that moved, with {unread} bytes to be read, ended ({is_ended})"),
@@ -95,10 +116,19 @@ pub(in crate::drills) fn moves(bench: &mut Bench) {
     if unread > 0 {
         read(&mut host, socket, first, unread);
     }
+    if is_full {
+        let pause = host.bench.below(20);
+        host.pass(Duration::from_millis(pause));
+        host.port.borrow_mut().room = None;
+        // (What was refused is tried again by itself.)
+        host.pass(Duration::from_millis(10));
+        let sent = !stream.heard(&mut host).is_empty();
+        host.must(sent || unacked == 0, "a connection that moved while its device was full waits on when it is not");
+    }
     // RFC 6298: a second, or what it was before; a few times that where it had backed off.
     host.pass(Duration::from_millis(2500));
     let again: Vec<_> = stream.heard(&mut host).into_iter().filter(|segment| segment.len() > 0).collect();
-    let repeats = again.iter().any(|segment| segment.seq == stream.rcv);
+    let repeats = is_full && unacked > 0 || again.iter().any(|segment| segment.seq == stream.rcv);
     host.must(
         repeats == (unacked > 0),
         format_args!("RFC 6298 s5: {} segments in 2.5 s of a connection that moved with {unacked} bytes on their way", again.len()),

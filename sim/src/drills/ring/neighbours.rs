@@ -251,3 +251,44 @@ pub(in crate::drills) fn readdressed(bench: &mut Bench) {
     host.close(socket);
     host.is_empty();
 }
+
+/// RFC 1122 s2.3.2.1, RFC 4861 s7.3.2 as Linux has it: a neighbour that may have moved is asked alone, three times and a second apart, and gets what is sent meanwhile; then
+/// everybody is asked, as often; and nobody any more once it has answered, or nobody has.
+pub(in crate::drills) fn silent(bench: &mut Bench) {
+    let mut host = Host::new(bench, Link::Asked);
+    let station = MacAddr([2, 0, 0, 1, 0, 1]);
+    let from = socket(&mut host, UdpOptions::default());
+    let sent = host.send(from, b"first", to(THEIRS), false);
+    host.must(sent == Ok(5), format_args!("send(2): {sent:?}"));
+    host.give(arp(OWN, REPLY, (station, THEIRS), (OWN, OURS[0])));
+    // (Linux's base_reachable_time, and a little more.)
+    let pause = host.bench.between(30_001, 90_000);
+    host.pass(Duration::from_millis(pause));
+    host.sent();
+    let begun = host.now;
+    let sent = host.send(from, b"second", to(THEIRS), false);
+    host.must(sent == Ok(6), format_args!("send(2): {sent:?}"));
+    let answered = host.bench.below(9) as usize;
+    let mut frames = host.sent();
+    let goes = frames.iter().any(|frame| frame.datagram().is_some() && frame.to_station() == station);
+    host.must(goes, "RFC 4861 s7.3.2: what is sent to a neighbour that may have moved waits");
+    let ask = |count: usize| [vec![station; count.min(3)], vec![MacAddr::BROADCAST; count.saturating_sub(3)]].concat();
+    let expected = ask(answered.clamp(1, 6));
+    if (1..=6).contains(&answered) {
+        let rest = host.bench.below(900);
+        host.pass(Duration::from_millis(1000 * (answered as u64 - 1) + rest));
+        host.give(arp(OWN, REPLY, (station, THEIRS), (OWN, OURS[0])));
+        host.pass(Duration::from_secs(10));
+    } else {
+        host.pass(Duration::from_secs(20));
+    }
+    frames.extend(host.sent());
+    let asked = requests(&frames, THEIRS);
+    let expected = if (1..=6).contains(&answered) { expected } else { ask(6) };
+    host.must(asked == expected, format_args!("RFC 1122 s2.3.2.1: asked at {asked:?}, answered after {answered}, not at {expected:?}"));
+    let times = frames.iter().filter(|frame| !requests(core::slice::from_ref(frame), THEIRS).is_empty()).map(|frame| frame.at);
+    let early = times.zip(0..).find(|(at, number)| at.since(begun) + crate::drills::bench::TICK < Duration::from_secs(*number));
+    host.must(early.is_none(), format_args!("RFC 1122 s2.3.2.1: asked again at {early:?}, within a second"));
+    host.close(from);
+    host.is_empty();
+}

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
 use ringway_stack::Error;
-use ringway_stack::cyclic::{CyclicBuffer, Geometry, Records};
+use ringway_stack::cyclic::{CyclicBuffer, CyclicError, Geometry, Records, Refused};
 use ringway_stack::device::RxBuffer;
 use ringway_stack::ring::{Decision, FlowId, Lent, Readiness, RecvFlags, UdpOptions};
 
@@ -356,10 +356,19 @@ pub(in crate::drills) fn cyclic(bench: &mut Bench) {
     // (From the first read on, headers are kept.)
     let none = host.ring.cyclic_read(&sockets, &mut buffer, 1, packets);
     host.must(none == Ok(None), format_args!("{none:?} of queues that are empty"));
-    let mut waiting = VecDeque::new();
+    let mut waiting: VecDeque<(Vec<u8>, ringway_stack::Instant)> = VecDeque::new();
+    let used = |len: usize| {
+        if records == Records::Padded { (42 + len).div_ceil(layout.record_bytes) * layout.record_bytes } else { layout.record_bytes }
+    };
+    let all = layout.record_bytes * layout.count;
+    let mut end_before = 0;
     for _ in 0..host.bench.between(5, 60) {
         for _ in 0..host.bench.below(6) {
-            let (len, which) = (host.bench.below(payload_bytes as u64 + 1) as usize, host.bench.below(3));
+            let (mut len, which) = (host.bench.below(payload_bytes as u64 + 1) as usize, host.bench.below(3));
+            if records != Records::Padded && host.bench.chance(20) {
+                // No record holds it.
+                len = payload_bytes + host.bench.between(1, 300) as usize;
+            }
             let bytes = host.bytes(len);
             let came = host.now;
             host.hand(address(2, 600), address(1, PORT + which as u16), &bytes);
@@ -368,12 +377,34 @@ pub(in crate::drills) fn cyclic(bench: &mut Bench) {
             host.pass(Duration::from_nanos(pause));
         }
         let max = host.bench.between(1, packets as u64) as usize;
-        let run = host.ring.cyclic_read(&sockets, &mut buffer, 0, max);
+        let min = if host.bench.chance(2) { 0 } else { host.bench.between(0, max as u64) as usize };
+        let run = host.ring.cyclic_read(&sockets, &mut buffer, min, max);
+        if run == Err(CyclicError::Oversized(Refused::Oversized)) {
+            // It is gone, and what came before it waits on.
+            let which = waiting.iter().position(|(bytes, _)| bytes.len() > payload_bytes);
+            host.must(which.is_some(), "a datagram is refused for its length, and none is too long");
+            which.and_then(|which| waiting.remove(which));
+            continue;
+        }
         let Ok(run) = run else { return host.must(false, format_args!("{run:?} of a buffer")) };
         let Some(run) = run else {
-            host.must(waiting.is_empty(), format_args!("nothing is read, of {} datagrams", waiting.len()));
+            host.must(
+                waiting.len() < min.max(1),
+                format_args!("nothing is read of at least {min} packets, of {} datagrams", waiting.len()),
+            );
             continue;
         };
+        // Back to the beginning it goes where nothing more fits, and only there.
+        let first = waiting.front().map_or(0, |(bytes, _)| used(bytes.len()));
+        let follows = run.payload.start == end_before || (run.payload.start == 0 && end_before + first > all);
+        host.must(follows, format_args!("{run:?} follows a run that ended at {end_before}, of {all} bytes"));
+        end_before = run.payload.end;
+        let next = waiting.get(run.packets).map_or(0, |(bytes, _)| used(bytes.len()));
+        let is_end = run.payload.end == all || (next > 0 && run.payload.end + next > all);
+        host.must(
+            run.packets >= min || is_end,
+            format_args!("{} packets are read, of at least {min}, and the buffer has {} bytes more", run.packets, all - run.payload.end),
+        );
         host.must(run.packets >= 1 && run.packets <= max, format_args!("{} packets are read, of at most {max}", run.packets));
         let mut at = run.payload.start;
         for number in 0..run.packets {
@@ -389,8 +420,7 @@ pub(in crate::drills) fn cyclic(bench: &mut Bench) {
                 let late = run.received.since(came);
                 host.must(late < Duration::from_micros(1), format_args!("a run has the time of its first packet, not one {late:?} later"));
             }
-            let used = if records == Records::Padded { (42 + bytes.len()).div_ceil(layout.record_bytes) } else { 1 };
-            at += used * layout.record_bytes;
+            at += used(bytes.len());
         }
         host.must(at == run.payload.end, format_args!("{run:?} ends {} bytes behind its last record", run.payload.end.wrapping_sub(at)));
     }

@@ -136,3 +136,37 @@ pub(in crate::drills) fn questions(bench: &mut Bench) {
     host.sent();
     host.is_empty();
 }
+
+/// ip(7), igmp_max_memberships: a socket may be a member of twenty groups, and of others once it has left some.
+pub(in crate::drills) fn limit(bench: &mut Bench) {
+    const MOST: usize = 20;
+    let mut host = Host::new(bench, Link::Asked);
+    let sockets = [member(&mut host), member(&mut host)];
+    let mut next = 0;
+    let mut fresh = || {
+        next += 1;
+        Ipv4Addr::new(239, 2, 3, next)
+    };
+    let mut joined: Vec<Ipv4Addr> = Vec::new();
+    for _ in 0..40 {
+        if !joined.is_empty() && host.bench.chance(8) {
+            let group = joined.remove(host.bench.below(joined.len() as u64) as usize);
+            let left = host.ring.udp_leave(sockets[0], group);
+            host.must(left.is_ok(), format_args!("ip(7), IP_DROP_MEMBERSHIP: {left:?} of a group that was joined"));
+            continue;
+        }
+        let group = fresh();
+        let entered = host.ring.udp_join(host.now, sockets[0], group, OURS[0]);
+        let expected = if joined.len() < MOST { Ok(()) } else { Err(ringway_stack::Error::NoBuffers) };
+        host.must(entered == expected, format_args!("ip(7), IP_ADD_MEMBERSHIP, ENOBUFS: {entered:?} with {} groups", joined.len()));
+        joined.extend(entered.is_ok().then_some(group));
+        // (Another socket's are its own.)
+        let count = host.ring.udp_groups(sockets[0]).len();
+        host.must(count == joined.len(), format_args!("ip(7): a member of {count} groups, and {} were joined", joined.len()));
+    }
+    let other = host.ring.udp_join(host.now, sockets[1], fresh(), OURS[0]);
+    host.must(other.is_ok(), format_args!("ip(7), IP_ADD_MEMBERSHIP: {other:?} of a socket's first group"));
+    sockets.into_iter().for_each(|socket| host.close(socket));
+    host.sent();
+    host.is_empty();
+}

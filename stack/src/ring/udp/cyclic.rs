@@ -38,6 +38,7 @@ impl<D: Device> Ring<D> {
                 flow.keep_headers();
             }
         }
+        buffer.strain = self.config.strain();
         buffer.rewind_at_end();
         while buffer.waiting() < max
             && let Some(id) = self.oldest(sockets)
@@ -105,7 +106,7 @@ impl<D: Device> UdpFlow<D> {
         let headers: &[u8] = self.headers.as_ref().and_then(|headers| headers.front()).map_or(&[], |headers| headers);
         let copied = [self.bytes.first(first.head), &[]];
         let taken = take(&Packet { headers, copied, buffers: first.buffers.as_slice(), received: first.received });
-        if taken != Err(Refused::End) {
+        if taken != Err(Refused::End) && !(taken.is_err() && self.strain.is(Mutant::OversizedStays)) {
             let (head, len) = (first.head, first.len());
             self.forget_first(head, len);
         }

@@ -177,7 +177,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 self.timers.set(Timer::Retransmit, self.rtt.timeout_at(now));
             }
         }
-        if (self.write_blocked || !was_writable) && self.is_writable() {
+        let told = self.write_blocked || (!was_writable && !self.config.is(Mutant::EdgeOnlyAfterRefusal));
+        if told && self.is_writable() {
             self.write_blocked = false;
             if !self.config.is(Mutant::DropWriteEdge) {
                 self.edges |= Readiness::OUT;
@@ -190,7 +191,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn acknowledge_in_recovery(&mut self, acked: usize, flight: usize) {
-        if self.snd_una.ge(self.recover) || (self.config.is(Mutant::PartialAckEndsRecovery) && self.phase == Phase::Recovery) {
+        let beyond = self.snd_una.gt(self.recover) || !self.config.is(Mutant::RecoveryEndsBeyond);
+        if (self.snd_una.ge(self.recover) && beyond) || (self.config.is(Mutant::PartialAckEndsRecovery) && self.phase == Phase::Recovery) {
             mark!(self, Recovered);
             if self.phase == Phase::Recovery {
                 self.congestion.on_recovered(flight.saturating_sub(acked));

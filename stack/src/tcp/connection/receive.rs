@@ -66,7 +66,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             && header.ack.ge(self.snd_una)
             && header.ack.le(self.snd_nxt)
             // A later segment may have come first, and brought a newer window (RFC 9293 s3.10.7.4).
-            && self.snd_wl1.le(header.seq)
+            && (self.snd_wl1.le(header.seq) || self.config.is(Mutant::WindowOfOldPredicted))
             && advances
             && timestamps_good
             && self.phase == Phase::Open
@@ -77,7 +77,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     #[inline]
     fn on_predicted(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, len: usize) {
-        self.last_rx = now;
+        if !self.config.is(Mutant::PredictedIsSilence) {
+            self.last_rx = now;
+        }
         // (A probe that the device has refused so far asks nothing any more.)
         self.probe_due = false;
         if !self.config.is(Mutant::ProbesCountedForever) {
@@ -128,6 +130,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let flags = header.flags;
         let acknowledges = flags.contains(Flags::ACK);
         let strange = header.ack.le(self.snd_una) || header.ack.gt(self.snd_nxt);
+        let strange = strange && !(self.config.is(Mutant::IssAckTaken) && header.ack == self.snd_una);
         let excused = self.config.is(Mutant::StrangeSynAckAccepted) && flags.contains(Flags::SYN) && !flags.contains(Flags::RST);
         if acknowledges && strange && !excused {
             mark!(self, StrangeAckInSynSent);
@@ -188,6 +191,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if !reset {
                 self.refuse(now, header, len);
             }
+            return false;
+        }
+        if self.config.is(Mutant::StraddlerRefused) && !reset && header.seq.lt(self.window.wup) && end.gt(self.window.nxt) {
+            self.refuse(now, header, len);
             return false;
         }
         if reset && self.state == State::TimeWait && !self.config.is(Mutant::TimeWaitAssassinated) {
@@ -304,7 +311,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mark!(self, ChallengeAck);
             let slow = if self.config.is(Mutant::ChallengeSeldom) { 40 } else { 1 };
             self.challenge_at = now + CHALLENGE_INTERVAL * slow;
-            self.acks.asks = true;
+            self.acks.asks = !self.config.is(Mutant::ChallengeIsQuiet);
             self.ack_now();
         }
     }
@@ -360,7 +367,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.recv.clear();
             return;
         }
-        if self.orphaned && kept > 0 {
+        if self.orphaned && (kept > 0 || (len > 0 && self.config.is(Mutant::OrphanResetByOldBytes))) {
             mark!(self, OrphanGotData);
             // RFC 9293 s3.10.4, RFC 2525 s2.17: nobody will read this.
             self.abort();
@@ -396,7 +403,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             payload.split_to(old.min(len));
             *seq += old;
         }
-        let room = self.window.adv.since(*seq);
+        let from = if self.config.is(Mutant::RoomFromNextByte) { self.window.nxt } else { *seq };
+        let room = self.window.adv.since(from);
         if payload.len() > room {
             mark!(self, WindowTrimmed);
             payload.truncate(room);
@@ -443,7 +451,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             filled_gap = reassembly.has_gap();
             self.window.nxt = reassembly.drain(self.window.nxt, &mut self.recv);
             fin |= reassembly.fin == Some(self.window.nxt);
-            if !fin && !reassembly.is_empty() {
+            if !fin && !reassembly.is_empty() && !self.config.is(Mutant::SecondHoleForgotten) {
                 self.reassembly = Some(reassembly);
             }
         }
@@ -498,7 +506,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.window.adv = self.window.adv.max(self.window.select_syn().1);
         let fin_queued = self.fin_queued;
         self.establish(now, self.retries);
-        if fin_queued {
+        if fin_queued && !self.config.is(Mutant::ShutInHandshakeForgotten) {
             self.state = State::FinWait1;
         }
         self.snd_wl1 = header.seq;
@@ -511,7 +519,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Our FIN was acknowledged, if it was.
     fn on_fin_acknowledged(&mut self, now: Instant) {
         let any = self.config.is(Mutant::LastAckEndsByAnyAck) && self.state == State::LastAck;
-        if !self.snd_una.gt(self.send.end()) && !any {
+        let early = self.config.is(Mutant::FinAckedByLastByte) && self.snd_una == self.send.end();
+        if !self.snd_una.gt(self.send.end()) && !any && !early {
             return;
         }
         match self.state {

@@ -201,7 +201,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 | flag(self.agreement.scaling, SCALING)
                 | flag(self.fin_queued, FIN_QUEUED)
                 | flag(self.peer_fin, PEER_FIN)
-                | flag(self.read_shut, READ_SHUT),
+                | flag(self.read_shut && !self.config.is(Mutant::SnapshotForgetsReadShut), READ_SHUT),
             peer_mss: self.agreement.peer_mss,
             path_mss: self.path_mss,
             send_scale: self.agreement.send_scale,

@@ -52,7 +52,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// RFC 6298 s5.4 to s5.6.
     fn on_retransmission_timeout(&mut self, now: Instant) {
-        if self.retries == 0 || self.config.is(Mutant::UserTimeoutRestarts) {
+        let known = self.config.is(Mutant::StallCountedFromFirst) && self.counters.retransmissions > 0;
+        if (self.retries == 0 && !known) || self.config.is(Mutant::UserTimeoutRestarts) {
             // The bytes were sent one timeout ago.
             self.stalled_since = Instant::from_nanos(now.as_nanos().saturating_sub(self.rtt.rto_ns()));
         }
@@ -186,7 +187,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.config.is(Mutant::IdleBuffersKept) {
             self.send.release_idle();
         }
-        self.recv.release_idle();
+        self.recv.release_idle(self.config.is(Mutant::IdleForgetsLent));
         if self.write_blocked && self.is_writable() {
             self.write_blocked = false;
             self.edges |= Readiness::OUT;

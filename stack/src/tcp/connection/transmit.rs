@@ -290,7 +290,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return Some(Stop::Cork);
         }
         // Nagle's algorithm, in Minshall's variant: one partial segment at a time.
-        let held = self.snd_small.gt(self.snd_una) && !self.config.is(Mutant::NagleIgnored);
+        let unsigned = self.config.is(Mutant::NagleComparesUnsigned);
+        let small = if unsigned { self.snd_small.0 > self.snd_una.0 } else { self.snd_small.gt(self.snd_una) };
+        let held = small && !self.config.is(Mutant::NagleIgnored);
         if held {
             mark!(self, NagleHeld);
         }
@@ -299,7 +301,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// How many full segments can go as one that the device cuts, of `available` bytes: each of them might have gone by itself.
     fn full_segments(&self, full: usize, available: usize) -> usize {
-        let room = self.congestion.cwnd().saturating_sub(self.pipe());
+        let pipe = if self.config.is(Mutant::CutSegmentIgnoresPipe) { 0 } else { self.pipe() };
+        let room = self.congestion.cwnd().saturating_sub(pipe);
         (available.min(room).min(self.config.tso_max) / full).max(1)
     }
 

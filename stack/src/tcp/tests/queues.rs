@@ -43,7 +43,7 @@ proptest! {
         let mut out = vec![0; model.len()];
         queue.read(&mut [IoSliceMut::new(&mut out)], false);
         prop_assert_eq!(out, model);
-        queue.release_idle();
+        queue.release_idle(false);
         prop_assert!(!queue.holds_memory());
     }
 
