@@ -29,7 +29,7 @@ pub(crate) fn main() -> Done {
         Flow { name: "daytime", port: 13, frames: 0 },
     ];
     for (i, flow) in flows.iter().enumerate() {
-        let rule = FlowRule::flow(Protocol::Udp, SocketAddrV4::new(B, flow.port), None);
+        let rule = FlowRule::flow(Protocol::Udp, SocketAddrV4::new(B, flow.port).into(), None);
         // Zero means "no tag", so tags begin at one.
         pair.to.steer(&rule.tag(i as u32 + 1))?;
     }

@@ -75,6 +75,7 @@
 //! - [`timeline`]: a trace as a page for a browser
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod alarm;
 pub mod apps;
 pub mod campaign;

@@ -26,6 +26,7 @@ use ringway_stack::ring::{Datagram, Event, FlowId, Handover, NextHop, Readiness,
 use ringway_stack::{Error, Instant, tcp};
 
 use self::loans::{Loan, Loans};
+use crate::addresses::v4;
 use crate::checkers::Checkers;
 use crate::nic::SimDevice;
 use crate::random::RandomStream;
@@ -200,7 +201,7 @@ impl Sockets {
         hop: NextHop,
         config: &tcp::Config,
     ) -> Result<FlowId, Error> {
-        let socket = self.ring.tcp_connect(now, local, remote, hop, config)?;
+        let socket = self.ring.tcp_connect(now, local.into(), remote.into(), hop, config)?;
         self.note(|checkers, place, ring| checkers.connected(place, now, ring, (local, remote), config, socket));
         Ok(socket)
     }
@@ -218,7 +219,7 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
-        let socket = self.ring.tcp_listen(local, backlog, config)?;
+        let socket = self.ring.tcp_listen(local.into(), backlog, config)?;
         self.note(|checkers, place, ring| checkers.listens(place, ring, local.port(), config, socket));
         Ok(socket)
     }
@@ -306,7 +307,7 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<FlowId, Error> {
-        let socket = self.ring.udp_open(local, options)?;
+        let socket = self.ring.udp_open(local.into(), options)?;
         let lends = self.loans.is_some();
         self.note(|checkers, place, ring| checkers.udp_opened(place, ring, local.port(), options, lends, socket));
         Ok(socket)
@@ -333,7 +334,7 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn udp_join(&mut self, now: Instant, socket: FlowId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
-        self.ring.udp_join(now, socket, group, from)?;
+        self.ring.udp_join(now, socket, group.into(), from.into())?;
         self.note(|checkers, place, _| checkers.joined(place, now, socket, group));
         Ok(())
     }
@@ -343,7 +344,7 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn udp_leave(&mut self, socket: FlowId, group: Ipv4Addr) -> Result<(), Error> {
-        self.ring.udp_leave(socket, group)?;
+        self.ring.udp_leave(socket, group.into())?;
         self.note(|checkers, place, _| checkers.left(place, socket, group));
         Ok(())
     }
@@ -353,7 +354,7 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn udp_connect(&mut self, socket: FlowId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
-        self.ring.udp_connect(socket, source, remote)?;
+        self.ring.udp_connect(socket, source.into(), remote.map(|(remote, hop)| (remote.into(), hop)))?;
         self.note(|checkers, place, ring| checkers.udp_connected(place, ring, socket));
         Ok(())
     }
@@ -370,7 +371,7 @@ impl Sockets {
         source: Ipv4Addr,
         to: Option<(SocketAddrV4, NextHop)>,
     ) -> Result<usize, Error> {
-        let result = self.ring.udp_send(now, socket, data, source, to);
+        let result = self.ring.udp_send(now, socket, data, source.into(), to.map(|(to, hop)| (to.into(), hop)));
         self.note(|checkers, place, ring| checkers.udp_sent(place, now, ring, socket, data, source, to.map(|(to, _)| to), result));
         result
     }
@@ -403,7 +404,7 @@ impl Sockets {
         self.settle_loans(now, socket, false);
         let _ = self.ring.screen(socket, false);
         let handover = self.ring.detach_stream(now, socket)?;
-        self.note(|checkers, place, _| checkers.detached(place, socket, (handover.local(), handover.remote())));
+        self.note(|checkers, place, _| checkers.detached(place, socket, (v4(handover.local()), v4(handover.remote()))));
         Ok(handover)
     }
 
@@ -412,7 +413,7 @@ impl Sockets {
     /// # Errors
     /// The ring's; the connection comes back.
     pub fn adopt(&mut self, now: Instant, handover: Handover<SimDevice>) -> Result<FlowId, (Error, Handover<SimDevice>)> {
-        let tuple = (handover.local(), handover.remote());
+        let tuple = (v4(handover.local()), v4(handover.remote()));
         let socket = self.ring.adopt(now, handover)?;
         if let Some(loans) = &mut self.loans {
             loans.adopted(socket);
@@ -433,8 +434,8 @@ impl Sockets {
         config: &tcp::Config,
     ) -> Result<FlowId, (Error, Handover<SimDevice>)> {
         let Some(bytes) = handover.snapshot(now) else { return self.adopt(now, handover) };
-        let tuple = (handover.local(), handover.remote());
-        let socket = match self.ring.adopt_snapshot(now, tuple, hop, config, &bytes) {
+        let tuple = (v4(handover.local()), v4(handover.remote()));
+        let socket = match self.ring.adopt_snapshot(now, (tuple.0.into(), tuple.1.into()), hop, config, &bytes) {
             Ok(socket) => socket,
             // Two copies may be more than the NIC has buffers for, and the first one's go only with it. Two processes have a pool each.
             Err(Error::NoBuffers) => return self.adopt(now, handover),
@@ -455,7 +456,7 @@ impl Sockets {
     /// The ring's.
     pub fn dissolve(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<tcp::Remains, Error> {
         self.note(|checkers, place, ring| checkers.dissolves(place, now, ring, (local, remote)));
-        let remains = self.ring.dissolve(now, local, remote)?;
+        let remains = self.ring.dissolve(now, local.into(), remote.into())?;
         self.note(|checkers, place, ring| checkers.dissolved(place, ring, (local, remote), &remains));
         Ok(remains)
     }

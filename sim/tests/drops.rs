@@ -23,7 +23,7 @@ fn account(seed: u64, rcvbuf: usize, len: usize) -> [u32; 3] {
     let options = UdpOptions { rcvbuf, tell_drops: true, ..UdpOptions::default() };
     let sender = world.call(client, |cx| cx.ring.udp_open(from, &UdpOptions::default())).expect("a fresh host's port is free");
     let receiver = world.call(server, |cx| cx.ring.udp_open(to, &options)).expect("a fresh host's port is free");
-    let hop = Some((to, NextHop::Neighbour(*to.ip())));
+    let hop = Some((to, NextHop::Neighbour((*to.ip()).into())));
     let (mut sent, mut read, mut told, mut number) = (0, 0, 0, vec![0; len]);
     for (burst, reads) in BURSTS {
         for _ in 0..burst {

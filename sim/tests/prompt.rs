@@ -35,7 +35,7 @@ impl Site {
     fn connect(&mut self, port: u16) -> [FlowId; 2] {
         let (address, config) = (self.address, self.config.clone());
         let connect = |cx: &mut Context<'_>| {
-            cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, port), address, NextHop::Neighbour(*address.ip()), &config)
+            cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, port), address, NextHop::Neighbour((*address.ip()).into()), &config)
         };
         let ours = self.world.call(self.client, connect).expect("the addresses are free");
         self.world.run_for(ROUND_TRIP_MAX);

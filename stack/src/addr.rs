@@ -10,10 +10,16 @@ impl MacAddr {
     /// All ones: every station.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// The address of an IPv4 group: 01:00:5e and the group's low 23 bits (RFC 1112 s6.4), so that 32 groups share each.
-    pub const fn of_group(group: std::net::Ipv4Addr) -> Self {
-        let [_, b, c, d] = group.octets();
-        Self([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+    /// The address of a group: for IPv4, 01:00:5e and the group's low 23 bits (RFC 1112 s6.4), so that 32 groups share each; for IPv6, 33:33 and the low 32
+    /// bits (RFC 2464 s7).
+    pub const fn of_group(group: std::net::IpAddr) -> Self {
+        match group {
+            std::net::IpAddr::V4(group) => {
+                let [_, b, c, d] = group.octets();
+                Self([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+            }
+            std::net::IpAddr::V6(group) => Self::of_group_v6(group),
+        }
     }
 
     /// The address of an IPv6 group: 33:33 and the group's low 32 bits (RFC 2464 s7).

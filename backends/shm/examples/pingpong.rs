@@ -116,7 +116,7 @@ fn progress(rendezvous: &Arc<Rendezvous>) -> Arc<AtomicBool> {
 
 fn frames(rounds: u32, payload: usize) -> Vec<f64> {
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9);
-    let rule = FlowRule::flow(Protocol::Udp, address, None);
+    let rule = FlowRule::flow(Protocol::Udp, address.into(), None);
     with_child(
         || {
             let (mut device, rendezvous) = attach(&Settings::default()).expect("attach");

@@ -40,7 +40,7 @@ impl App for Source {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let socket = *self.socket.get_or_insert_with(|| {
             let local = SocketAddrV4::new(cx.ip, self.from);
-            cx.ring.tcp_connect(cx.now, local, self.to, NextHop::Neighbour(*self.to.ip()), &self.config).expect("a free port")
+            cx.ring.tcp_connect(cx.now, local, self.to, NextHop::Neighbour((*self.to.ip()).into()), &self.config).expect("a free port")
         });
         while self.left > 0 {
             let len = usize::try_from(self.left).unwrap_or(CHUNK).min(CHUNK);

@@ -19,9 +19,9 @@ pub fn a_dummy_datagram_reaches_nobody<N: Net>(net: &mut N) -> Result<()> {
     let (from, to) = net.datagrams(200_000)?;
     let other = net.ring(Sender).info(from).context("the sender's socket is gone")?.counters;
     let before = net.ring(Receiver).counters();
-    let (source, target) = (net.ip(Sender), Some((net.address(Receiver, PORT), net.hop(Receiver))));
+    let (source, target) = (net.ip(Sender), Some((net.address(Receiver, PORT).into(), net.hop(Receiver))));
     for len in [1, 100, 300, 1000, 1472] {
-        ensure!(net.ring(Sender).udp_dummy(from, &[IoSlice::new(&pattern(len))], source, target)? == len);
+        ensure!(net.ring(Sender).udp_dummy(from, &[IoSlice::new(&pattern(len))], source.into(), target)? == len);
         net.pass(Duration::from_millis(10));
     }
     ensure!(net.hear(to).err() == Some(Error::WouldBlock), "it was received");
@@ -67,15 +67,15 @@ pub fn a_dummy_segment_is_no_part_of_its_stream<N: Net>(net: &mut N) -> Result<(
 pub fn a_dummy_returns_what_sending_would<N: Net>(net: &mut N) -> Result<()> {
     let (from, _) = net.datagrams(200_000)?;
     let (client, server) = net.connected(PORT, &tcp::Config::default())?;
-    let (now, source, target) = (net.now(), net.ip(Sender), Some((net.address(Receiver, PORT), net.hop(Receiver))));
+    let (now, source, target) = (net.now(), net.ip(Sender), Some((net.address(Receiver, PORT).into(), net.hop(Receiver))));
     for len in [0, 1, 1472, 70_000] {
         let bytes = pattern(len);
-        let dummy = net.ring(Sender).udp_dummy(from, &[IoSlice::new(&bytes)], source, target);
-        let real = net.ring(Sender).udp_send(now, from, &[IoSlice::new(&bytes)], source, target);
+        let dummy = net.ring(Sender).udp_dummy(from, &[IoSlice::new(&bytes)], source.into(), target);
+        let real = net.ring(Sender).udp_send(now, from, &[IoSlice::new(&bytes)], source.into(), target);
         ensure!(dummy == real, "{len} bytes: {dummy:?}, and a send's {real:?}");
     }
-    let lost = net.ring(Sender).udp_dummy(from, &[], source, None);
-    ensure!(lost == net.ring(Sender).udp_send(now, from, &[], source, None), "without a destination: {lost:?}");
+    let lost = net.ring(Sender).udp_dummy(from, &[], source.into(), None);
+    ensure!(lost == net.ring(Sender).udp_send(now, from, &[], source.into(), None), "without a destination: {lost:?}");
     let dummy = |net: &mut N, len: usize| {
         let now = net.now();
         net.ring(Sender).tcp_dummy(now, client, &[IoSlice::new(&pattern(len))])
@@ -95,8 +95,8 @@ pub fn a_dummy_returns_what_sending_would<N: Net>(net: &mut N) -> Result<()> {
     net.ring(Sender).shutdown(now, client, Shutdown::Write)?;
     ensure!(net.ring(Sender).tcp_dummy(now, client, &[IoSlice::new(b"x")]) == Err(Error::Pipe), "a stream that was shut");
     let address = net.address(Sender, PORT + 2);
-    let unknown = net.ring(Sender).udp_open(address, &UdpOptions::default())?;
+    let unknown = net.ring(Sender).udp_open(address.into(), &UdpOptions::default())?;
     net.ring(Sender).close(now, unknown, false);
-    ensure!(net.ring(Sender).udp_dummy(unknown, &[], source, target) == Err(Error::BadSocket), "a socket that is gone");
+    ensure!(net.ring(Sender).udp_dummy(unknown, &[], source.into(), target) == Err(Error::BadSocket), "a socket that is gone");
     Ok(())
 }

@@ -17,19 +17,19 @@ pub fn a_connection_waits_at_the_listener_that_it_came_to<N: Net>(net: &mut N) -
     let mut listeners = Vec::new();
     for port in [PORT, PORT + 1, PORT + 2] {
         let address = net.address(Receiver, port);
-        listeners.push((port, net.ring(Receiver).tcp_listen(address, 4, &tcp::Config::default())?));
+        listeners.push((port, net.ring(Receiver).tcp_listen(address.into(), 4, &tcp::Config::default())?));
     }
     for (n, &(port, listener)) in listeners.iter().rev().enumerate() {
         let (now, local) = (net.now(), net.address(Sender, 3000 + n as u16));
         let (remote, hop) = (net.address(Receiver, port), net.hop(Receiver));
-        net.ring(Sender).tcp_connect(now, local, remote, hop, &tcp::Config::default())?;
+        net.ring(Sender).tcp_connect(now, local.into(), remote.into(), hop, &tcp::Config::default())?;
         until(net, Receiver, listener, Readiness::IN)?;
         for &(_, other) in listeners.iter().filter(|&&(other, _)| other != port) {
             ensure!(net.ring(Receiver).tcp_accept(other) == Err(Error::WouldBlock), "it came to {port}");
         }
         let child = net.ring(Receiver).tcp_accept(listener)?;
         let info = net.ring(Receiver).info(child).context("the connection is gone")?;
-        ensure!((info.local, info.remote) == (remote, Some(local)), "{info:?}");
+        ensure!((info.local, info.remote) == (remote.into(), Some(local.into())), "{info:?}");
     }
     Ok(())
 }
@@ -85,8 +85,8 @@ pub fn one_event_tells_of_several_things<N: Net>(net: &mut N) -> Result<()> {
 /// A connection begins without waiting for the peer; that it came about is told.
 pub fn a_connection_begins_without_waiting<N: Net>(net: &mut N) -> Result<()> {
     let (now, local, remote, hop) = (net.now(), net.address(Sender, PORT), net.address(Receiver, PORT), net.hop(Receiver));
-    net.ring(Receiver).tcp_listen(remote, 4, &tcp::Config::default())?;
-    let client = net.ring(Sender).tcp_connect(now, local, remote, hop, &tcp::Config::default())?;
+    net.ring(Receiver).tcp_listen(remote.into(), 4, &tcp::Config::default())?;
+    let client = net.ring(Sender).tcp_connect(now, local.into(), remote.into(), hop, &tcp::Config::default())?;
     ensure!(net.now() == now, "it took {:?}", net.now().since(now));
     let state = |net: &mut N| net.ring(Sender).info(client).and_then(|info| info.state);
     ensure!(state(net) == Some(tcp::State::SynSent) && !net.ring(Sender).readiness(client).contains(Readiness::OUT));

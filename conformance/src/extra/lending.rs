@@ -44,7 +44,7 @@ pub fn senders_are_named<N: Net>(net: &mut N) -> Result<()> {
     let peeked = net.ring(Receiver).udp_recv(to, &mut [IoSliceMut::new(&mut [0; 9])], RecvFlags::PEEK)?;
     let (lent, _pieces) = net.take(to)?;
     ensure!((peeked.from, lent.from) == (sender, sender), "{sender} sent, and {peeked:?} was peeked at and {lent:?} lent");
-    ensure!((peeked.to, lent.to) == (net.ip(Receiver), net.ip(Receiver)), "{peeked:?}, {lent:?}");
+    ensure!((peeked.to, lent.to) == (net.ip(Receiver).into(), net.ip(Receiver).into()), "{peeked:?}, {lent:?}");
     let (client, server) = net.connected(PORT, &tcp::Config::default())?;
     let client = net.ring(Sender).info(client).context("the client is gone")?;
     let server = net.ring(Receiver).info(server).context("the connection is gone")?;
@@ -58,7 +58,7 @@ pub fn what_is_held_stays_as_it_is<N: Net>(net: &mut N) -> Result<()> {
     let before = net.held();
     let (from, to) = net.datagrams(AMPLE)?;
     let address = net.address(Receiver, PORT + 1);
-    let other = net.ring(Receiver).udp_open(address, &UdpOptions::default())?;
+    let other = net.ring(Receiver).udp_open(address.into(), &UdpOptions::default())?;
     let mut held = Vec::new();
     for number in 0..60 {
         net.tell(from, PORT, &message(number))?;
@@ -186,7 +186,7 @@ pub fn a_socket_whose_datagrams_are_all_held_drops_and_others_do_not<N: Net>(net
     net.ring(Receiver).lend_from_now_on();
     let (from, to) = net.datagrams(4096)?;
     let address = net.address(Receiver, PORT + 1);
-    let other = net.ring(Receiver).udp_open(address, &UdpOptions::default())?;
+    let other = net.ring(Receiver).udp_open(address.into(), &UdpOptions::default())?;
     let mut held = Vec::new();
     for _ in 0..30 {
         net.tell(from, PORT, &[1; 200])?;

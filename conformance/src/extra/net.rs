@@ -65,8 +65,8 @@ pub trait Net: Sized {
     /// The rings'.
     fn datagrams(&mut self, rcvbuf: usize) -> Result<(FlowId, FlowId)> {
         let (from, to) = (self.address(Sender, SENDER_PORT), self.address(Receiver, PORT));
-        let a = self.ring(Sender).udp_open(from, &UdpOptions::default())?;
-        let b = self.ring(Receiver).udp_open(to, &UdpOptions { rcvbuf, ..UdpOptions::default() })?;
+        let a = self.ring(Sender).udp_open(from.into(), &UdpOptions::default())?;
+        let b = self.ring(Receiver).udp_open(to.into(), &UdpOptions { rcvbuf, ..UdpOptions::default() })?;
         Ok((a, b))
     }
 
@@ -76,8 +76,8 @@ pub trait Net: Sized {
     /// The ring's.
     fn tell(&mut self, from: FlowId, port: u16, bytes: &[u8]) -> Result<()> {
         let (now, source) = (self.now(), self.ip(Sender));
-        let to = Some((self.address(Receiver, port), self.hop(Receiver)));
-        self.ring(Sender).udp_send(now, from, &[IoSlice::new(bytes)], source, to)?;
+        let to = Some((self.address(Receiver, port).into(), self.hop(Receiver)));
+        self.ring(Sender).udp_send(now, from, &[IoSlice::new(bytes)], source.into(), to)?;
         self.pass(TRANSIT_MAX);
         Ok(())
     }
@@ -99,8 +99,8 @@ pub trait Net: Sized {
     /// The rings'; it did not come about.
     fn connected(&mut self, port: u16, config: &tcp::Config) -> Result<(FlowId, FlowId)> {
         let (now, local, remote, hop) = (self.now(), self.address(Sender, port), self.address(Receiver, port), self.hop(Receiver));
-        let listener = self.ring(Receiver).tcp_listen(remote, 4, config)?;
-        let client = self.ring(Sender).tcp_connect(now, local, remote, hop, &tcp::Config::default())?;
+        let listener = self.ring(Receiver).tcp_listen(remote.into(), 4, config)?;
+        let client = self.ring(Sender).tcp_connect(now, local.into(), remote.into(), hop, &tcp::Config::default())?;
         Ok((client, self.accepted(listener)?))
     }
 

@@ -155,7 +155,7 @@ pub fn a_packet_is_shown_behind_its_headers_and_before_the_queue<N: Net>(net: &m
         ensure!(net.ring(Receiver).readiness(to).contains(Readiness::IN) == (n > 0), "readable before anything was admitted");
         let candidate = net.candidate(to)?;
         ensure!(all(&candidate.pieces) == pattern(len), "{len} bytes are shown as {}", candidate.pieces.len());
-        ensure!((candidate.from, candidate.to) == (sender, address), "from {} to {}", candidate.from, candidate.to);
+        ensure!((candidate.from, candidate.to) == (sender, address.into()), "from {} to {}", candidate.from, candidate.to);
         ensure!((candidate.ready_bytes, candidate.ready_packets) == (queued, n), "{candidate:?}");
         ensure!(candidate.received.is_some_and(|at| at <= net.now()), "when it was received: {:?}", candidate.received);
         net.decide(to, Decision::Admit)?;
@@ -185,10 +185,10 @@ pub fn any_call_can_be_made_before_it_is_decided<N: Net>(net: &mut N) -> Result<
     let of_stream = net.candidate(server)?;
     let peek = net.ring(Receiver).udp_recv(to, &mut [IoSliceMut::new(&mut [0; 9])], RecvFlags::PEEK);
     ensure!(peek.err() == Some(Error::WouldBlock) && net.hear(to).is_err() && net.read(server, 9).is_err());
-    net.ring(Receiver).udp_send(now, to, &[IoSlice::new(b"reply")], source, Some((back, hop)))?;
+    net.ring(Receiver).udp_send(now, to, &[IoSlice::new(b"reply")], source.into(), Some((back.into(), hop)))?;
     ensure!(net.write(Receiver, server, b"reply") == 5);
     let address = net.address(Receiver, PORT + 1);
-    let other = net.ring(Receiver).udp_open(address, &UdpOptions::default())?;
+    let other = net.ring(Receiver).udp_open(address.into(), &UdpOptions::default())?;
     net.tell(from, PORT + 1, b"other")?;
     ensure!(net.hear(other)? == b"other");
     net.ring(Receiver).close(now, other, false);

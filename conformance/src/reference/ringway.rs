@@ -8,7 +8,7 @@ mod tcp;
 mod udp;
 
 use core::time::Duration;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use ringway_sim::{HostConfig, HostId, SimDevice, World, WorldConfig};
 use ringway_stack::ring::{FlowId, NextHop, Ring, UdpOptions};
@@ -85,13 +85,13 @@ impl Ringway {
         SocketAddrV4::new(self.ip(address.host), address.port)
     }
 
-    fn address(&self, raw: SocketAddrV4) -> Address {
-        let host = if *raw.ip() == self.ip(Host::A) { Host::A } else { Host::B };
+    fn address(&self, raw: SocketAddr) -> Address {
+        let host = if raw.ip() == self.ip(Host::A) { Host::A } else { Host::B };
         Address { host, port: raw.port() }
     }
 
     fn hop(&self, to: Address) -> NextHop {
-        NextHop::Neighbour(self.ip(to.host))
+        NextHop::Neighbour(self.ip(to.host).into())
     }
 
     fn get(&self, slot: Slot) -> &Socket {

@@ -74,7 +74,7 @@ pub trait Rig {
 
     /// The rule for what a socket on the receiver's `port` would get.
     fn rule(&self, protocol: Protocol, port: u16) -> FlowRule {
-        FlowRule::flow(protocol, SocketAddrV4::new(self.ip(Side::Receiver), port), None)
+        FlowRule::flow(protocol, SocketAddrV4::new(self.ip(Side::Receiver), port).into(), None)
     }
 
     /// Hands over what is queued, lets `time` pass, and gives what arrived meanwhile on the receiver's first ring.

@@ -140,7 +140,7 @@ impl Net for ShmNet {
 /// The Ethernet address by which one member reaches another, whose address `ip` is.
 fn station(by: &Rendezvous, other: &mut ShmDevice, of_other: &Rendezvous, ip: Ipv4Addr) -> MacAddr {
     let address = SocketAddrV4::new(ip, 1);
-    let rule = other.attach(&FlowRule::flow(Protocol::Tcp, address, None)).expect("an address of this process alone");
+    let rule = other.attach(&FlowRule::flow(Protocol::Tcp, address.into(), None)).expect("an address of this process alone");
     let met = AtomicBool::new(false);
     let found = thread::scope(|scope| {
         // The greeting waits for the other member's answer, so for a moment there are two threads. No case has a second one.

@@ -128,10 +128,10 @@ impl<D: Device + 'static> SimNet<D> {
         let macs = [devices[0].mac(), devices[1].mac()];
         let mut side = 0;
         let rings = devices.map(|device| {
-            let config = RingConfig { addresses: vec![ip(side)], ..RingConfig::default() };
+            let config = RingConfig { addresses: vec![ip(side).into()], ..RingConfig::default() };
             let mut ring = Ring::new(device, config, [seed as u8; 32]);
             // (Nothing steers ARP to a ring of this kind.)
-            ring.set_neighbour(ip(1 - side), Some(macs[1 - side]));
+            ring.set_neighbour(ip(1 - side).into(), Some(macs[1 - side]));
             side += 1;
             Rc::new(RefCell::new(ring))
         });

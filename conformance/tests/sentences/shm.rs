@@ -24,7 +24,7 @@ impl ShmRig {
         // The channel to itself is made by looking itself up.
         let address = SocketAddrV4::new(own_ip(), 1);
         let mut queue = RawQueue::new(device);
-        let rule = queue.steer(&FlowRule::flow(Protocol::Udp, address, None)).expect("an address of this process alone");
+        let rule = queue.steer(&FlowRule::flow(Protocol::Udp, address.into(), None)).expect("an address of this process alone");
         rendezvous.resolve(Protocol::Udp, address).expect("no system error").expect("itself");
         queue.unsteer(rule);
         Self { queue, _rendezvous: rendezvous }

@@ -34,7 +34,7 @@ pub(crate) async fn boot(name: &str, story: &Story) -> io::Result<Net> {
     let mut seed = [0; 32];
     seed[..4].copy_from_slice(&ip.octets());
     seed[4..20].copy_from_slice(&turmoil::sim_elapsed().unwrap_or_default().as_nanos().to_le_bytes());
-    let ring = Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, seed);
+    let ring = Ring::new(device, RingConfig { addresses: vec![ip.into()], ..RingConfig::default() }, seed);
     let port_first = 49_152 + u16::from(seed[4] ^ seed[5] ^ seed[6]) * 32;
     let origin = time::Instant::now();
     let net = Net::owning(ring, NetConfig { port_first, ..NetConfig::at(ip) }, move || Instant::ZERO + origin.elapsed());

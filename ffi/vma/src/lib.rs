@@ -26,6 +26,7 @@ mod errno;
 mod exit;
 pub mod exports;
 mod extra;
+mod family;
 mod fd_counters;
 mod fdtable;
 mod fork;

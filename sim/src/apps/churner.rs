@@ -9,6 +9,7 @@ use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
 use super::{Dialogue, Ending, OPEN_RETRY, Pattern, Registry, Shared, Transfer};
+use crate::addresses::neighbour;
 use crate::host::{App, Context, Step};
 
 /// After how long a port is tried again whose last connection still lingers.
@@ -78,7 +79,7 @@ impl Churner {
     fn begin(&mut self, cx: &mut Context<'_>) {
         let port = self.ports[self.begun as usize % self.ports.len()];
         let is_late = self.begun % LATE_EVERY == LATE_EVERY - 1;
-        let hop = if is_late { NextHop::Pending } else { NextHop::Neighbour(*self.server.ip()) };
+        let hop = if is_late { NextHop::Pending } else { neighbour(self.server) };
         match cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, port), self.server, hop, &self.config) {
             Ok(socket) => {
                 self.unrouted = is_late.then(|| (socket, cx.now + LATE_BY));
@@ -118,7 +119,7 @@ impl App for Churner {
                 }
                 self.unrouted = None;
                 // (A fault may have ended it meanwhile; its conversation will find out.)
-                let _ = cx.ring.tcp_route(cx.now, socket, NextHop::Neighbour(*self.server.ip()));
+                let _ = cx.ring.tcp_route(cx.now, socket, neighbour(self.server));
             }
             if let Some((conversation, transfer)) = &mut self.now {
                 let next = conversation.step(cx);

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use ringway_stack::ring::{FlowId, NextHop, RecvFlags, UdpOptions};
+use ringway_stack::ring::{FlowId, RecvFlags, UdpOptions};
 use ringway_stack::{Error, Instant};
 
 use super::{OPEN_RETRY, Pings, Shared};
+use crate::addresses::{ipv4, neighbour, v4};
 use crate::host::{App, Context, Step};
 
 /// The most that one datagram can have.
@@ -69,7 +70,7 @@ impl App for GroupSpeaker {
         }
         if self.next_at <= cx.now {
             let datagram = self.talk.change(|talk| talk.pings.next());
-            let to = (group, NextHop::Neighbour(*group.ip()));
+            let to = (group, neighbour(group));
             match cx.ring.udp_send(cx.now, socket, &[IoSlice::new(&datagram)], cx.ip, Some(to)) {
                 Ok(len) => assert_eq!(len, datagram.len()),
                 Err(error) => assert_eq!(error, Error::NoBuffers, "a datagram to a group was refused"),
@@ -119,7 +120,7 @@ impl GroupListener {
     fn receive(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         while let Ok(datagram) = cx.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty()) {
             let talk = self.talk.read();
-            assert_eq!((datagram.from, datagram.to), (talk.speaker, *talk.group.ip()), "{}: a stranger's datagram", cx.ip);
+            assert_eq!((v4(datagram.from), ipv4(datagram.to)), (talk.speaker, *talk.group.ip()), "{}: a stranger's datagram", cx.ip);
             let Some(number) = talk.pings.verify(&self.buffer[..datagram.copied], cx.tainted) else { continue };
             let first = self.own.change(|own| *own.heard.entry(number).and_modify(|n| *n += 1).or_insert(1)) == 1;
             self.new += usize::from(first);

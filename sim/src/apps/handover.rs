@@ -11,6 +11,7 @@ use ringway_stack::{Error, Instant};
 use super::conversation::Conversation;
 use super::tcp::listen;
 use super::{Dialogue, Ending, OPEN_RETRY, Shared, Transfer};
+use crate::addresses::{neighbour, v4};
 use crate::host::{App, Context, Step};
 use crate::nic::SimDevice;
 
@@ -100,7 +101,7 @@ impl Runner {
         let socket = match &self.beginning {
             Beginning::Connect(server) => {
                 let local = SocketAddrV4::new(cx.ip, self.port);
-                cx.ring.tcp_connect(cx.now, local, *server, NextHop::Neighbour(*server.ip()), &self.config)
+                cx.ring.tcp_connect(cx.now, local, *server, neighbour(*server), &self.config)
             }
             Beginning::Accept(client, listener) => match accept(cx, self.port, &self.config, *client, listener) {
                 Ok(Some(socket)) => Ok(socket),
@@ -138,7 +139,7 @@ impl Runner {
             self.baton.change(|b| b.parcel.take_if(|parcel| parcel.from_first != first))?;
         // Every other time as between two processes, which share no memory.
         let adopted = if self.baton.read().passed.is_multiple_of(2) {
-            let hop = NextHop::Neighbour(*handover.remote().ip());
+            let hop = NextHop::Neighbour(handover.remote().ip());
             cx.ring.adopt_written(cx.now, handover, hop, &self.config)
         } else {
             cx.ring.adopt(cx.now, handover)
@@ -238,6 +239,6 @@ fn accept(
 ) -> Result<Option<FlowId>, Error> {
     let socket = listen(cx, port, 8, config, listener).ok_or(Error::NoBuffers)?;
     let Ok(accepted) = cx.ring.tcp_accept(socket) else { return Ok(None) };
-    assert_eq!(cx.ring.info(accepted).and_then(|i| i.remote), Some(client), "a connection from a stranger");
+    assert_eq!(cx.ring.info(accepted).and_then(|i| i.remote).map(v4), Some(client), "a connection from a stranger");
     Ok(Some(accepted))
 }

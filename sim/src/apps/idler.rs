@@ -4,12 +4,13 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{FlowId, NextHop, Readiness};
+use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::tcp::{Config, Keepalive};
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
 use super::{Dialogue, OPEN_RETRY, Shared, Transfer};
+use crate::addresses::neighbour;
 use crate::host::{App, Context, Step};
 
 /// The time between two batches of closes.
@@ -68,7 +69,7 @@ impl Idler {
     fn connect(&mut self, cx: &mut Context<'_>) {
         while self.opening.len() < self.batch {
             let Some(port) = self.ports.pop() else { break };
-            let (local, hop) = (SocketAddrV4::new(cx.ip, port), NextHop::Neighbour(*self.server.ip()));
+            let (local, hop) = (SocketAddrV4::new(cx.ip, port), neighbour(self.server));
             match cx.ring.tcp_connect(cx.now, local, self.server, hop, &self.config) {
                 Err(Error::NoBuffers) => return self.ports.push(port),
                 opened => self.opening.insert(opened.expect("a fresh host's ports are free"), ()),

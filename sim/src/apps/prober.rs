@@ -108,7 +108,7 @@ impl Prober {
         match self.dice.below(24) {
             0 => frame.at_station(MacAddr::BROADCAST),
             1 => frame.to(Ipv4Addr::BROADCAST).at_station(MacAddr::BROADCAST),
-            2 => frame.to(ALL_SYSTEMS).at_station(MacAddr::of_group(ALL_SYSTEMS)),
+            2 => frame.to(ALL_SYSTEMS).at_station(MacAddr::of_group(ALL_SYSTEMS.into())),
             3 => frame.to(self.probing.nobody),
             4 => frame.fragment(part(&mut self.dice)),
             5 => frame.damage_header(),
@@ -142,7 +142,7 @@ impl Prober {
         let from = if self.odds(4) { self.probing.from.port() ^ 1 } else { self.probing.from.port() };
         let frame = self.frame();
         let frame = match self.odds(6) {
-            true => frame.to(*self.group.ip()).at_station(MacAddr::of_group(*self.group.ip())),
+            true => frame.to(*self.group.ip()).at_station(MacAddr::of_group((*self.group.ip()).into())),
             false => self.spoil(frame),
         };
         let to = if frame.is_for(*self.group.ip()) { self.group.port() } else { to };
@@ -186,7 +186,7 @@ impl Prober {
         // (Tenths of a second.)
         let within = self.dice.pick(&[0, 1, 10, 50, 100, 255]);
         let damaged = self.odds(8);
-        self.frame().to(to).at_station(MacAddr::of_group(to)).igmp(kind, if kind == 0x11 { within } else { 0 }, about, damaged)
+        self.frame().to(to).at_station(MacAddr::of_group(to.into())).igmp(kind, if kind == 0x11 { within } else { 0 }, about, damaged)
     }
 
     /// An error about a datagram between the victim and the prober, which may have been sent.

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags};
+use ringway_stack::ring::{FlowId, Readiness, RecvFlags};
 use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
 use super::{Dialogue, Ending, Epoll, Manner, OPEN_RETRY, Registry, Shared, Transfer};
+use crate::addresses::neighbour;
 use crate::host::{App, Context, Step};
 use crate::random::RandomStream;
 
@@ -124,7 +125,7 @@ impl Reactor {
         while let Some(opening) = self.openings.pop_if(|opening| opening.at <= cx.now) {
             let Opening { port, server, dialogue, ref config, ref transfer, .. } = opening;
             let local = SocketAddrV4::new(cx.ip, port);
-            match cx.ring.tcp_connect(cx.now, local, server, NextHop::Neighbour(*server.ip()), config) {
+            match cx.ring.tcp_connect(cx.now, local, server, neighbour(server), config) {
                 Ok(socket) => {
                     self.peers.insert(socket, Peer::Known(Box::new(Conversation::new(socket, dialogue, transfer.clone()))));
                     self.watch(cx, socket);

@@ -10,7 +10,7 @@ pub use line::Line;
 use core::time::Duration;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{FlowId, NextHop};
+use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::{Config, State};
 use ringway_stack::{Error, Instant};
 
@@ -18,6 +18,7 @@ use self::line::{Account, Inbox, Letter};
 use super::conversation::Conversation;
 use super::tcp::listen;
 use super::{Dialogue, Ending, OPEN_RETRY, Shared, Transfer};
+use crate::addresses::{neighbour, v4};
 use crate::host::{App, Context, Step};
 
 /// Connections that wait to be accepted.
@@ -192,7 +193,7 @@ impl Sharer {
         let socket = match &self.opening {
             Opening::Connect if self.conversation.is_some() || self.transfer().ending.is_some() => return None,
             Opening::Connect => {
-                let opened = cx.ring.tcp_connect(cx.now, self.local, self.remote, NextHop::Neighbour(*self.remote.ip()), &self.config);
+                let opened = cx.ring.tcp_connect(cx.now, self.local, self.remote, neighbour(self.remote), &self.config);
                 assert_ne!(opened, Err(Error::AddressInUse), "{}: the addresses of what has left the ring are free", cx.ip);
                 opened
             }
@@ -209,7 +210,7 @@ impl Sharer {
                     return Some(from);
                 }
                 let Ok(accepted) = cx.ring.tcp_accept(listener) else { return None };
-                let client = cx.ring.info(accepted).and_then(|info| info.remote);
+                let client = cx.ring.info(accepted).and_then(|info| info.remote).map(v4);
                 assert_eq!(client, Some(self.remote), "{}: a connection from a stranger", cx.ip);
                 assert!(self.round == 0 || self.line.read().again, "{}: a connection that nobody made", cx.ip);
                 Ok(accepted)

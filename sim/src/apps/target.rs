@@ -6,9 +6,10 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Instant;
-use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Reuse, UdpOptions};
+use ringway_stack::ring::{FlowId, RecvFlags, Reuse, UdpOptions};
 
 use super::{OPEN_RETRY, Shared};
+use crate::addresses::neighbour;
 use crate::host::{App, Context, Step};
 use crate::random::RandomStream;
 
@@ -75,7 +76,7 @@ impl Target {
                 Err(_) => return false,
             }
         }
-        let peer = Some((prober, NextHop::Neighbour(*prober.ip())));
+        let peer = Some((prober, neighbour(prober)));
         cx.ring.udp_connect(self.sockets[1], cx.ip, peer).is_ok()
     }
 
@@ -109,7 +110,7 @@ impl Target {
         };
         let mut bytes = vec![0; usize::try_from(self.dice.magnitude(1, 400) - 1).unwrap_or(0)];
         self.dice.fill(&mut bytes);
-        let to = Some((to, NextHop::Neighbour(*to.ip()))).filter(|_| at != 1 || self.dice.below(2) == 0);
+        let to = Some((to, neighbour(to))).filter(|_| at != 1 || self.dice.below(2) == 0);
         // What cannot be sent is lost, as anywhere else on its way.
         let _ = cx.ring.udp_send(cx.now, self.sockets[at], &[IoSlice::new(&bytes)], cx.ip, to);
     }

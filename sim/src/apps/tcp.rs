@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{FlowId, NextHop};
+use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
 use super::{Dialogue, Ending, OPEN_RETRY, Shared, Transfer};
+use crate::addresses::{neighbour, v4};
 use crate::host::{App, Context, Step};
 
 /// Connections that wait to be accepted.
@@ -40,7 +41,7 @@ impl Client {
 
     fn connect(&mut self, cx: &mut Context<'_>) -> Result<FlowId, Error> {
         let local = SocketAddrV4::new(cx.ip, self.port);
-        cx.ring.tcp_connect(cx.now, local, self.server, NextHop::Neighbour(*self.server.ip()), &self.config)
+        cx.ring.tcp_connect(cx.now, local, self.server, neighbour(self.server), &self.config)
     }
 }
 
@@ -88,7 +89,7 @@ impl Server {
 
     fn accept_all(&mut self, cx: &mut Context<'_>, listener: FlowId) {
         while let Ok(socket) = cx.ring.tcp_accept(listener) {
-            let client = cx.ring.info(socket).and_then(|info| info.remote).expect("an accepted connection has a peer");
+            let client = cx.ring.info(socket).and_then(|info| info.remote).map(v4).expect("an accepted connection has a peer");
             let arranged = self.expected.remove(&client);
             // Had it been corrupted or duplicated into being, nobody would have arranged it.
             let (dialogue, transfer) = arranged.unwrap_or_else(|| panic!("{}: a connection from {client}, who made none", cx.ip));

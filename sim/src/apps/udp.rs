@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use ringway_stack::ring::{FlowId, NextHop, RecvFlags, UdpOptions};
+use ringway_stack::ring::{FlowId, RecvFlags, UdpOptions};
 use ringway_stack::{Error, Instant};
 
 use super::{OPEN_RETRY, Pattern, Shared};
+use crate::addresses::{ipv4, neighbour, v4};
 use crate::host::{App, Context, Step};
 
 /// Bytes at a datagram's beginning that number it.
@@ -122,7 +123,7 @@ impl Pinger {
     /// Every second pinger wants to hear its server alone.
     fn connect(&mut self, cx: &mut Context<'_>) {
         let (Some(socket), 1, false) = (self.socket, self.pings.read().pattern.0 & 1, self.is_connected) else { return };
-        let to = Some((self.server, NextHop::Neighbour(*self.server.ip())));
+        let to = Some((self.server, neighbour(self.server)));
         match cx.ring.udp_connect(socket, cx.ip, to) {
             // No rule for it now.
             Err(Error::NoBuffers) => {}
@@ -139,10 +140,10 @@ impl Pinger {
             match received {
                 Ok(datagram) => {
                     // Whoever is bound to no peer hears everybody; that somebody sent it, the checkers look after.
-                    if datagram.from != self.server {
+                    if v4(datagram.from) != self.server {
                         continue;
                     }
-                    assert_eq!((datagram.to, datagram.len), (cx.ip, datagram.copied));
+                    assert_eq!((ipv4(datagram.to), datagram.len), (cx.ip, datagram.copied));
                     self.pings.change(|p| p.check(&self.buffer[..datagram.copied], cx.tainted));
                 }
                 Err(Error::Refused) => self.pings.change(|p| p.refused += 1),
@@ -155,7 +156,7 @@ impl Pinger {
 
     fn send(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         let datagram = self.pings.change(Pings::next);
-        let to = (self.server, NextHop::Neighbour(*self.server.ip()));
+        let to = (self.server, neighbour(self.server));
         match cx.ring.udp_send(cx.now, socket, &[IoSlice::new(&datagram)], cx.ip, Some(to)) {
             Ok(len) => assert_eq!(len, datagram.len()),
             Err(error) => assert!(matches!(error, Error::HostUnreachable | Error::NoBuffers), "a datagram was refused: {error}"),
@@ -225,7 +226,7 @@ impl Echo {
         }
         let socket = *self.socket.read();
         if let (Some(socket), Some(peer), false) = (socket, self.peer, self.is_connected) {
-            match cx.ring.udp_connect(socket, cx.ip, Some((peer, NextHop::Neighbour(*peer.ip())))) {
+            match cx.ring.udp_connect(socket, cx.ip, Some((peer, neighbour(peer)))) {
                 Err(Error::NoBuffers) => return None,
                 connected => connected.expect("whoever has these addresses shares them"),
             }
@@ -243,10 +244,10 @@ impl App for Echo {
                 Ok(datagram) => datagram,
                 Err(_) => return Step::Idle,
             };
-            let to = (datagram.from, NextHop::Neighbour(*datagram.from.ip()));
+            let (from, to) = (v4(datagram.from), ipv4(datagram.to));
             let echo = [IoSlice::new(&self.buffer[..datagram.copied])];
             // What cannot be sent is lost, as anywhere else on its way.
-            let _ = cx.ring.udp_send(cx.now, socket, &echo, datagram.to, Some(to));
+            let _ = cx.ring.udp_send(cx.now, socket, &echo, to, Some((from, neighbour(from))));
         }
     }
 }

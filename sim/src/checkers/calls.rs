@@ -13,6 +13,7 @@ use super::datagrams::Datagram;
 use super::desk::Sock;
 use super::flow::{Endpoint, Tuple};
 use super::{Checkers, Moment, after_close, closing, forged, hearing, loans, rto, shadow, stream, timers, window};
+use crate::addresses::{ipv4, v4};
 use crate::nic::SimDevice;
 use crate::sockets::{gather, readiness};
 
@@ -160,7 +161,7 @@ impl Checkers {
         let parent = self.desks[place].sockets.get(&listener);
         let (keepalive, receive_max) = parent.map_or((None, 0), |sock| (sock.keepalive, sock.receive_max));
         let config = parent.and_then(|sock| sock.config.clone());
-        let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
+        let tuple = ring.info(socket).and_then(|info| Some((v4(info.local), v4(info.remote?))));
         let since = self.desks[place].now;
         self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, config, since, ..Sock::default() });
         if let Some(parent) = self.desks[place].sockets.get_mut(&listener) {
@@ -325,7 +326,7 @@ impl Checkers {
             if desk.bound.get_mut(&bound).is_none_or(|port| port.remove(now, socket)) {
                 desk.bound.remove(&bound);
             }
-            self.unlisten(place, info.local);
+            self.unlisten(place, v4(info.local));
             return;
         }
         let own = endpoint.map(|id| self.flows.at(id));
@@ -405,8 +406,8 @@ impl Checkers {
         let moment = self.call(place, now);
         self.said(&moment, socket, result.err());
         let Some(info) = ring.info(socket) else { return };
-        let from = if info.local.ip().is_unspecified() { SocketAddrV4::new(source, info.local.port()) } else { info.local };
-        if let Some(to) = to.or(info.remote) {
+        let from = if info.local.ip().is_unspecified() { SocketAddrV4::new(source, info.local.port()) } else { v4(info.local) };
+        if let Some(to) = to.or(info.remote.map(v4)) {
             let datagram = self.datagrams.written(from, to, data);
             if result.is_ok() {
                 self.said_to(&moment, *to.ip(), datagram);
@@ -452,13 +453,13 @@ impl Checkers {
         if let (Ok(read), Some(info)) = (result, ring.info(socket))
             && read.copied == read.len
         {
-            let to = SocketAddrV4::new(read.to, info.local.port());
+            let (from, to) = (v4(read.from), SocketAddrV4::new(ipv4(read.to), info.local.port()));
             let datagram = match into {
-                [one] => Datagram::new(read.from, to, &one[..read.len]),
-                several => Datagram::new(read.from, to, &gather(several, read.len)),
+                [one] => Datagram::new(from, to, &one[..read.len]),
+                several => Datagram::new(from, to, &gather(several, read.len)),
             };
             let port = self.desks[place].bound.get(&(false, info.local.port()));
-            let open = port.is_none_or(|port| port.is_open(socket, read.from, read.received));
+            let open = port.is_none_or(|port| port.is_open(socket, from, read.received));
             self.datagrams.read(&moment, socket, datagram, peek, open);
             self.heard(&moment, socket, Ok(Some(&datagram)), peek);
             let (read, _) = self.datagrams.reads(moment.host, socket, datagram);

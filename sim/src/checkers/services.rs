@@ -7,6 +7,7 @@ use ringway_stack::device::Device;
 use ringway_stack::ring::{Event, FlowId, Readiness, Ring};
 
 use super::{Checkers, Moment, closing, edges, forged, info, loans, resources, rto, shadow, timers, window};
+use crate::addresses::v4;
 use crate::nic::{Outstanding, SimDevice};
 use crate::sockets::{Sockets, readiness};
 
@@ -85,7 +86,7 @@ impl Checkers {
             if sock.closed.is_none() {
                 sock.loans.polled(&moment, &info, loans::dropped_bytes(ring, socket), sock.receive_max);
                 let now = (readiness(ring, socket), sock.arrivals(&self.flows, info.recv_queue));
-                sock.edges.polled(&moment, info.local, now, raised, acknowledged);
+                sock.edges.polled(&moment, v4(info.local), now, raised, acknowledged);
             }
         }
     }

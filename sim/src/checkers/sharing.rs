@@ -11,6 +11,7 @@ use ringway_stack::device::Device;
 use ringway_stack::ring::{Datagram, FlowId, Readiness, Reuse, Ring};
 
 use super::Moment;
+use crate::addresses::{ipv4, v4};
 
 const NAME: &str = "sharing";
 
@@ -101,7 +102,7 @@ impl Port {
 
     pub(super) fn add<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: FlowId, reuse: Reuse) {
         if let Some(info) = ring.info(socket) {
-            self.sockets.push(Bound { socket, local: info.local, remote: info.remote, reuse, accepted: false });
+            self.sockets.push(Bound { socket, local: v4(info.local), remote: info.remote.map(v4), reuse, accepted: false });
         }
         self.change(now);
     }
@@ -156,7 +157,7 @@ impl Port {
         if self.sockets.len() < 2 || datagram.to.is_multicast() || datagram.received <= self.changed_at + SOON {
             return;
         }
-        let (from, to) = (datagram.from, SocketAddrV4::new(datagram.to, self.sockets[0].local.port()));
+        let (from, to) = (v4(datagram.from), SocketAddrV4::new(ipv4(datagram.to), self.sockets[0].local.port()));
         let best = self.sockets.iter().filter_map(|bound| bound.fits(from, to)).max();
         let equal = || self.sockets.iter().filter(|bound| bound.fits(from, to) == best);
         let lawful = |last: &Bound| match last.reuse {

@@ -15,6 +15,7 @@ use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Ring, RingConfig, SendFlag
 use ringway_stack::{Error, Instant, tcp};
 
 use super::card::{Card, OWN, PEER, Wire};
+use crate::addresses::v4;
 use crate::apps::by_hand::{Departing, Ends};
 use crate::checksum;
 use crate::dissect::{self, Payload};
@@ -230,7 +231,7 @@ impl Bench {
 
     /// The stack is on a link with neighbours, and begins anew.
     pub(super) fn join_link(&mut self) {
-        let config = RingConfig { addresses: vec![Ipv4Addr::new(10, 0, 0, 1)], ..RingConfig::default() };
+        let config = RingConfig { addresses: vec![Ipv4Addr::new(10, 0, 0, 1).into()], ..RingConfig::default() };
         self.ring = super::infected(Ring::new(Card::on_link(&self.wire), config, [7; 32]), self.mutant);
     }
 
@@ -399,7 +400,7 @@ impl Bench {
             self.ring.close(self.now, listener, false);
         }
         let local = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), PORT);
-        let listener = self.ring.tcp_listen(local, backlog, config).expect("nobody else has the port");
+        let listener = self.ring.tcp_listen(local.into(), backlog, config).expect("nobody else has the port");
         self.listener = Some(listener);
         listener
     }
@@ -432,7 +433,7 @@ impl Bench {
     fn near_the_wrap(&mut self, local: SocketAddrV4, remote: SocketAddrV4, config: &tcp::Config, before: u32) {
         const TICK_NS: u64 = 4096;
         loop {
-            let Ok(socket) = self.ring.tcp_connect(self.now, local, remote, NextHop::Station(PEER), config) else { return };
+            let Ok(socket) = self.ring.tcp_connect(self.now, local.into(), remote.into(), NextHop::Station(PEER), config) else { return };
             let ahead = self.take().pop().map_or(0, |syn| 0_u32.wrapping_sub(before).wrapping_sub(syn.seq));
             self.ring.close(self.now, socket, true);
             self.take();
@@ -471,7 +472,7 @@ impl Bench {
             );
             syn
         } else {
-            let socket = self.ring.tcp_connect(self.now, local, remote, NextHop::Station(PEER), &setup.config);
+            let socket = self.ring.tcp_connect(self.now, local.into(), remote.into(), NextHop::Station(PEER), &setup.config);
             self.must(socket.is_ok(), format_args!("connect(2): {socket:?} of addresses that nobody has"));
             let syn = self.one("RFC 9293 s3.10.1: an active open");
             self.must(syn.flags == SYN, "RFC 9293 s3.10.1: an active open begins with a SYN");
@@ -507,7 +508,7 @@ impl Bench {
         self.ring
             .open_flows()
             .into_iter()
-            .find(|&socket| self.ring.info(socket).is_some_and(|info| info.local == local && info.remote == Some(remote)))
+            .find(|&socket| self.ring.info(socket).is_some_and(|info| v4(info.local) == local && info.remote.map(v4) == Some(remote)))
     }
 
     /// The peer does its part of the handshake.
@@ -609,7 +610,7 @@ impl Bench {
 
     /// How the connection stands, for all that a program can ask.
     pub(super) fn state(&self, peer: &Peer) -> Option<tcp::State> {
-        self.ring.tcp_state(peer.local, peer.remote)
+        self.ring.tcp_state(peer.local.into(), peer.remote.into())
     }
 }
 

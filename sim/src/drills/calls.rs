@@ -10,6 +10,7 @@ use ringway_stack::tcp::{Keepalive, State};
 use super::Drill;
 use super::bench::{Bench, Peer, TICK, byte_at};
 use super::paths::unreachable;
+use crate::addresses::v4;
 use crate::segment::{ACK, FIN, RST, SYN};
 
 pub(super) const DRILLS: &[Drill] = &[
@@ -217,7 +218,7 @@ fn order(bench: &mut Bench) {
             ready.push_back(remote);
         } else {
             let accepted = bench.ring.tcp_accept(listener);
-            let who = accepted.ok().and_then(|socket| bench.ring.info(socket)).and_then(|info| info.remote);
+            let who = accepted.ok().and_then(|socket| bench.ring.info(socket)).and_then(|info| info.remote).map(v4);
             let first = ready.pop_front();
             bench.must(who == first, format_args!("accept(2): {who:?} is accepted, and {first:?} is the first of {}", ready.len() + 1));
             if let Ok(socket) = accepted {

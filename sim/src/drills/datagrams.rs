@@ -9,6 +9,7 @@ use ringway_stack::ring::{Datagram, FlowId, NextHop, RecvFlags, Reuse, UdpOption
 use super::Drill;
 use super::bench::Bench;
 use super::card::{OWN, PEER};
+use crate::addresses::v4;
 use crate::checksum;
 use crate::dissect::{self, Payload};
 
@@ -42,7 +43,7 @@ fn give(bench: &mut Bench, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8])
 }
 
 fn open(bench: &mut Bench, local: SocketAddrV4, options: UdpOptions) -> FlowId {
-    bench.ring.udp_open(local, &options).expect("the address can be had")
+    bench.ring.udp_open(local.into(), &options).expect("the address can be had")
 }
 
 fn read(bench: &mut Bench, socket: FlowId, room: usize) -> Option<Datagram> {
@@ -83,20 +84,20 @@ fn cut(bench: &mut Bench) {
 fn disconnected(bench: &mut Bench) {
     let socket = open(bench, SocketAddrV4::new(ANY, PORT), UdpOptions::default());
     let peer = address(2, 600);
-    let connected = bench.ring.udp_connect(socket, Ipv4Addr::new(10, 0, 0, 1), Some((peer, NextHop::Station(PEER))));
+    let connected = bench.ring.udp_connect(socket, Ipv4Addr::new(10, 0, 0, 1).into(), Some((peer.into(), NextHop::Station(PEER))));
     bench.must(connected.is_ok(), format_args!("connect(2): {connected:?}"));
     give(bench, address(3, 600), address(1, PORT), b"stranger");
     let strange = read(bench, socket, 100);
     bench.must(strange.is_none(), "connect(2): a datagram of somebody else's");
     give(bench, peer, address(1, PORT), b"peer");
     let own = read(bench, socket, 100);
-    bench.must(own.is_some_and(|datagram| datagram.from == peer), "connect(2): the peer is not heard");
-    let given_up = bench.ring.udp_connect(socket, ANY, None);
+    bench.must(own.is_some_and(|datagram| v4(datagram.from) == peer), "connect(2): the peer is not heard");
+    let given_up = bench.ring.udp_connect(socket, ANY.into(), None);
     bench.must(given_up.is_ok(), format_args!("connect(2): {given_up:?}"));
     for local in [1, 9] {
         let from = address(3 + local, 600);
         give(bench, from, address(local, PORT), b"anybody");
-        let heard = read(bench, socket, 100).is_some_and(|datagram| datagram.from == from);
+        let heard = read(bench, socket, 100).is_some_and(|datagram| v4(datagram.from) == from);
         bench.must(heard, format_args!("connect(2): 10.0.0.{local} is not heard at by a socket that gave up its peer"));
     }
     bench.ring.close(bench.now, socket, false);
@@ -131,8 +132,8 @@ fn zero_checksum(bench: &mut Bench) {
     let mut payload: Vec<u8> = (0..len).map(|_| bench.below(256) as u8).collect();
     payload[..2].fill(0);
     let mut send = |payload: &[u8]| {
-        let to = Some((address(2, 600), NextHop::Station(PEER)));
-        let sent = bench.ring.udp_send(bench.now, socket, &[IoSlice::new(payload)], ANY, to);
+        let to = Some((address(2, 600).into(), NextHop::Station(PEER)));
+        let sent = bench.ring.udp_send(bench.now, socket, &[IoSlice::new(payload)], ANY.into(), to);
         bench.must(sent == Ok(len), format_args!("send(2): {sent:?}"));
         let frames = bench.frames(Duration::ZERO);
         bench.must(frames.len() == 1, format_args!("RFC 768: {} frames for a datagram", frames.len()));

@@ -24,13 +24,13 @@ const IGMP: u8 = 2;
 /// RFC 1122 s2.3.2.2: while an address is asked for, the latest packet for it is kept at least, and sent once it is known.
 fn unknown_neighbour(bench: &mut Bench) {
     bench.join_link();
-    let socket = bench.ring.udp_open(LOCAL, &UdpOptions::default()).expect("the port is free");
+    let socket = bench.ring.udp_open(LOCAL.into(), &UdpOptions::default()).expect("the port is free");
     let count = bench.between(1, 200) as u32;
     let to = SocketAddrV4::new(THEIRS, 600);
     let mut frames = Vec::new();
     for number in 0..count {
-        let sent =
-            bench.ring.udp_send(bench.now, socket, &[IoSlice::new(&number.to_be_bytes())], OURS, Some((to, NextHop::Neighbour(THEIRS))));
+        let to = Some((to.into(), NextHop::Neighbour(THEIRS.into())));
+        let sent = bench.ring.udp_send(bench.now, socket, &[IoSlice::new(&number.to_be_bytes())], OURS.into(), to);
         bench.must(sent == Ok(4), format_args!("send(2): {sent:?}"));
         frames.extend(bench.frames(Duration::ZERO));
     }
@@ -54,8 +54,8 @@ fn unknown_neighbour(bench: &mut Bench) {
 /// RFC 2236 s3: who is asked about a group reports it within the time that the router gave, whatever other routers ask meanwhile.
 fn questions(bench: &mut Bench) {
     bench.join_link();
-    let socket = bench.ring.udp_open(LOCAL, &UdpOptions::default()).expect("the port is free");
-    let joined = bench.ring.udp_join(bench.now, socket, GROUP, OURS);
+    let socket = bench.ring.udp_open(LOCAL.into(), &UdpOptions::default()).expect("the port is free");
+    let joined = bench.ring.udp_join(bench.now, socket, GROUP.into(), OURS.into());
     bench.must(joined.is_ok(), format_args!("setsockopt(2), IP_ADD_MEMBERSHIP: {joined:?}"));
     bench.frames(Duration::from_secs(30));
     for _ in 0..3 {
@@ -84,7 +84,7 @@ fn ask(bench: &mut Bench, max_response_ds: u8) {
     let mut message = [&[0x11, max_response_ds, 0, 0][..], &about.octets()].concat();
     let sum = !checksum::sum(0, &message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
-    let mut frame = [&MacAddr::of_group(to).0[..], &PEER.0[..], &[8, 0, 0x46, 0xc0, 0, 32, 0, 1, 0x40, 0, 1, IGMP, 0, 0]].concat();
+    let mut frame = [&MacAddr::of_group(to.into()).0[..], &PEER.0[..], &[8, 0, 0x46, 0xc0, 0, 32, 0, 1, 0x40, 0, 1, IGMP, 0, 0]].concat();
     frame.extend(THEIRS.octets());
     frame.extend(to.octets());
     frame.extend([0x94, 4, 0, 0]);

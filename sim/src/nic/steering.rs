@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use arrayvec::ArrayVec;
 use ringway_stack::device::{CyclicId, FiveTuple, FlowRule, IpMatch, RuleError, RuleId};
@@ -33,7 +33,7 @@ pub(super) struct Steering {
     /// Entries of sockets' rules at the default priority, by what they match: the many.
     flows: BTreeMap<FlowKey, u64>,
     /// How many of those there are, by [`shape`].
-    shapes: [usize; 4],
+    shapes: [usize; 8],
     /// All other entries, in the order in which they are asked: the few.
     others: Vec<(Order, u64)>,
     /// Which entry a rule belongs to.
@@ -237,37 +237,49 @@ fn five_tuple_of(rule: &FlowRule) -> Option<FiveTuple> {
     rule.addresses().filter(|_| rule.priority == FlowRule::PRIORITY_DEFAULT)
 }
 
-/// A flow in two words, which compare faster than its parts do: addresses; protocol, whether there is a remote address, and ports.
-type FlowKey = (u64, u64);
+/// A flow in words, which compare faster than its parts do: addresses; protocol, whether there is a remote address, and ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum FlowKey {
+    V4(u64, u64),
+    V6([u64; 4], u64),
+}
 
 fn key(flow: &FiveTuple) -> FlowKey {
     let named = u64::from(flow.remote.is_some());
-    let remote = flow.remote.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
-    let ports = u64::from(flow.local.port()) << 16 | u64::from(remote.port());
-    let addresses = u64::from(flow.local.ip().to_bits()) << 32 | u64::from(remote.ip().to_bits());
-    (addresses, (flow.protocol as u64) << 40 | named << 32 | ports)
+    let ports = u64::from(flow.local.port()) << 16 | flow.remote.map_or(0, |remote| u64::from(remote.port()));
+    let rest = (flow.protocol as u64) << 40 | named << 32 | ports;
+    match (flow.local.ip(), flow.remote.map(|remote| remote.ip())) {
+        (IpAddr::V4(local), remote) => {
+            let remote = if let Some(IpAddr::V4(remote)) = remote { remote.to_bits() } else { 0 };
+            FlowKey::V4(u64::from(local.to_bits()) << 32 | u64::from(remote), rest)
+        }
+        (IpAddr::V6(local), remote) => {
+            let remote = if let Some(IpAddr::V6(remote)) = remote { remote.to_bits() } else { 0 };
+            let [local, remote] = [local.to_bits(), remote].map(|bits| [(bits >> 64) as u64, bits as u64]);
+            FlowKey::V6([local[0], local[1], remote[0], remote[1]], rest)
+        }
+    }
 }
 
-/// Which of its addresses a flow names.
+/// Which of its addresses a flow names, and of which IP version.
 fn shape(flow: &FiveTuple) -> usize {
-    usize::from(flow.local.ip().is_unspecified()) + 2 * usize::from(flow.remote.is_none())
+    usize::from(flow.local.ip().is_unspecified()) + 2 * usize::from(flow.remote.is_none()) + 4 * usize::from(flow.local.is_ipv6())
 }
 
 /// The [`key`] of the flow that a packet is of.
 fn exact_key(fields: &Fields) -> Option<FlowKey> {
     let (ip, transport) = (fields.ip?, fields.transport?);
-    let (IpAddr::V4(src), IpAddr::V4(dst)) = (ip.src, ip.dst) else { return None };
-    let remote = Some(SocketAddrV4::new(src, transport.src_port));
-    Some(key(&FiveTuple { protocol: transport.protocol, local: SocketAddrV4::new(dst, transport.dst_port), remote }))
+    let remote = Some(SocketAddr::new(ip.src, transport.src_port));
+    Some(key(&FiveTuple { protocol: transport.protocol, local: SocketAddr::new(ip.dst, transport.dst_port), remote }))
 }
 
 /// The flows that a packet may have been attached as, the most specific one first.
 fn five_tuples_of(fields: &Fields) -> Option<[FiveTuple; 4]> {
     let (ip, transport) = (fields.ip?, fields.transport?);
-    let (IpAddr::V4(src), IpAddr::V4(dst)) = (ip.src, ip.dst) else { return None };
-    let remote = Some(SocketAddrV4::new(src, transport.src_port));
-    let here = SocketAddrV4::new(dst, transport.dst_port);
-    let anywhere = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, transport.dst_port);
+    let any = if ip.dst.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let remote = Some(SocketAddr::new(ip.src, transport.src_port));
+    let here = SocketAddr::new(ip.dst, transport.dst_port);
+    let anywhere = SocketAddr::new(any, transport.dst_port);
     let flow = |local, remote| FiveTuple { protocol: transport.protocol, local, remote };
     Some([flow(here, remote), flow(anywhere, remote), flow(here, None), flow(anywhere, None)])
 }

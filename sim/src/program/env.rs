@@ -16,6 +16,7 @@ use ringway_stack::Instant;
 use super::executor::{Spawner, Task};
 use super::timers::{Sleep, Timers};
 use super::{Net, Storage};
+use crate::addresses::ipv4;
 use crate::random::RandomStream;
 
 /// What a program has of its host. Clones are handles on the same things.
@@ -43,7 +44,7 @@ impl Env {
 
     /// The host's address.
     pub fn ip(&self) -> Ipv4Addr {
-        self.net.ip()
+        ipv4(self.net.ip())
     }
 
     /// The host's network: what sockets are made with.

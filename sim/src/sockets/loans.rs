@@ -16,6 +16,7 @@ use ringway_stack::{Error, Instant};
 use super::records::Reader;
 use super::screens::Screen;
 use super::segments::Segments;
+use crate::addresses::v4;
 use crate::nic::{SimDevice, SimRx};
 use crate::random::RandomStream;
 
@@ -238,7 +239,7 @@ impl Loans {
             candidate.pieces.iter().for_each(|piece| append(piece, &mut bytes));
             let len = ring.decide(self.now, socket, decision)?;
             let received = candidate.received.unwrap_or(self.now);
-            let datagram = Datagram { copied: 0, len, from: candidate.from, to: *candidate.to.ip(), received, drops: 0 };
+            let datagram = Datagram { copied: 0, len, from: candidate.from, to: candidate.to.ip(), received, drops: 0 };
             match decision {
                 Decision::Admit => screen.admit(&candidate, bytes),
                 Decision::Drop => return Ok(Datagram { copied: scatter(into, 0, &bytes), ..datagram }),
@@ -251,7 +252,7 @@ impl Loans {
         let datagram = ring.udp_recv(socket, into, RecvFlags::empty())?;
         let read = gather(into, datagram.copied);
         let screen = self.screens.get_mut(&socket).and_then(Option::as_mut);
-        self.wrong = screen.and_then(|screen| screen.misread(datagram.from, &read));
+        self.wrong = screen.and_then(|screen| screen.misread(v4(datagram.from), &read));
         Ok(datagram)
     }
 

@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 use std::io::IoSliceMut;
+use std::net::{IpAddr, SocketAddr};
 
 use ringway_stack::Error;
 use ringway_stack::cyclic::{CyclicBuffer, CyclicError, Geometry, Records, Run};
@@ -79,7 +80,8 @@ impl Reader {
         let (from, to) = dissect::ports(&frame, &ip).expect("a datagram has ports");
         let len = usize::from(be16(&frame, ip.l4 + 4).expect("a datagram has a length")) - 8;
         let payload = &frame[ip.l4 + 8..ip.l4 + 8 + len];
-        Ok(Datagram { copied: scatter(into, 0, payload), len, from, to: *to.ip(), received: run.received, drops: 0 })
+        let (from, to) = (SocketAddr::V4(from), IpAddr::V4(*to.ip()));
+        Ok(Datagram { copied: scatter(into, 0, payload), len, from, to, received: run.received, drops: 0 })
     }
 
     /// The packet that a run of one is.

@@ -6,6 +6,7 @@ use std::net::SocketAddrV4;
 use ringway_stack::device::Device;
 use ringway_stack::ring::{Candidate, Decision, FlowId, Readiness, Ring};
 
+use crate::addresses::v4;
 use crate::nic::{SimDevice, SimRx};
 use crate::random::RandomStream;
 
@@ -56,7 +57,7 @@ impl Screen {
 
     /// The candidate is the reader's.
     pub(super) fn admit(&mut self, candidate: &Candidate<SimRx>, bytes: Vec<u8>) {
-        self.admitted.push_back(Some((candidate.from, bytes)));
+        self.admitted.push_back(Some((v4(candidate.from), bytes)));
     }
 
     /// A datagram was read, of whose bytes these had room: what is wrong with that.

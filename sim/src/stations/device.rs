@@ -12,6 +12,7 @@ use ringway_stack::device::{
 use ringway_stack::offload::DeviceKind;
 use ringway_stack::wire::{ethernet, ipv4, tcp};
 
+use crate::addresses::v4;
 use crate::heap::{self, Buffer, Received};
 
 /// Frames that wait at a station, at most: few, so that senders come to the end of them.
@@ -81,7 +82,7 @@ fn stream_of(frame: &[u8]) -> Option<(Ends, usize, bool)> {
 }
 
 fn ends_of(flow: &FiveTuple) -> Ends {
-    (flow.local, flow.remote.expect("a connection"))
+    (v4(flow.local), v4(flow.remote.expect("a connection")))
 }
 
 impl Device for Station {

@@ -8,6 +8,7 @@ use ringway_stack::{Instant, tcp};
 
 use super::segment::Reader;
 use super::{Record, Trace, What};
+use crate::addresses::v4;
 use crate::checkers::Breach;
 use crate::dissect::{self, Payload};
 use crate::fabric::Marks;
@@ -122,7 +123,7 @@ impl Watch {
         let infos = rings.iter().flat_map(|ring| ring.open_flows().into_iter().filter_map(|socket| ring.info(socket)));
         let states: BTreeMap<Name, tcp::State> = infos
             .filter(|info| info.protocol == Protocol::Tcp)
-            .filter_map(|info| Some(((host, info.local, info.remote?), info.state?)))
+            .filter_map(|info| Some(((host, v4(info.local), v4(info.remote?)), info.state?)))
             .collect();
         for (&name, &state) in &states {
             if self.states.get(&name) != Some(&state) {

@@ -41,7 +41,7 @@ fn connected_with(seed: u64, mutant: Mutant, config: &Config, nic: NicConfig) ->
     let address = SocketAddrV4::new(world.host(server).ip(), PORT);
     let listener = world.call(server, |cx| cx.ring.tcp_listen(address, 1, config)).expect("a fresh host's port is free");
     let connect = |cx: &mut ringway_sim::Context<'_>| {
-        cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, 40_000), address, NextHop::Neighbour(*address.ip()), config)
+        cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, 40_000), address, NextHop::Neighbour((*address.ip()).into()), config)
     };
     let ours = world.call(client, connect).expect("a fresh host's port is free");
     world.run_for(Duration::from_secs(1));
@@ -173,12 +173,12 @@ pub(super) fn a_closed_door(seed: u64, mutant: Mutant) {
     let door = SocketAddrV4::new(world.host(server).ip(), PORT + 1);
     let knock = |cx: &mut ringway_sim::Context<'_>| {
         let config = Config::default();
-        cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, 40_001), door, NextHop::Neighbour(*door.ip()), &config)
+        cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, 40_001), door, NextHop::Neighbour((*door.ip()).into()), &config)
     };
     let ours = world.call(client, knock).expect("the port is free");
     let ask = |cx: &mut ringway_sim::Context<'_>| {
         let socket = cx.ring.udp_open(SocketAddrV4::new(cx.ip, 40_001), &UdpOptions::default())?;
-        let to = Some((door, NextHop::Neighbour(*door.ip())));
+        let to = Some((door, NextHop::Neighbour((*door.ip()).into())));
         cx.ring.udp_send(cx.now, socket, &[IoSlice::new(b"who is there?")], cx.ip, to)
     };
     world.call(client, ask).expect("the port is free");
@@ -197,8 +197,9 @@ pub(super) fn a_crossing(seed: u64, mutant: Mutant) {
         world.change_link(link, |link| link.latency = Duration::from_millis(5));
     }
     for (here, from, to) in ends {
-        let connect =
-            |cx: &mut ringway_sim::Context<'_>| cx.ring.tcp_connect(cx.now, from, to, NextHop::Neighbour(*to.ip()), &Config::default());
+        let connect = |cx: &mut ringway_sim::Context<'_>| {
+            cx.ring.tcp_connect(cx.now, from, to, NextHop::Neighbour((*to.ip()).into()), &Config::default())
+        };
         world.call(here, connect).expect("the port is free");
     }
     world.run_for(Duration::from_secs(5));

@@ -1,6 +1,6 @@
 //! Flow rules: which frames are steered to a ring.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{MacAddr, Unsupported};
 
@@ -18,10 +18,10 @@ pub enum Protocol {
 pub struct FiveTuple {
     /// TCP or UDP.
     pub protocol: Protocol,
-    /// Destination of the frames: our side. `0.0.0.0` matches every local address.
-    pub local: SocketAddrV4,
+    /// Destination of the frames: our side. `0.0.0.0` and `::` match every local address of their family.
+    pub local: SocketAddr,
     /// Source of the frames: the peer. `None` matches every peer.
-    pub remote: Option<SocketAddrV4>,
+    pub remote: Option<SocketAddr>,
 }
 
 /// Fields of an Ethernet header; `None` matches anything.
@@ -115,6 +115,14 @@ pub struct FlowRule {
     pub cookie: u64,
 }
 
+fn v4(address: SocketAddr) -> Option<Ipv4Addr> {
+    if let IpAddr::V4(ip) = address.ip() { Some(ip) } else { None }
+}
+
+fn v6(address: SocketAddr) -> Option<Ipv6Addr> {
+    if let IpAddr::V6(ip) = address.ip() { Some(ip) } else { None }
+}
+
 impl FlowRule {
     /// The priority of sockets' rules, and of [`FlowRule::any`]: a program's own rules can go before and behind.
     pub const PRIORITY_DEFAULT: u16 = 16;
@@ -126,10 +134,13 @@ impl FlowRule {
         Self { outer: ANY, vxlan: None, priority: Self::PRIORITY_DEFAULT, tag: 0, shared: false, cookie: 0 }
     }
 
-    /// What sockets attach: IPv4 frames of `protocol` to `local` (`0.0.0.0`: to every address), from `remote` or anybody.
-    pub fn flow(protocol: Protocol, local: SocketAddrV4, remote: Option<SocketAddrV4>) -> Self {
-        let dst = (!local.ip().is_unspecified()).then_some(*local.ip());
-        let ip = IpMatch::V4 { src: remote.map(|r| *r.ip()), dst, tos: None };
+    /// What sockets attach: frames of `protocol` to `local` (`0.0.0.0`, `::`: to every address of that family), from `remote`, of the same family, or anybody.
+    pub fn flow(protocol: Protocol, local: SocketAddr, remote: Option<SocketAddr>) -> Self {
+        let is_any = local.ip().is_unspecified();
+        let ip = match local.ip() {
+            IpAddr::V4(dst) => IpMatch::V4 { src: remote.and_then(v4), dst: (!is_any).then_some(dst), tos: None },
+            IpAddr::V6(dst) => IpMatch::V6 { src: remote.and_then(v6), dst: (!is_any).then_some(dst), traffic_class: None },
+        };
         let transport = TransportMatch { protocol, src_port: remote.map(|r| r.port()), dst_port: Some(local.port()) };
         let outer = HeaderMatch { ip: Some(ip), transport: Some(transport), ..HeaderMatch::default() };
         Self { outer, ..Self::any() }
@@ -155,19 +166,23 @@ impl FlowRule {
 
     /// The rule as [`FlowRule::flow`] made it, whatever its priority, tag and sharing. `None`: it names other fields.
     pub fn addresses(&self) -> Option<FiveTuple> {
-        let HeaderMatch { ethernet, vlan: None, ip: Some(IpMatch::V4 { src, dst, tos: None }), transport: Some(transport) } = self.outer
-        else {
-            return None;
+        let HeaderMatch { ethernet, vlan: None, ip: Some(ip), transport: Some(transport) } = self.outer else { return None };
+        let (src, dst) = match ip {
+            IpMatch::V4 { src, dst, tos: None } => (src.map(IpAddr::V4), dst.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V4)),
+            IpMatch::V6 { src, dst, traffic_class: None } => {
+                (src.map(IpAddr::V6), dst.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V6))
+            }
+            _ => return None,
         };
         if ethernet != EthernetMatch::default() || self.vxlan.is_some() {
             return None;
         }
         let remote = match (src, transport.src_port) {
             (None, None) => None,
-            (Some(ip), Some(port)) => Some(SocketAddrV4::new(ip, port)),
+            (Some(ip), Some(port)) => Some(SocketAddr::new(ip, port)),
             _ => return None,
         };
-        let local = SocketAddrV4::new(dst.unwrap_or(Ipv4Addr::UNSPECIFIED), transport.dst_port?);
+        let local = SocketAddr::new(dst, transport.dst_port?);
         Some(FiveTuple { protocol: transport.protocol, local, remote })
     }
 

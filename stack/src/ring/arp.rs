@@ -1,6 +1,6 @@
 //! ARP in the ring: asking, answering, and what follows from both (RFC 826, RFC 5227).
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use arrayvec::ArrayVec;
 
@@ -21,7 +21,7 @@ pub(super) type Answers = ArrayVec<arp::Packet, 16>;
 #[inline]
 pub(super) fn resolve<D: Device>(
     now: Instant,
-    (from, ip): (Ipv4Addr, Ipv4Addr),
+    (from, ip): (IpAddr, IpAddr),
     neighbours: &mut Neighbours,
     output: &mut Output,
     device: &mut D,
@@ -29,13 +29,13 @@ pub(super) fn resolve<D: Device>(
     match neighbours.lookup(now, from, ip) {
         Lookup::Known { mac, probe: false } => Some(mac),
         Lookup::Known { mac, probe: true } => {
-            if !output.arp_request_to(device, mac, from, ip) {
+            if !output.ask_neighbour_at(device, mac, from, ip) {
                 neighbours.unasked(now, ip);
             }
             Some(mac)
         }
         Lookup::Unknown { ask } => {
-            if ask && !output.arp_request(device, from, ip) {
+            if ask && !output.ask_neighbour(device, from, ip) {
                 neighbours.unasked(now, ip);
             }
             None
@@ -54,13 +54,13 @@ impl<D: Device> Ring<D> {
         }
         // Who wants to know whether an address is taken has none yet: there is nothing to learn of it, but it is answered (RFC 5227 s2.1.1).
         let is_probe = packet.sender_ip.is_unspecified();
-        let for_us = self.config.addresses.contains(&packet.target_ip) || self.config.is(Mutant::ArpAnswersForOthers);
+        let for_us = self.config.addresses.contains(&IpAddr::V4(packet.target_ip)) || self.config.is(Mutant::ArpAnswersForOthers);
         if is_probe && self.config.is(Mutant::ProbeUnanswered) {
             return None;
         }
         if for_us && packet.operation == arp::Operation::Request {
             if !is_probe {
-                self.neighbours.learn_asker(now, packet.sender_ip, packet.sender_mac);
+                self.neighbours.learn_asker(now, IpAddr::V4(packet.sender_ip), packet.sender_mac);
             }
             let reply = arp::Packet {
                 operation: arp::Operation::Reply,
@@ -70,12 +70,12 @@ impl<D: Device> Ring<D> {
                 target_ip: packet.sender_ip,
             };
             self.answer(now, reply);
-        } else if is_probe || !self.neighbours.learn(now, packet.sender_ip, packet.sender_mac) {
+        } else if is_probe || !self.neighbours.learn(now, IpAddr::V4(packet.sender_ip), packet.sender_mac) {
             // Whomever it is for, it renews what is known of its sender (RFC 826): so does an announcement (RFC 5227 s3).
             return None;
         }
         if !is_probe {
-            self.neighbour_known(packet.sender_ip, packet.sender_mac);
+            self.neighbour_known(IpAddr::V4(packet.sender_ip), packet.sender_mac);
         }
         Some(())
     }
@@ -118,7 +118,7 @@ impl<D: Device> Ring<D> {
             match retry {
                 Retry::Ask { from, target, to } => {
                     mark!(self, ArpRetry);
-                    if !self.output.arp_request_to(&mut self.device, to, from, target) {
+                    if !self.output.ask_neighbour_at(&mut self.device, to, from, target) {
                         self.neighbours.unasked(now, target);
                     }
                 }
@@ -130,7 +130,7 @@ impl<D: Device> Ring<D> {
         }
     }
 
-    fn neighbour_unreachable(&mut self, now: Instant, ip: Ipv4Addr) {
+    fn neighbour_unreachable(&mut self, now: Instant, ip: IpAddr) {
         if !self.config.is(Mutant::HeldForever) {
             self.held.retain(|held| held.neighbour != ip);
         }

@@ -1,49 +1,133 @@
 //! Demultiplexing: from a frame's addresses to the slot of its flow, in constant time.
 
 use core::hash::{BuildHasher, Hasher};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use arrayvec::ArrayVec;
 use hashbrown::HashMap;
 
 use super::types::Reuse;
 use crate::device::Protocol;
 use crate::mutants::{Mutant, Strain};
 
-/// A flow's addresses as two words; unspecified parts are zero, which no real flow has.
+/// Addresses, ports and protocol of a flow; unspecified parts are zero, which no real flow has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum FlowKey {
+    V4(KeyV4),
+    V6(KeyV6),
+}
+
+/// Of IPv4: two words, since there may be a million of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FlowKey {
+pub(super) struct KeyV4 {
     addresses: u64,
     ports: u64,
 }
 
+/// Of IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeyV6 {
+    local: u128,
+    remote: u128,
+    ports: u64,
+}
+
 impl FlowKey {
+    /// Both addresses are of one family; where they are not, the remote one is none.
     #[inline]
-    pub(super) fn new(protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Self {
+    pub(super) fn new(protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Self {
         let protocol = match protocol {
             Protocol::Tcp => 6,
             Protocol::Udp => 17,
         };
-        Self {
-            addresses: u64::from(local.ip().to_bits()) << 32 | u64::from(remote.ip().to_bits()),
-            ports: protocol << 32 | u64::from(local.port()) << 16 | u64::from(remote.port()),
+        let ports = protocol << 32 | u64::from(local.port()) << 16 | u64::from(remote.port());
+        match (local.ip(), remote.ip()) {
+            (IpAddr::V4(local), remote) => {
+                let remote = if let IpAddr::V4(remote) = remote { remote.to_bits() } else { 0 };
+                Self::V4(KeyV4 { addresses: u64::from(local.to_bits()) << 32 | u64::from(remote), ports })
+            }
+            (IpAddr::V6(local), remote) => {
+                let remote = if let IpAddr::V6(remote) = remote { remote.to_bits() } else { 0 };
+                Self::V6(KeyV6 { local: local.to_bits(), remote, ports })
+            }
         }
     }
 
     /// The key of a listener or a bound UDP socket.
-    pub(super) fn bound(protocol: Protocol, local: SocketAddrV4) -> Self {
-        Self::new(protocol, local, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))
+    pub(super) fn bound(protocol: Protocol, local: SocketAddr) -> Self {
+        Self::new(protocol, local, any_of(local))
     }
 
-    pub(super) fn words(self) -> [u64; 2] {
-        [self.addresses, self.ports]
+    /// The key as words, for a keyed hash over all of it.
+    pub(super) fn words(self) -> ArrayVec<u64, 5> {
+        match self {
+            Self::V4(key) => [key.addresses, key.ports].into_iter().collect(),
+            Self::V6(KeyV6 { local, remote, ports }) => {
+                [(local >> 64) as u64, local as u64, (remote >> 64) as u64, remote as u64, ports].into_iter().collect()
+            }
+        }
     }
 }
 
-impl core::hash::Hash for FlowKey {
+/// No address and no port, of the same family.
+pub(super) fn any_of(address: SocketAddr) -> SocketAddr {
+    let ip = if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    SocketAddr::new(ip, 0)
+}
+
+impl core::hash::Hash for KeyV4 {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.addresses);
         state.write_u64(self.ports);
+    }
+}
+
+impl core::hash::Hash for KeyV6 {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        FlowKey::V6(*self).words().iter().for_each(|word| state.write_u64(*word));
+    }
+}
+
+/// What has a key: a table for each family.
+#[derive(Debug)]
+struct Table {
+    v4: HashMap<KeyV4, u32, FlowHash>,
+    v6: HashMap<KeyV6, u32, FlowHash>,
+}
+
+impl Table {
+    #[inline]
+    fn get(&self, key: &FlowKey) -> Option<&u32> {
+        match key {
+            FlowKey::V4(key) => self.v4.get(key),
+            FlowKey::V6(key) => self.v6.get(key),
+        }
+    }
+
+    fn insert(&mut self, key: FlowKey, entry: u32) {
+        match key {
+            FlowKey::V4(key) => self.v4.insert(key, entry),
+            FlowKey::V6(key) => self.v6.insert(key, entry),
+        };
+    }
+
+    fn remove(&mut self, key: &FlowKey) {
+        match key {
+            FlowKey::V4(key) => self.v4.remove(key),
+            FlowKey::V6(key) => self.v6.remove(key),
+        };
+    }
+
+    fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    fn hash_of(&self, key: FlowKey) -> u64 {
+        match key {
+            FlowKey::V4(key) => self.v4.hasher().hash_one(key),
+            FlowKey::V6(key) => self.v6.hasher().hash_one(key),
+        }
     }
 }
 
@@ -112,7 +196,7 @@ impl Group {
 /// All flows of a ring.
 #[derive(Debug)]
 pub(super) struct Demux {
-    flows: HashMap<FlowKey, u32, FlowHash>,
+    flows: Table,
     groups: Vec<Group>,
     free_groups: Vec<u32>,
     /// Sockets of groups beyond the first of each.
@@ -124,13 +208,13 @@ pub(super) struct Demux {
 
 impl Demux {
     pub(super) fn new(key: u64) -> Self {
-        let flows = HashMap::with_hasher(FlowHash { key });
+        let flows = Table { v4: HashMap::with_hasher(FlowHash { key }), v6: HashMap::with_hasher(FlowHash { key }) };
         Self { flows, groups: Vec::new(), free_groups: Vec::new(), sharers: 0, last: None, strain: Strain::HEALTHY }
     }
 
     /// `false`: that key is taken.
     pub(super) fn insert(&mut self, key: FlowKey, slot: u32) -> bool {
-        if self.flows.contains_key(&key) {
+        if self.flows.get(&key).is_some() {
             return false;
         }
         self.flows.insert(key, slot);
@@ -224,7 +308,7 @@ impl Demux {
     /// The connection of these addresses, or the UDP socket with that peer; else the listener or bound socket, a full address before a wildcard. Of those that share a key, the
     /// one whose turn these addresses are.
     #[inline(always)]
-    pub(super) fn find(&mut self, protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
+    pub(super) fn find(&mut self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
         let key = FlowKey::new(protocol, local, remote);
         match self.last {
             Some((last, slot)) if last == key => Some(slot),
@@ -233,8 +317,8 @@ impl Demux {
     }
 
     #[inline(never)]
-    fn look_up(&mut self, key: FlowKey, protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
-        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
+    fn look_up(&mut self, key: FlowKey, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+        let any = SocketAddr::new(any_of(local).ip(), local.port());
         // (A UDP socket may have a peer and every local address.)
         let mut keys = [key, FlowKey::new(protocol, any, remote), FlowKey::bound(protocol, local), FlowKey::bound(protocol, any)];
         if self.strain.is(Mutant::WildcardPreferred) {
@@ -255,7 +339,7 @@ impl Demux {
         if self.strain.is(Mutant::ReusePortUnbalanced) {
             return targets.first().copied();
         }
-        let hash = self.flows.hasher().hash_one(key);
+        let hash = self.flows.hash_of(key);
         // The high bits of a product share out evenly what a remainder would not.
         let turn = (u128::from(hash) * targets.len() as u128) >> 64;
         targets.get(turn as usize).copied()
@@ -266,12 +350,12 @@ impl Demux {
 mod tests {
     use super::*;
 
-    fn address(text: &str) -> SocketAddrV4 {
+    fn address(text: &str) -> SocketAddr {
         text.parse().unwrap()
     }
 
     fn found(demux: &mut Demux, to: &str, from: u16) -> Option<u32> {
-        demux.find(Protocol::Udp, address(to), SocketAddrV4::new(Ipv4Addr::LOCALHOST, from))
+        demux.find(Protocol::Udp, address(to), SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), from))
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Sends that send nothing (VMA's dummy send): the whole way of a packet but the last step, so that it stays in the processor's caches.
 
 use std::io::IoSlice;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
 
@@ -26,22 +26,22 @@ impl<D: Device> Ring<D> {
         &mut self,
         flow: FlowId,
         data: &[IoSlice<'_>],
-        source: Ipv4Addr,
-        to: Option<(SocketAddrV4, NextHop)>,
+        source: IpAddr,
+        to: Option<(SocketAddr, NextHop)>,
     ) -> Result<usize, Error> {
         let udp = self.slots.udp(flow)?;
         let (remote, hop) = to.or(udp.remote).ok_or(Error::DestinationRequired)?;
-        let src = if udp.local.ip().is_unspecified() { source } else { *udp.local.ip() };
+        let src = if udp.local.ip().is_unspecified() { source } else { udp.local.ip() };
         let (ports, ttl, tos) = ((udp.local.port(), remote.port()), udp.options.ttl, udp.options.tos);
         if !self.output.caps.dummy {
             return Err(Error::NotSupported);
         }
         let len = data.iter().map(|part| part.len()).sum::<usize>();
-        if len > self.output.payload_max(udp::LEN) {
+        if len > self.output.payload_max(remote.ip(), udp::LEN) {
             return Err(Error::MessageTooLong);
         }
         let Some(mac) = self.known_station(hop) else { return Ok(len) };
-        let envelope = Envelope { src, dst: *remote.ip(), mac, ttl, tos };
+        let envelope = Envelope { src, dst: remote.ip(), mac, ttl, tos };
         self.output.set_dummy(true);
         let sent = self.udp_emit(&envelope, ports, data, len);
         self.output.set_dummy(sent.is_err() && self.config.is(Mutant::DummySticksWhenRefused));
@@ -80,7 +80,7 @@ impl<D: Device> Ring<D> {
             at += part.len();
         }
         let config = stream.connection.config();
-        let to = Envelope { src: *stream.local.ip(), dst: *stream.remote.ip(), mac, ttl: config.ttl, tos: config.tos };
+        let to = Envelope { src: stream.local.ip(), dst: stream.remote.ip(), mac, ttl: config.ttl, tos: config.tos };
         let payload = [TxSlice { buffer: &buffer, offset: 0, len }];
         output.set_dummy(true);
         let sent = output.tcp(device, &to, &tcp::Segment { header, payload: &payload, payload_len: len, cut: None, quiet: false });
@@ -98,7 +98,7 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::NotConnected`]: it is not connected, or its neighbour's Ethernet address is not known; [`Error::BadSocket`].
-    pub fn headers(&mut self, flow: FlowId, source: Ipv4Addr) -> Result<ArrayVec<u8, HEADERS_MAX>, Error> {
+    pub fn headers(&mut self, flow: FlowId, source: IpAddr) -> Result<ArrayVec<u8, HEADERS_MAX>, Error> {
         let (protocol, local, remote, hop, ttl, tos) = match self.slots.find(flow).ok_or(Error::BadSocket)? {
             Flow::Stream(stream) => {
                 let config = stream.connection.config();
@@ -106,13 +106,13 @@ impl<D: Device> Ring<D> {
             }
             Flow::Udp(udp) => {
                 let (remote, hop) = udp.remote.ok_or(Error::NotConnected)?;
-                let local = if udp.local.ip().is_unspecified() { SocketAddrV4::new(source, udp.local.port()) } else { udp.local };
+                let local = if udp.local.ip().is_unspecified() { SocketAddr::new(source, udp.local.port()) } else { udp.local };
                 (Protocol::Udp, local, remote, hop, udp.options.ttl, udp.options.tos)
             }
             Flow::Listener(_) => return Err(Error::NotConnected),
         };
         let mac = self.known_station(hop).ok_or(Error::NotConnected)?;
-        let envelope = Envelope { src: *local.ip(), dst: *remote.ip(), mac, ttl, tos };
+        let envelope = Envelope { src: local.ip(), dst: remote.ip(), mac, ttl, tos };
         Ok(self.output.template(&envelope, protocol, (local.port(), remote.port())))
     }
 

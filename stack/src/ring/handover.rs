@@ -7,7 +7,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use super::Ring;
 use super::demux::FlowKey;
@@ -45,12 +45,12 @@ impl<D: Device> core::fmt::Debug for Handover<D> {
 
 impl<D: Device> Handover<D> {
     /// Our address.
-    pub fn local(&self) -> SocketAddrV4 {
+    pub fn local(&self) -> SocketAddr {
         self.stream.local
     }
 
     /// The peer's.
-    pub fn remote(&self) -> SocketAddrV4 {
+    pub fn remote(&self) -> SocketAddr {
         self.stream.remote
     }
 
@@ -69,9 +69,9 @@ impl<D: Device> Handover<D> {
 /// Connections that a ring gave away, by their addresses (ours, the peer's).
 #[derive(Debug, Default)]
 pub(super) struct HandedOver {
-    known: BTreeMap<(SocketAddrV4, SocketAddrV4), LastKnown>,
+    known: BTreeMap<(SocketAddr, SocketAddr), LastKnown>,
     /// In the order of their expiry; entries that were overtaken are stale.
-    queue: VecDeque<(Instant, (SocketAddrV4, SocketAddrV4))>,
+    queue: VecDeque<(Instant, (SocketAddr, SocketAddr))>,
 }
 
 #[derive(Debug)]
@@ -117,24 +117,24 @@ impl HandoversUnderWay {
 }
 
 impl HandedOver {
-    pub(super) fn contains(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+    pub(super) fn contains(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         !self.known.is_empty() && self.known.contains_key(&(local, remote))
     }
 
     /// Whether a SYN may be an old duplicate of one that opened a connection which was given away: a newcomer begins above
     /// (RFC 9293 s3.10.7.4 asks the same of one that ends a TIME-WAIT).
-    pub(super) fn is_old(&self, local: SocketAddrV4, remote: SocketAddrV4, hop: NextHop, seq: SeqNumber) -> bool {
+    pub(super) fn is_old(&self, local: SocketAddr, remote: SocketAddr, hop: NextHop, seq: SeqNumber) -> bool {
         let gone = || self.known.get(&(local, remote)).filter(|gone| gone.hop == hop);
         !self.known.is_empty() && gone().is_some_and(|gone| seq.le(gone.expected))
     }
 
     /// Up to which number a connection of these addresses sent that was given away: bytes of it may still be under way.
-    pub(super) fn used(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<SeqNumber> {
+    pub(super) fn used(&self, local: SocketAddr, remote: SocketAddr) -> Option<SeqNumber> {
         self.known.get(&(local, remote)).map(|gone| gone.used)
     }
 
     /// The addresses have a connection here again.
-    pub(super) fn remove(&mut self, local: SocketAddrV4, remote: SocketAddrV4) {
+    pub(super) fn remove(&mut self, local: SocketAddr, remote: SocketAddr) {
         if !self.known.is_empty() {
             self.known.remove(&(local, remote));
         }
@@ -223,7 +223,7 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// [`Error::BadSocket`]: there is none between these addresses (ours, the peer's), or one that was aborted; [`Error::NotConnected`]: its handshake is under
     /// way.
-    pub fn dissolve(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<Remains, Error> {
+    pub fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Remains, Error> {
         // One that has ended, and that the program has not closed yet, is in no table but its own: it may have bytes to be read.
         let is_it = |flow: &Flow<D>| matches!(flow, Flow::Stream(stream) if (stream.local, stream.remote) == (local, remote));
         let ended = || self.slots.iter().find_map(|(id, flow)| is_it(flow).then_some(id.index));
@@ -296,7 +296,7 @@ impl<D: Device> Ring<D> {
     pub fn adopt_snapshot(
         &mut self,
         now: Instant,
-        (local, remote): (SocketAddrV4, SocketAddrV4),
+        (local, remote): (SocketAddr, SocketAddr),
         hop: NextHop,
         config: &Config,
         bytes: &[u8],
@@ -304,10 +304,10 @@ impl<D: Device> Ring<D> {
         let snapshot = Snapshot::from_bytes(bytes).ok_or(Error::Invalid)?;
         let ports = (local.port(), remote.port());
         // What the device gathers, and cuts, is this ring's, not the one's that the connection comes from.
-        let config = self.limited(config);
+        let config = self.limited(remote.ip(), config);
         let Self { device, .. } = self;
         let mut connection = Connection::resume(now, &config, ports, &snapshot, &mut |len| device.tx_alloc(len))?;
-        if let Some(mtu) = self.paths.mtu(now, *remote.ip()) {
+        if let Some(mtu) = self.paths.mtu(now, remote.ip()) {
             connection.set_path_mtu(now, mtu);
         }
         if self.lends {

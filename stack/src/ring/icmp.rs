@@ -1,9 +1,10 @@
 //! ICMP in the ring: pings, errors sent, and errors received, of which only those count that their connection can believe.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use super::Ring;
 use super::input::Packet;
+use super::ip::IpHeader;
 use super::path;
 use super::slots::Flow;
 use crate::device::{Device, Protocol};
@@ -20,15 +21,16 @@ impl<D: Device> Ring<D> {
     /// RFC 1122 s4.1.3.1: a datagram for a port that nobody has is answered, unless it was for many.
     pub(super) fn port_unreachable(&mut self, packet: &Packet<'_, D::Rx>) {
         // RFC 1122 s3.2.2: nor is one that was for every station of the link, or that no one host can have sent.
-        let was_for_many = packet.header.dst.is_multicast()
-            || packet.header.dst.is_broadcast()
-            || (packet.was_for_many() && !self.config.is(Mutant::ErrorForFrameToMany));
-        if was_for_many || packet.header.src.is_unspecified() {
+        let IpHeader::V4(header) = packet.header else { return self.port_unreachable_v6(packet) };
+        let ipv4::Header { src, dst, .. } = header;
+        let was_for_many =
+            dst.is_multicast() || dst.is_broadcast() || (packet.was_for_many() && !self.config.is(Mutant::ErrorForFrameToMany));
+        if was_for_many || src.is_unspecified() {
             return;
         }
         let Some(transport) = packet.head.first_chunk() else { return };
         mark!(self, PortUnreachableSent);
-        let mut quoted = icmp::Quoted { header: ipv4::Header { header_len: ipv4::LEN as u8, ..packet.header }, transport: *transport };
+        let mut quoted = icmp::Quoted { header: ipv4::Header { header_len: ipv4::LEN as u8, ..header }, transport: *transport };
         if self.config.is(Mutant::UnreachableShortQuote) {
             quoted.transport[4..].fill(0);
         }
@@ -80,8 +82,8 @@ impl<D: Device> Ring<D> {
     /// RFC 1122 s4.2.3.9 and RFC 5927: for TCP, an error only counts if it quotes what we have in flight, and then it is a hint;
     /// during a handshake it ends the attempt.
     fn on_unreachable(&mut self, now: Instant, hard: bool, quoted: &icmp::Quoted) -> Option<()> {
-        let local = SocketAddrV4::new(quoted.header.src, quoted.src_port());
-        let remote = SocketAddrV4::new(quoted.header.dst, quoted.dst_port());
+        let local = SocketAddr::new(IpAddr::V4(quoted.header.src), quoted.src_port());
+        let remote = SocketAddr::new(IpAddr::V4(quoted.header.dst), quoted.dst_port());
         match quoted.header.protocol {
             ipv4::PROTOCOL_TCP => {
                 let index = self.demux.find(Protocol::Tcp, local, remote)?;
@@ -101,8 +103,8 @@ impl<D: Device> Ring<D> {
     /// RFC 1191, with the checks of RFC 5927 s7: for TCP, only about what is in flight and was longer than the reported MTU, which no
     /// report brings below a floor.
     fn on_fragmentation_needed(&mut self, now: Instant, mtu: u16, quoted: &icmp::Quoted) -> Option<()> {
-        let local = SocketAddrV4::new(quoted.header.src, quoted.src_port());
-        let remote = SocketAddrV4::new(quoted.header.dst, quoted.dst_port());
+        let local = SocketAddr::new(IpAddr::V4(quoted.header.src), quoted.src_port());
+        let remote = SocketAddr::new(IpAddr::V4(quoted.header.dst), quoted.dst_port());
         let floors = mtu == 0 && self.config.is(Mutant::OldRouterMeansFloor);
         let mtu = if floors { 0 } else { path::reported(quoted.header.total_len, mtu) };
         match quoted.header.protocol {
@@ -112,8 +114,8 @@ impl<D: Device> Ring<D> {
                 if !stream.connection.believes_path_mtu(quoted.seq(), quoted.header.total_len, mtu) {
                     return None;
                 }
-                let least = if self.config.is(Mutant::BelieveTinyPath) { 68 } else { tcp::PATH_MTU_MIN };
-                self.path_shrank(now, *remote.ip(), mtu.max(least));
+                let least = if self.config.is(Mutant::BelieveTinyPath) { 68 } else { tcp::Family::V4.path_mtu_min() };
+                self.path_shrank(now, remote.ip(), mtu.max(least));
                 Some(())
             }
             // Nothing here cuts datagrams up, so that there is nothing to remember: as with Linux's IP_PMTUDISC_DO, the program is told.
@@ -127,12 +129,12 @@ impl<D: Device> Ring<D> {
     }
 
     /// All connections to a destination share its path (RFC 1191 s6.1), those to come included.
-    fn path_shrank(&mut self, now: Instant, destination: Ipv4Addr, mtu: u16) {
+    pub(super) fn path_shrank(&mut self, now: Instant, destination: IpAddr, mtu: u16) {
         if !self.config.is(Mutant::PathMtuOfOne) {
             self.paths.learn(now, destination, mtu);
         }
         let sharers = self.slots.iter().filter_map(|(id, flow)| match flow {
-            Flow::Stream(stream) if *stream.remote.ip() == destination || self.config.is(Mutant::PathMtuForAll) => Some(id.index),
+            Flow::Stream(stream) if stream.remote.ip() == destination || self.config.is(Mutant::PathMtuForAll) => Some(id.index),
             _ => None,
         });
         for index in sharers.collect::<Vec<_>>() {
@@ -144,7 +146,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// An error for a connected UDP socket; one that isn't never asked (RFC 1122 s4.1.3.3).
-    fn udp_error(&mut self, index: u32, remote: SocketAddrV4, error: Error) -> Option<()> {
+    pub(super) fn udp_error(&mut self, index: u32, remote: SocketAddr, error: Error) -> Option<()> {
         let Flow::Udp(flow) = self.slots.at(index)? else { return None };
         let asks = flow.remote.is_none() && self.config.is(Mutant::UnconnectedHearsErrors);
         if flow.remote.is_none_or(|(peer, _)| peer != remote) && !asks {

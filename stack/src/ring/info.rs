@@ -1,7 +1,7 @@
 //! A socket as `ss` would show it.
 
 use core::time::Duration;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use super::Ring;
 use super::slots::{Flow, Listener, Stream};
@@ -20,7 +20,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// The groups that a UDP socket is a member of.
-    pub fn udp_groups(&self, flow: FlowId) -> &[Ipv4Addr] {
+    pub fn udp_groups(&self, flow: FlowId) -> &[IpAddr] {
         match self.slots.find(flow) {
             Some(Flow::Udp(udp)) => &udp.memberships,
             _ => &[],
@@ -94,7 +94,7 @@ fn of_udp<D: Device>(udp: &UdpFlow<D>) -> FlowInfo {
 #[cfg(test)]
 mod tests {
     use std::io::{IoSlice, IoSliceMut};
-    use std::net::{Ipv4Addr, SocketAddrV4};
+    use std::net::{IpAddr, SocketAddr};
 
     use super::super::tests::Pair;
     use super::super::types::{NextHop, RecvFlags, UdpOptions};
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn a_queue_remembers_how_full_it_was() {
         let mut pair = Pair::new();
-        let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-        let (from, to) = (SocketAddrV4::new(a, 1000), SocketAddrV4::new(b, 2000));
+        let (a, b) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let (from, to) = (SocketAddr::new(a, 1000), SocketAddr::new(b, 2000));
         let sender = pair.a.udp_open(from, &UdpOptions::default()).unwrap();
         // Room for two datagrams of 100 bytes, with their overhead.
         let receiver = pair.b.udp_open(to, &UdpOptions { rcvbuf: 800, ..UdpOptions::default() }).unwrap();

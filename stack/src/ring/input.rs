@@ -1,10 +1,11 @@
 //! Frames on their way in: parsed from the private copy of their head, verified, and handed to their flow.
 
 use core::time::Duration;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use super::Ring;
 use super::demux::FlowKey;
+use super::ip::IpHeader;
 use super::output::Envelope;
 use super::slots::Flow;
 use super::types::NextHop;
@@ -76,7 +77,7 @@ impl<B: RxBuffer> Body<B> for Nothing {
 /// What is left of a frame after its Ethernet and IPv4 headers.
 pub(super) struct Packet<'a, B, Rest = Option<B>> {
     pub(super) from: MacAddr,
-    pub(super) header: ipv4::Header,
+    pub(super) header: IpHeader,
     /// The packet's bytes that were copied, from the transport header on.
     pub(super) head: &'a [u8],
     /// The frame that `head` is a part of.
@@ -108,8 +109,8 @@ impl<'a, B: RxBuffer, Rest: Body<B>> Packet<'a, B, Rest> {
 
     /// Whether a checksum over pseudo header and everything in the packet comes out right.
     #[inline(always)]
-    fn transport_checksum_good(&self) -> bool {
-        self.sum_is_good(self.header.pseudo_header(self.len()))
+    fn transport_checksum_good(&self, protocol: u8) -> bool {
+        self.sum_is_good(self.header.pseudo_header(protocol, self.len()))
     }
 
     #[inline(always)]
@@ -128,6 +129,12 @@ impl<'a, B: RxBuffer, Rest: Body<B>> Packet<'a, B, Rest> {
         let Self { from, header, head, frame, body, verified, segments } = self;
         let body = body.cut(len.saturating_sub(head.len()))?;
         Some(Self { from, header, head: &head[..len.min(head.len())], frame, body, verified, segments })
+    }
+
+    /// The same, with a body that is owned.
+    pub(super) fn with_option(self) -> Packet<'a, B> {
+        let Self { from, header, head, frame, body, verified, segments } = self;
+        Packet { from, header, head, frame, body: body.into_option(), verified, segments }
     }
 
     /// The same, but for its body, to be referred to where it is nothing that most packets come to.
@@ -201,6 +208,7 @@ impl<D: Device> Ring<D> {
         match link.ethertype {
             ethernet::ETHERTYPE_IPV4 => self.on_ipv4(now, link.src, &head[at..], body, frame),
             ethernet::ETHERTYPE_ARP => self.on_arp(now, &head[at..]),
+            ethernet::ETHERTYPE_IPV6 => self.on_ipv6(now, link.src, &head[at..], body, frame),
             _ => None,
         }
     }
@@ -222,7 +230,7 @@ impl<D: Device> Ring<D> {
         let is_damaged = !verified && !ipv4::verify_checksum(bytes) && !self.config.is(Mutant::IpChecksumUnchecked);
         let is_nobodys = header.src.to_bits() >= CLASS_D && !self.config.is(Mutant::ForeignSourceTaken);
         // (RFC 1122 s3.2.1.3: nor has one host an address of class D or E, or everybody's.)
-        if is_part || is_damaged || is_nobodys || !self.is_ours(header.dst) {
+        if is_part || is_damaged || is_nobodys || !self.is_ours(IpAddr::V4(header.dst)) {
             return None;
         }
         if header.dst.is_multicast() && !matches!(header.protocol, ipv4::PROTOCOL_UDP | ipv4::PROTOCOL_IGMP) {
@@ -235,16 +243,17 @@ impl<D: Device> Ring<D> {
         let (head, body) = (bytes.get(at..total.min(bytes.len()))?, body.cut(total.saturating_sub(bytes.len()))?);
         // (One for each branch: a packet that is not referred to stays in registers.)
         let segments = frame.meta.coalesced;
-        match header.protocol {
+        let (protocol, dst, header) = (header.protocol, header.dst, IpHeader::V4(header));
+        match protocol {
             ipv4::PROTOCOL_TCP => self.on_tcp(now, Packet { from, header, head, frame, body, verified, segments }),
             ipv4::PROTOCOL_UDP => self.on_udp(now, Packet { from, header, head, frame, body, verified, segments }),
             ipv4::PROTOCOL_ICMP => self.on_icmp(now, &Packet { from, header, head, frame, body: body.into_option(), verified, segments }),
-            ipv4::PROTOCOL_IGMP => self.on_igmp(now, header.dst, head),
+            ipv4::PROTOCOL_IGMP => self.on_igmp(now, dst, head),
             _ => None,
         }
     }
 
-    pub(super) fn is_ours(&self, ip: Ipv4Addr) -> bool {
+    pub(super) fn is_ours(&self, ip: IpAddr) -> bool {
         if self.config.is(Mutant::ForeignPacketsTaken) {
             return true;
         }
@@ -252,17 +261,16 @@ impl<D: Device> Ring<D> {
     }
 
     #[inline(always)]
-    fn on_tcp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
+    pub(super) fn on_tcp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
         let Ok((mut header, at)) = wire_tcp::Header::parse(packet.head) else { return None };
         if self.config.is(Mutant::UnknownOptionEndsParsing) {
             header.options = wire_tcp::Options::parse_known(&packet.head[wire_tcp::LEN..at]);
         }
-        if !packet.verified && !packet.transport_checksum_good() {
+        if !packet.verified && !packet.transport_checksum_good(ipv4::PROTOCOL_TCP) {
             mark!(self, BadChecksum);
             return None;
         }
-        let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
-        let remote = SocketAddrV4::new(packet.header.src, header.src_port);
+        let (remote, local) = packet.header.ends(header.src_port, header.dst_port);
         let payload_len = packet.len() - at;
         self.output_rx(payload_len);
         let found = self.demux.find(Protocol::Tcp, local, remote);
@@ -301,8 +309,8 @@ impl<D: Device> Ring<D> {
         index: u32,
         packet: &Packet<'_, D::Rx>,
         header: &wire_tcp::Header,
-        local: SocketAddrV4,
-        remote: SocketAddrV4,
+        local: SocketAddr,
+        remote: SocketAddr,
         payload_len: usize,
     ) -> Option<()> {
         if !header.opens() {
@@ -322,8 +330,8 @@ impl<D: Device> Ring<D> {
         index: u32,
         packet: &Packet<'_, D::Rx>,
         header: &wire_tcp::Header,
-        local: SocketAddrV4,
-        remote: SocketAddrV4,
+        local: SocketAddr,
+        remote: SocketAddr,
     ) -> Option<()> {
         mark!(self, TimeWaitSyn);
         self.end_time_wait(index);
@@ -340,8 +348,8 @@ impl<D: Device> Ring<D> {
         index: u32,
         packet: &Packet<'_, D::Rx>,
         header: &wire_tcp::Header,
-        local: SocketAddrV4,
-        remote: SocketAddrV4,
+        local: SocketAddr,
+        remote: SocketAddr,
         payload_len: usize,
     ) -> Option<()> {
         let flags = header.flags;
@@ -361,21 +369,21 @@ impl<D: Device> Ring<D> {
     /// The way back to who sent a packet: through the neighbour table, which may learn from it at no cost.
     fn hop_back(&mut self, now: Instant, packet: &Packet<'_, D::Rx>) -> NextHop {
         // What ARP said stays: that only the neighbour's own network can say, and a SYN in its name anybody, through any router.
-        if self.neighbours.known(packet.header.src).is_none() || self.config.is(Mutant::SynTeachesNeighbour) {
-            self.neighbours.learn_asker(now, packet.header.src, packet.from);
+        if self.neighbours.known(packet.header.src()).is_none() || self.config.is(Mutant::SynTeachesNeighbour) {
+            self.neighbours.learn_asker(now, packet.header.src(), packet.from);
             // Whoever waits for that neighbour's answer need not wait any longer, and must not: what is known is not asked for again.
             if !self.waiting_neighbour.is_empty() || !self.held.is_empty() {
-                self.neighbour_known(packet.header.src, packet.from);
+                self.neighbour_known(packet.header.src(), packet.from);
             }
         }
-        NextHop::Neighbour(packet.header.src)
+        NextHop::Neighbour(packet.header.src())
     }
 
     /// A reset for a segment that belongs to no connection (RFC 9293 s3.10.7.1).
     fn refuse(&mut self, packet: &Packet<'_, D::Rx>, header: &wire_tcp::Header, payload_len: usize) -> Option<()> {
         let moved = || {
-            let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
-            self.handed_over.contains(local, SocketAddrV4::new(packet.header.src, header.src_port))
+            let (remote, local) = packet.header.ends(header.src_port, header.dst_port);
+            self.handed_over.contains(local, remote)
         };
         let was_for_many = packet.was_for_many() && !self.config.is(Mutant::ResetForFrameToMany);
         if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) && !was_for_many && !moved() {
@@ -400,24 +408,22 @@ impl<D: Device> Ring<D> {
     }
 
     pub(super) fn envelope_back(packet: &Packet<'_, D::Rx>) -> Envelope {
-        Envelope { src: packet.header.dst, dst: packet.header.src, mac: packet.from, ttl: 64, tos: 0 }
+        Envelope { src: packet.header.dst(), dst: packet.header.src(), mac: packet.from, ttl: 64, tos: 0 }
     }
 
     #[inline(always)]
-    fn on_udp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
+    pub(super) fn on_udp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
         let (header, at) = udp::Header::parse(packet.head).ok()?;
         let len = if self.config.is(Mutant::UdpTailDelivered) { packet.len() } else { usize::from(header.len) };
         // (RFC 768: the checksum is over as many bytes as the datagram says that it has.)
         let packet = if len < packet.len() { packet.cut(len)? } else { packet };
-        if (header.checksum == 0 && self.config.is(Mutant::NeedUdpChecksum))
-            || len > packet.len()
-            || (!packet.verified && self.is_udp_damaged(&header, &packet))
-        {
+        // RFC 8200 s8.1: of IPv6's, each has one.
+        let needs_checksum = matches!(packet.header, IpHeader::V6(_)) || self.config.is(Mutant::NeedUdpChecksum);
+        if (header.checksum == 0 && needs_checksum) || len > packet.len() || (!packet.verified && self.is_udp_damaged(&header, &packet)) {
             return None;
         }
-        let local = SocketAddrV4::new(packet.header.dst, header.dst_port);
         let port = if self.config.is(Mutant::UdpMisattribute) { header.src_port ^ 1 } else { header.src_port };
-        let remote = SocketAddrV4::new(packet.header.src, port);
+        let (remote, local) = packet.header.ends(port, header.dst_port);
         if self.config.is(Mutant::EmptyDatagramDropped) && len == at {
             return None;
         }
@@ -426,7 +432,7 @@ impl<D: Device> Ring<D> {
         // No two datagrams of a ring have the same time: so it is known which of two sockets has the older one.
         let now = now.max(self.datagram_at + Duration::from_nanos(1));
         self.datagram_at = now;
-        if packet.header.dst.is_multicast() {
+        if local.ip().is_multicast() {
             return self.deliver(now, remote, local, &packet.payload(at, len)).then_some(());
         }
         let mut index = self.demux.find(Protocol::Udp, local, remote);
@@ -446,7 +452,7 @@ impl<D: Device> Ring<D> {
             }
             return None;
         };
-        let to = packet.header.dst;
+        let to = local.ip();
         let payload = packet.payload(at, len);
         if self.config.is(Mutant::UdpDuplicate) {
             flow.push(now, remote, to, payload.clone());
@@ -469,7 +475,7 @@ impl<D: Device> Ring<D> {
     /// RFC 768: a checksum of zero says that there is none.
     #[inline(always)]
     fn is_udp_damaged(&self, header: &udp::Header, packet: &Packet<'_, D::Rx, impl Body<D::Rx>>) -> bool {
-        header.checksum != 0 && !self.config.is(Mutant::UdpChecksumUnchecked) && !packet.transport_checksum_good()
+        header.checksum != 0 && !self.config.is(Mutant::UdpChecksumUnchecked) && !packet.transport_checksum_good(ipv4::PROTOCOL_UDP)
     }
 
     #[inline]

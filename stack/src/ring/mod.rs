@@ -14,6 +14,8 @@ mod icmp;
 mod incarnations;
 mod info;
 mod input;
+mod ip;
+mod ipv6;
 mod lending;
 mod multicast;
 mod neighbour;
@@ -39,7 +41,7 @@ pub use crate::tcp::{Decision, Lent, LentPieces};
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -70,7 +72,7 @@ const REAPS_OWED_MAX: u8 = 4;
 /// A datagram that waits for its neighbour's Ethernet address.
 struct Held {
     envelope: Envelope,
-    neighbour: Ipv4Addr,
+    neighbour: IpAddr,
     ports: (u16, u16),
     bytes: Vec<u8>,
 }
@@ -94,6 +96,7 @@ pub struct Ring<D: Device> {
     retry_after: Duration,
     /// When the latest datagram came.
     datagram_at: Instant,
+    icmpv6_errors: ipv6::ErrorLimit,
     waiting_neighbour: Vec<u32>,
     /// Connections that wait for an acknowledgment, or did a while ago ([`Ring::wake`]).
     awaiting: Vec<u32>,
@@ -140,6 +143,7 @@ impl<D: Device> Ring<D> {
             retry_at: None,
             retry_after: STALL_MIN,
             datagram_at: Instant::ZERO,
+            icmpv6_errors: ipv6::ErrorLimit::new(),
             waiting_neighbour: Vec::new(),
             awaiting: Vec::new(),
             answers: Answers::new(),
@@ -304,7 +308,7 @@ impl<D: Device> Ring<D> {
 
     /// Teaches the ring a neighbour's Ethernet address, or forgets it. (Also learned by ARP where the device has no
     /// [`crate::device::Capabilities::point_to_point`].)
-    pub fn set_neighbour(&mut self, ip: Ipv4Addr, mac: Option<MacAddr>) {
+    pub fn set_neighbour(&mut self, ip: IpAddr, mac: Option<MacAddr>) {
         self.neighbours.set(ip, mac);
         if let Some(mac) = mac {
             self.neighbour_known(ip, mac);
@@ -320,7 +324,7 @@ impl<D: Device> Ring<D> {
             let announced = if self.config.is(Mutant::AnnouncesFirstOnly) { 1 } else { usize::MAX };
             for &ip in self.config.addresses.iter().take(announced).filter(|_| !self.config.is(Mutant::ReaddressUnannounced)) {
                 // (What the device refuses is lost: those whom it concerns ask in the end.)
-                if !self.output.arp_request(&mut self.device, ip, ip) {
+                if !self.output.announce(&mut self.device, ip) {
                     self.output.counters.tx_drops += 1;
                 }
             }

@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -58,7 +58,7 @@ struct Port {
 #[derive(Debug)]
 pub(super) struct Groups {
     groups: BTreeMap<Ipv4Addr, Group>,
-    ports: BTreeMap<SocketAddrV4, Port>,
+    ports: BTreeMap<SocketAddr, Port>,
     /// The earliest report that is due.
     next: Option<Instant>,
     jitter: ChaCha8Rng,
@@ -72,7 +72,8 @@ impl Groups {
     }
 
     /// Whether packets for this address are ours.
-    pub(super) fn hears(&self, ip: Ipv4Addr) -> bool {
+    pub(super) fn hears(&self, ip: IpAddr) -> bool {
+        let IpAddr::V4(ip) = ip else { return false };
         ip.is_multicast() && (self.groups.contains_key(&ip) || ip == ALL_SYSTEMS && !self.groups.is_empty())
     }
 
@@ -131,26 +132,26 @@ impl<D: Device> Ring<D> {
     /// [`Error::Invalid`] (not a group), [`Error::AddressInUse`] (it is a member already; or another ring has the group's datagrams),
     /// [`Error::NoBuffers`] (too many memberships), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP, or a device that
     /// knows stations only).
-    pub fn udp_join(&mut self, now: Instant, id: FlowId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
+    pub fn udp_join(&mut self, now: Instant, id: FlowId, group: IpAddr, from: IpAddr) -> Result<(), Error> {
         let flow = self.slots.udp(id)?;
         if !group.is_multicast() {
             return Err(Error::Invalid);
         }
-        if self.output.caps.point_to_point {
+        let (IpAddr::V4(group), IpAddr::V4(from), false) = (group, from, self.output.caps.point_to_point) else {
             return Err(Error::NotSupported);
-        }
-        if flow.memberships.contains(&group) {
+        };
+        if flow.memberships.contains(&IpAddr::V4(group)) {
             return Err(Error::AddressInUse);
         }
         if flow.memberships.len() >= MEMBERSHIPS_MAX + usize::from(self.config.is(Mutant::OneMembershipMore)) {
             return Err(Error::NoBuffers);
         }
         let local = flow.local;
-        if local.ip().is_unspecified() || *local.ip() == group || self.config.is(Mutant::GroupIgnoresAddress) {
-            self.steer_group(SocketAddrV4::new(group, local.port()), id.index)?;
+        if local.ip().is_unspecified() || local.ip() == IpAddr::V4(group) || self.config.is(Mutant::GroupIgnoresAddress) {
+            self.steer_group(SocketAddr::new(IpAddr::V4(group), local.port()), id.index)?;
         }
         if let Ok(flow) = self.slots.udp(id) {
-            flow.memberships.push(group);
+            flow.memberships.push(IpAddr::V4(group));
         }
         self.enter(now, group, from);
         self.output.flush(&mut self.device);
@@ -161,15 +162,17 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::AddressNotAvailable`] (not a member), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP).
-    pub fn udp_leave(&mut self, id: FlowId, group: Ipv4Addr) -> Result<(), Error> {
+    pub fn udp_leave(&mut self, id: FlowId, group: IpAddr) -> Result<(), Error> {
         let flow = self.slots.udp(id)?;
         let at = flow.memberships.iter().position(|&joined| joined == group).ok_or(Error::AddressNotAvailable)?;
         flow.memberships.remove(at);
         let port = flow.local.port();
         if !self.config.is(Mutant::LeaverStillHears) {
-            self.unsteer(SocketAddrV4::new(group, port), id.index);
+            self.unsteer(SocketAddr::new(group, port), id.index);
         }
-        self.exit(group);
+        if let IpAddr::V4(group) = group {
+            self.exit(group);
+        }
         self.output.flush(&mut self.device);
         Ok(())
     }
@@ -187,7 +190,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// Has a group's datagrams for a port come to a socket.
-    fn steer_group(&mut self, to: SocketAddrV4, index: u32) -> Result<(), Error> {
+    fn steer_group(&mut self, to: SocketAddr, index: u32) -> Result<(), Error> {
         if let Some(port) = self.groups.ports.get_mut(&to) {
             port.members.push(index);
             return Ok(());
@@ -197,7 +200,7 @@ impl<D: Device> Ring<D> {
         Ok(())
     }
 
-    fn unsteer(&mut self, to: SocketAddrV4, index: u32) {
+    fn unsteer(&mut self, to: SocketAddr, index: u32) {
         let Some(port) = self.groups.ports.get_mut(&to) else { return };
         port.members.retain(|&member| member != index);
         let enough = usize::from(self.config.is(Mutant::GroupRuleLeavesOneMember));
@@ -267,16 +270,16 @@ impl<D: Device> Ring<D> {
     }
 
     /// Hands a datagram for a group to its members. Says whether there was any.
-    pub(super) fn deliver(&mut self, now: Instant, from: SocketAddrV4, to: SocketAddrV4, payload: &RxPayload<'_, D::Rx>) -> bool {
+    pub(super) fn deliver(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, payload: &RxPayload<'_, D::Rx>) -> bool {
         let Some(members) = self.groups.ports.get(&to).map(|port| port.members.clone()) else { return false };
-        let is_own = self.is_ours(*from.ip());
+        let is_own = self.is_ours(from.ip());
         for index in members {
             let Some(Flow::Udp(flow)) = self.slots.at(index) else { continue };
-            let hears = flow.hears(from, *to.ip()) || self.config.is(Mutant::GroupIgnoresPeer);
+            let hears = flow.hears(from, to.ip()) || self.config.is(Mutant::GroupIgnoresPeer);
             if hears && self.config.is(Mutant::LoopMissesSender) && flow.local.port() == from.port() && is_own {
                 continue;
             }
-            if hears && flow.push(now, from, *to.ip(), payload.clone()) {
+            if hears && flow.push(now, from, to.ip(), payload.clone()) {
                 self.raise(index, Readiness::IN);
                 if self.config.is(Mutant::GroupHeardByOne) {
                     break;
@@ -289,7 +292,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// What was sent to a group reaches this ring's own members too: no switch sends a frame back to where it came from.
-    pub(super) fn loop_back(&mut self, now: Instant, from: SocketAddrV4, to: SocketAddrV4, data: &[IoSlice<'_>], len: usize) {
+    pub(super) fn loop_back(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, data: &[IoSlice<'_>], len: usize) {
         if self.groups.ports.contains_key(&to) {
             let mut bytes = vec![0; len];
             gather(data, &mut bytes);

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use super::slots::STALL_MAX;
 use crate::device::MacAddr;
@@ -30,13 +30,13 @@ enum Neighbour {
     /// Used while it is asked whether it is still there: it alone, at the address that it had.
     Probed {
         mac: MacAddr,
-        from: Ipv4Addr,
+        from: IpAddr,
         tries: u32,
         again_at: Instant,
     },
     /// Everyone is asked.
     Asked {
-        from: Ipv4Addr,
+        from: IpAddr,
         tries: u32,
         again_at: Instant,
     },
@@ -54,17 +54,17 @@ pub(super) enum Lookup {
 pub(super) enum Retry {
     /// `to` one station, or to all.
     Ask {
-        from: Ipv4Addr,
-        target: Ipv4Addr,
+        from: IpAddr,
+        target: IpAddr,
         to: MacAddr,
     },
-    Unreachable(Ipv4Addr),
+    Unreachable(IpAddr),
 }
 
 /// The table. Ordered, so that simulations iterate alike.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
-    table: BTreeMap<Ipv4Addr, Neighbour>,
+    table: BTreeMap<IpAddr, Neighbour>,
     /// No entry asks again before this.
     due: Option<Instant>,
     /// The device refused a request, which was not tried again yet.
@@ -74,7 +74,7 @@ pub(super) struct Neighbours {
 
 impl Neighbours {
     #[inline]
-    pub(super) fn lookup(&mut self, now: Instant, from: Ipv4Addr, ip: Ipv4Addr) -> Lookup {
+    pub(super) fn lookup(&mut self, now: Instant, from: IpAddr, ip: IpAddr) -> Lookup {
         match self.table.get(&ip) {
             Some(Neighbour::Known { mac, until }) if now < *until || self.strain.is(Mutant::ArpNeverExpires) => {
                 Lookup::Known { mac: *mac, probe: false }
@@ -96,7 +96,7 @@ impl Neighbours {
     }
 
     /// The address of a neighbour that is known, without asking anybody.
-    pub(super) fn known(&self, ip: Ipv4Addr) -> Option<MacAddr> {
+    pub(super) fn known(&self, ip: IpAddr) -> Option<MacAddr> {
         match self.table.get(&ip)? {
             Neighbour::Known { mac, .. } | Neighbour::Probed { mac, .. } => Some(*mac),
             Neighbour::Asked { .. } => None,
@@ -105,7 +105,7 @@ impl Neighbours {
 
     /// Takes in what a station claims, by an answer or by an announcement. Only what was asked for, or is known already, changes: an unasked
     /// claim enters nothing. Whether it was of use.
-    pub(super) fn learn(&mut self, now: Instant, ip: Ipv4Addr, mac: MacAddr) -> bool {
+    pub(super) fn learn(&mut self, now: Instant, ip: IpAddr, mac: MacAddr) -> bool {
         if self.strain.is(Mutant::ArpLearnsUnasked) && !self.table.contains_key(&ip) {
             self.table.insert(ip, Neighbour::Known { mac, until: now });
         }
@@ -121,7 +121,7 @@ impl Neighbours {
         true
     }
 
-    pub(super) fn set(&mut self, ip: Ipv4Addr, mac: Option<MacAddr>) {
+    pub(super) fn set(&mut self, ip: IpAddr, mac: Option<MacAddr>) {
         match mac {
             Some(mac) => drop(self.table.insert(ip, Neighbour::Known { mac, until: FOREVER })),
             // A question under way goes on: somebody waits for the answer.
@@ -131,7 +131,7 @@ impl Neighbours {
     }
 
     /// A request for us tells who asks (RFC 826's merge flag); that station will want an answer, so it may enter the table.
-    pub(super) fn learn_asker(&mut self, now: Instant, ip: Ipv4Addr, mac: MacAddr) {
+    pub(super) fn learn_asker(&mut self, now: Instant, ip: IpAddr, mac: MacAddr) {
         if !self.learn(now, ip, mac) && self.table.len() < TABLE_MAX && !self.strain.is(Mutant::ArpAskerForgotten) {
             self.table.insert(ip, Neighbour::Known { mac, until: now + REACHABLE });
         }
@@ -139,7 +139,7 @@ impl Neighbours {
 
     /// The device did not take a request: it is no try, and made up for as soon as frames that the device refuses are tried again. (As one
     /// more loss on the wire it would cost whoever waits a second.)
-    pub(super) fn unasked(&mut self, now: Instant, ip: Ipv4Addr) {
+    pub(super) fn unasked(&mut self, now: Instant, ip: IpAddr) {
         if let Some(Neighbour::Probed { tries, again_at, .. } | Neighbour::Asked { tries, again_at, .. }) = self.table.get_mut(&ip) {
             if self.strain.is(Mutant::ArpRefusedIsAsked) {
                 return;
@@ -214,7 +214,7 @@ impl Neighbours {
         }
     }
 
-    fn ask(&mut self, ip: Ipv4Addr, entry: Neighbour) {
+    fn ask(&mut self, ip: IpAddr, entry: Neighbour) {
         self.due = self.due.into_iter().chain(entry.again_at()).min();
         self.table.insert(ip, entry);
     }

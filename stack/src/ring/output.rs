@@ -1,24 +1,25 @@
 //! Frames on their way out: headers built in place, checksums where the device doesn't fill them in.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use arrayvec::ArrayVec;
 
+use super::ip::{self, IpHeader};
 use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, Protocol, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 use crate::flow::Counters;
 use crate::mutants::{Mutant, Strain};
 use crate::tcp::Segment;
 use crate::wire::checksum::{self, Checksum};
-use crate::wire::{arp, ethernet, icmp, igmp, ipv4, tcp, udp};
+use crate::wire::{arp, ethernet, icmp, igmp, ipv4, ipv6, tcp, udp};
 
-/// The most bytes of a packet's headers without options: Ethernet with a VLAN tag, IPv4, TCP.
-pub(super) const HEADERS_MAX: usize = 14 + 4 + 20 + 20;
+/// The most bytes of a packet's headers without options: Ethernet with a VLAN tag, IPv6, TCP.
+pub(super) const HEADERS_MAX: usize = 14 + 4 + 40 + 20;
 
 /// From whom to whom, below the transport header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Envelope {
-    pub(super) src: Ipv4Addr,
-    pub(super) dst: Ipv4Addr,
+    pub(super) src: IpAddr,
+    pub(super) dst: IpAddr,
     pub(super) mac: MacAddr,
     pub(super) ttl: u8,
     pub(super) tos: u8,
@@ -33,10 +34,10 @@ pub(super) struct Output {
     vlan_in_head: Option<u16>,
     /// What the device does to every frame.
     offload: TxOffload,
-    /// Bytes before the transport header.
-    lower_len: usize,
-    /// The most payload of a datagram that is sent without a buffer.
-    udp_inline_max: usize,
+    /// Bytes before the IP header.
+    link_len: usize,
+    /// The longest frame that is sent without a buffer.
+    inline_max: usize,
     /// Where the small ones are put together; `None` only meanwhile.
     scratch: Option<Box<[u8; HEAD_MAX]>>,
     /// Frames were queued since the last doorbell.
@@ -51,13 +52,13 @@ pub(super) struct Output {
 impl Output {
     pub(super) fn new(caps: Capabilities, mac: MacAddr, vlan: Option<u16>) -> Self {
         let (vlan_in_head, vlan) = if caps.vlan_insert { (None, vlan) } else { (vlan, None) };
-        let lower_len = ethernet::LEN + if vlan_in_head.is_some() { ethernet::VLAN_LEN } else { 0 } + ipv4::LEN;
+        let link_len = ethernet::LEN + if vlan_in_head.is_some() { ethernet::VLAN_LEN } else { 0 };
         Self {
             mac,
             vlan_in_head,
             offload: TxOffload { checksum: caps.tx_checksum, tso_mss: None, vlan, quiet: false, dummy: false },
-            lower_len,
-            udp_inline_max: caps.inline_max.min(HEAD_MAX).saturating_sub(lower_len + udp::LEN),
+            link_len,
+            inline_max: caps.inline_max.min(HEAD_MAX),
             scratch: None,
             caps,
             queued: false,
@@ -73,35 +74,45 @@ impl Output {
         self.offload.dummy = on;
     }
 
+    /// The station's address.
+    pub(super) fn mac(&self) -> MacAddr {
+        self.mac
+    }
+
     /// Frames are sent from this address from now on.
     pub(super) fn set_mac(&mut self, mac: MacAddr) {
         self.mac = mac;
     }
 
-    /// The transport payload that one packet can carry beside `header_len` bytes of transport header.
-    pub(super) fn payload_max(&self, header_len: usize) -> usize {
-        self.caps.mtu.min(usize::from(u16::MAX)) - ipv4::LEN - header_len
+    /// The transport payload that one packet to `dst` can carry beside `header_len` bytes of transport header.
+    #[inline]
+    pub(super) fn payload_max(&self, dst: IpAddr, header_len: usize) -> usize {
+        self.caps.mtu.min(usize::from(u16::MAX)) - ip::header_len(dst) - header_len
     }
 
     /// The TCP payload of the longest segment that the device cuts, below all headers there may be; zero: it cuts none.
-    pub(super) fn tso_payload_max(&self) -> usize {
+    pub(super) fn tso_payload_max(&self, dst: IpAddr) -> usize {
         const TCP_LEN_MAX: usize = 60;
         let packet_max = |frame_max: usize| frame_max.saturating_sub(ethernet::LEN + ethernet::VLAN_LEN).min(usize::from(u16::MAX));
-        self.caps.tso_max.map_or(0, |frame_max| packet_max(frame_max).saturating_sub(ipv4::LEN + TCP_LEN_MAX))
+        self.caps.tso_max.map_or(0, |frame_max| packet_max(frame_max).saturating_sub(ip::header_len(dst) + TCP_LEN_MAX))
     }
 
     #[inline]
-    fn ethernet(&self, dst: MacAddr, ethertype: u16) -> ethernet::Header {
+    pub(super) fn ethernet(&self, dst: MacAddr, ethertype: u16) -> ethernet::Header {
         ethernet::Header { dst, src: self.mac, vlan: self.vlan_in_head, ethertype }
     }
 
     #[inline]
-    fn lower(&mut self, to: &Envelope, protocol: u8, transport_len: usize, out: &mut [u8]) -> (usize, ipv4::Header) {
+    fn lower(&mut self, to: &Envelope, protocol: u8, transport_len: usize, out: &mut [u8]) -> (usize, IpHeader) {
+        let (src, dst) = match (to.src, to.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => (src, dst),
+            (src, dst) => return self.lower_v6(to, (v6(src), v6(dst)), protocol, transport_len, out),
+        };
         let at = self.ethernet(to.mac, ethernet::ETHERTYPE_IPV4).emit(out);
         self.packet_id = self.packet_id.wrapping_add(1);
         let header = ipv4::Header {
-            src: to.src,
-            dst: to.dst,
+            src,
+            dst,
             protocol,
             ttl: to.ttl,
             tos: to.tos,
@@ -112,7 +123,42 @@ impl Output {
             fragment_offset: 0,
             header_len: ipv4::LEN as u8,
         };
-        (at + header.emit(&mut out[at..], !self.caps.tx_checksum), header)
+        (at + header.emit(&mut out[at..], !self.caps.tx_checksum), IpHeader::V4(header))
+    }
+
+    #[inline(never)]
+    fn lower_v6(
+        &mut self,
+        to: &Envelope,
+        (src, dst): (Ipv6Addr, Ipv6Addr),
+        protocol: u8,
+        transport_len: usize,
+        out: &mut [u8],
+    ) -> (usize, IpHeader) {
+        let at = self.ethernet(to.mac, ethernet::ETHERTYPE_IPV6).emit(out);
+        let header = ipv6::Header {
+            src,
+            dst,
+            next_header: protocol,
+            hop_limit: to.ttl,
+            traffic_class: to.tos,
+            flow_label: 0,
+            payload_len: transport_len as u16,
+        };
+        (at + header.emit(&mut out[at..]), IpHeader::V6(header))
+    }
+
+    /// A frame that is all head, whose checksums are there already.
+    pub(super) fn send_whole<D: Device>(&mut self, device: &mut D, head: &[u8]) -> Result<(), SendError> {
+        let offload = TxOffload { checksum: false, ..self.offload };
+        match device.send(&TxFrame { head, body: &[], offload }) {
+            Ok(()) => {
+                self.queued = true;
+                self.counters.tx_packets += 1;
+                Ok(())
+            }
+            refused => refused,
+        }
     }
 
     fn send<D: Device>(&mut self, device: &mut D, head: &[u8], body: &[TxSlice<'_, D::Tx>], payload_len: usize) -> Result<(), SendError> {
@@ -163,7 +209,7 @@ impl Output {
         let (at, ip) = self.lower(to, ipv4::PROTOCOL_TCP, header_len + payload_len, &mut head);
         let end = at + header.emit(&mut head[at..]);
         if !self.caps.tx_checksum {
-            let mut sum = ip.pseudo_header(header_len + payload_len);
+            let mut sum = ip.pseudo_header(ipv4::PROTOCOL_TCP, header_len + payload_len);
             sum.add(&head[at..end]);
             add_slices(&mut sum, payload, self.strain);
             let field = at + tcp::CHECKSUM_OFFSET;
@@ -191,8 +237,8 @@ impl Output {
 
     /// Whether a datagram of this size is sent from [`Output::udp_inline`].
     #[inline]
-    pub(super) fn udp_fits_inline(&self, payload_len: usize) -> bool {
-        payload_len <= self.udp_inline_max
+    pub(super) fn udp_fits_inline(&self, dst: IpAddr, payload_len: usize) -> bool {
+        self.link_len + ip::header_len(dst) + udp::LEN + payload_len <= self.inline_max
     }
 
     /// One small datagram: `fill` writes the payload behind the headers, and no buffer is needed.
@@ -207,14 +253,14 @@ impl Output {
     ) -> Result<(), SendError> {
         // (Zeroed once, not with every datagram.)
         let mut head = self.scratch.take().unwrap_or_else(|| Box::new([0; HEAD_MAX]));
-        let payload_at = self.lower_len + udp::LEN;
+        let payload_at = self.link_len + ip::header_len(to.dst) + udp::LEN;
         let end = payload_at + payload_len;
         fill(&mut head[payload_at..end]);
         let (at, ip) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN + payload_len, &mut head[..]);
         let mut header = udp::Header { src_port: ports.0, dst_port: ports.1, len: (udp::LEN + payload_len) as u16, checksum: 0 };
         header.emit(&mut head[at..]);
         if !self.caps.tx_checksum {
-            let mut sum = ip.pseudo_header(udp::LEN + payload_len);
+            let mut sum = ip.pseudo_header(ipv4::PROTOCOL_UDP, udp::LEN + payload_len);
             sum.add(&head[at..end]);
             header.checksum = self.udp_checksum(sum.finish());
             header.emit(&mut head[at..]);
@@ -239,12 +285,12 @@ impl Output {
         payload: &[TxSlice<'_, D::Tx>],
         payload_len: usize,
     ) -> Result<(), SendError> {
-        let mut head = [0; 64];
+        let mut head = [0; 80];
         let (at, ip) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN + payload_len, &mut head);
         let mut header = udp::Header { src_port: ports.0, dst_port: ports.1, len: (udp::LEN + payload_len) as u16, checksum: 0 };
         let end = at + header.emit(&mut head[at..]);
         if !self.caps.tx_checksum {
-            let mut sum = ip.pseudo_header(udp::LEN + payload_len);
+            let mut sum = ip.pseudo_header(ipv4::PROTOCOL_UDP, udp::LEN + payload_len);
             sum.add(&head[at..end]);
             add_slices(&mut sum, payload, self.strain);
             header.checksum = self.udp_checksum(sum.finish());
@@ -257,7 +303,7 @@ impl Output {
     pub(super) fn icmp<D: Device>(&mut self, device: &mut D, to: &Envelope, message: &icmp::Message, data: &[u8]) -> Result<(), SendError> {
         // What is quoted of an error's cause may be cut; an echo's data lie in a head as they came, and have room there (RFC 1122 s3.2.2.6).
         let header = if matches!(message, icmp::Message::EchoReply { .. }) { icmp::LEN } else { icmp::EMIT_MAX };
-        let data = &data[..data.len().min(HEAD_MAX - self.lower_len - header)];
+        let data = &data[..data.len().min(HEAD_MAX - self.link_len - ipv4::LEN - header)];
         let mut sum = Checksum::new();
         sum.add(data);
         let mut body = [0; HEAD_MAX];
@@ -281,7 +327,7 @@ impl Output {
     /// One IGMP message to a group; all its checksums are computed here, since no device offers to.
     pub(super) fn igmp<D: Device>(&mut self, device: &mut D, src: Ipv4Addr, dst: Ipv4Addr, message: &igmp::Message) {
         let mut head = [0; 64];
-        let at = self.ethernet(MacAddr::of_group(dst), ethernet::ETHERTYPE_IPV4).emit(&mut head);
+        let at = self.ethernet(MacAddr::of_group(dst.into()), ethernet::ETHERTYPE_IPV4).emit(&mut head);
         self.packet_id = self.packet_id.wrapping_add(1);
         let mut packet = message.emit_packet(src, dst, self.packet_id);
         if self.strain.is(Mutant::ReportWithoutAlert) {
@@ -308,13 +354,28 @@ impl Output {
         }
     }
 
-    /// A request for `target`'s Ethernet address, to everyone.
-    pub(super) fn arp_request<D: Device>(&mut self, device: &mut D, from: Ipv4Addr, target: Ipv4Addr) -> bool {
-        self.arp_request_to(device, MacAddr::BROADCAST, from, target)
+    /// A question for `target`'s Ethernet address, to everyone whom it may concern. Whether the device took it.
+    pub(super) fn ask_neighbour<D: Device>(&mut self, device: &mut D, from: IpAddr, target: IpAddr) -> bool {
+        self.ask_neighbour_at(device, MacAddr::BROADCAST, from, target)
     }
 
-    /// A request for `target`'s Ethernet address, to the station `to`. Whether the device took it.
-    pub(super) fn arp_request_to<D: Device>(&mut self, device: &mut D, to: MacAddr, from: Ipv4Addr, target: Ipv4Addr) -> bool {
+    /// A question for `target`'s Ethernet address, to the station `to`. Whether the device took it.
+    pub(super) fn ask_neighbour_at<D: Device>(&mut self, device: &mut D, to: MacAddr, from: IpAddr, target: IpAddr) -> bool {
+        match (from, target) {
+            (IpAddr::V4(from), IpAddr::V4(target)) => self.arp_request(device, to, from, target),
+            (from, target) => self.solicit(device, to, v6(from), v6(target)),
+        }
+    }
+
+    /// Tells everyone the station's address, which has changed (RFC 5227 s3; RFC 4861 s7.2.6). Whether the device took it.
+    pub(super) fn announce<D: Device>(&mut self, device: &mut D, ip: IpAddr) -> bool {
+        match ip {
+            IpAddr::V4(ip) => self.arp_request(device, MacAddr::BROADCAST, ip, ip),
+            IpAddr::V6(ip) => self.advertise(device, MacAddr::of_group(ipv6::ALL_NODES.into()), (ip, ipv6::ALL_NODES), false),
+        }
+    }
+
+    fn arp_request<D: Device>(&mut self, device: &mut D, to: MacAddr, from: Ipv4Addr, target: Ipv4Addr) -> bool {
         let packet = arp::Packet {
             operation: arp::Operation::Request,
             sender_mac: self.mac,
@@ -333,6 +394,11 @@ impl Output {
             device.doorbell();
         }
     }
+}
+
+/// (Both ends of a packet are of one family: what is not has no address.)
+fn v6(ip: IpAddr) -> Ipv6Addr {
+    if let IpAddr::V6(ip) = ip { ip } else { Ipv6Addr::UNSPECIFIED }
 }
 
 fn add_slices<T: TxBuffer>(sum: &mut Checksum, slices: &[TxSlice<'_, T>], strain: Strain) {

@@ -1,7 +1,7 @@
 //! What is known of paths: the MTU that ICMP reported for a destination, for as long as that is believed (RFC 1191 s6.3).
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use crate::mutants::{Mutant, Strain};
 use crate::tcp::PATH_MTU_TIME;
@@ -25,13 +25,13 @@ pub(super) fn reported(len: u16, mtu: u16) -> u16 {
 /// The table.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
-    table: BTreeMap<Ipv4Addr, (u16, Instant)>,
+    table: BTreeMap<IpAddr, (u16, Instant)>,
     pub(super) strain: Strain,
 }
 
 impl Paths {
     /// Remembers a destination's path MTU. Where there is no room, connections learn it one by one.
-    pub(super) fn learn(&mut self, now: Instant, destination: Ipv4Addr, mtu: u16) {
+    pub(super) fn learn(&mut self, now: Instant, destination: IpAddr, mtu: u16) {
         if self.table.len() >= TABLE_MAX {
             self.table.retain(|_, (_, until)| now < *until);
         }
@@ -41,7 +41,7 @@ impl Paths {
     }
 
     /// A destination's path MTU, if one is known and still believed.
-    pub(super) fn mtu(&mut self, now: Instant, destination: Ipv4Addr) -> Option<u16> {
+    pub(super) fn mtu(&mut self, now: Instant, destination: IpAddr) -> Option<u16> {
         if self.table.is_empty() {
             return None;
         }
@@ -69,13 +69,13 @@ mod tests {
 
     #[test]
     fn what_is_known_ages_and_has_a_limit() {
-        let (a, mut paths) = (Ipv4Addr::new(10, 0, 0, 1), Paths::default());
+        let (a, mut paths) = (IpAddr::from([10, 0, 0, 1]), Paths::default());
         let later = |secs| Instant::ZERO + core::time::Duration::from_secs(secs);
         paths.learn(Instant::ZERO, a, 1280);
         assert_eq!(paths.mtu(later(599), a), Some(1280));
         assert_eq!(paths.mtu(later(600), a), None);
-        for n in 0..5000 {
-            paths.learn(later(700), Ipv4Addr::from_bits(n), 576);
+        for n in 0..5000_u32 {
+            paths.learn(later(700), IpAddr::from(n.to_be_bytes()), 576);
         }
         assert_eq!(paths.table.len(), TABLE_MAX);
         paths.learn(later(1400), a, 1000);

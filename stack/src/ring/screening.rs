@@ -5,7 +5,7 @@
 //! no socket readable, and neither a stream's end nor an error behind it is told before it. (Whoever reads a socket is told of
 //! arrivals all the same, by [`Readiness::IN`] among an event's edges: that somebody is to decide.)
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use super::Ring;
 use super::slots::Flow;
@@ -21,9 +21,9 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Candidate<B> {
     /// Who sent it.
-    pub from: SocketAddrV4,
+    pub from: SocketAddr,
     /// The address that it came to.
-    pub to: SocketAddrV4,
+    pub to: SocketAddr,
     /// When the ring took it from the device; `None`: a stream remembers no such time.
     pub received: Option<Instant>,
     /// Its bytes. The handles are the caller's, whatever is decided.
@@ -38,9 +38,9 @@ pub struct Candidate<B> {
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
     /// As [`Candidate::from`].
-    pub from: SocketAddrV4,
+    pub from: SocketAddr,
     /// As [`Candidate::to`].
-    pub to: SocketAddrV4,
+    pub to: SocketAddr,
     /// As [`Candidate::received`].
     pub received: Option<Instant>,
     /// How many bytes it has.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use super::types::{FlowId, NextHop};
 use super::udp::UdpFlow;
@@ -23,8 +23,8 @@ pub(super) enum Flow<D: Device> {
 /// A TCP connection with its addresses.
 pub(super) struct Stream<D: Device> {
     pub(super) connection: tcp::Connection<D::Rx, D::Tx>,
-    pub(super) local: SocketAddrV4,
-    pub(super) remote: SocketAddrV4,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
     pub(super) hop: NextHop,
     /// Its own flow rule: on a device with several rings, and if it came from another ring. Else it arrives by its listener's or its host's.
     pub(super) rule: Option<RuleId>,
@@ -86,7 +86,7 @@ impl<D: Device> Stream<D> {
 
 /// A listening socket.
 pub(super) struct Listener {
-    pub(super) local: SocketAddrV4,
+    pub(super) local: SocketAddr,
     pub(super) rule: RuleId,
     pub(super) backlog: usize,
     /// Handshakes under way.

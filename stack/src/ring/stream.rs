@@ -2,7 +2,7 @@
 
 mod calls;
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -79,12 +79,13 @@ impl<D: Device> Ring<D> {
         self.after_input(now, index);
     }
 
-    /// The configuration, held to what the device can carry.
-    pub(super) fn limited(&self, config: &tcp::Config) -> tcp::Config {
+    /// The configuration of a connection with `remote`, held to what the device can carry.
+    pub(super) fn limited(&self, remote: IpAddr, config: &tcp::Config) -> tcp::Config {
         let mut config = config.clone();
-        config.mss_max = config.mss_max.min(self.output.payload_max(wire::LEN).min(usize::from(u16::MAX)) as u16);
+        config.mss_max = config.mss_max.min(self.output.payload_max(remote, wire::LEN).min(usize::from(u16::MAX)) as u16);
+        config.family = tcp::Family::of(remote);
         config.gather_max = self.output.caps.gather_max;
-        config.tso_max = self.output.tso_payload_max();
+        config.tso_max = self.output.tso_payload_max(remote);
         config.time_wait = self.config.time_wait;
         #[cfg(feature = "mutants")]
         {
@@ -94,12 +95,13 @@ impl<D: Device> Ring<D> {
     }
 
     /// RFC 6528: an initial sequence number from a clock and a keyed function of the addresses, which nobody else can foretell.
-    fn opening(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> tcp::Opening {
+    fn opening(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> tcp::Opening {
         let key = FlowKey::new(Protocol::Tcp, local, remote);
         let mut seed = self.secret;
-        let words = if self.config.is(Mutant::IsnBlindToPorts) { 1 } else { 2 };
-        for (out, byte) in seed.iter_mut().zip(key.words().iter().take(words).flat_map(|w| w.to_le_bytes())) {
-            *out ^= byte;
+        let words = key.words();
+        let words = if self.config.is(Mutant::IsnBlindToPorts) { &words[..words.len() - 1] } else { &words[..] };
+        for (at, byte) in words.iter().flat_map(|w| w.to_le_bytes()).enumerate() {
+            seed[at % 32] ^= byte;
         }
         let mut keyed = ChaCha8Rng::from_seed(seed);
         // The clock advances once in 4 us (RFC 6528 s3).
@@ -122,14 +124,14 @@ impl<D: Device> Ring<D> {
         now: Instant,
         key: FlowKey,
         mut connection: tcp::Connection<D::Rx, D::Tx>,
-        local: SocketAddrV4,
-        remote: SocketAddrV4,
+        local: SocketAddr,
+        remote: SocketAddr,
         hop: NextHop,
         parent: Option<FlowId>,
         rule: Option<RuleId>,
     ) -> Result<FlowId, Error> {
         let (wheel_at, far_at) = (None, None);
-        if let Some(mtu) = self.paths.mtu(now, *remote.ip()).filter(|_| !self.config.is(Mutant::PathMtuNotShared)) {
+        if let Some(mtu) = self.paths.mtu(now, remote.ip()).filter(|_| !self.config.is(Mutant::PathMtuNotShared)) {
             connection.set_path_mtu(now, mtu);
         }
         if self.lends {
@@ -165,7 +167,7 @@ impl<D: Device> Ring<D> {
 
     /// Steers one connection's frames to this ring, where a device has several: a group's hash, or another ring's wider rule, might
     /// send them elsewhere.
-    fn steer(&mut self, local: SocketAddrV4, remote: SocketAddrV4) -> Result<Option<RuleId>, RuleError> {
+    fn steer(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<RuleId>, RuleError> {
         if self.output.caps.point_to_point || self.output.caps.rings_max < 2 {
             return Ok(None);
         }
@@ -178,8 +180,8 @@ impl<D: Device> Ring<D> {
         now: Instant,
         index: u32,
         header: &wire::Header,
-        local: SocketAddrV4,
-        remote: SocketAddrV4,
+        local: SocketAddr,
+        remote: SocketAddr,
         hop: NextHop,
     ) -> Option<()> {
         let key = FlowKey::new(Protocol::Tcp, local, remote);
@@ -203,7 +205,7 @@ impl<D: Device> Ring<D> {
         if self.config.is(Mutant::AcceptedForgetsKeepalive) {
             config.keepalive = None;
         }
-        let config = self.limited(&config);
+        let config = self.limited(remote.ip(), &config);
         // Without a rule of its own the connection might not outlive a change of the listener's group: the peer tries again.
         let rule = self.steer(local, remote).ok()?;
         let connection = tcp::Connection::accept(now, &config, header, self.opening(now, local, remote));
@@ -367,7 +369,7 @@ impl<D: Device> Ring<D> {
         }
     }
 
-    pub(super) fn neighbour_known(&mut self, ip: Ipv4Addr, mac: MacAddr) {
+    pub(super) fn neighbour_known(&mut self, ip: IpAddr, mac: MacAddr) {
         self.release_held(ip, mac);
         let woken = if self.config.is(Mutant::NeighbourWakesOne) { 1 } else { usize::MAX };
         for index in core::mem::take(&mut self.waiting_neighbour).into_iter().take(woken) {
@@ -598,7 +600,7 @@ fn station<D: Device>(
     match stream.hop {
         NextHop::Station(mac) => Some(mac),
         NextHop::Pending => None,
-        NextHop::Neighbour(ip) => resolve(now, (*stream.local.ip(), ip), neighbours, output, device),
+        NextHop::Neighbour(ip) => resolve(now, (stream.local.ip(), ip), neighbours, output, device),
     }
 }
 
@@ -606,7 +608,7 @@ fn station<D: Device>(
 #[inline]
 fn emit<D: Device>(now: Instant, stream: &mut Stream<D>, mac: MacAddr, output: &mut Output, device: &mut D) -> Option<usize> {
     let (ttl, tos) = (stream.connection.config().ttl, stream.connection.config().tos);
-    let to = Envelope { src: *stream.local.ip(), dst: *stream.remote.ip(), mac, ttl, tos };
+    let to = Envelope { src: stream.local.ip(), dst: stream.remote.ip(), mac, ttl, tos };
     let mut gone = None;
     let before = stream.connection.counters().resent();
     stream.connection.poll_transmit(now, &mut |segment| {

@@ -2,9 +2,11 @@
 
 mod endings;
 mod fits;
+mod ipv6;
+
+use std::net::{Ipv4Addr, SocketAddr};
 
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 
 mod paths;
@@ -17,8 +19,10 @@ use crate::device::{
 };
 use crate::offload::DeviceKind;
 
-pub(super) const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-pub(super) const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(super) const A4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub(super) const B4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(super) const A: IpAddr = IpAddr::V4(A4);
+pub(super) const B: IpAddr = IpAddr::V4(B4);
 
 #[derive(Clone, Debug)]
 pub(super) struct Bytes(Arc<[u8]>, usize, usize);
@@ -184,10 +188,14 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn new() -> Self {
+        Self::between(A, B)
+    }
+
+    pub(super) fn between(a: IpAddr, b: IpAddr) -> Self {
         let (ab, ba) = (Wire::default(), Wire::default());
-        let ring = |ip: Ipv4Addr, out: &Wire, inward: &Wire| {
+        let ring = |ip: IpAddr, number: u8, out: &Wire, inward: &Wire| {
             let caps = Capabilities { inline_max: 128, gather_max: 8, dummy: true, ..Capabilities::least(DeviceKind::Sim, 1500) };
-            let mac = MacAddr([2, 0, 0, 0, 0, ip.octets()[3]]);
+            let mac = MacAddr([2, 0, 0, 0, 0, number]);
             let (out, inward) = (out.clone(), inward.clone());
             let device = Cable {
                 caps,
@@ -206,9 +214,9 @@ impl Pair {
                 unrung: 0,
                 quiet: false,
             };
-            Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [ip.octets()[3]; 32])
+            Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [number; 32])
         };
-        Self { now: Instant::ZERO, a: ring(A, &ab, &ba), b: ring(B, &ba, &ab) }
+        Self { now: Instant::ZERO, a: ring(a, 1, &ab, &ba), b: ring(b, 2, &ba, &ab) }
     }
 
     /// Polls both until neither has anything to do at this instant.
@@ -232,7 +240,7 @@ impl Pair {
 
     /// The listener's configuration is `config`.
     fn connected_with(&mut self, config: &tcp::Config) -> (FlowId, FlowId, FlowId) {
-        let listener = self.b.tcp_listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 4, config).unwrap();
+        let listener = self.b.tcp_listen(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 80), 4, config).unwrap();
         let client = self.connect(5000);
         self.settle();
         let server = self.b.tcp_accept(listener).unwrap();
@@ -248,7 +256,7 @@ impl Pair {
     }
 
     pub(super) fn connect(&mut self, port: u16) -> FlowId {
-        let (local, remote) = (SocketAddrV4::new(A, port), SocketAddrV4::new(B, 80));
+        let (local, remote) = (SocketAddr::new(A, port), SocketAddr::new(B, 80));
         self.a.tcp_connect(self.now, local, remote, NextHop::Neighbour(B), &tcp::Config::default()).unwrap()
     }
 }
@@ -300,9 +308,9 @@ fn nobody_listening_refuses() {
 #[test]
 fn a_connection_whose_way_is_not_known_yet_sends_nothing_until_it_is() {
     let mut pair = Pair::new();
-    pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
     let open = |pair: &mut Pair, port| {
-        let (local, remote) = (SocketAddrV4::new(A, port), SocketAddrV4::new(B, 80));
+        let (local, remote) = (SocketAddr::new(A, port), SocketAddr::new(B, 80));
         pair.a.tcp_connect(pair.now, local, remote, NextHop::Pending, &tcp::Config::default()).unwrap()
     };
     let (routed, closed, reset) = (open(&mut pair, 5000), open(&mut pair, 5001), open(&mut pair, 5002));
@@ -330,7 +338,7 @@ fn a_connection_whose_way_is_not_known_yet_sends_nothing_until_it_is() {
 #[test]
 fn beyond_the_backlog_a_syn_waits_for_its_retransmission() {
     let mut pair = Pair::new();
-    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 1, &tcp::Config::default()).unwrap();
+    let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 1, &tcp::Config::default()).unwrap();
     let clients: Vec<_> = (0..3).map(|n| pair.connect(5000 + n)).collect();
     pair.settle();
     let states: Vec<_> = clients.iter().map(|c| pair.a.info(*c).unwrap().state.unwrap()).collect();
@@ -344,7 +352,7 @@ fn beyond_the_backlog_a_syn_waits_for_its_retransmission() {
 fn beyond_the_rate_a_syn_waits_for_its_retransmission() {
     let mut pair = Pair::new();
     let config = tcp::Config { syn_rate_max: 2, ..tcp::Config::default() };
-    pair.b.tcp_listen(SocketAddrV4::new(B, 80), 16, &config).unwrap();
+    pair.b.tcp_listen(SocketAddr::new(B, 80), 16, &config).unwrap();
     let clients: Vec<_> = (0..5).map(|n| pair.connect(5000 + n)).collect();
     let established = |pair: &Pair| {
         let states = clients.iter().map(|c| pair.a.info(*c).unwrap().state.unwrap());
@@ -362,7 +370,7 @@ fn beyond_the_rate_a_syn_waits_for_its_retransmission() {
 #[test]
 fn closing_a_listener_resets_what_nobody_accepted() {
     let mut pair = Pair::new();
-    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
     let client = pair.connect(5000);
     pair.settle();
     pair.b.close(pair.now, listener, false);
@@ -398,9 +406,9 @@ fn a_full_send_queue_only_delays() {
 #[test]
 fn datagrams_pass_whole_and_wait_for_arp() {
     let mut pair = Pair::new();
-    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
-    let b = pair.b.udp_open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 2000), &UdpOptions::default()).unwrap();
-    let to = Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)));
+    let a = pair.a.udp_open(SocketAddr::new(A, 1000), &UdpOptions::default()).unwrap();
+    let b = pair.b.udp_open(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 2000), &UdpOptions::default()).unwrap();
+    let to = Some((SocketAddr::new(B, 2000), NextHop::Neighbour(B)));
     for len in [0, 1, 60, 400, 1472] {
         let bytes = vec![len as u8; len];
         assert_eq!(pair.a.udp_send(pair.now, a, &[IoSlice::new(&bytes)], A, to), Ok(len));
@@ -410,7 +418,7 @@ fn datagrams_pass_whole_and_wait_for_arp() {
     for len in [0, 1, 60, 400, 1472] {
         let mut bytes = [0; 1000];
         let got = pair.b.udp_recv(b, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()).unwrap();
-        assert_eq!((got.len, got.copied, got.from), (len, len.min(1000), SocketAddrV4::new(A, 1000)));
+        assert_eq!((got.len, got.copied, got.from), (len, len.min(1000), SocketAddr::new(A, 1000)));
         assert!(bytes[..got.copied].iter().all(|b| *b == len as u8));
     }
     assert_eq!(pair.b.udp_recv(b, &mut [], RecvFlags::empty()).unwrap_err(), Error::WouldBlock);
@@ -419,8 +427,8 @@ fn datagrams_pass_whole_and_wait_for_arp() {
 #[test]
 fn a_datagram_for_nobody_is_refused_to_a_connected_sender() {
     let mut pair = Pair::new();
-    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
-    pair.a.udp_connect(a, Ipv4Addr::UNSPECIFIED, Some((SocketAddrV4::new(B, 9), NextHop::Neighbour(B)))).unwrap();
+    let a = pair.a.udp_open(SocketAddr::new(A, 1000), &UdpOptions::default()).unwrap();
+    pair.a.udp_connect(a, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), Some((SocketAddr::new(B, 9), NextHop::Neighbour(B)))).unwrap();
     pair.a.udp_send(pair.now, a, &[IoSlice::new(b"?")], A, None).unwrap();
     pair.settle();
     assert_eq!(pair.a.udp_recv(a, &mut [], RecvFlags::empty()).unwrap_err(), Error::Refused);
@@ -429,10 +437,10 @@ fn a_datagram_for_nobody_is_refused_to_a_connected_sender() {
 #[test]
 fn a_socket_that_nobody_reads_stops_at_its_limit() {
     let mut pair = Pair::new();
-    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
+    let a = pair.a.udp_open(SocketAddr::new(A, 1000), &UdpOptions::default()).unwrap();
     let options = UdpOptions { rcvbuf: 10_000, ..UdpOptions::default() };
-    let b = pair.b.udp_open(SocketAddrV4::new(B, 2000), &options).unwrap();
-    let to = Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)));
+    let b = pair.b.udp_open(SocketAddr::new(B, 2000), &options).unwrap();
+    let to = Some((SocketAddr::new(B, 2000), NextHop::Neighbour(B)));
     pair.b.set_neighbour(A, Some(MacAddr([2, 0, 0, 0, 0, 1])));
     pair.a.set_neighbour(B, Some(MacAddr([2, 0, 0, 0, 0, 2])));
     for _ in 0..100 {
@@ -447,12 +455,12 @@ fn a_socket_that_nobody_reads_stops_at_its_limit() {
 #[test]
 fn what_was_dropped_is_told_with_what_comes_next_and_only_to_whom_it_matters() {
     let mut pair = Pair::new();
-    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
+    let a = pair.a.udp_open(SocketAddr::new(A, 1000), &UdpOptions::default()).unwrap();
     pair.b.set_neighbour(A, Some(MacAddr([2, 0, 0, 0, 0, 1])));
     pair.a.set_neighbour(B, Some(MacAddr([2, 0, 0, 0, 0, 2])));
     let send = |pair: &mut Pair, port, count| {
         for _ in 0..count {
-            let to = Some((SocketAddrV4::new(B, port), NextHop::Neighbour(B)));
+            let to = Some((SocketAddr::new(B, port), NextHop::Neighbour(B)));
             pair.a.udp_send(pair.now, a, &[IoSlice::new(&[1; 744])], A, to).unwrap();
             pair.settle();
         }
@@ -460,7 +468,7 @@ fn what_was_dropped_is_told_with_what_comes_next_and_only_to_whom_it_matters() {
     // Each has room for two: copied, lent, and screened.
     let tells = UdpOptions { rcvbuf: 2000, tell_drops: true, ..UdpOptions::default() };
     for port in 2000..2003 {
-        let b = pair.b.udp_open(SocketAddrV4::new(B, port), &tells).unwrap();
+        let b = pair.b.udp_open(SocketAddr::new(B, port), &tells).unwrap();
         let read = |pair: &mut Pair| match port {
             2000 => pair.b.udp_recv(b, &mut [], RecvFlags::empty()).map(|datagram| datagram.drops),
             2001 => {
@@ -545,12 +553,12 @@ fn a_busy_connection_with_a_far_timer_leaves_no_trail_in_the_wheel() {
 fn a_neighbour_that_speaks_first_frees_who_waits_for_it() {
     let mut pair = Pair::new();
     let config = tcp::Config::default();
-    pair.a.tcp_listen(SocketAddrV4::new(A, 80), 4, &config).unwrap();
-    pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &config).unwrap();
+    pair.a.tcp_listen(SocketAddr::new(A, 80), 4, &config).unwrap();
+    pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &config).unwrap();
     let client = pair.connect(5000);
     pair.b.poll(pair.now);
     pair.b.device().out.lock().unwrap().clear();
-    pair.b.tcp_connect(pair.now, SocketAddrV4::new(B, 5000), SocketAddrV4::new(A, 80), NextHop::Neighbour(A), &config).unwrap();
+    pair.b.tcp_connect(pair.now, SocketAddr::new(B, 5000), SocketAddr::new(A, 80), NextHop::Neighbour(A), &config).unwrap();
     pair.settle();
     assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
 }
@@ -574,8 +582,8 @@ fn a_closed_socket_has_no_events() {
 #[test]
 fn ending_one_direction_of_a_udp_socket_raises_no_other_edge() {
     let mut pair = Pair::new();
-    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
-    pair.a.udp_connect(a, Ipv4Addr::UNSPECIFIED, Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)))).unwrap();
+    let a = pair.a.udp_open(SocketAddr::new(A, 1000), &UdpOptions::default()).unwrap();
+    pair.a.udp_connect(a, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), Some((SocketAddr::new(B, 2000), NextHop::Neighbour(B)))).unwrap();
     pair.a.shutdown(pair.now, a, Shutdown::Write).unwrap();
     assert_eq!(pair.a.take_event(), None);
     pair.a.shutdown(pair.now, a, Shutdown::Read).unwrap();
@@ -637,7 +645,7 @@ fn a_connection_begins_above_the_one_whose_time_wait_it_ends() {
 #[test]
 fn a_retransmitted_syn_ends_a_time_wait() {
     let mut pair = Pair::new();
-    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
     let (client, syn) = pair.connect_seen(5000);
     pair.settle();
     let server = pair.b.tcp_accept(listener).unwrap();

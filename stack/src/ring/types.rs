@@ -1,6 +1,6 @@
 //! The plain types in which a ring and its caller speak.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use crate::device::{MacAddr, Protocol};
 use crate::flow::{Counters, Readiness};
@@ -61,7 +61,7 @@ pub enum NextHop {
     /// The station is known.
     Station(MacAddr),
     /// Ask the neighbour table (and ARP) for this address.
-    Neighbour(Ipv4Addr),
+    Neighbour(IpAddr),
     /// The caller is still finding out. A connection sends nothing until [`Ring::tcp_route`] says where to.
     ///
     /// [`Ring::tcp_route`]: super::Ring::tcp_route
@@ -76,9 +76,9 @@ pub struct Datagram {
     /// Bytes the datagram had.
     pub len: usize,
     /// Who sent it.
-    pub from: SocketAddrV4,
+    pub from: SocketAddr,
     /// The address it was sent to.
-    pub to: Ipv4Addr,
+    pub to: IpAddr,
     /// When the ring took it from the device; of those of one poll, each a nanosecond after the one before.
     pub received: Instant,
     /// How many datagrams the socket had dropped by then for want of room, modulo 2^32 (socket(7), SO_RXQ_OVFL); zero, unless
@@ -133,7 +133,7 @@ impl Default for UdpOptions {
 pub struct RingConfig {
     /// The addresses that the ring answers ARP and pings for. Packets for other addresses are dropped;
     /// with no address named, packets for any address are ours (a medium that steers by flow rules alone).
-    pub addresses: Vec<Ipv4Addr>,
+    pub addresses: Vec<IpAddr>,
     /// The VLAN that the ring's frames are tagged with, both ways (PCP, DEI and VID as on the wire); untagged if `None`.
     pub vlan: Option<u16>,
     /// Most flows, connections that linger included.
@@ -218,9 +218,9 @@ pub struct FlowInfo {
     /// TCP or UDP.
     pub protocol: Protocol,
     /// Our address.
-    pub local: SocketAddrV4,
+    pub local: SocketAddr,
     /// The peer's, if there is one.
-    pub remote: Option<SocketAddrV4>,
+    pub remote: Option<SocketAddr>,
     /// The TCP state; `None` for UDP.
     pub state: Option<tcp::State>,
     /// Bytes that wait to be read (for a listener: connections that wait to be accepted).

@@ -8,7 +8,7 @@ pub(super) mod screening;
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
 
@@ -39,8 +39,8 @@ const SLICES_MAX: usize = 32;
 const REAP_EVERY: u64 = 32;
 
 struct Waiting<B> {
-    from: SocketAddrV4,
-    to: Ipv4Addr,
+    from: SocketAddr,
+    to: IpAddr,
     received: Instant,
     /// [`Datagram::drops`].
     drops: u32,
@@ -130,13 +130,13 @@ impl<B: RxBuffer> Waiting<B> {
 /// One ring's part of a UDP socket.
 pub(super) struct UdpFlow<D: Device> {
     /// What it was bound to; and what it has now, with a peer.
-    bound: SocketAddrV4,
-    pub(super) local: SocketAddrV4,
-    pub(super) remote: Option<(SocketAddrV4, NextHop)>,
+    bound: SocketAddr,
+    pub(super) local: SocketAddr,
+    pub(super) remote: Option<(SocketAddr, NextHop)>,
     /// `None`: bound to a group, whose rule is shared ([`super::multicast`]).
     pub(super) rule: Option<RuleId>,
     /// Groups that it is a member of.
-    pub(super) memberships: Vec<Ipv4Addr>,
+    pub(super) memberships: Vec<IpAddr>,
     pub(super) options: UdpOptions,
     queue: VecDeque<Waiting<D::Rx>>,
     bytes: Bytes,
@@ -164,8 +164,8 @@ pub(super) struct UdpFlow<D: Device> {
 
 impl<D: Device> UdpFlow<D> {
     /// Whether a group's datagram from there is for this socket, which is a member: a connected one has but one peer, and one local address.
-    pub(super) fn hears(&self, from: SocketAddrV4, group: Ipv4Addr) -> bool {
-        let local = *self.local.ip();
+    pub(super) fn hears(&self, from: SocketAddr, group: IpAddr) -> bool {
+        let local = self.local.ip();
         self.remote.is_none_or(|(remote, _)| remote == from) && (local.is_unspecified() || local == group)
     }
 
@@ -174,7 +174,7 @@ impl<D: Device> UdpFlow<D> {
         self.key_with(self.local, self.remote.map(|(remote, _)| remote))
     }
 
-    fn key_with(&self, local: SocketAddrV4, remote: Option<SocketAddrV4>) -> FlowKey {
+    fn key_with(&self, local: SocketAddr, remote: Option<SocketAddr>) -> FlowKey {
         match remote {
             Some(remote) => FlowKey::new(Protocol::Udp, local, remote),
             None => FlowKey::bound(Protocol::Udp, local),
@@ -183,7 +183,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// Queues a datagram. `false`: it was dropped. What arrives after the program stopped reading is kept, as on Linux.
     #[inline(always)]
-    pub(super) fn push(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, payload: RxPayload<'_, D::Rx>) -> bool {
+    pub(super) fn push(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, D::Rx>) -> bool {
         let len = payload.len();
         let least = if self.strain.is(Mutant::EmptyQueueDrops) { 0 } else { len + OVERHEAD };
         let counts = len > 0 || !self.strain.is(Mutant::EmptyDatagramsUnbounded);
@@ -219,7 +219,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// Queues a datagram as somebody wants it: to be decided about, or with its headers, or where the device put it.
     #[inline(never)]
-    fn push_apart(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, payload: RxPayload<'_, D::Rx>) {
+    fn push_apart(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, D::Rx>) {
         if self.screen.is_some() {
             return self.push_undecided(now, from, to, payload);
         }
@@ -237,7 +237,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// Queues a datagram that is to stay where the device put it, and all of which is in the frame's head. `false`: it is not as simple.
     #[inline(never)]
-    fn push_lent(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, head: &[u8], frame: &RxFrame<D::Rx>) -> bool {
+    fn push_lent(&mut self, now: Instant, from: SocketAddr, to: IpAddr, head: &[u8], frame: &RxFrame<D::Rx>) -> bool {
         if !self.lends || self.headers.is_some() || to.is_multicast() {
             return false;
         }
@@ -253,7 +253,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// Leaves a datagram's bytes where the device put them; those that are to be copied, because it lends no heads, come first.
     #[inline]
-    fn keep<'p>(&self, to: Ipv4Addr, payload: RxPayload<'p, D::Rx>) -> (&'p [u8], Buffers<D::Rx>) {
+    fn keep<'p>(&self, to: IpAddr, payload: RxPayload<'p, D::Rx>) -> (&'p [u8], Buffers<D::Rx>) {
         // (A group may have other members here.)
         let lent_head = match self.lends {
             true if to.is_multicast() => payload.held_head(),
@@ -444,8 +444,8 @@ impl<D: Device> Ring<D> {
         &mut self,
         now: Instant,
         id: FlowId,
-        from: SocketAddrV4,
-        to: SocketAddrV4,
+        from: SocketAddr,
+        to: SocketAddr,
         data: &[IoSlice<'_>],
         len: usize,
     ) -> Result<(), SendError> {
@@ -453,7 +453,7 @@ impl<D: Device> Ring<D> {
         let ttl = if self.config.is(Mutant::GroupTtlOfUnicast) { options.ttl } else { options.multicast_ttl };
         let tos = if self.config.is(Mutant::GroupTosForgotten) { 0 } else { options.tos };
         let (tos, loops) = (tos, options.multicast_loop || self.config.is(Mutant::LoopsUnasked));
-        let envelope = Envelope { src: *from.ip(), dst: *to.ip(), mac: MacAddr::of_group(*to.ip()), ttl, tos };
+        let envelope = Envelope { src: from.ip(), dst: to.ip(), mac: MacAddr::of_group(to.ip()), ttl, tos };
         let sent = self.udp_emit(&envelope, (from.port(), to.port()), data, len);
         // (What a full queue takes is lost on the wire alone. What is refused was not sent to anybody.)
         if loops && matches!(sent, Ok(()) | Err(SendError::Full)) {
@@ -467,7 +467,7 @@ impl<D: Device> Ring<D> {
     fn send_to_neighbour(
         &mut self,
         now: Instant,
-        ip: Ipv4Addr,
+        ip: IpAddr,
         envelope: Envelope,
         ports: (u16, u16),
         data: &[IoSlice<'_>],
@@ -484,7 +484,7 @@ impl<D: Device> Ring<D> {
 
     #[inline]
     pub(super) fn udp_emit(&mut self, envelope: &Envelope, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) -> Result<(), SendError> {
-        if self.output.udp_fits_inline(len) {
+        if self.output.udp_fits_inline(envelope.dst, len) {
             return self.output.udp_inline(&mut self.device, envelope, ports, len, |out| gather(data, out));
         }
         // A program that only sends never polls: its buffers must come back here, before new ones cost new memory.
@@ -500,7 +500,7 @@ impl<D: Device> Ring<D> {
 
     /// Keeps a whole small frame until its neighbour answers; a large one is lost, as RFC 1122 s2.3.2.2 allows for all but the
     /// latest.
-    fn hold_datagram(&mut self, envelope: &Envelope, ip: Ipv4Addr, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) {
+    fn hold_datagram(&mut self, envelope: &Envelope, ip: IpAddr, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) {
         mark!(self, DatagramHeld);
         if self.config.is(Mutant::HeldOnlyLast) {
             self.held.retain(|held| held.neighbour != ip);
@@ -517,7 +517,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// Sends what waited for a neighbour that is known now.
-    pub(super) fn release_held(&mut self, ip: Ipv4Addr, mac: MacAddr) {
+    pub(super) fn release_held(&mut self, ip: IpAddr, mac: MacAddr) {
         let mut at = 0;
         while at < self.held.len() {
             if self.held[at].neighbour == ip || self.config.is(Mutant::HeldGoesToWhoever) {
@@ -536,7 +536,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// The neighbour's address, or a request for it on its way.
-    pub(super) fn neighbour(&mut self, now: Instant, from: Ipv4Addr, ip: Ipv4Addr) -> Option<MacAddr> {
+    pub(super) fn neighbour(&mut self, now: Instant, from: IpAddr, ip: IpAddr) -> Option<MacAddr> {
         resolve(now, (from, ip), &mut self.neighbours, &mut self.output, &mut self.device)
     }
 }
@@ -547,7 +547,7 @@ fn among_equals(reuse: Reuse, has_peer: bool) -> Reuse {
 }
 
 /// What has a UDP socket's datagrams come to this ring.
-fn udp_rule(local: SocketAddrV4, options: &UdpOptions) -> FlowRule {
+fn udp_rule(local: SocketAddr, options: &UdpOptions) -> FlowRule {
     let shared = options.reuse != Reuse::No;
     FlowRule { shared, cookie: options.cookie, ..FlowRule::flow(Protocol::Udp, local, None) }
 }

@@ -67,9 +67,11 @@ pub struct Config {
     pub fin_wait2: Duration,
     /// Take a full segment that times out again and again for too long for its path, and try shorter ones (tcp_mtu_probing=1).
     pub black_hole_detection: bool,
-    /// Time to live of the packets.
+    /// What carries the segments. (The ring sets it, by the addresses.)
+    pub family: Family,
+    /// Time to live, or hop limit, of the packets.
     pub ttl: u8,
-    /// Type-of-service byte of the packets.
+    /// Type-of-service byte, or traffic class, of the packets.
     pub tos: u8,
     /// How long an acknowledgment waits for something to ride on.
     pub delayed_ack: Duration,
@@ -87,6 +89,48 @@ pub struct Config {
     /// What is deliberately wrong (set by [`crate::ring::RingConfig::mutant`]).
     #[cfg(feature = "mutants")]
     pub mutant: Mutant,
+}
+
+/// The version of IP below a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    #[default]
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// The version that an address is of.
+    pub const fn of(address: std::net::IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// Bytes of IP's and TCP's headers without options.
+    pub(super) const fn headers(self) -> u16 {
+        match self {
+            Self::V4 => 40,
+            Self::V6 => 60,
+        }
+    }
+
+    /// What a SYN without the option means (RFC 9293 s3.7.1: the least MTU that there may be, less these headers).
+    pub(super) const fn mss_default(self) -> u16 {
+        match self {
+            Self::V4 => 536,
+            Self::V6 => 1220,
+        }
+    }
+
+    /// No report makes packets smaller than this: of IPv4 Linux's min_pmtu, so that a forged one can't make segments tiny (RFC 5927 s7.3); of IPv6 what every link
+    /// carries (RFC 8201 s4).
+    pub(crate) const fn path_mtu_min(self) -> u16 {
+        match self {
+            Self::V4 => 552,
+            Self::V6 => 1280,
+        }
+    }
 }
 
 impl Default for Config {
@@ -113,6 +157,7 @@ impl Default for Config {
             time_wait: Duration::from_secs(60),
             fin_wait2: Duration::from_secs(60),
             black_hole_detection: true,
+            family: Family::V4,
             ttl: 64,
             tos: 0,
             delayed_ack: Duration::from_millis(40),

@@ -4,8 +4,6 @@ use super::config::Config;
 use crate::mutants::Mutant;
 use crate::wire::tcp::{Header, Options};
 
-/// Linux's TCP_MSS_DEFAULT: a SYN without the option means this (RFC 9293 s3.7.1).
-const MSS_DEFAULT: u16 = 536;
 /// RFC 7323 s2.3.
 const SCALE_MAX: u8 = 14;
 /// Bytes of the timestamps option with its padding.
@@ -29,7 +27,7 @@ impl Agreement {
     /// What we offer.
     pub(super) fn offer(config: &Config) -> Self {
         Self {
-            peer_mss: MSS_DEFAULT,
+            peer_mss: config.family.mss_default(),
             send_scale: 0,
             receive_scale: config.receive_scale(),
             scaling: config.window_scaling,
@@ -41,7 +39,7 @@ impl Agreement {
     /// The peer's SYN came: each option is in force if both sides sent it.
     pub(super) fn settle(&mut self, syn: &Header, config: &Config) {
         let options = &syn.options;
-        let assumed = if config.is(Mutant::SynWithoutMssMeansFull) { 1460 } else { MSS_DEFAULT };
+        let assumed = if config.is(Mutant::SynWithoutMssMeansFull) { 1460 } else { config.family.mss_default() };
         self.peer_mss = options.mss.unwrap_or(assumed).max(Config::MSS_MIN);
         self.timestamps &= options.timestamps.is_some();
         self.sack &= options.sack_permitted || config.is(Mutant::SackUnasked);

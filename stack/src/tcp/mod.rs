@@ -28,9 +28,9 @@ pub(crate) mod test_util;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, Keepalive};
+pub use config::{Config, Family, Keepalive};
+pub(crate) use connection::PATH_MTU_TIME;
 pub use connection::{Connection, Details, Remains, Snapshot};
-pub(crate) use connection::{PATH_MTU_MIN, PATH_MTU_TIME};
 pub use payload::RxPayload;
 pub use recv_queue::Lent;
 pub use screen::{Decision, LentPieces};

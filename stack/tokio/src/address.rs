@@ -1,21 +1,26 @@
-//! Addresses: IPv4 only, as the stack below.
+//! Addresses and ports, as programs name them and as the ring does.
 
-use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The IPv4 address in `address`.
+use ringway_stack::Error;
+
+/// The address as the ring knows it: an IPv4-mapped IPv6 address (RFC 4291 s2.5.5.2) is the IPv4 address in it, and IPv6's flow label and scope
+/// are left out, since no frame says the latter, and a ring has one link.
+pub(crate) fn unmapped(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Whether a packet can have both addresses.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`]: it is an IPv6 one, and not a mapped IPv4 one.
-pub(crate) fn v4(address: SocketAddr) -> io::Result<SocketAddrV4> {
-    match address {
-        SocketAddr::V4(v4) => Ok(v4),
-        SocketAddr::V6(v6) => v6
-            .ip()
-            .to_ipv4_mapped()
-            .map(|ip| SocketAddrV4::new(ip, v6.port()))
-            .ok_or_else(|| io::Error::new(ErrorKind::Unsupported, "the stack below speaks IPv4")),
-    }
+/// [`Error::NotSupported`]: one is of IPv4, the other of IPv6.
+pub(crate) fn same_version(local: IpAddr, peer: IpAddr) -> Result<(), Error> {
+    if local.is_ipv4() == peer.is_ipv4() { Ok(()) } else { Err(Error::NotSupported) }
+}
+
+/// No address in particular, of the version of `ip`.
+pub(crate) fn any_like(ip: IpAddr) -> IpAddr {
+    if ip.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) }
 }
 
 /// The ports that are given out to sockets whose program asks for none: the dynamic ones (RFC 6335 s6).

@@ -7,7 +7,7 @@ use core::mem;
 use core::task::{Context, Poll, Waker};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use ringway_stack::device::Device;
@@ -21,12 +21,12 @@ use crate::waiters::{Side, Waiters};
 /// What new sockets are given.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
-    /// The address that connections and datagrams leave from unless a program binds to another.
-    pub ip: Ipv4Addr,
+    /// The address that connections and datagrams leave from unless a program binds to another, as it must for peers of the other IP version.
+    pub ip: IpAddr,
     /// The first local port given to a socket that asks for none; ports below 49152 count as that.
     pub port_first: u16,
-    /// How an address is reached. By default each is asked for by ARP, as on one Ethernet.
-    pub route: fn(Ipv4Addr) -> NextHop,
+    /// How an address is reached. By default each is asked for by ARP or neighbour discovery, as on one Ethernet.
+    pub route: fn(IpAddr) -> NextHop,
     /// TCP connections, accepted ones included.
     pub tcp: tcp::Config,
     /// UDP sockets.
@@ -35,8 +35,8 @@ pub struct NetConfig {
 
 impl NetConfig {
     /// The stack's defaults, at this address.
-    pub fn at(ip: Ipv4Addr) -> Self {
-        Self { ip, port_first: Ports::FIRST, route: NextHop::Neighbour, tcp: tcp::Config::default(), udp: UdpOptions::default() }
+    pub fn at(ip: impl Into<IpAddr>) -> Self {
+        Self { ip: ip.into(), port_first: Ports::FIRST, route: NextHop::Neighbour, tcp: tcp::Config::default(), udp: UdpOptions::default() }
     }
 }
 
@@ -112,7 +112,7 @@ impl<D: Device> Net<D> {
     }
 
     /// The address that connections and datagrams leave from.
-    pub fn ip(&self) -> Ipv4Addr {
+    pub fn ip(&self) -> IpAddr {
         self.shared.config.ip
     }
 
@@ -225,15 +225,15 @@ impl<D: Device> Net<D> {
     /// Tries local ports until `open` finds one that is free; only once if the program asked for a port.
     pub(crate) fn open_at<R>(
         &self,
-        local: SocketAddrV4,
-        mut open: impl FnMut(&mut Ring<D>, Instant, SocketAddrV4) -> Result<R, Error>,
+        local: SocketAddr,
+        mut open: impl FnMut(&mut Ring<D>, Instant, SocketAddr) -> Result<R, Error>,
     ) -> io::Result<R> {
         if local.port() != 0 {
             return self.call(|ring, now| open(ring, now, local));
         }
         for _ in 0..Ports::COUNT {
             let port = self.shared.state.borrow_mut().ports.take();
-            match self.call(|ring, now| open(ring, now, SocketAddrV4::new(*local.ip(), port))) {
+            match self.call(|ring, now| open(ring, now, SocketAddr::new(local.ip(), port))) {
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {}
                 result => return result,
             }

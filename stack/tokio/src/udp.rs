@@ -4,14 +4,14 @@ use core::fmt;
 use core::future::poll_fn;
 use core::task::{Context, Poll};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 
 use ringway_stack::device::Device;
-use ringway_stack::ring::{FlowId, Readiness, RecvFlags};
+use ringway_stack::ring::{FlowId, Readiness, RecvFlags, Ring};
 use ringway_stack::{Error, Instant};
 use tokio::io::ReadBuf;
 
-use crate::address::v4;
+use crate::address::{any_like, same_version, unmapped};
 use crate::net::Net;
 use crate::waiters::Side;
 
@@ -28,35 +28,39 @@ impl<D: Device> fmt::Debug for UdpSocket<D> {
 }
 
 impl<D: Device> UdpSocket<D> {
-    /// Binds to `local`. Port zero: one is chosen; address `0.0.0.0`: any address of the ring.
+    /// Binds to `local`. Port zero: one is chosen; address `0.0.0.0` or `::`: any address of the ring, of that IP version.
     ///
     /// # Errors
-    /// `AddrInUse`; `Unsupported` for IPv6; `Other` if the device or the ring has no room.
+    /// `AddrInUse`; `Other` if the device or the ring has no room.
     #[expect(clippy::unused_async, reason = "as tokio's")]
     pub async fn bind(net: &Net<D>, local: impl Into<SocketAddr>) -> io::Result<Self> {
         let options = net.config().udp;
-        let id = net.open_at(v4(local.into())?, |ring, _, local| ring.udp_open(local, &options))?;
+        let id = net.open_at(unmapped(local.into()), |ring, _, local| ring.udp_open(local, &options))?;
         Ok(Self { net: net.clone(), id })
     }
 
     /// Fixes the peer: what others send is no longer received, and [`UdpSocket::send`] sends to it.
     ///
     /// # Errors
-    /// `Unsupported` for IPv6.
+    /// `Unsupported` if the socket's address, or else the net's, is of another IP version than the peer's.
     #[expect(clippy::unused_async, reason = "as tokio's")]
     pub async fn connect(&self, peer: impl Into<SocketAddr>) -> io::Result<()> {
-        let peer = v4(peer.into())?;
-        let hop = (self.net.config().route)(*peer.ip());
-        self.net.call(|ring, _| ring.udp_connect(self.id, Ipv4Addr::UNSPECIFIED, Some((peer, hop))))
+        let peer = unmapped(peer.into());
+        let hop = (self.net.config().route)(peer.ip());
+        self.net.call(|ring, _| {
+            self.reaches(ring, peer)?;
+            ring.udp_connect(self.id, any_like(peer.ip()), Some((peer, hop)))
+        })
     }
 
     /// Sends a datagram to `peer`. It may be lost, here as anywhere on its way.
     ///
     /// # Errors
-    /// `Other` if it is longer than UDP over the device can carry; `HostUnreachable`; `ConnectionRefused` if an earlier one was answered so.
+    /// `Other` if it is longer than UDP over the device can carry; `HostUnreachable`; `ConnectionRefused` if an earlier one was answered so;
+    /// `Unsupported` as [`UdpSocket::connect`].
     #[expect(clippy::unused_async, reason = "as tokio's; a queue that is full loses the datagram, as a switch would")]
     pub async fn send_to(&self, data: &[u8], peer: impl Into<SocketAddr>) -> io::Result<usize> {
-        self.send_inner(data, Some(v4(peer.into())?))
+        self.send_inner(data, Some(unmapped(peer.into())))
     }
 
     /// Sends a datagram to the connected peer.
@@ -98,7 +102,7 @@ impl<D: Device> UdpSocket<D> {
     /// `WouldBlock`; else as [`UdpSocket::recv_from`].
     pub fn try_recv_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let datagram = self.net.call(|ring, _| ring.udp_recv(self.id, &mut [IoSliceMut::new(into)], RecvFlags::empty()))?;
-        Ok((datagram.copied, datagram.from.into()))
+        Ok((datagram.copied, datagram.from))
     }
 
     /// [`UdpSocket::recv_from`], for futures written by hand.
@@ -131,7 +135,7 @@ impl<D: Device> UdpSocket<D> {
     /// # Errors
     /// The ring is away.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.net.call(|ring, _| ring.info(self.id).map(|info| info.local.into()).ok_or(Error::BadSocket))
+        self.net.call(|ring, _| ring.info(self.id).map(|info| info.local).ok_or(Error::BadSocket))
     }
 
     /// The connected peer.
@@ -139,7 +143,7 @@ impl<D: Device> UdpSocket<D> {
     /// # Errors
     /// `NotConnected`.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.net.call(|ring, _| ring.info(self.id).and_then(|info| info.remote).map(Into::into).ok_or(Error::NotConnected))
+        self.net.call(|ring, _| ring.info(self.id).and_then(|info| info.remote).ok_or(Error::NotConnected))
     }
 
     /// Takes the pending error (SO_ERROR).
@@ -150,15 +154,25 @@ impl<D: Device> UdpSocket<D> {
         self.net.call(|ring, _| Ok(ring.take_error(self.id).map(crate::io_error)))
     }
 
-    fn send_inner(&self, data: &[u8], peer: Option<SocketAddrV4>) -> io::Result<usize> {
-        let to = peer.map(|peer| (peer, (self.net.config().route)(*peer.ip())));
+    fn send_inner(&self, data: &[u8], peer: Option<SocketAddr>) -> io::Result<usize> {
+        let to = peer.map(|peer| (peer, (self.net.config().route)(peer.ip())));
         let source = self.net.ip();
-        self.net.call(|ring, now| ring.udp_send(now, self.id, &[IoSlice::new(data)], source, to))
+        self.net.call(|ring, now| {
+            peer.map_or(Ok(()), |peer| self.reaches(ring, peer))?;
+            ring.udp_send(now, self.id, &[IoSlice::new(data)], source, to)
+        })
+    }
+
+    /// Whether the address that datagrams for `peer` leave from is of its IP version.
+    fn reaches(&self, ring: &Ring<D>, peer: SocketAddr) -> Result<(), Error> {
+        let local = ring.info(self.id).ok_or(Error::BadSocket)?.local.ip();
+        same_version(local, peer.ip())?;
+        if local.is_unspecified() { same_version(self.net.ip(), peer.ip()) } else { Ok(()) }
     }
 
     fn poll_receive(&self, cx: &Context<'_>, into: &mut [u8], flags: RecvFlags) -> Poll<io::Result<(usize, SocketAddr)>> {
-        let receive = |ring: &mut ringway_stack::ring::Ring<D>, _: Instant| ring.udp_recv(self.id, &mut [IoSliceMut::new(into)], flags);
-        self.net.poll_call(cx, self.id, Side::Read, receive).map_ok(|datagram| (datagram.copied, datagram.from.into()))
+        let receive = |ring: &mut Ring<D>, _: Instant| ring.udp_recv(self.id, &mut [IoSliceMut::new(into)], flags);
+        self.net.poll_call(cx, self.id, Side::Read, receive).map_ok(|datagram| (datagram.copied, datagram.from))
     }
 }
 

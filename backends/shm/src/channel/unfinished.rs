@@ -5,7 +5,7 @@
 //! peer in its channel, by a hash of their addresses, and says up to which slot its stack has processed what the peer sent. The peer reads that
 //! once the member is dead. Two connections with one hash look unfinished if either is: then a stream that had ended in order ends by a reset.
 
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddr};
 
 use ringway_stack::device::FiveTuple;
 use ringway_stack::wire::{ethernet, ipv4, tcp};
@@ -52,7 +52,7 @@ impl Unfinished {
 pub(crate) struct Left {
     words: Box<[u64; UNFINISHED_WORDS]>,
     /// Connections, as they are here, of which it had not processed all bytes. `None`: it does not say.
-    unprocessed: Option<Vec<(SocketAddrV4, SocketAddrV4)>>,
+    unprocessed: Option<Vec<(SocketAddr, SocketAddr)>>,
 }
 
 impl Left {
@@ -80,17 +80,28 @@ impl Left {
 
 /// Where a connection is counted: a word, and a shift in it. The addresses are its owner's and the other's.
 #[inline]
-fn place_of(owner: SocketAddrV4, other: SocketAddrV4) -> (usize, usize) {
+fn place_of(owner: SocketAddr, other: SocketAddr) -> (usize, usize) {
     let ports = u64::from(owner.port()) << 16 | u64::from(other.port());
-    let addresses = u64::from(owner.ip().to_bits()) << 32 | u64::from(other.ip().to_bits());
+    let addresses = match (owner.ip(), other.ip()) {
+        (IpAddr::V4(owner), IpAddr::V4(other)) => u64::from(owner.to_bits()) << 32 | u64::from(other.to_bits()),
+        (owner, other) => low_half(owner).rotate_left(32) ^ low_half(other),
+    };
     // Fibonacci hashing (Knuth, The Art of Computer Programming 3, s6.4), of what differs between connections, and of what seldom does.
     let hash = (ports ^ addresses.rotate_left(17).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let place = ((hash >> 32) as usize * (UNFINISHED_WORDS * PER_WORD)) >> 32;
     (place / PER_WORD, place % PER_WORD * COUNT_BITS)
 }
 
+/// What differs between the addresses of one network's hosts.
+fn low_half(ip: IpAddr) -> u64 {
+    match ip {
+        IpAddr::V4(ip) => u64::from(ip.to_bits()),
+        IpAddr::V6(ip) => ip.to_bits() as u64,
+    }
+}
+
 /// The connection that a frame in our ring brings bytes for, if any: ours first.
-fn flow_of(own: &SharedMemory, slot: u64) -> Option<(SocketAddrV4, SocketAddrV4)> {
+fn flow_of(own: &SharedMemory, slot: u64) -> Option<(SocketAddr, SocketAddr)> {
     let at = slot_at(slot);
     let mut word = [0; 8];
     own.read(at, &mut word);
@@ -103,7 +114,7 @@ fn flow_of(own: &SharedMemory, slot: u64) -> Option<(SocketAddrV4, SocketAddrV4)
     let (ip, at) = ipv4::Header::parse(head).ok().filter(|_| link.ethertype == ethernet::ETHERTYPE_IPV4)?;
     let (tcp, len) = tcp::Header::parse(head.get(at..)?).ok().filter(|_| ip.protocol == ipv4::PROTOCOL_TCP)?;
     let has_bytes = usize::from(ip.total_len) > at + len;
-    has_bytes.then(|| (SocketAddrV4::new(ip.src, tcp.src_port), SocketAddrV4::new(ip.dst, tcp.dst_port)))
+    has_bytes.then(|| (SocketAddr::new(ip.src.into(), tcp.src_port), SocketAddr::new(ip.dst.into(), tcp.dst_port)))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -115,7 +126,7 @@ mod tests {
     use super::*;
 
     fn flow(local: u16, remote: u16) -> FiveTuple {
-        let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
         FiveTuple { protocol: Protocol::Tcp, local: at(local), remote: Some(at(remote)) }
     }
 
@@ -144,7 +155,7 @@ mod tests {
 
     #[test]
     fn connections_that_follow_each_other_are_counted_apart() {
-        let place = |port| place_of(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 80), SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+        let place = |port| place_of(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 80), SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
         let mut places: Vec<_> = (32_768..33_768).map(place).collect();
         places.sort_unstable();
         let most = places.chunk_by(|a, b| a == b).map(<[_]>::len).max();

@@ -85,7 +85,7 @@ pub use talks::{Correspondent, Station, Talk, WORDS_MAX};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -368,7 +368,8 @@ impl Rendezvous {
         if state.has_left || state.rules.len() >= RULES_MAX {
             return Err(RuleError::Full);
         }
-        let rule = Rule { protocol: flow.protocol, address: flow.local, is_shared: rule.shared, cookie: rule.cookie };
+        let SocketAddr::V4(address) = flow.local else { return Err(lacks("IPv6")) };
+        let rule = Rule { protocol: flow.protocol, address, is_shared: rule.shared, cookie: rule.cookie };
         let name = self.name(&mut state, &rule)?;
         let Some(place) = state.table.insert(&*self.member.segment, &rule) else {
             self.unname(&mut state, name);

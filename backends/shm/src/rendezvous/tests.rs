@@ -46,8 +46,8 @@ fn a_rule_has_one_owner_at_a_time() {
     let rule = a.device.attach(&tcp(address)).unwrap();
     assert_eq!(b.device.attach(&tcp(address)), Err(RuleError::Taken));
     assert_eq!(a.device.attach(&tcp(address)), Err(RuleError::Taken));
-    b.device.attach(&FlowRule::flow(Protocol::Udp, address, None)).unwrap();
-    let datagrams = FlowRule::flow(Protocol::Udp, fresh_address(), None);
+    b.device.attach(&FlowRule::flow(Protocol::Udp, address.into(), None)).unwrap();
+    let datagrams = FlowRule::flow(Protocol::Udp, fresh_address().into(), None);
     for more in [tcp(address).tag(1), datagrams.shared(), FlowRule::any()] {
         assert!(matches!(b.device.attach(&more), Err(RuleError::Unsupported(_))), "memory steers by addresses only");
     }
@@ -106,7 +106,7 @@ fn datagrams_go_to_the_member_whose_socket_the_kernel_names() {
     let (to, other, from) = (local(&first), local(&second), local(&client));
     let rule = |socket: &UdpSocket, shared| {
         let cookie = sys::cookie(socket.as_raw_fd()).unwrap();
-        FlowRule { shared, cookie, ..FlowRule::flow(Protocol::Udp, local(socket), None) }
+        FlowRule { shared, cookie, ..FlowRule::flow(Protocol::Udp, local(socket).into(), None) }
     };
     let find = || c.rendezvous.resolve_datagram(from, to).unwrap();
     assert!(find().is_none(), "no member has published it");

@@ -30,7 +30,7 @@ pub(crate) fn fresh_address() -> SocketAddrV4 {
 }
 
 pub(crate) fn tcp(local: SocketAddrV4) -> FlowRule {
-    FlowRule::flow(Protocol::Tcp, local, None)
+    FlowRule::flow(Protocol::Tcp, local.into(), None)
 }
 
 pub(crate) fn small() -> Settings {

@@ -78,7 +78,7 @@ fn round_trip<R: Rig>(rig: &mut R) -> Result<()> {
     let received = rig.exchange(A_WHILE)?;
     ensure!(received.len() == 1 && received[0].bytes[UDP_HEAD..] == request, "the request: {} frames", received.len());
 
-    let back = FlowRule::flow(Protocol::Udp, SocketAddrV4::new(headers.from.ip, 9), None);
+    let back = FlowRule::flow(Protocol::Udp, SocketAddrV4::new(headers.from.ip, 9).into(), None);
     rig.sender()?.steer(&back)?;
     let answer: Vec<u8> = request.iter().rev().copied().collect();
     rig.receiver()?.send(&headers.reversed().udp(0, 9, answer.len()), &answer, TxOffload::default())?;

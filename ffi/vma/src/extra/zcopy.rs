@@ -16,6 +16,7 @@ use super::abi::{MSG_ZCOPY, MSG_ZCOPY_FORCE, Packet, Packets};
 use super::loans::{Loan, write_iovecs};
 use crate::errno::{self, Errno, to_int};
 use crate::exports::receive::{Sort, recvfrom, wait_for_data};
+use crate::family::v4;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process_or_init};
 use crate::slab::Key;
@@ -187,7 +188,7 @@ impl Out {
             }
         };
         // SAFETY: the caller's promise.
-        if let Err(error) = unsafe { Raw::new(datagram.from, family).write(from, from_len) } {
+        if let Err(error) = unsafe { Raw::new(v4(datagram.from), family).write(from, from_len) } {
             // As recvfrom's, it is lost; and nobody holds it.
             loans.forget(packet_id);
             ring.give_back(now, id, datagram.len);

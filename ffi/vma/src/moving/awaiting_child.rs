@@ -20,6 +20,7 @@ use ringway_stack::tcp::State;
 
 use super::{ANSWER, memfd, owner, peer};
 use crate::descendants;
+use crate::family::v4;
 use crate::process::{Offload, Process};
 use crate::socket::{Family, Kind, Shut, Socket};
 
@@ -111,7 +112,15 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
     offload.closed.tx_bytes += info.counters.tx_bytes;
     offload.closed.offloaded += 1;
     let (local, family, since) = (info.local, socket.family, process.now());
-    offload.awaiting_child.push(AwaitingChild { local, remote, child, placeholder, family, since, stage: Stage::Waiting(id) });
+    offload.awaiting_child.push(AwaitingChild {
+        local: v4(local),
+        remote: v4(remote),
+        child,
+        placeholder,
+        family,
+        since,
+        stage: Stage::Waiting(id),
+    });
     if let Some(progress) = offload.mux.watch.progress {
         ringway_host::sleep::signal(progress);
     }

@@ -201,7 +201,7 @@ impl Job {
         if !self.is_ours(offload) {
             return Err(Errno(libc::EBADF));
         }
-        let remains = offload.ring.dissolve(now, self.local, self.remote);
+        let remains = offload.ring.dissolve(now, self.local.into(), self.remote.into());
         let mut key = None;
         for moving in offload.moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
             moving.role = Role::Owner;

@@ -17,6 +17,7 @@ use super::job::Job;
 use super::{Move, Role, awaiting_child, pair, peer};
 use crate::descendants;
 use crate::exit::{self, Patience};
+use crate::family::v4;
 use crate::fdtable::{self, Entry};
 use crate::mux;
 use crate::process::{Offload, Process};
@@ -204,7 +205,7 @@ pub(crate) fn give_up(offload: &mut Offload) {
 /// Both addresses of a connection of the ring.
 pub(super) fn ends(offload: &Offload, id: FlowId) -> Option<(SocketAddrV4, SocketAddrV4)> {
     let info = offload.ring.info(id)?;
-    Some((info.local, info.remote?))
+    Some((v4(info.local), v4(info.remote?)))
 }
 
 /// The process is about to end: what its closed connections have not got rid of is to be the kernel's. `tried`: those that have been
@@ -302,7 +303,7 @@ impl Offload {
     /// Whether a connection of the ring's ended, or was reset, on both sides.
     pub(super) fn is_over(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
         let of = |socket: &Socket| socket.ring_id().and_then(|id| self.ring.info(id));
-        let is_it = |info: &FlowInfo| (info.local, info.remote) == (local, Some(remote));
+        let is_it = |info: &FlowInfo| (info.local, info.remote) == (local.into(), Some(remote.into()));
         self.sockets.iter().filter_map(|(_, socket)| of(socket)).any(|info| is_it(&info) && info.state == Some(tcp::State::Closed))
     }
 
@@ -310,7 +311,8 @@ impl Offload {
     pub(super) fn handshakes(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
         let of = |socket: &Socket| socket.ring_id().and_then(|id| self.ring.info(id));
         self.sockets.iter().filter_map(|(_, socket)| of(socket)).any(|info| {
-            (info.local, info.remote) == (local, Some(remote)) && matches!(info.state, Some(tcp::State::SynSent | tcp::State::SynReceived))
+            (info.local, info.remote) == (local.into(), Some(remote.into()))
+                && matches!(info.state, Some(tcp::State::SynSent | tcp::State::SynReceived))
         })
     }
 

@@ -202,7 +202,7 @@ fn leave(
             return ("wait", None);
         }
     }
-    let remains = match offload.ring.dissolve(now, local, remote) {
+    let remains = match offload.ring.dissolve(now, local.into(), remote.into()) {
         Ok(remains) => remains,
         Err(Error::NotConnected) => return ("wait", None),
         Err(_) => return ("gone", None),

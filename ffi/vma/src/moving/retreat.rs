@@ -12,6 +12,7 @@ use ringway_stack::ring::{FlowId, NextHop};
 use super::{ANSWER, PATIENCE, owner, peer};
 use crate::descendants;
 use crate::exit::Patience;
+use crate::family::v4;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Kind, Socket, listen};
@@ -211,7 +212,7 @@ impl Caller {
     fn of(process: &Process, offload: &Offload, stream: FlowId) -> Option<Self> {
         let info = offload.ring.info(stream)?;
         let Some(NextHop::Station(mac)) = offload.ring.tcp_hop(stream) else { return None };
-        Some(Self { station: process.rendezvous.station_of(mac)?, local: info.remote?, remote: info.local })
+        Some(Self { station: process.rendezvous.station_of(mac)?, local: v4(info.remote?), remote: v4(info.local) })
     }
 
     /// Asks it to move its end, as a child would.

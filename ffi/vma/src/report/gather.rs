@@ -12,6 +12,7 @@ use ringway_stack::{Instant, tcp};
 
 use super::kernels;
 use crate::extra::rings::{self, Direction};
+use crate::family::ip4;
 use crate::fd_counters::{self, Count, Sums, Way};
 use crate::fdtable::{self, Entry};
 use crate::params;
@@ -276,8 +277,10 @@ impl Sample {
             info: id.and_then(|id| offload.ring.info(id)),
             tcp: id.and_then(|id| offload.ring.tcp_details(now, id)),
             backlog: id.and_then(|id| offload.ring.udp_backlog(id)),
-            groups: [id.map_or(&[][..], |id| offload.ring.udp_groups(id)), socket.rare.as_ref().map_or(&[], |rare| &rare.groups.members)]
-                .concat(),
+            groups: {
+                let on_ring = id.map_or(&[][..], |id| offload.ring.udp_groups(id)).iter().copied().map(ip4);
+                on_ring.chain(socket.rare.iter().flat_map(|rare| rare.groups.members.iter().copied())).collect()
+            },
             multicast_interface: socket.rare.as_ref().and_then(|rare| rare.groups.interface),
             rings: [Direction::Rx, Direction::Tx].map(|direction| offload.rings.told(socket, direction)),
         }

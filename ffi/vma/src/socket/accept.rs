@@ -15,6 +15,7 @@ use super::common::Common;
 use super::connect::kernel_result;
 use super::{Family, Kind, Socket, common, lifecycle, listen};
 use crate::errno::{self, Errno, THEIRS};
+use crate::family::v4;
 use crate::fdtable::{self, Entry};
 use crate::lock::Lock;
 use crate::moving;
@@ -168,8 +169,8 @@ fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c
     let mut socket = Socket::accepted(parent, fd, flags & libc::SOCK_NONBLOCK != 0);
     socket.kind = Kind::Stream(accepted);
     socket.reason = None;
-    socket.bound = info.map(|i| i.local);
-    socket.peer = info.and_then(|i| i.remote);
+    socket.bound = info.map(|i| v4(i.local));
+    socket.peer = info.and_then(|i| i.remote).map(v4);
     let peer = socket.peer;
     match common {
         None => lifecycle::replay_options(&socket),

@@ -172,7 +172,7 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: NextH
         }
         let chosen_by_program = socket.bound.is_some() && !socket.bound_by_connect;
         let replaceable = socket.fds == 1 && !chosen_by_program;
-        match offload.ring.tcp_connect(process.now(), local, remote, hop, &socket.tcp) {
+        match offload.ring.tcp_connect(process.now(), local.into(), remote.into(), hop, &socket.tcp) {
             Ok(id) => break (guard, local, id),
             // The kernel gave a port that a closed connection of the ring's still uses.
             Err(Error::AddressInUse) if replaceable && tries < PORTS_TRIED => {
@@ -228,7 +228,7 @@ fn await_last_ack(process: &Process, local: SocketAddrV4, remote: SocketAddrV4) 
         let now = process.now();
         let mut offload = process.lock();
         offload.poll_if_due(now);
-        if offload.ring.tcp_state(local, remote) != Some(tcp::State::LastAck) || now >= until {
+        if offload.ring.tcp_state(local.into(), remote.into()) != Some(tcp::State::LastAck) || now >= until {
             return;
         }
         drop(offload);

@@ -23,6 +23,7 @@ use super::connect::{Unreachable, kernel_result, reachable};
 use super::{Kind, Socket, sharing};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS};
+use crate::family::v4;
 use crate::fd_counters::{self, Way};
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
@@ -118,7 +119,7 @@ pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
         offload.leave_to_kernel(key, "bind", Reason::KernelOnlyOption);
         return;
     }
-    match offload.ring.udp_open(local, &socket.udp) {
+    match offload.ring.udp_open(local.into(), &socket.udp) {
         Ok(id) => {
             socket.kind = Kind::Datagram(Some(id));
             socket.reason = None;
@@ -137,7 +138,7 @@ pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
 /// Where the kernel has a socket's datagrams to an address come from. Port zero: it is not bound yet.
 fn source(offload: &Offload, key: Key, to: SocketAddrV4) -> SocketAddrV4 {
     let local = offload.sockets.find(key).and_then(|socket| {
-        let on_ring = socket.ring_id().and_then(|id| offload.ring.info(id)).map(|info| info.local);
+        let on_ring = socket.ring_id().and_then(|id| offload.ring.info(id)).map(|info| v4(info.local));
         on_ring.or(socket.bound)
     });
     match local {
@@ -328,7 +329,7 @@ fn connect_on_ring(process: &Process, offload: &mut Offload, fd: c_int, key: Key
         By::Unknown | By::Kernel(_) => NextHop::Station(MacAddr::default()),
     };
     let source = address::of_placeholder(fd, socket.family).map_or(Ipv4Addr::UNSPECIFIED, |local| *local.ip());
-    if let Err(error) = offload.ring.udp_connect(id, source, socket.peer.map(|peer| (peer, hop))) {
+    if let Err(error) = offload.ring.udp_connect(id, source.into(), socket.peer.map(|peer| (peer.into(), hop))) {
         tracing::info!("a datagram socket that is connected from {source} is left to the kernel: {error}");
         offload.ring.close(process.now(), id, false);
         let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules };
@@ -440,7 +441,7 @@ fn send_on_ring(
     now: Instant,
 ) -> Result<usize, Error> {
     let source = address::source_for(*to.ip());
-    offload.ring.udp_try_send(now, id, data, source, Some((to, NextHop::Station(station))))
+    offload.ring.udp_try_send(now, id, data, source.into(), Some((to.into(), NextHop::Station(station))))
 }
 
 /// The way to the receiver is full. It is emptied into the receivers' buffers by whoever waits there, else by the progress thread of the receiver's process,
@@ -471,7 +472,7 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
             if sent == Err(Error::WouldBlock) && (rest.is_zero() || !device.is_worth_waiting(station)) {
                 device.give_up(station);
                 let source = address::source_for(*to.ip());
-                sent = offload.ring.udp_send(now, id, data, source, Some((to, NextHop::Station(station))));
+                sent = offload.ring.udp_send(now, id, data, source.into(), Some((to.into(), NextHop::Station(station))));
                 // VMA_TX_NONBLOCKED_EAGAINS: it is the program's to send again, where it does not block.
                 if sent.is_ok() && nonblocking && process.params.tx_nonblocked_eagains {
                     sent = Err(Error::WouldBlock);

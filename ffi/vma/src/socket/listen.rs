@@ -105,7 +105,7 @@ pub(crate) fn publish(offload: &mut Offload, key: Key) {
     let before = socket.kind;
     // The kernel has let the program bind the address: whoever else has it shares it, by fork or by SO_REUSEPORT.
     let config = tcp::Config { reuse_port: true, ..socket.tcp.clone() };
-    match offload.ring.tcp_listen(local, backlog, &config) {
+    match offload.ring.tcp_listen(local.into(), backlog, &config) {
         Ok(id) => {
             socket.kind = Kind::Listener(Some(id));
             socket.reason = None;

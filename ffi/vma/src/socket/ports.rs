@@ -245,7 +245,7 @@ impl Offload {
         let Some(allowed) = &ports.allowed else { return Found::None };
         ports.last = (ports.last + 1) % allowed.count;
         let local = SocketAddrV4::new(source, allowed.at(ports.last));
-        if allowed.is_reserved(local.port()) || ports.held.contains_key(&local) || !ring.tcp_is_free(now, local, remote) {
+        if allowed.is_reserved(local.port()) || ports.held.contains_key(&local) || !ring.tcp_is_free(now, local.into(), remote.into()) {
             return Found::None;
         }
         Found::Fresh(local)
@@ -261,7 +261,7 @@ impl Offload {
         let Self { ring, sockets, ports, .. } = self;
         ports.next = (ports.next + 1) % ports.own.len();
         let local = ports.own[ports.next];
-        if *local.ip() != source || !ring.tcp_is_free(now, local, remote) {
+        if *local.ip() != source || !ring.tcp_is_free(now, local.into(), remote.into()) {
             return Found::None;
         }
         let Some(holders) = ports.held.get_mut(&local) else { return Found::None };

@@ -6,6 +6,7 @@ use ringway_stack::Error;
 use ringway_stack::ring::{FlowId, NextHop, Readiness, Reuse, Shutdown, UdpOptions};
 
 use super::host::{ANY, Host, OURS, address};
+use crate::addresses::v4;
 use crate::drills::bench::Bench;
 use crate::drills::card::PEER;
 
@@ -19,7 +20,7 @@ pub(in crate::drills) fn halves(bench: &mut Bench) {
     let socket = host.open(address(1, PORT), UdpOptions::default());
     let is_connected = host.bench.chance(2);
     if is_connected {
-        let connected = host.ring.udp_connect(socket, OURS[0], Some((address(2, 600), DIRECT)));
+        let connected = host.ring.udp_connect(socket, OURS[0].into(), Some((address(2, 600).into(), DIRECT)));
         host.must(connected.is_ok(), format_args!("connect(2): {connected:?}"));
     }
     let (mut read, mut write) = (false, false);
@@ -145,10 +146,10 @@ pub(in crate::drills) fn peers(bench: &mut Bench) {
     for _ in 0..host.bench.between(3, 12) {
         let source = host.bench.pick(&OURS);
         let next = (!host.bench.chance(4)).then(|| host.bench.pick(&candidates));
-        let connected = host.ring.udp_connect(socket, source, next.map(|peer| (peer, DIRECT)));
+        let connected = host.ring.udp_connect(socket, source.into(), next.map(|peer| (peer.into(), DIRECT)));
         host.must(connected.is_ok(), format_args!("connect(2): {connected:?} to {next:?}, after {peer:?}"));
         peer = next;
-        let info = host.ring.info(socket).map(|info| (info.local, info.remote));
+        let info = host.ring.info(socket).map(|info| (v4(info.local), info.remote.map(v4)));
         let local = match (is_wild, peer) {
             (true, Some(_)) => SocketAddrV4::new(source, PORT),
             _ => bound,
@@ -199,7 +200,7 @@ pub(in crate::drills) fn sharers(bench: &mut Bench) {
             host.close(socket);
         } else {
             let reuse = host.bench.pick(&[Reuse::No, Reuse::Address, Reuse::Port, Reuse::Address, Reuse::Port]);
-            let opened = host.ring.udp_open(local, &UdpOptions { reuse, ..UdpOptions::default() });
+            let opened = host.ring.udp_open(local.into(), &UdpOptions { reuse, ..UdpOptions::default() });
             let fits = members.is_empty() || reuse != Reuse::No;
             host.must(
                 opened.is_ok() == fits && (fits || opened == Err(Error::AddressInUse)),
@@ -213,7 +214,7 @@ pub(in crate::drills) fn sharers(bench: &mut Bench) {
         }
         if let Some(socket) = exclusive {
             for reuse in [Reuse::No, Reuse::Address, Reuse::Port] {
-                let second = host.ring.udp_open(local, &UdpOptions { reuse, ..UdpOptions::default() });
+                let second = host.ring.udp_open(local.into(), &UdpOptions { reuse, ..UdpOptions::default() });
                 host.must(
                     second == Err(Error::AddressInUse),
                     format_args!("bind(2), EADDRINUSE: {second:?} of {reuse:?} beside one that does not share"),

@@ -31,7 +31,7 @@ pub(in crate::drills) fn dummies(bench: &mut Bench) {
             host.port.borrow_mut().room = is_full.then_some(0);
             let before = host.port.borrow().dummies;
             let sent = match which {
-                0 => host.ring.udp_dummy(socket, &[IoSlice::new(&bytes)], OURS[0], to),
+                0 => host.ring.udp_dummy(socket, &[IoSlice::new(&bytes)], OURS[0].into(), to.map(|(to, hop)| (to.into(), hop))),
                 _ => host.ring.tcp_dummy(host.now, stream.socket, &[IoSlice::new(&bytes)]),
             };
             host.must(sent == Ok(len), format_args!("{sent:?} of a dummy of {len} bytes"));

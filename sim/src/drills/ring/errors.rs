@@ -44,7 +44,7 @@ pub(in crate::drills) fn told(bench: &mut Bench) {
     let (peer, other) = (address(2, 600), address(2, 601));
     for _ in 0..host.bench.between(2, 12) {
         let is_connected = !host.bench.chance(4);
-        let connected = host.ring.udp_connect(socket, OURS[0], is_connected.then_some((peer, DIRECT)));
+        let connected = host.ring.udp_connect(socket, OURS[0].into(), is_connected.then_some((peer.into(), DIRECT)));
         host.must(connected.is_ok(), format_args!("connect(2): {connected:?}"));
         let to_other = host.bench.chance(4);
         let sent = host.send(socket, b"datagram", Some((if to_other { other } else { peer }, DIRECT)), false);

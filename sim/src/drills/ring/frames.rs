@@ -20,7 +20,7 @@ const PORT: u16 = 500;
 fn host<'b>(bench: &'b mut Bench) -> (Host<'b>, Option<u16>) {
     let vlan = bench.chance(2).then(|| bench.between(1, 0xffe) as u16);
     // (Some configurations have priority bits in what they call the VLAN's number.)
-    let config = RingConfig { addresses: OURS.to_vec(), vlan, ..RingConfig::default() };
+    let config = RingConfig { addresses: OURS.map(Into::into).to_vec(), vlan, ..RingConfig::default() };
     (Host::with(bench, Link::Direct, config), vlan)
 }
 
@@ -195,7 +195,7 @@ fn answer(host: &mut Host<'_>, what: &str) -> Option<Segment> {
 pub(in crate::drills) fn segments(bench: &mut Bench) {
     let (mut host, vlan) = host(bench);
     let local = SocketAddrV4::new(OURS[0], PORT);
-    let listener = host.ring.tcp_listen(local, 1000, &plain());
+    let listener = host.ring.tcp_listen(local.into(), 1000, &plain());
     host.must(listener.is_ok(), format_args!("listen(2): {listener:?}"));
     for port in 0..40 {
         let from = SocketAddrV4::new(THEIRS, 1000 + port);

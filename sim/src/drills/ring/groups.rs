@@ -7,6 +7,7 @@ use ringway_stack::device::MacAddr;
 use ringway_stack::ring::{FlowId, NextHop, Readiness, Reuse, UdpOptions};
 
 use super::host::{ANY, Host, Link, OURS, address};
+use crate::addresses::{neighbour, v4};
 use crate::drills::bench::Bench;
 
 const GROUPS: [Ipv4Addr; 3] = [Ipv4Addr::new(239, 1, 2, 3), Ipv4Addr::new(239, 129, 2, 3), Ipv4Addr::new(224, 5, 6, 7)];
@@ -37,11 +38,11 @@ fn member(host: &mut Host<'_>) -> Member {
     let socket = host.open(bound, UdpOptions { reuse: Reuse::Address, rcvbuf, ..UdpOptions::default() });
     let peer = (ip.is_multicast() && host.bench.chance(2)).then(|| address(2, 600));
     if let Some(peer) = peer {
-        let connected = host.ring.udp_connect(socket, OURS[0], Some((peer, NextHop::Neighbour(*peer.ip()))));
+        let connected = host.ring.udp_connect(socket, OURS[0].into(), Some((peer.into(), neighbour(peer))));
         // (Two may not have the same peer: the address is taken then.)
         host.must(matches!(connected, Ok(()) | Err(Error::AddressInUse)), format_args!("connect(2): {connected:?}"));
     }
-    let peer = host.ring.info(socket).and_then(|info| info.remote);
+    let peer = host.ring.info(socket).and_then(|info| info.remote).map(v4);
     Member { socket, bound, peer, joined: Vec::new(), is_full }
 }
 
@@ -54,7 +55,7 @@ pub(in crate::drills) fn members(bench: &mut Bench) {
         let member = &mut members[which];
         match host.bench.below(6) {
             0 | 1 => {
-                let joined = host.ring.udp_join(host.now, member.socket, group, OURS[0]);
+                let joined = host.ring.udp_join(host.now, member.socket, group.into(), OURS[0].into());
                 let expected = if member.joined.contains(&group) { Err(Error::AddressInUse) } else { Ok(()) };
                 host.must(
                     joined == expected,
@@ -65,7 +66,7 @@ pub(in crate::drills) fn members(bench: &mut Bench) {
                 }
             }
             2 => {
-                let left = host.ring.udp_leave(member.socket, group);
+                let left = host.ring.udp_leave(member.socket, group.into());
                 let expected = if member.joined.contains(&group) { Ok(()) } else { Err(Error::AddressNotAvailable) };
                 host.must(
                     left == expected,
@@ -133,7 +134,7 @@ pub(in crate::drills) fn loops(bench: &mut Bench) {
     let mut joined = [false; 3];
     for (at, socket) in [sender, second, third].into_iter().enumerate() {
         if !host.bench.chance(4) {
-            let outcome = host.ring.udp_join(host.now, socket, GROUPS[0], OURS[0]);
+            let outcome = host.ring.udp_join(host.now, socket, GROUPS[0].into(), OURS[0].into());
             host.must(outcome.is_ok(), format_args!("ip(7), IP_ADD_MEMBERSHIP: {outcome:?}"));
             joined[at] = true;
         }
@@ -146,14 +147,14 @@ pub(in crate::drills) fn loops(bench: &mut Bench) {
         let len = host.bench.below(1400) as usize;
         let payload = host.bytes(len);
         let to = SocketAddrV4::new(GROUPS[0], port);
-        let sent = host.send(sender, &payload, Some((to, NextHop::Neighbour(GROUPS[0]))), false);
+        let sent = host.send(sender, &payload, Some((to, NextHop::Neighbour(GROUPS[0].into()))), false);
         host.must(sent == Ok(len), format_args!("send(2): {sent:?} of {len} bytes"));
         let frames = host.sent();
         host.must(frames.len() == 1, format_args!("RFC 1112 s6: {} frames for a datagram", frames.len()));
         let from = SocketAddrV4::new(OURS[0], PORTS[0]);
         let found = frames.first().and_then(|frame| Some((frame.to_station(), frame.ttl_and_tos()?, frame.datagram()?)));
         host.must(
-            found == Some((MacAddr::of_group(GROUPS[0]), (multicast_ttl, tos), (from, to, &payload[..]))),
+            found == Some((MacAddr::of_group(GROUPS[0].into()), (multicast_ttl, tos), (from, to, &payload[..]))),
             format_args!("ip(7), IP_MULTICAST_TTL, IP_TOS: {:?}, of {:?}", found.map(|(mac, kind, _)| (mac, kind)), (multicast_ttl, tos)),
         );
         for (at, (socket, its)) in [(sender, PORTS[0]), (second, PORTS[0]), (third, PORTS[1])].into_iter().enumerate() {

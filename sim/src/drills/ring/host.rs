@@ -12,6 +12,7 @@ use ringway_stack::ring::{Datagram, FlowId, NextHop, Readiness, RecvFlags, Ring,
 use ringway_stack::{Error, Instant};
 
 use super::adapter::{Adapter, Port};
+use crate::addresses::v4;
 use crate::checksum;
 use crate::dissect::{self, Ipv4, Payload, UDP, be16};
 use crate::drills::bench::Bench;
@@ -101,7 +102,7 @@ pub(super) fn address(last: u8, port: u16) -> SocketAddrV4 {
 
 impl<'b> Host<'b> {
     pub(super) fn new(bench: &'b mut Bench, link: Link) -> Self {
-        Self::with(bench, link, RingConfig { addresses: OURS.to_vec(), ..RingConfig::default() })
+        Self::with(bench, link, RingConfig { addresses: OURS.map(Into::into).to_vec(), ..RingConfig::default() })
     }
 
     pub(super) fn with(bench: &'b mut Bench, link: Link, config: RingConfig) -> Self {
@@ -204,7 +205,7 @@ impl<'b> Host<'b> {
     }
 
     pub(super) fn open(&mut self, local: SocketAddrV4, options: UdpOptions) -> FlowId {
-        let opened = self.ring.udp_open(local, &options);
+        let opened = self.ring.udp_open(local.into(), &options);
         self.must(opened.is_ok(), format_args!("bind(2): {opened:?} of {local}, which nobody has"));
         opened.unwrap_or(FlowId { index: 0, generation: 0 })
     }
@@ -233,7 +234,7 @@ impl<'b> Host<'b> {
     /// Takes the first datagram, whole.
     pub(super) fn take(&mut self, socket: FlowId) -> Option<(SocketAddrV4, Vec<u8>)> {
         let (datagram, bytes) = self.read(socket, 2000, RecvFlags::empty()).ok()?;
-        Some((datagram.from, bytes))
+        Some((v4(datagram.from), bytes))
     }
 
     /// Sends a datagram, in as many pieces as are drawn.
@@ -249,9 +250,10 @@ impl<'b> Host<'b> {
         places.extend([0, payload.len()]);
         places.sort_unstable();
         let pieces: Vec<_> = places.windows(2).map(|ends| IoSlice::new(&payload[ends[0]..ends[1]])).collect();
+        let to = to.map(|(to, hop)| (to.into(), hop));
         let sent = match tries {
-            true => self.ring.udp_try_send(self.now, socket, &pieces, OURS[0], to),
-            false => self.ring.udp_send(self.now, socket, &pieces, OURS[0], to),
+            true => self.ring.udp_try_send(self.now, socket, &pieces, OURS[0].into(), to),
+            false => self.ring.udp_send(self.now, socket, &pieces, OURS[0].into(), to),
         };
         self.poll();
         sent
@@ -297,7 +299,7 @@ pub(super) struct Packet {
 
 impl Packet {
     pub(super) fn new(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, body: Vec<u8>) -> Self {
-        let to = if dst.is_multicast() { MacAddr::of_group(dst) } else { OWN };
+        let to = if dst.is_multicast() { MacAddr::of_group(dst.into()) } else { OWN };
         Self { to, from: PEER, vlan: None, src, dst, protocol, options: Vec::new(), fragment: 0x4000, body }
     }
 

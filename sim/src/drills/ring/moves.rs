@@ -19,7 +19,7 @@ const DIRECT: NextHop = NextHop::Station(PEER);
 
 /// Another ring of the same host.
 fn another(host: &Host<'_>) -> Ring<Adapter> {
-    let config = RingConfig { addresses: OURS.to_vec(), ..RingConfig::default() };
+    let config = RingConfig { addresses: OURS.map(Into::into).to_vec(), ..RingConfig::default() };
     host.bench.infected(Ring::new(Adapter::new(&host.port, true, 0), config, [9; 32]))
 }
 
@@ -90,7 +90,7 @@ pub(in crate::drills) fn moves(bench: &mut Bench) {
         drop(handover);
         written
             .ok_or(Error::Invalid)
-            .and_then(|bytes| host.ring.adopt_snapshot(host.now, (stream.local, stream.remote), DIRECT, &plain(), &bytes))
+            .and_then(|bytes| host.ring.adopt_snapshot(host.now, (stream.local.into(), stream.remote.into()), DIRECT, &plain(), &bytes))
     } else {
         host.ring.adopt(host.now, handover).map_err(|(error, _)| error)
     };
@@ -258,18 +258,18 @@ pub(in crate::drills) fn screened(bench: &mut Bench) {
 pub(in crate::drills) fn rx_shutdown(bench: &mut Bench) {
     let mut host = Host::new(bench, Link::Asked);
     let local = SocketAddrV4::new(OURS[0], 500);
-    host.ring.set_neighbour(Ipv4Addr::new(10, 0, 0, 2), Some(PEER));
+    host.ring.set_neighbour(Ipv4Addr::new(10, 0, 0, 2).into(), Some(PEER));
     let socket = host.open(local, UdpOptions::default());
     let joins = host.bench.chance(2);
     if joins {
-        let joined = host.ring.udp_join(host.now, socket, Ipv4Addr::new(239, 1, 2, 3), OURS[0]);
+        let joined = host.ring.udp_join(host.now, socket, Ipv4Addr::new(239, 1, 2, 3).into(), OURS[0].into());
         host.must(joined.is_ok(), format_args!("ip(7), IP_ADD_MEMBERSHIP: {joined:?}"));
     }
     host.hand(address(2, 600), local, b"before");
     let is_stream = host.bench.chance(2);
     let config = plain();
     let stream = is_stream.then(|| {
-        let mut stream = PeerEnd::begin(&mut host, 3000, address(2, 80), NextHop::Neighbour(Ipv4Addr::new(10, 0, 0, 2)), &config);
+        let mut stream = PeerEnd::begin(&mut host, 3000, address(2, 80), NextHop::Neighbour(Ipv4Addr::new(10, 0, 0, 2).into()), &config);
         stream.finish(&mut host);
         stream
     });
@@ -286,7 +286,7 @@ pub(in crate::drills) fn rx_shutdown(bench: &mut Bench) {
         format_args!("{} datagrams are heard by a socket whose receiving side was shut down after one", heard.len()),
     );
     host.sent();
-    let sent = host.send(socket, b"datagram", Some((address(2, 600), NextHop::Neighbour(Ipv4Addr::new(10, 0, 0, 2)))), false);
+    let sent = host.send(socket, b"datagram", Some((address(2, 600), NextHop::Neighbour(Ipv4Addr::new(10, 0, 0, 2).into()))), false);
     let frames = host.sent().iter().filter(|frame| frame.datagram().is_some()).count();
     host.must(
         sent == Ok(8) && frames == 1,

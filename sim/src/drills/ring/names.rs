@@ -18,9 +18,9 @@ const PORT: u16 = 500;
 fn any(host: &mut Host<'_>, port: u16) -> Result<FlowId, Error> {
     let local = SocketAddrV4::new(OURS[0], port);
     match host.bench.below(3) {
-        0 => host.ring.udp_open(local, &UdpOptions::default()),
-        1 => host.ring.tcp_listen(local, 4, &plain()),
-        _ => host.ring.tcp_connect(host.now, local, address(2, 80), NextHop::Station(PEER), &plain()),
+        0 => host.ring.udp_open(local.into(), &UdpOptions::default()),
+        1 => host.ring.tcp_listen(local.into(), 4, &plain()),
+        _ => host.ring.tcp_connect(host.now, local.into(), address(2, 80).into(), NextHop::Station(PEER), &plain()),
     }
 }
 
@@ -66,7 +66,7 @@ pub(in crate::drills) fn closed(bench: &mut Bench) {
 /// leaves nothing behind.
 pub(in crate::drills) fn full(bench: &mut Bench) {
     let flows_max = bench.between(2, 12) as usize;
-    let config = RingConfig { addresses: OURS.to_vec(), flows_max, ..RingConfig::default() };
+    let config = RingConfig { addresses: OURS.map(Into::into).to_vec(), flows_max, ..RingConfig::default() };
     let mut host = Host::with(bench, Link::Direct, config);
     let mut sockets = Vec::new();
     for round in 0..300 {
@@ -97,7 +97,7 @@ pub(in crate::drills) fn full(bench: &mut Bench) {
 /// ip(7), tcp(7), accept(2): what is set on a listener, when it began or later, is its connections'; and what is set on one of them is that one's.
 pub(in crate::drills) fn inherited(bench: &mut Bench) {
     let mut host = super::host(bench);
-    let listener = host.ring.tcp_listen(address(1, PORT), 8, &plain());
+    let listener = host.ring.tcp_listen(address(1, PORT).into(), 8, &plain());
     let Ok(listener) = listener else { return host.must(false, format_args!("listen(2): {listener:?}")) };
     for round in 0..4 {
         let (ttl, tos) = (host.bench.between(1, 255) as u8, host.bench.below(64) as u8 * 4);

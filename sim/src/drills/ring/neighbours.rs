@@ -9,6 +9,7 @@ use ringway_stack::ring::{FlowId, NextHop, Readiness, UdpOptions};
 
 use super::host::{Host, Link, OURS, Packet, Sent, THEIRS, address, arp, udp};
 use super::streams::{PeerEnd, plain, segment};
+use crate::addresses::neighbour;
 use crate::dissect::{TCP, UDP};
 use crate::drills::bench::Bench;
 use crate::drills::card::{OWN, PEER};
@@ -24,7 +25,7 @@ fn socket(host: &mut Host<'_>, options: UdpOptions) -> FlowId {
 }
 
 fn to(ip: Ipv4Addr) -> Option<(SocketAddrV4, NextHop)> {
-    Some((SocketAddrV4::new(ip, 600), NextHop::Neighbour(ip)))
+    Some((SocketAddrV4::new(ip, 600), NextHop::Neighbour(ip.into())))
 }
 
 /// Requests for `ip`, and the stations that they went to.
@@ -146,12 +147,12 @@ pub(in crate::drills) fn several(bench: &mut Bench) {
     let socket = socket(&mut host, UdpOptions { ttl, tos, ..UdpOptions::default() });
     let (silent, late) = (address(5, 80), address(6, 80));
     let config = ringway_stack::tcp::Config { ttl, tos, ..plain() };
-    let mut lost = PeerEnd::begin(&mut host, 3000, silent, NextHop::Neighbour(*silent.ip()), &config);
+    let mut lost = PeerEnd::begin(&mut host, 3000, silent, neighbour(silent), &config);
     goes_to(&mut host, socket, *silent.ip());
     let first_at = host.now;
     let between = host.bench.between(0, 2500);
     host.pass(Duration::from_millis(between));
-    let mut found = PeerEnd::begin(&mut host, 3001, late, NextHop::Neighbour(*late.ip()), &config);
+    let mut found = PeerEnd::begin(&mut host, 3001, late, neighbour(late), &config);
     let count = if host.bench.chance(8) { 3000 } else { host.bench.between(1, 20) };
     let mut payloads = Vec::new();
     for _ in 0..count {
@@ -161,7 +162,7 @@ pub(in crate::drills) fn several(bench: &mut Bench) {
         payloads.push(payload);
     }
     if host.bench.chance(2) {
-        host.ring.set_neighbour(*late.ip(), None);
+        host.ring.set_neighbour((*late.ip()).into(), None);
     }
     // The second one answers after the first was given up, and before it is itself; or at once.
     let pause = if host.bench.chance(3) { 0 } else { host.bench.between(0, 2900) };

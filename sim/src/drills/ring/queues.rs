@@ -10,6 +10,7 @@ use ringway_stack::device::RxBuffer;
 use ringway_stack::ring::{Decision, FlowId, Lent, Readiness, RecvFlags, UdpOptions};
 
 use super::host::{Host, address};
+use crate::addresses::{ipv4, v4};
 use crate::drills::bench::Bench;
 use crate::heap::Received;
 
@@ -112,7 +113,7 @@ fn reads(host: &mut Host<'_>, socket: FlowId, model: &mut Model, room: usize, pe
                 format_args!("recv(2), MSG_TRUNC: {datagram:?}, of {} bytes read into {room}", next.bytes.len()),
             );
             host.must(
-                datagram.from == next.from && datagram.to == *next.to.ip(),
+                v4(datagram.from) == next.from && ipv4(datagram.to) == *next.to.ip(),
                 format_args!("recvfrom(2): {datagram:?}, of one from {}", next.from),
             );
             host.must(
@@ -234,7 +235,7 @@ pub(in crate::drills) fn lending(bench: &mut Bench) {
                 let mut taken = Vec::new();
                 let datagram = host.ring.udp_lend_each(socket, |piece| bytes_of(&piece, &mut taken));
                 host.must(
-                    datagram.is_ok_and(|datagram| datagram.len == len && datagram.from == from) && taken == bytes,
+                    datagram.is_ok_and(|datagram| datagram.len == len && v4(datagram.from) == from) && taken == bytes,
                     format_args!("what is lent is not what came: {} bytes of {len}", taken.len()),
                 );
                 count += 1;

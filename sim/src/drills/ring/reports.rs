@@ -41,7 +41,7 @@ fn message(host: &Host<'_>, frame: &Sent) -> (u8, Ipv4Addr) {
     let expected = if igmp[0] == LEAVE { ALL_ROUTERS } else { group };
     host.must(ip.dst == expected, format_args!("RFC 2236 s9: a message of type {:#x} about {group} goes to {}", igmp[0], ip.dst));
     let station = frame.to_station();
-    host.must(station == MacAddr::of_group(expected), format_args!("RFC 1112 s6.4: a message for {expected} goes to {station}"));
+    host.must(station == MacAddr::of_group(expected.into()), format_args!("RFC 1112 s6.4: a message for {expected} goes to {station}"));
     (igmp[0], group)
 }
 
@@ -60,13 +60,13 @@ pub(in crate::drills) fn reports(bench: &mut Bench) {
         let others = joined.iter().filter(|(_, its)| *its == group).count();
         if let Some(at) = joined.iter().position(|&known| known == (socket, group)) {
             joined.remove(at);
-            let left = host.ring.udp_leave(socket, group);
+            let left = host.ring.udp_leave(socket, group.into());
             host.must(left.is_ok(), format_args!("ip(7), IP_DROP_MEMBERSHIP: {left:?}"));
             let said: Vec<_> = host.sent().iter().map(|frame| message(&host, frame)).collect();
             let expected = if others == 1 && !is_local { vec![(LEAVE, group)] } else { Vec::new() };
             host.must(said == expected, format_args!("RFC 2236 s3: {said:?} when one of {others} members of {group} leaves"));
         } else {
-            let entered = host.ring.udp_join(host.now, socket, group, OURS[0]);
+            let entered = host.ring.udp_join(host.now, socket, group.into(), OURS[0].into());
             host.must(entered.is_ok(), format_args!("ip(7), IP_ADD_MEMBERSHIP: {entered:?}"));
             joined.push((socket, group));
             let said: Vec<_> = host.sent().iter().map(|frame| message(&host, frame)).collect();
@@ -105,7 +105,7 @@ pub(in crate::drills) fn questions(bench: &mut Bench) {
     let mut joined = Vec::new();
     for group in GROUPS {
         if !host.bench.chance(4) {
-            let entered = host.ring.udp_join(host.now, socket, group, OURS[0]);
+            let entered = host.ring.udp_join(host.now, socket, group.into(), OURS[0].into());
             host.must(entered.is_ok(), format_args!("ip(7), IP_ADD_MEMBERSHIP: {entered:?}"));
             joined.push(group);
         }
@@ -151,12 +151,12 @@ pub(in crate::drills) fn limit(bench: &mut Bench) {
     for _ in 0..40 {
         if !joined.is_empty() && host.bench.chance(8) {
             let group = joined.remove(host.bench.below(joined.len() as u64) as usize);
-            let left = host.ring.udp_leave(sockets[0], group);
+            let left = host.ring.udp_leave(sockets[0], group.into());
             host.must(left.is_ok(), format_args!("ip(7), IP_DROP_MEMBERSHIP: {left:?} of a group that was joined"));
             continue;
         }
         let group = fresh();
-        let entered = host.ring.udp_join(host.now, sockets[0], group, OURS[0]);
+        let entered = host.ring.udp_join(host.now, sockets[0], group.into(), OURS[0].into());
         let expected = if joined.len() < MOST { Ok(()) } else { Err(ringway_stack::Error::NoBuffers) };
         host.must(entered == expected, format_args!("ip(7), IP_ADD_MEMBERSHIP, ENOBUFS: {entered:?} with {} groups", joined.len()));
         joined.extend(entered.is_ok().then_some(group));
@@ -164,7 +164,7 @@ pub(in crate::drills) fn limit(bench: &mut Bench) {
         let count = host.ring.udp_groups(sockets[0]).len();
         host.must(count == joined.len(), format_args!("ip(7): a member of {count} groups, and {} were joined", joined.len()));
     }
-    let other = host.ring.udp_join(host.now, sockets[1], fresh(), OURS[0]);
+    let other = host.ring.udp_join(host.now, sockets[1], fresh().into(), OURS[0].into());
     host.must(other.is_ok(), format_args!("ip(7), IP_ADD_MEMBERSHIP: {other:?} of a socket's first group"));
     sockets.into_iter().for_each(|socket| host.close(socket));
     host.sent();

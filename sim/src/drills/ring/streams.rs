@@ -38,7 +38,7 @@ impl PeerEnd {
     /// An active open, as far as its SYN, which is the first frame that it sends.
     pub(super) fn begin(host: &mut Host<'_>, port: u16, remote: SocketAddrV4, hop: NextHop, config: &tcp::Config) -> Self {
         let local = SocketAddrV4::new(OURS[0], port);
-        let opened = host.ring.tcp_connect(host.now, local, remote, hop, config);
+        let opened = host.ring.tcp_connect(host.now, local.into(), remote.into(), hop, config);
         host.must(opened.is_ok(), format_args!("connect(2): {opened:?} of {local}, which nobody has"));
         let socket = opened.unwrap_or(FlowId { index: 0, generation: 0 });
         Self { local, remote, socket, nxt: 1000, rcv: 0 }

@@ -17,7 +17,7 @@ use crate::segment::{ACK, FIN, SYN, Segment};
 pub(in crate::drills) fn unaccepted(bench: &mut Bench) {
     let mut host = super::host(bench);
     let local = address(1, 80);
-    let listener = host.ring.tcp_listen(local, 16, &plain());
+    let listener = host.ring.tcp_listen(local.into(), 16, &plain());
     let Ok(listener) = listener else { return host.must(false, format_args!("listen(2): {listener:?}")) };
     let mut waiting = Vec::new();
     for port in 0..host.bench.between(1, 6) as u16 {
@@ -32,7 +32,7 @@ pub(in crate::drills) fn unaccepted(bench: &mut Bench) {
     }
     for _ in 0..host.bench.below(waiting.len() as u64 + 1) {
         let (remote, bytes) = waiting.remove(host.bench.below(waiting.len() as u64) as usize);
-        let left = host.ring.dissolve(host.now, local, remote);
+        let left = host.ring.dissolve(host.now, local.into(), remote.into());
         let is_whole = left.as_ref().is_ok_and(|left| !left.accepted && left.unread.len() == bytes);
         host.must(is_whole, format_args!("{left:?} of a connection that nobody accepted, with {bytes} bytes"));
     }
@@ -41,7 +41,7 @@ pub(in crate::drills) fn unaccepted(bench: &mut Bench) {
     for (remote, _) in waiting {
         let accepted = host.ring.tcp_accept(listener);
         let whose = accepted.ok().and_then(|socket| host.ring.info(socket)?.remote);
-        host.must(whose == Some(remote), format_args!("accept(2): {accepted:?}, of {whose:?}, where {remote} is next"));
+        host.must(whose == Some(remote.into()), format_args!("accept(2): {accepted:?}, of {whose:?}, where {remote} is next"));
         host.ring.close(host.now, accepted.unwrap_or(listener), true);
     }
     let more = host.ring.tcp_accept(listener);
@@ -62,15 +62,15 @@ fn stamped(stream: &PeerEnd, value: u32) -> Vec<u8> {
 
 /// RFC 6191 s2, on a device with several rings: a connection that takes a TIME-WAIT's place has a rule of its own for as long as it is there, and none is left behind.
 pub(in crate::drills) fn followers(bench: &mut Bench) {
-    let config = RingConfig { addresses: OURS.to_vec(), time_wait: TIME_WAIT, ..RingConfig::default() };
+    let config = RingConfig { addresses: OURS.map(Into::into).to_vec(), time_wait: TIME_WAIT, ..RingConfig::default() };
     let mut host = Host::of_many_rings(bench, Link::Asked, config);
-    host.ring.set_neighbour(THEIRS, Some(PEER));
+    host.ring.set_neighbour(THEIRS.into(), Some(PEER));
     let options = tcp::Config { timestamps: true, ..plain() };
     let remote = address(2, 80);
     let rules = |host: &Host<'_>| (host.port.borrow().rules.len(), host.port.borrow().rules_wrong);
     let mut before: Option<FlowId> = None;
     for round in 0..host.bench.between(2, 4) as u32 {
-        let mut stream = PeerEnd::begin(&mut host, 3000, remote, ringway_stack::ring::NextHop::Neighbour(THEIRS), &options);
+        let mut stream = PeerEnd::begin(&mut host, 3000, remote, ringway_stack::ring::NextHop::Neighbour(THEIRS.into()), &options);
         let syn = host.sent().iter().find_map(|frame| Segment::parse(&frame.bytes, &frame.ip()?).filter(|syn| syn.has(SYN)));
         let Some(syn) = syn else { return host.must(false, "RFC 6191 s2: no SYN of a connection in a TIME-WAIT's place") };
         stream.rcv = syn.seq.wrapping_add(1);

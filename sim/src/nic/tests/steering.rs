@@ -6,7 +6,7 @@ fn rings(nic: &Nic, count: usize) -> Vec<SimDevice> {
 }
 
 fn flow(local: &str, remote: Option<&str>) -> FlowRule {
-    FlowRule::flow(Protocol::Udp, address(local), remote.map(address))
+    FlowRule::flow(Protocol::Udp, local.parse().unwrap(), remote.map(|remote| remote.parse().unwrap()))
 }
 
 fn datagram(src: &str, dst: &str) -> Vec<u8> {
@@ -101,12 +101,46 @@ fn every_field_steers() {
 
 /// A UDP datagram to port 53 over IPv6, traffic class 0xb8.
 fn ipv6() -> Vec<u8> {
+    datagram_v6("[fd00::2]:12345", "[fd00::1]:53")
+}
+
+/// An empty one, of traffic class 0xb8.
+fn datagram_v6(src: &str, dst: &str) -> Vec<u8> {
+    let [src, dst] = [src, dst].map(|end| end.parse::<std::net::SocketAddrV6>().unwrap());
     let mut frame = [&frames::mac(0).0[..], &frames::mac(1).0[..], &[0x86, 0xdd, 0x6b, 0x80, 0, 0, 0, 8, 17, 64]].concat();
-    for address in ["fd00::2", "fd00::1"] {
-        frame.extend(address.parse::<std::net::Ipv6Addr>().unwrap().octets());
-    }
-    frame.extend([0x30, 0x39, 0, 53, 0, 8, 0, 0]);
+    frame.extend([src.ip().octets(), dst.ip().octets()].concat());
+    frame.extend([src.port().to_be_bytes(), dst.port().to_be_bytes()].concat());
+    frame.extend([0, 8, 0, 0]);
     frame
+}
+
+#[test]
+fn the_most_specific_rule_of_ipv6_wins_and_ipv4_is_another_flow() {
+    let nic = nic(NicConfig::default());
+    let mut rings = rings(&nic, 6);
+    let rules = [
+        flow("[::]:7", None),
+        flow("[fd00::1]:7", None),
+        flow("[fd00::1]:7", Some("[fd00::2]:9")),
+        flow("[fd00:0:0:1::1]:7", Some("[fd00::2]:9")),
+        flow("0.0.0.0:7", None),
+    ];
+    for (ring, rule) in rings[1..].iter_mut().zip(&rules) {
+        ring.attach(rule).unwrap();
+    }
+    assert_eq!(rings[0].attach(&rules[2]), Err(RuleError::Taken));
+    let mut of = |frame: &[u8]| {
+        receive(&nic, frame);
+        who(&mut rings)
+    };
+    assert_eq!(of(&datagram_v6("[fd00::2]:9", "[fd00::1]:7")), [3]);
+    assert_eq!(of(&datagram_v6("[fd00::2]:9", "[fd00::1]:7")), [3], "once more, as its flow was the last one");
+    assert_eq!(of(&datagram_v6("[fd00::2]:9", "[fd00:0:0:1::1]:7")), [4], "all of an address counts");
+    assert_eq!(of(&datagram_v6("[fd00:0:0:1::2]:9", "[fd00::1]:7")), [2]);
+    assert_eq!(of(&datagram_v6("[fd00::2]:8", "[fd00::1]:7")), [2]);
+    assert_eq!(of(&datagram_v6("[fd00::2]:9", "[fd00::5]:7")), [1]);
+    assert_eq!(of(&datagram_v6("[fd00::2]:9", "[fd00::1]:6")), [0], "what nothing steers is the first ring's");
+    assert_eq!(of(&datagram("10.0.0.2:9", "10.0.0.1:7")), [5]);
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::io::IoSlice;
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{NextHop, SendFlags, UdpOptions};
+use ringway_stack::ring::{SendFlags, UdpOptions};
 use ringway_stack::tcp::Config;
 
 use super::*;
+use crate::addresses::neighbour;
 use crate::host::{Context, HostConfig};
 use crate::nic::Outstanding;
 use crate::world::{HostId, World, WorldConfig};
@@ -30,7 +31,7 @@ fn connected(world: &mut World, [reader, writer]: [HostId; 2], config: &Config) 
     let address = SocketAddrV4::new(world.host(reader).ip(), 80);
     let listener = world.call(reader, |cx| cx.ring.tcp_listen(address, 1, config)).unwrap();
     let local = SocketAddrV4::new(world.host(writer).ip(), 1000);
-    let connect = |cx: &mut Context<'_>| cx.ring.tcp_connect(cx.now, local, address, NextHop::Neighbour(*address.ip()), config);
+    let connect = |cx: &mut Context<'_>| cx.ring.tcp_connect(cx.now, local, address, neighbour(address), config);
     let client = world.call(writer, connect).unwrap();
     world.run_for(Duration::from_millis(1));
     [world.call(reader, |cx| cx.ring.tcp_accept(listener)).unwrap(), client]
@@ -89,9 +90,7 @@ fn who_keeps_everything_starves_itself_until_its_patience_ends() {
     for _ in 0..50 {
         write(&mut world, hosts[1], writer, &[7; 3000]);
         let to = SocketAddrV4::new(world.host(hosts[0]).ip(), 81);
-        let say = |cx: &mut Context<'_>| {
-            cx.ring.udp_send(cx.now, its_writer, &[IoSlice::new(b"there")], cx.ip, Some((to, NextHop::Neighbour(*to.ip()))))
-        };
+        let say = |cx: &mut Context<'_>| cx.ring.udp_send(cx.now, its_writer, &[IoSlice::new(b"there")], cx.ip, Some((to, neighbour(to))));
         world.call(hosts[1], say).unwrap();
         world.run_for(Duration::from_millis(10));
         got += read(&mut world, hosts[0], reader, [0, 100_000]).map_or(0, |bytes| bytes.len());
@@ -116,9 +115,8 @@ fn what_is_held_outlives_its_socket_and_comes_back() {
         let socket = world.call(hosts[0], open).unwrap();
         let local = SocketAddrV4::new(world.host(hosts[1]).ip(), 100 + port);
         let from = world.call(hosts[1], |cx| cx.ring.udp_open(local, &UdpOptions::default())).unwrap();
-        let say = |cx: &mut Context<'_>| {
-            cx.ring.udp_send(cx.now, from, &[IoSlice::new(&[1; 300])], cx.ip, Some((address, NextHop::Neighbour(*address.ip()))))
-        };
+        let say =
+            |cx: &mut Context<'_>| cx.ring.udp_send(cx.now, from, &[IoSlice::new(&[1; 300])], cx.ip, Some((address, neighbour(address))));
         world.call(hosts[1], say).unwrap();
         world.run_for(Duration::from_millis(1));
         let mut bytes = [0; 300];

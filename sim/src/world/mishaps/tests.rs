@@ -2,11 +2,12 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddrV4;
 
-use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags, SendFlags};
+use ringway_stack::ring::{FlowId, Readiness, RecvFlags, SendFlags};
 use ringway_stack::tcp::{Config, Keepalive};
 use ringway_stack::{Error, Instant};
 
 use super::*;
+use crate::addresses::neighbour;
 use crate::apps::Shared;
 use crate::faults::{FaultCounts, Faults, Forgery, HostFaults};
 use crate::host::{App, Context, HostConfig, Step};
@@ -81,7 +82,7 @@ impl App for Asker {
             None => {
                 let local = SocketAddrV4::new(cx.ip, self.port);
                 self.port += 1;
-                let socket = cx.ring.tcp_connect(cx.now, local, self.server, NextHop::Neighbour(*self.server.ip()), &config()).unwrap();
+                let socket = cx.ring.tcp_connect(cx.now, local, self.server, neighbour(self.server), &config()).unwrap();
                 *self.socket.insert(socket)
             }
         };

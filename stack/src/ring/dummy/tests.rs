@@ -2,19 +2,19 @@
 
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
-use super::super::tests::{A, B, Pair, read, write};
+use super::super::tests::{A, A4, B, B4, Pair, read, write};
 use super::super::{Error, FlowId, NextHop, RecvFlags, Shutdown, UdpOptions};
 use crate::wire::{ethernet, ipv4, tcp, udp};
 
 fn udp_pair(pair: &mut Pair) -> (FlowId, FlowId) {
-    let a = pair.a.udp_open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 1000), &UdpOptions::default()).unwrap();
-    let b = pair.b.udp_open(SocketAddrV4::new(B, 2000), &UdpOptions::default()).unwrap();
+    let a = pair.a.udp_open(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 1000), &UdpOptions::default()).unwrap();
+    let b = pair.b.udp_open(SocketAddr::new(B, 2000), &UdpOptions::default()).unwrap();
     (a, b)
 }
 
-const TO: Option<(SocketAddrV4, NextHop)> = Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)));
+const TO: Option<(SocketAddr, NextHop)> = Some((SocketAddr::new(B, 2000), NextHop::Neighbour(B)));
 
 fn dummies(pair: &Pair) -> Vec<usize> {
     pair.a.device().dummies.clone()
@@ -78,7 +78,7 @@ fn headers_are_those_of_the_next_packet() {
     let ethernet = ethernet::Header::parse(&head).unwrap().0;
     assert_eq!((ethernet.dst, ethernet.src), (pair.b.mac, pair.a.mac));
     let ip = ipv4::Header::parse(&head[14..]).unwrap().0;
-    assert_eq!((ip.src, ip.dst, ip.total_len), (A, B, 40));
+    assert_eq!((ip.src, ip.dst, ip.total_len), (A4, B4, 40));
     let (tcp, _) = tcp::Header::parse(&head[34..]).unwrap();
     let info = pair.a.info(client).unwrap();
     assert_eq!((tcp.src_port, tcp.dst_port), (info.local.port(), info.remote.unwrap().port()));
@@ -86,7 +86,7 @@ fn headers_are_those_of_the_next_packet() {
 
     let (a, _) = udp_pair(&mut pair);
     assert_eq!(pair.a.headers(a, A).unwrap_err(), Error::NotConnected);
-    pair.a.udp_connect(a, Ipv4Addr::UNSPECIFIED, TO).unwrap();
+    pair.a.udp_connect(a, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), TO).unwrap();
     let head = pair.a.headers(a, A).unwrap();
     assert_eq!(head.len(), 42);
     let udp = udp::Header::parse(&head[34..]).unwrap().0;
@@ -108,14 +108,14 @@ fn a_socket_whose_rx_is_shut_receives_nothing_more_and_sends() {
     let receive =
         |ring: &mut super::Ring<_>, id| ring.udp_recv(id, &mut [IoSliceMut::new(&mut [0; 9])], RecvFlags::empty()).map(|got| got.len);
     assert_eq!((receive(&mut pair.b, b), receive(&mut pair.b, b)), (Ok(3), Err(Error::WouldBlock)));
-    let back = Some((SocketAddrV4::new(A, 1000), NextHop::Neighbour(A)));
+    let back = Some((SocketAddr::new(A, 1000), NextHop::Neighbour(A)));
     pair.b.udp_send(pair.now, b, &[IoSlice::new(b"back")], B, back).unwrap();
     pair.settle();
     // (The first thing that it hears of is that its own were for nobody.)
     let heard = [receive(&mut pair.a, a), receive(&mut pair.a, a)];
     assert!(heard.contains(&Ok(4)), "{heard:?}");
     // Its address is free for another, which closing it leaves alone.
-    let other = pair.b.udp_open(SocketAddrV4::new(B, 2000), &UdpOptions::default()).unwrap();
+    let other = pair.b.udp_open(SocketAddr::new(B, 2000), &UdpOptions::default()).unwrap();
     pair.b.close(pair.now, b, false);
     pair.a.udp_send(pair.now, a, &[IoSlice::new(b"three")], A, TO).unwrap();
     pair.settle();

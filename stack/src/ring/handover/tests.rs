@@ -8,7 +8,7 @@ use crate::tcp;
 /// B's connection, passed on to another ring on the same cable; B itself stays, and has no more frames.
 fn moved(pair: &mut Pair, server: FlowId) -> (Ring<Cable>, FlowId) {
     let handover = pair.b.detach_stream(pair.now, server).unwrap();
-    assert_eq!((handover.local(), handover.remote().port()), (SocketAddrV4::new(B, 80), 5000));
+    assert_eq!((handover.local(), handover.remote().port()), (SocketAddr::new(B, 80), 5000));
     let mut other = Pair::new();
     core::mem::swap(&mut other.b.device_mut().inward, &mut pair.b.device_mut().inward);
     core::mem::swap(&mut other.b.device_mut().out, &mut pair.b.device_mut().out);
@@ -124,7 +124,7 @@ fn its_rule_comes_and_goes_with_it() {
         .filter_map(|(rule, _)| rule.as_five_tuple())
         .map(|flow| (flow.local, flow.remote.map(|r| r.port())))
         .collect();
-    assert_eq!(rules, [(SocketAddrV4::new(B, 80), Some(5000))]);
+    assert_eq!(rules, [(SocketAddr::new(B, 80), Some(5000))]);
     pair.a.close(pair.now, client, true);
     settle(&mut pair, &mut new);
     new.close(pair.now, id, false);
@@ -156,7 +156,7 @@ fn stragglers_are_lost_in_silence_and_newcomers_are_not() {
 #[test]
 fn an_old_syn_of_what_was_given_away_opens_nothing() {
     let mut pair = Pair::new();
-    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
     let (_, syn) = pair.connect_seen(5000);
     pair.settle();
     let server = pair.b.tcp_accept(listener).unwrap();
@@ -203,7 +203,7 @@ fn what_cannot_be_passed_on_stays() {
 
 /// What B still has to read, and A, once neither ring carries their connection.
 fn dissolved(pair: &mut Pair) -> (Vec<u8>, Vec<u8>) {
-    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
     let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
     let of_b = pair.b.dissolve(pair.now, b, a).unwrap();
     (of_a.owed_to(&of_b).unwrap(), of_b.owed_to(&of_a).unwrap())
@@ -239,7 +239,7 @@ fn fins_that_were_received_count_no_bytes() {
     pair.a.close(pair.now, client, false);
     pair.settle();
     write(&mut pair.b, pair.now, server, b"too late?").unwrap();
-    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
     let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
     let of_b = pair.b.dissolve(pair.now, b, a).unwrap();
     assert!(of_a.orphaned && of_a.ended && of_b.peer_ended && !of_b.ended);
@@ -252,7 +252,7 @@ fn ends_of_different_connections_do_not_fit() {
     let mut pair = Pair::new();
     let (client, _, _) = pair.connected();
     write(&mut pair.a, pair.now, client, b"abc").unwrap();
-    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
     let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
     let mut of_b = pair.b.dissolve(pair.now, b, a).unwrap();
     of_b.received_to += 1_000_000;
@@ -264,7 +264,7 @@ fn ends_of_different_connections_do_not_fit() {
 fn a_handshake_under_way_stays() {
     let mut pair = Pair::new();
     let config = tcp::Config::default();
-    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
     let hop = NextHop::Station(pair.b.device().mac());
     pair.a.tcp_connect(pair.now, a, b, hop, &config).unwrap();
     assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::NotConnected));
@@ -280,7 +280,7 @@ fn what_has_ended_still_has_what_was_not_read() {
     pair.a.shutdown(pair.now, client, Shutdown::Write).unwrap();
     pair.settle();
     assert_eq!(pair.a.info(client).and_then(|info| info.state), Some(tcp::State::Closed));
-    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
     let left = pair.a.dissolve(pair.now, a, b).unwrap();
     assert_eq!((left.unread.as_slice(), left.peer_ended, left.ended), (&b"the answer"[..], true, true));
 }
@@ -288,7 +288,7 @@ fn what_has_ended_still_has_what_was_not_read() {
 #[test]
 fn what_nobody_accepted_leaves_the_listeners_queue() {
     let mut pair = Pair::new();
-    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 8, &tcp::Config::default()).unwrap();
+    let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 8, &tcp::Config::default()).unwrap();
     let (client, _) = pair.connect_seen(5000);
     pair.b.poll(pair.now);
     assert_eq!((pair.b.tcp_half_open(listener), pair.b.tcp_waiting(listener).len()), (1, 0));
@@ -298,7 +298,7 @@ fn what_nobody_accepted_leaves_the_listeners_queue() {
     assert!(pair.b.tcp_hop(waiting[0]).is_some() && pair.b.tcp_hop(listener).is_none());
     write(&mut pair.a, pair.now, client, b"hello").unwrap();
     pair.settle();
-    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
     let left = pair.b.dissolve(pair.now, b, a).unwrap();
     assert_eq!((left.accepted, left.unread.as_slice()), (false, &b"hello"[..]));
     assert!(pair.b.tcp_waiting(listener).is_empty());
@@ -315,7 +315,7 @@ fn what_nobody_accepted_leaves_the_listeners_queue() {
 fn what_was_aborted_leaves_nothing_but_its_reset() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
-    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
     pair.a.device_mut().room = 0;
     pair.a.close(pair.now, client, true);
     assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::BadSocket));
@@ -358,7 +358,7 @@ fn what_failed_has_no_end_and_is_no_secret() {
     let index = client.index;
     pair.a.slots.stream_at(index).unwrap().connection.peer_gone();
     pair.a.after_input(pair.now, index);
-    let (a, b) = (SocketAddrV4::new(crate::ring::tests::A, 5000), SocketAddrV4::new(B, 80));
+    let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
     let left = pair.a.dissolve(pair.now, a, b).unwrap();
     assert_eq!((left.over, left.ended, left.is_broken()), (true, false, true));
     assert_eq!((left.error, left.unread.as_slice()), (Some(Error::Reset), &b"so far"[..]));
@@ -374,7 +374,7 @@ fn what_failed_has_no_end_and_is_no_secret() {
     pair.settle();
     pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
     pair.settle();
-    let left = pair.b.dissolve(pair.now, b, SocketAddrV4::new(crate::ring::tests::A, 6000)).unwrap();
+    let left = pair.b.dissolve(pair.now, b, SocketAddr::new(crate::ring::tests::A, 6000)).unwrap();
     assert_eq!((left.over, left.ended, left.peer_ended, left.is_broken()), (true, true, true, false));
 }
 

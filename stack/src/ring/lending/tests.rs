@@ -6,7 +6,7 @@ use super::super::tests::{A, B, Bytes, Cable, Pair, read, write};
 use super::super::{Error, FlowId, Lent, LentPieces, NextHop, RecvFlags, Ring, UdpOptions};
 use crate::device::RxBuffer;
 use std::io::IoSliceMut;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 fn bytes(piece: &Lent<Bytes>) -> Vec<u8> {
     match piece {
@@ -28,14 +28,14 @@ fn is_uncopied(piece: &Lent<Bytes>) -> bool {
 }
 
 fn udp(pair: &mut Pair) -> (FlowId, FlowId) {
-    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
+    let a = pair.a.udp_open(SocketAddr::new(A, 1000), &UdpOptions::default()).unwrap();
     let options = UdpOptions { rcvbuf: 4096, ..UdpOptions::default() };
-    let b = pair.b.udp_open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 2000), &options).unwrap();
+    let b = pair.b.udp_open(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 2000), &options).unwrap();
     (a, b)
 }
 
 fn send(pair: &mut Pair, from: FlowId, bytes: &[u8]) {
-    let to = Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)));
+    let to = Some((SocketAddr::new(B, 2000), NextHop::Neighbour(B)));
     pair.a.udp_send(pair.now, from, &[IoSlice::new(bytes)], A, to).unwrap();
     pair.settle();
 }
@@ -49,7 +49,7 @@ fn a_datagram_is_lent_from_where_the_device_put_it_whatever_its_size() {
         let sent: Vec<u8> = (0..len).map(|n| n as u8).collect();
         send(&mut pair, a, &sent);
         let (datagram, pieces) = pair.b.udp_lend(b).unwrap();
-        assert_eq!((datagram.len, datagram.from), (len as usize, SocketAddrV4::new(A, 1000)));
+        assert_eq!((datagram.len, datagram.from), (len as usize, SocketAddr::new(A, 1000)));
         assert!(pieces.iter().all(is_uncopied), "{len}: {pieces:?}");
         assert_eq!(all(&pieces), sent);
         assert_eq!(pair.b.udp_lend(b).unwrap_err(), Error::WouldBlock);
@@ -91,7 +91,7 @@ fn a_socket_whose_datagrams_are_all_held_drops_and_others_do_not() {
     let mut pair = Pair::new();
     pair.b.lend_from_now_on();
     let (a, b) = udp(&mut pair);
-    let other = pair.b.udp_open(SocketAddrV4::new(B, 2001), &UdpOptions::default()).unwrap();
+    let other = pair.b.udp_open(SocketAddr::new(B, 2001), &UdpOptions::default()).unwrap();
     let mut held = Vec::new();
     for _ in 0..20 {
         send(&mut pair, a, &[1; 200]);
@@ -99,7 +99,7 @@ fn a_socket_whose_datagrams_are_all_held_drops_and_others_do_not() {
     }
     // 200 bytes and 256 of overhead each, in 4096.
     assert_eq!(held.len(), 8);
-    let to = Some((SocketAddrV4::new(B, 2001), NextHop::Neighbour(B)));
+    let to = Some((SocketAddr::new(B, 2001), NextHop::Neighbour(B)));
     pair.a.udp_send(pair.now, a, &[IoSlice::new(b"x")], A, to).unwrap();
     pair.settle();
     assert!(pair.b.udp_lend(other).is_ok());

@@ -1,17 +1,17 @@
 use std::io::IoSliceMut;
 
 use super::*;
-use crate::ring::tests::{A, B, Pair};
+use crate::ring::tests::{A, A4, B, B4, Pair};
 use crate::ring::{NextHop, RecvFlags, RingConfig, UdpOptions};
 
-const GROUP: Ipv4Addr = Ipv4Addr::new(239, 129, 2, 3);
+const GROUP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(239, 129, 2, 3));
 
-fn open(ring: &mut Ring<impl Device>, local: Ipv4Addr, port: u16) -> FlowId {
-    ring.udp_open(SocketAddrV4::new(local, port), &UdpOptions::default()).unwrap()
+fn open(ring: &mut Ring<impl Device>, local: IpAddr, port: u16) -> FlowId {
+    ring.udp_open(SocketAddr::new(local, port), &UdpOptions::default()).unwrap()
 }
 
 fn tell(pair: &mut Pair, from: FlowId, bytes: &[u8]) {
-    let to = Some((SocketAddrV4::new(GROUP, 7000), NextHop::Neighbour(GROUP)));
+    let to = Some((SocketAddr::new(GROUP, 7000), NextHop::Neighbour(GROUP)));
     assert_eq!(pair.a.udp_send(pair.now, from, &[IoSlice::new(bytes)], A, to), Ok(bytes.len()));
     pair.settle();
 }
@@ -19,7 +19,7 @@ fn tell(pair: &mut Pair, from: FlowId, bytes: &[u8]) {
 fn hear(ring: &mut Ring<impl Device>, id: FlowId) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; 2000];
     let got = ring.udp_recv(id, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty())?;
-    assert_eq!((got.from, got.to), (SocketAddrV4::new(A, 5000), GROUP));
+    assert_eq!((got.from, got.to), (SocketAddr::new(A, 5000), GROUP));
     bytes.truncate(got.copied);
     Ok(bytes)
 }
@@ -33,8 +33,8 @@ fn frames(pair: &Pair) -> Vec<Vec<u8>> {
 fn every_member_gets_its_copy_and_nobody_else() {
     let mut pair = Pair::new();
     let speaker = open(&mut pair.a, A, 5000);
-    let (any, bound) = (open(&mut pair.b, Ipv4Addr::UNSPECIFIED, 7000), open(&mut pair.b, GROUP, 7000));
-    let other_port = open(&mut pair.b, Ipv4Addr::UNSPECIFIED, 7001);
+    let (any, bound) = (open(&mut pair.b, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7000), open(&mut pair.b, GROUP, 7000));
+    let other_port = open(&mut pair.b, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7001);
     tell(&mut pair, speaker, b"too early");
     for member in [any, bound, other_port] {
         pair.b.udp_join(pair.now, member, GROUP, B).unwrap();
@@ -56,7 +56,7 @@ fn every_member_gets_its_copy_and_nobody_else() {
 fn a_sender_hears_itself_unless_it_says_otherwise() {
     let mut pair = Pair::new();
     let speaker = open(&mut pair.a, A, 5000);
-    let own = open(&mut pair.a, Ipv4Addr::UNSPECIFIED, 7000);
+    let own = open(&mut pair.a, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7000);
     pair.a.udp_join(pair.now, own, GROUP, A).unwrap();
     tell(&mut pair, speaker, b"heard");
     assert_eq!(hear(&mut pair.a, own), Ok(b"heard".to_vec()));
@@ -70,7 +70,7 @@ fn a_sender_hears_itself_unless_it_says_otherwise() {
 fn datagrams_go_to_the_groups_own_station_and_no_further_than_the_link() {
     let mut pair = Pair::new();
     let speaker = open(&mut pair.a, A, 5000);
-    let to = Some((SocketAddrV4::new(GROUP, 7000), NextHop::Neighbour(GROUP)));
+    let to = Some((SocketAddr::new(GROUP, 7000), NextHop::Neighbour(GROUP)));
     pair.a.udp_send(pair.now, speaker, &[IoSlice::new(b"x")], A, to).unwrap();
     pair.a.udp_configure(speaker, |options| options.multicast_ttl = 9).unwrap();
     pair.a.udp_send(pair.now, speaker, &[IoSlice::new(b"x")], A, to).unwrap();
@@ -84,7 +84,10 @@ fn datagrams_go_to_the_groups_own_station_and_no_further_than_the_link() {
 #[test]
 fn membership_is_reported_twice_and_its_end_once() {
     let mut pair = Pair::new();
-    let (one, two) = (open(&mut pair.a, Ipv4Addr::UNSPECIFIED, 7000), open(&mut pair.a, Ipv4Addr::UNSPECIFIED, 7001));
+    let (one, two) = (
+        open(&mut pair.a, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7000),
+        open(&mut pair.a, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7001),
+    );
     pair.a.udp_join(pair.now, one, GROUP, A).unwrap();
     pair.a.udp_join(pair.now, two, GROUP, A).unwrap();
     let report = frames(&pair);
@@ -112,21 +115,21 @@ fn membership_is_reported_twice_and_its_end_once() {
 fn a_query_is_answered_in_time_unless_another_member_does() {
     let mut pair = Pair::new();
     for (ring, ip) in [(&mut pair.a, A), (&mut pair.b, B)] {
-        let member = open(ring, Ipv4Addr::UNSPECIFIED, 7000);
+        let member = open(ring, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7000);
         ring.udp_join(pair.now, member, GROUP, ip).unwrap();
     }
     pair.pass(Duration::from_secs(20));
     assert_eq!((pair.a.next_deadline(), pair.b.next_deadline()), (None, None));
     let query = Message::Query { group: None, max_response_ds: 20 };
-    pair.a.on_igmp(pair.now, ALL_SYSTEMS, &query.emit_packet(B, ALL_SYSTEMS, 1)[24..]).unwrap();
-    pair.b.on_igmp(pair.now, ALL_SYSTEMS, &query.emit_packet(A, ALL_SYSTEMS, 1)[24..]).unwrap();
+    pair.a.on_igmp(pair.now, ALL_SYSTEMS, &query.emit_packet(B4, ALL_SYSTEMS, 1)[24..]).unwrap();
+    pair.b.on_igmp(pair.now, ALL_SYSTEMS, &query.emit_packet(A4, ALL_SYSTEMS, 1)[24..]).unwrap();
     let (a, b) = (pair.a.next_deadline().unwrap(), pair.b.next_deadline().unwrap());
     assert!(a.max(b) <= pair.now + Duration::from_secs(2) && a != b);
     let before = pair.a.counters().tx_packets + pair.b.counters().tx_packets;
     pair.pass(Duration::from_secs(3));
     assert_eq!(pair.a.counters().tx_packets + pair.b.counters().tx_packets, before + 1, "one report is enough");
     assert_eq!((pair.a.next_deadline(), pair.b.next_deadline()), (None, None));
-    let mut corrupted = query.emit_packet(B, ALL_SYSTEMS, 1);
+    let mut corrupted = query.emit_packet(B4, ALL_SYSTEMS, 1);
     corrupted[30] ^= 1;
     assert_eq!(pair.a.on_igmp(pair.now, ALL_SYSTEMS, &corrupted[24..]), None);
 }
@@ -134,22 +137,22 @@ fn a_query_is_answered_in_time_unless_another_member_does() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let mut pair = Pair::new();
-    let socket = open(&mut pair.a, Ipv4Addr::UNSPECIFIED, 7000);
+    let socket = open(&mut pair.a, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7000);
     assert_eq!(pair.a.udp_join(pair.now, socket, B, A), Err(Error::Invalid));
     assert_eq!(pair.a.udp_leave(socket, GROUP), Err(Error::AddressNotAvailable));
     pair.a.udp_join(pair.now, socket, GROUP, A).unwrap();
     assert_eq!(pair.a.udp_join(pair.now, socket, GROUP, A), Err(Error::AddressInUse));
     for n in 1..20 {
-        pair.a.udp_join(pair.now, socket, Ipv4Addr::new(239, 0, 0, n), A).unwrap();
+        pair.a.udp_join(pair.now, socket, IpAddr::V4(std::net::Ipv4Addr::new(239, 0, 0, n)), A).unwrap();
     }
-    assert_eq!(pair.a.udp_join(pair.now, socket, Ipv4Addr::new(239, 0, 0, 99), A), Err(Error::NoBuffers));
-    assert!(RingConfig::default().addresses.is_empty() && !pair.a.groups.hears(Ipv4Addr::new(239, 0, 0, 99)));
+    assert_eq!(pair.a.udp_join(pair.now, socket, IpAddr::V4(std::net::Ipv4Addr::new(239, 0, 0, 99)), A), Err(Error::NoBuffers));
+    assert!(RingConfig::default().addresses.is_empty() && !pair.a.groups.hears(IpAddr::V4(std::net::Ipv4Addr::new(239, 0, 0, 99))));
 }
 
 #[test]
 fn rules_come_with_the_first_member_and_go_with_the_last() {
     let mut pair = Pair::new();
-    let (any, bound) = (open(&mut pair.a, Ipv4Addr::UNSPECIFIED, 7000), open(&mut pair.a, GROUP, 7000));
+    let (any, bound) = (open(&mut pair.a, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7000), open(&mut pair.a, GROUP, 7000));
     let rules = |pair: &Pair| pair.a.device().rules.len();
     assert_eq!(rules(&pair), 1, "a socket that is bound to a group is no member yet");
     pair.a.udp_join(pair.now, any, GROUP, A).unwrap();

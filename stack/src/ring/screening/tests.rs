@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -25,15 +25,15 @@ fn bytes(pieces: &LentPieces<Bytes>) -> Vec<u8> {
 }
 
 fn udp(pair: &mut Pair) -> (FlowId, FlowId) {
-    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
+    let a = pair.a.udp_open(SocketAddr::new(A, 1000), &UdpOptions::default()).unwrap();
     let options = UdpOptions { rcvbuf: 4096, ..UdpOptions::default() };
-    let b = pair.b.udp_open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 2000), &options).unwrap();
+    let b = pair.b.udp_open(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 2000), &options).unwrap();
     pair.b.screen(b, true).unwrap();
     (a, b)
 }
 
 fn send(pair: &mut Pair, from: FlowId, bytes: &[u8]) {
-    let to = Some((SocketAddrV4::new(B, 2000), NextHop::Neighbour(B)));
+    let to = Some((SocketAddr::new(B, 2000), NextHop::Neighbour(B)));
     pair.a.udp_send(pair.now, from, &[IoSlice::new(bytes)], A, to).unwrap();
     pair.settle();
 }
@@ -75,7 +75,7 @@ fn a_datagram_is_read_once_it_is_admitted_and_never_if_it_is_dropped_or_held() {
                 !matches!(decision, Decision::Drop) && pair.b.info(b).unwrap().recv_queue > 0
             );
             let candidate = pair.b.candidate(b).unwrap();
-            assert_eq!((candidate.from, candidate.to), (SocketAddrV4::new(A, 1000), SocketAddrV4::new(B, 2000)));
+            assert_eq!((candidate.from, candidate.to), (SocketAddr::new(A, 1000), SocketAddr::new(B, 2000)));
             held.push(candidate.pieces);
             pair.b.decide(pair.now, b, decision).unwrap();
         }
@@ -150,7 +150,7 @@ fn a_stream_is_read_as_it_was_admitted_and_ends_behind_the_last_decision() {
     assert!(pair.b.readiness(server).contains(Readiness::RDHUP) && !pair.b.readiness(server).contains(Readiness::IN));
     for (shown, decision) in [(&b"drop"[..], Decision::Drop), (b"keep ", Decision::Admit), (b"hold", Decision::Hold)] {
         let candidate = pair.b.candidate(server).unwrap();
-        assert_eq!((bytes(&candidate.pieces), candidate.to.ip()), (shown.to_vec(), &B));
+        assert_eq!((bytes(&candidate.pieces), candidate.to.ip()), (shown.to_vec(), B));
         assert_eq!(pair.b.decide(pair.now, server, decision), Ok(shown.len()));
     }
     assert_eq!(read(&mut pair.b, pair.now, server, 99).unwrap(), b"keep ");

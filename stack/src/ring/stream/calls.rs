@@ -1,7 +1,7 @@
 //! The calls of a program that concern TCP, but for writing ([`super::super::writing`]) and moving ([`super::super::handover`]).
 
 use std::io::IoSliceMut;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use super::super::Ring;
 use super::super::demux::FlowKey;
@@ -24,12 +24,13 @@ impl<D: Device> Ring<D> {
     pub fn tcp_connect(
         &mut self,
         now: Instant,
-        local: SocketAddrV4,
-        remote: SocketAddrV4,
+        local: SocketAddr,
+        remote: SocketAddr,
         hop: NextHop,
         config: &tcp::Config,
     ) -> Result<FlowId, Error> {
-        if local.port() == 0 || remote.port() == 0 || local.ip().is_unspecified() || remote.ip().is_unspecified() {
+        let is_complete = |end: SocketAddr| end.port() != 0 && !end.ip().is_unspecified();
+        if !is_complete(local) || !is_complete(remote) || local.is_ipv4() != remote.is_ipv4() {
             return Err(Error::Invalid);
         }
         let key = FlowKey::new(Protocol::Tcp, local, remote);
@@ -37,7 +38,7 @@ impl<D: Device> Ring<D> {
             Some(old) => self.displace(now, old)?,
             None => self.steer(local, remote).map_err(rule_error)?,
         };
-        let config = self.limited(config);
+        let config = self.limited(remote.ip(), config);
         let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, local, remote));
         let id = self.insert_stream(now, key, connection, local, remote, hop, None, rule)?;
         self.transmit(now, id.index);
@@ -46,7 +47,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// Whether [`Ring::tcp_connect`] could open a connection of these addresses: none has them, or one that may be followed.
-    pub fn tcp_is_free(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+    pub fn tcp_is_free(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> bool {
         let Some(index) = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)) else { return true };
         self.slots.stream_at(index).is_some_and(|stream| stream.connection.may_be_reused(now))
     }
@@ -71,7 +72,7 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::AddressInUse`], [`Error::NoBuffers`].
-    pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
+    pub fn tcp_listen(&mut self, local: SocketAddr, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
         if local.port() == 0 {
             return Err(Error::Invalid);
         }
@@ -212,7 +213,7 @@ impl<D: Device> Ring<D> {
 
     /// The state of the connection between these addresses (ours, the peer's), closed by the program or not. `None`: there is none, or one
     /// that has ended.
-    pub fn tcp_state(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<tcp::State> {
+    pub fn tcp_state(&self, local: SocketAddr, remote: SocketAddr) -> Option<tcp::State> {
         let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote))?;
         self.info(self.slots.id_at(index))?.state
     }

@@ -4,16 +4,16 @@ use super::*;
 
 const PORT: u16 = 80;
 
-fn send(ring: &mut Ring<Cable>, now: Instant, id: FlowId, to: Option<(SocketAddrV4, NextHop)>) -> Result<usize, Error> {
+fn send(ring: &mut Ring<Cable>, now: Instant, id: FlowId, to: Option<(SocketAddr, NextHop)>) -> Result<usize, Error> {
     ring.udp_send(now, id, &[IoSlice::new(b"?")], A, to)
 }
 
-fn udp(ring: &mut Ring<Cable>, ip: Ipv4Addr, port: u16) -> FlowId {
-    ring.udp_open(SocketAddrV4::new(ip, port), &UdpOptions::default()).unwrap()
+fn udp(ring: &mut Ring<Cable>, ip: IpAddr, port: u16) -> FlowId {
+    ring.udp_open(SocketAddr::new(ip, port), &UdpOptions::default()).unwrap()
 }
 
-fn hop(ip: Ipv4Addr, port: u16) -> Option<(SocketAddrV4, NextHop)> {
-    Some((SocketAddrV4::new(ip, port), NextHop::Neighbour(ip)))
+fn hop(ip: IpAddr, port: u16) -> Option<(SocketAddr, NextHop)> {
+    Some((SocketAddr::new(ip, port), NextHop::Neighbour(ip)))
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn an_active_open_may_have_them_too() {
     pair.a.close(pair.now, client, false);
     pair.b.close(pair.now, listener, false);
     pair.pass(Duration::from_secs(2));
-    let (local, remote) = (SocketAddrV4::new(B, PORT), SocketAddrV4::new(A, 5000));
+    let (local, remote) = (SocketAddr::new(B, PORT), SocketAddr::new(A, 5000));
     let newcomer = pair.b.tcp_connect(pair.now, local, remote, NextHop::Neighbour(A), &tcp::Config::default()).unwrap();
     pair.settle();
     assert_eq!(pair.b.take_error(newcomer), Some(Error::Refused), "it went out");
@@ -92,7 +92,7 @@ fn a_time_wait_does_not_end_for_a_connection_that_finds_no_rule() {
     pair.b.close(pair.now, listener, false);
     pair.pass(Duration::from_secs(2));
     pair.b.device_mut().rules_full = true;
-    let (local, remote) = (SocketAddrV4::new(B, PORT), SocketAddrV4::new(A, 5000));
+    let (local, remote) = (SocketAddr::new(B, PORT), SocketAddr::new(A, 5000));
     let connect = |pair: &mut Pair| pair.b.tcp_connect(pair.now, local, remote, NextHop::Neighbour(A), &tcp::Config::default());
     match pair.b.slots.stream(server).unwrap().rule {
         Some(_) => assert!(connect(&mut pair).is_ok(), "the old one's rule is the new one's"),
@@ -135,9 +135,9 @@ fn a_reader_that_stopped_reading_learns_of_the_error_first() {
 fn a_stranger_at_a_connected_udp_socket_is_told_that_nobody_is_there() {
     let mut pair = Pair::new();
     let (stranger, friend, b) = (udp(&mut pair.a, A, 1000), udp(&mut pair.a, A, 1001), udp(&mut pair.b, B, 2000));
-    pair.b.udp_connect(b, Ipv4Addr::UNSPECIFIED, hop(A, 1001)).unwrap();
+    pair.b.udp_connect(b, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), hop(A, 1001)).unwrap();
     for from in [stranger, friend] {
-        pair.a.udp_connect(from, Ipv4Addr::UNSPECIFIED, hop(B, 2000)).unwrap();
+        pair.a.udp_connect(from, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), hop(B, 2000)).unwrap();
         send(&mut pair.a, pair.now, from, None).unwrap();
     }
     pair.settle();

@@ -6,14 +6,14 @@ fn open(ring: &mut Ring<Cable>, local: &str, reuse: Reuse, cookie: u64) -> Resul
     ring.udp_open(local.parse().unwrap(), &UdpOptions { reuse, cookie, ..UdpOptions::default() })
 }
 
-fn hop(port: u16) -> Option<(SocketAddrV4, NextHop)> {
-    Some((SocketAddrV4::new(A, port), NextHop::Neighbour(A)))
+fn hop(port: u16) -> Option<(SocketAddr, NextHop)> {
+    Some((SocketAddr::new(A, port), NextHop::Neighbour(A)))
 }
 
 /// Who of `sockets` gets a datagram from a port.
 fn heard(pair: &mut Pair, from: u16, sockets: &[FlowId]) -> Vec<usize> {
-    let sender = pair.a.udp_open(SocketAddrV4::new(A, from), &UdpOptions::default()).unwrap();
-    let to = Some((SocketAddrV4::new(B, 9), NextHop::Neighbour(B)));
+    let sender = pair.a.udp_open(SocketAddr::new(A, from), &UdpOptions::default()).unwrap();
+    let to = Some((SocketAddr::new(B, 9), NextHop::Neighbour(B)));
     pair.a.udp_send(pair.now, sender, &[IoSlice::new(b"?")], A, to).unwrap();
     pair.settle();
     pair.a.close(pair.now, sender, false);
@@ -30,15 +30,15 @@ fn a_socket_with_a_peer_hears_it_whatever_was_bound_later_until_it_has_none() {
     pair.b.udp_connect(own, B, hop(5000)).unwrap();
     let late = open(&mut pair.b, "10.0.0.2:9", Reuse::Address, 3).unwrap();
     let sockets = [any, own, late];
-    assert_eq!(pair.b.info(own).unwrap().local, SocketAddrV4::new(B, 9));
+    assert_eq!(pair.b.info(own).unwrap().local, SocketAddr::new(B, 9));
     assert_eq!((heard(&mut pair, 5000, &sockets), heard(&mut pair, 5001, &sockets)), (vec![1], vec![2]));
     // Another peer, of which none is like the one before.
     pair.b.udp_connect(own, B, hop(5001)).unwrap();
     assert_eq!((heard(&mut pair, 5000, &sockets), heard(&mut pair, 5001, &sockets)), (vec![2], vec![1]));
     pair.b.close(pair.now, late, false);
     assert_eq!(heard(&mut pair, 5000, &sockets), [0]);
-    pair.b.udp_connect(own, Ipv4Addr::UNSPECIFIED, None).unwrap();
-    assert_eq!(pair.b.info(own).unwrap().local, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 9));
+    pair.b.udp_connect(own, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), None).unwrap();
+    assert_eq!(pair.b.info(own).unwrap().local, SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 9));
     assert_eq!((heard(&mut pair, 5000, &sockets), heard(&mut pair, 5001, &sockets)), (vec![1], vec![1]));
     pair.b.close(pair.now, own, false);
     assert_eq!(heard(&mut pair, 5000, &sockets), [0]);
@@ -88,7 +88,7 @@ fn a_socket_whose_address_the_device_has_no_rule_for_stays_as_it_was() {
 fn listeners_that_share_a_port_share_its_connections() {
     let mut pair = Pair::new();
     let config = tcp::Config { reuse_port: true, ..tcp::Config::default() };
-    let at = SocketAddrV4::new(B, 80);
+    let at = SocketAddr::new(B, 80);
     assert!(pair.b.tcp_listen(at, 99, &tcp::Config::default()).is_ok_and(|alone| {
         let shared = pair.b.tcp_listen(at, 99, &config);
         pair.b.close(pair.now, alone, false);

@@ -23,7 +23,7 @@ fn error(pair: &Pair, about: &[u8], code: u8, mtu: u16, seq: Option<SeqNumber>) 
     let link = ethernet::Header { dst: pair.a.mac, src: MacAddr([2; 6]), vlan: None, ethertype: ethernet::ETHERTYPE_IPV4 };
     link.emit(&mut frame);
     let icmp_len = message.emit(&mut frame[34..], Checksum::new());
-    let ip = ipv4::Header { src: B, dst: A, protocol: ipv4::PROTOCOL_ICMP, total_len: (20 + icmp_len) as u16, ..header };
+    let ip = ipv4::Header { src: B4, dst: A4, protocol: ipv4::PROTOCOL_ICMP, total_len: (20 + icmp_len) as u16, ..header };
     ip.emit(&mut frame[14..], true);
     frame.to_vec()
 }
@@ -132,9 +132,9 @@ fn an_error_ends_a_handshake_but_no_connection() {
 fn a_connected_udp_socket_hears_that_a_datagram_was_too_long() {
     let mut pair = Pair::new();
     pair.a.set_neighbour(B, Some(pair.b.mac));
-    let a = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
-    let to = (SocketAddrV4::new(B, 9), NextHop::Neighbour(B));
-    pair.a.udp_connect(a, Ipv4Addr::UNSPECIFIED, Some(to)).unwrap();
+    let a = pair.a.udp_open(SocketAddr::new(A, 1000), &UdpOptions::default()).unwrap();
+    let to = (SocketAddr::new(B, 9), NextHop::Neighbour(B));
+    pair.a.udp_connect(a, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), Some(to)).unwrap();
     pair.a.udp_send(pair.now, a, &[IoSlice::new(&[1; 1400])], A, None).unwrap();
     let frame = last_sent(&pair);
     let report = error(&pair, &frame, icmp::CODE_FRAGMENTATION_NEEDED, 1000, None);
@@ -158,7 +158,7 @@ fn an_announcement_moves_a_known_neighbour_and_enters_no_unknown_one() {
     pair.settle();
     assert_eq!(read(&mut pair.b, pair.now, server, 8), Ok(b"found".to_vec()));
 
-    let stranger = Ipv4Addr::new(10, 0, 0, 77);
+    let stranger = std::net::Ipv4Addr::new(10, 0, 0, 77);
     let claim = arp::Packet {
         operation: arp::Operation::Request,
         sender_mac: MacAddr([2; 6]),
@@ -179,13 +179,13 @@ fn an_announcement_moves_a_known_neighbour_and_enters_no_unknown_one() {
 #[test]
 fn a_syn_moves_no_neighbour_that_is_known() {
     let mut pair = Pair::new();
-    pair.a.tcp_listen(SocketAddrV4::new(A, 80), 4, &tcp::Config::default()).unwrap();
+    pair.a.tcp_listen(SocketAddr::new(A, 80), 4, &tcp::Config::default()).unwrap();
     let (client, server, _) = pair.connected();
     let mut syn = in_flight(&mut pair, client);
     pair.settle();
     read(&mut pair.b, pair.now, server, 20_000).unwrap();
     // To A's port 80 instead of B's, from B, whose station it is not.
-    let (a_ip, b_ip) = (A.octets(), B.octets());
+    let (a_ip, b_ip) = (A4.octets(), B4.octets());
     syn.truncate(14 + 20 + 20);
     syn[..6].copy_from_slice(&pair.a.mac.0);
     syn[6..12].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
@@ -222,9 +222,9 @@ fn an_announcement_moves_no_neighbour_that_was_taught() {
     let claim = arp::Packet {
         operation: arp::Operation::Request,
         sender_mac: MacAddr([2; 6]),
-        sender_ip: B,
+        sender_ip: B4,
         target_mac: MacAddr::default(),
-        target_ip: B,
+        target_ip: B4,
     };
     let mut frame = [0; 64];
     let link = ethernet::Header { dst: MacAddr::BROADCAST, src: MacAddr([2; 6]), vlan: None, ethertype: ethernet::ETHERTYPE_ARP };
@@ -266,7 +266,7 @@ fn a_neighbour_that_stays_is_asked_now_and_then_and_used_meanwhile() {
 #[test]
 fn a_neighbour_that_is_forgotten_while_it_is_asked_is_asked_on() {
     let mut pair = Pair::new();
-    pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
     let client = pair.connect(5000);
     pair.a.device().out.lock().unwrap().clear();
     pair.a.set_neighbour(B, None);
@@ -278,7 +278,7 @@ fn a_neighbour_that_is_forgotten_while_it_is_asked_is_asked_on() {
 fn a_full_neighbour_table_refuses_no_question() {
     let mut pair = Pair::new();
     for n in 0..5000 {
-        pair.a.neighbours.learn_asker(pair.now, Ipv4Addr::from_bits(n), MacAddr([2; 6]));
+        pair.a.neighbours.learn_asker(pair.now, IpAddr::V4(std::net::Ipv4Addr::from_bits(n)), MacAddr([2; 6]));
     }
     let (client, ..) = pair.connected();
     assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
@@ -324,7 +324,7 @@ fn a_carrier_that_comes_back_wakes_what_waits() {
 #[test]
 fn a_request_that_the_device_refuses_is_made_up_for_at_once() {
     let mut pair = Pair::new();
-    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
     pair.a.set_neighbour(B, None);
     pair.a.device_mut().room = 0;
     let client = pair.connect(5000);
@@ -339,7 +339,7 @@ fn a_request_that_the_device_refuses_is_made_up_for_at_once() {
 #[test]
 fn an_answer_that_the_device_refuses_is_given_as_soon_as_it_takes_frames() {
     let mut pair = Pair::new();
-    let listener = pair.b.tcp_listen(SocketAddrV4::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
     pair.a.set_neighbour(B, None);
     pair.b.device_mut().room = 0;
     let client = pair.connect(5000);

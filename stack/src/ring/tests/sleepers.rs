@@ -26,7 +26,7 @@ fn who_waits_for_no_acknowledgment_is_woken_for_none() {
 #[test]
 fn a_handshake_is_waited_for_at_both_ends() {
     let mut pair = Pair::new();
-    pair.b.tcp_listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 4, &config()).unwrap();
+    pair.b.tcp_listen(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 80), 4, &config()).unwrap();
     pair.a.set_neighbour(B, Some(pair.b.device.mac));
     pair.b.set_neighbour(A, Some(pair.a.device.mac));
     pair.connect(5000);
@@ -140,7 +140,7 @@ fn a_probe_and_a_challenge_may_not_wait() {
 
     // RFC 5961 s4: a SYN in an open connection. (Half a second after the answer to the probe, which counts as one, too.)
     pair.now += Duration::from_millis(600);
-    let (local, remote) = (SocketAddrV4::new(A, 5000), SocketAddrV4::new(B, 80));
+    let (local, remote) = (SocketAddr::new(A, 5000), SocketAddr::new(B, 80));
     let mut other = Pair::new();
     let (_, syn) = other.connect_seen(local.port());
     assert_eq!(other.a.tcp_state(local, remote), Some(tcp::State::SynSent));
@@ -153,7 +153,7 @@ fn a_probe_and_a_challenge_may_not_wait() {
 #[test]
 fn frames_come_before_timers_however_many_they_are() {
     let mut pair = Pair::new();
-    let listener = pair.b.tcp_listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 200, &config()).unwrap();
+    let listener = pair.b.tcp_listen(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 80), 200, &config()).unwrap();
     let clients: Vec<_> = (0..100).map(|number| pair.connect(5000 + number)).collect();
     pair.settle();
     while pair.b.tcp_accept(listener).is_ok() {}

@@ -1,5 +1,7 @@
 //! Frames that no ring sends: found by the simulator's prober.
 
+use std::net::Ipv4Addr;
+
 use super::*;
 use crate::wire::{arp, ethernet, icmp, ipv4, udp};
 
@@ -7,8 +9,8 @@ use crate::wire::{arp, ethernet, icmp, ipv4, udp};
 fn datagram(pair: &mut Pair, port: u16, bytes: &[u8]) -> Vec<u8> {
     pair.a.set_neighbour(B, Some(pair.b.device.mac));
     pair.b.set_neighbour(A, Some(pair.a.device.mac));
-    let socket = pair.a.udp_open(SocketAddrV4::new(A, 1000), &UdpOptions::default()).unwrap();
-    let to = Some((SocketAddrV4::new(B, port), NextHop::Neighbour(B)));
+    let socket = pair.a.udp_open(SocketAddr::new(A, 1000), &UdpOptions::default()).unwrap();
+    let to = Some((SocketAddr::new(B, port), NextHop::Neighbour(B)));
     pair.a.udp_send(pair.now, socket, &[IoSlice::new(bytes)], A, to).unwrap();
     pair.b.device.inward.lock().unwrap().pop_back().unwrap()
 }
@@ -52,7 +54,7 @@ fn a_connection_asked_of_every_station_is_reset_by_nobody() {
 #[test]
 fn a_datagram_that_is_shorter_than_its_packet_is_taken() {
     let mut pair = Pair::new();
-    let socket = pair.b.udp_open(SocketAddrV4::new(B, 9), &UdpOptions::default()).unwrap();
+    let socket = pair.b.udp_open(SocketAddr::new(B, 9), &UdpOptions::default()).unwrap();
     let mut frame = datagram(&mut pair, 9, b"four");
     let (ip, len) = ipv4::Header::parse(&frame[ethernet::LEN..]).unwrap();
     let at = ethernet::LEN + len;
@@ -74,7 +76,7 @@ fn question(pair: &Pair, sender: Ipv4Addr) -> Vec<u8> {
     let link = ethernet::Header { dst: MacAddr::BROADCAST, src: mac, vlan: None, ethertype: ethernet::ETHERTYPE_ARP };
     let at = link.emit(&mut frame);
     let operation = arp::Operation::Request;
-    let packet = arp::Packet { operation, sender_mac: mac, sender_ip: sender, target_mac: MacAddr::default(), target_ip: B };
+    let packet = arp::Packet { operation, sender_mac: mac, sender_ip: sender, target_mac: MacAddr::default(), target_ip: B4 };
     packet.emit(&mut frame[at..]);
     frame
 }
@@ -85,13 +87,13 @@ fn who_asks_whether_an_address_is_taken_is_answered_and_teaches_nothing() {
     let mut pair = Pair::new();
     let probe = question(&pair, Ipv4Addr::UNSPECIFIED);
     assert_eq!(answers(&mut pair, probe), 1);
-    assert_eq!(pair.b.neighbours.known(Ipv4Addr::UNSPECIFIED), None);
+    assert_eq!(pair.b.neighbours.known(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)), None);
 }
 
 #[test]
 fn an_answer_that_waited_says_where_the_ring_is_when_it_is_sent() {
     let mut pair = Pair::new();
-    let question = question(&pair, A);
+    let question = question(&pair, A4);
     pair.b.device.room = 0;
     assert_eq!(answers(&mut pair, question), 0);
     let moved_to = MacAddr([2, 0, 0, 0, 9, 9]);
@@ -107,13 +109,13 @@ fn an_answer_that_waited_says_where_the_ring_is_when_it_is_sent() {
 
 #[test]
 fn what_the_device_refuses_to_send_to_a_group_is_not_heard_at_home() {
-    let group = Ipv4Addr::new(239, 0, 0, 9);
+    let group = IpAddr::V4(std::net::Ipv4Addr::new(239, 0, 0, 9));
     let mut pair = Pair::new();
-    let socket = pair.a.udp_open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 7000), &UdpOptions::default()).unwrap();
+    let socket = pair.a.udp_open(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7000), &UdpOptions::default()).unwrap();
     pair.a.udp_join(pair.now, socket, group, A).unwrap();
     let mut say = |room, refusal| {
         (pair.a.device.room, pair.a.device.refusal) = (room, refusal);
-        let to = Some((SocketAddrV4::new(group, 7000), NextHop::Neighbour(group)));
+        let to = Some((SocketAddr::new(group, 7000), NextHop::Neighbour(group)));
         let sent = pair.a.udp_send(pair.now, socket, &[IoSlice::new(b"all")], A, to);
         let read = pair.a.udp_recv(socket, &mut [IoSliceMut::new(&mut [0; 8])], RecvFlags::empty());
         (sent, read.map(|read| read.len))

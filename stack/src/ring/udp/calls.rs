@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use super::super::Ring;
 use super::super::demux::FlowKey;
@@ -25,7 +25,7 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::AddressInUse`], [`Error::NoBuffers`]; [`Error::NotSupported`]: the address is to be shared, and the device cannot.
-    pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<FlowId, Error> {
+    pub fn udp_open(&mut self, local: SocketAddr, options: &UdpOptions) -> Result<FlowId, Error> {
         if local.port() == 0 {
             return Err(Error::Invalid);
         }
@@ -79,11 +79,11 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP); [`Error::AddressInUse`], [`Error::NoBuffers`]: it cannot have that address, and
     /// all is as before.
-    pub fn udp_connect(&mut self, id: FlowId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
+    pub fn udp_connect(&mut self, id: FlowId, source: IpAddr, remote: Option<(SocketAddr, NextHop)>) -> Result<(), Error> {
         let flow = self.slots.udp(id)?;
-        let ip = if remote.is_some() && flow.bound.ip().is_unspecified() { source } else { *flow.bound.ip() };
-        let ip = if remote.is_none() && self.config.is(Mutant::UdpDisconnectKeepsAddress) { *flow.local.ip() } else { ip };
-        let local = SocketAddrV4::new(ip, flow.bound.port());
+        let ip = if remote.is_some() && flow.bound.ip().is_unspecified() { source } else { flow.bound.ip() };
+        let ip = if remote.is_none() && self.config.is(Mutant::UdpDisconnectKeepsAddress) { flow.local.ip() } else { ip };
+        let local = SocketAddr::new(ip, flow.bound.port());
         let (before, after) = (flow.key(), flow.key_with(local, remote.map(|(remote, _)| remote)));
         let (options, moves) = (flow.options, local != flow.local);
         let stays = flow.remote.is_some() && self.config.is(Mutant::FormerPeerHeard);
@@ -160,8 +160,8 @@ impl<D: Device> Ring<D> {
         now: Instant,
         flow: FlowId,
         data: &[IoSlice<'_>],
-        source: Ipv4Addr,
-        to: Option<(SocketAddrV4, NextHop)>,
+        source: IpAddr,
+        to: Option<(SocketAddr, NextHop)>,
     ) -> Result<usize, Error> {
         match self.udp_try_send(now, flow, data, source, to) {
             Err(Error::WouldBlock) => self.lose_datagram(flow, data),
@@ -180,8 +180,8 @@ impl<D: Device> Ring<D> {
         now: Instant,
         id: FlowId,
         data: &[IoSlice<'_>],
-        source: Ipv4Addr,
-        to: Option<(SocketAddrV4, NextHop)>,
+        source: IpAddr,
+        to: Option<(SocketAddr, NextHop)>,
     ) -> Result<usize, Error> {
         let flow = self.slots.udp(id)?;
         let (remote, hop) = match to {
@@ -192,7 +192,7 @@ impl<D: Device> Ring<D> {
             None => flow.remote.ok_or(Error::DestinationRequired)?,
         };
         let len = data.iter().map(|d| d.len()).sum::<usize>();
-        if len + usize::from(self.config.is(Mutant::LongestDatagramRefused)) > self.output.payload_max(wire::LEN) {
+        if len + usize::from(self.config.is(Mutant::LongestDatagramRefused)) > self.output.payload_max(remote.ip(), wire::LEN) {
             return Err(Error::MessageTooLong);
         }
         let pending = if self.config.is(Mutant::ErrorToldAgain) { flow.error } else { flow.error.take() };
@@ -203,13 +203,13 @@ impl<D: Device> Ring<D> {
             return Err(Error::Pipe);
         }
         let ports = (flow.local.port(), remote.port());
-        let src = if flow.local.ip().is_unspecified() { source } else { *flow.local.ip() };
+        let src = if flow.local.ip().is_unspecified() { source } else { flow.local.ip() };
         let (ttl, tos) = (flow.options.ttl, flow.options.tos);
         flow.counters.tx_packets += 1;
         flow.counters.tx_bytes += len as u64;
-        let dst = *remote.ip();
+        let dst = remote.ip();
         let sent = match hop {
-            _ if dst.is_multicast() => self.send_to_group(now, id, SocketAddrV4::new(src, ports.0), remote, data, len),
+            _ if dst.is_multicast() => self.send_to_group(now, id, SocketAddr::new(src, ports.0), remote, data, len),
             NextHop::Station(mac) => self.udp_emit(&Envelope { src, dst, mac, ttl, tos }, ports, data, len),
             NextHop::Pending => Err(SendError::NoPeer),
             NextHop::Neighbour(ip) => {

@@ -4,7 +4,7 @@
 //! Until a call takes them they wait in their sockets, where the receive buffer bounds them, and where those that find no room in it are counted
 //! as dropped.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use super::UdpFlow;
 use crate::cyclic::{CyclicBuffer, CyclicError, NetworkHeaders, Packet, RecordMemory, Refused, Run, made_up_headers};
@@ -78,8 +78,7 @@ impl<D: Device> UdpFlow<D> {
     fn keep_headers(&mut self) {
         if self.headers.is_none() {
             let port = self.local.port();
-            let made_up =
-                self.queue.iter().map(|waiting| made_up_headers(waiting.from, SocketAddrV4::new(waiting.to, port), waiting.len()));
+            let made_up = self.queue.iter().map(|waiting| made_up_headers(waiting.from, SocketAddr::new(waiting.to, port), waiting.len()));
             self.headers = Some(made_up.collect());
             self.is_plain = false;
         }
@@ -87,8 +86,8 @@ impl<D: Device> UdpFlow<D> {
 
     /// Keeps the headers of a datagram that is about to be queued.
     #[cold]
-    pub(super) fn keep_headers_of(&mut self, from: SocketAddrV4, to: Ipv4Addr, payload: &RxPayload<'_, D::Rx>) {
-        let to = SocketAddrV4::new(to, self.local.port());
+    pub(super) fn keep_headers_of(&mut self, from: SocketAddr, to: IpAddr, payload: &RxPayload<'_, D::Rx>) {
+        let to = SocketAddr::new(to, self.local.port());
         let seen = payload.network_headers().and_then(|headers| NetworkHeaders::try_from(headers).ok());
         if let Some(headers) = &mut self.headers {
             headers.push_back(seen.unwrap_or_else(|| made_up_headers(from, to, payload.len())));

@@ -1,6 +1,6 @@
 //! Datagrams that the program looks at before its reader does.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use super::{OVERHEAD, UdpFlow, Waiting};
 use crate::cyclic::made_up_headers;
@@ -64,7 +64,7 @@ impl<D: Device> UdpFlow<D> {
         waiting.buffers.as_slice().iter().for_each(|buffer| take(Lent::Buffer(buffer.clone())));
         Some(Shown {
             from: waiting.from,
-            to: SocketAddrV4::new(waiting.to, self.local.port()),
+            to: SocketAddr::new(waiting.to, self.local.port()),
             received: Some(waiting.received),
             len: head.len() + waiting.len(),
             ready_bytes: self.waiting().0,
@@ -92,13 +92,13 @@ impl<D: Device> UdpFlow<D> {
             self.bytes.push(&head, self.strain);
         }
         if let Some(headers) = &mut self.headers {
-            headers.push_back(made_up_headers(waiting.from, SocketAddrV4::new(waiting.to, self.local.port()), len));
+            headers.push_back(made_up_headers(waiting.from, SocketAddr::new(waiting.to, self.local.port()), len));
         }
         self.enqueue(waiting, len);
     }
 
     /// Takes a datagram in that nobody has decided about.
-    pub(super) fn push_undecided(&mut self, now: Instant, from: SocketAddrV4, to: Ipv4Addr, payload: RxPayload<'_, D::Rx>) {
+    pub(super) fn push_undecided(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, D::Rx>) {
         let len = payload.len();
         let (head, buffers) = self.keep(to, payload);
         let drops = self.drops_to_tell();

@@ -13,7 +13,7 @@ mod stream;
 mod timeouts;
 mod transmit;
 
-pub(crate) use path::{PATH_MTU_MIN, PATH_MTU_TIME};
+pub(crate) use path::PATH_MTU_TIME;
 pub use remains::Remains;
 pub use snapshot::Snapshot;
 

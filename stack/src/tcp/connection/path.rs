@@ -13,10 +13,6 @@ use crate::wire::tcp::SeqNumber;
 
 /// How long a smaller path MTU is believed before a larger one is tried again (RFC 1191 s6.3).
 pub(crate) const PATH_MTU_TIME: Duration = Duration::from_secs(600);
-/// No report makes packets smaller than this (Linux's min_pmtu): a forged one can't make segments tiny (RFC 5927 s7.3).
-pub(crate) const PATH_MTU_MIN: u16 = 552;
-/// IPv4's and TCP's headers without options.
-const HEADERS: u16 = 40;
 /// What is tried first when full segments vanish without a word (Linux's tcp_base_mss).
 const BLACK_HOLE_MSS: u16 = 1024;
 /// Timeouts of the same full segment after which the path counts as a black hole (RFC 2923 s2.1; Linux, with tcp_mtu_probing=1,
@@ -27,8 +23,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The path carries packets of at most `mtu` bytes (RFC 1191): larger ones that are on their way are lost, and are sent again
     /// at once. It is no sign of congestion (RFC 8201 s5.4).
     pub fn set_path_mtu(&mut self, now: Instant, mtu: u16) {
-        let least = if self.config.is(Mutant::BelieveTinyPath) { HEADERS + Config::MSS_MIN } else { PATH_MTU_MIN };
-        if self.limit_path(now, mtu.max(least) - HEADERS) && !self.config.is(Mutant::PathMtuResendsNothing) {
+        let (headers, least) = (self.config.family.headers(), self.config.family.path_mtu_min());
+        let least = if self.config.is(Mutant::BelieveTinyPath) { headers + Config::MSS_MIN } else { least };
+        if self.limit_path(now, mtu.max(least) - headers) && !self.config.is(Mutant::PathMtuResendsNothing) {
             self.resend_flight();
         }
     }
@@ -56,7 +53,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.config.black_hole_detection && full && timeouts >= BLACK_HOLE_TIMEOUTS {
             let mss = self.mss as u16 + if self.agreement.timestamps { crate::tcp::handshake::TIMESTAMPS_LEN as u16 } else { 0 };
             let smaller = if mss > BLACK_HOLE_MSS { BLACK_HOLE_MSS } else { mss / 2 };
-            self.limit_path(now, smaller.max(PATH_MTU_MIN - HEADERS));
+            let family = self.config.family;
+            self.limit_path(now, smaller.max(family.path_mtu_min() - family.headers()));
         }
     }
 

@@ -11,7 +11,7 @@ use ringway_stack::device::Device;
 use ringway_stack::ring::FlowId;
 
 use super::TcpStream;
-use crate::address::v4;
+use crate::address::unmapped;
 use crate::net::Net;
 use crate::waiters::Side;
 
@@ -31,13 +31,13 @@ impl<D: Device> fmt::Debug for TcpListener<D> {
 }
 
 impl<D: Device> TcpListener<D> {
-    /// Listens on `local`. Port zero: one is chosen; address `0.0.0.0`: every address of the ring.
+    /// Listens on `local`. Port zero: one is chosen; address `0.0.0.0` or `::`: every address of the ring, of that IP version.
     ///
     /// # Errors
-    /// `AddrInUse`; `Unsupported` for IPv6; `Other` if the device or the ring has no room.
+    /// `AddrInUse`; `Other` if the device or the ring has no room.
     #[expect(clippy::unused_async, reason = "as tokio's")]
     pub async fn bind(net: &Net<D>, local: impl Into<SocketAddr>) -> io::Result<Self> {
-        let id = net.open_at(v4(local.into())?, |ring, _, local| ring.tcp_listen(local, BACKLOG, &net.config().tcp))?;
+        let id = net.open_at(unmapped(local.into()), |ring, _, local| ring.tcp_listen(local, BACKLOG, &net.config().tcp))?;
         Ok(Self { net: net.clone(), id })
     }
 
@@ -59,7 +59,7 @@ impl<D: Device> TcpListener<D> {
             let remote = ring.info(id).and_then(|info| info.remote).ok_or(Error::BadSocket)?;
             Ok((id, remote))
         });
-        accepted.map_ok(|(id, remote)| (TcpStream::new(self.net.clone(), id), remote.into()))
+        accepted.map_ok(|(id, remote)| (TcpStream::new(self.net.clone(), id), remote))
     }
 
     /// The address it listens on.
@@ -67,7 +67,7 @@ impl<D: Device> TcpListener<D> {
     /// # Errors
     /// The ring is away.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.net.call(|ring, _| ring.info(self.id).map(|info| info.local.into()).ok_or(Error::BadSocket))
+        self.net.call(|ring, _| ring.info(self.id).map(|info| info.local).ok_or(Error::BadSocket))
     }
 }
 

@@ -6,7 +6,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 
 use ringway_stack::Error;
 use ringway_stack::device::Device;
@@ -15,7 +15,8 @@ use ringway_stack::tcp::{Config, State};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::halves::{self, OwnedReadHalf, OwnedWriteHalf};
-use crate::address::v4;
+use crate::address::{same_version, unmapped};
+use crate::error::io_error;
 use crate::net::Net;
 use crate::waiters::Side;
 
@@ -41,21 +42,23 @@ impl<D: Device> TcpStream<D> {
     /// Connects to `peer`, from the net's address. Dropping the future gives the attempt up.
     ///
     /// # Errors
-    /// `ConnectionRefused`, `TimedOut`, `HostUnreachable`, `InvalidInput` for port or address zero; `Unsupported` for IPv6.
+    /// `ConnectionRefused`, `TimedOut`, `HostUnreachable`, `InvalidInput` for port or address zero; `Unsupported` if our
+    /// address is of another IP version than the peer's.
     pub async fn connect(net: &Net<D>, peer: impl Into<SocketAddr>) -> io::Result<Self> {
-        Self::connect_from(net, SocketAddrV4::new(net.ip(), 0), peer).await
+        Self::connect_from(net, SocketAddr::new(net.ip(), 0), peer).await
     }
 
-    /// Connects to `peer` from `local` (port zero: one is chosen; address `0.0.0.0`: the net's).
+    /// Connects to `peer` from `local` (port zero: one is chosen; address `0.0.0.0` or `::`: the net's).
     ///
     /// # Errors
     /// `AddrInUse`; else as [`TcpStream::connect`].
     pub async fn connect_from(net: &Net<D>, local: impl Into<SocketAddr>, peer: impl Into<SocketAddr>) -> io::Result<Self> {
-        let (mut local, peer) = (v4(local.into())?, v4(peer.into())?);
+        let (mut local, peer) = (unmapped(local.into()), unmapped(peer.into()));
         if local.ip().is_unspecified() {
             local.set_ip(net.ip());
         }
-        let hop = (net.config().route)(*peer.ip());
+        same_version(local.ip(), peer.ip()).map_err(io_error)?;
+        let hop = (net.config().route)(peer.ip());
         let id = net.open_at(local, |ring, now, local| ring.tcp_connect(now, local, peer, hop, &net.config().tcp))?;
         let stream = Self::new(net.clone(), id);
         poll_fn(|cx| stream.poll_connected(cx)).await?;
@@ -67,7 +70,7 @@ impl<D: Device> TcpStream<D> {
     /// # Errors
     /// The ring is away.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.info().map(|info| info.local.into())
+        self.info().map(|info| info.local)
     }
 
     /// The peer's address.
@@ -75,7 +78,7 @@ impl<D: Device> TcpStream<D> {
     /// # Errors
     /// The ring is away.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.net.call(|ring, _| ring.info(self.id).and_then(|info| info.remote).map(Into::into).ok_or(Error::NotConnected))
+        self.net.call(|ring, _| ring.info(self.id).and_then(|info| info.remote).ok_or(Error::NotConnected))
     }
 
     /// The connection as `ss` would show it.

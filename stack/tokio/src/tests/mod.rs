@@ -92,7 +92,7 @@ impl Pair {
 }
 
 fn ring(device: Wire, ip: Ipv4Addr, seed: u8) -> Ring<Wire> {
-    Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [seed; 32])
+    Ring::new(device, RingConfig { addresses: vec![ip.into()], ..RingConfig::default() }, [seed; 32])
 }
 
 /// A future, polled when it was woken.

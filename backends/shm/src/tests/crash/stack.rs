@@ -108,8 +108,8 @@ impl Station for Host {
 
     fn settle(&mut self, at: SocketAddrV4) {
         self.at = at;
-        self.listener = Some(self.ring.tcp_listen(at, 16, &tcp::Config::default()).unwrap());
-        self.udp = Some(self.ring.udp_open(at, &UdpOptions::default()).unwrap());
+        self.listener = Some(self.ring.tcp_listen(at.into(), 16, &tcp::Config::default()).unwrap());
+        self.udp = Some(self.ring.udp_open(at.into(), &UdpOptions::default()).unwrap());
     }
 
     fn answer(&mut self) {
@@ -166,7 +166,7 @@ impl Host {
     /// Begins a connection, if somebody has the address.
     fn open(&mut self, local: SocketAddrV4, remote: SocketAddrV4, config: &tcp::Config) -> Option<FlowId> {
         let found = crate::tests::find(&self.rendezvous, Protocol::Tcp, remote)?;
-        Some(self.ring.tcp_connect(now(), local, remote, NextHop::Station(found.mac), config).unwrap())
+        Some(self.ring.tcp_connect(now(), local.into(), remote.into(), NextHop::Station(found.mac), config).unwrap())
     }
 
     fn stream(&self) -> Option<FlowId> {
@@ -225,8 +225,8 @@ impl Host {
         let Some(udp) = self.udp else { return false };
         for i in 0..count {
             let len = if i % 2 == 0 { SMALL } else { 20_000 };
-            let target = Some((to, NextHop::Station(found.mac)));
-            let _a_station_that_died = self.ring.udp_send(now(), udp, &[IoSlice::new(bytes(i, len))], *self.at.ip(), target);
+            let target = Some((to.into(), NextHop::Station(found.mac)));
+            let _a_station_that_died = self.ring.udp_send(now(), udp, &[IoSlice::new(bytes(i, len))], (*self.at.ip()).into(), target);
         }
         true
     }

@@ -12,6 +12,7 @@ use super::super::left;
 use super::super::loans::{Pieces, write_iovecs};
 use super::{Function, Next, Running, me};
 use crate::exports::control::wall_time;
+use crate::family::v4;
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
 
@@ -138,7 +139,7 @@ fn prepare(process: &Process, offload: &mut Offload, out: (*mut Call, &mut Vecto
         hw_timestamp: NEVER,
         sw_timestamp: if wants_time { to_timespec(wall_time(shown.received)) } else { NEVER },
     };
-    let (from, to) = (to_sockaddr(shown.from), to_sockaddr(shown.to));
+    let (from, to) = (to_sockaddr(v4(shown.from)), to_sockaddr(v4(shown.to)));
     let context = ptr::with_exposed_provenance_mut(context);
     let call = Call { function, serial, process: ptr::from_ref(process), fd, context, pieces: count, info, from, to };
     // SAFETY: the callers' own, and all of it is plain data.

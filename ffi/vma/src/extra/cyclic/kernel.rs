@@ -70,7 +70,7 @@ impl CyclicRing {
             if self.buffer.waiting() >= max {
                 return Ok(());
             }
-            let headers = made_up_headers(to, to, len);
+            let headers = made_up_headers(to.into(), to.into(), len);
             if self.buffer.waiting() == 0 {
                 // All before the end was given out: this call may go back to the beginning.
                 self.buffer.rewind_at_end();
@@ -94,7 +94,7 @@ impl CyclicRing {
             if offered.is_err() {
                 return Err(Errno(libc::EMSGSIZE));
             }
-            let headers = made_up_headers(from.unwrap_or(to), to, len);
+            let headers = made_up_headers(from.unwrap_or(to).into(), to.into(), len);
             let packet = Packet::<RxBuf> { headers: &headers, copied: [&room[..len], &[]], buffers: &[], received: now };
             // (It was offered; if another thread has taken that one, and the next is longer, it is lost as a longer one is.)
             self.buffer.write(&packet).map_err(|_| Errno(libc::EMSGSIZE))?;

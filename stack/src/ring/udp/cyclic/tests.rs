@@ -7,7 +7,7 @@ use super::*;
 use crate::cyclic::{Geometry, Records};
 use crate::device::MacAddr;
 use crate::error::Error;
-use crate::ring::tests::{A, B, Pair};
+use crate::ring::tests::{A, A4, B, B4, Pair};
 use crate::ring::{NextHop, RecvFlags, UdpOptions};
 use crate::wire::{ethernet, ipv4, udp};
 
@@ -19,12 +19,12 @@ fn buffer(records: Records, packets: usize, payload_bytes: usize) -> Memory {
 }
 
 fn open(pair: &mut Pair, port: u16) -> (FlowId, FlowId) {
-    let a = pair.a.udp_open(SocketAddrV4::new(A, port), &UdpOptions::default()).unwrap();
-    (a, pair.b.udp_open(SocketAddrV4::new(B, port), &UdpOptions::default()).unwrap())
+    let a = pair.a.udp_open(SocketAddr::new(A, port), &UdpOptions::default()).unwrap();
+    (a, pair.b.udp_open(SocketAddr::new(B, port), &UdpOptions::default()).unwrap())
 }
 
 fn send(pair: &mut Pair, from: FlowId, port: u16, bytes: &[u8]) {
-    let to = Some((SocketAddrV4::new(B, port), NextHop::Neighbour(B)));
+    let to = Some((SocketAddr::new(B, port), NextHop::Neighbour(B)));
     pair.a.udp_send(pair.now, from, &[IoSlice::new(bytes)], A, to).unwrap();
     pair.settle();
     pair.now += Duration::from_micros(1);
@@ -48,7 +48,7 @@ fn records_are_the_packets_as_they_came() {
         let (link, at) = ethernet::Header::parse(&packet).unwrap();
         assert_eq!((link.src, link.dst), (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])));
         let (ip, more) = ipv4::Header::parse(&packet[at..]).unwrap();
-        assert_eq!((ip.src, ip.dst, usize::from(ip.total_len)), (A, B, 28 + len));
+        assert_eq!((ip.src, ip.dst, usize::from(ip.total_len)), (A4, B4, 28 + len));
         assert!(ipv4::verify_checksum(&packet[at..]));
         let (ports, _) = udp::Header::parse(&packet[at + more..]).unwrap();
         assert_eq!((ports.src_port, ports.dst_port, usize::from(ports.len)), (7, 7, 8 + len));
@@ -67,7 +67,7 @@ fn what_came_before_has_headers_that_are_made_up() {
     assert_eq!((&packet[..12], &packet[42..]), (&[0; 12][..], &b"early"[..]));
     assert!(ipv4::verify_checksum(&packet[14..]));
     let (ip, _) = ipv4::Header::parse(&packet[14..]).unwrap();
-    assert_eq!((ip.src, ip.dst, ip.protocol, ip.total_len), (A, B, 17, 33));
+    assert_eq!((ip.src, ip.dst, ip.protocol, ip.total_len), (A4, B4, 17, 33));
     let (ports, _) = udp::Header::parse(&packet[34..]).unwrap();
     assert_eq!((ports.src_port, ports.dst_port, ports.len), (7, 7, 13));
 }
@@ -105,7 +105,7 @@ fn sockets_of_one_buffer_take_turns_as_their_packets_came() {
     assert_eq!(bytes(&cyclic, &run), [1, 2, 3, 4, 5]);
     // All of one poll.
     for (from, port, byte) in [(a, 7, 6), (c, 8, 7), (a, 7, 8)] {
-        let to = Some((SocketAddrV4::new(B, port), NextHop::Neighbour(B)));
+        let to = Some((SocketAddr::new(B, port), NextHop::Neighbour(B)));
         pair.a.udp_send(pair.now, from, &[IoSlice::new(&[byte])], A, to).unwrap();
     }
     pair.settle();
