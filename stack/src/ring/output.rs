@@ -238,7 +238,8 @@ impl Output {
     /// Whether a datagram of this size is sent from [`Output::udp_inline`].
     #[inline]
     pub(super) fn udp_fits_inline(&self, dst: IpAddr, payload_len: usize) -> bool {
-        self.link_len + ip::header_len(dst) + udp::LEN + payload_len <= self.inline_max
+        // (An empty one always is, however little the device takes: its headers are no payload.)
+        payload_len <= self.inline_max.saturating_sub(self.link_len + ip::header_len(dst) + udp::LEN)
     }
 
     /// One small datagram: `fill` writes the payload behind the headers, and no buffer is needed.

@@ -75,6 +75,13 @@ fn what_waits_is_sent_when_it_was_given_up() {
 fn an_unasked_claim_is_believed() {
     let mut state = State::default();
     state.claimed(at(1000).at, OTHER, STATION, true, false);
+    state.sent(&at(2200), OTHER, STATION);
+}
+
+#[test]
+fn what_came_just_before_a_packet_may_have_been_an_answer_and_stays_one() {
+    let mut state = State::default();
+    state.claimed(at(1000).at, OTHER, STATION, true, false);
     state.sent(&at(1100), OTHER, STATION);
     state.sent(&at(2200), OTHER, STATION);
 }

@@ -11,7 +11,8 @@ use super::device::Wire;
 use super::{A, B, PORT, Program, ring};
 use crate::{Net, NetConfig, TcpListener, TcpStream};
 
-fn lendable(device: Wire, ip: std::net::Ipv4Addr) -> (Ring<Wire>, Net<Wire>) {
+fn lendable(device: Wire, ip: impl Into<std::net::IpAddr>) -> (Ring<Wire>, Net<Wire>) {
+    let ip = ip.into();
     (ring(device, ip, 3), Net::borrowing(ring(Wire::pair().0, ip, 4), NetConfig::at(ip)))
 }
 
@@ -66,6 +67,6 @@ fn sockets_work_while_the_ring_is_there_and_only_then() {
 #[should_panic(expected = "lent to a net that has one")]
 fn a_ring_is_lent_once() {
     let (a, b) = Wire::pair();
-    let ((mut first, net), mut second) = (lendable(a, A), ring(b, B, 1));
+    let ((mut first, net), mut second) = (lendable(a, A), ring(b, B.into(), 1));
     net.lend(&mut first, Instant::ZERO, &[], || net.lend(&mut second, Instant::ZERO, &[], || {}));
 }

@@ -11,7 +11,7 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Wake;
@@ -25,6 +25,8 @@ use crate::{Net, NetConfig};
 const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PORT: SocketAddrV4 = SocketAddrV4::new(B, 80);
+const A6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+const B6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 
 /// Two nets that share a wire and a clock.
 struct Pair {
@@ -35,13 +37,18 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
+        Self::at(A.into(), B.into())
+    }
+
+    /// Two nets with these addresses.
+    fn at(ip_a: IpAddr, ip_b: IpAddr) -> Self {
         let clock = Rc::new(Cell::new(Instant::ZERO));
         let (a, b) = Wire::pair();
         let net = |device, ip, seed| {
             let clock = Rc::clone(&clock);
             Net::owning(ring(device, ip, seed), NetConfig::at(ip), move || clock.get())
         };
-        Self { a: net(a, A, 1), b: net(b, B, 2), clock }
+        Self { a: net(a, ip_a, 1), b: net(b, ip_b, 2), clock }
     }
 
     /// Lets both nets do what they have to do right now. Says whether there was anything.
@@ -91,8 +98,8 @@ impl Pair {
     }
 }
 
-fn ring(device: Wire, ip: Ipv4Addr, seed: u8) -> Ring<Wire> {
-    Ring::new(device, RingConfig { addresses: vec![ip.into()], ..RingConfig::default() }, [seed; 32])
+fn ring(device: Wire, ip: IpAddr, seed: u8) -> Ring<Wire> {
+    Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [seed; 32])
 }
 
 /// A future, polled when it was woken.

@@ -8,7 +8,7 @@ use std::pin::pin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::device::Wire;
-use super::{A, B, PORT, Pair};
+use super::{A, A6, B, B6, PORT, Pair};
 use crate::{TcpListener, TcpStream};
 
 /// One connection: the client's stream and the server's.
@@ -79,12 +79,34 @@ fn nobody_has_the_address() {
 }
 
 #[test]
-fn only_ipv4() {
+fn a_mapped_address_is_ipv4_and_no_packet_has_addresses_of_both_versions() {
     let pair = Pair::new();
-    let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 80));
-    let (error, mapped) = pair.run(TcpStream::connect(&pair.a, v6), TcpListener::bind(&pair.b, (B.to_ipv6_mapped(), 80)));
+    let (error, mapped) = pair.run(TcpStream::connect(&pair.a, (B6, 80)), TcpListener::bind(&pair.b, (B.to_ipv6_mapped(), 80)));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Unsupported);
     assert_eq!(mapped.unwrap().local_addr().unwrap(), SocketAddr::from(PORT));
+}
+
+#[test]
+fn a_connection_over_ipv6_carries_bytes_both_ways() {
+    let pair = Pair::at(A6.into(), B6.into());
+    let client = async {
+        let mut stream = TcpStream::connect(&pair.a, (B6, 80)).await?;
+        assert_eq!((stream.local_addr()?.ip(), stream.peer_addr()?), (A6.into(), SocketAddr::from((B6, 80))));
+        stream.write_all(b"ping").await?;
+        let mut back = [0; 4];
+        stream.read_exact(&mut back).await?;
+        Result::Ok(back)
+    };
+    let server = async {
+        let listener = TcpListener::bind(&pair.b, (Ipv6Addr::UNSPECIFIED, 80)).await?;
+        let (mut stream, from) = listener.accept().await?;
+        let mut bytes = [0; 4];
+        stream.read_exact(&mut bytes).await?;
+        stream.write_all(&bytes).await?;
+        Result::Ok(from.ip())
+    };
+    let (client, server) = pair.run(client, server);
+    assert_eq!((client.unwrap(), server.unwrap()), (*b"ping", A6.into()));
 }
 
 #[test]
