@@ -78,6 +78,8 @@ pub(crate) struct Offload {
     /// A retreat from shared listeners is under way.
     pub(crate) retreating: bool,
     /// What children are to take over.
+    /// A connection of the parent's that is on our ring and has no socket yet ([`crate::moving`]): its ends here and there.
+    pub(crate) adopting: Option<(std::net::SocketAddrV4, std::net::SocketAddrV4)>,
     pub(crate) awaiting_child: Vec<crate::moving::awaiting_child::AwaitingChild>,
     /// What is kept for children.
     pub(crate) former_descriptors: Vec<crate::moving::FormerDescriptor>,
@@ -260,6 +262,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             ports: crate::socket::ports::Ports::default(),
             option_sets: crate::socket::common::OptionSets::default(),
             shares_listeners: false,
+            adopting: None,
             awaiting_child: Vec::new(),
             former_descriptors: Vec::new(),
             retreats: 0,

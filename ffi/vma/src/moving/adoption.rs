@@ -52,10 +52,15 @@ impl InheritedConnection {
         match self.await_peer(process, &talk) {
             Outcome::Ours => return Some(self.enter(process, id, mac, fd, inherited)),
             // Without a word: what the peer knows of it is its owner's.
-            Outcome::Back => drop(process.lock().ring.detach_stream(process.now(), id)),
+            Outcome::Back => {
+                let mut guard = process.lock();
+                guard.adopting = None;
+                drop(guard.ring.detach_stream(process.now(), id));
+            }
             // If the peer sends to us by now, it sees a reset.
             Outcome::Unknown => {
                 let mut guard = process.lock();
+                guard.adopting = None;
                 guard.ring.close(process.now(), id, true);
                 guard.dispatch();
             }
@@ -99,7 +104,10 @@ impl InheritedConnection {
         let (answer, passed) = self.ask(talk, "give", "")?;
         let bytes = passed.first().filter(|_| answer == "given").and_then(|file| memfd::read(file).ok())?;
         let (ends, hop) = ((self.local.into(), self.remote.into()), NextHop::Station(mac));
-        process.lock().ring.adopt_snapshot(process.now(), ends, hop, &self.socket.tcp, &bytes).ok()
+        let mut guard = process.lock();
+        let id = guard.ring.adopt_snapshot(process.now(), ends, hop, &self.socket.tcp, &bytes).ok()?;
+        guard.adopting = Some((self.local, self.remote));
+        Some(id)
     }
 
     /// Waits until the peer sends to us.
@@ -122,6 +130,7 @@ impl InheritedConnection {
     fn enter(&self, process: &Process, id: FlowId, mac: MacAddr, fd: c_int, inherited: Key) -> Entry {
         let mut guard = process.lock();
         let offload = &mut *guard;
+        offload.adopting = None;
         let mut socket = self.socket.copy_for_child(fd);
         (socket.kind, socket.reason, socket.is_adopted) = (Kind::Stream(id), None, true);
         // SAFETY: plain integers.

@@ -168,6 +168,10 @@ fn leave(
     remote: SocketAddrV4,
 ) -> (&'static str, Option<Fd>) {
     offload.poll_if_due(process.now());
+    // The peer follows the connection to us before we know that it does: there is no socket yet that could take its descriptor.
+    if offload.adopting == Some((local, remote)) {
+        return ("wait", None);
+    }
     if offload.is_over(local, remote) {
         return ("gone", None);
     }
