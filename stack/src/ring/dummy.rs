@@ -32,6 +32,9 @@ impl<D: Device> Ring<D> {
         let udp = self.slots.udp(flow)?;
         let (remote, hop) = to.or(udp.remote).ok_or(Error::DestinationRequired)?;
         let src = if udp.local.ip().is_unspecified() { source } else { udp.local.ip() };
+        if src.is_ipv4() != remote.is_ipv4() {
+            return Err(Error::Invalid);
+        }
         let (ports, ttl, tos) = ((udp.local.port(), remote.port()), udp.options.ttl, udp.options.tos);
         if !self.output.caps.dummy {
             return Err(Error::NotSupported);

@@ -293,7 +293,7 @@ impl Output {
             payload_len: len as u16,
         };
         header.emit(&mut head[at..]);
-        self.send_whole(device, &head[..at + ipv6::LEN + len])
+        self.send(device, &head[..at + ipv6::LEN + len], &[], 0)
     }
 
     /// A question for `target`'s Ethernet address: to its group, or to the station `to` alone. Whether the device took it.
@@ -322,6 +322,6 @@ impl Output {
         let mut head = [0; HEAD_MAX];
         let at = self.ethernet(mac, ethernet::ETHERTYPE_IPV6).emit(&mut head);
         let len = message.emit_packet(src, dst, &mut head[at..]);
-        self.send_whole(device, &head[..at + len]).is_ok()
+        self.send(device, &head[..at + len], &[], 0).is_ok()
     }
 }

@@ -148,20 +148,13 @@ impl Output {
         (at + header.emit(&mut out[at..]), IpHeader::V6(header))
     }
 
-    /// A frame that is all head, whose checksums are there already.
-    pub(super) fn send_whole<D: Device>(&mut self, device: &mut D, head: &[u8]) -> Result<(), SendError> {
-        let offload = TxOffload { checksum: false, ..self.offload };
-        match device.send(&TxFrame { head, body: &[], offload }) {
-            Ok(()) => {
-                self.queued = true;
-                self.counters.tx_packets += 1;
-                Ok(())
-            }
-            refused => refused,
-        }
-    }
-
-    fn send<D: Device>(&mut self, device: &mut D, head: &[u8], body: &[TxSlice<'_, D::Tx>], payload_len: usize) -> Result<(), SendError> {
+    pub(super) fn send<D: Device>(
+        &mut self,
+        device: &mut D,
+        head: &[u8],
+        body: &[TxSlice<'_, D::Tx>],
+        payload_len: usize,
+    ) -> Result<(), SendError> {
         self.send_cut(device, head, body, payload_len, (None, false))
     }
 

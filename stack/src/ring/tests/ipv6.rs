@@ -258,3 +258,18 @@ fn errors_are_limited() {
     pair.pass(Duration::from_secs(3600));
     assert_eq!(answers(&mut pair), 10);
 }
+
+#[test]
+fn ends_of_different_families_are_refused() {
+    let mut pair = pair();
+    let remote = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
+    let other = Some((remote, NextHop::Neighbour(remote.ip())));
+    let socket = pair.a.udp_open(SocketAddr::new(ANY, 7), &UdpOptions::default()).unwrap();
+    assert_eq!(pair.a.udp_send(pair.now, socket, &[IoSlice::new(b"x")], A6.into(), other), Err(Error::Invalid));
+    assert_eq!(pair.a.udp_send(pair.now, socket, &[IoSlice::new(b"x")], remote.ip(), hop(80)), Err(Error::Invalid));
+    assert_eq!(pair.a.udp_connect(socket, A6.into(), other), Err(Error::Invalid));
+    assert_eq!(pair.a.udp_connect(socket, remote.ip(), hop(80)), Err(Error::Invalid));
+    let (local, hop, config) = (SocketAddr::new(A6.into(), 7), NextHop::Neighbour(remote.ip()), tcp::Config::default());
+    assert_eq!(pair.a.tcp_connect(pair.now, local, remote, hop, &config), Err(Error::Invalid));
+    assert_eq!(pair.a.counters().tx_packets, 0);
+}

@@ -78,12 +78,16 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP); [`Error::AddressInUse`], [`Error::NoBuffers`]: it cannot have that address, and
-    /// all is as before.
+    /// all is as before; [`Error::Invalid`]: an address of another family.
     pub fn udp_connect(&mut self, id: FlowId, source: IpAddr, remote: Option<(SocketAddr, NextHop)>) -> Result<(), Error> {
         let flow = self.slots.udp(id)?;
         let ip = if remote.is_some() && flow.bound.ip().is_unspecified() { source } else { flow.bound.ip() };
         let ip = if remote.is_none() && self.config.is(Mutant::UdpDisconnectKeepsAddress) { flow.local.ip() } else { ip };
         let local = SocketAddr::new(ip, flow.bound.port());
+        let is_other = |end: SocketAddr| end.is_ipv4() != flow.bound.is_ipv4();
+        if is_other(local) || remote.is_some_and(|(remote, _)| is_other(remote)) {
+            return Err(Error::Invalid);
+        }
         let (before, after) = (flow.key(), flow.key_with(local, remote.map(|(remote, _)| remote)));
         let (options, moves) = (flow.options, local != flow.local);
         let stays = flow.remote.is_some() && self.config.is(Mutant::FormerPeerHeard);
@@ -154,7 +158,7 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::MessageTooLong`], [`Error::DestinationRequired`], [`Error::HostUnreachable`] (no such station), a
-    /// pending [`Error::Refused`], [`Error::BadSocket`].
+    /// pending [`Error::Refused`], [`Error::BadSocket`]; [`Error::Invalid`]: the two ends are of different families.
     pub fn udp_send(
         &mut self,
         now: Instant,
@@ -204,6 +208,9 @@ impl<D: Device> Ring<D> {
         }
         let ports = (flow.local.port(), remote.port());
         let src = if flow.local.ip().is_unspecified() { source } else { flow.local.ip() };
+        if src.is_ipv4() != remote.is_ipv4() {
+            return Err(Error::Invalid);
+        }
         let (ttl, tos) = (flow.options.ttl, flow.options.tos);
         flow.counters.tx_packets += 1;
         flow.counters.tx_bytes += len as u64;
