@@ -105,7 +105,8 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // (What goes on from what was written down begins with a window of its own, before anybody has seen it. And one that was told of for the first time in
     // this service may have been larger before.)
     let early = own.info.first_at.is_none_or(|first| moment.at <= first);
-    if !new || early || own.shadow.blurred || own.flight() == 0 || recover.is_some() || largest == [0, 0] {
+    // (What acknowledges some of it without a stack may be dropped for its number: then that is in flight to the stack, or counts as lost.)
+    if !new || early || own.lawless || own.shadow.blurred || own.flight() == 0 || recover.is_some() || largest == [0, 0] {
         return;
     }
     let flight = own.flight() as usize + segment.len() as usize;

@@ -145,7 +145,7 @@ impl Workload for Sharings {
         for Sharing { dialogues, transfers: [first, second], line, .. } in &self.sharings {
             let line = line.read();
             for (transfer, dialogue) in first.iter().zip([dialogues[0], dialogues[0].turned()]) {
-                let excused = line.broken || dialogue.peer.parting != Parting::Close;
+                let excused = line.broken || line.lost || dialogue.peer.parting != Parting::Close;
                 verdict.check_ending(&"shared", &transfer.read(), excused);
             }
             if line.again {

@@ -57,6 +57,8 @@ pub struct Line {
     pub alone: bool,
     /// Someone gave up waiting, and the connection was reset.
     pub broken: bool,
+    /// A letter was lost: an end may have left its ring while the other goes on speaking to it.
+    pub lost: bool,
     /// They connected once more, from the same addresses.
     pub again: bool,
 }
@@ -76,6 +78,7 @@ impl Line {
             carried: false,
             alone: false,
             broken: false,
+            lost: false,
             again: false,
         }
     }
@@ -90,6 +93,7 @@ impl Line {
     pub(super) fn post(&mut self, to: usize, letter: Letter) {
         let (fate, delay) = (scale(self.dice.next(), 1_000_000), self.dice.next());
         if fate < u64::from(self.lost_ppm) && !matches!(letter, Letter::HungUp(_)) {
+            self.lost = true;
             return;
         }
         let delay_max = u64::try_from(self.delay_max.as_nanos()).unwrap_or(u64::MAX);
