@@ -150,7 +150,7 @@ pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, peer: &Endpoint, ser
     }
     state(moment, own, told.state);
     bytes(moment, own, &told);
-    estimates(moment, own, &told);
+    estimates(moment, own, &told, steady);
     if steady && (told.counters.retransmissions == 0) != (own.info.resent == 0) {
         let (told, resent) = (told.counters.retransmissions, own.info.resent);
         moment.breach(NAME, format_args!("tcpi_total_retrans: {told}, and {resent} segments went out again"));
@@ -217,9 +217,10 @@ fn bytes(moment: &Moment, own: &Endpoint, told: &FlowInfo) {
 }
 
 /// The window and the round-trip time that are told of lie within what was seen.
-fn estimates(moment: &Moment, own: &Endpoint, told: &FlowInfo) {
+fn estimates(moment: &Moment, own: &Endpoint, told: &FlowInfo, steady: bool) {
     let sender = &own.shadow.sender;
-    if let Some(most) = sender.window_most()
+    // (What a device was to send and did not was on its way to the stack, whose window grew for being used.)
+    if let Some(most) = sender.window_most().filter(|_| steady)
         // (Which acknowledgment ended slow start, and what lay in each, is not known to the byte.)
         && told.cwnd as u64 > most + most / 4 + 2 * u64::from(told.mss)
     {
