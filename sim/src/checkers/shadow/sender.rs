@@ -578,7 +578,8 @@ pub(in crate::checkers) fn serviced(
             state.wl1 = Some(arrival.seq);
             state.window = Some(arrival.window);
             let window = u32::from(arrival.window) << if arrival.has(SYN) { 0 } else { scale };
-            state.edge = Some(arrival.ack.wrapping_add(window));
+            let edge = arrival.ack.wrapping_add(window);
+            state.edge = Some(state.edge.filter(|&known| stale && before(known, edge)).unwrap_or(edge));
             state.window_max = state.window_max.max(window);
         }
         if before(una, arrival.ack) {
