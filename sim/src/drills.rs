@@ -58,6 +58,7 @@ const DRILLS: &[&[Drill]] = &[
         ("a slow reader", windows::slow),
         ("a device that is full again", sending::refused_again),
         ("a listener's rate", handshakes::rate),
+        ("a datagram with options for nobody", datagrams::options_for_nobody),
     ],
 ];
 

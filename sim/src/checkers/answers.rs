@@ -22,8 +22,6 @@ const ECHO: u8 = 8;
 const PORT: u8 = 3;
 const REQUEST: u16 = 1;
 const REPLY: u16 = 2;
-/// What is quoted of a packet (RFC 792).
-const QUOTED_LEN: usize = 20 + 8;
 /// A ping with more bytes may go unanswered (the stack declares that it answers what lies in a frame's head).
 const PING_MAX: usize = 170;
 /// How long after its question an answer may come where the device was in trouble.
@@ -199,15 +197,10 @@ fn said(moment: &Moment, bytes: &[u8], ip: &Ipv4, to: MacAddr) -> Option<Answer>
     }
 }
 
-/// What an error quotes, of the packet that begins there: its header without options and without what is filled in anew, and the first bytes behind it.
+/// What an error quotes of the packet that begins there: its header as it came, options included, and the first 8 bytes behind it.
 fn quotation(bytes: &[u8], at: usize) -> Option<u64> {
     let header_len = usize::from(bytes.get(at)? & 0xf) * 4;
-    let mut quoted = [0; QUOTED_LEN];
-    quoted[..20].copy_from_slice(bytes.get(at..at + 20)?);
-    quoted[0] = 0;
-    quoted[10..12].fill(0);
-    quoted[20..].copy_from_slice(bytes.get(at + header_len..at + header_len + 8)?);
-    Some(hash_bytes(&quoted))
+    Some(hash_bytes(bytes.get(at..at + header_len + 8)?))
 }
 
 #[cfg(test)]

@@ -29,17 +29,24 @@ fn address(last: u8, port: u16) -> SocketAddrV4 {
 
 /// A datagram comes.
 fn give(bench: &mut Bench, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) {
+    let frame = frame(from, to, &[], payload);
+    bench.give_frame(frame);
+    bench.frames(Duration::ZERO);
+}
+
+/// The frame of a datagram with these IP options, which are whole words.
+fn frame(from: SocketAddrV4, to: SocketAddrV4, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let len = payload.len() as u16;
-    let mut frame = [&OWN.0[..], &PEER.0[..], &[0x08, 0x00, 0x45, 0]].concat();
-    frame.extend((28 + len).to_be_bytes());
+    let mut frame = [&OWN.0[..], &PEER.0[..], &[0x08, 0x00, 0x45 + options.len() as u8 / 4, 0]].concat();
+    frame.extend((28 + options.len() as u16 + len).to_be_bytes());
     frame.extend([0, 1, 0x40, 0, 64, 17, 0, 0]);
     frame.extend(from.ip().octets());
     frame.extend(to.ip().octets());
+    frame.extend(options);
     [from.port(), to.port(), 8 + len, 0].iter().for_each(|field| frame.extend(field.to_be_bytes()));
     frame.extend(payload);
     checksum::fill(&mut frame);
-    bench.give_frame(frame);
-    bench.frames(Duration::ZERO);
+    frame
 }
 
 fn open(bench: &mut Bench, local: SocketAddrV4, options: UdpOptions) -> FlowId {
@@ -145,4 +152,25 @@ fn zero_checksum(bench: &mut Bench) {
     payload[..2].copy_from_slice(&checksum.to_be_bytes());
     let zero = send(&payload);
     bench.must(zero == 0xffff, format_args!("RFC 768: a checksum of zero is sent as {zero:#06x}"));
+}
+
+/// RFC 792: an error quotes the header as it came, with its options, and the first 8 bytes behind it.
+pub(super) fn options_for_nobody(bench: &mut Bench) {
+    let words = bench.between(0, 10) as usize;
+    // (One option that nobody knows, as long as there is room: RFC 1122 s3.2.1.8.)
+    let mut options: Vec<u8> = (0..4 * words).map(|_| bench.below(256) as u8).collect();
+    if let [kind, len, ..] = &mut options[..] {
+        (*kind, *len) = (30, 4 * words as u8);
+    }
+    let len = bench.between(0, 500) as usize;
+    let asked = frame(address(2, 600), address(1, PORT), &options, &vec![7; len]);
+    bench.give_frame(asked.clone());
+    let answers = bench.frames(Duration::ZERO);
+    let quoted = answers.first().and_then(|(_, answer)| match dissect::payload(answer) {
+        Payload::Ipv4(ip) if ip.protocol == dissect::ICMP => answer.get(ip.l4 + 8..ip.end),
+        _ => None,
+    });
+    let came = &asked[14..14 + 20 + options.len() + 8];
+    let is_whole = quoted.is_some_and(|quoted| quoted.starts_with(came));
+    bench.must(is_whole && answers.len() == 1, format_args!("RFC 792: of {came:x?}, {quoted:x?} is quoted"));
 }

@@ -113,6 +113,8 @@ macro_rules! with_ring {
             ReturnedStillHandedOver,
             /// That buffers are used up is told as such, not as a call that would block.
             NoBuffersTold,
+            /// An error quotes a header without the options that it came with (RFC 792).
+            UnreachableForgetsOptions,
             ; $($after)*
         }
     };

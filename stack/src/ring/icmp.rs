@@ -15,7 +15,7 @@ use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 use crate::wire::checksum::Checksum;
-use crate::wire::{icmp, ipv4};
+use crate::wire::{ethernet, icmp, ipv4};
 
 impl<D: Device> Ring<D> {
     /// RFC 1122 s4.1.3.1: a datagram for a port that nobody has is answered, unless it was for many.
@@ -28,17 +28,29 @@ impl<D: Device> Ring<D> {
         if was_for_many || src.is_unspecified() {
             return;
         }
-        let Some(transport) = packet.head.first_chunk() else { return };
+        // RFC 792: the header as it came, options included, and the first bytes behind it.
+        let mut quote = [0; icmp::QUOTE_MAX];
+        let head = packet.frame.head();
+        let quoted_len = usize::from(header.header_len) + icmp::QUOTED_MIN;
+        let came = ethernet::Header::parse(head).ok().and_then(|(_, at)| head.get(at..at + quoted_len));
+        let (Some(came), Some(mut quote)) = (came, quote.get_mut(..quoted_len)) else { return };
+        quote.copy_from_slice(came);
         mark!(self, PortUnreachableSent);
-        let mut quoted = icmp::Quoted { header: ipv4::Header { header_len: ipv4::LEN as u8, ..header }, transport: *transport };
+        if self.config.is(Mutant::UnreachableForgetsOptions) {
+            quote[0] = 0x45;
+            quote.copy_within(quoted_len - icmp::QUOTED_MIN.., ipv4::LEN);
+            quote = &mut quote[..ipv4::LEN + icmp::QUOTED_MIN];
+        }
         if self.config.is(Mutant::UnreachableShortQuote) {
-            quoted.transport[4..].fill(0);
+            let end = quote.len();
+            quote[end - 4..].fill(0);
         }
         if self.config.is(Mutant::UnreachableQuotesAnswer) {
-            (quoted.header.src, quoted.header.dst) = (quoted.header.dst, quoted.header.src);
+            quote[12..ipv4::LEN].rotate_left(4);
         }
+        let Ok(quoted) = icmp::Quoted::parse(quote) else { return };
         let message = icmp::Message::DestinationUnreachable { code: icmp::CODE_PORT_UNREACHABLE, mtu: 0, quoted };
-        if self.output.icmp(&mut self.device, &Self::envelope_back(packet), &message, &[]).is_err() {
+        if self.output.icmp(&mut self.device, &Self::envelope_back(packet), &message, quote).is_err() {
             self.output.counters.tx_drops += 1;
         }
     }

@@ -293,11 +293,10 @@ impl Output {
         self.send(device, &head[..end], payload, payload_len)
     }
 
-    /// One ICMP message, with `data` behind it; data that don't fit into a head are cut.
+    /// One ICMP message, with `data` behind it; data that don't fit into a head are cut (which an echo's are not, that lay in one: RFC 1122
+    /// s3.2.2.6).
     pub(super) fn icmp<D: Device>(&mut self, device: &mut D, to: &Envelope, message: &icmp::Message, data: &[u8]) -> Result<(), SendError> {
-        // What is quoted of an error's cause may be cut; an echo's data lie in a head as they came, and have room there (RFC 1122 s3.2.2.6).
-        let header = if matches!(message, icmp::Message::EchoReply { .. }) { icmp::LEN } else { icmp::EMIT_MAX };
-        let data = &data[..data.len().min(HEAD_MAX - self.link_len - ipv4::LEN - header)];
+        let data = &data[..data.len().min(HEAD_MAX - self.link_len - ipv4::LEN - icmp::LEN)];
         let mut sum = Checksum::new();
         sum.add(data);
         let mut body = [0; HEAD_MAX];

@@ -5,8 +5,10 @@ use super::{ParseError, be16, first, ipv4};
 
 /// Bytes of a message's own header.
 pub const LEN: usize = 8;
-/// The most bytes that [`Message::emit`] writes.
-pub const EMIT_MAX: usize = LEN + ipv4::LEN + 8;
+/// The most bytes that an error of ours quotes: a header with all the options that it has room for, and [`QUOTED_MIN`].
+pub const QUOTE_MAX: usize = ipv4::LEN_MAX + QUOTED_MIN;
+/// What an error quotes behind the header at least (RFC 792): both ports and, in TCP, the sequence number.
+pub const QUOTED_MIN: usize = 8;
 
 /// [`Message::DestinationUnreachable`]: nobody has that protocol.
 pub const CODE_PROTOCOL_UNREACHABLE: u8 = 2;
@@ -20,8 +22,8 @@ pub const CODE_FRAGMENTATION_NEEDED: u8 = 4;
 pub struct Quoted {
     /// Its header.
     pub header: ipv4::Header,
-    /// The first 8 bytes of its transport header: both ports and, in TCP, the sequence number.
-    pub transport: [u8; 8],
+    /// The first bytes of its transport header.
+    pub transport: [u8; QUOTED_MIN],
 }
 
 impl Quoted {
@@ -41,15 +43,13 @@ impl Quoted {
         super::tcp::SeqNumber(u32::from_be_bytes([a, b, c, d]))
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+    /// Reads what an error quotes.
+    ///
+    /// # Errors
+    /// As [`ipv4::Header::parse`], and [`ParseError::Truncated`] where too little follows the header.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let (header, len) = ipv4::Header::parse(bytes)?;
         Ok(Self { header, transport: *first(&bytes[len..])? })
-    }
-
-    fn emit(&self, out: &mut [u8]) -> usize {
-        let len = self.header.emit(out, true);
-        out[len..len + 8].copy_from_slice(&self.transport);
-        len + 8
     }
 }
 
@@ -102,7 +102,7 @@ const TIME_EXCEEDED: u8 = 11;
 
 impl Message {
     /// Reads the message at the front of `bytes`; also gives the length of its own header, behind which an echo's data
-    /// follow. Does not look at the checksum (which is over all of the message).
+    /// or what an error quotes follow. Does not look at the checksum (which is over all of the message).
     ///
     /// # Errors
     /// [`ParseError::Truncated`]; [`ParseError::Malformed`]: an error that quotes no IPv4 packet.
@@ -119,15 +119,12 @@ impl Message {
         Ok((message, LEN))
     }
 
-    /// Writes the message (for an error: with what it quotes) to the front of `out`, which must have room for
-    /// [`EMIT_MAX`] bytes, and gives how many it wrote. `data` is the sum over the bytes that the caller puts behind them.
+    /// Writes the message's own header to the front of `out`, which must have room for [`LEN`] bytes, and gives its length. `data` is
+    /// the sum over the bytes that the caller puts behind it: an echo's data, or the packet that an error is about as it came (`quoted`
+    /// only tells what was read of one).
     pub fn emit(&self, out: &mut [u8], data: Checksum) -> usize {
-        out[..LEN].fill(0);
-        let len = LEN
-            + match self {
-                Self::EchoReply { .. } | Self::EchoRequest { .. } | Self::Other { .. } => 0,
-                Self::DestinationUnreachable { quoted, .. } | Self::TimeExceeded { quoted, .. } => quoted.emit(&mut out[LEN..]),
-            };
+        let out = &mut out[..LEN];
+        out.fill(0);
         let (kind, code, high, low) = match *self {
             Self::EchoReply { id, seq } => (ECHO_REPLY, 0, id, seq),
             Self::EchoRequest { id, seq } => (ECHO_REQUEST, 0, id, seq),
@@ -140,9 +137,9 @@ impl Message {
         out[4..6].copy_from_slice(&high.to_be_bytes());
         out[6..8].copy_from_slice(&low.to_be_bytes());
         let mut sum = Checksum::new();
-        sum.add(&out[..len]);
+        sum.add(out);
         sum.add_sum(data.folded(), 0);
         out[2..4].copy_from_slice(&sum.finish().to_be_bytes());
-        len
+        LEN
     }
 }

@@ -7,6 +7,8 @@ use super::{ParseError, be16, first};
 
 /// Bytes of a header without options.
 pub const LEN: usize = 20;
+/// Bytes of a header with all the options that it has room for.
+pub const LEN_MAX: usize = 60;
 /// ICMP.
 pub const PROTOCOL_ICMP: u8 = 1;
 /// IGMP.

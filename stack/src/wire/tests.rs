@@ -120,7 +120,13 @@ proptest! {
     }
 
     #[test]
-    fn icmp_roundtrips(which in 0..4, id: u16, seq: u16, code: u8, header in ipv4_header(), transport: [u8; 8]) {
+    fn icmp_roundtrips(which in 0..4, id: u16, seq: u16, code: u8, header in ipv4_header(), options in 0..=10usize, transport: [u8; 8]) {
+        let len = ipv4::LEN + 4 * options;
+        let header = ipv4::Header { header_len: len as u8, total_len: header.total_len.max(len as u16), ..header };
+        let mut quote = [1; icmp::QUOTE_MAX];
+        header.emit(&mut quote, true);
+        quote[0] += options as u8;
+        quote[len..len + 8].copy_from_slice(&transport);
         let quoted = icmp::Quoted { header, transport };
         let message = match which {
             0 => icmp::Message::EchoRequest { id, seq },
@@ -128,10 +134,15 @@ proptest! {
             2 => icmp::Message::DestinationUnreachable { code, mtu: id, quoted },
             _ => icmp::Message::TimeExceeded { code, quoted },
         };
-        let mut out = [0; icmp::EMIT_MAX];
-        let len = message.emit(&mut out, Checksum::new());
-        prop_assert_eq!(icmp::Message::parse(&out[..len]), Ok((message, icmp::LEN)));
-        prop_assert_eq!(checksum::sum(&out[..len]), 0xffff);
+        let quote = if which < 2 { &[] } else { &quote[..len + 8] };
+        let mut out = [0; icmp::LEN + icmp::QUOTE_MAX];
+        let mut sum = Checksum::new();
+        sum.add(quote);
+        prop_assert_eq!(message.emit(&mut out, sum), icmp::LEN);
+        let end = icmp::LEN + quote.len();
+        out[icmp::LEN..end].copy_from_slice(quote);
+        prop_assert_eq!(icmp::Message::parse(&out[..end]), Ok((message, icmp::LEN)));
+        prop_assert_eq!(checksum::sum(&out[..end]), 0xffff);
     }
 
     #[test]

@@ -84,3 +84,31 @@ fn what_was_for_every_station_is_refused() {
     arrives(&mut checkers, to(MacAddr::BROADCAST));
     leaves(&mut checkers, &refusal);
 }
+
+/// The refusal of a datagram whose header has options, with or without them.
+fn refusal_of_options(keeps: bool) {
+    let plain = crate::frames::udp("10.0.0.2:90".parse().unwrap(), "10.0.0.1:80".parse().unwrap(), b"bytes");
+    let mut datagram = [&STATIONS[0].0[..], &STATIONS[1].0, &plain[12..34], &[0x94, 4, 0, 0], &plain[34..]].concat();
+    datagram[14] = 0x46;
+    datagram[17] += 4;
+    checksum::fill(&mut datagram);
+    let whole = &datagram[14..46];
+    let quote = if keeps { whole.to_vec() } else { [&[0x45], &whole[1..20], &whole[24..]].concat() };
+    let mut refusal = icmp(3, BACK, OWN, ASKER, &quote);
+    refusal[35] = PORT;
+    let mut checkers = checkers();
+    arrives(&mut checkers, datagram);
+    leaves(&mut checkers, &refusal);
+    checkers.settle_answers(0, true);
+}
+
+#[test]
+fn a_refusal_quotes_options() {
+    refusal_of_options(true);
+}
+
+#[test]
+#[should_panic(expected = "answers nothing that asked for it")]
+fn a_refusal_quotes_no_options() {
+    refusal_of_options(false);
+}

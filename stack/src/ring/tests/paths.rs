@@ -13,19 +13,20 @@ fn last_sent(pair: &Pair) -> Vec<u8> {
 /// An ICMP error to A that quotes a frame of A's.
 fn error(pair: &Pair, about: &[u8], code: u8, mtu: u16, seq: Option<SeqNumber>) -> Vec<u8> {
     let (header, len) = ipv4::Header::parse(&about[14..]).unwrap();
-    let mut transport = *about[14 + len..].first_chunk::<8>().unwrap();
+    let mut quote = about[14..14 + len + icmp::QUOTED_MIN].to_vec();
     if let Some(seq) = seq {
-        transport[4..].copy_from_slice(&seq.0.to_be_bytes());
+        quote[len + 4..].copy_from_slice(&seq.0.to_be_bytes());
     }
-    let quoted = icmp::Quoted { header, transport };
-    let message = icmp::Message::DestinationUnreachable { code, mtu, quoted };
-    let mut frame = [0; 14 + 20 + icmp::EMIT_MAX];
+    let message = icmp::Message::DestinationUnreachable { code, mtu, quoted: icmp::Quoted::parse(&quote).unwrap() };
+    let mut frame = vec![0; 14 + 20 + icmp::LEN];
     let link = ethernet::Header { dst: pair.a.mac, src: MacAddr([2; 6]), vlan: None, ethertype: ethernet::ETHERTYPE_IPV4 };
     link.emit(&mut frame);
-    let icmp_len = message.emit(&mut frame[34..], Checksum::new());
+    let mut sum = Checksum::new();
+    sum.add(&quote);
+    let icmp_len = message.emit(&mut frame[34..], sum) + quote.len();
     let ip = ipv4::Header { src: B4, dst: A4, protocol: ipv4::PROTOCOL_ICMP, total_len: (20 + icmp_len) as u16, ..header };
     ip.emit(&mut frame[14..], true);
-    frame.to_vec()
+    [frame, quote].concat()
 }
 
 fn to_a(pair: &mut Pair, frame: Vec<u8>) {

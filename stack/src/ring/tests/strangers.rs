@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
-use crate::wire::{arp, ethernet, icmp, ipv4, udp};
+use crate::wire::{arp, checksum, ethernet, icmp, ipv4, udp};
 
 /// The frame of a datagram from A to this port of B's, which has yet to be received.
 fn datagram(pair: &mut Pair, port: u16, bytes: &[u8]) -> Vec<u8> {
@@ -38,6 +38,34 @@ fn what_was_for_every_station_or_from_no_one_host_is_refused_to_nobody() {
         // (No checksum.)
         from[ethernet::LEN + len + 6..][..2].fill(0);
         assert_eq!(answers(&mut pair, from), 0, "{src}");
+    }
+}
+
+/// As Linux does (tried with IP_OPTIONS, ip(7), on its loopback interface).
+#[test]
+fn a_refusal_quotes_the_header_as_it_came_with_its_options() {
+    let mut pair = Pair::new();
+    let plain = datagram(&mut pair, 9, b"a datagram of more than eight bytes");
+    let ip_at = ethernet::LEN;
+    for words in 0..=10 {
+        let options = vec![1; 4 * words];
+        let end = ip_at + ipv4::LEN;
+        let mut frame = [&plain[..end], &options, &plain[end..]].concat();
+        frame[ip_at] += words as u8;
+        // (The reserved flag, which nothing that the header is read into holds.)
+        frame[ip_at + 6] |= 0x80;
+        let total = (frame.len() - ip_at) as u16;
+        frame[ip_at + 2..][..2].copy_from_slice(&total.to_be_bytes());
+        frame[ip_at + 10..][..2].fill(0);
+        let sum = !checksum::sum(&frame[ip_at..end + options.len()]);
+        frame[ip_at + 10..][..2].copy_from_slice(&sum.to_be_bytes());
+        pair.b.device.inward.lock().unwrap().push_back(frame.clone());
+        pair.b.poll(pair.now);
+        let answer = pair.b.device.out.lock().unwrap().pop_front().unwrap();
+        let (header, len) = ipv4::Header::parse(&answer[ip_at..]).unwrap();
+        let message = &answer[ip_at + len..ip_at + usize::from(header.total_len)];
+        assert_eq!(message[icmp::LEN..], frame[ip_at..end + options.len() + 8], "{words} words");
+        assert_eq!(checksum::sum(message), 0xffff);
     }
 }
 
