@@ -2,7 +2,7 @@
 //!
 //! It is meant to be used lazily. A flow keeps one entry; moving its deadline *later* costs nothing (when the entry fires,
 //! the flow looks at its true deadline and inserts itself again), moving it *earlier* inserts a second entry and the
-//! first is ignored when it fires.
+//! first is ignored when it fires. Who is about to sleep until the next entry forgets those that would be ignored ([`Wheel::forget`]).
 
 use crate::time::Instant;
 
@@ -89,6 +89,24 @@ impl<T: Copy> Wheel<T> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Takes out entries that would be ignored when they fire, as far as nothing else comes before them: the others put nobody's sleep
+    /// to an end. Costs as much as they are.
+    pub fn forget(&mut self, mut is_ignored: impl FnMut(T) -> bool) {
+        // (Where slots of other levels may begin, entries are to be sorted then.)
+        while self.overdue.is_empty() && self.next_tick != u64::MAX && !self.next_tick.is_multiple_of(SLOTS as u64) {
+            let slot = self.next_tick as usize % SLOTS;
+            let entries = &mut self.levels[0].slots[slot];
+            while let Some(last) = entries.last() {
+                if !is_ignored(last.token) {
+                    return;
+                }
+                entries.pop();
+            }
+            self.levels[0].occupied &= !(1 << slot);
+            self.next_tick = self.earliest();
+        }
     }
 
     /// Moves to `now` and appends what fired to `fired`.

@@ -259,6 +259,14 @@ impl<D: Device> Ring<D> {
         sooner(sooner(self.wheel.next(), self.retry_at), neighbours)
     }
 
+    /// As [`Ring::next_deadline`], for who is about to sleep until then: what connections that are gone have left behind in the timer wheel,
+    /// one entry each, wakes nobody.
+    pub fn sleep_deadline(&mut self) -> Option<Instant> {
+        let Self { wheel, slots, .. } = self;
+        wheel.forget(|(index, at)| slots.stream_at(index).is_none_or(|stream| stream.wheel_at != Some(at) && stream.far_at != Some(at)));
+        self.next_deadline()
+    }
+
     /// The next socket whose readiness changed, each at most once until it is taken.
     pub fn take_event(&mut self) -> Option<Event> {
         while let Some(index) = self.events.pop_front() {

@@ -548,6 +548,38 @@ fn a_busy_connection_with_a_far_timer_leaves_no_trail_in_the_wheel() {
     assert!(pair.a.wheel.len() < 10, "{} entries", pair.a.wheel.len());
 }
 
+/// How often a host that had 20 connections polls for its timers' sake after they are gone.
+fn polls_after_connections(deadline: impl Fn(&mut Ring<Cable>) -> Option<Instant>) -> usize {
+    let mut pair = Pair::new();
+    let (_, _, listener) = pair.connected();
+    for port in 6000..6020 {
+        let client = pair.connect(port);
+        pair.settle();
+        let accepted = pair.b.tcp_accept(listener).unwrap();
+        write(&mut pair.a, pair.now, client, b"ask").unwrap();
+        pair.pass(Duration::from_millis(3));
+        pair.b.close(pair.now, accepted, true);
+        pair.pass(Duration::from_millis(3));
+        pair.a.close(pair.now, client, true);
+        pair.settle();
+    }
+    let until = pair.now + Duration::from_secs(2);
+    let mut polls = 0;
+    while let Some(at) = deadline(&mut pair.a).filter(|&at| at <= until) {
+        polls += 1;
+        pair.a.poll(at);
+    }
+    polls
+}
+
+#[test]
+fn timers_of_connections_that_are_gone_end_no_sleep() {
+    let (known, asleep) = (polls_after_connections(|ring| ring.next_deadline()), polls_after_connections(Ring::sleep_deadline));
+    assert!(known >= 20, "{known}: each has left one");
+    // (Every 64 ticks, entries may have to be sorted.)
+    assert!(asleep < 10, "{asleep}");
+}
+
 /// A neighbour that becomes known by what it sends, while its answer to a request is lost: the connection that waits for it goes on.
 #[test]
 fn a_neighbour_that_speaks_first_frees_who_waits_for_it() {

@@ -34,7 +34,54 @@ fn what_is_overdue_fires_at_the_next_advance() {
     assert_eq!(fired, ['x']);
 }
 
+#[test]
+fn what_is_forgotten_ends_nobodys_sleep_and_what_is_not_fires() {
+    let mut wheel = Wheel::default();
+    let mut fired = Vec::new();
+    wheel.advance(ms(1), &mut fired);
+    for at in 5..40 {
+        wheel.insert(ms(at), at);
+    }
+    wheel.insert(ms(500), 500);
+    wheel.forget(|at| at < 20);
+    let next = wheel.next().unwrap();
+    assert!(ms(20) <= next && next <= ms(22), "{next:?}");
+    wheel.advance(ms(30), &mut fired);
+    assert!(fired.contains(&20) && fired.iter().all(|&at| at >= 20), "{fired:?}");
+    // Behind those that are forgotten, the wheel turns on.
+    wheel.forget(|at| at != 500);
+    fired.clear();
+    wheel.advance(ms(600), &mut fired);
+    assert!(fired.contains(&500), "{fired:?}");
+    assert_eq!(wheel.next(), None);
+}
+
 proptest! {
+    /// Whatever is forgotten now and then, the rest fires in time.
+    #[test]
+    fn what_is_not_forgotten_fires_in_time(
+        deadlines in prop::collection::vec((0u64..2_000_000_000, any::<bool>()), 1..60),
+        steps in prop::collection::vec(1u64..60_000_000, 1..60),
+    ) {
+        let mut wheel = Wheel::default();
+        for (token, (at, _)) in deadlines.iter().enumerate() {
+            wheel.insert(Instant::from_nanos(*at), token);
+        }
+        let mut pending: Vec<usize> = (0..deadlines.len()).filter(|&token| !deadlines[token].1).collect();
+        let mut now = 0;
+        for step in steps {
+            now += step;
+            let mut fired = Vec::new();
+            wheel.advance(Instant::from_nanos(now), &mut fired);
+            wheel.forget(|token| deadlines[token].1);
+            pending.retain(|token| !fired.contains(token));
+            if let Some(earliest) = pending.iter().map(|&token| deadlines[token].0).min() {
+                prop_assert!(earliest + (1 << TICK_SHIFT) > now, "not fired");
+                prop_assert!(wheel.next().unwrap().as_nanos() < earliest + (1 << TICK_SHIFT));
+            }
+        }
+    }
+
     /// Against a sorted list: nothing early, nothing late by more than a tick, nothing twice, and `next` is never late.
     #[test]
     fn agrees_with_a_sorted_list(

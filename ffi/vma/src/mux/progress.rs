@@ -124,7 +124,7 @@ impl Service {
         offload.attend(now);
         self.calls = offload.mux.calls;
         if deeply {
-            let deadline = offload.ring.next_deadline().map(|deadline| deadline.since(now));
+            let deadline = offload.ring.sleep_deadline().map(|deadline| deadline.since(now));
             let timeout = [deadline, shared].into_iter().flatten().min();
             return Plan { descriptors: [greetings, offload.ring.device().wait_fd(), parent], timeout };
         }

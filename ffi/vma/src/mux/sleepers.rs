@@ -337,7 +337,7 @@ impl Offload {
             return false;
         }
         self.leave_beside_to_its_sleeper();
-        self.mux.watch.deep = Some(Deep { until: self.ring.next_deadline(), arms: 0 });
+        self.mux.watch.deep = Some(Deep { until: self.ring.sleep_deadline(), arms: 0 });
         true
     }
 
@@ -351,7 +351,7 @@ impl Offload {
     /// A call set a timer that ends before the progress thread's sleep does.
     pub(crate) fn check_deep_sleep(&mut self) {
         let Some(deep) = &self.mux.watch.deep else { return };
-        let sooner = match (self.ring.next_deadline(), deep.until) {
+        let sooner = match (self.ring.sleep_deadline(), deep.until) {
             (Some(deadline), Some(until)) => deadline < until,
             (deadline, None) => deadline.is_some(),
             (None, Some(_)) => false,

@@ -551,7 +551,7 @@ impl Offload {
         }
         if leads {
             self.mux.watch.leader = Some(key.index);
-            let timer = self.ring.next_deadline().map(|deadline| deadline.since(now));
+            let timer = self.ring.sleep_deadline().map(|deadline| deadline.since(now));
             let soon = (!is_free).then_some(WAKEUP_IS_TAKEN);
             timeout = [timeout, timer, soon].into_iter().flatten().min();
         }

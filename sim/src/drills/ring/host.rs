@@ -176,7 +176,7 @@ impl<'b> Host<'b> {
     pub(super) fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         self.poll();
-        while let Some(at) = self.ring.next_deadline().filter(|&at| at <= until) {
+        while let Some(at) = self.ring.sleep_deadline().filter(|&at| at <= until) {
             self.now = self.now.max(at);
             self.poll();
         }
