@@ -53,10 +53,9 @@ pub(crate) fn tables_are_ours() -> bool {
     process::process().map_or_else(
         || {
             let child = TABLES_OF.load(Ordering::Relaxed);
-            // SAFETY: getpid has no preconditions.
-            child == 0 || child == unsafe { libc::getpid() }
+            child == 0 || child == unseen::own_pid()
         },
-        Process::is_owner,
+        Process::is_callers,
     )
 }
 
@@ -139,8 +138,7 @@ pub(crate) extern "C" fn child() {
         return;
     }
     unseen::restore();
-    // SAFETY: getpid has no preconditions.
-    TABLES_OF.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    TABLES_OF.store(unseen::own_pid(), Ordering::Relaxed);
     // What was put off during the fork was for the parent.
     signal::forget_deferred();
     // SAFETY: `prepare` locked it.
@@ -170,8 +168,7 @@ pub(crate) fn notice() {
     if IS_TOLD.load(Ordering::Relaxed) {
         return child();
     }
-    // SAFETY: getpid has no preconditions.
-    TABLES_OF.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    TABLES_OF.store(unseen::own_pid(), Ordering::Relaxed);
     signal::forget_deferred();
     let is_whole = memory::look_after_unseen_fork();
     for lock in OUTER {

@@ -53,6 +53,7 @@ const _: () = assert!(
 /// Runs when the library is loaded, before the program's own constructors.
 extern "C" fn at_load() {
     real::resolve_all();
+    exports::vfork::resolve();
     real::look_at_handlers();
     fork::install();
 }

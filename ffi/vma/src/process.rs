@@ -228,8 +228,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     let config = RingConfig { batch: params.cq_poll_batch_max, ..RingConfig::default() };
     let ring = Ring::new(device, config, params::random_seed().map_err(|e| no_resources(&e))?);
     let made = Box::into_raw(Box::new(Process {
-        // SAFETY: getpid has no preconditions.
-        owner_pid: unsafe { libc::getpid() },
+        owner_pid: unseen::own_pid(),
         clock,
         params,
         published: report::Published::new(&rendezvous.member_name()),
@@ -315,8 +314,13 @@ impl Process {
 
     /// Whether the calling process is the one that this state belongs to: false in a vfork child. Costs a system call.
     pub(crate) fn is_owner(&self) -> bool {
-        // SAFETY: getpid has no preconditions.
-        self.owner_pid == unsafe { libc::getpid() }
+        self.owner_pid == unseen::ask_pid()
+    }
+
+    /// As [`Process::is_owner`], for calls that a program makes with each connection: costs a system call once there was such a child.
+    #[inline]
+    pub(crate) fn is_callers(&self) -> bool {
+        self.owner_pid == unseen::own_pid()
     }
 }
 

@@ -15,7 +15,7 @@ use libc::{
 };
 
 #[cold]
-fn resolve(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+pub(crate) fn resolve(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     // SAFETY: the name is a C string; RTLD_NEXT asks for the definition after this library's.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     place.store(found, Ordering::Relaxed);

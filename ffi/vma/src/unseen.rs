@@ -7,7 +7,7 @@
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::{fdtable, fork, process};
+use crate::{fdtable, fork, process, real};
 
 /// A value in pages of its own.
 #[cfg_attr(target_arch = "x86_64", repr(C, align(4096)))]
@@ -36,18 +36,39 @@ impl<T> Deref for Wiped<T> {
     }
 }
 
-/// Not zero: this is the process that it was.
+/// The process that this is; zero: it may be another one than it was.
 static HERE: Wiped<AtomicU32> = Wiped::new(AtomicU32::new(0));
 
 /// [`install`] has been called.
 static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
 
+/// There was a child that shares its parent's memory and is no thread, or there may be one that nothing of ours would see: memory does not
+/// say which process this is. (One that the program's own `syscall` instruction makes is not seen. It may exec and exit, which ask the
+/// kernel; vfork(2) allows it no more.)
+pub(crate) static SHARES_MEMORY: AtomicBool = AtomicBool::new(false);
+
 /// When the library is loaded.
 pub(crate) fn install() {
-    HERE.store(1, Ordering::Relaxed);
+    HERE.store(ask_pid().cast_unsigned(), Ordering::Relaxed);
     // (In this order: a child that has the mark has the rest.)
     let is_known = fdtable::wipe_on_fork() && process::wipe_on_fork() && HERE.wipe_on_fork();
     IS_INSTALLED.store(is_known, Ordering::Relaxed);
+    if !is_known || !real::handlers_are_seen() {
+        SHARES_MEMORY.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The calling process's id, as the kernel has it.
+pub(crate) fn ask_pid() -> i32 {
+    // SAFETY: getpid has no preconditions.
+    unsafe { libc::getpid() }
+}
+
+/// The calling process's id: from a page that no child inherits, and so without a system call, unless a child may share that page.
+#[inline]
+pub(crate) fn own_pid() -> i32 {
+    let known = HERE.load(Ordering::Relaxed);
+    if known == 0 || SHARES_MEMORY.load(Ordering::Relaxed) { ask_pid() } else { known.cast_signed() }
 }
 
 /// Whoever found nothing looks whether that is because it is in a child.
@@ -77,6 +98,6 @@ fn notice() {
 
 /// In a child: all is where it was.
 pub(crate) fn restore() {
-    HERE.store(1, Ordering::Relaxed);
+    HERE.store(ask_pid().cast_unsigned(), Ordering::Relaxed);
     fdtable::restore();
 }

@@ -8,7 +8,7 @@ use core::ptr;
 
 use libc::pid_t;
 
-use super::{ends, means};
+use super::{ends, means, vfork};
 use crate::fork::{self, suspension};
 use crate::real;
 
@@ -16,6 +16,14 @@ use crate::real;
 const APART: u64 = (libc::CLONE_NEWNET | libc::CLONE_NEWPID | libc::CLONE_NEWUSER) as u64;
 const SHARES_MEMORY: u64 = libc::CLONE_VM as u64;
 const SUSPENDS: u64 = libc::CLONE_VFORK as u64;
+const IS_THREAD: u64 = libc::CLONE_THREAD as u64;
+
+/// What cannot be done as a fork is left to the kernel: a child that shares memory may ask which process it is.
+fn leave(flags: u64) {
+    if flags & SHARES_MEMORY != 0 && flags & IS_THREAD == 0 {
+        vfork::note();
+    }
+}
 
 /// Forks by `call`, which gets the flags. What it returns; zero in the child.
 fn forked(flags: u64, call: impl FnOnce(u64) -> c_long) -> c_long {
@@ -73,7 +81,10 @@ pub(super) unsafe fn by_number(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) 
             match (flags & SHARES_MEMORY != 0, b != 0) {
                 (false, false) => Some(by_clone(flags)),
                 (true, false) if flags & SUSPENDS != 0 => Some(by_clone(flags & !SHARES_MEMORY)),
-                _ => None,
+                _ => {
+                    leave(flags);
+                    None
+                }
             }
         }
         libc::SYS_clone3 if a != 0 && b as usize >= size_of::<Arguments>() => {
@@ -84,6 +95,7 @@ pub(super) unsafe fn by_number(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) 
             let is_vfork = flags & SHARES_MEMORY != 0 && flags & SUSPENDS != 0;
             // (One that has more to say than we know of is left as it is.)
             if arguments.stack != 0 || flags & SHARES_MEMORY != 0 && !is_vfork {
+                leave(flags);
                 return None;
             }
             if flags & SUSPENDS == 0 {
@@ -148,6 +160,7 @@ pub unsafe extern "C" fn clone(
 ) -> c_int {
     let own = u64::from(flags as u32);
     let Some(entry) = entry.filter(|_| !stack.is_null() && own & SHARES_MEMORY == 0) else {
+        leave(own);
         // SAFETY: the program's own arguments.
         return unsafe { real::clone(entry, stack, flags, argument, a, b, c) };
     };

@@ -25,3 +25,4 @@ pub mod splice;
 pub mod stdio;
 pub mod thread;
 mod timeout;
+pub mod vfork;

@@ -34,7 +34,7 @@ fn route_if(
     let Entry::Socket(key) = fdtable::lookup(fd) else { return theirs() };
     let saved = errno::current();
     let found = crate::boundary!(Some(-1), {
-        match process_or_init().filter(|process| process.is_owner()) {
+        match process_or_init().filter(|process| process.is_callers()) {
             Some(process) if !(is_stale(process) && lifecycle::displaced(fd, Entry::Socket(key))) => match ours(process, key) {
                 Err(THEIRS) => None,
                 result => Some(to_int(result)),

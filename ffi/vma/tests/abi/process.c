@@ -102,6 +102,34 @@ static void helper(void) {
     MUST(close(s[1]));
 }
 
+static int closes(void *fd) {
+    close(*(int *)fd);
+    _exit(0);
+}
+
+// A child that shares its parent's memory has descriptors of its own: what it closes stays open for its parent. (Each way is the first of its
+// process.)
+static void shares_memory(int by_clone) {
+    static char stack[1 << 16] __attribute__((aligned(16)));
+    pid_t apart = MUST(fork());
+    int status = -1;
+    if (apart == 0) {
+        int s[2];
+        char b[8];
+        stream_pair(s);
+        pid_t child = by_clone ? clone(closes, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, &s[0]) : vfork();
+        if (child == 0) {
+            close(s[0]);
+            _exit(0);
+        }
+        if (waitpid(child, &status, 0) != child || status)
+            _exit(2);
+        _exit(send(s[0], "alive", 5, 0) != 5 || recv(s[1], b, 8, 0) != 5);
+    }
+    SHOW(waitpid(apart, &status, 0) == apart);
+    SHOW(status);
+}
+
 // listen, then become a daemon: the child serves.
 static void daemonised(void) {
     struct sockaddr_in where;
@@ -201,6 +229,8 @@ int main(void) {
     interrupted(0);
     interrupted(SA_RESTART);
     threads();
+    shares_memory(0);
+    shares_memory(1);
     helper();
     daemonised();
     mapped();
