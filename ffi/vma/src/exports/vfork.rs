@@ -1,5 +1,5 @@
 //! vfork(2), whose child has its parent's memory and descriptors of its own: whatever asks which process it is in asks the kernel, once there
-//! was such a child ([`crate::unseen::own_pid`]).
+//! was such a child (`unseen::own_pid`).
 //!
 //! It returns twice to where it was called from, so nothing of ours may be in between: what is noted is noted on the way to libc's.
 
