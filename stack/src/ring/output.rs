@@ -217,7 +217,8 @@ impl Output {
         let end = match protocol {
             Protocol::Udp => {
                 let (at, _) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN, &mut head);
-                at + udp::Header { src_port: ports.0, dst_port: ports.1, len: udp::LEN as u16, checksum: 0 }.emit(&mut head[at..])
+                at + udp::Header { src_port: ports.0, dst_port: ports.1, len: udp::LEN as u16, checksum: self.unfilled(to.dst) }
+                    .emit(&mut head[at..])
             }
             Protocol::Tcp => {
                 let header = tcp::Header { src_port: ports.0, dst_port: ports.1, flags: tcp::Flags::ACK, ..tcp::Header::default() };
@@ -251,7 +252,8 @@ impl Output {
         let end = payload_at + payload_len;
         fill(&mut head[payload_at..end]);
         let (at, ip) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN + payload_len, &mut head[..]);
-        let mut header = udp::Header { src_port: ports.0, dst_port: ports.1, len: (udp::LEN + payload_len) as u16, checksum: 0 };
+        let mut header =
+            udp::Header { src_port: ports.0, dst_port: ports.1, len: (udp::LEN + payload_len) as u16, checksum: self.unfilled(to.dst) };
         header.emit(&mut head[at..]);
         if !self.caps.tx_checksum {
             let mut sum = ip.pseudo_header(ipv4::PROTOCOL_UDP, udp::LEN + payload_len);
@@ -262,6 +264,13 @@ impl Output {
         let sent = self.send(device, &head[..end], &[], payload_len);
         self.scratch = Some(head);
         sent
+    }
+
+    /// What is in the place of a datagram's checksum that is yet to be computed, or that the device fills in. Not every device does (of shared memory
+    /// nothing is lost), and a receiver takes no datagram of IPv6 without one (RFC 8200 s8.1).
+    #[inline]
+    fn unfilled(&self, dst: IpAddr) -> u16 {
+        if self.caps.tx_checksum && dst.is_ipv6() { u16::MAX } else { 0 }
     }
 
     /// The checksum to send for a computed one.
@@ -281,7 +290,8 @@ impl Output {
     ) -> Result<(), SendError> {
         let mut head = [0; 80];
         let (at, ip) = self.lower(to, ipv4::PROTOCOL_UDP, udp::LEN + payload_len, &mut head);
-        let mut header = udp::Header { src_port: ports.0, dst_port: ports.1, len: (udp::LEN + payload_len) as u16, checksum: 0 };
+        let mut header =
+            udp::Header { src_port: ports.0, dst_port: ports.1, len: (udp::LEN + payload_len) as u16, checksum: self.unfilled(to.dst) };
         let end = at + header.emit(&mut head[at..]);
         if !self.caps.tx_checksum {
             let mut sum = ip.pseudo_header(ipv4::PROTOCOL_UDP, udp::LEN + payload_len);

@@ -273,3 +273,18 @@ fn ends_of_different_families_are_refused() {
     assert_eq!(pair.a.tcp_connect(pair.now, local, remote, hop, &config), Err(Error::Invalid));
     assert_eq!(pair.a.counters().tx_packets, 0);
 }
+
+#[test]
+fn a_datagram_whose_checksum_is_left_to_the_device_is_not_one_without() {
+    let mut pair = pair();
+    pair.a.output.caps.tx_checksum = true;
+    let id = pair.a.udp_open(SocketAddr::new(ANY, 5000), &UdpOptions::default()).unwrap();
+    let mac = pair.b.device().mac;
+    pair.a.set_neighbour(B6.into(), Some(mac));
+    // Small enough for a head, and not.
+    for len in [10, 1000] {
+        pair.a.udp_send(pair.now, id, &[IoSlice::new(&vec![7; len])], A6.into(), hop(6000)).unwrap();
+        let frame = last_sent(&pair);
+        assert_ne!(frame[HEADERS + 6..HEADERS + 8], [0, 0], "a device that fills nothing in would send it so: RFC 8200 s8.1");
+    }
+}
