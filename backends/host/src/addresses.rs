@@ -1,8 +1,8 @@
-//! Which IPv4 addresses are this machine's: what shared memory can reach.
+//! Which addresses are this machine's: what shared memory can reach.
 
 use core::time::Duration;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
 use ringway_stack::Instant;
@@ -22,7 +22,7 @@ pub struct Addresses {
 #[derive(Debug, Default)]
 struct Cache {
     /// Sorted.
-    known: Vec<Ipv4Addr>,
+    known: Vec<IpAddr>,
     read: Option<Instant>,
 }
 
@@ -32,13 +32,15 @@ impl Addresses {
         Self { cache: Mutex::new(Cache { known: Vec::new(), read: None }) }
     }
 
-    /// Whether packets to `address` stay on this machine: 127.0.0.0/8 (RFC 1122 s3.2.1.3 (g)), or an interface's own.
-    /// `0.0.0.0`, as a destination, is this host (ibid. (a), and Linux).
-    pub fn contains(&self, address: Ipv4Addr) -> bool {
+    /// Whether packets to `address` stay on this machine: 127.0.0.0/8 (RFC 1122 s3.2.1.3 (g)) and `::1` (RFC 4291 s2.5.3), or an interface's own.
+    /// `0.0.0.0` and `::`, as a destination, are this host (RFC 1122 ibid. (a), and Linux). Link-local addresses of IPv6, which mean
+    /// something only together with an interface, are not among them.
+    pub fn contains(&self, address: impl Into<IpAddr>) -> bool {
+        let address = address.into();
         address.is_loopback() || address.is_unspecified() || self.is_interface(address, Clock::system().now())
     }
 
-    fn is_interface(&self, address: Ipv4Addr, now: Instant) -> bool {
+    fn is_interface(&self, address: IpAddr, now: Instant) -> bool {
         // (Dropped after the lock.)
         let _blocked = Blocked::new();
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +62,7 @@ impl Addresses {
     ///
     /// # Errors
     /// The system's, from listing the interfaces.
-    pub fn all(&self) -> io::Result<Vec<Ipv4Addr>> {
+    pub fn all(&self) -> io::Result<Vec<IpAddr>> {
         let known = interfaces()?;
         let _blocked = Blocked::new();
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,8 +71,8 @@ impl Addresses {
     }
 }
 
-/// The interfaces' IPv4 addresses, sorted, by getifaddrs(3).
-fn interfaces() -> io::Result<Vec<Ipv4Addr>> {
+/// The interfaces' addresses, sorted, by getifaddrs(3).
+fn interfaces() -> io::Result<Vec<IpAddr>> {
     let mut list: *mut libc::ifaddrs = core::ptr::null_mut();
     // SAFETY: `list` is valid for writing.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
@@ -79,12 +81,20 @@ fn interfaces() -> io::Result<Vec<Ipv4Addr>> {
     let mut known = Vec::new();
     let mut entry = list;
     // SAFETY: getifaddrs made a list whose entries and addresses live until freeifaddrs; an address of family AF_INET is a
-    // sockaddr_in.
+    // sockaddr_in, and one of AF_INET6 a sockaddr_in6.
     unsafe {
         while let Some(interface) = entry.as_ref() {
-            if interface.ifa_addr.as_ref().is_some_and(|address| i32::from(address.sa_family) == libc::AF_INET) {
-                let address = interface.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
-                known.push(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)));
+            match interface.ifa_addr.as_ref().map(|address| i32::from(address.sa_family)) {
+                Some(libc::AF_INET) => {
+                    let address = interface.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
+                    known.push(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into());
+                }
+                Some(libc::AF_INET6) => {
+                    let address = interface.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
+                    let address = Ipv6Addr::from(address.sin6_addr.s6_addr);
+                    known.extend((!address.is_unicast_link_local()).then_some(IpAddr::V6(address)));
+                }
+                _ => {}
             }
             entry = interface.ifa_next;
         }

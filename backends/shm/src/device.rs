@@ -118,7 +118,7 @@ impl ShmDevice {
             vlan_strip: true,
             point_to_point: true,
             // Of TCP addresses; the sender gives each of those who share one its turn.
-            steering: Steering::RSS,
+            steering: Steering::RSS.union(Steering::IPV6),
             lends_heads: true,
             dummy: true,
             ..Capabilities::least(DeviceKind::Shm, MTU)

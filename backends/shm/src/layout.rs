@@ -6,7 +6,7 @@ pub(crate) const MEMBER_MAGIC: u64 = u64::from_le_bytes(*b"RWmember");
 /// First word of a channel.
 pub(crate) const CHANNEL_MAGIC: u64 = u64::from_le_bytes(*b"RWchannl");
 /// Of everything in this file, and of the greeting.
-pub(crate) const VERSION: u64 = 7;
+pub(crate) const VERSION: u64 = 8;
 
 /// Offsets common to both kinds of segment.
 pub(crate) const MAGIC_AT: usize = 0;
@@ -24,21 +24,27 @@ pub(crate) const ARMED_AT: usize = 128;
 pub(crate) const PAUSED_AT: usize = ARMED_AT + 8;
 /// Member segment: the rule table's generation, odd while it changes.
 pub(crate) const RULES_VERSION_AT: usize = 256;
-/// Member segment: how many entries of the rule table were ever used.
+/// Member segment: how many entries of the rule table were ever used: of IPv4's, and of IPv6's.
 pub(crate) const RULES_LEN_AT: usize = 264;
+pub(crate) const RULES_V6_LEN_AT: usize = 272;
 /// Member segment: the cores on which a thread of the member spins, a bit each.
 pub(crate) const CORE_CLAIMS_AT: usize = 384;
 /// Words of these bits. A pair of cache lines is as many cores as `cpu_set_t` has; where there are more, two that share a bit
 /// are claimed as one, and the one who comes second sleeps instead of spinning.
 pub(crate) const CORE_CLAIM_WORDS: usize = 16;
-/// Member segment: the rule table.
+/// Member segment: the rule table of IPv4.
 pub(crate) const RULES_AT: usize = 4096;
 /// Entries: what a rule matches, and the kernel's name of the socket beside it.
 pub(crate) const RULES_MAX: usize = 4096;
 /// Bytes of an entry.
 pub(crate) const RULE_BYTES: usize = 16;
+/// Member segment: the rule table of IPv6, with as many entries. Apart from the other, so that to look for an address is to go through its
+/// family's rules only. (Pages of it that have no entry take no memory.)
+pub(crate) const RULES_V6_AT: usize = RULES_AT + RULES_MAX * RULE_BYTES;
+/// Bytes of its entries: as IPv4's, and the address behind.
+pub(crate) const RULE_V6_BYTES: usize = 32;
 /// Member segment: the send buffers.
-pub(crate) const POOL_AT: usize = 73728;
+pub(crate) const POOL_AT: usize = RULES_V6_AT + RULES_MAX * RULE_V6_BYTES;
 
 /// Channel: whom it is for.
 pub(crate) const TO_AT: usize = 24;
@@ -78,7 +84,7 @@ pub(crate) const CHANNEL_BYTES: usize = RELEASE_AT + 4096 * 8;
 
 /// The longest frame that is sent wholly inside its slot.
 pub(crate) const INLINE_MAX: usize = SLOT_VLAN - SLOT_DATA + ADDRESSES;
-/// The longest head of a frame that has a gather list: Ethernet with VLAN (18), IPv4 (60) and TCP (60) fit.
+/// The longest head of a frame that has a gather list: Ethernet with VLAN (18), IPv4 (60, or IPv6's 40) and TCP (60) fit.
 pub(crate) const GATHER_HEAD_MAX: usize = SLOT_GATHER - SLOT_DATA + ADDRESSES;
 /// Most entries of a gather list.
 pub(crate) const GATHER_MAX: usize = (SLOT_VLAN - SLOT_GATHER) / 8;
@@ -97,7 +103,7 @@ const _: () = assert!(SLOTS.is_power_of_two() && FLIGHTS.is_power_of_two() && FL
 const _: () = assert!(INLINE_MAX <= ringway_stack::device::HEAD_MAX && INLINE_MAX < 256);
 const _: () = assert!(GATHER_HEAD_MAX >= 18 + 60 + 60);
 const _: () = assert!(CORE_CLAIMS_AT.is_multiple_of(128) && CORE_CLAIMS_AT + CORE_CLAIM_WORDS * 8 <= RULES_AT);
-const _: () = assert!(RULES_AT + RULES_MAX * RULE_BYTES <= POOL_AT && POOL_AT.is_multiple_of(4096));
+const _: () = assert!(RULES_V6_AT.is_multiple_of(4096) && POOL_AT.is_multiple_of(4096));
 const _: () = assert!(CHANNEL_BYTES.is_multiple_of(4096) && SLOTS_AT.is_multiple_of(SLOT_BYTES));
 const _: () = assert!(GATHER_MAX * LARGE_BYTES >= FRAME_MAX);
 

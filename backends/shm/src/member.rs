@@ -7,7 +7,9 @@ use ringway_stack::device::MacAddr;
 
 use crate::error::AttachError;
 use crate::fd::Fd;
-use crate::layout::{MAGIC_AT, MEMBER_MAGIC, OWNER_AT, POOL_AT, POOL_LEN_AT, RULES_LEN_AT, RULES_VERSION_AT, VERSION, VERSION_AT};
+use crate::layout::{
+    MAGIC_AT, MEMBER_MAGIC, OWNER_AT, POOL_AT, POOL_LEN_AT, RULES_LEN_AT, RULES_V6_LEN_AT, RULES_VERSION_AT, VERSION, VERSION_AT,
+};
 use crate::link::Link;
 use crate::memfd;
 use crate::pool::Pool;
@@ -66,6 +68,7 @@ impl Member {
             (POOL_LEN_AT, pool_bytes as u64),
             (RULES_VERSION_AT, 0),
             (RULES_LEN_AT, 0),
+            (RULES_V6_LEN_AT, 0),
             (MAGIC_AT, MEMBER_MAGIC),
         ] {
             segment.store(at, value, Ordering::Release);

@@ -3,12 +3,12 @@
 
 use core::sync::atomic::{Ordering, fence};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::collections::hash_map;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ringway_stack::device::Protocol;
 
-use crate::layout::{RULE_BYTES, RULES_AT, RULES_LEN_AT, RULES_MAX, RULES_VERSION_AT};
+use crate::layout::{RULE_BYTES, RULE_V6_BYTES, RULES_AT, RULES_LEN_AT, RULES_MAX, RULES_V6_AT, RULES_V6_LEN_AT, RULES_VERSION_AT};
 use crate::protocol::{ReadWords, WriteWords};
 
 /// Readings of a table that changes meanwhile, before the reader gives up.
@@ -17,33 +17,106 @@ const TRIES: usize = 16;
 /// Beside a socket's name: others may have its address as well.
 const SHARED_SOCKET: u64 = 1 << 63;
 
-/// An entry: in use (bit 56), protocol (bits 48..), port (32..), address. Never zero, which is a free entry. (Whether it is shared stands beside the
-/// kernel's name of its socket, which has 63 bits.)
-fn encode(protocol: Protocol, address: SocketAddrV4) -> u64 {
-    let protocol = match protocol {
-        Protocol::Tcp => 6,
-        Protocol::Udp => 17,
-    };
-    1 << 56 | protocol << 48 | u64::from(address.port()) << 32 | u64::from(address.ip().to_bits())
+/// What a rule matches. The first word: in use (bit 56), protocol (bits 48..), port (32..), and the address, if it is IPv4's. Never zero, which is a
+/// free entry. (Whether it is shared stands beside the kernel's name of its socket, which has 63 bits.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Entry {
+    V4(u64),
+    /// And the address.
+    V6(u64, [u64; 2]),
+}
+
+impl Entry {
+    fn of(protocol: Protocol, address: SocketAddr) -> Self {
+        let protocol = match protocol {
+            Protocol::Tcp => 6,
+            Protocol::Udp => 17,
+        };
+        let word = 1 << 56 | protocol << 48 | u64::from(address.port()) << 32;
+        match address.ip() {
+            IpAddr::V4(ip) => Self::V4(word | u64::from(ip.to_bits())),
+            IpAddr::V6(ip) => Self::V6(word, [(ip.to_bits() >> 64) as u64, ip.to_bits() as u64]),
+        }
+    }
+
+    const fn family(&self) -> Family {
+        match self {
+            Self::V4(_) => Family::V4,
+            Self::V6(..) => Family::V6,
+        }
+    }
+}
+
+/// A table for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(crate) const fn of(address: SocketAddr) -> Self {
+        match address {
+            SocketAddr::V4(_) => Self::V4,
+            SocketAddr::V6(_) => Self::V6,
+        }
+    }
+
+    /// Where the entry at `place` is.
+    const fn at(self, place: usize) -> usize {
+        match self {
+            Self::V4 => RULES_AT + place * RULE_BYTES,
+            Self::V6 => RULES_V6_AT + place * RULE_V6_BYTES,
+        }
+    }
+
+    const fn len_at(self) -> usize {
+        match self {
+            Self::V4 => RULES_LEN_AT,
+            Self::V6 => RULES_V6_LEN_AT,
+        }
+    }
+}
+
+/// The same port, on every address of the family.
+pub(crate) fn wildcard_of(address: SocketAddr) -> SocketAddr {
+    let any = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    SocketAddr::new(any, address.port())
 }
 
 /// The owner's side.
 #[derive(Debug, Default)]
 pub(crate) struct RuleTable {
     version: u64,
+    v4: Places,
+    v6: Places,
+    /// What is published, and how often.
+    entries: HashMap<Entry, usize>,
+    /// Sockets of the kernel's that rules of a family are for: how many are (two, while one takes another's place), and whether the last one is
+    /// shared.
+    sockets: HashMap<(Family, u64), (usize, bool)>,
+}
+
+/// Which entries of a table are used.
+#[derive(Debug, Default)]
+struct Places {
     len: u16,
     free: Vec<u16>,
-    /// What is published, and how often.
-    entries: HashMap<u64, usize>,
-    /// Sockets of the kernel's that rules are for: how many are (two, while one takes another's place), and whether the last one is shared.
-    sockets: HashMap<u64, (usize, bool)>,
+}
+
+impl Places {
+    fn take(&mut self) -> Option<u16> {
+        let place = self.free.pop().or_else(|| (usize::from(self.len) < RULES_MAX).then_some(self.len))?;
+        self.len = self.len.max(place + 1);
+        Some(place)
+    }
 }
 
 /// What is published of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) protocol: Protocol,
-    pub(crate) address: SocketAddrV4,
+    pub(crate) address: SocketAddr,
     pub(crate) is_shared: bool,
     /// Of the kernel's socket beside it; zero if there is none.
     pub(crate) cookie: u64,
@@ -59,12 +132,11 @@ impl Rule {
 impl RuleTable {
     /// Adds a rule; its place, or none if the table is full.
     pub(crate) fn insert(&mut self, own: &impl WriteWords, rule: &Rule) -> Option<u16> {
-        let entry = encode(rule.protocol, rule.address);
-        let place = self.free.pop().or_else(|| (usize::from(self.len) < RULES_MAX).then_some(self.len))?;
-        self.len = self.len.max(place + 1);
-        self.store(own, place, entry, rule.socket());
+        let entry = Entry::of(rule.protocol, rule.address);
+        let place = self.places(entry.family()).take()?;
+        self.store(own, (entry.family(), place), Some((entry, rule.socket())));
         if rule.cookie != 0 {
-            let (count, is_shared) = self.sockets.entry(rule.cookie).or_default();
+            let (count, is_shared) = self.sockets.entry((entry.family(), rule.cookie)).or_default();
             *count += 1;
             *is_shared = rule.is_shared;
         }
@@ -72,34 +144,46 @@ impl RuleTable {
         Some(place)
     }
 
+    fn places(&mut self, family: Family) -> &mut Places {
+        match family {
+            Family::V4 => &mut self.v4,
+            Family::V6 => &mut self.v6,
+        }
+    }
+
     /// Removes the rule at `place`, which is one of that kind.
     pub(crate) fn remove(&mut self, own: &impl WriteWords, rule: &Rule, place: u16) {
-        self.store(own, place, 0, 0);
-        if let Entry::Occupied(mut socket) = self.sockets.entry(rule.cookie) {
+        let entry = Entry::of(rule.protocol, rule.address);
+        self.store(own, (entry.family(), place), None);
+        if let hash_map::Entry::Occupied(mut socket) = self.sockets.entry((entry.family(), rule.cookie)) {
             socket.get_mut().0 -= 1;
             if socket.get().0 == 0 {
                 socket.remove();
             }
         }
-        if let Entry::Occupied(mut count) = self.entries.entry(encode(rule.protocol, rule.address)) {
+        if let hash_map::Entry::Occupied(mut count) = self.entries.entry(entry) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
             }
         }
-        self.free.push(place);
+        self.places(entry.family()).free.push(place);
     }
 
     /// Looks for the rules of our own that match `address`.
-    pub(crate) fn find(&self, protocol: Protocol, address: SocketAddrV4) -> Found {
-        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, address.port());
-        let count = |address| self.entries.get(&encode(protocol, address)).copied().unwrap_or(0);
-        Found { exact: count(address), wildcard: count(any), version: self.version }
+    pub(crate) fn find(&self, protocol: Protocol, address: SocketAddr) -> Found {
+        let count = |address| self.entries.get(&Entry::of(protocol, address)).copied().unwrap_or(0);
+        Found { exact: count(address), wildcard: count(wildcard_of(address)), version: self.version }
     }
 
-    /// Whether a rule of our own is for that socket of the kernel's, and whether it is shared.
-    pub(crate) fn find_socket(&self, cookie: u64) -> Option<bool> {
-        self.sockets.get(&cookie).map(|&(_, is_shared)| is_shared)
+    /// Whether a rule of our own is for what comes to that socket of the kernel's by that family, and whether it is shared.
+    pub(crate) fn find_socket(&self, family: Family, cookie: u64) -> Option<bool> {
+        self.sockets.get(&(family, cookie)).map(|&(_, is_shared)| is_shared)
+    }
+
+    /// Whether a rule of our own is for that socket of the kernel's.
+    pub(crate) fn has_socket(&self, cookie: u64) -> bool {
+        [Family::V4, Family::V6].into_iter().any(|family| self.find_socket(family, cookie).is_some())
     }
 
     /// Has everybody who knows a rule of ours ask again.
@@ -107,13 +191,23 @@ impl RuleTable {
         self.change(own, |_| ());
     }
 
-    fn store(&mut self, own: &impl WriteWords, place: u16, entry: u64, socket: u64) {
-        let (at, len) = (RULES_AT + usize::from(place) * RULE_BYTES, u64::from(self.len));
+    /// No entry: the place is free.
+    fn store(&mut self, own: &impl WriteWords, (family, place): (Family, u16), entry: Option<(Entry, u64)>) {
+        let (at, len_at, len) = (family.at(place.into()), family.len_at(), u64::from(self.places(family).len));
+        let (word, address, socket) = match entry {
+            Some((Entry::V4(word), socket)) => (word, None, socket),
+            Some((Entry::V6(word, address), socket)) => (word, Some(address), socket),
+            None => (0, None, 0),
+        };
         // All or nothing: a reader that saw the new version with the old length would miss the rule for as long as the version stays.
         self.change(own, |own| {
-            own.store(at, entry, Ordering::Relaxed);
+            own.store(at, word, Ordering::Relaxed);
             own.store(at + 8, socket, Ordering::Relaxed);
-            own.store(RULES_LEN_AT, len, Ordering::Relaxed);
+            if let Some([high, low]) = address {
+                own.store(at + 16, high, Ordering::Relaxed);
+                own.store(at + 24, low, Ordering::Relaxed);
+            }
+            own.store(len_at, len, Ordering::Relaxed);
         });
     }
 
@@ -139,28 +233,51 @@ pub(crate) struct Found {
 }
 
 /// Looks for the rules that match `address`.
-pub(crate) fn find(table: &impl ReadWords, protocol: Protocol, address: SocketAddrV4) -> Found {
-    let exact = encode(protocol, address);
-    let wildcard = encode(protocol, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, address.port()));
-    let (found, version) = read(table, |found: &mut Found, entry, _| {
-        found.exact += usize::from(entry == exact);
-        found.wildcard += usize::from(entry == wildcard);
-    });
+pub(crate) fn find(table: &impl ReadWords, protocol: Protocol, address: SocketAddr) -> Found {
+    let (exact, wildcard) = (Entry::of(protocol, address), Entry::of(protocol, wildcard_of(address)));
+    let (found, version) = match (exact, wildcard) {
+        (Entry::V4(exact), Entry::V4(wildcard)) => read(table, |found: &mut Found| {
+            each(table, Family::V4, |at| {
+                let word = table.load(at, Ordering::Relaxed);
+                found.exact += usize::from(word == exact);
+                found.wildcard += usize::from(word == wildcard);
+            });
+        }),
+        _ => read(table, |found: &mut Found| {
+            each(table, Family::V6, |at| {
+                let [word, high, low] = [at, at + 16, at + 24].map(|at| table.load(at, Ordering::Relaxed));
+                let entry = Entry::V6(word, [high, low]);
+                found.exact += usize::from(entry == exact);
+                found.wildcard += usize::from(entry == wildcard);
+            });
+        }),
+    };
     Found { version, ..found }
 }
 
-/// Whether there is a rule for that socket of the kernel's, whether that is shared, and the table's generation.
-pub(crate) fn find_socket(table: &impl ReadWords, cookie: u64) -> Option<(bool, u64)> {
-    let (found, version) = read(table, |found: &mut Option<bool>, entry, socket| {
-        if entry != 0 && socket & !SHARED_SOCKET == cookie {
-            *found = Some(socket & SHARED_SOCKET != 0);
-        }
+/// Whether there is a rule for what comes to that socket of the kernel's by that family, whether that is shared, and the tables' generation. (A
+/// socket of IPv6 may get what is for IPv4 from its ring, and the rest from the kernel.)
+pub(crate) fn find_socket(table: &impl ReadWords, family: Family, cookie: u64) -> Option<(bool, u64)> {
+    let (found, version) = read(table, |found: &mut Option<bool>| {
+        each(table, family, |at| {
+            let [word, socket] = [at, at + 8].map(|at| table.load(at, Ordering::Relaxed));
+            if word != 0 && socket & !SHARED_SOCKET == cookie {
+                *found = Some(socket & SHARED_SOCKET != 0);
+            }
+        });
     });
     found.map(|is_shared| (is_shared, version))
 }
 
-/// Goes through a table's entries. One that never holds still (its owner died in the middle, or is hostile) has none.
-fn read<T: Default>(table: &impl ReadWords, look: impl Fn(&mut T, u64, u64)) -> (T, u64) {
+/// Goes through a family's entries: where each is.
+#[inline]
+fn each(table: &impl ReadWords, family: Family, look: impl FnMut(usize)) {
+    let len = (table.load(family.len_at(), Ordering::Acquire) as usize).min(RULES_MAX);
+    (0..len).map(|place| family.at(place)).for_each(look);
+}
+
+/// Looks into the tables. Those that never hold still (their owner died in the middle, or is hostile) have no entries.
+fn read<T: Default>(table: &impl ReadWords, look: impl Fn(&mut T)) -> (T, u64) {
     for _ in 0..TRIES {
         let version = table.load(RULES_VERSION_AT, Ordering::Acquire);
         if version & 1 == 1 {
@@ -168,11 +285,7 @@ fn read<T: Default>(table: &impl ReadWords, look: impl Fn(&mut T, u64, u64)) -> 
             continue;
         }
         let mut found = T::default();
-        let len = (table.load(RULES_LEN_AT, Ordering::Acquire) as usize).min(RULES_MAX);
-        for place in 0..len {
-            let at = RULES_AT + place * RULE_BYTES;
-            look(&mut found, table.load(at, Ordering::Relaxed), table.load(at + 8, Ordering::Relaxed));
-        }
+        look(&mut found);
         fence(Ordering::Acquire);
         if table.load(RULES_VERSION_AT, Ordering::Relaxed) == version {
             return (found, version);
@@ -193,7 +306,7 @@ mod tests {
     use crate::layout::POOL_AT;
     use crate::memfd;
 
-    fn address(text: &str) -> SocketAddrV4 {
+    fn address(text: &str) -> SocketAddr {
         text.parse().unwrap()
     }
 
@@ -220,7 +333,7 @@ mod tests {
         }
     }
 
-    fn rule(protocol: Protocol, address: SocketAddrV4) -> Rule {
+    fn rule(protocol: Protocol, address: SocketAddr) -> Rule {
         Rule { protocol, address, is_shared: false, cookie: 0 }
     }
 
@@ -233,17 +346,17 @@ mod tests {
         let shared = Rule { cookie: 8, is_shared: true, ..plain };
         table.insert(&own, &plain).unwrap();
         let place = table.insert(&own, &shared).unwrap();
-        assert_eq!([7, 8, 9].map(|cookie| find_socket(&view, cookie).map(|found| found.0)), [Some(false), Some(true), None]);
-        assert_eq!([7, 8, 9].map(|cookie| table.find_socket(cookie)), [Some(false), Some(true), None]);
-        let before = find_socket(&view, 7).unwrap();
+        assert_eq!([7, 8, 9].map(|cookie| find_socket(&view, Family::V4, cookie).map(|found| found.0)), [Some(false), Some(true), None]);
+        assert_eq!([7, 8, 9].map(|cookie| table.find_socket(Family::V4, cookie)), [Some(false), Some(true), None]);
+        let before = find_socket(&view, Family::V4, 7).unwrap();
         table.remove(&own, &shared, place);
-        assert_eq!((find_socket(&view, 8), find_socket(&view, 0)), (None, None));
-        assert_ne!(find_socket(&view, 7).unwrap(), before, "whoever knew it asks again");
+        assert_eq!((find_socket(&view, Family::V4, 8), find_socket(&view, Family::V4, 0)), (None, None));
+        assert_ne!(find_socket(&view, Family::V4, 7).unwrap(), before, "whoever knew it asks again");
         // It finds its peer, and has another address from then on.
         let moved = Rule { address: address("127.0.0.2:80"), ..plain };
         table.insert(&own, &moved).unwrap();
         table.remove(&own, &plain, 0);
-        assert_eq!((find_socket(&view, 7).map(|found| found.0), table.find_socket(7)), (Some(false), Some(false)));
+        assert_eq!((find_socket(&view, Family::V4, 7).map(|found| found.0), table.find_socket(Family::V4, 7)), (Some(false), Some(false)));
     }
 
     #[test]
@@ -278,7 +391,7 @@ mod tests {
         let view = memfd::open(&fd, Some(POOL_AT), POOL_AT).unwrap();
         let mut table = RuleTable::default();
         for port in 0..RULES_MAX as u16 {
-            table.insert(&own, &rule(Protocol::Udp, SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))).unwrap();
+            table.insert(&own, &rule(Protocol::Udp, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))).unwrap();
         }
         assert_eq!(table.insert(&own, &rule(Protocol::Udp, address("127.0.0.1:9999"))), None);
         table.remove(&own, &rule(Protocol::Udp, address("127.0.0.1:17")), 17);
@@ -294,5 +407,38 @@ mod tests {
         RuleTable::default().insert(&own, &rule(Protocol::Tcp, address("127.0.0.1:80"))).unwrap();
         own.store(RULES_VERSION_AT, 7, Ordering::Release);
         assert_eq!(find(&view, Protocol::Tcp, address("127.0.0.1:80")), Found::default());
+    }
+
+    #[test]
+    fn each_family_has_its_own_rules() {
+        let (own, fd) = memfd::create(c"rules-test", POOL_AT).unwrap();
+        let view = memfd::open(&fd, Some(POOL_AT), POOL_AT).unwrap();
+        let mut table = RuleTable::default();
+        let [v4, v6] = ["0.0.0.0:80", "[::]:80"].map(|any| rule(Protocol::Tcp, address(any)));
+        let place = table.insert(&own, &v6).unwrap();
+        let counts = |to: &str| {
+            let found = find(&view, Protocol::Tcp, address(to));
+            assert_eq!(table.find(Protocol::Tcp, address(to)), found);
+            (found.exact, found.wildcard)
+        };
+        assert_eq!(["[::1]:80", "[::]:80", "127.0.0.1:80", "[::1]:81"].map(counts), [(0, 1), (1, 1), (0, 0), (0, 0)]);
+        table.insert(&own, &v4).unwrap();
+        // Addresses that differ in one half only.
+        for other in ["[::1]:80", "[1::1]:80", "[1::]:80"] {
+            table.insert(&own, &Rule { cookie: 9, ..rule(Protocol::Tcp, address(other)) }).unwrap();
+        }
+        table.remove(&own, &v6, place);
+        let counts = |to: &str| {
+            let found = find(&view, Protocol::Tcp, address(to));
+            (found.exact, found.wildcard)
+        };
+        assert_eq!(
+            ["[::1]:80", "[1::1]:80", "[1::]:80", "[1::2]:80", "127.0.0.1:80"].map(counts),
+            [(1, 0), (1, 0), (1, 0), (0, 0), (0, 1)]
+        );
+        assert_eq!(find_socket(&view, Family::V6, 9).map(|found| found.0), Some(false));
+        assert_eq!((find_socket(&view, Family::V4, 9), table.find_socket(Family::V4, 9)), (None, None));
+        // A place that was used is used again, and so is its family's only.
+        assert_eq!(table.insert(&own, &rule(Protocol::Udp, address("[::1]:53"))), Some(place));
     }
 }

@@ -7,6 +7,9 @@ fn loopback_is_local_and_documentation_addresses_are_not() {
     assert!(addresses.contains(Ipv4Addr::UNSPECIFIED));
     // RFC 5737 TEST-NET-3 is never assigned.
     assert!(!addresses.contains(Ipv4Addr::new(203, 0, 113, 9)));
+    assert!(addresses.contains(Ipv6Addr::LOCALHOST) && addresses.contains(Ipv6Addr::UNSPECIFIED));
+    // RFC 3849's prefix is none of anybody's.
+    assert!(!addresses.contains(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9)));
 }
 
 #[test]
@@ -20,7 +23,7 @@ fn every_listed_address_is_local() {
 #[test]
 fn a_miss_is_not_asked_again_within_a_second() {
     let addresses = Addresses::new();
-    let stranger = Ipv4Addr::new(203, 0, 113, 9);
+    let stranger = IpAddr::from([203, 0, 113, 9]);
     assert!(!addresses.is_interface(stranger, Instant::ZERO));
     addresses.cache.lock().expect("lock").known = Vec::new();
     let read = |addresses: &Addresses| addresses.cache.lock().expect("lock").read;

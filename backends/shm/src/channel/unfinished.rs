@@ -8,7 +8,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ringway_stack::device::FiveTuple;
-use ringway_stack::wire::{ethernet, ipv4, tcp};
+use ringway_stack::wire::{ethernet, ipv4, ipv6, tcp};
 
 use crate::layout::{ADDRESSES, PROCESSED_AT, SLOT_DATA, SLOTS, UNFINISHED_AT, UNFINISHED_WORDS, slot_at};
 use crate::link::Link;
@@ -111,10 +111,20 @@ fn flow_of(own: &SharedMemory, slot: u64) -> Option<(SocketAddr, SocketAddr)> {
     own.read(at + SLOT_DATA, head.get_mut(ADDRESSES..)?);
     let (link, at) = ethernet::Header::parse(head).ok()?;
     let head = head.get(at..)?;
-    let (ip, at) = ipv4::Header::parse(head).ok().filter(|_| link.ethertype == ethernet::ETHERTYPE_IPV4)?;
-    let (tcp, len) = tcp::Header::parse(head.get(at..)?).ok().filter(|_| ip.protocol == ipv4::PROTOCOL_TCP)?;
-    let has_bytes = usize::from(ip.total_len) > at + len;
-    has_bytes.then(|| (SocketAddr::new(ip.src.into(), tcp.src_port), SocketAddr::new(ip.dst.into(), tcp.dst_port)))
+    let (src, dst, len, at) = match link.ethertype {
+        ethernet::ETHERTYPE_IPV4 => {
+            let (ip, at) = ipv4::Header::parse(head).ok().filter(|(ip, _)| ip.protocol == ipv4::PROTOCOL_TCP)?;
+            (ip.src.into(), ip.dst.into(), usize::from(ip.total_len), at)
+        }
+        // (A stack's segments have no extension headers.)
+        ethernet::ETHERTYPE_IPV6 => {
+            let (ip, at) = ipv6::Header::parse(head).ok().filter(|(ip, _)| ip.next_header == ipv4::PROTOCOL_TCP)?;
+            (ip.src.into(), ip.dst.into(), at + usize::from(ip.payload_len), at)
+        }
+        _ => return None,
+    };
+    let (tcp, tcp_len) = tcp::Header::parse(head.get(at..)?).ok()?;
+    (len > at + tcp_len).then(|| (SocketAddr::new(src, tcp.src_port), SocketAddr::new(dst, tcp.dst_port)))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -4,7 +4,7 @@
 //! and from others. (A process of the own user can claim what another one of that user has bound: see the promises in [`super`].)
 
 use std::collections::HashMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ringway_stack::device::Protocol;
@@ -20,14 +20,14 @@ const ADDRESSES_MAX: usize = 1024;
 
 /// When the kernel last said of an address that a socket of our user listens there.
 #[derive(Default)]
-pub(super) struct Bound(HashMap<SocketAddrV4, Instant>);
+pub(super) struct Bound(HashMap<SocketAddr, Instant>);
 
 impl Bound {
-    pub(super) fn is_known(&self, to: SocketAddrV4) -> bool {
+    pub(super) fn is_known(&self, to: SocketAddr) -> bool {
         self.0.get(&to).is_some_and(|told| told.elapsed() < BELIEVED_FOR)
     }
 
-    fn note(&mut self, to: SocketAddrV4) {
+    fn note(&mut self, to: SocketAddr) {
         if self.0.len() >= ADDRESSES_MAX {
             self.0.clear();
         }
@@ -37,7 +37,7 @@ impl Bound {
 
 impl Rendezvous {
     /// What was found for connections to `to`, if that is bound in the kernel. Never waits, and takes a system call once a second at most.
-    pub(super) fn if_bound(&self, protocol: Protocol, to: SocketAddrV4, found: Option<Resolved>) -> Result<Option<Resolved>, ResolveError> {
+    pub(super) fn if_bound(&self, protocol: Protocol, to: SocketAddr, found: Option<Resolved>) -> Result<Option<Resolved>, ResolveError> {
         let is_others = found.as_ref().is_some_and(|found| found.link.peer.id != self.member.id);
         if !self.listeners_are_bound || protocol != Protocol::Tcp || !is_others || self.lock().bound.is_known(to) {
             return Ok(found);
@@ -54,6 +54,6 @@ impl Rendezvous {
 
     /// Whether a datagram's receiver can be a member's. (Another user's may be named by anybody.)
     pub(super) fn is_of_own_user(&self, socket: KernelSocket) -> bool {
-        socket.uid == self.member.uid || self.lock().table.find_socket(socket.cookie).is_some()
+        socket.uid == self.member.uid || self.lock().table.has_socket(socket.cookie)
     }
 }

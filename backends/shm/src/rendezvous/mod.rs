@@ -32,7 +32,7 @@ pub(crate) use hello::{Kind, send as send_hello};
 /// What a process does that says it is a member which it is not.
 #[cfg(all(test, not(loom)))]
 pub(crate) mod posing {
-    use std::net::SocketAddrV4;
+    use std::net::SocketAddr;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(crate) mod posing {
     use crate::sys;
 
     /// Makes an offer. `true`: it was accepted.
-    pub(crate) fn offer_as(to: SocketAddrV4, id: u64) -> bool {
+    pub(crate) fn offer_as(to: impl Into<SocketAddr>, id: u64) -> bool {
         let member = Arc::new(Member::new(&Settings { pool_bytes: 1 << 20, ..Settings::default() }, id).unwrap());
         let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
         sys::connect_abstract(&socket, &names::rule(member.uid, Protocol::Tcp, to)).unwrap();
@@ -64,7 +64,7 @@ pub(crate) mod posing {
     }
 
     /// Greets whoever comes.
-    pub(crate) fn greet_as(own: SocketAddrV4, id: u64, ready: impl FnOnce()) {
+    pub(crate) fn greet_as(own: impl Into<SocketAddr>, id: u64, ready: impl FnOnce()) {
         let listener = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
         sys::listen_abstract(&listener, &names::rule(sys::effective_uid(), Protocol::Tcp, own), 8).unwrap();
         ready();
@@ -85,7 +85,7 @@ pub use talks::{Correspondent, Station, Talk, WORDS_MAX};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::{HashMap, VecDeque};
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -218,7 +218,7 @@ struct Published {
 /// What is asked for by a name: an address, or a socket of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    Address(Protocol, SocketAddrV4),
+    Address(Protocol, SocketAddr),
     Socket(u64),
 }
 
@@ -280,8 +280,8 @@ impl Rendezvous {
     /// [`ResolveError`].
     ///
     /// [`ResolveError`]: crate::ResolveError
-    pub fn resolve(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, crate::ResolveError> {
-        resolve::resolve(self, protocol, to)
+    pub fn resolve(&self, protocol: Protocol, to: impl Into<SocketAddr>) -> Result<Option<Resolved>, crate::ResolveError> {
+        resolve::resolve(self, protocol, to.into())
     }
 
     /// As [`Rendezvous::resolve`], for datagrams between these addresses: which socket they are for is the kernel's choice among all that it has
@@ -293,8 +293,12 @@ impl Rendezvous {
     /// [`ResolveError`].
     ///
     /// [`ResolveError`]: crate::ResolveError
-    pub fn resolve_datagram(&self, from: SocketAddrV4, to: SocketAddrV4) -> Result<Option<Resolved>, crate::ResolveError> {
-        resolve::resolve_datagram(self, from, to)
+    pub fn resolve_datagram(
+        &self,
+        from: impl Into<SocketAddr>,
+        to: impl Into<SocketAddr>,
+    ) -> Result<Option<Resolved>, crate::ResolveError> {
+        resolve::resolve_datagram(self, from.into(), to.into())
     }
 
     /// As [`Rendezvous::resolve`], for those who must not wait: who is not known yet is not asked.
@@ -303,8 +307,8 @@ impl Rendezvous {
     /// [`ResolveError`].
     ///
     /// [`ResolveError`]: crate::ResolveError
-    pub fn search(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Search, crate::ResolveError> {
-        resolve::search(self, protocol, to)
+    pub fn search(&self, protocol: Protocol, to: impl Into<SocketAddr>) -> Result<Search, crate::ResolveError> {
+        resolve::search(self, protocol, to.into())
     }
 
     /// As [`Rendezvous::resolve_datagram`], for those who must not wait: who is not known yet is not asked.
@@ -313,8 +317,8 @@ impl Rendezvous {
     /// [`ResolveError`].
     ///
     /// [`ResolveError`]: crate::ResolveError
-    pub fn search_datagram(&self, from: SocketAddrV4, to: SocketAddrV4) -> Result<Search, crate::ResolveError> {
-        resolve::search_datagram(self, from, to)
+    pub fn search_datagram(&self, from: impl Into<SocketAddr>, to: impl Into<SocketAddr>) -> Result<Search, crate::ResolveError> {
+        resolve::search_datagram(self, from.into(), to.into())
     }
 
     /// Whether the kernel says which of its sockets a datagram is for.
@@ -323,8 +327,8 @@ impl Rendezvous {
     }
 
     /// Which socket of the kernel's gets what goes from there to there; `None`: none, or the kernel doesn't say.
-    pub fn receiver(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<u64> {
-        self.receivers.of(from, to).ok().flatten().map(|socket| socket.cookie)
+    pub fn receiver(&self, from: impl Into<SocketAddr>, to: impl Into<SocketAddr>) -> Option<u64> {
+        self.receivers.of(from.into(), to.into()).ok().flatten().map(|socket| socket.cookie)
     }
 
     /// A socket has come, or has a peer now, that gets datagrams which `receiver` got before (see [`Rendezvous::receiver`]), if that is known: whoever sends
@@ -368,8 +372,7 @@ impl Rendezvous {
         if state.has_left || state.rules.len() >= RULES_MAX {
             return Err(RuleError::Full);
         }
-        let SocketAddr::V4(address) = flow.local else { return Err(lacks("IPv6")) };
-        let rule = Rule { protocol: flow.protocol, address, is_shared: rule.shared, cookie: rule.cookie };
+        let rule = Rule { protocol: flow.protocol, address: flow.local, is_shared: rule.shared, cookie: rule.cookie };
         let name = self.name(&mut state, &rule)?;
         let Some(place) = state.table.insert(&*self.member.segment, &rule) else {
             self.unname(&mut state, name);

@@ -1,6 +1,6 @@
 //! Names in the kernel's abstract Unix namespace. The user is in them, so users don't get in each other's way.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::device::Protocol;
 
@@ -8,7 +8,7 @@ use ringway_stack::device::Protocol;
 pub(crate) const GROUP_MAX: usize = 16;
 
 /// Of a rule's `place` in its group.
-pub(crate) fn rule_at(uid: u32, protocol: Protocol, address: SocketAddrV4, place: usize) -> String {
+pub(crate) fn rule_at(uid: u32, protocol: Protocol, address: SocketAddr, place: usize) -> String {
     match place {
         0 => rule(uid, protocol, address),
         _ => format!("{}#{place}", rule(uid, protocol, address)),
@@ -16,12 +16,12 @@ pub(crate) fn rule_at(uid: u32, protocol: Protocol, address: SocketAddrV4, place
 }
 
 /// Of a rule.
-pub(crate) fn rule(uid: u32, protocol: Protocol, address: SocketAddrV4) -> String {
+pub(crate) fn rule(uid: u32, protocol: Protocol, address: impl Into<SocketAddr>) -> String {
     let protocol = match protocol {
         Protocol::Tcp => "tcp",
         Protocol::Udp => "udp",
     };
-    format!("ringway/{uid}/{protocol}/{address}")
+    format!("ringway/{uid}/{protocol}/{}", address.into())
 }
 
 /// Of a rule beside which the kernel has a socket: whoever asked the kernel for a datagram's receiver finds its member by that.

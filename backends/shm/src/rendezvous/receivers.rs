@@ -7,13 +7,14 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
 use ringway_host::Blocked;
 use ringway_stack::device::Protocol;
 
 use crate::fd::Fd;
+use crate::rules::wildcard_of;
 use crate::sys;
 
 /// SOCK_DIAG_BY_FAMILY (linux/sock_diag.h), and NLMSG_ERROR.
@@ -60,7 +61,7 @@ pub(super) struct Receivers {
 impl Receivers {
     /// Whether the kernel answers.
     pub(super) fn answer(&self) -> bool {
-        let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         self.of(any, any).is_ok()
     }
 
@@ -68,7 +69,7 @@ impl Receivers {
     ///
     /// # Errors
     /// The kernel does not say.
-    pub(super) fn of(&self, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<KernelSocket>> {
+    pub(super) fn of(&self, from: SocketAddr, to: SocketAddr) -> io::Result<Option<KernelSocket>> {
         self.ask(Protocol::Udp, from, to)
     }
 
@@ -76,11 +77,11 @@ impl Receivers {
     ///
     /// # Errors
     /// The kernel does not say.
-    pub(super) fn listener(&self, to: SocketAddrV4) -> io::Result<Option<KernelSocket>> {
-        self.ask(Protocol::Tcp, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), to)
+    pub(super) fn listener(&self, to: SocketAddr) -> io::Result<Option<KernelSocket>> {
+        self.ask(Protocol::Tcp, wildcard_of(SocketAddr::new(to.ip(), 0)), to)
     }
 
-    fn ask(&self, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<KernelSocket>> {
+    fn ask(&self, protocol: Protocol, from: SocketAddr, to: SocketAddr) -> io::Result<Option<KernelSocket>> {
         let (is_mute, what) = match protocol {
             Protocol::Udp => (&self.is_mute, "a datagram"),
             Protocol::Tcp => (&self.is_mute_of_listeners, "a connection"),
@@ -104,7 +105,7 @@ impl Receivers {
     }
 }
 
-fn ask(socket: &mut Option<Fd>, number: u32, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Option<KernelSocket>> {
+fn ask(socket: &mut Option<Fd>, number: u32, protocol: Protocol, from: SocketAddr, to: SocketAddr) -> io::Result<Option<KernelSocket>> {
     let socket = match socket {
         Some(socket) => socket,
         none => none.insert(sys::netlink_socket(libc::NETLINK_SOCK_DIAG)?),
@@ -123,7 +124,7 @@ fn ask(socket: &mut Option<Fd>, number: u32, protocol: Protocol, from: SocketAdd
 
 /// struct nlmsghdr and struct inet_diag_req_v2 (linux/inet_diag.h). Of a UDP socket the kernel wants to know its peer first, of a TCP socket
 /// its own address.
-fn request(number: u32, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4) -> [u8; HEADER_BYTES + REQUEST_BYTES] {
+fn request(number: u32, protocol: Protocol, from: SocketAddr, to: SocketAddr) -> [u8; HEADER_BYTES + REQUEST_BYTES] {
     let (number_of_protocol, first, second) = match protocol {
         Protocol::Udp => (libc::IPPROTO_UDP, from, to),
         Protocol::Tcp => (libc::IPPROTO_TCP, to, from),
@@ -134,13 +135,18 @@ fn request(number: u32, protocol: Protocol, from: SocketAddrV4, to: SocketAddrV4
     put(4, &BY_FAMILY.to_ne_bytes());
     put(6, &(libc::NLM_F_REQUEST as u16).to_ne_bytes());
     put(8, &number.to_ne_bytes());
-    put(HEADER_BYTES, &[libc::AF_INET as u8, number_of_protocol as u8]);
+    let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    put(HEADER_BYTES, &[family as u8, number_of_protocol as u8]);
     // In any state.
     put(HEADER_BYTES + 4, &u32::MAX.to_ne_bytes());
     put(REQUEST_SOCKET_AT, &first.port().to_be_bytes());
     put(REQUEST_SOCKET_AT + 2, &second.port().to_be_bytes());
-    put(REQUEST_SOCKET_AT + 4, &first.ip().octets());
-    put(REQUEST_SOCKET_AT + 20, &second.ip().octets());
+    for (at, address) in [(4, first), (20, second)] {
+        match address.ip() {
+            IpAddr::V4(ip) => put(REQUEST_SOCKET_AT + at, &ip.octets()),
+            IpAddr::V6(ip) => put(REQUEST_SOCKET_AT + at, &ip.octets()),
+        }
+    }
     put(REQUEST_SOCKET_AT + 36, &LOOPBACK_INDEX.to_ne_bytes());
     // INET_DIAG_NOCOOKIE: whichever it is.
     put(REQUEST_SOCKET_AT + COOKIE_AT, &[0xff; 8]);
@@ -176,33 +182,37 @@ mod tests {
 
     use super::*;
 
-    fn v4(address: std::net::SocketAddr) -> SocketAddrV4 {
-        let std::net::SocketAddr::V4(address) = address else { panic!("{address}") };
-        address
-    }
-
     #[test]
     fn the_kernel_tells_a_connected_socket_from_a_bound_one_and_both_from_none() {
         let receivers = Receivers::default();
         assert!(receivers.answer(), "CONFIG_INET_UDP_DIAG");
-        let [server, client] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-        let (to, from) = (v4(server.local_addr().unwrap()), v4(client.local_addr().unwrap()));
+        for own in ["127.0.0.1", "::1"].map(|ip| ip.parse().unwrap()) {
+            tells_a_connected_socket(&receivers, own);
+        }
+    }
+
+    fn tells_a_connected_socket(receivers: &Receivers, own: IpAddr) {
+        let [server, client] = [(); 2].map(|()| UdpSocket::bind((own, 0)).unwrap());
+        let (to, from) = (server.local_addr().unwrap(), client.local_addr().unwrap());
         let cookie =
             |socket: &UdpSocket| Some(KernelSocket { cookie: sys::cookie(socket.as_raw_fd()).unwrap(), uid: sys::effective_uid() });
         assert_eq!(receivers.of(from, to).unwrap(), cookie(&server));
         assert_eq!(receivers.of(to, from).unwrap(), cookie(&client));
-        client.connect("127.0.0.1:1").unwrap();
+        client.connect((own, 1)).unwrap();
         assert_eq!(receivers.of(to, from).unwrap(), None);
-        assert_eq!(receivers.of("127.0.0.1:1".parse().unwrap(), from).unwrap(), cookie(&client));
+        assert_eq!(receivers.of(SocketAddr::new(own, 1), from).unwrap(), cookie(&client));
         drop(server);
         assert_eq!(receivers.of(from, to).unwrap(), None);
     }
+
     #[test]
     fn the_kernel_tells_who_listens_and_nobody_else() {
         let receivers = Receivers::default();
-        for own in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
+        let cases =
+            [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "127.0.0.1"), ("[::1]:0", "::1"), ("[::]:0", "::1")];
+        for (own, by) in cases {
             let listener = TcpListener::bind(own).unwrap();
-            let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
+            let to = SocketAddr::new(by.parse().unwrap(), listener.local_addr().unwrap().port());
             let expected = KernelSocket { cookie: sys::cookie(listener.as_raw_fd()).unwrap(), uid: sys::effective_uid() };
             assert_eq!(receivers.listener(to).unwrap(), Some(expected), "{own}: CONFIG_INET_TCP_DIAG");
             // A connection that it has accepted does not listen, and has the port for longer.

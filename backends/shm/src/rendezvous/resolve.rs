@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::error::ResolveError;
 use crate::fd::Fd;
 use crate::identity::Identity;
 use crate::link::Link;
-use crate::rules;
+use crate::rules::{self, Family, wildcard_of};
 use crate::sys;
 
 /// Between two attempts to connect to a listener whose backlog is full.
@@ -55,19 +55,29 @@ const GROUPS_MAX: usize = 1024;
 /// When the members of an address were last looked for, and whose turn it is to get a connection.
 #[derive(Default)]
 pub(super) struct Groups {
-    looked: HashMap<SocketAddrV4, Instant>,
+    looked: HashMap<SocketAddr, Instant>,
     turn: usize,
 }
 
 impl Groups {
     /// Whether nobody has looked of late for those of this address.
-    fn is_due(&self, to: SocketAddrV4) -> bool {
+    fn is_due(&self, to: SocketAddr) -> bool {
         self.looked.get(&to).is_none_or(|&looked| looked.elapsed() >= GROUP_TIME)
     }
 }
 
-pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
-    let to = if to.ip().is_unspecified() { SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()) } else { to };
+/// Where an address leads: none in particular means this host. (A scope is not part of it: names and rules know none.)
+fn destination(to: SocketAddr) -> SocketAddr {
+    let ip = match to.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, to.port())
+}
+
+pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr) -> Result<Option<Resolved>, ResolveError> {
+    let to = destination(to);
     if let Some(known) = rendezvous.known(protocol, to)? {
         return Ok(Some(known));
     }
@@ -75,7 +85,7 @@ pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAdd
 }
 
 /// As [`resolve`], whatever the kernel says of the address.
-fn find(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
+fn find(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr) -> Result<Option<Resolved>, ResolveError> {
     let deadline = Instant::now() + rendezvous.timeout;
     if protocol == Protocol::Tcp {
         rendezvous.find_group(to, deadline);
@@ -84,7 +94,7 @@ fn find(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result
         return Ok(Some(Resolved::new(&link)));
     }
     let mut silent = false;
-    for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
+    for address in [to, wildcard_of(to)] {
         let name = names::rule(rendezvous.member.uid, protocol, address);
         match rendezvous.connect(&name, deadline)? {
             Outcome::Nobody => {}
@@ -98,8 +108,8 @@ fn find(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result
 }
 
 /// As [`resolve`], without a word to anybody: names are only attempted at.
-pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddrV4) -> Result<Search, ResolveError> {
-    let to = if to.ip().is_unspecified() { SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()) } else { to };
+pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr) -> Result<Search, ResolveError> {
+    let to = destination(to);
     if let Some(known) = rendezvous.known(protocol, to)? {
         return Ok(Search { found: Some(known), unasked: false });
     }
@@ -109,7 +119,7 @@ pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr
         return Ok(Search { found, unasked: is_due });
     }
     let mut refused = None;
-    for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
+    for address in [to, wildcard_of(to)] {
         for place in 0..if is_due { names::GROUP_MAX } else { 1 } {
             match rendezvous.attempt(&names::rule_at(rendezvous.member.uid, protocol, address, place)) {
                 Ok(Attempt::Nobody) => {}
@@ -126,9 +136,9 @@ pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr
     refused.map_or(Ok(Search { found: None, unasked: false }), Err)
 }
 
-pub(super) fn resolve_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
+pub(super) fn resolve_datagram(rendezvous: &Rendezvous, from: SocketAddr, to: SocketAddr) -> Result<Option<Resolved>, ResolveError> {
     match rendezvous.receivers.of(from, to) {
-        Ok(Some(socket)) if rendezvous.is_of_own_user(socket) => rendezvous.resolve_socket(socket.cookie),
+        Ok(Some(socket)) if rendezvous.is_of_own_user(socket) => rendezvous.resolve_socket(Family::of(to), socket.cookie),
         Ok(_) => Ok(None),
         // Nobody has published a rule by its socket then.
         Err(_) => resolve(rendezvous, Protocol::Udp, to),
@@ -136,11 +146,11 @@ pub(super) fn resolve_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: 
 }
 
 /// As [`resolve_datagram`], without a word to anybody.
-pub(super) fn search_datagram(rendezvous: &Rendezvous, from: SocketAddrV4, to: SocketAddrV4) -> Result<Search, ResolveError> {
+pub(super) fn search_datagram(rendezvous: &Rendezvous, from: SocketAddr, to: SocketAddr) -> Result<Search, ResolveError> {
     let Ok(receiver) = rendezvous.receivers.of(from, to) else { return search(rendezvous, Protocol::Udp, to) };
     let nobody = Search { found: None, unasked: false };
     let Some(KernelSocket { cookie, .. }) = receiver.filter(|&socket| rendezvous.is_of_own_user(socket)) else { return Ok(nobody) };
-    if let Some(found) = rendezvous.look_up_socket(cookie)? {
+    if let Some(found) = rendezvous.look_up_socket(Family::of(to), cookie)? {
         return Ok(Search { found: Some(found), unasked: false });
     }
     match rendezvous.attempt(&names::socket(rendezvous.member.uid, cookie))? {
@@ -154,7 +164,7 @@ pub(super) fn unsettle(rendezvous: &Rendezvous, receiver: Option<u64>) {
     let (is_mine, uid) = {
         let mut state = rendezvous.lock();
         state.table.unsettle(&*rendezvous.member.segment);
-        (receiver.is_none_or(|cookie| state.table.find_socket(cookie).is_some()), rendezvous.member.uid)
+        (receiver.is_none_or(|cookie| state.table.has_socket(cookie)), rendezvous.member.uid)
     };
     let Some(cookie) = receiver.filter(|_| !is_mine) else { return };
     // To be asked for the name is what unsettles a member; it greets when that is done.
@@ -166,33 +176,33 @@ pub(super) fn unsettle(rendezvous: &Rendezvous, receiver: Option<u64>) {
 
 impl Rendezvous {
     /// Who has published a rule for a socket of the kernel's.
-    fn resolve_socket(&self, cookie: u64) -> Result<Option<Resolved>, ResolveError> {
-        if let Some(found) = self.look_up_socket(cookie)? {
+    fn resolve_socket(&self, family: Family, cookie: u64) -> Result<Option<Resolved>, ResolveError> {
+        if let Some(found) = self.look_up_socket(family, cookie)? {
             return Ok(Some(found));
         }
         match self.connect(&names::socket(self.member.uid, cookie), Instant::now() + self.timeout)? {
             Outcome::Nobody => Ok(None),
             Outcome::Silent => Err(ResolveError::Silent),
-            Outcome::Myself | Outcome::Peer(_) => self.look_up_socket(cookie),
+            Outcome::Myself | Outcome::Peer(_) => self.look_up_socket(family, cookie),
         }
     }
 
-    fn look_up_socket(&self, cookie: u64) -> Result<Option<Resolved>, ResolveError> {
+    fn look_up_socket(&self, family: Family, cookie: u64) -> Result<Option<Resolved>, ResolveError> {
         let mut state = self.lock();
         if state.has_left {
             return Ok(None);
         }
-        if let Some(is_shared) = state.table.find_socket(cookie) {
+        if let Some(is_shared) = state.table.find_socket(family, cookie) {
             let link = self.to_myself(&mut state).map_err(ResolveError::system("channel to itself"))?;
             return Ok(Some(Resolved { is_shared, ..Resolved::new(&link) }));
         }
         let others = state.links.iter().flatten().filter(|entry| entry.link.is_alive() && entry.link.peer.id != self.member.id);
-        let found = others.filter_map(|entry| Some((&entry.link, rules::find_socket(&entry.link.peer.view, cookie)?))).next();
+        let found = others.filter_map(|entry| Some((&entry.link, rules::find_socket(&entry.link.peer.view, family, cookie)?))).next();
         Ok(found.map(|(link, (is_shared, generation))| Resolved { is_shared, generation, ..Resolved::new(link) }))
     }
 
     /// The answer for TCP of which nothing remains to be found out: all in one hold of the lock, for a hold costs two system calls.
-    fn known(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Resolved>, ResolveError> {
+    fn known(&self, protocol: Protocol, to: SocketAddr) -> Result<Option<Resolved>, ResolveError> {
         let mut state = self.lock();
         if protocol != Protocol::Tcp || state.groups.is_due(to) {
             return Ok(None);
@@ -208,12 +218,12 @@ impl Rendezvous {
     }
 
     /// Whether nobody has looked of late for the members that share an address.
-    fn group_is_due(&self, to: SocketAddrV4) -> bool {
+    fn group_is_due(&self, to: SocketAddr) -> bool {
         self.lock().groups.is_due(to)
     }
 
     /// Whoever calls looks for them now. `false`: somebody has, of late.
-    fn claim_group(&self, to: SocketAddrV4) -> bool {
+    fn claim_group(&self, to: SocketAddr) -> bool {
         let now = Instant::now();
         let mut state = self.lock();
         if !state.groups.is_due(to) {
@@ -272,11 +282,11 @@ impl Rendezvous {
 
     /// Connects to the members that share an address, if nobody has looked for them of late. What goes wrong is the matter of
     /// whoever asks for one of them by name.
-    fn find_group(&self, to: SocketAddrV4, deadline: Instant) {
+    fn find_group(&self, to: SocketAddr, deadline: Instant) {
         if !self.claim_group(to) {
             return;
         }
-        for address in [to, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port())] {
+        for address in [to, wildcard_of(to)] {
             for place in 0..names::GROUP_MAX {
                 let name = names::rule_at(self.member.uid, Protocol::Tcp, address, place);
                 // Workers that ended leave gaps, so every name is tried.
@@ -288,11 +298,11 @@ impl Rendezvous {
     /// Looks into our own table and those of connected peers. An exact rule wins over one for every address; of several members with
     /// an equally good one, each has its turn. (A peer that is not connected yet might have an exact rule beside a connected
     /// one's wildcard: TCP's groups have been looked for, and for datagrams the kernel is asked, where it answers.)
-    fn look_up(&self, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Arc<Link>>, ResolveError> {
+    fn look_up(&self, protocol: Protocol, to: SocketAddr) -> Result<Option<Arc<Link>>, ResolveError> {
         self.look_up_in(&mut self.lock(), protocol, to)
     }
 
-    fn look_up_in(&self, state: &mut State, protocol: Protocol, to: SocketAddrV4) -> Result<Option<Arc<Link>>, ResolveError> {
+    fn look_up_in(&self, state: &mut State, protocol: Protocol, to: SocketAddr) -> Result<Option<Arc<Link>>, ResolveError> {
         if state.has_left {
             return Ok(None);
         }

@@ -5,6 +5,7 @@ mod crash;
 mod death;
 mod frames;
 mod hostile;
+mod ipv6;
 mod leave;
 mod memory;
 mod rights;
@@ -29,7 +30,7 @@ pub(crate) fn fresh_address() -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(127, high, low, 1), PORT.fetch_add(1, Ordering::Relaxed))
 }
 
-pub(crate) fn tcp(local: SocketAddrV4) -> FlowRule {
+pub(crate) fn tcp(local: impl Into<std::net::SocketAddr>) -> FlowRule {
     FlowRule::flow(Protocol::Tcp, local.into(), None)
 }
 
@@ -100,7 +101,7 @@ pub(crate) struct Got {
 }
 
 /// Who has that address and answers.
-pub(crate) fn find(rendezvous: &Rendezvous, protocol: Protocol, address: SocketAddrV4) -> Option<Resolved> {
+pub(crate) fn find(rendezvous: &Rendezvous, protocol: Protocol, address: impl Into<std::net::SocketAddr>) -> Option<Resolved> {
     match rendezvous.resolve(protocol, address) {
         Ok(found) => found,
         Err(crate::ResolveError::Silent) => None,
@@ -120,7 +121,7 @@ impl Node {
     }
 
     /// The station that has `address`.
-    pub(crate) fn find(&self, address: SocketAddrV4) -> Option<Resolved> {
+    pub(crate) fn find(&self, address: impl Into<std::net::SocketAddr>) -> Option<Resolved> {
         find(&self.rendezvous, Protocol::Tcp, address)
     }
 
