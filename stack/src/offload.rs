@@ -52,7 +52,7 @@ pub enum Reason {
     SharedConnection,
     /// Set-user-id or otherwise privileged start: preloading is not trusted.
     Privileged,
-    /// Neither AF_INET stream nor datagram (nor their IPv4-mapped IPv6 form).
+    /// Neither a stream nor a datagram socket of IPv4 or IPv6, or an address that is a link-local one of IPv6's, or of another family than the socket's own.
     Family,
     /// The destination isn't an address of this machine, so shared memory cannot reach it.
     NotLocal,
@@ -154,7 +154,9 @@ impl Reason {
             Self::NoResources => "the system refused memory, descriptors or a thread; raise the limits",
             Self::SharedConnection => "another process shares the connection (by fork, exec or SCM_RIGHTS), so the kernel carries it",
             Self::Privileged => "the program was started with raised privileges, where preloading is not trusted",
-            Self::Family => "only IPv4 TCP and UDP (also through IPv6 sockets) are offloaded",
+            Self::Family => {
+                "only TCP and UDP over IPv4 and IPv6 are offloaded, and no link-local addresses; or the socket cannot have that address (IPV6_V6ONLY)"
+            }
             Self::NotLocal => "the peer is on another machine and no NIC device is in use",
             Self::NoOffloadedPeer => "no process on Ringway has that address; start the peer under ringway run, as the same user",
             Self::OtherUser => "the peer runs as another user; shared memory is only used within one user",
