@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use anyhow::{Context as _, Result, bail};
 use ringway_host::netlink::{KernelRoute, Monitor};
-use ringway_stack::net::{Delivery, Family, LinkKind, Query, Route, Tables};
+use ringway_stack::net::{Delivery, LinkKind, Query, Route, Tables};
 use ringway_stack::offload::Reason;
 use serde::Serialize;
 
@@ -143,7 +143,8 @@ fn reason(query: &Query, route: &Route) -> Option<Reason> {
     match route.delivery {
         Delivery::Broadcast | Delivery::Multicast => Some(Reason::Multicast),
         Delivery::Unicast => Some(Reason::NotLocal),
-        Delivery::Local => (Family::of(query.destination) == Family::V6).then_some(Reason::Family),
+        // (They mean nothing without their interface.)
+        Delivery::Local => matches!(query.destination, IpAddr::V6(ip) if ip.is_unicast_link_local()).then_some(Reason::Family),
     }
 }
 
@@ -191,6 +192,9 @@ mod tests {
         let other = KernelRoute { gateway: Some([10, 0, 0, 253].into()), ..same };
         let text = printed("192.0.2.1", Delivery::Unicast, &Ok(other));
         assert!(text.contains("the kernel: over eth0.5, by 10.0.0.253, from 10.0.0.1"), "{text}");
-        assert!(printed("10.0.0.1", Delivery::Local, &Err(101)).contains("offloaded by shm"));
+        for own in ["10.0.0.1", "::1"] {
+            assert!(printed(own, Delivery::Local, &Err(101)).contains("  offloaded by shm"), "{own}");
+        }
+        assert!(printed("fe80::1", Delivery::Local, &Err(101)).contains("not offloaded: family"));
     }
 }

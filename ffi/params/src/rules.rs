@@ -10,7 +10,7 @@ use std::ffi::CString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -115,13 +115,14 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Whether `address` is among these. The network's mask is applied to both sides.
-    pub fn matches(&self, address: SocketAddrV4) -> bool {
+    /// Whether `address` is among these. The network's mask is applied to both sides. (What is named is a network of IPv4: addresses of IPv6 are
+    /// among those of a `*` only.)
+    pub fn matches(&self, address: SocketAddr) -> bool {
         let ports = (self.first..=self.last).contains(&address.port());
         ports
             && self.net.is_none_or(|(net, bits)| {
                 let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-                net.to_bits() & mask == address.ip().to_bits() & mask
+                matches!(address.ip(), IpAddr::V4(ip) if net.to_bits() & mask == ip.to_bits() & mask)
             })
     }
 }
@@ -141,7 +142,7 @@ pub struct Rule {
 
 impl Rule {
     /// Whether it decides about such a socket.
-    pub fn matches(&self, role: Role, first: SocketAddrV4, second: Option<SocketAddrV4>) -> bool {
+    pub fn matches(&self, role: Role, first: SocketAddr, second: Option<SocketAddr>) -> bool {
         let ours = matches!(self.transport, Transport::Os | Transport::Vma | Transport::Any);
         let pair = match (self.second, second) {
             (Some(rule), Some(address)) => rule.matches(address),
@@ -259,7 +260,7 @@ impl Rules {
     }
 
     /// The rule that decides about a socket; `None`: there is none, so it is offloaded.
-    pub fn decide(&self, process: &Process, role: Role, first: SocketAddrV4, second: Option<SocketAddrV4>) -> Option<&Placed> {
+    pub fn decide(&self, process: &Process, role: Role, first: SocketAddr, second: Option<SocketAddr>) -> Option<&Placed> {
         self.of(process).iter().find(|placed| placed.rule.matches(role, first, second))
     }
 }

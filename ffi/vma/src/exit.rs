@@ -147,8 +147,11 @@ fn flush(process: &'static Process, is_left: bool, patience: &mut Patience) {
         let offload = &mut *guard;
         offload.ending = true;
         let now = process.now();
-        let open: Vec<_> = offload.sockets.iter().map(|(_, s)| (s.kind, s.linger)).collect();
-        for (kind, linger) in open {
+        let open: Vec<_> = offload.sockets.iter().map(|(_, s)| (s.kind, s.linger, s.twin)).collect();
+        for (kind, linger, twin) in open {
+            if let Some(twin) = twin {
+                offload.ring.close(now, twin, false);
+            }
             match kind {
                 // As when the program closes them: by a reset where it has not read everything, or has an SO_LINGER of zero.
                 Kind::Stream(id) | Kind::Connecting(id) => offload.ring.close(now, id, linger == Some(Duration::ZERO)),

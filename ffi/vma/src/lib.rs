@@ -26,7 +26,6 @@ mod errno;
 mod exit;
 pub mod exports;
 mod extra;
-mod family;
 mod fd_counters;
 mod fdtable;
 mod fork;

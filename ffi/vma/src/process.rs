@@ -79,7 +79,7 @@ pub(crate) struct Offload {
     pub(crate) retreating: bool,
     /// What children are to take over.
     /// A connection of the parent's that is on our ring and has no socket yet ([`crate::moving`]): its ends here and there.
-    pub(crate) adopting: Option<(std::net::SocketAddrV4, std::net::SocketAddrV4)>,
+    pub(crate) adopting: Option<(std::net::SocketAddr, std::net::SocketAddr)>,
     pub(crate) awaiting_child: Vec<crate::moving::awaiting_child::AwaitingChild>,
     /// What is kept for children.
     pub(crate) former_descriptors: Vec<crate::moving::FormerDescriptor>,
@@ -348,7 +348,7 @@ impl Offload {
     pub(crate) fn socket_of(&self, id: FlowId) -> Option<u32> {
         let index = *self.by_ring.get(id.index as usize)?;
         let socket = self.sockets.get(index)?;
-        (socket.ring_id() == Some(id)).then_some(index)
+        (socket.ring_id() == Some(id) || socket.twin == Some(id)).then_some(index)
     }
 
     /// Remembers which of our sockets stands above a ring's socket.

@@ -6,7 +6,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use ringway_params::rules::{ParseError, Placed, Process, Role, Rule, Rules, Scope, Statement, Transport, grammar};
@@ -110,7 +110,7 @@ pub(crate) fn add(line: &str) -> Result<(), ParseError> {
 }
 
 /// The rule that leaves a socket to the kernel, and where it is; `None`: there is none.
-pub(crate) fn leave(role: Role, first: SocketAddrV4, second: Option<SocketAddrV4>) -> Option<String> {
+pub(crate) fn leave(role: Role, first: SocketAddr, second: Option<SocketAddr>) -> Option<String> {
     let added = core::iter::successors(last_added(), |added| added.next).filter(|added| added.is_ours).filter_map(|added| added.rule);
     for rule in added {
         if rule.matches(role, first, second) {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_is_added_last_decides_first() {
-        let at = |port| SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, port);
+        let at = |port| SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), port);
         let leaves = |port| leave(Role::TcpServer, at(port), None);
         assert_eq!(leaves(1), None);
         add("use os tcp_server *:1-9 # for a test\n").expect("a rule");

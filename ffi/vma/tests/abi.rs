@@ -8,10 +8,16 @@ use std::process::{Command, Output};
 const TIMEOUT_S: &str = "60";
 
 fn compile(name: &str) -> PathBuf {
+    compile_as(name, name, &[])
+}
+
+fn compile_as(name: &str, program: &str, defines: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/abi").join(format!("{name}.c"));
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(program);
     let status = Command::new("gcc")
-        .args(["-O1", "-Wall", "-Wextra", "-Wno-unused-result", "-pthread", "-o"])
+        .args(["-O1", "-Wall", "-Wextra", "-Wno-unused-result", "-pthread"])
+        .args(defines)
+        .arg("-o")
         .arg(&program)
         .arg(&source)
         .status()
@@ -40,11 +46,20 @@ fn run(program: &Path, preload: Option<(&Path, &Path)>) -> Output {
 
 /// What the preloaded run reported.
 fn same_on_both(name: &str) -> String {
-    let program = compile(name);
+    observe(name, &compile(name))
+}
+
+/// The same program, whose sockets are IPv6's.
+fn same_on_both_by_ipv6(name: &str) -> String {
+    let name_of_both = format!("{name}6");
+    observe(&name_of_both, &compile_as(name, &name_of_both, &["-DSIX"]))
+}
+
+fn observe(name: &str, program: &Path) -> String {
     let statistics = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.stats"));
     let _ = std::fs::remove_file(&statistics);
-    let kernel = run(&program, None);
-    let ring = run(&program, Some((&library(), &statistics)));
+    let kernel = run(program, None);
+    let ring = run(program, Some((&library(), &statistics)));
     assert!(kernel.status.success(), "on the kernel: {:?}\n{}", kernel.status, String::from_utf8_lossy(&kernel.stdout));
     let (kernel_says, ring_says) = (String::from_utf8_lossy(&kernel.stdout), String::from_utf8_lossy(&ring.stdout));
     let (mut differences, mut lines) = (String::new(), ring_says.lines());
@@ -75,6 +90,33 @@ fn same_on_both(name: &str) -> String {
 #[test]
 fn streams() {
     same_on_both("stream");
+}
+
+#[test]
+fn ipv6() {
+    same_on_both("six");
+}
+
+/// What the others show of IPv4's sockets, of IPv6's.
+#[test]
+fn streams_of_ipv6() {
+    for name in ["stream", "endings", "undone", "asked", "alike", "ports"] {
+        same_on_both_by_ipv6(name);
+    }
+}
+
+#[test]
+fn processes_of_ipv6() {
+    for name in ["forked", "inherited", "child", "told", "owed", "kept", "killed", "share"] {
+        same_on_both_by_ipv6(name);
+    }
+}
+
+#[test]
+fn datagrams_and_waits_of_ipv6() {
+    for name in ["late", "gathered", "ready", "urgent"] {
+        same_on_both_by_ipv6(name);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use anyhow::{Context as _, Result};
@@ -94,10 +94,10 @@ pub(super) fn run(program: &str, address: &str, role: Option<Named>, json: bool)
 }
 
 /// `ADDRESS` or `ADDRESS:PORT`.
-fn parse(address: &str) -> Result<(Ipv4Addr, Option<u16>)> {
-    let whole = SocketAddrV4::from_str(address).ok().map(|address| (*address.ip(), Some(address.port())));
-    let alone = Ipv4Addr::from_str(address).ok().map(|ip| (ip, None));
-    whole.or(alone).with_context(|| format!("{address} is neither an IPv4 address nor one with a port"))
+fn parse(address: &str) -> Result<(IpAddr, Option<u16>)> {
+    let whole = SocketAddr::from_str(address).ok().map(|address| (address.ip(), Some(address.port())));
+    let alone = IpAddr::from_str(address).ok().map(|ip| (ip, None));
+    whole.or(alone).with_context(|| format!("{address} is neither an IP address nor one with a port"))
 }
 
 /// What a rule decides about; no rule, likewise.
@@ -108,10 +108,10 @@ struct Share<'a> {
 }
 
 /// For each role, what decides about that port; without one, what decides about which ports.
-fn decide(rules: &Rules, path: &str, process: &Process, (ip, port): (Ipv4Addr, Option<u16>), roles: &[Role]) -> Vec<Decision> {
+fn decide(rules: &Rules, path: &str, process: &Process, (ip, port): (IpAddr, Option<u16>), roles: &[Role]) -> Vec<Decision> {
     let of_role = |&role: &Role| {
         let pieces = port.map_or_else(|| pieces(rules.of(process), role), |port| vec![(port, port)]);
-        let decided = pieces.into_iter().map(|piece| (rules.decide(process, role, SocketAddrV4::new(ip, piece.0), None), piece));
+        let decided = pieces.into_iter().map(|piece| (rules.decide(process, role, SocketAddr::new(ip, piece.0), None), piece));
         shares(decided).into_iter().map(move |Share { placed, ports }| Decision {
             role: role.name(),
             ports: shown(&ports),
@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn addresses_may_lack_a_port() {
-        assert_eq!(parse("10.0.0.1").unwrap(), (Ipv4Addr::new(10, 0, 0, 1), None));
-        assert_eq!(parse("10.0.0.1:5").unwrap(), (Ipv4Addr::new(10, 0, 0, 1), Some(5)));
+        assert_eq!(parse("10.0.0.1").unwrap(), (IpAddr::from([10, 0, 0, 1]), None));
+        assert_eq!(parse("10.0.0.1:5").unwrap(), (IpAddr::from([10, 0, 0, 1]), Some(5)));
         assert!(parse("host:5").is_err());
     }
 

@@ -7,7 +7,7 @@ fn process(program: &str, id: &str) -> Process {
     Process { program: program.to_owned(), id: id.to_owned() }
 }
 
-fn at(address: &str) -> SocketAddrV4 {
+fn at(address: &str) -> SocketAddr {
     address.parse().expect("an address")
 }
 
@@ -154,6 +154,7 @@ fn masks_are_applied_to_both_sides() {
     assert!(matches("10.9.9.9/0:*", "1.2.3.4:1"));
     assert!(matches("10.9.9.9/40:*", "10.9.9.9:1") && !matches("10.9.9.9/40:*", "10.9.9.8:1"));
     assert!(!matches("10.9.9.9:*", "0.0.0.0:1"), "an address that is not named is none of them");
+    assert!(matches("*:80", "[::1]:80") && !matches("*:80", "[::1]:81") && !matches("0.0.0.0/0:*", "[::1]:80"));
 }
 
 #[test]

@@ -353,6 +353,7 @@ fn queued(process: &Process, key: Key, request: c_ulong) -> Option<c_int> {
     let is_datagram = matches!(guard.sockets.find(key)?.kind, Kind::Datagram(_));
     let now = process.now();
     guard.poll_if_due(now);
+    let id = if is_datagram { guard.turn(key).unwrap_or(id) } else { id };
     let info = guard.ring.info(id)?;
     let bytes = match request {
         libc::TIOCOUTQ => info.send_queue,

@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::mem::size_of;
 use core::time::Duration;
 use std::io::IoSliceMut;
+use std::net::IpAddr;
 use std::time::Instant;
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -13,7 +14,6 @@ use super::control::Control;
 use crate::cancel::Masked;
 use crate::errno::{Errno, to_ssize};
 use crate::extra::rings::Direction;
-use crate::family::{ip4, v4};
 use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Entry, Found};
 use crate::process::{process, process_or_init};
@@ -414,7 +414,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
                     let got = receive_on(fd, found, &mut [slice], flags, &kernel)?;
                     match got {
                         // SAFETY: the program's promise to recvfrom(2).
-                        Got::Datagram(datagram, family, _) => unsafe { Raw::new(v4(datagram.from), family).write(from, from_len)? },
+                        Got::Datagram(datagram, family, _) => unsafe { Raw::new(datagram.from, family).write(from, from_len)? },
                         // SAFETY: as above.
                         Got::Stream(_) if !from.is_null() => unsafe { name_nobody(from_len)? },
                         _ => {}
@@ -538,7 +538,7 @@ unsafe fn receive_message(
         Got::Datagram(datagram, family, ancillary) => {
             if !header.msg_name.is_null() {
                 // SAFETY: the caller's promise.
-                unsafe { Raw::new(v4(datagram.from), family).write(header.msg_name.cast(), &raw mut header.msg_namelen)? };
+                unsafe { Raw::new(datagram.from, family).write(header.msg_name.cast(), &raw mut header.msg_namelen)? };
             }
             header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC | if datagram.len > datagram.copied { libc::MSG_TRUNC } else { 0 };
             // SAFETY: the caller's promise.
@@ -616,9 +616,10 @@ unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::D
     if let Some(drops @ 1..) = asked.drops.map(|kernel| kernel.wrapping_add(datagram.drops)) {
         control.put(libc::SOL_SOCKET, SO_RXQ_OVFL, &drops.to_ne_bytes());
     }
-    let to_ip = ip4(datagram.to);
-    let to = to_ip.octets();
-    if asked.packet_info {
+    if asked.packet_info
+        && let IpAddr::V4(ip) = datagram.to
+    {
+        let to = ip.octets();
         // struct in_pktinfo: interface index (1 is the loopback), the address it came to, the one in the header.
         let mut info = [0u8; 12];
         info[..4].copy_from_slice(&1_u32.to_ne_bytes());
@@ -628,7 +629,11 @@ unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::D
     }
     if asked.packet_info6 {
         let mut info = [0u8; 20];
-        info[..16].copy_from_slice(&to_ip.to_ipv6_mapped().octets());
+        let to = match datagram.to {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        info[..16].copy_from_slice(&to.octets());
         info[16..].copy_from_slice(&1_u32.to_ne_bytes());
         control.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
     }
@@ -647,7 +652,8 @@ fn drops_of_both(key: Key, kernel: u32) -> u32 {
         *drops = kernel;
     }
     // (Not those that a datagram of the ring's will tell of which is read later: the count never falls.)
-    let ring = socket.ring_id().and_then(|id| offload.ring.udp_backlog(id)).map_or(0, |backlog| backlog.drops);
+    let drops = socket.flows().filter_map(|id| offload.ring.udp_backlog(id)).map(|backlog| backlog.drops);
+    let ring = drops.fold(0, u32::wrapping_add);
     kernel.wrapping_add(ring)
 }
 

@@ -162,6 +162,7 @@ pub(super) extern "C" fn register_recv_callback(fd: c_int, function: Option<Func
                 let listed = socket.rare().callback.as_ref().is_some_and(|callback| callback.listed);
                 socket.rare().callback = Some(Callback { function: Some(function), context: context.expose_provenance(), fd, listed });
                 offload.callbacks.used = true;
+                offload.keep_one_flow(key);
                 offload.begin_lending();
                 offload.screen(key);
             }

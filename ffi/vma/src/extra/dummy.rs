@@ -66,8 +66,8 @@ pub(crate) fn send(
             let way = datagram::way(process, fd, key, to(family));
             errno::set(saved);
             let (id, station, to) = way.ok_or(Errno(libc::EINVAL))?;
-            let source = address::source_for(*to.ip());
-            process.lock().ring.udp_dummy(id, data, source.into(), Some((to.into(), NextHop::Station(station)))).map_err(refusal)
+            let source = address::source_for(to.ip());
+            process.lock().ring.udp_dummy(id, data, source, Some((to, NextHop::Station(station)))).map_err(refusal)
         }
         Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => Err(Errno(libc::EINVAL)),
     }

@@ -67,10 +67,15 @@ fn shut_rx(process: &Process, offload: &mut Offload, key: Key) -> Result<c_int, 
         Kind::Listener(Some(id)) => {
             socket.kind = Kind::Listener(None);
             offload.ring.close(process.now(), id, false);
+            offload.close_twin(key);
             mux::refresh(offload, key.index);
             offload.dispatch();
         }
-        Kind::Datagram(Some(id)) | Kind::Stream(id) | Kind::Connecting(id) => offload.ring.shutdown_rx(id)?,
+        Kind::Datagram(Some(_)) | Kind::Stream(_) | Kind::Connecting(_) => {
+            for id in socket.flows() {
+                offload.ring.shutdown_rx(id)?;
+            }
+        }
         Kind::Fresh | Kind::Listener(None) | Kind::Datagram(None) | Kind::Kernel | Kind::Moving => {}
     }
     Ok(0)

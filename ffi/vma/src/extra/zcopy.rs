@@ -16,7 +16,6 @@ use super::abi::{MSG_ZCOPY, MSG_ZCOPY_FORCE, Packet, Packets};
 use super::loans::{Loan, write_iovecs};
 use crate::errno::{self, Errno, to_int};
 use crate::exports::receive::{Sort, recvfrom, wait_for_data};
-use crate::family::v4;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process_or_init};
 use crate::slab::Key;
@@ -132,8 +131,11 @@ impl Out {
         let offload = &mut *guard;
         offload.begin_lending();
         // What waits comes first: if each call polled for its one packet, the socket would fill until it drops.
-        let ring = offload.sockets.find(self.key).and_then(Socket::ring_id);
-        let has_some = |offload: &Offload| ring.is_some_and(|id| offload.ring.readiness(id).intersects(Readiness::IN | Readiness::ERR));
+        let key = self.key;
+        let has_some = |offload: &mut Offload| {
+            let own = offload.turn(key).or_else(|| offload.sockets.find(key).and_then(Socket::ring_id));
+            own.is_some_and(|id| offload.ring.readiness(id).intersects(Readiness::IN | Readiness::ERR))
+        };
         let finds_nothing = !has_some(offload) && {
             offload.poll_if_due(now);
             !has_some(offload)
@@ -188,7 +190,7 @@ impl Out {
             }
         };
         // SAFETY: the caller's promise.
-        if let Err(error) = unsafe { Raw::new(v4(datagram.from), family).write(from, from_len) } {
+        if let Err(error) = unsafe { Raw::new(datagram.from, family).write(from, from_len) } {
             // As recvfrom's, it is lost; and nobody holds it.
             loans.forget(packet_id);
             ring.give_back(now, id, datagram.len);

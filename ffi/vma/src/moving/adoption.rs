@@ -103,7 +103,7 @@ impl InheritedConnection {
     fn take(&self, process: &Process, talk: &Talk, mac: MacAddr) -> Option<FlowId> {
         let (answer, passed) = self.ask(talk, "give", "")?;
         let bytes = passed.first().filter(|_| answer == "given").and_then(|file| memfd::read(file).ok())?;
-        let (ends, hop) = ((self.local.into(), self.remote.into()), NextHop::Station(mac));
+        let (ends, hop) = ((self.local, self.remote), NextHop::Station(mac));
         let mut guard = process.lock();
         let id = guard.ring.adopt_snapshot(process.now(), ends, hop, &self.socket.tcp, &bytes).ok()?;
         guard.adopting = Some((self.local, self.remote));

@@ -10,7 +10,7 @@
 
 use core::time::Duration;
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_host::Blocked;
 use ringway_shm::{Fd, ShmDevice, Station, Talk};
@@ -20,7 +20,6 @@ use ringway_stack::tcp::State;
 
 use super::{ANSWER, memfd, owner, peer};
 use crate::descendants;
-use crate::family::v4;
 use crate::process::{Offload, Process};
 use crate::socket::{Family, Kind, Shut, Socket};
 
@@ -39,8 +38,8 @@ const TAKING: Duration = ANSWER;
 /// A connection that is its child's to take.
 #[derive(Debug)]
 pub(crate) struct AwaitingChild {
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
+    local: SocketAddr,
+    remote: SocketAddr,
     /// The fork whose child has it.
     child: u32,
     placeholder: Fd,
@@ -71,7 +70,7 @@ enum Told {
 }
 
 impl AwaitingChild {
-    fn is_between(&self, ends: (SocketAddrV4, SocketAddrV4)) -> bool {
+    fn is_between(&self, ends: (SocketAddr, SocketAddr)) -> bool {
         (self.local, self.remote) == ends
     }
 
@@ -83,7 +82,7 @@ impl AwaitingChild {
     }
 }
 
-fn position(offload: &Offload, ends: (SocketAddrV4, SocketAddrV4)) -> Option<usize> {
+fn position(offload: &Offload, ends: (SocketAddr, SocketAddr)) -> Option<usize> {
     offload.awaiting_child.iter().position(|awaiting_child| awaiting_child.is_between(ends))
 }
 
@@ -113,8 +112,8 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
     offload.closed.offloaded += 1;
     let (local, family, since) = (info.local, socket.family, process.now());
     offload.awaiting_child.push(AwaitingChild {
-        local: v4(local),
-        remote: v4(remote),
+        local: local,
+        remote: remote,
         child,
         placeholder,
         family,
@@ -134,7 +133,7 @@ fn peer_of(process: &Process, offload: &Offload, id: FlowId) -> Option<Station> 
 }
 
 /// The child asks whether it can have a connection.
-pub(super) fn offer(process: &Process, offload: &Offload, ends: (SocketAddrV4, SocketAddrV4)) -> String {
+pub(super) fn offer(process: &Process, offload: &Offload, ends: (SocketAddr, SocketAddr)) -> String {
     let Some(at) = position(offload, ends) else {
         let socket = peer::socket_between(offload, ends.0, ends.1).and_then(|key| offload.sockets.find(key));
         return if socket.is_some_and(|socket| matches!(socket.kind, Kind::Stream(_))) { "open" } else { "no" }.to_owned();
@@ -146,7 +145,7 @@ pub(super) fn offer(process: &Process, offload: &Offload, ends: (SocketAddrV4, S
 }
 
 /// The child, which knows the peer now, takes it. `None`: it cannot be had.
-pub(super) fn give(process: &'static Process, offload: &mut Offload, talk: u64, ends: (SocketAddrV4, SocketAddrV4)) -> Option<Fd> {
+pub(super) fn give(process: &'static Process, offload: &mut Offload, talk: u64, ends: (SocketAddr, SocketAddr)) -> Option<Fd> {
     let at = position(offload, ends)?;
     let Stage::Waiting(id) = offload.awaiting_child[at].stage else { return None };
     let now = process.now();
@@ -165,7 +164,7 @@ pub(super) fn hand_over(
     process: &'static Process,
     offload: &mut Offload,
     talk: u64,
-    ends: (SocketAddrV4, SocketAddrV4),
+    ends: (SocketAddr, SocketAddr),
     child: u64,
 ) -> &'static str {
     let Some(at) = position(offload, ends).filter(|&at| offload.awaiting_child[at].talk() == Some(talk)) else { return "back" };
@@ -198,7 +197,7 @@ fn station_of(process: &Process, handover: &Handover<ShmDevice>) -> Option<Stati
 }
 
 /// Tells the peer; a thread's work.
-fn tell(process: &'static Process, station: &Station, ends: (SocketAddrV4, SocketAddrV4), child: u64) {
+fn tell(process: &'static Process, station: &Station, ends: (SocketAddr, SocketAddr), child: u64) {
     let words = format!("follow {} {} {child:016x}", ends.1, ends.0);
     let told = match Talk::begin(station, ANSWER) {
         Ok(Some(talk)) => match talk.ask(words.as_bytes(), &[], ANSWER) {
@@ -260,7 +259,7 @@ fn leave(process: &'static Process, offload: &mut Offload, awaiting_child: Await
 }
 
 /// Moves one to the kernel, or lets whoever asks wait until it has gone another way. `false`: there is none.
-pub(super) fn release(process: &'static Process, offload: &mut Offload, ends: (SocketAddrV4, SocketAddrV4)) -> bool {
+pub(super) fn release(process: &'static Process, offload: &mut Offload, ends: (SocketAddr, SocketAddr)) -> bool {
     let Some(at) = position(offload, ends).filter(|&at| !matches!(offload.awaiting_child[at].stage, Stage::Gone(_))) else { return false };
     if matches!(offload.awaiting_child[at].stage, Stage::Waiting(_)) {
         let awaiting_child = offload.awaiting_child.swap_remove(at);
@@ -317,7 +316,7 @@ pub(super) fn follow(
     process: &Process,
     offload: &mut Offload,
     from: Option<u64>,
-    ends: (SocketAddrV4, SocketAddrV4),
+    ends: (SocketAddr, SocketAddr),
     child: u64,
 ) -> &'static str {
     let now = process.now();

@@ -1,6 +1,6 @@
 //! What the kernel has no room for before somebody reads: kept here, and written as the room comes, all of it by one thread.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_host::Blocked;
 use ringway_host::sleep::EventFd;
@@ -150,8 +150,8 @@ fn serve(process: &'static Process) {
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(super) talk: u64,
-    pub(super) local: SocketAddrV4,
-    pub(super) remote: SocketAddrV4,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
     /// Forks before the socket was made.
     pub(super) birth: u32,
 }

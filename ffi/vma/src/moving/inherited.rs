@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_shm::{Station, Talk};
 
@@ -53,8 +53,8 @@ pub(super) struct InheritedConnection {
     /// As the owner had it at the fork.
     pub(super) socket: &'static Socket,
     family: Family,
-    pub(super) local: SocketAddrV4,
-    pub(super) remote: SocketAddrV4,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
     /// What the child has is a placeholder that its parent's connections have in common: nobody prepared for the fork.
     pub(super) is_common: bool,
 }
@@ -71,7 +71,7 @@ fn inherited_connection(key: Key) -> Option<InheritedConnection> {
 }
 
 /// The addresses of an inherited connection that is the kernel's now, as the program knows them: its own, and its peer's.
-pub(crate) fn names(fd: c_int) -> Option<(SocketAddrV4, SocketAddrV4, Family)> {
+pub(crate) fn names(fd: c_int) -> Option<(SocketAddr, SocketAddr, Family)> {
     let Entry::Settled(key) = fdtable::peek(fd) else { return None };
     let known = inherited_connection(key).filter(|_| !fdtable::is_stale_now(fd))?;
     Some((known.local, known.remote, known.family))
@@ -117,7 +117,7 @@ fn settle_as(fd: c_int, key: Key, may_own: bool) -> Entry {
 
 /// In a vfork child, whose `fd` is still the placeholder that its parent's connections have in common: the connection's own, which the
 /// parent, `owner`, has by now.
-pub(super) fn claim_moved(owner: &Station, fd: c_int, local: SocketAddrV4, remote: SocketAddrV4) {
+pub(super) fn claim_moved(owner: &Station, fd: c_int, local: SocketAddr, remote: SocketAddr) {
     let words = format!("release {local} {remote}");
     let answer = Talk::begin(owner, ANSWER).ok().flatten().and_then(|talk| talk.ask(words.as_bytes(), &[], ANSWER).ok());
     match answer {

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringway_shm::{Fd, Station, Talk};
@@ -33,8 +33,8 @@ pub(super) struct Job {
     pub(super) is_told: bool,
     /// Closed here, by a process that ends: nobody goes on with it, and only its reader is owed something.
     pub(super) is_last: bool,
-    pub(super) local: SocketAddrV4,
-    pub(super) remote: SocketAddrV4,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
     /// Who is at the other end; `None`: nobody any more.
     pub(super) peer: Option<Station>,
     /// A descriptor that has the connection's own address.
@@ -201,7 +201,7 @@ impl Job {
         if !self.is_ours(offload) {
             return Err(Errno(libc::EBADF));
         }
-        let remains = offload.ring.dissolve(now, self.local.into(), self.remote.into());
+        let remains = offload.ring.dissolve(now, self.local, self.remote);
         let mut key = None;
         for moving in offload.moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
             moving.role = Role::Owner;

@@ -55,7 +55,7 @@ pub(crate) mod retreat;
 pub(crate) use backlog::{Backlogs, Taken};
 
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use giving_up::File;
@@ -70,8 +70,8 @@ use crate::socket::{Family, Kind, Socket, address};
 /// A connection that is on its way to the kernel.
 #[derive(Debug)]
 pub(crate) struct Move {
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
+    local: SocketAddr,
+    remote: SocketAddr,
     /// Our socket, unless the program has closed it.
     key: Option<Key>,
     role: Role,
@@ -83,7 +83,7 @@ pub(crate) struct Move {
 }
 
 impl Move {
-    fn is_between(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+    fn is_between(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         (self.local, self.remote) == (local, remote)
     }
 }
@@ -91,8 +91,8 @@ impl Move {
 /// A connection that its peer moved, so that our descriptor is another one now than what children inherited before: kept for them.
 #[derive(Debug)]
 pub(crate) struct FormerDescriptor {
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
+    local: SocketAddr,
+    remote: SocketAddr,
     fd: ringway_shm::Fd,
     birth: u32,
     /// The connection need not have moved yet.
@@ -102,7 +102,7 @@ pub(crate) struct FormerDescriptor {
 /// A connection that its peer moved before anybody here had accepted it: it comes from the kernel, for a reason that the kernel does not know.
 #[derive(Debug)]
 pub(crate) struct Unaccepted {
-    remote: SocketAddrV4,
+    remote: SocketAddr,
     reason: Reason,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn reason_of_accepted(offload: &mut Offload, fd: i32, family: Family)
     at.and_then(|at| offload.unaccepted.remove(at)).map_or(Reason::NoOffloadedPeer, |unaccepted| unaccepted.reason)
 }
 
-fn note_unaccepted(offload: &mut Offload, remote: SocketAddrV4, reason: Reason) {
+fn note_unaccepted(offload: &mut Offload, remote: SocketAddr, reason: Reason) {
     offload.unaccepted.retain(|unaccepted| unaccepted.remote != remote);
     if offload.unaccepted.len() >= UNACCEPTED_MAX {
         offload.unaccepted.pop_front();
@@ -196,7 +196,7 @@ pub(crate) fn leave_to_kernel(process: &'static Process, key: Key, reason: Reaso
 }
 
 /// The two addresses behind a word.
-fn addresses<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<(SocketAddrV4, SocketAddrV4)> {
+fn addresses<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<(SocketAddr, SocketAddr)> {
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::time::Duration;
 use std::collections::HashSet;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringway_host::Blocked;
@@ -17,7 +17,6 @@ use super::job::Job;
 use super::{Move, Role, awaiting_child, pair, peer};
 use crate::descendants;
 use crate::exit::{self, Patience};
-use crate::family::v4;
 use crate::fdtable::{self, Entry};
 use crate::mux;
 use crate::process::{Offload, Process};
@@ -203,9 +202,9 @@ pub(crate) fn give_up(offload: &mut Offload) {
 }
 
 /// Both addresses of a connection of the ring.
-pub(super) fn ends(offload: &Offload, id: FlowId) -> Option<(SocketAddrV4, SocketAddrV4)> {
+pub(super) fn ends(offload: &Offload, id: FlowId) -> Option<(SocketAddr, SocketAddr)> {
     let info = offload.ring.info(id)?;
-    Some((v4(info.local), v4(info.remote?)))
+    Some((info.local, info.remote?))
 }
 
 /// The process is about to end: what its closed connections have not got rid of is to be the kernel's. `tried`: those that have been
@@ -232,17 +231,18 @@ pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tr
 }
 
 /// The placeholder of a connection that ends with the process; a fresh one, if the program closed it long ago.
-fn last_placeholder(offload: &Offload, local: SocketAddrV4, remote: SocketAddrV4) -> Option<(Fd, Family)> {
+fn last_placeholder(offload: &Offload, local: SocketAddr, remote: SocketAddr) -> Option<(Fd, Family)> {
     let socket = peer::socket_between(offload, local, remote).and_then(|key| offload.sockets.find(key));
     if let Some(socket) = socket.filter(|socket| socket.common.is_none() && !fdtable::is_stale_now(socket.fd))
         && let Some(copy) = peer::copy_of(socket.fd)
     {
         return Some((copy, socket.family));
     }
-    let fresh = pair::socket(Family::V4).ok()?;
+    let family = Family::of(local);
+    let fresh = pair::socket(family).ok()?;
     // It outlives the server, which may start again, and wants its port.
     pair::set_reuse_address(&fresh, 1);
-    Some((fresh, Family::V4))
+    Some((fresh, family))
 }
 
 /// Starts the job that moves a connection, whose placeholder is a descriptor of this family. `key`: unless the program has closed it,
@@ -276,7 +276,7 @@ fn start(
 }
 
 /// A descriptor of a listener that has this address.
-fn listener_beside(offload: &Offload, local: SocketAddrV4) -> Option<c_int> {
+fn listener_beside(offload: &Offload, local: SocketAddr) -> Option<c_int> {
     offload.sockets.iter().find_map(|(_, socket)| {
         let has_it = matches!(socket.kind, Kind::Listener(_)) && socket.bound.is_some_and(|bound| bound.port() == local.port());
         has_it.then_some(socket.fd)
@@ -301,18 +301,17 @@ fn launch(offload: &mut Offload, key: Option<Key>, job: Job) -> bool {
 
 impl Offload {
     /// Whether a connection of the ring's ended, or was reset, on both sides.
-    pub(super) fn is_over(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+    pub(super) fn is_over(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let of = |socket: &Socket| socket.ring_id().and_then(|id| self.ring.info(id));
-        let is_it = |info: &FlowInfo| (info.local, info.remote) == (local.into(), Some(remote.into()));
+        let is_it = |info: &FlowInfo| (info.local, info.remote) == (local, Some(remote));
         self.sockets.iter().filter_map(|(_, socket)| of(socket)).any(|info| is_it(&info) && info.state == Some(tcp::State::Closed))
     }
 
     /// Whether the connection's handshake is under way here.
-    pub(super) fn handshakes(&self, local: SocketAddrV4, remote: SocketAddrV4) -> bool {
+    pub(super) fn handshakes(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let of = |socket: &Socket| socket.ring_id().and_then(|id| self.ring.info(id));
         self.sockets.iter().filter_map(|(_, socket)| of(socket)).any(|info| {
-            (info.local, info.remote) == (local.into(), Some(remote.into()))
-                && matches!(info.state, Some(tcp::State::SynSent | tcp::State::SynReceived))
+            (info.local, info.remote) == (local, Some(remote)) && matches!(info.state, Some(tcp::State::SynSent | tcp::State::SynReceived))
         })
     }
 

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use libc::socklen_t;
 use ringway_shm::Fd;
@@ -48,15 +48,15 @@ const KEPT_WIDE: [c_int; 3] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, libc::SO_LI
 pub(super) fn connect(
     placeholder: c_int,
     family: Family,
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
+    local: SocketAddr,
+    remote: SocketAddr,
     listener: Option<c_int>,
     is_told: bool,
 ) -> Result<Fd, Errno> {
     let waiting = socket(family)?;
     set_int(waiting.raw(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
     // The port is free unless the peer's listener has it; then the kernel's addresses are not the program's, who is told its own.
-    bind(waiting.raw(), remote, family).or_else(|_| bind(waiting.raw(), SocketAddrV4::new(*remote.ip(), 0), family))?;
+    bind(waiting.raw(), remote, family).or_else(|_| bind(waiting.raw(), SocketAddr::new(remote.ip(), 0), family))?;
     // SAFETY: plain integers.
     kernel_result(unsafe { real::listen(waiting.raw(), 16) })?;
     let to = address::of_placeholder(waiting.raw(), family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
@@ -68,7 +68,7 @@ pub(super) fn connect(
 
 /// Connects the placeholder, whether it blocks or not, to somebody who listens on this machine. `is_told`: the program knows that it is
 /// connected, and no call of its to connect is to say so again.
-pub(super) fn connect_to(placeholder: c_int, family: Family, to: SocketAddrV4, is_told: bool) -> Result<(), Errno> {
+pub(super) fn connect_to(placeholder: c_int, family: Family, to: SocketAddr, is_told: bool) -> Result<(), Errno> {
     let raw = Raw::new(to, family);
     // SAFETY: the address is as long as it says.
     match kernel_result(unsafe { real::connect(placeholder, raw.as_ptr(), raw.len()) }) {
@@ -88,7 +88,7 @@ pub(super) fn connect_to(placeholder: c_int, family: Family, to: SocketAddrV4, i
 
 /// Makes the placeholder what a connection is whose peer has reset it. One that is connected already is reset, too, on its other side:
 /// what did not get through to the end must not look like a stream that ended.
-pub(super) fn reset(placeholder: c_int, family: Family, local: SocketAddrV4, remote: SocketAddrV4) {
+pub(super) fn reset(placeholder: c_int, family: Family, local: SocketAddr, remote: SocketAddr) {
     dissolve(placeholder);
     if let Ok(other) = connect(placeholder, family, local, remote, None, true) {
         break_off(&other);
@@ -151,7 +151,7 @@ pub(super) fn is_pipe(fd: c_int) -> bool {
     known && status.st_mode & libc::S_IFMT == libc::S_IFIFO
 }
 
-fn bind(fd: c_int, to: SocketAddrV4, family: Family) -> Result<(), Errno> {
+fn bind(fd: c_int, to: SocketAddr, family: Family) -> Result<(), Errno> {
     let raw = Raw::new(to, family);
     // SAFETY: the address is as long as it says.
     kernel_result(unsafe { real::bind(fd, raw.as_ptr(), raw.len()) }).map(drop)
@@ -159,7 +159,7 @@ fn bind(fd: c_int, to: SocketAddrV4, family: Family) -> Result<(), Errno> {
 
 /// Gives an accepted connection's placeholder its listener's address, which the kernel allows between sockets of one user that all
 /// have SO_REUSEPORT (socket(7)); it matters to programs that don't run this library, and ask for the name.
-pub(super) fn bind_beside(placeholder: c_int, family: Family, local: SocketAddrV4, listener: Option<c_int>) {
+pub(super) fn bind_beside(placeholder: c_int, family: Family, local: SocketAddr, listener: Option<c_int>) {
     if address::of_placeholder(placeholder, family).is_none_or(|bound| bound.port() != 0) {
         return;
     }
@@ -175,14 +175,14 @@ pub(super) fn bind_beside(placeholder: c_int, family: Family, local: SocketAddrV
     });
 }
 
-fn bind_sharing(placeholder: c_int, family: Family, local: SocketAddrV4) {
+fn bind_sharing(placeholder: c_int, family: Family, local: SocketAddr) {
     set_int(placeholder, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1);
     let _ = bind(placeholder, local, family);
     set_int(placeholder, libc::SOL_SOCKET, libc::SO_REUSEPORT, 0);
 }
 
 /// Accepts the placeholder's connection, `from` its address. The address may have been somebody's whose clients come still: nobody else gets in.
-fn accept(waiting: &Fd, family: Family, from: SocketAddrV4) -> Result<Fd, Errno> {
+fn accept(waiting: &Fd, family: Family, from: SocketAddr) -> Result<Fd, Errno> {
     const STRANGERS_MAX: u32 = 64;
     for _ in 0..STRANGERS_MAX {
         wait_for(waiting.raw(), libc::POLLIN)?;

@@ -1,6 +1,6 @@
 //! The side that is asked: by a child that wants what it inherited, or by the owner of a connection's other end.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringway_host::Blocked;
@@ -89,7 +89,7 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: Option<u64>, wo
 }
 
 /// The socket of a connection, whatever carries it.
-pub(super) fn socket_between(offload: &Offload, local: SocketAddrV4, remote: SocketAddrV4) -> Option<Key> {
+pub(super) fn socket_between(offload: &Offload, local: SocketAddr, remote: SocketAddr) -> Option<Key> {
     offload.sockets.iter().find(|(_, socket)| (socket.bound, socket.peer) == (Some(local), Some(remote))).map(|(key, _)| key)
 }
 
@@ -110,7 +110,7 @@ struct Asker {
 }
 
 /// A child wants to use what it inherited from us.
-fn release(process: &'static Process, offload: &mut Offload, local: SocketAddrV4, remote: SocketAddrV4) -> (&'static str, Option<Fd>) {
+fn release(process: &'static Process, offload: &mut Offload, local: SocketAddr, remote: SocketAddr) -> (&'static str, Option<Fd>) {
     if offload.moves.iter().any(|moving| moving.is_between(local, remote)) || awaiting_child::release(process, offload, (local, remote)) {
         return ("wait", None);
     }
@@ -164,8 +164,8 @@ fn leave(
     process: &'static Process,
     offload: &mut Offload,
     asker: Asker,
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
+    local: SocketAddr,
+    remote: SocketAddr,
 ) -> (&'static str, Option<Fd>) {
     offload.poll_if_due(process.now());
     // The peer follows the connection to us before we know that it does: there is no socket yet that could take its descriptor.
@@ -206,7 +206,7 @@ fn leave(
             return ("wait", None);
         }
     }
-    let remains = match offload.ring.dissolve(now, local.into(), remote.into()) {
+    let remains = match offload.ring.dissolve(now, local, remote) {
         Ok(remains) => remains,
         Err(Error::NotConnected) => return ("wait", None),
         Err(_) => return ("gone", None),
@@ -233,7 +233,7 @@ fn leave(
 }
 
 /// Only who is at the other end may take a connection along. `key`: its socket, if that is known already.
-fn is_at_other_end(process: &Process, offload: &Offload, asker: &Asker, key: Option<Key>, ends: (SocketAddrV4, SocketAddrV4)) -> bool {
+fn is_at_other_end(process: &Process, offload: &Offload, asker: &Asker, key: Option<Key>, ends: (SocketAddr, SocketAddr)) -> bool {
     let socket = key.or_else(|| socket_between(offload, ends.0, ends.1)).and_then(|key| offload.sockets.find(key));
     let closed = || offload.ring.lingering_streams().into_iter().find(|&id| owner::ends(offload, id) == Some(ends));
     let Some(NextHop::Station(mac)) = socket.and_then(Socket::ring_id).or_else(closed).and_then(|id| offload.ring.tcp_hop(id)) else {
@@ -243,7 +243,7 @@ fn is_at_other_end(process: &Process, offload: &Offload, asker: &Asker, key: Opt
 }
 
 /// The descriptor that goes on in place of the ring's connection, and what is to be written into it first.
-fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (SocketAddrV4, SocketAddrV4), passed: Vec<Fd>) -> &'static str {
+fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (SocketAddr, SocketAddr), passed: Vec<Fd>) -> &'static str {
     let mine = |moving: &Move| moving.is_between(ends.0, ends.1) && moving.role == Role::Peer(talk);
     let Some(at) = offload.moves.iter().position(mine) else { return "gone" };
     let Ok([fresh, file]) = <[Fd; 2]>::try_from(passed) else { return "gone" };
@@ -264,7 +264,7 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
     }
     let socket = offload.sockets.find(key);
     let (ended, birth) = (socket.is_some_and(|socket| socket.shut.write), socket.map_or(0, |socket| socket.birth));
-    let family = socket.map_or(Family::V4, |socket| socket.family);
+    let family = socket.map_or(Family::of(ends.0), |socket| socket.family);
     if !OWN_TALKS.contains(&talk) {
         offload.taken.retain(|taken| taken.talk != talk);
         offload.taken.push(Taken { talk, local: ends.0, remote: ends.1, birth });
@@ -303,7 +303,7 @@ fn recognised(passed: [Fd; 2]) -> Option<[Fd; 2]> {
 
 /// The other end's process ends, and leaves us what the kernel has no room for before our program reads: its own descriptor, and what is to
 /// be written into that before the end.
-fn keep(process: &'static Process, talk: u64, (local, remote): (SocketAddrV4, SocketAddrV4), passed: Vec<Fd>) -> &'static str {
+fn keep(process: &'static Process, talk: u64, (local, remote): (SocketAddr, SocketAddr), passed: Vec<Fd>) -> &'static str {
     let mut passed = passed.into_iter();
     let (Some(other), Some(file), until) = (passed.next(), passed.next(), passed.next()) else { return "gone" };
     let Some(len) = memfd::len(&file).ok().and_then(|len| usize::try_from(len).ok()) else { return "gone" };
@@ -324,7 +324,7 @@ fn keep(process: &'static Process, talk: u64, (local, remote): (SocketAddrV4, So
 }
 
 /// Forks before the socket was made whose connection another process leaves a rest of. `None`: it has nothing to do with that.
-fn birth_of_reader(offload: &Offload, talk: u64, local: SocketAddrV4, remote: SocketAddrV4, other: &Fd) -> Option<u32> {
+fn birth_of_reader(offload: &Offload, talk: u64, local: SocketAddr, remote: SocketAddr, other: &Fd) -> Option<u32> {
     let family = pair::stream_family(other.raw())?;
     let taken = offload.taken.iter().find(|taken| (taken.talk, taken.local, taken.remote) == (talk, local, remote));
     if let Some(taken) = taken {
@@ -334,7 +334,7 @@ fn birth_of_reader(offload: &Offload, talk: u64, local: SocketAddrV4, remote: So
     if address::of_peer(other.raw(), family) != Some(local) {
         return None;
     }
-    let has_it = |bound: SocketAddrV4| bound.port() == local.port() && (bound.ip().is_unspecified() || bound.ip() == local.ip());
+    let has_it = |bound: SocketAddr| bound.port() == local.port() && (bound.ip().is_unspecified() || bound.ip() == local.ip());
     let listens = |socket: &Socket| matches!(socket.kind, Kind::Listener(_)) && socket.bound.is_some_and(has_it);
     let accepted = socket_between(offload, local, remote).and_then(|key| offload.sockets.find(key));
     let reader = accepted.or_else(|| offload.sockets.iter().map(|(_, socket)| socket).find(|socket| listens(socket)));

@@ -2,7 +2,7 @@
 //! they go to the kernel's half of the listener, whose queue all processes share. It is their other ends that can bring them there.
 
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use ringway_host::Blocked;
@@ -12,7 +12,6 @@ use ringway_stack::ring::{FlowId, NextHop};
 use super::{ANSWER, PATIENCE, owner, peer};
 use crate::descendants;
 use crate::exit::Patience;
-use crate::family::v4;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Kind, Socket, listen};
@@ -55,11 +54,13 @@ fn begin_for(process: &'static Process, which: Which) -> bool {
 /// A listener that other processes have is closed here: what waits, or is on its way, goes to the kernel's half before its end. `false`:
 /// nobody else has it.
 pub(crate) fn close(process: &'static Process, offload: &mut Offload, socket: &Socket) -> bool {
-    let Kind::Listener(Some(id)) = socket.kind else { return false };
+    if !matches!(socket.kind, Kind::Listener(Some(_))) {
+        return false;
+    }
     if !(socket.is_shared || descendants::shared_since(socket.birth)) {
         return false;
     }
-    withdraw(process, offload, id);
+    socket.flows().for_each(|id| withdraw(process, offload, id));
     true
 }
 
@@ -134,13 +135,11 @@ pub(crate) fn share(offload: &mut Offload, key: Key) {
     }
 }
 
-/// The listeners of the ring whose open file other processes have.
+/// What the listeners have on the ring whose open file other processes have.
 fn shared(offload: &Offload) -> Vec<(Key, FlowId)> {
-    let listeners = offload.sockets.iter().filter_map(|(key, socket)| match socket.kind {
-        Kind::Listener(Some(id)) => Some((key, id, socket)),
-        _ => None,
-    });
-    listeners.filter(|(_, _, socket)| socket.is_shared || descendants::shared_since(socket.birth)).map(|(key, id, _)| (key, id)).collect()
+    let is_shared = |socket: &Socket| socket.is_shared || descendants::shared_since(socket.birth);
+    let listeners = offload.sockets.iter().filter(|(_, socket)| matches!(socket.kind, Kind::Listener(_)) && is_shared(socket));
+    listeners.flat_map(|(key, socket)| socket.flows().map(move |id| (key, id))).collect()
 }
 
 fn run(process: &'static Process, which: Which) {
@@ -164,11 +163,10 @@ fn run(process: &'static Process, which: Which) {
                 half_open += handshakes;
             }
             if which == Which::Unawaited
-                && streams.is_empty()
-                && handshakes == 0
                 && let Some(key) = key
+                && listen::is_quiet(offload, key)
             {
-                listen::give_up(process, offload, key, id);
+                listen::give_up(process, offload, key);
             }
             waiting.extend(streams.into_iter().filter_map(|stream| Caller::of(process, offload, stream)));
         }
@@ -204,15 +202,15 @@ fn run(process: &'static Process, which: Which) {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Caller {
     station: Station,
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
+    local: SocketAddr,
+    remote: SocketAddr,
 }
 
 impl Caller {
     fn of(process: &Process, offload: &Offload, stream: FlowId) -> Option<Self> {
         let info = offload.ring.info(stream)?;
         let Some(NextHop::Station(mac)) = offload.ring.tcp_hop(stream) else { return None };
-        Some(Self { station: process.rendezvous.station_of(mac)?, local: v4(info.remote?), remote: v4(info.local) })
+        Some(Self { station: process.rendezvous.station_of(mac)?, local: info.remote?, remote: info.local })
     }
 
     /// Asks it to move its end, as a child would.

@@ -217,7 +217,11 @@ pub(crate) const fn expand(bits: u32) -> u32 {
 pub(crate) fn readiness(ring: &Ring<ShmDevice>, socket: &Socket) -> u32 {
     let ready = match socket.source() {
         Source::Ring(id) if socket.receive_low_water > 1 => expand(above_low_water(ring, socket, id).bits()),
-        Source::Ring(id) | Source::Both(Some(id)) => expand(ring.readiness(id).bits()),
+        Source::Ring(id) => expand(ring.readiness(id).bits()),
+        Source::Both(Some(id)) => {
+            let twins = socket.twin.map_or(Readiness::empty(), |twin| ring.readiness(twin));
+            expand((ring.readiness(id) | twins).bits())
+        }
         Source::Fresh if socket.shut.read => FRESH | IN | libc::EPOLLRDHUP as u32,
         Source::Fresh => FRESH,
         Source::Both(None) | Source::Kernel | Source::Nobody => 0,

@@ -1,7 +1,7 @@
 //! Gathering: under the lock only what must be, a few sockets at a time; text is made of it outside.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use libc::c_int;
 use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, SocketReport, TcpReport, WaitReport};
@@ -12,7 +12,6 @@ use ringway_stack::{Instant, tcp};
 
 use super::kernels;
 use crate::extra::rings::{self, Direction};
-use crate::family::ip4;
 use crate::fd_counters::{self, Count, Sums, Way};
 use crate::fdtable::{self, Entry};
 use crate::params;
@@ -241,8 +240,8 @@ struct Sample {
     protocol: Protocol,
     blocking: bool,
     multicast_loop: bool,
-    bound: Option<SocketAddrV4>,
-    peer: Option<SocketAddrV4>,
+    bound: Option<SocketAddr>,
+    peer: Option<SocketAddr>,
     is_listener: bool,
     /// Left to the kernel; `moved`: by another name, maybe, than the program knows it by.
     is_kernels: bool,
@@ -253,7 +252,7 @@ struct Sample {
     info: Option<FlowInfo>,
     tcp: Option<tcp::Details>,
     backlog: Option<Backlog>,
-    groups: Vec<Ipv4Addr>,
+    groups: Vec<IpAddr>,
     multicast_interface: Option<Ipv4Addr>,
     rings: [rings::Told; 2],
 }
@@ -274,12 +273,12 @@ impl Sample {
             offloaded: id.is_some(),
             reason: socket.reason,
             rule: socket.rare.as_ref().and_then(|rare| rare.rule.clone()),
-            info: id.and_then(|id| offload.ring.info(id)),
+            info: info_of(offload, socket),
             tcp: id.and_then(|id| offload.ring.tcp_details(now, id)),
-            backlog: id.and_then(|id| offload.ring.udp_backlog(id)),
+            backlog: backlog_of(offload, socket),
             groups: {
-                let on_ring = id.map_or(&[][..], |id| offload.ring.udp_groups(id)).iter().copied().map(ip4);
-                on_ring.chain(socket.rare.iter().flat_map(|rare| rare.groups.members.iter().copied())).collect()
+                let on_ring = id.map_or(&[][..], |id| offload.ring.udp_groups(id)).iter().copied();
+                on_ring.chain(socket.rare.iter().flat_map(|rare| rare.groups.members.iter().copied().map(IpAddr::V4))).collect()
             },
             multicast_interface: socket.rare.as_ref().and_then(|rare| rare.groups.interface),
             rings: [Direction::Rx, Direction::Tx].map(|direction| offload.rings.told(socket, direction)),
@@ -296,8 +295,8 @@ impl Sample {
         let told = told.unwrap_or_default();
         // (A port may be another one there than the program knows: names::of_moved.)
         let of_kernel = |address: Option<SocketAddr>| address.filter(|_| !self.moved);
-        let address = |kernels: Option<SocketAddr>, own: Option<SocketAddrV4>| {
-            of_kernel(kernels).or(own.map(SocketAddr::V4)).map_or_else(String::new, |address| address.to_string())
+        let address = |kernels: Option<SocketAddr>, own: Option<SocketAddr>| {
+            of_kernel(kernels).or(own).map_or_else(String::new, |address| address.to_string())
         };
         let [rx, tx] = self.rings;
         let mut report = SocketReport {
@@ -311,7 +310,7 @@ impl Sample {
             rule: self.rule,
             blocking: self.blocking,
             multicast_loop: self.multicast_loop,
-            groups: self.groups.iter().map(Ipv4Addr::to_string).collect(),
+            groups: self.groups.iter().map(IpAddr::to_string).collect(),
             multicast_interface: self.multicast_interface.map(|address| address.to_string()),
             rx_ring_user_id: rx.user_id,
             tx_ring_user_id: tx.user_id,
@@ -346,6 +345,33 @@ impl Sample {
         }
         report
     }
+}
+
+/// What the ring says of a socket: of both its flows, if it has two.
+fn info_of(offload: &Offload, socket: &Socket) -> Option<FlowInfo> {
+    let mut info = socket.ring_id().and_then(|id| offload.ring.info(id))?;
+    if let Some(twin) = socket.twin.and_then(|id| offload.ring.info(id)) {
+        let (all, more) = (&mut info.counters, &twin.counters);
+        all.rx_packets += more.rx_packets;
+        all.rx_bytes += more.rx_bytes;
+        all.rx_drops += more.rx_drops;
+        all.tx_packets += more.tx_packets;
+        all.tx_bytes += more.tx_bytes;
+        info.recv_queue += twin.recv_queue;
+    }
+    Some(info)
+}
+
+/// Likewise. (The limit is each flow's.)
+fn backlog_of(offload: &Offload, socket: &Socket) -> Option<Backlog> {
+    let mut backlog = socket.ring_id().and_then(|id| offload.ring.udp_backlog(id))?;
+    if let Some(twin) = socket.twin.and_then(|id| offload.ring.udp_backlog(id)) {
+        backlog.packets += twin.packets;
+        backlog.packets_max += twin.packets_max;
+        backlog.bytes_max += twin.bytes_max;
+        backlog.dropped_bytes += twin.dropped_bytes;
+    }
+    Some(backlog)
 }
 
 fn tcp_report(info: &FlowInfo, details: &tcp::Details) -> TcpReport {

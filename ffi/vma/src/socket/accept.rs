@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use libc::{sockaddr, socklen_t};
 use ringway_host::Blocked;
@@ -15,7 +15,6 @@ use super::common::Common;
 use super::connect::kernel_result;
 use super::{Family, Kind, Socket, common, lifecycle, listen};
 use crate::errno::{self, Errno, THEIRS};
-use crate::family::v4;
 use crate::fdtable::{self, Entry};
 use crate::lock::Lock;
 use crate::moving;
@@ -65,10 +64,11 @@ pub(crate) unsafe fn accept(
             listen::retry(&mut guard, key);
             guard.sockets.find(key)?.ring_id()
         });
-        if let Some(id) = id {
+        if let Some(mut id) = id {
             if !waits(&guard, id) {
                 let now = process.now();
                 guard.poll_if_due(now);
+                id = guard.turn(key).unwrap_or(id);
             }
             if waits(&guard, id) {
                 drop(guard);
@@ -108,7 +108,10 @@ pub(crate) unsafe fn accept(
             since: None,
         };
         let ready = |offload: &mut Offload, _| match offload.sockets.find(key).map(|s| s.kind) {
-            Some(Kind::Listener(Some(id))) => waits(offload, id).then_some(()),
+            Some(Kind::Listener(Some(own))) => {
+                let id = offload.turn(key).unwrap_or(own);
+                waits(offload, id).then_some(())
+            }
             Some(Kind::Listener(None)) => None,
             _ => Some(()),
         };
@@ -128,7 +131,7 @@ fn waits(offload: &Offload, id: FlowId) -> bool {
 ///
 /// # Errors
 /// As accept4(2), without waiting.
-pub(crate) fn by_itself(process: &Process, listener: Key, id: FlowId) -> Result<(c_int, Option<SocketAddrV4>), Errno> {
+pub(crate) fn by_itself(process: &Process, listener: Key, id: FlowId) -> Result<(c_int, Option<SocketAddr>), Errno> {
     take(process, listener, id, 0)
 }
 
@@ -150,7 +153,7 @@ unsafe fn from_ring(
     Ok(fd)
 }
 
-fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c_int, Option<SocketAddrV4>), Errno> {
+fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c_int, Option<SocketAddr>), Errno> {
     // The placeholder comes first: with no descriptor left, the connection stays in the queue, as in the kernel.
     let (fd, common) = common::accepted(process, listener, flags)?;
     let mut guard = process.lock();
@@ -169,8 +172,8 @@ fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c
     let mut socket = Socket::accepted(parent, fd, flags & libc::SOCK_NONBLOCK != 0);
     socket.kind = Kind::Stream(accepted);
     socket.reason = None;
-    socket.bound = info.map(|i| v4(i.local));
-    socket.peer = info.and_then(|i| i.remote).map(v4);
+    socket.bound = info.map(|i| i.local);
+    socket.peer = info.and_then(|i| i.remote);
     let peer = socket.peer;
     match common {
         None => lifecycle::replay_options(&socket),
@@ -178,6 +181,7 @@ fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c
     }
     let key = offload.sockets.insert(socket);
     offload.link(accepted, key.index);
+    offload.pass_turn(listener);
     offload.decided("accept", None);
     offload.dispatch();
     let entry = Entry::Socket(key);

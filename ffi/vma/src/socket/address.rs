@@ -1,7 +1,7 @@
 //! Socket addresses between C's forms and ours.
 
 use core::mem::size_of;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 
@@ -11,13 +11,11 @@ use crate::socket::Family;
 /// An address that the program passed, as far as offloading can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// IPv4, or IPv4-mapped IPv6 on an IPv6 socket.
-    V4(SocketAddrV4),
-    /// `::` on an IPv6 socket: every address of both families, if the socket is not V6ONLY.
-    Any6(u16),
+    /// A host's, or none in particular. IPv4-mapped addresses of IPv6 sockets are IPv4's here: so are the packets.
+    Ip(SocketAddr),
     /// `AF_UNSPEC`: a connect with it dissolves the association.
     Unspecified,
-    /// Any other: the kernel's business.
+    /// Any other: the kernel's business. So are link-local addresses of IPv6, which an interface belongs to.
     Other,
 }
 
@@ -36,7 +34,7 @@ pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t, family: Fami
         (libc::AF_INET, Family::V4) if len as usize >= size_of::<sockaddr_in>() => {
             // SAFETY: as above.
             let a = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
-            Address::V4(SocketAddrV4::new(Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr)), u16::from_be(a.sin_port)))
+            Address::Ip(SocketAddr::new(Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr)).into(), u16::from_be(a.sin_port)))
         }
         // RFC 2133's sockaddr_in6 lacks the scope id; Linux takes it (SIN6_LEN_RFC2133).
         (libc::AF_INET6, Family::V6) if len as usize >= size_of::<sockaddr_in6>() - 4 => {
@@ -46,11 +44,10 @@ pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t, family: Fami
                 let ip = core::ptr::addr_of!((*a).sin6_addr).cast::<[u8; 16]>().read_unaligned();
                 (Ipv6Addr::from(ip), u16::from_be(core::ptr::addr_of!((*a).sin6_port).read_unaligned()))
             };
-            match ip.to_ipv4_mapped() {
-                Some(v4) => Address::V4(SocketAddrV4::new(v4, port)),
-                None if ip.is_unspecified() => Address::Any6(port),
-                None => Address::Other,
+            if ip.is_unicast_link_local() {
+                return Address::Other;
             }
+            Address::Ip(SocketAddr::new(IpAddr::V6(ip).to_canonical(), port))
         }
         _ => Address::Other,
     }
@@ -63,22 +60,26 @@ pub(crate) enum Raw {
 }
 
 impl Raw {
-    pub(crate) fn new(address: SocketAddrV4, family: Family) -> Self {
-        match family {
-            Family::V4 => {
+    /// (An IPv4 socket's address is IPv4's.)
+    pub(crate) fn new(address: SocketAddr, family: Family) -> Self {
+        match (family, address.ip()) {
+            (Family::V4, ip) => {
                 // SAFETY: all of it is integers, for which zero is a value.
                 let mut raw: sockaddr_in = unsafe { core::mem::zeroed() };
                 raw.sin_family = libc::AF_INET as libc::sa_family_t;
                 raw.sin_port = address.port().to_be();
-                raw.sin_addr.s_addr = u32::from(*address.ip()).to_be();
+                raw.sin_addr.s_addr = if let IpAddr::V4(ip) = ip { ip.to_bits().to_be() } else { 0 };
                 Self::V4(raw)
             }
-            Family::V6 => {
+            (Family::V6, ip) => {
                 // SAFETY: as above.
                 let mut raw: sockaddr_in6 = unsafe { core::mem::zeroed() };
                 raw.sin6_family = libc::AF_INET6 as libc::sa_family_t;
                 raw.sin6_port = address.port().to_be();
-                let ip = if address.ip().is_unspecified() { Ipv6Addr::UNSPECIFIED } else { address.ip().to_ipv6_mapped() };
+                let ip = match ip {
+                    IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                    IpAddr::V6(ip) => ip,
+                };
                 raw.sin6_addr.s6_addr = ip.octets();
                 Self::V6(raw)
             }
@@ -128,16 +129,16 @@ impl Raw {
 }
 
 /// The placeholder's own address, as the kernel has it. `None`: of another kind than we handle.
-pub(crate) fn of_placeholder(fd: i32, family: Family) -> Option<SocketAddrV4> {
+pub(crate) fn of_placeholder(fd: i32, family: Family) -> Option<SocketAddr> {
     asked(fd, family, crate::real::getsockname)
 }
 
 /// Who is at the other end of a connection of the kernel's. `None`: nobody, or somebody of another kind.
-pub(crate) fn of_peer(fd: i32, family: Family) -> Option<SocketAddrV4> {
+pub(crate) fn of_peer(fd: i32, family: Family) -> Option<SocketAddr> {
     asked(fd, family, crate::real::getpeername)
 }
 
-fn asked(fd: i32, family: Family, ask: unsafe fn(i32, *mut sockaddr, *mut socklen_t) -> i32) -> Option<SocketAddrV4> {
+fn asked(fd: i32, family: Family, ask: unsafe fn(i32, *mut sockaddr, *mut socklen_t) -> i32) -> Option<SocketAddr> {
     // SAFETY: all of it is integers, for which zero is a value.
     let mut raw: libc::sockaddr_storage = unsafe { core::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_storage>() as socklen_t;
@@ -147,13 +148,21 @@ fn asked(fd: i32, family: Family, ask: unsafe fn(i32, *mut sockaddr, *mut sockle
     }
     // SAFETY: the kernel filled in `len` bytes.
     match unsafe { read((&raw const raw).cast(), len, family) } {
-        Address::V4(address) => Some(address),
-        Address::Any6(port) => Some(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)),
+        Address::Ip(address) => Some(address),
         Address::Unspecified | Address::Other => None,
     }
 }
 
-/// Whether an IPv6 socket was told to leave IPv4 alone (IPV6_V6ONLY, or net.ipv6.bindv6only): then nothing of it is offloaded.
+/// No address in particular, as a socket has it that is not bound.
+pub(crate) const fn any(family: Family) -> SocketAddr {
+    let ip = match family {
+        Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(ip, 0)
+}
+
+/// Whether an IPv6 socket was told to leave IPv4 alone (IPV6_V6ONLY, or net.ipv6.bindv6only).
 pub(crate) fn is_v6_only(fd: i32, family: Family) -> bool {
     if family == Family::V4 {
         return false;
@@ -165,22 +174,33 @@ pub(crate) fn is_v6_only(fd: i32, family: Family) -> bool {
     asked == 0 && value != 0
 }
 
-/// The address that Linux would send from, to a local destination: its route for 127.0.0.0/8 prefers 127.0.0.1, any other
-/// local address is its own source.
-pub(crate) const fn source_for(destination: Ipv4Addr) -> Ipv4Addr {
-    if destination.is_loopback() || destination.is_unspecified() { Ipv4Addr::LOCALHOST } else { destination }
+/// Whether the kernel lets a socket that has that address send to another: not to an IPv4-mapped one with IPV6_V6ONLY, nor to one of another family
+/// than its own.
+pub(crate) fn can_reach(fd: i32, family: Family, own: Option<SocketAddr>, to: SocketAddr) -> bool {
+    let has_another = own.is_some_and(|own| own.is_ipv4() != to.is_ipv4() && !(own.is_ipv6() && own.ip().is_unspecified()));
+    !has_another && (to.is_ipv6() || !is_v6_only(fd, family))
 }
 
-/// Where a destination really is: `0.0.0.0` means this host (Linux connects to the loopback).
-pub(crate) fn destination(address: SocketAddrV4) -> SocketAddrV4 {
-    if address.ip().is_unspecified() { SocketAddrV4::new(Ipv4Addr::LOCALHOST, address.port()) } else { address }
+/// The address that Linux would send from, to a local destination: its route for 127.0.0.0/8 prefers 127.0.0.1, any other
+/// local address is its own source (of IPv6 by RFC 6724 s5 rule 1).
+pub(crate) const fn source_for(destination: IpAddr) -> IpAddr {
+    match destination {
+        IpAddr::V4(ip) if ip.is_loopback() || ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    }
+}
+
+/// Where a destination really is: `0.0.0.0` and `::` mean this host (Linux connects to the loopback).
+pub(crate) const fn destination(address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() { SocketAddr::new(source_for(address.ip()), address.port()) } else { address }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn through_c(address: SocketAddrV4, family: Family) -> Address {
+    fn through_c(address: SocketAddr, family: Family) -> Address {
         let raw = Raw::new(address, family);
         // SAFETY: the structure is as long as it says.
         unsafe { read(raw.as_ptr(), raw.len(), family) }
@@ -188,17 +208,37 @@ mod tests {
 
     #[test]
     fn addresses_survive_the_way_through_c() {
-        let address = SocketAddrV4::new(Ipv4Addr::new(127, 1, 2, 3), 0xabcd);
-        assert_eq!(through_c(address, Family::V4), Address::V4(address));
-        assert_eq!(through_c(address, Family::V6), Address::V4(address));
-        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80);
-        assert_eq!(through_c(any, Family::V4), Address::V4(any));
-        assert_eq!(through_c(any, Family::V6), Address::Any6(80));
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        for v4 in ["127.1.2.3:43981", "0.0.0.0:80"].map(at) {
+            assert_eq!(through_c(v4, Family::V4), Address::Ip(v4));
+            // In its mapped form.
+            assert_eq!(through_c(v4, Family::V6), Address::Ip(v4));
+        }
+        for v6 in ["[::1]:43981", "[::]:80", "[2001:db8::7]:1"].map(at) {
+            assert_eq!(through_c(v6, Family::V6), Address::Ip(v6));
+        }
+        assert_eq!(through_c(at("[fe80::1]:80"), Family::V6), Address::Other, "an interface belongs to it");
+    }
+
+    #[test]
+    fn what_is_sent_to_this_host_comes_from_where_linux_has_it_come_from() {
+        for (to, really, from) in [
+            ("127.9.9.9:1", "127.9.9.9:1", "127.0.0.1"),
+            ("0.0.0.0:1", "127.0.0.1:1", "127.0.0.1"),
+            ("10.0.0.7:1", "10.0.0.7:1", "10.0.0.7"),
+            ("[::]:1", "[::1]:1", "::1"),
+            ("[::1]:1", "[::1]:1", "::1"),
+            ("[2001:db8::7]:1", "[2001:db8::7]:1", "2001:db8::7"),
+        ] {
+            let really: SocketAddr = really.parse().expect("an address");
+            assert_eq!(destination(to.parse().expect("an address")), really);
+            assert_eq!(source_for(really.ip()).to_string(), from, "{to}");
+        }
     }
 
     #[test]
     fn a_short_address_is_the_kernels_to_refuse() {
-        let raw = Raw::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1), Family::V4);
+        let raw = Raw::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1), Family::V4);
         // SAFETY: fewer bytes than there are.
         assert_eq!(unsafe { read(raw.as_ptr(), raw.len() - 1, Family::V4) }, Address::Other);
         // SAFETY: null is allowed.
@@ -207,7 +247,7 @@ mod tests {
 
     #[test]
     fn writing_cuts_to_the_room_and_tells_the_whole_length() {
-        let raw = Raw::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0x0102), Family::V4);
+        let raw = Raw::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0x0102), Family::V4);
         let mut out = [0xeeu8; 16];
         let mut len: socklen_t = 4;
         // SAFETY: four bytes of sixteen.

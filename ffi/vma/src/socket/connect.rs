@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 use core::time::Duration;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use libc::{sockaddr, socklen_t};
 use ringway_params::rules::Role;
@@ -41,12 +41,7 @@ pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const
     // SAFETY: the caller's promise.
     let to = unsafe { address::read(raw, len, family) };
     match kind {
-        // IPV6_V6ONLY: the kernel refuses IPv4-mapped destinations.
-        Kind::Fresh if matches!(to, Address::V4(_)) && address::is_v6_only(fd, family) => {
-            process.lock().leave_to_kernel(key, "connect", Reason::Family);
-            Err(THEIRS)
-        }
-        Kind::Fresh => match allowed(process, key, to).and_then(|()| find(process, key, to)) {
+        Kind::Fresh => match allowed(process, fd, key, to).and_then(|to| find(process, key, to)) {
             Ok((remote, hop)) => open(process, fd, key, remote, hop),
             Err(Unreachable::NotAnAddress | Unreachable::Unasked) => Err(THEIRS),
             Err(Unreachable::Because(reason)) => {
@@ -83,16 +78,22 @@ pub(crate) enum Unreachable {
     ByRule(String),
 }
 
-/// Whether libvma.conf lets a TCP socket connect over the ring.
-fn allowed(process: &Process, key: Key, to: Address) -> Result<(), Unreachable> {
-    let Address::V4(to) = to else { return Ok(()) };
-    let own = process.lock().sockets.find(key).and_then(|socket| socket.bound);
-    rules::leave(Role::TcpClient, address::destination(to), own).map_or(Ok(()), |rule| Err(Unreachable::ByRule(rule)))
+/// Where a TCP socket connects to over the ring, if it may, and libvma.conf lets it.
+fn allowed(process: &Process, fd: c_int, key: Key, to: Address) -> Result<Address, Unreachable> {
+    let Address::Ip(to) = to else { return Ok(to) };
+    let Some((family, own)) = process.lock().sockets.find(key).map(|socket| (socket.family, socket.bound)) else {
+        return Ok(Address::Ip(to));
+    };
+    let to = address::destination(to);
+    if !address::can_reach(fd, family, own, to) {
+        return Err(Unreachable::Because(Reason::Family));
+    }
+    rules::leave(Role::TcpClient, to, own).map_or(Ok(Address::Ip(to)), |rule| Err(Unreachable::ByRule(rule)))
 }
 
 /// Where a TCP connection goes. Who waits for nothing does not wait for a peer that has to be asked first either: a thread asks, and the
 /// connection goes on from there ([`greeting`]).
-fn find(process: &Process, key: Key, to: Address) -> Result<(SocketAddrV4, NextHop), Unreachable> {
+fn find(process: &Process, key: Key, to: Address) -> Result<(SocketAddr, NextHop), Unreachable> {
     let remote = candidate(process, to)?;
     let waits = process.lock().sockets.find(key).is_none_or(|socket| !socket.is_nonblocking());
     if waits {
@@ -114,7 +115,7 @@ fn find(process: &Process, key: Key, to: Address) -> Result<(SocketAddrV4, NextH
 
 /// Whether an offloaded process gets the datagrams from there to there, and where it is. Takes no longer than a datagram may: `waits` says whether
 /// its sender may block.
-pub(crate) fn reachable(process: &Process, from: SocketAddrV4, to: Address, waits: bool) -> Result<(SocketAddrV4, Resolved), Unreachable> {
+pub(crate) fn reachable(process: &Process, from: SocketAddr, to: Address, waits: bool) -> Result<(SocketAddr, Resolved), Unreachable> {
     let remote = candidate(process, to)?;
     let search = || process.rendezvous.search_datagram(from, remote).map_err(|error| unreachable(remote, &error));
     let mut known = search()?;
@@ -127,26 +128,25 @@ pub(crate) fn reachable(process: &Process, from: SocketAddrV4, to: Address, wait
 }
 
 /// Why an address is the kernel's that could not be resolved.
-pub(super) fn unreachable(remote: SocketAddrV4, error: &ResolveError) -> Unreachable {
+pub(super) fn unreachable(remote: SocketAddr, error: &ResolveError) -> Unreachable {
     tracing::debug!("{remote} cannot be reached by shared memory: {error}");
     Unreachable::Because(super::reason_of(error))
 }
 
 /// An address that an offloaded process may have.
-fn candidate(process: &Process, to: Address) -> Result<SocketAddrV4, Unreachable> {
+fn candidate(process: &Process, to: Address) -> Result<SocketAddr, Unreachable> {
     let remote = match to {
-        Address::V4(remote) => address::destination(remote),
-        // Linux connects `::` to the IPv6 loopback, where nothing is offloaded.
-        Address::Any6(_) | Address::Other => return Err(Unreachable::Because(Reason::Family)),
+        Address::Ip(remote) => address::destination(remote),
+        Address::Other => return Err(Unreachable::Because(Reason::Family)),
         Address::Unspecified => return Err(Unreachable::NotAnAddress),
     };
-    if remote.ip().is_multicast() || *remote.ip() == Ipv4Addr::BROADCAST {
+    if remote.ip().is_multicast() || remote.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
         return Err(Unreachable::Because(Reason::Multicast));
     }
     if remote.port() == 0 {
         return Err(Unreachable::NotAnAddress);
     }
-    if !process.addresses.contains(*remote.ip()) {
+    if !process.addresses.contains(remote.ip()) {
         return Err(Unreachable::Because(Reason::NotLocal));
     }
     Ok(remote)
@@ -154,7 +154,7 @@ fn candidate(process: &Process, to: Address) -> Result<SocketAddrV4, Unreachable
 
 /// Opens the connection over the ring, and waits for it unless the socket does not block. Where no port can be had, which the
 /// kernel's own connect may still have (it shares ports between destinations, and takes them from TIME-WAITs), that has its turn.
-fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: NextHop) -> Result<c_int, Errno> {
+fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddr, hop: NextHop) -> Result<c_int, Errno> {
     let leave = || {
         process.lock().leave_to_kernel(key, "connect", Reason::NoFreePort);
         Err(THEIRS)
@@ -172,7 +172,7 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: NextH
         }
         let chosen_by_program = socket.bound.is_some() && !socket.bound_by_connect;
         let replaceable = socket.fds == 1 && !chosen_by_program;
-        match offload.ring.tcp_connect(process.now(), local.into(), remote.into(), hop, &socket.tcp) {
+        match offload.ring.tcp_connect(process.now(), local, remote, hop, &socket.tcp) {
             Ok(id) => break (guard, local, id),
             // The kernel gave a port that a closed connection of the ring's still uses.
             Err(Error::AddressInUse) if replaceable && tries < PORTS_TRIED => {
@@ -222,13 +222,13 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddrV4, hop: NextH
 /// The program wants the addresses of a connection that it has closed, after its peer had. On the kernel's loopback the peer's last acknowledgment is
 /// there before the close returns; here it may lie in the ring, or be on its way. Whatever the peer does, this takes [`LAST_ACK_MAX`] at most.
 #[cold]
-fn await_last_ack(process: &Process, local: SocketAddrV4, remote: SocketAddrV4) {
+fn await_last_ack(process: &Process, local: SocketAddr, remote: SocketAddr) {
     let until = process.now() + LAST_ACK_MAX;
     loop {
         let now = process.now();
         let mut offload = process.lock();
         offload.poll_if_due(now);
-        if offload.ring.tcp_state(local.into(), remote.into()) != Some(tcp::State::LastAck) || now >= until {
+        if offload.ring.tcp_state(local, remote) != Some(tcp::State::LastAck) || now >= until {
             return;
         }
         drop(offload);
@@ -237,8 +237,8 @@ fn await_last_ack(process: &Process, local: SocketAddrV4, remote: SocketAddrV4) 
 }
 
 /// Binds the placeholder as a connect would have, and says to what. `None`: bind(2) has no port left.
-fn local_for(process: &Process, (fd, key, family): (c_int, Key, Family), remote: SocketAddrV4) -> Result<Option<SocketAddrV4>, Errno> {
-    let source = address::source_for(*remote.ip());
+fn local_for(process: &Process, (fd, key, family): (c_int, Key, Family), remote: SocketAddr) -> Result<Option<SocketAddr>, Errno> {
+    let source = address::source_for(remote.ip());
     let (is_unbound, has_plain_port) = {
         let guard = process.lock();
         guard.sockets.find(key).map_or((false, false), |socket| (socket.bound.is_none(), socket.has_plain_port))
@@ -255,14 +255,14 @@ fn local_for(process: &Process, (fd, key, family): (c_int, Key, Family), remote:
     }
     let mut local = address::of_placeholder(fd, family).ok_or(Errno(libc::EADDRNOTAVAIL))?;
     if local.port() == 0 {
-        let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
+        let ip = if local.ip().is_unspecified() { source } else { local.ip() };
         if has_plain_port
             && !is_tried
             && let Some(local) = ports::bind(process, (fd, key, family), ip, remote)?
         {
             return Ok(Some(local));
         }
-        let raw = Raw::new(SocketAddrV4::new(ip, 0), family);
+        let raw = Raw::new(SocketAddr::new(ip, 0), family);
         // SAFETY: the address is as long as it says.
         if unsafe { real::bind(fd, raw.as_ptr(), raw.len()) } != 0 {
             return match Errno::last() {

@@ -3,7 +3,7 @@
 
 use core::ffi::c_int;
 use std::io::IoSlice;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use libc::ssize_t;
 
@@ -15,8 +15,10 @@ use crate::process::{Offload, Process};
 use crate::real;
 use crate::slab::Key;
 
-/// The most that a UDP datagram holds: 65535 less both headers.
-const DATAGRAM_MAX: usize = 65_507;
+/// The most that a UDP datagram holds: 65535 less both headers, and by IPv6, whose packets' lengths are without theirs, less its own.
+const fn datagram_max(to: SocketAddr) -> usize {
+    if to.is_ipv4() { 65_507 } else { 65_527 }
+}
 
 /// Whether a send on a UDP socket is a piece of a datagram.
 #[inline]
@@ -49,14 +51,14 @@ pub(crate) fn send(
     let to = match (to, &corked) {
         // The first piece says where to; the others' addresses are not looked at.
         (_, Some((_, first))) => *first,
-        (Some(Address::V4(to)), None) => Some(address::destination(to)),
+        (Some(Address::Ip(to)), None) => Some(address::destination(to)),
         (None, None) if peer.is_some() => None,
         (None, None) => return Err(Errno(libc::EDESTADDRREQ)),
         (Some(_), None) => return Err(Errno(libc::EAFNOSUPPORT)),
     };
     let (bytes, _) = corked.get_or_insert_with(|| (Vec::new(), to));
     let count = vectors::total(data);
-    if bytes.len() + count > DATAGRAM_MAX {
+    if to.or(peer).is_none_or(|to| bytes.len() + count > datagram_max(to)) {
         *corked = None;
         return Err(Errno(libc::EMSGSIZE));
     }
@@ -77,10 +79,10 @@ pub(crate) fn push(process: &Process, mut guard: Guard<'_, Offload>, fd: c_int, 
     let family = socket.family;
     let Some((bytes, to)) = socket.rare.as_mut().and_then(|rare| rare.corked.take()) else { return Ok(()) };
     let kernel = || by_kernel(fd, &bytes, flags & !libc::MSG_MORE, to, family);
-    datagram::send(process, guard, process.now(), (fd, key), &[IoSlice::new(&bytes)], (to.map(Address::V4), flags), &kernel).map(drop)
+    datagram::send(process, guard, process.now(), (fd, key), &[IoSlice::new(&bytes)], (to.map(Address::Ip), flags), &kernel).map(drop)
 }
 
-fn by_kernel(fd: c_int, bytes: &[u8], flags: c_int, to: Option<SocketAddrV4>, family: Family) -> ssize_t {
+fn by_kernel(fd: c_int, bytes: &[u8], flags: c_int, to: Option<SocketAddr>, family: Family) -> ssize_t {
     let raw = to.map(|to| Raw::new(to, family));
     let (to, len) = raw.as_ref().map_or((core::ptr::null(), 0), |raw| (raw.as_ptr(), raw.len()));
     // SAFETY: the bytes and the address are as long as they say.

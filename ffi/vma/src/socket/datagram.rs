@@ -6,7 +6,7 @@ mod receive;
 use core::ffi::c_int;
 use core::time::Duration;
 use std::io::IoSlice;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddr;
 
 use libc::{sockaddr, socklen_t};
 use ringway_host::sleep::ppoll;
@@ -20,10 +20,9 @@ use ringway_stack::{Error, Instant};
 pub(crate) use self::receive::{KernelPoll, Received, receive};
 use super::address::{self, Address};
 use super::connect::{Unreachable, kernel_result, reachable};
-use super::{Kind, Socket, sharing};
+use super::{Family, Kind, Socket, sharing, vectors};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS};
-use crate::family::v4;
 use crate::fd_counters::{self, Way};
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
@@ -44,6 +43,10 @@ const ROOM_WITHIN: Duration = Duration::from_millis(500);
 /// The same, where the sender is not to block: two of that thread's ticks, as they are by default.
 const ROOM_AT_ONCE: Duration = Duration::from_millis(20);
 
+/// The most bytes of a datagram of IPv6 that are one packet of the ring's, which has 65535 bytes with its headers. (The kernel sends a few more, in
+/// fragments; of IPv4 there are no longer ones.)
+const V6_MAX: usize = 65_487;
+
 /// How often it looks.
 const ROOM_EVERY: Duration = Duration::from_micros(50);
 /// How long one is whose holder is being asked.
@@ -52,7 +55,7 @@ const UNASKED_FOR: Duration = Duration::from_millis(1);
 /// The last destination, and how it is reached.
 #[derive(Debug, Default)]
 pub(crate) struct Route {
-    to: Option<SocketAddrV4>,
+    to: Option<SocketAddr>,
     by: By,
 }
 
@@ -75,21 +78,21 @@ impl By {
 
 impl Route {
     /// Whether the last datagram, or the connection, was to that address and not the kernel's.
-    pub(crate) fn is_by_ring(&self, to: SocketAddrV4) -> bool {
+    pub(crate) fn is_by_ring(&self, to: SocketAddr) -> bool {
         self.to == Some(to) && matches!(self.by, By::Station(..))
     }
 
     /// The same, if it was the kernel's.
-    fn is_by_kernel(&self, to: SocketAddrV4) -> bool {
+    fn is_by_kernel(&self, to: SocketAddr) -> bool {
         self.to == Some(to) && matches!(self.by, By::Kernel(_))
     }
 
-    pub(super) fn is_to(&self, to: SocketAddrV4) -> bool {
+    pub(super) fn is_to(&self, to: SocketAddr) -> bool {
         self.to == Some(to)
     }
 
     /// Where it leads, if that has been found out.
-    pub(super) fn known(&self) -> Option<SocketAddrV4> {
+    pub(super) fn known(&self) -> Option<SocketAddr> {
         self.to.filter(|_| !matches!(self.by, By::Unknown))
     }
 
@@ -105,7 +108,7 @@ impl Route {
 pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
     let Some(socket) = offload.sockets.find_mut(key) else { return };
     let (Kind::Datagram(None), Some(local)) = (socket.kind, socket.bound) else { return };
-    if local.ip().is_multicast() || !(local.ip().is_unspecified() || process.addresses.contains(*local.ip())) {
+    if local.ip().is_multicast() || !(local.ip().is_unspecified() || process.addresses.contains(local.ip())) {
         socket.reason = Some(Reason::Multicast);
         offload.decided("bind", Some(Reason::Multicast));
         return;
@@ -119,45 +122,44 @@ pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
         offload.leave_to_kernel(key, "bind", Reason::KernelOnlyOption);
         return;
     }
-    match offload.ring.udp_open(local.into(), &socket.udp) {
-        Ok(id) => {
-            socket.kind = Kind::Datagram(Some(id));
-            socket.reason = None;
-            offload.link(id, key.index);
-            offload.decided("bind", None);
-        }
-        Err(error) => {
-            let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules };
-            socket.reason = Some(reason);
-            offload.decided("bind", Some(reason));
-        }
+    let opened = offload.open_flows(key, local);
+    let reason = opened.err().map(|error| if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules });
+    if let Some(socket) = offload.sockets.find_mut(key) {
+        socket.reason = reason;
     }
+    offload.decided("bind", reason);
     mux::refresh(offload, key.index);
 }
 
 /// Where the kernel has a socket's datagrams to an address come from. Port zero: it is not bound yet.
-fn source(offload: &Offload, key: Key, to: SocketAddrV4) -> SocketAddrV4 {
+fn source(offload: &Offload, key: Key, to: SocketAddr) -> SocketAddr {
     let local = offload.sockets.find(key).and_then(|socket| {
-        let on_ring = socket.ring_id().and_then(|id| offload.ring.info(id)).map(|info| v4(info.local));
+        let on_ring = socket.ring_id().and_then(|id| offload.ring.info(id)).map(|info| info.local);
         on_ring.or(socket.bound)
     });
     match local {
         Some(local) if !local.ip().is_unspecified() => local,
-        bound => SocketAddrV4::new(address::source_for(*to.ip()), bound.map_or(0, |bound| bound.port())),
+        bound => SocketAddr::new(address::source_for(to.ip()), bound.map_or(0, |bound| bound.port())),
     }
 }
 
 /// The way to `to` for a socket, which gets an address and a rule if it leads over the ring.
-fn find_way(process: &Process, fd: c_int, key: Key, to: SocketAddrV4, waits: bool) -> Result<Resolved, Unreachable> {
-    let from = source(&process.lock(), key, to);
-    let (_, hop) = sendable(process, from, Address::V4(to), waits)?;
+fn find_way(process: &Process, fd: c_int, key: Key, to: SocketAddr, waits: bool) -> Result<Resolved, Unreachable> {
+    let from = {
+        let guard = process.lock();
+        if guard.sockets.find(key).is_some_and(|socket| !address::can_reach(fd, socket.family, socket.bound, to)) {
+            return Err(Unreachable::Because(Reason::Family));
+        }
+        source(&guard, key, to)
+    };
+    let (_, hop) = sendable(process, from, Address::Ip(to), waits)?;
     ensure_published(process, fd, key);
     let bound = source(&process.lock(), key, to);
     if bound == from {
         return Ok(hop);
     }
     // It has a port now, by which the kernel may choose another one.
-    sendable(process, bound, Address::V4(to), waits).map(|(_, hop)| hop)
+    sendable(process, bound, Address::Ip(to), waits).map(|(_, hop)| hop)
 }
 
 /// Gives the socket an address and a rule, if it can have them: what a sender needs to be answered.
@@ -170,14 +172,9 @@ fn ensure_published(process: &Process, fd: c_int, key: Key) {
     if socket.kind != Kind::Datagram(None) || !may_be {
         return;
     }
-    if address::is_v6_only(fd, socket.family) {
-        offload.leave_to_kernel(key, "bind", Reason::Family);
-        return;
-    }
     let mut local = address::of_placeholder(fd, socket.family);
     if local.is_some_and(|l| l.port() == 0) {
-        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let raw = address::Raw::new(any, socket.family);
+        let raw = address::Raw::new(address::any(socket.family), socket.family);
         // SAFETY: the address is as long as it says.
         if unsafe { real::bind(fd, raw.as_ptr(), raw.len()) } == 0 {
             local = address::of_placeholder(fd, socket.family);
@@ -209,7 +206,7 @@ pub(crate) unsafe fn connect(
     raw: *const sockaddr,
     len: socklen_t,
 ) -> Result<c_int, Errno> {
-    if let Address::V4(to) = to
+    if let Address::Ip(to) = to
         && leave_whole(process, key, to)
     {
         return Err(THEIRS);
@@ -221,8 +218,7 @@ pub(crate) unsafe fn connect(
         give_port_back(process, fd, key);
     }
     let (family, waits) = process.lock().sockets.find(key).map_or((None, false), |socket| (Some(socket.family), !socket.is_nonblocking()));
-    let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-    let from = family.and_then(|family| address::of_placeholder(fd, family)).unwrap_or(any);
+    let from = family.and_then(|family| address::of_placeholder(fd, family)).unwrap_or(address::any(Family::V4));
     let found = sendable(process, from, to, waits);
     // (Whom nobody has yet on this machine, somebody may have soon.)
     if matches!(found, Ok(_) | Err(Unreachable::Unasked | Unreachable::Because(Reason::NoOffloadedPeer))) {
@@ -233,7 +229,7 @@ pub(crate) unsafe fn connect(
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
     let peer = match to {
-        Address::V4(remote) => Some(address::destination(remote)),
+        Address::Ip(remote) => Some(address::destination(remote)),
         _ => None,
     };
     socket.peer = peer;
@@ -267,7 +263,7 @@ pub(crate) unsafe fn connect(
 }
 
 /// A rule for udp_connect leaves the whole socket to the kernel, in both directions.
-fn leave_whole(process: &Process, key: Key, to: SocketAddrV4) -> bool {
+fn leave_whole(process: &Process, key: Key, to: SocketAddr) -> bool {
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find(key) else { return false };
@@ -275,6 +271,7 @@ fn leave_whole(process: &Process, key: Key, to: SocketAddrV4) -> bool {
     let ring = socket.ring_id();
     if let Some(id) = ring {
         offload.ring.close(process.now(), id, false);
+        offload.close_twin(key);
     }
     offload.leave_by_rule(key, "connect", rule);
     offload.dispatch();
@@ -282,8 +279,8 @@ fn leave_whole(process: &Process, key: Key, to: SocketAddrV4) -> bool {
 }
 
 /// [`reachable`], unless libvma.conf leaves datagrams to that address to the kernel.
-fn sendable(process: &Process, from: SocketAddrV4, to: Address, waits: bool) -> Result<(SocketAddrV4, Resolved), Unreachable> {
-    if let Address::V4(to) = to
+fn sendable(process: &Process, from: SocketAddr, to: Address, waits: bool) -> Result<(SocketAddr, Resolved), Unreachable> {
+    if let Address::Ip(to) = to
         && let Some(rule) = rules::leave(Role::UdpSender, address::destination(to), None)
     {
         return Err(Unreachable::ByRule(rule));
@@ -304,6 +301,7 @@ fn give_port_back(process: &Process, fd: c_int, key: Key) {
     socket.bound = None;
     socket.reason = Some(Reason::Undecided);
     offload.ring.close(process.now(), id, false);
+    offload.close_twin(key);
     mux::refresh(offload, key.index);
     offload.dispatch();
 }
@@ -321,6 +319,7 @@ fn ensure_published_connected(process: &Process, fd: c_int, key: Key) {
 
 /// Tells the ring's socket who its peer is, and which local address the kernel has given it for that.
 fn connect_on_ring(process: &Process, offload: &mut Offload, fd: c_int, key: Key) {
+    offload.keep_peers_flow(key);
     let Some(socket) = offload.sockets.find(key) else { return };
     let Kind::Datagram(Some(id)) = socket.kind else { return };
     // A peer that only the kernel reaches is named so that strangers are filtered; nothing is sent to that station.
@@ -328,10 +327,11 @@ fn connect_on_ring(process: &Process, offload: &mut Offload, fd: c_int, key: Key
         By::Station(hop, _) => NextHop::Station(hop.mac),
         By::Unknown | By::Kernel(_) => NextHop::Station(MacAddr::default()),
     };
-    let source = address::of_placeholder(fd, socket.family).map_or(Ipv4Addr::UNSPECIFIED, |local| *local.ip());
-    if let Err(error) = offload.ring.udp_connect(id, source.into(), socket.peer.map(|peer| (peer.into(), hop))) {
+    let source = address::of_placeholder(fd, socket.family).map_or(address::any(socket.family).ip(), |local| local.ip());
+    if let Err(error) = offload.ring.udp_connect(id, source, socket.peer.map(|peer| (peer, hop))) {
         tracing::info!("a datagram socket that is connected from {source} is left to the kernel: {error}");
         offload.ring.close(process.now(), id, false);
+        offload.close_twin(key);
         let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules };
         offload.leave_to_kernel(key, "connect", reason);
     }
@@ -354,16 +354,16 @@ pub(crate) fn send(
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     let to = match to {
         None => socket.peer,
-        Some(Address::V4(to)) => Some(address::destination(to)),
+        Some(Address::Ip(to)) => Some(address::destination(to)),
         // The kernel says what it thinks of it.
         Some(_) => None,
     };
-    let Some(to) = to else {
+    let Some(to) = to.filter(|to| to.is_ipv4() || vectors::total(data) <= V6_MAX) else {
         drop(guard);
         return by_kernel(fd, kernel);
     };
     if let Some(hop) = remembered(process, socket, to, now) {
-        if let (Some(hop), Kind::Datagram(Some(id))) = (hop, socket.kind) {
+        if let (Some(hop), Some(id)) = (hop, socket.flow_to(to)) {
             let result = send_on_ring(offload, id, data, to, hop, now);
             offload.dispatch();
             match result {
@@ -385,17 +385,17 @@ pub(crate) fn send(
 }
 
 /// Where a datagram to there would go on the ring, which is found out if it is not known. `None`: nowhere.
-pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -> Option<(FlowId, MacAddr, SocketAddrV4)> {
+pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -> Option<(FlowId, MacAddr, SocketAddr)> {
     let mut guard = process.lock();
     let socket = guard.sockets.find_mut(key)?;
     let to = match to {
         None => socket.peer?,
-        Some(Address::V4(to)) => address::destination(to),
+        Some(Address::Ip(to)) => address::destination(to),
         Some(_) => return None,
     };
     let now = process.now();
     if let Some(way) = remembered(process, socket, to, now) {
-        let Kind::Datagram(Some(id)) = socket.kind else { return None };
+        let id = socket.flow_to(to)?;
         return way.map(|station| (id, station, to));
     }
     drop(guard);
@@ -403,7 +403,7 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
     let found = find_way(process, fd, key, to, false);
     let mut guard = process.lock();
     let socket = guard.sockets.find_mut(key)?;
-    let (Ok(hop), Kind::Datagram(Some(id))) = (found, socket.kind) else {
+    let (Ok(hop), Some(id)) = (found, socket.flow_to(to)) else {
         socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) });
         return None;
     };
@@ -414,13 +414,13 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
 
 /// The remembered way to a destination: `Some(None)` is the kernel, `None` is not known.
 #[inline]
-fn remembered(process: &Process, socket: &mut Socket, to: SocketAddrV4, now: Instant) -> Option<Option<MacAddr>> {
+fn remembered(process: &Process, socket: &mut Socket, to: SocketAddr, now: Instant) -> Option<Option<MacAddr>> {
     usable(process, socket, to, now).or_else(|| socket.recall_route(to).then(|| usable(process, socket, to, now)).flatten())
 }
 
 /// The way to a destination, if it is the one that was used last.
 #[inline]
-fn usable(process: &Process, socket: &Socket, to: SocketAddrV4, now: Instant) -> Option<Option<MacAddr>> {
+fn usable(process: &Process, socket: &Socket, to: SocketAddr, now: Instant) -> Option<Option<MacAddr>> {
     if socket.route.to != Some(to) {
         return None;
     }
@@ -436,12 +436,12 @@ fn send_on_ring(
     offload: &mut Offload,
     id: FlowId,
     data: &[IoSlice<'_>],
-    to: SocketAddrV4,
+    to: SocketAddr,
     station: MacAddr,
     now: Instant,
 ) -> Result<usize, Error> {
-    let source = address::source_for(*to.ip());
-    offload.ring.udp_try_send(now, id, data, source.into(), Some((to.into(), NextHop::Station(station))))
+    let source = address::source_for(to.ip());
+    offload.ring.udp_try_send(now, id, data, source, Some((to, NextHop::Station(station))))
 }
 
 /// The way to the receiver is full. It is emptied into the receivers' buffers by whoever waits there, else by the progress thread of the receiver's process,
@@ -449,7 +449,7 @@ fn send_on_ring(
 /// delivery itself, whether it blocks or not. A receiver that does not move in all that time (it is stopped, say) loses the datagram, and no
 /// other is waited for until it has moved.
 #[cold]
-fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags): (SocketAddrV4, c_int)) -> Result<usize, Errno> {
+fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags): (SocketAddr, c_int)) -> Result<usize, Errno> {
     let saved = errno::current();
     let _masked = Masked::new();
     let began = process.now();
@@ -463,7 +463,7 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
             let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
             let nonblocking = socket.nonblocking || flags & libc::MSG_DONTWAIT != 0;
             let rest = (began + if nonblocking { ROOM_AT_ONCE } else { ROOM_WITHIN }).since(now);
-            let (Some(Some(station)), Kind::Datagram(Some(id))) = (remembered(process, socket, to, now), socket.kind) else {
+            let (Some(Some(station)), Some(id)) = (remembered(process, socket, to, now), socket.flow_to(to)) else {
                 // What was sent to a process that is gone is lost.
                 return Ok(data.iter().map(|part| part.len()).sum());
             };
@@ -471,8 +471,8 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
             let device = offload.ring.device_mut();
             if sent == Err(Error::WouldBlock) && (rest.is_zero() || !device.is_worth_waiting(station)) {
                 device.give_up(station);
-                let source = address::source_for(*to.ip());
-                sent = offload.ring.udp_send(now, id, data, source.into(), Some((to.into(), NextHop::Station(station))));
+                let source = address::source_for(to.ip());
+                sent = offload.ring.udp_send(now, id, data, source, Some((to, NextHop::Station(station))));
                 // VMA_TX_NONBLOCKED_EAGAINS: it is the program's to send again, where it does not block.
                 if sent.is_ok() && nonblocking && process.params.tx_nonblocked_eagains {
                     sent = Err(Error::WouldBlock);
@@ -498,7 +498,7 @@ fn send_after_asking(
     process: &Process,
     (fd, key): (c_int, Key),
     data: &[IoSlice<'_>],
-    (to, flags): (SocketAddrV4, c_int),
+    (to, flags): (SocketAddr, c_int),
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     let saved = errno::current();
@@ -511,8 +511,8 @@ fn send_after_asking(
     let offload = &mut *guard;
     let now = process.now();
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
-    match (found, socket.kind) {
-        (Ok(hop), Kind::Datagram(Some(id))) => {
+    match (found, socket.flow_to(to)) {
+        (Ok(hop), Some(id)) => {
             let station = hop.mac;
             socket.take_route(Route { to: Some(to), by: By::station(hop, now) });
             let result = send_on_ring(offload, id, data, to, station, now);

@@ -5,7 +5,7 @@
 
 use core::ffi::c_int;
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_host::Blocked;
 use ringway_shm::ResolveError;
@@ -33,15 +33,15 @@ const DATAGRAM_AT_ONCE: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) struct Greeting {
     /// Of datagrams; none of connections.
-    from: Option<SocketAddrV4>,
-    to: SocketAddrV4,
+    from: Option<SocketAddr>,
+    to: SocketAddr,
     /// The sockets that are being connected there.
     waiting: Vec<Key>,
 }
 
 /// Has the holder of an address asked, for datagrams from there or for connections, unless somebody asks already. `false`: there is no thread
 /// for it.
-pub(super) fn begin(process: &Process, from: Option<SocketAddrV4>, to: SocketAddrV4) -> bool {
+pub(super) fn begin(process: &Process, from: Option<SocketAddr>, to: SocketAddr) -> bool {
     let mut guard = process.lock();
     if find(&guard, from, to).is_some() {
         return true;
@@ -63,19 +63,19 @@ pub(super) fn begin(process: &Process, from: Option<SocketAddrV4>, to: SocketAdd
     true
 }
 
-fn find(offload: &Offload, from: Option<SocketAddrV4>, to: SocketAddrV4) -> Option<usize> {
+fn find(offload: &Offload, from: Option<SocketAddr>, to: SocketAddr) -> Option<usize> {
     offload.greetings.iter().position(|greeting| (greeting.from, greeting.to) == (from, to))
 }
 
 /// A connection waits for the answer. `false`: it is there already.
-pub(super) fn join(offload: &mut Offload, to: SocketAddrV4, key: Key) -> bool {
+pub(super) fn join(offload: &mut Offload, to: SocketAddr, key: Key) -> bool {
     let Some(at) = find(offload, None, to) else { return false };
     offload.greetings[at].waiting.push(key);
     true
 }
 
 /// Waits for the answer, as long as a datagram may.
-pub(super) fn await_end(process: &Process, from: Option<SocketAddrV4>, to: SocketAddrV4, may_block: bool) {
+pub(super) fn await_end(process: &Process, from: Option<SocketAddr>, to: SocketAddr, may_block: bool) {
     let longest = if may_block { DATAGRAM } else { DATAGRAM_AT_ONCE };
     let saved = errno::current();
     let started = std::time::Instant::now();
@@ -85,7 +85,7 @@ pub(super) fn await_end(process: &Process, from: Option<SocketAddrV4>, to: Socke
     errno::set(saved);
 }
 
-fn run(process: &'static Process, from: Option<SocketAddrV4>, to: SocketAddrV4) {
+fn run(process: &'static Process, from: Option<SocketAddr>, to: SocketAddr) {
     let result = match from {
         Some(from) => process.rendezvous.resolve_datagram(from, to),
         None => process.rendezvous.resolve(Protocol::Tcp, to),
@@ -99,14 +99,14 @@ fn run(process: &'static Process, from: Option<SocketAddrV4>, to: SocketAddrV4) 
 }
 
 /// A connection that waits to know where it goes, if the socket is one.
-fn pending(offload: &Offload, key: Key) -> Option<(FlowId, SocketAddrV4)> {
+fn pending(offload: &Offload, key: Key) -> Option<(FlowId, SocketAddr)> {
     let socket = offload.sockets.find(key)?;
     let Kind::Connecting(id) = socket.kind else { return None };
     (offload.ring.tcp_hop(id) == Some(NextHop::Pending)).then_some((id, socket.peer?))
 }
 
 /// Sends a connection to `to` on its way: over the ring, or through the kernel for that reason.
-pub(super) fn settle(process: &Process, offload: &mut Offload, key: Key, to: SocketAddrV4, error: Option<&ResolveError>) {
+pub(super) fn settle(process: &Process, offload: &mut Offload, key: Key, to: SocketAddr, error: Option<&ResolveError>) {
     let Some((id, _)) = pending(offload, key).filter(|&(_, peer)| peer == to) else { return };
     // (Of several that share an address, each connection has the next one.)
     let found = error.map_or_else(|| process.rendezvous.search(Protocol::Tcp, to).ok()?.found, |_| None);

@@ -42,7 +42,7 @@ pub(crate) fn opened(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
     if transport == Protocol::Udp {
         socket.udp = process.params.udp_defaults();
         if !socket.udp.multicast_loop {
-            no_multicast_loop(fd);
+            no_multicast_loop(fd, family);
         }
     }
     let mut guard = process.lock();
@@ -53,12 +53,13 @@ pub(crate) fn opened(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
 }
 
 /// VMA_TX_MC_LOOPBACK=0: what the program sends to groups does not come back, unless it asks for that. Groups are the kernel's.
-fn no_multicast_loop(fd: c_int) {
+fn no_multicast_loop(fd: c_int, family: Family) {
     let off: c_int = 0;
-    // SAFETY: the value is as long as it says.
-    unsafe {
-        real::setsockopt(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, (&raw const off).cast(), size_of::<c_int>() as libc::socklen_t)
-    };
+    let (v4, v6) = ((libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP), (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP));
+    for (level, name) in [Some(v4), (family == Family::V6).then_some(v6)].into_iter().flatten() {
+        // SAFETY: the value is as long as it says.
+        unsafe { real::setsockopt(fd, level, name, (&raw const off).cast(), size_of::<c_int>() as libc::socklen_t) };
+    }
 }
 
 /// A fresh kernel socket to stand for a connection of the ring.
@@ -67,6 +68,15 @@ pub(crate) fn placeholder(family: Family, flags: c_int) -> Result<c_int, Errno> 
     let fd = kernel_result(unsafe { real::socket(domain(family), libc::SOCK_STREAM | flags, 0) })?;
     arriving(fd);
     Ok(fd)
+}
+
+/// Whether IPv6 sockets leave IPv4 alone that have not been told anything (net.ipv6.bindv6only).
+pub(crate) fn is_v6_only_from_the_start() -> bool {
+    let Ok(fd) = placeholder(Family::V6, libc::SOCK_CLOEXEC) else { return false };
+    let is_v6_only = super::address::is_v6_only(fd, Family::V6);
+    // SAFETY: the descriptor was made above, and nobody knows of it.
+    unsafe { real::close(fd) };
+    is_v6_only
 }
 
 pub(crate) const fn domain(family: Family) -> c_int {
@@ -200,6 +210,7 @@ pub(crate) fn sends_signals(fd: c_int) {
     match socket.kind {
         Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => {
             offload.ring.close(process.now(), id, false);
+            offload.close_twin(key);
             offload.leave_to_kernel(key, "O_ASYNC", Reason::KernelOnlyOption);
             offload.dispatch();
         }
@@ -314,7 +325,7 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
     if let Some(id) = socket.ring_id() {
         // Bytes that have come and were not read make the end a reset (RFC 2525 s2.17), wherever they lie.
         offload.catch_up(process.now());
-        if let Some(info) = offload.ring.info(id) {
+        for info in socket.flows().filter_map(|id| offload.ring.info(id)) {
             offload.closed.rx_bytes += info.counters.rx_bytes;
             offload.closed.tx_bytes += info.counters.tx_bytes;
         }
@@ -322,6 +333,9 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
         let abort = socket.linger == Some(Duration::ZERO);
         offload.drop_shown(process.now(), key, id);
         offload.ring.close(process.now(), id, abort);
+        if let Some(twin) = socket.twin {
+            offload.ring.close(process.now(), twin, false);
+        }
         offload.dispatch();
         offload.watch_held(process.now(), id);
     } else if socket.reason != Some(Reason::Undecided) {

@@ -4,14 +4,13 @@ use core::ffi::c_int;
 
 use libc::{sockaddr, socklen_t};
 use ringway_params::rules::Role;
-use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, Shutdown};
-use ringway_stack::tcp;
+use ringway_stack::{Error, tcp};
 
 use super::address::{self};
 use super::connect::kernel_result;
-use super::{Kind, datagram, sharing};
+use super::{Kind, Socket, datagram, sharing};
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -39,7 +38,7 @@ pub(crate) unsafe fn bind(process: &Process, fd: c_int, key: Key, raw: *const so
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
-    let local = address::of_placeholder(fd, socket.family).filter(|_| !address::is_v6_only(fd, socket.family));
+    let local = address::of_placeholder(fd, socket.family);
     match (socket.kind, local) {
         (Kind::Fresh, Some(local)) => socket.bound = Some(local),
         (Kind::Datagram(None), Some(local)) => {
@@ -75,19 +74,30 @@ pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> 
     socket.backlog = if backlog < 0 { BACKLOG_MAX } else { backlog.min(BACKLOG_MAX) };
     match socket.kind {
         Kind::Fresh => {
-            socket.bound = address::of_placeholder(fd, socket.family).filter(|_| !address::is_v6_only(fd, socket.family));
+            socket.bound = address::of_placeholder(fd, socket.family);
+            inherit_v6_only(socket);
             socket.waited |= socket.watch.is_watched();
             publish(offload, key);
         }
-        Kind::Listener(Some(id)) => {
-            let backlog = socket.backlog as usize;
-            if let Err(error) = offload.ring.tcp_set_backlog(id, backlog) {
-                tracing::debug!("the backlog was not changed: {error}");
+        Kind::Listener(Some(_)) => {
+            let (backlog, flows) = (socket.backlog as usize, socket.flows());
+            for id in flows {
+                if let Err(error) = offload.ring.tcp_set_backlog(id, backlog) {
+                    tracing::debug!("the backlog was not changed: {error}");
+                }
             }
         }
         _ => {}
     }
     Ok(0)
+}
+
+/// What is accepted shows IPV6_V6ONLY as its listener does: by the kernel's account, one has it that is bound to an address of IPv6 (inet6_bind).
+fn inherit_v6_only(socket: &mut Socket) {
+    if address::is_v6_only(socket.fd, socket.family) {
+        socket.inherited.retain(|&(level, name, _)| (level, name) != (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY));
+        socket.inherited.push((libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1));
+    }
 }
 
 /// Makes the ring listen where the placeholder does. What does not work is left to the kernel, with its reason.
@@ -101,19 +111,17 @@ pub(crate) fn publish(offload: &mut Offload, key: Key) {
         offload.leave_by_rule(key, "listen", rule);
         return;
     }
-    let backlog = usize::try_from(socket.backlog).unwrap_or(1);
     let before = socket.kind;
-    // The kernel has let the program bind the address: whoever else has it shares it, by fork or by SO_REUSEPORT.
-    let config = tcp::Config { reuse_port: true, ..socket.tcp.clone() };
-    match offload.ring.tcp_listen(local.into(), backlog, &config) {
-        Ok(id) => {
-            socket.kind = Kind::Listener(Some(id));
-            socket.reason = None;
-            offload.link(id, key.index);
+    match offload.open_flows(key, local) {
+        Ok(()) => {
+            if let Some(socket) = offload.sockets.find_mut(key) {
+                socket.reason = None;
+            }
             offload.decided("listen", None);
         }
         Err(error) => {
             let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules };
+            let Some(socket) = offload.sockets.find_mut(key) else { return };
             socket.kind = Kind::Listener(None);
             // Tried again and again, it is said and counted once.
             let is_news = socket.reason.replace(reason) != Some(reason);
@@ -155,20 +163,27 @@ pub(crate) fn give_up_unawaited(process: &Process, offload: &mut Offload) -> boo
     offload.poll_if_due(process.now());
     let unawaited = unawaited(offload);
     let mut some_wait = false;
-    for (key, id) in unawaited {
-        if offload.ring.tcp_half_open(id) > 0 || !offload.ring.tcp_waiting(id).is_empty() {
+    for (key, _) in unawaited {
+        if !is_quiet(offload, key) {
             some_wait = true;
             continue;
         }
-        give_up(process, offload, key, id);
+        give_up(process, offload, key);
     }
     some_wait
 }
 
+/// Whether nobody is on the way to a listener, or waits there to be accepted.
+pub(crate) fn is_quiet(offload: &Offload, key: Key) -> bool {
+    let is_quiet = |id| offload.ring.tcp_half_open(id) == 0 && offload.ring.tcp_waiting(id).is_empty();
+    offload.sockets.find(key).is_none_or(|socket| socket.flows().all(is_quiet))
+}
+
 /// Leaves a listener's rule to other processes, until this one waits on it.
-pub(crate) fn give_up(process: &Process, offload: &mut Offload, key: Key, id: FlowId) {
+pub(crate) fn give_up(process: &Process, offload: &mut Offload, key: Key) {
+    let Some(flows) = offload.sockets.find(key).map(Socket::flows) else { return };
     left_to_others(offload, key);
-    offload.ring.close(process.now(), id, false);
+    flows.for_each(|id| offload.ring.close(process.now(), id, false));
     offload.dispatch();
 }
 
@@ -176,22 +191,16 @@ pub(crate) fn give_up(process: &Process, offload: &mut Offload, key: Key, id: Fl
 pub(crate) fn left_to_others(offload: &mut Offload, key: Key) {
     let Some(socket) = offload.sockets.find_mut(key) else { return };
     socket.kind = Kind::Listener(None);
+    socket.twin = None;
     socket.reason = Some(Reason::RuleTaken);
     socket.waited = false;
     mux::refresh(offload, key.index);
 }
 
-/// The listeners of the ring that nobody here ever waited on.
+/// What the listeners of the ring have there that nobody here ever waited on.
 pub(crate) fn unawaited(offload: &Offload) -> Vec<(Key, FlowId)> {
-    let unawaited = offload.sockets.iter().filter(|(_, socket)| !socket.waited);
-    unawaited.filter_map(|(key, socket)| Some((key, listening(socket.kind)?))).collect()
-}
-
-const fn listening(kind: Kind) -> Option<FlowId> {
-    match kind {
-        Kind::Listener(id) => id,
-        _ => None,
-    }
+    let unawaited = offload.sockets.iter().filter(|(_, socket)| !socket.waited && matches!(socket.kind, Kind::Listener(_)));
+    unawaited.flat_map(|(key, socket)| socket.flows().map(move |id| (key, id))).collect()
 }
 
 /// shutdown(2).
@@ -243,6 +252,7 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
             socket.reason = None;
             if let Some(id) = id {
                 offload.ring.close(process.now(), id, false);
+                offload.close_twin(key);
                 mux::refresh(offload, key.index);
                 offload.dispatch();
             }
@@ -256,15 +266,17 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
             // SAFETY: plain integers.
             kernel_result(unsafe { real::shutdown(fd, how) })
         }
-        Kind::Datagram(Some(id)) => {
+        Kind::Datagram(Some(_)) => {
             // The kernel knows whether it is connected; it ends its half, and wakes who waits there. Where it says ENOTCONN it has
             // ended it nevertheless, as the ring does.
             // SAFETY: plain integers.
             let result = kernel_result(unsafe { real::shutdown(fd, how) });
             if matches!(result, Ok(_) | Err(Errno(libc::ENOTCONN))) {
                 socket.shut.write |= ends != Shutdown::Read;
-                // Its answer is the kernel's.
-                let _ = offload.ring.shutdown(process.now(), id, ends);
+                for id in socket.flows() {
+                    // Its answer is the kernel's.
+                    let _ = offload.ring.shutdown(process.now(), id, ends);
+                }
             }
             mux::refresh(offload, key.index);
             offload.dispatch();

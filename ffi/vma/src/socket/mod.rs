@@ -5,6 +5,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod address;
+mod both;
 pub(crate) mod common;
 pub(crate) mod connect;
 pub(crate) mod cork;
@@ -21,11 +22,12 @@ pub(crate) mod rare;
 pub(crate) mod refused;
 pub(crate) mod routes;
 mod sharing;
+mod six;
 pub(crate) mod special;
 pub(crate) mod stream;
 pub(crate) mod vectors;
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ringway_stack::device::Protocol;
@@ -40,8 +42,22 @@ use crate::mux;
 pub(crate) enum Family {
     /// `AF_INET`.
     V4,
-    /// `AF_INET6`: only its IPv4-mapped addresses are offloaded.
+    /// `AF_INET6`. Its IPv4-mapped addresses are IPv4's on the ring, and everywhere in here.
     V6,
+}
+
+impl Family {
+    /// Of a socket that has such an address. (One of IPv6 can have either.)
+    pub(crate) const fn of(address: SocketAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    const fn other(self) -> Self {
+        match self {
+            Self::V4 => Self::V6,
+            Self::V6 => Self::V4,
+        }
+    }
 }
 
 /// What carries the socket.
@@ -83,6 +99,9 @@ pub(crate) struct Socket {
     pub(crate) family: Family,
     pub(crate) protocol: Protocol,
     pub(crate) kind: Kind,
+    /// The family of what a listener, or a UDP socket, has on the ring, and its flow of the other one, if it has both ([`both`]).
+    pub(crate) flow_family: Family,
+    pub(crate) twin: Option<FlowId>,
     /// O_NONBLOCK, which duplicates share as they do in the kernel.
     pub(crate) nonblocking: bool,
     /// SO_RCVTIMEO; `None` waits for ever.
@@ -102,13 +121,13 @@ pub(crate) struct Socket {
     /// Ancillary data that was asked for.
     pub(crate) ancillary: Ancillary,
     /// Whether `bind` was called, and to what (port 0 already resolved).
-    pub(crate) bound: Option<SocketAddrV4>,
+    pub(crate) bound: Option<SocketAddr>,
     /// No option says how its port is chosen, or shared: where a connect chooses one, the library may ([`ports`]).
     pub(crate) has_plain_port: bool,
     /// Whether the port in `bound` was chosen for a connect, which the program may have another of.
     pub(crate) bound_by_connect: bool,
     /// The connected peer.
-    pub(crate) peer: Option<SocketAddrV4>,
+    pub(crate) peer: Option<SocketAddr>,
     /// Which directions were shut down.
     pub(crate) shut: Shut,
     /// The last destination of unconnected datagrams.
@@ -190,6 +209,8 @@ impl Socket {
                 Protocol::Tcp => Kind::Fresh,
                 Protocol::Udp => Kind::Datagram(None),
             },
+            flow_family: family,
+            twin: None,
             nonblocking,
             receive_timeout: None,
             send_timeout: None,

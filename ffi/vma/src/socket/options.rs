@@ -14,7 +14,7 @@ use ringway_stack::offload::Reason;
 use ringway_stack::tcp;
 
 use super::connect::kernel_result;
-use super::{Family, Kind, Socket, common, cork, groups, info, lifecycle, sharing};
+use super::{Family, Kind, Socket, common, cork, groups, info, lifecycle, sharing, six};
 use crate::errno::Errno;
 use crate::extra::rings::options as rings;
 use crate::process::{Offload, Process};
@@ -98,11 +98,18 @@ pub(crate) unsafe fn set(
                 }
                 moving::hand_out(fd, Reason::KernelOnlyOption);
                 // SAFETY: the caller's promise.
-                return kernel_result(unsafe { real::setsockopt(fd, level, name, value, len) });
+                kernel_result(unsafe { real::setsockopt(fd, level, name, value, len) })?;
+                if (level, name) == (libc::IPPROTO_IPV6, six::ADDRESS_FORM)
+                    && let Some(socket) = process.lock().sockets.find_mut(key)
+                {
+                    socket.family = Family::V4;
+                }
+                return Ok(0);
             }
             Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => {
                 // The kernel's half is bound to the same address: peers find it once the rule is gone.
                 offload.ring.close(process.now(), id, false);
+                offload.close_twin(key);
                 offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
                 offload.dispatch();
             }
@@ -148,6 +155,7 @@ pub(crate) unsafe fn set(
     if (level, name) == (libc::SOL_SOCKET, SO_RXQ_OVFL) {
         // What has been sent already has arrived, on the kernel.
         offload.poll_if_due(process.now());
+        offload.keep_one_flow(key);
     }
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
     apply(socket, process, level, name, &argument);
@@ -182,6 +190,7 @@ fn leave_group(process: &Process, offload: &mut Offload, key: Key) {
         offload.sockets.iter().filter(|(_, socket)| shares(socket)).filter_map(|(key, socket)| Some((key, ring(socket)?))).collect();
     for (key, id) in sharers {
         offload.ring.close(process.now(), id, false);
+        offload.close_twin(key);
         offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
     }
     offload.dispatch();
@@ -200,7 +209,7 @@ fn kernel_only(level: c_int, name: c_int) -> bool {
             name,
             libc::IP_RECVTTL | libc::IP_RECVTOS | libc::IP_RECVOPTS | libc::IP_RETOPTS | libc::IP_RECVORIGDSTADDR | libc::IP_OPTIONS
         ),
-        libc::IPPROTO_IPV6 => matches!(name, libc::IPV6_RECVHOPLIMIT | libc::IPV6_RECVTCLASS),
+        libc::IPPROTO_IPV6 => six::concerns_all(name) || six::concerns_datagrams(name),
         _ => false,
     }
 }
@@ -208,7 +217,8 @@ fn kernel_only(level: c_int, name: c_int) -> bool {
 /// Options that mean nothing to a connection, in the kernel as little as here.
 fn concerns_datagrams_only(level: c_int, name: c_int) -> bool {
     match level {
-        libc::IPPROTO_IP | libc::IPPROTO_IPV6 => name != libc::IP_OPTIONS,
+        libc::IPPROTO_IP => name != libc::IP_OPTIONS,
+        libc::IPPROTO_IPV6 => !six::concerns_all(name),
         libc::SOL_SOCKET => name == SO_TXTIME,
         _ => false,
     }
@@ -392,8 +402,9 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
             socket.ancillary.drops = (argument.flag() && socket.protocol == Protocol::Udp).then_some(0);
         }
         (libc::IPPROTO_TCP, TCP_INQ) => socket.ancillary.inq = argument.flag(),
-        (libc::IPPROTO_IP, libc::IP_TOS) => set_tos(socket, argument),
-        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => set_tos(socket, argument),
+        (libc::IPPROTO_IP, libc::IP_TOS) => set_tos(socket, argument.int()),
+        // (-1: the default.)
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => set_tos(socket, argument.int().max(0)),
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
             let ttl = u8::try_from(argument.int()).unwrap_or(64);
             socket.tcp.ttl = ttl;
@@ -402,7 +413,7 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => socket.ancillary.packet_info = argument.flag(),
         (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => socket.ancillary.packet_info6 = argument.flag(),
         // The kernel's own, and its accepted sockets'.
-        (libc::SOL_SOCKET, libc::SO_OOBINLINE | libc::SO_PRIORITY) => {}
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE | libc::SO_PRIORITY) | (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {}
         _ => return,
     }
     if matches!(socket.kind, Kind::Fresh | Kind::Listener(_)) && argument.len == size_of::<c_int>() {
@@ -425,8 +436,8 @@ fn set_low_water(socket: &mut Socket) {
     }
 }
 
-fn set_tos(socket: &mut Socket, argument: &Argument) {
-    let tos = argument.int().to_ne_bytes()[0];
+fn set_tos(socket: &mut Socket, value: c_int) {
+    let tos = value.to_le_bytes()[0];
     socket.tcp.tos = tos;
     socket.udp.tos = tos;
 }
@@ -441,19 +452,14 @@ fn set_keepalive(socket: &mut Socket, change: impl FnOnce(&mut tcp::Keepalive)) 
 /// Makes an existing ring socket heed the socket's options.
 fn push(offload: &mut Offload, process: &Process, key: Key) {
     let Some(socket) = offload.sockets.find(key) else { return };
-    let result = match socket.kind {
-        Kind::Connecting(id) | Kind::Stream(id) | Kind::Listener(Some(id)) => {
-            let wanted = &socket.tcp;
-            offload.ring.tcp_configure(process.now(), id, |config| config.clone_from(wanted))
+    for id in socket.flows() {
+        let result = match socket.protocol {
+            Protocol::Tcp => offload.ring.tcp_configure(process.now(), id, |config| config.clone_from(&socket.tcp)),
+            Protocol::Udp => offload.ring.udp_configure(id, |options| *options = socket.udp),
+        };
+        if let Err(error) = result {
+            tracing::debug!("an option was not taken by the ring: {error}");
         }
-        Kind::Datagram(Some(id)) => {
-            let wanted = socket.udp;
-            offload.ring.udp_configure(id, |options| *options = wanted)
-        }
-        _ => Ok(()),
-    };
-    if let Err(error) = result {
-        tracing::debug!("an option was not taken by the ring: {error}");
     }
     offload.dispatch();
 }
@@ -502,6 +508,7 @@ pub(crate) unsafe fn get(
         }
         (libc::SOL_SOCKET, libc::SO_ERROR, Kind::Datagram(Some(id))) => {
             offload.poll_if_due(process.now());
+            let id = offload.turn(key).unwrap_or(id);
             let error = offload.ring.take_error(id).map(|error| Errno::from(error).0);
             if let Some(error) = error.or_else(|| offload.sockets.find_mut(key)?.take_left_error()) {
                 drop(guard);
@@ -531,6 +538,16 @@ pub(crate) unsafe fn get(
             drop(guard);
             // SAFETY: the caller's promise.
             unsafe { answer(&mss, value, len) }
+        }
+        // Where a connect chose the placeholder's address, the kernel has taken the socket for one that wants IPv6 alone (inet6_bind).
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, Kind::Connecting(_) | Kind::Stream(_))
+            if socket.family == Family::V6 && socket.bound_by_connect =>
+        {
+            let set = socket.inherited.iter().find(|&&(l, n, _)| (l, n) == (level, name)).map(|&(_, _, value)| c_int::from(value != 0));
+            drop(guard);
+            let told = set.unwrap_or_else(|| c_int::from(lifecycle::is_v6_only_from_the_start()));
+            // SAFETY: the caller's promise.
+            unsafe { answer(&told, value, len) }
         }
         // What the ring's connections run, whatever the placeholder's default is.
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION, Kind::Connecting(_) | Kind::Stream(_)) => {

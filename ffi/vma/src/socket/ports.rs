@@ -9,7 +9,7 @@
 
 use core::ffi::c_int;
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
 use libc::socklen_t;
@@ -52,9 +52,9 @@ pub(crate) struct Ports {
     /// Which one was chosen last, as a place in the range.
     last: u32,
     /// The sockets that were bound to each; some of them may be gone.
-    held: HashMap<SocketAddrV4, ArrayVec<Key, HOLDERS_MAX>>,
+    held: HashMap<SocketAddr, ArrayVec<Key, HOLDERS_MAX>>,
     /// The keys of `held`, and which of them is looked at next.
-    own: Vec<SocketAddrV4>,
+    own: Vec<SocketAddr>,
     next: usize,
 }
 
@@ -148,9 +148,9 @@ impl Allowed {
 /// A port that may do.
 enum Found {
     /// Nobody of this process holds it.
-    Fresh(SocketAddrV4),
+    Fresh(SocketAddr),
     /// The placeholder is bound to it, and so are others.
-    Shared(SocketAddrV4),
+    Shared(SocketAddr),
     /// Of those that were looked at, none.
     None,
     /// All were looked at.
@@ -165,9 +165,9 @@ enum Found {
 pub(super) fn bind(
     process: &Process,
     (fd, key, family): (c_int, Key, Family),
-    source: Ipv4Addr,
-    remote: SocketAddrV4,
-) -> Result<Option<SocketAddrV4>, Errno> {
+    source: IpAddr,
+    remote: SocketAddr,
+) -> Result<Option<SocketAddr>, Errno> {
     let mut search = Search::default();
     loop {
         let found = process.lock().find_port((fd, key, family), (source, remote), &mut search, process.now());
@@ -189,7 +189,7 @@ pub(super) fn bind(
     }
 }
 
-fn bind_to(fd: c_int, family: Family, local: SocketAddrV4) -> Result<(), Errno> {
+fn bind_to(fd: c_int, family: Family, local: SocketAddr) -> Result<(), Errno> {
     let raw = Raw::new(local, family);
     // SAFETY: the address is as long as it says.
     if unsafe { real::bind(fd, raw.as_ptr(), raw.len()) } == 0 { Ok(()) } else { Err(Errno::last()) }
@@ -206,7 +206,7 @@ impl Offload {
     fn find_port(
         &mut self,
         socket: (c_int, Key, Family),
-        (source, remote): (Ipv4Addr, SocketAddrV4),
+        (source, remote): (IpAddr, SocketAddr),
         search: &mut Search,
         now: ringway_stack::Instant,
     ) -> Found {
@@ -240,12 +240,12 @@ impl Offload {
     }
 
     /// The next port of the range, if nobody in this process holds it.
-    fn look_ahead(&mut self, (source, remote): (Ipv4Addr, SocketAddrV4), now: ringway_stack::Instant) -> Found {
+    fn look_ahead(&mut self, (source, remote): (IpAddr, SocketAddr), now: ringway_stack::Instant) -> Found {
         let Self { ring, ports, .. } = self;
         let Some(allowed) = &ports.allowed else { return Found::None };
         ports.last = (ports.last + 1) % allowed.count;
-        let local = SocketAddrV4::new(source, allowed.at(ports.last));
-        if allowed.is_reserved(local.port()) || ports.held.contains_key(&local) || !ring.tcp_is_free(now, local.into(), remote.into()) {
+        let local = SocketAddr::new(source, allowed.at(ports.last));
+        if allowed.is_reserved(local.port()) || ports.held.contains_key(&local) || !ring.tcp_is_free(now, local, remote) {
             return Found::None;
         }
         Found::Fresh(local)
@@ -255,13 +255,13 @@ impl Offload {
     fn look_at_own(
         &mut self,
         (fd, key, family): (c_int, Key, Family),
-        (source, remote): (Ipv4Addr, SocketAddrV4),
+        (source, remote): (IpAddr, SocketAddr),
         now: ringway_stack::Instant,
     ) -> Found {
         let Self { ring, sockets, ports, .. } = self;
         ports.next = (ports.next + 1) % ports.own.len();
         let local = ports.own[ports.next];
-        if *local.ip() != source || !ring.tcp_is_free(now, local.into(), remote.into()) {
+        if local.ip() != source || !ring.tcp_is_free(now, local, remote) {
             return Found::None;
         }
         let Some(holders) = ports.held.get_mut(&local) else { return Found::None };
@@ -289,7 +289,7 @@ impl Offload {
         Found::Shared(local)
     }
 
-    fn hold_port(&mut self, local: SocketAddrV4, key: Key) {
+    fn hold_port(&mut self, local: SocketAddr, key: Key) {
         let Self { sockets, ports, .. } = self;
         if ports.held.len() > sockets.len() + FORGOTTEN_MAX {
             ports.held.retain(|_, holders| holders.iter().any(|&holder| sockets.find(holder).is_some()));

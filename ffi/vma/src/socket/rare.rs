@@ -1,7 +1,7 @@
 //! What few sockets have: kept apart, so that the others stay small.
 
 use core::cell::Cell;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use libc::c_int;
@@ -29,7 +29,7 @@ pub(crate) struct Rare {
     /// UDP_CORK.
     pub(crate) cork: bool,
     /// A datagram that is not complete, and where it is to go; no address: to the connected peer.
-    pub(crate) corked: Option<(Vec<u8>, Option<SocketAddrV4>)>,
+    pub(crate) corked: Option<(Vec<u8>, Option<SocketAddr>)>,
     /// SO_VMA_FLOW_TAG; zero: none.
     pub(crate) flow_tag: u32,
     /// Where it sent to before.

@@ -2,7 +2,7 @@
 //! datagram.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_shm::Rendezvous;
 
@@ -14,7 +14,7 @@ const MOST: usize = 1024;
 
 /// By their addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Routes(BTreeMap<SocketAddrV4, Route>);
+pub(crate) struct Routes(BTreeMap<SocketAddr, Route>);
 
 impl Routes {
     /// Lets go of stations that are no more.
@@ -25,7 +25,7 @@ impl Routes {
 
 impl Socket {
     /// Makes the route to an address the one that is used, if it is remembered.
-    pub(super) fn recall_route(&mut self, to: SocketAddrV4) -> bool {
+    pub(super) fn recall_route(&mut self, to: SocketAddr) -> bool {
         let Self { route, rare, .. } = self;
         let Some(Routes(others)) = rare.as_mut().map(|rare| &mut rare.routes) else { return false };
         let Some(found) = others.get_mut(&to).map(core::mem::take) else { return false };

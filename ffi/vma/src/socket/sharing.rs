@@ -4,14 +4,14 @@
 
 use core::ffi::c_int;
 use core::mem::size_of;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddr;
 
 use libc::{sockaddr, socklen_t};
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::Reuse;
 
 use super::address::{self, Address};
-use super::{Kind, Socket};
+use super::{Family, Kind, Socket};
 use crate::cancel::Masked;
 use crate::process::{Offload, Process};
 use crate::real;
@@ -34,6 +34,7 @@ pub(super) fn leave_choice_to_kernel(process: &Process, offload: &mut Offload, k
         return;
     }
     offload.ring.close(process.now(), id, false);
+    offload.close_twin(key);
     offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
     offload.dispatch();
 }
@@ -78,8 +79,7 @@ pub(super) unsafe fn former_receiver_of_address(
     }
     // SAFETY: the caller's promise.
     let to = match unsafe { address::read(raw, len, family) } {
-        Address::V4(to) => to,
-        Address::Any6(port) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port),
+        Address::Ip(to) => to,
         Address::Unspecified | Address::Other => return None,
     };
     former_receiver(process, fd, None, to)
@@ -88,10 +88,10 @@ pub(super) unsafe fn former_receiver_of_address(
 /// Who gets what the peer of a socket sends until it is connected; or what anybody sends, until it isn't any more.
 pub(super) fn former_receiver_of_peer(process: &Process, fd: c_int, key: Key, to: Address) -> Option<FormerReceiver> {
     let bound = process.lock().sockets.find(key)?.bound?;
-    let Address::V4(peer) = to else { return former_receiver(process, fd, None, bound) };
+    let Address::Ip(peer) = to else { return former_receiver(process, fd, None, bound) };
     let peer = address::destination(peer);
-    let ip = if bound.ip().is_unspecified() { address::source_for(*peer.ip()) } else { *bound.ip() };
-    former_receiver(process, fd, Some(peer), SocketAddrV4::new(ip, bound.port()))
+    let ip = if bound.ip().is_unspecified() { address::source_for(peer.ip()) } else { bound.ip() };
+    former_receiver(process, fd, Some(peer), SocketAddr::new(ip, bound.port()))
 }
 
 /// Who gets what comes for a socket's address until an option of the socket changes that.
@@ -102,9 +102,9 @@ pub(super) fn former_receiver_of_own(process: &Process, fd: c_int, key: Key) -> 
 
 /// Which of the kernel's sockets gets now what another one is about to get: what goes from `from` to `to`. `None`: that is nobody's matter, for no
 /// two sockets share the address.
-fn former_receiver(process: &Process, fd: c_int, from: Option<SocketAddrV4>, to: SocketAddrV4) -> Option<FormerReceiver> {
+fn former_receiver(process: &Process, fd: c_int, from: Option<SocketAddr>, to: SocketAddr) -> Option<FormerReceiver> {
     let is_shared = to.port() != 0 && reuse_of(fd) != Reuse::No;
-    let from = from.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+    let from = from.unwrap_or(address::any(Family::of(to)));
     is_shared.then(|| FormerReceiver(process.rendezvous.receiver(from, to)))
 }
 

@@ -41,8 +41,21 @@
         (int)must;                                                                                   \
     })
 
+// Compiled with -DSIX, a program that names no address of its own is one of IPv6.
+#ifdef SIX
+#undef AF_INET
+#define AF_INET AF_INET6
+#define sockaddr_in sockaddr_in6
+#define sin_family sin6_family
+#define sin_port sin6_port
+#define sin_addr sin6_addr
+#define INET_LOOPBACK IN6ADDR_LOOPBACK_INIT
+#else
+#define INET_LOOPBACK {htonl(INADDR_LOOPBACK)}
+#endif
+
 static inline struct sockaddr_in loopback(int port) {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = INET_LOOPBACK};
     return a;
 }
 

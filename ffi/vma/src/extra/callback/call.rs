@@ -3,16 +3,15 @@
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr;
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddr};
 
-use libc::{in_addr, iovec, sa_family_t, size_t, sockaddr_in, timespec};
+use libc::{in_addr, iovec, sa_family_t, size_t, sockaddr_in, sockaddr_in6, timespec};
 
 use super::super::abi::Info;
 use super::super::left;
 use super::super::loans::{Pieces, write_iovecs};
 use super::{Function, Next, Running, me};
 use crate::exports::control::wall_time;
-use crate::family::v4;
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
 
@@ -34,8 +33,8 @@ struct Call {
     context: *mut c_void,
     pieces: size_t,
     info: Info,
-    from: sockaddr_in,
-    to: sockaddr_in,
+    from: sockaddr_in6,
+    to: sockaddr_in6,
 }
 
 /// Runs callbacks that are due: as many as are worth it before another look. Nothing that needs dropping may be on the stack.
@@ -53,8 +52,8 @@ pub(in crate::extra) fn run() {
     for left_to_run in (0..BATCH).rev() {
         // SAFETY: it was written before, and is written anew for each.
         let call = unsafe { call.assume_init_mut() };
-        call.info.src = &raw mut call.from;
-        call.info.dst = &raw mut call.to;
+        call.info.src = (&raw mut call.from).cast();
+        call.info.dst = (&raw mut call.to).cast();
         // SAFETY: the program's function, as it registered it, with what the header promises. No lock is held, and no panic passes: it is the
         // program's own exception that may.
         let answer = unsafe { (call.function)(call.fd, call.pieces, iov.as_mut_ptr().cast(), &raw mut call.info, call.context) };
@@ -139,7 +138,7 @@ fn prepare(process: &Process, offload: &mut Offload, out: (*mut Call, &mut Vecto
         hw_timestamp: NEVER,
         sw_timestamp: if wants_time { to_timespec(wall_time(shown.received)) } else { NEVER },
     };
-    let (from, to) = (to_sockaddr(v4(shown.from)), to_sockaddr(v4(shown.to)));
+    let (from, to) = (to_sockaddr(shown.from), to_sockaddr(shown.to));
     let context = ptr::with_exposed_provenance_mut(context);
     let call = Call { function, serial, process: ptr::from_ref(process), fd, context, pieces: count, info, from, to };
     // SAFETY: the callers' own, and all of it is plain data.
@@ -153,11 +152,28 @@ fn to_timespec(time: core::time::Duration) -> timespec {
     timespec { tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(time.subsec_nanos()) }
 }
 
-fn to_sockaddr(address: SocketAddrV4) -> sockaddr_in {
-    sockaddr_in {
-        sin_family: libc::AF_INET as sa_family_t,
-        sin_port: address.port().to_be(),
-        sin_addr: in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
-        sin_zero: [0; 8],
+/// A `sockaddr_in`, or, as its family says, a `sockaddr_in6`.
+fn to_sockaddr(address: SocketAddr) -> sockaddr_in6 {
+    // SAFETY: all of it is integers, for which zero is a value.
+    let mut raw: sockaddr_in6 = unsafe { core::mem::zeroed() };
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            let v4 = sockaddr_in {
+                sin_family: libc::AF_INET as sa_family_t,
+                sin_port: address.port().to_be(),
+                sin_addr: in_addr { s_addr: ip.to_bits().to_be() },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: the longer structure has room for the other, and is aligned as it.
+            unsafe { (&raw mut raw).cast::<sockaddr_in>().write(v4) };
+        }
+        IpAddr::V6(ip) => {
+            raw.sin6_family = libc::AF_INET6 as sa_family_t;
+            raw.sin6_port = address.port().to_be();
+            raw.sin6_addr.s6_addr = ip.octets();
+        }
     }
+    raw
 }
+
+const _: () = assert!(size_of::<sockaddr_in>() <= size_of::<sockaddr_in6>() && align_of::<sockaddr_in>() <= align_of::<sockaddr_in6>());

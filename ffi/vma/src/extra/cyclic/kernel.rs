@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 use core::mem::size_of;
 use core::ptr;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddr;
 
 use libc::{sockaddr_storage, socklen_t};
 use ringway_shm::RxBuf;
@@ -41,7 +41,7 @@ impl Offload {
             let all = members.iter().filter_map(|&member| sockets.get(member));
             let mut taken = Ok(());
             for socket in all {
-                let bound = socket.bound.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+                let bound = socket.bound.unwrap_or(address::any(socket.family));
                 taken = cyclic.take_from((socket.fd, socket.family, bound), now, max);
                 if taken.is_err() {
                     break;
@@ -59,7 +59,7 @@ impl Offload {
 }
 
 impl CyclicRing {
-    fn take_from(&mut self, (fd, family, to): (c_int, Family, SocketAddrV4), now: Instant, max: usize) -> Result<(), Errno> {
+    fn take_from(&mut self, (fd, family, to): (c_int, Family, SocketAddr), now: Instant, max: usize) -> Result<(), Errno> {
         let mut bytes = [0u8; 2048];
         let mut long = Vec::new();
         for _ in 0..DATAGRAMS_MAX {
@@ -70,7 +70,7 @@ impl CyclicRing {
             if self.buffer.waiting() >= max {
                 return Ok(());
             }
-            let headers = made_up_headers(to.into(), to.into(), len);
+            let headers = made_up_headers(to, to, len);
             if self.buffer.waiting() == 0 {
                 // All before the end was given out: this call may go back to the beginning.
                 self.buffer.rewind_at_end();
@@ -94,7 +94,7 @@ impl CyclicRing {
             if offered.is_err() {
                 return Err(Errno(libc::EMSGSIZE));
             }
-            let headers = made_up_headers(from.unwrap_or(to).into(), to.into(), len);
+            let headers = made_up_headers(from.unwrap_or(to), to, len);
             let packet = Packet::<RxBuf> { headers: &headers, copied: [&room[..len], &[]], buffers: &[], received: now };
             // (It was offered; if another thread has taken that one, and the next is longer, it is lost as a longer one is.)
             self.buffer.write(&packet).map_err(|_| Errno(libc::EMSGSIZE))?;
@@ -104,7 +104,7 @@ impl CyclicRing {
 }
 
 /// The next datagram: its length, and who sent it.
-fn receive(fd: c_int, family: Family, room: &mut [u8]) -> Option<(usize, Option<SocketAddrV4>)> {
+fn receive(fd: c_int, family: Family, room: &mut [u8]) -> Option<(usize, Option<SocketAddr>)> {
     // SAFETY: all of it is integers, for which zero is a value.
     let mut name: sockaddr_storage = unsafe { core::mem::zeroed() };
     let mut name_len = size_of::<sockaddr_storage>() as socklen_t;
@@ -114,7 +114,7 @@ fn receive(fd: c_int, family: Family, room: &mut [u8]) -> Option<(usize, Option<
     let got = usize::try_from(got).ok()?;
     // SAFETY: the structure is longer than any address that the kernel writes.
     let from = match unsafe { address::read((&raw const name).cast(), name_len, family) } {
-        Address::V4(from) => Some(from),
+        Address::Ip(from) => Some(from),
         _ => None,
     };
     Some((got, from))

@@ -1,6 +1,6 @@
 //! Which sockets share a ring: the allocation logics (vma.md s1.3, VMA_RING_ALLOCATION_LOGIC_RX and _TX).
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::extra::cyclic::UserMemory;
 use crate::extra::thread_name::{Life, Thread};
@@ -76,7 +76,7 @@ impl Place {
 enum Of {
     /// (The device is one interface.)
     Interface,
-    Ip(Ipv4Addr),
+    Ip(IpAddr),
     Socket(Key),
     UserId(u32),
     Thread(Thread),
@@ -119,7 +119,7 @@ impl Threads {
             // One memory has one writer, whatever the logic.
             _ if memory.is_some() => Of::Interface,
             Logic::Interface => Of::Interface,
-            Logic::Ip => Of::Ip(socket.bound.map_or(Ipv4Addr::UNSPECIFIED, |local| *local.ip())),
+            Logic::Ip => Of::Ip(socket.bound.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |local| local.ip())),
             Logic::Socket => Of::Socket(key),
             Logic::UserId => Of::UserId(asked.user_id),
             Logic::Thread => Of::Thread(Thread::current()),
@@ -188,7 +188,7 @@ mod tests {
 
     fn place(threads: &mut Threads, asked: Asked, index: u32) -> Place {
         let mut socket = Socket::new(3, Family::V4, Protocol::Udp, false, ringway_stack::tcp::Config::default());
-        socket.bound = Some(std::net::SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, (index % 2) as u8), 5));
+        socket.bound = Some(std::net::SocketAddr::new([127, 0, 0, (index % 2) as u8].into(), 5));
         threads.place(asked, Key { index, generation: 1 }, &socket)
     }
 

@@ -74,9 +74,10 @@ impl Offload {
         if core::mem::replace(&mut self.rings.is_active, true) {
             return;
         }
-        let there: Vec<u32> = self.sockets.iter().filter(|(_, socket)| socket.ring_id().is_some()).map(|(key, _)| key.index).collect();
-        for index in there {
-            self.join_ring(index, Direction::Rx);
+        let there: Vec<Key> = self.sockets.iter().filter(|(_, socket)| socket.ring_id().is_some()).map(|(key, _)| key).collect();
+        for key in there {
+            self.keep_one_flow(key);
+            self.join_ring(key.index, Direction::Rx);
         }
     }
 }
@@ -112,7 +113,7 @@ unsafe fn sending(offload: &mut Offload, key: Key, to: *const sockaddr, len: soc
 }
 
 fn sends_there(socket: &Socket, to: Address) -> bool {
-    matches!(to, Address::V4(to) if socket.ring_id().is_some() && socket.route.is_by_ring(address::destination(to)))
+    matches!(to, Address::Ip(to) if socket.ring_id().is_some() && socket.route.is_by_ring(address::destination(to)))
 }
 
 /// A ring's descriptor, made if it has none.

@@ -16,7 +16,7 @@ pub(crate) mod options;
 mod told;
 
 use std::collections::VecDeque;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use ringway_params::{Id, Settings};
@@ -215,6 +215,11 @@ impl Rings {
 }
 
 impl Offload {
+    /// Whether the program has asked for rings.
+    pub(crate) const fn rings_are_used(&self) -> bool {
+        self.rings.is_active
+    }
+
     /// One of our sockets has a socket of the stack's now: it goes onto its ring, if sockets do.
     pub(crate) fn put_on_ring(&mut self, id: FlowId, socket: u32) {
         if !self.rings.is_active || self.join_ring(socket, Direction::Rx).is_none() {
@@ -235,7 +240,7 @@ impl Offload {
     }
 
     /// A connection that the kernel accepted for a listener: what it has is told on the listener's ring.
-    pub(super) fn put_kernels_on_ring(&mut self, key: Key, listener: Key, peer: Option<SocketAddrV4>) {
+    pub(super) fn put_kernels_on_ring(&mut self, key: Key, listener: Key, peer: Option<SocketAddr>) {
         let Some(ring) = self.sockets.find(listener).and_then(|listener| listener.rare.as_ref()?.rings.ring(Direction::Rx)) else { return };
         let Some(socket) = self.sockets.find_mut(key) else { return };
         socket.peer = peer;

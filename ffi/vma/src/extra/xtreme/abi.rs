@@ -1,7 +1,7 @@
 //! `vma_completion_t` and `vma_packet_desc_t`, as programs of each layout know them.
 
 use core::mem::{offset_of, size_of};
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddr};
 
 use libc::{c_int, sockaddr_in, timespec};
 
@@ -18,7 +18,7 @@ pub(in crate::extra) struct Completed {
     pub(super) packet: Option<Described>,
     pub(super) events: u64,
     pub(super) user_data: u64,
-    pub(super) from: Option<SocketAddrV4>,
+    pub(super) from: Option<SocketAddr>,
     pub(super) listener: Option<c_int>,
 }
 
@@ -122,10 +122,19 @@ impl Layout for Untimed {
     }
 }
 
-fn source(from: Option<SocketAddrV4>) -> sockaddr_in {
-    let family = if from.is_some() { libc::AF_INET as libc::sa_family_t } else { 0 };
-    let (ip, port) = from.map_or((0, 0), |from| (u32::from(*from.ip()), from.port()));
-    sockaddr_in { sin_family: family, sin_port: port.to_be(), sin_addr: libc::in_addr { s_addr: ip.to_be() }, sin_zero: [0; 8] }
+fn source(from: Option<SocketAddr>) -> sockaddr_in {
+    // (There is no room for an address of IPv6: its family and its port are told.)
+    let (family, ip, port) = match from.map(|from| (from.ip(), from.port())) {
+        Some((IpAddr::V4(ip), port)) => (libc::AF_INET, ip.to_bits(), port),
+        Some((IpAddr::V6(_), port)) => (libc::AF_INET6, 0, port),
+        None => (0, 0, 0),
+    };
+    sockaddr_in {
+        sin_family: family as libc::sa_family_t,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: ip.to_be() },
+        sin_zero: [0; 8],
+    }
 }
 
 const _: () = assert!(size_of::<TimedPacket>() == 40 && offset_of!(TimedPacket, buff_lst) == 16);

@@ -11,7 +11,6 @@ use super::buffers::{Owner, PACKET_NODES};
 use super::kernel::CHARGE;
 use crate::errno::Errno;
 use crate::extra::rings::options::default_user_data;
-use crate::family::v4;
 use crate::process::Offload;
 use crate::slab::Key;
 use crate::socket::Kind;
@@ -257,7 +256,7 @@ fn datagrams_by(
                     Some(only) if more.is_empty() => offload.buffers.lend_one(owner, only),
                     first => offload.buffers.lend(owner, first.into_iter().chain(more.drain(..))),
                 };
-                sink.put(&Completed { packet, events: PACKET, from: Some(v4(datagram.from)), ..told });
+                sink.put(&Completed { packet, events: PACKET, from: Some(datagram.from), ..told });
             }
             Err(ringway_stack::Error::WouldBlock) => {
                 let ends = edges & (Readiness::RDHUP | Readiness::HUP);

@@ -9,7 +9,7 @@
 
 use core::ffi::c_int;
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use libc::{epoll_event, sockaddr, socklen_t};
 use ringway_host::sleep::epoll_wait;
@@ -176,7 +176,7 @@ impl Source {
     }
 
     /// Lends a copy of these bytes, for which there are nodes.
-    fn lend(&self, offload: &mut Offload, bytes: &[u8], from: Option<SocketAddrV4>, sink: &mut impl Sink) {
+    fn lend(&self, offload: &mut Offload, bytes: &[u8], from: Option<SocketAddr>, sink: &mut impl Sink) {
         fdtable::count_kernel_rx(self.fd);
         let charge = bytes.len() + CHARGE;
         let pieces = (!bytes.is_empty()).then(|| Lent::Copied(bytes.to_vec()));
@@ -239,16 +239,16 @@ impl Name {
         ((&raw mut self.raw).cast(), &raw mut self.len)
     }
 
-    fn told(&self, family: Family) -> Option<SocketAddrV4> {
+    fn told(&self, family: Family) -> Option<SocketAddr> {
         // SAFETY: the structure is longer than any address that the kernel writes.
         match unsafe { address::read((&raw const self.raw).cast(), self.len, family) } {
-            Address::V4(told) => Some(told),
+            Address::Ip(told) => Some(told),
             _ => None,
         }
     }
 }
 
-fn peer_of(fd: c_int, family: Family) -> Option<SocketAddrV4> {
+fn peer_of(fd: c_int, family: Family) -> Option<SocketAddr> {
     let mut name = Name::new();
     let (at, len) = name.room();
     // SAFETY: there is as much room as it says.

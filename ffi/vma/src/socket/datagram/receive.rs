@@ -128,7 +128,7 @@ pub(crate) fn receive(
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     let ratio = process.params.rx_udp_poll_os_ratio;
-    let Kind::Datagram(Some(id)) = socket.kind else {
+    let Kind::Datagram(Some(mut id)) = socket.kind else {
         // Not published, so the ring brings nothing now; but it may be while a blocking call waits.
         let blocking = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
         let timeout = socket.receive_timeout;
@@ -143,6 +143,7 @@ pub(crate) fn receive(
         drop(guard);
         return from_kernel(fd, kernel, 0);
     }
+    let has_two = socket.twin.is_some();
     let ask_first = socket.kernel_poll.on_call(fd, ratio);
     if ask_first && let Some(received) = ask_kernel(fd, kernel) {
         return received;
@@ -152,9 +153,15 @@ pub(crate) fn receive(
         if polled {
             offload.poll_if_due(now);
         }
+        if has_two {
+            id = offload.turn(key).unwrap_or(id);
+        }
         match offload.ring.udp_recv(id, into, ring_flags) {
             Err(Error::WouldBlock) => {}
             result => {
+                if has_two && ring_flags.is_empty() {
+                    offload.pass_turn(key);
+                }
                 offload.dispatch();
                 return result.map(Received::Ring).map_err(Errno::from);
             }
@@ -232,9 +239,10 @@ fn wait_to_receive(
     };
     loop {
         let waited = wait(process, &mut waiting, |offload, _| {
-            let id = match offload.sockets.find(key).map(|s| s.kind) {
-                Some(Kind::Datagram(Some(id))) => id,
-                Some(Kind::Datagram(None) | Kind::Kernel) => return None,
+            let (id, has_two) = match offload.sockets.find(key).map(|s| (s.kind, s.twin.is_some())) {
+                Some((Kind::Datagram(Some(id)), false)) => (id, false),
+                Some((Kind::Datagram(Some(id)), true)) => (offload.turn(key).unwrap_or(id), true),
+                Some((Kind::Datagram(None) | Kind::Kernel, _)) => return None,
                 _ => return Some(Err(Errno(libc::EBADF))),
             };
             match offload.ring.udp_recv(id, into, ring_flags) {
@@ -242,6 +250,9 @@ fn wait_to_receive(
                 Err(Error::WouldBlock) if offload.ring.readiness(id).contains(Readiness::RDHUP) => Some(Ok(Received::End)),
                 Err(Error::WouldBlock) => None,
                 result => {
+                    if has_two && ring_flags.is_empty() {
+                        offload.pass_turn(key);
+                    }
                     offload.dispatch();
                     Some(result.map(Received::Ring).map_err(Errno::from))
                 }
