@@ -48,13 +48,18 @@ fn tcp(name: &str, options: &str) {
 
 /// Two seconds between a client and a one-off server, `preloaded` or both of them on Ringway; the client's own report.
 pub(crate) fn exchange(case: &Case, preloaded: Option<Side>, options: &str) -> Value {
+    exchange_with("127.0.0.1", case, preloaded, options)
+}
+
+/// As [`exchange`], with a server that is found at `host`; it listens at every address of both families.
+pub(crate) fn exchange_with(host: &str, case: &Case, preloaded: Option<Side>, options: &str) -> Value {
     let (server, client) = match preloaded {
         None => (case.program("iperf3"), case.program("iperf3")),
         Some(side) => (case.server(side, "iperf3"), case.client(side, "iperf3")),
     };
     let port = free_port();
     let server = server.args(&format!("-s -1 -p {port}")).serve(port);
-    let Output { stdout, .. } = client.args(&format!("-c 127.0.0.1 -p {port} -t 2 -J {options}")).run();
+    let Output { stdout, .. } = client.args(&format!("-c {host} -p {port} -t 2 -J {options}")).run();
     server.finish();
     let answer: Value = serde_json::from_str(&stdout).expect("iperf3's JSON");
     assert!(answer.get("error").is_none(), "{}", answer["error"]);

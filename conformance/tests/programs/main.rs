@@ -16,6 +16,7 @@ mod http;
 mod idle;
 mod inetd;
 mod iperf3;
+mod ipv6;
 mod isolation;
 mod kills;
 mod memcached;

@@ -11,10 +11,13 @@ pub(crate) struct Snmp {
 }
 
 impl Snmp {
-    /// Reads /proc/net/snmp.
+    /// Reads /proc/net/snmp, where TCP's are of both families, and /proc/net/snmp6.
     pub(crate) fn now() -> Self {
         let text = fs::read_to_string("/proc/net/snmp").expect("/proc/net/snmp");
-        Self { tcp_out_segs: field(&text, "Tcp:", "OutSegs"), udp_out_datagrams: field(&text, "Udp:", "OutDatagrams") }
+        let v6 = fs::read_to_string("/proc/net/snmp6").expect("/proc/net/snmp6");
+        let v6 = v6.lines().find_map(|line| line.strip_prefix("Udp6OutDatagrams")).and_then(|count| count.trim().parse::<u64>().ok());
+        let udp_out_datagrams = field(&text, "Udp:", "OutDatagrams") + v6.expect("UDP's datagrams of IPv6");
+        Self { tcp_out_segs: field(&text, "Tcp:", "OutSegs"), udp_out_datagrams }
     }
 
     /// TCP segments and UDP datagrams sent since then.

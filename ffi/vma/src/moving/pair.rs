@@ -15,7 +15,7 @@ use crate::socket::options::{SO_ZEROCOPY, TCP_INQ};
 use crate::socket::{Family, accept};
 
 /// Options that a connection keeps when another descriptor takes its place.
-const KEPT: [(c_int, c_int); 23] = [
+const KEPT: [(c_int, c_int); 25] = [
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
     (libc::SOL_SOCKET, libc::SO_OOBINLINE),
     (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
@@ -39,6 +39,8 @@ const KEPT: [(c_int, c_int); 23] = [
     (libc::IPPROTO_IP, libc::IP_TOS),
     (libc::IPPROTO_IP, libc::IP_TTL),
     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
 ];
 /// The same, of two words each: times and SO_LINGER.
 const KEPT_WIDE: [c_int; 3] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, libc::SO_LINGER];

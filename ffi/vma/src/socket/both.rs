@@ -8,12 +8,14 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use ringway_params::rules::Role;
 use ringway_stack::device::Protocol;
 use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::{Error, Instant, tcp};
 
 use super::{Family, Kind, Socket, address};
 use crate::process::{self, Offload, Process};
+use crate::rules;
 use crate::slab::Key;
 
 /// What says that a flow has something to give.
@@ -24,6 +26,12 @@ impl Socket {
     fn takes_both(&self) -> bool {
         let is_any6 = self.bound.is_some_and(|bound| bound.is_ipv6() && bound.ip().is_unspecified());
         is_any6 && !address::is_v6_only(self.fd, self.family)
+    }
+
+    /// The rule of libvma.conf that leaves a socket in that role to the kernel: by the address that it is bound to, in either family's form.
+    pub(super) fn left_by_rule(&self, role: Role, local: SocketAddr) -> Option<String> {
+        let of_v4 = || if self.takes_both() { rules::leave(role, any_v4(local), None) } else { None };
+        rules::leave(role, local, None).or_else(of_v4)
     }
 
     /// The flow by which a UDP socket sends to an address.

@@ -114,7 +114,7 @@ pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
         return;
     }
     // Who may not receive on the ring has no address there to send from.
-    if let Some(rule) = rules::leave(Role::UdpReceiver, local, None) {
+    if let Some(rule) = socket.left_by_rule(Role::UdpReceiver, local) {
         offload.leave_by_rule(key, "bind", rule);
         return;
     }

@@ -11,10 +11,10 @@ use ringway_stack::{Error, tcp};
 use super::address::{self};
 use super::connect::kernel_result;
 use super::{Kind, Socket, datagram, sharing};
-use crate::errno::Errno;
+use crate::errno::{self, Errno};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::{mux, real, rules};
+use crate::{mux, real};
 
 /// Linux's net.core.somaxconn: the ceiling of a backlog.
 const BACKLOG_MAX: i32 = 4096;
@@ -107,12 +107,16 @@ pub(crate) fn publish(offload: &mut Offload, key: Key) {
         offload.leave_to_kernel(key, "listen", Reason::Family);
         return;
     };
-    if let Some(rule) = rules::leave(Role::TcpServer, local, None) {
+    if let Some(rule) = socket.left_by_rule(Role::TcpServer, local) {
         offload.leave_by_rule(key, "listen", rule);
         return;
     }
     let before = socket.kind;
-    match offload.open_flows(key, local) {
+    // (A wait that publishes leaves errno alone, and the names that others have make it EADDRINUSE.)
+    let saved = errno::current();
+    let opened = offload.open_flows(key, local);
+    errno::set(saved);
+    match opened {
         Ok(()) => {
             if let Some(socket) = offload.sockets.find_mut(key) {
                 socket.reason = None;

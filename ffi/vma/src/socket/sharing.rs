@@ -104,17 +104,23 @@ pub(super) fn former_receiver_of_own(process: &Process, fd: c_int, key: Key) -> 
 /// two sockets share the address.
 fn former_receiver(process: &Process, fd: c_int, from: Option<SocketAddr>, to: SocketAddr) -> Option<FormerReceiver> {
     let is_shared = to.port() != 0 && reuse_of(fd) != Reuse::No;
-    let from = from.unwrap_or(address::any(Family::of(to)));
-    is_shared.then(|| FormerReceiver(process.rendezvous.receiver(from, to)))
+    // (One that takes both families comes between in both.)
+    let takes_both = from.is_none() && to.is_ipv6() && to.ip().is_unspecified() && !address::is_v6_only(fd, Family::V6);
+    let also = takes_both.then(|| SocketAddr::new(address::any(Family::V4).ip(), to.port()));
+    let ask = |to| process.rendezvous.receiver(from.unwrap_or(address::any(Family::of(to))), to);
+    is_shared.then(|| FormerReceiver(ask(to), also.map(ask)))
 }
 
 /// See [`former_receiver`].
-pub(super) struct FormerReceiver(Option<u64>);
+pub(super) struct FormerReceiver(Option<u64>, Option<Option<u64>>);
 
 impl FormerReceiver {
     /// It gets that no more: whoever sends there asks again.
     pub(super) fn lets_go(self, process: &Process) {
         let _masked = Masked::new();
         process.rendezvous.unsettle(self.0);
+        if let Some(of_v4) = self.1.filter(|&of_v4| of_v4 != self.0) {
+            process.rendezvous.unsettle(of_v4);
+        }
     }
 }

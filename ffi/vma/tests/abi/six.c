@@ -296,6 +296,18 @@ static void moved(void) {
         close(c);
         SHOW(recv(s, b, 8, 0));
         close(s);
+        // A mapped connection becomes one of IPv4.
+        c = MUST(socket(AF_INET6, SOCK_STREAM, 0));
+        MUST(connect(c, SA(to), sizeof to));
+        s = MUST(accept(l, NULL, NULL));
+        int four = AF_INET;
+        SHOW(setsockopt(c, IPPROTO_IPV6, IPV6_ADDRFORM, &four, sizeof four));
+        struct sockaddr_in6 name = {0};
+        socklen_t len = sizeof name;
+        SHOW(getpeername(c, SA(name), &len));
+        printf("family %d, length %d\n", name.sin6_family, (int)len);
+        talk(c, s);
+        close(c), close(s);
     }
     close(l);
 }

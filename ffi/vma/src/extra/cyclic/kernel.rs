@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 use core::mem::size_of;
 use core::ptr;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use libc::{sockaddr_storage, socklen_t};
 use ringway_shm::RxBuf;
@@ -94,7 +94,10 @@ impl CyclicRing {
             if offered.is_err() {
                 return Err(Errno(libc::EMSGSIZE));
             }
-            let headers = made_up_headers(from.unwrap_or(to), to, len);
+            let from = from.unwrap_or(to);
+            // (What takes both families says so by an address of IPv6's.)
+            let to = if from.is_ipv4() && to.ip().is_unspecified() { SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), to.port()) } else { to };
+            let headers = made_up_headers(from, to, len);
             let packet = Packet::<RxBuf> { headers: &headers, copied: [&room[..len], &[]], buffers: &[], received: now };
             // (It was offered; if another thread has taken that one, and the next is longer, it is lost as a longer one is.)
             self.buffer.write(&packet).map_err(|_| Errno(libc::EMSGSIZE))?;
