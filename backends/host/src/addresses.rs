@@ -1,5 +1,6 @@
 //! Which addresses are this machine's: what shared memory can reach.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,6 +18,8 @@ const REFRESH: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct Addresses {
     cache: Mutex<Cache>,
+    /// `::1` was among them.
+    has_v6: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -29,15 +32,23 @@ struct Cache {
 impl Addresses {
     /// Nothing known yet: the first question reads them.
     pub const fn new() -> Self {
-        Self { cache: Mutex::new(Cache { known: Vec::new(), read: None }) }
+        Self { cache: Mutex::new(Cache { known: Vec::new(), read: None }), has_v6: AtomicBool::new(false) }
     }
 
-    /// Whether packets to `address` stay on this machine: 127.0.0.0/8 (RFC 1122 s3.2.1.3 (g)) and `::1` (RFC 4291 s2.5.3), or an interface's own.
-    /// `0.0.0.0` and `::`, as a destination, are this host (RFC 1122 ibid. (a), and Linux). Link-local addresses of IPv6, which mean
-    /// something only together with an interface, are not among them.
+    /// Whether packets to `address` stay on this machine: 127.0.0.0/8 (RFC 1122 s3.2.1.3 (g)), or an interface's own. `::1` (RFC 4291 s2.5.3) is the
+    /// loopback's, where IPv6 is not switched off. `0.0.0.0` and `::`, as a destination, are this host (RFC 1122 ibid. (a), and Linux).
+    /// Link-local addresses of IPv6, which mean something only together with an interface, are not among them.
     pub fn contains(&self, address: impl Into<IpAddr>) -> bool {
-        let address = address.into();
-        address.is_loopback() || address.is_unspecified() || self.is_interface(address, Clock::system().now())
+        match address.into() {
+            IpAddr::V4(ip) if ip.is_loopback() || ip.is_unspecified() => true,
+            IpAddr::V6(ip) if ip.is_loopback() || ip.is_unspecified() => {
+                if !self.has_v6.load(Ordering::Relaxed) && self.is_interface(Ipv6Addr::LOCALHOST.into(), Clock::system().now()) {
+                    self.has_v6.store(true, Ordering::Relaxed);
+                }
+                self.has_v6.load(Ordering::Relaxed)
+            }
+            ip => self.is_interface(ip, Clock::system().now()),
+        }
     }
 
     fn is_interface(&self, address: IpAddr, now: Instant) -> bool {

@@ -327,7 +327,8 @@ fn connect_on_ring(process: &Process, offload: &mut Offload, fd: c_int, key: Key
         By::Station(hop, _) => NextHop::Station(hop.mac),
         By::Unknown | By::Kernel(_) => NextHop::Station(MacAddr::default()),
     };
-    let source = address::of_placeholder(fd, socket.family).map_or(address::any(socket.family).ip(), |local| local.ip());
+    let kernels = address::of_placeholder(fd, socket.family).filter(|local| Family::of(*local) == socket.flow_family);
+    let source = kernels.unwrap_or(address::any(socket.flow_family)).ip();
     if let Err(error) = offload.ring.udp_connect(id, source, socket.peer.map(|peer| (peer, hop))) {
         tracing::info!("a datagram socket that is connected from {source} is left to the kernel: {error}");
         offload.ring.close(process.now(), id, false);

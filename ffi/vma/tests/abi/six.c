@@ -371,6 +371,9 @@ static void datagrams(void) {
 
 static void datagrams_of_both(void) {
     int s = datagram_at("::", 0, 0), one = 1, port = port_of(s);
+    // (A port that is named stays when the socket is disconnected.)
+    close(s);
+    s = datagram_at("::", port, 0);
     SHOW(setsockopt(s, IPPROTO_IPV6, IPV6_RECVPKTINFO, &one, sizeof one));
     struct sockaddr_in6 to = at6("::1", port), mapped = at6("::ffff:127.0.0.1", port), any = at6("::", port);
     struct sockaddr_in to4 = loopback(port), own4;
@@ -387,6 +390,7 @@ static void datagrams_of_both(void) {
         SHOW(sendto(both, "both any", 8, 0, SA(any), sizeof any));
         take(s, port_of(both));
     }
+    struct sockaddr_in6 six = at6("::1", port_of(c6));
     // What was looked at is what is taken, though the other family has something too.
     char b[16] = {0};
     SHOW(sendto(c4, "A4", 2, 0, SA(to4), sizeof to4));
@@ -416,8 +420,21 @@ static void datagrams_of_both(void) {
     SHOW(recv(c4, b, 16, 0));
     struct sockaddr no = {.sa_family = AF_UNSPEC};
     SHOW(connect(s, &no, sizeof no));
+    names("free", s, port, 0);
     SHOW(sendto(c4, "four", 4, 0, SA(to4), sizeof to4));
     take(s, ntohs(own4.sin_port));
+    SHOW(sendto(c6, "six", 3, 0, SA(to), sizeof to));
+    take(s, port_of(c6));
+    SHOW(connect(s, SA(six), sizeof six));
+    names("connected", s, port, port_of(c6));
+    SHOW(sendto(c4, "four", 4, 0, SA(to4), sizeof to4));
+    SHOW(sendto(c6, "six", 3, 0, SA(to), sizeof to));
+    take(s, port_of(c6));
+    SHOW(connect(s, &no, sizeof no));
+    SHOW(sendto(c6, "six", 3, 0, SA(to), sizeof to));
+    take(s, port_of(c6));
+    SHOW(sendto(s, "back", 4, 0, SA(six), sizeof six));
+    SHOW(recv(c6, b, 16, 0));
     close(s), close(c6), close(c4), close(both);
 }
 
