@@ -114,7 +114,7 @@ fn processes_of_ipv6() {
 
 #[test]
 fn datagrams_and_waits_of_ipv6() {
-    for name in ["late", "gathered", "ready", "urgent"] {
+    for name in ["datagram", "fits", "spread", "wide", "late", "gathered", "ready", "urgent"] {
         same_on_both_by_ipv6(name);
     }
 }

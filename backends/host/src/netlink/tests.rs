@@ -14,7 +14,7 @@ fn the_own_namespace_can_be_read() {
     assert!(tables.loopback().is_some_and(|link| &*link.name == "lo"));
     // As getifaddrs(3) has them.
     for address in crate::Addresses::new().all().expect("interfaces") {
-        assert!(tables.is_local(address.into()), "{address}");
+        assert!(tables.is_local(address), "{address}");
     }
     let stranger = std::net::IpAddr::from([203, 0, 113, 9]);
     assert!(!tables.is_local(stranger));

@@ -80,7 +80,7 @@ impl Host {
     }
 
     fn turn(&mut self) {
-        self.now = self.now + core::time::Duration::from_micros(10);
+        self.now += core::time::Duration::from_micros(10);
         self.ring.poll(self.now);
         while self.ring.take_event().is_some() {}
     }

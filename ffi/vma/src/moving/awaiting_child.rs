@@ -111,15 +111,7 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
     offload.closed.tx_bytes += info.counters.tx_bytes;
     offload.closed.offloaded += 1;
     let (local, family, since) = (info.local, socket.family, process.now());
-    offload.awaiting_child.push(AwaitingChild {
-        local: local,
-        remote: remote,
-        child,
-        placeholder,
-        family,
-        since,
-        stage: Stage::Waiting(id),
-    });
+    offload.awaiting_child.push(AwaitingChild { local, remote, child, placeholder, family, since, stage: Stage::Waiting(id) });
     if let Some(progress) = offload.mux.watch.progress {
         ringway_host::sleep::signal(progress);
     }

@@ -50,8 +50,12 @@
 #define sin_port sin6_port
 #define sin_addr sin6_addr
 #define INET_LOOPBACK IN6ADDR_LOOPBACK_INIT
+#define INET_EVERYWHERE in6addr_any
+#define INET_LAST(a) (a).s6_addr32[3]
 #else
 #define INET_LOOPBACK {htonl(INADDR_LOOPBACK)}
+#define INET_EVERYWHERE (struct in_addr){htonl(INADDR_ANY)}
+#define INET_LAST(a) (a).s_addr
 #endif
 
 static inline struct sockaddr_in loopback(int port) {

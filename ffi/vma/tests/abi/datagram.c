@@ -124,7 +124,7 @@ static void unbound(void) {
     SHOW(sendto(x, "hi", 2, 0, SA(b), sizeof b));
     SHOW(getsockname(x, SA(from), &len));
     SHOW(from.sin_port != 0);
-    SHOW(ntohl(from.sin_addr.s_addr));
+    SHOW(ntohl(INET_LAST(from.sin_addr)));
     SHOW(recvfrom(y, buf, 8, 0, SA(from), &len));
     SHOW(sendto(y, "ho", 2, 0, SA(from), sizeof from));
     SHOW(recv(x, buf, 8, 0));
@@ -132,7 +132,7 @@ static void unbound(void) {
     x = MUST(socket(AF_INET, SOCK_DGRAM, 0));
     SHOW(connect(x, SA(b), sizeof b));
     SHOW(getsockname(x, SA(from), &len));
-    SHOW(ntohl(from.sin_addr.s_addr));
+    SHOW(ntohl(INET_LAST(from.sin_addr)));
     SHOW(send(x, "hi", 2, 0));
     SHOW(recvfrom(y, buf, 8, 0, SA(from), &len));
     SHOW(sendto(y, "ho", 2, 0, SA(from), sizeof from));

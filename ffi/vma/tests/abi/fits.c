@@ -36,7 +36,7 @@ static int port_of(int fd) {
 static int opened(const struct request *r) {
     int on = 1, fd = MUST(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0));
     struct sockaddr_in a = loopback(r->port);
-    if (r->wildcard) a.sin_addr.s_addr = htonl(INADDR_ANY);
+    if (r->wildcard) a.sin_addr = INET_EVERYWHERE;
     if (r->option) MUST(setsockopt(fd, SOL_SOCKET, r->option, &on, sizeof on));
     if (r->preference) MUST(prefer(fd, r->preference, 1));
     if (bind(fd, SA(a), sizeof a) < 0) {

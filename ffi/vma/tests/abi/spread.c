@@ -7,7 +7,7 @@
 static int sharing(int kind, in_addr_t host, int port) {
     int on = 1, fd = MUST(socket(AF_INET, kind, 0));
     struct sockaddr_in a = loopback(port);
-    a.sin_addr.s_addr = htonl(host);
+    if (host == INADDR_ANY) a.sin_addr = INET_EVERYWHERE;
     MUST(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on));
     MUST(bind(fd, SA(a), sizeof a));
     if (kind == SOCK_STREAM) {

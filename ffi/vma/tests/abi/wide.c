@@ -7,7 +7,8 @@ static const char *local(int fd) {
     struct sockaddr_in a;
     socklen_t len = sizeof a;
     MUST(getsockname(fd, SA(a), &len));
-    return inet_ntoa(a.sin_addr);
+    static char text[INET6_ADDRSTRLEN];
+    return inet_ntop(AF_INET, &a.sin_addr, text, sizeof text);
 }
 
 // So many datagrams and their answers.

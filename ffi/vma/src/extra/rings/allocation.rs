@@ -119,7 +119,9 @@ impl Threads {
             // One memory has one writer, whatever the logic.
             _ if memory.is_some() => Of::Interface,
             Logic::Interface => Of::Interface,
-            Logic::Ip => Of::Ip(socket.bound.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |local| local.ip())),
+            Logic::Ip => {
+                Of::Ip(socket.bound.map(|local| local.ip()).filter(|ip| !ip.is_unspecified()).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
+            }
             Logic::Socket => Of::Socket(key),
             Logic::UserId => Of::UserId(asked.user_id),
             Logic::Thread => Of::Thread(Thread::current()),
