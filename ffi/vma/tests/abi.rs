@@ -51,8 +51,14 @@ fn same_on_both(name: &str) -> String {
 
 /// The same program, whose sockets are IPv6's.
 fn same_on_both_by_ipv6(name: &str) -> String {
-    let name_of_both = format!("{name}6");
-    observe(&name_of_both, &compile_as(name, &name_of_both, &["-DSIX"]))
+    let name_of_it = format!("{name}6");
+    observe(&name_of_it, &compile_as(name, &name_of_it, &["-DSIX"]))
+}
+
+/// The same program, whose listeners are IPv6's and take IPv4 too, which its clients are of.
+fn same_on_both_by_either(name: &str) -> String {
+    let name_of_it = format!("{name}46");
+    observe(&name_of_it, &compile_as(name, &name_of_it, &["-DBOTH"]))
 }
 
 fn observe(name: &str, program: &Path) -> String {
@@ -116,6 +122,13 @@ fn processes_of_ipv6() {
 fn datagrams_and_waits_of_ipv6() {
     for name in ["datagram", "fits", "spread", "wide", "late", "gathered", "ready", "urgent"] {
         same_on_both_by_ipv6(name);
+    }
+}
+
+#[test]
+fn listeners_of_both_families() {
+    for name in ["stream", "endings", "forked", "inherited", "kept", "share", "urgent"] {
+        same_on_both_by_either(name);
     }
 }
 

@@ -65,6 +65,20 @@ static inline struct sockaddr_in loopback(int port) {
 
 #define SA(a) ((struct sockaddr *)&(a))
 
+// With -DBOTH, listeners take both families, and their clients are IPv4's.
+#ifdef BOTH
+static inline int listener(struct sockaddr_in *where) {
+    int fd = MUST(socket(AF_INET6, SOCK_STREAM, 0)), no = 0;
+    MUST(setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no));
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6};
+    MUST(bind(fd, SA(any), sizeof any));
+    MUST(listen(fd, 16));
+    socklen_t len = sizeof any;
+    MUST(getsockname(fd, SA(any), &len));
+    *where = loopback(ntohs(any.sin6_port));
+    return fd;
+}
+#else
 static inline int listener(struct sockaddr_in *where) {
     int fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
     *where = loopback(0);
@@ -74,6 +88,7 @@ static inline int listener(struct sockaddr_in *where) {
     MUST(getsockname(fd, SA(*where), &len));
     return fd;
 }
+#endif
 
 // A connected pair of TCP sockets.
 static inline void stream_pair(int fds[2]) {
