@@ -183,6 +183,7 @@ pub(crate) fn can_reach(fd: i32, family: Family, own: Option<SocketAddr>, to: So
 
 /// The address that Linux would send from, to a local destination: its route for 127.0.0.0/8 prefers 127.0.0.1, any other
 /// local address is its own source (of IPv6 by RFC 6724 s5 rule 1).
+#[inline]
 pub(crate) const fn source_for(destination: IpAddr) -> IpAddr {
     match destination {
         IpAddr::V4(ip) if ip.is_loopback() || ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -192,6 +193,7 @@ pub(crate) const fn source_for(destination: IpAddr) -> IpAddr {
 }
 
 /// Where a destination really is: `0.0.0.0` and `::` mean this host (Linux connects to the loopback).
+#[inline]
 pub(crate) const fn destination(address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() { SocketAddr::new(source_for(address.ip()), address.port()) } else { address }
 }

@@ -359,10 +359,14 @@ pub(crate) fn send(
         // The kernel says what it thinks of it.
         Some(_) => None,
     };
-    let Some(to) = to.filter(|to| to.is_ipv4() || vectors::total(data) <= V6_MAX) else {
+    let Some(to) = to else {
         drop(guard);
         return by_kernel(fd, kernel);
     };
+    if to.is_ipv6() && vectors::total(data) > V6_MAX {
+        drop(guard);
+        return by_kernel(fd, kernel);
+    }
     if let Some(hop) = remembered(process, socket, to, now) {
         if let (Some(hop), Some(id)) = (hop, socket.flow_to(to)) {
             let result = send_on_ring(offload, id, data, to, hop, now);

@@ -239,12 +239,16 @@ fn wait_to_receive(
     };
     loop {
         let waited = wait(process, &mut waiting, |offload, _| {
-            let (id, has_two) = match offload.sockets.find(key).map(|s| (s.kind, s.twin.is_some())) {
-                Some((Kind::Datagram(Some(id)), false)) => (id, false),
-                Some((Kind::Datagram(Some(id)), true)) => (offload.turn(key).unwrap_or(id), true),
-                Some((Kind::Datagram(None) | Kind::Kernel, _)) => return None,
+            let Some(socket) = offload.sockets.find(key) else { return Some(Err(Errno(libc::EBADF))) };
+            let mut id = match socket.kind {
+                Kind::Datagram(Some(id)) => id,
+                Kind::Datagram(None) | Kind::Kernel => return None,
                 _ => return Some(Err(Errno(libc::EBADF))),
             };
+            let has_two = socket.twin.is_some();
+            if has_two {
+                id = offload.turn(key).unwrap_or(id);
+            }
             match offload.ring.udp_recv(id, into, ring_flags) {
                 // Linux's blocking call returns zero once the socket's reading end is shut; one that doesn't block says EAGAIN.
                 Err(Error::WouldBlock) if offload.ring.readiness(id).contains(Readiness::RDHUP) => Some(Ok(Received::End)),
