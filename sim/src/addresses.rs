@@ -1,6 +1,6 @@
-//! Addresses at the border to the ring, which knows IPv6 too: a simulated world has only IPv4 yet.
+//! Addresses of hosts, and what drills, which speak IPv4 alone, make of those that the ring speaks of.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 use ringway_stack::ring::NextHop;
 
@@ -9,7 +9,7 @@ use ringway_stack::ring::NextHop;
 pub(crate) fn v4(address: SocketAddr) -> SocketAddrV4 {
     match address {
         SocketAddr::V4(address) => address,
-        SocketAddr::V6(address) => panic!("the ring speaks of {address}, and a simulated world has no IPv6 yet"),
+        SocketAddr::V6(address) => panic!("the ring speaks of {address}, and this is about IPv4"),
     }
 }
 
@@ -18,12 +18,37 @@ pub(crate) fn v4(address: SocketAddr) -> SocketAddrV4 {
 pub(crate) fn ipv4(ip: IpAddr) -> Ipv4Addr {
     match ip {
         IpAddr::V4(ip) => ip,
-        IpAddr::V6(ip) => panic!("the ring speaks of {ip}, and a simulated world has no IPv6 yet"),
+        IpAddr::V6(ip) => panic!("the ring speaks of {ip}, and this is about IPv4"),
     }
 }
 
 /// The way to a host: all are on one Ethernet, and each is asked for.
 #[inline]
-pub(crate) fn neighbour(address: SocketAddrV4) -> NextHop {
-    NextHop::Neighbour(IpAddr::V4(*address.ip()))
+pub(crate) fn neighbour(address: impl Into<SocketAddr>) -> NextHop {
+    NextHop::Neighbour(address.into().ip())
+}
+
+/// Which IP a world speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4, with ARP: 10.0.0.1 for the first host, 10.0.0.2 for the second, and so on.
+    #[default]
+    V4,
+    /// IPv6, with neighbour discovery: fd00::1, fd00::2, and so on.
+    V6,
+}
+
+impl Family {
+    /// The address of the host of that number, from one on.
+    pub(crate) fn address(self, number: u32) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::V4(Ipv4Addr::from_bits((10 << 24) + number)),
+            Self::V6 => IpAddr::V6(Ipv6Addr::from_bits((0xfd00 << 112) + u128::from(number))),
+        }
+    }
+
+    /// Bytes of IP's header and TCP's without options.
+    pub(crate) fn headers(ip: IpAddr) -> usize {
+        if ip.is_ipv6() { 60 } else { 40 }
+    }
 }

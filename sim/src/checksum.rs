@@ -2,7 +2,9 @@
 
 use ringway_stack::device::ChecksumVerdict;
 
-use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
+use core::net::IpAddr;
+
+use crate::dissect::{self, ICMP, ICMPV6, Ip, Payload, TCP, UDP};
 
 /// The ones'-complement sum of `bytes`, taken as big-endian 16-bit words, on top of `seed`; folded, not complemented.
 ///
@@ -40,12 +42,13 @@ fn fold(mut total: u64) -> u16 {
 /// Judges a received frame's IPv4 header and transport checksums, as a receiver that is strict about lengths would.
 pub(crate) fn verify(frame: &[u8]) -> ChecksumVerdict {
     let ip = match dissect::payload(frame) {
-        Payload::Ipv4(ip) => ip,
-        // It claims to be IPv4, yet its header cannot be parsed.
-        Payload::Other(0x0800) => return ChecksumVerdict::Bad,
+        Payload::Ip(ip) => ip,
+        Payload::Lookup(_) if dissect::be16(frame, 12) == Some(0x86dd) => return verify_lookup(frame),
+        // It claims to be IP, yet its header cannot be parsed.
+        Payload::Other(0x0800 | 0x86dd) => return ChecksumVerdict::Bad,
         _ => return ChecksumVerdict::Unknown,
     };
-    if sum(0, &frame[ip.offset..ip.l4]) != 0xffff {
+    if !ip.is_v6() && sum(0, &frame[ip.offset..ip.l4]) != 0xffff {
         return ChecksumVerdict::Bad;
     }
     if ip.fragment {
@@ -54,20 +57,26 @@ pub(crate) fn verify(frame: &[u8]) -> ChecksumVerdict {
     verify_transport(frame, &ip)
 }
 
-fn verify_transport(frame: &[u8], ip: &Ipv4) -> ChecksumVerdict {
+/// Judges a question for a neighbour, or an answer, of IPv6.
+fn verify_lookup(frame: &[u8]) -> ChecksumVerdict {
+    dissect::whole_ipv6(frame).map_or(ChecksumVerdict::Bad, |ip| verify_transport(frame, &ip))
+}
+
+fn verify_transport(frame: &[u8], ip: &Ip) -> ChecksumVerdict {
     let l4 = &frame[ip.l4..ip.end];
     let good = match ip.protocol {
         TCP if l4.len() >= 20 => sum(pseudo(ip, l4.len()), l4) == 0xffff,
         UDP if l4.len() >= 8 => {
             let len = dissect::be16(l4, 4).map_or(0, usize::from);
             match dissect::be16(l4, 6) {
-                // RFC 768: an all-zero checksum means that the sender computed none.
-                Some(0) => return ChecksumVerdict::Unknown,
+                // RFC 768: an all-zero checksum means that the sender computed none; RFC 8200 s8.1 has no such thing.
+                Some(0) if !ip.is_v6() => return ChecksumVerdict::Unknown,
                 _ => len >= 8 && len <= l4.len() && sum(pseudo(ip, len), &l4[..len]) == 0xffff,
             }
         }
-        ICMP if l4.len() >= 8 => sum(0, l4) == 0xffff,
-        TCP | UDP | ICMP => false,
+        ICMP if l4.len() >= 8 && !ip.is_v6() => sum(0, l4) == 0xffff,
+        ICMPV6 if l4.len() >= 8 && ip.is_v6() => sum(pseudo(ip, l4.len()), l4) == 0xffff,
+        TCP | UDP | ICMP | ICMPV6 => false,
         _ => return ChecksumVerdict::Unknown,
     };
     if good { ChecksumVerdict::Good } else { ChecksumVerdict::Bad }
@@ -96,19 +105,33 @@ pub(crate) fn fill(frame: &mut [u8]) -> bool {
     ip.protocol == TCP || dissect::be16(frame, ip.l4 + 4).map(usize::from) == Some(len)
 }
 
-/// Fills in the IPv4 header's checksum only.
-pub(crate) fn fill_ip_header(frame: &mut [u8]) -> Option<Ipv4> {
-    let Payload::Ipv4(ip) = dissect::payload(frame) else { return None };
-    put(frame, ip.offset + 10, 0);
-    let header = !sum(0, &frame[ip.offset..ip.l4]);
-    put(frame, ip.offset + 10, header);
+/// Fills in the checksum of an ICMPv6 message that begins at `at`.
+pub(crate) fn fill_icmpv6(frame: &mut [u8], at: usize) {
+    let Some(ip) = dissect::whole_ipv6(frame) else { return };
+    put(frame, at + 2, 0);
+    let checksum = !sum(pseudo(&ip, ip.end - at), &frame[at..ip.end]);
+    put(frame, at + 2, checksum);
+}
+
+/// Fills in the IPv4 header's checksum only; IPv6's has none.
+pub(crate) fn fill_ip_header(frame: &mut [u8]) -> Option<Ip> {
+    let Payload::Ip(ip) = dissect::payload(frame) else { return None };
+    if !ip.is_v6() {
+        put(frame, ip.offset + 10, 0);
+        let header = !sum(0, &frame[ip.offset..ip.l4]);
+        put(frame, ip.offset + 10, header);
+    }
     Some(ip)
 }
 
-fn pseudo(ip: &Ipv4, len: usize) -> u16 {
-    let halves = |address: u32| u64::from(address >> 16) + u64::from(address & 0xffff);
+/// Of the pseudo header (RFC 9293 s3.1, RFC 8200 s8.1).
+fn pseudo(ip: &Ip, len: usize) -> u16 {
+    let halves = |address: IpAddr| match address {
+        IpAddr::V4(address) => sum(0, &address.octets()),
+        IpAddr::V6(address) => sum(0, &address.octets()),
+    };
     let len = u16::try_from(len).unwrap_or(u16::MAX);
-    fold(halves(ip.src.to_bits()) + halves(ip.dst.to_bits()) + u64::from(ip.protocol) + u64::from(len))
+    fold(u64::from(halves(ip.src)) + u64::from(halves(ip.dst)) + u64::from(ip.protocol) + u64::from(len))
 }
 
 fn put(frame: &mut [u8], at: usize, value: u16) {

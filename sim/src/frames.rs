@@ -1,6 +1,6 @@
 //! Frames for tests.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::device::MacAddr;
 
@@ -17,7 +17,7 @@ pub(crate) fn experimental(to: MacAddr, from: MacAddr, payload: &[u8]) -> Vec<u8
 }
 
 /// A UDP datagram with its checksums.
-pub(crate) fn udp(src: SocketAddrV4, dst: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn udp(src: SocketAddr, dst: SocketAddr, payload: &[u8]) -> Vec<u8> {
     let len = u16::try_from(payload.len()).unwrap();
     let mut frame = [&mac(1).0[..], &mac(0).0[..], &[0x08, 0x00, 0x45, 0]].concat();
     frame.extend((28 + len).to_be_bytes());
@@ -43,7 +43,7 @@ pub(crate) struct Tcp {
 }
 
 /// A TCP segment with its checksums, from `src` at station 1 to `dst` at station 0.
-pub(crate) fn tcp(src: SocketAddrV4, dst: SocketAddrV4, tcp: Tcp, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn tcp(src: SocketAddr, dst: SocketAddr, tcp: Tcp, payload: &[u8]) -> Vec<u8> {
     let options = tcp.timestamp.map_or(vec![], |value| [&[1, 1, 8, 10][..], &value.to_be_bytes(), &[0; 4]].concat());
     let header_len = 20 + options.len();
     let mut frame = [&mac(0).0[..], &mac(1).0[..], &[0x08, 0x00, 0x45, 0]].concat();

@@ -2,13 +2,14 @@
 
 use core::cell::RefCell;
 use core::time::Duration;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{Device as _, MacAddr};
 use ringway_stack::ring::{Event, Ring, RingConfig};
 
+use crate::addresses::Family;
 use crate::alarm::Alarm;
 use crate::checkers::Checkers;
 use crate::fabric::LinkConfig;
@@ -40,7 +41,7 @@ pub struct Context<'a> {
     /// Sockets (of all programs of the ring) that changed since the last call; none at the start and at a wake-up.
     pub events: &'a [Event],
     /// The host's address.
-    pub ip: Ipv4Addr,
+    pub ip: IpAddr,
     /// Somewhere in this world payload has changed unnoticed ([`crate::FaultSet::HIDDEN_CORRUPTION`]): what a program reads may not be what
     /// was written.
     pub tainted: bool,
@@ -67,7 +68,7 @@ pub struct HostConfig {
     /// Its name in traces.
     pub name: String,
     /// Its address; `None`: 10.0.0.1 for the first host, 10.0.0.2 for the second, and so on.
-    pub ip: Option<Ipv4Addr>,
+    pub ip: Option<IpAddr>,
     /// Its NIC.
     pub nic: NicConfig,
     /// Its link to the switch.
@@ -125,7 +126,7 @@ pub struct Host {
     /// Its place in the world.
     number: usize,
     name: String,
-    ip: Ipv4Addr,
+    ip: IpAddr,
     nic: Nic,
     /// Invariant: at least one.
     rings: Vec<Sockets>,
@@ -165,7 +166,7 @@ struct Program {
 impl Host {
     pub(crate) fn new(index: usize, config: HostConfig, seed: u64, ring_seed: impl Fn(u8) -> [u8; 32]) -> Self {
         let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
-        let ip = config.ip.unwrap_or(Ipv4Addr::from_bits((10 << 24) + number));
+        let ip = config.ip.unwrap_or_else(|| Family::V4.address(number));
         let [_, _, hi, lo] = number.to_be_bytes();
         // Locally administered (IEEE 802 s8.4).
         let mac = MacAddr([0x02, 0, 0, 0, hi, lo]);
@@ -205,7 +206,7 @@ impl Host {
     }
 
     /// Its address.
-    pub fn ip(&self) -> Ipv4Addr {
+    pub fn ip(&self) -> IpAddr {
         self.ip
     }
 

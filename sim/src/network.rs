@@ -2,7 +2,7 @@
 
 use core::cell::RefCell;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
@@ -152,13 +152,13 @@ impl Network {
 
     /// An attacker sends an ICMP error to a host, about a connection of which he guessed the ports.
     pub(crate) fn forge(&mut self, host: usize, mac: MacAddr, detail: u64) {
-        let Some(&Some(quote)) = self.taps.get(&host) else { return };
+        let Some(Some(quote)) = self.taps.get(&host).cloned() else { return };
         self.trace.befell(self.now, host, Mishap::Attacked);
         self.inject(host, icmp::forged(mac, quote, detail), Marks::FORGED);
     }
 
     /// A host heard a frame; an attacker beside it may make another one of that, which the host hears next.
-    pub(crate) fn provoke(&mut self, host: usize, frame: &Frame, mac: MacAddr, ip: Ipv4Addr) {
+    pub(crate) fn provoke(&mut self, host: usize, frame: &Frame, mac: MacAddr, ip: IpAddr) {
         let Some(attacker) = self.attackers.get_mut(&host).filter(|_| self.faults_on && frame.marks.is_empty()) else { return };
         let Some((what, bytes)) = attacker.heard(&frame.bytes, mac, ip) else { return };
         let believed = what == Forgery::FalseNeighbour && !self.introduced;

@@ -1,9 +1,9 @@
 //! A TCP segment as checkers, drills and the trace see it; parsed here, never with the code under test.
 
 use core::ops::Range;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
-use crate::dissect::{self, Ipv4, be16, be32};
+use crate::dissect::{self, Ip, be16, be32};
 
 pub(crate) const FIN: u8 = 1;
 pub(crate) const SYN: u8 = 2;
@@ -56,8 +56,8 @@ impl Options {
 /// A segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
-    pub(crate) src: SocketAddrV4,
-    pub(crate) dst: SocketAddrV4,
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: u8,
@@ -74,7 +74,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// `None`: no whole TCP segment.
-    pub(crate) fn parse(frame: &[u8], ip: &Ipv4) -> Option<Self> {
+    pub(crate) fn parse(frame: &[u8], ip: &Ip) -> Option<Self> {
         let (src, dst) = dissect::ports(frame, ip)?;
         let at = ip.l4;
         let header_len = usize::from(*frame.get(at + 12)? >> 4) * 4;

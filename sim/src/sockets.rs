@@ -18,7 +18,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use ringway_stack::device::Device as _;
@@ -26,7 +26,6 @@ use ringway_stack::ring::{Datagram, Event, FlowId, Handover, NextHop, Readiness,
 use ringway_stack::{Error, Instant, tcp};
 
 use self::loans::{Loan, Loans};
-use crate::addresses::v4;
 use crate::checkers::Checkers;
 use crate::nic::SimDevice;
 use crate::random::RandomStream;
@@ -74,7 +73,7 @@ impl Sockets {
     }
 
     /// From now on `checkers` see every call.
-    pub(crate) fn watch(&mut self, checkers: &Rc<RefCell<Checkers>>, station: (usize, usize), ip: Ipv4Addr, time_wait: Duration) {
+    pub(crate) fn watch(&mut self, checkers: &Rc<RefCell<Checkers>>, station: (usize, usize), ip: IpAddr, time_wait: Duration) {
         self.place = checkers.borrow_mut().adopt(station, ip, time_wait);
         self.checkers = Some(Rc::clone(checkers));
     }
@@ -196,8 +195,8 @@ impl Sockets {
     pub fn tcp_connect(
         &mut self,
         now: Instant,
-        local: SocketAddrV4,
-        remote: SocketAddrV4,
+        local: SocketAddr,
+        remote: SocketAddr,
         hop: NextHop,
         config: &tcp::Config,
     ) -> Result<FlowId, Error> {
@@ -218,7 +217,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn tcp_listen(&mut self, local: SocketAddrV4, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
+    pub fn tcp_listen(&mut self, local: SocketAddr, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
         let socket = self.ring.tcp_listen(local.into(), backlog, config)?;
         self.note(|checkers, place, ring| checkers.listens(place, ring, local.port(), config, socket));
         Ok(socket)
@@ -306,7 +305,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_open(&mut self, local: SocketAddrV4, options: &UdpOptions) -> Result<FlowId, Error> {
+    pub fn udp_open(&mut self, local: SocketAddr, options: &UdpOptions) -> Result<FlowId, Error> {
         let socket = self.ring.udp_open(local.into(), options)?;
         let lends = self.loans.is_some();
         self.note(|checkers, place, ring| checkers.udp_opened(place, ring, local.port(), options, lends, socket));
@@ -333,7 +332,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_join(&mut self, now: Instant, socket: FlowId, group: Ipv4Addr, from: Ipv4Addr) -> Result<(), Error> {
+    pub fn udp_join(&mut self, now: Instant, socket: FlowId, group: IpAddr, from: IpAddr) -> Result<(), Error> {
         self.ring.udp_join(now, socket, group.into(), from.into())?;
         self.note(|checkers, place, _| checkers.joined(place, now, socket, group));
         Ok(())
@@ -343,7 +342,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_leave(&mut self, socket: FlowId, group: Ipv4Addr) -> Result<(), Error> {
+    pub fn udp_leave(&mut self, socket: FlowId, group: IpAddr) -> Result<(), Error> {
         self.ring.udp_leave(socket, group.into())?;
         self.note(|checkers, place, _| checkers.left(place, socket, group));
         Ok(())
@@ -353,7 +352,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_connect(&mut self, socket: FlowId, source: Ipv4Addr, remote: Option<(SocketAddrV4, NextHop)>) -> Result<(), Error> {
+    pub fn udp_connect(&mut self, socket: FlowId, source: IpAddr, remote: Option<(SocketAddr, NextHop)>) -> Result<(), Error> {
         self.ring.udp_connect(socket, source.into(), remote.map(|(remote, hop)| (remote.into(), hop)))?;
         self.note(|checkers, place, ring| checkers.udp_connected(place, ring, socket));
         Ok(())
@@ -368,8 +367,8 @@ impl Sockets {
         now: Instant,
         socket: FlowId,
         data: &[IoSlice<'_>],
-        source: Ipv4Addr,
-        to: Option<(SocketAddrV4, NextHop)>,
+        source: IpAddr,
+        to: Option<(SocketAddr, NextHop)>,
     ) -> Result<usize, Error> {
         let result = self.ring.udp_send(now, socket, data, source.into(), to.map(|(to, hop)| (to.into(), hop)));
         self.note(|checkers, place, ring| checkers.udp_sent(place, now, ring, socket, data, source, to.map(|(to, _)| to), result));
@@ -404,7 +403,7 @@ impl Sockets {
         self.settle_loans(now, socket, false);
         let _ = self.ring.screen(socket, false);
         let handover = self.ring.detach_stream(now, socket)?;
-        self.note(|checkers, place, _| checkers.detached(place, socket, (v4(handover.local()), v4(handover.remote()))));
+        self.note(|checkers, place, _| checkers.detached(place, socket, (handover.local(), handover.remote())));
         Ok(handover)
     }
 
@@ -413,7 +412,7 @@ impl Sockets {
     /// # Errors
     /// The ring's; the connection comes back.
     pub fn adopt(&mut self, now: Instant, handover: Handover<SimDevice>) -> Result<FlowId, (Error, Handover<SimDevice>)> {
-        let tuple = (v4(handover.local()), v4(handover.remote()));
+        let tuple = (handover.local(), handover.remote());
         let socket = self.ring.adopt(now, handover)?;
         if let Some(loans) = &mut self.loans {
             loans.adopted(socket);
@@ -434,7 +433,7 @@ impl Sockets {
         config: &tcp::Config,
     ) -> Result<FlowId, (Error, Handover<SimDevice>)> {
         let Some(bytes) = handover.snapshot(now) else { return self.adopt(now, handover) };
-        let tuple = (v4(handover.local()), v4(handover.remote()));
+        let tuple = (handover.local(), handover.remote());
         let socket = match self.ring.adopt_snapshot(now, (tuple.0.into(), tuple.1.into()), hop, config, &bytes) {
             Ok(socket) => socket,
             // Two copies may be more than the NIC has buffers for, and the first one's go only with it. Two processes have a pool each.
@@ -454,7 +453,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn dissolve(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<tcp::Remains, Error> {
+    pub fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<tcp::Remains, Error> {
         self.note(|checkers, place, ring| checkers.dissolves(place, now, ring, (local, remote)));
         let remains = self.ring.dissolve(now, local.into(), remote.into())?;
         self.note(|checkers, place, ring| checkers.dissolved(place, ring, (local, remote), &remains));

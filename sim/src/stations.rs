@@ -10,14 +10,13 @@ mod device;
 use core::cell::RefCell;
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
 use ringway_stack::mutants::Mutant;
 use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, Shutdown};
 use ringway_stack::{Error, Instant, tcp};
 
-use crate::addresses::v4;
 use crate::random::{SplitMix, scale};
 use device::{Ends, Fabric, Station, mac};
 
@@ -74,8 +73,8 @@ pub fn play(seed: u64, mutant: Mutant) -> Deaths {
     story.judge()
 }
 
-fn address(station: usize, port: u16) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1 + station as u8), port)
+fn address(station: usize, port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + station as u8)), port)
 }
 
 /// What every stream consists of.
@@ -137,7 +136,7 @@ impl Story {
     fn accept(&mut self, station: usize) {
         let Ok(socket) = self.rings[station].tcp_accept(self.listeners[station]) else { return };
         let info = self.rings[station].info(socket).expect("it was accepted just now");
-        let ends = (v4(info.local), v4(info.remote.expect("a connection")));
+        let ends = (info.local, info.remote.expect("a connection"));
         let end = self.ends[station].iter_mut().find(|end| end.ends == ends).expect("somebody opened it");
         end.socket = Some(socket);
     }

@@ -25,7 +25,7 @@ pub use set::{UnknownWorkload, WorkloadSet};
 
 use core::fmt;
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::Error;
 use ringway_stack::device::Steering;
@@ -203,8 +203,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    fn address(&self, host: usize, port: u16) -> SocketAddrV4 {
-        SocketAddrV4::new(self.world.host(self.hosts[host]).ip(), port)
+    fn address(&self, host: usize, port: u16) -> SocketAddr {
+        SocketAddr::new(self.world.host(self.hosts[host]).ip(), port)
     }
 
     fn number(&self) -> u16 {

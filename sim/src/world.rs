@@ -7,7 +7,7 @@ pub(crate) use mishaps::Turn;
 
 use core::fmt;
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
@@ -162,7 +162,7 @@ impl World {
     }
 
     /// What comes from this address is a program's own doing, by [`World::add_raw_ring`]: no stack's, and so under no law.
-    pub(crate) fn expect_stranger(&mut self, address: SocketAddrV4) {
+    pub(crate) fn expect_stranger(&mut self, address: SocketAddr) {
         if let Some(checkers) = &self.network.checkers {
             checkers.borrow_mut().expect_stranger(address);
         }

@@ -1,7 +1,7 @@
 //! A program that opens one short connection after the other, from few ports.
 
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::tcp::Config;
@@ -57,7 +57,7 @@ impl Cycles {
 #[derive(Debug)]
 pub struct Churner {
     ports: Vec<u16>,
-    server: SocketAddrV4,
+    server: SocketAddr,
     config: Config,
     registry: Shared<Registry>,
     cycles: Shared<Cycles>,
@@ -71,7 +71,7 @@ pub struct Churner {
 impl Churner {
     /// Connects to `server` from each of `ports` in turn; the server knows what is said from `registry`. If some cycles were begun before
     /// a crash, it goes on with the next one.
-    pub fn new(ports: Vec<u16>, server: SocketAddrV4, config: Config, registry: Shared<Registry>, cycles: Shared<Cycles>) -> Self {
+    pub fn new(ports: Vec<u16>, server: SocketAddr, config: Config, registry: Shared<Registry>, cycles: Shared<Cycles>) -> Self {
         let begun = u32::try_from(cycles.read().served.len()).unwrap_or(u32::MAX);
         Self { ports, server, config, registry, cycles, begun, next_at: Instant::ZERO, now: None, unrouted: None }
     }
@@ -80,7 +80,7 @@ impl Churner {
         let port = self.ports[self.begun as usize % self.ports.len()];
         let is_late = self.begun % LATE_EVERY == LATE_EVERY - 1;
         let hop = if is_late { NextHop::Pending } else { neighbour(self.server) };
-        match cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, port), self.server, hop, &self.config) {
+        match cx.ring.tcp_connect(cx.now, SocketAddr::new(cx.ip, port), self.server, hop, &self.config) {
             Ok(socket) => {
                 self.unrouted = is_late.then(|| (socket, cx.now + LATE_BY));
                 self.converse(socket);

@@ -3,13 +3,13 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringway_stack::ring::{FlowId, RecvFlags, UdpOptions};
 use ringway_stack::{Error, Instant};
 
 use super::{OPEN_RETRY, Pings, Shared};
-use crate::addresses::{ipv4, neighbour, v4};
+use crate::addresses::neighbour;
 use crate::host::{App, Context, Step};
 
 /// The most that one datagram can have.
@@ -19,9 +19,9 @@ const DATAGRAM_MAX: usize = 65_507;
 #[derive(Debug)]
 pub struct GroupTalk {
     /// The group, and the port of all of its members.
-    pub group: SocketAddrV4,
+    pub group: SocketAddr,
     /// Who speaks.
-    pub speaker: SocketAddrV4,
+    pub speaker: SocketAddr,
     /// What is said; each listener has its own copy of what came back.
     pub pings: Pings,
     /// What each listener heard.
@@ -120,7 +120,7 @@ impl GroupListener {
     fn receive(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         while let Ok(datagram) = cx.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty()) {
             let talk = self.talk.read();
-            assert_eq!((v4(datagram.from), ipv4(datagram.to)), (talk.speaker, *talk.group.ip()), "{}: a stranger's datagram", cx.ip);
+            assert_eq!((datagram.from, datagram.to), (talk.speaker, talk.group.ip()), "{}: a stranger's datagram", cx.ip);
             let Some(number) = talk.pings.verify(&self.buffer[..datagram.copied], cx.tainted) else { continue };
             let first = self.own.change(|own| *own.heard.entry(number).and_modify(|n| *n += 1).or_insert(1)) == 1;
             self.new += usize::from(first);
@@ -130,11 +130,11 @@ impl GroupListener {
     /// Joins, unless there is no rule for it now.
     fn join(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         let talk = self.talk.read();
-        match cx.ring.udp_join(cx.now, socket, *talk.group.ip(), cx.ip) {
+        match cx.ring.udp_join(cx.now, socket, talk.group.ip(), cx.ip) {
             Err(Error::NoBuffers) => return self.join_at = Some(cx.now + OPEN_RETRY),
             joined => joined.expect("the program is no member yet"),
         }
-        let again = cx.ring.udp_join(cx.now, socket, *talk.group.ip(), cx.ip);
+        let again = cx.ring.udp_join(cx.now, socket, talk.group.ip(), cx.ip);
         assert_eq!(again, Err(Error::AddressInUse), "a member can't join again");
         self.own.change(|own| (own.joined, own.left) = (Some(talk.pings.sent), None));
         self.new = 0;
@@ -142,7 +142,7 @@ impl GroupListener {
 
     /// Leaves, and drains what was queued before.
     fn leave(&mut self, cx: &mut Context<'_>, socket: FlowId) {
-        let group = *self.talk.read().group.ip();
+        let group = self.talk.read().group.ip();
         cx.ring.udp_leave(socket, group).expect("the program is a member");
         self.receive(cx, socket);
         self.own.change(|own| own.left = Some(self.talk.read().pings.sent));
@@ -159,7 +159,7 @@ impl GroupListener {
 impl App for GroupListener {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let group = self.talk.read().group;
-        let local = SocketAddrV4::new(if self.bound { *group.ip() } else { Ipv4Addr::UNSPECIFIED }, group.port());
+        let local = SocketAddr::new(if self.bound { group.ip() } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) }, group.port());
         if self.own.read().done {
             return Step::Finished;
         }
@@ -188,7 +188,7 @@ impl App for GroupListener {
 }
 
 /// None if there is no rule for it now.
-fn open(cx: &mut Context<'_>, local: SocketAddrV4, options: &UdpOptions) -> Option<FlowId> {
+fn open(cx: &mut Context<'_>, local: SocketAddr, options: &UdpOptions) -> Option<FlowId> {
     match cx.ring.udp_open(local, options) {
         Err(Error::NoBuffers) => None,
         opened => Some(opened.expect("a fresh host's port is free")),

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::ring::{FlowId, Handover, NextHop};
 use ringway_stack::tcp::Config;
@@ -11,7 +11,7 @@ use ringway_stack::{Error, Instant};
 use super::conversation::Conversation;
 use super::tcp::listen;
 use super::{Dialogue, Ending, OPEN_RETRY, Shared, Transfer};
-use crate::addresses::{neighbour, v4};
+use crate::addresses::neighbour;
 use crate::host::{App, Context, Step};
 use crate::nic::SimDevice;
 
@@ -55,9 +55,9 @@ pub struct Turns {
 /// How a connection begins.
 #[derive(Debug)]
 enum Beginning {
-    Connect(SocketAddrV4),
+    Connect(SocketAddr),
     /// Accepts from this client, on the socket noted there.
-    Accept(SocketAddrV4, Shared<Option<FlowId>>),
+    Accept(SocketAddr, Shared<Option<FlowId>>),
     /// It has begun, or the other runner begins.
     Done,
 }
@@ -86,13 +86,13 @@ impl Runner {
 
     /// Begins by connecting to `server`.
     #[must_use]
-    pub fn connecting(self, server: SocketAddrV4) -> Self {
+    pub fn connecting(self, server: SocketAddr) -> Self {
         Self { beginning: Beginning::Connect(server), first: true, ..self }
     }
 
     /// Begins by accepting from `client`; the listening socket is noted in `listener`.
     #[must_use]
-    pub fn accepting(self, client: SocketAddrV4, listener: Shared<Option<FlowId>>) -> Self {
+    pub fn accepting(self, client: SocketAddr, listener: Shared<Option<FlowId>>) -> Self {
         Self { beginning: Beginning::Accept(client, listener), first: true, ..self }
     }
 
@@ -100,7 +100,7 @@ impl Runner {
     fn begin(&mut self, cx: &mut Context<'_>) -> Option<Instant> {
         let socket = match &self.beginning {
             Beginning::Connect(server) => {
-                let local = SocketAddrV4::new(cx.ip, self.port);
+                let local = SocketAddr::new(cx.ip, self.port);
                 cx.ring.tcp_connect(cx.now, local, *server, neighbour(*server), &self.config)
             }
             Beginning::Accept(client, listener) => match accept(cx, self.port, &self.config, *client, listener) {
@@ -234,11 +234,11 @@ fn accept(
     cx: &mut Context<'_>,
     port: u16,
     config: &Config,
-    client: SocketAddrV4,
+    client: SocketAddr,
     listener: &Shared<Option<FlowId>>,
 ) -> Result<Option<FlowId>, Error> {
     let socket = listen(cx, port, 8, config, listener).ok_or(Error::NoBuffers)?;
     let Ok(accepted) = cx.ring.tcp_accept(socket) else { return Ok(None) };
-    assert_eq!(cx.ring.info(accepted).and_then(|i| i.remote).map(v4), Some(client), "a connection from a stranger");
+    assert_eq!(cx.ring.info(accepted).and_then(|i| i.remote), Some(client), "a connection from a stranger");
     Ok(Some(accepted))
 }

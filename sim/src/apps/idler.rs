@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::tcp::{Config, Keepalive};
@@ -30,7 +30,7 @@ pub struct IdleCounts {
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Idler {
-    server: SocketAddrV4,
+    server: SocketAddr,
     config: Config,
     /// Connections under way to being established, at most.
     batch: usize,
@@ -50,7 +50,7 @@ pub struct Idler {
 
 impl Idler {
     /// Connects to `server` from each of `ports`, `batch` at a time, and rests.
-    pub fn new(ports: Vec<u16>, server: SocketAddrV4, config: Config, batch: usize, rest: Duration, transfer: Shared<IdleCounts>) -> Self {
+    pub fn new(ports: Vec<u16>, server: SocketAddr, config: Config, batch: usize, rest: Duration, transfer: Shared<IdleCounts>) -> Self {
         let (opening, open, speeches, speaking) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
         Self { server, config, batch, rest, transfer, ports, opening, open, speeches, keepalive: None, speaking, speak_at: None }
     }
@@ -69,7 +69,7 @@ impl Idler {
     fn connect(&mut self, cx: &mut Context<'_>) {
         while self.opening.len() < self.batch {
             let Some(port) = self.ports.pop() else { break };
-            let (local, hop) = (SocketAddrV4::new(cx.ip, port), neighbour(self.server));
+            let (local, hop) = (SocketAddr::new(cx.ip, port), neighbour(self.server));
             match cx.ring.tcp_connect(cx.now, local, self.server, hop, &self.config) {
                 Err(Error::NoBuffers) => return self.ports.push(port),
                 opened => self.opening.insert(opened.expect("a fresh host's ports are free"), ()),

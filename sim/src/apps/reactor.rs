@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::ring::{FlowId, Readiness, RecvFlags};
 use ringway_stack::tcp::Config;
@@ -47,7 +47,7 @@ pub struct Opening {
     /// From which port.
     pub port: u16,
     /// To whom.
-    pub server: SocketAddrV4,
+    pub server: SocketAddr,
     /// From this side's point of view.
     pub dialogue: Dialogue,
     /// With which configuration.
@@ -110,7 +110,7 @@ impl Reactor {
     fn listen(&mut self, cx: &mut Context<'_>) {
         let Some(listening) = &self.listening else { return };
         if listening.socket.read().is_none() {
-            let local = SocketAddrV4::new(cx.ip, listening.port);
+            let local = SocketAddr::new(cx.ip, listening.port);
             let socket = match cx.ring.tcp_listen(local, listening.backlog, &listening.config) {
                 Err(Error::NoBuffers) => return self.listen_at = Some(cx.now + OPEN_RETRY),
                 opened => opened.expect("a fresh host's port is free"),
@@ -124,7 +124,7 @@ impl Reactor {
     fn open_due(&mut self, cx: &mut Context<'_>) {
         while let Some(opening) = self.openings.pop_if(|opening| opening.at <= cx.now) {
             let Opening { port, server, dialogue, ref config, ref transfer, .. } = opening;
-            let local = SocketAddrV4::new(cx.ip, port);
+            let local = SocketAddr::new(cx.ip, port);
             match cx.ring.tcp_connect(cx.now, local, server, neighbour(server), config) {
                 Ok(socket) => {
                     self.peers.insert(socket, Peer::Known(Box::new(Conversation::new(socket, dialogue, transfer.clone()))));

@@ -8,7 +8,7 @@ mod talk;
 pub use line::Line;
 
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::{Config, State};
@@ -18,7 +18,7 @@ use self::line::{Account, Inbox, Letter};
 use super::conversation::Conversation;
 use super::tcp::listen;
 use super::{Dialogue, Ending, OPEN_RETRY, Shared, Transfer};
-use crate::addresses::{neighbour, v4};
+use crate::addresses::neighbour;
 use crate::host::{App, Context, Step};
 
 /// Connections that wait to be accepted.
@@ -100,8 +100,8 @@ enum Role {
 pub struct Sharer {
     /// Its number on the line: the client is 0.
     own: usize,
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
+    local: SocketAddr,
+    remote: SocketAddr,
     config: Config,
     opening: Opening,
     share: Share,
@@ -123,13 +123,13 @@ pub struct Sharer {
 
 impl Sharer {
     /// The one that connects, from `local` to `remote`.
-    pub fn connecting(local: SocketAddrV4, remote: SocketAddrV4, config: Config, share: Share, line: Shared<Line>) -> Self {
+    pub fn connecting(local: SocketAddr, remote: SocketAddr, config: Config, share: Share, line: Shared<Line>) -> Self {
         Self::new(0, (local, remote), config, Opening::Connect, share, line)
     }
 
     /// The one that accepts at `local` who comes from `remote`; the listening socket is noted in `listener`.
     pub fn accepting(
-        (local, remote): (SocketAddrV4, SocketAddrV4),
+        (local, remote): (SocketAddr, SocketAddr),
         config: Config,
         share: Share,
         line: Shared<Line>,
@@ -140,7 +140,7 @@ impl Sharer {
 
     fn new(
         own: usize,
-        (local, remote): (SocketAddrV4, SocketAddrV4),
+        (local, remote): (SocketAddr, SocketAddr),
         config: Config,
         opening: Opening,
         share: Share,
@@ -210,7 +210,7 @@ impl Sharer {
                     return Some(from);
                 }
                 let Ok(accepted) = cx.ring.tcp_accept(listener) else { return None };
-                let client = cx.ring.info(accepted).and_then(|info| info.remote).map(v4);
+                let client = cx.ring.info(accepted).and_then(|info| info.remote);
                 assert_eq!(client, Some(self.remote), "{}: a connection from a stranger", cx.ip);
                 assert!(self.round == 0 || self.line.read().again, "{}: a connection that nobody made", cx.ip);
                 Ok(accepted)

@@ -12,7 +12,7 @@ pub use visit::{Goodbye, Visit, Visited};
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{FlowRule, MacAddr, Protocol, RuleId, RxBatch, RxBuffer, TxOffload};
@@ -38,7 +38,7 @@ pub struct Stranger {
     vlan: Option<u16>,
     /// Where frames for its victim go: that host's Ethernet address, as last seen.
     station: MacAddr,
-    server: SocketAddrV4,
+    server: SocketAddr,
     visits: VecDeque<(u16, Visit, Shared<Visited>)>,
     session: Option<(RuleId, Session)>,
     dice: RandomStream,
@@ -47,7 +47,7 @@ pub struct Stranger {
 
 impl Stranger {
     /// Visits `server`, whose host has the address `station`, by frames with the tag of `vlan`. What it does follows from `dice`.
-    pub fn new(queue: RawQueue<SimDevice>, server: SocketAddrV4, station: MacAddr, vlan: Option<u16>, dice: RandomStream) -> Self {
+    pub fn new(queue: RawQueue<SimDevice>, server: SocketAddr, station: MacAddr, vlan: Option<u16>, dice: RandomStream) -> Self {
         Self { queue: Some(queue), vlan, station, server, visits: VecDeque::new(), session: None, dice, gone_at: None }
     }
 
@@ -80,7 +80,7 @@ impl Stranger {
     /// Begins the next visit. `false`: there is no rule for it now.
     fn begin(&mut self, cx: &Context<'_>) -> bool {
         let Some((port, ..)) = self.visits.front() else { return true };
-        let rule = FlowRule::flow(Protocol::Tcp, SocketAddrV4::new(cx.ip, *port).into(), None);
+        let rule = FlowRule::flow(Protocol::Tcp, SocketAddr::new(cx.ip, *port).into(), None);
         let Some(rule) = self.queue.as_mut().and_then(|queue| queue.steer(&rule).ok()) else { return false };
         if let Some((port, visit, visited)) = self.visits.pop_front() {
             let iss = u32::try_from(self.dice.bits() >> 32).unwrap_or(0);
@@ -93,7 +93,7 @@ impl Stranger {
     fn go_on(&mut self, cx: &Context<'_>) -> Option<Instant> {
         let (queue, (rule, session)) = (self.queue.as_mut()?, self.session.as_mut()?);
         let ends =
-            Ends { from: queue.mac(), to: self.station, vlan: self.vlan, src: SocketAddrV4::new(cx.ip, session.port()), dst: self.server };
+            Ends { from: queue.mac(), to: self.station, vlan: self.vlan, src: SocketAddr::new(cx.ip, session.port()), dst: self.server };
         queue.reap();
         let next = session.step(cx.now, &mut self.dice, &mut |departing: &Departing<'_>| {
             let (head, payload) = departing.frame(&ends);

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, RecvFlags, Reuse, UdpOptions};
@@ -26,11 +26,11 @@ pub struct Ports {
     /// See `open`.
     pub paired: u16,
     /// The prober, and an address that nobody has.
-    pub prober: SocketAddrV4,
+    pub prober: SocketAddr,
     /// See `prober`.
-    pub nobody: Ipv4Addr,
+    pub nobody: IpAddr,
     /// The group, and its port.
-    pub group: SocketAddrV4,
+    pub group: SocketAddr,
     /// The first socket is bound to every address.
     pub wildcard: bool,
     /// Another one shares its port, bound to the host's address, or to every one; and so does the one that hears the prober alone.
@@ -64,11 +64,11 @@ impl Target {
     fn open(&mut self, cx: &mut Context<'_>) -> bool {
         let Ports { open, paired, prober, wildcard, shares, .. } = self.has;
         let options = UdpOptions { reuse: if shares { Reuse::Address } else { Reuse::No }, ..self.options };
-        let address = |any: bool| if any { Ipv4Addr::UNSPECIFIED } else { cx.ip };
-        let mut wanted = vec![SocketAddrV4::new(address(wildcard), open), SocketAddrV4::new(address(!wildcard), paired)];
+        let address = |any: bool| if any { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { cx.ip };
+        let mut wanted = vec![SocketAddr::new(address(wildcard), open), SocketAddr::new(address(!wildcard), paired)];
         if shares {
-            wanted.push(SocketAddrV4::new(address(!wildcard), open));
-            wanted.push(SocketAddrV4::new(address(false), paired));
+            wanted.push(SocketAddr::new(address(!wildcard), open));
+            wanted.push(SocketAddr::new(address(false), paired));
         }
         for local in wanted {
             match cx.ring.udp_open(local, &options) {
@@ -104,8 +104,8 @@ impl Target {
         let at = usize::try_from(self.dice.below(self.sockets.len() as u64)).unwrap_or(0);
         let to = match self.dice.below(8) {
             0..=2 => prober,
-            3 => SocketAddrV4::new(*prober.ip(), prober.port() ^ 1),
-            4 => SocketAddrV4::new(nobody, prober.port()),
+            3 => SocketAddr::new(prober.ip(), prober.port() ^ 1),
+            4 => SocketAddr::new(nobody, prober.port()),
             _ => group,
         };
         let mut bytes = vec![0; usize::try_from(self.dice.magnitude(1, 400) - 1).unwrap_or(0)];
@@ -117,7 +117,7 @@ impl Target {
 
     /// Joins the group with two of its sockets, or leaves it with one of them.
     fn change_membership(&mut self, cx: &mut Context<'_>) {
-        let (group, members) = (*self.has.group.ip(), [self.sockets[0], self.sockets[1]]);
+        let (group, members) = (self.has.group.ip(), [self.sockets[0], self.sockets[1]]);
         if self.joined {
             let leaves = self.dice.pick(&members);
             let _ = cx.ring.udp_leave(leaves, group);

@@ -1,7 +1,7 @@
 //! A program that connects, and one that accepts.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::Config;
@@ -9,7 +9,7 @@ use ringway_stack::{Error, Instant};
 
 use super::conversation::Conversation;
 use super::{Dialogue, Ending, OPEN_RETRY, Shared, Transfer};
-use crate::addresses::{neighbour, v4};
+use crate::addresses::neighbour;
 use crate::host::{App, Context, Step};
 
 /// Connections that wait to be accepted.
@@ -19,7 +19,7 @@ const BACKLOG: usize = 128;
 #[derive(Debug)]
 pub struct Client {
     port: u16,
-    server: SocketAddrV4,
+    server: SocketAddr,
     dialogue: Dialogue,
     config: Config,
     transfer: Shared<Transfer>,
@@ -29,7 +29,7 @@ pub struct Client {
 
 impl Client {
     /// Connects from `port` to `server` at its first step.
-    pub fn new(port: u16, server: SocketAddrV4, dialogue: Dialogue, config: Config, transfer: Shared<Transfer>) -> Self {
+    pub fn new(port: u16, server: SocketAddr, dialogue: Dialogue, config: Config, transfer: Shared<Transfer>) -> Self {
         Self { port, server, dialogue, config, transfer, start_at: Instant::ZERO, conversation: None }
     }
 
@@ -40,7 +40,7 @@ impl Client {
     }
 
     fn connect(&mut self, cx: &mut Context<'_>) -> Result<FlowId, Error> {
-        let local = SocketAddrV4::new(cx.ip, self.port);
+        let local = SocketAddr::new(cx.ip, self.port);
         cx.ring.tcp_connect(cx.now, local, self.server, neighbour(self.server), &self.config)
     }
 }
@@ -71,7 +71,7 @@ impl App for Client {
 pub struct Server {
     port: u16,
     config: Config,
-    expected: BTreeMap<SocketAddrV4, (Dialogue, Shared<Transfer>)>,
+    expected: BTreeMap<SocketAddr, (Dialogue, Shared<Transfer>)>,
     listener: Shared<Option<FlowId>>,
     conversations: Vec<Conversation>,
 }
@@ -83,13 +83,13 @@ impl Server {
     }
 
     /// Arranges a conversation with `client`.
-    pub fn expect(&mut self, client: SocketAddrV4, dialogue: Dialogue, transfer: Shared<Transfer>) {
+    pub fn expect(&mut self, client: SocketAddr, dialogue: Dialogue, transfer: Shared<Transfer>) {
         self.expected.insert(client, (dialogue, transfer));
     }
 
     fn accept_all(&mut self, cx: &mut Context<'_>, listener: FlowId) {
         while let Ok(socket) = cx.ring.tcp_accept(listener) {
-            let client = cx.ring.info(socket).and_then(|info| info.remote).map(v4).expect("an accepted connection has a peer");
+            let client = cx.ring.info(socket).and_then(|info| info.remote).expect("an accepted connection has a peer");
             let arranged = self.expected.remove(&client);
             // Had it been corrupted or duplicated into being, nobody would have arranged it.
             let (dialogue, transfer) = arranged.unwrap_or_else(|| panic!("{}: a connection from {client}, who made none", cx.ip));
@@ -117,7 +117,7 @@ pub(super) fn listen(cx: &mut Context<'_>, port: u16, backlog: usize, config: &C
     if let Some(socket) = *known.read() {
         return Some(socket);
     }
-    let socket = match cx.ring.tcp_listen(SocketAddrV4::new(cx.ip, port), backlog, config) {
+    let socket = match cx.ring.tcp_listen(SocketAddr::new(cx.ip, port), backlog, config) {
         Err(Error::NoBuffers) => return None,
         opened => opened.expect("a fresh host's port is free"),
     };

@@ -3,13 +3,13 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringway_stack::ring::{FlowId, RecvFlags, UdpOptions};
 use ringway_stack::{Error, Instant};
 
 use super::{OPEN_RETRY, Pattern, Shared};
-use crate::addresses::{ipv4, neighbour, v4};
+use crate::addresses::neighbour;
 use crate::host::{App, Context, Step};
 
 /// Bytes at a datagram's beginning that number it.
@@ -97,7 +97,7 @@ impl Pings {
 #[derive(Debug)]
 pub struct Pinger {
     port: u16,
-    server: SocketAddrV4,
+    server: SocketAddr,
     pings: Shared<Pings>,
     options: UdpOptions,
     socket: Option<FlowId>,
@@ -109,7 +109,7 @@ pub struct Pinger {
 
 impl Pinger {
     /// Sends from `port` to `server`.
-    pub fn new(port: u16, server: SocketAddrV4, pings: Shared<Pings>) -> Self {
+    pub fn new(port: u16, server: SocketAddr, pings: Shared<Pings>) -> Self {
         let options = UdpOptions::default();
         Self { port, server, pings, options, socket: None, next_at: Instant::ZERO, is_connected: false, buffer: vec![0; DATAGRAM_MAX] }
     }
@@ -140,10 +140,10 @@ impl Pinger {
             match received {
                 Ok(datagram) => {
                     // Whoever is bound to no peer hears everybody; that somebody sent it, the checkers look after.
-                    if v4(datagram.from) != self.server {
+                    if datagram.from != self.server {
                         continue;
                     }
-                    assert_eq!((ipv4(datagram.to), datagram.len), (cx.ip, datagram.copied));
+                    assert_eq!((datagram.to, datagram.len), (cx.ip, datagram.copied));
                     self.pings.change(|p| p.check(&self.buffer[..datagram.copied], cx.tainted));
                 }
                 Err(Error::Refused) => self.pings.change(|p| p.refused += 1),
@@ -167,7 +167,7 @@ impl Pinger {
 impl App for Pinger {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         if self.socket.is_none() {
-            self.socket = open(cx, SocketAddrV4::new(cx.ip, self.port), &self.options);
+            self.socket = open(cx, SocketAddr::new(cx.ip, self.port), &self.options);
             self.is_connected = false;
         }
         self.connect(cx);
@@ -193,7 +193,7 @@ pub struct Echo {
     options: UdpOptions,
     /// Bound to every address; and whose datagrams it wants alone.
     wildcard: bool,
-    peer: Option<SocketAddrV4>,
+    peer: Option<SocketAddr>,
     /// It has found that peer.
     is_connected: bool,
     buffer: Vec<u8>,
@@ -214,15 +214,15 @@ impl Echo {
 
     /// Bound to every address, and for one peer, as it may be.
     #[must_use]
-    pub fn narrowed(self, wildcard: bool, peer: Option<SocketAddrV4>) -> Self {
+    pub fn narrowed(self, wildcard: bool, peer: Option<SocketAddr>) -> Self {
         Self { wildcard, peer, ..self }
     }
 
     /// Its socket, as it is to be. None if there is no rule for it now.
     fn opened(&mut self, cx: &mut Context<'_>) -> Option<FlowId> {
         if self.socket.read().is_none() {
-            let ip = if self.wildcard { Ipv4Addr::UNSPECIFIED } else { cx.ip };
-            self.socket.set(open(cx, SocketAddrV4::new(ip, self.port), &self.options));
+            let ip = if self.wildcard { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { cx.ip };
+            self.socket.set(open(cx, SocketAddr::new(ip, self.port), &self.options));
         }
         let socket = *self.socket.read();
         if let (Some(socket), Some(peer), false) = (socket, self.peer, self.is_connected) {
@@ -244,7 +244,7 @@ impl App for Echo {
                 Ok(datagram) => datagram,
                 Err(_) => return Step::Idle,
             };
-            let (from, to) = (v4(datagram.from), ipv4(datagram.to));
+            let (from, to) = (datagram.from, datagram.to);
             let echo = [IoSlice::new(&self.buffer[..datagram.copied])];
             // What cannot be sent is lost, as anywhere else on its way.
             let _ = cx.ring.udp_send(cx.now, socket, &echo, to, Some((from, neighbour(from))));
@@ -253,7 +253,7 @@ impl App for Echo {
 }
 
 /// None if there is no rule for it now.
-fn open(cx: &mut Context<'_>, local: SocketAddrV4, options: &UdpOptions) -> Option<FlowId> {
+fn open(cx: &mut Context<'_>, local: SocketAddr, options: &UdpOptions) -> Option<FlowId> {
     match cx.ring.udp_open(local, options) {
         Err(Error::NoBuffers) => None,
         opened => Some(opened.expect("a fresh host's port is free")),

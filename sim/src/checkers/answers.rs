@@ -2,15 +2,14 @@
 //! same service, with what the question brought; and no answer without one: to what was for many, in pieces, damaged, or an error itself.
 
 use core::time::Duration;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use ringway_stack::Instant;
 use ringway_stack::device::{ChecksumVerdict, MacAddr};
 
-use super::headers::is_one_hosts;
 use super::{Checkers, Moment};
 use crate::checksum;
-use crate::dissect::{self, ICMP, Ipv4, Payload, UDP, be16};
+use crate::dissect::{self, Ip, Lookup, Payload, UDP, be16, is_one_hosts};
 use crate::fabric::{Frame, Marks};
 use crate::trace::hash_bytes;
 
@@ -20,25 +19,30 @@ const ECHO_REPLY: u8 = 0;
 const UNREACHABLE: u8 = 3;
 const ECHO: u8 = 8;
 const PORT: u8 = 3;
-const REQUEST: u16 = 1;
-const REPLY: u16 = 2;
+/// The same of ICMPv6 (RFC 4443 s3.1, s4).
+const ECHO_REPLY_V6: u8 = 129;
+const UNREACHABLE_V6: u8 = 1;
+const ECHO_V6: u8 = 128;
+const PORT_V6: u8 = 4;
+/// What is quoted of a packet at least (RFC 792; RFC 4443 s3.1 asks for more): its header, and this behind it.
+const QUOTED_LEN: usize = 8;
 /// A ping with more bytes may go unanswered (the stack declares that it answers what lies in a frame's head).
 const PING_MAX: usize = 170;
 /// How long after its question an answer may come where the device was in trouble.
 const LATE_MAX: Duration = Duration::from_secs(10);
 const REMEMBERED_MAX: usize = 512;
 
-type Ends = (SocketAddrV4, SocketAddrV4);
+type Ends = (SocketAddr, SocketAddr);
 
 /// What answers something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// "I have that address", to who asked.
-    Here(Ipv4Addr, MacAddr),
+    Here(IpAddr, MacAddr),
     /// A ping's bytes, identifier and number included, to who sent it.
-    Echo(Ipv4Addr, MacAddr, usize, u64),
+    Echo(IpAddr, MacAddr, usize, u64),
     /// Nobody has that port: what is quoted, to who spoke to it.
-    Nobody(Ipv4Addr, MacAddr, u64),
+    Nobody(IpAddr, MacAddr, u64),
 }
 
 /// A question.
@@ -72,8 +76,8 @@ impl Checkers {
         // (A frame that was damaged where no checksum tells may or may not be seen to be.)
         let is_certain = !frame.marks.intersects(Marks::CORRUPTED | Marks::HIDDEN | Marks::FORGED);
         let asked = match dissect::payload(bytes) {
-            Payload::Arp(at) => request(bytes, at, own).map(|answer| (answer, None)),
-            Payload::Ipv4(ip) if ip.dst == own && !ip.fragment && matches!(ip.protocol, ICMP | UDP) => Self::question(bytes, &ip),
+            Payload::Lookup(lookup) => request(bytes, &lookup, own).map(|answer| (answer, None)),
+            Payload::Ip(ip) if ip.dst == own && !ip.fragment && (ip.is_icmp() || ip.protocol == UDP) => Self::question(bytes, &ip),
             _ => None,
         };
         let Some((answer, ends)) = asked else { return };
@@ -94,11 +98,11 @@ impl Checkers {
     }
 
     /// A packet for one host alone, if it wants an answer.
-    fn question(bytes: &[u8], ip: &Ipv4) -> Option<(Answer, Option<Ends>)> {
+    fn question(bytes: &[u8], ip: &Ip) -> Option<(Answer, Option<Ends>)> {
         let from = dissect::mac_at(bytes, 6)?;
         let for_one = dissect::mac_at(bytes, 0).is_some_and(|to| !to.is_multicast());
         let kind = *bytes.get(ip.l4)?;
-        let is_ping = ip.protocol == ICMP && kind == ECHO;
+        let is_ping = ip.is_icmp() && kind == if ip.is_v6() { ECHO_V6 } else { ECHO };
         if !is_ping && ip.protocol != UDP || !is_one_hosts(ip.src) {
             return None;
         }
@@ -121,8 +125,8 @@ impl Checkers {
         let moment = self.at(now, host, frame);
         let Some(to) = dissect::mac_at(bytes, 0) else { return };
         let answer = match dissect::payload(bytes) {
-            Payload::Arp(at) => reply(&moment, bytes, at),
-            Payload::Ipv4(ip) if ip.protocol == ICMP => said(&moment, bytes, &ip, to),
+            Payload::Lookup(lookup) => reply(&moment, bytes, &lookup),
+            Payload::Ip(ip) if ip.is_icmp() => said(&moment, bytes, &ip, to),
             _ => None,
         };
         let Some(answer) = answer else { return };
@@ -161,35 +165,37 @@ impl Checkers {
     }
 }
 
-/// RFC 826: a request for the host's address, by who has one or wants to know whether this one is had (RFC 5227 s2.1.1).
-fn request(bytes: &[u8], at: usize, own: Ipv4Addr) -> Option<Answer> {
-    let (mac, sender, target) = (dissect::mac_at(bytes, at + 8)?, dissect::ip_at(bytes, at + 14)?, dissect::ip_at(bytes, at + 24)?);
-    let is_ethernet = bytes.get(at..at + 6)? == [0, 1, 8, 0, 6, 4];
-    let asks = be16(bytes, at + 6) == Some(REQUEST) && target == own && !mac.is_multicast();
-    (is_ethernet && asks).then_some(Answer::Here(sender, mac))
+/// RFC 826, RFC 4861 s7.2.4: a request for the host's address, by who has one or wants to know whether this one is had (RFC 5227 s2.1.1).
+fn request(bytes: &[u8], lookup: &Lookup, own: IpAddr) -> Option<Answer> {
+    // (Who asks without saying so is answered where he spoke from.)
+    let mac = lookup.mac.or_else(|| dissect::mac_at(bytes, 6))?;
+    let asks = lookup.asks && lookup.target == own && !mac.is_multicast() && lookup.is_sound(bytes);
+    asks.then_some(Answer::Here(lookup.sender, mac))
 }
 
-/// RFC 826: a reply tells its receiver, and nobody else, who has what.
-fn reply(moment: &Moment, bytes: &[u8], at: usize) -> Option<Answer> {
-    if be16(bytes, at + 6) != Some(REPLY) {
+/// RFC 826, RFC 4861 s7.2.4: a reply tells its receiver, and nobody else, who has what.
+fn reply(moment: &Moment, bytes: &[u8], lookup: &Lookup) -> Option<Answer> {
+    // (What is told to everybody answers nobody.)
+    if lookup.asks || lookup.target == lookup.sender && lookup.target.is_ipv6() {
         return None;
     }
-    let (mac, target) = (dissect::mac_at(bytes, at + 18)?, dissect::ip_at(bytes, at + 24)?);
-    if dissect::mac_at(bytes, 0) != Some(mac) || dissect::mac_at(bytes, 6) != dissect::mac_at(bytes, at + 8) {
+    let to = dissect::mac_at(bytes, 0)?;
+    if lookup.target_mac.is_some_and(|mac| mac != to) || lookup.mac.is_some() && dissect::mac_at(bytes, 6) != lookup.mac {
         moment.breach(NAME, "RFC 826: a reply names other stations than those that it goes between");
     }
-    Some(Answer::Here(target, mac))
+    Some(Answer::Here(lookup.target, to))
 }
 
 /// What an ICMP message that a host sends answers.
-fn said(moment: &Moment, bytes: &[u8], ip: &Ipv4, to: MacAddr) -> Option<Answer> {
+fn said(moment: &Moment, bytes: &[u8], ip: &Ip, to: MacAddr) -> Option<Answer> {
     let (&kind, &code) = (bytes.get(ip.l4)?, bytes.get(ip.l4 + 1)?);
+    let known = if ip.is_v6() { (ECHO_REPLY_V6, UNREACHABLE_V6, PORT_V6) } else { (ECHO_REPLY, UNREACHABLE, PORT) };
     match (kind, code) {
-        (ECHO_REPLY, 0) => {
+        (kind, 0) if kind == known.0 => {
             let data = bytes.get(ip.l4 + 4..ip.end)?;
             Some(Answer::Echo(ip.dst, to, data.len(), hash_bytes(data)))
         }
-        (UNREACHABLE, PORT) => match quotation(bytes, ip.l4 + 8) {
+        (kind, code) if (kind, code) == (known.1, known.2) => match quotation(bytes, ip.l4 + 8) {
             Some(quoted) => Some(Answer::Nobody(ip.dst, to, quoted)),
             None => moment.breach(NAME, "RFC 792: an error quotes a header and 8 bytes"),
         },
@@ -199,8 +205,8 @@ fn said(moment: &Moment, bytes: &[u8], ip: &Ipv4, to: MacAddr) -> Option<Answer>
 
 /// What an error quotes of the packet that begins there: its header as it came, options included, and the first 8 bytes behind it.
 fn quotation(bytes: &[u8], at: usize) -> Option<u64> {
-    let header_len = usize::from(bytes.get(at)? & 0xf) * 4;
-    Some(hash_bytes(bytes.get(at..at + header_len + 8)?))
+    let (_, l4) = dissect::transport_at(bytes, at)?;
+    Some(hash_bytes(bytes.get(at..l4 + QUOTED_LEN)?))
 }
 
 #[cfg(test)]

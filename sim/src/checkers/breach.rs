@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::str::FromStr;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringway_stack::Instant;
 
@@ -16,7 +16,7 @@ pub struct Breach {
     /// Which host broke the law.
     pub host: usize,
     /// The host's address.
-    pub ip: Option<Ipv4Addr>,
+    pub ip: Option<IpAddr>,
     /// When, by the host's own clock.
     pub at: Instant,
     /// The frame that broke it ([`Record::frame`](crate::trace::Record::frame)), if it was a frame.
@@ -74,7 +74,7 @@ fn parse(line: &str) -> Option<Breach> {
             frame = Some(number.parse().ok()?);
         } else {
             let (local, remote) = part.strip_prefix("connection ")?.split_once(" to ")?;
-            connection = Some((local.parse::<SocketAddrV4>().ok()?, remote.parse::<SocketAddrV4>().ok()?));
+            connection = Some((local.parse::<SocketAddr>().ok()?, remote.parse::<SocketAddr>().ok()?));
         }
     }
     Some(Breach { checker: checker.to_owned(), host: host.parse().ok()?, ip, at, frame, connection, law: law.to_owned() })
@@ -90,7 +90,7 @@ mod tests {
         let whole = Breach {
             checker: "recovery".to_owned(),
             host: 1,
-            ip: Some(Ipv4Addr::new(10, 0, 0, 2)),
+            ip: Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))),
             at: Instant::from_nanos(3_608_838_947),
             frame: Some(77),
             connection: Some(ends),

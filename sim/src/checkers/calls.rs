@@ -1,7 +1,7 @@
 //! Socket calls, as programs make them.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use ringway_stack::ring::{self, FlowId, RecvFlags, Reuse, Ring, SendFlags, Shutdown, UdpOptions};
@@ -13,7 +13,6 @@ use super::datagrams::Datagram;
 use super::desk::Sock;
 use super::flow::{Endpoint, Tuple};
 use super::{Checkers, Moment, after_close, closing, forged, hearing, loans, rto, shadow, stream, timers, window};
-use crate::addresses::{ipv4, v4};
 use crate::nic::SimDevice;
 use crate::sockets::{gather, readiness};
 
@@ -161,7 +160,7 @@ impl Checkers {
         let parent = self.desks[place].sockets.get(&listener);
         let (keepalive, receive_max) = parent.map_or((None, 0), |sock| (sock.keepalive, sock.receive_max));
         let config = parent.and_then(|sock| sock.config.clone());
-        let tuple = ring.info(socket).and_then(|info| Some((v4(info.local), v4(info.remote?))));
+        let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
         let since = self.desks[place].now;
         self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, config, since, ..Sock::default() });
         if let Some(parent) = self.desks[place].sockets.get_mut(&listener) {
@@ -326,7 +325,7 @@ impl Checkers {
             if desk.bound.get_mut(&bound).is_none_or(|port| port.remove(now, socket)) {
                 desk.bound.remove(&bound);
             }
-            self.unlisten(place, v4(info.local));
+            self.unlisten(place, info.local);
             return;
         }
         let own = endpoint.map(|id| self.flows.at(id));
@@ -399,18 +398,18 @@ impl Checkers {
         ring: &R,
         socket: FlowId,
         data: &[IoSlice<'_>],
-        source: Ipv4Addr,
-        to: Option<SocketAddrV4>,
+        source: IpAddr,
+        to: Option<SocketAddr>,
         result: Result<usize, Error>,
     ) {
         let moment = self.call(place, now);
         self.said(&moment, socket, result.err());
         let Some(info) = ring.info(socket) else { return };
-        let from = if info.local.ip().is_unspecified() { SocketAddrV4::new(source, info.local.port()) } else { v4(info.local) };
-        if let Some(to) = to.or(info.remote.map(v4)) {
+        let from = if info.local.ip().is_unspecified() { SocketAddr::new(source, info.local.port()) } else { info.local };
+        if let Some(to) = to.or(info.remote) {
             let datagram = self.datagrams.written(from, to, data);
             if result.is_ok() {
-                self.said_to(&moment, *to.ip(), datagram);
+                self.said_to(&moment, to.ip(), datagram);
             }
             let options = self.desks[place].sockets.get(&socket).and_then(|sock| sock.hearing.options);
             if to.ip().is_multicast() && result.is_ok() && options.is_some_and(|options| options.multicast_loop) {
@@ -453,7 +452,7 @@ impl Checkers {
         if let (Ok(read), Some(info)) = (result, ring.info(socket))
             && read.copied == read.len
         {
-            let (from, to) = (v4(read.from), SocketAddrV4::new(ipv4(read.to), info.local.port()));
+            let (from, to) = (read.from, SocketAddr::new(read.to, info.local.port()));
             let datagram = match into {
                 [one] => Datagram::new(from, to, &one[..read.len]),
                 several => Datagram::new(from, to, &gather(several, read.len)),

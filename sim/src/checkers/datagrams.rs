@@ -2,7 +2,7 @@
 
 use core::hash::BuildHasherDefault;
 use std::io::IoSlice;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use hashbrown::HashMap;
 use ringway_stack::ring::FlowId;
@@ -18,14 +18,14 @@ const MEMORY: usize = 1 << 17;
 /// A datagram: from, to, its length, and a hash of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Datagram {
-    from: SocketAddrV4,
-    to: SocketAddrV4,
+    from: SocketAddr,
+    to: SocketAddr,
     len: usize,
     hash: u64,
 }
 
 impl Datagram {
-    pub(super) fn new(from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) -> Self {
+    pub(super) fn new(from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> Self {
         Self { from, to, len: bytes.len(), hash: crate::trace::hash_bytes(bytes) }
     }
 
@@ -69,7 +69,7 @@ impl Datagrams {
     }
 
     /// A program sent it.
-    pub(super) fn written(&mut self, from: SocketAddrV4, to: SocketAddrV4, data: &[IoSlice<'_>]) -> Datagram {
+    pub(super) fn written(&mut self, from: SocketAddr, to: SocketAddr, data: &[IoSlice<'_>]) -> Datagram {
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         data.iter().for_each(|slice| scratch.extend_from_slice(slice));
@@ -114,7 +114,7 @@ impl Datagrams {
         let what = What::Read(moment.host, socket);
         let (read, arrived) = (self.count(datagram, what), self.count(datagram, What::Delivered(moment.host)));
         // What a host sends to itself never comes by the wire.
-        let looped = moment.ip == Some(*from.ip()) && !to.ip().is_multicast();
+        let looped = moment.ip == Some(from.ip()) && !to.ip().is_multicast();
         if read >= arrived && !looped {
             moment.breach(
                 NAME,

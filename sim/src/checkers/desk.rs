@@ -3,7 +3,7 @@
 use core::hash::BuildHasherDefault;
 use core::time::Duration;
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
@@ -74,7 +74,7 @@ impl Sock {
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     pub(super) host: usize,
-    pub(super) ip: Option<Ipv4Addr>,
+    pub(super) ip: Option<IpAddr>,
     pub(super) time_wait: Duration,
     /// When it was serviced last, by its own clock; and by how much that is ahead of the world's.
     pub(super) now: Instant,

@@ -1,7 +1,7 @@
 //! Edges: every gain of readiness (poll(2)) and every arrival raises its event, and no event comes without a cause. What arrived is told by what was
 //! read and what still waits (FIONREAD), and of streams by the wire as well.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::ring::Readiness;
 
@@ -47,7 +47,7 @@ impl State {
     }
 
     /// A look after a poll, in which these events came, and an acknowledgment, perhaps.
-    pub(super) fn polled(&mut self, moment: &Moment, local: SocketAddrV4, now: (Readiness, u64), edges: Readiness, acknowledged: bool) {
+    pub(super) fn polled(&mut self, moment: &Moment, local: SocketAddr, now: (Readiness, u64), edges: Readiness, acknowledged: bool) {
         let (ready, arrived) = now;
         let gained = ready - self.ready;
         if !edges.contains(gained) {

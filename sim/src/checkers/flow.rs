@@ -3,7 +3,7 @@
 use core::hash::{BuildHasherDefault, Hasher};
 use core::time::Duration;
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
 use ringway_stack::Instant;
@@ -14,7 +14,7 @@ use super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
 use super::{forged, info, rto, sequence, shadow, stream, timers, window};
 
 /// Local and remote address.
-pub(super) type Tuple = (SocketAddrV4, SocketAddrV4);
+pub(super) type Tuple = (SocketAddr, SocketAddr);
 
 /// One side of one connection.
 #[derive(Debug)]
@@ -286,7 +286,7 @@ pub(super) struct Flows {
     endpoints: Vec<Endpoint>,
     free: Vec<usize>,
     /// Paths that somebody called narrow: their hosts know it for connections to come as well.
-    narrow: BTreeSet<(usize, Ipv4Addr)>,
+    narrow: BTreeSet<(usize, IpAddr)>,
 }
 
 impl Flows {
@@ -335,7 +335,7 @@ impl Flows {
         }
         let mut endpoint = Endpoint::new(host, at, segment);
         endpoint.previous = current;
-        if self.narrow.contains(&(host, *tuple.1.ip())) {
+        if self.narrow.contains(&(host, tuple.1.ip())) {
             endpoint.shadow.sender.narrow();
         }
         if let Some(oldest) = current.and_then(|id| self.endpoints[id].previous.take()) {
@@ -407,8 +407,8 @@ impl Flows {
     }
 
     /// A host was told something about its path to `peer`.
-    pub(super) fn heard_of(&mut self, host: usize, peer: Ipv4Addr) {
-        let to = |endpoint: &&mut Endpoint| endpoint.host == host && *endpoint.tuple.1.ip() == peer;
+    pub(super) fn heard_of(&mut self, host: usize, peer: IpAddr) {
+        let to = |endpoint: &&mut Endpoint| endpoint.host == host && endpoint.tuple.1.ip() == peer;
         for endpoint in self.endpoints.iter_mut().filter(to) {
             endpoint.rto.delivered();
             endpoint.shadow.sender.told();
@@ -416,20 +416,20 @@ impl Flows {
     }
 
     /// A host was told that its path to `peer` is narrow.
-    pub(super) fn narrowed(&mut self, host: usize, peer: Ipv4Addr) {
-        let to = |endpoint: &&mut Endpoint| endpoint.host == host && *endpoint.tuple.1.ip() == peer;
+    pub(super) fn narrowed(&mut self, host: usize, peer: IpAddr) {
+        let to = |endpoint: &&mut Endpoint| endpoint.host == host && endpoint.tuple.1.ip() == peer;
         self.endpoints.iter_mut().filter(to).for_each(|endpoint| endpoint.shadow.sender.narrow());
         self.narrow.insert((host, peer));
     }
 
     /// What a host's endpoints wanted to send to `peer` may count as sent there, and be lost: its neighbour's address is not known.
-    pub(super) fn lose_silently(&mut self, host: usize, peer: Ipv4Addr) {
-        let to = |endpoint: &&mut Endpoint| endpoint.host == host && *endpoint.tuple.1.ip() == peer;
+    pub(super) fn lose_silently(&mut self, host: usize, peer: IpAddr) {
+        let to = |endpoint: &&mut Endpoint| endpoint.host == host && endpoint.tuple.1.ip() == peer;
         self.endpoints.iter_mut().filter(to).for_each(|endpoint| endpoint.lost = true);
     }
 
     /// Nobody knows any more which connections with this address left their rings.
-    pub(super) fn forget_leaving(&mut self, host: usize, local: SocketAddrV4) {
+    pub(super) fn forget_leaving(&mut self, host: usize, local: SocketAddr) {
         let of = |endpoint: &&mut Endpoint| endpoint.host == host && endpoint.tuple.0 == local;
         self.endpoints.iter_mut().filter(of).for_each(|endpoint| endpoint.left_at = None);
     }

@@ -4,6 +4,7 @@
 //! (RFC 826); and no ICMP error makes segments tiny (RFC 5927 s7.3).
 
 use core::time::Duration;
+use std::net::SocketAddr;
 
 use ringway_stack::device::MacAddr;
 use ringway_stack::{Error, Instant};
@@ -12,7 +13,7 @@ use super::Moment;
 use super::datagrams::Datagram;
 use super::flow::Endpoint;
 use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, before};
-use crate::dissect::{self, Ipv4, be16, be32};
+use crate::dissect::{self, Ip, be16, be32};
 use crate::fabric::{forge, icmp};
 
 const NAME: &str = "forged";
@@ -171,22 +172,20 @@ pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut E
 const STATION: MacAddr = forge::STATION;
 
 /// What an ICMP error quotes of a TCP segment: its ends, and its sequence number.
-pub(super) fn quoted(frame: &[u8], ip: &Ipv4) -> Option<(super::flow::Tuple, u32)> {
+pub(super) fn quoted(frame: &[u8], ip: &Ip) -> Option<(super::flow::Tuple, u32)> {
     let at = ip.l4 + 8;
-    let address = |at| dissect::ip_at(frame, at);
-    let ends = (address(at + 12)?, address(at + 16)?);
-    let l4 = at + usize::from(frame.get(at)? & 0xf) * 4;
-    (frame.get(at + 9) == Some(&dissect::TCP) && icmp::is_error(frame)).then_some(())?;
-    let local = std::net::SocketAddrV4::new(ends.0, be16(frame, l4)?);
-    Some(((local, std::net::SocketAddrV4::new(ends.1, be16(frame, l4 + 2)?)), be32(frame, l4 + 4)?))
+    let (src, dst) = dissect::addresses_at(frame, at)?;
+    let (protocol, l4) = dissect::transport_at(frame, at)?;
+    (protocol == dissect::TCP && icmp::is_error(frame)).then_some(())?;
+    Some(((SocketAddr::new(src, be16(frame, l4)?), SocketAddr::new(dst, be16(frame, l4 + 2)?)), be32(frame, l4 + 4)?))
 }
 
 /// An attacker's ICMP error about what an endpoint is to have sent from `seq` on arrived: whether it may be believed (RFC 5927 s4.1).
-pub(super) fn error(frame: &[u8], ip: &Ipv4, seq: u32, own: &mut Endpoint) -> bool {
+pub(super) fn error(frame: &[u8], ip: &Ip, seq: u32, own: &mut Endpoint) -> bool {
     // What acknowledges the rest may have been lost between the NIC and the stack, and by the time that the stack looks it may have sent more.
     let believable = before(own.una.wrapping_sub(FAR), seq) && before(seq, own.nxt.wrapping_add(FAR));
     let mtu = be16(frame, ip.l4 + 6).unwrap_or(0);
-    own.forged.narrowed |= believable && frame.get(ip.l4..ip.l4 + 2) == Some(&[3, 4]) && mtu < 552;
+    own.forged.narrowed |= believable && dissect::is_too_big(frame, ip) && mtu < if ip.is_v6() { 1280 } else { 552 };
     believable
 }
 

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ringway_stack::Instant;
 use ringway_stack::ring::FlowId;
@@ -11,7 +11,7 @@ use ringway_stack::ring::FlowId;
 use super::headers::IGMP;
 use super::{Checkers, Moment};
 use crate::checksum;
-use crate::dissect::{self, Ipv4};
+use crate::dissect::{self, Ip};
 
 const NAME: &str = "groups";
 
@@ -19,8 +19,8 @@ const QUERY: u8 = 0x11;
 const REPORT_V1: u8 = 0x12;
 const REPORT: u8 = 0x16;
 const LEAVE: u8 = 0x17;
-const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
-const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
+const ALL_SYSTEMS: IpAddr = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1));
+const ALL_ROUTERS: IpAddr = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 2));
 /// RFC 2236 s8.10: a report is repeated within this time.
 const REPEATED: Duration = Duration::from_secs(10);
 /// RFC 2236 s4: what a router of version 1 means.
@@ -39,20 +39,20 @@ struct Group {
 /// The memberships of a ring.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    groups: BTreeMap<Ipv4Addr, Group>,
+    groups: BTreeMap<IpAddr, Group>,
     /// What joining and leaving said, that has not been seen to be sent: a report, or that it leaves.
-    unsaid: VecDeque<(u8, Ipv4Addr)>,
+    unsaid: VecDeque<(u8, IpAddr)>,
     /// The device was in trouble, so that what was said, and what is planned, is not known.
     doubtful: bool,
 }
 
 impl Groups {
     /// Sockets that are members of a group.
-    pub(super) fn members(&self, group: Ipv4Addr) -> impl Iterator<Item = FlowId> + '_ {
+    pub(super) fn members(&self, group: IpAddr) -> impl Iterator<Item = FlowId> + '_ {
         self.groups.get(&group).into_iter().flat_map(|group| group.sockets.iter().copied())
     }
 
-    fn join(&mut self, now: Instant, group: Ipv4Addr, socket: FlowId) {
+    fn join(&mut self, now: Instant, group: IpAddr, socket: FlowId) {
         let known = self.groups.entry(group).or_default();
         let is_first = known.sockets.is_empty();
         known.sockets.insert(socket);
@@ -62,7 +62,7 @@ impl Groups {
         }
     }
 
-    fn leave(&mut self, group: Ipv4Addr, socket: FlowId) {
+    fn leave(&mut self, group: IpAddr, socket: FlowId) {
         let Some(known) = self.groups.get_mut(&group) else { return };
         if known.sockets.remove(&socket) && known.sockets.is_empty() {
             self.groups.remove(&group);
@@ -78,22 +78,22 @@ impl Groups {
     }
 
     /// Something that a join or a leave said is on the wire.
-    fn says(&mut self, what: u8, group: Ipv4Addr) -> bool {
+    fn says(&mut self, what: u8, group: IpAddr) -> bool {
         let Some(at) = self.unsaid.iter().position(|&unsaid| unsaid == (what, group)) else { return false };
         self.unsaid.remove(at);
         true
     }
 
     /// A report is on the wire that no join asked for. Whether there is a member. (Nobody minds one too many.)
-    fn reports(&mut self, group: Ipv4Addr) -> bool {
+    fn reports(&mut self, group: IpAddr) -> bool {
         let Some(known) = self.groups.get_mut(&group) else { return false };
         known.due = None;
         true
     }
 
     /// A router asked, or another member answered.
-    fn heard(&mut self, now: Instant, message: &[u8], to: Ipv4Addr) {
-        let (kind, tenths, about) = (message[0], message[1], Ipv4Addr::new(message[4], message[5], message[6], message[7]));
+    fn heard(&mut self, now: Instant, message: &[u8], to: IpAddr) {
+        let (kind, tenths, about) = (message[0], message[1], IpAddr::V4(Ipv4Addr::new(message[4], message[5], message[6], message[7])));
         match kind {
             QUERY => {
                 let within = if tenths == 0 { WITHIN_V1 } else { Duration::from_millis(100) * u32::from(tenths) };
@@ -126,13 +126,13 @@ impl Groups {
 
 impl Checkers {
     /// A socket became a member.
-    pub(crate) fn joined(&mut self, place: usize, now: Instant, socket: FlowId, group: Ipv4Addr) {
+    pub(crate) fn joined(&mut self, place: usize, now: Instant, socket: FlowId, group: IpAddr) {
         self.desks[place].now = now;
         self.desks[place].groups.join(now, group, socket);
     }
 
     /// It is none any more.
-    pub(crate) fn left(&mut self, place: usize, socket: FlowId, group: Ipv4Addr) {
+    pub(crate) fn left(&mut self, place: usize, socket: FlowId, group: IpAddr) {
         let desk = &mut self.desks[place];
         desk.groups.leave(group, socket);
         // (What is still to be polled is another member's.)
@@ -147,8 +147,8 @@ impl Checkers {
     }
 
     /// A host sent a message about a group.
-    pub(super) fn reported(&mut self, moment: &Moment, bytes: &[u8], ip: &Ipv4) {
-        let (Some(&kind), Some(group)) = (bytes.get(ip.l4), dissect::ip_at(bytes, ip.l4 + 4)) else { return };
+    pub(super) fn reported(&mut self, moment: &Moment, bytes: &[u8], ip: &Ip) {
+        let (Some(&kind), Some(group)) = (bytes.get(ip.l4), dissect::ip_at(bytes, ip.l4 + 4).map(IpAddr::from)) else { return };
         let to = if kind == LEAVE { ALL_ROUTERS } else { group };
         if !matches!(kind, REPORT | LEAVE) || ip.dst != to || group == ALL_SYSTEMS {
             moment.breach(NAME, format_args!("RFC 2236 s9: a message of type {kind:#x} about {group} to {}", ip.dst));
@@ -169,7 +169,7 @@ impl Checkers {
     }
 
     /// A message about groups reached a host. (The first ring hears what no rule steers.)
-    pub(super) fn asked_about_groups(&mut self, moment: &Moment, bytes: &[u8], ip: &Ipv4) {
+    pub(super) fn asked_about_groups(&mut self, moment: &Moment, bytes: &[u8], ip: &Ip) {
         let message = &bytes[ip.l4..ip.end];
         let place = self.first(moment.host);
         if let Some(desk) = self.desks.get_mut(place)

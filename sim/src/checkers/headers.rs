@@ -1,14 +1,14 @@
 //! The form of every packet that a stack sends, from its bytes: the IPv4 header, checksums, and the station that it is for (RFC 791, RFC 1071, RFC 1112 s6.4); and of datagrams, what
 //! their sockets' options say.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ringway_stack::device::{ChecksumVerdict, MacAddr};
 use ringway_stack::ring::UdpOptions;
 
 use super::Moment;
 use crate::checksum;
-use crate::dissect::{self, Ipv4, UDP, be16};
+use crate::dissect::{self, Ip, UDP, be16};
 
 const NAME: &str = "headers";
 
@@ -22,7 +22,7 @@ const PADDED_LEN: usize = 64;
 const DF: u16 = 0x4000;
 
 /// A stack sent a packet.
-pub(super) fn sent(moment: &Moment, frame: &[u8], ip: &Ipv4) {
+pub(super) fn sent(moment: &Moment, frame: &[u8], ip: &Ip) {
     let breach = |law: &str| moment.breach(NAME, format_args!("{law} ({} to {}, protocol {})", ip.src, ip.dst, ip.protocol));
     if moment.ip.is_some_and(|own| own != ip.src) {
         breach("RFC 1122 s3.2.1.3: a packet from an address that its host does not have");
@@ -33,14 +33,14 @@ pub(super) fn sent(moment: &Moment, frame: &[u8], ip: &Ipv4) {
     if ip.end < frame.len() && frame.len() > PADDED_LEN {
         breach("RFC 791 s3.1: a packet ends before its frame");
     }
-    let ttl = frame[ip.offset + 8];
+    let ttl = ip.ttl(frame);
     if ttl == 0 {
         breach("RFC 1122 s3.2.1.7: a packet with a time to live of zero");
     }
     if ip.protocol == IGMP && ttl != 1 {
         breach("RFC 2236 s2: every IGMP message has a time to live of 1");
     }
-    if be16(frame, ip.offset + 6) != Some(DF) {
+    if !ip.is_v6() && be16(frame, ip.offset + 6) != Some(DF) {
         breach("RFC 1191 s3: a packet that may be fragmented, or is a fragment");
     }
     if ip.protocol == UDP && be16(frame, ip.l4 + 4).map(usize::from) != Some(ip.end - ip.l4) {
@@ -50,34 +50,39 @@ pub(super) fn sent(moment: &Moment, frame: &[u8], ip: &Ipv4) {
         breach("RFC 1122 s4.1.3.4: a datagram without a checksum, which nobody asked for");
     }
     station(frame, ip, breach);
-    let summed = frame.len() <= SUMMED_LEN || be16(frame, ip.offset + 4).is_some_and(|id| id.is_multiple_of(SUMMED_EACH));
+    let some = be16(frame, if ip.is_v6() { frame.len() - 2 } else { ip.offset + 4 });
+    let summed = frame.len() <= SUMMED_LEN || some.is_some_and(|id| id.is_multiple_of(SUMMED_EACH));
     let igmp = || ip.protocol == IGMP && checksum::sum(0, &frame[ip.l4..ip.end]) != 0xffff;
     if summed && (checksum::verify(frame) == ChecksumVerdict::Bad || igmp()) {
         breach("RFC 1071: a wrong checksum");
     }
 }
 
-/// A stack sent an IPv4 packet that cannot be parsed.
+/// A stack sent a packet that cannot be parsed.
 pub(super) fn unknown(moment: &Moment) {
     moment.breach(NAME, "RFC 791 s3.1: a packet whose header contradicts itself, or its frame");
 }
 
 /// RFC 1112 s6.4, RFC 894: a group's packets go to the group's station, one host's to one station.
-fn station(frame: &[u8], ip: &Ipv4, breach: impl Fn(&str)) {
+fn station(frame: &[u8], ip: &Ip, breach: impl Fn(&str)) {
     let Some(to) = dissect::mac_at(frame, 0) else { return };
-    if ip.dst.is_multicast() {
-        let [_, b, c, d] = ip.dst.octets();
-        if to.0 != [1, 0, 0x5e, b & 0x7f, c, d] {
-            breach("RFC 1112 s6.4: a group's packet is not for the group's station");
+    let group = match ip.dst {
+        IpAddr::V4(ip) => ip.is_multicast().then(|| [1, 0, 0x5e, ip.octets()[1] & 0x7f, ip.octets()[2], ip.octets()[3]]),
+        IpAddr::V6(ip) => ip.is_multicast().then(|| [0x33, 0x33, ip.octets()[12], ip.octets()[13], ip.octets()[14], ip.octets()[15]]),
+    };
+    let is_broadcast = ip.dst == IpAddr::V4(Ipv4Addr::BROADCAST);
+    if let Some(group) = group {
+        if to.0 != group {
+            breach("RFC 1112 s6.4, RFC 2464 s7: a group's packet is not for the group's station");
         }
-    } else if ip.dst.is_broadcast() != (to == MacAddr::BROADCAST) || to.is_multicast() && to != MacAddr::BROADCAST {
+    } else if is_broadcast != (to == MacAddr::BROADCAST) || to.is_multicast() && to != MacAddr::BROADCAST {
         breach("RFC 1122 s3.3.6: one host's packet is for many stations, or the reverse");
     }
 }
 
 /// A stack sent a datagram from a port whose sockets have these options.
-pub(super) fn datagram(moment: &Moment, frame: &[u8], ip: &Ipv4, options: impl Iterator<Item = UdpOptions> + Clone) {
-    let (tos, ttl) = (frame[ip.offset + 1], frame[ip.offset + 8]);
+pub(super) fn datagram(moment: &Moment, frame: &[u8], ip: &Ip, options: impl Iterator<Item = UdpOptions> + Clone) {
+    let (tos, ttl) = (ip.tos(frame), ip.ttl(frame));
     let fits = |own: UdpOptions| tos == own.tos && ttl == if ip.dst.is_multicast() { own.multicast_ttl } else { own.ttl };
     if options.clone().next().is_some() && !options.clone().any(fits) {
         let wanted: Vec<_> = options.map(|own| (own.tos, own.ttl, own.multicast_ttl)).collect();
@@ -86,11 +91,6 @@ pub(super) fn datagram(moment: &Moment, frame: &[u8], ip: &Ipv4, options: impl I
             format_args!("ip(7): a datagram to {} has type of service {tos} and time to live {ttl}; asked for were {wanted:?}", ip.dst),
         );
     }
-}
-
-/// Whether an address is one host's (RFC 1122 s3.2.1.3).
-pub(super) fn is_one_hosts(ip: Ipv4Addr) -> bool {
-    !ip.is_unspecified() && !ip.is_loopback() && ip.octets()[0] < 224
 }
 
 #[cfg(test)]

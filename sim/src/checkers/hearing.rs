@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::device::{ChecksumVerdict, Device};
 use ringway_stack::ring::{FlowId, Ring, UdpOptions};
@@ -13,7 +13,7 @@ use super::datagrams::Datagram;
 use super::loans::DATAGRAM_OVERHEAD;
 use super::{Checkers, Moment};
 use crate::checksum;
-use crate::dissect::{self, Ipv4, UDP, be16};
+use crate::dissect::{self, Ip, UDP, be16};
 use crate::fabric::{Frame, Marks};
 use crate::nic::SimDevice;
 
@@ -26,6 +26,10 @@ const AWAITED_MAX: usize = 4096;
 const UNREACHABLE: u8 = 3;
 const TIME_EXCEEDED: u8 = 11;
 const PORT: u8 = 3;
+/// The same of ICMPv6 (RFC 4443 s3).
+const UNREACHABLE_V6: u8 = 1;
+const TIME_EXCEEDED_V6: u8 = 3;
+const PORT_V6: u8 = 4;
 
 /// A datagram that came for a socket.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +203,7 @@ impl State {
 
 impl Checkers {
     /// A datagram for a host reached it whole: who is to hear it?
-    pub(super) fn datagram_delivered(&mut self, moment: &Moment, frame: &Frame, ip: &Ipv4, datagram: Datagram) {
+    pub(super) fn datagram_delivered(&mut self, moment: &Moment, frame: &Frame, ip: &Ip, datagram: Datagram) {
         let host = moment.host;
         let Some((from, to)) = dissect::ports(&frame.bytes, ip) else { return };
         // (Rings that share a port share out what comes.)
@@ -214,7 +218,7 @@ impl Checkers {
         &mut self,
         place: usize,
         at: Instant,
-        (from, to): (SocketAddrV4, SocketAddrV4),
+        (from, to): (SocketAddr, SocketAddr),
         datagram: Datagram,
         certain: bool,
         due: bool,
@@ -222,7 +226,7 @@ impl Checkers {
         let desk = &mut self.desks[place];
         let Some(port) = desk.bound.get(&(false, to.port())) else { return };
         let hearers: Vec<_> = match to.ip().is_multicast() {
-            true => desk.groups.members(*to.ip()).filter(|&socket| port.hears(socket, from, to)).collect(),
+            true => desk.groups.members(to.ip()).filter(|&socket| port.hears(socket, from, to)).collect(),
             false => port.best(from, to).into_iter().collect(),
         };
         for socket in hearers {
@@ -233,7 +237,7 @@ impl Checkers {
     }
 
     /// A program said something to a group whose members on this ring hear it, too (IP_MULTICAST_LOOP).
-    pub(super) fn looped(&mut self, place: usize, from: SocketAddrV4, to: SocketAddrV4, datagram: Datagram) {
+    pub(super) fn looped(&mut self, place: usize, from: SocketAddr, to: SocketAddr, datagram: Datagram) {
         let (at, host) = (self.desks[place].now, self.desks[place].host);
         self.datagrams.delivered(host, datagram, false, false);
         let calm = self.is_calm(host);
@@ -290,16 +294,19 @@ impl Checkers {
     }
 
     /// An ICMP error reached a host: whose datagram is it about?
-    pub(super) fn error_delivered(&mut self, moment: &Moment, bytes: &[u8], ip: &Ipv4) {
+    pub(super) fn error_delivered(&mut self, moment: &Moment, bytes: &[u8], ip: &Ip) {
         let at = ip.l4 + 8;
-        let (Some(&kind), Some(&code), Some(&first)) = (bytes.get(ip.l4), bytes.get(ip.l4 + 1), bytes.get(at)) else { return };
-        let l4 = at + usize::from(first & 0xf) * 4;
-        let ends = || {
-            let (src, dst) = (dissect::ip_at(bytes, at + 12)?, dissect::ip_at(bytes, at + 16)?);
-            Some((SocketAddrV4::new(src, be16(bytes, l4)?), SocketAddrV4::new(dst, be16(bytes, l4 + 2)?)))
-        };
-        let Some((local, remote)) = ends().filter(|_| bytes.get(at + 9) == Some(&UDP) && matches!(kind, UNREACHABLE | TIME_EXCEEDED))
+        let (Some(&kind), Some(&code), Some((protocol, l4))) = (bytes.get(ip.l4), bytes.get(ip.l4 + 1), dissect::transport_at(bytes, at))
         else {
+            return;
+        };
+        let ends = || {
+            let (src, dst) = dissect::addresses_at(bytes, at)?;
+            Some((SocketAddr::new(src, be16(bytes, l4)?), SocketAddr::new(dst, be16(bytes, l4 + 2)?)))
+        };
+        let refused = if ip.is_v6() { (UNREACHABLE_V6, PORT_V6) } else { (UNREACHABLE, PORT) };
+        let tells = kind == refused.0 || kind == if ip.is_v6() { TIME_EXCEEDED_V6 } else { TIME_EXCEEDED };
+        let Some((local, remote)) = ends().filter(|_| protocol == UDP && tells) else {
             return;
         };
         if checksum::verify(bytes) == ChecksumVerdict::Bad || l4 + 8 > ip.end || ip.fragment || ip.dst.is_multicast() {
@@ -320,7 +327,7 @@ impl Checkers {
             for &socket in &peers {
                 if let Some(sock) = desk.sockets.get_mut(&socket) {
                     sock.hearing.errors += 1;
-                    sock.hearing.error_came |= calm && alone && peers.len() == 1 && (kind, code) == (UNREACHABLE, PORT);
+                    sock.hearing.error_came |= calm && alone && peers.len() == 1 && (kind, code) == refused;
                 }
                 desk.touch(socket);
             }

@@ -1,6 +1,6 @@
 //! Connections that leave their ring for another carrier ([`ringway_stack::ring::Ring::dissolve`]): what is said to be left of one is what it had.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, Readiness, Ring};
@@ -67,7 +67,7 @@ impl Checkers {
     }
 
     /// A listener is closed: segments for what it accepted may now come to another ring, which has never heard of it.
-    pub(super) fn unlisten(&mut self, place: usize, local: SocketAddrV4) {
+    pub(super) fn unlisten(&mut self, place: usize, local: SocketAddr) {
         let host = self.desks[place].host;
         self.flows.forget_leaving(host, local);
     }

@@ -2,13 +2,13 @@
 //! error quotes (RFC 826, RFC 1122 s2.3.2, RFC 792).
 
 use core::time::Duration;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
 
 use super::Moment;
-use crate::dissect::{self, Ipv4};
+use crate::dissect::{self, Ip};
 
 const ARP: &str = "arp";
 const ICMP: &str = "icmp";
@@ -38,9 +38,9 @@ impl Neighbour {
     }
 
     /// A host asked for it. `to`: the station that was asked.
-    pub(super) fn asked(&mut self, moment: &Moment, target: Ipv4Addr, to: MacAddr) {
+    pub(super) fn asked(&mut self, moment: &Moment, target: IpAddr, to: MacAddr) {
         self.known_at = moment.at;
-        if to != MacAddr::BROADCAST {
+        if !to.is_multicast() {
             self.polls += 1;
             if self.polls > POLLS_MAX {
                 moment.breach(ARP, format_args!("RFC 1122 s2.3.2.1: {target} was polled {} times, and did not answer", self.polls));
@@ -57,7 +57,7 @@ impl Neighbour {
     }
 
     /// A packet goes to it by what its address was found to be.
-    pub(super) fn used(&self, moment: &Moment, target: Ipv4Addr) {
+    pub(super) fn used(&self, moment: &Moment, target: IpAddr) {
         let since = moment.at.since(self.known_at.max(moment.hampered));
         if since > BELIEVED {
             moment.breach(ARP, format_args!("RFC 1122 s2.3.2.1: {target} was last heard of, or asked for, {since:?} ago"));
@@ -66,15 +66,15 @@ impl Neighbour {
 }
 
 /// RFC 826: a host claims its own address, for the station that it is.
-pub(super) fn claims(moment: &Moment, sender: Ipv4Addr) {
+pub(super) fn claims(moment: &Moment, sender: IpAddr) {
     if moment.ip.is_some_and(|ip| ip != sender) {
         moment.breach(ARP, format_args!("RFC 826: a claim to {sender}"));
     }
 }
 
 /// RFC 792: an error goes to who sent the packet that it quotes, which came to the host.
-pub(super) fn error_sent(moment: &Moment, frame: &[u8], ip: &Ipv4) {
-    let (Some(src), Some(dst)) = (dissect::ip_at(frame, ip.l4 + 8 + 12), dissect::ip_at(frame, ip.l4 + 8 + 16)) else { return };
+pub(super) fn error_sent(moment: &Moment, frame: &[u8], ip: &Ip) {
+    let Some((src, dst)) = dissect::addresses_at(frame, ip.l4 + 8) else { return };
     if (src, dst) != (ip.dst, ip.src) {
         moment.breach(ICMP, format_args!("RFC 792: an error to {} quotes a packet from {src} to {dst}", ip.dst));
     }

@@ -1,7 +1,7 @@
 //! Which states of the world the run came upon ([`crate::reached`]). Nothing here is a law.
 
 use core::time::Duration;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use ringway_stack::Instant;
 
@@ -24,9 +24,9 @@ impl Checkers {
     }
 
     /// A host is gone without a word: in which state are those who spoke with it?
-    pub(super) fn note_left_by(&mut self, ip: Ipv4Addr) {
+    pub(super) fn note_left_by(&mut self, ip: IpAddr) {
         let (flows, reached, failed) = (&self.flows, &mut self.reached, &mut self.failed_handshakes);
-        for own in flows.all().filter(|own| *own.tuple.1.ip() == ip && !own.reset && !own.shadow.failed && own.left_at.is_none()) {
+        for own in flows.all().filter(|own| own.tuple.1.ip() == ip && !own.reset && !own.shadow.failed && own.left_at.is_none()) {
             let state = state(own);
             if state == State::PeerGoneSynReceived {
                 failed.insert((own.host, own.tuple.0.port()));

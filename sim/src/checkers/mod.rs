@@ -51,7 +51,7 @@ mod tests;
 use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use ringway_stack::Instant;
 
@@ -109,7 +109,7 @@ struct Moment {
     /// The desk of a host's ring.
     place: usize,
     host: usize,
-    ip: Option<Ipv4Addr>,
+    ip: Option<IpAddr>,
     at: Instant,
     /// When the host last had a reason to be late, or will have had.
     excused: Instant,
@@ -164,9 +164,9 @@ pub struct Checkers {
     /// How the sockets stood that a connection which is just leaving its ring may be.
     leaving: Vec<leaving::Before>,
     /// How often each host has asked for whose Ethernet address since it last heard from there.
-    questions: BTreeMap<(usize, Ipv4Addr), Question>,
+    questions: BTreeMap<(usize, IpAddr), Question>,
     /// What each host may know of its neighbours; and whether they were introduced to one another, so that nobody need ask.
-    neighbours: BTreeMap<(usize, Ipv4Addr), link::Neighbour>,
+    neighbours: BTreeMap<(usize, IpAddr), link::Neighbour>,
     introduced: bool,
     /// Endpoints that something came to or went from since their host was serviced.
     stirred: Vec<usize>,
@@ -179,7 +179,7 @@ pub struct Checkers {
     /// Ports of each host that ever had a listener: what is left of one may answer.
     opened_at: BTreeMap<(usize, u16), Instant>,
     /// Who speaks TCP without a stack: not judged, but those who speak with them are.
-    strangers: BTreeSet<SocketAddrV4>,
+    strangers: BTreeSet<SocketAddr>,
     /// Hosts that an attacker told by ARP whose station is his, or by a SYN while they did not know better, to which they may lawfully send what is for others.
     lied_to: BTreeSet<usize>,
     /// Since when no fault strikes any more.
@@ -191,7 +191,7 @@ pub struct Checkers {
 
 impl Checkers {
     /// A ring of a host, by the numbers of both, (re)starts: whatever it was before is forgotten. Where its desk is.
-    pub(crate) fn adopt(&mut self, (host, ring): (usize, usize), ip: Ipv4Addr, time_wait: Duration) -> usize {
+    pub(crate) fn adopt(&mut self, (host, ring): (usize, usize), ip: IpAddr, time_wait: Duration) -> usize {
         if self.places.len() <= host {
             self.places.resize_with(host + 1, Vec::new);
         }
@@ -228,7 +228,7 @@ impl Checkers {
     }
 
     /// Segments from this address are no stack's.
-    pub(crate) fn expect_stranger(&mut self, address: SocketAddrV4) {
+    pub(crate) fn expect_stranger(&mut self, address: SocketAddr) {
         self.strangers.insert(address);
     }
 

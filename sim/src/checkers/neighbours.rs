@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
@@ -29,7 +29,6 @@ const SEEN: Duration = Duration::from_millis(50);
 /// More datagrams wait for no neighbour.
 const WAITING_MAX: usize = 64;
 const CLAIMS_MAX: usize = 8;
-const REQUEST: u16 = 1;
 
 /// What a program said.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +62,7 @@ struct Neighbour {
 /// A host's neighbours.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    known: BTreeMap<Ipv4Addr, Neighbour>,
+    known: BTreeMap<IpAddr, Neighbour>,
     /// One is asked for, or something waits.
     busy: bool,
     /// The host's station is another, and it is to say so.
@@ -76,7 +75,7 @@ impl State {
     }
 
     /// Somebody claimed an address: by ARP, or by a SYN.
-    fn claimed(&mut self, at: Instant, ip: Ipv4Addr, mac: MacAddr, by_arp: bool, asks_us: bool) {
+    fn claimed(&mut self, at: Instant, ip: IpAddr, mac: MacAddr, by_arp: bool, asks_us: bool) {
         let neighbour = self.known.entry(ip).or_default();
         if by_arp || neighbour.claims.is_empty() {
             if neighbour.claims.len() >= CLAIMS_MAX {
@@ -103,7 +102,7 @@ impl State {
     }
 
     /// Everybody is asked for an address. `stranger`: no host has it.
-    fn asked(&mut self, moment: &Moment, ip: Ipv4Addr, stranger: bool) {
+    fn asked(&mut self, moment: &Moment, ip: IpAddr, stranger: bool) {
         let neighbour = self.known.entry(ip).or_default();
         let goes_on = neighbour.asked_last.is_some_and(|before| moment.at <= before + AGAIN);
         neighbour.asked_last = Some(moment.at);
@@ -131,7 +130,7 @@ impl State {
     }
 
     /// A packet goes to a neighbour, at that station.
-    fn sent(&mut self, moment: &Moment, ip: Ipv4Addr, mac: MacAddr) {
+    fn sent(&mut self, moment: &Moment, ip: IpAddr, mac: MacAddr) {
         let Some(neighbour) = self.known.get_mut(&ip) else {
             moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which never said where it is"));
         };
@@ -149,7 +148,7 @@ impl State {
     }
 
     /// A datagram is on the wire.
-    fn left(&mut self, moment: &Moment, ip: Ipv4Addr, datagram: &Datagram) {
+    fn left(&mut self, moment: &Moment, ip: IpAddr, datagram: &Datagram) {
         let Some(neighbour) = self.known.get_mut(&ip) else { return };
         // (What was said again meanwhile is another one.)
         let fits = |waiting: &Waiting, lost: bool| waiting.datagram == *datagram && waiting.lost == lost;
@@ -163,7 +162,7 @@ impl State {
     }
 
     /// A program said something to a neighbour.
-    fn said(&mut self, at: Instant, ip: Ipv4Addr, datagram: Datagram) {
+    fn said(&mut self, at: Instant, ip: IpAddr, datagram: Datagram) {
         let neighbour = self.known.entry(ip).or_default();
         neighbour.said_at = Some(at);
         neighbour.counts |= at <= neighbour.claimed_at + SEEN && !neighbour.claims.is_empty();
@@ -211,12 +210,9 @@ impl Checkers {
     }
 
     /// A frame reached a host: who claims what?
-    pub(super) fn claimed(&mut self, moment: &Moment, bytes: &[u8], sender: Ipv4Addr, by_arp: bool) {
+    pub(super) fn claimed(&mut self, moment: &Moment, bytes: &[u8], sender: IpAddr, by_arp: bool) {
         let (mac, asks_us) = match dissect::payload(bytes) {
-            Payload::Arp(at) => {
-                let asks = dissect::be16(bytes, at + 6) == Some(REQUEST) && dissect::ip_at(bytes, at + 24) == moment.ip;
-                (dissect::mac_at(bytes, at + 8), asks)
-            }
+            Payload::Lookup(lookup) => (lookup.mac, lookup.asks && Some(lookup.target) == moment.ip),
             _ => (dissect::mac_at(bytes, 6), false),
         };
         if let Some(mac) = mac.filter(|mac| !mac.is_multicast() && !sender.is_unspecified()) {
@@ -225,7 +221,7 @@ impl Checkers {
     }
 
     /// A host asked everybody for somebody.
-    pub(super) fn asked_for(&mut self, moment: &Moment, target: Ipv4Addr) {
+    pub(super) fn asked_for(&mut self, moment: &Moment, target: IpAddr) {
         let stranger = !self.desks.iter().any(|desk| desk.ip == Some(target));
         if self.knows_neighbours(moment.host) {
             self.acquaintances[moment.host].asked(moment, target, stranger);
@@ -233,7 +229,7 @@ impl Checkers {
     }
 
     /// A packet left for a neighbour; a datagram, perhaps.
-    pub(super) fn went_to(&mut self, moment: &Moment, bytes: &[u8], target: Ipv4Addr, datagram: Option<Datagram>) {
+    pub(super) fn went_to(&mut self, moment: &Moment, bytes: &[u8], target: IpAddr, datagram: Option<Datagram>) {
         if let Some(mac) = dissect::mac_at(bytes, 0).filter(|_| !target.is_multicast() && self.knows_neighbours(moment.host)) {
             let state = &mut self.acquaintances[moment.host];
             state.sent(moment, target, mac);
@@ -244,7 +240,7 @@ impl Checkers {
     }
 
     /// A program said something to a neighbour.
-    pub(super) fn said_to(&mut self, moment: &Moment, target: Ipv4Addr, datagram: Datagram) {
+    pub(super) fn said_to(&mut self, moment: &Moment, target: IpAddr, datagram: Datagram) {
         if !target.is_multicast() && self.knows_neighbours(moment.host) {
             self.acquaintances[moment.host].said(moment.at, target, datagram);
         }

@@ -7,7 +7,6 @@ use ringway_stack::device::Device;
 use ringway_stack::ring::{Event, FlowId, Readiness, Ring};
 
 use super::{Checkers, Moment, closing, edges, forged, info, loans, resources, rto, shadow, timers, window};
-use crate::addresses::v4;
 use crate::nic::{Outstanding, SimDevice};
 use crate::sockets::{Sockets, readiness};
 
@@ -86,7 +85,7 @@ impl Checkers {
             if sock.closed.is_none() {
                 sock.loans.polled(&moment, &info, loans::dropped_bytes(ring, socket), sock.receive_max);
                 let now = (readiness(ring, socket), sock.arrivals(&self.flows, info.recv_queue));
-                sock.edges.polled(&moment, v4(info.local), now, raised, acknowledged);
+                sock.edges.polled(&moment, info.local, now, raised, acknowledged);
             }
         }
     }
@@ -196,7 +195,7 @@ impl Checkers {
             let local = tuple.0;
             let listens = self.places[host].iter().any(|&place| self.desks[place].bound.contains_key(&(true, local.port())));
             let unknown = self.flows.id(*tuple).is_none() && self.flows.id((tuple.1, tuple.0)).is_none_or(|id| !self.flows.at(id).lawless);
-            let ours = moment.ip == Some(*local.ip()) && !self.strangers.contains(&local) && !self.strangers.contains(&tuple.1);
+            let ours = moment.ip == Some(local.ip()) && !self.strangers.contains(&local) && !self.strangers.contains(&tuple.1);
             if unknown && ours && !listens && !self.opened_at.contains_key(&(host, local.port())) {
                 strays.must_reset(&moment, *tuple, segment);
             }
@@ -353,7 +352,7 @@ impl Checkers {
         let moment = self.moment(self.first(host), None);
         // What is between two rings holds its buffers.
         let ip = self.desks[moment.place].ip;
-        busy |= self.moving.keys().any(|(local, _)| ip == Some(*local.ip()));
+        busy |= self.moving.keys().any(|(local, _)| ip == Some(local.ip()));
         if !busy {
             rings.iter().for_each(|sockets| resources::check(&moment, sockets.usage(), outstanding));
         }

@@ -4,14 +4,13 @@
 
 use core::time::Duration;
 use std::collections::BTreeSet;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::Instant;
 use ringway_stack::device::Device;
 use ringway_stack::ring::{Datagram, FlowId, Readiness, Reuse, Ring};
 
 use super::Moment;
-use crate::addresses::{ipv4, v4};
 
 const NAME: &str = "sharing";
 
@@ -25,8 +24,8 @@ const SOON: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     socket: FlowId,
-    local: SocketAddrV4,
-    remote: Option<SocketAddrV4>,
+    local: SocketAddr,
+    remote: Option<SocketAddr>,
     reuse: Reuse,
     /// A connection ever came out of it.
     accepted: bool,
@@ -34,7 +33,7 @@ struct Bound {
 
 impl Bound {
     /// How well it fits; `None`: not at all.
-    fn fits(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<u8> {
+    fn fits(&self, from: SocketAddr, to: SocketAddr) -> Option<u8> {
         let (any, local) = (self.local.ip().is_unspecified(), self.local.ip() == to.ip());
         let fits = (any || local) && self.remote.is_none_or(|remote| remote == from);
         fits.then_some(2 * u8::from(self.remote.is_some()) + u8::from(local))
@@ -48,7 +47,7 @@ pub(super) struct Port {
     sockets: Vec<Bound>,
     changed_at: Instant,
     /// Who connected since then.
-    clients: BTreeSet<SocketAddrV4>,
+    clients: BTreeSet<SocketAddr>,
 }
 
 impl Port {
@@ -64,29 +63,29 @@ impl Port {
     }
 
     /// Whether a socket of the port may have received something of a stranger's: it wants nobody's alone, or did not when that came.
-    pub(super) fn is_open(&self, socket: FlowId, from: SocketAddrV4, received: Instant) -> bool {
+    pub(super) fn is_open(&self, socket: FlowId, from: SocketAddr, received: Instant) -> bool {
         let mut own = self.sockets.iter().filter(|bound| bound.socket == socket);
         received <= self.changed_at + SOON || own.any(|bound| bound.remote.is_none_or(|remote| remote == from))
     }
 
     /// The socket of the port, if there is but one, and it hears that.
-    pub(super) fn only(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<FlowId> {
+    pub(super) fn only(&self, from: SocketAddr, to: SocketAddr) -> Option<FlowId> {
         let [bound] = self.sockets[..] else { return None };
         bound.fits(from, to).map(|_| bound.socket)
     }
 
     /// Whether a socket of the port hears that.
-    pub(super) fn hears(&self, socket: FlowId, from: SocketAddrV4, to: SocketAddrV4) -> bool {
+    pub(super) fn hears(&self, socket: FlowId, from: SocketAddr, to: SocketAddr) -> bool {
         self.sockets.iter().any(|bound| bound.socket == socket && bound.fits(from, to).is_some())
     }
 
     /// Whether any socket of the port hears that.
-    pub(super) fn is_for_one(&self, from: SocketAddrV4, to: SocketAddrV4) -> bool {
+    pub(super) fn is_for_one(&self, from: SocketAddr, to: SocketAddr) -> bool {
         self.sockets.iter().any(|bound| bound.fits(from, to).is_some())
     }
 
     /// The socket that is to hear that, if that is one's alone.
-    pub(super) fn best(&self, from: SocketAddrV4, to: SocketAddrV4) -> Option<FlowId> {
+    pub(super) fn best(&self, from: SocketAddr, to: SocketAddr) -> Option<FlowId> {
         let best = self.sockets.iter().filter_map(|bound| bound.fits(from, to)).max()?;
         let mut equal = self.sockets.iter().filter(|bound| bound.fits(from, to) == Some(best));
         let last = equal.next_back()?;
@@ -95,14 +94,14 @@ impl Port {
     }
 
     /// Sockets that speak to that peer from there.
-    pub(super) fn with_peer(&self, local: SocketAddrV4, remote: SocketAddrV4) -> impl Iterator<Item = FlowId> + '_ {
+    pub(super) fn with_peer(&self, local: SocketAddr, remote: SocketAddr) -> impl Iterator<Item = FlowId> + '_ {
         let speaks = move |bound: &&Bound| bound.remote == Some(remote) && bound.fits(remote, local).is_some();
         self.sockets.iter().filter(speaks).map(|bound| bound.socket)
     }
 
     pub(super) fn add<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: FlowId, reuse: Reuse) {
         if let Some(info) = ring.info(socket) {
-            self.sockets.push(Bound { socket, local: v4(info.local), remote: info.remote.map(v4), reuse, accepted: false });
+            self.sockets.push(Bound { socket, local: info.local, remote: info.remote, reuse, accepted: false });
         }
         self.change(now);
     }
@@ -132,7 +131,7 @@ impl Port {
         moment: &Moment,
         ring: &Ring<D>,
         listener: FlowId,
-        (client, began_at): (SocketAddrV4, Option<Instant>),
+        (client, began_at): (SocketAddr, Option<Instant>),
     ) {
         let [first, _, ..] = self.sockets[..] else { return };
         // (Who came before a listener did went to those that were there.)
@@ -157,7 +156,7 @@ impl Port {
         if self.sockets.len() < 2 || datagram.to.is_multicast() || datagram.received <= self.changed_at + SOON {
             return;
         }
-        let (from, to) = (v4(datagram.from), SocketAddrV4::new(ipv4(datagram.to), self.sockets[0].local.port()));
+        let (from, to) = (datagram.from, SocketAddr::new(datagram.to, self.sockets[0].local.port()));
         let best = self.sockets.iter().filter_map(|bound| bound.fits(from, to)).max();
         let equal = || self.sockets.iter().filter(|bound| bound.fits(from, to) == best);
         let lawful = |last: &Bound| match last.reuse {

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 use std::borrow::Cow;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringway_stack::Instant;
-use ringway_stack::device::{ChecksumVerdict, MacAddr};
+use ringway_stack::device::ChecksumVerdict;
 
 use super::datagrams::Datagram;
 use super::flow::{self, Endpoint};
@@ -14,11 +14,11 @@ use super::segment::{ACK, RST, SYN, Segment};
 use super::{Checkers, Moment, Question, after_close, forged, headers, info, is_tainted, link, rto, sequence, shadow, window};
 use crate::apps::is_probers;
 use crate::checksum;
-use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP};
+use crate::dissect::{self, Ip, Lookup, Payload, TCP, UDP};
 use crate::fabric::{Frame, Marks};
 
-const ARP_REQUEST: u16 = 1;
 const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// How long the stack waits for an answer, and how often it asks.
 const ARP_RETRY: Duration = Duration::from_secs(1);
 const ARP_TRIES: u32 = 3;
@@ -33,12 +33,12 @@ impl Checkers {
         self.looked_up(now, host, frame, bytes, &payload);
         self.formed(now, host, frame, bytes, &payload);
         match payload {
-            Payload::Ipv4(ip) if ip.protocol == TCP => {
+            Payload::Ip(ip) if ip.protocol == TCP => {
                 if let Some(segment) = Segment::parse(bytes, &ip) {
                     self.segment_sent(now, host, frame, bytes, &segment);
                 }
             }
-            Payload::Ipv4(ip) if ip.protocol == UDP => {
+            Payload::Ip(ip) if ip.protocol == UDP => {
                 if let Some(datagram) = datagram(bytes, &ip) {
                     let moment = self.at(now, host, frame);
                     let port = dissect::be16(bytes, ip.l4).unwrap_or(0);
@@ -46,14 +46,14 @@ impl Checkers {
                     self.datagrams.sent(&moment, datagram, watched);
                 }
             }
-            Payload::Arp(at) => self.arp_sent(now, host, bytes, at),
+            Payload::Lookup(lookup) => self.lookup_sent(now, host, &lookup),
             _ => {}
         }
     }
 
     /// What a prober sent, beside whatever stack its host has.
     fn probed(&mut self, now: Instant, host: usize, bytes: &[u8], payload: &Payload) {
-        if let Payload::Ipv4(ip) = payload
+        if let Payload::Ip(ip) = payload
             && ip.protocol == UDP
             && let Some(datagram) = datagram(bytes, ip)
         {
@@ -69,10 +69,10 @@ impl Checkers {
         }
         let moment = self.at(now, host, frame);
         match payload {
-            Payload::Ipv4(ip) => {
+            Payload::Ip(ip) => {
                 headers::sent(&moment, bytes, ip);
                 match ip.protocol {
-                    ICMP => self.answers(now, host, frame, bytes),
+                    _ if ip.is_icmp() => self.answers(now, host, frame, bytes),
                     headers::IGMP => self.reported(&moment, bytes, ip),
                     UDP => {
                         let (port, places) = (dissect::be16(bytes, ip.l4).unwrap_or(0), &self.places[host]);
@@ -82,8 +82,8 @@ impl Checkers {
                     _ => {}
                 }
             }
-            Payload::Arp(_) => self.answers(now, host, frame, bytes),
-            Payload::Other(ETHERTYPE_IPV4) => headers::unknown(&moment),
+            Payload::Lookup(_) => self.answers(now, host, frame, bytes),
+            Payload::Other(ETHERTYPE_IPV4 | ETHERTYPE_IPV6) => headers::unknown(&moment),
             Payload::Other(_) => {}
         }
     }
@@ -92,13 +92,12 @@ impl Checkers {
     fn looked_up(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], payload: &Payload) {
         let moment = self.at(now, host, frame);
         match payload {
-            Payload::Arp(at) => {
-                let (Some(sender), Some(target)) = (dissect::ip_at(bytes, at + 14), dissect::ip_at(bytes, at + 24)) else { return };
+            &Payload::Lookup(Lookup { asks, sender, target, .. }) => {
                 link::claims(&moment, sender);
-                let is_question = dissect::be16(bytes, at + 6) == Some(ARP_REQUEST) && sender != target;
+                let is_question = asks && sender != target;
                 if let Some(to) = dissect::mac_at(bytes, 0).filter(|_| is_question && self.asks_alone(host)) {
                     self.neighbours.entry((host, target)).or_default().asked(&moment, target, to);
-                    if to == MacAddr::BROADCAST {
+                    if to.is_multicast() {
                         self.asked_for(&moment, target);
                     }
                 }
@@ -106,9 +105,9 @@ impl Checkers {
                     self.acquaintances[host].moved = false;
                 }
             }
-            Payload::Ipv4(ip) if ip.protocol == ICMP && dissect::is_icmp_error(bytes) => link::error_sent(&moment, bytes, ip),
+            Payload::Ip(ip) if ip.is_icmp() && dissect::is_icmp_error(bytes) => link::error_sent(&moment, bytes, ip),
             // (A reset goes back to where it is asked for.)
-            Payload::Ipv4(ip)
+            Payload::Ip(ip)
                 if ip.protocol == UDP || ip.protocol == TCP && Segment::parse(bytes, ip).is_some_and(|segment| !segment.has(RST)) =>
             {
                 if let Some(neighbour) = self.neighbours.get(&(host, ip.dst)).filter(|_| self.asks_alone(host)) {
@@ -147,14 +146,14 @@ impl Checkers {
     fn learned(&mut self, now: Instant, host: usize, bytes: &[u8]) {
         let payload = dissect::payload(bytes);
         let sender = match &payload {
-            Payload::Arp(at) => dissect::ip_at(bytes, at + 14),
-            Payload::Ipv4(ip) if ip.protocol == TCP && bytes.get(ip.l4 + 13).is_some_and(|flags| flags & SYN != 0) => Some(ip.src),
+            Payload::Lookup(lookup) => Some(lookup.sender),
+            Payload::Ip(ip) if ip.protocol == TCP && bytes.get(ip.l4 + 13).is_some_and(|flags| flags & SYN != 0) => Some(ip.src),
             _ => None,
         };
         let moment = self.at(now, host, None);
         let at = moment.at;
         if let Some(sender) = sender {
-            self.claimed(&moment, bytes, sender, matches!(payload, Payload::Arp(_)));
+            self.claimed(&moment, bytes, sender, matches!(payload, Payload::Lookup(_)));
         }
         if let Some(neighbour) = sender.and_then(|sender| self.neighbours.get_mut(&(host, sender))) {
             neighbour.heard(at);
@@ -169,9 +168,8 @@ impl Checkers {
     }
 
     /// Whatever waits for the answer to a request is excused until it is asked again, or given up.
-    fn arp_sent(&mut self, now: Instant, host: usize, bytes: &[u8], at: usize) {
-        let (Some(sender), Some(target)) = (dissect::ip_at(bytes, at + 14), dissect::ip_at(bytes, at + 24)) else { return };
-        if dissect::be16(bytes, at + 6) != Some(ARP_REQUEST) || sender == target {
+    fn lookup_sent(&mut self, now: Instant, host: usize, &Lookup { asks, sender, target, .. }: &Lookup) {
+        if !asks || sender == target {
             return;
         }
         self.excuse(now, host, ARP_RETRY);
@@ -194,7 +192,7 @@ impl Checkers {
             self.desks[place].readdressed = true;
         }
         self.lied_to.extend(0..self.places.len());
-        let asked = self.questions.range((host, Ipv4Addr::UNSPECIFIED)..=(host, Ipv4Addr::BROADCAST));
+        let asked = self.questions.range((host, IpAddr::V4(Ipv4Addr::UNSPECIFIED))..).take_while(|((asker, _), _)| *asker == host);
         for (&(_, target), _) in asked {
             self.flows.lose_silently(host, target);
         }
@@ -326,13 +324,11 @@ impl Checkers {
         let bytes = &frame.bytes[..];
         let is_forged = frame.marks.contains(Marks::FORGED);
         let ip = match dissect::payload(bytes) {
-            Payload::Ipv4(ip) => ip,
-            Payload::Arp(at) => {
-                if let Some(sender) = dissect::ip_at(bytes, at + 14) {
-                    // Of several rings, one may have asked and had no room for the answer.
-                    if self.places[host].len() == 1 {
-                        self.questions.remove(&(host, sender));
-                    }
+            Payload::Ip(ip) => ip,
+            Payload::Lookup(lookup) => {
+                // Of several rings, one may have asked and had no room for the answer.
+                if self.places[host].len() == 1 {
+                    self.questions.remove(&(host, lookup.sender));
                 }
                 if is_forged {
                     self.lied_to.insert(host);
@@ -344,11 +340,11 @@ impl Checkers {
         };
         match ip.protocol {
             // RFC 1191: what was too long for its path is sent again in smaller pieces.
-            ICMP => {
+            _ if ip.is_icmp() => {
                 if let Some((tuple, _)) = forged::quoted(bytes, &ip)
-                    && bytes.get(ip.l4..ip.l4 + 2) == Some(&[3, 4])
+                    && dissect::is_too_big(bytes, &ip)
                 {
-                    self.flows.narrowed(host, *tuple.1.ip());
+                    self.flows.narrowed(host, tuple.1.ip());
                     self.note_narrowed();
                 }
                 let moment = self.at(now, host, None);
@@ -386,8 +382,8 @@ impl Checkers {
     /// A frame reached a host that may be damaged where nobody looks (a short one's padding), or not.
     fn garbled(&mut self, host: usize, bytes: &[u8]) {
         match dissect::payload(bytes) {
-            Payload::Ipv4(ip) if matches!(ip.protocol, TCP | UDP | ICMP) => {}
-            Payload::Arp(_) => drop(self.lied_to.insert(host)),
+            Payload::Ip(ip) if ip.is_icmp() || matches!(ip.protocol, TCP | UDP) => {}
+            Payload::Lookup(_) => drop(self.lied_to.insert(host)),
             _ => self.doubt_groups(host),
         }
     }
@@ -413,7 +409,7 @@ impl Checkers {
             if frame.marks.contains(Marks::FORGED) {
                 own.info.attacked();
                 // Whoever asks for a station takes the sender's of a SYN for the answer.
-                if segment.has(SYN) && self.questions.contains_key(&(host, *segment.src.ip())) {
+                if segment.has(SYN) && self.questions.contains_key(&(host, segment.src.ip())) {
                     self.lied_to.insert(host);
                 }
                 match forged::judge(&frame.bytes, segment, own, peer.as_deref()) {
@@ -468,11 +464,11 @@ impl Checkers {
 
     /// An attacker's ICMP error counts as heard by the connections on the path of one that may believe it, and by no other. (Where devices refuse frames, what is sent again is seen late, and
     /// what is seen soon after proves nothing.)
-    fn error_forged(&mut self, host: usize, bytes: &[u8], ip: &Ipv4) {
+    fn error_forged(&mut self, host: usize, bytes: &[u8], ip: &Ip) {
         let calm = self.is_calm(host);
         let quoted = forged::quoted(bytes, ip);
         let known =
-            quoted.and_then(|(tuple, seq)| Some((*tuple.1.ip(), seq, self.flows.id(tuple).filter(|&id| self.flows.at(id).host == host)?)));
+            quoted.and_then(|(tuple, seq)| Some((tuple.1.ip(), seq, self.flows.id(tuple).filter(|&id| self.flows.at(id).host == host)?)));
         let Some((peer, seq, id)) = known else { return };
         let believable = forged::error(bytes, ip, seq, self.flows.at_mut(id));
         if !calm {
@@ -483,7 +479,7 @@ impl Checkers {
     }
 
     /// A datagram without a checksum arrived: where there is but one socket that it can be for, that one is to hear it.
-    fn unsummed_delivered(&mut self, host: usize, now: Instant, ends: &Option<(SocketAddrV4, SocketAddrV4)>, datagram: Datagram) {
+    fn unsummed_delivered(&mut self, host: usize, now: Instant, ends: &Option<(SocketAddr, SocketAddr)>, datagram: Datagram) {
         let (Some((from, to)), &[place]) = (*ends, &self.places[host][..]) else { return };
         let desk = &mut self.desks[place];
         // (It may have been sent to a station that the host had before.)
@@ -522,11 +518,11 @@ fn reset_sent(segment: &Segment, own: &mut Endpoint) {
     }
 }
 
-fn datagram(frame: &[u8], ip: &Ipv4) -> Option<Datagram> {
+fn datagram(frame: &[u8], ip: &Ip) -> Option<Datagram> {
     let (from, to) = dissect::ports(frame, ip)?;
     let len = usize::from(dissect::be16(frame, ip.l4 + 4)?);
     // RFC 1122 s3.2.1.3: what comes from an address that no one host has is discarded.
-    if ip.fragment || len < 8 || ip.l4 + len > ip.end || ip.src.octets()[0] >= 224 {
+    if ip.fragment || len < 8 || ip.l4 + len > ip.end || !ip.src.is_unspecified() && !ip.src.is_loopback() && !dissect::is_one_hosts(ip.src) {
         return None;
     }
     Some(Datagram::new(from, to, &frame[ip.l4 + 8..ip.l4 + len]))

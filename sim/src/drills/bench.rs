@@ -222,7 +222,7 @@ impl Bench {
     }
 
     fn hear(&mut self, bytes: Vec<u8>) {
-        let Payload::Ipv4(ip) = dissect::payload(&bytes) else { self.breach("a frame that is no IP packet") };
+        let Payload::Ip(ip) = dissect::payload(&bytes) else { self.breach("a frame that is no IP packet") };
         self.must(checksum::verify(&bytes) == ChecksumVerdict::Good, "RFC 9293 s3.1: a checksum that is wrong, or missing");
         let Some(segment) = Segment::parse(&bytes, &ip) else { self.breach("a frame that is no segment") };
         self.note(Line::Heard(segment.clone()));
@@ -354,9 +354,9 @@ impl Bench {
     ) {
         let ack = if flags & ACK == 0 { 0 } else { ack };
         let (head, payload) =
-            Departing { seq, ack, flags, window, options, payload }.frame(&Ends { from: PEER, to: OWN, vlan: None, src, dst });
+            Departing { seq, ack, flags, window, options, payload }.frame(&Ends { from: PEER, to: OWN, vlan: None, src: src.into(), dst: dst.into() });
         let bytes = [&head, payload].concat();
-        if let Payload::Ipv4(ip) = dissect::payload(&bytes)
+        if let Payload::Ip(ip) = dissect::payload(&bytes)
             && let Some(segment) = Segment::parse(&bytes, &ip)
         {
             self.note(Line::Given(segment));

@@ -144,7 +144,7 @@ fn zero_checksum(bench: &mut Bench) {
         bench.must(sent == Ok(len), format_args!("send(2): {sent:?}"));
         let frames = bench.frames(Duration::ZERO);
         bench.must(frames.len() == 1, format_args!("RFC 768: {} frames for a datagram", frames.len()));
-        let Payload::Ipv4(ip) = dissect::payload(&frames[0].1) else { return 0 };
+        let Payload::Ip(ip) = dissect::payload(&frames[0].1) else { return 0 };
         dissect::be16(&frames[0].1, ip.l4 + 6).unwrap_or(0)
     };
     // What makes the sum all ones.

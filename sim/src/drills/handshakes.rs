@@ -94,7 +94,7 @@ pub(super) fn rate(bench: &mut Bench) {
             let (local, remote) = bench.addresses(true);
             let options = bench.syn_options(&setup, 0);
             bench.queue((remote, local), 1000, 0, SYN, 60_000, &options, &[]);
-            let is_answered = bench.take().iter().any(|answer| answer.has(SYN | ACK) && answer.dst == remote);
+            let is_answered = bench.take().iter().any(|answer| answer.has(SYN | ACK) && answer.dst == remote.into());
             begun.extend(is_answered.then_some((local, remote)));
         }
         let expected = if most == 0 { tries } else { most };

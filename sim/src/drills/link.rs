@@ -34,14 +34,14 @@ fn unknown_neighbour(bench: &mut Bench) {
         bench.must(sent == Ok(4), format_args!("send(2): {sent:?}"));
         frames.extend(bench.frames(Duration::ZERO));
     }
-    let asks = frames.iter().filter(|(_, frame)| matches!(dissect::payload(frame), Payload::Arp(_))).count();
+    let asks = frames.iter().filter(|(_, frame)| matches!(dissect::payload(frame), Payload::Lookup(_))).count();
     bench.must(asks == 1 && frames.len() == 1, format_args!("RFC 1122 s2.3.2.1: {asks} requests of {} frames", frames.len()));
     let mut reply = [&OWN.0[..], &PEER.0[..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2], &PEER.0[..], &THEIRS.octets()[..]].concat();
     reply.extend([&OWN.0[..], &OURS.octets()[..]].concat());
     bench.give_frame(reply);
     let released = bench.frames(Duration::ZERO);
     let last = released.iter().rev().find_map(|(_, frame)| match dissect::payload(frame) {
-        Payload::Ipv4(ip) => dissect::be32(frame, ip.l4 + 8),
+        Payload::Ip(ip) => dissect::be32(frame, ip.l4 + 8),
         _ => None,
     });
     bench.must(
@@ -94,5 +94,5 @@ fn ask(bench: &mut Bench, max_response_ds: u8) {
 }
 
 fn is_report(frame: &[u8]) -> bool {
-    matches!(dissect::payload(frame), Payload::Ipv4(ip) if ip.protocol == IGMP && frame[ip.l4] == 0x16)
+    matches!(dissect::payload(frame), Payload::Ip(ip) if ip.protocol == IGMP && frame[ip.l4] == 0x16)
 }

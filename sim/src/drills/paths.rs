@@ -7,6 +7,7 @@ use ringway_stack::ring::SendFlags;
 use super::Drill;
 use super::bench::{Bench, Heard};
 use super::card::{OWN, PEER};
+use crate::addresses::ipv4;
 use crate::checksum;
 use crate::dissect::{self, Payload};
 use crate::segment::ACK;
@@ -59,7 +60,7 @@ fn report(bench: &mut Bench, dropped: &Heard, mtu: u16) {
 
 /// A router says that it has dropped a packet, for the reason that `code` says (RFC 792).
 pub(super) fn unreachable(bench: &mut Bench, dropped: &Heard, code: u8, mtu: u16) {
-    let Payload::Ipv4(ip) = dissect::payload(&dropped.bytes) else { return };
+    let Payload::Ip(ip) = dissect::payload(&dropped.bytes) else { return };
     let mut message = vec![3, code, 0, 0, 0, 0];
     message.extend(mtu.to_be_bytes());
     message.extend(&dropped.bytes[ip.offset..ip.l4 + 8]);
@@ -68,7 +69,7 @@ pub(super) fn unreachable(bench: &mut Bench, dropped: &Heard, code: u8, mtu: u16
     let mut frame = [&OWN.0[..], &PEER.0[..], &[8, 0, 0x45, 0]].concat();
     frame.extend((20 + message.len() as u16).to_be_bytes());
     frame.extend([0, 1, 0, 0, 64, 1, 0, 0, 10, 0, 0, 254]);
-    frame.extend(ip.src.octets());
+    frame.extend(ipv4(ip.src).octets());
     frame.extend(message);
     checksum::fill_ip_header(&mut frame);
     bench.give_frame(frame);

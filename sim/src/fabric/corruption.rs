@@ -65,7 +65,7 @@ pub(super) fn flip_undetectably(frame: &[u8], detail: u64) -> Option<(Rc<[u8]>, 
 
 /// Where the payload of a whole TCP segment or UDP datagram lies, if it has one.
 fn payload_of(frame: &[u8]) -> Option<core::ops::Range<usize>> {
-    let Payload::Ipv4(ip) = dissect::payload(frame) else { return None };
+    let Payload::Ip(ip) = dissect::payload(frame) else { return None };
     if ip.fragment {
         return None;
     }

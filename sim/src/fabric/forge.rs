@@ -4,21 +4,23 @@
 //! leaves alone. What he does do must change nothing but what an RFC says, which is for the checkers to tell.
 
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 
 use ringway_stack::device::MacAddr;
 
 use super::icmp;
 use crate::checksum;
-use crate::dissect::{self, Ipv4, Payload, TCP, UDP, be16, be32, mac_at};
+use crate::dissect::{self, Ip, Payload, TCP, UDP, be16, be32, mac_at};
 use crate::faults::Forgery;
 use crate::random::{RandomStream, SplitMix};
 
 /// The attacker's own station; the switch knows it not, so that what is sent there is lost.
 pub(crate) const STATION: MacAddr = MacAddr([0x02, 0, 0, 0xff, 0xff, 0xfd]);
 /// An address that nobody has.
-const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 253);
+const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 255, 255, 253));
+const NOBODY_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0xffff, 0xfffd));
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// Frames that he remembers, of those that came and of those that went; and every so many of them for longer.
 const LATEST: usize = 24;
@@ -83,8 +85,8 @@ impl Seen {
 /// A TCP segment that he saw.
 struct Segment<'a> {
     frame: &'a [u8],
-    ip: Ipv4,
-    ends: [u32; 2],
+    ip: Ip,
+    ends: [IpAddr; 2],
     seq: u32,
     ack: u32,
     flags: u8,
@@ -95,7 +97,7 @@ struct Segment<'a> {
 
 impl<'a> Segment<'a> {
     fn of(frame: &'a [u8]) -> Option<Self> {
-        let Payload::Ipv4(ip) = dissect::payload(frame) else { return None };
+        let Payload::Ip(ip) = dissect::payload(frame) else { return None };
         let header_len = usize::from(*frame.get(ip.l4 + 12)? >> 4) * 4;
         if ip.protocol != TCP || ip.fragment || header_len < 20 || ip.l4 + header_len > ip.end || mac_at(frame, 0)?.is_multicast() {
             return None;
@@ -105,7 +107,7 @@ impl<'a> Segment<'a> {
         Some(Self {
             frame,
             ip,
-            ends: [ip.src.to_bits(), ip.dst.to_bits()],
+            ends: [ip.src, ip.dst],
             seq: be32(frame, ip.l4 + 4)?,
             ack: be32(frame, ip.l4 + 8)?,
             flags,
@@ -157,8 +159,8 @@ impl<'a> Segment<'a> {
         frame.extend(options);
         frame.resize(self.ip.l4 + header_len, 0);
         frame.extend(payload);
-        let len = u16::try_from(frame.len() - self.ip.offset).unwrap_or(u16::MAX);
-        frame[self.ip.offset + 2..self.ip.offset + 4].copy_from_slice(&len.to_be_bytes());
+        let len = frame.len() - self.ip.offset;
+        self.ip.set_len(&mut frame, len);
         checksum::fill(&mut frame);
         frame
     }
@@ -188,7 +190,7 @@ impl Attacker {
     }
 
     /// The host heard this. What he does about it.
-    pub(crate) fn heard(&mut self, frame: &Rc<[u8]>, station: MacAddr, own: Ipv4Addr) -> Option<(Forgery, Vec<u8>)> {
+    pub(crate) fn heard(&mut self, frame: &Rc<[u8]>, station: MacAddr, own: IpAddr) -> Option<(Forgery, Vec<u8>)> {
         self.bury(frame);
         self.heard.see(frame);
         // Always the same two numbers, as of any class that judges frames.
@@ -228,7 +230,7 @@ impl Attacker {
         }
     }
 
-    fn forge(&self, kind: Forgery, dice: &mut SplitMix, station: MacAddr, own: Ipv4Addr) -> Option<Vec<u8>> {
+    fn forge(&self, kind: Forgery, dice: &mut SplitMix, station: MacAddr, own: IpAddr) -> Option<Vec<u8>> {
         match kind {
             Forgery::InexactReset
             | Forgery::InexactSyn
@@ -256,7 +258,7 @@ impl Attacker {
             Forgery::StrangeSyn => self.strange_syn(dice),
             Forgery::HardError | Forgery::PathError | Forgery::SourceQuench => self.icmp_error(kind, dice, station),
             Forgery::NoChecksum | Forgery::WrongLength | Forgery::ForeignPort => datagram(kind, self.heard.latest.back()?, dice),
-            Forgery::FalseNeighbour | Forgery::FalseSelf | Forgery::UnknownNeighbour => self.arp(kind, dice, station, own),
+            Forgery::FalseNeighbour | Forgery::FalseSelf | Forgery::UnknownNeighbour => self.false_neighbour(kind, dice, station, own),
         }
     }
 
@@ -329,37 +331,71 @@ impl Attacker {
             _ => (4, 0),
         };
         let mtu = if kind == Forgery::PathError { [0, 1, 67, 68, 69, 128, 296, 551, 552, 576][pick(dice, 10)] } else { 0 };
-        let mut quote: icmp::Quote = said.frame.get(said.ip.offset..)?.first_chunk().copied()?;
-        if said.ip.l4 != said.ip.offset + 20 {
-            return None;
-        }
-        quote[24..].copy_from_slice(&seq.to_be_bytes());
-        let claimed = if dice.next() & 1 == 0 { 1500 } else { be16(&quote, 2)? };
+        let quote = icmp::Quote::of(said.frame, &said.ip)?.about(seq);
+        let claimed = if dice.next() & 1 == 0 { 1500 } else { quote.len()? };
         Some(icmp::lie(&base.frame[..base.ip.offset], station, quote, claimed, about, mtu))
     }
 
     /// An announcement, or an answer that nobody asked for.
-    fn arp(&self, kind: Forgery, dice: &mut SplitMix, station: MacAddr, own: Ipv4Addr) -> Option<Vec<u8>> {
+    fn false_neighbour(&self, kind: Forgery, dice: &mut SplitMix, station: MacAddr, own: IpAddr) -> Option<Vec<u8>> {
         let like = self.heard.latest.back()?;
-        let Payload::Ipv4(ip) = dissect::payload(like) else { return None };
+        let Payload::Ip(ip) = dissect::payload(like) else { return None };
         let about = match kind {
             Forgery::FalseNeighbour => ip.src,
             Forgery::FalseSelf => own,
+            _ if own.is_ipv6() => NOBODY_V6,
             _ => NOBODY,
         };
         let announces = dice.next() & 1 == 0;
-        let to = if announces { MacAddr::BROADCAST } else { station };
-        let mut frame = like[..ip.offset].to_vec();
-        frame[..6].copy_from_slice(&to.0);
-        frame[6..12].copy_from_slice(&STATION.0);
-        frame[ip.offset - 2..].copy_from_slice(&[0x08, 0x06]);
-        let operation = if announces { 1 } else { 2 };
-        frame.extend([0, 1, 8, 0, 6, 4, 0, operation]);
-        frame.extend(STATION.0);
-        frame.extend(about.octets());
-        frame.extend(if announces { [0; 6] } else { station.0 });
-        frame.extend(if announces { about } else { own }.octets());
-        Some(frame)
+        let link = &like[..ip.offset - 2];
+        match (about, own) {
+            (IpAddr::V4(about), IpAddr::V4(own)) => Some(arp(link, announces, station, about, own)),
+            (IpAddr::V6(about), IpAddr::V6(own)) => Some(advertisement(link, announces, station, about, own)),
+            _ => None,
+        }
+    }
+}
+
+/// `link`: the head of a frame for the host, up to its ethertype.
+fn arp(link: &[u8], announces: bool, station: MacAddr, about: Ipv4Addr, own: Ipv4Addr) -> Vec<u8> {
+    let to = if announces { MacAddr::BROADCAST } else { station };
+    let mut frame = link.to_vec();
+    frame[..6].copy_from_slice(&to.0);
+    frame[6..12].copy_from_slice(&STATION.0);
+    frame.extend([0x08, 0x06]);
+    let operation = if announces { 1 } else { 2 };
+    frame.extend([0, 1, 8, 0, 6, 4, 0, operation]);
+    frame.extend(STATION.0);
+    frame.extend(about.octets());
+    frame.extend(if announces { [0; 6] } else { station.0 });
+    frame.extend(if announces { about } else { own }.octets());
+    frame
+}
+
+/// The same in IPv6 (RFC 4861 s4.4).
+fn advertisement(link: &[u8], announces: bool, station: MacAddr, about: Ipv6Addr, own: Ipv6Addr) -> Vec<u8> {
+    const OVERRIDE: u8 = 0x20;
+    const SOLICITED: u8 = 0x40;
+    let (to, dst) = if announces { (MacAddr([0x33, 0x33, 0, 0, 0, 1]), ALL_NODES) } else { (station, own) };
+    let mut frame = link.to_vec();
+    frame[..6].copy_from_slice(&to.0);
+    frame[6..12].copy_from_slice(&STATION.0);
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 32, dissect::ICMPV6, 255]);
+    frame.extend(about.octets());
+    frame.extend(dst.octets());
+    let message = frame.len();
+    frame.extend([136, 0, 0, 0, if announces { OVERRIDE } else { OVERRIDE | SOLICITED }, 0, 0, 0]);
+    frame.extend(about.octets());
+    frame.extend([2, 1]);
+    frame.extend(STATION.0);
+    checksum::fill_icmpv6(&mut frame, message);
+    frame
+}
+
+fn put_source(frame: &mut [u8], ip: &Ip, source: IpAddr) {
+    match source {
+        IpAddr::V4(source) => frame[ip.offset + 12..ip.offset + 16].copy_from_slice(&source.octets()),
+        IpAddr::V6(source) => frame[ip.offset + 8..ip.offset + 24].copy_from_slice(&source.octets()),
     }
 }
 
@@ -444,22 +480,22 @@ fn segment(kind: Forgery, known: &Known<'_>, dice: &mut SplitMix) -> Option<Vec<
 /// A frame whose packet claims more than there is.
 fn truncated(frame: &[u8], dice: &mut SplitMix) -> Option<Vec<u8>> {
     let segment = Segment::of(frame)?;
-    let (at, l4) = (segment.ip.offset, segment.ip.l4);
+    let (ip, at, l4) = (segment.ip, segment.ip.offset, segment.ip.l4);
     let mut frame = frame.to_vec();
     match dice.next() % 4 {
         0 => frame.truncate(at + pick(dice, frame.len() - at)),
         1 => frame.truncate(frame.len() - 1),
         2 => {
-            let len = u16::try_from(frame.len() - at + 1 + pick(dice, 1000)).unwrap_or(u16::MAX);
-            frame[at + 2..at + 4].copy_from_slice(&len.to_be_bytes());
+            let len = frame.len() - at + 1 + pick(dice, 1000);
+            ip.set_len(&mut frame, len);
             checksum::fill_ip_header(&mut frame);
         }
         _ => {
             // The header's length, of the segment or of the packet.
             frame[l4 + 12] = (frame[l4 + 12] & 0xf) | if dice.next() & 1 == 0 { 0x40 } else { 0xf0 };
             frame.truncate(frame.len().min(l4 + 40));
-            let len = u16::try_from(frame.len() - at).unwrap_or(u16::MAX);
-            frame[at + 2..at + 4].copy_from_slice(&len.to_be_bytes());
+            let len = frame.len() - at;
+            ip.set_len(&mut frame, len);
             checksum::fill(&mut frame);
         }
     }
@@ -467,8 +503,8 @@ fn truncated(frame: &[u8], dice: &mut SplitMix) -> Option<Vec<u8>> {
 }
 
 /// A frame's packet, if it is a datagram for one station.
-fn udp_of(frame: &[u8]) -> Option<Ipv4> {
-    let Payload::Ipv4(ip) = dissect::payload(frame) else { return None };
+fn udp_of(frame: &[u8]) -> Option<Ip> {
+    let Payload::Ip(ip) = dissect::payload(frame) else { return None };
     let one = ip.protocol == UDP && !ip.fragment && !mac_at(frame, 0)?.is_multicast() && ip.end >= ip.l4 + 8;
     one.then_some(ip)
 }
@@ -491,7 +527,7 @@ fn datagram(kind: Forgery, like: &[u8], dice: &mut SplitMix) -> Option<Vec<u8>> 
             if dice.next() & 1 == 0 {
                 frame[l4 + 1] ^= 1 + dice.next() as u8 % 255;
             } else {
-                frame[ip.offset + 12..ip.offset + 16].copy_from_slice(&NOBODY.octets());
+                put_source(&mut frame, &ip, if ip.is_v6() { NOBODY_V6 } else { NOBODY });
             }
             checksum::fill(&mut frame);
         }

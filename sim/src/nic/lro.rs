@@ -125,7 +125,7 @@ impl Segment {
     /// The segment in a frame, if it is one that may be coalesced: IPv4 without options, TCP with ACK and perhaps PSH only, with
     /// payload, and with no options but timestamps.
     fn parse(frame: &[u8]) -> Option<Self> {
-        let Payload::Ipv4(ip) = dissect::payload(frame) else { return None };
+        let Payload::Ip(ip) = dissect::payload(frame) else { return None };
         if ip.protocol != TCP || ip.fragment || ip.l4 != ip.offset + 20 || ip.l4 + 20 > ip.end {
             return None;
         }
@@ -172,7 +172,7 @@ fn ip_at_of(frame: &[u8]) -> Option<usize> {
 
 /// Addresses and ports of a TCP packet.
 fn flow_of(frame: &[u8]) -> Option<[u8; 12]> {
-    let Payload::Ipv4(ip) = dissect::payload(frame) else { return None };
+    let Payload::Ip(ip) = dissect::payload(frame) else { return None };
     let mut flow = [0; 12];
     flow[..8].copy_from_slice(frame.get(ip.offset + 12..ip.offset + 20)?);
     flow[8..].copy_from_slice(frame.get(ip.l4..ip.l4 + 4)?);

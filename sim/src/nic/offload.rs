@@ -43,7 +43,7 @@ pub(super) struct Emitted {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     pub(super) mss: usize,
-    /// Where the IPv4 header, the TCP header and the payload begin.
+    /// Where the IP header, the TCP header and the payload begin.
     ip: usize,
     tcp: usize,
     payload: usize,
@@ -54,13 +54,17 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// How to cut a frame that begins with `head`; none if that is not all the headers of a plain IPv4 TCP packet.
+    /// How to cut a frame that begins with `head`; none if that is not all the headers of a plain TCP packet.
     pub(super) fn plan(head: &[u8], mss: u16) -> Option<Self> {
         let ip = ETHERNET_LEN + if be16(head, 12)? == 0x8100 { 4 } else { 0 };
-        let tcp = ip + usize::from(head.get(ip)? & 0xf) * 4;
+        let (protocol, tcp) = dissect::transport_at(head, ip)?;
         let payload = tcp + usize::from(head.get(tcp + 12)? >> 4) * 4;
-        let is_ipv4 = be16(head, ip - 2)? == 0x0800 && head[ip] >> 4 == 4 && be16(head, ip + 6)? & 0x3fff == 0;
-        let fits = is_ipv4 && head[ip + 9] == TCP && tcp >= ip + 20 && payload >= tcp + 20 && payload <= head.len() && mss > 0;
+        let is_ip = match be16(head, ip - 2)? {
+            0x0800 => head[ip] >> 4 == 4 && be16(head, ip + 6)? & 0x3fff == 0,
+            0x86dd => head[ip] >> 4 == 6,
+            _ => false,
+        };
+        let fits = is_ip && protocol == TCP && tcp >= ip + 20 && payload >= tcp + 20 && payload <= head.len() && mss > 0;
         fits.then_some(Self { mss: usize::from(mss), ip, tcp, payload, done: 0, segments: 0 })
     }
 
@@ -206,5 +210,5 @@ pub(super) fn tunnel(frame: &[u8]) -> Option<Tunnel> {
     }
     let fields = Fields::parse(frame, 0)?;
     let tunnel = fields.tunnel(frame)?;
-    matches!(dissect::payload(frame.get(tunnel.inner_at..)?), Payload::Ipv4(_)).then_some(tunnel)
+    matches!(dissect::payload(frame.get(tunnel.inner_at..)?), Payload::Ip(_)).then_some(tunnel)
 }

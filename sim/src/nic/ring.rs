@@ -17,7 +17,7 @@ use super::offload::Cut;
 use super::pacing::Bucket;
 use super::steering::Target;
 use super::{Nic, Outstanding};
-use crate::dissect::{ETHERNET_LEN, TCP, be16};
+use crate::dissect::{ETHERNET_LEN, TCP, be16, transport_at};
 
 /// One ring of a simulated NIC. Dropping it gives everything back that it had.
 #[derive(Debug)]
@@ -376,8 +376,8 @@ fn speaks(frame: &TxFrame<'_, SimTx>) -> bool {
     const FIN_OR_SYN: u8 = 0x03;
     let head = frame.head;
     let ip = ETHERNET_LEN + if be16(head, 12) == Some(0x8100) { 4 } else { 0 };
-    let is_tcp = be16(head, ip - 2) == Some(0x0800) && head.get(ip + 9) == Some(&TCP);
-    let Some(tcp) = head.get(ip).filter(|_| is_tcp).map(|byte| ip + usize::from(byte & 0xf) * 4) else { return false };
+    let transport = transport_at(head, ip).filter(|_| matches!(be16(head, ip - 2), Some(0x0800 | 0x86dd)));
+    let Some((TCP, tcp)) = transport else { return false };
     let Some(&[offset, flags]) = head.get(tcp + 12..tcp + 14) else { return false };
     flags & FIN_OR_SYN != 0 || frame.len() > tcp + usize::from(offset >> 4) * 4
 }

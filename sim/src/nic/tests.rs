@@ -1,4 +1,4 @@
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
@@ -19,7 +19,7 @@ mod ring;
 mod send;
 mod steering;
 
-fn address(text: &str) -> SocketAddrV4 {
+fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 

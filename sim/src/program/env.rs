@@ -8,7 +8,7 @@ use core::task::Poll;
 use core::time::Duration;
 use std::cell::RefMut;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
@@ -16,7 +16,6 @@ use ringway_stack::Instant;
 use super::executor::{Spawner, Task};
 use super::timers::{Sleep, Timers};
 use super::{Net, Storage};
-use crate::addresses::ipv4;
 use crate::random::RandomStream;
 
 /// What a program has of its host. Clones are handles on the same things.
@@ -43,8 +42,8 @@ impl Env {
     }
 
     /// The host's address.
-    pub fn ip(&self) -> Ipv4Addr {
-        ipv4(self.net.ip())
+    pub fn ip(&self) -> IpAddr {
+        self.net.ip()
     }
 
     /// The host's network: what sockets are made with.

@@ -3,7 +3,7 @@
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::pin::Pin;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use ringway_stack::device::MacAddr;
@@ -89,7 +89,7 @@ type Make = Rc<RefCell<dyn FnMut(Env) -> Main>>;
 #[derive(Clone)]
 pub(super) struct Blueprint {
     name: Rc<str>,
-    ip: Ipv4Addr,
+    ip: IpAddr,
     kind: Kind,
     order: Rc<Cell<Order>>,
     random: Rc<RefCell<RandomStream>>,

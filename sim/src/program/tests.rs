@@ -433,7 +433,7 @@ fn programs_launched_before_and_after_a_crash_draw_other_numbers() {
 }
 
 /// Sends and reads back, until that was done once without a mishap.
-async fn echoes(env: Env, address: (core::net::Ipv4Addr, u16)) -> io::Result<()> {
+async fn echoes(env: Env, address: (core::net::IpAddr, u16)) -> io::Result<()> {
     let sent: Vec<u8> = (0..30_000u32).map(|i| (i % 253) as u8).collect();
     let attempt = || async {
         let (mut reader, mut writer) = TcpStream::connect(env.net(), address).await?.into_split();

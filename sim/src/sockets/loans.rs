@@ -16,7 +16,6 @@ use ringway_stack::{Error, Instant};
 use super::records::Reader;
 use super::screens::Screen;
 use super::segments::Segments;
-use crate::addresses::v4;
 use crate::nic::{SimDevice, SimRx};
 use crate::random::RandomStream;
 
@@ -252,7 +251,7 @@ impl Loans {
         let datagram = ring.udp_recv(socket, into, RecvFlags::empty())?;
         let read = gather(into, datagram.copied);
         let screen = self.screens.get_mut(&socket).and_then(Option::as_mut);
-        self.wrong = screen.and_then(|screen| screen.misread(v4(datagram.from), &read));
+        self.wrong = screen.and_then(|screen| screen.misread(datagram.from, &read));
         Ok(datagram)
     }
 

@@ -2,7 +2,6 @@
 
 use core::ops::Range;
 use std::io::IoSliceMut;
-use std::net::{IpAddr, SocketAddr};
 
 use ringway_stack::Error;
 use ringway_stack::cyclic::{CyclicBuffer, CyclicError, Geometry, Records, Run};
@@ -76,11 +75,11 @@ impl Reader {
             self.given.push((range.clone(), self.buffer.memory()[range].to_vec()));
         }
         let frame = self.frame(&run);
-        let Payload::Ipv4(ip) = dissect::payload(&frame) else { panic!("a record without a packet: {frame:02x?}") };
+        let Payload::Ip(ip) = dissect::payload(&frame) else { panic!("a record without a packet: {frame:02x?}") };
         let (from, to) = dissect::ports(&frame, &ip).expect("a datagram has ports");
         let len = usize::from(be16(&frame, ip.l4 + 4).expect("a datagram has a length")) - 8;
         let payload = &frame[ip.l4 + 8..ip.l4 + 8 + len];
-        let (from, to) = (SocketAddr::V4(from), IpAddr::V4(*to.ip()));
+        let to = to.ip();
         Ok(Datagram { copied: scatter(into, 0, payload), len, from, to, received: run.received, drops: 0 })
     }
 

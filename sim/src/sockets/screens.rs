@@ -1,12 +1,11 @@
 //! Deciding before reading: UDP sockets whose datagrams the program is shown first. It lets the reader have them, keeps them, or has seen enough.
 
 use std::collections::VecDeque;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::device::Device;
 use ringway_stack::ring::{Candidate, Decision, FlowId, Readiness, Ring};
 
-use crate::addresses::v4;
 use crate::nic::{SimDevice, SimRx};
 use crate::random::RandomStream;
 
@@ -16,7 +15,7 @@ const SCREENED_PPM: u32 = 250_000;
 const ENOUGH_PPM: u32 = 10_000;
 
 /// What was admitted: who sent it, and its bytes. Of what was there before anybody decided, nothing is known.
-type Admitted = Option<(SocketAddrV4, Vec<u8>)>;
+type Admitted = Option<(SocketAddr, Vec<u8>)>;
 
 /// A socket that is screened.
 #[derive(Debug, Default)]
@@ -57,11 +56,11 @@ impl Screen {
 
     /// The candidate is the reader's.
     pub(super) fn admit(&mut self, candidate: &Candidate<SimRx>, bytes: Vec<u8>) {
-        self.admitted.push_back(Some((v4(candidate.from), bytes)));
+        self.admitted.push_back(Some((candidate.from, bytes)));
     }
 
     /// A datagram was read, of whose bytes these had room: what is wrong with that.
-    pub(super) fn misread(&mut self, from: SocketAddrV4, read: &[u8]) -> Option<String> {
+    pub(super) fn misread(&mut self, from: SocketAddr, read: &[u8]) -> Option<String> {
         match self.admitted.pop_front() {
             Some(Some((sender, bytes))) if sender == from && bytes.starts_with(read) => None,
             Some(None) => None,
@@ -81,13 +80,13 @@ pub(crate) fn readiness<D: Device>(ring: &Ring<D>, socket: FlowId) -> Readiness 
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
 
     #[test]
     fn only_what_was_admitted_is_read_and_in_order() {
-        let [one, other] = [1, 2].map(|port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+        let [one, other] = [1, 2].map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
         let mut screen = Screen { admitted: [None, Some((one, b"first".to_vec())), Some((one, b"second".to_vec()))].into() };
         assert_eq!(screen.misread(other, b"what was there before"), None);
         // (A reader may have room for less.)

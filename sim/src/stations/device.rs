@@ -2,7 +2,7 @@
 
 use core::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
@@ -12,14 +12,13 @@ use ringway_stack::device::{
 use ringway_stack::offload::DeviceKind;
 use ringway_stack::wire::{ethernet, ipv4, tcp};
 
-use crate::addresses::v4;
 use crate::heap::{self, Buffer, Received};
 
 /// Frames that wait at a station, at most: few, so that senders come to the end of them.
 const ROOM: usize = 6;
 
 /// A connection's addresses: its owner's first.
-pub(super) type Ends = (SocketAddrV4, SocketAddrV4);
+pub(super) type Ends = (SocketAddr, SocketAddr);
 
 /// What lies between the two.
 #[derive(Debug, Default)]
@@ -77,12 +76,12 @@ fn stream_of(frame: &[u8]) -> Option<(Ends, usize, bool)> {
     let (_, at) = ethernet::Header::parse(frame).ok()?;
     let (ip, len) = ipv4::Header::parse(&frame[at..]).ok()?;
     let (tcp, head) = tcp::Header::parse(&frame[at + len..]).ok()?;
-    let ends = (SocketAddrV4::new(ip.src, tcp.src_port), SocketAddrV4::new(ip.dst, tcp.dst_port));
+    let ends = (SocketAddr::new(ip.src.into(), tcp.src_port), SocketAddr::new(ip.dst.into(), tcp.dst_port));
     Some((ends, usize::from(ip.total_len) - len - head, tcp.flags.contains(tcp::Flags::FIN)))
 }
 
 fn ends_of(flow: &FiveTuple) -> Ends {
-    (v4(flow.local), v4(flow.remote.expect("a connection")))
+    (flow.local, flow.remote.expect("a connection"))
 }
 
 impl Device for Station {

@@ -178,13 +178,13 @@ impl Builder {
     /// The number of the flow that a frame belongs to.
     fn flow(&mut self, frame: &[u8]) -> usize {
         let name = match dissect::payload(frame) {
-            Payload::Arp(_) => "ARP".to_owned(),
-            Payload::Ipv4(ip) => match dissect::ports(frame, &ip) {
+            Payload::Lookup(lookup) => if lookup.sender.is_ipv6() { "ND" } else { "ARP" }.to_owned(),
+            Payload::Ip(ip) => match dissect::ports(frame, &ip) {
                 Some((a, b)) if [dissect::TCP, dissect::UDP].contains(&ip.protocol) => {
                     let protocol = if ip.protocol == dissect::TCP { "TCP" } else { "UDP" };
                     format!("{protocol} {} – {}", a.min(b), a.max(b))
                 }
-                _ if ip.protocol == dissect::ICMP => "ICMP".to_owned(),
+                _ if ip.is_icmp() => if ip.is_v6() { "ICMPv6" } else { "ICMP" }.to_owned(),
                 _ => format!("IP protocol {}", ip.protocol),
             },
             Payload::Other(ethertype) => format!("ethertype {ethertype:#06x}"),

@@ -1,14 +1,13 @@
 //! What no frame shows: phases, timers, sockets' states. For people; never part of the hash, and only kept beside frames.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use ringway_stack::device::Protocol;
 use ringway_stack::{Instant, tcp};
 
 use super::segment::Reader;
 use super::{Record, Trace, What};
-use crate::addresses::v4;
 use crate::checkers::Breach;
 use crate::dissect::{self, Payload};
 use crate::fabric::Marks;
@@ -85,7 +84,7 @@ impl Trace {
         let named = |record: &Record| breach.frame == Some(record.frame);
         let about = |record: &Record| {
             let Some((local, remote)) = breach.connection else { return false };
-            let Payload::Ipv4(ip) = dissect::payload(&record.bytes) else { return false };
+            let Payload::Ip(ip) = dissect::payload(&record.bytes) else { return false };
             dissect::ports(&record.bytes, &ip).is_some_and(|ends| ends == (local, remote) || ends == (remote, local))
         };
         let last = |is: &dyn Fn(&Record) -> bool| self.records.iter().rposition(|record| seen(record) && is(record));
@@ -99,7 +98,7 @@ impl Trace {
 }
 
 /// A socket, by what stays the same about it.
-type Name = (usize, SocketAddrV4, SocketAddrV4);
+type Name = (usize, SocketAddr, SocketAddr);
 
 /// Looks at hosts' stacks from outside, around each of their turns, and notes what changed.
 #[derive(Debug, Default)]
@@ -123,7 +122,7 @@ impl Watch {
         let infos = rings.iter().flat_map(|ring| ring.open_flows().into_iter().filter_map(|socket| ring.info(socket)));
         let states: BTreeMap<Name, tcp::State> = infos
             .filter(|info| info.protocol == Protocol::Tcp)
-            .filter_map(|info| Some(((host, v4(info.local), v4(info.remote?)), info.state?)))
+            .filter_map(|info| Some(((host, info.local, info.remote?), info.state?)))
             .collect();
         for (&name, &state) in &states {
             if self.states.get(&name) != Some(&state) {
@@ -141,4 +140,4 @@ impl Watch {
 }
 
 /// Sorts before every address.
-const LEAST: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+const LEAST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);

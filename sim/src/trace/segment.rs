@@ -3,20 +3,20 @@
 
 use core::fmt::Write;
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::device::ChecksumVerdict;
 
 use crate::checksum;
-use crate::dissect::{self, ICMP, Ipv4, Payload, TCP, UDP, be16, be32, ip_at, mac_at};
+use crate::dissect::{self, Ip, Lookup, Payload, TCP, UDP, be16, be32};
 use crate::fabric::Marks;
 use crate::segment::{self, ACK, FIN, PSH, RST, SYN, URG};
 
 /// A TCP segment in relative numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
-    pub(crate) src: SocketAddrV4,
-    pub(crate) dst: SocketAddrV4,
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: u8,
@@ -61,7 +61,7 @@ impl Segment {
 /// The first sequence number and timestamp seen of each direction of each connection.
 #[derive(Default)]
 pub(crate) struct Reader {
-    origins: BTreeMap<(SocketAddrV4, SocketAddrV4), Origin>,
+    origins: BTreeMap<(SocketAddr, SocketAddr), Origin>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -76,7 +76,7 @@ impl Reader {
     /// The segment in a frame, if there is one.
     pub(crate) fn segment(&mut self, frame: &[u8], marks: Marks) -> Option<Segment> {
         match dissect::payload(frame) {
-            Payload::Ipv4(ip) if ip.protocol == TCP => self.tcp(frame, &ip, marks),
+            Payload::Ip(ip) if ip.protocol == TCP => self.tcp(frame, &ip, marks),
             _ => None,
         }
     }
@@ -84,8 +84,8 @@ impl Reader {
     /// A frame as a line, in tcpdump's manner.
     pub(crate) fn describe(&mut self, frame: &[u8], marks: Marks, out: &mut String) {
         let done = match dissect::payload(frame) {
-            Payload::Arp(at) => arp(frame, at, out),
-            Payload::Ipv4(ip) => self.ipv4(frame, &ip, marks, out),
+            Payload::Lookup(lookup) => tell_lookup(&lookup, out),
+            Payload::Ip(ip) => self.ip(frame, &ip, marks, out),
             Payload::Other(_) => None,
         };
         if done.is_none() {
@@ -93,14 +93,17 @@ impl Reader {
         }
     }
 
-    fn ipv4(&mut self, frame: &[u8], ip: &Ipv4, marks: Marks, out: &mut String) -> Option<()> {
+    fn ip(&mut self, frame: &[u8], ip: &Ip, marks: Marks, out: &mut String) -> Option<()> {
         match ip.protocol {
             TCP => self.tcp(frame, ip, marks)?.write(out),
             UDP => {
                 let (src, dst) = dissect::ports(frame, ip)?;
                 write!(out, "{src} > {dst}: UDP, length {}", (ip.end - ip.l4).checked_sub(8)?).ok()?;
             }
-            ICMP => write!(out, "{} > {}: ICMP type {} code {}", ip.src, ip.dst, frame.get(ip.l4)?, frame.get(ip.l4 + 1)?).ok()?,
+            _ if ip.is_icmp() => {
+                let name = if ip.is_v6() { "ICMPv6" } else { "ICMP" };
+                write!(out, "{} > {}: {name} type {} code {}", ip.src, ip.dst, frame.get(ip.l4)?, frame.get(ip.l4 + 1)?).ok()?;
+            }
             other => write!(out, "{} > {}: protocol {other}, length {}", ip.src, ip.dst, ip.end - ip.l4).ok()?,
         }
         if checksum::verify(frame) == ChecksumVerdict::Bad {
@@ -110,7 +113,7 @@ impl Reader {
     }
 
     /// What an attacker made up says nothing of the connection's numbers.
-    fn tcp(&mut self, frame: &[u8], ip: &Ipv4, marks: Marks) -> Option<Segment> {
+    fn tcp(&mut self, frame: &[u8], ip: &Ip, marks: Marks) -> Option<Segment> {
         let segment::Segment { src, dst, seq, ack, flags, window, options, options_len, payload, .. } = segment::Segment::parse(frame, ip)?;
         let listed = frame.get(payload.start - options_len..payload.start)?;
         let tsval = options.timestamps.map(|(val, _)| val);
@@ -187,11 +190,12 @@ fn tcp_options(options: &[u8], origin: Origin, other: Origin, (ack, base): (u32,
     Some(words.join(","))
 }
 
-fn arp(frame: &[u8], at: usize, out: &mut String) -> Option<()> {
-    let (sender, target) = (ip_at(frame, at + 14)?, ip_at(frame, at + 24)?);
-    match be16(frame, at + 6)? {
-        1 => write!(out, "ARP, who has {target}, tell {sender}").ok(),
-        2 => write!(out, "ARP, {sender} is at {}", mac_at(frame, at + 8)?).ok(),
-        other => write!(out, "ARP, operation {other}").ok(),
+fn tell_lookup(lookup: &Lookup, out: &mut String) -> Option<()> {
+    let &Lookup { asks, sender, mac, target, .. } = lookup;
+    let protocol = if sender.is_ipv6() { "ND" } else { "ARP" };
+    match mac {
+        _ if asks => write!(out, "{protocol}, who has {target}, tell {sender}").ok(),
+        Some(mac) => write!(out, "{protocol}, {sender} is at {mac}").ok(),
+        None => write!(out, "{protocol}, {sender} is there").ok(),
     }
 }

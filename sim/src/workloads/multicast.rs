@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringway_stack::ring::UdpOptions;
 
@@ -26,7 +26,7 @@ struct Listener {
 struct Talk {
     speaker: usize,
     options: UdpOptions,
-    group: Ipv4Addr,
+    group: IpAddr,
     interval: Duration,
     len: (usize, usize),
     pattern: Pattern,
@@ -61,7 +61,7 @@ fn talk(ground: &mut Ground<'_>) -> Talk {
         speaker,
         options,
         // RFC 2365 s6.2; 32 groups share an Ethernet address (RFC 1112 s6.4), so some draws differ in no bit of it.
-        group: Ipv4Addr::new(239, ground.stream.pick(&[1, 129]), 0, u8::try_from(ground.stream.between(0, 3)).unwrap_or(0)),
+        group: IpAddr::V4(Ipv4Addr::new(239, ground.stream.pick(&[1, 129]), 0, u8::try_from(ground.stream.between(0, 3)).unwrap_or(0))),
         interval: Duration::from_nanos(ground.stream.magnitude(100_000, 50_000_000)),
         len: (a.min(b), a.max(b)),
         pattern: Pattern(ground.stream.bits()),
@@ -103,7 +103,7 @@ impl Workload for Multicast {
         for (talk, number) in self.0.iter_mut().zip(0..) {
             let heard: Vec<_> = talk.listeners.iter().map(|listener| listener.own.clone()).collect();
             let state = Shared::new(GroupTalk {
-                group: SocketAddrV4::new(talk.group, site.server_port(number)),
+                group: SocketAddr::new(talk.group, site.server_port(number)),
                 speaker: site.address(talk.speaker, site.client_port(number)),
                 pings: Pings::new(0, talk.len, talk.interval, talk.pattern),
                 heard,

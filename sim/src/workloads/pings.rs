@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::device::Steering;
 use ringway_stack::ring::{Reuse, UdpOptions};
@@ -117,7 +117,7 @@ impl Workload for PingSeries {
             for &Narrowed { wildcard, peer } in &series.echoes {
                 let peer = peer.map(|peer| match peer {
                     Peer::Client => client,
-                    Peer::Nobody => SocketAddrV4::new(*client.ip(), NOBODY),
+                    Peer::Nobody => SocketAddr::new(client.ip(), NOBODY),
                 });
                 let socket = self.standing.add(host, ring);
                 let make = move || -> Box<dyn App> {

@@ -3,22 +3,23 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringway_stack::device::Steering;
 use ringway_stack::raw::RawQueue;
 use ringway_stack::ring::UdpOptions;
 
 use super::{Ground, Site, Verdict, Workload};
+use crate::addresses::{ipv4, v4};
 use crate::apps::{Ports, Prober, Probing, Shared, Target};
 use crate::host::App;
 use crate::random::{Purpose, RandomStream};
 use crate::world::World;
 
 /// The prober's own network, which no host is in, and what nobody has.
-const PROBER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
-const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 99);
-const GROUP: Ipv4Addr = Ipv4Addr::new(239, 9, 0, 1);
+const PROBER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1));
+const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 99));
+const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 9, 0, 1));
 
 /// A prober, and whom it probes.
 #[derive(Debug)]
@@ -70,8 +71,8 @@ impl fmt::Display for Probes {
 impl Workload for Probes {
     fn set_up(&mut self, site: &mut Site<'_>) {
         let (open, paired) = (site.server_port(0), site.server_port(1));
-        let prober = SocketAddrV4::new(PROBER, site.server_port(8));
-        let (group, ring, host) = (SocketAddrV4::new(GROUP, open), site.ring(self.target), site.hosts[self.target]);
+        let prober = SocketAddr::new(PROBER, site.server_port(8));
+        let (group, ring, host) = (SocketAddr::new(GROUP, open), site.ring(self.target), site.hosts[self.target]);
         let (wildcard, shares, rest_max) = (self.wildcard, self.shares, self.rest_max);
         let ports = Ports { open, paired, prober, nobody: NOBODY, group, wildcard, shares, rest_max };
         let number = site.workload.bits().trailing_zeros();
@@ -86,10 +87,10 @@ impl Workload for Probes {
         let addresses = [open, paired].map(|port| site.address(self.target, port));
         let queue = RawQueue::new(site.world.add_raw_ring(site.hosts[self.prober]));
         // (A frame is one head.)
-        let probing = Probing { from: prober, nobody: NOBODY, frames: self.frames, pause_max: self.pause_max, len_max: 180 };
+        let probing = Probing { from: v4(prober), nobody: ipv4(NOBODY), frames: self.frames, pause_max: self.pause_max, len_max: 180 };
         let dice = RandomStream::new(self.seed, Purpose::Workload, number, 0);
         let addresses = [addresses[0], addresses[1], group];
-        let program = Prober::new(queue, (station, site.vlan), addresses, probing, self.done.clone(), dice);
+        let program = Prober::new(queue, (station, site.vlan), addresses.map(v4), probing, self.done.clone(), dice);
         site.world.add_app_on(site.hosts[self.prober], 0, program);
     }
 

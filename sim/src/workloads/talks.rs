@@ -3,7 +3,7 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::Config;
@@ -110,7 +110,7 @@ pub(super) fn server(
     port: u16,
     config: Config,
     socket: Shared<Option<FlowId>>,
-    expected: &[(SocketAddrV4, Dialogue, Shared<Transfer>)],
+    expected: &[(SocketAddr, Dialogue, Shared<Transfer>)],
 ) -> Server {
     let mut program = Server::new(port, config, socket);
     for (client, dialogue, transfer) in expected {

@@ -1,6 +1,6 @@
 //! Segments, by hand: deliberately not `ringway_stack::wire`, which is under test.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::device::{ChecksumVerdict, MacAddr};
 
@@ -8,7 +8,6 @@ use crate::checksum;
 use crate::dissect::{self, Payload, TCP, be16, be32, mac_at};
 
 const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0];
-const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
 /// Bytes of an IPv4 and of a TCP header without options.
 const IP_LEN: usize = 20;
 const TCP_LEN: usize = 20;
@@ -19,8 +18,8 @@ pub(crate) struct Ends {
     pub(crate) from: MacAddr,
     pub(crate) to: MacAddr,
     pub(crate) vlan: Option<u16>,
-    pub(crate) src: SocketAddrV4,
-    pub(crate) dst: SocketAddrV4,
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
 }
 
 /// A segment to be sent.
@@ -39,17 +38,13 @@ impl<'a> Departing<'a> {
     /// Its headers, checksums included, and what follows them.
     pub(crate) fn frame(&self, ends: &Ends) -> (Vec<u8>, &'a [u8]) {
         let tcp_len = TCP_LEN + self.options.len();
-        let total_len = u16::try_from(IP_LEN + tcp_len + self.payload.len()).expect("a segment is shorter than 64 KiB");
+        let len = tcp_len + self.payload.len();
         let mut frame = [ends.to.0, ends.from.0].concat();
         if let Some(vlan) = ends.vlan {
             frame.extend(ETHERTYPE_VLAN);
             frame.extend(vlan.to_be_bytes());
         }
-        frame.extend(ETHERTYPE_IPV4);
-        frame.extend([0x45, 0]);
-        frame.extend(total_len.to_be_bytes());
-        frame.extend([0, 0, 0x40, 0, 64, TCP, 0, 0]);
-        frame.extend([ends.src.ip().octets(), ends.dst.ip().octets()].concat());
+        dissect::extend_with_ip(&mut frame, (ends.src.ip(), ends.dst.ip()), TCP, len);
         frame.extend(ends.src.port().to_be_bytes());
         frame.extend(ends.dst.port().to_be_bytes());
         frame.extend(self.seq.to_be_bytes());
@@ -81,7 +76,7 @@ pub(crate) struct Arrived {
 impl Arrived {
     /// `None`: no sound segment for `port`.
     pub(crate) fn parse(frame: &[u8], port: u16) -> Option<Self> {
-        let Payload::Ipv4(ip) = dissect::payload(frame) else { return None };
+        let Payload::Ip(ip) = dissect::payload(frame) else { return None };
         let (_, dst) = dissect::ports(frame, &ip)?;
         if ip.protocol != TCP || dst.port() != port || checksum::verify(frame) == ChecksumVerdict::Bad {
             return None;

@@ -2,8 +2,8 @@
 
 use super::*;
 
-const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const ASKER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const ASKER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const STATIONS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])];
 
 /// The checkers of a host.
@@ -14,13 +14,13 @@ fn checkers() -> Checkers {
 }
 
 /// An ARP packet of one station for the other.
-fn arp(operation: u8, [from, to]: [MacAddr; 2], sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
+fn arp(operation: u8, [from, to]: [MacAddr; 2], sender: IpAddr, target: IpAddr) -> Vec<u8> {
     let head = [&to.0[..], &from.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation]].concat();
     [&head[..], &from.0, &sender.octets(), &to.0, &target.octets()].concat()
 }
 
 /// An ICMP message of one station for the other.
-fn icmp(kind: u8, [from, to]: [MacAddr; 2], src: Ipv4Addr, dst: Ipv4Addr, data: &[u8]) -> Vec<u8> {
+fn icmp(kind: u8, [from, to]: [MacAddr; 2], src: IpAddr, dst: IpAddr, data: &[u8]) -> Vec<u8> {
     let mut frame = [&to.0[..], &from.0, &[8, 0, 0x45, 0, 0, 28 + u8::try_from(data.len()).unwrap(), 0, 1, 0x40, 0, 64, 1, 0, 0]].concat();
     frame.extend([src.octets(), dst.octets()].concat());
     frame.extend([kind, 0, 0, 0, 1, 2, 3, 4]);
@@ -59,7 +59,7 @@ fn who_asks_is_answered() {
 #[should_panic(expected = "was owed, and not sent")]
 fn who_asks_is_not_answered() {
     let mut checkers = checkers();
-    arrives(&mut checkers, arp(1, FORTH, Ipv4Addr::UNSPECIFIED, OWN));
+    arrives(&mut checkers, arp(1, FORTH, IpAddr::V4(Ipv4Addr::UNSPECIFIED), OWN));
     checkers.settle_answers(0, true);
 }
 

@@ -116,12 +116,12 @@ fn nobody_speaks_to_an_attackers_station() {
 }
 
 /// An error about the segment that begins with `seq`, from an attacker.
-fn path_error(seq: u32, mtu: u16) -> (Vec<u8>, Ipv4) {
+fn path_error(seq: u32, mtu: u16) -> (Vec<u8>, Ip) {
     let mut like = frames::tcp(address(OWN), address(PEER), Tcp { seq, flags: ACK, timestamp: None }, &[0; 1400]);
     checksum::fill(&mut like);
     let quote = icmp::quote_of(&like).unwrap();
     let error = icmp::lie(&like[..14], frames::mac(0), quote, 1440, (3, 4), mtu);
-    let dissect::Payload::Ipv4(ip) = dissect::payload(&error) else { panic!("no packet") };
+    let dissect::Payload::Ip(ip) = dissect::payload(&error) else { panic!("no packet") };
     assert_eq!(quoted(&error, &ip), Some(((address(OWN), address(PEER)), seq)));
     (error, ip)
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const GROUP: Ipv4Addr = Ipv4Addr::new(239, 0, 0, 1);
+const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 0, 0, 1));
 const ONE: FlowId = FlowId { index: 0, generation: 0 };
 const OTHER: FlowId = FlowId { index: 1, generation: 0 };
 
@@ -19,7 +19,7 @@ fn member() -> Groups {
     groups
 }
 
-fn message(kind: u8, tenths: u8, group: Ipv4Addr) -> Vec<u8> {
+fn message(kind: u8, tenths: u8, group: IpAddr) -> Vec<u8> {
     [&[kind, tenths, 0, 0][..], &group.octets()].concat()
 }
 
@@ -28,7 +28,7 @@ fn a_membership_is_reported_twice_and_when_a_router_asks_and_left_by_its_last_me
     let mut groups = member();
     assert!(groups.reports(GROUP));
     groups.check(&at(60_000));
-    groups.heard(at(60_000).at, &message(QUERY, 10, Ipv4Addr::UNSPECIFIED), ALL_SYSTEMS);
+    groups.heard(at(60_000).at, &message(QUERY, 10, IpAddr::V4(Ipv4Addr::UNSPECIFIED)), ALL_SYSTEMS);
     groups.check(&at(61_000));
     assert!(groups.reports(GROUP));
     groups.heard(at(70_000).at, &message(QUERY, 10, GROUP), GROUP);

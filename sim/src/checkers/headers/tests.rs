@@ -9,7 +9,7 @@ use super::*;
 use crate::dissect::Payload;
 use crate::frames;
 
-const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 fn moment() -> Moment {
     let at = Instant::ZERO + Duration::from_secs(1);
@@ -20,7 +20,7 @@ fn moment() -> Moment {
 fn breach(change: impl Fn(&mut Vec<u8>)) -> Option<String> {
     let mut frame = frames::udp("10.0.0.1:80".parse().unwrap(), "10.0.0.2:90".parse().unwrap(), b"seven bytes or more");
     change(&mut frame);
-    let Payload::Ipv4(ip) = dissect::payload(&frame) else { panic!("a packet") };
+    let Payload::Ip(ip) = dissect::payload(&frame) else { panic!("a packet") };
     let verdict = catch_unwind(AssertUnwindSafe(|| sent(&moment(), &frame, &ip)));
     verdict.err().map(|law| *law.downcast::<String>().unwrap())
 }
@@ -56,7 +56,7 @@ fn a_packet_has_the_form_that_it_must_have() {
 #[should_panic(expected = "type of service 0 and time to live 64; asked for were [(16, 64, 1)]")]
 fn a_datagram_is_sent_as_its_socket_was_told() {
     let frame = frames::udp("10.0.0.1:80".parse().unwrap(), "10.0.0.2:90".parse().unwrap(), b"bytes");
-    let Payload::Ipv4(ip) = dissect::payload(&frame) else { panic!("a packet") };
+    let Payload::Ip(ip) = dissect::payload(&frame) else { panic!("a packet") };
     let (plain, other) = (UdpOptions::default(), UdpOptions { tos: 16, ..UdpOptions::default() });
     datagram(&moment(), &frame, &ip, [other, plain].into_iter());
     datagram(&moment(), &frame, &ip, core::iter::empty());

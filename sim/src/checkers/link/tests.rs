@@ -2,8 +2,8 @@
 
 use super::*;
 
-const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
 fn at(millis: u64) -> Moment {
@@ -53,12 +53,12 @@ fn a_host_claims_another_ones_address() {
 }
 
 /// An error from [`HOST`] to [`OTHER`] that quotes a packet between these two.
-fn error(src: Ipv4Addr, dst: Ipv4Addr) {
+fn error(src: IpAddr, dst: IpAddr) {
     let mut frame = vec![0; 14 + 20 + 8 + 28];
     frame[14 + 20 + 8 + 12..][..4].copy_from_slice(&src.octets());
     frame[14 + 20 + 8 + 16..][..4].copy_from_slice(&dst.octets());
     let end = frame.len();
-    let ip = Ipv4 { offset: 14, protocol: dissect::ICMP, src: HOST, dst: OTHER, l4: 34, end, fragment: false };
+    let ip = Ip { offset: 14, protocol: dissect::ICMP, src: HOST, dst: OTHER, l4: 34, end, fragment: false };
     error_sent(&at(1), &frame, &ip);
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const ANOTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);
 

@@ -1,6 +1,6 @@
 //! Resets: to whom, and with which numbers (RFC 9293 s3.10.7.1, s3.5.2).
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use super::super::Moment;
 use super::super::flow::{Endpoint, Tuple};
@@ -92,7 +92,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: Option<
     }
     let answers = |&(tuple, ref arrival): &(Tuple, Segment)| tuple == (segment.src, segment.dst) && is_answer(segment, arrival);
     if !state.arrivals.iter().any(answers) {
-        let (src, dst): (SocketAddrV4, SocketAddrV4) = (segment.src, segment.dst);
+        let (src, dst): (SocketAddr, SocketAddr) = (segment.src, segment.dst);
         moment.breach(
             NAME,
             format_args!(

@@ -1,7 +1,7 @@
 //! Each law, broken by hand-made frames, and kept by others.
 
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ pub(in crate::checkers) const ISS: u32 = 1000;
 pub(in crate::checkers) const IRS: u32 = 9000;
 const CALM: Service = Service { calm: true, free: true, scarce: false, merges: false };
 
-pub(in crate::checkers) fn address(text: &str) -> SocketAddrV4 {
+pub(in crate::checkers) fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 

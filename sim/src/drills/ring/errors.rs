@@ -9,6 +9,7 @@ use ringway_stack::{Error, tcp};
 
 use super::host::{Host, ICMP, OURS, Packet, Sent, address, udp};
 use super::streams::{PeerEnd, plain};
+use crate::addresses::ipv4;
 use crate::checksum;
 use crate::dissect::UDP;
 use crate::drills::bench::Bench;
@@ -33,7 +34,7 @@ fn error(about: &Sent, kind: u8, code: u8, mtu: u16) -> Vec<u8> {
     let Some(ip) = about.ip() else { return Vec::new() };
     let [high, low] = mtu.to_be_bytes();
     let body = message(kind, code, [0, 0, high, low], &about.bytes[ip.offset..ip.l4 + 8]);
-    Packet::new(ROUTER, ip.src, ICMP, body).frame()
+    Packet::new(ROUTER, ipv4(ip.src), ICMP, body).frame()
 }
 
 /// RFC 1122 s4.1.3.3, udp(7), socket(7): a socket with a peer is told, once, by whichever call comes first, of each error about what it sent to that peer;
@@ -213,7 +214,7 @@ pub(in crate::drills) fn closed_ports(bench: &mut Bench) {
         let icmp = &answer.bytes[ip.l4..ip.end];
         host.must(ip.protocol == ICMP && icmp[..2] == [3, 3], format_args!("RFC 1122 s4.1.3.1: {:?} for a closed port", &icmp[..2]));
         let ends = (ip.src, ip.dst, answer.to_station());
-        host.must(ends == (ours, packet.src, packet.from), format_args!("RFC 792: an error goes {ends:?}"));
+        host.must(ends == (ours.into(), packet.src.into(), packet.from), format_args!("RFC 792: an error goes {ends:?}"));
         let quoted = &icmp[8..];
         host.must(
             quoted.len() >= 28 && frame[14..].starts_with(&quoted[..28]),
@@ -254,7 +255,7 @@ pub(in crate::drills) fn pings(bench: &mut Bench) {
         let is_it = ip.protocol == ICMP && icmp[..2] == [0, 0] && icmp[4..8] == rest && icmp[8..] == data;
         host.must(is_it, format_args!("RFC 1122 s3.2.2.6: an echo of {} bytes is not the request of {len}", icmp.len().saturating_sub(8)));
         let ends = (ip.src, ip.dst, answer.to_station());
-        host.must(ends == (packet.dst, packet.src, PEER), format_args!("RFC 792: an echo goes {ends:?}"));
+        host.must(ends == (packet.dst.into(), packet.src.into(), PEER), format_args!("RFC 792: an echo goes {ends:?}"));
     }
     host.is_empty();
 }

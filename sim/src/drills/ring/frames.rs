@@ -8,6 +8,7 @@ use ringway_stack::ring::{RingConfig, UdpOptions};
 
 use super::host::{Host, Link, OURS, Packet, Sent, THEIRS, udp};
 use super::streams::{plain, segment};
+use crate::addresses::ipv4;
 use crate::checksum;
 use crate::dissect::{self, Payload, TCP, UDP};
 use crate::drills::bench::Bench;
@@ -69,7 +70,7 @@ fn story(host: &mut Host<'_>, vlan: Option<u16>, protocol: u8, body: &[u8]) -> S
     if packet.fragment & 0x3fff != 0 {
         frame = packet.frame();
     }
-    let Payload::Ipv4(ip) = dissect::payload(&frame) else { return Story { frame, is_good: false, what: "no packet" } };
+    let Payload::Ip(ip) = dissect::payload(&frame) else { return Story { frame, is_good: false, what: "no packet" } };
     // A datagram may be shorter than its packet: its checksum is over itself.
     if protocol == UDP
         && let Some(len) = dissect::be16(&frame, ip.l4 + 4).map(usize::from)
@@ -135,7 +136,7 @@ pub(in crate::drills) fn datagrams(bench: &mut Bench) {
         let is_longer = host.bench.chance(10);
         let mut story = story(&mut host, vlan, UDP, &body);
         let place = dissect::payload(&story.frame);
-        if let Payload::Ipv4(ip) = place
+        if let Payload::Ip(ip) = place
             && story.is_good
         {
             let field = ip.l4 + 6;
@@ -169,8 +170,8 @@ pub(in crate::drills) fn datagrams(bench: &mut Bench) {
 
 /// The checksum of a datagram of `len` bytes at `l4`.
 fn checksum_of(frame: &[u8], l4: usize, len: usize) -> u16 {
-    let Payload::Ipv4(ip) = dissect::payload(frame) else { return 0 };
-    let mut bytes = [&ip.src.octets()[..], &ip.dst.octets()].concat();
+    let Payload::Ip(ip) = dissect::payload(frame) else { return 0 };
+    let mut bytes = [ipv4(ip.src).octets(), ipv4(ip.dst).octets()].concat();
     bytes.extend([0, UDP]);
     bytes.extend(dissect::be16(frame, l4 + 4).unwrap_or(0).to_be_bytes());
     bytes.extend(&frame[l4..l4 + 6]);
@@ -237,7 +238,7 @@ pub(in crate::drills) fn segments(bench: &mut Bench) {
         };
         let found = (answer.flags, answer.seq, if answer.flags & ACK != 0 { answer.ack } else { 0 }, answer.src, answer.dst);
         host.must(
-            found == (expected_flags, expected_seq, expected_ack, to, from),
+            found == (expected_flags, expected_seq, expected_ack, to.into(), from.into()),
             format_args!("RFC 9293 s3.10.7.1: {found:?}, not {:?}", (expected_flags, expected_seq, expected_ack, to, from)),
         );
     }

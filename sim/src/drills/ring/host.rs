@@ -14,7 +14,7 @@ use ringway_stack::{Error, Instant};
 use super::adapter::{Adapter, Port};
 use crate::addresses::v4;
 use crate::checksum;
-use crate::dissect::{self, Ipv4, Payload, UDP, be16};
+use crate::dissect::{self, Ip, Payload, UDP, be16};
 use crate::drills::bench::Bench;
 use crate::drills::card::{OWN, PEER};
 
@@ -45,9 +45,9 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    pub(super) fn ip(&self) -> Option<Ipv4> {
+    pub(super) fn ip(&self) -> Option<Ip> {
         match dissect::payload(&self.bytes) {
-            Payload::Ipv4(ip) => Some(ip),
+            Payload::Ip(ip) => Some(ip),
             _ => None,
         }
     }
@@ -61,12 +61,13 @@ impl Sent {
     pub(super) fn datagram(&self) -> Option<(SocketAddrV4, SocketAddrV4, &[u8])> {
         let ip = self.ip().filter(|ip| ip.protocol == UDP)?;
         let (from, to) = dissect::ports(&self.bytes, &ip)?;
-        Some((from, to, &self.bytes[ip.l4 + 8..ip.end]))
+        Some((v4(from), v4(to), &self.bytes[ip.l4 + 8..ip.end]))
     }
 
     /// An ARP packet: its operation, sender's station and address, target's station and address.
     pub(super) fn arp(&self) -> Option<(u16, MacAddr, Ipv4Addr, MacAddr, Ipv4Addr)> {
-        let Payload::Arp(at) = dissect::payload(&self.bytes) else { return None };
+        let Payload::Lookup(_) = dissect::payload(&self.bytes) else { return None };
+        let at = dissect::ETHERNET_LEN;
         let (bytes, mac, ip) = (&self.bytes, dissect::mac_at, dissect::ip_at);
         Some((be16(bytes, at + 6)?, mac(bytes, at + 8)?, ip(bytes, at + 14)?, mac(bytes, at + 18)?, ip(bytes, at + 24)?))
     }
@@ -158,9 +159,9 @@ impl<'b> Host<'b> {
         let sent = core::mem::take(&mut self.port.borrow_mut().from_stack);
         for bytes in sent {
             let is_sound = match dissect::payload(&bytes) {
-                Payload::Ipv4(ip) if ip.protocol == IGMP => checksum::sum(0, &bytes[ip.offset..ip.l4]) == 0xffff,
-                Payload::Ipv4(_) => checksum::verify(&bytes) == ChecksumVerdict::Good,
-                Payload::Arp(_) => true,
+                Payload::Ip(ip) if ip.protocol == IGMP => checksum::sum(0, &bytes[ip.offset..ip.l4]) == 0xffff,
+                Payload::Ip(_) => checksum::verify(&bytes) == ChecksumVerdict::Good,
+                Payload::Lookup(_) => true,
                 Payload::Other(_) => false,
             };
             self.must(is_sound, format_args!("RFC 1071: a frame of {} bytes is sent with a checksum that is wrong", bytes.len()));

@@ -29,7 +29,7 @@ pub(super) fn plain() -> tcp::Config {
 /// A segment's frame.
 pub(super) fn segment(from: SocketAddrV4, to: SocketAddrV4, seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     let options: &[u8] = if flags & SYN != 0 { &[2, 4, 5, 180] } else { &[] };
-    let ends = Ends { from: PEER, to: OWN, vlan: None, src: from, dst: to };
+    let ends = Ends { from: PEER, to: OWN, vlan: None, src: from.into(), dst: to.into() };
     let (head, payload) = Departing { seq, ack, flags, window: 60_000, options, payload }.frame(&ends);
     [&head, payload].concat()
 }
@@ -74,6 +74,6 @@ impl PeerEnd {
     pub(super) fn heard(&self, host: &mut Host<'_>) -> Vec<Segment> {
         let sent = host.sent();
         let segments = sent.iter().filter_map(|frame| Segment::parse(&frame.bytes, &frame.ip()?));
-        segments.filter(|segment| segment.src == self.local && segment.dst == self.remote).collect()
+        segments.filter(|segment| segment.src == self.local.into() && segment.dst == self.remote.into()).collect()
     }
 }

@@ -54,7 +54,7 @@ pub(in crate::drills) fn unaccepted(bench: &mut Bench) {
 /// A SYN-ACK with a timestamp.
 fn stamped(stream: &PeerEnd, value: u32) -> Vec<u8> {
     let options = [&[2, 4, 5, 180, 1, 1, 8, 10][..], &value.to_be_bytes(), &[0; 4]].concat();
-    let ends = Ends { from: PEER, to: OWN, vlan: None, src: stream.remote, dst: stream.local };
+    let ends = Ends { from: PEER, to: OWN, vlan: None, src: stream.remote.into(), dst: stream.local.into() };
     let departing = Departing { seq: stream.nxt, ack: stream.rcv, flags: SYN | ACK, window: 60_000, options: &options, payload: &[] };
     let (head, payload) = departing.frame(&ends);
     [&head, payload].concat()

@@ -1,4 +1,4 @@
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use ringway_stack::device::ChecksumVerdict;
 
@@ -8,7 +8,7 @@ use crate::random::Purpose;
 
 const HOST: &str = "10.0.0.1:80";
 const PEER: &str = "10.0.0.2:5000";
-const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 /// What the host awaits; what it has sent, and what of that is acknowledged; the peer's timestamp.
 const NEXT: u32 = 9100;
 const NXT: u32 = 700;
@@ -18,7 +18,7 @@ const STAMP: u32 = 123_456;
 const ROOM: u32 = 256;
 
 fn tcp(from: &str, to: &str, (seq, ack): (u32, u32), flags: u8, payload: &[u8]) -> Rc<[u8]> {
-    let address = |text: &str| text.parse::<SocketAddrV4>().unwrap();
+    let address = |text: &str| text.parse::<SocketAddr>().unwrap();
     let mut frame = frames::tcp(address(from), address(to), Tcp { seq, flags, timestamp: Some(STAMP) }, payload);
     frame[42..46].copy_from_slice(&ack.to_be_bytes());
     checksum::fill(&mut frame);
@@ -132,7 +132,7 @@ fn errors_quote_what_the_host_sent() {
     for kind in [Forgery::HardError, Forgery::PathError, Forgery::SourceQuench] {
         let mut plausible = 0;
         for frame in forged(&witness(), kind) {
-            let Payload::Ipv4(ip) = dissect::payload(&frame) else { panic!("no packet") };
+            let Payload::Ip(ip) = dissect::payload(&frame) else { panic!("no packet") };
             assert_eq!((checksum::verify(&frame), ip.dst, ip.protocol), (ChecksumVerdict::Good, OWN, dissect::ICMP));
             let (at, about) = (ip.l4 + 8, [frame[ip.l4], frame[ip.l4 + 1]]);
             assert_eq!(frame[at + 20..at + 24], [0, 80, 0x13, 0x88], "the ports");

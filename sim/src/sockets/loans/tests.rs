@@ -1,7 +1,7 @@
 //! Two hosts, of which one reads by reference.
 
 use std::io::IoSlice;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::ring::{SendFlags, UdpOptions};
 use ringway_stack::tcp::Config;
@@ -28,9 +28,9 @@ fn always(hold_max: Duration) -> Lending {
 }
 
 fn connected(world: &mut World, [reader, writer]: [HostId; 2], config: &Config) -> [FlowId; 2] {
-    let address = SocketAddrV4::new(world.host(reader).ip(), 80);
+    let address = SocketAddr::new(world.host(reader).ip(), 80);
     let listener = world.call(reader, |cx| cx.ring.tcp_listen(address, 1, config)).unwrap();
-    let local = SocketAddrV4::new(world.host(writer).ip(), 1000);
+    let local = SocketAddr::new(world.host(writer).ip(), 1000);
     let connect = |cx: &mut Context<'_>| cx.ring.tcp_connect(cx.now, local, address, neighbour(address), config);
     let client = world.call(writer, connect).unwrap();
     world.run_for(Duration::from_millis(1));
@@ -80,16 +80,16 @@ fn who_keeps_everything_starves_itself_until_its_patience_ends() {
     let config = Config { rcvbuf: Some(20_000), ..Config::default() };
     let [reader, writer] = connected(&mut world, hosts, &config);
     let [other, its_writer] = {
-        let address = SocketAddrV4::new(world.host(hosts[0]).ip(), 81);
+        let address = SocketAddr::new(world.host(hosts[0]).ip(), 81);
         let open = |cx: &mut Context<'_>| cx.ring.udp_open(address, &UdpOptions::default());
-        let local = SocketAddrV4::new(world.host(hosts[1]).ip(), 81);
+        let local = SocketAddr::new(world.host(hosts[1]).ip(), 81);
         [world.call(hosts[0], open).unwrap(), world.call(hosts[1], |cx| cx.ring.udp_open(local, &UdpOptions::default())).unwrap()]
     };
     let mut got = 0;
     let mut told = 0;
     for _ in 0..50 {
         write(&mut world, hosts[1], writer, &[7; 3000]);
-        let to = SocketAddrV4::new(world.host(hosts[0]).ip(), 81);
+        let to = SocketAddr::new(world.host(hosts[0]).ip(), 81);
         let say = |cx: &mut Context<'_>| cx.ring.udp_send(cx.now, its_writer, &[IoSlice::new(b"there")], cx.ip, Some((to, neighbour(to))));
         world.call(hosts[1], say).unwrap();
         world.run_for(Duration::from_millis(10));
@@ -110,10 +110,10 @@ fn what_is_held_outlives_its_socket_and_comes_back() {
     let (mut world, hosts) = world(Lending { keeps_ppm: 1_000_000, ..always(HOLD) });
     let mut outlived = 0;
     for port in 0..20 {
-        let address = SocketAddrV4::new(world.host(hosts[0]).ip(), 100 + port);
+        let address = SocketAddr::new(world.host(hosts[0]).ip(), 100 + port);
         let open = |cx: &mut Context<'_>| cx.ring.udp_open(address, &UdpOptions::default());
         let socket = world.call(hosts[0], open).unwrap();
-        let local = SocketAddrV4::new(world.host(hosts[1]).ip(), 100 + port);
+        let local = SocketAddr::new(world.host(hosts[1]).ip(), 100 + port);
         let from = world.call(hosts[1], |cx| cx.ring.udp_open(local, &UdpOptions::default())).unwrap();
         let say =
             |cx: &mut Context<'_>| cx.ring.udp_send(cx.now, from, &[IoSlice::new(&[1; 300])], cx.ip, Some((address, neighbour(address))));

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_stack::ring::{FlowId, Readiness, RecvFlags, SendFlags};
 use ringway_stack::tcp::{Config, Keepalive};
@@ -34,7 +34,7 @@ fn config() -> Config {
 
 /// Asks for echoes until it got so many; connects anew when its connection fails.
 struct Asker {
-    server: SocketAddrV4,
+    server: SocketAddr,
     port: u16,
     left: u32,
     socket: Option<FlowId>,
@@ -45,7 +45,7 @@ struct Asker {
 }
 
 impl Asker {
-    fn new(server: SocketAddrV4, left: u32, errors: Shared<Vec<Error>>) -> Self {
+    fn new(server: SocketAddr, left: u32, errors: Shared<Vec<Error>>) -> Self {
         Self { server, port: 40_000, left, socket: None, awaited: 0, next_at: Instant::ZERO, errors }
     }
 
@@ -80,7 +80,7 @@ impl App for Asker {
             Some(socket) => socket,
             None if self.next_at > cx.now => return Step::Until(self.next_at),
             None => {
-                let local = SocketAddrV4::new(cx.ip, self.port);
+                let local = SocketAddr::new(cx.ip, self.port);
                 self.port += 1;
                 let socket = cx.ring.tcp_connect(cx.now, local, self.server, neighbour(self.server), &config()).unwrap();
                 *self.socket.insert(socket)
@@ -112,7 +112,7 @@ struct Echoer {
 
 impl App for Echoer {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        let local = SocketAddrV4::new(cx.ip, PORT);
+        let local = SocketAddr::new(cx.ip, PORT);
         let listener = *self.listener.get_or_insert_with(|| cx.ring.tcp_listen(local, 64, &config()).unwrap());
         while let Ok(socket) = cx.ring.tcp_accept(listener) {
             self.connections.push((socket, VecDeque::new()));
@@ -170,7 +170,7 @@ fn story(seed: u64, faults: Faults, host_faults: HostFaults, echoes: u32) -> Sto
     let hosts = ["server", "one", "two"].map(|name| world.add_host(HostConfig::named(name).link(link).faults(host_faults)));
     let errors = Shared::new(Vec::new());
     world.add_restartable(hosts[0], || Box::new(Echoer::default()));
-    let server = SocketAddrV4::new(world.host(hosts[0]).ip(), PORT);
+    let server = SocketAddr::new(world.host(hosts[0]).ip(), PORT);
     for &client in &hosts[1..] {
         let errors = errors.clone();
         world.add_restartable(client, move || Box::new(Asker::new(server, echoes, errors.clone())));
