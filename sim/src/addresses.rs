@@ -28,6 +28,14 @@ pub(crate) fn neighbour(address: impl Into<SocketAddr>) -> NextHop {
     NextHop::Neighbour(address.into().ip())
 }
 
+/// Every address of the family of one.
+pub(crate) fn every(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    }
+}
+
 /// Which IP a world speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Family {
@@ -45,6 +53,11 @@ impl Family {
             Self::V4 => IpAddr::V4(Ipv4Addr::from_bits((10 << 24) + number)),
             Self::V6 => IpAddr::V6(Ipv6Addr::from_bits((0xfd00 << 112) + u128::from(number))),
         }
+    }
+
+    /// What a SYN without the option means, and what is assumed of a peer until it sends larger segments (RFC 9293 s3.7.1).
+    pub(crate) fn mss_default(ip: IpAddr) -> u16 {
+        if ip.is_ipv6() { 1220 } else { 536 }
     }
 
     /// Bytes of IP's header and TCP's without options.

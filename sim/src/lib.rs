@@ -106,6 +106,7 @@ pub mod trace;
 pub mod workloads;
 mod world;
 
+pub use addresses::Family;
 pub use fabric::{Direction, LinkConfig, Marks, Strike};
 pub use faults::{Episodes, FaultCounts, FaultSet, Faults, Forgery, HostFaults, Mishap, UnknownFault};
 pub use host::{App, Context, Host, HostConfig, Step};

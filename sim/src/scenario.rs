@@ -18,6 +18,7 @@ use core::fmt;
 use core::str::FromStr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::addresses::Family;
 use crate::faults::{FaultSet, UnknownFault};
 use crate::random::{Purpose, RandomStream};
 use crate::report::{Report, assert_deterministic};
@@ -27,7 +28,7 @@ use crate::workloads::{UnknownWorkload, WorkloadSet};
 pub const SCALE_MAX: u8 = 10;
 
 /// What a run follows from: a seed, which of its faults are let loose, how much work there is, and which. Written `42`, where all are
-/// drawn from the seed, or `42/loss+corruption/3/bulk+udp`; what is left out at the end is drawn.
+/// drawn from the seed, or `42/loss+corruption/3/bulk+udp`; what is left out at the end is drawn. A world that speaks IPv6 has `/ipv6` behind that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scenario {
     /// Everything that is drawn is drawn from it.
@@ -38,6 +39,8 @@ pub struct Scenario {
     pub scale: u8,
     /// What hosts do.
     pub workloads: WorkloadSet,
+    /// Which IP they speak.
+    pub family: Family,
 }
 
 impl Scenario {
@@ -45,13 +48,26 @@ impl Scenario {
     pub fn of_seed(seed: u64) -> Self {
         let mut stream = RandomStream::new(seed, Purpose::Options, u32::MAX, 0);
         let scale = u8::try_from(stream.below(u64::from(SCALE_MAX) + 1)).unwrap_or(0);
-        Self { seed, faults: draw::faults(seed), scale, workloads: draw::workloads(seed) }
+        let scenario = Self { seed, faults: draw::faults(seed), scale, workloads: draw::workloads(seed), family: Family::V4 };
+        if draw::is_ipv6(seed) { scenario.in_ipv6() } else { scenario }
+    }
+
+    /// The same in IPv6, without what there is in IPv4 alone.
+    #[must_use]
+    pub fn in_ipv6(self) -> Self {
+        let workloads = self.workloads - WorkloadSet::of_ipv4();
+        Self { workloads: if workloads.is_empty() { WorkloadSet::UDP } else { workloads }, family: Family::V6, ..self }
     }
 
     /// Scenarios that are one step simpler, the most promising first: a fault class less, a workload less, less work. Each draws what
     /// is left just as before, so that a failure that doesn't need what was taken away is still there.
     pub fn simpler(&self) -> Vec<Self> {
-        let mut simpler: Vec<_> = self.faults.iter().map(|class| Self { faults: self.faults - class, ..*self }).collect();
+        let mut simpler = Vec::new();
+        if self.family == Family::V6 {
+            simpler.push(Self { family: Family::V4, ..*self });
+        }
+        let fewer_faults: Vec<_> = self.faults.iter().map(|class| Self { faults: self.faults - class, ..*self }).collect();
+        simpler.extend(fewer_faults);
         if self.workloads.iter().count() > 1 {
             simpler.extend(self.workloads.iter().map(|workload| Self { workloads: self.workloads - workload, ..*self }));
         }
@@ -99,7 +115,8 @@ impl Scenario {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}/{}", self.seed, self.faults, self.scale, self.workloads)
+        write!(f, "{}/{}/{}/{}", self.seed, self.faults, self.scale, self.workloads)?;
+        if self.family == Family::V6 { f.write_str("/ipv6") } else { Ok(()) }
     }
 }
 
@@ -118,13 +135,19 @@ pub enum ParseError {
     /// A workload that doesn't exist.
     #[error(transparent)]
     Workload(#[from] UnknownWorkload),
+    /// Neither version of IP.
+    #[error("the last part is neither ipv4 nor ipv6")]
+    Family,
+    /// A workload that there is in IPv4 alone.
+    #[error("{0} are of IPv4 alone")]
+    OfIpv4(WorkloadSet),
 }
 
 impl FromStr for Scenario {
     type Err = ParseError;
 
     fn from_str(s: &str) -> Result<Self, ParseError> {
-        let mut parts = s.trim().splitn(4, '/');
+        let mut parts = s.trim().splitn(5, '/');
         let seed = parts.next().and_then(|s| s.parse().ok()).ok_or(ParseError::Seed)?;
         let mut scenario = Self::of_seed(seed);
         if let Some(faults) = parts.next() {
@@ -135,6 +158,16 @@ impl FromStr for Scenario {
         }
         if let Some(workloads) = parts.next() {
             scenario.workloads = workloads.parse()?;
+            scenario.family = Family::V4;
+        }
+        match parts.next() {
+            None => {}
+            Some("ipv4") => scenario.family = Family::V4,
+            Some("ipv6") if scenario.workloads.intersects(WorkloadSet::of_ipv4()) => {
+                return Err(ParseError::OfIpv4(scenario.workloads & WorkloadSet::of_ipv4()));
+            }
+            Some("ipv6") => scenario.family = Family::V6,
+            Some(_) => return Err(ParseError::Family),
         }
         Ok(scenario)
     }

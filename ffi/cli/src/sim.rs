@@ -94,6 +94,9 @@ struct CampaignOptions {
     /// Run each seed twice and compare the trace hashes.
     #[arg(long, help_heading = "A campaign")]
     twice: bool,
+    /// Let every world speak IPv6.
+    #[arg(long, help_heading = "A campaign")]
+    ipv6: bool,
     /// End the campaign after this many failures.
     #[arg(long, value_name = "N", default_value_t = 10, help_heading = "A campaign")]
     failures_max: usize,
@@ -132,6 +135,7 @@ fn plan(seeds: &Seeds, options: &CampaignOptions) -> Plan {
         state: options.resume.clone().unwrap_or_else(|| STATE.into()),
         resume: options.resume.is_some(),
         twice: options.twice,
+        ipv6: options.ipv6,
         failures_max: options.failures_max,
         minimise_for: Duration::from_secs(options.minimise),
         seed_timeout: Duration::from_secs(options.seed_timeout),

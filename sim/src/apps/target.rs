@@ -3,13 +3,13 @@
 
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, RecvFlags, Reuse, UdpOptions};
 
 use super::{OPEN_RETRY, Shared};
-use crate::addresses::neighbour;
+use crate::addresses::{self, neighbour};
 use crate::host::{App, Context, Step};
 use crate::random::RandomStream;
 
@@ -64,7 +64,7 @@ impl Target {
     fn open(&mut self, cx: &mut Context<'_>) -> bool {
         let Ports { open, paired, prober, wildcard, shares, .. } = self.has;
         let options = UdpOptions { reuse: if shares { Reuse::Address } else { Reuse::No }, ..self.options };
-        let address = |any: bool| if any { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { cx.ip };
+        let address = |any: bool| if any { addresses::every(cx.ip) } else { cx.ip };
         let mut wanted = vec![SocketAddr::new(address(wildcard), open), SocketAddr::new(address(!wildcard), paired)];
         if shares {
             wanted.push(SocketAddr::new(address(!wildcard), open));

@@ -3,13 +3,13 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use ringway_stack::ring::{FlowId, RecvFlags, UdpOptions};
 use ringway_stack::{Error, Instant};
 
 use super::{OPEN_RETRY, Pattern, Shared};
-use crate::addresses::neighbour;
+use crate::addresses::{self, neighbour};
 use crate::host::{App, Context, Step};
 
 /// Bytes at a datagram's beginning that number it.
@@ -221,7 +221,7 @@ impl Echo {
     /// Its socket, as it is to be. None if there is no rule for it now.
     fn opened(&mut self, cx: &mut Context<'_>) -> Option<FlowId> {
         if self.socket.read().is_none() {
-            let ip = if self.wildcard { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { cx.ip };
+            let ip = if self.wildcard { addresses::every(cx.ip) } else { cx.ip };
             self.socket.set(open(cx, SocketAddr::new(ip, self.port), &self.options));
         }
         let socket = *self.socket.read();

@@ -22,6 +22,7 @@ const PORT: u8 = 3;
 /// The same of ICMPv6 (RFC 4443 s3.1, s4).
 const ECHO_REPLY_V6: u8 = 129;
 const UNREACHABLE_V6: u8 = 1;
+const PARAMETER_PROBLEM_V6: u8 = 4;
 const ECHO_V6: u8 = 128;
 const PORT_V6: u8 = 4;
 /// What is quoted of a packet at least (RFC 792; RFC 4443 s3.1 asks for more): its header, and this behind it.
@@ -82,11 +83,20 @@ impl Checkers {
         };
         let Some((answer, ends)) = asked else { return };
         let is_heard = ends.is_some_and(|ends| self.hears(host, ends));
+        // (RFC 4443 s2.4 (f): how many errors are sent is limited.)
+        let is_limited = own.is_ipv6() && matches!(answer, Answer::Nobody(..));
         let state = &mut self.answers[host];
         if state.asked.len() >= REMEMBERED_MAX {
             state.asked.drain(..REMEMBERED_MAX / 2);
         }
-        state.asked.push(Asked { at: moment.at, answer, owed: is_certain && !is_heard, heard: is_heard, answered: false, ends });
+        state.asked.push(Asked {
+            at: moment.at,
+            answer,
+            owed: is_certain && !is_heard && !is_limited,
+            heard: is_heard,
+            answered: false,
+            ends,
+        });
         state.stirred = true;
     }
 
@@ -199,6 +209,8 @@ fn said(moment: &Moment, bytes: &[u8], ip: &Ip, to: MacAddr) -> Option<Answer> {
             Some(quoted) => Some(Answer::Nobody(ip.dst, to, quoted)),
             None => moment.breach(NAME, "RFC 792: an error quotes a header and 8 bytes"),
         },
+        // (No checksum is over IPv6's header: what was damaged may name a header that nobody knows, RFC 8200 s4.)
+        (PARAMETER_PROBLEM_V6, _) if ip.is_v6() => None,
         _ => moment.breach(NAME, format_args!("RFC 792: an ICMP message of type {kind} and code {code}, which nobody needs")),
     }
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::str::FromStr;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use ringway_stack::Instant;
 
@@ -90,7 +90,7 @@ mod tests {
         let whole = Breach {
             checker: "recovery".to_owned(),
             host: 1,
-            ip: Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))),
+            ip: "10.0.0.2".parse().ok(),
             at: Instant::from_nanos(3_608_838_947),
             frame: Some(77),
             connection: Some(ends),

@@ -214,15 +214,7 @@ impl Checkers {
         self.expect(place, moment.at, (from, to), datagram, certain, false);
     }
 
-    fn expect(
-        &mut self,
-        place: usize,
-        at: Instant,
-        (from, to): (SocketAddr, SocketAddr),
-        datagram: Datagram,
-        certain: bool,
-        due: bool,
-    ) {
+    fn expect(&mut self, place: usize, at: Instant, (from, to): (SocketAddr, SocketAddr), datagram: Datagram, certain: bool, due: bool) {
         let desk = &mut self.desks[place];
         let Some(port) = desk.bound.get(&(false, to.port())) else { return };
         let hearers: Vec<_> = match to.ip().is_multicast() {

@@ -11,13 +11,12 @@ use super::Moment;
 use super::flow::Endpoint;
 use super::segment::{FIN, SYN, Segment, before, later};
 use super::shadow::{self, Service};
+use crate::addresses::Family;
 
 const NAME: &str = "info";
 
 /// How long a larger window or segment size is remembered: what was queued under it may leave a slow device later.
 const MEMORY: Duration = Duration::from_millis(50);
-/// What a SYN without the option means (RFC 9293 s3.7.1).
-const MSS_DEFAULT: u16 = 536;
 /// How long a segment may wait in a slow device before the wire sees it.
 const QUEUED_MAX: Duration = Duration::from_secs(1);
 
@@ -159,7 +158,7 @@ pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, peer: &Endpoint, ser
 
 /// Whatever the device loses: nothing was received that did not arrive, nor acknowledged, and no segment is longer than the peer takes.
 fn never_too_much(moment: &Moment, own: &Endpoint, peer: &Endpoint, told: &FlowInfo) {
-    let mss = peer.syn.mss.unwrap_or(MSS_DEFAULT);
+    let mss = peer.syn.mss.unwrap_or(Family::mss_default(own.tuple.0.ip()));
     // (Until it has heard of the peer's, it goes by the default.)
     if told.mss > mss && own.sequence.has_acknowledged() {
         moment.breach(NAME, format_args!("tcpi_snd_mss: {}, and the peer takes {mss}", told.mss));

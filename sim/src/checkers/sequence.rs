@@ -4,11 +4,9 @@
 use super::Moment;
 use super::flow::Endpoint;
 use super::segment::{ACK, FIN, SYN, Segment, before, later};
+use crate::addresses::Family;
 
 const NAME: &str = "sequence";
-
-/// What a SYN without the option means (RFC 9293 s3.7.1).
-const MSS_DEFAULT: u32 = 536;
 
 /// Timestamps of a connection are compared over a span of 12 days.
 const COMPARABLE: u32 = 1 << 30;
@@ -76,7 +74,7 @@ fn options(moment: &Moment, segment: &Segment, own: &Endpoint, peer: Option<&End
         moment.breach(NAME, "RFC 9293 s3.1, RFC 7323 s2.2, RFC 2018 s2: an option of SYNs in another segment");
     }
     let Some(peer) = peer else { return };
-    let mss = peer.syn.mss.map_or(MSS_DEFAULT, u32::from);
+    let mss = peer.syn.mss.map_or(u32::from(Family::mss_default(segment.src.ip())), u32::from);
     let used = segment.len() + u32::try_from(segment.options_len).unwrap_or(0);
     if segment.len() > 0 && used > mss {
         moment.breach(NAME, format_args!("RFC 9293 s3.7.1: {used} bytes of payload and options for a peer whose MSS is {mss}"));

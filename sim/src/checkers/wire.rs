@@ -522,7 +522,8 @@ fn datagram(frame: &[u8], ip: &Ip) -> Option<Datagram> {
     let (from, to) = dissect::ports(frame, ip)?;
     let len = usize::from(dissect::be16(frame, ip.l4 + 4)?);
     // RFC 1122 s3.2.1.3: what comes from an address that no one host has is discarded.
-    if ip.fragment || len < 8 || ip.l4 + len > ip.end || !ip.src.is_unspecified() && !ip.src.is_loopback() && !dissect::is_one_hosts(ip.src) {
+    if ip.fragment || len < 8 || ip.l4 + len > ip.end || !ip.src.is_unspecified() && !ip.src.is_loopback() && !dissect::is_one_hosts(ip.src)
+    {
         return None;
     }
     Some(Datagram::new(from, to, &frame[ip.l4 + 8..ip.l4 + len]))

@@ -353,8 +353,13 @@ impl Bench {
         payload: &[u8],
     ) {
         let ack = if flags & ACK == 0 { 0 } else { ack };
-        let (head, payload) =
-            Departing { seq, ack, flags, window, options, payload }.frame(&Ends { from: PEER, to: OWN, vlan: None, src: src.into(), dst: dst.into() });
+        let (head, payload) = Departing { seq, ack, flags, window, options, payload }.frame(&Ends {
+            from: PEER,
+            to: OWN,
+            vlan: None,
+            src: src.into(),
+            dst: dst.into(),
+        });
         let bytes = [&head, payload].concat();
         if let Payload::Ip(ip) = dissect::payload(&bytes)
             && let Some(segment) = Segment::parse(&bytes, &ip)

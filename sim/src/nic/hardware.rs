@@ -16,7 +16,12 @@ use super::recycling::Recycling;
 use super::steering::{RINGS_MAX, Steering, Target, Targets};
 use super::{Departure, Outstanding, Reception, RxDrop};
 use crate::checksum;
-use crate::dissect::{ETHERNET_LEN, be16, is_icmp_error};
+use crate::dissect::{self, ETHERNET_LEN, Payload, be16, is_icmp_error};
+
+/// What no rule can steer to the ring that it concerns goes to all: ARP and neighbour discovery, and errors about flows, which name those in their payload.
+fn concerns_all(fields: &Fields, bytes: &[u8]) -> bool {
+    !fields.is_ip() || fields.transport.is_none() && (is_icmp_error(bytes) || matches!(dissect::payload(bytes), Payload::Lookup(_)))
+}
 
 /// A NIC's state.
 #[derive(Debug)]
@@ -105,9 +110,10 @@ impl Hardware {
         }
         let mut reception = Reception { outcome: Err(RxDrop::Down), wake_at: None };
         let Some(fields) = Fields::parse(bytes, 0) else { return reception };
-        if !fields.dst.is_multicast() && fields.is_ip() {
-            let target = self.steering.target(&fields, bytes).or_else(|| self.stacks().next());
-            match target.map(|target| self.deliver(now, target, bytes, (sound, quiet))) {
+        let steered = if fields.dst.is_multicast() { None } else { self.steering.target(&fields, bytes) };
+        let alone = || (!fields.dst.is_multicast() && !concerns_all(&fields, bytes)).then(|| self.stacks().next()).flatten();
+        if let Some(target) = steered.or_else(alone) {
+            match Some(target).map(|target| self.deliver(now, target, bytes, (sound, quiet))) {
                 Some(Ok(wake_at)) => reception = Reception { outcome: Ok(()), wake_at },
                 Some(Err(drop)) => reception.outcome = Err(drop),
                 None => {}
@@ -132,9 +138,7 @@ impl Hardware {
         if !steered.is_empty() {
             return steered;
         }
-        // What no rule can steer to the ring that it concerns goes to all: ARP, and errors about flows, which name those in their payload.
-        let concerns_all = !fields.is_ip() || is_icmp_error(bytes);
-        if concerns_all { self.stacks().collect() } else { self.stacks().next().into_iter().collect() }
+        if concerns_all(fields, bytes) { self.stacks().collect() } else { self.stacks().next().into_iter().collect() }
     }
 
     /// Where frames go that no rule steers.

@@ -153,9 +153,13 @@ impl Queued {
         out.extend_from_slice(&self.inline[..cut.payload]);
         self.gather(cut.payload + cut.done, len, out);
         let put = |out: &mut Vec<u8>, at: usize, value: u16| out[at..at + 2].copy_from_slice(&value.to_be_bytes());
-        put(out, cut.ip + 2, u16::try_from(cut.payload - cut.ip + len).unwrap_or(u16::MAX));
-        let id = be16(out, cut.ip + 4).unwrap_or(0).wrapping_add(cut.segments);
-        put(out, cut.ip + 4, id);
+        if out[cut.ip] >> 4 == 6 {
+            put(out, cut.ip + 4, u16::try_from(cut.payload - cut.tcp + len).unwrap_or(u16::MAX));
+        } else {
+            put(out, cut.ip + 2, u16::try_from(cut.payload - cut.ip + len).unwrap_or(u16::MAX));
+            let id = be16(out, cut.ip + 4).unwrap_or(0).wrapping_add(cut.segments);
+            put(out, cut.ip + 4, id);
+        }
         let seq = be32(out, cut.tcp + 4).unwrap_or(0).wrapping_add(u32::try_from(cut.done).unwrap_or(0));
         out[cut.tcp + 4..cut.tcp + 8].copy_from_slice(&seq.to_be_bytes());
         let flags = &mut out[cut.tcp + 13];

@@ -7,6 +7,9 @@ use crate::workloads::WorkloadSet;
 /// Indices of streams, from the end, where no option will ever get.
 const FAULTS: u32 = u32::MAX - 1;
 const WORKLOADS: u32 = u32::MAX - 2;
+const FAMILY: u32 = u32::MAX - 3;
+
+const IPV6_PPM: u32 = 125_000;
 
 /// Where a feature's density is drawn; features have the numbers of their bits.
 const DENSITY: u8 = u8::MAX;
@@ -26,6 +29,11 @@ pub(super) fn workloads(seed: u64) -> WorkloadSet {
     let all: Vec<_> = WorkloadSet::all().iter().collect();
     let chosen: WorkloadSet = all.iter().copied().filter(|workload| chosen(seed, WORKLOADS, workload.bits(), density)).collect();
     if chosen.is_empty() { stream.pick(&all) } else { chosen }
+}
+
+/// One world in eight speaks IPv6.
+pub(super) fn is_ipv6(seed: u64) -> bool {
+    RandomStream::new(seed, Purpose::Options, FAMILY, 0).chance_ppm(IPV6_PPM)
 }
 
 fn chosen(seed: u64, index: u32, bit: u32, density: u32) -> bool {

@@ -7,6 +7,7 @@ use ringway_stack::device::Steering;
 use ringway_stack::tcp::{Config, Keepalive};
 
 use super::Scenario;
+use crate::addresses::Family;
 use crate::fabric::LinkConfig;
 use crate::faults::{Faults, HostFaults};
 use crate::nic::{NicConfig, NicFault, NicFaults, Strength};
@@ -59,12 +60,14 @@ pub struct HostOptions {
     pub time_wait: Duration,
     /// Frames that its ring takes at a time.
     pub batch: usize,
+    /// Which IP it speaks.
+    pub family: Family,
 }
 
 impl HostOptions {
     /// The longest datagram in bytes that it can send unfragmented, from as many buffers as its NIC gathers.
     pub(crate) fn datagram_max(&self) -> usize {
-        (self.nic.mtu - 28).min(self.nic.tx_buffer_bytes * self.nic.gather_max)
+        (self.nic.mtu - if self.family == Family::V6 { 48 } else { 28 }).min(self.nic.tx_buffer_bytes * self.nic.gather_max)
     }
 }
 
@@ -101,10 +104,12 @@ impl Options {
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "safety phase {:?}, introduced {}, VLAN {:?}", self.safety, self.introduce, self.vlan)?;
-        for (i, HostOptions { nic, link, faults, rings, lending, poll_delay, tcp, time_wait, batch }) in self.hosts.iter().enumerate() {
+        for (i, HostOptions { nic, link, faults, rings, lending, poll_delay, tcp, time_wait, batch, family }) in
+            self.hosts.iter().enumerate()
+        {
             writeln!(
                 f,
-                "host {i}: {nic:?}\n  {link:?}\n  {faults:?}\n  rings {rings}, which lend {lending:?}, poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}, batch {batch}\n  {tcp:?}"
+                "host {i}: {nic:?}\n  {link:?}\n  {faults:?}\n  rings {rings}, which lend {lending:?}, poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}, batch {batch}, {family:?}\n  {tcp:?}"
             )?;
         }
         self.workloads.iter().try_for_each(|workload| write!(f, "{workload}"))
@@ -137,6 +142,13 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
     let nic = capabilities(&mut dice(scenario, Drawn::Capabilities, i), nic(&mut dice(scenario, Drawn::Nic, i)), rings);
     let mut poll = dice(scenario, Drawn::PollDelay, i);
     let mut loans = dice(scenario, Drawn::Lending, i);
+    // (RFC 8200 s5: every link carries 1280 bytes.)
+    let (mtu_min, faults) = match scenario.family {
+        Family::V4 => (0, faults),
+        Family::V6 => (1280, Faults { mtu_min: faults.mtu_min.max(1280), ..faults }),
+    };
+    let by_ip = if scenario.family == Family::V6 { Steering::IPV6 } else { Steering::empty() };
+    let nic = NicConfig { mtu: nic.mtu.max(mtu_min), steering: nic.steering | by_ip, ..nic };
     let nic = NicConfig { lends_heads: loans.chance_ppm(800_000), nap: nap(&mut dice(scenario, Drawn::Nap, i)), ..nic };
     HostOptions {
         nic: rx_buffers(&mut dice(scenario, Drawn::RxBuffers, i), NicConfig { faults: nic_faults, ..nic }),
@@ -148,6 +160,7 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
         tcp: tcp(&mut dice(scenario, Drawn::Tcp, i)),
         time_wait: millis(&mut dice(scenario, Drawn::TimeWait, i), 1_000, 60_000),
         batch: size(&mut dice(scenario, Drawn::Batch, i), 1, 64),
+        family: scenario.family,
     }
 }
 

@@ -218,7 +218,9 @@ impl Drop for Stage {
 
 fn add_hosts(world: &mut World, options: &Options) -> Vec<HostId> {
     let add = |(i, host): (usize, &super::HostOptions)| {
+        let number = u32::try_from(i + 1).unwrap_or(u32::MAX);
         world.add_host(HostConfig {
+            ip: Some(host.family.address(number)),
             nic: host.nic.clone(),
             link: host.link,
             ring: RingConfig { time_wait: host.time_wait, vlan: options.vlan, batch: host.batch, ..RingConfig::default() },

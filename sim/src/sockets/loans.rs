@@ -198,7 +198,9 @@ impl Loans {
     /// As [`Ring::udp_recv`], by reference.
     pub(super) fn udp_recv(&mut self, ring: &mut Ring<SimDevice>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
         let Self { readers, stream, .. } = self;
-        let reader = readers.entry(socket).or_insert_with(|| stream.chance_ppm(250_000).then(|| Reader::draw(stream)));
+        // (A cyclic buffer's records have room for IPv4's headers.)
+        let fits = ring.info(socket).is_some_and(|info| info.local.is_ipv4());
+        let reader = readers.entry(socket).or_insert_with(|| stream.chance_ppm(250_000).then(|| Reader::draw(stream)).filter(|_| fits));
         if reader.is_none() && self.is_screened(ring, socket) {
             return self.recv_screened(ring, socket, into);
         }

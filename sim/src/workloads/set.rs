@@ -55,6 +55,11 @@ impl fmt::Display for WorkloadSet {
 }
 
 impl WorkloadSet {
+    /// What there is in IPv4 alone: groups, and what is spoken by hand.
+    pub const fn of_ipv4() -> Self {
+        Self::MULTICAST.union(Self::PROBES)
+    }
+
     /// The names of all, as they are written.
     pub fn names() -> Vec<String> {
         Self::all().iter().map(|one| one.to_string()).collect()

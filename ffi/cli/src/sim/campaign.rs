@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) resume: bool,
     /// Whether each seed is run twice.
     pub(crate) twice: bool,
+    /// Whether every world speaks IPv6.
+    pub(crate) ipv6: bool,
     /// Failures that end the campaign.
     pub(crate) failures_max: usize,
     /// The time for making one small.
@@ -170,7 +172,8 @@ fn work(shared: &Shared, job: usize, say: &mpsc::Sender<Message>) {
             if shared.over() {
                 break;
             }
-            let scenario = Scenario::of_seed(seed);
+            let drawn = Scenario::of_seed(seed);
+            let scenario = if shared.plan.ipv6 { drawn.in_ipv6() } else { drawn };
             if let Some(failed) = shared.seed(job, &scenario, &mut summary) {
                 _ = say.send(Message::Failed(failed));
             }

@@ -30,7 +30,7 @@ pub(super) fn run(plan: &Plan, options: &CampaignOptions) -> Result<()> {
     flag::register(SIGINT, Arc::clone(&stop)).context("SIGINT")?;
 
     let ended = campaign::run(plan, &stop)?;
-    let complete = ended.summary.seeds >= options.complete_from;
+    let complete = ended.summary.seeds >= options.complete_from && !plan.ipv6;
     let missing = ended.summary.missing();
     if options.json {
         println!("{}", as_json(plan, &ended, &missing));

@@ -27,6 +27,7 @@ fn plan(name: &str, seeds: &str, run: fn(&Scenario) -> Report) -> Plan {
         state: state(name),
         resume: true,
         twice: false,
+        ipv6: false,
         failures_max: 10,
         minimise_for: Duration::from_secs(60),
         seed_timeout: Duration::from_secs(60),

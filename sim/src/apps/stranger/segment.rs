@@ -8,8 +8,7 @@ use crate::checksum;
 use crate::dissect::{self, Payload, TCP, be16, be32, mac_at};
 
 const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0];
-/// Bytes of an IPv4 and of a TCP header without options.
-const IP_LEN: usize = 20;
+/// Bytes of a TCP header without options.
 const TCP_LEN: usize = 20;
 
 /// Between whom a frame goes.

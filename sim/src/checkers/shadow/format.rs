@@ -3,6 +3,7 @@
 use super::super::Moment;
 use super::super::flow::Endpoint;
 use super::super::segment::{ACK, FIN, PSH, RST, SYN, Segment, URG};
+use crate::addresses::Family;
 
 const NAME: &str = "format";
 
@@ -62,7 +63,7 @@ pub(in crate::checkers) fn configured(moment: &Moment, own: &Endpoint, peer: Opt
         return;
     }
     // RFC 9293 s3.7.1, RFC 6691 s2: MTU less the fixed headers, whatever options there may be.
-    let most = u16::try_from(mtu.saturating_sub(40)).unwrap_or(u16::MAX).min(config.mss_max);
+    let most = u16::try_from(mtu.saturating_sub(Family::headers(own.tuple.0.ip()))).unwrap_or(u16::MAX).min(config.mss_max);
     let mss = config.mss_user.unwrap_or(u16::MAX).min(most).max(88);
     if own.syn.mss != Some(mss) {
         moment.breach(NAME, format_args!("RFC 6691 s2: MSS {:?} announced, where it is {mss}", own.syn.mss));

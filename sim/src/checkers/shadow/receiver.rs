@@ -9,12 +9,11 @@ use super::super::flow::Endpoint;
 use super::super::ranges::Ranges;
 use super::super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
 use super::Service;
+use crate::addresses::Family;
 
 const ACKS: &str = "acknowledging";
 const STAMPS: &str = "timestamps";
 
-/// The segment size assumed of a peer until it sends larger ones (RFC 9293 s3.7.1).
-const MSS_ASSUMED: u32 = 536;
 /// Candidates for what is echoed, at most.
 const ECHOES_MAX: usize = 64;
 /// Of more gaps than that, nobody need keep track.
@@ -289,7 +288,7 @@ pub(in crate::checkers) fn serviced(
     let acked = state.acked;
     (state.acked_before, state.acked_now) = (state.acked_now, acked);
     let behind = acked.map_or(0, |acked| next.wrapping_sub(acked).cast_signed().max(0).cast_unsigned());
-    let largest = state.largest.max(MSS_ASSUMED);
+    let largest = state.largest.max(u32::from(Family::mss_default(own.tuple.0.ip())));
     state.owed_since = if behind == 0 {
         None
     } else if sent.iter().any(|segment| segment.has(ACK)) {

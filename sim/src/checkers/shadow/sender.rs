@@ -10,6 +10,7 @@ use super::super::Moment;
 use super::super::flow::Endpoint;
 use super::super::segment::{ACK, FIN, PSH, SYN, Segment, before, later};
 use super::Service;
+use crate::addresses::Family;
 
 const CWND: &str = "cwnd";
 const RECOVERY: &str = "recovery";
@@ -272,7 +273,8 @@ impl State {
 
 /// Payload bytes of a full segment between the two (RFC 9293 s3.7.1).
 pub(in crate::checkers) fn full_segment(own: &Endpoint, peer: &Endpoint) -> u32 {
-    let mss = peer.syn.mss.unwrap_or(536).min(own.syn.mss.unwrap_or(536)).max(88);
+    let default = Family::mss_default(own.tuple.0.ip());
+    let mss = peer.syn.mss.unwrap_or(default).min(own.syn.mss.unwrap_or(default)).max(88);
     let stamps = own.syn.timestamps.is_some() && peer.syn.timestamps.is_some();
     u32::from(mss) - if stamps { 12 } else { 0 }
 }
