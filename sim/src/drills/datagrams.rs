@@ -167,7 +167,7 @@ pub(super) fn options_for_nobody(bench: &mut Bench) {
     bench.give_frame(asked.clone());
     let answers = bench.frames(Duration::ZERO);
     let quoted = answers.first().and_then(|(_, answer)| match dissect::payload(answer) {
-        Payload::Ipv4(ip) if ip.protocol == dissect::ICMP => answer.get(ip.l4 + 8..ip.end),
+        Payload::Ip(ip) if ip.protocol == dissect::ICMP => answer.get(ip.l4 + 8..ip.end),
         _ => None,
     });
     let came = &asked[14..14 + 20 + options.len() + 8];
