@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use ringway_stack::device::MacAddr;
 
+use crate::addresses::ipv4;
 use crate::checksum;
 
 /// The Ethernet address of host `index`.
@@ -22,8 +23,8 @@ pub(crate) fn udp(src: SocketAddr, dst: SocketAddr, payload: &[u8]) -> Vec<u8> {
     let mut frame = [&mac(1).0[..], &mac(0).0[..], &[0x08, 0x00, 0x45, 0]].concat();
     frame.extend((28 + len).to_be_bytes());
     frame.extend([0, 1, 0x40, 0, 64, 17, 0, 0]);
-    frame.extend(src.ip().octets());
-    frame.extend(dst.ip().octets());
+    frame.extend(ipv4(src.ip()).octets());
+    frame.extend(ipv4(dst.ip()).octets());
     frame.extend(src.port().to_be_bytes());
     frame.extend(dst.port().to_be_bytes());
     frame.extend((8 + len).to_be_bytes());
@@ -49,8 +50,8 @@ pub(crate) fn tcp(src: SocketAddr, dst: SocketAddr, tcp: Tcp, payload: &[u8]) ->
     let mut frame = [&mac(0).0[..], &mac(1).0[..], &[0x08, 0x00, 0x45, 0]].concat();
     frame.extend(u16::try_from(20 + header_len + payload.len()).unwrap().to_be_bytes());
     frame.extend([0, 1, 0x40, 0, 64, 6, 0, 0]);
-    frame.extend(src.ip().octets());
-    frame.extend(dst.ip().octets());
+    frame.extend(ipv4(src.ip()).octets());
+    frame.extend(ipv4(dst.ip()).octets());
     frame.extend(src.port().to_be_bytes());
     frame.extend(dst.port().to_be_bytes());
     frame.extend(tcp.seq.to_be_bytes());

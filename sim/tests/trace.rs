@@ -2,7 +2,7 @@
 //! look at every line of the difference before accepting it.
 
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_sim::apps::{Client, Dialogue, Ending, Pace, Pattern, Server, Shared, Side, Transfer};
 use ringway_sim::{Capture, Faults, HostConfig, LinkConfig, World, WorldConfig, trace};
@@ -22,8 +22,8 @@ fn exchange(seed: u64, response: u64, faults: Faults) -> World {
     let answers = Side { pattern: Pattern(2), total: response, pace: Pace::Answers { request, response }, ..Side::silent() };
     let dialogue = Dialogue { own: asks, peer: answers };
     let transfers = [Shared::new(Transfer::default()), Shared::new(Transfer::default())];
-    let from = SocketAddrV4::new(world.host(client).ip(), 40_000);
-    let to = SocketAddrV4::new(world.host(server).ip(), 80);
+    let from = SocketAddr::new(world.host(client).ip(), 40_000);
+    let to = SocketAddr::new(world.host(server).ip(), 80);
 
     let mut program = Server::new(80, Config::default(), Shared::new(None));
     program.expect(from, dialogue.turned(), transfers[1].clone());

@@ -1,6 +1,6 @@
 //! A hundred hosts: four of them serve, each of the others sends a stream to one and asks another.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -36,9 +36,9 @@ pub(super) fn hundred_hosts() -> Result<Run> {
     for (i, &host) in hosts[SERVERS..].iter().enumerate() {
         let (asked, sunk) = (i % SERVERS, (i + 1) % SERVERS);
         let transfer = Shared::new(Transfer::default());
-        let own = SocketAddrV4::new(world.host(host).ip(), CLIENT_PORT);
+        let own = SocketAddr::new(world.host(host).ip(), CLIENT_PORT);
         servers[asked].expect(own, dialogue().turned(), Shared::new(Transfer::default()));
-        let to = |server: usize, port| SocketAddrV4::new(world.host(hosts[server]).ip(), port);
+        let to = |server: usize, port| SocketAddr::new(world.host(hosts[server]).ip(), port);
         let (ask, stream) = (to(asked, REQUEST_PORT), to(sunk, STREAM_PORT));
         world.add_app(host, Client::new(CLIENT_PORT, ask, dialogue(), Config::default(), transfer.clone()));
         world.add_app(host, Source::new(CLIENT_PORT + 1, stream, STREAMED));

@@ -1,7 +1,7 @@
 //! Programs that only send, and only receive: what is measured is the stack and the simulator, not the workload.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -19,7 +19,7 @@ const PORT: u16 = 9;
 /// Sends `left` bytes, and closes.
 pub(super) struct Source {
     from: u16,
-    to: SocketAddrV4,
+    to: SocketAddr,
     left: u64,
     chunk: Vec<u8>,
     config: Config,
@@ -27,7 +27,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(from: u16, to: SocketAddrV4, bytes: u64) -> Self {
+    pub(super) fn new(from: u16, to: SocketAddr, bytes: u64) -> Self {
         Self { from, to, left: bytes, chunk: vec![0x5a; CHUNK], config: Config::default(), socket: None }
     }
 
@@ -39,8 +39,8 @@ impl Source {
 impl App for Source {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let socket = *self.socket.get_or_insert_with(|| {
-            let local = SocketAddrV4::new(cx.ip, self.from);
-            cx.ring.tcp_connect(cx.now, local, self.to, NextHop::Neighbour((*self.to.ip()).into()), &self.config).expect("a free port")
+            let local = SocketAddr::new(cx.ip, self.from);
+            cx.ring.tcp_connect(cx.now, local, self.to, NextHop::Neighbour(self.to.ip()), &self.config).expect("a free port")
         });
         while self.left > 0 {
             let len = usize::try_from(self.left).unwrap_or(CHUNK).min(CHUNK);
@@ -102,7 +102,7 @@ impl App for Sink {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let listener = *self
             .listener
-            .get_or_insert_with(|| cx.ring.tcp_listen(SocketAddrV4::new(cx.ip, self.port), 128, &self.config).expect("a free port"));
+            .get_or_insert_with(|| cx.ring.tcp_listen(SocketAddr::new(cx.ip, self.port), 128, &self.config).expect("a free port"));
         for event in cx.events {
             if self.streams.contains(&event.flow) {
                 self.serve(cx, event.flow);
@@ -131,7 +131,7 @@ pub(super) fn bulk(bytes: u64, poll_delay: Duration) -> Result<Run> {
     let [sink, source] = ["sink", "source"].map(|name| world.add_host(HostConfig { poll_delay, ..HostConfig::named(name).link(link) }));
     world.introduce_all();
     let read = Shared::new(0);
-    let to = SocketAddrV4::new(world.host(sink).ip(), PORT);
+    let to = SocketAddr::new(world.host(sink).ip(), PORT);
     world.add_app(sink, Sink::new(PORT, 1, read.clone()).config(config.clone()));
     world.add_app(source, Source::new(40_000, to, bytes).config(config));
     Run::measure(|| {

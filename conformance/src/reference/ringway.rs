@@ -8,7 +8,7 @@ mod tcp;
 mod udp;
 
 use core::time::Duration;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use ringway_sim::{HostConfig, HostId, SimDevice, World, WorldConfig};
 use ringway_stack::ring::{FlowId, NextHop, Ring, UdpOptions};
@@ -77,12 +77,12 @@ impl Ringway {
         Self { world, hosts, sockets: [const { None }; SLOTS], next_port: [EPHEMERAL; 2] }
     }
 
-    fn ip(&self, host: Host) -> Ipv4Addr {
+    fn ip(&self, host: Host) -> IpAddr {
         self.world.host(self.hosts[host as usize]).ip()
     }
 
-    fn resolve(&self, address: Address) -> SocketAddrV4 {
-        SocketAddrV4::new(self.ip(address.host), address.port)
+    fn resolve(&self, address: Address) -> SocketAddr {
+        SocketAddr::new(self.ip(address.host), address.port)
     }
 
     fn address(&self, raw: SocketAddr) -> Address {

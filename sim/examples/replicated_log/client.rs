@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use ringway_sim::program::{Env, TcpStream};
@@ -14,7 +14,7 @@ use crate::node::CLIENTS;
 /// How long it waits for an answer before it asks again, on a new connection.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-pub(crate) async fn client(env: Env, primary: Ipv4Addr, requests: u64, oracle: Rc<Oracle>) {
+pub(crate) async fn client(env: Env, primary: IpAddr, requests: u64, oracle: Rc<Oracle>) {
     let mut stream = None;
     for request in 0..requests {
         loop {
@@ -33,7 +33,7 @@ pub(crate) async fn client(env: Env, primary: Ipv4Addr, requests: u64, oracle: R
 }
 
 /// Asks once, on the connection that there is, or on a new one.
-async fn ask(env: &Env, primary: Ipv4Addr, stream: &mut Option<BufReader<TcpStream>>, request: u64) -> io::Result<usize> {
+async fn ask(env: &Env, primary: IpAddr, stream: &mut Option<BufReader<TcpStream>>, request: u64) -> io::Result<usize> {
     if stream.is_none() {
         *stream = Some(BufReader::new(TcpStream::connect(env.net(), (primary, CLIENTS)).await?));
     }

@@ -3,7 +3,7 @@
 use core::cell::RefCell;
 use core::time::Duration;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use ringway_sim::program::{Env, TcpListener, TcpStream};
@@ -34,7 +34,7 @@ struct Primary {
 }
 
 /// The primary: one task for each backup, one for each client.
-pub(crate) async fn primary(env: Env, backups: Vec<Ipv4Addr>, bug: Bug) -> io::Result<()> {
+pub(crate) async fn primary(env: Env, backups: Vec<IpAddr>, bug: Bug) -> io::Result<()> {
     let log = Log::new(env.storage(), bug);
     let held = RefCell::new(vec![0; backups.len()]);
     let primary = Rc::new(Primary { env: env.clone(), bug, log, held, changed: Notify::new() });
@@ -57,7 +57,7 @@ pub(crate) async fn primary(env: Env, backups: Vec<Ipv4Addr>, bug: Bug) -> io::R
 
 impl Primary {
     /// Sends a backup what it lacks, as long as the connection holds.
-    async fn replicate(&self, number: usize, backup: Ipv4Addr) -> io::Result<()> {
+    async fn replicate(&self, number: usize, backup: IpAddr) -> io::Result<()> {
         let mut stream = TcpStream::connect(self.env.net(), (backup, REPLICAS)).await?;
         stream.set_nodelay(true)?;
         let mut have = self.env.timeout(GREETING_MAX, stream.read_u64()).await??;

@@ -1,6 +1,9 @@
 //! Questions, what answers them, and what does not.
 
+use std::net::Ipv4Addr;
+
 use super::*;
+use crate::addresses::ipv4;
 
 const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const ASKER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -16,13 +19,13 @@ fn checkers() -> Checkers {
 /// An ARP packet of one station for the other.
 fn arp(operation: u8, [from, to]: [MacAddr; 2], sender: IpAddr, target: IpAddr) -> Vec<u8> {
     let head = [&to.0[..], &from.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation]].concat();
-    [&head[..], &from.0, &sender.octets(), &to.0, &target.octets()].concat()
+    [&head[..], &from.0, &ipv4(sender).octets(), &to.0, &ipv4(target).octets()].concat()
 }
 
 /// An ICMP message of one station for the other.
 fn icmp(kind: u8, [from, to]: [MacAddr; 2], src: IpAddr, dst: IpAddr, data: &[u8]) -> Vec<u8> {
     let mut frame = [&to.0[..], &from.0, &[8, 0, 0x45, 0, 0, 28 + u8::try_from(data.len()).unwrap(), 0, 1, 0x40, 0, 64, 1, 0, 0]].concat();
-    frame.extend([src.octets(), dst.octets()].concat());
+    frame.extend([ipv4(src).octets(), ipv4(dst).octets()].concat());
     frame.extend([kind, 0, 0, 0, 1, 2, 3, 4]);
     frame.extend(data);
     let sum = !checksum::sum(0, &frame[34..]);

@@ -20,7 +20,7 @@ fn member() -> Groups {
 }
 
 fn message(kind: u8, tenths: u8, group: IpAddr) -> Vec<u8> {
-    [&[kind, tenths, 0, 0][..], &group.octets()].concat()
+    [&[kind, tenths, 0, 0][..], &crate::addresses::ipv4(group).octets()].concat()
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Each law, broken by hand-made frames, and kept by others.
 
+use std::net::Ipv4Addr;
+
 use super::*;
+use crate::addresses::ipv4;
 
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -55,8 +58,9 @@ fn a_host_claims_another_ones_address() {
 /// An error from [`HOST`] to [`OTHER`] that quotes a packet between these two.
 fn error(src: IpAddr, dst: IpAddr) {
     let mut frame = vec![0; 14 + 20 + 8 + 28];
-    frame[14 + 20 + 8 + 12..][..4].copy_from_slice(&src.octets());
-    frame[14 + 20 + 8 + 16..][..4].copy_from_slice(&dst.octets());
+    frame[14 + 20 + 8] = 0x45;
+    frame[14 + 20 + 8 + 12..][..4].copy_from_slice(&ipv4(src).octets());
+    frame[14 + 20 + 8 + 16..][..4].copy_from_slice(&ipv4(dst).octets());
     let end = frame.len();
     let ip = Ip { offset: 14, protocol: dissect::ICMP, src: HOST, dst: OTHER, l4: 34, end, fragment: false };
     error_sent(&at(1), &frame, &ip);

@@ -1,5 +1,7 @@
 //! Each law, broken by frames and calls in a wrong order, and kept in the right one.
 
+use std::net::Ipv4Addr;
+
 use super::*;
 
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));

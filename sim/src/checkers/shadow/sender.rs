@@ -83,6 +83,8 @@ pub(in crate::checkers) struct State {
     sacked: Vec<(u32, u32)>,
     /// Reports of what lies before this are not believed any more.
     doubted: u32,
+    /// This was acknowledged in a segment that may have been dropped.
+    unsure: Option<u32>,
     /// Duplicate acknowledgments since.
     pub(super) dups: u32,
     /// As many as anybody might count.
@@ -138,6 +140,11 @@ impl State {
     /// Whether anything was sent again.
     pub(super) fn retried(&self) -> bool {
         self.lossy || self.timeouts > 0 || self.syns > 1
+    }
+
+    /// Whether what was acknowledged last is known.
+    pub(in crate::checkers) fn is_sure(&self) -> bool {
+        self.unsure.is_none()
     }
 
     /// Whether the peer's window ends at what was sent.
@@ -550,7 +557,7 @@ pub(in crate::checkers) fn serviced(
     let behind = own.rx.next;
     let state = &mut own.shadow.sender;
     let nxt_before = state.nxt.unwrap_or(nxt);
-    for arrival in lawful {
+    for (at, arrival) in lawful.iter().enumerate() {
         if !arrival.has(ACK) || !before(iss, arrival.ack) || before(nxt, arrival.ack) {
             continue;
         }
@@ -583,6 +590,13 @@ pub(in crate::checkers) fn serviced(
             let edge = arrival.ack.wrapping_add(window);
             state.edge = Some(state.edge.filter(|&known| stale && before(known, edge)).unwrap_or(edge));
             state.window_max = state.window_max.max(window);
+        }
+        // (What repeats what another of them brought may have been dropped for its number.)
+        let repeats = arrival.span() > 0 && lawful[..at].iter().any(|earlier| !before(earlier.end(), arrival.end()));
+        if repeats && before(una, arrival.ack) {
+            state.unsure = Some(arrival.ack);
+        } else if !repeats {
+            state.unsure = state.unsure.filter(|&to| before(arrival.ack, to));
         }
         if before(una, arrival.ack) {
             let acked = arrival.ack.wrapping_sub(una);

@@ -3,6 +3,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use ringway_stack::device::ChecksumVerdict;
 
 use super::*;
+use crate::addresses::ipv4;
 use crate::frames::{self, Tcp, mac};
 use crate::random::Purpose;
 
@@ -157,17 +158,20 @@ fn datagrams_lie_about_their_sums_lengths_and_senders() {
     assert!(forged(&attacker, Forgery::WrongLength).iter().all(|frame| wrong(be16(frame, 38).unwrap()) && be16(frame, 40) == Some(0)));
     for frame in forged(&attacker, Forgery::ForeignPort) {
         assert!(checksum::verify(&frame) == ChecksumVerdict::Good && frame[36..] != like[36..] && frame[42..] == like[42..]);
-        assert!((frame[26..30] == NOBODY.octets()) != (frame[34..36] != like[34..36]), "another port or another address");
+        assert!((frame[26..30] == ipv4(NOBODY).octets()) != (frame[34..36] != like[34..36]), "another port or another address");
     }
 }
 
 #[test]
 fn arp_says_that_everybody_is_the_attacker() {
-    let about =
-        [(Forgery::FalseNeighbour, [10, 0, 0, 2]), (Forgery::FalseSelf, OWN.octets()), (Forgery::UnknownNeighbour, NOBODY.octets())];
+    let about = [
+        (Forgery::FalseNeighbour, [10, 0, 0, 2]),
+        (Forgery::FalseSelf, ipv4(OWN).octets()),
+        (Forgery::UnknownNeighbour, ipv4(NOBODY).octets()),
+    ];
     for (kind, ip) in about {
         for frame in forged(&witness(), kind) {
-            assert!(matches!(dissect::payload(&frame), Payload::Arp(14)), "{kind}");
+            assert!(matches!(dissect::payload(&frame), Payload::Lookup(_)), "{kind}");
             assert_eq!((&frame[22..28], &frame[28..32]), (&STATION.0[..], &ip[..]));
             assert!(frame[21] == 2 && frame[..6] == mac(0).0 || frame[21] == 1 && frame[38..42] == ip, "{kind}");
         }
