@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_sim::apps::{Client, Dialogue, Pattern, Server, Shared, Side, Transfer};
 use ringway_sim::{Capture, Faults, HostConfig, LinkConfig, World, WorldConfig};
@@ -52,9 +52,9 @@ fn upload(seed: u64) -> Result<(World, Shared<Transfer>), Box<dyn Error>> {
     let dialogue = Dialogue { own: Side { pattern: Pattern(seed), total: BYTES, ..Side::silent() }, peer: Side::silent() };
     let read = Shared::new(Transfer::default());
     let mut program = Server::new(80, Config::default(), Shared::new(None));
-    program.expect(SocketAddrV4::new(world.host(client).ip(), 40_000), dialogue.turned(), read.clone());
+    program.expect(SocketAddr::new(world.host(client).ip(), 40_000), dialogue.turned(), read.clone());
     world.add_app(server, program);
-    let to = SocketAddrV4::new(world.host(server).ip(), 80);
+    let to = SocketAddr::new(world.host(server).ip(), 80);
     world.add_app(client, Client::new(40_000, to, dialogue, Config::default(), Shared::new(Transfer::default())));
 
     let five_minutes = Instant::ZERO + Duration::from_secs(300);

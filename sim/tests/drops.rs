@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_sim::{HostConfig, World, WorldConfig};
 use ringway_stack::ring::{NextHop, RecvFlags, UdpOptions};
@@ -19,17 +19,17 @@ fn account(seed: u64, rcvbuf: usize, len: usize) -> [u32; 3] {
     let mut world = World::new(WorldConfig::seeded(seed));
     let [client, server] = ["client", "server"].map(|name| world.add_host(HostConfig::named(name)));
     world.introduce_all();
-    let [from, to] = [client, server].map(|host| SocketAddrV4::new(world.host(host).ip(), PORT));
+    let [from, to] = [client, server].map(|host| SocketAddr::new(world.host(host).ip(), PORT));
     let options = UdpOptions { rcvbuf, tell_drops: true, ..UdpOptions::default() };
     let sender = world.call(client, |cx| cx.ring.udp_open(from, &UdpOptions::default())).expect("a fresh host's port is free");
     let receiver = world.call(server, |cx| cx.ring.udp_open(to, &options)).expect("a fresh host's port is free");
-    let hop = Some((to, NextHop::Neighbour((*to.ip()).into())));
+    let hop = Some((to, NextHop::Neighbour(to.ip())));
     let (mut sent, mut read, mut told, mut number) = (0, 0, 0, vec![0; len]);
     for (burst, reads) in BURSTS {
         for _ in 0..burst {
             number[..4].copy_from_slice(&u32::to_be_bytes(sent));
             let data = &[IoSlice::new(&number)];
-            let taken = world.call(client, |cx| cx.ring.udp_send(cx.now, sender, data, *from.ip(), hop));
+            let taken = world.call(client, |cx| cx.ring.udp_send(cx.now, sender, data, from.ip(), hop));
             assert_eq!(taken, Ok(len));
             sent += 1;
         }

@@ -1,7 +1,7 @@
 //! Whole hosts on NICs with everything, with everything but one thing, and with everything going wrong.
 
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_sim::apps::{Client, Dialogue, Ending, Pattern, Server, Shared, Side, Transfer};
 use ringway_sim::random::{Purpose, RandomStream};
@@ -42,7 +42,7 @@ impl Talk {
             world.add_host(host.nic(nic.clone()).link(link))
         };
         let hosts = [add("client", &nics[0]), add("server", &nics[1])];
-        let [from, to] = [(hosts[0], 40_000), (hosts[1], 80)].map(|(host, port)| SocketAddrV4::new(world.host(host).ip(), port));
+        let [from, to] = [(hosts[0], 40_000), (hosts[1], 80)].map(|(host, port)| SocketAddr::new(world.host(host).ip(), port));
         let dialogue = Dialogue { own: sends(total, 1), peer: sends(total, 2) };
         let transfers = [Shared::new(Transfer::default()), Shared::new(Transfer::default())];
         let listener = Shared::new(None);
@@ -120,7 +120,7 @@ fn a_vlan_works_whoever_writes_the_tag() {
         };
         let (client, server) = (add("client", nic), add("server", NicConfig::bare()));
         let transfer = Shared::new(Transfer::default());
-        let [from, to] = [(client, 40_000), (server, 80)].map(|(host, port)| SocketAddrV4::new(world.host(host).ip(), port));
+        let [from, to] = [(client, 40_000), (server, 80)].map(|(host, port)| SocketAddr::new(world.host(host).ip(), port));
         let dialogue = Dialogue { own: sends(100_000, 1), peer: sends(100_000, 2) };
         let mut program = Server::new(80, Config::default(), Shared::new(None));
         program.expect(from, dialogue.turned(), Shared::new(Transfer::default()));
@@ -173,13 +173,13 @@ fn rings_share_a_listener() {
     let mut world = World::new(WorldConfig::seeded(5));
     let server = world.add_host(HostConfig { rings: RINGS, ..HostConfig::named("server") });
     let client = world.add_host(HostConfig { rings: 2, ..HostConfig::named("client") });
-    let [from, to] = [(client, 0), (server, 80)].map(|(host, port)| SocketAddrV4::new(world.host(host).ip(), port));
+    let [from, to] = [(client, 0), (server, 80)].map(|(host, port)| SocketAddr::new(world.host(host).ip(), port));
     let config = Config { reuse_port: true, ..Config::default() };
     let dialogue = |i: u16| Dialogue { own: sends(20_000, u64::from(i)), peer: sends(5_000, u64::from(i) + 1000) };
     for ring in 0..RINGS {
         let mut program = Server::new(80, config.clone(), Shared::new(None));
         for i in 0..CLIENTS {
-            program.expect(SocketAddrV4::new(*from.ip(), 40_000 + i), dialogue(i).turned(), Shared::new(Transfer::default()));
+            program.expect(SocketAddr::new(from.ip(), 40_000 + i), dialogue(i).turned(), Shared::new(Transfer::default()));
         }
         world.add_app_on(server, ring, program);
     }

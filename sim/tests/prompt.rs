@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_sim::{Context, HostConfig, HostId, World, WorldConfig};
 use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags, SendFlags};
@@ -16,7 +16,7 @@ struct Site {
     world: World,
     client: HostId,
     server: HostId,
-    address: SocketAddrV4,
+    address: SocketAddr,
     listener: FlowId,
     config: Config,
 }
@@ -26,7 +26,7 @@ impl Site {
         let mut world = World::new(WorldConfig::seeded(seed));
         let [client, server] = ["client", "server"].map(|name| world.add_host(HostConfig::named(name)));
         world.introduce_all();
-        let address = SocketAddrV4::new(world.host(server).ip(), PORT);
+        let address = SocketAddr::new(world.host(server).ip(), PORT);
         let listener = world.call(server, |cx| cx.ring.tcp_listen(address, 4, &config)).expect("a fresh host's port is free");
         Self { world, client, server, address, listener, config }
     }
@@ -35,7 +35,7 @@ impl Site {
     fn connect(&mut self, port: u16) -> [FlowId; 2] {
         let (address, config) = (self.address, self.config.clone());
         let connect = |cx: &mut Context<'_>| {
-            cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, port), address, NextHop::Neighbour((*address.ip()).into()), &config)
+            cx.ring.tcp_connect(cx.now, SocketAddr::new(cx.ip, port), address, NextHop::Neighbour(address.ip()), &config)
         };
         let ours = self.world.call(self.client, connect).expect("the addresses are free");
         self.world.run_for(ROUND_TRIP_MAX);

@@ -12,14 +12,14 @@
 
 use core::ops::Range;
 use core::time::Duration;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use ringway_sim::apps::{Echo, Pattern, Pinger, Pings, Shared};
 use ringway_sim::scenario::{self, SCALE_MAX, Scenario, Stage};
 use ringway_sim::workloads::WorkloadSet;
-use ringway_sim::{FaultCounts, FaultSet, HostConfig, NicConfig, World, WorldConfig, assert_deterministic};
+use ringway_sim::{Family, FaultCounts, FaultSet, HostConfig, NicConfig, World, WorldConfig, assert_deterministic};
 use ringway_stack::Instant;
 
 /// Cases a run of the tests draws afresh, if `PROPTEST_CASES` doesn't say.
@@ -33,11 +33,11 @@ const CALM_SEEDS: u64 = 256;
 /// another story.
 fn any_scenario() -> impl Strategy<Value = Scenario> {
     let seed = any::<u64>().no_shrink();
-    (seed, 0..=FaultSet::all().bits(), 0..=SCALE_MAX, 1..=WorkloadSet::all().bits()).prop_map(|(seed, faults, scale, workloads)| Scenario {
-        seed,
-        faults: FaultSet::from_bits_truncate(faults),
-        scale,
-        workloads: WorkloadSet::from_bits_truncate(workloads),
+    let workloads = 1..=WorkloadSet::all().bits();
+    (seed, 0..=FaultSet::all().bits(), 0..=SCALE_MAX, workloads, any::<bool>()).prop_map(|(seed, faults, scale, workloads, ipv6)| {
+        let (faults, workloads) = (FaultSet::from_bits_truncate(faults), WorkloadSet::from_bits_truncate(workloads));
+        let scenario = Scenario { seed, faults, scale, workloads, family: Family::V4 };
+        if ipv6 { scenario.in_ipv6() } else { scenario }
     })
 }
 
@@ -155,7 +155,7 @@ fn a_host_that_only_sends_datagrams_is_never_out_of_send_slots() {
     let nic = NicConfig { tx_queue_max: 4, ..NicConfig::default() };
     let [client, server] = ["client", "server"].map(|name| world.add_host(HostConfig::named(name).nic(nic.clone())));
     let pings = Shared::new(Pings::new(WANTED, (8, 20), Duration::from_millis(1), Pattern(1)));
-    let address = SocketAddrV4::new(world.host(server).ip(), 7);
+    let address = SocketAddr::new(world.host(server).ip(), 7);
     world.add_app(server, Echo::new(7, Shared::new(None)));
     world.add_app(client, Pinger::new(40_000, address, pings.clone()));
     world.run_until_finished(Instant::ZERO + Duration::from_secs(1)).expect("every datagram is sent, and comes back");

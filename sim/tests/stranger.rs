@@ -8,7 +8,7 @@ const SEEDS: u64 = 64;
 
 fn scenario(seed: u64, faults: FaultSet) -> Scenario {
     let workloads = "stranger".parse().expect("it is a workload");
-    Scenario { seed, faults, scale: u8::try_from(seed).unwrap_or(0) % (SCALE_MAX + 1), workloads }
+    Scenario { seed, faults, scale: u8::try_from(seed).unwrap_or(0) % (SCALE_MAX + 1), workloads, family: ringway_sim::Family::V4 }
 }
 
 /// Whatever it does, its stream is read as it was written, and its end is the end.
