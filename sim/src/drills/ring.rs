@@ -9,6 +9,7 @@ mod errors;
 mod frames;
 mod groups;
 mod host;
+mod ipv6;
 mod moves;
 mod names;
 mod neighbours;
@@ -61,6 +62,10 @@ pub(super) const DRILLS: &[Drill] = &[
     ("a neighbour that falls silent", neighbours::silent),
     ("as many groups as there may be", reports::limit),
     ("a path that is asked for again and again", errors::believed),
+    ("who asks for an address of IPv6", ipv6::solicited),
+    ("a neighbour of IPv6", ipv6::resolved),
+    ("errors and pings of IPv6", ipv6::messages),
+    ("datagrams of IPv6", ipv6::datagrams),
 ];
 
 type Host<'b> = host::Host<'b>;

@@ -3,7 +3,7 @@
 /// Puts them before those of [`super::Mutant`]'s other areas.
 macro_rules! with_slips {
     ($($others:tt)*) => {
-        mutants! {
+        with_ipv6! {
             /// Our FIN counts as acknowledged once the byte before it is (RFC 9293 s3.10.7.4).
             FinAckedByLastByte,
             /// A segment that comes late brings back an old window, if it is the next in order (RFC 9293 s3.10.7.4).

@@ -418,7 +418,8 @@ impl<D: Device> Ring<D> {
         // (RFC 768: the checksum is over as many bytes as the datagram says that it has.)
         let packet = if len < packet.len() { packet.cut(len)? } else { packet };
         // RFC 8200 s8.1: of IPv6's, each has one.
-        let needs_checksum = matches!(packet.header, IpHeader::V6(_)) || self.config.is(Mutant::NeedUdpChecksum);
+        let needs_checksum = matches!(packet.header, IpHeader::V6(_)) && !self.config.is(Mutant::ZeroChecksumHeardV6)
+            || self.config.is(Mutant::NeedUdpChecksum);
         if (header.checksum == 0 && needs_checksum) || len > packet.len() || (!packet.verified && self.is_udp_damaged(&header, &packet)) {
             return None;
         }

@@ -10,6 +10,7 @@ use super::output::Output;
 use crate::device::{ChecksumVerdict, Device, HEAD_MAX, MacAddr, Protocol, RxBuffer, RxFrame, SendError};
 use crate::error::Error;
 use crate::marks::mark;
+use crate::mutants::Mutant;
 use crate::time::Instant;
 use crate::wire::icmpv6::ndisc::{self, OptionsBuf};
 use crate::wire::icmpv6::{self, Fault, Unreachable};
@@ -42,7 +43,7 @@ impl<D: Device> Ring<D> {
         let upper = match extension::walk(&header, bytes) {
             Ok(upper) => upper,
             Err(ChainError::Problem(problem)) => {
-                return self.answer_fault(now, from, &header, &bytes[..total.min(bytes.len())], problem.into(), frame);
+                return self.answer_unknown(now, from, &header, &bytes[..total.min(bytes.len())], problem.into(), frame);
             }
             Err(_) => return None,
         };
@@ -61,7 +62,7 @@ impl<D: Device> Ring<D> {
             ipv6::NO_NEXT_HEADER => None,
             _ => {
                 let end = total.min(bytes.len());
-                self.answer_fault(now, from, &header, &bytes[..end], upper.unrecognized().into(), frame)
+                self.answer_unknown(now, from, &header, &bytes[..end], upper.unrecognized().into(), frame)
             }
         }
     }
@@ -71,6 +72,23 @@ impl<D: Device> Ring<D> {
         let own = |address: &IpAddr| matches!(address, IpAddr::V6(own) if ipv6::solicited_node(*own) == ip);
         let asks = ip.is_multicast() && (ip == ipv6::ALL_NODES || self.config.addresses.iter().any(own));
         asks || self.is_ours(IpAddr::V6(ip))
+    }
+
+    /// RFC 8200 s4, s4.2: nobody knows this header, or this option, and its sender is to be told.
+    #[cold]
+    fn answer_unknown(
+        &mut self,
+        now: Instant,
+        from: MacAddr,
+        header: &ipv6::Header,
+        quote: &[u8],
+        fault: Fault,
+        frame: &RxFrame<D::Rx>,
+    ) -> Option<()> {
+        if self.config.is(Mutant::UnknownHeaderUnanswered) {
+            return None;
+        }
+        self.answer_fault(now, from, header, quote, fault, frame)
     }
 
     /// Tells a packet's sender what was wrong with it, if that may be told (RFC 4443 s2.4 (e)). `quote` begins with its IPv6 header.
@@ -85,9 +103,12 @@ impl<D: Device> Ring<D> {
         frame: &RxFrame<D::Rx>,
     ) -> Option<()> {
         let was_for_many = ethernet::Header::parse(frame.head()).is_ok_and(|(link, _)| link.dst.is_multicast());
+        let tells_all = self.config.is(Mutant::ErrorsAboutGroups);
         // (Who was asked in a group answers with an address of its own; a ring that has none says nothing.)
         let IpAddr::V6(src) = self.answering_address(header.dst)? else { return None };
-        if icmpv6::may_answer(header, quote, fault, was_for_many) && self.icmpv6_errors.allows(now) {
+        let may = icmpv6::may_answer(header, quote, fault, was_for_many) || tells_all;
+        if may && (self.icmpv6_errors.allows(now) || self.config.is(Mutant::ErrorsWithoutLimit)) {
+            let quote = if self.config.is(Mutant::ErrorQuotesHeaderOnly) { &quote[..quote.len().min(ipv6::LEN)] } else { quote };
             let sent = self.output.icmpv6(&mut self.device, from, (src, header.src), |addresses, out| {
                 icmpv6::emit_error(addresses, fault, &quote[..quote.len().min(ERROR_QUOTE_MAX)], out)
             });
@@ -141,6 +162,7 @@ impl<D: Device> Ring<D> {
             icmpv6::Message::EchoRequest { id, seq } => {
                 // A ping that is longer than that goes unanswered, rather than answered wrongly; so does one for many.
                 let data = &bytes[at..];
+                let data = if self.config.is(Mutant::EchoShortened) { &data[..data.len().max(1) - 1] } else { data };
                 if len > bytes.len() || header.dst.is_multicast() || data.len() > PING_MAX {
                     return None;
                 }
@@ -177,7 +199,9 @@ impl<D: Device> Ring<D> {
             if !self.slots.stream_at(index)?.connection.believes_path_mtu(quoted.seq(), len, mtu) {
                 return None;
             }
-            self.path_shrank(now, remote.ip(), mtu);
+            if !self.config.is(Mutant::PacketTooBigIgnored) {
+                self.path_shrank(now, remote.ip(), mtu);
+            }
             return Some(());
         }
         // RFC 1122 s4.2.3.9's hard ones, as Linux's icmpv6_err_convert has them.
@@ -199,13 +223,19 @@ impl<D: Device> Ring<D> {
         if self.output.caps.point_to_point {
             return None;
         }
+        let near = ipv6::Header { hop_limit: ndisc::HOP_LIMIT, ..*header };
+        let header = if self.config.is(Mutant::DiscoveryFromAfar) { &near } else { header };
         match ndisc::Message::parse(header, bytes).ok()? {
             ndisc::Message::NeighborSolicitation { target, options } => {
-                if !self.config.addresses.contains(&IpAddr::V6(target)) {
+                if !self.config.addresses.contains(&IpAddr::V6(target)) && !self.config.is(Mutant::SolicitationOfOthersAnswered) {
                     return None;
                 }
                 // RFC 4861 s7.2.4: who has no address yet (it asks whether one is taken) is answered in everybody's hearing.
                 let is_probe = header.src.is_unspecified();
+                let unasked = self.config.is(Mutant::AskerWithoutStationIgnored) && options.source().is_none() && !is_probe;
+                if unasked || is_probe && self.config.is(Mutant::AddressProbeIgnored) {
+                    return None;
+                }
                 let station = options.source().filter(|mac| !mac.is_multicast());
                 if let Some(mac) = station.filter(|_| !is_probe) {
                     self.neighbours.learn_asker(now, IpAddr::V6(header.src), mac);
@@ -224,6 +254,7 @@ impl<D: Device> Ring<D> {
                 let mac = options.target().filter(|mac| !mac.is_multicast())?;
                 let ip = IpAddr::V6(target);
                 // RFC 4861 s7.2.5: one that does not override leaves another station's address as it is.
+                let overriding = overriding || self.config.is(Mutant::OverridesUnbidden);
                 if !overriding && self.neighbours.known(ip).is_some_and(|known| known != mac) && !solicited {
                     return None;
                 }
@@ -298,7 +329,8 @@ impl Output {
 
     /// A question for `target`'s Ethernet address: to its group, or to the station `to` alone. Whether the device took it.
     pub(super) fn solicit<D: Device>(&mut self, device: &mut D, to: MacAddr, from: Ipv6Addr, target: Ipv6Addr) -> bool {
-        let group = ipv6::solicited_node(target);
+        let all = self.strain.is(Mutant::AllNodesSolicited);
+        let group = if all { ipv6::ALL_NODES } else { ipv6::solicited_node(target) };
         let (mac, dst) = if to == MacAddr::BROADCAST { (MacAddr::of_group(IpAddr::V6(group)), group) } else { (to, target) };
         let options = OptionsBuf::default().source(self.mac());
         self.discovery(device, mac, (from, dst), &ndisc::Message::NeighborSolicitation { target, options: options.options() })

@@ -140,8 +140,8 @@ impl Output {
             src,
             dst,
             next_header: protocol,
-            hop_limit: to.ttl,
-            traffic_class: to.tos,
+            hop_limit: if self.strain.is(Mutant::HopLimitOffByOne) { to.ttl.wrapping_add(1) } else { to.ttl },
+            traffic_class: if self.strain.is(Mutant::TrafficClassForgotten) { 0 } else { to.tos },
             flow_label: 0,
             payload_len: transport_len as u16,
         };

@@ -161,7 +161,7 @@ impl<'b> Host<'b> {
             let is_sound = match dissect::payload(&bytes) {
                 Payload::Ip(ip) if ip.protocol == IGMP => checksum::sum(0, &bytes[ip.offset..ip.l4]) == 0xffff,
                 Payload::Ip(_) => checksum::verify(&bytes) == ChecksumVerdict::Good,
-                Payload::Lookup(_) => true,
+                Payload::Lookup(_) => checksum::verify(&bytes) != ChecksumVerdict::Bad,
                 Payload::Other(_) => false,
             };
             self.must(is_sound, format_args!("RFC 1071: a frame of {} bytes is sent with a checksum that is wrong", bytes.len()));
