@@ -171,7 +171,7 @@ impl Host {
         // Locally administered (IEEE 802 s8.4).
         let mac = MacAddr([0x02, 0, 0, 0, hi, lo]);
         let mut ring_config = config.ring;
-        ring_config.addresses.push(ip.into());
+        ring_config.addresses.push(ip);
         let number = u32::try_from(index).unwrap_or(u32::MAX);
         let nic = Nic::seeded(mac, config.nic.clone(), seed, number);
         let mut rings = open_rings(&nic, config.rings, &ring_config, ring_seed);

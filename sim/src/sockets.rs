@@ -200,7 +200,7 @@ impl Sockets {
         hop: NextHop,
         config: &tcp::Config,
     ) -> Result<FlowId, Error> {
-        let socket = self.ring.tcp_connect(now, local.into(), remote.into(), hop, config)?;
+        let socket = self.ring.tcp_connect(now, local, remote, hop, config)?;
         self.note(|checkers, place, ring| checkers.connected(place, now, ring, (local, remote), config, socket));
         Ok(socket)
     }
@@ -218,7 +218,7 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn tcp_listen(&mut self, local: SocketAddr, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error> {
-        let socket = self.ring.tcp_listen(local.into(), backlog, config)?;
+        let socket = self.ring.tcp_listen(local, backlog, config)?;
         self.note(|checkers, place, ring| checkers.listens(place, ring, local.port(), config, socket));
         Ok(socket)
     }
@@ -306,7 +306,7 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn udp_open(&mut self, local: SocketAddr, options: &UdpOptions) -> Result<FlowId, Error> {
-        let socket = self.ring.udp_open(local.into(), options)?;
+        let socket = self.ring.udp_open(local, options)?;
         let lends = self.loans.is_some();
         self.note(|checkers, place, ring| checkers.udp_opened(place, ring, local.port(), options, lends, socket));
         Ok(socket)
@@ -333,7 +333,7 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn udp_join(&mut self, now: Instant, socket: FlowId, group: IpAddr, from: IpAddr) -> Result<(), Error> {
-        self.ring.udp_join(now, socket, group.into(), from.into())?;
+        self.ring.udp_join(now, socket, group, from)?;
         self.note(|checkers, place, _| checkers.joined(place, now, socket, group));
         Ok(())
     }
@@ -343,7 +343,7 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn udp_leave(&mut self, socket: FlowId, group: IpAddr) -> Result<(), Error> {
-        self.ring.udp_leave(socket, group.into())?;
+        self.ring.udp_leave(socket, group)?;
         self.note(|checkers, place, _| checkers.left(place, socket, group));
         Ok(())
     }
@@ -353,7 +353,7 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn udp_connect(&mut self, socket: FlowId, source: IpAddr, remote: Option<(SocketAddr, NextHop)>) -> Result<(), Error> {
-        self.ring.udp_connect(socket, source.into(), remote.map(|(remote, hop)| (remote.into(), hop)))?;
+        self.ring.udp_connect(socket, source, remote)?;
         self.note(|checkers, place, ring| checkers.udp_connected(place, ring, socket));
         Ok(())
     }
@@ -370,7 +370,7 @@ impl Sockets {
         source: IpAddr,
         to: Option<(SocketAddr, NextHop)>,
     ) -> Result<usize, Error> {
-        let result = self.ring.udp_send(now, socket, data, source.into(), to.map(|(to, hop)| (to.into(), hop)));
+        let result = self.ring.udp_send(now, socket, data, source, to);
         self.note(|checkers, place, ring| checkers.udp_sent(place, now, ring, socket, data, source, to.map(|(to, _)| to), result));
         result
     }
@@ -434,7 +434,7 @@ impl Sockets {
     ) -> Result<FlowId, (Error, Handover<SimDevice>)> {
         let Some(bytes) = handover.snapshot(now) else { return self.adopt(now, handover) };
         let tuple = (handover.local(), handover.remote());
-        let socket = match self.ring.adopt_snapshot(now, (tuple.0.into(), tuple.1.into()), hop, config, &bytes) {
+        let socket = match self.ring.adopt_snapshot(now, (tuple.0, tuple.1), hop, config, &bytes) {
             Ok(socket) => socket,
             // Two copies may be more than the NIC has buffers for, and the first one's go only with it. Two processes have a pool each.
             Err(Error::NoBuffers) => return self.adopt(now, handover),
@@ -455,7 +455,7 @@ impl Sockets {
     /// The ring's.
     pub fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<tcp::Remains, Error> {
         self.note(|checkers, place, ring| checkers.dissolves(place, now, ring, (local, remote)));
-        let remains = self.ring.dissolve(now, local.into(), remote.into())?;
+        let remains = self.ring.dissolve(now, local, remote)?;
         self.note(|checkers, place, ring| checkers.dissolved(place, ring, (local, remote), &remains));
         Ok(remains)
     }

@@ -93,7 +93,7 @@ impl Story {
         let mut rings = [ring(DYING), ring(SURVIVING)];
         // (Small, so that windows shut.)
         let config = tcp::Config { rcvbuf: Some(12_000), ..tcp::Config::default() };
-        let listen = |rings: &mut [Ring<Station>; 2], station: usize| rings[station].tcp_listen(address(station, 80).into(), 16, &config);
+        let listen = |rings: &mut [Ring<Station>; 2], station: usize| rings[station].tcp_listen(address(station, 80), 16, &config);
         let listeners = [DYING, SURVIVING].map(|station| listen(&mut rings, station).expect("a fresh station"));
         let mut story = Self {
             dice: SplitMix(seed),
@@ -107,7 +107,7 @@ impl Story {
             let from = usize::from(number % 2);
             let (local, remote) = (address(from, 1000 + number), address(1 - from, 80));
             let hop = NextHop::Station(mac(1 - from));
-            let opened = story.rings[from].tcp_connect(story.now, local.into(), remote.into(), hop, &config).expect("a fresh station");
+            let opened = story.rings[from].tcp_connect(story.now, local, remote, hop, &config).expect("a fresh station");
             let end = |socket, ends| End { socket, ends, wrote: 0, read: 0, is_shut: false, lingers: false };
             story.ends[from].push(end(Some(opened), (local, remote)));
             story.ends[1 - from].push(end(None, (remote, local)));

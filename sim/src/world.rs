@@ -194,7 +194,7 @@ impl World {
         for host in &mut self.hosts {
             let own = host.mac();
             for &(ip, mac) in known.iter().filter(|&&(_, mac)| mac != own) {
-                host.rings_mut().iter_mut().for_each(|ring| ring.set_neighbour(ip.into(), Some(mac)));
+                host.rings_mut().iter_mut().for_each(|ring| ring.set_neighbour(ip, Some(mac)));
             }
         }
     }

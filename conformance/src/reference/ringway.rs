@@ -91,7 +91,7 @@ impl Ringway {
     }
 
     fn hop(&self, to: Address) -> NextHop {
-        NextHop::Neighbour(self.ip(to.host).into())
+        NextHop::Neighbour(self.ip(to.host))
     }
 
     fn get(&self, slot: Slot) -> &Socket {

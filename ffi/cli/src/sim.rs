@@ -38,7 +38,7 @@ const STATE: &str = "target/sim/campaign.jsonl";
 #[command(
     override_usage = "ringway sim --seed <SCENARIO> [--pcap <FILE> [--pcap-of <WHICH>]] [--timeline <FILE.html>] [--text <FILE>]
        ringway sim --seeds <A..B> [--jobs <J>] [--shard <i/n>] [--resume [<FILE>]] [OPTIONS]",
-    after_help = "A scenario is written SEED or SEED/FAULTS/SCALE/WORKLOADS; --help lists the names of faults and workloads.",
+    after_help = "A scenario is written SEED or SEED/FAULTS/SCALE/WORKLOADS, with /ipv6 behind it for a world that speaks that; --help lists the names of faults and workloads.",
     after_long_help = format!("\
 A scenario is written SEED, or SEED/FAULTS/SCALE/WORKLOADS: the classes of faults that may strike, the size of the work (workloads
 move up to 1024 << SCALE bytes; SCALE is 0 to {SCALE_MAX}), and what the hosts do. FAULTS and WORKLOADS are none, all, or names joined

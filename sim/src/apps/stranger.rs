@@ -80,7 +80,7 @@ impl Stranger {
     /// Begins the next visit. `false`: there is no rule for it now.
     fn begin(&mut self, cx: &Context<'_>) -> bool {
         let Some((port, ..)) = self.visits.front() else { return true };
-        let rule = FlowRule::flow(Protocol::Tcp, SocketAddr::new(cx.ip, *port).into(), None);
+        let rule = FlowRule::flow(Protocol::Tcp, SocketAddr::new(cx.ip, *port), None);
         let Some(rule) = self.queue.as_mut().and_then(|queue| queue.steer(&rule).ok()) else { return false };
         if let Some((port, visit, visited)) = self.visits.pop_front() {
             let iss = u32::try_from(self.dice.bits() >> 32).unwrap_or(0);

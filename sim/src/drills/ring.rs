@@ -66,6 +66,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("a neighbour of IPv6", ipv6::resolved),
     ("errors and pings of IPv6", ipv6::messages),
     ("datagrams of IPv6", ipv6::datagrams),
+    ("a path of IPv6 that is too small", ipv6::too_big),
 ];
 
 type Host<'b> = host::Host<'b>;

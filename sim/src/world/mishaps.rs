@@ -314,7 +314,7 @@ impl World {
                 checkers.borrow_mut().forgot_neighbours(host);
             }
             for ring in self.hosts[host].rings_mut() {
-                others.iter().for_each(|&ip| ring.set_neighbour(ip.into(), None));
+                others.iter().for_each(|&ip| ring.set_neighbour(ip, None));
             }
             return;
         }
@@ -336,7 +336,7 @@ impl World {
         if self.introduced {
             // Whoever told them will not tell them again: they have to ask.
             let rings = self.hosts.iter_mut().flat_map(|other| other.rings_mut());
-            rings.for_each(|ring| ring.set_neighbour(ip.into(), None));
+            rings.for_each(|ring| ring.set_neighbour(ip, None));
         }
         self.wake(host, self.network.now);
     }

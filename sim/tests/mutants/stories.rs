@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ringway_sim::{HostConfig, HostId, NicConfig, World, WorldConfig};
 use ringway_stack::mutants::Mutant;
@@ -38,10 +38,10 @@ fn connected_with(seed: u64, mutant: Mutant, config: &Config, nic: NicConfig) ->
     let client = world.add_host(HostConfig::named("client"));
     let server = world.add_host(HostConfig::named("server").nic(nic));
     world.infect(mutant);
-    let address = SocketAddrV4::new(world.host(server).ip(), PORT);
+    let address = SocketAddr::new(world.host(server).ip(), PORT);
     let listener = world.call(server, |cx| cx.ring.tcp_listen(address, 1, config)).expect("a fresh host's port is free");
     let connect = |cx: &mut ringway_sim::Context<'_>| {
-        cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, 40_000), address, NextHop::Neighbour((*address.ip()).into()), config)
+        cx.ring.tcp_connect(cx.now, SocketAddr::new(cx.ip, 40_000), address, NextHop::Neighbour(address.ip()), config)
     };
     let ours = world.call(client, connect).expect("a fresh host's port is free");
     world.run_for(Duration::from_secs(1));
@@ -170,15 +170,15 @@ pub(super) fn an_unread_end(seed: u64, mutant: Mutant) {
 /// Nobody listens.
 pub(super) fn a_closed_door(seed: u64, mutant: Mutant) {
     let (mut world, [(client, _), (server, _)]) = connected(seed, mutant, None);
-    let door = SocketAddrV4::new(world.host(server).ip(), PORT + 1);
+    let door = SocketAddr::new(world.host(server).ip(), PORT + 1);
     let knock = |cx: &mut ringway_sim::Context<'_>| {
         let config = Config::default();
-        cx.ring.tcp_connect(cx.now, SocketAddrV4::new(cx.ip, 40_001), door, NextHop::Neighbour((*door.ip()).into()), &config)
+        cx.ring.tcp_connect(cx.now, SocketAddr::new(cx.ip, 40_001), door, NextHop::Neighbour(door.ip()), &config)
     };
     let ours = world.call(client, knock).expect("the port is free");
     let ask = |cx: &mut ringway_sim::Context<'_>| {
-        let socket = cx.ring.udp_open(SocketAddrV4::new(cx.ip, 40_001), &UdpOptions::default())?;
-        let to = Some((door, NextHop::Neighbour((*door.ip()).into())));
+        let socket = cx.ring.udp_open(SocketAddr::new(cx.ip, 40_001), &UdpOptions::default())?;
+        let to = Some((door, NextHop::Neighbour(door.ip())));
         cx.ring.udp_send(cx.now, socket, &[IoSlice::new(b"who is there?")], cx.ip, to)
     };
     world.call(client, ask).expect("the port is free");
@@ -190,16 +190,15 @@ pub(super) fn a_closed_door(seed: u64, mutant: Mutant) {
 pub(super) fn a_crossing(seed: u64, mutant: Mutant) {
     let (mut world, [(client, _), (server, _)]) = connected(seed, mutant, None);
     let ends = [(client, server), (server, client)].map(|(here, there)| {
-        let [from, to] = [here, there].map(|host| SocketAddrV4::new(world.host(host).ip(), 50_000));
+        let [from, to] = [here, there].map(|host| SocketAddr::new(world.host(host).ip(), 50_000));
         (here, from, to)
     });
     for link in [client, server] {
         world.change_link(link, |link| link.latency = Duration::from_millis(5));
     }
     for (here, from, to) in ends {
-        let connect = |cx: &mut ringway_sim::Context<'_>| {
-            cx.ring.tcp_connect(cx.now, from, to, NextHop::Neighbour((*to.ip()).into()), &Config::default())
-        };
+        let connect =
+            |cx: &mut ringway_sim::Context<'_>| cx.ring.tcp_connect(cx.now, from, to, NextHop::Neighbour(to.ip()), &Config::default());
         world.call(here, connect).expect("the port is free");
     }
     world.run_for(Duration::from_secs(5));

@@ -11,11 +11,8 @@ const NAME: &str = "duties";
 pub(in crate::checkers) fn serviced(moment: &Moment, own: &Endpoint, _peer: &Endpoint, service: Service) {
     let state = &own.shadow.sender;
     let (Some(config), Some(una), Some(edge)) = (&own.shadow.config, state.una, state.edge) else { return };
-    if !(service.calm && service.free && State::is_alive(own))
-        || moment.at <= moment.excused
-        || !own.stream.is_watched()
-        || !state.is_sure()
-    {
+    let doubtful = moment.at <= moment.excused || !own.stream.is_watched() || !state.is_sure();
+    if !(service.calm && service.free && State::is_alive(own)) || doubtful {
         return;
     }
     let end = own.sequence_of(own.stream.written());

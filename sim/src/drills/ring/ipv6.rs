@@ -7,13 +7,16 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use ringway_stack::Error;
 use ringway_stack::device::{ChecksumVerdict, MacAddr};
-use ringway_stack::ring::{FlowId, NextHop, RecvFlags, RingConfig, UdpOptions};
+use ringway_stack::ring::{FlowId, NextHop, RecvFlags, RingConfig, SendFlags, UdpOptions};
 
 use super::host::{Host, Link, Sent};
+use super::streams;
+use crate::apps::by_hand::{Departing, Ends};
 use crate::checksum;
 use crate::dissect::{self, ICMPV6, Ip, UDP, be16};
 use crate::drills::bench::Bench;
 use crate::drills::card::{OWN, PEER};
+use crate::segment::{ACK, SYN, Segment};
 
 const OURS: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 const THEIRS: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
@@ -234,6 +237,54 @@ pub(in crate::drills) fn datagrams(bench: &mut Bench) {
         host.must(is_right, format_args!("ipv6(7): hop limit {ttl}, traffic class {tos}: {sent:x?}"));
     }
     host.close(socket);
+}
+
+/// RFC 8201 s4: what was too big for its path goes again at once in packets that fit; a report of less than every link carries is a forgery.
+pub(in crate::drills) fn too_big(bench: &mut Bench) {
+    let mut host = host(bench);
+    let (local, remote) = (SocketAddr::new(OURS.into(), 3000), SocketAddr::new(THEIRS.into(), 80));
+    let opened = host.ring.tcp_connect(host.now, local, remote, NextHop::Station(PEER), &streams::plain());
+    host.must(opened.is_ok(), format_args!("connect(2): {opened:?} of an address that nobody has"));
+    let Ok(socket) = opened else { return };
+    let segments = |host: &mut Host<'_>| -> Vec<(Sent, Segment)> {
+        let sent = host.sent().into_iter();
+        sent.filter_map(|sent| {
+            Some((Segment::parse(&sent.bytes, &dissect::whole_ipv6(&sent.bytes)?)?, sent)).map(|(segment, sent)| (sent, segment))
+        })
+        .collect()
+    };
+    let syn = segments(&mut host).pop();
+    let mss = syn.as_ref().and_then(|(_, syn)| syn.options.mss);
+    host.must(mss == Some(1500 - 60), format_args!("RFC 6691 s2: MSS {mss:?} of a link that carries 1500 bytes"));
+    let Some((_, syn)) = syn else { return };
+    let ends = Ends { from: PEER, to: OWN, vlan: None, src: remote, dst: local };
+    let departing =
+        Departing { seq: 1000, ack: syn.seq.wrapping_add(1), flags: SYN | ACK, window: 60_000, options: &[2, 4, 0x20, 0], payload: &[] };
+    host.give(departing.frame(&ends).0);
+    host.sent();
+    let payload = host.bytes(4000);
+    let written = host.ring.tcp_send(host.now, socket, &[IoSlice::new(&payload)], SendFlags::empty());
+    host.must(written == Ok(4000), format_args!("send(2): {written:?} of a connection that stands"));
+    let sent = segments(&mut host);
+    let longest = sent.iter().map(|(_, segment)| segment.len()).max().unwrap_or(0);
+    host.must(longest == 1440, format_args!("RFC 9293 s3.7.1: segments of at most {longest} bytes"));
+    let Some((first, _)) = sent.first() else { return };
+    let is_forged = host.bench.chance(3);
+    let mtu = if is_forged { host.bench.between(68, 1279) } else { host.bench.between(1280, 1499) } as u32;
+    let quote = &first.bytes[14..first.bytes.len().min(14 + 1232)];
+    let body = [&[2, 0, 0, 0][..], &mtu.to_be_bytes(), quote].concat();
+    host.give(packet(64, (OTHERS, OURS), ICMPV6, &body));
+    let again = segments(&mut host);
+    let fits = |len: u32| len > 0 && len + 60 <= mtu && len + 60 + 40 > mtu;
+    let is_lawful = match is_forged {
+        true => again.is_empty(),
+        false => again.first().is_some_and(|(_, segment)| segment.seq == syn.seq.wrapping_add(1) && fits(segment.len())),
+    };
+    let lengths: Vec<u32> = again.iter().map(|(_, segment)| segment.len()).collect();
+    host.must(is_lawful, format_args!("RFC 8201 s4: the path carries {mtu}, and {lengths:?} bytes are sent again"));
+    host.ring.close(host.now, socket, true);
+    host.sent();
+    host.is_empty();
 }
 
 /// The peer asks for us, and is known by that.
