@@ -18,6 +18,8 @@ pub(super) const DRILLS: &[Drill] = &[
 
 /// So many connections a run.
 const CONNECTIONS: usize = 4;
+/// Bytes that its program reads of each.
+const READ_EACH: u32 = 100;
 /// Longer than challenges are apart (Linux's tcp_invalid_ratelimit).
 const BETWEEN_CHALLENGES: Duration = Duration::from_millis(600);
 
@@ -178,8 +180,8 @@ fn stand(bench: &mut Bench) -> Stand {
         State::TimeWait,
     ]);
     // A segment in order, so that the newest timestamp is the newest.
-    bench.give(&peer, peer.nxt, peer.rcv, ACK | PSH, 100);
-    peer.nxt = peer.nxt.wrapping_add(100);
+    bench.give(&peer, peer.nxt, peer.rcv, ACK | PSH, READ_EACH);
+    peer.nxt = peer.nxt.wrapping_add(READ_EACH);
     bench.pass(setup.config.delayed_ack + Duration::from_millis(5));
     let heard = bench.take();
     bench.must(!heard.is_empty(), "RFC 9293 s3.8.6.3: an acknowledgment is delayed no longer than was declared");
@@ -264,7 +266,11 @@ fn beside(bench: &mut Bench, stand: &mut Stand) {
             let old = 1 + bench.below(old_max) as u32;
             ("RFC 9293 s3.10.7.4: received before", peer.nxt.wrapping_sub(old), una, ACK, len.min(old), Answer::Acknowledgment)
         }
-        2 => ("RFC 9293 s3.10.7.4: a reset beyond the window", peer.edge.wrapping_add(far), peer.rcv, RST, 0, Answer::Nothing),
+        // (The window may be larger than was said, by what was read since and by what its scale leaves out.)
+        2 => {
+            let beyond = peer.edge.wrapping_add(far + READ_EACH + (1 << peer.scale));
+            ("RFC 9293 s3.10.7.4: a reset beyond the window", beyond, peer.rcv, RST, 0, Answer::Nothing)
+        }
         3 => {
             let old = 1 + bench.below(old_max) as u32;
             let flags = bench.pick(&[RST, RST | ACK]);

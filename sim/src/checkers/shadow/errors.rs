@@ -101,7 +101,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     }
     let Some(config) = &own.shadow.config else { return };
     let unsent = own.stream.is_watched() && own.offset(own.nxt) < own.stream.written();
-    let (probes, heard_at, probed_at) = (own.shadow.probes, own.shadow.heard_at, own.shadow.probed_at);
+    let (probes, heard_at) = (own.shadow.probes, own.shadow.heard_at);
     own.shadow.probes += 1;
     (own.shadow.probed_at, own.shadow.probed) = (moment.at, true);
     if shut || unsent || !own.calm || !State::is_known(own) || own.shadow.reconfigured || !own.shadow.arrivals.is_empty() {
@@ -117,10 +117,12 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
             format_args!("RFC 9293 s3.8.4: a probe after {silence:?} of silence, and {:?} were asked for", keepalive.idle),
         );
     }
-    // (Each of the two is rounded to a tick, and may wait for the device a little, the first one more than the second.)
-    if probes > 0 && punctual && moment.at.since(probed_at) + 3 * TICK < keepalive.interval {
-        let since = moment.at.since(probed_at);
-        moment.breach(KEEPALIVE, format_args!("tcp(7): probes {since:?} apart, and {:?} were asked for", keepalive.interval));
+    // (Each of the two is rounded to a tick, and may wait behind others for the device, the first one more than the second: by as much as it was late.)
+    let due = if probes > 0 { keepalive.interval.saturating_sub(own.shadow.probe_late) } else { keepalive.idle };
+    let waited = if probes > 0 { apart } else { silence };
+    own.shadow.probe_late = waited.saturating_sub(due);
+    if probes > 0 && punctual && apart + 3 * TICK < due {
+        moment.breach(KEEPALIVE, format_args!("tcp(7): probes {apart:?} apart, and {:?} were asked for", keepalive.interval));
     }
     if probes > 0 && apart > keepalive.interval + LATE && moment.at > moment.excused + keepalive.interval {
         moment.breach(KEEPALIVE, format_args!("tcp(7): probes {apart:?} apart, and {:?} were asked for", keepalive.interval));

@@ -60,6 +60,8 @@ pub(in crate::checkers) struct State {
     probed_at: Instant,
     /// The last probe went out when it was due.
     punctual: bool,
+    /// How late the last keepalive probe was.
+    probe_late: Duration,
     probed: bool,
     /// How long the last probe came after the one before, what was acknowledged then, and whether the window was shut; and how often it was found shut.
     probes_apart: (Duration, u32, bool),
