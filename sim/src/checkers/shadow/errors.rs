@@ -120,7 +120,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     // (Each of the two is rounded to a tick, and may wait behind others for the device, the first one more than the second: by as much as it was late.)
     let due = if probes > 0 { keepalive.interval.saturating_sub(own.shadow.probe_late) } else { keepalive.idle };
     let waited = if probes > 0 { apart } else { silence };
-    own.shadow.probe_late = waited.saturating_sub(due);
+    own.shadow.probe_late = waited.saturating_sub(due).min(LATE);
     if probes > 0 && punctual && apart + 3 * TICK < due {
         moment.breach(KEEPALIVE, format_args!("tcp(7): probes {apart:?} apart, and {:?} were asked for", keepalive.interval));
     }
