@@ -84,6 +84,12 @@ pub(crate) struct Lookup {
 }
 
 impl Lookup {
+    /// Whether a host with that address takes note of who speaks: of all that ARP says; in IPv6 a question for another host is asked in that one's group
+    /// (RFC 4861 s7.2.2, s7.2.3), and says nothing to anybody else.
+    pub(crate) fn tells(&self, own: Option<IpAddr>) -> bool {
+        self.sender.is_ipv4() || !self.asks || Some(self.target) == own
+    }
+
     /// Whether the frame asks or tells as the protocol has it: for Ethernet and IPv4; or with a hop limit that no router let through (RFC 4861 s7.1).
     pub(crate) fn is_sound(&self, frame: &[u8]) -> bool {
         let offset = ETHERNET_LEN + if be16(frame, 12) == Some(ETHERTYPE_VLAN) { 4 } else { 0 };

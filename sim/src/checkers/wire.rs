@@ -145,12 +145,12 @@ impl Checkers {
     /// A frame that reached a host's NIC may say whose station somebody has: by a claim, or by a connection that begins.
     fn learned(&mut self, now: Instant, host: usize, bytes: &[u8]) {
         let payload = dissect::payload(bytes);
+        let moment = self.at(now, host, None);
         let sender = match &payload {
-            Payload::Lookup(lookup) => Some(lookup.sender),
+            Payload::Lookup(lookup) => Some(lookup.sender).filter(|_| lookup.tells(moment.ip)),
             Payload::Ip(ip) if ip.protocol == TCP && bytes.get(ip.l4 + 13).is_some_and(|flags| flags & SYN != 0) => Some(ip.src),
             _ => None,
         };
-        let moment = self.at(now, host, None);
         let at = moment.at;
         if let Some(sender) = sender {
             self.claimed(&moment, bytes, sender, matches!(payload, Payload::Lookup(_)));
@@ -327,7 +327,7 @@ impl Checkers {
             Payload::Ip(ip) => ip,
             Payload::Lookup(lookup) => {
                 // Of several rings, one may have asked and had no room for the answer.
-                if self.places[host].len() == 1 {
+                if self.places[host].len() == 1 && lookup.tells(self.at(now, host, None).ip) {
                     self.questions.remove(&(host, lookup.sender));
                 }
                 if is_forged {

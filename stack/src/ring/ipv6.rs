@@ -43,7 +43,7 @@ impl<D: Device> Ring<D> {
         let upper = match extension::walk(&header, bytes) {
             Ok(upper) => upper,
             Err(ChainError::Problem(problem)) => {
-                return self.answer_unknown(now, from, &header, &bytes[..total.min(bytes.len())], problem.into(), frame);
+                return self.answer_fault(now, from, &header, &bytes[..total.min(bytes.len())], problem.into(), frame);
             }
             Err(_) => return None,
         };
@@ -62,7 +62,7 @@ impl<D: Device> Ring<D> {
             ipv6::NO_NEXT_HEADER => None,
             _ => {
                 let end = total.min(bytes.len());
-                self.answer_unknown(now, from, &header, &bytes[..end], upper.unrecognized().into(), frame)
+                self.answer_fault(now, from, &header, &bytes[..end], upper.unrecognized().into(), frame)
             }
         }
     }
@@ -72,23 +72,6 @@ impl<D: Device> Ring<D> {
         let own = |address: &IpAddr| matches!(address, IpAddr::V6(own) if ipv6::solicited_node(*own) == ip);
         let asks = ip.is_multicast() && (ip == ipv6::ALL_NODES || self.config.addresses.iter().any(own));
         asks || self.is_ours(IpAddr::V6(ip))
-    }
-
-    /// RFC 8200 s4, s4.2: nobody knows this header, or this option, and its sender is to be told.
-    #[cold]
-    fn answer_unknown(
-        &mut self,
-        now: Instant,
-        from: MacAddr,
-        header: &ipv6::Header,
-        quote: &[u8],
-        fault: Fault,
-        frame: &RxFrame<D::Rx>,
-    ) -> Option<()> {
-        if self.config.is(Mutant::UnknownHeaderUnanswered) {
-            return None;
-        }
-        self.answer_fault(now, from, header, quote, fault, frame)
     }
 
     /// Tells a packet's sender what was wrong with it, if that may be told (RFC 4443 s2.4 (e)). `quote` begins with its IPv6 header.
@@ -104,6 +87,9 @@ impl<D: Device> Ring<D> {
     ) -> Option<()> {
         let was_for_many = ethernet::Header::parse(frame.head()).is_ok_and(|(link, _)| link.dst.is_multicast());
         let tells_all = self.config.is(Mutant::ErrorsAboutGroups);
+        if self.config.is(Mutant::UnknownHeaderUnanswered) && matches!(fault, Fault::ParameterProblem { .. }) {
+            return None;
+        }
         // (Who was asked in a group answers with an address of its own; a ring that has none says nothing.)
         let IpAddr::V6(src) = self.answering_address(header.dst)? else { return None };
         let may = icmpv6::may_answer(header, quote, fault, was_for_many) || tells_all;

@@ -104,3 +104,19 @@ fn who_asked_is_asked_for() {
     state.claimed(at(1000).at, OTHER, STATION, true, true);
     state.asked(&at(1100), OTHER, false);
 }
+
+/// RFC 4861 s7.2.3: who asks for another host by IPv6 tells nobody else where he is; by ARP, everybody.
+#[test]
+fn a_question_for_another_host() {
+    let about = |sender: &str, target: &str| dissect::Lookup {
+        asks: true,
+        sender: sender.parse().unwrap(),
+        mac: Some(STATION),
+        target: target.parse().unwrap(),
+        target_mac: None,
+    };
+    let (v4, v6) = ("10.0.0.1".parse().ok(), "fd00::1".parse().ok());
+    assert!(about("10.0.0.2", "10.0.0.3").tells(v4));
+    assert!(about("fd00::2", "fd00::1").tells(v6) && !about("fd00::2", "fd00::3").tells(v6));
+    assert!(dissect::Lookup { asks: false, ..about("fd00::2", "fd00::3") }.tells(v6));
+}
