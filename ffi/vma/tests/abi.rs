@@ -68,11 +68,14 @@ fn observe(name: &str, program: &Path) -> String {
     let ring = run(program, Some((&library(), &statistics)));
     assert!(kernel.status.success(), "on the kernel: {:?}\n{}", kernel.status, String::from_utf8_lossy(&kernel.stdout));
     let (kernel_says, ring_says) = (String::from_utf8_lossy(&kernel.stdout), String::from_utf8_lossy(&ring.stdout));
-    let (mut differences, mut lines) = (String::new(), ring_says.lines());
-    for expected in kernel_says.lines() {
+    let (mut differences, mut lines, mut heading) = (String::new(), ring_says.lines(), "");
+    for (at, expected) in kernel_says.lines().enumerate() {
+        if !expected.starts_with(' ') {
+            heading = expected;
+        }
         let found = lines.next().unwrap_or("(nothing)");
         if expected != found {
-            differences += &format!("kernel: {expected}\nring:   {found}\n");
+            differences += &format!("line {}, under \"{heading}\":\nkernel: {expected}\nring:   {found}\n", at + 1);
         }
     }
     lines.for_each(|extra| differences += &format!("ring only: {extra}\n"));
