@@ -7,7 +7,7 @@
 
 use core::time::Duration;
 
-use ringway_stack::device::{Device, DeviceMemoryError, FlowRule, TxSlice};
+use ringway_stack::device::{DeviceMemoryError, FlowRule, Queues, TxSlice};
 use ringway_stack::raw::RawError;
 
 use frames::{Done, Pair, UDP_HEAD};
@@ -34,7 +34,7 @@ pub(crate) fn main() -> Done {
     assert_eq!(pair.from.write_memory(memory, 2_044, &[0; 8]), beyond);
 
     // A registration can begin anywhere; the handle stands for its bytes as any send buffer does.
-    let registered = pair.from.device_mut().dm_register(memory, 1_000, 48)?;
+    let registered = pair.from.queues_mut().dm_register(memory, 1_000, 48)?;
     let checksums = pair.from.checksums();
     let (short_head, long_head) = (pair.udp(0, 48, 7), pair.udp(0, 1_024, 7));
     pair.from.send_slices(&short_head, &[TxSlice { buffer: &registered, offset: 0, len: 48 }], checksums)?;

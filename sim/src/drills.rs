@@ -24,7 +24,7 @@ mod sending;
 mod timeouts;
 mod windows;
 
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use ringway_stack::mutants::Mutant;
 use ringway_stack::raw::RawQueue;
 use ringway_stack::ring::Ring;
@@ -89,24 +89,24 @@ pub fn play(number: usize, seed: u64, mutant: Mutant) {
 }
 
 #[cfg(feature = "mutants")]
-fn infected<D: Device>(mut ring: Ring<D>, mutant: Mutant) -> Ring<D> {
+fn infected<Q: Queues>(mut ring: Ring<Q>, mutant: Mutant) -> Ring<Q> {
     ring.mutate(mutant);
     ring
 }
 
 #[cfg(not(feature = "mutants"))]
-fn infected<D: Device>(ring: Ring<D>, _mutant: Mutant) -> Ring<D> {
+fn infected<Q: Queues>(ring: Ring<Q>, _mutant: Mutant) -> Ring<Q> {
     ring
 }
 
 #[cfg(feature = "mutants")]
-fn infected_raw<D: Device>(mut queue: RawQueue<D>, mutant: Mutant) -> RawQueue<D> {
+fn infected_raw<Q: Queues>(mut queue: RawQueue<Q>, mutant: Mutant) -> RawQueue<Q> {
     queue.mutate(mutant);
     queue
 }
 
 #[cfg(not(feature = "mutants"))]
-fn infected_raw<D: Device>(queue: RawQueue<D>, _mutant: Mutant) -> RawQueue<D> {
+fn infected_raw<Q: Queues>(queue: RawQueue<Q>, _mutant: Mutant) -> RawQueue<Q> {
     queue
 }
 

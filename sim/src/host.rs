@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{Device as _, MacAddr};
+use ringway_stack::device::{MacAddr, Queues as _};
 use ringway_stack::ring::{Event, Ring, RingConfig};
 
 use crate::addresses::Family;
@@ -14,7 +14,7 @@ use crate::alarm::Alarm;
 use crate::checkers::Checkers;
 use crate::fabric::LinkConfig;
 use crate::faults::HostFaults;
-use crate::nic::{Nic, NicConfig, SimDevice};
+use crate::nic::{Nic, NicConfig, SimQueues};
 use crate::random::{Purpose, RandomStream};
 use crate::sockets::{Lending, Sockets};
 
@@ -216,7 +216,7 @@ impl Host {
     }
 
     /// Its first ring, to look at.
-    pub fn ring(&self) -> &Ring<SimDevice> {
+    pub fn ring(&self) -> &Ring<SimQueues> {
         &self.rings[0]
     }
 
@@ -347,7 +347,7 @@ impl Host {
     /// Polls and steps until nothing is left to do at this instant of virtual time, then says when to do so again.
     pub(crate) fn service(&mut self, now: Instant, tainted: bool) -> Option<Instant> {
         let now = self.clock(now);
-        self.rings.iter_mut().for_each(|ring| ring.device_mut().disarm());
+        self.rings.iter_mut().for_each(|ring| ring.queues_mut().disarm());
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
             // What arrived on a ring that a program polls itself concerns every program: no ring's events tell of it.

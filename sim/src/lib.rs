@@ -1,7 +1,7 @@
 //! Deterministic simulation for Ringway: the stack that runs on the card, on hosts, links and a clock that are made up.
 //!
 //! A [`World`] holds virtual time and hosts. Each [`Host`] runs the real `ringway_stack` [`Ring`](ringway_stack::ring::Ring)
-//! on a simulated NIC ([`SimDevice`]), and programs ([`App`]) that call its sockets. A switch joins the hosts' links, whose latency, bandwidth
+//! on a simulated NIC ([`SimQueues`]), and programs ([`App`]) that call its sockets. A switch joins the hosts' links, whose latency, bandwidth
 //! and [`Faults`] are yours to set. Time jumps from event to event: an hour of retransmission timeouts takes milliseconds.
 //!
 //! Everything follows from the seed. Each fault class on each link and direction, each host and each option draws from a
@@ -62,7 +62,7 @@
 //! - [`World`], [`Host`], [`App`]: who takes part, and what they do; [`Report`] says what it came to
 //! - [`LinkConfig`], [`Faults`]: what lies between them, and what goes wrong with it
 //! - [`HostFaults`]: what goes wrong with them; [`FaultSet`] names every class, [`FaultCounts`] says how often each struck
-//! - [`Nic`], [`NicConfig`], [`SimDevice`], [`NicFaults`]: what they do it with; each buffer, queue slot and rule is counted
+//! - [`Nic`], [`NicConfig`], [`SimQueues`], [`NicFaults`]: what they do it with; each buffer, queue slot and rule is counted
 //! - [`checkers`]: what must hold for every frame, call and service; [`Sockets`] lets them see the calls
 //! - [`apps`]: programs that check what they get, and [`workloads`] made of them
 //! - [`program`]: your own programs, written with `async`, and their disks; [`Case`] and [`check`], which find the seed that breaks
@@ -110,7 +110,7 @@ pub use addresses::Family;
 pub use fabric::{Direction, LinkConfig, Marks, Strike};
 pub use faults::{Episodes, FaultCounts, FaultSet, Faults, Forgery, HostFaults, Mishap, UnknownFault};
 pub use host::{App, Context, Host, HostConfig, Step};
-pub use nic::{Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimDevice, SimRx, SimTx, Strength};
+pub use nic::{Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimQueues, SimRx, SimTx, Strength};
 pub use program::{Case, check};
 pub use reached::{Reached, State};
 pub use report::{Report, assert_deterministic};

@@ -21,18 +21,18 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use ringway_stack::device::Device as _;
+use ringway_stack::device::Queues as _;
 use ringway_stack::ring::{Datagram, Event, FlowId, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, UdpOptions};
 use ringway_stack::{Error, Instant, tcp};
 
 use self::loans::{Loan, Loans};
 use crate::checkers::Checkers;
-use crate::nic::SimDevice;
+use crate::nic::SimQueues;
 use crate::random::RandomStream;
 
 /// A host's ring. Its calls are [`Ring`]'s; those that programs make with bytes are compared with what the wire shows.
 pub struct Sockets {
-    ring: Ring<SimDevice>,
+    ring: Ring<SimQueues>,
     /// Where the checkers note what they see of it.
     place: usize,
     checkers: Option<Rc<RefCell<Checkers>>>,
@@ -49,22 +49,22 @@ impl fmt::Debug for Sockets {
 }
 
 impl Deref for Sockets {
-    type Target = Ring<SimDevice>;
+    type Target = Ring<SimQueues>;
 
-    fn deref(&self) -> &Ring<SimDevice> {
+    fn deref(&self) -> &Ring<SimQueues> {
         &self.ring
     }
 }
 
 impl DerefMut for Sockets {
-    fn deref_mut(&mut self) -> &mut Ring<SimDevice> {
+    fn deref_mut(&mut self) -> &mut Ring<SimQueues> {
         &mut self.ring
     }
 }
 
 impl Sockets {
     /// Nobody checks yet.
-    pub(crate) fn new(ring: Ring<SimDevice>) -> Self {
+    pub(crate) fn new(ring: Ring<SimQueues>) -> Self {
         Self { ring, place: 0, checkers: None, loans: None, is_as_it_slept: false }
     }
 
@@ -78,7 +78,7 @@ impl Sockets {
         self.checkers = Some(Rc::clone(checkers));
     }
 
-    fn note(&self, note: impl FnOnce(&mut Checkers, usize, &Ring<SimDevice>)) {
+    fn note(&self, note: impl FnOnce(&mut Checkers, usize, &Ring<SimQueues>)) {
         if let Some(checkers) = &self.checkers {
             note(&mut checkers.borrow_mut(), self.place, &self.ring);
         }
@@ -89,7 +89,7 @@ impl Sockets {
         if lending.from_start {
             self.ring.lend_from_now_on();
         }
-        self.loans = Some(Box::new(Loans::new(lending, streams, self.ring.device().nic().rx_buffers_max())));
+        self.loans = Some(Box::new(Loans::new(lending, streams, self.ring.queues().nic().rx_buffers_max())));
     }
 
     /// Makes its stack, or its device, a mutant.
@@ -97,7 +97,7 @@ impl Sockets {
     pub(crate) fn infect(&mut self, mutant: ringway_stack::mutants::Mutant) {
         self.ring.mutate(mutant);
         if mutant == ringway_stack::mutants::Mutant::RecycleHeld {
-            self.ring.device_mut().recycle_held();
+            self.ring.queues_mut().recycle_held();
         }
     }
 
@@ -122,10 +122,10 @@ impl Sockets {
         self.note(|checkers, place, ring| checkers.polls(place, now, ring));
         self.give_back_due(now);
         let idle = !self.ring.has_events() && self.ring.next_deadline().is_none_or(|at| at > now) && !self.ring.refused();
-        let spoken = self.ring.device().slept_through().filter(|_| idle && self.is_as_it_slept);
+        let spoken = self.ring.queues().slept_through().filter(|_| idle && self.is_as_it_slept);
         let done = self.ring.poll(now);
         if let Some(spoken) = spoken {
-            let spoken = self.ring.device().spoken() - spoken;
+            let spoken = self.ring.queues().spoken() - spoken;
             self.note(|checkers, place, ring| checkers.slept_through(place, spoken, ring.has_events()));
         }
         done
@@ -140,7 +140,7 @@ impl Sockets {
     pub(crate) fn sleep(&mut self) {
         self.is_as_it_slept = true;
         let wake = self.ring.wake();
-        self.ring.device_mut().arm(wake);
+        self.ring.queues_mut().arm(wake);
     }
 
     fn give_back_due(&mut self, now: Instant) {
@@ -398,7 +398,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn detach_stream(&mut self, now: Instant, socket: FlowId) -> Result<Handover<SimDevice>, Error> {
+    pub fn detach_stream(&mut self, now: Instant, socket: FlowId) -> Result<Handover<SimQueues>, Error> {
         // What is lent counts on the ring that lent it; and nobody there knows what is yet to be decided.
         self.settle_loans(now, socket, false);
         let _ = self.ring.screen(socket, false);
@@ -411,7 +411,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's; the connection comes back.
-    pub fn adopt(&mut self, now: Instant, handover: Handover<SimDevice>) -> Result<FlowId, (Error, Handover<SimDevice>)> {
+    pub fn adopt(&mut self, now: Instant, handover: Handover<SimQueues>) -> Result<FlowId, (Error, Handover<SimQueues>)> {
         let tuple = (handover.local(), handover.remote());
         let socket = self.ring.adopt(now, handover)?;
         if let Some(loans) = &mut self.loans {
@@ -428,10 +428,10 @@ impl Sockets {
     pub fn adopt_written(
         &mut self,
         now: Instant,
-        handover: Handover<SimDevice>,
+        handover: Handover<SimQueues>,
         hop: NextHop,
         config: &tcp::Config,
-    ) -> Result<FlowId, (Error, Handover<SimDevice>)> {
+    ) -> Result<FlowId, (Error, Handover<SimQueues>)> {
         let Some(bytes) = handover.snapshot(now) else { return self.adopt(now, handover) };
         let tuple = (handover.local(), handover.remote());
         let socket = match self.ring.adopt_snapshot(now, (tuple.0, tuple.1), hop, config, &bytes) {

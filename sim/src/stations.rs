@@ -69,7 +69,7 @@ pub fn play(seed: u64, mutant: Mutant) -> Deaths {
     for _ in 0..story.below(STEPS_MAX) {
         story.step();
     }
-    story.rings[DYING].device().die();
+    story.rings[DYING].queues().die();
     story.judge()
 }
 

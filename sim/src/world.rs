@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use ringway_stack::marks::MarkCounts;
 
 use crate::fabric::{Direction, LinkConfig, Strike};
 use crate::faults::HostFaults;
 use crate::host::{App, Context, Host, HostConfig};
 use crate::network::{Event, Network};
-use crate::nic::{Nic, Outstanding, SimDevice};
+use crate::nic::{Nic, Outstanding, SimQueues};
 use crate::random::{Purpose, RandomStream};
 use crate::reached::Reached;
 use crate::report::Report;
@@ -157,7 +157,7 @@ impl World {
     ///
     /// # Panics
     /// The NIC has no ring left.
-    pub fn add_raw_ring(&mut self, host: HostId) -> SimDevice {
+    pub fn add_raw_ring(&mut self, host: HostId) -> SimQueues {
         self.hosts[host.0].nic().steered_ring()
     }
 
@@ -352,7 +352,7 @@ impl World {
     /// What each host's NIC has lent out, after reaping what is complete.
     pub fn outstanding(&mut self) -> Vec<Outstanding> {
         let lent = |host: &mut Host| {
-            host.rings_mut().iter_mut().for_each(|ring| ring.device_mut().reap());
+            host.rings_mut().iter_mut().for_each(|ring| ring.queues_mut().reap());
             host.nic().outstanding()
         };
         let all: Vec<_> = self.hosts.iter_mut().map(lent).collect();

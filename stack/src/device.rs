@@ -1,24 +1,28 @@
 //! The Device contract: what a NIC, a shared-memory segment or the simulator owes the stack.
 //!
-//! A device has a *packet plane* (this module: frames through a ring's queues), a *message plane* (queue pairs as verbs
-//! has them; it comes with its first devices), or both, and says so in [`Capabilities`]. Asking for what it lacks is
-//! [`Unsupported`], never a silent no.
+//! A [`Device`] is a card: it opens rings and steers flows to them. [`Queues`] are one ring's: frames go through them. Beside this
+//! *packet plane* a device may have a *message plane* (queue pairs as verbs has them; it comes with its first devices), and says
+//! so in [`Capabilities`]. Asking for what it lacks is [`Unsupported`], never a silent no.
 //!
 //! The contract is written for the card. Queues, buffers and doorbells cost something there, so frames are polled in
-//! batches into storage that is used again ([`RxBatch`]), sends are only handed to the hardware by [`Device::doorbell`],
+//! batches into storage that is used again ([`RxBatch`]), sends are only handed to the hardware by [`Queues::doorbell`],
 //! once a batch, and nothing on a frame's path allocates or enters the kernel. Buffers belong to the device, which
 //! registered them once; the stack holds counted handles ([`TxBuffer`], [`RxBuffer`]) and never a Rust slice over
 //! memory that a peer or a card may write.
 
+mod card;
 mod cyclic;
 mod memory;
+mod queues;
 mod rule;
 mod rx;
 mod tx;
 
 pub use crate::addr::MacAddr;
+pub use card::{Attached, Device, OpenError, QueueId, QueuesConfig, SingleQueue, Target};
 pub use cyclic::{CyclicConfig, CyclicError, CyclicId, CyclicPacket};
 pub use memory::{DEVICE_MEMORY_ALIGN, DeviceMemory, DeviceMemoryError};
+pub use queues::{Moderation, Pacing, Queues, Wake};
 pub use rule::{
     EthernetMatch, FiveTuple, FlowRule, HeaderMatch, IpMatch, Protocol, RuleError, RuleId, Steering, TransportMatch, VxlanMatch,
 };
@@ -26,7 +30,6 @@ pub use rx::{ChecksumVerdict, HEAD_MAX, NoRx, RxBatch, RxBuffer, RxFrame, RxMeta
 pub use tx::{GATHER_LIMIT, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 
 use crate::offload::DeviceKind;
-use crate::time::Instant;
 
 /// What a device can do. The stack's software paths serve whatever is off.
 #[derive(Clone, Debug)]
@@ -39,7 +42,7 @@ pub struct Capabilities {
     pub message_plane: bool,
     /// The largest IP packet in bytes (frame without its Ethernet header).
     pub mtu: usize,
-    /// Frames of up to this many bytes in all are sent inline: no buffer is referenced after [`Device::send`] returns.
+    /// Frames of up to this many bytes in all are sent inline: no buffer is referenced after [`Queues::send`] returns.
     pub inline_max: usize,
     /// The most [`TxSlice`]s in one frame.
     pub gather_max: usize,
@@ -66,9 +69,9 @@ pub struct Capabilities {
     pub vlan_strip: bool,
     /// Checksums inside VXLAN tunnels are filled in and verified.
     pub vxlan: bool,
-    /// [`Device::pace`] works.
+    /// [`Queues::pace`] works.
     pub pacing: bool,
-    /// [`Device::moderate`] works.
+    /// [`Queues::moderate`] works.
     pub moderation: bool,
     /// [`RxMeta::hardware_time`] is filled in.
     pub hardware_time: bool,
@@ -76,7 +79,7 @@ pub struct Capabilities {
     pub striding: bool,
     /// Bytes of device memory in all; zero: none.
     pub device_memory: usize,
-    /// [`Device::lend_heads`] works.
+    /// [`Queues::lend_heads`] works.
     pub lends_heads: bool,
     /// [`TxOffload::dummy`] works.
     pub dummy: bool,
@@ -133,245 +136,18 @@ pub struct Unsupported {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
     /// The station with this address is gone for good (its process died, its port was removed) and everything that it had
-    /// sent has been polled. Flows to it end as if it had sent a reset, or the end of its stream: [`Device::left_finished`].
+    /// sent has been polled. Flows to it end as if it had sent a reset, or the end of its stream: [`Queues::left_finished`].
     PeerGone(MacAddr),
     /// The link lost or found its carrier.
     Link {
         /// Whether frames can pass.
         up: bool,
     },
+    /// A flow rule that was not ready at once steers to this ring now ([`Attached::is_ready`]).
+    RuleReady(RuleId),
+    /// The device could not take such a rule after all. It need not be detached.
+    RuleFailed(RuleId, RuleError),
     /// The device was reset: frames that were queued, in flight or not polled are lost, and their buffers are back. Flow rules,
     /// buffers that are held, and cyclic queues stay; the backend attached and posted them again.
     Reset,
-}
-
-/// The send rate of one ring, that is, of one send queue. A program that wants several rates uses several rings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pacing {
-    /// Kilobits a second; zero lifts the limit.
-    pub rate_kbps: u32,
-    /// The longest burst in bytes; zero leaves it to the device.
-    pub burst_bytes: u32,
-    /// The typical packet in bytes; zero if unknown.
-    pub typical_packet_bytes: u16,
-}
-
-/// How completions are coalesced before the ring's descriptor becomes readable: after so many, or so long after the first. Whoever
-/// polls sees them at once. A period of zero: not at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moderation {
-    /// After this many completions.
-    pub count: u16,
-    /// Or after this many microseconds.
-    pub period_us: u16,
-}
-
-/// Which frames end the sleep of whoever armed a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wake {
-    /// Every frame.
-    Any,
-    /// Not those of which nobody waits for what they say: their sender has marked them ([`TxOffload::quiet`]). They are found when something else
-    /// ends the sleep. (A device that cannot tell them apart signals for all.)
-    NotQuiet,
-}
-
-/// One ring of a device: a receive queue, a send queue, their completions and their buffers.
-pub trait Device {
-    /// A handle on received bytes.
-    type Rx: RxBuffer;
-    /// A handle on a send buffer.
-    type Tx: TxBuffer;
-
-    /// What this device can do; constant for its life.
-    fn capabilities(&self) -> &Capabilities;
-
-    /// This ring's own Ethernet address.
-    fn mac(&self) -> MacAddr;
-
-    /// Moves received frames into `batch` until it is full or none is left, and posts what receive buffers have come back.
-    /// Returns how many were added.
-    fn poll_rx(&mut self, now: Instant, batch: &mut RxBatch<Self::Rx>) -> usize;
-
-    /// Whether [`Device::poll_rx`] would find a frame or [`Device::poll_event`] an event. Cheap: it is what a spinning
-    /// wait calls.
-    fn rx_ready(&self) -> bool;
-
-    /// Whether few of the receive buffers that this ring shares among its flows are left: less than a quarter of them. The stack then lets go
-    /// of what it holds without having promised to (RFC 2018 s8). Cheap, and a hint: on a NIC, a look at the receive queue's two
-    /// indices. Never on a device whose received bytes lie in their sender's own buffers.
-    fn rx_scarce(&self) -> bool {
-        false
-    }
-
-    /// Takes a send buffer of at least one byte, at best `len` bytes long; none if they are all in use.
-    fn tx_alloc(&mut self, len: usize) -> Option<Self::Tx>;
-
-    /// Bytes of the free send buffers that [`Device::tx_alloc`] takes those of `len` bytes from, where a program may come to the end of them: the
-    /// stack has no stream queue more than what is left to others.
-    fn tx_free(&mut self, len: usize) -> usize {
-        let _ = len;
-        usize::MAX
-    }
-
-    /// Queues one frame. The device holds its own references to the buffers until they have been sent (and, on shared
-    /// memory, read).
-    ///
-    /// # Errors
-    /// [`SendError`]; the frame was not queued, and nothing was consumed.
-    fn send(&mut self, frame: &TxFrame<'_, Self::Tx>) -> Result<(), SendError>;
-
-    /// Hands everything queued since the last doorbell to the hardware (or wakes the peers that sleep).
-    fn doorbell(&mut self);
-
-    /// Reaps send completions: afterwards, buffers and queue slots that the hardware is done with are free again.
-    fn reap(&mut self);
-
-    /// The next event, if any.
-    fn poll_event(&mut self) -> Option<DeviceEvent>;
-
-    /// The stack is through with all frames that [`Device::poll_rx`] has given: what [`Device::note_unfinished`] says takes account of them. For
-    /// devices whose peers see, when this station dies, what it had not come to.
-    fn note_processed(&mut self) {}
-
-    /// Notes, where the device of the peer `station` sees it once this one is dead, whether a TCP connection is to end by a reset then (it has bytes that
-    /// nobody read, or that were not sent), and not by the end of its stream. Called when that changes. `flow`: its two addresses.
-    fn note_unfinished(&mut self, station: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
-        let _ = (station, flow, is_unfinished);
-    }
-
-    /// Whether a station that is gone had noted nothing of the kind about a TCP connection, and was through with all bytes of it that had been sent
-    /// there: then the peer's program had read everything, and everything that it had written has arrived. `flow`: as it is here. It can be
-    /// asked while [`DeviceEvent::PeerGone`] is next or was the last event. A device that cannot tell says no.
-    fn left_finished(&mut self, station: MacAddr, flow: &FiveTuple) -> bool {
-        let _ = (station, flow);
-        false
-    }
-
-    /// Steers matching frames to this ring.
-    ///
-    /// # Errors
-    /// [`RuleError`]: taken by another ring, no room, or more than the device can steer by.
-    fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError>;
-
-    /// Ends what [`Device::attach`] began.
-    fn detach(&mut self, rule: RuleId);
-
-    /// Makes the next received frame or event signal [`Device::wait_fd`], of those that `wake` names. `false`: there is something to poll right now,
-    /// and nothing was armed.
-    fn arm(&mut self, wake: Wake) -> bool;
-
-    /// Ends what [`Device::arm`] began, and clears the signal.
-    fn disarm(&mut self);
-
-    /// The descriptor that becomes readable when an armed ring has something to poll. `None`: this device cannot be slept on.
-    fn wait_fd(&self) -> Option<i32> {
-        None
-    }
-
-    /// From now on, frames come with [`RxFrame::lent_head`] (or no more), so that small payloads too can be received without a copy. Costs a
-    /// handle for each frame.
-    ///
-    /// # Errors
-    /// [`Unsupported`] on a device that does not keep heads.
-    fn lend_heads(&mut self, _on: bool) -> Result<(), Unsupported> {
-        Err(self.capabilities().lacks("heads to lend"))
-    }
-
-    /// Limits this ring's send rate.
-    ///
-    /// # Errors
-    /// [`Unsupported`] on a device without packet pacing.
-    fn pace(&mut self, _pacing: Pacing) -> Result<(), Unsupported> {
-        Err(self.capabilities().lacks("packet pacing"))
-    }
-
-    /// Coalesces completions.
-    ///
-    /// # Errors
-    /// [`Unsupported`] on a device without completion moderation.
-    fn moderate(&mut self, _moderation: Moderation) -> Result<(), Unsupported> {
-        Err(self.capabilities().lacks("completion moderation"))
-    }
-
-    /// Creates a cyclic receive queue. Nothing is steered to it yet.
-    ///
-    /// # Errors
-    /// [`CyclicError`].
-    fn cyclic_create(&mut self, _config: &CyclicConfig) -> Result<CyclicId, CyclicError> {
-        Err(self.capabilities().lacks("striding receive queue").into())
-    }
-
-    /// Steers matching frames to a cyclic queue of this ring, instead of [`Device::poll_rx`]. [`Device::detach`] ends it.
-    ///
-    /// # Errors
-    /// [`RuleError`].
-    fn cyclic_attach(&mut self, _queue: CyclicId, _rule: &FlowRule) -> Result<RuleId, RuleError> {
-        Err(self.capabilities().lacks("striding receive queue").into())
-    }
-
-    /// Takes the next run of at most `packets_max` packets, which lie in the buffer one behind the other; a run ends at the buffer's
-    /// linear end. Adds them to `packets`, and gives a handle on all of the run's strides: as long as it or a slice of it is held, they are not
-    /// written again, and packets that find no free stride are dropped. `None`: nothing has arrived.
-    ///
-    /// # Errors
-    /// [`CyclicError::Unsupported`], [`CyclicError::Unknown`].
-    fn cyclic_read(
-        &mut self,
-        _queue: CyclicId,
-        _packets_max: usize,
-        _packets: &mut Vec<CyclicPacket>,
-    ) -> Result<Option<Self::Rx>, CyclicError> {
-        Err(self.capabilities().lacks("striding receive queue").into())
-    }
-
-    /// Destroys a cyclic queue, and what it holds.
-    ///
-    /// # Errors
-    /// [`CyclicError::Busy`]: a rule steers to it or a run is held; [`CyclicError::Unsupported`], [`CyclicError::Unknown`].
-    fn cyclic_destroy(&mut self, _queue: CyclicId) -> Result<(), CyclicError> {
-        Err(self.capabilities().lacks("striding receive queue").into())
-    }
-
-    /// Allocates `len` bytes of device memory.
-    ///
-    /// # Errors
-    /// [`DeviceMemoryError::Unsupported`], [`DeviceMemoryError::Full`], [`DeviceMemoryError::OutOfRange`] (of no bytes).
-    fn dm_alloc(&mut self, _len: usize) -> Result<DeviceMemory, DeviceMemoryError> {
-        Err(self.capabilities().lacks("device memory").into())
-    }
-
-    /// Copies `bytes` to `offset` bytes into device memory. Offset and length are multiples of [`DEVICE_MEMORY_ALIGN`] (the seed, 003:
-    /// the address within the device memory must be a multiple of 4 bytes).
-    ///
-    /// # Errors
-    /// [`DeviceMemoryError`]. [`DeviceMemoryError::Busy`]: a queued frame reads these bytes.
-    fn dm_copy_to(&mut self, _memory: DeviceMemory, _offset: usize, _bytes: &[u8]) -> Result<(), DeviceMemoryError> {
-        Err(self.capabilities().lacks("device memory").into())
-    }
-
-    /// Copies from `offset` bytes into device memory to `out`; aligned as for [`Device::dm_copy_to`].
-    ///
-    /// # Errors
-    /// [`DeviceMemoryError`].
-    fn dm_copy_from(&mut self, _memory: DeviceMemory, _offset: usize, _out: &mut [u8]) -> Result<(), DeviceMemoryError> {
-        Err(self.capabilities().lacks("device memory").into())
-    }
-
-    /// Registers `len` bytes from `offset` (any) on for sending: the handle serves in a [`TxSlice`] as any send buffer does, but is
-    /// written with [`Device::dm_copy_to`] only. Dropping the last one ends the registration.
-    ///
-    /// # Errors
-    /// [`DeviceMemoryError`].
-    fn dm_register(&mut self, _memory: DeviceMemory, _offset: usize, _len: usize) -> Result<Self::Tx, DeviceMemoryError> {
-        Err(self.capabilities().lacks("device memory").into())
-    }
-
-    /// Gives device memory back.
-    ///
-    /// # Errors
-    /// [`DeviceMemoryError::Busy`]: a registration is still held; [`DeviceMemoryError::Unknown`].
-    fn dm_free(&mut self, _memory: DeviceMemory) -> Result<(), DeviceMemoryError> {
-        Err(self.capabilities().lacks("device memory").into())
-    }
 }

@@ -4,12 +4,12 @@
 //! One payload is cut by the device, another lies in the device's own memory:
 //!
 //! ```
-//! use ringway_stack::device::{Device, FlowRule, Pacing, RxBatch, TxOffload};
+//! use ringway_stack::device::{FlowRule, Pacing, Queues, RxBatch, TxOffload};
 //! use ringway_stack::raw::{RawError, RawQueue};
 //! use ringway_stack::time::Instant;
 //!
-//! fn talk<D: Device>(device: D, tcp_head: &[u8], udp_head: &[u8], now: Instant) -> Result<usize, RawError> {
-//!     let mut queue = RawQueue::new(device);
+//! fn talk<Q: Queues>(queues: Q, tcp_head: &[u8], udp_head: &[u8], now: Instant) -> Result<usize, RawError> {
+//!     let mut queue = RawQueue::new(queues);
 //!     queue.pace(Pacing { rate_kbps: 100_000, burst_bytes: 3_000, typical_packet_bytes: 1_500 })?;
 //!     // A 32 KiB TCP payload leaves in segments of 1,448 bytes, the head repeated in front of each.
 //!     queue.send(tcp_head, &[7; 32 << 10], TxOffload { tso_mss: Some(1448), ..queue.checksums() })?;
@@ -27,8 +27,8 @@
 use arrayvec::ArrayVec;
 
 use crate::device::{
-    Capabilities, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, GATHER_LIMIT, MacAddr, Moderation, Pacing, RuleError,
-    RuleId, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Unsupported,
+    Attached, Capabilities, Device as _, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, GATHER_LIMIT, MacAddr, Moderation, Pacing,
+    Queues, RuleError, RuleId, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Unsupported,
 };
 use crate::mutants::{Mutant, Strain};
 use crate::time::Instant;
@@ -55,15 +55,15 @@ pub enum RawError {
 
 /// One ring of a device, for a program that speaks Ethernet itself.
 #[derive(Debug)]
-pub struct RawQueue<D> {
-    device: D,
+pub struct RawQueue<Q> {
+    queues: Q,
     strain: Strain,
 }
 
-impl<D: Device> RawQueue<D> {
+impl<Q: Queues> RawQueue<Q> {
     /// Takes a device's ring over.
-    pub const fn new(device: D) -> Self {
-        Self { device, strain: Strain::HEALTHY }
+    pub const fn new(queues: Q) -> Self {
+        Self { queues, strain: Strain::HEALTHY }
     }
 
     /// Makes the queue a mutant.
@@ -74,22 +74,22 @@ impl<D: Device> RawQueue<D> {
 
     /// What the device can do.
     pub fn capabilities(&self) -> &Capabilities {
-        self.device.capabilities()
+        self.queues.capabilities()
     }
 
     /// The ring's Ethernet address.
     pub fn mac(&self) -> MacAddr {
-        self.device.mac()
+        self.queues.mac()
     }
 
     /// The ring itself, for whatever has no method here.
-    pub const fn device_mut(&mut self) -> &mut D {
-        &mut self.device
+    pub const fn queues_mut(&mut self) -> &mut Q {
+        &mut self.queues
     }
 
     /// Gives the ring back.
-    pub fn into_device(self) -> D {
-        self.device
+    pub fn into_queues(self) -> Q {
+        self.queues
     }
 
     /// Offloads for a frame whose checksums the device fills in, if it can.
@@ -101,13 +101,13 @@ impl<D: Device> RawQueue<D> {
     ///
     /// # Errors
     /// [`RawError::Rule`].
-    pub fn steer(&mut self, rule: &FlowRule) -> Result<RuleId, RawError> {
-        Ok(self.device.attach(rule)?)
+    pub fn steer(&mut self, rule: &FlowRule) -> Result<Attached, RawError> {
+        Ok(self.queues.steer(rule)?)
     }
 
     /// Ends what [`RawQueue::steer`] began.
     pub fn unsteer(&mut self, rule: RuleId) {
-        self.device.detach(rule);
+        self.queues.device().detach(rule);
     }
 
     /// Limits this queue's send rate.
@@ -115,7 +115,7 @@ impl<D: Device> RawQueue<D> {
     /// # Errors
     /// [`RawError::Unsupported`].
     pub fn pace(&mut self, pacing: Pacing) -> Result<(), RawError> {
-        Ok(self.device.pace(pacing)?)
+        Ok(self.queues.pace(pacing)?)
     }
 
     /// Coalesces completions.
@@ -123,7 +123,7 @@ impl<D: Device> RawQueue<D> {
     /// # Errors
     /// [`RawError::Unsupported`].
     pub fn moderate(&mut self, moderation: Moderation) -> Result<(), RawError> {
-        Ok(self.device.moderate(moderation)?)
+        Ok(self.queues.moderate(moderation)?)
     }
 
     /// Queues one frame: `head` (all headers, at most [`crate::device::HEAD_MAX`] bytes), then a copy of `payload`. It leaves with the
@@ -132,7 +132,7 @@ impl<D: Device> RawQueue<D> {
     /// # Errors
     /// [`RawError::Send`], [`RawError::NoBuffers`]; nothing was queued.
     pub fn send(&mut self, head: &[u8], payload: &[u8], offload: TxOffload) -> Result<(), RawError> {
-        let mut buffers = ArrayVec::<(D::Tx, usize), GATHER_LIMIT>::new();
+        let mut buffers = ArrayVec::<(Q::Tx, usize), GATHER_LIMIT>::new();
         let mut left = payload;
         while !left.is_empty() {
             if buffers.is_full() {
@@ -144,7 +144,7 @@ impl<D: Device> RawQueue<D> {
             buffers.push((buffer, bytes.len()));
             left = rest;
         }
-        let body: ArrayVec<TxSlice<'_, D::Tx>, GATHER_LIMIT> =
+        let body: ArrayVec<TxSlice<'_, Q::Tx>, GATHER_LIMIT> =
             buffers.iter().map(|(buffer, len)| TxSlice { buffer, offset: 0, len: *len }).collect();
         self.send_slices(head, &body, offload)
     }
@@ -153,12 +153,12 @@ impl<D: Device> RawQueue<D> {
     ///
     /// # Errors
     /// [`RawError::Send`]; nothing was queued.
-    pub fn send_slices(&mut self, head: &[u8], body: &[TxSlice<'_, D::Tx>], offload: TxOffload) -> Result<(), RawError> {
+    pub fn send_slices(&mut self, head: &[u8], body: &[TxSlice<'_, Q::Tx>], offload: TxOffload) -> Result<(), RawError> {
         let frame = TxFrame { head, body, offload };
-        match self.device.send(&frame) {
+        match self.queues.send(&frame) {
             Err(SendError::Full) => {
-                self.device.reap();
-                Ok(self.device.send(&frame)?)
+                self.queues.reap();
+                Ok(self.queues.send(&frame)?)
             }
             sent => Ok(sent?),
         }
@@ -177,7 +177,7 @@ impl<D: Device> RawQueue<D> {
         offload: TxOffload,
     ) -> Result<(), RawError> {
         let offset = if self.strain.is(Mutant::RawMemoryOffsetIgnored) { 0 } else { offset };
-        let buffer = self.device.dm_register(memory, offset, len)?;
+        let buffer = self.queues.dm_register(memory, offset, len)?;
         self.send_slices(head, &[TxSlice { buffer: &buffer, offset: 0, len }], offload)
     }
 
@@ -186,7 +186,7 @@ impl<D: Device> RawQueue<D> {
     /// # Errors
     /// [`RawError::Memory`].
     pub fn memory(&mut self, len: usize) -> Result<DeviceMemory, RawError> {
-        Ok(self.device.dm_alloc(len)?)
+        Ok(self.queues.dm_alloc(len)?)
     }
 
     /// Copies bytes into device memory, in multiples of 4 bytes.
@@ -194,7 +194,7 @@ impl<D: Device> RawQueue<D> {
     /// # Errors
     /// [`RawError::Memory`].
     pub fn write_memory(&mut self, memory: DeviceMemory, offset: usize, bytes: &[u8]) -> Result<(), RawError> {
-        Ok(self.device.dm_copy_to(memory, offset, bytes)?)
+        Ok(self.queues.dm_copy_to(memory, offset, bytes)?)
     }
 
     /// Copies bytes out of device memory, in multiples of 4 bytes.
@@ -202,7 +202,7 @@ impl<D: Device> RawQueue<D> {
     /// # Errors
     /// [`RawError::Memory`].
     pub fn read_memory(&mut self, memory: DeviceMemory, offset: usize, out: &mut [u8]) -> Result<(), RawError> {
-        Ok(self.device.dm_copy_from(memory, offset, out)?)
+        Ok(self.queues.dm_copy_from(memory, offset, out)?)
     }
 
     /// Gives device memory back.
@@ -210,34 +210,34 @@ impl<D: Device> RawQueue<D> {
     /// # Errors
     /// [`RawError::Memory`].
     pub fn free_memory(&mut self, memory: DeviceMemory) -> Result<(), RawError> {
-        Ok(self.device.dm_free(memory)?)
+        Ok(self.queues.dm_free(memory)?)
     }
 
     /// Hands everything queued to the hardware.
     pub fn flush(&mut self) {
-        self.device.doorbell();
+        self.queues.doorbell();
     }
 
     /// Takes back what the hardware is done with.
     pub fn reap(&mut self) {
-        self.device.reap();
+        self.queues.reap();
     }
 
     /// Moves received frames into `batch`; how many.
-    pub fn poll(&mut self, now: Instant, batch: &mut RxBatch<D::Rx>) -> usize {
-        self.device.poll_rx(now, batch)
+    pub fn poll(&mut self, now: Instant, batch: &mut RxBatch<Q::Rx>) -> usize {
+        self.queues.poll_rx(now, batch)
     }
 
     /// The next event of the device, if any.
     pub fn poll_event(&mut self) -> Option<DeviceEvent> {
-        self.device.poll_event()
+        self.queues.poll_event()
     }
 
-    fn alloc(&mut self, len: usize) -> Result<D::Tx, RawError> {
-        if let Some(buffer) = self.device.tx_alloc(len) {
+    fn alloc(&mut self, len: usize) -> Result<Q::Tx, RawError> {
+        if let Some(buffer) = self.queues.tx_alloc(len) {
             return Ok(buffer);
         }
-        self.device.reap();
-        self.device.tx_alloc(len).ok_or(RawError::NoBuffers)
+        self.queues.reap();
+        self.queues.tx_alloc(len).ok_or(RawError::NoBuffers)
     }
 }

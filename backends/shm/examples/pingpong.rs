@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use ringway_shm::{Rendezvous, RxBuf, Settings, ShmDevice, attach};
-use ringway_stack::device::{Device, FlowRule, Protocol, RxBatch, RxBuffer, TxBuffer, TxFrame, TxOffload, TxSlice};
+use ringway_shm::{Rendezvous, RxBuf, Settings, ShmQueues, attach};
+use ringway_stack::device::{FlowRule, Protocol, Queues, RxBatch, RxBuffer, TxBuffer, TxFrame, TxOffload, TxSlice};
 
 /// Batches whose fastest and middle averages are shown.
 const BATCHES: usize = 20;
@@ -120,7 +120,7 @@ fn frames(rounds: u32, payload: usize) -> Vec<f64> {
     with_child(
         || {
             let (mut device, rendezvous) = attach(&Settings::default()).expect("attach");
-            device.attach(&rule).expect("a rule");
+            device.steer(&rule).expect("a rule");
             progress(&rendezvous);
             let mut batch = RxBatch::new(32);
             let bytes = vec![0x5A; payload];
@@ -153,7 +153,7 @@ fn frames(rounds: u32, payload: usize) -> Vec<f64> {
     )
 }
 
-fn send(device: &mut ShmDevice, to: &[u8; 6], bytes: &[u8]) {
+fn send(device: &mut ShmQueues, to: &[u8; 6], bytes: &[u8]) {
     let mut head = [0u8; 42];
     head[..6].copy_from_slice(to);
     let mut buffers: [Option<(ringway_shm::TxBuf, usize)>; 2] = [None, None];
@@ -168,7 +168,7 @@ fn send(device: &mut ShmDevice, to: &[u8; 6], bytes: &[u8]) {
         *place = Some((buffer, chunk.len()));
     }
     let slice = |i: usize| buffers[i].as_ref().map(|(buffer, len)| TxSlice { buffer, offset: 0, len: *len });
-    let frame = |body: &[TxSlice<'_, _>], device: &mut ShmDevice| {
+    let frame = |body: &[TxSlice<'_, _>], device: &mut ShmQueues| {
         while device.send(&TxFrame { head: &head, body, offload: TxOffload::default() }).is_err() {
             device.reap();
         }
@@ -182,7 +182,7 @@ fn send(device: &mut ShmDevice, to: &[u8; 6], bytes: &[u8]) {
     device.reap();
 }
 
-fn receive(device: &mut ShmDevice, batch: &mut RxBatch<RxBuf>, scratch: &mut [u8]) -> [u8; 6] {
+fn receive(device: &mut ShmQueues, batch: &mut RxBatch<RxBuf>, scratch: &mut [u8]) -> [u8; 6] {
     while device.poll_rx(ringway_stack::Instant::ZERO, batch) == 0 {}
     let frame = &mut batch.frames_mut()[0];
     if let Some(body) = &frame.body {

@@ -1,4 +1,4 @@
-//! Where small frames are kept for a ring that lends them ([`ringway_stack::device::Device::lend_heads`]).
+//! Where small frames are kept for a ring that lends them ([`ringway_stack::device::Queues::lend_heads`]).
 //!
 //! A small frame travels inside its slot, and a slot is wanted back at once. So the device receives it into a buffer of its own, as a NIC
 //! writes a frame into a receive buffer: from there it goes up by reference, and comes back when the last handle is dropped.

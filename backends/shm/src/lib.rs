@@ -9,7 +9,7 @@
 //! Members find each other without a broker: the kernel's abstract Unix names are the table of flow rules
 //! ([`Rendezvous`]). They belong to the network namespace, and vanish with their owner.
 //!
-//! - [`ShmDevice`]: the [`ringway_stack::device::Device`]; lives in a ring, behind its lock
+//! - [`ShmDevice`]: the [`ringway_stack::device::Device`], and [`ShmQueues`] its queues, which live in a ring, behind its lock
 //! - [`Rendezvous`]: finding, greeting and losing peers; has its own locks, is served by a progress thread
 //! - `stores`: the only module that writes shared memory. `reads`: the only one that reads a peer's
 //! - `window`: a peer's payload as the program sees it, copied when it writes there
@@ -36,6 +36,7 @@ mod members;
 mod memfd;
 mod pool;
 mod protocol;
+mod queues;
 mod reads;
 mod rendezvous;
 mod rules;
@@ -53,11 +54,12 @@ mod wakeups;
 mod window;
 
 pub use copy::bulk_copied;
-pub use device::{SLEPT_MAX, ShmDevice, attach};
+pub use device::ShmDevice;
 pub use error::{AttachError, ResolveError};
 pub use fd::{Fd, is_internal};
 pub use members::{MemberName, members, query};
 pub use pool::TxBuf;
+pub use queues::{SLEPT_MAX, ShmQueues, attach};
 pub use rendezvous::{ControlHandler, Correspondent, PeerInfo, Rendezvous, Resolved, Search, Station, Talk, WORDS_MAX};
 pub use rx_buf::RxBuf;
 pub use settings::{HeadMemory, Settings};

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use anyhow::{Context as _, Result, ensure};
 use ringway_stack::cyclic::{CyclicBuffer, Geometry, Records, Run};
-use ringway_stack::device::Device as _;
+use ringway_stack::device::Queues as _;
 use ringway_stack::ring::FlowId;
 
 use super::Side::{Receiver, Sender};
@@ -25,7 +25,7 @@ pub fn records_are_the_packets_as_they_came<N: Net>(net: &mut N) -> Result<()> {
     let mut buffer = buffer(Records::Raw, 16, MESSAGE_MAX, 0)?;
     // (What came before the first call has headers that are made up.)
     ensure!(net.ring(Receiver).cyclic_read(&[to], &mut buffer, 1, 16)?.is_none(), "nothing has arrived");
-    let mac = net.ring(Receiver).device().mac();
+    let mac = net.ring(Receiver).queues().mac();
     let (source, target) = (net.ip(Sender), net.ip(Receiver));
     let mut records = 0;
     for number in 0..40 {

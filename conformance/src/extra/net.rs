@@ -7,7 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use anyhow::{Result, bail};
-use ringway_stack::device::{Device, RxBuffer as _};
+use ringway_stack::device::{Queues, RxBuffer as _};
 use ringway_stack::ring::{
     Candidate, Datagram, Decision, Event, FlowId, Lent, LentPieces, NextHop, Readiness, RecvFlags, Ring, SendFlags, UdpOptions,
 };
@@ -25,15 +25,15 @@ const CONNECT_MAX: Duration = Duration::from_secs(60);
 const TRANSIT_MAX: Duration = Duration::from_millis(10);
 
 /// A handle on what a network's device received.
-pub type Rx<N> = <<N as Net>::Device as Device>::Rx;
+pub type Rx<N> = <<N as Net>::Queues as Queues>::Rx;
 
 /// Two rings that reach each other, on devices of one kind, in virtual time.
 pub trait Net: Sized {
     /// The device.
-    type Device: Device<Rx: Debug>;
+    type Queues: Queues<Rx: Debug>;
 
     /// A station's ring. Nobody but the case takes its events.
-    fn ring(&mut self, side: Side) -> impl DerefMut<Target = Ring<Self::Device>>;
+    fn ring(&mut self, side: Side) -> impl DerefMut<Target = Ring<Self::Queues>>;
 
     /// A station's address.
     fn ip(&self, side: Side) -> Ipv4Addr;

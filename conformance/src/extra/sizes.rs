@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use anyhow::{Result, ensure};
-use ringway_stack::device::Device as _;
+use ringway_stack::device::Queues as _;
 use ringway_stack::ring::Decision;
 use ringway_stack::{Error, tcp};
 
@@ -42,7 +42,7 @@ pub fn no_packet_is_longer_than_it_may_be<N: Net>(net: &mut N) -> Result<()> {
     // (Options take up to forty bytes of it.)
     ensure!((MTU - HEADERS - 40..=MTU - HEADERS).contains(&longest), "a segment of {longest} bytes");
     let (from, _) = net.datagrams(200_000)?;
-    let mtu = net.ring(Sender).device().capabilities().mtu;
+    let mtu = net.ring(Sender).queues().capabilities().mtu;
     ensure!(net.tell(from, PORT, &pattern(mtu - 28)).is_ok(), "a datagram of the MTU");
     let refused = net.tell(from, PORT, &pattern(mtu - 27));
     ensure!(refused.is_err_and(|error| error.downcast_ref() == Some(&Error::MessageTooLong)), "a datagram beyond the MTU");

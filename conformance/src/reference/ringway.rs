@@ -10,7 +10,7 @@ mod udp;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
-use ringway_sim::{HostConfig, HostId, SimDevice, World, WorldConfig};
+use ringway_sim::{HostConfig, HostId, SimQueues, World, WorldConfig};
 use ringway_stack::ring::{FlowId, NextHop, Ring, UdpOptions};
 use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
@@ -107,7 +107,7 @@ impl Ringway {
         self.world.call(self.hosts[slot.host() as usize], |cx| act(cx.now, cx.ring))
     }
 
-    fn ring(&self, slot: Slot) -> &Ring<SimDevice> {
+    fn ring(&self, slot: Slot) -> &Ring<SimQueues> {
         self.world.host(self.hosts[slot.host() as usize]).ring()
     }
 

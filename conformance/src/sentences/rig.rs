@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::Instant;
-use ringway_stack::device::{Capabilities, Device, FlowRule, MacAddr, Protocol, RxBatch, RxBuffer, RxFrame, RxMeta, Unsupported};
+use ringway_stack::device::{Capabilities, FlowRule, MacAddr, Protocol, Queues, RxBatch, RxBuffer, RxFrame, RxMeta, Unsupported};
 use ringway_stack::raw::RawQueue;
 
 use super::frames::{Headers, Station, be16};
@@ -27,7 +27,7 @@ pub enum Side {
 /// Two stations of one kind of device. (They may be one and the same where a device reaches itself.)
 pub trait Rig {
     /// The device.
-    type Device: Device;
+    type Queues: Queues;
 
     /// What the device says that it can do.
     fn capabilities(&self) -> Capabilities;
@@ -36,7 +36,7 @@ pub trait Rig {
     ///
     /// # Errors
     /// The device has not so many rings.
-    fn ring(&mut self, side: Side, index: usize) -> Result<&mut RawQueue<Self::Device>, Unsupported>;
+    fn ring(&mut self, side: Side, index: usize) -> Result<&mut RawQueue<Self::Queues>, Unsupported>;
 
     /// A station's Ethernet address.
     fn mac(&self, side: Side) -> MacAddr;
@@ -54,7 +54,7 @@ pub trait Rig {
     ///
     /// # Errors
     /// As [`Rig::ring`].
-    fn sender(&mut self) -> Result<&mut RawQueue<Self::Device>, Unsupported> {
+    fn sender(&mut self) -> Result<&mut RawQueue<Self::Queues>, Unsupported> {
         self.ring(Side::Sender, 0)
     }
 
@@ -62,7 +62,7 @@ pub trait Rig {
     ///
     /// # Errors
     /// As [`Rig::ring`].
-    fn receiver(&mut self) -> Result<&mut RawQueue<Self::Device>, Unsupported> {
+    fn receiver(&mut self) -> Result<&mut RawQueue<Self::Queues>, Unsupported> {
         self.ring(Side::Receiver, 0)
     }
 

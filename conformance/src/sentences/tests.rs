@@ -1,7 +1,7 @@
 use core::time::Duration;
 use std::net::Ipv4Addr;
 
-use ringway_sim::SimDevice;
+use ringway_sim::SimQueues;
 use ringway_stack::Instant;
 use ringway_stack::device::{Capabilities, MacAddr, Unsupported};
 use ringway_stack::offload::DeviceKind;
@@ -13,12 +13,12 @@ use super::*;
 enum NoRig {}
 
 impl Rig for NoRig {
-    type Device = SimDevice;
+    type Queues = SimQueues;
 
     fn capabilities(&self) -> Capabilities {
         match *self {}
     }
-    fn ring(&mut self, _: Side, _: usize) -> Result<&mut RawQueue<SimDevice>, Unsupported> {
+    fn ring(&mut self, _: Side, _: usize) -> Result<&mut RawQueue<SimQueues>, Unsupported> {
         match *self {}
     }
     fn mac(&self, _: Side) -> MacAddr {

@@ -4,11 +4,11 @@ use core::cell::Cell;
 use std::rc::Rc;
 
 use ringway_conformance::extra::{cyclic, dummy, lending, screening};
-use ringway_sim::{Faults, SimDevice, SimRx, SimTx};
+use ringway_sim::{Faults, Nic, SimQueues, SimRx, SimTx};
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, ChecksumVerdict, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError, TxFrame,
-    TxOffload, Unsupported, Wake,
+    Attached, Capabilities, ChecksumVerdict, Device, DeviceEvent, FlowRule, MacAddr, OpenError, QueueId, Queues, QueuesConfig, RuleError,
+    RuleId, RxBatch, RxBuffer, SendError, Target, TxFrame, TxOffload, Unsupported, Wake,
 };
 
 use crate::sim::{Case, SimNet};
@@ -60,7 +60,8 @@ fn each_flaw_is_found_by_its_case() {
 
 /// The device.
 struct Flawed {
-    device: SimDevice,
+    card: FlawedCard,
+    device: SimQueues,
     batch: RxBatch<SimRx>,
     flaw: Flaw,
     /// Frames received so far.
@@ -69,8 +70,9 @@ struct Flawed {
 }
 
 impl Flawed {
-    fn new(device: SimDevice, flaw: Flaw) -> Self {
-        Self { device, batch: RxBatch::new(1), flaw, received: Rc::default(), kept: Vec::new() }
+    fn new(device: SimQueues, flaw: Flaw) -> Self {
+        let card = FlawedCard(device.nic().clone());
+        Self { card, device, batch: RxBatch::new(1), flaw, received: Rc::default(), kept: Vec::new() }
     }
 
     fn hand_out(&self, buffer: SimRx) -> Buffer {
@@ -137,12 +139,45 @@ impl RxBuffer for Buffer {
     }
 }
 
-impl Device for Flawed {
+/// Its card, which has no flaw.
+#[derive(Clone)]
+struct FlawedCard(Nic);
+
+impl Device for FlawedCard {
+    type Queues = Flawed;
+
+    fn capabilities(&self) -> &Capabilities {
+        self.0.capabilities()
+    }
+
+    fn open(&self, config: &QueuesConfig) -> Result<Flawed, OpenError> {
+        Ok(Flawed::new(self.0.open(config)?, Flaw::None))
+    }
+
+    fn attach(&self, rule: &FlowRule, target: Target) -> Result<Attached, RuleError> {
+        self.0.attach(rule, target)
+    }
+
+    fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
+        self.0.retarget(rule, target, tag)
+    }
+
+    fn detach(&self, rule: RuleId) {
+        self.0.detach(rule);
+    }
+}
+
+impl Queues for Flawed {
+    type Device = FlawedCard;
     type Rx = Buffer;
     type Tx = SimTx;
 
-    fn capabilities(&self) -> &Capabilities {
-        self.device.capabilities()
+    fn device(&self) -> &FlawedCard {
+        &self.card
+    }
+
+    fn id(&self) -> QueueId {
+        self.device.id()
     }
 
     fn mac(&self) -> MacAddr {
@@ -185,14 +220,6 @@ impl Device for Flawed {
 
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         self.device.poll_event()
-    }
-
-    fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {
-        self.device.attach(rule)
-    }
-
-    fn detach(&mut self, rule: RuleId) {
-        self.device.detach(rule);
     }
 
     fn arm(&mut self, wake: Wake) -> bool {

@@ -10,9 +10,9 @@ use std::thread;
 
 use anyhow::Result;
 use ringway_conformance::extra::{Net, Side};
-use ringway_shm::{Rendezvous, Settings, ShmDevice, attach};
+use ringway_shm::{Rendezvous, Settings, ShmQueues, attach};
 use ringway_stack::Instant;
-use ringway_stack::device::{Device, FlowRule, MacAddr, Protocol};
+use ringway_stack::device::{Device as _, FlowRule, MacAddr, Protocol, Queues};
 use ringway_stack::ring::{NextHop, Ring, RingConfig};
 
 cases! {
@@ -71,7 +71,7 @@ fn run(case: fn(&mut ShmNet) -> Result<()>) {
 struct ShmNet {
     now: Instant,
     /// By side, as all that follows.
-    rings: [Ring<ShmDevice>; 2],
+    rings: [Ring<ShmQueues>; 2],
     ips: [Ipv4Addr; 2],
     macs: [MacAddr; 2],
     _rendezvous: [Arc<Rendezvous>; 2],
@@ -96,9 +96,9 @@ impl ShmNet {
 }
 
 impl Net for ShmNet {
-    type Device = ShmDevice;
+    type Queues = ShmQueues;
 
-    fn ring(&mut self, side: Side) -> impl DerefMut<Target = Ring<ShmDevice>> {
+    fn ring(&mut self, side: Side) -> impl DerefMut<Target = Ring<ShmQueues>> {
         &mut self.rings[side as usize]
     }
 
@@ -131,16 +131,16 @@ impl Net for ShmNet {
 
     /// They are the sender's.
     fn held(&mut self) -> usize {
-        let device = self.rings[Side::Sender as usize].device_mut();
+        let device = self.rings[Side::Sender as usize].queues_mut();
         device.reap();
         device.buffers_in_use()
     }
 }
 
 /// The Ethernet address by which one member reaches another, whose address `ip` is.
-fn station(by: &Rendezvous, other: &mut ShmDevice, of_other: &Rendezvous, ip: Ipv4Addr) -> MacAddr {
+fn station(by: &Rendezvous, other: &mut ShmQueues, of_other: &Rendezvous, ip: Ipv4Addr) -> MacAddr {
     let address = SocketAddrV4::new(ip, 1);
-    let rule = other.attach(&FlowRule::flow(Protocol::Tcp, address.into(), None)).expect("an address of this process alone");
+    let rule = other.steer(&FlowRule::flow(Protocol::Tcp, address.into(), None)).expect("an address of this process alone");
     let met = AtomicBool::new(false);
     let found = thread::scope(|scope| {
         // The greeting waits for the other member's answer, so for a moment there are two threads. No case has a second one.
@@ -154,7 +154,7 @@ fn station(by: &Rendezvous, other: &mut ShmDevice, of_other: &Rendezvous, ip: Ip
         met.store(true, Ordering::Release);
         found
     });
-    other.detach(rule);
+    other.device().detach(rule.rule);
     found.expect("no system error").expect("the other member").mac
 }
 

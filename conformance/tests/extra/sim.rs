@@ -9,9 +9,9 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use ringway_conformance::extra::{Net, Side};
-use ringway_sim::{App, Context, Faults, HostConfig, HostId, LinkConfig, SimDevice, Step, World, WorldConfig};
+use ringway_sim::{App, Context, Faults, HostConfig, HostId, LinkConfig, SimQueues, Step, World, WorldConfig};
 use ringway_stack::Instant;
-use ringway_stack::device::{Device, MacAddr};
+use ringway_stack::device::{MacAddr, Queues};
 use ringway_stack::ring::{NextHop, Ring, RingConfig};
 
 cases! {
@@ -75,7 +75,7 @@ cases! {
 const TICK: Duration = Duration::from_millis(1);
 
 /// A case for these networks.
-pub(crate) type Case<D = SimDevice> = fn(&mut SimNet<D>) -> Result<()>;
+pub(crate) type Case<Q = SimQueues> = fn(&mut SimNet<Q>) -> Result<()>;
 
 /// Runs a case where every frame arrives.
 fn run(case: Case) {
@@ -102,11 +102,11 @@ fn run_with_faults(case: Case) {
 }
 
 /// Two hosts. Each has a ring beside the one of the host's own stack, which has nothing to do with the cases.
-pub(crate) struct SimNet<D: Device = SimDevice> {
+pub(crate) struct SimNet<Q: Queues = SimQueues> {
     world: World,
     /// By side, as all that follows.
     hosts: [HostId; 2],
-    rings: [Rc<RefCell<Ring<D>>>; 2],
+    rings: [Rc<RefCell<Ring<Q>>>; 2],
     macs: [MacAddr; 2],
     delivers: bool,
 }
@@ -117,9 +117,9 @@ impl SimNet {
     }
 }
 
-impl<D: Device + 'static> SimNet<D> {
+impl<Q: Queues + 'static> SimNet<Q> {
     /// The receiver's device is what `wrap` makes of it, and so is the sender's.
-    pub(crate) fn wrapped(seed: u64, faults: Faults, wrap: impl Fn(SimDevice) -> D) -> Self {
+    pub(crate) fn wrapped(seed: u64, faults: Faults, wrap: impl Fn(SimQueues) -> Q) -> Self {
         // The world's checkers compare what programs call with what the wire shows: of the calls on these rings they see nothing.
         let mut world = World::new(WorldConfig::seeded(seed)).unchecked();
         let link = LinkConfig { faults, ..LinkConfig::default() };
@@ -142,10 +142,10 @@ impl<D: Device + 'static> SimNet<D> {
     }
 }
 
-impl<D: Device<Rx: Debug> + 'static> Net for SimNet<D> {
-    type Device = D;
+impl<Q: Queues<Rx: Debug> + 'static> Net for SimNet<Q> {
+    type Queues = Q;
 
-    fn ring(&mut self, side: Side) -> impl DerefMut<Target = Ring<D>> {
+    fn ring(&mut self, side: Side) -> impl DerefMut<Target = Ring<Q>> {
         self.rings[side as usize].borrow_mut()
     }
 
@@ -167,7 +167,7 @@ impl<D: Device<Rx: Debug> + 'static> Net for SimNet<D> {
             self.world.call(host, |_| ());
         }
         self.world.run_for(time);
-        self.rings.iter().for_each(|ring| ring.borrow_mut().device_mut().reap());
+        self.rings.iter().for_each(|ring| ring.borrow_mut().queues_mut().reap());
     }
 
     fn delivers(&self) -> bool {
@@ -185,9 +185,9 @@ fn ip(side: usize) -> Ipv4Addr {
 }
 
 /// Polls a ring when something has arrived on it, and when it must be.
-struct Poller<D: Device>(Rc<RefCell<Ring<D>>>);
+struct Poller<Q: Queues>(Rc<RefCell<Ring<Q>>>);
 
-impl<D: Device> App for Poller<D> {
+impl<Q: Queues> App for Poller<Q> {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let mut ring = self.0.borrow_mut();
         while ring.poll(cx.now) > 0 {}

@@ -1,10 +1,10 @@
 //! A device with one flaw, on top of a right one: what the cases are there to find.
 
-use ringway_sim::{NicConfig, SimDevice, SimRx, SimTx};
+use ringway_sim::{Nic, NicConfig, SimQueues, SimRx, SimTx};
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, IpMatch, MacAddr, Pacing, RuleError, RuleId, RxBatch,
-    SendError, TxFrame, TxOffload, Unsupported, VxlanMatch, Wake,
+    Attached, Capabilities, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, IpMatch, MacAddr, OpenError, Pacing, QueueId,
+    Queues, QueuesConfig, RuleError, RuleId, RxBatch, SendError, Target, TxFrame, TxOffload, Unsupported, VxlanMatch, Wake,
 };
 
 /// What is wrong with a device.
@@ -41,14 +41,14 @@ pub(crate) enum Flaw {
 }
 
 /// A configuration of the NIC underneath.
-type Nic = fn() -> NicConfig;
+type Card = fn() -> NicConfig;
 
 /// A rule that steers nothing.
 const NO_RULE: RuleId = RuleId(u64::MAX);
 
 impl Flaw {
     /// Each flaw, the NIC on which it shows, and a sentence that must find it.
-    pub(crate) const ALL: [(Self, Nic, &'static str); 25] = [
+    pub(crate) const ALL: [(Self, Card, &'static str); 25] = [
         (Self::SilentPacing, NicConfig::bare, "003.4"),
         (Self::SilentSteering, NicConfig::bare, "003.10"),
         (Self::SilentCutting, NicConfig::bare, "003.5"),
@@ -80,11 +80,26 @@ impl Flaw {
 /// The device.
 #[derive(Debug)]
 pub(crate) struct Flawed {
-    pub(crate) device: SimDevice,
+    card: FlawedCard,
+    pub(crate) device: SimQueues,
     pub(crate) flaw: Flaw,
 }
 
 impl Flawed {
+    pub(crate) fn new(device: SimQueues, flaw: Flaw) -> Self {
+        let card = FlawedCard { nic: device.nic().clone(), flaw };
+        Self { card, device, flaw }
+    }
+}
+
+/// Its card.
+#[derive(Clone, Debug)]
+pub(crate) struct FlawedCard {
+    nic: Nic,
+    flaw: Flaw,
+}
+
+impl FlawedCard {
     /// The rule that it attaches instead.
     fn misread(&self, mut rule: FlowRule) -> FlowRule {
         match (self.flaw, &mut rule.outer.ip, &mut rule.vxlan) {
@@ -100,12 +115,46 @@ impl Flawed {
     }
 }
 
-impl Device for Flawed {
+impl Device for FlawedCard {
+    type Queues = Flawed;
+
+    fn capabilities(&self) -> &Capabilities {
+        self.nic.capabilities()
+    }
+
+    fn open(&self, config: &QueuesConfig) -> Result<Flawed, OpenError> {
+        Ok(Flawed::new(self.nic.open(config)?, self.flaw))
+    }
+
+    fn attach(&self, rule: &FlowRule, target: Target) -> Result<Attached, RuleError> {
+        match self.nic.attach(&self.misread(*rule), target) {
+            Err(RuleError::Unsupported(_)) if self.flaw == Flaw::SilentSteering => Ok(Attached { rule: NO_RULE, is_ready: true }),
+            outcome => outcome,
+        }
+    }
+
+    fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
+        self.nic.retarget(rule, target, tag)
+    }
+
+    fn detach(&self, rule: RuleId) {
+        if rule != NO_RULE && self.flaw != Flaw::RuleStays {
+            self.nic.detach(rule);
+        }
+    }
+}
+
+impl Queues for Flawed {
+    type Device = FlawedCard;
     type Rx = SimRx;
     type Tx = SimTx;
 
-    fn capabilities(&self) -> &Capabilities {
-        self.device.capabilities()
+    fn device(&self) -> &FlawedCard {
+        &self.card
+    }
+
+    fn id(&self) -> QueueId {
+        self.device.id()
     }
 
     fn mac(&self) -> MacAddr {
@@ -154,19 +203,6 @@ impl Device for Flawed {
 
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         self.device.poll_event()
-    }
-
-    fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {
-        match self.device.attach(&self.misread(*rule)) {
-            Err(RuleError::Unsupported(_)) if self.flaw == Flaw::SilentSteering => Ok(NO_RULE),
-            outcome => outcome,
-        }
-    }
-
-    fn detach(&mut self, rule: RuleId) {
-        if rule != NO_RULE && self.flaw != Flaw::RuleStays {
-            self.device.detach(rule);
-        }
     }
 
     fn arm(&mut self, wake: Wake) -> bool {

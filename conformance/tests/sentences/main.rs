@@ -45,7 +45,7 @@ fn the_full_nic_passes_whatever_there_is_a_case_for() {
 fn each_flaw_is_found_by_its_sentence() {
     for (flaw, nic, id) in Flaw::ALL {
         let mut matrix = Matrix::default();
-        matrix.add(SIM, &seed003::seed(), || SimRig::wrapped(nic(), move |device| Flawed { device, flaw }));
+        matrix.add(SIM, &seed003::seed(), || SimRig::wrapped(nic(), move |device| Flawed::new(device, flaw)));
         let failed: Vec<_> = matrix.verdicts(SIM).filter(|(.., verdict)| matches!(verdict, Verdict::Fail(_))).map(|(id, ..)| id).collect();
         println!("{flaw:?}: {failed:?}");
         assert!(failed.contains(&id), "{flaw:?} was to be found by {id}: {failed:?}");

@@ -6,14 +6,14 @@ use std::process;
 use std::sync::Arc;
 
 use ringway_conformance::sentences::{Rig, Side};
-use ringway_shm::{Rendezvous, Settings, ShmDevice, attach};
+use ringway_shm::{Rendezvous, Settings, ShmQueues, attach};
 use ringway_stack::Instant;
 use ringway_stack::device::{Capabilities, FlowRule, MacAddr, Protocol, Unsupported};
 use ringway_stack::raw::RawQueue;
 
 /// Both stations.
 pub(crate) struct ShmRig {
-    queue: RawQueue<ShmDevice>,
+    queue: RawQueue<ShmQueues>,
     _rendezvous: Arc<Rendezvous>,
 }
 
@@ -26,19 +26,19 @@ impl ShmRig {
         let mut queue = RawQueue::new(device);
         let rule = queue.steer(&FlowRule::flow(Protocol::Udp, address.into(), None)).expect("an address of this process alone");
         rendezvous.resolve(Protocol::Udp, address).expect("no system error").expect("itself");
-        queue.unsteer(rule);
+        queue.unsteer(rule.rule);
         Self { queue, _rendezvous: rendezvous }
     }
 }
 
 impl Rig for ShmRig {
-    type Device = ShmDevice;
+    type Queues = ShmQueues;
 
     fn capabilities(&self) -> Capabilities {
         self.queue.capabilities().clone()
     }
 
-    fn ring(&mut self, _: Side, index: usize) -> Result<&mut RawQueue<ShmDevice>, Unsupported> {
+    fn ring(&mut self, _: Side, index: usize) -> Result<&mut RawQueue<ShmQueues>, Unsupported> {
         if index > 0 {
             return Err(self.queue.capabilities().lacks("so many rings"));
         }

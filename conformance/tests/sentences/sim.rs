@@ -4,19 +4,19 @@ use core::time::Duration;
 use std::net::Ipv4Addr;
 
 use ringway_conformance::sentences::{Rig, Side};
-use ringway_sim::{HostConfig, HostId, NicConfig, SimDevice, World, WorldConfig};
+use ringway_sim::{HostConfig, HostId, NicConfig, SimQueues, World, WorldConfig};
 use ringway_stack::Instant;
-use ringway_stack::device::{Capabilities, Device, MacAddr, Unsupported};
+use ringway_stack::device::{Capabilities, MacAddr, Queues, Unsupported};
 use ringway_stack::raw::RawQueue;
 
 /// Two hosts, whose own stacks have nothing to do with the cases.
-pub(crate) struct SimRig<D = SimDevice> {
+pub(crate) struct SimRig<Q = SimQueues> {
     world: World,
     hosts: [HostId; 2],
     /// By side. The first ring is there from the start.
-    rings: [Vec<RawQueue<D>>; 2],
+    rings: [Vec<RawQueue<Q>>; 2],
     /// What a case sees in a ring's place.
-    wrap: Box<dyn Fn(SimDevice) -> D>,
+    wrap: Box<dyn Fn(SimQueues) -> Q>,
     capabilities: Capabilities,
 }
 
@@ -27,10 +27,10 @@ impl SimRig {
     }
 }
 
-impl<D: Device> SimRig<D> {
+impl<Q: Queues> SimRig<Q> {
     /// On NICs with this configuration, but for two things: packets that were coalesced on receipt could not be told from packets that were
     /// never cut; and one more ring, since the host's stack has the first.
-    pub(crate) fn wrapped(nic: NicConfig, wrap: impl Fn(SimDevice) -> D + 'static) -> Self {
+    pub(crate) fn wrapped(nic: NicConfig, wrap: impl Fn(SimQueues) -> Q + 'static) -> Self {
         let mut world = World::new(WorldConfig::seeded(3));
         let nic = NicConfig { lro: false, rings_max: nic.rings_max + 1, ..nic };
         let hosts = ["sender", "receiver"].map(|name| world.add_host(HostConfig::named(name).nic(nic.clone())));
@@ -41,14 +41,14 @@ impl<D: Device> SimRig<D> {
     }
 }
 
-impl<D: Device> Rig for SimRig<D> {
-    type Device = D;
+impl<Q: Queues> Rig for SimRig<Q> {
+    type Queues = Q;
 
     fn capabilities(&self) -> Capabilities {
         self.capabilities.clone()
     }
 
-    fn ring(&mut self, side: Side, index: usize) -> Result<&mut RawQueue<D>, Unsupported> {
+    fn ring(&mut self, side: Side, index: usize) -> Result<&mut RawQueue<Q>, Unsupported> {
         if index >= self.capabilities.rings_max {
             return Err(self.capabilities.lacks("so many rings"));
         }

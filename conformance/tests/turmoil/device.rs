@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, Device, DeviceEvent, FlowRule, HEAD_MAX, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame,
-    Wake,
+    Capabilities, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, RxBuffer, SendError, SingleQueue, TxBuffer, TxFrame, Wake,
 };
 use ringway_stack::offload::DeviceKind;
 
@@ -20,10 +19,10 @@ const SEND_QUEUE_MAX: usize = 256;
 
 /// The frames between a device and the task that carries them.
 #[derive(Clone, Default)]
-pub(crate) struct Frames(Rc<Queues>);
+pub(crate) struct Frames(Rc<Waiting>);
 
 #[derive(Default)]
-struct Queues {
+struct Waiting {
     out: RefCell<VecDeque<Vec<u8>>>,
     into: RefCell<VecDeque<Vec<u8>>>,
 }
@@ -52,16 +51,16 @@ fn station(ip: Ipv4Addr) -> MacAddr {
 }
 
 /// The device.
-pub(crate) struct TurmoilDevice {
-    capabilities: Capabilities,
+pub(crate) struct TurmoilQueues {
+    card: SingleQueue<Self>,
     mac: MacAddr,
     frames: Frames,
 }
 
-impl TurmoilDevice {
+impl TurmoilQueues {
     pub(crate) fn new(ip: Ipv4Addr, frames: Frames) -> Self {
         let capabilities = Capabilities { gather_max: 8, ..Capabilities::least(DeviceKind::Sim, MTU) };
-        Self { capabilities, mac: station(ip), frames }
+        Self { card: SingleQueue::new(capabilities), mac: station(ip), frames }
     }
 
     fn is_for_us(&self, frame: &[u8]) -> bool {
@@ -71,12 +70,13 @@ impl TurmoilDevice {
     }
 }
 
-impl Device for TurmoilDevice {
+impl Queues for TurmoilQueues {
+    type Device = SingleQueue<Self>;
     type Rx = Received;
     type Tx = Sent;
 
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn device(&self) -> &SingleQueue<Self> {
+        &self.card
     }
 
     fn mac(&self) -> MacAddr {
@@ -130,13 +130,6 @@ impl Device for TurmoilDevice {
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         None
     }
-
-    fn attach(&mut self, _: &FlowRule) -> Result<RuleId, RuleError> {
-        // One ring: everything is steered to it.
-        Ok(RuleId(0))
-    }
-
-    fn detach(&mut self, _: RuleId) {}
 
     fn arm(&mut self, _wake: Wake) -> bool {
         !self.rx_ready()

@@ -10,13 +10,13 @@ use ringway_tokio::NetConfig;
 use tokio::time;
 use turmoil::net::UdpSocket;
 
-use crate::device::{Frames, TurmoilDevice};
+use crate::device::{Frames, TurmoilQueues};
 use crate::story::Story;
 
-pub(crate) type Net = ringway_tokio::Net<TurmoilDevice>;
-pub(crate) type TcpListener = ringway_tokio::TcpListener<TurmoilDevice>;
-pub(crate) type TcpStream = ringway_tokio::TcpStream<TurmoilDevice>;
-pub(crate) type UdpSockets = ringway_tokio::UdpSocket<TurmoilDevice>;
+pub(crate) type Net = ringway_tokio::Net<TurmoilQueues>;
+pub(crate) type TcpListener = ringway_tokio::TcpListener<TurmoilQueues>;
+pub(crate) type TcpStream = ringway_tokio::TcpStream<TurmoilQueues>;
+pub(crate) type UdpSockets = ringway_tokio::UdpSocket<TurmoilQueues>;
 
 /// The port whose datagrams are frames.
 const WIRE: u16 = 4789;
@@ -29,7 +29,7 @@ pub(crate) async fn boot(name: &str, story: &Story) -> io::Result<Net> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, WIRE)).await?;
     socket.set_broadcast(true)?;
     let frames = Frames::default();
-    let device = TurmoilDevice::new(ip, frames.clone());
+    let device = TurmoilQueues::new(ip, frames.clone());
     // What a machine would have from its hardware; a host that was bounced must not begin with the same numbers again.
     let mut seed = [0; 32];
     seed[..4].copy_from_slice(&ip.octets());

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::HashSet;
 
 use ringway_host::Blocked;
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 
 use crate::exports::stdio;
 use crate::mux::wait::in_handler;
@@ -189,7 +189,7 @@ fn see_off(process: &'static Process, patience: &mut Patience) {
         if patience.stood_still() > UNREAD || now.since(started) > SLOW || !left_to_peers.is_empty() {
             moving::owner::leave_to_peer(process, offload, &mut left_to_peers);
         }
-        let ready = offload.ring.device().rx_ready();
+        let ready = offload.ring.queues().rx_ready();
         drop(guard);
         if !ready {
             pause();

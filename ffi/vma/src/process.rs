@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use ringway_host::{Addresses, Clock, Pidfd};
 use ringway_report::ClosedSockets;
-use ringway_shm::{Rendezvous, ShmDevice};
-use ringway_stack::device::Device;
+use ringway_shm::{Rendezvous, ShmQueues};
+use ringway_stack::device::Queues;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, Ring, RingConfig};
 use ringway_stack::tcp;
@@ -54,7 +54,7 @@ pub(crate) struct Process {
 
 /// What the lock protects.
 pub(crate) struct Offload {
-    pub(crate) ring: Ring<ShmDevice>,
+    pub(crate) ring: Ring<ShmQueues>,
     pub(crate) sockets: Slab<Socket>,
     pub(crate) mux: mux::State,
     /// The ring's socket slot -> our socket's index; `u32::MAX` where there is none.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::error::Error;
 use std::net::Ipv4Addr;
 
-use ringway_sim::{HostConfig, HostId, NicConfig, SimDevice, SimRx, World, WorldConfig};
+use ringway_sim::{HostConfig, HostId, NicConfig, SimQueues, SimRx, World, WorldConfig};
 use ringway_stack::device::{MacAddr, RxBatch, RxBuffer, RxFrame};
 use ringway_stack::raw::RawQueue;
 
@@ -38,9 +38,9 @@ pub(crate) struct Pair {
     hosts: [HostId; 2],
     macs: [MacAddr; 2],
     /// The sender's queue.
-    pub(crate) from: RawQueue<SimDevice>,
+    pub(crate) from: RawQueue<SimQueues>,
     /// The receiver's queue: it gets what is steered to it.
-    pub(crate) to: RawQueue<SimDevice>,
+    pub(crate) to: RawQueue<SimQueues>,
 }
 
 impl Pair {
@@ -55,12 +55,12 @@ impl Pair {
     }
 
     /// One more queue of the sender's.
-    pub(crate) fn another_sender(&mut self) -> RawQueue<SimDevice> {
+    pub(crate) fn another_sender(&mut self) -> RawQueue<SimQueues> {
         RawQueue::new(self.world.add_raw_ring(self.hosts[0]))
     }
 
     /// One more queue of the receiver's.
-    pub(crate) fn another_receiver(&mut self) -> RawQueue<SimDevice> {
+    pub(crate) fn another_receiver(&mut self) -> RawQueue<SimQueues> {
         RawQueue::new(self.world.add_raw_ring(self.hosts[1]))
     }
 
@@ -103,7 +103,7 @@ impl Pair {
     }
 
     /// What has arrived on another queue of the receiver's.
-    pub(crate) fn poll(&self, queue: &mut RawQueue<SimDevice>) -> Vec<Received> {
+    pub(crate) fn poll(&self, queue: &mut RawQueue<SimQueues>) -> Vec<Received> {
         let mut batch = RxBatch::<SimRx>::new(64);
         queue.poll(self.world.now(), &mut batch);
         batch.frames_mut().iter().map(received).collect()

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use ringway_stack::ring::{Event, FlowId, Readiness, Ring};
 
 use crate::sockets::readiness;
@@ -38,7 +38,7 @@ pub struct Epoll {
 
 impl Epoll {
     /// Adds a socket, or changes its interest: it is reported if it is ready already.
-    pub fn set<D: Device>(&mut self, ring: &Ring<D>, socket: FlowId, interest: Readiness, manner: Manner) {
+    pub fn set<Q: Queues>(&mut self, ring: &Ring<Q>, socket: FlowId, interest: Readiness, manner: Manner) {
         let interest = interest | Readiness::ERR | Readiness::HUP;
         let item = self.items.entry(socket).or_insert(Item { interest, manner, armed: true, queued: false });
         (item.interest, item.manner, item.armed) = (interest, manner, true);
@@ -67,7 +67,7 @@ impl Epoll {
     }
 
     /// Reports up to `max` sockets that are ready, those first that have waited longest.
-    pub fn wait<D: Device>(&mut self, ring: &Ring<D>, max: usize) -> Vec<(FlowId, Readiness)> {
+    pub fn wait<Q: Queues>(&mut self, ring: &Ring<Q>, max: usize) -> Vec<(FlowId, Readiness)> {
         let mut reported = Vec::new();
         // Level-triggered items go back to the end, where this call doesn't look at them again.
         for _ in 0..self.ready.len() {

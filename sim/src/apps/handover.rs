@@ -13,7 +13,7 @@ use super::tcp::listen;
 use super::{Dialogue, Ending, OPEN_RETRY, Shared, Transfer};
 use crate::addresses::neighbour;
 use crate::host::{App, Context, Step};
-use crate::nic::SimDevice;
+use crate::nic::SimQueues;
 
 /// After how long a runner looks again whose partner is about to pass something on, or that could not take it.
 const LOOK_AGAIN: Duration = Duration::from_micros(1);
@@ -33,7 +33,7 @@ pub struct Baton {
 struct Parcel {
     /// Whether the runner that began gave it.
     from_first: bool,
-    handover: Handover<SimDevice>,
+    handover: Handover<SimQueues>,
     conversation: Box<Conversation>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) use self::frames::is_probers;
 use self::frames::{Frame, Icmp};
 use super::Shared;
 use crate::host::{App, Context, Step};
-use crate::nic::SimDevice;
+use crate::nic::SimQueues;
 use crate::random::RandomStream;
 
 /// How long the last frames may take to leave.
@@ -46,7 +46,7 @@ pub struct Probing {
 #[derive(Debug)]
 pub struct Prober {
     /// Until it has finished.
-    queue: Option<RawQueue<SimDevice>>,
+    queue: Option<RawQueue<SimQueues>>,
     vlan: Option<u16>,
     /// Its victim's station, and the addresses of its open ports: one that hears everybody, one that hears the prober alone, and a group's.
     station: MacAddr,
@@ -64,7 +64,7 @@ pub struct Prober {
 impl Prober {
     /// Probes whoever has these addresses, at that station, by frames with the tag of `vlan`.
     pub fn new(
-        queue: RawQueue<SimDevice>,
+        queue: RawQueue<SimQueues>,
         (station, vlan): (MacAddr, Option<u16>),
         [open, paired, group]: [SocketAddrV4; 3],
         probing: Probing,

@@ -22,7 +22,7 @@ use self::segment::{Arrived, Departing, Ends};
 use self::visit::Session;
 use super::{OPEN_RETRY, Shared};
 use crate::host::{App, Context, Step};
-use crate::nic::{SimDevice, SimRx};
+use crate::nic::{SimQueues, SimRx};
 use crate::random::RandomStream;
 
 /// How long the last frames may take to leave.
@@ -34,7 +34,7 @@ const BATCH: usize = 32;
 #[derive(Debug)]
 pub struct Stranger {
     /// Until it has finished.
-    queue: Option<RawQueue<SimDevice>>,
+    queue: Option<RawQueue<SimQueues>>,
     vlan: Option<u16>,
     /// Where frames for its victim go: that host's Ethernet address, as last seen.
     station: MacAddr,
@@ -47,7 +47,7 @@ pub struct Stranger {
 
 impl Stranger {
     /// Visits `server`, whose host has the address `station`, by frames with the tag of `vlan`. What it does follows from `dice`.
-    pub fn new(queue: RawQueue<SimDevice>, server: SocketAddr, station: MacAddr, vlan: Option<u16>, dice: RandomStream) -> Self {
+    pub fn new(queue: RawQueue<SimQueues>, server: SocketAddr, station: MacAddr, vlan: Option<u16>, dice: RandomStream) -> Self {
         Self { queue: Some(queue), vlan, station, server, visits: VecDeque::new(), session: None, dice, gone_at: None }
     }
 
@@ -84,7 +84,7 @@ impl Stranger {
         let Some(rule) = self.queue.as_mut().and_then(|queue| queue.steer(&rule).ok()) else { return false };
         if let Some((port, visit, visited)) = self.visits.pop_front() {
             let iss = u32::try_from(self.dice.bits() >> 32).unwrap_or(0);
-            self.session = Some((rule, Session::new(cx.now, port, iss, visit, visited)));
+            self.session = Some((rule.rule, Session::new(cx.now, port, iss, visit, visited)));
         }
         true
     }

@@ -13,10 +13,10 @@ use super::datagrams::Datagram;
 use super::desk::Sock;
 use super::flow::{Endpoint, Tuple};
 use super::{Checkers, Moment, after_close, closing, forged, hearing, loans, rto, shadow, stream, timers, window};
-use crate::nic::SimDevice;
+use crate::nic::SimQueues;
 use crate::sockets::{gather, readiness};
 
-type R = Ring<SimDevice>;
+type R = Ring<SimQueues>;
 
 impl Checkers {
     fn call(&mut self, place: usize, now: Instant) -> Moment {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use ringway_stack::device::{ChecksumVerdict, Device};
+use ringway_stack::device::{ChecksumVerdict, Queues};
 use ringway_stack::ring::{FlowId, Ring, UdpOptions};
 use ringway_stack::{Error, Instant};
 
@@ -15,7 +15,7 @@ use super::{Checkers, Moment};
 use crate::checksum;
 use crate::dissect::{self, Ip, UDP, be16};
 use crate::fabric::{Frame, Marks};
-use crate::nic::SimDevice;
+use crate::nic::SimQueues;
 
 const NAME: &str = "hearing";
 
@@ -272,8 +272,8 @@ impl Checkers {
     }
 
     /// All that came to a ring was polled.
-    pub(super) fn datagrams_polled(&mut self, moment: &Moment, ring: &Ring<SimDevice>) {
-        if ring.device().rx_ready() {
+    pub(super) fn datagrams_polled(&mut self, moment: &Moment, ring: &Ring<SimQueues>) {
+        if ring.queues().rx_ready() {
             return;
         }
         let calm = self.is_calm(moment.host);

@@ -8,9 +8,9 @@ use ringway_stack::tcp::Remains;
 
 use super::flow::Tuple;
 use super::{Checkers, stream};
-use crate::nic::SimDevice;
+use crate::nic::SimQueues;
 
-type R = Ring<SimDevice>;
+type R = Ring<SimQueues>;
 
 /// A socket of the addresses that are about to leave.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, FlowInfo, Ring};
 
 use super::{Checkers, Moment};
-use crate::nic::SimDevice;
+use crate::nic::SimQueues;
 
 const NAME: &str = "loans";
 
@@ -77,7 +77,7 @@ impl State {
 
 impl Checkers {
     /// A program took something by reference; `copied`: it was copied on its way, though its ring lends everything.
-    pub(crate) fn lent(&mut self, place: usize, ring: &Ring<SimDevice>, socket: FlowId, len: usize, copied: bool) {
+    pub(crate) fn lent(&mut self, place: usize, ring: &Ring<SimQueues>, socket: FlowId, len: usize, copied: bool) {
         let moment = self.moment(place, None);
         if copied {
             moment.breach(NAME, format_args!("{len} bytes that are lent were copied between the wire and their reader"));
@@ -115,12 +115,12 @@ impl Checkers {
     }
 
     /// It was given back.
-    pub(crate) fn gave_back(&mut self, place: usize, ring: &Ring<SimDevice>, socket: FlowId) {
+    pub(crate) fn gave_back(&mut self, place: usize, ring: &Ring<SimQueues>, socket: FlowId) {
         self.looked(place, ring, socket);
     }
 }
 
 /// Bytes of the datagrams that found no room in a UDP socket's buffer.
-pub(super) fn dropped_bytes(ring: &Ring<SimDevice>, socket: FlowId) -> u64 {
+pub(super) fn dropped_bytes(ring: &Ring<SimQueues>, socket: FlowId) -> u64 {
     ring.udp_backlog(socket).map_or(0, |backlog| backlog.dropped_bytes)
 }

@@ -3,14 +3,14 @@
 use core::time::Duration;
 
 use ringway_stack::Instant;
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use ringway_stack::ring::{Event, FlowId, Readiness, Ring};
 
 use super::{Checkers, Moment, closing, edges, forged, info, loans, resources, rto, shadow, timers, window};
-use crate::nic::{Outstanding, SimDevice};
+use crate::nic::{Outstanding, SimQueues};
 use crate::sockets::{Sockets, readiness};
 
-type R = Ring<SimDevice>;
+type R = Ring<SimQueues>;
 
 /// A deadline this near may be that of a device which refused a frame.
 const STALL_MAX: Duration = Duration::from_millis(5);
@@ -29,11 +29,11 @@ impl Checkers {
                 sock.hearing.polls();
             }
         }
-        let nic = ring.device().nic();
-        desk.scarce |= ring.device().rx_scarce() || nic.rx_buffers_max() <= FEW_BUFFERS;
+        let nic = ring.queues().nic();
+        desk.scarce |= ring.queues().rx_scarce() || nic.rx_buffers_max() <= FEW_BUFFERS;
         desk.merges = nic.merges();
         desk.raw |= nic.has_raw_ring();
-        desk.mtu = ring.device().capabilities().mtu;
+        desk.mtu = ring.queues().capabilities().mtu;
     }
 
     /// A host's clock jumped: each of its timers may run out at once, and from now on everything there goes by the new time.
@@ -207,7 +207,7 @@ impl Checkers {
     pub(crate) fn passed(&mut self, place: usize, now: Instant, ring: &R) {
         // A host that asked and was not served (it was paused) is not to blame.
         let Some(now) = self.desks.get(place).map(|desk| now + desk.ahead) else { return };
-        if ring.next_deadline().is_some_and(|at| at <= now) || ring.device().rx_ready() {
+        if ring.next_deadline().is_some_and(|at| at <= now) || ring.queues().rx_ready() {
             return;
         }
         self.desks[place].now = now;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use ringway_stack::Instant;
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use ringway_stack::ring::{Datagram, FlowId, Readiness, Reuse, Ring};
 
 use super::Moment;
@@ -99,7 +99,7 @@ impl Port {
         self.sockets.iter().filter(speaks).map(|bound| bound.socket)
     }
 
-    pub(super) fn add<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: FlowId, reuse: Reuse) {
+    pub(super) fn add<Q: Queues>(&mut self, now: Instant, ring: &Ring<Q>, socket: FlowId, reuse: Reuse) {
         if let Some(info) = ring.info(socket) {
             self.sockets.push(Bound { socket, local: info.local, remote: info.remote, reuse, accepted: false });
         }
@@ -114,7 +114,7 @@ impl Port {
     }
 
     /// A UDP socket has a peer, or none any more.
-    pub(super) fn reconnected<D: Device>(&mut self, now: Instant, ring: &Ring<D>, socket: FlowId) {
+    pub(super) fn reconnected<Q: Queues>(&mut self, now: Instant, ring: &Ring<Q>, socket: FlowId) {
         let Some(at) = self.sockets.iter().position(|bound| bound.socket == socket) else { return };
         let reuse = self.sockets.remove(at).reuse;
         self.add(now, ring, socket, reuse);
@@ -126,10 +126,10 @@ impl Port {
     }
 
     /// A client's connection was accepted.
-    pub(super) fn accepted<D: Device>(
+    pub(super) fn accepted<Q: Queues>(
         &mut self,
         moment: &Moment,
-        ring: &Ring<D>,
+        ring: &Ring<Q>,
         listener: FlowId,
         (client, began_at): (SocketAddr, Option<Instant>),
     ) {

@@ -8,7 +8,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
-use ringway_stack::device::{ChecksumVerdict, Device};
+use ringway_stack::device::{ChecksumVerdict, Queues};
 use ringway_stack::mutants::Mutant;
 use ringway_stack::raw::RawQueue;
 use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Ring, RingConfig, SendFlags};
@@ -184,13 +184,13 @@ impl Bench {
     }
 
     /// The ring, with the bench's mutant.
-    pub(super) fn infected<D: Device>(&self, ring: Ring<D>) -> Ring<D> {
+    pub(super) fn infected<Q: Queues>(&self, ring: Ring<Q>) -> Ring<Q> {
         super::infected(ring, self.mutant)
     }
 
     /// A queue without a ring above it, with the bench's mutant.
-    pub(super) fn infected_raw<D: Device>(&self, device: D) -> RawQueue<D> {
-        super::infected_raw(RawQueue::new(device), self.mutant)
+    pub(super) fn infected_raw<Q: Queues>(&self, queues: Q) -> RawQueue<Q> {
+        super::infected_raw(RawQueue::new(queues), self.mutant)
     }
 
     fn note(&mut self, line: Line) {

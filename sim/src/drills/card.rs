@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{Capabilities, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, TxFrame, Wake};
+use ringway_stack::device::{Capabilities, DeviceEvent, MacAddr, Queues, RxBatch, SendError, SingleQueue, TxFrame, Wake};
 use ringway_stack::offload::DeviceKind;
 
 use crate::heap::{self, Buffer, Received};
@@ -34,31 +34,33 @@ pub(super) struct Wire {
 /// The device.
 #[derive(Debug)]
 pub(super) struct Card {
-    capabilities: Capabilities,
+    card: SingleQueue<Self>,
     wire: Rc<RefCell<Wire>>,
-    rules: u64,
 }
 
 impl Card {
     pub(super) fn new(wire: &Rc<RefCell<Wire>>) -> Self {
-        let capabilities = Capabilities { point_to_point: true, gather_max: 4, ..Capabilities::least(DeviceKind::Sim, 1500) };
-        Self { capabilities, wire: wire.clone(), rules: 0 }
+        Self::with(wire, true)
+    }
+
+    fn with(wire: &Rc<RefCell<Wire>>, point_to_point: bool) -> Self {
+        let capabilities = Capabilities { point_to_point, gather_max: 4, ..Capabilities::least(DeviceKind::Sim, 1500) };
+        Self { card: SingleQueue::new(capabilities), wire: wire.clone() }
     }
 
     /// As it is on a link where addresses have to be asked for.
     pub(super) fn on_link(wire: &Rc<RefCell<Wire>>) -> Self {
-        let mut card = Self::new(wire);
-        card.capabilities.point_to_point = false;
-        card
+        Self::with(wire, false)
     }
 }
 
-impl Device for Card {
+impl Queues for Card {
+    type Device = SingleQueue<Self>;
     type Rx = Received;
     type Tx = Buffer;
 
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn device(&self) -> &SingleQueue<Self> {
+        &self.card
     }
 
     fn mac(&self) -> MacAddr {
@@ -108,13 +110,6 @@ impl Device for Card {
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         self.wire.borrow_mut().events.pop_front()
     }
-
-    fn attach(&mut self, _rule: &FlowRule) -> Result<RuleId, RuleError> {
-        self.rules += 1;
-        Ok(RuleId(self.rules))
-    }
-
-    fn detach(&mut self, _rule: RuleId) {}
 
     fn arm(&mut self, _wake: Wake) -> bool {
         false

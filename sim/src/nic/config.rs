@@ -33,6 +33,8 @@ pub struct NicConfig {
     pub rx_buffers_max: usize,
     /// Flow rules.
     pub rules_max: usize,
+    /// How long its firmware takes for a flow rule; zero: it steers at once.
+    pub rule_delay: Duration,
     /// Rings; at most 64.
     pub rings_max: usize,
     /// What it steers by, beside the flows of sockets.
@@ -142,6 +144,7 @@ impl Default for NicConfig {
             tx_buffer_bytes: 2048,
             rx_buffers_max: 8 << 10,
             rules_max: 64 << 10,
+            rule_delay: Duration::ZERO,
             rings_max: 16,
             steering: Steering::all(),
             tso_max: None,

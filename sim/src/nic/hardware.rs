@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{ChecksumVerdict, DeviceEvent, MacAddr, RxMeta};
+use ringway_stack::device::{ChecksumVerdict, DeviceEvent, MacAddr, RuleError, RxMeta};
 
 use super::config::NicConfig;
 use super::faults::{NicFault, NicFaults, Trouble};
 use super::fields::Fields;
 use super::memory::OnDevice;
 use super::offload::{Emitted, Queued, tunnel};
-use super::queues::Queues;
+use super::queues::RingState;
 use super::recycling::Recycling;
-use super::steering::{RINGS_MAX, Steering, Target, Targets};
+use super::steering::{Aim, RINGS_MAX, Steering, Targets};
 use super::{Departure, Outstanding, Reception, RxDrop};
 use crate::checksum;
 use crate::dissect::{self, ETHERNET_LEN, Payload, be16, is_icmp_error};
@@ -29,7 +29,7 @@ pub(super) struct Hardware {
     pub(super) config: NicConfig,
     pub(super) mac: MacAddr,
     pub(super) now: Instant,
-    pub(super) rings: Vec<Queues>,
+    pub(super) rings: Vec<RingState>,
     pub(super) steering: Steering,
     pub(super) memory: OnDevice,
     pub(super) trouble: Trouble,
@@ -77,17 +77,49 @@ impl Hardware {
         }
     }
 
-    pub(super) fn open_ring(&mut self, steered_only: bool) -> usize {
+    /// `None`: there is room for no more.
+    pub(super) fn open_ring(&mut self, steered_only: bool) -> Option<usize> {
         let index = self.rings.iter().position(|ring| !ring.open).unwrap_or(self.rings.len());
-        let max = self.config.rings_max.min(RINGS_MAX);
-        assert!(index < max, "a NIC of this kind has {max} rings");
+        if index >= self.config.rings_max.min(RINGS_MAX) {
+            return None;
+        }
         if index == self.rings.len() {
-            self.rings.push(Queues::new(&self.config));
+            self.rings.push(RingState::new(&self.config));
         }
         let ring = &mut self.rings[index];
         ring.open = true;
         ring.steered_only = steered_only;
-        index
+        Some(index)
+    }
+
+    /// Whether registering something for a ring fails right now.
+    pub(super) fn registration_fails(&mut self, ring: usize) -> bool {
+        let now = self.now;
+        if let Some(until) = self.trouble.strikes(NicFault::Registration, ring, now) {
+            self.rings[ring].until[NicFault::Registration as usize].get_or_insert(until);
+        }
+        let ring = &mut self.rings[ring];
+        let fails = ring.suffers(NicFault::Registration, now);
+        ring.starved |= fails;
+        fails
+    }
+
+    /// Rules whose time has come count from now on, or fail. Whether who sleeps on a ring is to be woken for it.
+    fn ripen_rules(&mut self, now: Instant) -> bool {
+        let mut wake = false;
+        while let Some((rule, aim)) = self.steering.ripen(now) {
+            let event = if self.registration_fails(aim.ring) {
+                self.steering.detach(rule);
+                self.count_cyclic(aim, -1);
+                DeviceEvent::RuleFailed(rule, RuleError::Full)
+            } else {
+                DeviceEvent::RuleReady(rule)
+            };
+            let ring = &mut self.rings[aim.ring];
+            ring.events.push_back(event);
+            (ring.news, wake) = (true, true);
+        }
+        wake
     }
 
     pub(super) fn close_ring(&mut self, index: usize) {
@@ -142,12 +174,12 @@ impl Hardware {
     }
 
     /// Where frames go that no rule steers.
-    fn stacks(&self) -> impl Iterator<Item = Target> {
+    fn stacks(&self) -> impl Iterator<Item = Aim> {
         let stacks = self.rings.iter().enumerate().filter(|(_, ring)| ring.open && !ring.steered_only);
-        stacks.map(|(ring, _)| Target { ring, queue: None, tag: 0 })
+        stacks.map(|(ring, _)| Aim { ring, queue: None, tag: 0 })
     }
 
-    fn deliver(&mut self, now: Instant, target: Target, bytes: &Rc<[u8]>, (sound, quiet): (bool, bool)) -> Result<Option<Instant>, RxDrop> {
+    fn deliver(&mut self, now: Instant, target: Aim, bytes: &Rc<[u8]>, (sound, quiet): (bool, bool)) -> Result<Option<Instant>, RxDrop> {
         let overruns = self.trouble.strikes(NicFault::CqOverrun, target.ring, now);
         let exhausts = self.trouble.strikes(NicFault::RxExhausted, target.ring, now);
         let ring = &mut self.rings[target.ring];
@@ -291,7 +323,7 @@ impl Hardware {
     }
 
     pub(super) fn next_at(&self) -> Option<Instant> {
-        let ring_at = |ring: &Queues| {
+        let ring_at = |ring: &RingState| {
             let posted = ring.posted.front().map(|(ready_at, frame)| {
                 let paced = ring.bucket.as_ref().map_or(Instant::ZERO, |bucket| bucket.ready_at(frame.next_len()));
                 paced.max(*ready_at)
@@ -299,12 +331,19 @@ impl Hardware {
             let faults = if self.trouble.calm { &[][..] } else { &ring.until[..] };
             faults.iter().copied().flatten().chain(posted).chain(ring.wake_due).min()
         };
-        self.rings.iter().filter(|ring| ring.open).filter_map(ring_at).chain(self.down_until).chain(self.room_at()).min()
+        self.rings
+            .iter()
+            .filter(|ring| ring.open)
+            .filter_map(ring_at)
+            .chain(self.down_until)
+            .chain(self.room_at())
+            .chain(self.steering.ripe_at())
+            .min()
     }
 
     pub(super) fn advance(&mut self, now: Instant) -> bool {
         self.now = self.now.max(now);
-        let mut wake = self.settle(now);
+        let mut wake = self.settle(now) | self.ripen_rules(now);
         let recovered = self.down_until.take_if(|until| *until <= now).is_some();
         for ring in self.rings.iter_mut().filter(|ring| ring.open) {
             let mut ended = false;

@@ -1,11 +1,12 @@
 //! The simulated NIC: the packet plane of a ConnectX, in virtual time.
 //!
-//! A [`Nic`] has several rings ([`SimDevice`]), one steering table, one wire and some memory of its own. It is as unforgiving as the contract
+//! A [`Nic`] has several rings ([`SimQueues`]), one steering table, one wire and some memory of its own. It is as unforgiving as the contract
 //! allows: bytes of a send buffer that was sent may not be written again, a frame that was queued must be followed by a doorbell, and what is
 //! detached must have been attached. A breach panics, naming the contract, since no later symptom would point back at it. What the
 //! capabilities don't name is refused with a typed error. Every limit is enforced and every buffer counted.
 
 mod buffer;
+mod card;
 mod config;
 mod cyclic;
 mod faults;
@@ -24,7 +25,7 @@ mod steering;
 pub use buffer::{SimRx, SimTx};
 pub use config::NicConfig;
 pub use faults::{NicFault, NicFaults, NicStrike, Strength};
-pub use ring::SimDevice;
+pub use ring::SimQueues;
 
 use core::cell::{RefCell, RefMut};
 use core::fmt;
@@ -32,7 +33,7 @@ use core::ops::AddAssign;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{DeviceEvent, MacAddr};
+use ringway_stack::device::{Capabilities, Device as _, DeviceEvent, MacAddr, QueuesConfig};
 
 use hardware::Hardware;
 
@@ -101,9 +102,12 @@ pub(crate) struct Departure {
     pub(crate) quiet: bool,
 }
 
-/// A simulated NIC. Handles on one NIC are equal; the drivers' side is [`SimDevice`], a ring's.
+/// A simulated NIC: a handle, whose clones are of the same one. The drivers' side are [`Device`](ringway_stack::device::Device), and [`SimQueues`] for each ring.
 #[derive(Clone)]
-pub struct Nic(Rc<RefCell<Hardware>>);
+pub struct Nic {
+    hardware: Rc<RefCell<Hardware>>,
+    capabilities: Rc<Capabilities>,
+}
 
 impl fmt::Debug for Nic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,23 +123,24 @@ impl Nic {
 
     /// A NIC without rings, whose faults follow from a world's seed and a host's number.
     pub fn seeded(mac: MacAddr, config: NicConfig, seed: u64, host: u32) -> Self {
-        Self(Rc::new(RefCell::new(Hardware::new(mac, config, seed, host))))
+        let capabilities = Rc::new(config.capabilities());
+        Self { hardware: Rc::new(RefCell::new(Hardware::new(mac, config, seed, host))), capabilities }
     }
 
     /// A ring for a stack. The first of them gets the IP frames, and each of them gets the others, that no rule steers.
     ///
     /// # Panics
     /// The NIC has [`NicConfig::rings_max`] of them already.
-    pub fn ring(&self) -> SimDevice {
-        SimDevice::open(self.clone(), false)
+    pub fn ring(&self) -> SimQueues {
+        self.open(&QueuesConfig { steered_only: false }).expect("there is room for another ring")
     }
 
     /// A ring that gets nothing but what its rules steer to it.
     ///
     /// # Panics
     /// The NIC has [`NicConfig::rings_max`] of them already.
-    pub fn steered_ring(&self) -> SimDevice {
-        SimDevice::open(self.clone(), true)
+    pub fn steered_ring(&self) -> SimQueues {
+        self.open(&QueuesConfig { steered_only: true }).expect("there is room for another ring")
     }
 
     /// The wire's side: a frame's last bit arrives.
@@ -278,7 +283,7 @@ impl Nic {
     }
 
     fn hardware(&self) -> RefMut<'_, Hardware> {
-        self.0.borrow_mut()
+        self.hardware.borrow_mut()
     }
 }
 

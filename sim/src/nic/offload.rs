@@ -16,7 +16,7 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// A frame between [`ringway_stack::device::Device::send`] and the wire: headers copied, payload still in the stack's buffers.
+/// A frame between [`ringway_stack::device::Queues::send`] and the wire: headers copied, payload still in the stack's buffers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queued {
     pub(super) inline: Vec<u8>,

@@ -20,7 +20,7 @@ use super::{Outstanding, RxDrop};
 /// A ring's state.
 #[expect(clippy::vec_box, reason = "a frame goes from queue to queue five times, and is a few words long only in a box")]
 #[derive(Debug)]
-pub(super) struct Queues {
+pub(super) struct RingState {
     /// Someone has it.
     pub(super) open: bool,
     /// It gets what rules steer to it, and nothing else.
@@ -79,7 +79,7 @@ struct Received {
     meta: RxMeta,
 }
 
-impl Queues {
+impl RingState {
     pub(super) fn new(config: &NicConfig) -> Self {
         Self {
             open: true,

@@ -1,43 +1,39 @@
-//! The driver's side: [`SimDevice`], one ring as the [`Device`] contract has it.
+//! The driver's side: [`SimQueues`], one ring as the [`Device`] contract has it.
 
 use core::cell::RefMut;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, CyclicConfig, CyclicError, CyclicId, CyclicPacket, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule,
-    HEAD_MAX, MacAddr, Moderation, Pacing, RuleError, RuleId, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
+    CyclicConfig, CyclicError, CyclicId, CyclicPacket, DeviceEvent, DeviceMemory, DeviceMemoryError, HEAD_MAX, MacAddr, Moderation, Pacing,
+    QueueId, Queues, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
 
 use super::buffer::{SimRx, SimTx};
+use super::card::queue_id;
 use super::config::NicConfig;
 use super::cyclic::Cyclic;
 use super::faults::NicFault;
 use super::hardware::Hardware;
 use super::offload::Cut;
 use super::pacing::Bucket;
-use super::steering::Target;
 use super::{Nic, Outstanding};
 use crate::dissect::{ETHERNET_LEN, TCP, be16, transport_at};
 
 /// One ring of a simulated NIC. Dropping it gives everything back that it had.
 #[derive(Debug)]
-pub struct SimDevice {
+pub struct SimQueues {
     nic: Nic,
     ring: usize,
-    capabilities: Capabilities,
 }
 
-impl SimDevice {
+impl SimQueues {
     /// The only ring of a NIC of its own.
     pub fn new(mac: MacAddr, config: NicConfig) -> Self {
         Nic::new(mac, config).ring()
     }
 
-    pub(super) fn open(nic: Nic, steered_only: bool) -> Self {
-        let mut hardware = nic.hardware();
-        let (ring, capabilities) = (hardware.open_ring(steered_only), hardware.config.capabilities());
-        drop(hardware);
-        Self { nic, ring, capabilities }
+    pub(super) const fn of_nic(nic: Nic, ring: usize) -> Self {
+        Self { nic, ring }
     }
 
     /// The NIC that it is a ring of.
@@ -45,7 +41,7 @@ impl SimDevice {
         &self.nic
     }
 
-    /// Whether it has lent every frame's head since it was asked to ([`Device::lend_heads`]), for all that was received then.
+    /// Whether it has lent every frame's head since it was asked to ([`Queues::lend_heads`]), for all that was received then.
     pub(crate) fn lent_all_heads(&self) -> bool {
         let hardware = self.nic.hardware();
         let ring = &hardware.rings[self.ring];
@@ -64,7 +60,7 @@ impl SimDevice {
         hardware.rings[self.ring].outstanding(hardware.steering.rules_of(self.ring), hardware.memory.used())
     }
 
-    /// If there is nothing to poll but what the ring's owner slept through: what [`SimDevice::spoken`] is.
+    /// If there is nothing to poll but what the ring's owner slept through: what [`SimQueues::spoken`] is.
     pub(crate) fn slept_through(&self) -> Option<u64> {
         let hardware = self.nic.hardware();
         let ring = &hardware.rings[self.ring];
@@ -80,18 +76,6 @@ impl SimDevice {
         self.nic.hardware()
     }
 
-    /// Whether registering something fails right now.
-    fn registration_fails(&self, hardware: &mut Hardware) -> bool {
-        let now = hardware.now;
-        if let Some(until) = hardware.trouble.strikes(NicFault::Registration, self.ring, now) {
-            hardware.rings[self.ring].until[NicFault::Registration as usize].get_or_insert(until);
-        }
-        let ring = &mut hardware.rings[self.ring];
-        let fails = ring.suffers(NicFault::Registration, now);
-        ring.starved |= fails;
-        fails
-    }
-
     /// Whether the send queue takes nothing right now, for no reason of its own.
     fn send_fails(&self, hardware: &mut Hardware) -> bool {
         let now = hardware.now;
@@ -103,15 +87,15 @@ impl SimDevice {
 
     fn check_offload(&self, frame: &TxFrame<'_, SimTx>) -> Result<Option<Cut>, SendError> {
         let TxOffload { checksum, tso_mss, vlan, .. } = frame.offload;
-        let lacks = |what| Err(SendError::Unsupported(self.capabilities.lacks(what)));
-        if checksum && !self.capabilities.tx_checksum {
+        let lacks = |what| Err(SendError::Unsupported(self.capabilities().lacks(what)));
+        if checksum && !self.capabilities().tx_checksum {
             return lacks("checksum offload");
         }
-        if vlan.is_some() && !self.capabilities.vlan_insert {
+        if vlan.is_some() && !self.capabilities().vlan_insert {
             return lacks("VLAN insertion");
         }
         let Some(mss) = tso_mss else { return Ok(None) };
-        if self.capabilities.tso_max.is_none() {
+        if self.capabilities().tso_max.is_none() {
             return lacks("TSO");
         }
         Cut::plan(frame.head, mss).map_or_else(|| lacks("TSO for what is no plain IPv4 TCP frame"), |cut| Ok(Some(cut)))
@@ -120,42 +104,35 @@ impl SimDevice {
     fn check_len(&self, frame: &TxFrame<'_, SimTx>, cut: Option<Cut>) -> Result<(), SendError> {
         let tag_len = if frame.head[12..14] == [0x81, 0x00] { 4 } else { 0 };
         let frame_max = match cut {
-            Some(_) => self.capabilities.tso_max.unwrap_or(0),
-            None => self.capabilities.mtu + ETHERNET_LEN + tag_len,
+            Some(_) => self.capabilities().tso_max.unwrap_or(0),
+            None => self.capabilities().mtu + ETHERNET_LEN + tag_len,
         };
         let too_long = frame.len() > frame_max
-            || cut.is_some_and(|cut| cut.packet_len() > self.capabilities.mtu)
-            || frame.body.len() > self.capabilities.gather_max
+            || cut.is_some_and(|cut| cut.packet_len() > self.capabilities().mtu)
+            || frame.body.len() > self.capabilities().gather_max
             || frame.head.len() > HEAD_MAX;
         if too_long { Err(SendError::TooLong) } else { Ok(()) }
     }
 
     fn check_memory(&self) -> Result<(), DeviceMemoryError> {
-        if self.capabilities.device_memory == 0 {
-            return Err(self.capabilities.lacks("device memory").into());
+        if self.capabilities().device_memory == 0 {
+            return Err(self.capabilities().lacks("device memory").into());
         }
         Ok(())
     }
-
-    fn attach_to(&mut self, queue: Option<CyclicId>, rule: &FlowRule) -> Result<RuleId, RuleError> {
-        if !self.capabilities.steering.contains(rule.needs()) {
-            return Err(self.capabilities.lacks("steering by all fields of this rule").into());
-        }
-        let hardware = &mut *self.hardware();
-        if self.registration_fails(hardware) {
-            return Err(RuleError::Full);
-        }
-        let target = Target { ring: self.ring, queue, tag: rule.tag };
-        hardware.steering.attach(rule, target, hardware.config.rules_max)
-    }
 }
 
-impl Device for SimDevice {
+impl Queues for SimQueues {
+    type Device = Nic;
     type Rx = SimRx;
     type Tx = SimTx;
 
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn device(&self) -> &Nic {
+        &self.nic
+    }
+
+    fn id(&self) -> QueueId {
+        queue_id(self.ring)
     }
 
     fn mac(&self) -> MacAddr {
@@ -180,7 +157,7 @@ impl Device for SimDevice {
     fn tx_alloc(&mut self, len: usize) -> Option<SimTx> {
         assert!(len > 0, "device contract: a send buffer has at least one byte");
         let hardware = &mut *self.hardware();
-        if self.registration_fails(hardware) {
+        if hardware.registration_fails(self.ring) {
             return None;
         }
         let ring = &mut hardware.rings[self.ring];
@@ -242,19 +219,6 @@ impl Device for SimDevice {
         self.hardware().rings[self.ring].events.pop_front()
     }
 
-    fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {
-        self.attach_to(None, rule)
-    }
-
-    fn detach(&mut self, rule: RuleId) {
-        let hardware = &mut *self.hardware();
-        let held = hardware.steering.detach(rule);
-        assert!(held.is_some_and(|target| target.ring == self.ring), "device contract: a rule was detached that is not attached");
-        if let Some(queue) = held.and_then(|target| hardware.rings[self.ring].cyclic.get_mut(&target.queue?.0)) {
-            queue.rules -= 1;
-        }
-    }
-
     fn arm(&mut self, wake: Wake) -> bool {
         self.hardware().rings[self.ring].wake = wake;
         !self.rx_ready()
@@ -265,24 +229,24 @@ impl Device for SimDevice {
     }
 
     fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
-        if !self.capabilities.lends_heads {
-            return Err(self.capabilities.lacks("heads to lend"));
+        if !self.capabilities().lends_heads {
+            return Err(self.capabilities().lacks("heads to lend"));
         }
         self.hardware().rings[self.ring].lends = on;
         Ok(())
     }
 
     fn pace(&mut self, pacing: Pacing) -> Result<(), Unsupported> {
-        if !self.capabilities.pacing {
-            return Err(self.capabilities.lacks("packet pacing"));
+        if !self.capabilities().pacing {
+            return Err(self.capabilities().lacks("packet pacing"));
         }
-        self.hardware().rings[self.ring].bucket = Bucket::new(pacing, self.capabilities.mtu + ETHERNET_LEN);
+        self.hardware().rings[self.ring].bucket = Bucket::new(pacing, self.capabilities().mtu + ETHERNET_LEN);
         Ok(())
     }
 
     fn moderate(&mut self, moderation: Moderation) -> Result<(), Unsupported> {
-        if !self.capabilities.moderation {
-            return Err(self.capabilities.lacks("completion moderation"));
+        if !self.capabilities().moderation {
+            return Err(self.capabilities().lacks("completion moderation"));
         }
         // Without a period, a count alone might never be reached.
         self.hardware().rings[self.ring].moderation = (moderation.period_us > 0).then_some(moderation);
@@ -290,8 +254,8 @@ impl Device for SimDevice {
     }
 
     fn cyclic_create(&mut self, config: &CyclicConfig) -> Result<CyclicId, CyclicError> {
-        if !self.capabilities.striding {
-            return Err(self.capabilities.lacks("striding receive queue").into());
+        if !self.capabilities().striding {
+            return Err(self.capabilities().lacks("striding receive queue").into());
         }
         let hardware = &mut *self.hardware();
         let ring = &mut hardware.rings[self.ring];
@@ -301,17 +265,6 @@ impl Device for SimDevice {
         ring.cyclic_made += 1;
         ring.cyclic.insert(ring.cyclic_made, Cyclic::new(*config)?);
         Ok(CyclicId(ring.cyclic_made))
-    }
-
-    fn cyclic_attach(&mut self, queue: CyclicId, rule: &FlowRule) -> Result<RuleId, RuleError> {
-        if !self.hardware().rings[self.ring].cyclic.contains_key(&queue.0) {
-            return Err(RuleError::NoQueue);
-        }
-        let attached = self.attach_to(Some(queue), rule)?;
-        if let Some(cyclic) = self.hardware().rings[self.ring].cyclic.get_mut(&queue.0) {
-            cyclic.rules += 1;
-        }
-        Ok(attached)
     }
 
     fn cyclic_read(&mut self, queue: CyclicId, packets_max: usize, packets: &mut Vec<CyclicPacket>) -> Result<Option<SimRx>, CyclicError> {
@@ -341,7 +294,7 @@ impl Device for SimDevice {
         self.check_memory()?;
         let hardware = self.hardware();
         hardware.memory.copy_to(memory, offset, bytes, |block, range| {
-            let waiting = |ring: &super::queues::Queues| {
+            let waiting = |ring: &super::queues::RingState| {
                 let frames = ring.queued.iter().chain(ring.posted.iter().map(|(_, frame)| frame));
                 frames.flat_map(|frame| &frame.body).any(|(buffer, at, len)| buffer.reads(*at, *len, block, &range))
             };
@@ -365,7 +318,7 @@ impl Device for SimDevice {
     }
 }
 
-impl Drop for SimDevice {
+impl Drop for SimQueues {
     fn drop(&mut self) {
         self.hardware().close_ring(self.ring);
     }

@@ -2,10 +2,11 @@
 
 use core::cell::Cell;
 use core::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use arrayvec::ArrayVec;
+use ringway_stack::Instant;
 use ringway_stack::device::{CyclicId, FiveTuple, FlowRule, IpMatch, RuleError, RuleId};
 
 use super::fields::Fields;
@@ -16,7 +17,7 @@ pub(super) const RINGS_MAX: usize = 64;
 
 /// Where a frame goes, and its mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct Aim {
     pub(super) ring: usize,
     /// A cyclic queue of the ring, rather than the ring's own.
     pub(super) queue: Option<CyclicId>,
@@ -24,7 +25,7 @@ pub(super) struct Target {
 }
 
 /// Where a frame goes: to one ring, or copied to several.
-pub(super) type Targets = ArrayVec<Target, RINGS_MAX>;
+pub(super) type Targets = ArrayVec<Aim, RINGS_MAX>;
 
 /// Rules by what they match.
 #[derive(Debug, Default)]
@@ -39,8 +40,10 @@ pub(super) struct Steering {
     /// Which entry a rule belongs to.
     rules: BTreeMap<u64, u64>,
     made: u64,
+    /// Rules that do not count yet, in the order in which they will.
+    pending: VecDeque<(Instant, RuleId)>,
     /// Where the last frame's flow goes, while sockets' rules are all that there are.
-    recent: Cell<Option<(FlowKey, Target)>>,
+    recent: Cell<Option<(FlowKey, Aim)>>,
 }
 
 /// Priority, then specificity, then age.
@@ -51,7 +54,9 @@ type Order = (u16, Reverse<u32>, u64);
 struct Entry {
     rule: FlowRule,
     order: Order,
-    members: Vec<(RuleId, Target)>,
+    members: Vec<(RuleId, Aim)>,
+    /// Members that do not count yet.
+    pending: Vec<(RuleId, Aim)>,
 }
 
 impl Steering {
@@ -62,53 +67,92 @@ impl Steering {
 
     /// How many of them steer to `ring`.
     pub(super) fn rules_of(&self, ring: usize) -> usize {
-        self.entries.values().flat_map(|entry| &entry.members).filter(|(_, target)| target.ring == ring).count()
+        self.entries.values().flat_map(Entry::all).filter(|(_, aim)| aim.ring == ring).count()
     }
 
-    pub(super) fn attach(&mut self, rule: &FlowRule, target: Target, rules_max: usize) -> Result<RuleId, RuleError> {
+    /// It counts from `ready_at` on ([`Steering::ripen`]); `None`: at once.
+    pub(super) fn attach(&mut self, rule: &FlowRule, aim: Aim, rules_max: usize, ready_at: Option<Instant>) -> Result<RuleId, RuleError> {
         self.recent.set(None);
         let id = RuleId(self.made + 1);
         let full = self.rules.len() >= rules_max;
-        let entry = match self.entry_like(rule) {
-            Some(entry) => {
-                let joined = self.entries.get_mut(&entry).ok_or(RuleError::Taken)?;
-                let has = |ring| joined.members.iter().any(|(_, member)| member.ring == ring);
-                let joins = joined.rule.shared && rule.shared || is_group(rule) && !has(target.ring);
+        let number = match self.entry_like(rule) {
+            Some(number) => {
+                let joined = self.entries.get(&number).ok_or(RuleError::Taken)?;
+                let has = |ring| joined.all().any(|(_, member)| member.ring == ring);
+                let joins = joined.rule.shared && rule.shared || is_group(rule) && !has(aim.ring);
                 if !joins {
                     return Err(RuleError::Taken);
                 }
                 if full {
                     return Err(RuleError::Full);
                 }
-                joined.members.push((id, target));
-                joined.members.sort_by_key(|(_, member)| member.ring);
-                entry
+                number
             }
             None if full => return Err(RuleError::Full),
-            None => self.insert(rule, (id, target)),
+            None => self.insert(rule, id.0),
         };
+        let entry = self.entries.get_mut(&number).ok_or(RuleError::Taken)?;
+        match ready_at {
+            None => entry.join(id, aim),
+            Some(at) => {
+                entry.pending.push((id, aim));
+                self.pending.push_back((at, id));
+            }
+        }
         self.made += 1;
-        self.rules.insert(id.0, entry);
+        self.rules.insert(id.0, number);
         Ok(id)
     }
 
+    /// When the next rule counts that does not yet.
+    pub(super) fn ripe_at(&self) -> Option<Instant> {
+        self.pending.front().map(|(at, _)| *at)
+    }
+
+    /// Lets the next rule count whose time has come. Gives where it steers.
+    pub(super) fn ripen(&mut self, now: Instant) -> Option<(RuleId, Aim)> {
+        let (_, rule) = *self.pending.front().filter(|(at, _)| *at <= now)?;
+        self.pending.pop_front();
+        self.recent.set(None);
+        let entry = self.entries.get_mut(self.rules.get(&rule.0)?)?;
+        let at = entry.pending.iter().position(|(id, _)| *id == rule)?;
+        let (_, aim) = entry.pending.remove(at);
+        entry.join(rule, aim);
+        Some((rule, aim))
+    }
+
+    /// Lets a rule steer elsewhere. Gives where it steered to; none if it is not attached.
+    pub(super) fn retarget(&mut self, rule: RuleId, aim: Aim) -> Option<Aim> {
+        self.recent.set(None);
+        let entry = self.entries.get_mut(self.rules.get(&rule.0)?)?;
+        if let Some((_, pending)) = entry.pending.iter_mut().find(|(id, _)| *id == rule) {
+            return Some(core::mem::replace(pending, aim));
+        }
+        let at = entry.members.iter().position(|(id, _)| *id == rule)?;
+        let (_, before) = entry.members.remove(at);
+        entry.join(rule, aim);
+        Some(before)
+    }
+
     /// Detaches a rule, and gives where it steered to; none if it is not attached.
-    pub(super) fn detach(&mut self, rule: RuleId) -> Option<Target> {
+    pub(super) fn detach(&mut self, rule: RuleId) -> Option<Aim> {
         self.recent.set(None);
         let number = self.rules.remove(&rule.0)?;
         let entry = self.entries.get_mut(&number)?;
-        let at = entry.members.iter().position(|(id, _)| *id == rule)?;
-        let (_, target) = entry.members.remove(at);
-        if entry.members.is_empty() {
+        let aim = entry.all().find(|(id, _)| *id == rule).map(|(_, aim)| *aim);
+        entry.members.retain(|(id, _)| *id != rule);
+        entry.pending.retain(|(id, _)| *id != rule);
+        self.pending.retain(|(_, id)| *id != rule);
+        if entry.all().next().is_none() {
             self.remove(number);
         }
-        Some(target)
+        aim
     }
 
     /// Detaches every rule that steers to `ring`.
     pub(super) fn detach_all(&mut self, ring: usize) {
-        let of_ring = |(id, target): &(RuleId, Target)| (target.ring == ring).then_some(*id);
-        let rules: Vec<_> = self.entries.values().flat_map(|entry| entry.members.iter().filter_map(of_ring)).collect();
+        let of_ring = |(id, target): &(RuleId, Aim)| (target.ring == ring).then_some(*id);
+        let rules: Vec<_> = self.entries.values().flat_map(|entry| entry.all().filter_map(of_ring)).collect();
         for rule in rules {
             self.detach(rule);
         }
@@ -120,7 +164,7 @@ impl Steering {
     }
 
     /// The ring that rules steer a frame to that is for one station.
-    pub(super) fn target(&self, fields: &Fields, frame: &[u8]) -> Option<Target> {
+    pub(super) fn target(&self, fields: &Fields, frame: &[u8]) -> Option<Aim> {
         let key = if self.others.is_empty() { exact_key(fields) } else { None };
         if let (Some(key), Some((recent, target))) = (key, self.recent.get())
             && key == recent
@@ -134,7 +178,7 @@ impl Steering {
         Some(target)
     }
 
-    fn best(&self, fields: &Fields, frame: &[u8]) -> Option<Target> {
+    fn best(&self, fields: &Fields, frame: &[u8]) -> Option<Aim> {
         let flow = self.flow_entries(fields).next();
         let other = self.other_entries(fields, frame).next();
         let best = match (flow, other) {
@@ -149,7 +193,7 @@ impl Steering {
         let mut entries: Vec<_> = self.flow_entries(fields).chain(self.other_entries(fields, frame)).collect();
         entries.sort_by_key(|entry| entry.order);
         let mut targets = Targets::new();
-        let mut add = |target: Target| {
+        let mut add = |target: Aim| {
             if targets.iter().all(|other| other.ring != target.ring) {
                 targets.push(target);
             }
@@ -166,11 +210,14 @@ impl Steering {
 
     fn flow_entries(&self, fields: &Fields) -> impl Iterator<Item = &Entry> {
         let candidates = five_tuples_of(fields).into_iter().flatten();
-        candidates.filter(|flow| self.shapes[shape(flow)] > 0).filter_map(|flow| self.entries.get(self.flows.get(&key(&flow))?))
+        candidates
+            .filter(|flow| self.shapes[shape(flow)] > 0)
+            .filter_map(|flow| self.entries.get(self.flows.get(&key(&flow))?))
+            .filter(|entry| entry.counts())
     }
 
     fn other_entries(&self, fields: &Fields, frame: &[u8]) -> impl Iterator<Item = &Entry> {
-        self.others.iter().filter_map(|(_, number)| self.entries.get(number)).filter(|entry| entry.matches(fields, frame))
+        self.others.iter().filter_map(|(_, number)| self.entries.get(number)).filter(|entry| entry.counts() && entry.matches(fields, frame))
     }
 
     /// The entry that a rule would join, or collide with.
@@ -181,8 +228,8 @@ impl Steering {
         self.others.iter().map(|(_, number)| *number).find(|number| self.entries[number].rule.collides_with(rule))
     }
 
-    fn insert(&mut self, rule: &FlowRule, member: (RuleId, Target)) -> u64 {
-        let number = member.0.0;
+    /// An entry without members, of this number.
+    fn insert(&mut self, rule: &FlowRule, number: u64) -> u64 {
         let order = (rule.priority, Reverse(rule.specificity()), number);
         match five_tuple_of(rule) {
             Some(flow) => {
@@ -194,7 +241,7 @@ impl Steering {
                 self.others.insert(at, (order, number));
             }
         }
-        self.entries.insert(number, Entry { rule: *rule, order, members: vec![member] });
+        self.entries.insert(number, Entry { rule: *rule, order, members: Vec::new(), pending: Vec::new() });
         number
     }
 
@@ -211,12 +258,26 @@ impl Steering {
 }
 
 impl Entry {
+    /// Members, and those that will be.
+    fn all(&self) -> impl Iterator<Item = &(RuleId, Aim)> {
+        self.members.iter().chain(&self.pending)
+    }
+
+    fn counts(&self) -> bool {
+        !self.members.is_empty()
+    }
+
+    fn join(&mut self, rule: RuleId, aim: Aim) {
+        self.members.push((rule, aim));
+        self.members.sort_by_key(|(_, member)| member.ring);
+    }
+
     fn matches(&self, fields: &Fields, frame: &[u8]) -> bool {
         fields.matches(&self.rule.outer) && self.rule.vxlan.is_none_or(|vxlan| fields.tunnel_matches(frame, &vxlan))
     }
 
     /// The only member, or the group's member for this flow.
-    fn member(&self, fields: &Fields) -> Option<Target> {
+    fn member(&self, fields: &Fields) -> Option<Aim> {
         if let [(_, only)] = self.members[..] {
             return Some(only);
         }

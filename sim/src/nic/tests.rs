@@ -3,7 +3,7 @@ use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    ChecksumVerdict, Device, FlowRule, Protocol, RuleError, RuleId, RxBatch, RxBuffer, RxMeta, SendError, TxBuffer, TxFrame, TxOffload,
+    ChecksumVerdict, FlowRule, Protocol, Queues, RuleError, RuleId, RxBatch, RxBuffer, RxMeta, SendError, TxBuffer, TxFrame, TxOffload,
     TxSlice,
 };
 
@@ -36,7 +36,7 @@ fn receive(nic: &Nic, bytes: &[u8]) -> Reception {
 }
 
 /// The frames that a ring has for its driver, whole.
-fn poll(device: &mut SimDevice) -> Vec<(Vec<u8>, RxMeta)> {
+fn poll(device: &mut SimQueues) -> Vec<(Vec<u8>, RxMeta)> {
     let mut batch = RxBatch::new(64);
     device.poll_rx(Instant::ZERO, &mut batch);
     let whole = |frame: &mut ringway_stack::device::RxFrame<SimRx>| {
@@ -52,7 +52,7 @@ fn poll(device: &mut SimDevice) -> Vec<(Vec<u8>, RxMeta)> {
 }
 
 /// Queues `head` and `payload`, rings the doorbell, and gives what leaves now.
-fn send(device: &mut SimDevice, head: &[u8], payload: &[u8], offload: TxOffload) -> Result<Vec<Rc<[u8]>>, SendError> {
+fn send(device: &mut SimQueues, head: &[u8], payload: &[u8], offload: TxOffload) -> Result<Vec<Rc<[u8]>>, SendError> {
     let mut buffers = Vec::new();
     for part in payload.chunks(2048) {
         let mut buffer = device.tx_alloc(part.len()).unwrap();
@@ -70,6 +70,6 @@ fn leaving(nic: &Nic, now: Instant) -> Vec<Rc<[u8]>> {
 }
 
 /// Which rings got a frame.
-fn who(devices: &mut [SimDevice]) -> Vec<usize> {
+fn who(devices: &mut [SimQueues]) -> Vec<usize> {
     (0..devices.len()).filter(|&i| !poll(&mut devices[i]).is_empty()).collect()
 }

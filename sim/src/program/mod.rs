@@ -68,19 +68,19 @@ pub use process::{Outcome, Process};
 pub use storage::Storage;
 pub use timers::Sleep;
 
-use crate::nic::SimDevice;
+use crate::nic::SimQueues;
 use crate::random::{Purpose, RandomStream};
 use crate::world::{HostId, World};
 use process::{Blueprint, Kind};
 
 /// A host's network, shared by the tasks of one program.
-pub type Net = ringway_tokio::Net<SimDevice>;
+pub type Net = ringway_tokio::Net<SimQueues>;
 /// A listener on a simulated host.
-pub type TcpListener = ringway_tokio::TcpListener<SimDevice>;
+pub type TcpListener = ringway_tokio::TcpListener<SimQueues>;
 /// A connection of a simulated host.
-pub type TcpStream = ringway_tokio::TcpStream<SimDevice>;
+pub type TcpStream = ringway_tokio::TcpStream<SimQueues>;
 /// A UDP socket on a simulated host.
-pub type UdpSocket = ringway_tokio::UdpSocket<SimDevice>;
+pub type UdpSocket = ringway_tokio::UdpSocket<SimQueues>;
 
 impl World {
     /// Starts an async program on a host, now. The world has not [finished](World::finished) before it has. If the host crashes before that,

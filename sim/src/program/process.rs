@@ -14,7 +14,7 @@ use super::executor::{Executor, Task};
 use super::timers::Timers;
 use super::{Env, Net, Storage};
 use crate::host::{App, Context, Host, Step};
-use crate::nic::{NicConfig, SimDevice};
+use crate::nic::{NicConfig, SimQueues};
 use crate::random::RandomStream;
 use crate::world::{HostId, World};
 
@@ -225,7 +225,7 @@ impl App for Program {
 }
 
 /// A ring that stands in for the host's while that is away.
-fn nowhere() -> Ring<SimDevice> {
-    let device = SimDevice::new(MacAddr::default(), NicConfig::default());
+fn nowhere() -> Ring<SimQueues> {
+    let device = SimQueues::new(MacAddr::default(), NicConfig::default());
     Ring::new(device, RingConfig { flows_max: 0, ..RingConfig::default() }, [0; 32])
 }

@@ -16,7 +16,7 @@ use ringway_stack::{Error, Instant};
 use super::records::Reader;
 use super::screens::Screen;
 use super::segments::Segments;
-use crate::nic::{SimDevice, SimRx};
+use crate::nic::{SimQueues, SimRx};
 use crate::random::RandomStream;
 
 /// The most loans of a ring at a time: nobody lets all of a NIC's buffers lie about.
@@ -162,7 +162,7 @@ impl Loans {
     /// As [`Ring::tcp_recv`], by reference.
     pub(super) fn tcp_recv(
         &mut self,
-        ring: &mut Ring<SimDevice>,
+        ring: &mut Ring<SimQueues>,
         now: Instant,
         socket: FlowId,
         into: &mut [IoSliceMut<'_>],
@@ -173,8 +173,8 @@ impl Loans {
             return self.recv_segments(ring, socket, into, room);
         }
         // What was copied is lent all at once, whether there is room for it or not.
-        let uncopied = self.lending.from_start && ring.device().lent_all_heads() && !self.adopted.contains(&socket);
-        let waiting = |ring: &Ring<SimDevice>| ring.info(socket).map_or(0, |info| info.recv_queue);
+        let uncopied = self.lending.from_start && ring.queues().lent_all_heads() && !self.adopted.contains(&socket);
+        let waiting = |ring: &Ring<SimQueues>| ring.info(socket).map_or(0, |info| info.recv_queue);
         if room == 0 || !(uncopied || waiting(ring) <= room) || self.stream.chance_ppm(60_000) {
             return ring.tcp_recv(now, socket, into, RecvFlags::empty());
         }
@@ -196,7 +196,7 @@ impl Loans {
     }
 
     /// As [`Ring::udp_recv`], by reference.
-    pub(super) fn udp_recv(&mut self, ring: &mut Ring<SimDevice>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
+    pub(super) fn udp_recv(&mut self, ring: &mut Ring<SimQueues>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
         let Self { readers, stream, .. } = self;
         // (A cyclic buffer's records have room for IPv4's headers.)
         let fits = ring.info(socket).is_some_and(|info| info.local.is_ipv4());
@@ -215,13 +215,13 @@ impl Loans {
         let (datagram, pieces) = ring.udp_lend(socket)?;
         let copied = pieces.iter().any(|piece| matches!(piece, Lent::Copied(_)));
         // What its own host tells a group never comes from a device.
-        let uncopied = self.lending.from_start && ring.device().lent_all_heads() && !datagram.to.is_multicast();
+        let uncopied = self.lending.from_start && ring.queues().lent_all_heads() && !datagram.to.is_multicast();
         let bytes = self.lent(socket, pieces, copied && uncopied);
         Ok(Datagram { copied: scatter(into, 0, bytes), ..datagram })
     }
 
     /// Whether the program decides about this socket's datagrams before they are read.
-    fn is_screened(&mut self, ring: &mut Ring<SimDevice>, socket: FlowId) -> bool {
+    fn is_screened(&mut self, ring: &mut Ring<SimQueues>, socket: FlowId) -> bool {
         let Self { screens, screening, .. } = self;
         let screen = screens.entry(socket).or_insert_with(|| Screen::draw(screening, ring, socket));
         if screen.is_some() && Screen::ends(screening, ring, socket) {
@@ -231,7 +231,7 @@ impl Loans {
     }
 
     /// As [`Ring::udp_recv`], of what the program admits. What it drops, or holds, it has seen: that counts as read.
-    fn recv_screened(&mut self, ring: &mut Ring<SimDevice>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
+    fn recv_screened(&mut self, ring: &mut Ring<SimQueues>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
         while let Ok(candidate) = ring.candidate(socket)
             && let Some(screen) = self.screens.get_mut(&socket).and_then(Option::as_mut)
             && let Some(decision) = screen.decision(&mut self.screening)
@@ -258,7 +258,7 @@ impl Loans {
     }
 
     /// Whether the program decides about this connection's segments before they are read.
-    fn screens_segments(&mut self, ring: &mut Ring<SimDevice>, socket: FlowId) -> bool {
+    fn screens_segments(&mut self, ring: &mut Ring<SimQueues>, socket: FlowId) -> bool {
         let Self { segments, segment_screening: stream, .. } = self;
         let screen = segments.entry(socket).or_insert_with(|| Segments::draw(stream, ring, socket));
         if screen.is_some() && Segments::ends(stream, ring, socket) {
@@ -270,7 +270,7 @@ impl Loans {
     /// As [`Ring::tcp_recv`], of what the program admits. What it drops, or holds, it has seen: that counts as read.
     fn recv_segments(
         &mut self,
-        ring: &mut Ring<SimDevice>,
+        ring: &mut Ring<SimQueues>,
         socket: FlowId,
         into: &mut [IoSliceMut<'_>],
         room: usize,

@@ -9,7 +9,7 @@ use ringway_stack::ring::{Datagram, FlowId, Ring};
 
 use super::loans::scatter;
 use crate::dissect::{self, Payload, be16};
-use crate::nic::SimDevice;
+use crate::nic::SimQueues;
 use crate::random::RandomStream;
 
 /// The longest payload: that of the largest MTU that a host draws.
@@ -51,7 +51,7 @@ impl Reader {
     ///
     /// # Panics
     /// A record is not what it should be.
-    pub(super) fn recv(&mut self, ring: &mut Ring<SimDevice>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
+    pub(super) fn recv(&mut self, ring: &mut Ring<SimQueues>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
         for (range, bytes) in &self.given {
             assert!(self.buffer.memory()[range.clone()] == bytes[..], "a record at {range:?} was overwritten before a call rewound");
         }

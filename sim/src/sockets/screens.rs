@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use ringway_stack::ring::{Candidate, Decision, FlowId, Readiness, Ring};
 
-use crate::nic::{SimDevice, SimRx};
+use crate::nic::{SimQueues, SimRx};
 use crate::random::RandomStream;
 
 /// Of a million sockets of a ring that lends, so many are screened from their first read on.
@@ -26,7 +26,7 @@ pub(super) struct Screen {
 
 impl Screen {
     /// Begins to screen a socket, or does not.
-    pub(super) fn draw(stream: &mut RandomStream, ring: &mut Ring<SimDevice>, socket: FlowId) -> Option<Self> {
+    pub(super) fn draw(stream: &mut RandomStream, ring: &mut Ring<SimQueues>, socket: FlowId) -> Option<Self> {
         if !stream.chance_ppm(SCREENED_PPM) || ring.screen(socket, true).is_err() {
             return None;
         }
@@ -35,7 +35,7 @@ impl Screen {
     }
 
     /// Whether the program has seen enough; the rest is the reader's.
-    pub(super) fn ends(stream: &mut RandomStream, ring: &mut Ring<SimDevice>, socket: FlowId) -> bool {
+    pub(super) fn ends(stream: &mut RandomStream, ring: &mut Ring<SimQueues>, socket: FlowId) -> bool {
         stream.chance_ppm(ENOUGH_PPM) && ring.screen(socket, false).is_ok()
     }
 
@@ -73,7 +73,7 @@ impl Screen {
 }
 
 /// What a socket is ready for, as its events tell it: that somebody is to decide is told as if there were something to read.
-pub(crate) fn readiness<D: Device>(ring: &Ring<D>, socket: FlowId) -> Readiness {
+pub(crate) fn readiness<Q: Queues>(ring: &Ring<Q>, socket: FlowId) -> Readiness {
     let undecided = if ring.has_candidate(socket) { Readiness::IN } else { Readiness::empty() };
     ring.readiness(socket) | undecided
 }

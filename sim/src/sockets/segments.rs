@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use ringway_stack::ring::{Decision, FlowId, Ring};
 
-use crate::nic::SimDevice;
+use crate::nic::SimQueues;
 use crate::random::RandomStream;
 
 /// Of a million connections of a ring that lends, so many are screened from their first read on.
@@ -24,7 +24,7 @@ pub(super) struct Segments {
 
 impl Segments {
     /// Begins to screen a stream, or does not.
-    pub(super) fn draw(stream: &mut RandomStream, ring: &mut Ring<SimDevice>, socket: FlowId) -> Option<Self> {
+    pub(super) fn draw(stream: &mut RandomStream, ring: &mut Ring<SimQueues>, socket: FlowId) -> Option<Self> {
         if !stream.chance_ppm(SCREENED_PPM) || ring.screen(socket, true).is_err() {
             return None;
         }
@@ -32,7 +32,7 @@ impl Segments {
     }
 
     /// Whether the program has seen enough; the rest is the reader's.
-    pub(super) fn ends(stream: &mut RandomStream, ring: &mut Ring<SimDevice>, socket: FlowId) -> bool {
+    pub(super) fn ends(stream: &mut RandomStream, ring: &mut Ring<SimQueues>, socket: FlowId) -> bool {
         stream.chance_ppm(ENOUGH_PPM) && ring.screen(socket, false).is_ok()
     }
 

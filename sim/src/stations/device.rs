@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, ChecksumVerdict, Device, DeviceEvent, FiveTuple, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, TxFrame, Wake,
+    Capabilities, ChecksumVerdict, DeviceEvent, FiveTuple, MacAddr, Queues, RxBatch, SendError, SingleQueue, TxFrame, Wake,
 };
 use ringway_stack::offload::DeviceKind;
 use ringway_stack::wire::{ethernet, ipv4, tcp};
@@ -38,12 +38,11 @@ pub(super) struct Fabric {
 /// A station.
 #[derive(Debug)]
 pub(super) struct Station {
-    capabilities: Capabilities,
+    card: SingleQueue<Self>,
     number: usize,
     fabric: Rc<RefCell<Fabric>>,
     events: VecDeque<DeviceEvent>,
     knows: bool,
-    rules: u64,
     lent: Rc<Cell<usize>>,
 }
 
@@ -62,7 +61,14 @@ impl Station {
             gather_max: 4,
             ..Capabilities::least(DeviceKind::Sim, 1500)
         };
-        Self { capabilities, number, fabric: fabric.clone(), events: VecDeque::new(), knows: false, rules: 0, lent: Rc::default() }
+        Self {
+            card: SingleQueue::new(capabilities),
+            number,
+            fabric: fabric.clone(),
+            events: VecDeque::new(),
+            knows: false,
+            lent: Rc::default(),
+        }
     }
 
     /// It dies: what it has sent is still received.
@@ -84,12 +90,13 @@ fn ends_of(flow: &FiveTuple) -> Ends {
     (flow.local, flow.remote.expect("a connection"))
 }
 
-impl Device for Station {
+impl Queues for Station {
+    type Device = SingleQueue<Self>;
     type Rx = Received;
     type Tx = Buffer;
 
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn device(&self) -> &SingleQueue<Self> {
+        &self.card
     }
 
     fn mac(&self) -> MacAddr {
@@ -169,13 +176,6 @@ impl Device for Station {
         let processed = fabric.processed.get(&(local, remote)).copied().unwrap_or(0);
         sent == processed && !fabric.unfinished.get(&(remote, local)).copied().unwrap_or(false)
     }
-
-    fn attach(&mut self, _rule: &FlowRule) -> Result<RuleId, RuleError> {
-        self.rules += 1;
-        Ok(RuleId(self.rules))
-    }
-
-    fn detach(&mut self, _rule: RuleId) {}
 
     fn arm(&mut self, _wake: Wake) -> bool {
         false

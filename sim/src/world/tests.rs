@@ -8,7 +8,7 @@ use ringway_stack::device::{MacAddr, TxFrame, TxOffload};
 /// Sends one frame that no stack answers.
 fn send(world: &mut World, from: HostId, to: MacAddr, payload: &[u8]) {
     world.call(from, |cx| {
-        let device = cx.ring.device_mut();
+        let device = cx.ring.queues_mut();
         let head = frames::experimental(to, device.mac(), payload);
         device.send(&TxFrame { head: &head, body: &[], offload: TxOffload::default() }).unwrap();
         device.doorbell();
@@ -113,7 +113,7 @@ fn programs_wake_when_they_asked_to() {
 
 /// A program that speaks Ethernet itself.
 struct Listens {
-    queue: ringway_stack::raw::RawQueue<crate::SimDevice>,
+    queue: ringway_stack::raw::RawQueue<crate::SimQueues>,
     heard: usize,
 }
 

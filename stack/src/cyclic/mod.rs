@@ -1,6 +1,6 @@
 //! Cyclic buffers in software: received packets as records of one length, one behind the other in one piece of memory.
 //!
-//! A striding receive queue has its device write packets into one buffer ([`crate::device::Device::cyclic_create`]). This is the same for any
+//! A striding receive queue has its device write packets into one buffer ([`crate::device::Queues::cyclic_create`]). This is the same for any
 //! device: the stack writes the records, once, from where the device put the packets. So a program takes a run of packets with one look,
 //! whatever carries them; what it costs is a copy of each byte ([`CyclicBuffer::lacking`] has the words for saying so).
 //!

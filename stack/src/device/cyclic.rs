@@ -15,7 +15,7 @@ pub struct CyclicConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CyclicId(pub u64);
 
-/// One packet of a run that [`super::Device::cyclic_read`] gave out.
+/// One packet of a run that [`super::Queues::cyclic_read`] gave out.
 #[derive(Clone, Copy, Debug)]
 pub struct CyclicPacket {
     /// Where it begins, in bytes from the run's beginning: a multiple of the stride.

@@ -91,7 +91,7 @@ pub struct RxFrame<B> {
     pub head_len: u16,
     /// The frame's bytes after the head, if there are any.
     pub body: Option<B>,
-    /// The head's bytes where the device received them, if it was asked for that ([`super::Device::lend_heads`]): payload among them
+    /// The head's bytes where the device received them, if it was asked for that ([`super::Queues::lend_heads`]): payload among them
     /// can go up to the program by reference.
     /// (Whoever has use for it takes it.)
     pub lent_head: RefCell<Option<B>>,

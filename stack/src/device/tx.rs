@@ -80,7 +80,7 @@ impl<T> TxFrame<'_, T> {
 /// Why a frame was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The send queue (or the receiver's, on shared memory) is full; [`super::Device::reap`] and try again.
+    /// The send queue (or the receiver's, on shared memory) is full; [`super::Queues::reap`] and try again.
     #[error("the send queue is full")]
     Full,
     /// No station has that Ethernet address.

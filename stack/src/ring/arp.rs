@@ -8,7 +8,7 @@ use super::Ring;
 use super::neighbour::{Lookup, Neighbours, Retry};
 use super::output::Output;
 use super::types::NextHop;
-use crate::device::{Device, MacAddr, SendError};
+use crate::device::{MacAddr, Queues, SendError};
 use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::time::Instant;
@@ -19,23 +19,23 @@ pub(super) type Answers = ArrayVec<arp::Packet, 16>;
 
 /// A neighbour's address, or a request for it on its way.
 #[inline]
-pub(super) fn resolve<D: Device>(
+pub(super) fn resolve<Q: Queues>(
     now: Instant,
     (from, ip): (IpAddr, IpAddr),
     neighbours: &mut Neighbours,
     output: &mut Output,
-    device: &mut D,
+    queues: &mut Q,
 ) -> Option<MacAddr> {
     match neighbours.lookup(now, from, ip) {
         Lookup::Known { mac, probe: false } => Some(mac),
         Lookup::Known { mac, probe: true } => {
-            if !output.ask_neighbour_at(device, mac, from, ip) {
+            if !output.ask_neighbour_at(queues, mac, from, ip) {
                 neighbours.unasked(now, ip);
             }
             Some(mac)
         }
         Lookup::Unknown { ask } => {
-            if ask && !output.ask_neighbour(device, from, ip) {
+            if ask && !output.ask_neighbour(queues, from, ip) {
                 neighbours.unasked(now, ip);
             }
             None
@@ -43,7 +43,7 @@ pub(super) fn resolve<D: Device>(
     }
 }
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     pub(super) fn on_arp(&mut self, now: Instant, bytes: &[u8]) -> Option<()> {
         if self.output.caps.point_to_point {
             return None;
@@ -82,7 +82,7 @@ impl<D: Device> Ring<D> {
 
     fn answer(&mut self, now: Instant, reply: arp::Packet) {
         let to = if self.config.is(Mutant::ArpReplyToAll) { MacAddr::BROADCAST } else { reply.target_mac };
-        match self.output.arp(&mut self.device, to, &reply) {
+        match self.output.arp(&mut self.queues, to, &reply) {
             Ok(()) => {}
             Err(SendError::Full) if self.answers.contains(&reply) => {}
             Err(SendError::Full) if !self.answers.is_full() && !self.config.is(Mutant::ArpRefusedAnswerLost) => {
@@ -95,12 +95,12 @@ impl<D: Device> Ring<D> {
 
     /// Gives the answers that the device refused, in the order in which they were asked for.
     pub(super) fn answer_owed(&mut self) {
-        let Self { answers, output, device, mac, .. } = self;
+        let Self { answers, output, queues, mac, .. } = self;
         let mut given = 0;
         for reply in answers.iter_mut() {
             // (The ring may have got another station meanwhile.)
             reply.sender_mac = *mac;
-            match output.arp(device, reply.target_mac, reply) {
+            match output.arp(queues, reply.target_mac, reply) {
                 Ok(()) => {}
                 Err(SendError::Full) => break,
                 Err(_) => output.counters.tx_drops += 1,
@@ -118,7 +118,7 @@ impl<D: Device> Ring<D> {
             match retry {
                 Retry::Ask { from, target, to } => {
                     mark!(self, ArpRetry);
-                    if !self.output.ask_neighbour_at(&mut self.device, to, from, target) {
+                    if !self.output.ask_neighbour_at(&mut self.queues, to, from, target) {
                         self.neighbours.unasked(now, target);
                     }
                 }

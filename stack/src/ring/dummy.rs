@@ -9,14 +9,14 @@ use super::Ring;
 use super::output::{Envelope, HEADERS_MAX};
 use super::slots::Flow;
 use super::types::{FlowId, NextHop};
-use crate::device::{Device, MacAddr, Protocol, SendError, TxBuffer, TxSlice};
+use crate::device::{MacAddr, Protocol, Queues, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
 use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 use crate::wire::udp;
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// As [`Ring::udp_send`], but the device drops what it is given, and nobody gets it. Where the neighbour's Ethernet address is not known, there is
     /// no way to keep warm yet, and nothing happens.
     ///
@@ -48,7 +48,7 @@ impl<D: Device> Ring<D> {
         self.output.set_dummy(true);
         let sent = self.udp_emit(&envelope, ports, data, len);
         self.output.set_dummy(sent.is_err() && self.config.is(Mutant::DummySticksWhenRefused));
-        self.output.flush(&mut self.device);
+        self.output.flush(&mut self.queues);
         match sent {
             Ok(()) | Err(SendError::Full) => {}
             Err(SendError::NoPeer) => return Err(Error::HostUnreachable),
@@ -70,11 +70,11 @@ impl<D: Device> Ring<D> {
             return Err(Error::NotSupported);
         }
         let station = self.known_station(hop);
-        let Self { slots, device, output, .. } = self;
+        let Self { slots, queues, output, .. } = self;
         let stream = slots.stream(flow)?;
         let len = data.iter().map(|part| part.len()).sum::<usize>();
         let header = stream.connection.dummy_header(now, len)?;
-        let (Some(mac), Some(mut buffer)) = (station, device.tx_alloc(len).filter(|buffer| buffer.capacity() >= len)) else {
+        let (Some(mac), Some(mut buffer)) = (station, queues.tx_alloc(len).filter(|buffer| buffer.capacity() >= len)) else {
             return Ok(len);
         };
         let mut at = 0;
@@ -86,9 +86,9 @@ impl<D: Device> Ring<D> {
         let to = Envelope { src: stream.local.ip(), dst: stream.remote.ip(), mac, ttl: config.ttl, tos: config.tos };
         let payload = [TxSlice { buffer: &buffer, offset: 0, len }];
         output.set_dummy(true);
-        let sent = output.tcp(device, &to, &tcp::Segment { header, payload: &payload, payload_len: len, cut: None, quiet: false });
+        let sent = output.tcp(queues, &to, &tcp::Segment { header, payload: &payload, payload_len: len, cut: None, quiet: false });
         output.set_dummy(false);
-        output.flush(device);
+        output.flush(queues);
         // (What the device refuses is lost as it would have been.)
         if sent.is_ok() {
             stream.connection.count_dummy();

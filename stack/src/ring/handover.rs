@@ -15,7 +15,7 @@ use super::slots::{Flow, Stream};
 use super::stream::unnote;
 use super::types::{FlowId, NextHop};
 use super::udp::rule_error;
-use crate::device::{Device, FiveTuple, FlowRule, MacAddr, Protocol};
+use crate::device::{FiveTuple, FlowRule, MacAddr, Protocol, Queues};
 use crate::error::Error;
 #[cfg(feature = "marks")]
 use crate::marks::Mark;
@@ -32,18 +32,18 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 const REMEMBERED_MAX: usize = 4096;
 
 /// A connection between two rings. Dropped, it is gone without a word to the peer.
-pub struct Handover<D: Device> {
-    stream: Box<Stream<D>>,
+pub struct Handover<Q: Queues> {
+    stream: Box<Stream<Q>>,
 }
 
-impl<D: Device> core::fmt::Debug for Handover<D> {
+impl<Q: Queues> core::fmt::Debug for Handover<Q> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let (state, local, remote) = (self.stream.connection.state(), self.local(), self.remote());
         f.debug_struct("Handover").field("state", &state).field("local", &local).field("remote", &remote).finish()
     }
 }
 
-impl<D: Device> Handover<D> {
+impl<Q: Queues> Handover<Q> {
     /// Our address.
     pub fn local(&self) -> SocketAddr {
         self.stream.local
@@ -95,10 +95,10 @@ const HANDOVERS_MAX: usize = 1024;
 pub(super) struct HandoversUnderWay(VecDeque<(Instant, MacAddr, FiveTuple)>);
 
 impl HandoversUnderWay {
-    fn add(&mut self, now: Instant, station: MacAddr, flow: FiveTuple, device: &mut impl Device) {
-        device.note_unfinished(station, &flow, true);
+    fn add(&mut self, now: Instant, station: MacAddr, flow: FiveTuple, queues: &mut impl Queues) {
+        queues.note_unfinished(station, &flow, true);
         self.0.push_back((now + HANDOVER_WITHIN, station, flow));
-        self.expire(now, device);
+        self.expire(now, queues);
     }
 
     #[inline]
@@ -106,12 +106,12 @@ impl HandoversUnderWay {
         self.0.is_empty()
     }
 
-    pub(super) fn expire(&mut self, now: Instant, device: &mut impl Device) {
+    pub(super) fn expire(&mut self, now: Instant, queues: &mut impl Queues) {
         while let Some(&(until, station, flow)) = self.0.front()
             && (until <= now || self.0.len() > HANDOVERS_MAX)
         {
             self.0.pop_front();
-            device.note_unfinished(station, &flow, false);
+            queues.note_unfinished(station, &flow, false);
         }
     }
 }
@@ -156,7 +156,7 @@ impl HandedOver {
         }
     }
 
-    fn add<D: Device>(&mut self, now: Instant, stream: &Stream<D>) {
+    fn add<Q: Queues>(&mut self, now: Instant, stream: &Stream<Q>) {
         let (until, key) = (now + REMEMBERED, (stream.local, stream.remote));
         let (used, expected) = (stream.connection.sent_up_to(), stream.connection.received_up_to());
         self.known.insert(key, LastKnown { until, used, expected, hop: stream.hop });
@@ -165,12 +165,12 @@ impl HandedOver {
     }
 }
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// Gives a connection away, as it is, to a ring of the same device: see [`Ring::adopt`]. The id is dead at once.
     ///
     /// # Errors
     /// [`Error::NotConnected`] (its handshake is not complete), [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
-    pub fn detach_stream(&mut self, now: Instant, id: FlowId) -> Result<Handover<D>, Error> {
+    pub fn detach_stream(&mut self, now: Instant, id: FlowId) -> Result<Handover<Q>, Error> {
         self.slots.stream(id)?;
         self.remove_stream(now, id).map(|stream| Handover { stream })
     }
@@ -181,7 +181,7 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// [`Error::AddressInUse`] (this ring, or the rule's table, has a connection of these addresses), [`Error::NoBuffers`]; the
     /// connection comes back whole.
-    pub fn adopt(&mut self, now: Instant, handover: Handover<D>) -> Result<FlowId, (Error, Handover<D>)> {
+    pub fn adopt(&mut self, now: Instant, handover: Handover<Q>) -> Result<FlowId, (Error, Handover<Q>)> {
         let (local, remote) = (handover.local(), handover.remote());
         let key = FlowKey::new(Protocol::Tcp, local, remote);
         if self.demux.exact(key).is_some() {
@@ -190,7 +190,7 @@ impl<D: Device> Ring<D> {
         if !self.slots.has_room() {
             return Err((Error::NoBuffers, handover));
         }
-        let rule = match self.device.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))) {
+        let rule = match self.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))) {
             Ok(rule) => rule,
             Err(error) => return Err((rule_error(error), handover)),
         };
@@ -213,7 +213,7 @@ impl<D: Device> Ring<D> {
             self.raise(id.index, readiness);
         }
         self.transmit(now, id.index);
-        self.output.flush(&mut self.device);
+        self.output.flush(&mut self.queues);
         Ok(id)
     }
 
@@ -225,7 +225,7 @@ impl<D: Device> Ring<D> {
     /// way.
     pub fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Remains, Error> {
         // One that has ended, and that the program has not closed yet, is in no table but its own: it may have bytes to be read.
-        let is_it = |flow: &Flow<D>| matches!(flow, Flow::Stream(stream) if (stream.local, stream.remote) == (local, remote));
+        let is_it = |flow: &Flow<Q>| matches!(flow, Flow::Stream(stream) if (stream.local, stream.remote) == (local, remote));
         let ended = || self.slots.iter().find_map(|(id, flow)| is_it(flow).then_some(id.index));
         let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)).or_else(ended).ok_or(Error::BadSocket)?;
         let id = self.slots.id_at(index);
@@ -254,7 +254,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// Takes a connection out of everything here that names it, closed by the program or not.
-    fn remove_stream(&mut self, now: Instant, id: FlowId) -> Result<Box<Stream<D>>, Error> {
+    fn remove_stream(&mut self, now: Instant, id: FlowId) -> Result<Box<Stream<Q>>, Error> {
         let stream = self.slots.stream_at(id.index).ok_or(Error::BadSocket)?;
         if matches!(stream.connection.state(), State::SynSent | State::SynReceived) {
             return Err(Error::NotConnected);
@@ -265,14 +265,14 @@ impl<D: Device> Ring<D> {
             self.demux.remove(key);
         }
         if let Some(rule) = stream.rule.take().filter(|_| !self.config.is(Mutant::DissolveLeaksRule)) {
-            self.device.detach(rule);
+            self.detach(rule);
         }
         if stream.connection.state() != State::Closed
             && let NextHop::Station(station) = stream.hop
         {
-            self.handovers.add(now, station, stream.five_tuple(), &mut self.device);
+            self.handovers.add(now, station, stream.five_tuple(), &mut self.queues);
         }
-        unnote(&mut stream, &mut self.device);
+        unnote(&mut stream, &mut self.queues);
         // What comes for one that was over is answered as ever: its peer may know nothing of that yet.
         if stream.connection.state() != State::Closed && !self.config.is(Mutant::DissolveForgets) {
             self.handed_over.add(now, &stream);
@@ -286,7 +286,7 @@ impl<D: Device> Ring<D> {
     }
 }
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// Takes a connection that a ring of another process gave away ([`Handover::snapshot`]), between these addresses (ours, the peer's), as
     /// [`Ring::adopt`] does. It says nothing, so that the other ring may still take it back, until it goes on ([`Ring::tcp_retarget`]) or
     /// hears its peer. The peer's frames come here by the rule, or because the peer is told.
@@ -305,8 +305,8 @@ impl<D: Device> Ring<D> {
         let ports = (local.port(), remote.port());
         // What the device gathers, and cuts, is this ring's, not the one's that the connection comes from.
         let config = self.limited(remote.ip(), config);
-        let Self { device, .. } = self;
-        let mut connection = Connection::resume(now, &config, ports, &snapshot, &mut |len| device.tx_alloc(len))?;
+        let Self { queues, .. } = self;
+        let mut connection = Connection::resume(now, &config, ports, &snapshot, &mut |len| queues.tx_alloc(len))?;
         if let Some(mtu) = self.paths.mtu(now, remote.ip()) {
             connection.set_path_mtu(now, mtu);
         }
@@ -328,15 +328,15 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
     pub fn tcp_retarget(&mut self, now: Instant, id: FlowId, hop: NextHop) -> Result<(), Error> {
-        let Self { slots, device, .. } = self;
+        let Self { slots, queues, .. } = self;
         let stream = slots.stream(id)?;
         // (Each of the two stations is told of it for itself.)
-        unnote(stream, device);
+        unnote(stream, queues);
         stream.hop = hop;
         stream.connection.go_on_elsewhere(now);
         self.renote(id.index);
         self.transmit(now, id.index);
-        self.output.flush(&mut self.device);
+        self.output.flush(&mut self.queues);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use super::input::Packet;
 use super::ip::IpHeader;
 use super::path;
 use super::slots::Flow;
-use crate::device::{Device, Protocol};
+use crate::device::{Protocol, Queues};
 use crate::error::Error;
 use crate::flow::Readiness;
 use crate::marks::mark;
@@ -17,9 +17,9 @@ use crate::time::Instant;
 use crate::wire::checksum::Checksum;
 use crate::wire::{ethernet, icmp, ipv4};
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// RFC 1122 s4.1.3.1: a datagram for a port that nobody has is answered, unless it was for many.
-    pub(super) fn port_unreachable(&mut self, packet: &Packet<'_, D::Rx>) {
+    pub(super) fn port_unreachable(&mut self, packet: &Packet<'_, Q::Rx>) {
         // RFC 1122 s3.2.2: nor is one that was for every station of the link, or that no one host can have sent.
         let IpHeader::V4(header) = packet.header else { return self.port_unreachable_v6(packet) };
         let ipv4::Header { src, dst, .. } = header;
@@ -50,12 +50,12 @@ impl<D: Device> Ring<D> {
         }
         let Ok(quoted) = icmp::Quoted::parse(quote) else { return };
         let message = icmp::Message::DestinationUnreachable { code: icmp::CODE_PORT_UNREACHABLE, mtu: 0, quoted };
-        if self.output.icmp(&mut self.device, &Self::envelope_back(packet), &message, quote).is_err() {
+        if self.output.icmp(&mut self.queues, &Self::envelope_back(packet), &message, quote).is_err() {
             self.output.counters.tx_drops += 1;
         }
     }
 
-    pub(super) fn on_icmp(&mut self, now: Instant, packet: &Packet<'_, D::Rx>) -> Option<()> {
+    pub(super) fn on_icmp(&mut self, now: Instant, packet: &Packet<'_, Q::Rx>) -> Option<()> {
         if !packet.verified && !packet.sum_is_good(Checksum::new()) && !self.config.is(Mutant::IcmpChecksumUnchecked) {
             return None;
         }
@@ -70,7 +70,7 @@ impl<D: Device> Ring<D> {
                 let reply = icmp::Message::EchoReply { id, seq };
                 let data = &packet.head[at..];
                 let data = if self.config.is(Mutant::PingCutShort) { &data[..data.len().min(56)] } else { data };
-                let sent = self.output.icmp(&mut self.device, &Self::envelope_back(packet), &reply, data);
+                let sent = self.output.icmp(&mut self.queues, &Self::envelope_back(packet), &reply, data);
                 if sent.is_err() {
                     self.output.counters.tx_drops += 1;
                 }

@@ -7,10 +7,10 @@ use super::Ring;
 use super::slots::{Flow, Listener, Stream};
 use super::types::{Backlog, Batches, FlowId, FlowInfo};
 use super::udp::UdpFlow;
-use crate::device::{Device, Protocol};
+use crate::device::{Protocol, Queues};
 use crate::tcp;
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// How full a UDP socket's queue is, and was. `None`: a dead id, or another kind of socket.
     pub fn udp_backlog(&self, flow: FlowId) -> Option<Backlog> {
         match self.slots.find(flow)? {
@@ -33,7 +33,7 @@ impl<D: Device> Ring<D> {
     }
 }
 
-pub(super) fn of<D: Device>(flow: &Flow<D>) -> FlowInfo {
+pub(super) fn of<Q: Queues>(flow: &Flow<Q>) -> FlowInfo {
     match flow {
         Flow::Stream(stream) => of_stream(stream),
         Flow::Listener(listener) => of_listener(listener),
@@ -41,7 +41,7 @@ pub(super) fn of<D: Device>(flow: &Flow<D>) -> FlowInfo {
     }
 }
 
-fn of_stream<D: Device>(stream: &Stream<D>) -> FlowInfo {
+fn of_stream<Q: Queues>(stream: &Stream<Q>) -> FlowInfo {
     let connection = &stream.connection;
     FlowInfo {
         protocol: Protocol::Tcp,
@@ -74,7 +74,7 @@ fn of_listener(listener: &Listener) -> FlowInfo {
     }
 }
 
-fn of_udp<D: Device>(udp: &UdpFlow<D>) -> FlowInfo {
+fn of_udp<Q: Queues>(udp: &UdpFlow<Q>) -> FlowInfo {
     let (recv_queue, next_len) = udp.waiting();
     FlowInfo {
         protocol: Protocol::Udp,

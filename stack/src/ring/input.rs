@@ -9,7 +9,7 @@ use super::ip::IpHeader;
 use super::output::Envelope;
 use super::slots::Flow;
 use super::types::NextHop;
-use crate::device::{ChecksumVerdict, Device, MacAddr, Protocol, RxBatch, RxBuffer, RxFrame};
+use crate::device::{ChecksumVerdict, MacAddr, Protocol, Queues, RxBatch, RxBuffer, RxFrame};
 use crate::flow::Readiness;
 use crate::marks::mark;
 use crate::mutants::Mutant;
@@ -153,11 +153,11 @@ fn sum_is_good<B: RxBuffer>(mut sum: Checksum, head: &[u8], body: Option<&B>) ->
     sum.is_good()
 }
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// Looks at one batch of frames. Returns how many they were.
     pub(super) fn receive(&mut self, now: Instant) -> usize {
         let mut batch = core::mem::replace(&mut self.batch, RxBatch::new(0));
-        let count = self.device.poll_rx(now, &mut batch);
+        let count = self.queues.poll_rx(now, &mut batch);
         for frame in batch.frames_mut() {
             self.output.counters.rx_packets += 1;
             if self.on_frame(now, frame).is_none() {
@@ -165,7 +165,7 @@ impl<D: Device> Ring<D> {
             }
         }
         if count > 0 {
-            self.device.note_processed();
+            self.queues.note_processed();
         }
         batch.clear();
         // (The one that stood in for it is empty, and owns nothing: there is no need to drop it.)
@@ -181,7 +181,7 @@ impl<D: Device> Ring<D> {
 
     /// One frame. `None`: it was not for us, or not right.
     #[inline]
-    pub(super) fn on_frame(&mut self, now: Instant, frame: &mut RxFrame<D::Rx>) -> Option<()> {
+    pub(super) fn on_frame(&mut self, now: Instant, frame: &mut RxFrame<Q::Rx>) -> Option<()> {
         if frame.body.is_none() {
             return self.on_frame_with(now, frame, Nothing);
         }
@@ -190,12 +190,12 @@ impl<D: Device> Ring<D> {
     }
 
     #[inline(never)]
-    fn on_long_frame(&mut self, now: Instant, frame: &RxFrame<D::Rx>, body: Option<D::Rx>) -> Option<()> {
+    fn on_long_frame(&mut self, now: Instant, frame: &RxFrame<Q::Rx>, body: Option<Q::Rx>) -> Option<()> {
         self.on_frame_with(now, frame, body)
     }
 
     #[inline(always)]
-    fn on_frame_with(&mut self, now: Instant, frame: &RxFrame<D::Rx>, body: impl Body<D::Rx>) -> Option<()> {
+    fn on_frame_with(&mut self, now: Instant, frame: &RxFrame<Q::Rx>, body: impl Body<Q::Rx>) -> Option<()> {
         let head = frame.head();
         let Ok((link, at)) = ethernet::Header::parse(head) else { return None };
         let mask = if self.config.is(Mutant::VlanPriorityCounts) { 0xffff } else { 0xfff };
@@ -214,7 +214,7 @@ impl<D: Device> Ring<D> {
     }
 
     #[inline(always)]
-    fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: impl Body<D::Rx>, frame: &RxFrame<D::Rx>) -> Option<()> {
+    fn on_ipv4(&mut self, now: Instant, from: MacAddr, bytes: &[u8], body: impl Body<Q::Rx>, frame: &RxFrame<Q::Rx>) -> Option<()> {
         let verified = match frame.meta.checksum {
             ChecksumVerdict::Good => true,
             _ if self.config.is(Mutant::AcceptBadChecksum) => true,
@@ -261,7 +261,7 @@ impl<D: Device> Ring<D> {
     }
 
     #[inline(always)]
-    pub(super) fn on_tcp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
+    pub(super) fn on_tcp(&mut self, now: Instant, packet: Packet<'_, Q::Rx, impl Body<Q::Rx>>) -> Option<()> {
         let Ok((mut header, at)) = wire_tcp::Header::parse(packet.head) else { return None };
         if self.config.is(Mutant::UnknownOptionEndsParsing) {
             header.options = wire_tcp::Options::parse_known(&packet.head[wire_tcp::LEN..at]);
@@ -289,7 +289,7 @@ impl<D: Device> Ring<D> {
                 let (segments, len) = (packet.segments, packet.len());
                 stream.connection.on_coalesced(now, &header, packet.payload(at, len), segments);
                 // Before anything is acknowledged: what is reported is still here, but for the newest segment.
-                if stream.connection.holds_out_of_order() && self.device.rx_scarce() && !self.config.is(Mutant::ScarceKeepsAll) {
+                if stream.connection.holds_out_of_order() && self.queues.rx_scarce() && !self.config.is(Mutant::ScarceKeepsAll) {
                     stream.connection.prune_out_of_order();
                 }
                 self.after_input(now, index);
@@ -307,7 +307,7 @@ impl<D: Device> Ring<D> {
         &mut self,
         now: Instant,
         index: u32,
-        packet: &Packet<'_, D::Rx>,
+        packet: &Packet<'_, Q::Rx>,
         header: &wire_tcp::Header,
         local: SocketAddr,
         remote: SocketAddr,
@@ -328,7 +328,7 @@ impl<D: Device> Ring<D> {
         &mut self,
         now: Instant,
         index: u32,
-        packet: &Packet<'_, D::Rx>,
+        packet: &Packet<'_, Q::Rx>,
         header: &wire_tcp::Header,
         local: SocketAddr,
         remote: SocketAddr,
@@ -346,7 +346,7 @@ impl<D: Device> Ring<D> {
         &mut self,
         now: Instant,
         index: u32,
-        packet: &Packet<'_, D::Rx>,
+        packet: &Packet<'_, Q::Rx>,
         header: &wire_tcp::Header,
         local: SocketAddr,
         remote: SocketAddr,
@@ -367,7 +367,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// The way back to who sent a packet: through the neighbour table, which may learn from it at no cost.
-    fn hop_back(&mut self, now: Instant, packet: &Packet<'_, D::Rx>) -> NextHop {
+    fn hop_back(&mut self, now: Instant, packet: &Packet<'_, Q::Rx>) -> NextHop {
         // What ARP said stays: that only the neighbour's own network can say, and a SYN in its name anybody, through any router.
         if self.neighbours.known(packet.header.src()).is_none() || self.config.is(Mutant::SynTeachesNeighbour) {
             self.neighbours.learn_asker(now, packet.header.src(), packet.from);
@@ -380,7 +380,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// A reset for a segment that belongs to no connection (RFC 9293 s3.10.7.1).
-    fn refuse(&mut self, packet: &Packet<'_, D::Rx>, header: &wire_tcp::Header, payload_len: usize) -> Option<()> {
+    fn refuse(&mut self, packet: &Packet<'_, Q::Rx>, header: &wire_tcp::Header, payload_len: usize) -> Option<()> {
         let moved = || {
             let (remote, local) = packet.header.ends(header.src_port, header.dst_port);
             self.handed_over.contains(local, remote)
@@ -400,19 +400,19 @@ impl<D: Device> Ring<D> {
             }
             let to = Self::envelope_back(packet);
             let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None, quiet: false };
-            if self.output.tcp(&mut self.device, &to, &reset).is_err() {
+            if self.output.tcp(&mut self.queues, &to, &reset).is_err() {
                 self.output.counters.tx_drops += 1;
             }
         }
         None
     }
 
-    pub(super) fn envelope_back(packet: &Packet<'_, D::Rx>) -> Envelope {
+    pub(super) fn envelope_back(packet: &Packet<'_, Q::Rx>) -> Envelope {
         Envelope { src: packet.header.dst(), dst: packet.header.src(), mac: packet.from, ttl: 64, tos: 0 }
     }
 
     #[inline(always)]
-    pub(super) fn on_udp(&mut self, now: Instant, packet: Packet<'_, D::Rx, impl Body<D::Rx>>) -> Option<()> {
+    pub(super) fn on_udp(&mut self, now: Instant, packet: Packet<'_, Q::Rx, impl Body<Q::Rx>>) -> Option<()> {
         let (header, at) = udp::Header::parse(packet.head).ok()?;
         let len = if self.config.is(Mutant::UdpTailDelivered) { packet.len() } else { usize::from(header.len) };
         // (RFC 768: the checksum is over as many bytes as the datagram says that it has.)
@@ -475,7 +475,7 @@ impl<D: Device> Ring<D> {
 
     /// RFC 768: a checksum of zero says that there is none.
     #[inline(always)]
-    fn is_udp_damaged(&self, header: &udp::Header, packet: &Packet<'_, D::Rx, impl Body<D::Rx>>) -> bool {
+    fn is_udp_damaged(&self, header: &udp::Header, packet: &Packet<'_, Q::Rx, impl Body<Q::Rx>>) -> bool {
         header.checksum != 0 && !self.config.is(Mutant::UdpChecksumUnchecked) && !packet.transport_checksum_good(ipv4::PROTOCOL_UDP)
     }
 

@@ -7,7 +7,7 @@ use super::Ring;
 use super::input::{Body, Packet};
 use super::ip::IpHeader;
 use super::output::Output;
-use crate::device::{ChecksumVerdict, Device, HEAD_MAX, MacAddr, Protocol, RxBuffer, RxFrame, SendError};
+use crate::device::{ChecksumVerdict, HEAD_MAX, MacAddr, Protocol, Queues, RxBuffer, RxFrame, SendError};
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
@@ -17,15 +17,15 @@ use crate::wire::icmpv6::{self, Fault, Unreachable};
 use crate::wire::ipv6::extension::{self, ChainError};
 use crate::wire::{ethernet, ipv4, ipv6};
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     #[inline(never)]
     pub(super) fn on_ipv6(
         &mut self,
         now: Instant,
         from: MacAddr,
         bytes: &[u8],
-        body: impl Body<D::Rx>,
-        frame: &RxFrame<D::Rx>,
+        body: impl Body<Q::Rx>,
+        frame: &RxFrame<Q::Rx>,
     ) -> Option<()> {
         let verified = match frame.meta.checksum {
             ChecksumVerdict::Good => true,
@@ -83,7 +83,7 @@ impl<D: Device> Ring<D> {
         header: &ipv6::Header,
         quote: &[u8],
         fault: Fault,
-        frame: &RxFrame<D::Rx>,
+        frame: &RxFrame<Q::Rx>,
     ) -> Option<()> {
         let was_for_many = ethernet::Header::parse(frame.head()).is_ok_and(|(link, _)| link.dst.is_multicast());
         let tells_all = self.config.is(Mutant::ErrorsAboutGroups);
@@ -95,7 +95,7 @@ impl<D: Device> Ring<D> {
         let may = icmpv6::may_answer(header, quote, fault, was_for_many) || tells_all;
         if may && (self.icmpv6_errors.allows(now) || self.config.is(Mutant::ErrorsWithoutLimit)) {
             let quote = if self.config.is(Mutant::ErrorQuotesHeaderOnly) { &quote[..quote.len().min(ipv6::LEN)] } else { quote };
-            let sent = self.output.icmpv6(&mut self.device, from, (src, header.src), |addresses, out| {
+            let sent = self.output.icmpv6(&mut self.queues, from, (src, header.src), |addresses, out| {
                 icmpv6::emit_error(addresses, fault, &quote[..quote.len().min(ERROR_QUOTE_MAX)], out)
             });
             if sent.is_err() {
@@ -113,7 +113,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// RFC 4443 s3.1: a datagram for a port that nobody has is answered, unless it was for many.
-    pub(super) fn port_unreachable_v6(&mut self, packet: &Packet<'_, D::Rx>) {
+    pub(super) fn port_unreachable_v6(&mut self, packet: &Packet<'_, Q::Rx>) {
         let IpHeader::V6(header) = packet.header else { return };
         mark!(self, PortUnreachableSent);
         // (The quote is made anew from what was read: extension headers are left out of it.)
@@ -127,7 +127,7 @@ impl<D: Device> Ring<D> {
         self.answer_fault(self.datagram_at, packet.from, &plain, &quote[..at + len], fault, packet.frame);
     }
 
-    fn on_icmpv6(&mut self, now: Instant, header: &ipv6::Header, packet: &Packet<'_, D::Rx>) -> Option<()> {
+    fn on_icmpv6(&mut self, now: Instant, header: &ipv6::Header, packet: &Packet<'_, Q::Rx>) -> Option<()> {
         let len = packet.head.len() + packet.body.as_ref().map_or(0, RxBuffer::len);
         if !packet.verified && !packet.sum_is_good(header.pseudo_header(ipv6::PROTOCOL_ICMPV6, len)) {
             return None;
@@ -152,7 +152,7 @@ impl<D: Device> Ring<D> {
                 if len > bytes.len() || header.dst.is_multicast() || data.len() > PING_MAX {
                     return None;
                 }
-                let sent = self.output.icmpv6(&mut self.device, packet.from, (header.dst, header.src), |addresses, out| {
+                let sent = self.output.icmpv6(&mut self.queues, packet.from, (header.dst, header.src), |addresses, out| {
                     icmpv6::emit_echo(addresses, true, (id, seq), data, out)
                 });
                 if sent.is_err() {
@@ -232,7 +232,7 @@ impl<D: Device> Ring<D> {
                 } else {
                     (station.unwrap_or(from), header.src)
                 };
-                if !self.output.advertise(&mut self.device, to, (target, dst), !is_probe) {
+                if !self.output.advertise(&mut self.queues, to, (target, dst), !is_probe) {
                     self.output.counters.tx_drops += 1;
                 }
             }
@@ -290,9 +290,9 @@ const PING_MAX: usize = ERROR_QUOTE_MAX;
 
 impl Output {
     /// One ICMPv6 message that `emit` writes, with its checksum, which no device fills in.
-    pub(super) fn icmpv6<D: Device>(
+    pub(super) fn icmpv6<Q: Queues>(
         &mut self,
-        device: &mut D,
+        queues: &mut Q,
         mac: MacAddr,
         (src, dst): (Ipv6Addr, Ipv6Addr),
         emit: impl FnOnce((Ipv6Addr, Ipv6Addr), &mut [u8]) -> usize,
@@ -310,29 +310,29 @@ impl Output {
             payload_len: len as u16,
         };
         header.emit(&mut head[at..]);
-        self.send(device, &head[..at + ipv6::LEN + len], &[], 0)
+        self.send(queues, &head[..at + ipv6::LEN + len], &[], 0)
     }
 
     /// A question for `target`'s Ethernet address: to its group, or to the station `to` alone. Whether the device took it.
-    pub(super) fn solicit<D: Device>(&mut self, device: &mut D, to: MacAddr, from: Ipv6Addr, target: Ipv6Addr) -> bool {
+    pub(super) fn solicit<Q: Queues>(&mut self, queues: &mut Q, to: MacAddr, from: Ipv6Addr, target: Ipv6Addr) -> bool {
         let all = self.strain.is(Mutant::AllNodesSolicited);
         let group = if all { ipv6::ALL_NODES } else { ipv6::solicited_node(target) };
         let (mac, dst) = if to == MacAddr::BROADCAST { (MacAddr::of_group(IpAddr::V6(group)), group) } else { (to, target) };
         let options = OptionsBuf::default().source(self.mac());
-        self.discovery(device, mac, (from, dst), &ndisc::Message::NeighborSolicitation { target, options: options.options() })
+        self.discovery(queues, mac, (from, dst), &ndisc::Message::NeighborSolicitation { target, options: options.options() })
     }
 
     /// Says to `dst` that `own` is ours. Whether the device took it.
-    pub(super) fn advertise<D: Device>(&mut self, device: &mut D, mac: MacAddr, (own, dst): (Ipv6Addr, Ipv6Addr), solicited: bool) -> bool {
+    pub(super) fn advertise<Q: Queues>(&mut self, queues: &mut Q, mac: MacAddr, (own, dst): (Ipv6Addr, Ipv6Addr), solicited: bool) -> bool {
         let options = OptionsBuf::default().target(self.mac());
         let options = options.options();
         let message = ndisc::Message::NeighborAdvertisement { target: own, router: false, solicited, overriding: true, options };
-        self.discovery(device, mac, (own, dst), &message)
+        self.discovery(queues, mac, (own, dst), &message)
     }
 
-    fn discovery<D: Device>(
+    fn discovery<Q: Queues>(
         &mut self,
-        device: &mut D,
+        queues: &mut Q,
         mac: MacAddr,
         (src, dst): (Ipv6Addr, Ipv6Addr),
         message: &ndisc::Message<'_>,
@@ -340,6 +340,6 @@ impl Output {
         let mut head = [0; HEAD_MAX];
         let at = self.ethernet(mac, ethernet::ETHERTYPE_IPV6).emit(&mut head);
         let len = message.emit_packet(src, dst, &mut head[at..]);
-        self.send(device, &head[..at + len], &[], 0).is_ok()
+        self.send(queues, &head[..at + len], &[], 0).is_ok()
     }
 }

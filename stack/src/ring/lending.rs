@@ -7,13 +7,13 @@
 use super::Ring;
 use super::slots::Flow;
 use super::types::{Datagram, FlowId};
-use crate::device::Device;
+use crate::device::Queues;
 use crate::error::Error;
 use crate::marks::mark;
 use crate::tcp::{Lent, LentPieces};
 use crate::time::Instant;
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// From now on, whatever arrives stays where the device put it until it is read: also on sockets that are opened later. Without it, small
     /// payloads that came before a socket's first [`Ring::udp_lend`] or [`Ring::tcp_lend`] have been copied once. `false`: the device keeps
     /// no heads, so that payload among them goes on being copied.
@@ -26,7 +26,7 @@ impl<D: Device> Ring<D> {
                 Flow::Listener(_) => {}
             }
         }
-        self.device.lend_heads(true).is_ok()
+        self.queues.lend_heads(true).is_ok()
     }
 
     /// Takes the oldest datagram by reference; [`Datagram::copied`] is zero. It is to be given back by [`Ring::give_back`] with its length, once
@@ -34,7 +34,7 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// As [`Ring::udp_recv`].
-    pub fn udp_lend(&mut self, flow: FlowId) -> Result<(Datagram, LentPieces<D::Rx>), Error> {
+    pub fn udp_lend(&mut self, flow: FlowId) -> Result<(Datagram, LentPieces<Q::Rx>), Error> {
         let mut pieces = LentPieces::new();
         let datagram = self.udp_lend_each(flow, |piece| pieces.push(piece))?;
         Ok((datagram, pieces))
@@ -46,7 +46,7 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// As [`Ring::tcp_recv`].
-    pub fn tcp_lend(&mut self, flow: FlowId, take: impl FnOnce(&D::Rx) -> usize) -> Result<Option<Lent<D::Rx>>, Error> {
+    pub fn tcp_lend(&mut self, flow: FlowId, take: impl FnOnce(&Q::Rx) -> usize) -> Result<Option<Lent<Q::Rx>>, Error> {
         let lent = self.slots.stream(flow)?.connection.lend(take);
         self.renote(flow.index);
         lent
@@ -65,7 +65,7 @@ impl<D: Device> Ring<D> {
         stream.connection.give_back(now, len);
         if stream.connection.wants_transmit() {
             self.transmit(now, flow.index);
-            self.output.flush(&mut self.device);
+            self.output.flush(&mut self.queues);
         } else {
             self.renote(flow.index);
         }

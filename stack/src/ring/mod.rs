@@ -25,6 +25,7 @@ mod rx_shutdown;
 mod screening;
 mod sleepers;
 mod slots;
+mod steering;
 mod stream;
 mod types;
 mod udp;
@@ -55,7 +56,7 @@ use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
 use self::path::Paths;
 use self::slots::{Flow, STALL_MIN, Slots};
-use crate::device::{Device, DeviceEvent, MacAddr, RxBatch};
+use crate::device::{DeviceEvent, MacAddr, Queues, RxBatch};
 use crate::error::Error;
 use crate::marks::MarkCounts;
 use crate::mutants::Mutant;
@@ -78,11 +79,11 @@ struct Held {
 }
 
 /// One device's ring. See the module's documentation.
-pub struct Ring<D: Device> {
-    device: D,
+pub struct Ring<Q: Queues> {
+    queues: Q,
     config: RingConfig,
     mac: MacAddr,
-    slots: Slots<D>,
+    slots: Slots<Q>,
     demux: Demux,
     wheel: Wheel<(u32, Instant)>,
     fired: Vec<(u32, Instant)>,
@@ -110,7 +111,7 @@ pub struct Ring<D: Device> {
     handovers: HandoversUnderWay,
     unanswered_syns: UnansweredSyns,
     earlier_incarnations: EarlierIncarnations,
-    batch: RxBatch<D::Rx>,
+    batch: RxBatch<Q::Rx>,
     batches: Batches,
     output: Output,
     /// When it was polled last.
@@ -124,13 +125,13 @@ pub struct Ring<D: Device> {
     marks: MarkCounts,
 }
 
-impl<D: Device> Ring<D> {
-    /// A ring on `device`. `seed` feeds initial sequence numbers, timestamps' offsets and jitter.
-    pub fn new(device: D, config: RingConfig, seed: [u8; 32]) -> Self {
+impl<Q: Queues> Ring<Q> {
+    /// A ring on these queues. `seed` feeds initial sequence numbers, timestamps' offsets and jitter.
+    pub fn new(queues: Q, config: RingConfig, seed: [u8; 32]) -> Self {
         let mut rng = ChaCha8Rng::from_seed(seed);
         let mut secret = [0; 32];
         rng.fill_bytes(&mut secret);
-        let (mac, caps) = (device.mac(), device.capabilities().clone());
+        let (mac, caps) = (queues.mac(), queues.capabilities().clone());
         Self {
             mac,
             slots: Slots::new(config.flows_max),
@@ -162,21 +163,21 @@ impl<D: Device> Ring<D> {
             reaps_owed: 0,
             lends: false,
             secret,
-            device,
+            queues,
             config,
             #[cfg(feature = "marks")]
             marks: MarkCounts::default(),
         }
     }
 
-    /// The device below.
-    pub fn device(&self) -> &D {
-        &self.device
+    /// The device's queues below.
+    pub fn queues(&self) -> &Q {
+        &self.queues
     }
 
-    /// The device below.
-    pub fn device_mut(&mut self) -> &mut D {
-        &mut self.device
+    /// The device's queues below.
+    pub fn queues_mut(&mut self) -> &mut Q {
+        &mut self.queues
     }
 
     /// Receives one batch, runs the timers that are due, and sends what follows from both. Returns how many frames and
@@ -187,7 +188,7 @@ impl<D: Device> Ring<D> {
             self.handed_over.expire(now);
         }
         if !self.handovers.is_empty() {
-            self.handovers.expire(now, &mut self.device);
+            self.handovers.expire(now, &mut self.queues);
         }
         let mut frames = self.receive(now);
         let timers_are_due = self.wheel.is_due(now);
@@ -219,7 +220,7 @@ impl<D: Device> Ring<D> {
                 self.tidy();
             }
         }
-        self.output.flush(&mut self.device);
+        self.output.flush(&mut self.queues);
         done
     }
 
@@ -236,14 +237,14 @@ impl<D: Device> Ring<D> {
         if self.output.lent {
             self.output.lent = false;
             self.reaps_owed = 0;
-            self.device.reap();
+            self.queues.reap();
         }
     }
 
     /// Whether [`Ring::poll`] would find anything to do: a few loads, for loops that spin.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
-        self.device.rx_ready()
+        self.queues.rx_ready()
             || self.wheel.is_due(now)
             || self.retry_at.is_some_and(|at| at <= now)
             || self.groups.next_deadline().is_some_and(|at| at <= now)
@@ -326,17 +327,17 @@ impl<D: Device> Ring<D> {
     /// The device's Ethernet address changed (a failover, a migrated machine): takes the new one. `announce`: tells the neighbours
     /// (an ARP announcement, RFC 5227 s3), of whom those that know us already take notice.
     pub fn readdress(&mut self, announce: bool) {
-        self.mac = self.device.mac();
+        self.mac = self.queues.mac();
         self.output.set_mac(self.mac);
         if announce && !self.output.caps.point_to_point {
             let announced = if self.config.is(Mutant::AnnouncesFirstOnly) { 1 } else { usize::MAX };
             for &ip in self.config.addresses.iter().take(announced).filter(|_| !self.config.is(Mutant::ReaddressUnannounced)) {
                 // (What the device refuses is lost: those whom it concerns ask in the end.)
-                if !self.output.announce(&mut self.device, ip) {
+                if !self.output.announce(&mut self.queues, ip) {
                     self.output.counters.tx_drops += 1;
                 }
             }
-            self.output.flush(&mut self.device);
+            self.output.flush(&mut self.queues);
         }
     }
 
@@ -359,7 +360,7 @@ impl<D: Device> Ring<D> {
                     stream.connection.shutdown_write(now);
                 }
                 self.transmit(now, flow.index);
-                self.output.flush(&mut self.device);
+                self.output.flush(&mut self.queues);
                 Ok(())
             }
             Flow::Udp(udp) => {
@@ -384,7 +385,7 @@ impl<D: Device> Ring<D> {
             Ok(Flow::Udp(_)) => self.close_udp(flow),
             _ => {}
         }
-        self.output.flush(&mut self.device);
+        self.output.flush(&mut self.queues);
     }
 
     /// Whether something waits for the device, which refused it.
@@ -415,7 +416,7 @@ impl<D: Device> Ring<D> {
     /// The closed connections that have bytes, or their end, yet to get acknowledged. [`Ring::info`] and [`Ring::tcp_hop`] know these
     /// ids, and so does [`Ring::dissolve`] their addresses; for everything else they are dead.
     pub fn lingering_streams(&self) -> Vec<FlowId> {
-        let lingers = |flow: &Flow<D>| match flow {
+        let lingers = |flow: &Flow<Q>| match flow {
             // (One that was aborted has at most a reset to send.)
             Flow::Stream(stream) => stream.orphan && stream.connection.is_flushing() && stream.connection.state() != tcp::State::Closed,
             _ => false,
@@ -426,7 +427,7 @@ impl<D: Device> Ring<D> {
     /// What closed connections have yet to get acknowledged: their bytes, and one for the end of each, which has a sequence number
     /// too (RFC 9293 s3.4). For a process that exits: while this falls, waiting is worth it.
     pub fn lingering_bytes(&self) -> usize {
-        let lingers = |flow: &Flow<D>| match flow {
+        let lingers = |flow: &Flow<Q>| match flow {
             Flow::Stream(stream) if stream.orphan && stream.connection.is_flushing() => stream.connection.send_queue() + 1,
             _ => 0,
         };
@@ -475,7 +476,7 @@ impl<D: Device> Ring<D> {
 
     fn device_events(&mut self, now: Instant) -> usize {
         let mut count = 0;
-        while let Some(event) = self.device.poll_event() {
+        while let Some(event) = self.queues.poll_event() {
             count += 1;
             match event {
                 DeviceEvent::PeerGone(mac) => self.peer_gone(now, mac),
@@ -483,6 +484,7 @@ impl<D: Device> Ring<D> {
                 // Retransmission timers carry connections over an outage; nothing to do at once.
                 DeviceEvent::Link { up: false } => {}
                 // Buffers that were in flight are back: whoever waits for some tries again now.
+                DeviceEvent::RuleReady(_) | DeviceEvent::RuleFailed(..) => {}
                 DeviceEvent::Reset if self.config.is(Mutant::DeviceResetUnnoticed) => {}
                 DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.is_stalled()),
             }

@@ -16,7 +16,7 @@ use super::Ring;
 use super::slots::Flow;
 use super::types::FlowId;
 use super::udp::{gather, rule_error};
-use crate::device::{Device, FlowRule, Protocol, RuleId};
+use crate::device::{FlowRule, Protocol, Queues, RuleId};
 use crate::error::Error;
 use crate::flow::Readiness;
 use crate::mutants::{Mutant, Strain};
@@ -124,7 +124,7 @@ impl Groups {
     }
 }
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// Makes a UDP socket a member of a group: datagrams for the group and the socket's port reach it from now on, if it is bound to
     /// every address or to the group's. `from` is the address that the membership is reported from.
     ///
@@ -154,7 +154,7 @@ impl<D: Device> Ring<D> {
             flow.memberships.push(IpAddr::V4(group));
         }
         self.enter(now, group, from);
-        self.output.flush(&mut self.device);
+        self.output.flush(&mut self.queues);
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl<D: Device> Ring<D> {
         if let IpAddr::V4(group) = group {
             self.exit(group);
         }
-        self.output.flush(&mut self.device);
+        self.output.flush(&mut self.queues);
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl<D: Device> Ring<D> {
             port.members.push(index);
             return Ok(());
         }
-        let rule = self.device.attach(&FlowRule::flow(Protocol::Udp, to, None)).map_err(rule_error)?;
+        let rule = self.attach(&FlowRule::flow(Protocol::Udp, to, None)).map_err(rule_error)?;
         self.groups.ports.insert(to, Port { rule, members: vec![index] });
         Ok(())
     }
@@ -205,8 +205,9 @@ impl<D: Device> Ring<D> {
         port.members.retain(|&member| member != index);
         let enough = usize::from(self.config.is(Mutant::GroupRuleLeavesOneMember));
         if port.members.len() <= enough {
-            self.device.detach(port.rule);
+            let rule = port.rule;
             self.groups.ports.remove(&to);
+            self.detach(rule);
         }
     }
 
@@ -218,7 +219,7 @@ impl<D: Device> Ring<D> {
         }
         let mut report_at = None;
         if group != ALL_SYSTEMS {
-            self.output.igmp(&mut self.device, from, group, &Message::Report { group });
+            self.output.igmp(&mut self.queues, from, group, &Message::Report { group });
             let at = self.groups.some_time(now, UNSOLICITED_REPORT_INTERVAL);
             report_at = Some(at).filter(|_| !self.config.is(Mutant::ReportedOnce));
         }
@@ -238,7 +239,7 @@ impl<D: Device> Ring<D> {
         self.groups.settle();
         if group != ALL_SYSTEMS && !self.config.is(Mutant::LeaveUnsaid) {
             let to = if self.config.is(Mutant::LeaveTellsGroup) { group } else { ALL_ROUTERS };
-            self.output.igmp(&mut self.device, from, to, &Message::Leave { group });
+            self.output.igmp(&mut self.queues, from, to, &Message::Leave { group });
         }
     }
 
@@ -246,7 +247,7 @@ impl<D: Device> Ring<D> {
         for (&group, known) in &mut self.groups.groups {
             if known.report_at.is_some_and(|at| at <= now) {
                 known.report_at = None;
-                self.output.igmp(&mut self.device, known.from, group, &Message::Report { group });
+                self.output.igmp(&mut self.queues, known.from, group, &Message::Report { group });
             }
         }
         self.groups.settle();
@@ -270,7 +271,7 @@ impl<D: Device> Ring<D> {
     }
 
     /// Hands a datagram for a group to its members. Says whether there was any.
-    pub(super) fn deliver(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, payload: &RxPayload<'_, D::Rx>) -> bool {
+    pub(super) fn deliver(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, payload: &RxPayload<'_, Q::Rx>) -> bool {
         let Some(members) = self.groups.ports.get(&to).map(|port| port.members.clone()) else { return false };
         let is_own = self.is_ours(from.ip());
         for index in members {

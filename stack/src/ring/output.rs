@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use arrayvec::ArrayVec;
 
 use super::ip::{self, IpHeader};
-use crate::device::{Capabilities, Device, HEAD_MAX, MacAddr, Protocol, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
+use crate::device::{Capabilities, HEAD_MAX, MacAddr, Protocol, Queues, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 use crate::flow::Counters;
 use crate::mutants::{Mutant, Strain};
 use crate::tcp::Segment;
@@ -148,31 +148,31 @@ impl Output {
         (at + header.emit(&mut out[at..]), IpHeader::V6(header))
     }
 
-    pub(super) fn send<D: Device>(
+    pub(super) fn send<Q: Queues>(
         &mut self,
-        device: &mut D,
+        queues: &mut Q,
         head: &[u8],
-        body: &[TxSlice<'_, D::Tx>],
+        body: &[TxSlice<'_, Q::Tx>],
         payload_len: usize,
     ) -> Result<(), SendError> {
-        self.send_cut(device, head, body, payload_len, (None, false))
+        self.send_cut(queues, head, body, payload_len, (None, false))
     }
 
     #[inline(always)]
-    fn send_cut<D: Device>(
+    fn send_cut<Q: Queues>(
         &mut self,
-        device: &mut D,
+        queues: &mut Q,
         head: &[u8],
-        body: &[TxSlice<'_, D::Tx>],
+        body: &[TxSlice<'_, Q::Tx>],
         payload_len: usize,
         (tso_mss, quiet): (Option<u16>, bool),
     ) -> Result<(), SendError> {
         let frame = TxFrame { head, body, offload: TxOffload { tso_mss, quiet, ..self.offload } };
-        match device.send(&frame) {
+        match queues.send(&frame) {
             // Slots that the hardware is done with are only free again once they are reaped.
             Err(SendError::Full) => {
-                device.reap();
-                device.send(&frame)?;
+                queues.reap();
+                queues.send(&frame)?;
             }
             sent => {
                 debug_assert!(!matches!(sent, Err(SendError::Unsupported(_))), "asked of a device that lacks it: {sent:?}");
@@ -195,7 +195,7 @@ impl Output {
 
     /// One TCP segment, or one for the device to cut.
     #[inline]
-    pub(super) fn tcp<D: Device>(&mut self, device: &mut D, to: &Envelope, segment: &Segment<'_, D::Tx>) -> Result<(), SendError> {
+    pub(super) fn tcp<Q: Queues>(&mut self, queues: &mut Q, to: &Envelope, segment: &Segment<'_, Q::Tx>) -> Result<(), SendError> {
         let &Segment { ref header, payload, payload_len, cut, quiet } = segment;
         let mut head = [0; 128];
         let header_len = header.header_len();
@@ -208,7 +208,7 @@ impl Output {
             let field = at + tcp::CHECKSUM_OFFSET;
             head[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
         }
-        self.send_cut(device, &head[..end], payload, payload_len, (cut, quiet))
+        self.send_cut(queues, &head[..end], payload, payload_len, (cut, quiet))
     }
 
     /// The headers of a packet without payload, whatever a socket of that protocol sends.
@@ -238,9 +238,9 @@ impl Output {
 
     /// One small datagram: `fill` writes the payload behind the headers, and no buffer is needed.
     #[inline]
-    pub(super) fn udp_inline<D: Device>(
+    pub(super) fn udp_inline<Q: Queues>(
         &mut self,
-        device: &mut D,
+        queues: &mut Q,
         to: &Envelope,
         ports: (u16, u16),
         payload_len: usize,
@@ -261,7 +261,7 @@ impl Output {
             header.checksum = self.udp_checksum(sum.finish());
             header.emit(&mut head[at..]);
         }
-        let sent = self.send(device, &head[..end], &[], payload_len);
+        let sent = self.send(queues, &head[..end], &[], payload_len);
         self.scratch = Some(head);
         sent
     }
@@ -280,12 +280,12 @@ impl Output {
     }
 
     /// One datagram whose payload lies in buffers.
-    pub(super) fn udp<D: Device>(
+    pub(super) fn udp<Q: Queues>(
         &mut self,
-        device: &mut D,
+        queues: &mut Q,
         to: &Envelope,
         ports: (u16, u16),
-        payload: &[TxSlice<'_, D::Tx>],
+        payload: &[TxSlice<'_, Q::Tx>],
         payload_len: usize,
     ) -> Result<(), SendError> {
         let mut head = [0; 80];
@@ -300,12 +300,12 @@ impl Output {
             header.checksum = self.udp_checksum(sum.finish());
             header.emit(&mut head[at..]);
         }
-        self.send(device, &head[..end], payload, payload_len)
+        self.send(queues, &head[..end], payload, payload_len)
     }
 
     /// One ICMP message, with `data` behind it; data that don't fit into a head are cut (which an echo's are not, that lay in one: RFC 1122
     /// s3.2.2.6).
-    pub(super) fn icmp<D: Device>(&mut self, device: &mut D, to: &Envelope, message: &icmp::Message, data: &[u8]) -> Result<(), SendError> {
+    pub(super) fn icmp<Q: Queues>(&mut self, queues: &mut Q, to: &Envelope, message: &icmp::Message, data: &[u8]) -> Result<(), SendError> {
         let data = &data[..data.len().min(HEAD_MAX - self.link_len - ipv4::LEN - icmp::LEN)];
         let mut sum = Checksum::new();
         sum.add(data);
@@ -316,19 +316,19 @@ impl Output {
         let mut head = [0; HEAD_MAX];
         let (at, _) = self.lower(to, ipv4::PROTOCOL_ICMP, len, &mut head);
         head[at..at + len].copy_from_slice(&body[..len]);
-        self.send(device, &head[..at + len], &[], 0)
+        self.send(queues, &head[..at + len], &[], 0)
     }
 
     /// One ARP packet.
-    pub(super) fn arp<D: Device>(&mut self, device: &mut D, to: MacAddr, packet: &arp::Packet) -> Result<(), SendError> {
+    pub(super) fn arp<Q: Queues>(&mut self, queues: &mut Q, to: MacAddr, packet: &arp::Packet) -> Result<(), SendError> {
         let mut head = [0; 64];
         let at = self.ethernet(to, ethernet::ETHERTYPE_ARP).emit(&mut head);
         let end = at + packet.emit(&mut head[at..]);
-        self.send(device, &head[..end], &[], 0)
+        self.send(queues, &head[..end], &[], 0)
     }
 
     /// One IGMP message to a group; all its checksums are computed here, since no device offers to.
-    pub(super) fn igmp<D: Device>(&mut self, device: &mut D, src: Ipv4Addr, dst: Ipv4Addr, message: &igmp::Message) {
+    pub(super) fn igmp<Q: Queues>(&mut self, queues: &mut Q, src: Ipv4Addr, dst: Ipv4Addr, message: &igmp::Message) {
         let mut head = [0; 64];
         let at = self.ethernet(MacAddr::of_group(dst.into()), ethernet::ETHERTYPE_IPV4).emit(&mut head);
         self.packet_id = self.packet_id.wrapping_add(1);
@@ -348,7 +348,7 @@ impl Output {
         head[at..end].copy_from_slice(&packet);
         // What the device does not take is lost like a frame on the wire: reports are repeated.
         let frame = TxFrame { head: &head[..end], body: &[], offload: TxOffload::default() };
-        match device.send(&frame) {
+        match queues.send(&frame) {
             Ok(()) => {
                 self.queued = true;
                 self.counters.tx_packets += 1;
@@ -358,27 +358,27 @@ impl Output {
     }
 
     /// A question for `target`'s Ethernet address, to everyone whom it may concern. Whether the device took it.
-    pub(super) fn ask_neighbour<D: Device>(&mut self, device: &mut D, from: IpAddr, target: IpAddr) -> bool {
-        self.ask_neighbour_at(device, MacAddr::BROADCAST, from, target)
+    pub(super) fn ask_neighbour<Q: Queues>(&mut self, queues: &mut Q, from: IpAddr, target: IpAddr) -> bool {
+        self.ask_neighbour_at(queues, MacAddr::BROADCAST, from, target)
     }
 
     /// A question for `target`'s Ethernet address, to the station `to`. Whether the device took it.
-    pub(super) fn ask_neighbour_at<D: Device>(&mut self, device: &mut D, to: MacAddr, from: IpAddr, target: IpAddr) -> bool {
+    pub(super) fn ask_neighbour_at<Q: Queues>(&mut self, queues: &mut Q, to: MacAddr, from: IpAddr, target: IpAddr) -> bool {
         match (from, target) {
-            (IpAddr::V4(from), IpAddr::V4(target)) => self.arp_request(device, to, from, target),
-            (from, target) => self.solicit(device, to, v6(from), v6(target)),
+            (IpAddr::V4(from), IpAddr::V4(target)) => self.arp_request(queues, to, from, target),
+            (from, target) => self.solicit(queues, to, v6(from), v6(target)),
         }
     }
 
     /// Tells everyone the station's address, which has changed (RFC 5227 s3; RFC 4861 s7.2.6). Whether the device took it.
-    pub(super) fn announce<D: Device>(&mut self, device: &mut D, ip: IpAddr) -> bool {
+    pub(super) fn announce<Q: Queues>(&mut self, queues: &mut Q, ip: IpAddr) -> bool {
         match ip {
-            IpAddr::V4(ip) => self.arp_request(device, MacAddr::BROADCAST, ip, ip),
-            IpAddr::V6(ip) => self.advertise(device, MacAddr::of_group(ipv6::ALL_NODES.into()), (ip, ipv6::ALL_NODES), false),
+            IpAddr::V4(ip) => self.arp_request(queues, MacAddr::BROADCAST, ip, ip),
+            IpAddr::V6(ip) => self.advertise(queues, MacAddr::of_group(ipv6::ALL_NODES.into()), (ip, ipv6::ALL_NODES), false),
         }
     }
 
-    fn arp_request<D: Device>(&mut self, device: &mut D, to: MacAddr, from: Ipv4Addr, target: Ipv4Addr) -> bool {
+    fn arp_request<Q: Queues>(&mut self, queues: &mut Q, to: MacAddr, from: Ipv4Addr, target: Ipv4Addr) -> bool {
         let packet = arp::Packet {
             operation: arp::Operation::Request,
             sender_mac: self.mac,
@@ -386,15 +386,15 @@ impl Output {
             target_mac: MacAddr::default(),
             target_ip: target,
         };
-        self.arp(device, to, &packet).is_ok()
+        self.arp(queues, to, &packet).is_ok()
     }
 
     /// Rings the doorbell, if anything was queued since the last time.
     #[inline]
-    pub(super) fn flush<D: Device>(&mut self, device: &mut D) {
+    pub(super) fn flush<Q: Queues>(&mut self, queues: &mut Q) {
         if self.queued {
             self.queued = false;
-            device.doorbell();
+            queues.doorbell();
         }
     }
 }

@@ -4,11 +4,11 @@ use super::Ring;
 use super::demux::FlowKey;
 use super::slots::Flow;
 use super::types::FlowId;
-use crate::device::{Device, Protocol};
+use crate::device::{Protocol, Queues};
 use crate::error::Error;
 use crate::mutants::Mutant;
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// Takes a UDP socket's, or a connection's, flow away from the device: what comes for it is a stranger's from now on (for a connection's
     /// peer, that is a reset). What it has received already can still be read, and a UDP socket goes on sending.
     ///
@@ -23,7 +23,7 @@ impl<D: Device> Ring<D> {
             Flow::Listener(_) => return Err(Error::NotSupported),
         };
         let rule = rule.filter(|_| !self.config.is(Mutant::RxShutdownKeepsRule));
-        rule.into_iter().for_each(|rule| self.device.detach(rule));
+        rule.into_iter().for_each(|rule| self.detach(rule));
         self.demux.leave(key, flow.index);
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use super::Ring;
 use super::slots::Flow;
 use super::types::FlowId;
-use crate::device::{Device, RxBuffer as _};
+use crate::device::{Queues, RxBuffer as _};
 use crate::error::Error;
 use crate::flow::Readiness;
 use crate::mutants::Mutant;
@@ -51,7 +51,7 @@ pub struct Shown {
     pub ready_packets: usize,
 }
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// `on`: what a UDP socket or stream receives from now on is not read before [`Ring::decide`] has admitted it, and stays where the device put
     /// it (as after [`Ring::lend_from_now_on`], which see). Else all that waits for that is admitted.
     ///
@@ -75,7 +75,7 @@ impl<D: Device> Ring<D> {
     ///
     /// # Errors
     /// [`Error::WouldBlock`]: nothing; [`Error::BadSocket`], [`Error::NotSupported`] (a listener).
-    pub fn candidate(&self, flow: FlowId) -> Result<Candidate<D::Rx>, Error> {
+    pub fn candidate(&self, flow: FlowId) -> Result<Candidate<Q::Rx>, Error> {
         let mut pieces = LentPieces::new();
         let Shown { from, to, received, ready_bytes, ready_packets, .. } = self.candidate_each(flow, |piece| pieces.push(piece))?;
         Ok(Candidate { from, to, received, pieces, ready_bytes, ready_packets })
@@ -86,7 +86,7 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// As [`Ring::candidate`]; there was no piece.
     #[inline]
-    pub fn candidate_each(&self, flow: FlowId, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Shown, Error> {
+    pub fn candidate_each(&self, flow: FlowId, mut take: impl FnMut(Lent<Q::Rx>)) -> Result<Shown, Error> {
         match self.slots.find(flow).ok_or(Error::BadSocket)? {
             Flow::Stream(stream) if !stream.orphan => {
                 let pieces = stream.connection.candidate().ok_or(Error::WouldBlock)?;
@@ -104,8 +104,8 @@ impl<D: Device> Ring<D> {
 
     /// Has `change` put another handle in the place of each of the candidate's, on as many bytes: what was written to those that were shown, say, for that is
     /// what the reader gets where it is admitted. Where there is no candidate, nothing is done.
-    pub fn change_candidate(&mut self, flow: FlowId, mut change: impl FnMut(&mut D::Rx)) {
-        let change = |buffer: &mut D::Rx| {
+    pub fn change_candidate(&mut self, flow: FlowId, mut change: impl FnMut(&mut Q::Rx)) {
+        let change = |buffer: &mut Q::Rx| {
             let len = buffer.len();
             change(buffer);
             assert_eq!(buffer.len(), len, "what waits to be decided about has been counted");
@@ -157,7 +157,7 @@ impl<D: Device> Ring<D> {
         }
         if self.slots.stream(flow).is_ok_and(|stream| stream.connection.wants_transmit()) {
             self.transmit(now, flow.index);
-            self.output.flush(&mut self.device);
+            self.output.flush(&mut self.queues);
         } else {
             self.renote(flow.index);
         }

@@ -2,14 +2,14 @@
 
 use super::Ring;
 use super::slots::Flow;
-use crate::device::{Device, Wake};
+use crate::device::{Queues, Wake};
 use crate::mutants::Mutant;
 use crate::time::Instant;
 
 /// Batches of frames that are looked at before timers that are due: more than a channel of shared memory holds.
 const BATCHES_BEFORE_TIMERS: u32 = 64;
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// What is to end the sleep of whoever arms the device now. It holds until a call is made: after each, whoever armed the device for less than
     /// every frame asks again, if [`Ring::may_await_acknowledgment`] says so.
     pub fn wake(&mut self) -> Wake {

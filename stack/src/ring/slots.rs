@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use super::types::{FlowId, NextHop};
 use super::udp::UdpFlow;
-use crate::device::{Device, FiveTuple, Protocol, RuleId};
+use crate::device::{FiveTuple, Protocol, Queues, RuleId};
 use crate::error::Error;
 use crate::flow::{Counters, Readiness};
 use crate::mutants::{Mutant, Strain};
@@ -14,15 +14,15 @@ use crate::tcp;
 use crate::time::Instant;
 
 /// What a slot holds.
-pub(super) enum Flow<D: Device> {
-    Stream(Box<Stream<D>>),
+pub(super) enum Flow<Q: Queues> {
+    Stream(Box<Stream<Q>>),
     Listener(Box<Listener>),
-    Udp(Box<UdpFlow<D>>),
+    Udp(Box<UdpFlow<Q>>),
 }
 
 /// A TCP connection with its addresses.
-pub(super) struct Stream<D: Device> {
-    pub(super) connection: tcp::Connection<D::Rx, D::Tx>,
+pub(super) struct Stream<Q: Queues> {
+    pub(super) connection: tcp::Connection<Q::Rx, Q::Tx>,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     pub(super) hop: NextHop,
@@ -43,11 +43,11 @@ pub(super) struct Stream<D: Device> {
     pub(super) stalled: bool,
     /// Other processes have it as well: the end of this one is not the end of it ([`super::Ring::tcp_share`]).
     pub(super) shared: bool,
-    /// What the device was told last ([`Device::note_unfinished`]).
+    /// What the device was told last ([`Queues::note_unfinished`]).
     pub(super) noted: bool,
 }
 
-impl<D: Device> Stream<D> {
+impl<Q: Queues> Stream<Q> {
     /// Whether it would be wrong to take the death of this station for the end of our stream. (A connection that nobody accepted is reset together with its
     /// listener.)
     #[inline]
@@ -115,9 +115,9 @@ impl Listener {
     }
 }
 
-pub(super) struct Slot<D: Device> {
+pub(super) struct Slot<Q: Queues> {
     generation: u32,
-    pub(super) flow: Option<Flow<D>>,
+    pub(super) flow: Option<Flow<Q>>,
     /// Edges not taken yet. Invariant: if there are any, the slot is in the event queue.
     pub(super) edges: Readiness,
     /// The slot is in the ring's list of those that wait for an acknowledgment.
@@ -125,14 +125,14 @@ pub(super) struct Slot<D: Device> {
 }
 
 /// The slab.
-pub(super) struct Slots<D: Device> {
-    slots: Vec<Slot<D>>,
+pub(super) struct Slots<Q: Queues> {
+    slots: Vec<Slot<Q>>,
     free: Vec<u32>,
     max: usize,
     pub(super) strain: Strain,
 }
 
-impl<D: Device> Slots<D> {
+impl<Q: Queues> Slots<Q> {
     pub(super) fn new(max: usize) -> Self {
         Self { slots: Vec::new(), free: Vec::new(), max, strain: Strain::HEALTHY }
     }
@@ -141,7 +141,7 @@ impl<D: Device> Slots<D> {
         !self.free.is_empty() || self.slots.len() < self.max
     }
 
-    pub(super) fn insert(&mut self, flow: Flow<D>) -> Result<FlowId, Error> {
+    pub(super) fn insert(&mut self, flow: Flow<Q>) -> Result<FlowId, Error> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < self.max => {
@@ -159,7 +159,7 @@ impl<D: Device> Slots<D> {
         Ok(FlowId { index, generation: slot.generation })
     }
 
-    pub(super) fn remove(&mut self, index: u32) -> Option<Flow<D>> {
+    pub(super) fn remove(&mut self, index: u32) -> Option<Flow<Q>> {
         let flow = self.slots[index as usize].flow.take()?;
         if !self.strain.is(Mutant::SlotLeaks) {
             self.free.push(index);
@@ -168,17 +168,17 @@ impl<D: Device> Slots<D> {
     }
 
     #[inline]
-    pub(super) fn slot(&mut self, index: u32) -> &mut Slot<D> {
+    pub(super) fn slot(&mut self, index: u32) -> &mut Slot<Q> {
         &mut self.slots[index as usize]
     }
 
     #[inline]
-    pub(super) fn at(&mut self, index: u32) -> Option<&mut Flow<D>> {
+    pub(super) fn at(&mut self, index: u32) -> Option<&mut Flow<Q>> {
         self.slots.get_mut(index as usize)?.flow.as_mut()
     }
 
     #[inline]
-    pub(super) fn stream_at(&mut self, index: u32) -> Option<&mut Stream<D>> {
+    pub(super) fn stream_at(&mut self, index: u32) -> Option<&mut Stream<Q>> {
         match self.at(index) {
             Some(Flow::Stream(stream)) => Some(stream),
             _ => None,
@@ -186,12 +186,12 @@ impl<D: Device> Slots<D> {
     }
 
     #[inline]
-    pub(super) fn find(&self, id: FlowId) -> Option<&Flow<D>> {
+    pub(super) fn find(&self, id: FlowId) -> Option<&Flow<Q>> {
         self.slots.get(id.index as usize).filter(|s| s.generation == id.generation)?.flow.as_ref()
     }
 
     #[inline]
-    pub(super) fn find_mut(&mut self, id: FlowId) -> Result<&mut Flow<D>, Error> {
+    pub(super) fn find_mut(&mut self, id: FlowId) -> Result<&mut Flow<Q>, Error> {
         self.slots
             .get_mut(id.index as usize)
             .filter(|s| s.generation == id.generation)
@@ -200,7 +200,7 @@ impl<D: Device> Slots<D> {
     }
 
     #[inline]
-    pub(super) fn stream(&mut self, id: FlowId) -> Result<&mut Stream<D>, Error> {
+    pub(super) fn stream(&mut self, id: FlowId) -> Result<&mut Stream<Q>, Error> {
         match self.find_mut(id)? {
             Flow::Stream(stream) if !stream.orphan => Ok(stream),
             Flow::Stream(_) => Err(Error::BadSocket),
@@ -216,7 +216,7 @@ impl<D: Device> Slots<D> {
     }
 
     #[inline]
-    pub(super) fn udp(&mut self, id: FlowId) -> Result<&mut UdpFlow<D>, Error> {
+    pub(super) fn udp(&mut self, id: FlowId) -> Result<&mut UdpFlow<Q>, Error> {
         match self.find_mut(id)? {
             Flow::Udp(flow) => Ok(flow),
             _ => Err(Error::NotSupported),
@@ -227,11 +227,11 @@ impl<D: Device> Slots<D> {
         FlowId { index, generation: self.slots[index as usize].generation }
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow<D>> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow<Q>> {
         self.slots.iter_mut().filter_map(|slot| slot.flow.as_mut())
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (FlowId, &Flow<D>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (FlowId, &Flow<Q>)> {
         (0u32..)
             .zip(&self.slots)
             .filter_map(|(index, slot)| slot.flow.as_ref().map(|flow| (FlowId { index, generation: slot.generation }, flow)))

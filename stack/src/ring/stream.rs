@@ -15,7 +15,7 @@ use super::output::{Envelope, Output};
 use super::slots::{Flow, STALL_MAX, STALL_MIN, Stream};
 use super::types::{FlowId, NextHop};
 use super::udp::rule_error;
-use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, SendError};
+use crate::device::{FlowRule, MacAddr, Protocol, Queues, RuleError, RuleId, SendError};
 use crate::error::Error;
 use crate::flow::Readiness;
 use crate::marks::mark;
@@ -27,7 +27,7 @@ use crate::wire::tcp as wire;
 /// How far a connection that follows another one which ended its TIME-WAIT, or left the ring, begins above it: a window without scaling, as Linux.
 const SEQUENCE_GAP: usize = 65_537;
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again if timestamps tell the two apart
     /// (RFC 6191 s2, Linux's tcp_tw_reuse). Its rule comes with them: if there were none for the new connection, the old one would have ended its
     /// wait for nothing, and without it old duplicates could be taken for new.
@@ -123,7 +123,7 @@ impl<D: Device> Ring<D> {
         &mut self,
         now: Instant,
         key: FlowKey,
-        mut connection: tcp::Connection<D::Rx, D::Tx>,
+        mut connection: tcp::Connection<Q::Rx, Q::Tx>,
         local: SocketAddr,
         remote: SocketAddr,
         hop: NextHop,
@@ -159,7 +159,7 @@ impl<D: Device> Ring<D> {
                 Ok(id)
             }
             Err(error) => {
-                rule.into_iter().for_each(|rule| self.device.detach(rule));
+                rule.into_iter().for_each(|rule| self.detach(rule));
                 Err(error)
             }
         }
@@ -171,7 +171,7 @@ impl<D: Device> Ring<D> {
         if self.output.caps.point_to_point || self.output.caps.rings_max < 2 {
             return Ok(None);
         }
-        self.device.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))).map(Some)
+        self.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))).map(Some)
     }
 
     /// A SYN for a listener. Beyond the backlog it is dropped, as Linux does: the peer tries again.
@@ -297,15 +297,15 @@ impl<D: Device> Ring<D> {
 
     #[inline]
     fn transmit_now(&mut self, now: Instant, index: u32) {
-        let Self { slots, device, output, neighbours, .. } = self;
+        let Self { slots, queues, output, neighbours, .. } = self;
         let Some(stream) = slots.stream_at(index) else { return };
         if stream.connection.wants_transmit() {
-            match station(now, stream, neighbours, output, device) {
+            match station(now, stream, neighbours, output, queues) {
                 Some(mac) => {
-                    let gone = emit(now, stream, mac, output, device);
+                    let gone = emit(now, stream, mac, output, queues);
                     if let Some(lost) = gone {
                         mark!(self, PeerGone);
-                        let is_finished = device.left_finished(mac, &stream.five_tuple());
+                        let is_finished = queues.left_finished(mac, &stream.five_tuple());
                         stream.connection.station_gone(is_finished);
                         if lost > 0 {
                             // The peer's host would answer them by a reset.
@@ -358,7 +358,7 @@ impl<D: Device> Ring<D> {
     pub(super) fn retry_stalled(&mut self, now: Instant) {
         mark!(self, StallRetried);
         self.retry_at = None;
-        self.device.reap();
+        self.queues.reap();
         let before = self.output.counters.tx_packets;
         self.answer_owed();
         self.drain_stalled(now);
@@ -384,7 +384,7 @@ impl<D: Device> Ring<D> {
     /// will ask for it.
     #[inline(always)]
     pub(super) fn settle(&mut self, index: u32) {
-        let Self { slots, demux, device, awaiting, .. } = self;
+        let Self { slots, demux, queues, awaiting, .. } = self;
         let slot = slots.slot(index);
         let Some(Flow::Stream(stream)) = &mut slot.flow else { return };
         if stream.awaits_acknowledgment() && !slot.awaiting {
@@ -395,7 +395,7 @@ impl<D: Device> Ring<D> {
         #[cfg(feature = "marks")]
         self.marks.absorb(stream.connection.take_marks());
         if stream.noted != stream.is_unfinished() {
-            note(stream, device);
+            note(stream, queues);
         }
         let leaks = stream.orphan && self.config.is(Mutant::LeakSocket);
         if stream.connection.is_finished() && !leaks {
@@ -451,14 +451,14 @@ impl<D: Device> Ring<D> {
     /// Forgets a connection.
     pub(super) fn drop_stream(&mut self, index: u32) {
         let Some(Flow::Stream(mut stream)) = self.slots.remove(index) else { return };
-        unnote(&mut stream, &mut self.device);
+        unnote(&mut stream, &mut self.queues);
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(index) && !self.config.is(Mutant::LeakFlow) {
             self.demux.remove(key);
             self.earlier_incarnations.add(key, stream.connection.sent_up_to());
         }
         let rule = stream.rule.filter(|_| !self.config.is(Mutant::StreamRuleLeaks));
-        rule.into_iter().for_each(|rule| self.device.detach(rule));
+        rule.into_iter().for_each(|rule| self.detach(rule));
         if self.config.is(Mutant::FailedHandshakeCounts) {
             return;
         }
@@ -490,7 +490,7 @@ impl<D: Device> Ring<D> {
     pub(super) fn close_listener(&mut self, now: Instant, id: FlowId) {
         let Some(Flow::Listener(listener)) = self.slots.remove(id.index) else { return };
         if !self.config.is(Mutant::LeakRule) {
-            self.device.detach(listener.rule);
+            self.detach(listener.rule);
         }
         if !self.config.is(Mutant::ListenerKeepsAddress) {
             self.demux.leave(FlowKey::bound(Protocol::Tcp, listener.local), id.index);
@@ -536,11 +536,11 @@ impl<D: Device> Ring<D> {
     /// Tells the device whether a connection is unfinished, if that changed.
     #[inline]
     pub(super) fn renote(&mut self, index: u32) {
-        let Self { slots, device, .. } = self;
+        let Self { slots, queues, .. } = self;
         if let Some(stream) = slots.stream_at(index)
             && stream.noted != stream.is_unfinished()
         {
-            note(stream, device);
+            note(stream, queues);
         }
     }
 
@@ -558,7 +558,7 @@ impl<D: Device> Ring<D> {
         for &index in &lost {
             mark!(self, PeerGone);
             if let Some(stream) = self.slots.stream_at(index) {
-                let is_finished = self.device.left_finished(mac, &stream.five_tuple());
+                let is_finished = self.queues.left_finished(mac, &stream.five_tuple());
                 stream.connection.station_gone(is_finished);
             }
         }
@@ -569,50 +569,50 @@ impl<D: Device> Ring<D> {
 }
 
 /// Whether a connection's handshake is under way.
-fn is_handshaking<D: Device>(flow: &Flow<D>) -> bool {
+fn is_handshaking<Q: Queues>(flow: &Flow<Q>) -> bool {
     matches!(flow, Flow::Stream(stream) if stream.connection.state() == tcp::State::SynReceived)
 }
 
 /// Tells the device what its peer is to know of a connection should this station die.
 #[inline]
-fn note<D: Device>(stream: &mut Stream<D>, device: &mut D) {
+fn note<Q: Queues>(stream: &mut Stream<Q>, queues: &mut Q) {
     stream.noted = !stream.noted;
     if let NextHop::Station(mac) = stream.hop {
-        device.note_unfinished(mac, &stream.five_tuple(), stream.noted);
+        queues.note_unfinished(mac, &stream.five_tuple(), stream.noted);
     }
 }
 
 /// The connection is no longer this ring's.
-pub(super) fn unnote<D: Device>(stream: &mut Stream<D>, device: &mut D) {
+pub(super) fn unnote<Q: Queues>(stream: &mut Stream<Q>, queues: &mut Q) {
     if stream.noted {
-        note(stream, device);
+        note(stream, queues);
     }
 }
 
 #[inline]
-fn station<D: Device>(
+fn station<Q: Queues>(
     now: Instant,
-    stream: &Stream<D>,
+    stream: &Stream<Q>,
     neighbours: &mut Neighbours,
     output: &mut Output,
-    device: &mut D,
+    queues: &mut Q,
 ) -> Option<MacAddr> {
     match stream.hop {
         NextHop::Station(mac) => Some(mac),
         NextHop::Pending => None,
-        NextHop::Neighbour(ip) => resolve(now, (stream.local.ip(), ip), neighbours, output, device),
+        NextHop::Neighbour(ip) => resolve(now, (stream.local.ip(), ip), neighbours, output, queues),
     }
 }
 
 /// Sends until the connection has nothing more, or the device takes nothing more. `Some`: the station is gone, and so many bytes of the stream with it.
 #[inline]
-fn emit<D: Device>(now: Instant, stream: &mut Stream<D>, mac: MacAddr, output: &mut Output, device: &mut D) -> Option<usize> {
+fn emit<Q: Queues>(now: Instant, stream: &mut Stream<Q>, mac: MacAddr, output: &mut Output, queues: &mut Q) -> Option<usize> {
     let (ttl, tos) = (stream.connection.config().ttl, stream.connection.config().tos);
     let to = Envelope { src: stream.local.ip(), dst: stream.remote.ip(), mac, ttl, tos };
     let mut gone = None;
     let before = stream.connection.counters().resent();
     stream.connection.poll_transmit(now, &mut |segment| {
-        let sent = output.tcp(device, &to, segment);
+        let sent = output.tcp(queues, &to, segment);
         if sent == Err(SendError::NoPeer) {
             gone = Some(gone.unwrap_or(0) + segment.payload_len);
         }

@@ -15,7 +15,8 @@ mod strangers;
 
 use super::*;
 use crate::device::{
-    Capabilities, ChecksumVerdict, FlowRule, RuleError, RuleId, RxBuffer, SendError, TxBuffer, TxFrame, Unsupported, Wake,
+    Attached, Capabilities, ChecksumVerdict, Device, FlowRule, OpenError, QueuesConfig, RuleError, RuleId, RxBuffer, SendError, Target,
+    TxBuffer, TxFrame, Unsupported, Wake,
 };
 use crate::offload::DeviceKind;
 
@@ -71,7 +72,7 @@ impl TxBuffer for Buffer {
 pub(super) type Wire = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
 pub(super) struct Cable {
-    caps: Capabilities,
+    card: Card,
     mac: MacAddr,
     pub(super) out: Wire,
     pub(super) inward: Wire,
@@ -82,10 +83,6 @@ pub(super) struct Cable {
     pub(super) room: usize,
     /// What it says of those that it has no room for.
     pub(super) refusal: SendError,
-    pub(super) rules: Vec<(FlowRule, RuleId)>,
-    rules_made: u64,
-    /// The table is full.
-    pub(super) rules_full: bool,
     lends: bool,
     /// Lengths of the frames that it was to drop.
     pub(super) dummies: Vec<usize>,
@@ -95,12 +92,67 @@ pub(super) struct Cable {
     pub(super) quiet: bool,
 }
 
-impl Device for Cable {
-    type Rx = Bytes;
-    type Tx = Buffer;
+/// The card of a cable's end.
+#[derive(Clone)]
+pub(super) struct Card {
+    caps: Capabilities,
+    table: Arc<Mutex<Table>>,
+}
+
+/// Its flow rules.
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) rules: Vec<(FlowRule, RuleId)>,
+    made: u64,
+    /// It takes no more.
+    pub(super) is_full: bool,
+}
+
+impl Cable {
+    pub(super) fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.card.table.lock().unwrap()
+    }
+}
+
+impl Device for Card {
+    type Queues = Cable;
 
     fn capabilities(&self) -> &Capabilities {
         &self.caps
+    }
+    fn open(&self, _: &QueuesConfig) -> Result<Cable, OpenError> {
+        Err(OpenError::Full)
+    }
+    fn attach(&self, rule: &FlowRule, _: Target) -> Result<Attached, RuleError> {
+        let mut table = self.table.lock().unwrap();
+        if table.rules.iter().any(|(held, _)| held.collides_with(rule) && !(held.shared && rule.shared)) {
+            return Err(RuleError::Taken);
+        }
+        if table.is_full {
+            return Err(RuleError::Full);
+        }
+        table.made += 1;
+        let id = RuleId(table.made);
+        table.rules.push((*rule, id));
+        Ok(Attached { rule: id, is_ready: true })
+    }
+    fn retarget(&self, _: RuleId, _: Target, _: u32) -> Result<(), RuleError> {
+        Ok(())
+    }
+    fn detach(&self, rule: RuleId) {
+        let mut table = self.table.lock().unwrap();
+        let at = table.rules.iter().position(|(_, id)| *id == rule).expect("it is attached");
+        table.rules.remove(at);
+    }
+}
+
+impl Queues for Cable {
+    type Device = Card;
+    type Rx = Bytes;
+    type Tx = Buffer;
+
+    fn device(&self) -> &Card {
+        &self.card
     }
     fn mac(&self) -> MacAddr {
         self.mac
@@ -159,21 +211,6 @@ impl Device for Cable {
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         self.events.pop_front()
     }
-    fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {
-        if self.rules.iter().any(|(held, _)| held.collides_with(rule) && !(held.shared && rule.shared)) {
-            return Err(RuleError::Taken);
-        }
-        if self.rules_full {
-            return Err(RuleError::Full);
-        }
-        self.rules_made += 1;
-        self.rules.push((*rule, RuleId(self.rules_made)));
-        Ok(RuleId(self.rules_made))
-    }
-    fn detach(&mut self, rule: RuleId) {
-        let at = self.rules.iter().position(|(_, id)| *id == rule).expect("it is attached");
-        self.rules.remove(at);
-    }
     fn arm(&mut self, _wake: Wake) -> bool {
         !self.rx_ready()
     }
@@ -198,7 +235,7 @@ impl Pair {
             let mac = MacAddr([2, 0, 0, 0, 0, number]);
             let (out, inward) = (out.clone(), inward.clone());
             let device = Cable {
-                caps,
+                card: Card { caps, table: Arc::default() },
                 mac,
                 out,
                 inward,
@@ -206,9 +243,6 @@ impl Pair {
                 scarce: false,
                 room: usize::MAX,
                 refusal: SendError::Full,
-                rules: Vec::new(),
-                rules_made: 0,
-                rules_full: false,
                 lends: false,
                 dummies: Vec::new(),
                 unrung: 0,
@@ -249,9 +283,9 @@ impl Pair {
 
     /// As [`Self::connect`]; also the SYN's frame, which B has yet to receive.
     pub(super) fn connect_seen(&mut self, port: u16) -> (FlowId, Vec<u8>) {
-        self.a.set_neighbour(B, Some(self.b.device.mac));
+        self.a.set_neighbour(B, Some(self.b.queues.mac));
         let client = self.connect(port);
-        let syn = self.b.device.inward.lock().unwrap().back().unwrap().clone();
+        let syn = self.b.queues.inward.lock().unwrap().back().unwrap().clone();
         (client, syn)
     }
 
@@ -315,7 +349,7 @@ fn a_connection_whose_way_is_not_known_yet_sends_nothing_until_it_is() {
     };
     let (routed, closed, reset) = (open(&mut pair, 5000), open(&mut pair, 5001), open(&mut pair, 5002));
     pair.pass(Duration::from_secs(10));
-    assert!(pair.b.device.inward.lock().unwrap().is_empty());
+    assert!(pair.b.queues.inward.lock().unwrap().is_empty());
     assert_eq!(pair.a.info(routed).unwrap().state, Some(tcp::State::SynSent));
     assert!(!pair.a.readiness(routed).contains(Readiness::OUT));
     assert_eq!(write(&mut pair.a, pair.now, routed, b"early"), Err(Error::WouldBlock));
@@ -385,7 +419,7 @@ fn a_dead_station_resets_its_connections() {
     let mac = MacAddr([2, 0, 0, 0, 0, 2]);
     // Only flows that name their station are tied to it.
     pair.a.slots.stream(client).unwrap().hop = NextHop::Station(mac);
-    pair.a.device_mut().events.push_back(DeviceEvent::PeerGone(mac));
+    pair.a.queues_mut().events.push_back(DeviceEvent::PeerGone(mac));
     pair.settle();
     assert_eq!(read(&mut pair.a, pair.now, client, 1), Err(Error::Reset));
     assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::WouldBlock));
@@ -395,10 +429,10 @@ fn a_dead_station_resets_its_connections() {
 fn a_full_send_queue_only_delays() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
-    pair.a.device_mut().room = 1;
+    pair.a.queues_mut().room = 1;
     write(&mut pair.a, pair.now, client, &[7; 10_000]).unwrap();
     pair.settle();
-    pair.a.device_mut().room = usize::MAX;
+    pair.a.queues_mut().room = usize::MAX;
     pair.pass(Duration::from_millis(20));
     assert_eq!(read(&mut pair.b, pair.now, server, 20_000).map(|b| b.len()), Ok(10_000));
 }
@@ -589,7 +623,7 @@ fn a_neighbour_that_speaks_first_frees_who_waits_for_it() {
     pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &config).unwrap();
     let client = pair.connect(5000);
     pair.b.poll(pair.now);
-    pair.b.device().out.lock().unwrap().clear();
+    pair.b.queues().out.lock().unwrap().clear();
     pair.b.tcp_connect(pair.now, SocketAddr::new(B, 5000), SocketAddr::new(A, 80), NextHop::Neighbour(A), &config).unwrap();
     pair.settle();
     assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
@@ -688,7 +722,7 @@ fn a_retransmitted_syn_ends_a_time_wait() {
     // What A has forgotten, it answers with a reset.
     for (pause, expected) in [(0, tcp::State::TimeWait), (100, tcp::State::TimeWait), (1000, tcp::State::SynReceived)] {
         pair.pass(Duration::from_millis(pause));
-        pair.b.device().inward.lock().unwrap().push_back(syn.clone());
+        pair.b.queues().inward.lock().unwrap().push_back(syn.clone());
         pair.b.poll(pair.now);
         let state = |(_, socket): (FlowId, &Flow<Cable>)| match socket {
             Flow::Stream(stream) => Some(stream.connection.state()),
@@ -707,14 +741,14 @@ fn a_flow_with_little_to_send_has_its_turn_beside_one_with_much() {
     let (bulk, ..) = pair.connected();
     let little = pair.connect(5001);
     pair.settle();
-    pair.a.device.room = 0;
+    pair.a.queues.room = 0;
     write(&mut pair.a, pair.now, bulk, &[1; 60_000]).unwrap();
     write(&mut pair.a, pair.now, little, b"x").unwrap();
     let sent = |pair: &mut Pair, id| pair.a.info(id).unwrap().counters.tx_bytes;
     let before = sent(&mut pair, little);
     // One slot at a time becomes free, and each time the one with much is the first to know.
     for _ in 0..2 {
-        pair.a.device.room = 1;
+        pair.a.queues.room = 1;
         pair.a.transmit(pair.now, bulk.index);
     }
     assert_eq!(sent(&mut pair, little), before + 1);
@@ -729,12 +763,12 @@ fn what_came_out_of_order_is_let_go_of_while_receive_buffers_are_scarce() {
         let data: Vec<u8> = (0..8_000).map(|i| (i / 31) as u8).collect();
         write(&mut pair.a, pair.now, client, &data).unwrap();
         // The first segment is lost.
-        pair.b.device.inward.lock().unwrap().pop_front().unwrap();
-        pair.b.device.scarce = scarce;
+        pair.b.queues.inward.lock().unwrap().pop_front().unwrap();
+        pair.b.queues.scarce = scarce;
         pair.b.poll(pair.now);
         let stream = pair.b.slots.stream(server).unwrap();
         assert_eq!(stream.connection.holds_out_of_order(), !scarce);
-        pair.b.device.scarce = false;
+        pair.b.queues.scarce = false;
         pair.settle();
         pair.pass(Duration::from_secs(5));
         assert_eq!(read(&mut pair.b, pair.now, server, 10_000).unwrap(), data);

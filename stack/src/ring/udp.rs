@@ -22,7 +22,7 @@ use super::demux::FlowKey;
 use super::output::Envelope;
 use super::types::{Backlog, Datagram, FlowId, NextHop, Reuse, UdpOptions};
 use crate::cyclic::NetworkHeaders;
-use crate::device::{Device, FlowRule, MacAddr, Protocol, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxSlice};
+use crate::device::{FlowRule, MacAddr, Protocol, Queues, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxSlice};
 use crate::error::Error;
 use crate::flow::{Counters, Readiness};
 use crate::marks::mark;
@@ -128,7 +128,7 @@ impl<B: RxBuffer> Waiting<B> {
 }
 
 /// One ring's part of a UDP socket.
-pub(super) struct UdpFlow<D: Device> {
+pub(super) struct UdpFlow<Q: Queues> {
     /// What it was bound to; and what it has now, with a peer.
     bound: SocketAddr,
     pub(super) local: SocketAddr,
@@ -138,14 +138,14 @@ pub(super) struct UdpFlow<D: Device> {
     /// Groups that it is a member of.
     pub(super) memberships: Vec<IpAddr>,
     pub(super) options: UdpOptions,
-    queue: VecDeque<Waiting<D::Rx>>,
+    queue: VecDeque<Waiting<Q::Rx>>,
     bytes: Bytes,
     /// What the queue counts against `options.rcvbuf`.
     queued: usize,
     /// What the program took by reference, and has not given back, counts as well, and so does what the reader is not to have yet.
     lent: usize,
     /// Where datagrams wait until the program lets the reader have them. (Then nothing is copied either.)
-    screen: Option<VecDeque<Undecided<D::Rx>>>,
+    screen: Option<VecDeque<Undecided<Q::Rx>>>,
     /// Datagrams stay where the device put them, however small they are.
     lends: bool,
     /// Nobody asked for any of that: datagrams are queued as they come. (One flag for the three, since every datagram asks for it.)
@@ -162,7 +162,7 @@ pub(super) struct UdpFlow<D: Device> {
     strain: Strain,
 }
 
-impl<D: Device> UdpFlow<D> {
+impl<Q: Queues> UdpFlow<Q> {
     /// Whether a group's datagram from there is for this socket, which is a member: a connected one has but one peer, and one local address.
     pub(super) fn hears(&self, from: SocketAddr, group: IpAddr) -> bool {
         let local = self.local.ip();
@@ -183,7 +183,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// Queues a datagram. `false`: it was dropped. What arrives after the program stopped reading is kept, as on Linux.
     #[inline(always)]
-    pub(super) fn push(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, D::Rx>) -> bool {
+    pub(super) fn push(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, Q::Rx>) -> bool {
         let len = payload.len();
         let least = if self.strain.is(Mutant::EmptyQueueDrops) { 0 } else { len + OVERHEAD };
         let counts = len > 0 || !self.strain.is(Mutant::EmptyDatagramsUnbounded);
@@ -219,7 +219,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// Queues a datagram as somebody wants it: to be decided about, or with its headers, or where the device put it.
     #[inline(never)]
-    fn push_apart(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, D::Rx>) {
+    fn push_apart(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, Q::Rx>) {
         if self.screen.is_some() {
             return self.push_undecided(now, from, to, payload);
         }
@@ -237,7 +237,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// Queues a datagram that is to stay where the device put it, and all of which is in the frame's head. `false`: it is not as simple.
     #[inline(never)]
-    fn push_lent(&mut self, now: Instant, from: SocketAddr, to: IpAddr, head: &[u8], frame: &RxFrame<D::Rx>) -> bool {
+    fn push_lent(&mut self, now: Instant, from: SocketAddr, to: IpAddr, head: &[u8], frame: &RxFrame<Q::Rx>) -> bool {
         if !self.lends || self.headers.is_some() || to.is_multicast() {
             return false;
         }
@@ -253,7 +253,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// Leaves a datagram's bytes where the device put them; those that are to be copied, because it lends no heads, come first.
     #[inline]
-    fn keep<'p>(&self, to: IpAddr, payload: RxPayload<'p, D::Rx>) -> (&'p [u8], Buffers<D::Rx>) {
+    fn keep<'p>(&self, to: IpAddr, payload: RxPayload<'p, Q::Rx>) -> (&'p [u8], Buffers<Q::Rx>) {
         // (A group may have other members here.)
         let lent_head = match self.lends {
             true if to.is_multicast() => payload.held_head(),
@@ -270,7 +270,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// A datagram of `len` bytes can be read.
     #[inline(always)]
-    fn enqueue(&mut self, datagram: Waiting<D::Rx>, len: usize) {
+    fn enqueue(&mut self, datagram: Waiting<Q::Rx>, len: usize) {
         self.queued += len + OVERHEAD;
         self.queue.push_back(datagram);
         self.peaks.0 = self.peaks.0.max(self.queue.len());
@@ -333,7 +333,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// The oldest datagram by reference: piece by piece to `take`.
     #[inline]
-    fn lend(&mut self, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
+    fn lend(&mut self, mut take: impl FnMut(Lent<Q::Rx>)) -> Result<Datagram, Error> {
         self.lend_from_now_on();
         let Some(first) = self.queue.pop_front() else {
             return Err(Error::WouldBlock);
@@ -366,7 +366,7 @@ impl<D: Device> UdpFlow<D> {
     }
 
     /// What will be read next, if it is let through.
-    fn next_to_read(&self) -> Option<&Waiting<D::Rx>> {
+    fn next_to_read(&self) -> Option<&Waiting<Q::Rx>> {
         let undecided = || self.screen.as_ref()?.front().map(Undecided::as_waiting);
         self.queue.front().or_else(undecided)
     }
@@ -400,13 +400,13 @@ fn take(from: &[u8], out: &mut [u8]) -> usize {
     n
 }
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     pub(super) fn close_udp(&mut self, id: FlowId) {
         self.leave_all(id);
         let Ok(udp) = self.slots.udp(id) else { return };
         let (rule, key) = (udp.rule, udp.key());
         if !self.config.is(Mutant::LeakRule) {
-            rule.into_iter().for_each(|rule| self.device.detach(rule));
+            rule.into_iter().for_each(|rule| self.detach(rule));
         }
         // (One whose receiving side was shut down has none, and another may have the address.)
         self.demux.leave(key, id.index);
@@ -485,17 +485,17 @@ impl<D: Device> Ring<D> {
     #[inline]
     pub(super) fn udp_emit(&mut self, envelope: &Envelope, ports: (u16, u16), data: &[IoSlice<'_>], len: usize) -> Result<(), SendError> {
         if self.output.udp_fits_inline(envelope.dst, len) {
-            return self.output.udp_inline(&mut self.device, envelope, ports, len, |out| gather(data, out));
+            return self.output.udp_inline(&mut self.queues, envelope, ports, len, |out| gather(data, out));
         }
         // A program that only sends never polls: its buffers must come back here, before new ones cost new memory.
         if self.output.counters.tx_packets.is_multiple_of(REAP_EVERY) {
-            self.device.reap();
+            self.queues.reap();
         }
-        let mut buffers = ArrayVec::<(D::Tx, usize), SLICES_MAX>::new();
-        fill_buffers(&mut self.device, data, len, &mut buffers)?;
-        let slices: ArrayVec<TxSlice<'_, D::Tx>, SLICES_MAX> =
+        let mut buffers = ArrayVec::<(Q::Tx, usize), SLICES_MAX>::new();
+        fill_buffers(&mut self.queues, data, len, &mut buffers)?;
+        let slices: ArrayVec<TxSlice<'_, Q::Tx>, SLICES_MAX> =
             buffers.iter().map(|(buffer, len)| TxSlice { buffer, offset: 0, len: *len }).collect();
-        self.output.udp(&mut self.device, envelope, ports, &slices, len)
+        self.output.udp(&mut self.queues, envelope, ports, &slices, len)
     }
 
     /// Keeps a whole small frame until its neighbour answers; a large one is lost, as RFC 1122 s2.3.2.2 allows for all but the
@@ -537,7 +537,7 @@ impl<D: Device> Ring<D> {
 
     /// The neighbour's address, or a request for it on its way.
     pub(super) fn neighbour(&mut self, now: Instant, from: IpAddr, ip: IpAddr) -> Option<MacAddr> {
-        resolve(now, (from, ip), &mut self.neighbours, &mut self.output, &mut self.device)
+        resolve(now, (from, ip), &mut self.neighbours, &mut self.output, &mut self.queues)
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 use super::Ring;
 use super::types::{FlowId, SendFlags};
-use crate::device::{Device, TxBuffer};
+use crate::device::{Queues, TxBuffer};
 use crate::error::Error;
 use crate::mutants::Mutant;
 use crate::time::Instant;
@@ -12,7 +12,7 @@ use crate::time::Instant;
 /// Bytes so few that a stream which has nothing else queued takes no others' share by them.
 const ALONE: usize = 1024;
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// Writes to a TCP stream, as much as fits (at least one byte), and sends what may be sent.
     ///
     /// # Errors
@@ -24,14 +24,14 @@ impl<D: Device> Ring<D> {
             written => written,
         };
         self.transmit(now, flow.index);
-        self.output.flush(&mut self.device);
+        self.output.flush(&mut self.queues);
         written
     }
 
     #[cold]
     #[inline(never)]
     pub(super) fn write_after_reap(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
-        self.device.reap();
+        self.queues.reap();
         let written = self.write(now, flow, data, flags);
         let told = self.config.is(Mutant::NoBuffersTold);
         written.map_err(|error| if error == Error::NoBuffers && !told { Error::WouldBlock } else { error })
@@ -40,12 +40,12 @@ impl<D: Device> Ring<D> {
     /// Writes to a stream. A few bytes that wait for nothing need no look at what is left for others.
     #[inline(always)]
     pub(super) fn write(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
-        let Self { slots, device, .. } = self;
+        let Self { slots, queues, .. } = self;
         let connection = &mut slots.stream(flow)?.connection;
         if connection.send_queue() > 0 || data.len() != 1 || data[0].len() > ALONE {
             return self.write_sharing(now, flow, data, flags);
         }
-        connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| device.tx_alloc(len))
+        connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| queues.tx_alloc(len))
     }
 
     /// Writes to a stream, unless it would queue more than it leaves buffers for: so that streams whose peers acknowledge slowly share them (with n
@@ -53,14 +53,14 @@ impl<D: Device> Ring<D> {
     #[inline(never)]
     fn write_sharing(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         let greedy = self.config.is(Mutant::WritersTakeAll);
-        let Self { slots, device, .. } = self;
+        let Self { slots, queues, .. } = self;
         let connection = &mut slots.stream(flow)?.connection;
         let mut queued = connection.send_queue();
         let mut alloc = |len| {
-            if queued > 0 && queued > device.tx_free(len) && !greedy {
+            if queued > 0 && queued > queues.tx_free(len) && !greedy {
                 return None;
             }
-            let buffer = device.tx_alloc(len)?;
+            let buffer = queues.tx_alloc(len)?;
             queued += buffer.capacity();
             Some(buffer)
         };

@@ -12,11 +12,11 @@
 //!
 //! ```
 //! # use core::time::Duration;
-//! # use ringway_stack::{Instant, device::Device};
+//! # use ringway_stack::{Instant, device::Queues};
 //! # use ringway_tokio::Net;
 //! # async fn arrived() {}
 //! # async fn sleep_until(_: Option<Instant>) {}
-//! # async fn drive<D: Device>(net: &Net<D>) {
+//! # async fn drive<Q: Queues>(net: &Net<Q>) {
 //! loop {
 //!     while net.poll() > 0 {}
 //!     tokio::select! {

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use ringway_stack::ring::{Event, FlowId, NextHop, Ring, UdpOptions};
 use ringway_stack::{Error, Instant, tcp};
 
@@ -41,20 +41,20 @@ impl NetConfig {
 }
 
 /// One ring, shared between tasks. Clones are handles on the same one.
-pub struct Net<D: Device> {
-    shared: Rc<Shared<D>>,
+pub struct Net<Q: Queues> {
+    shared: Rc<Shared<Q>>,
 }
 
-struct Shared<D: Device> {
+struct Shared<Q: Queues> {
     config: NetConfig,
     /// The driver's; `None`: time comes with the ring.
     clock: Option<Box<dyn Fn() -> Instant>>,
-    state: RefCell<State<D>>,
+    state: RefCell<State<Q>>,
 }
 
 /// Invariant: no waker is woken or dropped, and so no code of a task run, while this is borrowed.
-struct State<D: Device> {
-    ring: Ring<D>,
+struct State<Q: Queues> {
+    ring: Ring<Q>,
     /// Whether `ring` is the real one: always if owned, else while it is lent.
     present: bool,
     now: Instant,
@@ -67,32 +67,32 @@ struct State<D: Device> {
     driver: Option<Waker>,
 }
 
-impl<D: Device> Clone for Net<D> {
+impl<Q: Queues> Clone for Net<Q> {
     fn clone(&self) -> Self {
         Self { shared: Rc::clone(&self.shared) }
     }
 }
 
-impl<D: Device> fmt::Debug for Net<D> {
+impl<Q: Queues> fmt::Debug for Net<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Net").field("ip", &self.shared.config.ip).finish_non_exhaustive()
     }
 }
 
-impl<D: Device> Net<D> {
+impl<Q: Queues> Net<Q> {
     /// Owns `ring`. `clock` is the driver's: it says what time it is whenever a socket is used or the ring is polled.
-    pub fn owning(ring: Ring<D>, config: NetConfig, clock: impl Fn() -> Instant + 'static) -> Self {
+    pub fn owning(ring: Ring<Q>, config: NetConfig, clock: impl Fn() -> Instant + 'static) -> Self {
         Self::new(ring, true, config, Some(Box::new(clock)))
     }
 
     /// Is lent its ring for each step ([`Net::lend`]). In between `spare` stands in its place, which nobody ever uses: any ring will do, on
     /// a device that leads nowhere. Between steps a socket's call fails with [`ErrorKind::NotConnected`], and dropping a
     /// socket takes effect in the next step.
-    pub fn borrowing(spare: Ring<D>, config: NetConfig) -> Self {
+    pub fn borrowing(spare: Ring<Q>, config: NetConfig) -> Self {
         Self::new(spare, false, config, None)
     }
 
-    fn new(ring: Ring<D>, present: bool, config: NetConfig, clock: Option<Box<dyn Fn() -> Instant>>) -> Self {
+    fn new(ring: Ring<Q>, present: bool, config: NetConfig, clock: Option<Box<dyn Fn() -> Instant>>) -> Self {
         let state = State {
             ring,
             present,
@@ -168,7 +168,7 @@ impl<D: Device> Net<D> {
     ///
     /// # Panics
     /// The ring is here already: the net owns one, or `step` lends it again.
-    pub fn lend<R>(&self, ring: &mut Ring<D>, now: Instant, events: &[Event], step: impl FnOnce() -> R) -> R {
+    pub fn lend<R>(&self, ring: &mut Ring<Q>, now: Instant, events: &[Event], step: impl FnOnce() -> R) -> R {
         let lent = Lent::new(self, ring);
         let mut woken = Vec::new();
         let mut state = self.shared.state.borrow_mut();
@@ -187,13 +187,13 @@ impl<D: Device> Net<D> {
     }
 
     /// Looks at the ring. `None`: it is away.
-    pub fn with_ring<R>(&self, look: impl FnOnce(&mut Ring<D>) -> R) -> Option<R> {
+    pub fn with_ring<R>(&self, look: impl FnOnce(&mut Ring<Q>) -> R) -> Option<R> {
         let mut state = self.shared.state.borrow_mut();
         if state.present { Some(look(&mut state.ring)) } else { None }
     }
 
     /// Calls the ring at the present time, and tells the driver.
-    pub(crate) fn call<R>(&self, op: impl FnOnce(&mut Ring<D>, Instant) -> Result<R, Error>) -> io::Result<R> {
+    pub(crate) fn call<R>(&self, op: impl FnOnce(&mut Ring<Q>, Instant) -> Result<R, Error>) -> io::Result<R> {
         let mut state = self.shared.state.borrow_mut();
         let result = self.call_in(&mut state, op)?;
         let driver = state.driver.take();
@@ -208,7 +208,7 @@ impl<D: Device> Net<D> {
         cx: &Context<'_>,
         socket: FlowId,
         side: Side,
-        op: impl FnOnce(&mut Ring<D>, Instant) -> Result<R, Error>,
+        op: impl FnOnce(&mut Ring<Q>, Instant) -> Result<R, Error>,
     ) -> Poll<io::Result<R>> {
         let mut state = self.shared.state.borrow_mut();
         let result = self.call_in(&mut state, op)?;
@@ -226,7 +226,7 @@ impl<D: Device> Net<D> {
     pub(crate) fn open_at<R>(
         &self,
         local: SocketAddr,
-        mut open: impl FnMut(&mut Ring<D>, Instant, SocketAddr) -> Result<R, Error>,
+        mut open: impl FnMut(&mut Ring<Q>, Instant, SocketAddr) -> Result<R, Error>,
     ) -> io::Result<R> {
         if local.port() != 0 {
             return self.call(|ring, now| open(ring, now, local));
@@ -260,7 +260,7 @@ impl<D: Device> Net<D> {
         wake(waiters.map(Waiters::into_all).unwrap_or_default());
     }
 
-    fn call_in<R>(&self, state: &mut State<D>, op: impl FnOnce(&mut Ring<D>, Instant) -> Result<R, Error>) -> io::Result<Result<R, Error>> {
+    fn call_in<R>(&self, state: &mut State<Q>, op: impl FnOnce(&mut Ring<Q>, Instant) -> Result<R, Error>) -> io::Result<Result<R, Error>> {
         if !state.present {
             return Err(io::Error::new(ErrorKind::NotConnected, "a socket was used while its ring was away"));
         }
@@ -272,7 +272,7 @@ impl<D: Device> Net<D> {
     }
 }
 
-impl<D: Device> State<D> {
+impl<Q: Queues> State<Q> {
     fn dispatch(&mut self, event: &Event, woken: &mut Vec<Waker>) {
         if let Some(waiters) = self.waiters.get_mut(&event.flow) {
             waiters.take(event.edges, woken);
@@ -281,13 +281,13 @@ impl<D: Device> State<D> {
 }
 
 /// The ring is in the net; it goes back when this is dropped, whether or not the step panics.
-struct Lent<'a, D: Device> {
-    net: &'a Net<D>,
-    ring: &'a mut Ring<D>,
+struct Lent<'a, Q: Queues> {
+    net: &'a Net<Q>,
+    ring: &'a mut Ring<Q>,
 }
 
-impl<'a, D: Device> Lent<'a, D> {
-    fn new(net: &'a Net<D>, ring: &'a mut Ring<D>) -> Self {
+impl<'a, Q: Queues> Lent<'a, Q> {
+    fn new(net: &'a Net<Q>, ring: &'a mut Ring<Q>) -> Self {
         let mut state = net.shared.state.borrow_mut();
         assert!(!state.present, "a ring was lent to a net that has one");
         state.present = true;
@@ -297,7 +297,7 @@ impl<'a, D: Device> Lent<'a, D> {
     }
 }
 
-impl<D: Device> Drop for Lent<'_, D> {
+impl<Q: Queues> Drop for Lent<'_, Q> {
     fn drop(&mut self) {
         let mut state = self.net.shared.state.borrow_mut();
         state.present = false;

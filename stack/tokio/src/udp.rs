@@ -6,7 +6,7 @@ use core::task::{Context, Poll};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use ringway_stack::ring::{FlowId, Readiness, RecvFlags, Ring};
 use ringway_stack::{Error, Instant};
 use tokio::io::ReadBuf;
@@ -16,24 +16,24 @@ use crate::net::Net;
 use crate::waiters::Side;
 
 /// A UDP socket, as tokio's. Any number of tasks may send and receive on it at once; each waiting one is woken by whatever arrives.
-pub struct UdpSocket<D: Device> {
-    net: Net<D>,
+pub struct UdpSocket<Q: Queues> {
+    net: Net<Q>,
     id: FlowId,
 }
 
-impl<D: Device> fmt::Debug for UdpSocket<D> {
+impl<Q: Queues> fmt::Debug for UdpSocket<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UdpSocket").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl<D: Device> UdpSocket<D> {
+impl<Q: Queues> UdpSocket<Q> {
     /// Binds to `local`. Port zero: one is chosen; address `0.0.0.0` or `::`: any address of the ring, of that IP version.
     ///
     /// # Errors
     /// `AddrInUse`; `Other` if the device or the ring has no room.
     #[expect(clippy::unused_async, reason = "as tokio's")]
-    pub async fn bind(net: &Net<D>, local: impl Into<SocketAddr>) -> io::Result<Self> {
+    pub async fn bind(net: &Net<Q>, local: impl Into<SocketAddr>) -> io::Result<Self> {
         let options = net.config().udp;
         let id = net.open_at(unmapped(local.into()), |ring, _, local| ring.udp_open(local, &options))?;
         Ok(Self { net: net.clone(), id })
@@ -164,19 +164,19 @@ impl<D: Device> UdpSocket<D> {
     }
 
     /// Whether the address that datagrams for `peer` leave from is of its IP version.
-    fn reaches(&self, ring: &Ring<D>, peer: SocketAddr) -> Result<(), Error> {
+    fn reaches(&self, ring: &Ring<Q>, peer: SocketAddr) -> Result<(), Error> {
         let local = ring.info(self.id).ok_or(Error::BadSocket)?.local.ip();
         same_version(local, peer.ip())?;
         if local.is_unspecified() { same_version(self.net.ip(), peer.ip()) } else { Ok(()) }
     }
 
     fn poll_receive(&self, cx: &Context<'_>, into: &mut [u8], flags: RecvFlags) -> Poll<io::Result<(usize, SocketAddr)>> {
-        let receive = |ring: &mut Ring<D>, _: Instant| ring.udp_recv(self.id, &mut [IoSliceMut::new(into)], flags);
+        let receive = |ring: &mut Ring<Q>, _: Instant| ring.udp_recv(self.id, &mut [IoSliceMut::new(into)], flags);
         self.net.poll_call(cx, self.id, Side::Read, receive).map_ok(|datagram| (datagram.copied, datagram.from))
     }
 }
 
-impl<D: Device> Drop for UdpSocket<D> {
+impl<Q: Queues> Drop for UdpSocket<Q> {
     fn drop(&mut self) {
         self.net.close(self.id, false);
     }

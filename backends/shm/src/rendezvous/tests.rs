@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::{Device, FlowRule, Protocol, RuleError};
+use ringway_stack::device::{Device as _, FlowRule, Protocol, Queues, RuleError};
 
 use crate::fd::Fd;
 use crate::rendezvous::names;
@@ -22,18 +22,18 @@ fn nobody_there_is_no_error_and_quick() {
 
 #[test]
 fn rules_are_found_exactly_by_wildcard_and_by_protocol() {
-    let (a, mut b) = (Node::new(), Node::new());
+    let (a, b) = (Node::new(), Node::new());
     let exact = fresh_address();
     let wildcard = fresh_address();
-    b.device.attach(&tcp(exact)).unwrap();
-    let rule = b.device.attach(&tcp(std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 40_000 + wildcard.port()))).unwrap();
+    b.device.steer(&tcp(exact)).unwrap();
+    let rule = b.device.steer(&tcp(std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 40_000 + wildcard.port()))).unwrap();
     let at_wildcard = std::net::SocketAddrV4::new(*wildcard.ip(), 40_000 + wildcard.port());
 
     let found = a.find(at_wildcard).unwrap();
     assert_eq!(a.find(exact).unwrap().mac, found.mac, "one link for both");
     assert!(a.rendezvous.resolve(Protocol::Udp, exact).unwrap().is_none());
     assert!(a.rendezvous.still_valid(&found));
-    b.device.detach(rule);
+    b.device.device().detach(rule.rule);
     assert!(!a.rendezvous.still_valid(&found));
     assert!(a.find(at_wildcard).is_none());
     assert_eq!(a.rendezvous.peers().len(), 1);
@@ -41,18 +41,18 @@ fn rules_are_found_exactly_by_wildcard_and_by_protocol() {
 
 #[test]
 fn a_rule_has_one_owner_at_a_time() {
-    let (mut a, mut b) = (Node::new(), Node::new());
+    let (a, b) = (Node::new(), Node::new());
     let address = fresh_address();
-    let rule = a.device.attach(&tcp(address)).unwrap();
-    assert_eq!(b.device.attach(&tcp(address)), Err(RuleError::Taken));
-    assert_eq!(a.device.attach(&tcp(address)), Err(RuleError::Taken));
-    b.device.attach(&FlowRule::flow(Protocol::Udp, address.into(), None)).unwrap();
+    let rule = a.device.steer(&tcp(address)).unwrap();
+    assert_eq!(b.device.steer(&tcp(address)), Err(RuleError::Taken));
+    assert_eq!(a.device.steer(&tcp(address)), Err(RuleError::Taken));
+    b.device.steer(&FlowRule::flow(Protocol::Udp, address.into(), None)).unwrap();
     let datagrams = FlowRule::flow(Protocol::Udp, fresh_address().into(), None);
     for more in [tcp(address).tag(1), datagrams.shared(), FlowRule::any()] {
-        assert!(matches!(b.device.attach(&more), Err(RuleError::Unsupported(_))), "memory steers by addresses only");
+        assert!(matches!(b.device.steer(&more), Err(RuleError::Unsupported(_))), "memory steers by addresses only");
     }
-    a.device.detach(rule);
-    b.device.attach(&tcp(address)).unwrap();
+    a.device.device().detach(rule.rule);
+    b.device.steer(&tcp(address)).unwrap();
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn members_that_share_a_rule_take_turns() {
     let (mut a, mut b, c) = (Node::new(), Node::new(), Node::new());
     let address = fresh_address();
     for node in [&mut a, &mut b] {
-        node.device.attach(&tcp(address).shared()).unwrap();
+        node.device.steer(&tcp(address).shared()).unwrap();
     }
-    assert_eq!(a.device.attach(&tcp(address)), Err(RuleError::Taken), "it is shared");
+    assert_eq!(a.device.steer(&tcp(address)), Err(RuleError::Taken), "it is shared");
     let mut turns: Vec<_> = (0..6).map(|_| c.find(address).unwrap().mac).collect();
     turns.sort();
     assert_eq!((turns[0], turns[3]), (turns[2], turns[5]));
@@ -79,11 +79,11 @@ fn members_that_share_a_rule_take_turns() {
 
 #[test]
 fn a_member_that_has_a_shared_rule_several_times_has_as_many_turns() {
-    let (mut a, mut b, c) = (Node::new(), Node::new(), Node::new());
+    let (a, b, c) = (Node::new(), Node::new(), Node::new());
     let address = fresh_address();
     let shared = tcp(address).shared();
-    let rules = [(); 3].map(|()| a.device.attach(&shared).unwrap());
-    b.device.attach(&shared).unwrap();
+    let rules = [(); 3].map(|()| a.device.steer(&shared).unwrap());
+    b.device.steer(&shared).unwrap();
     let turns = |count: usize| {
         let mut turns = std::collections::BTreeMap::new();
         (0..count).for_each(|_| *turns.entry(c.find(address).unwrap().mac).or_insert(0) += 1);
@@ -92,16 +92,16 @@ fn a_member_that_has_a_shared_rule_several_times_has_as_many_turns() {
         turns
     };
     assert_eq!(turns(40), [10, 30]);
-    a.device.detach(rules[0]);
-    a.device.detach(rules[1]);
+    a.device.device().detach(rules[0].rule);
+    a.device.device().detach(rules[1].rule);
     assert_eq!(turns(40), [20, 20]);
-    a.device.detach(rules[2]);
+    a.device.device().detach(rules[2].rule);
     assert_eq!(turns(4), [4]);
 }
 
 #[test]
 fn datagrams_go_to_the_member_whose_socket_the_kernel_names() {
-    let (mut a, mut b, c) = (Node::new(), Node::new(), Node::new());
+    let (a, b, c) = (Node::new(), Node::new(), Node::new());
     let (first, second, client) = (udp("127.0.0.1:0"), udp("127.0.0.1:0"), udp("127.0.0.1:0"));
     let (to, other, from) = (local(&first), local(&second), local(&client));
     let rule = |socket: &UdpSocket, shared| {
@@ -110,13 +110,13 @@ fn datagrams_go_to_the_member_whose_socket_the_kernel_names() {
     };
     let find = || c.rendezvous.resolve_datagram(from, to).unwrap();
     assert!(find().is_none(), "no member has published it");
-    let first_rule = a.device.attach(&rule(&first, true)).unwrap();
+    let first_rule = a.device.steer(&rule(&first, true)).unwrap();
     let found = find().expect("a");
     assert!(found.is_shared && c.rendezvous.still_valid(&found));
     let wide = FlowRule { cookie: rule(&second, false).cookie, ..FlowRule::flow(Protocol::Udp, "0.0.0.0:9".parse().unwrap(), None) };
-    let wide = b.device.attach(&wide).unwrap();
-    b.device.attach(&rule(&second, false)).expect("as where a socket finds its peer: one rule takes the other's place");
-    b.device.detach(wide);
+    let wide = b.device.steer(&wide).unwrap();
+    b.device.steer(&rule(&second, false)).expect("as where a socket finds its peer: one rule takes the other's place");
+    b.device.device().detach(wide.rule);
     let plain = c.rendezvous.resolve_datagram(from, other).unwrap().expect("b");
     assert!(!plain.is_shared && plain.mac != found.mac);
     // The kernel has no socket there for who comes from elsewhere.
@@ -130,7 +130,7 @@ fn datagrams_go_to_the_member_whose_socket_the_kernel_names() {
     assert_eq!(theirs, sys::cookie(first.as_raw_fd()).ok());
     b.rendezvous.unsettle(theirs);
     assert!(!c.rendezvous.still_valid(&found));
-    a.device.detach(first_rule);
+    a.device.device().detach(first_rule.rule);
     assert!(find().is_none(), "nobody has it on a ring");
 }
 
@@ -148,8 +148,8 @@ fn two_that_look_for_each_other_at_once_make_one_link() {
     for _ in 0..40 {
         let (mut a, mut b) = (Node::new(), Node::new());
         let (at_a, at_b) = (fresh_address(), fresh_address());
-        a.device.attach(&tcp(at_a)).unwrap();
-        b.device.attach(&tcp(at_b)).unwrap();
+        a.device.steer(&tcp(at_a)).unwrap();
+        b.device.steer(&tcp(at_b)).unwrap();
         let barrier = Barrier::new(4);
         let (to_b, to_a) = std::thread::scope(|scope| {
             let look = |node: &Node, address| {
@@ -182,7 +182,7 @@ fn the_limit_of_peers_holds() {
         .iter_mut()
         .map(|node| {
             let address = fresh_address();
-            node.device.attach(&tcp(address)).unwrap();
+            node.device.steer(&tcp(address)).unwrap();
             address
         })
         .collect();
@@ -193,9 +193,9 @@ fn the_limit_of_peers_holds() {
 
 #[test]
 fn connectors_that_say_nothing_hold_up_nobody() {
-    let (a, mut b) = (Node::new(), Node::new());
+    let (a, b) = (Node::new(), Node::new());
     let address = fresh_address();
-    b.device.attach(&tcp(address)).unwrap();
+    b.device.steer(&tcp(address)).unwrap();
     let name = names::rule(sys::effective_uid(), Protocol::Tcp, address);
     let silent: Vec<Fd> = (0..100)
         .map(|i| {
@@ -214,9 +214,9 @@ fn connectors_that_say_nothing_hold_up_nobody() {
 
 #[test]
 fn an_offer_of_anything_else_than_sealed_memory_is_refused() {
-    let mut b = Node::new();
+    let b = Node::new();
     let address = fresh_address();
-    b.device.attach(&tcp(address)).unwrap();
+    b.device.steer(&tcp(address)).unwrap();
     let name = names::rule(sys::effective_uid(), Protocol::Tcp, address);
     let event = sys::eventfd().unwrap();
     let unsealed = sys::memfd_create(c"unsealed").unwrap();
@@ -266,9 +266,9 @@ impl tracing::Subscriber for Lines {
 
 #[test]
 fn offers_that_are_refused_do_not_fill_the_log() {
-    let (mut device, rendezvous) = attach(&small()).unwrap();
+    let (device, rendezvous) = attach(&small()).unwrap();
     let address = fresh_address();
-    device.attach(&tcp(address)).unwrap();
+    device.steer(&tcp(address)).unwrap();
     let name = names::rule(sys::effective_uid(), Protocol::Tcp, address);
     let lines = Arc::new(Lines(std::sync::atomic::AtomicU64::new(0)));
     tracing::subscriber::with_default(lines.clone(), || {
@@ -318,26 +318,26 @@ fn an_id_that_somebody_has_is_not_taken_again() {
         socket
     });
     let mut drawn = ids.into_iter().chain([7_u64 << 32 | u64::from(std::process::id())]);
-    let (_device, rendezvous) = crate::device::attach_as(&small(), || Ok(drawn.next().unwrap())).unwrap();
+    let (_device, rendezvous) = crate::queues::attach_as(&small(), || Ok(drawn.next().unwrap())).unwrap();
     assert_eq!((rendezvous.station().id() >> 32, drawn.next()), (7, None));
     drop(taken);
     // Where no id is to be had, the process stays on the kernel.
     let held = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
     sys::listen_abstract(&held, &names::station(sys::effective_uid(), ids[0]), 1).unwrap();
-    assert!(matches!(crate::device::attach_as(&small(), || Ok(ids[0])), Err(crate::AttachError::System { .. })));
+    assert!(matches!(crate::queues::attach_as(&small(), || Ok(ids[0])), Err(crate::AttachError::System { .. })));
 }
 
 #[test]
 fn a_member_whose_station_is_gone_is_not_offloaded_to() {
-    let (a, mut b) = (Node::new(), Node::new());
+    let (a, b) = (Node::new(), Node::new());
     let address = fresh_address();
-    b.device.attach(&tcp(address)).unwrap();
+    b.device.steer(&tcp(address)).unwrap();
     b.rendezvous.lock().talks.close_station();
     assert!(matches!(a.rendezvous.resolve(Protocol::Tcp, address), Err(ResolveError::Unverified)));
     // The other way round: it is not let in either.
-    let mut c = Node::new();
+    let c = Node::new();
     let other = fresh_address();
-    c.device.attach(&tcp(other)).unwrap();
+    c.device.steer(&tcp(other)).unwrap();
     assert!(b.find(other).is_none());
     assert!(a.rendezvous.peers().is_empty() && b.rendezvous.peers().is_empty() && c.rendezvous.peers().is_empty());
 }
@@ -345,11 +345,11 @@ fn a_member_whose_station_is_gone_is_not_offloaded_to() {
 #[test]
 fn who_publishes_what_it_has_not_bound_gets_nothing() {
     let careful = Node::with(&Settings { listeners_are_bound: true, ..small() });
-    let mut liar = Node::new();
+    let liar = Node::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("not IPv4") };
     drop(listener);
-    let rule = liar.device.attach(&tcp(address)).unwrap();
+    let rule = liar.device.steer(&tcp(address)).unwrap();
     let resolve = || careful.rendezvous.resolve(Protocol::Tcp, address);
     assert!(matches!(resolve(), Err(ResolveError::Unbound)), "whom it has not met");
     // It is known by now, and nobody needs to be asked.
@@ -365,7 +365,7 @@ fn who_publishes_what_it_has_not_bound_gets_nothing() {
     drop(listener);
     std::thread::sleep(Duration::from_millis(1100));
     assert!(matches!(resolve(), Err(ResolveError::Unbound)));
-    liar.device.detach(rule);
+    liar.device.device().detach(rule.rule);
     assert!(resolve().unwrap().is_none(), "nobody says anything of it");
 }
 
@@ -405,18 +405,18 @@ fn privileged<T: Send>(what: &str, act: impl FnOnce() -> Option<T> + Send) -> Op
 
 #[test]
 fn two_network_namespaces_never_meet() {
-    let mut here = Node::new();
+    let here = Node::new();
     let address = fresh_address();
-    here.device.attach(&tcp(address)).unwrap();
+    here.device.steer(&tcp(address)).unwrap();
     // Of this thread only; it ends with it.
     privileged("a network namespace", || {
         // SAFETY: no memory is involved.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
             return None;
         }
-        let mut there = Node::new();
+        let there = Node::new();
         assert!(there.find(address).is_none());
-        there.device.attach(&tcp(address)).unwrap();
+        there.device.steer(&tcp(address)).unwrap();
         assert_eq!(there.find(address).unwrap().mac, there.device.mac(), "its own");
         Some(())
     });
@@ -427,10 +427,10 @@ fn two_network_namespaces_never_meet() {
 #[test]
 fn other_users_are_refused_both_ways() {
     const NOBODY: u32 = 65534;
-    let mut here = Node::new();
+    let here = Node::new();
     let address = fresh_address();
     let squatted = fresh_address();
-    here.device.attach(&tcp(address)).unwrap();
+    here.device.steer(&tcp(address)).unwrap();
     let own = sys::effective_uid();
     let is_over = AtomicBool::new(false);
     let is_ready = Arc::new(Barrier::new(2));
@@ -459,7 +459,7 @@ fn other_users_are_refused_both_ways() {
         });
         is_ready.wait();
         let resolved = here.rendezvous.resolve(Protocol::Tcp, squatted);
-        let taken = here.device.attach(&tcp(squatted));
+        let taken = here.device.steer(&tcp(squatted));
         is_over.store(true, Ordering::Relaxed);
         if privileged("another user", || other.join().unwrap()).is_some() {
             assert!(matches!(resolved, Err(ResolveError::OtherUser { uid: NOBODY })), "{resolved:?}");

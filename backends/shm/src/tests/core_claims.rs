@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use ringway_stack::device::{Device, DeviceEvent};
+use ringway_stack::device::{DeviceEvent, Queues};
 
 use super::{Node, fresh_address, pair, tcp};
 use crate::layout::{CORE_CLAIM_WORDS, CORE_CLAIMS_AT};
@@ -37,7 +37,7 @@ fn cores_beyond_the_table_share_claims() {
 fn a_members_channel_to_itself_is_not_another_member() {
     let mut node = Node::new();
     let address = fresh_address();
-    node.device.attach(&tcp(address)).unwrap();
+    node.device.steer(&tcp(address)).unwrap();
     node.find(address).expect("itself");
     assert!(node.device.claim_core(CORE));
     node.device.release_core(CORE);
@@ -71,7 +71,7 @@ fn a_peer_that_claims_every_core_keeps_spinners_away_and_nothing_else() {
     // Refused claims were taken back: an honest third member is not kept away by the victim.
     let mut third = Node::new();
     let address = fresh_address();
-    victim.device.attach(&tcp(address)).unwrap();
+    victim.device.steer(&tcp(address)).unwrap();
     third.find(address).expect("the victim");
     assert!(third.device.claim_core(CORE));
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::{Device, DeviceEvent, Protocol, SendError, Wake};
+use ringway_stack::device::{Device as _, DeviceEvent, Protocol, Queues, SendError, Wake};
 
 use super::{Node, fresh_address, pattern, tcp, until};
 use crate::{ResolveError, store_hook};
@@ -43,7 +43,7 @@ fn other_process() {
     match what {
         // Holds what it receives, until it is killed.
         "hold" => {
-            node.device.attach(&tcp(address)).unwrap();
+            node.device.steer(&tcp(address)).unwrap();
             println!("ready");
             let mut held = Vec::new();
             loop {
@@ -78,13 +78,13 @@ fn other_process() {
         "rules" => {
             store_hook::kill_after(argument);
             loop {
-                let rule = node.device.attach(&tcp(address)).unwrap();
-                node.device.detach(rule);
+                let rule = node.device.steer(&tcp(address)).unwrap();
+                node.device.device().detach(rule.rule);
             }
         }
         // Has a core, until it is killed.
         "sit" => {
-            node.device.attach(&tcp(address)).unwrap();
+            node.device.steer(&tcp(address)).unwrap();
             assert!(node.device.claim_core(argument as usize));
             println!("ready");
             loop {
@@ -103,7 +103,7 @@ fn other_process() {
         }
         // Stops, once it has a rule.
         "stop" => {
-            node.device.attach(&tcp(address)).unwrap();
+            node.device.steer(&tcp(address)).unwrap();
             println!("ready");
             // SAFETY: no memory is involved.
             unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
@@ -142,11 +142,11 @@ fn pose(own: SocketAddrV4, to: SocketAddrV4, id: u64) {
 
 #[test]
 fn who_says_that_it_is_another_is_refused() {
-    let (victim, mut genuine) = (Node::new(), Node::new());
+    let (victim, genuine) = (Node::new(), Node::new());
     let (own, real, posed) = (fresh_address(), fresh_address(), fresh_address());
-    let mut victim = victim;
-    victim.device.attach(&tcp(own)).unwrap();
-    genuine.device.attach(&tcp(real)).unwrap();
+    let victim = victim;
+    victim.device.steer(&tcp(own)).unwrap();
+    genuine.device.steer(&tcp(real)).unwrap();
     let id = genuine.rendezvous.station().id();
     for is_linked in [false, true] {
         if is_linked {
@@ -205,7 +205,7 @@ fn a_killed_peer_is_gone_within_a_second_and_its_buffers_come_back() {
 fn what_a_peer_sent_before_its_death_arrives_before_the_news() {
     let mut node = Node::new();
     let address = fresh_address();
-    node.device.attach(&tcp(address)).unwrap();
+    node.device.steer(&tcp(address)).unwrap();
     let mut child = start(&format!("send {address} 200"));
     child.wait().unwrap();
     // The news is there before the first poll.
@@ -229,7 +229,7 @@ fn death_at_any_store_leaves_whole_frames_and_an_end() {
     for stores in (0..120).step_by(if cfg!(debug_assertions) { 7 } else { 1 }).chain([500, 1999, 4000, 9001, 30_011]) {
         let mut node = Node::new();
         let address = fresh_address();
-        node.device.attach(&tcp(address)).unwrap();
+        node.device.steer(&tcp(address)).unwrap();
         let mut child = start(&format!("stores {address} {stores}"));
         let mut sequence = Vec::new();
         let event = until("the end", || {
@@ -286,7 +286,7 @@ fn death_between_claiming_a_core_and_giving_it_up_frees_it() {
     for stores in 0..4 {
         let mut node = Node::new();
         let address = fresh_address();
-        node.device.attach(&tcp(address)).unwrap();
+        node.device.steer(&tcp(address)).unwrap();
         let mut child = start(&format!("claims {address} {stores}"));
         child.wait().unwrap();
         assert!(matches!(node.await_event(), DeviceEvent::PeerGone(_)));
@@ -324,7 +324,7 @@ fn a_stopped_owner_is_waited_for_only_so_long() {
 fn a_childs_copies_do_not_hide_the_parents_death() {
     let mut node = Node::new();
     let address = fresh_address();
-    node.device.attach(&tcp(address)).unwrap();
+    node.device.steer(&tcp(address)).unwrap();
     let mut child = start(&format!("fork {address}"));
     assert_eq!(until("a frame", || node.poll().pop()).payload, b"before the fork");
     child.wait().unwrap();

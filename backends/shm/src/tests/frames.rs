@@ -1,7 +1,7 @@
 //! Frames between two members of one process.
 
 use proptest::prelude::*;
-use ringway_stack::device::{Device, RxBuffer, SendError, TxFrame, TxOffload};
+use ringway_stack::device::{Queues, RxBuffer, SendError, TxFrame, TxOffload};
 
 use super::{Got, Node, fresh_address, pair, pair_with, pattern, small, tcp, until};
 use crate::Settings;
@@ -150,7 +150,7 @@ fn a_member_reaches_itself_without_a_progress_thread() {
 fn many_senders_get_their_turns() {
     let mut b = Node::new();
     let address = fresh_address();
-    b.device.attach(&tcp(address)).unwrap();
+    b.device.steer(&tcp(address)).unwrap();
     let mut senders: Vec<_> = (0..5).map(|_| Node::new()).collect();
     for (i, sender) in senders.iter_mut().enumerate() {
         let to = sender.find(address).unwrap().mac;

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use ringway_stack::device::{Device, DeviceEvent, MacAddr, SendError, Wake};
+use ringway_stack::device::{DeviceEvent, MacAddr, Queues, SendError, Wake};
 
 use super::{Node, fresh_address, pair, pattern, tcp, until};
 use crate::layout::{ARMED_AT, CONSUMED_AT, FLIGHTS, SLOT_DATA, SLOT_GATHER, SLOTS, release_at, slot_at};
@@ -26,7 +26,7 @@ fn expect_end(attacker: &mut Node, victim: &mut Node, to_victim: MacAddr) {
     assert_eq!(attacker.await_event(), DeviceEvent::PeerGone(to_victim));
     assert_eq!(attacker.send(to_victim, b"again"), Err(SendError::NoPeer));
     let address = fresh_address();
-    victim.device.attach(&tcp(address)).unwrap();
+    victim.device.steer(&tcp(address)).unwrap();
     let mut other = Node::new();
     let mac = other.find(address).unwrap().mac;
     other.send(mac, b"a friend").unwrap();

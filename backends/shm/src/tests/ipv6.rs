@@ -4,12 +4,12 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use ringway_stack::device::{Device, DeviceEvent, Protocol};
+use ringway_stack::device::{Device as _, DeviceEvent, Protocol, Queues};
 use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Ring, RingConfig, SendFlags, UdpOptions};
 use ringway_stack::{Error, Instant, tcp};
 
 use super::{Node, Progress, find, fresh_address, pattern, small, until};
-use crate::{Rendezvous, ShmDevice, attach};
+use crate::{Rendezvous, ShmQueues, attach};
 
 /// A port of the process's own, on an address that the machine need not have.
 fn fresh_v6() -> SocketAddr {
@@ -19,10 +19,10 @@ fn fresh_v6() -> SocketAddr {
 
 #[test]
 fn a_member_is_found_under_an_address_of_either_family_and_under_no_other() {
-    let (a, mut b) = (Node::new(), Node::new());
+    let (a, b) = (Node::new(), Node::new());
     let address = fresh_v6();
     assert!(find(&a.rendezvous, Protocol::Tcp, address).is_none());
-    let rule = b.device.attach(&super::tcp(address)).unwrap();
+    let rule = b.device.steer(&super::tcp(address)).unwrap();
     let found = find(&a.rendezvous, Protocol::Tcp, address).expect("the other member");
     assert!(find(&a.rendezvous, Protocol::Udp, address).is_none());
     // The same port of the other family, and of an address that differs in its first half alone.
@@ -33,39 +33,39 @@ fn a_member_is_found_under_an_address_of_either_family_and_under_no_other() {
     // By memory alone, now that the two know each other.
     let search = a.rendezvous.search(Protocol::Tcp, address).unwrap();
     assert_eq!(search.found.map(|found| found.mac), Some(found.mac));
-    b.device.detach(rule);
+    b.device.device().detach(rule.rule);
     assert!(!a.rendezvous.still_valid(&found) && find(&a.rendezvous, Protocol::Tcp, address).is_none());
 }
 
 #[test]
 fn every_address_is_every_one_of_its_family() {
-    let (a, mut b) = (Node::new(), Node::new());
+    let (a, b) = (Node::new(), Node::new());
     let port = fresh_address().port() + 20_000;
     let [any, any_v4] = ["::", "0.0.0.0"].map(|ip| SocketAddr::new(ip.parse().unwrap(), port));
     let [one, mapped] = ["::1", "127.0.0.1"].map(|ip| SocketAddr::new(ip.parse().unwrap(), port));
-    b.device.attach(&super::tcp(any)).unwrap();
+    b.device.steer(&super::tcp(any)).unwrap();
     let found = find(&a.rendezvous, Protocol::Tcp, one).expect("a wildcard");
     // To nobody in particular is to this host.
     assert_eq!(find(&a.rendezvous, Protocol::Tcp, any).map(|found| found.mac), Some(found.mac));
     assert!(find(&a.rendezvous, Protocol::Tcp, mapped).is_none());
     // (As a socket that accepts both has it.)
-    b.device.attach(&super::tcp(any_v4)).unwrap();
+    b.device.steer(&super::tcp(any_v4)).unwrap();
     assert!(find(&a.rendezvous, Protocol::Tcp, mapped).is_some());
 }
 
 #[test]
 fn an_address_has_one_holder_in_each_family() {
-    let (mut a, mut b) = (Node::new(), Node::new());
+    let (a, b) = (Node::new(), Node::new());
     let (v6, v4) = (fresh_v6(), fresh_address());
-    a.device.attach(&super::tcp(v6)).unwrap();
-    assert!(b.device.attach(&super::tcp(v6)).is_err(), "another member has it");
-    assert!(a.device.attach(&super::tcp(v6)).is_err(), "it has it itself");
-    b.device.attach(&super::tcp(SocketAddr::new(v4.ip().to_owned().into(), v6.port()))).unwrap();
+    a.device.steer(&super::tcp(v6)).unwrap();
+    assert!(b.device.steer(&super::tcp(v6)).is_err(), "another member has it");
+    assert!(a.device.steer(&super::tcp(v6)).is_err(), "it has it itself");
+    b.device.steer(&super::tcp(SocketAddr::new(v4.ip().to_owned().into(), v6.port()))).unwrap();
 }
 
 /// A member with a stack.
 struct Host {
-    ring: Ring<ShmDevice>,
+    ring: Ring<ShmQueues>,
     rendezvous: Arc<Rendezvous>,
     now: Instant,
     _progress: Progress,
@@ -179,7 +179,7 @@ fn what_a_member_was_through_with_is_known_of_its_ipv6_connections_too() {
         // As if it were killed: nothing is said of its connections.
         core::mem::drop(server);
         let flow = ringway_stack::device::FiveTuple { protocol: Protocol::Tcp, local: from, remote: Some(to) };
-        let device = client.ring.device_mut();
+        let device = client.ring.queues_mut();
         let mut batch = ringway_stack::device::RxBatch::new(64);
         until("the end of the peer", || {
             batch.clear();

@@ -18,10 +18,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ringway_stack::device::{
-    Device, DeviceEvent, FlowRule, MacAddr, Protocol, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice,
+    DeviceEvent, FlowRule, MacAddr, Protocol, Queues, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice,
 };
 
-use crate::{Rendezvous, Resolved, RxBuf, Settings, ShmDevice, TxBuf, attach};
+use crate::{Rendezvous, Resolved, RxBuf, Settings, ShmQueues, TxBuf, attach};
 
 /// An address that no other test uses, nor another run of them at the same time.
 pub(crate) fn fresh_address() -> SocketAddrV4 {
@@ -86,7 +86,7 @@ impl Drop for Progress {
 
 /// A member with a progress thread.
 pub(crate) struct Node {
-    pub(crate) device: ShmDevice,
+    pub(crate) device: ShmQueues,
     pub(crate) rendezvous: Arc<Rendezvous>,
     pub(crate) batch: RxBatch<RxBuf>,
     _progress: Progress,
@@ -206,9 +206,9 @@ pub(crate) fn pair() -> (Node, Node, MacAddr) {
 }
 
 pub(crate) fn pair_with(settings: &Settings) -> (Node, Node, MacAddr) {
-    let (a, mut b) = (Node::with(settings), Node::with(settings));
+    let (a, b) = (Node::with(settings), Node::with(settings));
     let address = fresh_address();
-    b.device.attach(&tcp(address)).unwrap();
+    b.device.steer(&tcp(address)).unwrap();
     let mac = a.find(address).expect("the other member").mac;
     (a, b, mac)
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::{Device, Protocol};
+use ringway_stack::device::{Protocol, Queues};
 
 use super::{Node, fresh_address, tcp, until};
 use crate::fd::Fd;
@@ -36,8 +36,8 @@ fn lingering() -> (TcpStream, (TcpListener, TcpStream)) {
 /// A member as it is on this kernel, or on one that does not refuse descriptors.
 fn victim(address: SocketAddrV4, is_old_kernel: bool) -> Node {
     closing::IS_OLD_KERNEL.set(is_old_kernel);
-    let mut victim = Node::new();
-    victim.device.attach(&tcp(address)).unwrap();
+    let victim = Node::new();
+    victim.device.steer(&tcp(address)).unwrap();
     closing::IS_OLD_KERNEL.set(false);
     victim
 }
@@ -141,8 +141,8 @@ fn a_peers_unexpected_descriptors_hold_up_nobody() {
     for is_old_kernel in [false, true] {
         let address = fresh_address();
         closing::IS_OLD_KERNEL.set(is_old_kernel);
-        let (mut device, rendezvous) = crate::attach(&super::small()).unwrap();
-        device.attach(&tcp(address)).unwrap();
+        let (device, rendezvous) = crate::attach(&super::small()).unwrap();
+        device.steer(&tcp(address)).unwrap();
         closing::IS_OLD_KERNEL.set(false);
         let own = sys::effective_uid();
         for name in [names::rule(own, Protocol::Tcp, address), names::station(own, rendezvous.station().id())] {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::{Device, SendError, Wake};
+use ringway_stack::device::{Queues, SendError, Wake};
 
 use super::{Node, fresh_address, pair, tcp, until};
 use crate::layout::SLOTS;
@@ -186,7 +186,7 @@ fn a_sender_that_sleeps_for_room_is_woken_when_there_is_some() {
 fn a_joining_peer_wakes_a_sleeper() {
     let mut b = Node::new();
     let address = fresh_address();
-    b.device.attach(&tcp(address)).unwrap();
+    b.device.steer(&tcp(address)).unwrap();
     assert!(b.device.arm(Wake::Any));
     let mut a = Node::new();
     let to_b = a.find(address).unwrap().mac;

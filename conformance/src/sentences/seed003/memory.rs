@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ringway_stack::device::{DEVICE_MEMORY_ALIGN, Device, DeviceMemory, DeviceMemoryError, Protocol, TxOffload, TxSlice};
+use ringway_stack::device::{DEVICE_MEMORY_ALIGN, DeviceMemory, DeviceMemoryError, Protocol, Queues, TxOffload, TxSlice};
 use ringway_stack::raw::{RawError, RawQueue};
 
 use super::{MESSAGE_PLANE, device_memory};
@@ -97,7 +97,7 @@ pub(super) fn packet_offset<R: Rig>() -> Vec<Case<R>> {
     vec![Case::new("packets from several places of one buffer", device_memory, packets_of_one_buffer)]
 }
 
-type Queue<R> = RawQueue<<R as Rig>::Device>;
+type Queue<R> = RawQueue<<R as Rig>::Queues>;
 
 /// The sender's ring, with the receiver waiting for datagrams.
 fn sender<R: Rig>(rig: &mut R) -> Result<&mut Queue<R>> {
@@ -107,13 +107,13 @@ fn sender<R: Rig>(rig: &mut R) -> Result<&mut Queue<R>> {
 }
 
 /// Device memory that holds `bytes`.
-fn filled<D: Device>(queue: &mut RawQueue<D>, bytes: &[u8]) -> Result<DeviceMemory> {
+fn filled<Q: Queues>(queue: &mut RawQueue<Q>, bytes: &[u8]) -> Result<DeviceMemory> {
     let memory = queue.memory(bytes.len())?;
     queue.write_memory(memory, 0, bytes)?;
     Ok(memory)
 }
 
-fn contents<D: Device>(queue: &mut RawQueue<D>, memory: DeviceMemory, len: usize) -> Result<Vec<u8>> {
+fn contents<Q: Queues>(queue: &mut RawQueue<Q>, memory: DeviceMemory, len: usize) -> Result<Vec<u8>> {
     let mut out = vec![0xee; len];
     queue.read_memory(memory, 0, &mut out)?;
     Ok(out)
@@ -143,7 +143,7 @@ fn all_or_nothing<R: Rig>(rig: &mut R) -> Result<()> {
         ("alloc", memory.map(drop)),
         ("copy in", queue.write_memory(named, 0, &[0; 64])),
         ("copy out", queue.read_memory(named, 0, &mut [0; 64])),
-        ("register", queue.device_mut().dm_register(named, 0, 64).map(drop).map_err(Into::into)),
+        ("register", queue.queues_mut().dm_register(named, 0, 64).map(drop).map_err(Into::into)),
         ("send", queue.send_memory(&head, named, 0, 64, TxOffload::default())),
     ];
     rig.run_for(A_WHILE);
@@ -190,8 +190,8 @@ fn local_keys<R: Rig>(rig: &mut R) -> Result<()> {
     let head = rig.headers().udp(0, PORT, LONG);
     let queue = sender(rig)?;
     let memory = filled(queue, &pattern(LONG))?;
-    let whole = queue.device_mut().dm_register(memory, 0, LONG)?;
-    let part = queue.device_mut().dm_register(memory, 400, 800)?;
+    let whole = queue.queues_mut().dm_register(memory, 0, LONG)?;
+    let part = queue.queues_mut().dm_register(memory, 400, 800)?;
     queue.send_slices(&head, &[TxSlice { buffer: &whole, offset: 0, len: LONG }], TxOffload::default())?;
     let short = rig.headers().udp(0, PORT, 800);
     rig.sender()?.send_slices(&short, &[TxSlice { buffer: &part, offset: 0, len: 800 }], TxOffload::default())?;
@@ -210,8 +210,8 @@ fn one_list<R: Rig>(rig: &mut R) -> Result<()> {
     queue.send(&head, &pattern(LONG), TxOffload::default())?;
     queue.send_memory(&head, memory, 0, LONG, TxOffload::default())?;
     if gathers {
-        let on_device = queue.device_mut().dm_register(memory, 0, LONG)?;
-        let mut on_host = queue.device_mut().tx_alloc(100).context("a send buffer")?;
+        let on_device = queue.queues_mut().dm_register(memory, 0, LONG)?;
+        let mut on_host = queue.queues_mut().tx_alloc(100).context("a send buffer")?;
         on_host.write(0, &pattern(100));
         let list = [TxSlice { buffer: &on_host, offset: 0, len: 100 }, TxSlice { buffer: &on_device, offset: 100, len: LONG - 100 }];
         queue.send_slices(&head, &list, TxOffload::default())?;
@@ -254,7 +254,7 @@ fn nothing<R: Rig>(rig: &mut R) -> Result<()> {
 fn free_registered<R: Rig>(rig: &mut R) -> Result<()> {
     let queue = rig.sender()?;
     let memory = queue.memory(64)?;
-    let key = queue.device_mut().dm_register(memory, 0, 32)?;
+    let key = queue.queues_mut().dm_register(memory, 0, 32)?;
     let another = key.clone();
     refused("with a key", queue.free_memory(memory), DeviceMemoryError::Busy)?;
     drop(key);
@@ -299,13 +299,13 @@ fn registered_range<R: Rig>(rig: &mut R) -> Result<()> {
     let queue = rig.sender()?;
     let memory = filled(queue, &pattern(64))?;
     for (offset, len) in [(0, 64), (0, 1), (63, 1), (20, 30)] {
-        let key = queue.device_mut().dm_register(memory, offset, len)?;
+        let key = queue.queues_mut().dm_register(memory, offset, len)?;
         let mut out = vec![0; len];
         key.copy_to(0, &mut out);
         ensure!(key.capacity() == len && out == pattern(64)[offset..offset + len], "{len} bytes from {offset} on");
     }
     for (offset, len) in [(0, 65), (64, 1), (60, 8), (0, 0), (usize::MAX, 2)] {
-        let key = queue.device_mut().dm_register(memory, offset, len);
+        let key = queue.queues_mut().dm_register(memory, offset, len);
         refused(&format!("{len} bytes from {offset} on"), key.map_err(Into::into), DeviceMemoryError::OutOfRange)?;
     }
     Ok(queue.free_memory(memory)?)
@@ -340,7 +340,7 @@ fn send_again<R: Rig>(rig: &mut R) -> Result<()> {
     let head = rig.headers().udp(0, PORT, LONG);
     let queue = sender(rig)?;
     let memory = filled(queue, &pattern(LONG))?;
-    let key = queue.device_mut().dm_register(memory, 0, LONG)?;
+    let key = queue.queues_mut().dm_register(memory, 0, LONG)?;
     for round in 0u8..5 {
         let mut right = pattern(LONG);
         right[..4].fill(round);
@@ -383,7 +383,7 @@ fn follow_the_example<R: Rig>(rig: &mut R) -> Result<()> {
     let packet = [rig.headers().udp(0, PORT, 602), pattern(602)].concat();
     let queue = sender(rig)?;
     let memory = queue.memory(PACKET)?;
-    let key = queue.device_mut().dm_register(memory, ETHERNET, PACKET - ETHERNET)?;
+    let key = queue.queues_mut().dm_register(memory, ETHERNET, PACKET - ETHERNET)?;
     queue.write_memory(memory, 0, &packet)?;
     queue.send_slices(&packet[..ETHERNET], &[TxSlice { buffer: &key, offset: 0, len: PACKET - ETHERNET }], TxOffload::default())?;
     let received = rig.exchange(A_WHILE)?;

@@ -94,7 +94,7 @@ fn one_of_all<R: Rig>(rig: &mut R) -> Result<()> {
         }
         let received = tos_of(&rig.exchange(A_WHILE)?);
         ensure!(received == [wanted], "{wanted:#x}: {received:?}");
-        rig.receiver()?.unsteer(rule);
+        rig.receiver()?.unsteer(rule.rule);
     }
     Ok(())
 }
@@ -179,7 +179,7 @@ fn until_detached<R: Rig>(rig: &mut R) -> Result<()> {
         let received = rig.exchange(A_WHILE)?.len();
         ensure!(received == usize::from(attached), "{received} frames");
         if attached {
-            rig.receiver()?.unsteer(rule);
+            rig.receiver()?.unsteer(rule.rule);
         }
     }
     Ok(())
@@ -228,7 +228,7 @@ fn first_tag<R: Rig>(rig: &mut R) -> Result<()> {
         let tags: Vec<u32> = rig.exchange(A_WHILE)?.iter().map(|frame| frame.meta.flow_tag).collect();
         ensure!(tags == [tag], "{tags:?}");
         if tag == 10 {
-            rig.receiver()?.unsteer(first);
+            rig.receiver()?.unsteer(first.rule);
         }
     }
     Ok(())
@@ -275,7 +275,7 @@ fn all_bits_of_vni<R: Rig>(rig: &mut R) -> Result<()> {
         send_tunnelled(rig, vni, 7, None)?;
         let received = vnis(&rig.exchange(A_WHILE)?);
         ensure!(received == [vni], "{vni:#x}: {received:x?}");
-        rig.receiver()?.unsteer(rule);
+        rig.receiver()?.unsteer(rule.rule);
     }
     Ok(())
 }

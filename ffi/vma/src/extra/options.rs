@@ -5,7 +5,7 @@ use core::mem::size_of;
 use std::sync::Once;
 
 use libc::socklen_t;
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 
 use crate::errno::Errno;
 use crate::mux;
@@ -84,7 +84,7 @@ fn shut_rx(process: &Process, offload: &mut Offload, key: Key) -> Result<c_int, 
 /// SO_MAX_PACING_RATE: the short forms are the kernel's own, which takes them for what the kernel sends.
 fn pace(offload: &Offload, len: usize) -> Option<Result<c_int, Errno>> {
     static TOLD: Once = Once::new();
-    let capabilities = offload.ring.device().capabilities();
+    let capabilities = offload.ring.queues().capabilities();
     match len {
         RATE_INT | RATE_LONG | RATE_VMA => TOLD.call_once(|| {
             tracing::warn!("SO_MAX_PACING_RATE: the device {} does not pace what it sends", capabilities.kind);

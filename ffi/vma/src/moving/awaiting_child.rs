@@ -13,7 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use ringway_host::Blocked;
-use ringway_shm::{Fd, ShmDevice, Station, Talk};
+use ringway_shm::{Fd, ShmQueues, Station, Talk};
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, Handover, NextHop};
 use ringway_stack::tcp::State;
@@ -53,9 +53,9 @@ enum Stage {
     /// It is on our ring.
     Waiting(FlowId),
     /// The child has taken a copy, in this talk.
-    Given(u64, Handover<ShmDevice>),
+    Given(u64, Handover<ShmQueues>),
     /// The peer is being told. No talk: the child has hung up meanwhile.
-    Telling(Option<u64>, Handover<ShmDevice>),
+    Telling(Option<u64>, Handover<ShmQueues>),
     /// It is the child's, who is to hear of that in this talk.
     Gone(u64),
 }
@@ -183,7 +183,7 @@ pub(super) fn hand_over(
     "wait"
 }
 
-fn station_of(process: &Process, handover: &Handover<ShmDevice>) -> Option<Station> {
+fn station_of(process: &Process, handover: &Handover<ShmQueues>) -> Option<Station> {
     let NextHop::Station(mac) = handover.hop() else { return None };
     process.rendezvous.station_of(mac)
 }

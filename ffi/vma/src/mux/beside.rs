@@ -152,7 +152,7 @@ pub(crate) fn leave_to_parent(parent: &Offload) {
 }
 
 fn ring_fd(offload: &Offload) -> RawFd {
-    ringway_stack::device::Device::wait_fd(offload.ring.device()).unwrap_or(-1)
+    ringway_stack::device::Queues::wait_fd(offload.ring.queues()).unwrap_or(-1)
 }
 
 /// The library's own number for the instance, which is a member from now on.

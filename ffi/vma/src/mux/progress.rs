@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ringway_host::{Pidfd, Plan, Progress, Work};
 use ringway_params::Id;
 use ringway_shm::Rendezvous;
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use ringway_stack::time::Instant;
 
 use super::held::{self, Watch};
@@ -34,7 +34,7 @@ struct Service {
     calls: u64,
     /// [`crate::mux::State::sleeps`] then.
     sleeps: u64,
-    /// The ring was left to the senders then ([`ringway_shm::ShmDevice::pause`]).
+    /// The ring was left to the senders then ([`ringway_shm::ShmQueues::pause`]).
     pauses: bool,
     next_tick: Instant,
     /// [`Rendezvous::losses`] when routes were last gone through.
@@ -92,7 +92,7 @@ impl Service {
         crate::moving::owner::begin_lent(process, &mut offload);
         let parent = offload.parent.as_ref().map(Pidfd::fd);
         self.pauses = false;
-        let woken = offload.mux.watch.is_deep() | offload.ring.device_mut().resume() | held::called().is_some();
+        let woken = offload.mux.watch.is_deep() | offload.ring.queues_mut().resume() | held::called().is_some();
         offload.wake_from_deep();
         let losses = self.rendezvous.losses();
         if core::mem::replace(&mut self.losses, losses) != losses {
@@ -126,7 +126,7 @@ impl Service {
         if deeply {
             let deadline = offload.ring.sleep_deadline().map(|deadline| deadline.since(now));
             let timeout = [deadline, shared].into_iter().flatten().min();
-            return Plan { descriptors: [greetings, offload.ring.device().wait_fd(), parent], timeout };
+            return Plan { descriptors: [greetings, offload.ring.queues().wait_fd(), parent], timeout };
         }
         let tick = match held {
             // A frame came just now.
@@ -140,9 +140,9 @@ impl Service {
         self.pauses = sleeps == offload.mux.sleeps && !self.interval.is_zero() && offload.is_unwatched();
         if self.pauses {
             offload.leave_beside_to_its_sleeper();
-            offload.ring.device_mut().pause();
+            offload.ring.queues_mut().pause();
         }
-        let ring = if self.pauses { offload.ring.device().wait_fd() } else { None };
+        let ring = if self.pauses { offload.ring.queues().wait_fd() } else { None };
         Plan { descriptors: [greetings, ring, parent], timeout: Some(tick) }
     }
 }

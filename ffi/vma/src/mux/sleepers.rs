@@ -12,7 +12,7 @@ use core::time::Duration;
 use std::os::fd::RawFd;
 
 use ringway_host::spin::current_core;
-use ringway_stack::device::{Device, Wake};
+use ringway_stack::device::{Queues, Wake};
 use ringway_stack::time::Instant;
 
 use super::State;
@@ -181,7 +181,7 @@ impl Offload {
             return true;
         }
         self.stand_up(thread);
-        let device = self.ring.device_mut();
+        let device = self.ring.queues_mut();
         let claim = self.mux.cores.claim(current_core(), |core| device.claim_core(core));
         thread.claim.set(claim);
         match claim {
@@ -194,7 +194,7 @@ impl Offload {
     #[inline]
     fn stand_up(&mut self, thread: &Thread) {
         if let Some(claim) = thread.claim.take() {
-            let device = self.ring.device_mut();
+            let device = self.ring.queues_mut();
             self.mux.cores.release(claim, |core| device.release_core(core));
         }
     }
@@ -232,7 +232,7 @@ impl Offload {
         let watch = &mut self.mux.watch;
         watch.dozer = watch.dozer.filter(|&dozer| dozer != sleeper);
         if watch.in_ring.take_if(|key| key.index == sleeper).is_some() {
-            self.ring.device_mut().end_sleep();
+            self.ring.queues_mut().end_sleep();
         }
         let watch = &mut self.mux.watch;
         if watch.leader == Some(sleeper) {
@@ -246,7 +246,7 @@ impl Offload {
     pub(crate) fn disarm(&mut self) {
         if self.mux.watch.armed {
             self.mux.watch.armed = false;
-            self.ring.device_mut().disarm();
+            self.ring.queues_mut().disarm();
         }
     }
 
@@ -254,7 +254,7 @@ impl Offload {
     pub(crate) fn arm(&mut self) -> bool {
         if !self.mux.watch.armed {
             let wake = self.ring.wake();
-            self.mux.watch.armed = self.ring.device_mut().arm(wake);
+            self.mux.watch.armed = self.ring.queues_mut().arm(wake);
             self.mux.watch.sleeps_through_acknowledgments = wake == Wake::NotQuiet;
         }
         self.mux.watch.armed

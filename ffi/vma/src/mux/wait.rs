@@ -12,8 +12,8 @@ use arrayvec::ArrayVec;
 use ringway_host::Blocked;
 use ringway_host::sleep::{epoll_wait, ppoll, yield_core};
 use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
-use ringway_shm::{BESIDE, SLEPT_MAX, ShmDevice};
-use ringway_stack::device::Device;
+use ringway_shm::{BESIDE, SLEPT_MAX, ShmQueues};
+use ringway_stack::device::Queues;
 use ringway_stack::time::Instant;
 
 use super::sleepers::DOZE;
@@ -530,9 +530,9 @@ impl Offload {
         };
         // (One at a time: a leader that was woken has its wake-up yet to take.)
         let is_free = self.mux.watch.in_ring.is_none();
-        let ring = if leads && is_free { self.ring.device().wait_fd().unwrap_or(-1) } else { -1 };
+        let ring = if leads && is_free { self.ring.queues().wait_fd().unwrap_or(-1) } else { -1 };
         let is_in_ring = ring >= 0 && self.sleeps_on_ring_alone(w, ring);
-        let waker = if is_in_ring { self.ring.device_mut().begin_sleep() } else { waker };
+        let waker = if is_in_ring { self.ring.queues_mut().begin_sleep() } else { waker };
         let key = self.mux.sleepers.insert(super::Sleeper { waker, signalled: false, told_to_doze: false });
         thread.generation.set(fork_generation());
         thread.asleep.set(Some(key));
@@ -569,10 +569,10 @@ impl Offload {
         }
         let leads = asleep.key.is_some_and(|key| self.mux.watch.leader == Some(key.index));
         if leads && slept.is_ring_known {
-            self.ring.device_mut().slept(slept.ring.iter().copied());
+            self.ring.queues_mut().slept(slept.ring.iter().copied());
         }
-        if asleep.is_in_ring && slept.ring.iter().any(|&event| ShmDevice::is_of_sleeper(event)) {
-            self.ring.device_mut().clear_sleeper();
+        if asleep.is_in_ring && slept.ring.iter().any(|&event| ShmQueues::is_of_sleeper(event)) {
+            self.ring.queues_mut().clear_sleeper();
         }
     }
 

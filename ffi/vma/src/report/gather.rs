@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use libc::c_int;
 use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, SocketReport, TcpReport, WaitReport};
-use ringway_stack::device::{Device, Protocol};
+use ringway_stack::device::{Protocol, Queues};
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{Backlog, FlowInfo};
 use ringway_stack::{Instant, tcp};
@@ -45,7 +45,7 @@ fn overall(process: &Process) -> ProcessReport {
     let mut guard = process.lock();
     let ring = ring(&mut guard);
     let offload = &*guard;
-    let device = offload.ring.device();
+    let device = offload.ring.queues();
     let capabilities = device.capabilities();
     ProcessReport {
         device: Some(DeviceReport {
@@ -65,7 +65,7 @@ fn overall(process: &Process) -> ProcessReport {
 pub(super) fn ring(offload: &mut Offload) -> RingReport {
     let counters = offload.ring.counters();
     let (batches, usage) = (offload.ring.batches(), offload.ring.usage());
-    let device = offload.ring.device_mut();
+    let device = offload.ring.queues_mut();
     RingReport {
         rx_packets: counters.rx_packets,
         rx_bytes: counters.rx_bytes,

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{Capabilities, Device, DeviceEvent, FlowRule, MacAddr, RuleError, RuleId, RxBatch, SendError, TxFrame, Wake};
+use ringway_stack::device::{
+    Attached, Capabilities, Device, DeviceEvent, FlowRule, MacAddr, OpenError, Queues, QueuesConfig, RuleError, RuleId, RxBatch, SendError,
+    Target, TxFrame, Wake,
+};
 use ringway_stack::offload::DeviceKind;
 
 use crate::drills::card::OWN;
@@ -55,9 +58,16 @@ impl Port {
 }
 
 /// The device.
+#[derive(Clone, Debug)]
+pub(super) struct AdapterCard {
+    capabilities: Capabilities,
+    port: Rc<RefCell<Port>>,
+}
+
+/// Its ring.
 #[derive(Debug)]
 pub(super) struct Adapter {
-    capabilities: Capabilities,
+    card: AdapterCard,
     port: Rc<RefCell<Port>>,
 }
 
@@ -65,22 +75,54 @@ impl Adapter {
     pub(super) fn new(port: &Rc<RefCell<Port>>, point_to_point: bool, inline_max: usize) -> Self {
         let least = Capabilities::least(DeviceKind::Sim, 1500);
         let capabilities = Capabilities { point_to_point, gather_max: 32, inline_max, dummy: true, ..least };
-        Self { capabilities, port: port.clone() }
+        let card = AdapterCard { capabilities, port: port.clone() };
+        Self { card, port: port.clone() }
     }
 
     /// The same, as one of several rings of its device.
     pub(super) fn of_several(mut self) -> Self {
-        self.capabilities.rings_max = 4;
+        self.card.capabilities.rings_max = 4;
         self
     }
 }
 
-impl Device for Adapter {
-    type Rx = Received;
-    type Tx = Buffer;
+impl Device for AdapterCard {
+    type Queues = Adapter;
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    fn open(&self, _: &QueuesConfig) -> Result<Adapter, OpenError> {
+        Err(OpenError::Full)
+    }
+
+    fn attach(&self, rule: &FlowRule, _: Target) -> Result<Attached, RuleError> {
+        let port = &mut *self.port.borrow_mut();
+        port.rules_ever += 1;
+        port.rules.insert(port.rules_ever, *rule);
+        Ok(Attached { rule: RuleId(port.rules_ever), is_ready: true })
+    }
+
+    fn retarget(&self, _: RuleId, _: Target, _: u32) -> Result<(), RuleError> {
+        Ok(())
+    }
+
+    fn detach(&self, rule: RuleId) {
+        let port = &mut *self.port.borrow_mut();
+        if port.rules.remove(&rule.0).is_none() {
+            port.rules_wrong += 1;
+        }
+    }
+}
+
+impl Queues for Adapter {
+    type Device = AdapterCard;
+    type Rx = Received;
+    type Tx = Buffer;
+
+    fn device(&self) -> &AdapterCard {
+        &self.card
     }
 
     fn mac(&self) -> MacAddr {
@@ -134,20 +176,6 @@ impl Device for Adapter {
 
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         self.port.borrow_mut().events.pop_front()
-    }
-
-    fn attach(&mut self, rule: &FlowRule) -> Result<RuleId, RuleError> {
-        let port = &mut *self.port.borrow_mut();
-        port.rules_ever += 1;
-        port.rules.insert(port.rules_ever, *rule);
-        Ok(RuleId(port.rules_ever))
-    }
-
-    fn detach(&mut self, rule: RuleId) {
-        let port = &mut *self.port.borrow_mut();
-        if port.rules.remove(&rule.0).is_none() {
-            port.rules_wrong += 1;
-        }
     }
 
     fn arm(&mut self, _wake: Wake) -> bool {

@@ -1,20 +1,21 @@
+use ringway_stack::device::{CyclicConfig, CyclicError, CyclicId, CyclicPacket, Target};
+
 use super::*;
-use ringway_stack::device::{CyclicConfig, CyclicError, CyclicId, CyclicPacket};
 
 /// A queue of eight strides of 64 bytes that gets everything.
-fn queue() -> (Nic, SimDevice, CyclicId, RuleId) {
+fn queue() -> (Nic, SimQueues, CyclicId, RuleId) {
     let nic = nic(NicConfig::default());
     let mut device = nic.ring();
     let queue = device.cyclic_create(&CyclicConfig { stride_bytes: 64, strides: 8 }).unwrap();
-    let rule = device.cyclic_attach(queue, &FlowRule::any().tag(9)).unwrap();
-    (nic, device, queue, rule)
+    let rule = device.device().attach(&FlowRule::any().tag(9), Target::Cyclic(device.id(), queue)).unwrap();
+    (nic, device, queue, rule.rule)
 }
 
 fn frame(mark: u8, len: usize) -> Vec<u8> {
     frames::experimental(frames::mac(0), frames::mac(1), &vec![mark; len - 14])
 }
 
-fn read(device: &mut SimDevice, queue: CyclicId, max: usize) -> Option<(SimRx, Vec<CyclicPacket>)> {
+fn read(device: &mut SimQueues, queue: CyclicId, max: usize) -> Option<(SimRx, Vec<CyclicPacket>)> {
     let mut packets = Vec::new();
     device.cyclic_read(queue, max, &mut packets).unwrap().map(|run| (run, packets))
 }
@@ -107,7 +108,7 @@ fn a_run_that_fills_the_whole_buffer_is_one_run() {
 #[test]
 fn queues_are_counted_and_checked() {
     let (nic, mut device, queue, rule) = queue();
-    let create = |device: &mut SimDevice, stride_bytes, strides| device.cyclic_create(&CyclicConfig { stride_bytes, strides });
+    let create = |device: &mut SimQueues, stride_bytes, strides| device.cyclic_create(&CyclicConfig { stride_bytes, strides });
     for (stride_bytes, strides) in [(100, 8), (64, 7), (64, 0), (0, 8), (32, 8)] {
         assert_eq!(create(&mut device, stride_bytes, strides), Err(CyclicError::Invalid), "{stride_bytes} {strides}");
     }
@@ -116,10 +117,10 @@ fn queues_are_counted_and_checked() {
     }
     assert_eq!(create(&mut device, 64, 8), Err(CyclicError::Full));
     assert_eq!(device.cyclic_destroy(queue), Err(CyclicError::Busy), "a rule steers to it");
-    device.detach(rule);
+    device.device().detach(rule);
     device.cyclic_destroy(queue).unwrap();
     assert_eq!(device.cyclic_destroy(queue), Err(CyclicError::Unknown));
-    assert_eq!(device.cyclic_attach(queue, &FlowRule::any()), Err(RuleError::NoQueue));
+    assert_eq!(device.device().attach(&FlowRule::any(), Target::Cyclic(device.id(), queue)), Err(RuleError::NoQueue));
     assert_eq!(nic.outstanding().cyclic_queues, 3);
     drop(device);
     assert_eq!(nic.outstanding(), Outstanding::default());

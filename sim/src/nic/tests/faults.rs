@@ -14,7 +14,7 @@ fn frame() -> Vec<u8> {
     frames::experimental(frames::mac(0), frames::mac(1), &[1; 500])
 }
 
-fn try_send(device: &mut SimDevice) -> Result<usize, SendError> {
+fn try_send(device: &mut SimQueues) -> Result<usize, SendError> {
     let head = frames::experimental(frames::mac(1), frames::mac(0), &[]);
     send(device, &head, &[1; 100], TxOffload::default()).map(|frames| frames.len())
 }
@@ -35,7 +35,7 @@ fn struck(nic: &Nic) -> Vec<NicFault> {
 fn a_reset_loses_what_was_queued_and_tells_when_it_is_over() {
     let nic = troubled(NicFault::Reset);
     let mut device = nic.ring();
-    let rule = device.attach(&FlowRule::any()).unwrap();
+    let rule = device.steer(&FlowRule::any()).unwrap();
     nic.set_faults(false);
     receive(&nic, &frame()).outcome.unwrap();
     let mut buffer = device.tx_alloc(100).unwrap();
@@ -60,7 +60,7 @@ fn a_reset_loses_what_was_queued_and_tells_when_it_is_over() {
     nic.set_faults(false);
     receive(&nic, &frame()).outcome.unwrap();
     assert_eq!(try_send(&mut device), Ok(1));
-    device.detach(rule);
+    device.device().detach(rule.rule);
 }
 
 #[test]
@@ -125,14 +125,14 @@ fn whoever_got_no_buffer_or_rule_is_woken() {
         let nic = troubled(NicFault::Registration);
         let mut device = nic.ring();
         if attaches {
-            assert_eq!(device.attach(&FlowRule::any()), Err(RuleError::Full));
+            assert_eq!(device.steer(&FlowRule::any()), Err(RuleError::Full));
         } else {
             assert!(device.tx_alloc(1).is_none());
         }
         let until = end(&nic);
         assert!(nic.advance(until));
         nic.trouble_off();
-        device.attach(&FlowRule::any()).unwrap();
+        device.steer(&FlowRule::any()).unwrap();
         assert!(device.tx_alloc(1).is_some());
     }
 }

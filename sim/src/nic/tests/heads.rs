@@ -3,14 +3,14 @@
 use super::*;
 use ringway_stack::device::HEAD_MAX;
 
-fn lending(config: NicConfig) -> (Nic, SimDevice) {
+fn lending(config: NicConfig) -> (Nic, SimQueues) {
     let nic = nic(config);
     let mut device = nic.ring();
     device.lend_heads(true).unwrap();
     (nic, device)
 }
 
-fn polled(device: &mut SimDevice) -> RxBatch<SimRx> {
+fn polled(device: &mut SimQueues) -> RxBatch<SimRx> {
     let mut batch = RxBatch::new(64);
     device.poll_rx(Instant::ZERO, &mut batch);
     batch

@@ -10,14 +10,14 @@ fn segment(seq: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     frames::tcp(address("10.0.0.2:9"), address("10.0.0.1:80"), tcp, payload)
 }
 
-fn lro() -> (Nic, SimDevice) {
+fn lro() -> (Nic, SimQueues) {
     let nic = nic(NicConfig::full());
     let device = nic.ring();
     (nic, device)
 }
 
 /// How many segments each polled frame was, and its payload's length.
-fn shape(device: &mut SimDevice) -> Vec<(u16, usize)> {
+fn shape(device: &mut SimQueues) -> Vec<(u16, usize)> {
     poll(device).iter().map(|(bytes, meta)| (meta.coalesced.max(1), bytes.len() - 66)).collect()
 }
 

@@ -4,11 +4,11 @@ use ringway_stack::device::HEAD_MAX;
 use ringway_stack::device::{RxBuffer, TxBuffer, TxOffload, TxSlice};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-fn device(config: NicConfig) -> SimDevice {
-    SimDevice::new(frames::mac(0), config)
+fn device(config: NicConfig) -> SimQueues {
+    SimQueues::new(frames::mac(0), config)
 }
 
-fn receive(device: &SimDevice, bytes: &Rc<[u8]>) -> Result<(), RxDrop> {
+fn receive(device: &SimQueues, bytes: &Rc<[u8]>) -> Result<(), RxDrop> {
     device.nic().receive(Instant::ZERO, bytes).outcome
 }
 
@@ -16,7 +16,7 @@ fn head() -> Vec<u8> {
     frames::experimental(frames::mac(1), frames::mac(0), &[])
 }
 
-fn send(device: &mut SimDevice, body: &[TxSlice<'_, SimTx>]) -> Result<(), SendError> {
+fn send(device: &mut SimQueues, body: &[TxSlice<'_, SimTx>]) -> Result<(), SendError> {
     device.send(&TxFrame { head: &head(), body, offload: TxOffload::default() })
 }
 
@@ -113,7 +113,7 @@ fn checksums_are_the_nics_if_it_can() {
 
 #[test]
 fn breaches_of_the_contract_panic() {
-    let breach = |what: fn(&mut SimDevice)| {
+    let breach = |what: fn(&mut SimQueues)| {
         let mut device = device(NicConfig { tx_checksum: false, ..NicConfig::default() });
         catch_unwind(AssertUnwindSafe(|| what(&mut device))).is_err()
     };
@@ -132,17 +132,17 @@ fn breaches_of_the_contract_panic() {
         send(device, &[]).unwrap();
         device.nic().check_doorbells();
     }));
-    assert!(breach(|device| device.detach(RuleId(1))));
+    assert!(breach(|device| device.device().detach(RuleId(1))));
 }
 
 #[test]
 fn rules_are_counted_and_taken_once() {
     use ringway_stack::device::Protocol;
-    let mut device = device(NicConfig { rules_max: 1, ..NicConfig::default() });
+    let device = device(NicConfig { rules_max: 1, ..NicConfig::default() });
     let rule = FlowRule::flow(Protocol::Tcp, "10.0.0.1:80".parse().unwrap(), None);
-    let id = device.attach(&rule).unwrap();
-    assert_eq!(device.attach(&rule), Err(RuleError::Taken));
-    assert_eq!(device.attach(&FlowRule::flow(Protocol::Udp, "10.0.0.1:80".parse().unwrap(), None)), Err(RuleError::Full));
-    device.detach(id);
+    let id = device.steer(&rule).unwrap();
+    assert_eq!(device.steer(&rule), Err(RuleError::Taken));
+    assert_eq!(device.steer(&FlowRule::flow(Protocol::Udp, "10.0.0.1:80".parse().unwrap(), None)), Err(RuleError::Full));
+    device.device().detach(id.rule);
     assert_eq!(device.outstanding(), Outstanding::default());
 }

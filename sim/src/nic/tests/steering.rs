@@ -1,7 +1,7 @@
 use super::*;
 use ringway_stack::device::{EthernetMatch, HeaderMatch, IpMatch, Steering, TransportMatch, VxlanMatch};
 
-fn rings(nic: &Nic, count: usize) -> Vec<SimDevice> {
+fn rings(nic: &Nic, count: usize) -> Vec<SimQueues> {
     (0..count).map(|_| nic.ring()).collect()
 }
 
@@ -17,9 +17,9 @@ fn datagram(src: &str, dst: &str) -> Vec<u8> {
 fn the_most_specific_rule_wins_and_its_tag_comes_along() {
     let nic = nic(NicConfig::default());
     let mut rings = rings(&nic, 4);
-    rings[1].attach(&flow("0.0.0.0:7", None).tag(1)).unwrap();
-    rings[2].attach(&flow("10.0.0.1:7", None).tag(2)).unwrap();
-    let exact = rings[3].attach(&flow("10.0.0.1:7", Some("10.0.0.2:9")).tag(3)).unwrap();
+    rings[1].steer(&flow("0.0.0.0:7", None).tag(1)).unwrap();
+    rings[2].steer(&flow("10.0.0.1:7", None).tag(2)).unwrap();
+    let exact = rings[3].steer(&flow("10.0.0.1:7", Some("10.0.0.2:9")).tag(3)).unwrap();
     let mut tag = |frame: &[u8]| {
         receive(&nic, frame);
         rings.iter_mut().enumerate().find_map(|(i, ring)| Some((i, poll(ring).first()?.1.flow_tag))).unwrap()
@@ -28,7 +28,7 @@ fn the_most_specific_rule_wins_and_its_tag_comes_along() {
     assert_eq!(tag(&datagram("10.0.0.2:8", "10.0.0.1:7")), (2, 2));
     assert_eq!(tag(&datagram("10.0.0.2:9", "10.0.0.5:7")), (1, 1));
     assert_eq!(tag(&datagram("10.0.0.2:9", "10.0.0.1:6")), (0, 0), "what nothing steers is the first ring's");
-    rings[3].detach(exact);
+    rings[3].device().detach(exact.rule);
     assert_eq!(nic.outstanding().rules, 2);
     receive(&nic, &datagram("10.0.0.2:9", "10.0.0.1:7"));
     assert_eq!(who(&mut rings), [2]);
@@ -38,12 +38,12 @@ fn the_most_specific_rule_wins_and_its_tag_comes_along() {
 fn a_lower_priority_goes_before_a_more_specific_rule() {
     let nic = nic(NicConfig::default());
     let mut rings = rings(&nic, 3);
-    rings[1].attach(&flow("10.0.0.1:7", Some("10.0.0.2:9"))).unwrap();
-    let first = rings[2].attach(&FlowRule::any().priority(3)).unwrap();
+    rings[1].steer(&flow("10.0.0.1:7", Some("10.0.0.2:9"))).unwrap();
+    let first = rings[2].steer(&FlowRule::any().priority(3)).unwrap();
     receive(&nic, &datagram("10.0.0.2:9", "10.0.0.1:7"));
     assert_eq!(who(&mut rings), [2]);
-    rings[2].detach(first);
-    rings[2].attach(&FlowRule::any().priority(90)).unwrap();
+    rings[2].device().detach(first.rule);
+    rings[2].steer(&FlowRule::any().priority(90)).unwrap();
     receive(&nic, &datagram("10.0.0.2:9", "10.0.0.1:7"));
     assert_eq!(who(&mut rings), [1]);
     receive(&nic, &datagram("10.0.0.2:9", "10.0.0.1:8"));
@@ -86,7 +86,7 @@ fn every_field_steers() {
     for (name, rule, frame) in cases {
         let nic = nic(NicConfig::default());
         let mut rings = rings(&nic, 2);
-        rings[1].attach(&rule).unwrap();
+        rings[1].steer(&rule).unwrap();
         receive(&nic, frame);
         assert_eq!(who(&mut rings), [1], "{name}");
         receive(&nic, &stranger);
@@ -94,7 +94,7 @@ fn every_field_steers() {
     }
     let nic = nic(NicConfig::default());
     let mut rings = rings(&nic, 2);
-    rings[1].attach(&vxlan(Some(78), inner)).unwrap();
+    rings[1].steer(&vxlan(Some(78), inner)).unwrap();
     receive(&nic, &tunnel);
     assert_eq!(who(&mut rings), [0], "another tunnel");
 }
@@ -126,9 +126,9 @@ fn the_most_specific_rule_of_ipv6_wins_and_ipv4_is_another_flow() {
         flow("0.0.0.0:7", None),
     ];
     for (ring, rule) in rings[1..].iter_mut().zip(&rules) {
-        ring.attach(rule).unwrap();
+        ring.steer(rule).unwrap();
     }
-    assert_eq!(rings[0].attach(&rules[2]), Err(RuleError::Taken));
+    assert_eq!(rings[0].steer(&rules[2]), Err(RuleError::Taken));
     let mut of = |frame: &[u8]| {
         receive(&nic, frame);
         who(&mut rings)
@@ -146,15 +146,15 @@ fn the_most_specific_rule_of_ipv6_wins_and_ipv4_is_another_flow() {
 #[test]
 fn a_rule_has_one_ring_unless_it_is_shared() {
     let nic = nic(NicConfig::default());
-    let mut rings = rings(&nic, 3);
+    let rings = rings(&nic, 3);
     let rule = flow("10.0.0.1:7", None);
-    rings[0].attach(&rule).unwrap();
-    assert_eq!(rings[1].attach(&rule), Err(RuleError::Taken));
-    assert_eq!(rings[1].attach(&rule.shared()), Err(RuleError::Taken), "the first one is not");
+    rings[0].steer(&rule).unwrap();
+    assert_eq!(rings[1].steer(&rule), Err(RuleError::Taken));
+    assert_eq!(rings[1].steer(&rule.shared()), Err(RuleError::Taken), "the first one is not");
     let other = flow("10.0.0.1:8", None).shared();
-    rings[0].attach(&other).unwrap();
-    rings[0].attach(&other).unwrap();
-    rings[1].attach(&other).unwrap();
+    rings[0].steer(&other).unwrap();
+    rings[0].steer(&other).unwrap();
+    rings[1].steer(&other).unwrap();
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_group_spreads_flows_and_keeps_each_together() {
     let nic = nic(NicConfig::default());
     let mut rings = rings(&nic, 4);
     let rule = flow("10.0.0.1:7", None).shared();
-    let ids: Vec<_> = rings.iter_mut().map(|ring| ring.attach(&rule).unwrap()).collect();
+    let ids: Vec<_> = rings.iter_mut().map(|ring| ring.steer(&rule).unwrap()).collect();
     let mut shares = [0; 4];
     for port in 1000..1400 {
         let frame = datagram(&format!("10.0.0.2:{port}"), "10.0.0.1:7");
@@ -173,7 +173,7 @@ fn a_group_spreads_flows_and_keeps_each_together() {
         shares[first] += 1;
     }
     assert!(shares.iter().all(|share| (60..=140).contains(share)), "{shares:?}");
-    rings[2].detach(ids[2]);
+    rings[2].device().detach(ids[2].rule);
     for port in 1000..1400 {
         receive(&nic, &datagram(&format!("10.0.0.2:{port}"), "10.0.0.1:7"));
     }
@@ -191,13 +191,13 @@ fn group_addresses_are_copied_and_what_is_no_ip_goes_to_every_stack() {
     receive(&nic, &frame);
     assert_eq!(who(&mut rings), [0], "nobody joined");
     for ring in [1, 2] {
-        rings[ring].attach(&flow("239.1.1.1:7", None)).unwrap();
+        rings[ring].steer(&flow("239.1.1.1:7", None)).unwrap();
     }
     receive(&nic, &frame);
     assert_eq!(who(&mut rings), [1, 2]);
     receive(&nic, &frames::experimental(frames::mac(0), frames::mac(1), b"no IP"));
     assert_eq!(who(&mut rings), [0, 1, 2], "not the one that only gets what is steered");
-    rings[3].attach(&FlowRule::any()).unwrap();
+    rings[3].steer(&FlowRule::any()).unwrap();
     receive(&nic, &frames::experimental(frames::mac(0), frames::mac(1), b"no IP"));
     assert_eq!(who(&mut rings), [3]);
 }
@@ -215,10 +215,10 @@ fn what_a_nic_cannot_steer_by_is_refused() {
         (Steering::VXLAN, tunnel),
     ];
     for (needed, rule) in cases {
-        let mut without = nic(NicConfig { steering: Steering::all() - needed, ..NicConfig::default() }).ring();
-        assert!(matches!(without.attach(&rule), Err(RuleError::Unsupported(_))), "{needed:?}");
-        without.attach(&plain).unwrap();
-        nic(NicConfig { steering: needed, ..NicConfig::default() }).ring().attach(&rule).unwrap();
+        let without = nic(NicConfig { steering: Steering::all() - needed, ..NicConfig::default() }).ring();
+        assert!(matches!(without.steer(&rule), Err(RuleError::Unsupported(_))), "{needed:?}");
+        without.steer(&plain).unwrap();
+        nic(NicConfig { steering: needed, ..NicConfig::default() }).ring().steer(&rule).unwrap();
     }
 }
 
@@ -227,8 +227,8 @@ fn a_ring_that_goes_takes_its_rules_along() {
     let nic = nic(NicConfig { rings_max: 2, ..NicConfig::default() });
     let mut first = nic.ring();
     {
-        let mut second = nic.ring();
-        second.attach(&flow("10.0.0.1:7", None)).unwrap();
+        let second = nic.ring();
+        second.steer(&flow("10.0.0.1:7", None)).unwrap();
         receive(&nic, &datagram("10.0.0.2:9", "10.0.0.1:7"));
     }
     assert_eq!(nic.outstanding(), Outstanding::default());

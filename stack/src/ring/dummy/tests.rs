@@ -17,7 +17,7 @@ fn udp_pair(pair: &mut Pair) -> (FlowId, FlowId) {
 const TO: Option<(SocketAddr, NextHop)> = Some((SocketAddr::new(B, 2000), NextHop::Neighbour(B)));
 
 fn dummies(pair: &Pair) -> Vec<usize> {
-    pair.a.device().dummies.clone()
+    pair.a.queues().dummies.clone()
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_dummy_datagram_goes_as_far_as_the_device() {
     let before = pair.a.info(a).unwrap().counters;
     assert_eq!(pair.a.udp_dummy(a, &[IoSlice::new(b"dum"), IoSlice::new(b"my")], A, TO), Ok(5));
     assert_eq!(pair.a.udp_dummy(a, &[IoSlice::new(&[1; 1000])], A, TO), Ok(1000));
-    assert_eq!(pair.a.device().unrung, 0, "the device has what it was given");
+    assert_eq!(pair.a.queues().unrung, 0, "the device has what it was given");
     assert_eq!(pair.a.udp_dummy(a, &[IoSlice::new(&[1; 2000])], A, TO), Err(Error::MessageTooLong));
     assert_eq!(pair.a.udp_dummy(a, &[], A, None), Err(Error::DestinationRequired));
     pair.settle();
@@ -51,7 +51,7 @@ fn a_dummy_segment_is_no_part_of_its_stream() {
     pair.pass(Duration::from_millis(100));
     let dummy = |pair: &mut Pair, bytes: &[u8]| pair.a.tcp_dummy(pair.now, client, &[IoSlice::new(bytes)]);
     assert_eq!(dummy(&mut pair, b"dummy"), Ok(5));
-    assert_eq!(pair.a.device().unrung, 0, "the device has what it was given");
+    assert_eq!(pair.a.queues().unrung, 0, "the device has what it was given");
     assert_eq!(dummy(&mut pair, b""), Err(Error::WouldBlock));
     assert_eq!(dummy(&mut pair, &[0; 1461]), Err(Error::WouldBlock), "more than a segment");
     write(&mut pair.a, pair.now, client, b"two").unwrap();
@@ -97,12 +97,12 @@ fn headers_are_those_of_the_next_packet() {
 fn a_socket_whose_rx_is_shut_receives_nothing_more_and_sends() {
     let mut pair = Pair::new();
     let (a, b) = udp_pair(&mut pair);
-    let rules = pair.b.device().rules.len();
+    let rules = pair.b.queues().table().rules.len();
     pair.a.udp_send(pair.now, a, &[IoSlice::new(b"one")], A, TO).unwrap();
     pair.settle();
     pair.b.shutdown_rx(b).unwrap();
     pair.b.shutdown_rx(b).unwrap();
-    assert_eq!(pair.b.device().rules.len(), rules - 1);
+    assert_eq!(pair.b.queues().table().rules.len(), rules - 1);
     pair.a.udp_send(pair.now, a, &[IoSlice::new(b"two")], A, TO).unwrap();
     pair.settle();
     let receive =

@@ -10,8 +10,8 @@ fn moved(pair: &mut Pair, server: FlowId) -> (Ring<Cable>, FlowId) {
     let handover = pair.b.detach_stream(pair.now, server).unwrap();
     assert_eq!((handover.local(), handover.remote().port()), (SocketAddr::new(B, 80), 5000));
     let mut other = Pair::new();
-    core::mem::swap(&mut other.b.device_mut().inward, &mut pair.b.device_mut().inward);
-    core::mem::swap(&mut other.b.device_mut().out, &mut pair.b.device_mut().out);
+    core::mem::swap(&mut other.b.queues_mut().inward, &mut pair.b.queues_mut().inward);
+    core::mem::swap(&mut other.b.queues_mut().out, &mut pair.b.queues_mut().out);
     let id = other.b.adopt(pair.now, handover).unwrap();
     (other.b, id)
 }
@@ -57,11 +57,11 @@ fn moved_as_bytes(pair: &mut Pair, server: FlowId) -> (Ring<Cable>, FlowId) {
     let (ends, bytes) = ((handover.local(), handover.remote()), handover.snapshot(pair.now).unwrap());
     drop(handover);
     let mut other = Pair::new();
-    core::mem::swap(&mut other.b.device_mut().inward, &mut pair.b.device_mut().inward);
-    core::mem::swap(&mut other.b.device_mut().out, &mut pair.b.device_mut().out);
-    let said = other.b.device_mut().out.lock().unwrap().len();
+    core::mem::swap(&mut other.b.queues_mut().inward, &mut pair.b.queues_mut().inward);
+    core::mem::swap(&mut other.b.queues_mut().out, &mut pair.b.queues_mut().out);
+    let said = other.b.queues_mut().out.lock().unwrap().len();
     let id = other.b.adopt_snapshot(pair.now, ends, hop, &tcp::Config::default(), &bytes).unwrap();
-    assert_eq!(other.b.device_mut().out.lock().unwrap().len(), said, "it says nothing before it is told to");
+    assert_eq!(other.b.queues_mut().out.lock().unwrap().len(), said, "it says nothing before it is told to");
     other.b.tcp_retarget(pair.now, id, hop).unwrap();
     assert_eq!(other.b.adopt_snapshot(pair.now, ends, hop, &tcp::Config::default(), &bytes), Err(Error::AddressInUse));
     assert_eq!(other.b.adopt_snapshot(pair.now, ends, hop, &tcp::Config::default(), &bytes[1..]), Err(Error::Invalid));
@@ -105,7 +105,7 @@ fn a_peer_that_is_told_of_the_new_station_repeats_what_it_sent_to_the_old_one() 
     let (client, server, _) = pair.connected();
     write(&mut pair.a, pair.now, client, b"lost on the way").unwrap();
     let (mut new, id) = moved_as_bytes(&mut pair, server);
-    new.device_mut().inward.lock().unwrap().clear();
+    new.queues_mut().inward.lock().unwrap().clear();
     let hop = pair.a.tcp_hop(client).unwrap();
     pair.a.tcp_retarget(pair.now, client, hop).unwrap();
     settle(&mut pair, &mut new);
@@ -118,7 +118,8 @@ fn its_rule_comes_and_goes_with_it() {
     let (client, server, _) = pair.connected();
     let (mut new, id) = moved(&mut pair, server);
     let rules: Vec<_> = new
-        .device()
+        .queues()
+        .table()
         .rules
         .iter()
         .filter_map(|(rule, _)| rule.as_five_tuple())
@@ -129,7 +130,7 @@ fn its_rule_comes_and_goes_with_it() {
     settle(&mut pair, &mut new);
     new.close(pair.now, id, false);
     settle(&mut pair, &mut new);
-    assert_eq!((new.device().rules.len(), new.occupied()), (0, 0));
+    assert_eq!((new.queues().table().rules.len(), new.occupied()), (0, 0));
 }
 
 #[test]
@@ -162,13 +163,13 @@ fn an_old_syn_of_what_was_given_away_opens_nothing() {
     let server = pair.b.tcp_accept(listener).unwrap();
     let handover = pair.b.detach_stream(pair.now, server).unwrap();
     let again = syn.clone();
-    pair.b.device().inward.lock().unwrap().push_back(syn);
+    pair.b.queues().inward.lock().unwrap().push_back(syn);
     pair.settle();
     assert_eq!(pair.b.occupied(), 1, "only the listener is left");
     drop(handover);
     // A peer that crashed may have no better number; it asks twice.
     pair.pass(Duration::from_secs(1));
-    pair.b.device().inward.lock().unwrap().push_back(again);
+    pair.b.queues().inward.lock().unwrap().push_back(again);
     pair.b.poll(pair.now);
     assert_eq!(pair.b.occupied(), 2, "somebody insists");
 }
@@ -265,7 +266,7 @@ fn a_handshake_under_way_stays() {
     let mut pair = Pair::new();
     let config = tcp::Config::default();
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let hop = NextHop::Station(pair.b.device().mac());
+    let hop = NextHop::Station(pair.b.queues().mac());
     pair.a.tcp_connect(pair.now, a, b, hop, &config).unwrap();
     assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::NotConnected));
 }
@@ -304,9 +305,9 @@ fn what_nobody_accepted_leaves_the_listeners_queue() {
     assert!(pair.b.tcp_waiting(listener).is_empty());
     assert_eq!(pair.b.tcp_accept(listener), Err(Error::WouldBlock));
     // Withdrawn, nobody new finds it.
-    let before = pair.b.device().rules.len();
+    let before = pair.b.queues().table().rules.len();
     pair.b.tcp_withdraw(listener);
-    assert_eq!(pair.b.device().rules.len(), before - 1);
+    assert_eq!(pair.b.queues().table().rules.len(), before - 1);
 }
 
 /// Found by the simulator (208/reordering+corruption+one_way+nic_reset+rx_exhausted+registration/7/shared): what was left of it said that its
@@ -316,10 +317,10 @@ fn what_was_aborted_leaves_nothing_but_its_reset() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    pair.a.device_mut().room = 0;
+    pair.a.queues_mut().room = 0;
     pair.a.close(pair.now, client, true);
     assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::BadSocket));
-    pair.a.device_mut().room = usize::MAX;
+    pair.a.queues_mut().room = usize::MAX;
     pair.pass(Duration::from_millis(20));
     assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::Reset));
 }

@@ -169,7 +169,7 @@ fn what_comes_out_of_order_is_lent_uncopied_too() {
     for part in [b"one", b"two", b"six"] {
         write(&mut pair.a, pair.now, client, part).unwrap();
     }
-    let wire = pair.b.device().inward.clone();
+    let wire = pair.b.queues().inward.clone();
     wire.lock().unwrap().make_contiguous().reverse();
     pair.settle();
     pair.pass(core::time::Duration::from_millis(500));

@@ -6,7 +6,7 @@ use crate::ring::{NextHop, RecvFlags, RingConfig, UdpOptions};
 
 const GROUP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(239, 129, 2, 3));
 
-fn open(ring: &mut Ring<impl Device>, local: IpAddr, port: u16) -> FlowId {
+fn open(ring: &mut Ring<impl Queues>, local: IpAddr, port: u16) -> FlowId {
     ring.udp_open(SocketAddr::new(local, port), &UdpOptions::default()).unwrap()
 }
 
@@ -16,7 +16,7 @@ fn tell(pair: &mut Pair, from: FlowId, bytes: &[u8]) {
     pair.settle();
 }
 
-fn hear(ring: &mut Ring<impl Device>, id: FlowId) -> Result<Vec<u8>, Error> {
+fn hear(ring: &mut Ring<impl Queues>, id: FlowId) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; 2000];
     let got = ring.udp_recv(id, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty())?;
     assert_eq!((got.from, got.to), (SocketAddr::new(A, 5000), GROUP));
@@ -26,7 +26,7 @@ fn hear(ring: &mut Ring<impl Device>, id: FlowId) -> Result<Vec<u8>, Error> {
 
 /// Frames on their way to B.
 fn frames(pair: &Pair) -> Vec<Vec<u8>> {
-    pair.a.device().out.lock().unwrap().iter().cloned().collect()
+    pair.a.queues().out.lock().unwrap().iter().cloned().collect()
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn what_makes_no_sense_is_refused() {
 fn rules_come_with_the_first_member_and_go_with_the_last() {
     let mut pair = Pair::new();
     let (any, bound) = (open(&mut pair.a, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7000), open(&mut pair.a, GROUP, 7000));
-    let rules = |pair: &Pair| pair.a.device().rules.len();
+    let rules = |pair: &Pair| pair.a.queues().table().rules.len();
     assert_eq!(rules(&pair), 1, "a socket that is bound to a group is no member yet");
     pair.a.udp_join(pair.now, any, GROUP, A).unwrap();
     pair.a.udp_join(pair.now, bound, GROUP, A).unwrap();

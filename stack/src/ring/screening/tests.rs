@@ -224,7 +224,7 @@ fn what_comes_out_of_order_is_shown_in_order() {
     for part in [b"one", b"two", b"six"] {
         write(&mut pair.a, pair.now, client, part).unwrap();
     }
-    let wire = pair.b.device().inward.clone();
+    let wire = pair.b.queues().inward.clone();
     wire.lock().unwrap().make_contiguous().reverse();
     pair.settle();
     pair.pass(Duration::from_millis(500));
@@ -285,7 +285,7 @@ fn a_reader_gets_what_was_admitted_and_nothing_else_whatever_the_network_loses()
         while shown < sent.len() || !admitted.is_empty() {
             let end = sent.len().min(written + below(8000));
             written += write(&mut pair.a, pair.now, client, &sent[written..end]).unwrap_or(0);
-            let wire = pair.b.device().inward.clone();
+            let wire = pair.b.queues().inward.clone();
             wire.lock().unwrap().retain(|_| below(20) != 0);
             pair.pass(Duration::from_millis(below(40) as u64));
             for _ in 0..below(8) {

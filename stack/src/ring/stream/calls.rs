@@ -8,14 +8,14 @@ use super::super::demux::FlowKey;
 use super::super::slots::{Flow, Listener};
 use super::super::types::{FlowId, NextHop, RecvFlags, Reuse};
 use super::super::udp::rule_error;
-use crate::device::{Device, FlowRule, Protocol};
+use crate::device::{FlowRule, Protocol, Queues};
 use crate::error::Error;
 use crate::flow::Counters;
 use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// Opens a connection: sends a SYN. `local` must be complete (the caller chose the port). The socket is writable once
     /// connected; a failure shows as [`crate::flow::Readiness::ERR`] and in [`Ring::take_error`].
     ///
@@ -42,7 +42,7 @@ impl<D: Device> Ring<D> {
         let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, local, remote));
         let id = self.insert_stream(now, key, connection, local, remote, hop, None, rule)?;
         self.transmit(now, id.index);
-        self.output.flush(&mut self.device);
+        self.output.flush(&mut self.queues);
         Ok(id)
     }
 
@@ -64,7 +64,7 @@ impl<D: Device> Ring<D> {
         // (Nobody was there to be told of it before.)
         (stream.hop, stream.noted) = (hop, false);
         self.transmit(now, id.index);
-        self.output.flush(&mut self.device);
+        self.output.flush(&mut self.queues);
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl<D: Device> Ring<D> {
             return Err(Error::AddressInUse);
         }
         let rule = FlowRule { shared: config.reuse_port, ..FlowRule::flow(Protocol::Tcp, local, None) };
-        let rule = self.device.attach(&rule).map_err(rule_error)?;
+        let rule = self.attach(&rule).map_err(rule_error)?;
         let listener = Listener {
             local,
             rule,
@@ -103,7 +103,7 @@ impl<D: Device> Ring<D> {
                 Ok(id)
             }
             Err(error) => {
-                self.device.detach(rule);
+                self.detach(rule);
                 Err(error)
             }
         }
@@ -158,7 +158,7 @@ impl<D: Device> Ring<D> {
     pub fn tcp_withdraw(&mut self, listener: FlowId) {
         if let Some(Flow::Listener(listener)) = self.slots.find(listener) {
             let rule = listener.rule;
-            self.device.detach(rule);
+            self.detach(rule);
         }
     }
 
@@ -174,7 +174,7 @@ impl<D: Device> Ring<D> {
             Flow::Stream(stream) if !stream.orphan => {
                 stream.connection.configure(now, change);
                 self.transmit(now, flow.index);
-                self.output.flush(&mut self.device);
+                self.output.flush(&mut self.queues);
             }
             Flow::Stream(_) => return Err(Error::BadSocket),
             Flow::Udp(_) => return Err(Error::NotSupported),
@@ -192,7 +192,7 @@ impl<D: Device> Ring<D> {
         if stream.connection.wants_transmit() && !self.config.is(Mutant::ReadSendsLater) {
             self.transmit(now, flow.index);
             if !self.config.is(Mutant::ReadRingsNoDoorbell) {
-                self.output.flush(&mut self.device);
+                self.output.flush(&mut self.queues);
             }
         } else {
             self.renote(flow.index);

@@ -91,7 +91,7 @@ fn a_time_wait_does_not_end_for_a_connection_that_finds_no_rule() {
     pair.a.close(pair.now, client, false);
     pair.b.close(pair.now, listener, false);
     pair.pass(Duration::from_secs(2));
-    pair.b.device_mut().rules_full = true;
+    pair.b.queues().table().is_full = true;
     let (local, remote) = (SocketAddr::new(B, PORT), SocketAddr::new(A, 5000));
     let connect = |pair: &mut Pair| pair.b.tcp_connect(pair.now, local, remote, NextHop::Neighbour(A), &tcp::Config::default());
     match pair.b.slots.stream(server).unwrap().rule {

@@ -44,7 +44,7 @@ fn a_socket_with_a_peer_hears_it_whatever_was_bound_later_until_it_has_none() {
     assert_eq!(heard(&mut pair, 5000, &sockets), [0]);
     pair.b.close(pair.now, any, false);
     assert_eq!(pair.b.usage(), Usage::default());
-    assert!(pair.b.device().rules.is_empty(), "{:?}", pair.b.device().rules);
+    assert!(pair.b.queues().table().rules.is_empty(), "{:?}", pair.b.queues().table().rules);
 }
 
 /// As the kernel has it: what comes from their peer is for the last, SO_REUSEPORT or not.
@@ -79,7 +79,7 @@ fn an_address_is_shared_by_those_who_all_allow_it_and_may_come_to_be() {
 fn a_socket_whose_address_the_device_has_no_rule_for_stays_as_it_was() {
     let mut pair = Pair::new();
     let any = open(&mut pair.b, "0.0.0.0:9", Reuse::No, 0).unwrap();
-    pair.b.device_mut().rules_full = true;
+    pair.b.queues().table().is_full = true;
     assert_eq!(pair.b.udp_connect(any, B, hop(5000)), Err(Error::NoBuffers));
     assert_eq!((heard(&mut pair, 5000, &[any]), heard(&mut pair, 5001, &[any])), (vec![0], vec![0]));
 }

@@ -38,7 +38,7 @@ fn packet(pair: &Pair, src: Ipv6Addr, hop_limit: u8, emit: impl FnOnce(&mut [u8]
 }
 
 fn to_a(pair: &mut Pair, frame: Vec<u8>) {
-    pair.a.device().inward.lock().unwrap().push_back(frame);
+    pair.a.queues().inward.lock().unwrap().push_back(frame);
     pair.a.poll(pair.now);
 }
 
@@ -50,7 +50,7 @@ fn error(pair: &Pair, about: &[u8], fault: Fault) -> Vec<u8> {
 }
 
 fn last_sent(pair: &Pair) -> Vec<u8> {
-    pair.a.device().out.lock().unwrap().back().cloned().unwrap()
+    pair.a.queues().out.lock().unwrap().back().cloned().unwrap()
 }
 
 #[test]
@@ -139,11 +139,11 @@ fn datagrams_are_heard_and_refused() {
 #[test]
 fn a_datagram_without_a_checksum_is_not_heard() {
     let mut pair = pair();
-    pair.a.set_neighbour(B6.into(), Some(pair.b.device.mac));
+    pair.a.set_neighbour(B6.into(), Some(pair.b.queues.mac));
     let a = pair.a.udp_open(SocketAddr::new(A6.into(), 1000), &UdpOptions::default()).unwrap();
     let b = pair.b.udp_open(SocketAddr::new(B6.into(), 2000), &UdpOptions::default()).unwrap();
     pair.a.udp_send(pair.now, a, &[IoSlice::new(b"hello")], A6.into(), hop(2000)).unwrap();
-    pair.b.device().inward.lock().unwrap().back_mut().unwrap()[HEADERS + 6..HEADERS + 8].fill(0);
+    pair.b.queues().inward.lock().unwrap().back_mut().unwrap()[HEADERS + 6..HEADERS + 8].fill(0);
     pair.settle();
     assert_eq!(pair.b.udp_recv(b, &mut [IoSliceMut::new(&mut [0; 9])], RecvFlags::empty()).map(|got| got.len), Err(Error::WouldBlock));
 }
@@ -184,7 +184,7 @@ fn a_packet_too_big_is_cut_smaller() {
 #[test]
 fn an_error_ends_a_handshake_and_no_connection() {
     let mut pair = pair();
-    pair.a.set_neighbour(B6.into(), Some(pair.b.device.mac));
+    pair.a.set_neighbour(B6.into(), Some(pair.b.queues.mac));
     let (local, (remote, hop)) = (SocketAddr::new(A6.into(), 5000), hop(80).unwrap());
     let client = pair.a.tcp_connect(pair.now, local, remote, hop, &tcp::Config::default()).unwrap();
     let refusal = error(&pair, &last_sent(&pair), Fault::DestinationUnreachable(Unreachable::Port));
@@ -201,7 +201,7 @@ fn an_error_ends_a_handshake_and_no_connection() {
 
 fn connected_after(pair: &mut Pair, port: u16) -> (FlowId, FlowId) {
     // (The SYN of the one before is lost.)
-    pair.b.device().inward.lock().unwrap().clear();
+    pair.b.queues().inward.lock().unwrap().clear();
     let listener = pair.b.tcp_listen(SocketAddr::new(ANY, 80), 4, &tcp::Config::default()).unwrap();
     let (local, (remote, hop)) = (SocketAddr::new(A6.into(), port), hop(80).unwrap());
     let client = pair.a.tcp_connect(pair.now, local, remote, hop, &tcp::Config::default()).unwrap();
@@ -213,7 +213,7 @@ fn connected_after(pair: &mut Pair, port: u16) -> (FlowId, FlowId) {
 #[test]
 fn extension_headers_lead_to_the_datagram() {
     let mut pair = pair();
-    pair.a.set_neighbour(B6.into(), Some(pair.b.device.mac));
+    pair.a.set_neighbour(B6.into(), Some(pair.b.queues.mac));
     let a = pair.a.udp_open(SocketAddr::new(A6.into(), 1000), &UdpOptions::default()).unwrap();
     let b = pair.b.udp_open(SocketAddr::new(B6.into(), 2000), &UdpOptions::default()).unwrap();
     // Padding; an option that may be passed over; one that may not; a fragment.
@@ -226,7 +226,7 @@ fn extension_headers_lead_to_the_datagram() {
     for (extension, is_heard) in cases {
         pair.a.udp_send(pair.now, a, &[IoSlice::new(b"hello")], A6.into(), hop(2000)).unwrap();
         {
-            let mut wire = pair.b.device().inward.lock().unwrap();
+            let mut wire = pair.b.queues().inward.lock().unwrap();
             let frame = wire.back_mut().unwrap();
             frame[ethernet::LEN + 6] = extension[0];
             frame[ethernet::LEN + 5] += 8;
@@ -242,7 +242,7 @@ fn extension_headers_lead_to_the_datagram() {
 #[test]
 fn errors_are_limited() {
     let mut pair = pair();
-    pair.a.set_neighbour(B6.into(), Some(pair.b.device.mac));
+    pair.a.set_neighbour(B6.into(), Some(pair.b.queues.mac));
     let a = pair.a.udp_open(SocketAddr::new(A6.into(), 1000), &UdpOptions::default()).unwrap();
     let answers = |pair: &mut Pair| {
         let before = pair.b.counters().tx_packets;
@@ -279,7 +279,7 @@ fn a_datagram_whose_checksum_is_left_to_the_device_is_not_one_without() {
     let mut pair = pair();
     pair.a.output.caps.tx_checksum = true;
     let id = pair.a.udp_open(SocketAddr::new(ANY, 5000), &UdpOptions::default()).unwrap();
-    let mac = pair.b.device().mac;
+    let mac = pair.b.queues().mac;
     pair.a.set_neighbour(B6.into(), Some(mac));
     // Small enough for a head, and not.
     for len in [10, 1000] {

@@ -7,7 +7,7 @@ use crate::wire::{arp, ethernet, icmp, ipv4};
 
 /// What A sent and nobody polled yet, by frame.
 fn last_sent(pair: &Pair) -> Vec<u8> {
-    pair.a.device().out.lock().unwrap().back().cloned().expect("A has sent")
+    pair.a.queues().out.lock().unwrap().back().cloned().expect("A has sent")
 }
 
 /// An ICMP error to A that quotes a frame of A's.
@@ -30,7 +30,7 @@ fn error(pair: &Pair, about: &[u8], code: u8, mtu: u16, seq: Option<SeqNumber>) 
 }
 
 fn to_a(pair: &mut Pair, frame: Vec<u8>) {
-    pair.a.device().inward.lock().unwrap().push_back(frame);
+    pair.a.queues().inward.lock().unwrap().push_back(frame);
     pair.a.poll(pair.now);
 }
 
@@ -145,7 +145,7 @@ fn a_connected_udp_socket_hears_that_a_datagram_was_too_long() {
 
 /// Gives B another Ethernet address.
 fn move_b(pair: &mut Pair, announce: bool) {
-    pair.b.device_mut().mac = MacAddr([2, 0, 0, 0, 1, 2]);
+    pair.b.queues_mut().mac = MacAddr([2, 0, 0, 0, 1, 2]);
     pair.b.readdress(announce);
 }
 
@@ -269,7 +269,7 @@ fn a_neighbour_that_is_forgotten_while_it_is_asked_is_asked_on() {
     let mut pair = Pair::new();
     pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
     let client = pair.connect(5000);
-    pair.a.device().out.lock().unwrap().clear();
+    pair.a.queues().out.lock().unwrap().clear();
     pair.a.set_neighbour(B, None);
     pair.pass(Duration::from_secs(2));
     assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
@@ -293,7 +293,7 @@ fn a_dead_neighbour_ends_a_connection_that_has_something_to_say() {
     pair.pass(Duration::from_secs(31));
     // B is gone: nothing that A sends gets anywhere any more.
     let void = Wire::default();
-    pair.a.device_mut().out = void.clone();
+    pair.a.queues_mut().out = void.clone();
     pair.a.set_neighbour(B, None);
     write(&mut pair.a, pair.now, client, b"anyone?").unwrap();
     let mut asked = 0;
@@ -309,13 +309,13 @@ fn a_dead_neighbour_ends_a_connection_that_has_something_to_say() {
 fn a_carrier_that_comes_back_wakes_what_waits() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
-    let (wire, void) = (pair.a.device().out.clone(), Wire::default());
-    pair.a.device_mut().out = void;
-    pair.a.device_mut().events.push_back(DeviceEvent::Link { up: false });
+    let (wire, void) = (pair.a.queues().out.clone(), Wire::default());
+    pair.a.queues_mut().out = void;
+    pair.a.queues_mut().events.push_back(DeviceEvent::Link { up: false });
     write(&mut pair.a, pair.now, client, b"later").unwrap();
     pair.pass(Duration::from_millis(3500));
-    pair.a.device_mut().out = wire;
-    pair.a.device_mut().events.push_back(DeviceEvent::Link { up: true });
+    pair.a.queues_mut().out = wire;
+    pair.a.queues_mut().events.push_back(DeviceEvent::Link { up: true });
     pair.settle();
     assert_eq!(read(&mut pair.b, pair.now, server, 8), Ok(b"later".to_vec()));
 }
@@ -327,9 +327,9 @@ fn a_request_that_the_device_refuses_is_made_up_for_at_once() {
     let mut pair = Pair::new();
     let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
     pair.a.set_neighbour(B, None);
-    pair.a.device_mut().room = 0;
+    pair.a.queues_mut().room = 0;
     let client = pair.connect(5000);
-    pair.a.device_mut().room = usize::MAX;
+    pair.a.queues_mut().room = usize::MAX;
     pair.pass(Duration::from_millis(20));
     assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
     assert!(pair.b.tcp_accept(listener).is_ok());
@@ -342,9 +342,9 @@ fn an_answer_that_the_device_refuses_is_given_as_soon_as_it_takes_frames() {
     let mut pair = Pair::new();
     let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
     pair.a.set_neighbour(B, None);
-    pair.b.device_mut().room = 0;
+    pair.b.queues_mut().room = 0;
     let client = pair.connect(5000);
-    pair.b.device_mut().room = usize::MAX;
+    pair.b.queues_mut().room = usize::MAX;
     pair.pass(Duration::from_millis(20));
     assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
     assert!(pair.b.tcp_accept(listener).is_ok());
@@ -357,17 +357,17 @@ fn what_timed_out_is_sent_once_when_the_link_comes_up() {
     let (first, ..) = pair.connected();
     let second = pair.connect(5001);
     pair.settle();
-    let wire = core::mem::take(&mut pair.a.device_mut().out);
+    let wire = core::mem::take(&mut pair.a.queues_mut().out);
     for client in [first, second] {
         write(&mut pair.a, pair.now, client, b"lost").unwrap();
     }
-    pair.a.device_mut().room = 0;
+    pair.a.queues_mut().room = 0;
     pair.pass(Duration::from_millis(300));
     let retransmissions = |pair: &Pair| [first, second].map(|id| pair.a.info(id).unwrap().counters.retransmissions);
     assert_eq!(retransmissions(&pair), [0, 0], "the device takes nothing");
-    pair.a.device_mut().out = wire;
-    pair.a.device_mut().room = usize::MAX;
-    pair.a.device_mut().events.push_back(DeviceEvent::Link { up: true });
+    pair.a.queues_mut().out = wire;
+    pair.a.queues_mut().room = usize::MAX;
+    pair.a.queues_mut().events.push_back(DeviceEvent::Link { up: true });
     pair.a.poll(pair.now);
     assert_eq!(retransmissions(&pair), [1, 1]);
     let counters = pair.a.counters();

@@ -15,9 +15,9 @@ fn who_waits_for_no_acknowledgment_is_woken_for_none() {
     assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::NotQuiet, Wake::NotQuiet));
     write(&mut pair.a, pair.now, client, b"in flight").unwrap();
     assert_eq!(pair.a.wake(), Wake::NotQuiet, "bytes that are in flight are nothing to wait for");
-    assert!(!pair.a.device().quiet, "bytes may not wait");
+    assert!(!pair.a.queues().quiet, "bytes may not wait");
     pair.b.poll(pair.now);
-    assert!(pair.b.device().quiet, "a pure acknowledgment may");
+    assert!(pair.b.queues().quiet, "a pure acknowledgment may");
     pair.settle();
     assert_eq!(read(&mut pair.b, pair.now, server, 64).unwrap(), b"in flight");
     assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::NotQuiet, Wake::NotQuiet));
@@ -27,13 +27,13 @@ fn who_waits_for_no_acknowledgment_is_woken_for_none() {
 fn a_handshake_is_waited_for_at_both_ends() {
     let mut pair = Pair::new();
     pair.b.tcp_listen(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 80), 4, &config()).unwrap();
-    pair.a.set_neighbour(B, Some(pair.b.device.mac));
-    pair.b.set_neighbour(A, Some(pair.a.device.mac));
+    pair.a.set_neighbour(B, Some(pair.b.queues.mac));
+    pair.b.set_neighbour(A, Some(pair.a.queues.mac));
     pair.connect(5000);
     assert_eq!(pair.a.wake(), Wake::Any);
     pair.b.poll(pair.now);
     assert_eq!(pair.b.wake(), Wake::Any, "the accept waits for the third segment");
-    assert!(!pair.b.device().quiet);
+    assert!(!pair.b.queues().quiet);
     pair.settle();
     assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::NotQuiet, Wake::NotQuiet));
 }
@@ -114,11 +114,11 @@ fn a_loss_is_waited_for_and_what_tells_of_it_may_not_wait() {
     let (client, server, _) = pair.connected_with(&tcp::Config { sndbuf: None, ..config() });
     pair.a.tcp_configure(pair.now, client, |config| config.nodelay = true).unwrap();
     write(&mut pair.a, pair.now, client, b"lost").unwrap();
-    pair.b.device().inward.lock().unwrap().clear();
+    pair.b.queues().inward.lock().unwrap().clear();
     assert_eq!(pair.a.wake(), Wake::NotQuiet);
     write(&mut pair.a, pair.now, client, b"found").unwrap();
     pair.b.poll(pair.now);
-    assert!(!pair.b.device().quiet, "it tells of a gap");
+    assert!(!pair.b.queues().quiet, "it tells of a gap");
     pair.a.poll(pair.now);
     assert_eq!(pair.a.wake(), Wake::Any, "something may be lost");
     pair.pass(Duration::from_secs(2));
@@ -134,7 +134,7 @@ fn a_probe_and_a_challenge_may_not_wait() {
     pair.a.tcp_configure(pair.now, client, |config| config.keepalive = Some(keepalive)).unwrap();
     pair.now += Duration::from_millis(1500);
     pair.a.poll(pair.now);
-    assert!(!pair.b.device().inward.lock().unwrap().is_empty() && !pair.a.device().quiet, "a probe asks for an answer");
+    assert!(!pair.b.queues().inward.lock().unwrap().is_empty() && !pair.a.queues().quiet, "a probe asks for an answer");
     assert_eq!(pair.a.wake(), Wake::NotQuiet, "which nobody waits for but a timer");
     pair.settle();
 
@@ -144,9 +144,9 @@ fn a_probe_and_a_challenge_may_not_wait() {
     let mut other = Pair::new();
     let (_, syn) = other.connect_seen(local.port());
     assert_eq!(other.a.tcp_state(local, remote), Some(tcp::State::SynSent));
-    pair.b.device().inward.lock().unwrap().push_back(syn);
+    pair.b.queues().inward.lock().unwrap().push_back(syn);
     pair.b.poll(pair.now);
-    assert!(!pair.a.device().inward.lock().unwrap().is_empty() && !pair.b.device().quiet, "a challenge asks for an answer");
+    assert!(!pair.a.queues().inward.lock().unwrap().is_empty() && !pair.b.queues().quiet, "a challenge asks for an answer");
 }
 
 /// Of many acknowledgments that a process slept through, each is looked at before the timer that it stops.
@@ -161,7 +161,7 @@ fn frames_come_before_timers_however_many_they_are() {
         write(&mut pair.a, pair.now, client, b"to all").unwrap();
     }
     while pair.b.poll(pair.now) > 0 {}
-    assert!(pair.a.device().inward.lock().unwrap().len() >= clients.len());
+    assert!(pair.a.queues().inward.lock().unwrap().len() >= clients.len());
     pair.now += Duration::from_secs(2);
     pair.a.poll(pair.now);
     for &client in &clients {

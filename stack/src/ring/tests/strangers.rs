@@ -7,19 +7,19 @@ use crate::wire::{arp, checksum, ethernet, icmp, ipv4, udp};
 
 /// The frame of a datagram from A to this port of B's, which has yet to be received.
 fn datagram(pair: &mut Pair, port: u16, bytes: &[u8]) -> Vec<u8> {
-    pair.a.set_neighbour(B, Some(pair.b.device.mac));
-    pair.b.set_neighbour(A, Some(pair.a.device.mac));
+    pair.a.set_neighbour(B, Some(pair.b.queues.mac));
+    pair.b.set_neighbour(A, Some(pair.a.queues.mac));
     let socket = pair.a.udp_open(SocketAddr::new(A, 1000), &UdpOptions::default()).unwrap();
     let to = Some((SocketAddr::new(B, port), NextHop::Neighbour(B)));
     pair.a.udp_send(pair.now, socket, &[IoSlice::new(bytes)], A, to).unwrap();
-    pair.b.device.inward.lock().unwrap().pop_back().unwrap()
+    pair.b.queues.inward.lock().unwrap().pop_back().unwrap()
 }
 
 /// How many frames B answers with.
 fn answers(pair: &mut Pair, frame: Vec<u8>) -> usize {
-    pair.b.device.inward.lock().unwrap().push_back(frame);
+    pair.b.queues.inward.lock().unwrap().push_back(frame);
     pair.b.poll(pair.now);
-    pair.b.device.out.lock().unwrap().drain(..).count()
+    pair.b.queues.out.lock().unwrap().drain(..).count()
 }
 
 #[test]
@@ -59,9 +59,9 @@ fn a_refusal_quotes_the_header_as_it_came_with_its_options() {
         frame[ip_at + 10..][..2].fill(0);
         let sum = !checksum::sum(&frame[ip_at..end + options.len()]);
         frame[ip_at + 10..][..2].copy_from_slice(&sum.to_be_bytes());
-        pair.b.device.inward.lock().unwrap().push_back(frame.clone());
+        pair.b.queues.inward.lock().unwrap().push_back(frame.clone());
         pair.b.poll(pair.now);
-        let answer = pair.b.device.out.lock().unwrap().pop_front().unwrap();
+        let answer = pair.b.queues.out.lock().unwrap().pop_front().unwrap();
         let (header, len) = ipv4::Header::parse(&answer[ip_at..]).unwrap();
         let message = &answer[ip_at + len..ip_at + usize::from(header.total_len)];
         assert_eq!(message[icmp::LEN..], frame[ip_at..end + options.len() + 8], "{words} words");
@@ -73,7 +73,7 @@ fn a_refusal_quotes_the_header_as_it_came_with_its_options() {
 fn a_connection_asked_of_every_station_is_reset_by_nobody() {
     let mut pair = Pair::new();
     let (_, syn) = pair.connect_seen(5000);
-    pair.b.device.inward.lock().unwrap().clear();
+    pair.b.queues.inward.lock().unwrap().clear();
     let mut for_all = syn.clone();
     for_all[..6].fill(0xff);
     assert_eq!((answers(&mut pair, syn), answers(&mut pair, for_all)), (1, 0));
@@ -99,7 +99,7 @@ fn a_datagram_that_is_shorter_than_its_packet_is_taken() {
 
 /// The frame of A's question, in the name of `sender`, where B is.
 fn question(pair: &Pair, sender: Ipv4Addr) -> Vec<u8> {
-    let mac = pair.a.device.mac;
+    let mac = pair.a.queues.mac;
     let mut frame = vec![0; 60];
     let link = ethernet::Header { dst: MacAddr::BROADCAST, src: mac, vlan: None, ethertype: ethernet::ETHERTYPE_ARP };
     let at = link.emit(&mut frame);
@@ -122,14 +122,14 @@ fn who_asks_whether_an_address_is_taken_is_answered_and_teaches_nothing() {
 fn an_answer_that_waited_says_where_the_ring_is_when_it_is_sent() {
     let mut pair = Pair::new();
     let question = question(&pair, A4);
-    pair.b.device.room = 0;
+    pair.b.queues.room = 0;
     assert_eq!(answers(&mut pair, question), 0);
     let moved_to = MacAddr([2, 0, 0, 0, 9, 9]);
-    (pair.b.device.mac, pair.b.device.room) = (moved_to, usize::MAX);
+    (pair.b.queues.mac, pair.b.queues.room) = (moved_to, usize::MAX);
     pair.b.readdress(false);
     pair.now += Duration::from_secs(1);
     pair.b.poll(pair.now);
-    let answer = pair.b.device.out.lock().unwrap().pop_front().unwrap();
+    let answer = pair.b.queues.out.lock().unwrap().pop_front().unwrap();
     let (link, at) = ethernet::Header::parse(&answer).unwrap();
     let (packet, _) = arp::Packet::parse(&answer[at..]).unwrap();
     assert_eq!((link.src, packet.sender_mac), (moved_to, moved_to));
@@ -142,7 +142,7 @@ fn what_the_device_refuses_to_send_to_a_group_is_not_heard_at_home() {
     let socket = pair.a.udp_open(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7000), &UdpOptions::default()).unwrap();
     pair.a.udp_join(pair.now, socket, group, A).unwrap();
     let mut say = |room, refusal| {
-        (pair.a.device.room, pair.a.device.refusal) = (room, refusal);
+        (pair.a.queues.room, pair.a.queues.refusal) = (room, refusal);
         let to = Some((SocketAddr::new(group, 7000), NextHop::Neighbour(group)));
         let sent = pair.a.udp_send(pair.now, socket, &[IoSlice::new(b"all")], A, to);
         let read = pair.a.udp_recv(socket, &mut [IoSliceMut::new(&mut [0; 8])], RecvFlags::empty());
@@ -157,11 +157,11 @@ fn what_the_device_refuses_to_send_to_a_group_is_not_heard_at_home() {
 #[test]
 fn an_answer_or_an_announcement_that_the_device_refuses_counts_as_dropped() {
     let mut pair = Pair::new();
-    let envelope = Envelope { src: A, dst: B, mac: pair.b.device.mac, ttl: 64, tos: 0 };
-    pair.a.output.icmp(&mut pair.a.device, &envelope, &icmp::Message::EchoRequest { id: 1, seq: 1 }, &[]).unwrap();
-    let ping = pair.b.device.inward.lock().unwrap().pop_back().unwrap();
+    let envelope = Envelope { src: A, dst: B, mac: pair.b.queues.mac, ttl: 64, tos: 0 };
+    pair.a.output.icmp(&mut pair.a.queues, &envelope, &icmp::Message::EchoRequest { id: 1, seq: 1 }, &[]).unwrap();
+    let ping = pair.b.queues.inward.lock().unwrap().pop_back().unwrap();
     assert_eq!((answers(&mut pair, ping.clone()), pair.b.counters().tx_drops), (1, 0));
-    pair.b.device.room = 0;
+    pair.b.queues.room = 0;
     assert_eq!((answers(&mut pair, ping), pair.b.counters().tx_drops), (0, 1));
     pair.b.readdress(true);
     assert_eq!(pair.b.counters().tx_drops, 2);

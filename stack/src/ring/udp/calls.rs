@@ -11,7 +11,7 @@ use super::super::slots::Flow;
 use super::super::types::{Datagram, FlowId, NextHop, RecvFlags, UdpOptions};
 use super::bytes::Bytes;
 use super::{OVERHEAD, UdpFlow, among_equals, rule_error, udp_rule};
-use crate::device::{Device, MacAddr, Protocol, SendError};
+use crate::device::{MacAddr, Protocol, Queues, SendError};
 use crate::error::Error;
 use crate::flow::Counters;
 use crate::mutants::Mutant;
@@ -19,7 +19,7 @@ use crate::tcp::Lent;
 use crate::time::Instant;
 use crate::wire::udp as wire;
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// Opens a UDP socket that receives datagrams for `local` (`0.0.0.0`: for every address; the port must be given), but for those that
     /// another socket fits better ([`UdpOptions::reuse`]).
     ///
@@ -36,7 +36,7 @@ impl<D: Device> Ring<D> {
         // A group's datagrams come with its first member.
         let rule = match local.ip().is_multicast() {
             true => None,
-            false => Some(self.device.attach(&udp_rule(local, options)).map_err(rule_error)?),
+            false => Some(self.attach(&udp_rule(local, options)).map_err(rule_error)?),
         };
         let flow = UdpFlow {
             bound: local,
@@ -67,7 +67,7 @@ impl<D: Device> Ring<D> {
                 Ok(id)
             }
             Err(error) => {
-                rule.into_iter().for_each(|rule| self.device.detach(rule));
+                rule.into_iter().for_each(|rule| self.detach(rule));
                 Err(error)
             }
         }
@@ -100,7 +100,7 @@ impl<D: Device> Ring<D> {
         if !self.demux.admits(after, options.reuse) {
             return Err(Error::AddressInUse);
         }
-        let rule = if moves { Some(self.device.attach(&udp_rule(local, &options)).map_err(rule_error)?) } else { None };
+        let rule = if moves { Some(self.attach(&udp_rule(local, &options)).map_err(rule_error)?) } else { None };
         if !stays {
             self.demux.leave(before, id.index);
         }
@@ -111,7 +111,7 @@ impl<D: Device> Ring<D> {
                 && let Some(rule) = core::mem::replace(&mut flow.rule, rule)
                 && !self.config.is(Mutant::ConnectLeaksRule)
             {
-                self.device.detach(rule);
+                self.detach(rule);
             }
         }
         Ok(())
@@ -137,11 +137,11 @@ impl<D: Device> Ring<D> {
         let Some(rule) = flow.rule.take() else { return Ok(()) };
         self.demux.leave(key, id.index);
         // (The device may not have both rules at once.)
-        self.device.detach(rule);
+        self.detach(rule);
         let admitted = if self.demux.admits(key, options.reuse) { Ok(()) } else { Err(Error::AddressInUse) };
-        let (rule, now, result) = match admitted.and_then(|()| self.device.attach(&udp_rule(local, &options)).map_err(rule_error)) {
+        let (rule, now, result) = match admitted.and_then(|()| self.attach(&udp_rule(local, &options)).map_err(rule_error)) {
             Ok(rule) => (Some(rule), options, Ok(())),
-            Err(error) => (self.device.attach(&udp_rule(local, &before)).ok(), before, Err(error)),
+            Err(error) => (self.attach(&udp_rule(local, &before)).ok(), before, Err(error)),
         };
         if rule.is_some() {
             self.demux.join(key, id.index, among_equals(now.reuse, has_peer));
@@ -223,7 +223,7 @@ impl<D: Device> Ring<D> {
                 self.send_to_neighbour(now, ip, Envelope { src, dst, mac: MacAddr::default(), ttl, tos }, ports, data, len)
             }
         };
-        self.output.flush(&mut self.device);
+        self.output.flush(&mut self.queues);
         match sent {
             Ok(()) => Ok(len),
             Err(error) => self.not_sent(id, error, len, dst.is_multicast()),
@@ -259,7 +259,7 @@ impl<D: Device> Ring<D> {
     /// # Errors
     /// As [`Ring::udp_recv`]; there was no piece.
     #[inline]
-    pub fn udp_lend_each(&mut self, id: FlowId, mut take: impl FnMut(Lent<D::Rx>)) -> Result<Datagram, Error> {
+    pub fn udp_lend_each(&mut self, id: FlowId, mut take: impl FnMut(Lent<Q::Rx>)) -> Result<Datagram, Error> {
         let flow = self.slots.udp(id)?;
         if let Some(error) = flow.error.take() {
             return Err(error);

@@ -8,13 +8,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::UdpFlow;
 use crate::cyclic::{CyclicBuffer, CyclicError, NetworkHeaders, Packet, RecordMemory, Refused, Run, made_up_headers};
-use crate::device::Device;
+use crate::device::Queues;
 use crate::mutants::Mutant;
 use crate::ring::{FlowId, Ring};
 use crate::tcp::RxPayload;
 use crate::time::Instant;
 
-impl<D: Device> Ring<D> {
+impl<Q: Queues> Ring<Q> {
     /// Writes what has arrived at these UDP sockets to a cyclic buffer, the oldest first and at most as much as is asked for, and gives out the
     /// next run: see [`CyclicBuffer::read`]. Sockets keep their datagrams' headers from the first such call on, if they are wanted; those of earlier ones, and of
     /// what this ring's own programs told a group, are made up, with Ethernet addresses of zeros.
@@ -73,7 +73,7 @@ impl<D: Device> Ring<D> {
     }
 }
 
-impl<D: Device> UdpFlow<D> {
+impl<Q: Queues> UdpFlow<Q> {
     /// From now on, datagrams keep their headers. Those of what waits already are made up.
     fn keep_headers(&mut self) {
         if self.headers.is_none() {
@@ -86,7 +86,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// Keeps the headers of a datagram that is about to be queued.
     #[cold]
-    pub(super) fn keep_headers_of(&mut self, from: SocketAddr, to: IpAddr, payload: &RxPayload<'_, D::Rx>) {
+    pub(super) fn keep_headers_of(&mut self, from: SocketAddr, to: IpAddr, payload: &RxPayload<'_, Q::Rx>) {
         let to = SocketAddr::new(to, self.local.port());
         let seen = payload.network_headers().and_then(|headers| NetworkHeaders::try_from(headers).ok());
         if let Some(headers) = &mut self.headers {
@@ -100,7 +100,7 @@ impl<D: Device> UdpFlow<D> {
     }
 
     /// Shows `take` the oldest datagram, which is gone afterwards, unless it was refused for being at an end.
-    fn move_first(&mut self, take: impl FnOnce(&Packet<'_, D::Rx>) -> Result<(), Refused>) -> Result<(), Refused> {
+    fn move_first(&mut self, take: impl FnOnce(&Packet<'_, Q::Rx>) -> Result<(), Refused>) -> Result<(), Refused> {
         let Some(first) = self.queue.front() else { return Ok(()) };
         let headers: &[u8] = self.headers.as_ref().and_then(|headers| headers.front()).map_or(&[], |headers| headers);
         let copied = [self.bytes.first(first.head), &[]];

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use arrayvec::ArrayVec;
 
 use super::SLICES_MAX;
-use crate::device::{Device, SendError, TxBuffer};
+use crate::device::{Queues, SendError, TxBuffer};
 
 #[inline]
 pub(in crate::ring) fn gather(data: &[IoSlice<'_>], out: &mut [u8]) {
@@ -16,11 +16,11 @@ pub(in crate::ring) fn gather(data: &[IoSlice<'_>], out: &mut [u8]) {
     }
 }
 
-pub(super) fn fill_buffers<D: Device>(
-    device: &mut D,
+pub(super) fn fill_buffers<Q: Queues>(
+    queues: &mut Q,
     data: &[IoSlice<'_>],
     len: usize,
-    buffers: &mut ArrayVec<(D::Tx, usize), SLICES_MAX>,
+    buffers: &mut ArrayVec<(Q::Tx, usize), SLICES_MAX>,
 ) -> Result<(), SendError> {
     let mut left = len;
     for part in data {
@@ -32,9 +32,9 @@ pub(super) fn fill_buffers<D: Device>(
                 if buffers.is_full() {
                     return Err(SendError::Full);
                 }
-                let buffer = device.tx_alloc(left).or_else(|| {
-                    device.reap();
-                    device.tx_alloc(left)
+                let buffer = queues.tx_alloc(left).or_else(|| {
+                    queues.reap();
+                    queues.tx_alloc(left)
                 });
                 buffers.push((buffer.ok_or(SendError::Full)?, 0));
                 continue;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{OVERHEAD, UdpFlow, Waiting};
 use crate::cyclic::made_up_headers;
-use crate::device::{Device, RxBuffer};
+use crate::device::{Queues, RxBuffer};
 use crate::mutants::Mutant;
 use crate::ring::screening::Shown;
 use crate::tcp::{Decision, Lent, RxPayload};
@@ -28,7 +28,7 @@ impl<B: RxBuffer> Undecided<B> {
     }
 }
 
-impl<D: Device> UdpFlow<D> {
+impl<Q: Queues> UdpFlow<Q> {
     /// `on`: what arrives from now on is not read before it is admitted. Else all that waits for that is admitted: whether there was any.
     pub(in crate::ring) fn set_screen(&mut self, on: bool) -> bool {
         if on {
@@ -50,13 +50,13 @@ impl<D: Device> UdpFlow<D> {
     }
 
     /// The candidate's buffers, where they wait.
-    pub(in crate::ring) fn candidate_buffers(&mut self) -> Option<&mut [D::Rx]> {
+    pub(in crate::ring) fn candidate_buffers(&mut self) -> Option<&mut [Q::Rx]> {
         Some(self.screen.as_mut()?.front_mut()?.waiting.buffers.as_mut_slice())
     }
 
     /// The candidate; handles on its pieces to `take`.
     #[inline]
-    pub(in crate::ring) fn candidate(&self, mut take: impl FnMut(Lent<D::Rx>)) -> Option<Shown> {
+    pub(in crate::ring) fn candidate(&self, mut take: impl FnMut(Lent<Q::Rx>)) -> Option<Shown> {
         let Undecided { waiting, head } = self.screen.as_ref()?.front()?;
         if !head.is_empty() {
             take(Lent::Copied(head.clone()));
@@ -85,7 +85,7 @@ impl<D: Device> UdpFlow<D> {
         Some(len)
     }
 
-    fn admit(&mut self, undecided: Undecided<D::Rx>, len: usize) {
+    fn admit(&mut self, undecided: Undecided<Q::Rx>, len: usize) {
         let Undecided { mut waiting, head } = undecided;
         if !head.is_empty() {
             waiting.head = head.len();
@@ -98,7 +98,7 @@ impl<D: Device> UdpFlow<D> {
     }
 
     /// Takes a datagram in that nobody has decided about.
-    pub(super) fn push_undecided(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, D::Rx>) {
+    pub(super) fn push_undecided(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, Q::Rx>) {
         let len = payload.len();
         let (head, buffers) = self.keep(to, payload);
         let drops = self.drops_to_tell();
@@ -107,7 +107,7 @@ impl<D: Device> UdpFlow<D> {
 
     /// The same, of `len` bytes, as it will wait; and its head if that was copied.
     #[inline]
-    pub(super) fn screen_datagram(&mut self, waiting: Waiting<D::Rx>, head: Vec<u8>, len: usize) {
+    pub(super) fn screen_datagram(&mut self, waiting: Waiting<Q::Rx>, head: Vec<u8>, len: usize) {
         if let Some(screen) = &mut self.screen {
             self.lent += len + OVERHEAD;
             screen.push_back(Undecided { waiting, head });

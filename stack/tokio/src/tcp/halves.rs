@@ -7,62 +7,62 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::TcpStream;
 
 /// The half that reads. The connection closes when both halves are gone.
-pub struct OwnedReadHalf<D: Device> {
-    stream: Rc<TcpStream<D>>,
+pub struct OwnedReadHalf<Q: Queues> {
+    stream: Rc<TcpStream<Q>>,
 }
 
 /// The half that writes. Dropping it ends the stream in this direction, as a shutdown does.
-pub struct OwnedWriteHalf<D: Device> {
+pub struct OwnedWriteHalf<Q: Queues> {
     /// Invariant: there until the half is dropped or forgotten.
-    stream: Option<Rc<TcpStream<D>>>,
+    stream: Option<Rc<TcpStream<Q>>>,
 }
 
 /// The program: the halves are not of one stream. They are in here, unharmed.
-pub struct ReuniteError<D: Device>(pub OwnedReadHalf<D>, pub OwnedWriteHalf<D>);
+pub struct ReuniteError<Q: Queues>(pub OwnedReadHalf<Q>, pub OwnedWriteHalf<Q>);
 
-impl<D: Device> fmt::Debug for OwnedReadHalf<D> {
+impl<Q: Queues> fmt::Debug for OwnedReadHalf<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OwnedReadHalf").field(&self.stream).finish()
     }
 }
 
-impl<D: Device> fmt::Debug for OwnedWriteHalf<D> {
+impl<Q: Queues> fmt::Debug for OwnedWriteHalf<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OwnedWriteHalf").field(&self.stream).finish()
     }
 }
 
-impl<D: Device> fmt::Debug for ReuniteError<D> {
+impl<Q: Queues> fmt::Debug for ReuniteError<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ReuniteError").field(&self.0).field(&self.1).finish()
     }
 }
 
-impl<D: Device> fmt::Display for ReuniteError<D> {
+impl<Q: Queues> fmt::Display for ReuniteError<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("tried to reunite halves that are not from the same stream")
     }
 }
 
-impl<D: Device> core::error::Error for ReuniteError<D> {}
+impl<Q: Queues> core::error::Error for ReuniteError<Q> {}
 
-pub(super) fn split<D: Device>(stream: TcpStream<D>) -> (OwnedReadHalf<D>, OwnedWriteHalf<D>) {
+pub(super) fn split<Q: Queues>(stream: TcpStream<Q>) -> (OwnedReadHalf<Q>, OwnedWriteHalf<Q>) {
     let stream = Rc::new(stream);
     (OwnedReadHalf { stream: Rc::clone(&stream) }, OwnedWriteHalf { stream: Some(stream) })
 }
 
-impl<D: Device> OwnedReadHalf<D> {
+impl<Q: Queues> OwnedReadHalf<Q> {
     /// The whole again.
     ///
     /// # Errors
     /// [`ReuniteError`]: `write` is of another stream.
-    pub fn reunite(self, mut write: OwnedWriteHalf<D>) -> Result<TcpStream<D>, ReuniteError<D>> {
+    pub fn reunite(self, mut write: OwnedWriteHalf<Q>) -> Result<TcpStream<Q>, ReuniteError<Q>> {
         match write.stream.take() {
             Some(stream) if Rc::ptr_eq(&stream, &self.stream) => {
                 drop(stream);
@@ -89,18 +89,18 @@ impl<D: Device> OwnedReadHalf<D> {
     }
 }
 
-impl<D: Device> OwnedWriteHalf<D> {
+impl<Q: Queues> OwnedWriteHalf<Q> {
     /// Drops the half without ending the stream.
     pub fn forget(mut self) {
         self.stream = None;
     }
 
-    fn stream(&self) -> &TcpStream<D> {
+    fn stream(&self) -> &TcpStream<Q> {
         self.stream.as_ref().expect("a half that is there has its stream")
     }
 }
 
-impl<D: Device> Drop for OwnedWriteHalf<D> {
+impl<Q: Queues> Drop for OwnedWriteHalf<Q> {
     fn drop(&mut self) {
         if let Some(stream) = &self.stream {
             // It fails if the connection is over: then there is nothing left to end.
@@ -109,13 +109,13 @@ impl<D: Device> Drop for OwnedWriteHalf<D> {
     }
 }
 
-impl<D: Device> AsyncRead for OwnedReadHalf<D> {
+impl<Q: Queues> AsyncRead for OwnedReadHalf<Q> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.stream.poll_fill(cx, into)
     }
 }
 
-impl<D: Device> AsyncWrite for OwnedWriteHalf<D> {
+impl<Q: Queues> AsyncWrite for OwnedWriteHalf<Q> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         self.stream().poll_send(cx, &[IoSlice::new(data)])
     }

@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use ringway_stack::Error;
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use ringway_stack::ring::FlowId;
 
 use super::TcpStream;
@@ -19,24 +19,24 @@ use crate::waiters::Side;
 const BACKLOG: usize = 1024;
 
 /// A TCP listener, as tokio's. Dropping it resets the connections that nobody accepted.
-pub struct TcpListener<D: Device> {
-    net: Net<D>,
+pub struct TcpListener<Q: Queues> {
+    net: Net<Q>,
     id: FlowId,
 }
 
-impl<D: Device> fmt::Debug for TcpListener<D> {
+impl<Q: Queues> fmt::Debug for TcpListener<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TcpListener").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl<D: Device> TcpListener<D> {
+impl<Q: Queues> TcpListener<Q> {
     /// Listens on `local`. Port zero: one is chosen; address `0.0.0.0` or `::`: every address of the ring, of that IP version.
     ///
     /// # Errors
     /// `AddrInUse`; `Other` if the device or the ring has no room.
     #[expect(clippy::unused_async, reason = "as tokio's")]
-    pub async fn bind(net: &Net<D>, local: impl Into<SocketAddr>) -> io::Result<Self> {
+    pub async fn bind(net: &Net<Q>, local: impl Into<SocketAddr>) -> io::Result<Self> {
         let id = net.open_at(unmapped(local.into()), |ring, _, local| ring.tcp_listen(local, BACKLOG, &net.config().tcp))?;
         Ok(Self { net: net.clone(), id })
     }
@@ -45,7 +45,7 @@ impl<D: Device> TcpListener<D> {
     ///
     /// # Errors
     /// The ring is away.
-    pub async fn accept(&self) -> io::Result<(TcpStream<D>, SocketAddr)> {
+    pub async fn accept(&self) -> io::Result<(TcpStream<Q>, SocketAddr)> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
 
@@ -53,7 +53,7 @@ impl<D: Device> TcpListener<D> {
     ///
     /// # Errors
     /// As [`TcpListener::accept`].
-    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream<D>, SocketAddr)>> {
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream<Q>, SocketAddr)>> {
         let accepted = self.net.poll_call(cx, self.id, Side::Read, |ring, _| {
             let id = ring.tcp_accept(self.id)?;
             let remote = ring.info(id).and_then(|info| info.remote).ok_or(Error::BadSocket)?;
@@ -71,7 +71,7 @@ impl<D: Device> TcpListener<D> {
     }
 }
 
-impl<D: Device> Drop for TcpListener<D> {
+impl<Q: Queues> Drop for TcpListener<Q> {
     fn drop(&mut self) {
         self.net.close(self.id, false);
     }

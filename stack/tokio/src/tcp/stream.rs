@@ -9,7 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use ringway_stack::Error;
-use ringway_stack::device::Device;
+use ringway_stack::device::Queues;
 use ringway_stack::ring::{FlowId, FlowInfo, Readiness, RecvFlags, SendFlags, Shutdown};
 use ringway_stack::tcp::{Config, State};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -22,20 +22,20 @@ use crate::waiters::Side;
 
 /// A TCP connection, as tokio's. Dropping it closes it: what was written is still sent, unless bytes had not been read (the peer
 /// gets a reset, RFC 2525 s2.17) or [`TcpStream::set_zero_linger`] was called.
-pub struct TcpStream<D: Device> {
-    net: Net<D>,
+pub struct TcpStream<Q: Queues> {
+    net: Net<Q>,
     id: FlowId,
     abort: Cell<bool>,
 }
 
-impl<D: Device> fmt::Debug for TcpStream<D> {
+impl<Q: Queues> fmt::Debug for TcpStream<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TcpStream").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl<D: Device> TcpStream<D> {
-    pub(super) fn new(net: Net<D>, id: FlowId) -> Self {
+impl<Q: Queues> TcpStream<Q> {
+    pub(super) fn new(net: Net<Q>, id: FlowId) -> Self {
         Self { net, id, abort: Cell::new(false) }
     }
 
@@ -44,7 +44,7 @@ impl<D: Device> TcpStream<D> {
     /// # Errors
     /// `ConnectionRefused`, `TimedOut`, `HostUnreachable`, `InvalidInput` for port or address zero; `Unsupported` if our
     /// address is of another IP version than the peer's.
-    pub async fn connect(net: &Net<D>, peer: impl Into<SocketAddr>) -> io::Result<Self> {
+    pub async fn connect(net: &Net<Q>, peer: impl Into<SocketAddr>) -> io::Result<Self> {
         Self::connect_from(net, SocketAddr::new(net.ip(), 0), peer).await
     }
 
@@ -52,7 +52,7 @@ impl<D: Device> TcpStream<D> {
     ///
     /// # Errors
     /// `AddrInUse`; else as [`TcpStream::connect`].
-    pub async fn connect_from(net: &Net<D>, local: impl Into<SocketAddr>, peer: impl Into<SocketAddr>) -> io::Result<Self> {
+    pub async fn connect_from(net: &Net<Q>, local: impl Into<SocketAddr>, peer: impl Into<SocketAddr>) -> io::Result<Self> {
         let (mut local, peer) = (unmapped(local.into()), unmapped(peer.into()));
         if local.ip().is_unspecified() {
             local.set_ip(net.ip());
@@ -179,12 +179,12 @@ impl<D: Device> TcpStream<D> {
     }
 
     /// Splits it in two that may go to different tasks.
-    pub fn into_split(self) -> (OwnedReadHalf<D>, OwnedWriteHalf<D>) {
+    pub fn into_split(self) -> (OwnedReadHalf<Q>, OwnedWriteHalf<Q>) {
         halves::split(self)
     }
 
     async fn ready(&self, side: Side, any_of: Readiness) -> io::Result<()> {
-        let look = |ring: &mut ringway_stack::ring::Ring<D>, _| {
+        let look = |ring: &mut ringway_stack::ring::Ring<Q>, _| {
             if ring.readiness(self.id).intersects(any_of) { Ok(()) } else { Err(Error::WouldBlock) }
         };
         poll_fn(|cx| self.net.poll_call(cx, self.id, side, look)).await
@@ -220,13 +220,13 @@ impl<D: Device> TcpStream<D> {
     }
 }
 
-impl<D: Device> AsyncRead for TcpStream<D> {
+impl<Q: Queues> AsyncRead for TcpStream<Q> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.poll_fill(cx, into)
     }
 }
 
-impl<D: Device> AsyncWrite for TcpStream<D> {
+impl<Q: Queues> AsyncWrite for TcpStream<Q> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_send(cx, &[IoSlice::new(data)])
     }
@@ -249,7 +249,7 @@ impl<D: Device> AsyncWrite for TcpStream<D> {
     }
 }
 
-impl<D: Device> Drop for TcpStream<D> {
+impl<Q: Queues> Drop for TcpStream<Q> {
     fn drop(&mut self) {
         self.net.close(self.id, self.abort.get());
     }

@@ -7,15 +7,14 @@ use std::sync::{Arc, Mutex};
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, Device, DeviceEvent, FlowRule, HEAD_MAX, MacAddr, RuleError, RuleId, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame,
-    Wake,
+    Capabilities, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, RxBuffer, SendError, SingleQueue, TxBuffer, TxFrame, Wake,
 };
 use ringway_stack::offload::DeviceKind;
 
 type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
 pub(super) struct Wire {
-    capabilities: Capabilities,
+    card: SingleQueue<Self>,
     mac: MacAddr,
     out: Queue,
     into: Queue,
@@ -25,7 +24,7 @@ impl Wire {
     pub(super) fn pair() -> (Self, Self) {
         let (there, back) = (Queue::default(), Queue::default());
         let end = |last, out: &Queue, into: &Queue| Self {
-            capabilities: capabilities(),
+            card: SingleQueue::new(capabilities()),
             mac: MacAddr([2, 0, 0, 0, 0, last]),
             out: Rc::clone(out),
             into: Rc::clone(into),
@@ -88,12 +87,13 @@ fn sum(bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-impl Device for Wire {
+impl Queues for Wire {
+    type Device = SingleQueue<Self>;
     type Rx = Rx;
     type Tx = Tx;
 
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn device(&self) -> &SingleQueue<Self> {
+        &self.card
     }
 
     fn mac(&self) -> MacAddr {
@@ -141,12 +141,6 @@ impl Device for Wire {
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         None
     }
-
-    fn attach(&mut self, _: &FlowRule) -> Result<RuleId, RuleError> {
-        Ok(RuleId(1))
-    }
-
-    fn detach(&mut self, _: RuleId) {}
 
     fn arm(&mut self, _wake: Wake) -> bool {
         !self.rx_ready()

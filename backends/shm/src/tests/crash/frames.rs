@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ringway_stack::device::{
-    Device, DeviceEvent, MacAddr, Protocol, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
+    Device as _, DeviceEvent, MacAddr, Protocol, Queues, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
 };
 
 use super::stage::{Board, Operation, Part, Places, Station, sleep_on};
 use crate::layout::{LARGE_BYTES, SLOTS};
 use crate::tests::{pattern, small, tcp};
-use crate::{Rendezvous, Resolved, RxBuf, Settings, ShmDevice, attach};
+use crate::{Rendezvous, Resolved, RxBuf, Settings, ShmQueues, attach};
 
 /// Frames of the operations that exchange some.
 const SOME: usize = 5;
@@ -24,7 +24,7 @@ const LONGEST: usize = 60_000;
 
 /// A member without a stack.
 pub(super) struct Member {
-    device: Option<ShmDevice>,
+    device: Option<ShmQueues>,
     rendezvous: Arc<Rendezvous>,
     batch: RxBatch<RxBuf>,
     /// The witness.
@@ -60,7 +60,7 @@ impl Station for Member {
         }
     }
 
-    fn device(&mut self) -> &mut ShmDevice {
+    fn device(&mut self) -> &mut ShmQueues {
         self.device.as_mut().expect("it has not left")
     }
 
@@ -111,7 +111,7 @@ impl Station for Member {
     }
 
     fn settle(&mut self, at: SocketAddrV4) {
-        self.device().attach(&tcp(at)).unwrap();
+        self.device().steer(&tcp(at)).unwrap();
     }
 
     fn answer(&mut self) {
@@ -258,7 +258,7 @@ fn publish(part: &mut Part<Member>) {
 fn withdraw(part: &mut Part<Member>) {
     // The first numbers that a rendezvous gives.
     for number in 1..=3 {
-        part.station().device().detach(ringway_stack::device::RuleId(number));
+        part.station().device().device().detach(ringway_stack::device::RuleId(number));
     }
 }
 

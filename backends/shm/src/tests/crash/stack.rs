@@ -12,7 +12,7 @@ use ringway_stack::{Error, Instant, tcp};
 
 use super::stage::{Board, Operation, Part, Places, Station};
 use crate::tests::{pattern, small};
-use crate::{Rendezvous, Settings, ShmDevice, attach};
+use crate::{Rendezvous, Settings, ShmQueues, attach};
 
 const SMALL: usize = 100;
 const LARGE: usize = 1 << 20;
@@ -21,7 +21,7 @@ const DATAGRAMS: usize = 4;
 
 /// A member with a stack.
 pub(super) struct Host {
-    ring: Ring<ShmDevice>,
+    ring: Ring<ShmQueues>,
     rendezvous: Arc<Rendezvous>,
     listener: Option<FlowId>,
     udp: Option<FlowId>,
@@ -81,8 +81,8 @@ impl Station for Host {
         }
     }
 
-    fn device(&mut self) -> &mut ShmDevice {
-        self.ring.device_mut()
+    fn device(&mut self) -> &mut ShmQueues {
+        self.ring.queues_mut()
     }
 
     fn rendezvous(&self) -> &Rendezvous {
@@ -92,7 +92,7 @@ impl Station for Host {
     fn turn(&mut self) -> usize {
         self.rendezvous.service();
         let done = self.ring.poll(now());
-        ringway_stack::device::Device::reap(self.ring.device_mut());
+        ringway_stack::device::Queues::reap(self.ring.queues_mut());
         while self.ring.take_event().is_some() {}
         done
     }

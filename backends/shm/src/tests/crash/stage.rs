@@ -5,11 +5,11 @@ use std::net::SocketAddrV4;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::{Device, Wake};
+use ringway_stack::device::{Device as _, Queues, Wake};
 
 use crate::store_hook::{self, End};
 use crate::tests::{fresh_address, tcp};
-use crate::{Rendezvous, ShmDevice};
+use crate::{Rendezvous, ShmQueues};
 
 /// What peers must see within.
 pub(super) const RESET_WITHIN: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ pub(super) struct Places {
 /// A member that takes a part: of bare frames, or with a stack.
 pub(super) trait Station: Sized {
     fn join() -> Self;
-    fn device(&mut self) -> &mut ShmDevice;
+    fn device(&mut self) -> &mut ShmQueues;
     fn rendezvous(&self) -> &Rendezvous;
     /// Serves the rendezvous, and polls once. How much there was to do.
     fn turn(&mut self) -> usize;
@@ -334,8 +334,8 @@ impl<S: Station> Stage<S> {
     /// The victim's address is free: the survivor can have it, and gives it up. (The next victim, a new process, has it next.)
     fn take_its_place(&mut self) -> Result<(), String> {
         let device = self.survivor.device();
-        let rule = device.attach(&tcp(self.places.victim)).map_err(|e| format!("the victim's address: {e}"))?;
-        device.detach(rule);
+        let rule = device.steer(&tcp(self.places.victim)).map_err(|e| format!("the victim's address: {e}"))?;
+        device.device().detach(rule.rule);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 
 use libc::epoll_event;
 use ringway_host::sleep::{epoll_ctl, epoll_wait};
-use ringway_shm::ShmDevice;
+use ringway_shm::ShmQueues;
 use ringway_stack::ring::Ring;
 use ringway_stack::time::Instant;
 
@@ -29,7 +29,7 @@ const KERNEL_EVERY: Duration = Duration::from_millis(1);
 /// What an item's target is ready for, as far as we carry it.
 #[inline]
 pub(super) fn target_readiness(
-    ring: &Ring<ShmDevice>,
+    ring: &Ring<ShmQueues>,
     sockets: &Slab<Socket>,
     epolls: &mut Slab<Epoll>,
     target: Target,
@@ -43,7 +43,7 @@ pub(super) fn target_readiness(
     }
 }
 
-fn nested_readiness(ring: &Ring<ShmDevice>, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, index: u32, depth: u32) -> u32 {
+fn nested_readiness(ring: &Ring<ShmQueues>, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, index: u32, depth: u32) -> u32 {
     let Some(instance) = epolls.get_mut(index).filter(|instance| depth < NESTING_MAX && instance.interest.may_be_ready()) else { return 0 };
     let mut interest = std::mem::take(&mut instance.interest);
     let ready = interest.is_ready(|item| target_readiness(ring, sockets, epolls, item.target, depth + 1));

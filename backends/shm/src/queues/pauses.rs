@@ -2,15 +2,15 @@
 //!
 //! The socket buffers behind a ring hold far more than a channel does, and the kernel's loopback has nothing like a channel: what
 //! a socket has room for arrives there. So a channel is emptied before it is full, whatever the program does meanwhile; and a sender that was quicker
-//! than that waits for a moment ([`ShmDevice::is_worth_waiting`]), as the kernel's sender spends the time of the delivery itself.
+//! than that waits for a moment ([`ShmQueues::is_worth_waiting`]), as the kernel's sender spends the time of the delivery itself.
 
-use ringway_stack::device::{Device as _, MacAddr, Wake};
+use ringway_stack::device::{MacAddr, Queues as _, Wake};
 
-use super::ShmDevice;
+use super::ShmQueues;
 use crate::sync::{Ordering, fence};
 
-impl ShmDevice {
-    /// Nobody polls the ring from now on, nor is it armed: who fills half a channel signals [`Device::wait_fd`](ringway_stack::device::Device::wait_fd).
+impl ShmQueues {
+    /// Nobody polls the ring from now on, nor is it armed: who fills half a channel signals [`Queues::wait_fd`](ringway_stack::device::Queues::wait_fd).
     pub fn pause(&mut self) {
         if self.member.is_forked() {
             return;
@@ -40,7 +40,7 @@ impl ShmDevice {
     }
 
     /// A frame to that station found no room, so the station is woken if it pauses. Whether there may be room soon: not if the
-    /// station has consumed nothing since [`ShmDevice::give_up`].
+    /// station has consumed nothing since [`ShmQueues::give_up`].
     pub fn is_worth_waiting(&mut self, mac: MacAddr) -> bool {
         let Some(slot) = self.find(mac) else { return false };
         let Some(channel) = self.channels[slot].as_deref_mut() else { return false };

@@ -1,9 +1,9 @@
 //! Who spins on which core, among the processes that are connected ([`crate::protocol::CoreClaims`]).
 
-use super::ShmDevice;
+use super::ShmQueues;
 use crate::member::slot_of;
 
-impl ShmDevice {
+impl ShmQueues {
     /// Announces that a thread of this process spins on `core` (its number in the system), unless one does already, of this
     /// process or of a connected one: then `false`, and nothing stays announced. Costs a fence, and a load of every peer's
     /// memory. A peer's claim ends with its link; one that connects later is not looked at until the next claim.
@@ -20,7 +20,7 @@ impl ShmDevice {
         self.core_claims.take(&*self.member.segment, self.member.id, core, peers)
     }
 
-    /// Takes back what [`ShmDevice::claim_core`] announced.
+    /// Takes back what [`ShmQueues::claim_core`] announced.
     pub fn release_core(&mut self, core: usize) {
         if !self.member.is_forked() {
             self.core_claims.leave(&*self.member.segment, core);
