@@ -283,9 +283,11 @@ impl Verdict {
         self.counts.too_long.saturating_sub(self.counts.fragmentation_needed)
     }
 
-    /// Whether a connection may have ended so: see [`Verdict::may_fail`]; and a server that could not listen yet refuses whoever comes.
+    /// Whether a connection may have ended so: see [`Verdict::may_fail`]; a server that could not listen yet refuses whoever comes; and a client may learn
+    /// late that its NIC has no rule for it.
     fn excuses(&self, error: Error) -> bool {
-        self.may_fail() || self.may_refuse() && error == Error::Refused
+        let lacks_rule = error == Error::NoBuffers && self.counts.registration_failures > 0;
+        self.may_fail() || lacks_rule || self.may_refuse() && error == Error::Refused
     }
 
     /// Whether a server may not have been there: it had no rule yet, or its host was starting again.

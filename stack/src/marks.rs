@@ -163,6 +163,12 @@ marks! {
     ListenOverflow,
     /// A listener was closed with connections that nobody had accepted.
     ListenerClosedWithChildren,
+    /// A flow rule took a while, and somebody waited for it.
+    RuleAwaited,
+    /// Such a rule could not be had after all.
+    RuleFailed,
+    /// A listener ended, and connections that came by its rule got rules of their own.
+    AcceptedSteered,
     /// A connection left the ring for another carrier, in the middle of its life.
     Dissolved,
     /// So did one that nobody had accepted.

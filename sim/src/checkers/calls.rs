@@ -95,6 +95,7 @@ impl Checkers {
             let old = self.flows.at_mut(old);
             (old.left_at, old.followed) = (None, old.host == host);
         }
+        self.begun.insert(tuple);
         self.desks[place].sockets.insert(socket, Sock { tuple: Some(tuple), before, ..Sock::configured(config) });
         self.looked(place, ring, socket);
     }

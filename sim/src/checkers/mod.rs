@@ -178,6 +178,8 @@ pub struct Checkers {
     answers: Vec<answers::State>,
     /// Ports of each host that ever had a listener: what is left of one may answer.
     opened_at: BTreeMap<(usize, u16), Instant>,
+    /// Ends of connections that programs began; the SYN may wait for a flow rule.
+    begun: BTreeSet<Tuple>,
     /// Who speaks TCP without a stack: not judged, but those who speak with them are.
     strangers: BTreeSet<SocketAddr>,
     /// Hosts that an attacker told by ARP whose station is his, or by a SYN while they did not know better, to which they may lawfully send what is for others.

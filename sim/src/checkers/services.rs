@@ -196,7 +196,7 @@ impl Checkers {
             let listens = self.places[host].iter().any(|&place| self.desks[place].bound.contains_key(&(true, local.port())));
             let unknown = self.flows.id(*tuple).is_none() && self.flows.id((tuple.1, tuple.0)).is_none_or(|id| !self.flows.at(id).lawless);
             let ours = moment.ip == Some(local.ip()) && !self.strangers.contains(&local) && !self.strangers.contains(&tuple.1);
-            if unknown && ours && !listens && !self.opened_at.contains_key(&(host, local.port())) {
+            if unknown && ours && !listens && !self.begun.contains(tuple) && !self.opened_at.contains_key(&(host, local.port())) {
                 strays.must_reset(&moment, *tuple, segment);
             }
         }

@@ -15,6 +15,7 @@ mod names;
 mod neighbours;
 mod queues;
 mod reports;
+mod steering;
 mod streams;
 mod waiting;
 
@@ -67,6 +68,8 @@ pub(super) const DRILLS: &[Drill] = &[
     ("errors and pings of IPv6", ipv6::messages),
     ("datagrams of IPv6", ipv6::datagrams),
     ("a path of IPv6 that is too small", ipv6::too_big),
+    ("a listener whose connections outlive it", steering::accepted),
+    ("a connection that waits for its rule", steering::opening),
 ];
 
 type Host<'b> = host::Host<'b>;

@@ -34,7 +34,9 @@ impl Device for Nic {
         if hardware.registration_fails(aim.ring) {
             return Err(RuleError::Full);
         }
-        let ready_at = (!hardware.config.rule_delay.is_zero()).then(|| hardware.now + hardware.config.rule_delay);
+        let is_connections = rule.addresses().is_some_and(|flow| flow.remote.is_some());
+        let delay = hardware.config.rule_delay;
+        let ready_at = (is_connections && !delay.is_zero()).then(|| hardware.now + delay);
         let id = hardware.steering.attach(rule, aim, hardware.config.rules_max, ready_at)?;
         hardware.count_cyclic(aim, 1);
         Ok(Attached { rule: id, is_ready: ready_at.is_none() })

@@ -33,7 +33,8 @@ pub struct NicConfig {
     pub rx_buffers_max: usize,
     /// Flow rules.
     pub rules_max: usize,
-    /// How long its firmware takes for a flow rule; zero: it steers at once.
+    /// How long its firmware takes for a rule that names both ends of a flow; zero: it steers at once. (The others always do: what a listener or a
+    /// bound socket misses until then goes to a kernel beside the stack, and a simulated host has none.)
     pub rule_delay: Duration,
     /// Rings; at most 64.
     pub rings_max: usize,

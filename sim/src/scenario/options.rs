@@ -37,6 +37,7 @@ enum Drawn {
     RxBuffers,
     Lending,
     Nap,
+    RuleDelay,
 }
 
 /// One host's options.
@@ -149,6 +150,7 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
     };
     let by_ip = if scenario.family == Family::V6 { Steering::IPV6 } else { Steering::empty() };
     let nic = NicConfig { mtu: nic.mtu.max(mtu_min), steering: nic.steering | by_ip, ..nic };
+    let nic = NicConfig { rule_delay: rule_delay(&mut dice(scenario, Drawn::RuleDelay, i)), ..nic };
     let nic = NicConfig { lends_heads: loans.chance_ppm(800_000), nap: nap(&mut dice(scenario, Drawn::Nap, i)), ..nic };
     HostOptions {
         nic: rx_buffers(&mut dice(scenario, Drawn::RxBuffers, i), NicConfig { faults: nic_faults, ..nic }),
@@ -178,6 +180,11 @@ fn lending(stream: &mut RandomStream) -> Option<Lending> {
 /// How long sleepers sleep through acknowledgments: seldom for long, lest timers be all that is seen of them.
 fn nap(stream: &mut RandomStream) -> Duration {
     if stream.chance_ppm(500_000) { Duration::ZERO } else { Duration::from_nanos(stream.magnitude(100, 100_000)) }
+}
+
+/// How long firmware takes for a flow rule: on most NICs, no time at all.
+fn rule_delay(stream: &mut RandomStream) -> Duration {
+    if stream.chance_ppm(750_000) { Duration::ZERO } else { Duration::from_nanos(stream.magnitude(1_000, 20_000_000)) }
 }
 
 /// Limits.

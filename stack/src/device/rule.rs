@@ -263,7 +263,7 @@ bitflags::bitflags! {
 }
 
 /// Names an attached rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u64);
 
 /// Why a rule was not attached.

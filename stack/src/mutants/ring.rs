@@ -73,6 +73,12 @@ macro_rules! with_ring {
             ResetForFrameToMany,
             /// After a slice of odd length, the checksum goes on as after an even one (RFC 1071 s2).
             OddSliceChecksum,
+            /// A SYN leaves before its flow rule steers.
+            SynBeforeRule,
+            /// What waits for its flow rule is never told that it steers.
+            PendingRuleForgotten,
+            /// Connections that a listener accepted have no flow rule once it ends.
+            AcceptedEndWithListener,
             /// A closed socket's name finds the one that has its slot now.
             StaleIdFindsNextFlow,
             /// A closed socket's slot is never used again.

@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use super::Ring;
 use super::demux::FlowKey;
 use super::slots::{Flow, Stream};
+use super::steering::Holder;
 use super::stream::unnote;
 use super::types::{FlowId, NextHop};
 use super::udp::rule_error;
@@ -190,18 +191,19 @@ impl<Q: Queues> Ring<Q> {
         if !self.slots.has_room() {
             return Err((Error::NoBuffers, handover));
         }
-        let rule = match self.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))) {
-            Ok(rule) => rule,
+        let attached = match self.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))) {
+            Ok(attached) => attached,
             Err(error) => return Err((rule_error(error), handover)),
         };
         let mut stream = handover.stream;
-        stream.rule = Some(rule);
+        stream.rule = Some(attached.rule);
         let readiness = stream.connection.readiness();
         let deadline = stream.connection.deadline();
         if let Some(deadline) = deadline {
             stream.needs_wheel(deadline);
         }
         let id = self.slots.insert(Flow::Stream(stream)).expect("there was room");
+        self.hold(attached, Holder::Flow(id.index), None);
         if let Some(deadline) = deadline.filter(|_| !self.config.is(Mutant::AdoptedTimerLost)) {
             self.wheel.insert(deadline, (id.index, deadline));
         }
@@ -314,8 +316,9 @@ impl<Q: Queues> Ring<Q> {
             connection.lend_from_now_on();
         }
         let (wheel_at, far_at, parent, rule) = (None, None, None, None);
-        let (queued, orphan, stalled, shared, noted) = (false, false, false, false, false);
-        let stream = Stream { connection, local, remote, hop, rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted };
+        let (awaits_rule, queued, orphan, stalled, shared, noted) = (false, false, false, false, false, false);
+        let stream =
+            Stream { connection, local, remote, hop, rule, awaits_rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted };
         let id = self.adopt(now, Handover { stream: Box::new(stream) }).map_err(|(error, _)| error)?;
         self.renote(id.index);
         mark!(self, AdoptedWritten);

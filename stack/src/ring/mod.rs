@@ -56,6 +56,7 @@ use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
 use self::path::Paths;
 use self::slots::{Flow, STALL_MIN, Slots};
+use self::steering::Rules;
 use crate::device::{DeviceEvent, MacAddr, Queues, RxBatch};
 use crate::error::Error;
 use crate::marks::MarkCounts;
@@ -85,6 +86,7 @@ pub struct Ring<Q: Queues> {
     mac: MacAddr,
     slots: Slots<Q>,
     demux: Demux,
+    rules: Rules,
     wheel: Wheel<(u32, Instant)>,
     fired: Vec<(u32, Instant)>,
     /// Slots with edges that nobody took yet.
@@ -136,6 +138,7 @@ impl<Q: Queues> Ring<Q> {
             mac,
             slots: Slots::new(config.flows_max),
             demux: Demux::new(rng.next_u64()),
+            rules: Rules::default(),
             wheel: Wheel::default(),
             fired: Vec::new(),
             events: VecDeque::new(),
@@ -443,8 +446,7 @@ impl<Q: Queues> Ring<Q> {
     pub fn readiness(&self, flow: FlowId) -> Readiness {
         match self.slots.find(flow) {
             Some(Flow::Stream(stream)) if !stream.orphan => stream.connection.readiness(),
-            Some(Flow::Listener(listener)) if listener.ready.is_empty() => Readiness::empty(),
-            Some(Flow::Listener(_)) => Readiness::IN,
+            Some(Flow::Listener(listener)) => listener.readiness(),
             Some(Flow::Udp(udp)) => udp.readiness(),
             _ => Readiness::ERR | Readiness::HUP,
         }
@@ -456,7 +458,7 @@ impl<Q: Queues> Ring<Q> {
             Flow::Stream(stream) => stream.connection.take_error(),
             Flow::Udp(udp) if self.config.is(Mutant::SoErrorStays) => udp.error,
             Flow::Udp(udp) => udp.error.take(),
-            Flow::Listener(_) => None,
+            Flow::Listener(listener) => listener.error.take(),
         }
     }
 
@@ -484,7 +486,8 @@ impl<Q: Queues> Ring<Q> {
                 // Retransmission timers carry connections over an outage; nothing to do at once.
                 DeviceEvent::Link { up: false } => {}
                 // Buffers that were in flight are back: whoever waits for some tries again now.
-                DeviceEvent::RuleReady(_) | DeviceEvent::RuleFailed(..) => {}
+                DeviceEvent::RuleReady(rule) => self.rule_ready(now, rule),
+                DeviceEvent::RuleFailed(rule, why) => self.rule_failed(now, rule, why),
                 DeviceEvent::Reset if self.config.is(Mutant::DeviceResetUnnoticed) => {}
                 DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.is_stalled()),
             }

@@ -14,6 +14,7 @@ use rand_core::{Rng, SeedableRng};
 
 use super::Ring;
 use super::slots::Flow;
+use super::steering::Holder;
 use super::types::FlowId;
 use super::udp::{gather, rule_error};
 use crate::device::{FlowRule, Protocol, Queues, RuleId};
@@ -195,9 +196,20 @@ impl<Q: Queues> Ring<Q> {
             port.members.push(index);
             return Ok(());
         }
-        let rule = self.attach(&FlowRule::flow(Protocol::Udp, to, None)).map_err(rule_error)?;
-        self.groups.ports.insert(to, Port { rule, members: vec![index] });
+        let attached = self.attach(&FlowRule::flow(Protocol::Udp, to, None)).map_err(rule_error)?;
+        self.groups.ports.insert(to, Port { rule: attached.rule, members: vec![index] });
+        self.hold(attached, Holder::Group(to), None);
         Ok(())
+    }
+
+    /// A group's rule could not be had after all.
+    pub(super) fn lost_group(&mut self, to: SocketAddr, error: Error) {
+        for index in self.groups.ports.remove(&to).into_iter().flat_map(|port| port.members) {
+            if let Some(Flow::Udp(udp)) = self.slots.at(index) {
+                udp.error = Some(error);
+                self.raise(index, Readiness::ERR);
+            }
+        }
     }
 
     fn unsteer(&mut self, to: SocketAddr, index: u32) {

@@ -26,8 +26,10 @@ pub(super) struct Stream<Q: Queues> {
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     pub(super) hop: NextHop,
-    /// Its own flow rule: on a device with several rings, and if it came from another ring. Else it arrives by its listener's or its host's.
+    /// Its flow rule, on a device with several rings, or if it came from another ring: its own, or a share in its listener's. Else it arrives by its host's.
     pub(super) rule: Option<RuleId>,
+    /// It is being opened, and says nothing until its rule steers.
+    pub(super) awaits_rule: bool,
     /// The wheel's entry that counts; others of this slot are stale.
     pub(super) wheel_at: Option<Instant>,
     /// A later entry that an earlier one took over from. It is used again, so that a connection which is busy now and then
@@ -87,7 +89,10 @@ impl<Q: Queues> Stream<Q> {
 /// A listening socket.
 pub(super) struct Listener {
     pub(super) local: SocketAddr,
-    pub(super) rule: RuleId,
+    /// None: nobody new finds it.
+    pub(super) rule: Option<RuleId>,
+    /// Why it has none, until somebody asks.
+    pub(super) error: Option<Error>,
     pub(super) backlog: usize,
     /// Handshakes under way.
     pub(super) half_open: usize,
@@ -100,6 +105,12 @@ pub(super) struct Listener {
 }
 
 impl Listener {
+    pub(super) fn readiness(&self) -> Readiness {
+        let mut readiness = if self.ready.is_empty() { Readiness::empty() } else { Readiness::IN };
+        readiness.set(Readiness::ERR, self.error.is_some());
+        readiness
+    }
+
     /// Whether one more connection may begin now ([`tcp::Config::syn_rate_max`]).
     pub(super) fn lets_begin(&mut self, now: Instant, strain: Strain) -> bool {
         if self.config.syn_rate_max == 0 {

@@ -13,9 +13,10 @@ use super::demux::FlowKey;
 use super::neighbour::Neighbours;
 use super::output::{Envelope, Output};
 use super::slots::{Flow, STALL_MAX, STALL_MIN, Stream};
+use super::steering::Holder;
 use super::types::{FlowId, NextHop};
 use super::udp::rule_error;
-use crate::device::{FlowRule, MacAddr, Protocol, Queues, RuleError, RuleId, SendError};
+use crate::device::{Attached, MacAddr, Protocol, Queues, SendError};
 use crate::error::Error;
 use crate::flow::Readiness;
 use crate::marks::mark;
@@ -31,7 +32,7 @@ impl<Q: Queues> Ring<Q> {
     /// A pair of addresses whose connection only waits out its TIME-WAIT may be used again if timestamps tell the two apart
     /// (RFC 6191 s2, Linux's tcp_tw_reuse). Its rule comes with them: if there were none for the new connection, the old one would have ended its
     /// wait for nothing, and without it old duplicates could be taken for new.
-    fn displace(&mut self, now: Instant, index: u32) -> Result<Option<RuleId>, Error> {
+    fn displace(&mut self, now: Instant, index: u32) -> Result<Option<Attached>, Error> {
         let Some(stream) = self.slots.stream_at(index) else { return Err(Error::AddressInUse) };
         if !stream.connection.may_be_reused(now) {
             return Err(Error::AddressInUse);
@@ -42,7 +43,7 @@ impl<Q: Queues> Ring<Q> {
         stream.rule = kept;
         let rule = match taken {
             None => self.steer(local, remote).map_err(rule_error)?,
-            inherited => inherited,
+            Some(rule) => Some(Attached { rule, is_ready: !self.rules.is_pending(rule) }),
         };
         mark!(self, TimeWaitReused);
         self.end_time_wait(index);
@@ -128,7 +129,7 @@ impl<Q: Queues> Ring<Q> {
         remote: SocketAddr,
         hop: NextHop,
         parent: Option<FlowId>,
-        rule: Option<RuleId>,
+        attached: Option<Attached>,
     ) -> Result<FlowId, Error> {
         let (wheel_at, far_at) = (None, None);
         if let Some(mtu) = self.paths.mtu(now, remote.ip()).filter(|_| !self.config.is(Mutant::PathMtuNotShared)) {
@@ -142,7 +143,8 @@ impl<Q: Queues> Ring<Q> {
             local,
             remote,
             hop,
-            rule,
+            rule: attached.map(|attached| attached.rule),
+            awaits_rule: false,
             wheel_at,
             far_at,
             parent,
@@ -156,22 +158,16 @@ impl<Q: Queues> Ring<Q> {
             Ok(id) => {
                 self.demux.insert(key, id.index);
                 self.handed_over.remove(local, remote);
+                if let Some(attached) = attached {
+                    self.hold(attached, Holder::Flow(id.index), None);
+                }
                 Ok(id)
             }
             Err(error) => {
-                rule.into_iter().for_each(|rule| self.detach(rule));
+                attached.into_iter().for_each(|attached| self.detach(attached.rule));
                 Err(error)
             }
         }
-    }
-
-    /// Steers one connection's frames to this ring, where a device has several: a group's hash, or another ring's wider rule, might
-    /// send them elsewhere.
-    fn steer(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<RuleId>, RuleError> {
-        if self.output.caps.point_to_point || self.output.caps.rings_max < 2 {
-            return Ok(None);
-        }
-        self.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))).map(Some)
     }
 
     /// A SYN for a listener. Beyond the backlog it is dropped, as Linux does: the peer tries again.
@@ -206,8 +202,8 @@ impl<Q: Queues> Ring<Q> {
             config.keepalive = None;
         }
         let config = self.limited(remote.ip(), &config);
-        // Without a rule of its own the connection might not outlive a change of the listener's group: the peer tries again.
-        let rule = self.steer(local, remote).ok()?;
+        // Where there is no room for a rule, the peer tries again.
+        let rule = self.steer_accepted(index, local, remote).ok()?;
         let connection = tcp::Connection::accept(now, &config, header, self.opening(now, local, remote));
         let id = self.insert_stream(now, key, connection, local, remote, hop, Some(parent), rule).ok()?;
         if let Ok(listener) = self.slots.listener(parent) {
@@ -316,8 +312,8 @@ impl<Q: Queues> Ring<Q> {
                         self.stall(now, index);
                     }
                 }
-                // `tcp_route` wakes the flow.
-                None if stream.hop == NextHop::Pending => {}
+                // `tcp_route`, or the rule, wakes the flow.
+                None if stream.hop == NextHop::Pending || stream.awaits_rule => {}
                 // The neighbour's answer, or its absence, wakes the flow.
                 None => self.await_neighbour(index),
             }
@@ -489,9 +485,6 @@ impl<Q: Queues> Ring<Q> {
     /// A listener ends, and with it what nobody accepted.
     pub(super) fn close_listener(&mut self, now: Instant, id: FlowId) {
         let Some(Flow::Listener(listener)) = self.slots.remove(id.index) else { return };
-        if !self.config.is(Mutant::LeakRule) {
-            self.detach(listener.rule);
-        }
         if !self.config.is(Mutant::ListenerKeepsAddress) {
             self.demux.leave(FlowKey::bound(Protocol::Tcp, listener.local), id.index);
         }
@@ -515,6 +508,11 @@ impl<Q: Queues> Ring<Q> {
                 continue;
             }
             self.close_stream(now, child, true);
+        }
+        if let Some(rule) = listener.rule
+            && !self.config.is(Mutant::LeakRule)
+        {
+            self.detach_listeners(rule);
         }
     }
 
@@ -598,6 +596,7 @@ fn station<Q: Queues>(
     queues: &mut Q,
 ) -> Option<MacAddr> {
     match stream.hop {
+        _ if stream.awaits_rule => None,
         NextHop::Station(mac) => Some(mac),
         NextHop::Pending => None,
         NextHop::Neighbour(ip) => resolve(now, (stream.local.ip(), ip), neighbours, output, queues),

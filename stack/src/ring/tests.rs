@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 mod paths;
 mod sleepers;
+mod steering;
 mod strangers;
 
 use super::*;
@@ -106,9 +107,22 @@ pub(super) struct Table {
     made: u64,
     /// It takes no more.
     pub(super) is_full: bool,
+    /// Its rules steer when they are said to.
+    pub(super) is_slow: bool,
 }
 
 impl Cable {
+    /// The rule for these addresses.
+    pub(super) fn rule_of(&self, local: SocketAddr, remote: Option<SocketAddr>) -> Option<RuleId> {
+        let is_it = |rule: &FlowRule| rule.addresses().is_some_and(|flow| (flow.local, flow.remote) == (local, remote));
+        self.table().rules.iter().find(|(rule, _)| is_it(rule)).map(|(_, id)| *id)
+    }
+
+    /// The device says so.
+    pub(super) fn tell(&mut self, event: DeviceEvent) {
+        self.events.push_back(event);
+    }
+
     pub(super) fn table(&self) -> std::sync::MutexGuard<'_, Table> {
         self.card.table.lock().unwrap()
     }
@@ -134,7 +148,7 @@ impl Device for Card {
         table.made += 1;
         let id = RuleId(table.made);
         table.rules.push((*rule, id));
-        Ok(Attached { rule: id, is_ready: true })
+        Ok(Attached { rule: id, is_ready: !table.is_slow })
     }
     fn retarget(&self, _: RuleId, _: Target, _: u32) -> Result<(), RuleError> {
         Ok(())

@@ -26,6 +26,8 @@ pub(super) struct Port {
     pub(super) events: VecDeque<DeviceEvent>,
     pub(super) rules: BTreeMap<u64, FlowRule>,
     pub(super) rules_ever: u64,
+    /// Rules steer when the drill says so.
+    pub(super) is_slow: bool,
     /// Rules that were ended and never begun, or ended twice.
     pub(super) rules_wrong: u64,
     /// Send buffers that the stack has, how many it may have, and their length.
@@ -47,6 +49,7 @@ impl Port {
             events: VecDeque::new(),
             rules: BTreeMap::new(),
             rules_ever: 0,
+            is_slow: false,
             rules_wrong: 0,
             buffers: Rc::default(),
             buffers_max: usize::MAX,
@@ -101,7 +104,7 @@ impl Device for AdapterCard {
         let port = &mut *self.port.borrow_mut();
         port.rules_ever += 1;
         port.rules.insert(port.rules_ever, *rule);
-        Ok(Attached { rule: RuleId(port.rules_ever), is_ready: true })
+        Ok(Attached { rule: RuleId(port.rules_ever), is_ready: !port.is_slow })
     }
 
     fn retarget(&self, _: RuleId, _: Target, _: u32) -> Result<(), RuleError> {

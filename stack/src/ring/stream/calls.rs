@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use super::super::Ring;
 use super::super::demux::FlowKey;
 use super::super::slots::{Flow, Listener};
+use super::super::steering::Holder;
 use super::super::types::{FlowId, NextHop, RecvFlags, Reuse};
 use super::super::udp::rule_error;
 use crate::device::{FlowRule, Protocol, Queues};
@@ -34,13 +35,19 @@ impl<Q: Queues> Ring<Q> {
             return Err(Error::Invalid);
         }
         let key = FlowKey::new(Protocol::Tcp, local, remote);
-        let rule = match self.demux.exact(key) {
+        let attached = match self.demux.exact(key) {
             Some(old) => self.displace(now, old)?,
             None => self.steer(local, remote).map_err(rule_error)?,
         };
         let config = self.limited(remote.ip(), config);
         let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, local, remote));
-        let id = self.insert_stream(now, key, connection, local, remote, hop, None, rule)?;
+        let id = self.insert_stream(now, key, connection, local, remote, hop, None, attached)?;
+        if let Some(stream) = self.slots.stream_at(id.index)
+            && attached.is_some_and(|attached| !attached.is_ready)
+            && !self.config.is(Mutant::SynBeforeRule)
+        {
+            stream.awaits_rule = true;
+        }
         self.transmit(now, id.index);
         self.output.flush(&mut self.queues);
         Ok(id)
@@ -86,10 +93,11 @@ impl<Q: Queues> Ring<Q> {
             return Err(Error::AddressInUse);
         }
         let rule = FlowRule { shared: config.reuse_port, ..FlowRule::flow(Protocol::Tcp, local, None) };
-        let rule = self.attach(&rule).map_err(rule_error)?;
+        let attached = self.attach(&rule).map_err(rule_error)?;
         let listener = Listener {
             local,
-            rule,
+            rule: Some(attached.rule),
+            error: None,
             backlog,
             half_open: 0,
             ready: Default::default(),
@@ -100,10 +108,11 @@ impl<Q: Queues> Ring<Q> {
         match self.slots.insert(Flow::Listener(Box::new(listener))) {
             Ok(id) => {
                 self.demux.join(key, id.index, reuse);
+                self.hold(attached, Holder::Flow(id.index), None);
                 Ok(id)
             }
             Err(error) => {
-                self.detach(rule);
+                self.detach(attached.rule);
                 Err(error)
             }
         }
@@ -156,9 +165,10 @@ impl<Q: Queues> Ring<Q> {
 
     /// Takes a listener's rule back: nobody new finds it, while what knows it already is still served.
     pub fn tcp_withdraw(&mut self, listener: FlowId) {
-        if let Some(Flow::Listener(listener)) = self.slots.find(listener) {
-            let rule = listener.rule;
-            self.detach(rule);
+        if let Ok(listener) = self.slots.listener(listener)
+            && let Some(rule) = listener.rule.take()
+        {
+            self.detach_listeners(rule);
         }
     }
 

@@ -8,6 +8,7 @@ use super::super::Ring;
 use super::super::demux::FlowKey;
 use super::super::output::Envelope;
 use super::super::slots::Flow;
+use super::super::steering::Holder;
 use super::super::types::{Datagram, FlowId, NextHop, RecvFlags, UdpOptions};
 use super::bytes::Bytes;
 use super::{OVERHEAD, UdpFlow, among_equals, rule_error, udp_rule};
@@ -34,7 +35,7 @@ impl<Q: Queues> Ring<Q> {
             return Err(Error::AddressInUse);
         }
         // A group's datagrams come with its first member.
-        let rule = match local.ip().is_multicast() {
+        let attached = match local.ip().is_multicast() {
             true => None,
             false => Some(self.attach(&udp_rule(local, options)).map_err(rule_error)?),
         };
@@ -42,7 +43,7 @@ impl<Q: Queues> Ring<Q> {
             bound: local,
             local,
             remote: None,
-            rule,
+            rule: attached.map(|attached| attached.rule),
             memberships: Vec::new(),
             options: *options,
             queue: VecDeque::new(),
@@ -64,10 +65,13 @@ impl<Q: Queues> Ring<Q> {
         match self.slots.insert(Flow::Udp(Box::new(flow))) {
             Ok(id) => {
                 self.demux.join(key, id.index, options.reuse);
+                if let Some(attached) = attached {
+                    self.hold(attached, Holder::Flow(id.index), None);
+                }
                 Ok(id)
             }
             Err(error) => {
-                rule.into_iter().for_each(|rule| self.detach(rule));
+                attached.into_iter().for_each(|attached| self.detach(attached.rule));
                 Err(error)
             }
         }
@@ -100,18 +104,16 @@ impl<Q: Queues> Ring<Q> {
         if !self.demux.admits(after, options.reuse) {
             return Err(Error::AddressInUse);
         }
-        let rule = if moves { Some(self.attach(&udp_rule(local, &options)).map_err(rule_error)?) } else { None };
+        let attached = if moves { Some(self.attach(&udp_rule(local, &options)).map_err(rule_error)?) } else { None };
         if !stays {
             self.demux.leave(before, id.index);
         }
         self.demux.join(after, id.index, among_equals(options.reuse, remote.is_some()));
         if let Ok(flow) = self.slots.udp(id) {
             (flow.local, flow.remote) = (local, remote);
-            if moves
-                && let Some(rule) = core::mem::replace(&mut flow.rule, rule)
-                && !self.config.is(Mutant::ConnectLeaksRule)
-            {
-                self.detach(rule);
+            if let Some(attached) = attached {
+                let before = flow.rule.replace(attached.rule).filter(|_| !self.config.is(Mutant::ConnectLeaksRule));
+                self.hold(attached, Holder::Flow(id.index), before);
             }
         }
         Ok(())
@@ -139,16 +141,19 @@ impl<Q: Queues> Ring<Q> {
         // (The device may not have both rules at once.)
         self.detach(rule);
         let admitted = if self.demux.admits(key, options.reuse) { Ok(()) } else { Err(Error::AddressInUse) };
-        let (rule, now, result) = match admitted.and_then(|()| self.attach(&udp_rule(local, &options)).map_err(rule_error)) {
-            Ok(rule) => (Some(rule), options, Ok(())),
+        let (attached, now, result) = match admitted.and_then(|()| self.attach(&udp_rule(local, &options)).map_err(rule_error)) {
+            Ok(attached) => (Some(attached), options, Ok(())),
             Err(error) => (self.attach(&udp_rule(local, &before)).ok(), before, Err(error)),
         };
-        if rule.is_some() {
+        if attached.is_some() {
             self.demux.join(key, id.index, among_equals(now.reuse, has_peer));
         }
         if let Ok(flow) = self.slots.udp(id) {
-            flow.rule = rule;
+            flow.rule = attached.map(|attached| attached.rule);
             (flow.options.reuse, flow.options.cookie) = (now.reuse, now.cookie);
+        }
+        if let Some(attached) = attached {
+            self.hold(attached, Holder::Flow(id.index), None);
         }
         result
     }

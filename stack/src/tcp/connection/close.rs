@@ -146,6 +146,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
+    /// The device has no rule for a connection whose SYN was to wait for it.
+    pub fn not_steered(&mut self, error: Error) {
+        if self.state == State::SynSent {
+            self.fail(error);
+        }
+    }
+
     /// Whether bytes, our stream's end or a reset have yet to reach the peer: what an exiting process waits for.
     pub fn is_flushing(&self) -> bool {
         self.reset_due || matches!(self.state, State::FinWait1 | State::Closing | State::LastAck)

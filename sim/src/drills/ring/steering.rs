@@ -1,0 +1,111 @@
+//! Flow rules on a device that has several rings: when they are there, and when they are not any more.
+
+use core::time::Duration;
+use std::io::IoSliceMut;
+use std::net::SocketAddrV4;
+
+use ringway_stack::device::{DeviceEvent, RuleError, RuleId};
+use ringway_stack::ring::{NextHop, RecvFlags, RingConfig};
+use ringway_stack::{Error, tcp};
+
+use super::host::{Host, Link, OURS, THEIRS, address};
+use super::streams::{PeerEnd, plain, segment};
+use crate::drills::bench::{Bench, TIME_WAIT};
+use crate::drills::card::PEER;
+use crate::segment::{ACK, SYN, Segment};
+
+/// A host on a device of several rings, which knows its neighbour.
+fn host(bench: &mut Bench) -> Host<'_> {
+    let config = RingConfig { addresses: OURS.map(Into::into).to_vec(), time_wait: TIME_WAIT, ..RingConfig::default() };
+    let mut host = Host::of_many_rings(bench, Link::Asked, config);
+    host.ring.set_neighbour(THEIRS.into(), Some(PEER));
+    host
+}
+
+/// The rule that names these ends.
+fn rule_of(host: &Host<'_>, local: SocketAddrV4, remote: Option<SocketAddrV4>) -> Option<RuleId> {
+    let wanted = (local.into(), remote.map(Into::into));
+    let port = host.port.borrow();
+    port.rules.iter().find(|(_, rule)| rule.addresses().is_some_and(|flow| (flow.local, flow.remote) == wanted)).map(|(id, _)| RuleId(*id))
+}
+
+fn tell(host: &mut Host<'_>, event: DeviceEvent) {
+    if let DeviceEvent::RuleFailed(rule, _) = event {
+        host.port.borrow_mut().rules.remove(&rule.0);
+    }
+    host.port.borrow_mut().events.push_back(event);
+    host.poll();
+}
+
+/// Connections of a listener come by its rule, and have their own before it goes.
+pub(in crate::drills) fn accepted(bench: &mut Bench) {
+    let mut host = host(bench);
+    let (local, remote) = (address(1, 80), address(2, 1000));
+    let listener = host.ring.tcp_listen(local.into(), 4, &plain());
+    let Ok(listener) = listener else { return host.must(false, format_args!("listen(2): {listener:?}")) };
+    host.give(segment(remote, local, 1000, 0, SYN, &[]));
+    let answer = host.sent().iter().find_map(|frame| Segment::parse(&frame.bytes, &frame.ip()?)).filter(|answer| answer.has(SYN | ACK));
+    let Some(answer) = answer else { return host.must(false, "RFC 9293 s3.10.7.2: no SYN-ACK") };
+    host.give(segment(remote, local, 1001, answer.end(), ACK, &[]));
+    let Ok(socket) = host.ring.tcp_accept(listener) else { return host.must(false, "accept(2): nobody waits") };
+    host.must(rule_of(&host, local, Some(remote)).is_none(), "a connection has a rule, whose listener's steers it");
+    let is_slow = host.bench.chance(2);
+    host.port.borrow_mut().is_slow = is_slow;
+    host.close(listener);
+    let own = rule_of(&host, local, Some(remote));
+    host.must(own.is_some(), "a connection has no rule, whose listener has ended");
+    if let (true, Some(own)) = (is_slow, own) {
+        host.must(rule_of(&host, local, None).is_some(), "a listener's rule ends before its connections' steer");
+        let fails = host.bench.chance(3);
+        let event = if fails { DeviceEvent::RuleFailed(own, RuleError::Full) } else { DeviceEvent::RuleReady(own) };
+        tell(&mut host, event);
+        let (old, new) = (rule_of(&host, local, None).is_some(), rule_of(&host, local, Some(remote)).is_some());
+        host.must(
+            (old, new) == (fails, !fails),
+            format_args!("a connection's rule failed: {fails}; its listener's is there: {old}, its own: {new}"),
+        );
+    }
+    host.give(segment(remote, local, 1001, answer.end(), ACK, b"still there"));
+    let mut bytes = [0; 16];
+    let read = host.ring.tcp_recv(host.now, socket, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty());
+    host.must(read == Ok(11), format_args!("recv(2): {read:?} of 11 bytes for a connection whose listener has ended"));
+    host.ring.close(host.now, socket, true);
+    host.sent();
+    host.is_empty();
+}
+
+/// A SYN leaves once its answer comes here; a rule that fails is the end of the attempt.
+pub(in crate::drills) fn opening(bench: &mut Bench) {
+    let mut host = host(bench);
+    let remote = address(2, 80);
+    host.port.borrow_mut().is_slow = true;
+    let options = tcp::Config { timestamps: host.bench.chance(2), ..plain() };
+    let mut stream = PeerEnd::begin(&mut host, 3000, remote, NextHop::Neighbour(THEIRS.into()), &options);
+    let patience = Duration::from_millis(host.bench.below(5000));
+    host.pass(patience);
+    host.silence("a SYN leaves before its rule steers");
+    let Some(rule) = rule_of(&host, stream.local, Some(remote)) else { return host.must(false, "a connection that is opened has no rule") };
+    match host.bench.below(3) {
+        0 => {
+            tell(&mut host, DeviceEvent::RuleFailed(rule, RuleError::Full));
+            let error = host.ring.take_error(stream.socket);
+            host.must(error == Some(Error::NoBuffers), format_args!("SO_ERROR: {error:?} of a connection whose rule failed"));
+        }
+        1 => {
+            host.ring.close(host.now, stream.socket, false);
+            // (The news of it was under way.)
+            tell(&mut host, DeviceEvent::RuleReady(rule));
+            host.silence("close(2): a SYN leaves afterwards");
+            return host.is_empty();
+        }
+        _ => {
+            tell(&mut host, DeviceEvent::RuleReady(rule));
+            stream.finish(&mut host);
+            let state = host.ring.info(stream.socket).and_then(|info| info.state);
+            host.must(state == Some(tcp::State::Established), format_args!("connect(2): {state:?} once the rule steers"));
+        }
+    }
+    host.ring.close(host.now, stream.socket, true);
+    host.sent();
+    host.is_empty();
+}
