@@ -167,6 +167,10 @@ marks! {
     RuleAwaited,
     /// Such a rule could not be had after all.
     RuleFailed,
+    /// A connection came from another ring with its flow rule, which was moved.
+    RuleMoved,
+    /// A frame's flow tag named its connection.
+    FoundByTag,
     /// A listener ended, and connections that came by its rule got rules of their own.
     AcceptedSteered,
     /// A connection left the ring for another carrier, in the middle of its life.

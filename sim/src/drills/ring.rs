@@ -70,6 +70,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("a path of IPv6 that is too small", ipv6::too_big),
     ("a listener whose connections outlive it", steering::accepted),
     ("a connection that waits for its rule", steering::opening),
+    ("frames with flow tags", steering::tags),
 ];
 
 type Host<'b> = host::Host<'b>;

@@ -77,6 +77,10 @@ macro_rules! with_ring {
             SynBeforeRule,
             /// What waits for its flow rule is never told that it steers.
             PendingRuleForgotten,
+            /// A connection that comes from another ring leaves its flow rule there.
+            AdoptedRuleStays,
+            /// A flow tag is believed, whatever the frame's addresses are.
+            TagTrusted,
             /// Connections that a listener accepted have no flow rule once it ends.
             AcceptedEndWithListener,
             /// A closed socket's name finds the one that has its slot now.

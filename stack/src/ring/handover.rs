@@ -1,7 +1,8 @@
 //! A connection that moves from one ring to another of the same host, with everything that it has: state, queues, buffers (which stay the
 //! device's) and timers. What a forked server does with the connections that its children inherit.
 //!
-//! The new ring's rule names both ends, and so comes before the listener's that the connection was accepted by. Frames that the old ring
+//! On a device with several rings, its rule goes with it, and is moved: at no moment do its frames go to a third (a kernel would answer them by a
+//! reset). One that came by its listener's rule gets its own, which names both ends, and so comes before the listener's. Frames that the old ring
 //! has received already, or still receives until the new rule counts, are lost there in silence, as a busy network would lose them: a
 //! reset would end the connection on its new ring.
 
@@ -16,7 +17,7 @@ use super::steering::Holder;
 use super::stream::unnote;
 use super::types::{FlowId, NextHop};
 use super::udp::rule_error;
-use crate::device::{FiveTuple, FlowRule, MacAddr, Protocol, Queues};
+use crate::device::{Device, FiveTuple, MacAddr, Protocol, Queues, RuleId};
 use crate::error::Error;
 #[cfg(feature = "marks")]
 use crate::marks::Mark;
@@ -35,6 +36,21 @@ const REMEMBERED_MAX: usize = 4096;
 /// A connection between two rings. Dropped, it is gone without a word to the peer.
 pub struct Handover<Q: Queues> {
     stream: Box<Stream<Q>>,
+    carried: Carried<Q::Device>,
+}
+
+/// The flow rule of a connection between two rings: what it brings still comes to the one that gave the connection away. Dropped, it ends.
+struct Carried<D: Device> {
+    device: D,
+    rule: Option<RuleId>,
+}
+
+impl<D: Device> Drop for Carried<D> {
+    fn drop(&mut self) {
+        if let Some(rule) = self.rule {
+            self.device.detach(rule);
+        }
+    }
 }
 
 impl<Q: Queues> core::fmt::Debug for Handover<Q> {
@@ -173,7 +189,10 @@ impl<Q: Queues> Ring<Q> {
     /// [`Error::NotConnected`] (its handshake is not complete), [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
     pub fn detach_stream(&mut self, now: Instant, id: FlowId) -> Result<Handover<Q>, Error> {
         self.slots.stream(id)?;
-        self.remove_stream(now, id).map(|stream| Handover { stream })
+        let rule = self.slots.stream(id)?.rule.filter(|rule| self.is_steered() && self.rules.is_own(*rule));
+        let mut stream = self.remove_stream(now, id, rule.is_some())?;
+        stream.rule = None;
+        Ok(Handover { stream, carried: Carried { device: self.queues.device().clone(), rule } })
     }
 
     /// Takes a connection over from another ring: steers its frames here, arms its timers, and goes on. What it is ready for shows as
@@ -191,11 +210,12 @@ impl<Q: Queues> Ring<Q> {
         if !self.slots.has_room() {
             return Err((Error::NoBuffers, handover));
         }
-        let attached = match self.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))) {
+        let attached = match self.steer_adopted(handover.carried.rule, local, remote) {
             Ok(attached) => attached,
             Err(error) => return Err((rule_error(error), handover)),
         };
-        let mut stream = handover.stream;
+        let Handover { mut stream, mut carried } = handover;
+        carried.rule = None;
         stream.rule = Some(attached.rule);
         let readiness = stream.connection.readiness();
         let deadline = stream.connection.deadline();
@@ -237,7 +257,7 @@ impl<Q: Queues> Ring<Q> {
             return Err(Error::BadSocket);
         }
         let (parent, queued) = (stream.parent, stream.queued);
-        let stream = self.remove_stream(now, id)?;
+        let stream = self.remove_stream(now, id, false)?;
         if let Some(Flow::Listener(listener)) = parent.and_then(|parent| self.slots.find_mut(parent).ok())
             && queued
             && !self.config.is(Mutant::DissolvedStaysQueued)
@@ -255,8 +275,8 @@ impl<Q: Queues> Ring<Q> {
         Ok(remains)
     }
 
-    /// Takes a connection out of everything here that names it, closed by the program or not.
-    fn remove_stream(&mut self, now: Instant, id: FlowId) -> Result<Box<Stream<Q>>, Error> {
+    /// Takes a connection out of everything here that names it, closed by the program or not. `carries`: its rule goes with it.
+    fn remove_stream(&mut self, now: Instant, id: FlowId, carries: bool) -> Result<Box<Stream<Q>>, Error> {
         let stream = self.slots.stream_at(id.index).ok_or(Error::BadSocket)?;
         if matches!(stream.connection.state(), State::SynSent | State::SynReceived) {
             return Err(Error::NotConnected);
@@ -266,7 +286,7 @@ impl<Q: Queues> Ring<Q> {
         if self.demux.exact(key) == Some(id.index) {
             self.demux.remove(key);
         }
-        if let Some(rule) = stream.rule.take().filter(|_| !self.config.is(Mutant::DissolveLeaksRule)) {
+        if let Some(rule) = stream.rule.take().filter(|_| !carries && !self.config.is(Mutant::DissolveLeaksRule)) {
             self.detach(rule);
         }
         if stream.connection.state() != State::Closed
@@ -319,7 +339,8 @@ impl<Q: Queues> Ring<Q> {
         let (awaits_rule, queued, orphan, stalled, shared, noted) = (false, false, false, false, false, false);
         let stream =
             Stream { connection, local, remote, hop, rule, awaits_rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted };
-        let id = self.adopt(now, Handover { stream: Box::new(stream) }).map_err(|(error, _)| error)?;
+        let carried = Carried { device: self.queues.device().clone(), rule: None };
+        let id = self.adopt(now, Handover { stream: Box::new(stream), carried }).map_err(|(error, _)| error)?;
         self.renote(id.index);
         mark!(self, AdoptedWritten);
         Ok(id)

@@ -273,7 +273,8 @@ impl<Q: Queues> Ring<Q> {
         let (remote, local) = packet.header.ends(header.src_port, header.dst_port);
         let payload_len = packet.len() - at;
         self.output_rx(payload_len);
-        let found = self.demux.find(Protocol::Tcp, local, remote);
+        let tagged = self.tagged(packet.frame.meta.flow_tag, local, remote);
+        let found = tagged.or_else(|| self.demux.find(Protocol::Tcp, local, remote));
         match found.map(|index| (index, self.slots.at(index))) {
             Some((index, Some(Flow::Stream(stream)))) => {
                 if self.output.caps.point_to_point && stream.hop != NextHop::Station(packet.from) {

@@ -152,6 +152,11 @@ impl<Q: Queues> Slots<Q> {
         !self.free.is_empty() || self.slots.len() < self.max
     }
 
+    /// Where the next flow goes, if there is room for one.
+    pub(super) fn next_index(&self) -> u32 {
+        self.free.last().copied().unwrap_or(self.slots.len() as u32)
+    }
+
     pub(super) fn insert(&mut self, flow: Flow<Q>) -> Result<FlowId, Error> {
         let index = match self.free.pop() {
             Some(index) => index,

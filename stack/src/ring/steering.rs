@@ -6,6 +6,8 @@
 //!
 //! The connections that a listener accepts come by its rule, and have a share in it. When the listener ends, each of them gets a rule of its own, so
 //! that another may listen there. (Members of a group do not rely on it: who joins or leaves would take their connections elsewhere.)
+//!
+//! A connection's own rule has a flow tag, which names its slot and saves the search for it. It is verified against the frame's addresses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,12 +16,15 @@ use super::Ring;
 use super::demux::FlowKey;
 use super::slots::Flow;
 use super::udp::rule_error;
-use crate::device::{Attached, Device as _, FlowRule, Protocol, Queues, RuleError, RuleId};
+use crate::device::{Attached, Device as _, FlowRule, Protocol, Queues, RuleError, RuleId, Steering};
 use crate::error::Error;
 use crate::flow::Readiness;
 use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::time::Instant;
+
+/// The largest flow tag: a ConnectX reports 24 bits.
+const TAG_MAX: u32 = (1 << 24) - 1;
 
 /// Whose a rule is.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +52,11 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    /// Whether a rule is one flow's alone, and steers.
+    pub(super) fn is_own(&self, rule: RuleId) -> bool {
+        !self.is_pending(rule) && !self.shares.contains_key(&rule)
+    }
+
     pub(super) fn is_pending(&self, rule: RuleId) -> bool {
         !self.pending.is_empty() && self.pending.contains_key(&rule)
     }
@@ -90,17 +100,52 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// Whether a connection's frames might go to another ring, if no rule steered them here.
-    fn is_steered(&self) -> bool {
+    pub(super) fn is_steered(&self) -> bool {
         !self.output.caps.point_to_point && self.output.caps.rings_max > 1
     }
 
+    /// The rule of the connection in the slot `index`.
+    pub(super) fn rule_of(&self, index: u32, local: SocketAddr, remote: SocketAddr) -> FlowRule {
+        FlowRule::flow(Protocol::Tcp, local, Some(remote)).tag(self.tag_of(index))
+    }
+
+    /// The flow tag that names a slot; zero where the device has none, or none so large.
+    fn tag_of(&self, index: u32) -> u32 {
+        let has_tags = self.output.caps.steering.contains(Steering::TAG);
+        index.checked_add(1).filter(|tag| has_tags && *tag <= TAG_MAX).unwrap_or(0)
+    }
+
+    /// The connection that a frame's flow tag names, if it is that between these addresses. (A tag may be out of date: the frame lay in the queue while
+    /// the slot became another flow's.)
+    #[inline]
+    pub(super) fn tagged(&mut self, tag: u32, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+        let index = tag.checked_sub(1)?;
+        let trusts = self.config.is(Mutant::TagTrusted);
+        let stream = self.slots.stream_at(index)?;
+        let is_its = trusts || (stream.local == local && stream.remote == remote);
+        // (One that has ended, or hears no more, is found by nobody.)
+        let hears = stream.rule.is_some() && !stream.connection.is_finished();
+        if is_its && hears {
+            mark!(self, FoundByTag);
+            return Some(index);
+        }
+        None
+    }
+
+    /// A connection has taken over the rule of an earlier one.
+    pub(super) fn retag(&mut self, rule: RuleId, index: u32) {
+        // (Where it cannot be changed, the addresses find the flow as ever.)
+        let _ = self.queues.device().retarget(rule, self.queues.id().into(), self.tag_of(index));
+    }
+
     /// Steers one connection's frames to this ring, where a device has several: a group's hash, or another ring's wider rule, might
-    /// send them elsewhere.
+    /// send them elsewhere. It is about to have a slot.
     pub(super) fn steer(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<Attached>, RuleError> {
         if !self.is_steered() {
             return Ok(None);
         }
-        self.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))).map(Some)
+        let rule = self.rule_of(self.slots.next_index(), local, remote);
+        self.attach(&rule).map(Some)
     }
 
     /// The rule for a connection that a listener's SYN begins: a share in the listener's, or its own.
@@ -118,6 +163,17 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
+    /// A connection of another ring of this device is to have a slot here; it may have brought its rule.
+    pub(super) fn steer_adopted(&mut self, rule: Option<RuleId>, local: SocketAddr, remote: SocketAddr) -> Result<Attached, RuleError> {
+        let index = self.slots.next_index();
+        let Some(rule) = rule else { return self.attach(&self.rule_of(index, local, remote)) };
+        if !self.config.is(Mutant::AdoptedRuleStays) {
+            self.queues.device().retarget(rule, self.queues.id().into(), self.tag_of(index))?;
+        }
+        mark!(self, RuleMoved);
+        Ok(Attached { rule, is_ready: true })
+    }
+
     /// A listener gives its rule up: what came by it and lives on gets rules of its own first.
     pub(super) fn detach_listeners(&mut self, rule: RuleId) {
         for (index, local, remote) in self.sharers(rule) {
@@ -127,7 +183,8 @@ impl<Q: Queues> Ring<Q> {
                 continue;
             }
             // (Where there is no room for it, it keeps its share, and nobody else can listen there.)
-            let Ok(attached) = self.attach(&FlowRule::flow(Protocol::Tcp, local, Some(remote))) else { continue };
+            let own = self.rule_of(index, local, remote);
+            let Ok(attached) = self.attach(&own) else { continue };
             mark!(self, AcceptedSteered);
             if let Some(stream) = self.slots.stream_at(index) {
                 stream.rule = Some(attached.rule);

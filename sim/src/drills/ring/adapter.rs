@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ringway_stack::Instant;
 use ringway_stack::device::{
     Attached, Capabilities, Device, DeviceEvent, FlowRule, MacAddr, OpenError, Queues, QueuesConfig, RuleError, RuleId, RxBatch, SendError,
-    Target, TxFrame, Wake,
+    Steering, Target, TxFrame, Wake,
 };
 use ringway_stack::offload::DeviceKind;
 
@@ -26,6 +26,8 @@ pub(super) struct Port {
     pub(super) events: VecDeque<DeviceEvent>,
     pub(super) rules: BTreeMap<u64, FlowRule>,
     pub(super) rules_ever: u64,
+    /// The flow tag of what comes.
+    pub(super) tag: u32,
     /// Rules steer when the drill says so.
     pub(super) is_slow: bool,
     /// Rules that were ended and never begun, or ended twice.
@@ -49,6 +51,7 @@ impl Port {
             events: VecDeque::new(),
             rules: BTreeMap::new(),
             rules_ever: 0,
+            tag: 0,
             is_slow: false,
             rules_wrong: 0,
             buffers: Rc::default(),
@@ -85,6 +88,7 @@ impl Adapter {
     /// The same, as one of several rings of its device.
     pub(super) fn of_several(mut self) -> Self {
         self.card.capabilities.rings_max = 4;
+        self.card.capabilities.steering |= Steering::TAG;
         self
     }
 }
@@ -140,6 +144,7 @@ impl Queues for Adapter {
         {
             let Some(slot) = batch.push_slot() else { break };
             Received::fill(slot, frame);
+            slot.meta.flow_tag = port.tag;
             count += 1;
         }
         count

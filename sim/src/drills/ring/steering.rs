@@ -109,3 +109,39 @@ pub(in crate::drills) fn opening(bench: &mut Bench) {
     host.sent();
     host.is_empty();
 }
+
+/// A flow tag saves a search, and changes nothing: also where it is out of date, another flow's, or nobody's.
+pub(in crate::drills) fn tags(bench: &mut Bench) {
+    let mut host = host(bench);
+    let remote = address(2, 80);
+    let mut streams: Vec<_> = [3000, 3001, 3002]
+        .into_iter()
+        .map(|port| {
+            let mut stream = PeerEnd::begin(&mut host, port, remote, NextHop::Neighbour(THEIRS.into()), &plain());
+            stream.finish(&mut host);
+            stream
+        })
+        .collect();
+    let tags: Vec<u32> = host.port.borrow().rules.values().map(|rule| rule.tag).collect();
+    host.must(!tags.contains(&0), format_args!("{tags:?}: tags of connections' rules, on a device that has tags"));
+    let gone = streams.pop();
+    if let Some(gone) = gone.filter(|_| host.bench.chance(2)) {
+        host.ring.close(host.now, gone.socket, true);
+        host.sent();
+    }
+    for _ in 0..host.bench.between(2, 8) {
+        let tag = host.bench.pick(&[tags[0], tags[1], tags[2], 0, 77, u32::MAX]);
+        let which = host.bench.below(2) as usize;
+        host.port.borrow_mut().tag = tag;
+        streams[which].give(&mut host, 0, 40);
+        let mut bytes = [0; 64];
+        let read = host.ring.tcp_recv(host.now, streams[which].socket, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty());
+        host.must(read == Ok(40), format_args!("recv(2): {read:?} of 40 bytes that came with the flow tag {tag}, of {tags:?}"));
+    }
+    host.port.borrow_mut().tag = 0;
+    for socket in host.ring.open_flows() {
+        host.ring.close(host.now, socket, true);
+    }
+    host.sent();
+    host.is_empty();
+}

@@ -1,7 +1,7 @@
 use std::io::IoSlice;
 
 use super::*;
-use crate::ring::tests::{B, Cable, Pair, read, write};
+use crate::ring::tests::{A, B, Cable, Pair, read, write};
 use crate::ring::{Readiness, RingConfig, SendFlags, Shutdown};
 use crate::tcp;
 
@@ -423,4 +423,20 @@ fn what_its_peer_has_all_of_and_what_was_aborted_lingers_no_more() {
     write(&mut pair.a, pair.now, client, b"never mind").unwrap();
     pair.a.close(pair.now, client, true);
     assert!(pair.a.lingering_streams().is_empty());
+}
+
+/// On a device with several rings there is no moment at which the connection's frames are steered nowhere.
+#[test]
+fn on_a_device_with_several_rings_its_rule_goes_with_it() {
+    let mut pair = Pair::new();
+    pair.a.output.caps.rings_max = 2;
+    let (client, _, _) = pair.connected();
+    let rule = pair.a.queues().rule_of(SocketAddr::new(A, 5000), Some(SocketAddr::new(B, 80))).expect("a connection has its own");
+    let handover = pair.a.detach_stream(pair.now, client).unwrap();
+    let is_there = |pair: &Pair| pair.a.queues().table().rules.iter().any(|(_, id)| *id == rule);
+    assert!(is_there(&pair));
+    let id = pair.a.adopt(pair.now, handover).map_err(|(error, _)| error).unwrap();
+    assert!(is_there(&pair) && pair.a.queues().table().rules.len() == 1);
+    drop(pair.a.detach_stream(pair.now, id).unwrap());
+    assert!(!is_there(&pair), "nobody took it");
 }

@@ -35,13 +35,17 @@ impl<Q: Queues> Ring<Q> {
             return Err(Error::Invalid);
         }
         let key = FlowKey::new(Protocol::Tcp, local, remote);
-        let attached = match self.demux.exact(key) {
+        let before = self.demux.exact(key);
+        let attached = match before {
             Some(old) => self.displace(now, old)?,
             None => self.steer(local, remote).map_err(rule_error)?,
         };
         let config = self.limited(remote.ip(), config);
         let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, local, remote));
         let id = self.insert_stream(now, key, connection, local, remote, hop, None, attached)?;
+        if let (Some(_), Some(attached)) = (before, attached) {
+            self.retag(attached.rule, id.index);
+        }
         if let Some(stream) = self.slots.stream_at(id.index)
             && attached.is_some_and(|attached| !attached.is_ready)
             && !self.config.is(Mutant::SynBeforeRule)
