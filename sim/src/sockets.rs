@@ -428,12 +428,13 @@ impl Sockets {
     pub fn adopt_written(
         &mut self,
         now: Instant,
-        handover: Handover<SimQueues>,
+        mut handover: Handover<SimQueues>,
         hop: NextHop,
         config: &tcp::Config,
     ) -> Result<FlowId, (Error, Handover<SimQueues>)> {
         let Some(bytes) = handover.snapshot(now) else { return self.adopt(now, handover) };
         let tuple = (handover.local(), handover.remote());
+        handover.end_rule();
         let socket = match self.ring.adopt_snapshot(now, (tuple.0, tuple.1), hop, config, &bytes) {
             Ok(socket) => socket,
             // Two copies may be more than the NIC has buffers for, and the first one's go only with it. Two processes have a pool each.

@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 use core::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use arrayvec::ArrayVec;
@@ -40,6 +40,8 @@ pub(super) struct Steering {
     /// Which entry a rule belongs to.
     rules: BTreeMap<u64, u64>,
     made: u64,
+    /// Rules that ended with their ring.
+    ended: BTreeSet<RuleId>,
     /// Rules that do not count yet, in the order in which they will.
     pending: VecDeque<(Instant, RuleId)>,
     /// Where the last frame's flow goes, while sockets' rules are all that there are.
@@ -149,12 +151,18 @@ impl Steering {
         aim
     }
 
+    /// Whether a rule ended because its ring did.
+    pub(super) fn ended_with_ring(&self, rule: RuleId) -> bool {
+        self.ended.contains(&rule)
+    }
+
     /// Detaches every rule that steers to `ring`.
     pub(super) fn detach_all(&mut self, ring: usize) {
         let of_ring = |(id, target): &(RuleId, Aim)| (target.ring == ring).then_some(*id);
         let rules: Vec<_> = self.entries.values().flat_map(|entry| entry.all().filter_map(of_ring)).collect();
         for rule in rules {
             self.detach(rule);
+            self.ended.insert(rule);
         }
     }
 

@@ -91,7 +91,8 @@ pub trait Device: Clone {
     /// [`RuleError::NoQueue`]; [`RuleError::Unsupported`] on a device whose rules cannot be moved. The rule steers as before.
     fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError>;
 
-    /// Ends what [`Device::attach`] began. A rule that is not ready yet never will be, and nothing more is said of it.
+    /// Ends what [`Device::attach`] began. A rule that is not ready yet never will be, and nothing more is said of it; one that ended with its ring has
+    /// ended already.
     fn detach(&self, rule: RuleId);
 }
 

@@ -45,11 +45,17 @@ struct Carried<D: Device> {
     rule: Option<RuleId>,
 }
 
-impl<D: Device> Drop for Carried<D> {
-    fn drop(&mut self) {
-        if let Some(rule) = self.rule {
+impl<D: Device> Carried<D> {
+    fn end(&mut self) {
+        if let Some(rule) = self.rule.take() {
             self.device.detach(rule);
         }
+    }
+}
+
+impl<D: Device> Drop for Carried<D> {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -74,6 +80,11 @@ impl<Q: Queues> Handover<Q> {
     /// Where its peer is.
     pub fn hop(&self) -> NextHop {
         self.stream.hop
+    }
+
+    /// Ends the flow rule that it has with it: before a ring of another process, or another carrier, asks for one of these addresses.
+    pub fn end_rule(&mut self) {
+        self.carried.end();
     }
 
     /// The connection as bytes, for a ring of another process ([`Ring::adopt_snapshot`]). `None`: it is over, or about to be, or the program

@@ -26,6 +26,8 @@ pub(super) struct Port {
     pub(super) events: VecDeque<DeviceEvent>,
     pub(super) rules: BTreeMap<u64, FlowRule>,
     pub(super) rules_ever: u64,
+    /// How often a rule was moved.
+    pub(super) moves: u32,
     /// The flow tag of what comes.
     pub(super) tag: u32,
     /// Rules steer when the drill says so.
@@ -51,6 +53,7 @@ impl Port {
             events: VecDeque::new(),
             rules: BTreeMap::new(),
             rules_ever: 0,
+            moves: 0,
             tag: 0,
             is_slow: false,
             rules_wrong: 0,
@@ -112,6 +115,7 @@ impl Device for AdapterCard {
     }
 
     fn retarget(&self, _: RuleId, _: Target, _: u32) -> Result<(), RuleError> {
+        self.port.borrow_mut().moves += 1;
         Ok(())
     }
 

@@ -5,9 +5,10 @@ use std::io::IoSliceMut;
 use std::net::SocketAddrV4;
 
 use ringway_stack::device::{DeviceEvent, RuleError, RuleId};
-use ringway_stack::ring::{NextHop, RecvFlags, RingConfig};
+use ringway_stack::ring::{NextHop, RecvFlags, Ring, RingConfig};
 use ringway_stack::{Error, tcp};
 
+use super::adapter::Adapter;
 use super::host::{Host, Link, OURS, THEIRS, address};
 use super::streams::{PeerEnd, plain, segment};
 use crate::drills::bench::{Bench, TIME_WAIT};
@@ -142,6 +143,35 @@ pub(in crate::drills) fn tags(bench: &mut Bench) {
     for socket in host.ring.open_flows() {
         host.ring.close(host.now, socket, true);
     }
+    host.sent();
+    host.is_empty();
+}
+
+/// A connection that moves to another ring of its device takes its rule with it, which is never gone, and is moved.
+pub(in crate::drills) fn moved(bench: &mut Bench) {
+    let mut host = host(bench);
+    let remote = address(2, 80);
+    let mut stream = PeerEnd::begin(&mut host, 3000, remote, NextHop::Neighbour(THEIRS.into()), &plain());
+    stream.finish(&mut host);
+    let rule = rule_of(&host, stream.local, Some(remote));
+    let Ok(handover) = host.ring.detach_stream(host.now, stream.socket) else { return host.must(false, "a connection cannot move") };
+    host.must(
+        rule.is_some() && rule_of(&host, stream.local, Some(remote)) == rule,
+        "a connection between two rings has no rule, or another",
+    );
+    let adapter = Adapter::new(&host.port, false, 0).of_several();
+    let config = RingConfig { addresses: OURS.map(Into::into).to_vec(), ..RingConfig::default() };
+    let mut other = host.bench.infected(Ring::new(adapter, config, [9; 32]));
+    let adopted = other.adopt(host.now, handover).map_err(|(error, _)| error);
+    let moves = host.port.borrow().moves;
+    host.must(
+        adopted.is_ok() && moves == 1 && rule_of(&host, stream.local, Some(remote)) == rule,
+        format_args!("{adopted:?} of a connection that moves, whose rule has moved {moves} times"),
+    );
+    if let Ok(socket) = adopted {
+        other.close(host.now, socket, true);
+    }
+    drop(other);
     host.sent();
     host.is_empty();
 }
