@@ -123,6 +123,9 @@ pub(in crate::checkers) struct State {
     fuzzy: bool,
     /// The last service had several arrivals at a time.
     muddled: bool,
+    /// What arrived at a time told of a loss and acknowledged it: a recovery began and ended without anything that was sent again, and left a window of its
+    /// own behind (RFC 6582 s3.2 step 3).
+    pub(super) recovered_at_once: bool,
 }
 
 impl State {
@@ -557,6 +560,8 @@ pub(in crate::checkers) fn serviced(
     let behind = own.rx.next;
     let state = &mut own.shadow.sender;
     let nxt_before = state.nxt.unwrap_or(nxt);
+    // Duplicates, those included that may have been dropped for their number or timestamp.
+    let mut hints = state.dups;
     for (at, arrival) in lawful.iter().enumerate() {
         if !arrival.has(ACK) || !before(iss, arrival.ack) || before(nxt, arrival.ack) {
             continue;
@@ -582,6 +587,8 @@ pub(in crate::checkers) fn serviced(
             }
         }
         let same_window = state.window == Some(arrival.window);
+        let reports = news || stale && !arrival.options.sack().is_empty();
+        hints += u32::from(arrival.ack == una && (reports || !sack && arrival.span() == 0 && same_window));
         // RFC 9293 s3.10.7.4: SND.WL1 says whether the segment is newer than the one that the window came with.
         if before(una, arrival.ack) || arrival.ack == una && state.wl1.is_none_or(|wl1| !before(arrival.seq, wl1)) {
             state.wl1 = Some(arrival.seq);
@@ -602,6 +609,9 @@ pub(in crate::checkers) fn serviced(
             let acked = arrival.ack.wrapping_sub(una);
             take_echo(state, arrival, clock);
             take_samples(state, arrival.ack, moment.at);
+            let told = hints >= DUPACK_THRESHOLD || state.sacked_bytes(una) > 2 * mss;
+            hints = 0;
+            state.recovered_at_once |= state.phase == Phase::Open && told;
             (state.una, state.una_at, state.timeouts, state.dups) = (Some(arrival.ack), moment.at, 0, 0);
             (state.dups_most, state.resent) = (0, 0);
             state.told = state.told.saturating_sub(1);

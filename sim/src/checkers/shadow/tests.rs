@@ -344,6 +344,25 @@ fn retransmissions_with_a_cause() {
     side.breaks("which SACK reported", |side| side.sends(side.out(ISS + 1 + MSS, IRS + 1, ACK, MSS as usize)));
 }
 
+/// RFC 6582 s3.2 step 3: a recovery that begins and ends with what comes at a time leaves room for two segments.
+#[test]
+fn what_tells_of_a_loss_and_acknowledges_it_leaves_a_window_of_its_own() {
+    let sends_two_more = |reports: u32| {
+        let mut side = Side::new();
+        side.fills_window();
+        side.passes(10);
+        for n in 0..reports {
+            let dup = Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0);
+            side.comes(&sacks(dup, &[(ISS + 1 + MSS, ISS + 1 + (n + 2) * MSS)]));
+        }
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + 10 * MSS, ACK, 0));
+        (10..12).for_each(|n| side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, ACK, MSS as usize)));
+        side
+    };
+    sends_two_more(2).breaks("in flight of a first window", Side::service);
+    sends_two_more(3).service();
+}
+
 #[test]
 fn small_segments_and_idle_senders() {
     let mut side = Side::new();
