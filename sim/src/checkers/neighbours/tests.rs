@@ -72,6 +72,26 @@ fn what_waits_is_sent_when_it_was_given_up() {
     state.left(&at(9000), OTHER, &datagram());
 }
 
+/// Three questions and a pause, in which nobody looked, and the same again: what had waited for the first three's answer is not what the next one's sets free.
+#[test]
+fn what_was_given_up_does_not_wait_for_the_next_question() {
+    let given_up = || {
+        let mut state = asking();
+        (2..4).for_each(|second| state.asked(&at(1000 * second), OTHER, true));
+        let later = Datagram::new("10.0.0.1:80".parse().unwrap(), "10.0.0.2:90".parse().unwrap(), b"more");
+        state.asked(&at(4101), OTHER, true);
+        state.said(at(4101).at, OTHER, later);
+        state.claimed(at(4200).at, OTHER, STATION, true, false);
+        state.left(&at(4200), OTHER, &later);
+        state
+    };
+    let mut state = given_up();
+    state.settle(&at(4200), true);
+    state.settle(&at(9000), true);
+    let sent = std::panic::catch_unwind(|| given_up().left(&at(4200), OTHER, &datagram()));
+    assert!(sent.expect_err("it was").downcast_ref::<String>().unwrap().contains("when 10.0.0.2 was given up"));
+}
+
 #[test]
 #[should_panic(expected = "a packet to 10.0.0.2, which nobody asked for and which did not ask")]
 fn an_unasked_claim_is_believed() {
