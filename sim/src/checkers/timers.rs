@@ -88,7 +88,9 @@ pub(super) fn due(own: &Endpoint, excused: Instant) -> Option<(Instant, &'static
     };
     // (What a device loses of acknowledgments leaves a stack waiting for them, which asks nothing else meanwhile.)
     // (Nor does what acknowledges it in a segment before the window count: RFC 9293 s3.10.7.4.)
-    let settled = own.flight() == 0 && own.shadow.sender.una == Some(own.nxt);
+    // (Who speaks without a stack may acknowledge it in what lies beyond the window.)
+    let certain = !own.lawless || own.shadow.acknowledged == Some(own.nxt);
+    let settled = own.flight() == 0 && own.shadow.sender.una == Some(own.nxt) && certain;
     // (Where somebody may have put bytes before the peer's FIN, it is not to be seen whether that counted, and the connection is over.)
     let infiltrated = own.lawless && own.shadow.blurred;
     let idle = own.calm && !infiltrated && own.una != own.iss && settled && !own.has_unsent() && !closed;
