@@ -3,6 +3,8 @@
 use std::net::Ipv4Addr;
 
 use super::*;
+use crate::fabric::{Frame, Marks};
+use crate::frames::{self, Tcp};
 
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -139,4 +141,17 @@ fn a_question_for_another_host() {
     assert!(about("10.0.0.2", "10.0.0.3").tells(v4));
     assert!(about("fd00::2", "fd00::1").tells(v6) && !about("fd00::2", "fd00::3").tells(v6));
     assert!(dissect::Lookup { asks: false, ..about("fd00::2", "fd00::3") }.tells(v6));
+}
+
+#[test]
+fn a_damaged_syn_claims_nothing() {
+    let claims = |marks| {
+        let mut checkers = Checkers::default();
+        checkers.adopt((0, 0), Ipv4Addr::new(10, 0, 0, 1).into(), Duration::from_secs(60));
+        let (from, to) = ("10.0.0.2:80".parse().unwrap(), "10.0.0.1:90".parse().unwrap());
+        let bytes = frames::tcp(from, to, Tcp { seq: 1, flags: crate::segment::SYN, timestamp: None }, &[]).into();
+        checkers.delivered(Instant::ZERO, 0, &Frame { id: 0, bytes, marks, sound: false, quiet: false });
+        checkers.acquaintances[0].known.get(&OTHER).map_or(0, |neighbour| neighbour.claims.len())
+    };
+    assert_eq!([claims(Marks::default()), claims(Marks::CORRUPTED)], [1, 0]);
 }
