@@ -74,8 +74,9 @@ pub(in crate::checkers) struct State {
     /// What was acknowledged by the last service, and when.
     pub(in crate::checkers) una: Option<u32>,
     pub(super) una_at: Instant,
-    /// When the oldest byte in flight was sent last.
+    /// When the oldest byte in flight was sent last; and at the earliest, if what acknowledged all before it may have been dropped.
     pub(super) head_at: Instant,
+    head_since: Instant,
     /// It may be a fast recovery; and when a partial acknowledgment of that started the timer anew.
     recovers: bool,
     restarted_at: Option<Instant>,
@@ -138,6 +139,12 @@ impl State {
     pub(in crate::checkers) fn told(&mut self) {
         self.told = TOLD_FOR;
         self.shrunk = true;
+    }
+
+    /// What was sent before this is sent again, for a timeout that may have been something else (`fuzzy`), or not.
+    #[cfg(test)]
+    pub(super) fn after_perhaps_a_timeout(&mut self, recover: u32, fuzzy: bool) {
+        (self.phase, self.recover, self.fuzzy) = (Phase::Loss, recover, fuzzy);
     }
 
     /// Whether anything was sent again.
@@ -299,7 +306,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     if segment.has(SYN) {
         own.shadow.sender.syns += 1;
         if own.shadow.sender.una.is_none() {
-            own.shadow.sender.head_at = at;
+            (own.shadow.sender.head_at, own.shadow.sender.head_since) = (at, at);
             if before(segment.seq, own.nxt) {
                 own.shadow.sender.timed.clear();
             } else {
@@ -319,7 +326,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
         own.shadow.sender.lossy = true;
         own.shadow.sender.timed.clear();
         if own.shadow.sender.una == Some(segment.seq) {
-            own.shadow.sender.head_at = at;
+            (own.shadow.sender.head_at, own.shadow.sender.head_since) = (at, at);
         }
     } else if segment.len() > 0 {
         own.shadow.sender.partial = Some(segment.end());
@@ -394,7 +401,9 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.partial = Some(segment.end());
     }
     if flight == 0 {
-        state.head_at = at;
+        // (What acknowledged the rest has come since the last service: if it does not count, that is still in flight, and its timer goes on.)
+        let settled = state.una == Some(una);
+        (state.head_at, state.head_since) = (at, if settled { at } else { state.head_since });
     }
     state.time(segment, at);
 }
@@ -418,12 +427,14 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.phase = Phase::Open;
     }
     let repeats = before(segment.seq, state.high_rxt);
-    let reported = state.phase == Phase::Recovery && sack && before(segment.seq, highest);
+    // (What counts as a loss by a timeout here, since it may have been one, may go on as a recovery.)
+    let recovering = state.phase == Phase::Recovery || state.phase == Phase::Loss && state.fuzzy && evidence;
+    let reported = recovering && sack && before(segment.seq, highest);
     // (Without SACK, the segment that a partial acknowledgment names may end behind it.)
     let edge = later(state.recover, later(settled, una).wrapping_add(state.mss));
     let least = bounds.0;
     let restarted = state.restarted_at.filter(|_| state.recovers);
-    let since = restarted.unwrap_or_else(|| state.una_at.max(state.head_at));
+    let since = restarted.unwrap_or_else(|| state.una_at.max(state.head_since));
     // (A partial acknowledgment, which has only just come, shows what was lost without a timer.)
     let shown = state.recovers && state.phase != Phase::Open && una != settled;
     let timed_out = head && (state.phase != Phase::Open || !evidence) && !shown && at.since(since) + TICK >= least;
@@ -511,7 +522,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     state.high_rxt = segment.end();
     if head {
         state.resent += 1;
-        state.head_at = at;
+        (state.head_at, state.head_since) = (at, at);
     }
 }
 

@@ -344,6 +344,47 @@ fn retransmissions_with_a_cause() {
     side.breaks("which SACK reported", |side| side.sends(side.out(ISS + 1 + MSS, IRS + 1, ACK, MSS as usize)));
 }
 
+/// RFC 9293 s3.10.7.4: what acknowledges everything in a segment before the window is dropped, and the timer of what is in flight goes on.
+#[test]
+fn what_is_acknowledged_below_the_window_times_out_when_it_was_sent() {
+    let sent_again = |seq: u32| {
+        let mut side = Side::new();
+        side.writes(10 * MSS as usize);
+        for n in 0..10 {
+            side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, if n == 9 { ACK | PSH } else { ACK }, MSS as usize));
+        }
+        side.service();
+        side.passes(190);
+        side.comes(&Side::of_peer(2, seq, ISS + 1 + 10 * MSS, ACK, 0));
+        side.service();
+        side.passes(5);
+        side.writes(MSS as usize);
+        side.sends(side.out(ISS + 1 + 10 * MSS, IRS + 1, ACK | PSH, MSS as usize));
+        side.service();
+        side.passes(10);
+        let first = if seq == IRS { ISS + 1 } else { ISS + 1 + 10 * MSS };
+        catch_unwind(AssertUnwindSafe(|| side.sends(side.out(first, IRS + 1, ACK, MSS as usize)))).is_ok()
+    };
+    assert_eq!([sent_again(IRS), sent_again(IRS + 1)], [true, false]);
+}
+
+/// RFC 6675 s5: what SACK reports above a hole is why that is sent again, though what was sent again before may have been for a timeout.
+#[test]
+fn holes_that_are_reported_after_what_may_have_been_a_timeout() {
+    let sent_again = |fuzzy: bool| {
+        let mut side = Side::new();
+        side.fills_window();
+        side.passes(10);
+        side.own().shadow.sender.after_perhaps_a_timeout(ISS + 1 + 2 * MSS, fuzzy);
+        for n in 5..8 {
+            side.comes(&sacks(Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0), &[(ISS + 1 + 4 * MSS, ISS + 1 + n * MSS)]));
+            side.service();
+        }
+        catch_unwind(AssertUnwindSafe(|| side.sends(side.out(ISS + 1 + 3 * MSS, IRS + 1, ACK, MSS as usize)))).is_ok()
+    };
+    assert_eq!([sent_again(true), sent_again(false)], [true, false]);
+}
+
 /// RFC 6582 s3.2 step 3: a recovery that begins and ends with what comes at a time leaves room for two segments.
 #[test]
 fn what_tells_of_a_loss_and_acknowledges_it_leaves_a_window_of_its_own() {
