@@ -8,6 +8,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::ChecksumVerdict;
 
 use super::datagrams::Datagram;
+use super::desk::Desk;
 use super::flow::{self, Endpoint};
 use super::forged::Forged;
 use super::segment::{ACK, RST, SYN, Segment};
@@ -264,9 +265,10 @@ impl Checkers {
         if segment.has(ACK) {
             self.flows.at_mut(id).settle_peer(segment.ack);
         }
-        let (calm, scarce) = (self.is_calm(host), self.places[host].iter().any(|&place| self.desks[place].scarce));
+        let any = |is: fn(&Desk) -> bool| self.places[host].iter().any(|&place| is(&self.desks[place]));
+        let (calm, scarce, refused) = (self.is_calm(host), any(|desk| desk.scarce), any(|desk| desk.refused));
         let own = self.flows.at_mut(id);
-        own.calm = calm;
+        (own.calm, own.shadow.refused) = (calm, refused);
         own.shadow.receiver.prune(scarce);
         self.flows.pair(id);
         let (own, peer) = self.flows.both(id);

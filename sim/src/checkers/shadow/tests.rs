@@ -546,6 +546,23 @@ fn errors_and_probes_have_a_cause() {
     probe(&mut side);
     side.passes(3000);
     side.breaks("probes 3s apart", probe);
+    // Behind those of many connections, one may wait for the device for as long as that refuses frames: the next comes when it is due all the same.
+    let waits = |first: bool, second: bool| {
+        let mut side = kept();
+        side.passes(10_300);
+        side.own().shadow.refused = first;
+        probe(&mut side);
+        side.passes(if first { 1700 } else { 2300 });
+        side.own().shadow.refused = second;
+        probe(&mut side);
+    };
+    waits(true, false);
+    waits(false, true);
+    let mut side = kept();
+    side.passes(10_300);
+    probe(&mut side);
+    side.passes(1700);
+    side.breaks("probes 1.7s apart", probe);
     let mut side = kept();
     side.passes(8000);
     (0..2).for_each(|_| {
