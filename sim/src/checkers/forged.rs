@@ -37,6 +37,8 @@ pub(super) struct State {
     narrowed: bool,
     /// The shortest segment before the end of what was written, if there was one.
     least: Option<u32>,
+    /// The longest segment that was sent.
+    longest: u32,
     /// The number of a SYN that arrived in the peer's name, and of the last one of the peer's own.
     syn: Option<u32>,
     peers_syn: Option<u32>,
@@ -156,8 +158,9 @@ pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut E
     }
     let narrowed = core::mem::take(&mut own.forged.narrowed);
     let whole = peer.is_some_and(|peer| peer.syn.mss.is_some_and(|mss| mss >= 1000) && peer.rx.next == own.una && peer.rx.is_whole());
-    // (What lies in more pieces than the device gathers was as short before.)
-    let usual = own.forged.least.is_some_and(|least| least <= segment.len());
+    // (What lies in more pieces than the device gathers was as short before, or shorter where the program wrote less at a time.)
+    let usual = own.forged.least.is_some_and(|least| least <= segment.len()) || own.forged.longest <= segment.len();
+    own.forged.longest = own.forged.longest.max(segment.len());
     // (Who speaks without a stack may report that it has what lies in the middle of a segment.)
     let again = !usual && !own.lawless && segment.seq == own.una && before(segment.seq, own.nxt) && own.flight() > 2000;
     if narrowed && whole && again && segment.len() < SEGMENT_MIN {

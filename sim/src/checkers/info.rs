@@ -37,6 +37,8 @@ pub(super) struct State {
     kept: u32,
     /// Until this is acknowledged, duplicate acknowledgments or SACK may have told of segments that have left the network.
     recover: Option<u32>,
+    /// They have come since the last service: what is sent for them is in flight when an acknowledgment that came with them has been looked at as well.
+    left: bool,
     timed_out: bool,
     /// Segments that went out again.
     resent: u64,
@@ -58,7 +60,7 @@ impl State {
         // (Even with nothing in flight: by the time that the stack looks at it, there may be.)
         let duplicate = (segment.ack == una || lawless && before(segment.ack, una)) && segment.span() == 0;
         if duplicate || !segment.options.sack().is_empty() {
-            self.recover = Some(nxt);
+            (self.recover, self.left) = (Some(nxt), true);
         }
     }
 
@@ -99,6 +101,9 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         return;
     }
     let new = segment.len() > 0 && !segment.has(SYN);
+    if new && own.info.left {
+        own.info.recover = Some(segment.end());
+    }
     let State { largest, acknowledged, recover, .. } = own.info;
     let window = largest[0].max(largest[1]) + acknowledged as usize;
     // (What goes on from what was written down begins with a window of its own, before anybody has seen it. And one that was told of for the first time in
@@ -118,6 +123,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
 /// A host's ring was serviced, and this is what it tells of a connection.
 pub(super) fn told(moment: &Moment, own: &mut Endpoint, told: FlowInfo) {
     let cwnd = told.cwnd;
+    own.info.left = false;
     own.info.sampled(moment.at, cwnd);
     own.info.unheard = moment.at <= moment.hampered || own.info.unheard && own.info.acknowledged == own.info.kept;
     own.info.kept = if own.info.unheard { own.info.acknowledged } else { 0 };
@@ -231,3 +237,6 @@ fn estimates(moment: &Moment, own: &Endpoint, told: &FlowInfo, steady: bool) {
         moment.breach(NAME, format_args!("tcpi_rtt: {:?}, and nothing waited longer than {longest:?} (RFC 6298 s2)", told.srtt));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -107,6 +107,10 @@ impl State {
         let goes_on = neighbour.asked_last.is_some_and(|before| moment.at <= before + AGAIN);
         neighbour.asked_last = Some(moment.at);
         neighbour.asks = if goes_on { neighbour.asks + 1 } else { 1 };
+        if !goes_on && neighbour.asked_at.is_some() {
+            // The questions before were the last ones: what waited for their answer was given up before this one was thought of.
+            neighbour.waiting.iter_mut().filter(|waiting| waiting.at < moment.at).for_each(|waiting| waiting.lost = true);
+        }
         if goes_on && neighbour.asks > TRIES {
             // It was given up, with what had waited, and is asked for anew.
             neighbour.waiting.retain(|waiting| waiting.at == moment.at);

@@ -88,8 +88,12 @@ pub(super) fn due(own: &Endpoint, excused: Instant) -> Option<(Instant, &'static
     };
     // (What a device loses of acknowledgments leaves a stack waiting for them, which asks nothing else meanwhile.)
     // (Nor does what acknowledges it in a segment before the window count: RFC 9293 s3.10.7.4.)
-    let settled = own.flight() == 0 && own.shadow.sender.una == Some(own.nxt);
-    let idle = own.calm && own.una != own.iss && settled && !own.has_unsent() && !closed;
+    // (Who speaks without a stack may acknowledge it in what lies beyond the window.)
+    let certain = !own.lawless || own.shadow.acknowledged == Some(own.nxt);
+    let settled = own.flight() == 0 && own.shadow.sender.una == Some(own.nxt) && certain;
+    // (Where somebody may have put bytes before the peer's FIN, it is not to be seen whether that counted, and the connection is over.)
+    let infiltrated = own.lawless && own.shadow.blurred;
+    let idle = own.calm && !infiltrated && own.una != own.iss && settled && !own.has_unsent() && !closed;
     let keepalive = own.timers.keepalive.filter(|_| idle).map(|keepalive| {
         let since = quiet.max(own.timers.keepalive_since);
         // Once it is silent, each further probe comes an interval after the one before.
@@ -112,3 +116,6 @@ pub(super) fn due(own: &Endpoint, excused: Instant) -> Option<(Instant, &'static
     });
     [retry, keepalive, owed, declared.filter(|_| receives)].into_iter().flatten().min_by_key(|&(at, _)| at)
 }
+
+#[cfg(test)]
+mod tests;

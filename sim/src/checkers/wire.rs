@@ -8,6 +8,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::ChecksumVerdict;
 
 use super::datagrams::Datagram;
+use super::desk::Desk;
 use super::flow::{self, Endpoint};
 use super::forged::Forged;
 use super::segment::{ACK, RST, SYN, Segment};
@@ -142,13 +143,15 @@ impl Checkers {
         self.acquaintances[host].forget();
     }
 
-    /// A frame that reached a host's NIC may say whose station somebody has: by a claim, or by a connection that begins.
-    fn learned(&mut self, now: Instant, host: usize, bytes: &[u8]) {
+    /// A frame that reached a host's NIC may say whose station somebody has: by a claim, or by a connection that begins. `lost`: its checksum is wrong.
+    fn learned(&mut self, now: Instant, host: usize, bytes: &[u8], lost: bool) {
         let payload = dissect::payload(bytes);
         let moment = self.at(now, host, None);
         let sender = match &payload {
             Payload::Lookup(lookup) => Some(lookup.sender).filter(|_| lookup.tells(moment.ip)),
-            Payload::Ip(ip) if ip.protocol == TCP && bytes.get(ip.l4 + 13).is_some_and(|flags| flags & SYN != 0) => Some(ip.src),
+            Payload::Ip(ip) if ip.protocol == TCP && bytes.get(ip.l4 + 13).is_some_and(|flags| flags & SYN != 0) => {
+                Some(ip.src).filter(|_| !lost)
+            }
             _ => None,
         };
         let at = moment.at;
@@ -262,9 +265,10 @@ impl Checkers {
         if segment.has(ACK) {
             self.flows.at_mut(id).settle_peer(segment.ack);
         }
-        let (calm, scarce) = (self.is_calm(host), self.places[host].iter().any(|&place| self.desks[place].scarce));
+        let any = |is: fn(&Desk) -> bool| self.places[host].iter().any(|&place| is(&self.desks[place]));
+        let (calm, scarce, refused) = (self.is_calm(host), any(|desk| desk.scarce), any(|desk| desk.refused));
         let own = self.flows.at_mut(id);
-        own.calm = calm;
+        (own.calm, own.shadow.refused) = (calm, refused);
         own.shadow.receiver.prune(scarce);
         self.flows.pair(id);
         let (own, peer) = self.flows.both(id);
@@ -311,14 +315,16 @@ impl Checkers {
 
     /// A frame reached a host's NIC, which took it.
     pub(crate) fn delivered(&mut self, now: Instant, host: usize, frame: &Frame) {
-        self.learned(now, host, &frame.bytes);
-        self.asks(now, host, frame);
-        if frame.marks.contains(Marks::CORRUPTED) {
-            self.garbled(host, &frame.bytes);
-        }
         // A checksum tells, and the stack must listen to it: for all that can be seen afterwards, this frame never arrived.
         // (One that was changed behind a checksum's back as well is judged by that.)
-        if frame.marks.contains(Marks::CORRUPTED) && (!is_tainted(frame.marks) || checksum::verify(&frame.bytes) == ChecksumVerdict::Bad) {
+        let corrupted = frame.marks.contains(Marks::CORRUPTED);
+        let lost = corrupted && (!is_tainted(frame.marks) || checksum::verify(&frame.bytes) == ChecksumVerdict::Bad);
+        self.learned(now, host, &frame.bytes, lost);
+        self.asks(now, host, frame);
+        if corrupted {
+            self.garbled(host, &frame.bytes);
+        }
+        if lost {
             return;
         }
         let bytes = &frame.bytes[..];

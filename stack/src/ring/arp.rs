@@ -1,6 +1,6 @@
 //! ARP in the ring: asking, answering, and what follows from both (RFC 826, RFC 5227).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use arrayvec::ArrayVec;
 
@@ -15,7 +15,43 @@ use crate::time::Instant;
 use crate::wire::arp;
 
 /// Answers that wait for the device; more are lost like frames on the wire.
-pub(super) type Answers = ArrayVec<arp::Packet, 16>;
+pub(super) type Answers = ArrayVec<Answer, 16>;
+
+/// What somebody is told who asked for the ring's station.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Arp {
+        from: Ipv4Addr,
+        to: Ipv4Addr,
+        mac: MacAddr,
+    },
+    /// RFC 4861 s7.2.4; not `solicited`: he has no address yet.
+    Advertisement {
+        from: Ipv6Addr,
+        to: Ipv6Addr,
+        mac: MacAddr,
+        solicited: bool,
+    },
+}
+
+impl Answer {
+    fn send<Q: Queues>(self, output: &mut Output, queues: &mut Q) -> Result<(), SendError> {
+        match self {
+            Self::Arp { from, to, mac } => {
+                let reply = arp::Packet {
+                    operation: arp::Operation::Reply,
+                    sender_mac: output.mac(),
+                    sender_ip: from,
+                    target_mac: mac,
+                    target_ip: to,
+                };
+                let all = output.strain.is(Mutant::ArpReplyToAll);
+                output.arp(queues, if all { MacAddr::BROADCAST } else { mac }, &reply)
+            }
+            Self::Advertisement { from, to, mac, solicited } => output.advertise(queues, mac, (from, to), solicited),
+        }
+    }
+}
 
 /// A neighbour's address, or a request for it on its way.
 #[inline]
@@ -62,14 +98,7 @@ impl<Q: Queues> Ring<Q> {
             if !is_probe {
                 self.neighbours.learn_asker(now, IpAddr::V4(packet.sender_ip), packet.sender_mac);
             }
-            let reply = arp::Packet {
-                operation: arp::Operation::Reply,
-                sender_mac: self.mac,
-                sender_ip: packet.target_ip,
-                target_mac: packet.sender_mac,
-                target_ip: packet.sender_ip,
-            };
-            self.answer(now, reply);
+            self.answer(now, Answer::Arp { from: packet.target_ip, to: packet.sender_ip, mac: packet.sender_mac });
         } else if is_probe || !self.neighbours.learn(now, IpAddr::V4(packet.sender_ip), packet.sender_mac) {
             // Whomever it is for, it renews what is known of its sender (RFC 826): so does an announcement (RFC 5227 s3).
             return None;
@@ -80,13 +109,13 @@ impl<Q: Queues> Ring<Q> {
         Some(())
     }
 
-    fn answer(&mut self, now: Instant, reply: arp::Packet) {
-        let to = if self.config.is(Mutant::ArpReplyToAll) { MacAddr::BROADCAST } else { reply.target_mac };
-        match self.output.arp(&mut self.queues, to, &reply) {
+    /// Answers a question for the ring's station, at once or as soon as the device takes frames: whoever asked would ask again only after a second.
+    pub(super) fn answer(&mut self, now: Instant, answer: Answer) {
+        match answer.send(&mut self.output, &mut self.queues) {
             Ok(()) => {}
-            Err(SendError::Full) if self.answers.contains(&reply) => {}
+            Err(SendError::Full) if self.answers.contains(&answer) => {}
             Err(SendError::Full) if !self.answers.is_full() && !self.config.is(Mutant::ArpRefusedAnswerLost) => {
-                self.answers.push(reply);
+                self.answers.push(answer);
                 self.retry_soon(now);
             }
             Err(_) => self.output.counters.tx_drops += 1,
@@ -95,12 +124,10 @@ impl<Q: Queues> Ring<Q> {
 
     /// Gives the answers that the device refused, in the order in which they were asked for.
     pub(super) fn answer_owed(&mut self) {
-        let Self { answers, output, queues, mac, .. } = self;
+        let Self { answers, output, queues, .. } = self;
         let mut given = 0;
-        for reply in answers.iter_mut() {
-            // (The ring may have got another station meanwhile.)
-            reply.sender_mac = *mac;
-            match output.arp(queues, reply.target_mac, reply) {
+        for answer in answers.iter() {
+            match answer.send(output, queues) {
                 Ok(()) => {}
                 Err(SendError::Full) => break,
                 Err(_) => output.counters.tx_drops += 1,

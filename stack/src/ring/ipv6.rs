@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::Ring;
+use super::arp::Answer;
 use super::input::{Body, Packet};
 use super::ip::IpHeader;
 use super::output::Output;
@@ -232,9 +233,7 @@ impl<Q: Queues> Ring<Q> {
                 } else {
                     (station.unwrap_or(from), header.src)
                 };
-                if !self.output.advertise(&mut self.queues, to, (target, dst), !is_probe) {
-                    self.output.counters.tx_drops += 1;
-                }
+                self.answer(now, Answer::Advertisement { from: target, to: dst, mac: to, solicited: !is_probe });
             }
             ndisc::Message::NeighborAdvertisement { target, solicited, overriding, options, .. } => {
                 let mac = options.target().filter(|mac| !mac.is_multicast())?;
@@ -319,11 +318,17 @@ impl Output {
         let group = if all { ipv6::ALL_NODES } else { ipv6::solicited_node(target) };
         let (mac, dst) = if to == MacAddr::BROADCAST { (MacAddr::of_group(IpAddr::V6(group)), group) } else { (to, target) };
         let options = OptionsBuf::default().source(self.mac());
-        self.discovery(queues, mac, (from, dst), &ndisc::Message::NeighborSolicitation { target, options: options.options() })
+        self.discovery(queues, mac, (from, dst), &ndisc::Message::NeighborSolicitation { target, options: options.options() }).is_ok()
     }
 
-    /// Says to `dst` that `own` is ours. Whether the device took it.
-    pub(super) fn advertise<Q: Queues>(&mut self, queues: &mut Q, mac: MacAddr, (own, dst): (Ipv6Addr, Ipv6Addr), solicited: bool) -> bool {
+    /// Says to `dst` that `own` is ours.
+    pub(super) fn advertise<Q: Queues>(
+        &mut self,
+        queues: &mut Q,
+        mac: MacAddr,
+        (own, dst): (Ipv6Addr, Ipv6Addr),
+        solicited: bool,
+    ) -> Result<(), SendError> {
         let options = OptionsBuf::default().target(self.mac());
         let options = options.options();
         let message = ndisc::Message::NeighborAdvertisement { target: own, router: false, solicited, overriding: true, options };
@@ -336,10 +341,10 @@ impl Output {
         mac: MacAddr,
         (src, dst): (Ipv6Addr, Ipv6Addr),
         message: &ndisc::Message<'_>,
-    ) -> bool {
+    ) -> Result<(), SendError> {
         let mut head = [0; HEAD_MAX];
         let at = self.ethernet(mac, ethernet::ETHERTYPE_IPV6).emit(&mut head);
         let len = message.emit_packet(src, dst, &mut head[at..]);
-        self.send(queues, &head[..at + len], &[], 0).is_ok()
+        self.send(queues, &head[..at + len], &[], 0)
     }
 }

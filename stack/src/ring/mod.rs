@@ -103,7 +103,7 @@ pub struct Ring<Q: Queues> {
     waiting_neighbour: Vec<u32>,
     /// Connections that wait for an acknowledgment, or did a while ago ([`Ring::wake`]).
     awaiting: Vec<u32>,
-    /// Answers to ARP requests that the device refused: whoever asked would ask again only after a second.
+    /// Answers to who asked for the ring's station that the device refused: whoever asked would ask again only after a second.
     answers: Answers,
     held: Vec<Held>,
     neighbours: Neighbours,

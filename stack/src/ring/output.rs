@@ -374,7 +374,7 @@ impl Output {
     pub(super) fn announce<Q: Queues>(&mut self, queues: &mut Q, ip: IpAddr) -> bool {
         match ip {
             IpAddr::V4(ip) => self.arp_request(queues, MacAddr::BROADCAST, ip, ip),
-            IpAddr::V6(ip) => self.advertise(queues, MacAddr::of_group(ipv6::ALL_NODES.into()), (ip, ipv6::ALL_NODES), false),
+            IpAddr::V6(ip) => self.advertise(queues, MacAddr::of_group(ipv6::ALL_NODES.into()), (ip, ipv6::ALL_NODES), false).is_ok(),
         }
     }
 

@@ -25,7 +25,11 @@ fn frame(to: MacAddr) -> Vec<u8> {
 
 /// It sends so many bytes from the first one on.
 fn sends(side: &mut Side, to: MacAddr, len: usize, lied_to: bool) {
-    let (moment, segment) = (side.moment(), side.out(ISS + 1, IRS + 1, ACK, len));
+    sends_with(side, ACK, to, len, lied_to);
+}
+
+fn sends_with(side: &mut Side, flags: u8, to: MacAddr, len: usize, lied_to: bool) {
+    let (moment, segment) = (side.moment(), side.out(ISS + 1, IRS + 1, flags, len));
     let (own, peer) = side.both();
     sent(&moment, &frame(to), &segment, own, peer, lied_to);
 }
@@ -128,18 +132,22 @@ fn path_error(seq: u32, mtu: u16) -> (Vec<u8>, Ip) {
 
 #[test]
 fn an_error_makes_no_segment_tiny() {
-    let told = |seq: u32, mtu: u16| {
+    let told_after = |longest: u32, seq: u32, mtu: u16| {
         let mut side = Side::new();
+        sends_with(&mut side, ACK | PSH, frames::mac(1), longest as usize, false);
         side.fills_window();
         let (frame, ip) = path_error(seq, mtu);
         let believable = error(&frame, &ip, seq, side.own());
         (side, believable)
     };
+    let told = |seq: u32, mtu: u16| told_after(SEGMENT_MIN, seq, mtu);
     let again = |len: u32| move |side: &mut Side| sends(side, frames::mac(1), len as usize, false);
     let (side, believable) = told(ISS + 1, 68);
     assert!(believable);
     side.breaks("RFC 5927 s7.3", again(SEGMENT_MIN - 1));
     again(SEGMENT_MIN)(&mut told(ISS + 1, 68).0);
+    // Of writes of 25 bytes, the device gathers 334.
+    again(334)(&mut told_after(25, ISS + 1, 68).0);
     // Of one that nobody may believe, and of a path that there may be, nothing follows here.
     let (mut side, believable) = told(ISS + 1 + (1 << 30), 68);
     again(20)(&mut side);

@@ -3,6 +3,8 @@
 use std::net::Ipv4Addr;
 
 use super::*;
+use crate::fabric::{Frame, Marks};
+use crate::frames::{self, Tcp};
 
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -72,6 +74,26 @@ fn what_waits_is_sent_when_it_was_given_up() {
     state.left(&at(9000), OTHER, &datagram());
 }
 
+/// Three questions and a pause, in which nobody looked, and the same again: what had waited for the first three's answer is not what the next one's sets free.
+#[test]
+fn what_was_given_up_does_not_wait_for_the_next_question() {
+    let given_up = || {
+        let mut state = asking();
+        (2..4).for_each(|second| state.asked(&at(1000 * second), OTHER, true));
+        let later = Datagram::new("10.0.0.1:80".parse().unwrap(), "10.0.0.2:90".parse().unwrap(), b"more");
+        state.asked(&at(4101), OTHER, true);
+        state.said(at(4101).at, OTHER, later);
+        state.claimed(at(4200).at, OTHER, STATION, true, false);
+        state.left(&at(4200), OTHER, &later);
+        state
+    };
+    let mut state = given_up();
+    state.settle(&at(4200), true);
+    state.settle(&at(9000), true);
+    let sent = std::panic::catch_unwind(|| given_up().left(&at(4200), OTHER, &datagram()));
+    assert!(sent.expect_err("it was").downcast_ref::<String>().unwrap().contains("when 10.0.0.2 was given up"));
+}
+
 #[test]
 #[should_panic(expected = "a packet to 10.0.0.2, which nobody asked for and which did not ask")]
 fn an_unasked_claim_is_believed() {
@@ -119,4 +141,17 @@ fn a_question_for_another_host() {
     assert!(about("10.0.0.2", "10.0.0.3").tells(v4));
     assert!(about("fd00::2", "fd00::1").tells(v6) && !about("fd00::2", "fd00::3").tells(v6));
     assert!(dissect::Lookup { asks: false, ..about("fd00::2", "fd00::3") }.tells(v6));
+}
+
+#[test]
+fn a_damaged_syn_claims_nothing() {
+    let claims = |marks| {
+        let mut checkers = Checkers::default();
+        checkers.adopt((0, 0), Ipv4Addr::new(10, 0, 0, 1).into(), Duration::from_secs(60));
+        let (from, to) = ("10.0.0.2:80".parse().unwrap(), "10.0.0.1:90".parse().unwrap());
+        let bytes = frames::tcp(from, to, Tcp { seq: 1, flags: crate::segment::SYN, timestamp: None }, &[]).into();
+        checkers.delivered(Instant::ZERO, 0, &Frame { id: 0, bytes, marks, sound: false, quiet: false });
+        checkers.acquaintances[0].known.get(&OTHER).map_or(0, |neighbour| neighbour.claims.len())
+    };
+    assert_eq!([claims(Marks::default()), claims(Marks::CORRUPTED)], [1, 0]);
 }

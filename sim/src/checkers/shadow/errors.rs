@@ -90,7 +90,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     let before = core::mem::replace(&mut own.shadow.probes_apart, (apart, own.una, shut));
     // RFC 9293 s3.8.6.1: "SHOULD increase exponentially the interval between successive probes."
     // One that waited for a neighbour's answer, or for the device, is followed sooner: the stack counts from when it was due.
-    let punctual = core::mem::replace(&mut own.shadow.punctual, moment.at > moment.excused && own.free);
+    let punctual = core::mem::replace(&mut own.shadow.punctual, moment.at > moment.excused && own.free && !own.shadow.refused);
     let shut_since = punctual && shut && before.2 && before.1 == own.una && own.shadow.probes_shut > 1;
     own.shadow.probes_shut = if shut && before.1 == own.una { own.shadow.probes_shut + 1 } else { 0 };
     if shut_since && own.calm && State::is_known(own) && !own.shadow.reconfigured && apart < (before.0 * 3 / 2).min(PROBES_APART_MAX) {
@@ -124,7 +124,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     if probes > 0 && punctual && apart + 3 * TICK < due {
         moment.breach(KEEPALIVE, format_args!("tcp(7): probes {apart:?} apart, and {:?} were asked for", keepalive.interval));
     }
-    if probes > 0 && apart > keepalive.interval + LATE && moment.at > moment.excused + keepalive.interval {
+    if probes > 0 && apart > keepalive.interval + LATE && moment.at > moment.excused + keepalive.interval && !own.shadow.refused {
         moment.breach(KEEPALIVE, format_args!("tcp(7): probes {apart:?} apart, and {:?} were asked for", keepalive.interval));
     }
     if config.user_timeout.is_none() && probes >= keepalive.count {

@@ -60,6 +60,8 @@ pub(in crate::checkers) struct State {
     probed_at: Instant,
     /// The last probe went out when it was due.
     punctual: bool,
+    /// The host's device refused frames at the last service, whosever they were: what goes out may have waited for it.
+    pub(in crate::checkers) refused: bool,
     /// How late the last keepalive probe was.
     probe_late: Duration,
     probed: bool,

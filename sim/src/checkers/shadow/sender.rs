@@ -74,8 +74,9 @@ pub(in crate::checkers) struct State {
     /// What was acknowledged by the last service, and when.
     pub(in crate::checkers) una: Option<u32>,
     pub(super) una_at: Instant,
-    /// When the oldest byte in flight was sent last.
+    /// When the oldest byte in flight was sent last; and at the earliest, if what acknowledged all before it may have been dropped.
     pub(super) head_at: Instant,
+    head_since: Instant,
     /// It may be a fast recovery; and when a partial acknowledgment of that started the timer anew.
     recovers: bool,
     restarted_at: Option<Instant>,
@@ -123,6 +124,9 @@ pub(in crate::checkers) struct State {
     fuzzy: bool,
     /// The last service had several arrivals at a time.
     muddled: bool,
+    /// What arrived at a time told of a loss and acknowledged it: a recovery began and ended without anything that was sent again, and left a window of its
+    /// own behind (RFC 6582 s3.2 step 3).
+    pub(super) recovered_at_once: bool,
 }
 
 impl State {
@@ -135,6 +139,12 @@ impl State {
     pub(in crate::checkers) fn told(&mut self) {
         self.told = TOLD_FOR;
         self.shrunk = true;
+    }
+
+    /// What was sent before this is sent again, for a timeout that may have been something else (`fuzzy`), or not.
+    #[cfg(test)]
+    pub(super) fn after_perhaps_a_timeout(&mut self, recover: u32, fuzzy: bool) {
+        (self.phase, self.recover, self.fuzzy) = (Phase::Loss, recover, fuzzy);
     }
 
     /// Whether anything was sent again.
@@ -296,7 +306,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     if segment.has(SYN) {
         own.shadow.sender.syns += 1;
         if own.shadow.sender.una.is_none() {
-            own.shadow.sender.head_at = at;
+            (own.shadow.sender.head_at, own.shadow.sender.head_since) = (at, at);
             if before(segment.seq, own.nxt) {
                 own.shadow.sender.timed.clear();
             } else {
@@ -316,7 +326,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
         own.shadow.sender.lossy = true;
         own.shadow.sender.timed.clear();
         if own.shadow.sender.una == Some(segment.seq) {
-            own.shadow.sender.head_at = at;
+            (own.shadow.sender.head_at, own.shadow.sender.head_since) = (at, at);
         }
     } else if segment.len() > 0 {
         own.shadow.sender.partial = Some(segment.end());
@@ -391,7 +401,9 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.partial = Some(segment.end());
     }
     if flight == 0 {
-        state.head_at = at;
+        // (What acknowledged the rest has come since the last service: if it does not count, that is still in flight, and its timer goes on.)
+        let settled = state.una == Some(una);
+        (state.head_at, state.head_since) = (at, if settled { at } else { state.head_since });
     }
     state.time(segment, at);
 }
@@ -415,12 +427,14 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.phase = Phase::Open;
     }
     let repeats = before(segment.seq, state.high_rxt);
-    let reported = state.phase == Phase::Recovery && sack && before(segment.seq, highest);
+    // (What counts as a loss by a timeout here, since it may have been one, may go on as a recovery.)
+    let recovering = state.phase == Phase::Recovery || state.phase == Phase::Loss && state.fuzzy && evidence;
+    let reported = recovering && sack && before(segment.seq, highest);
     // (Without SACK, the segment that a partial acknowledgment names may end behind it.)
     let edge = later(state.recover, later(settled, una).wrapping_add(state.mss));
     let least = bounds.0;
     let restarted = state.restarted_at.filter(|_| state.recovers);
-    let since = restarted.unwrap_or_else(|| state.una_at.max(state.head_at));
+    let since = restarted.unwrap_or_else(|| state.una_at.max(state.head_since));
     // (A partial acknowledgment, which has only just come, shows what was lost without a timer.)
     let shown = state.recovers && state.phase != Phase::Open && una != settled;
     let timed_out = head && (state.phase != Phase::Open || !evidence) && !shown && at.since(since) + TICK >= least;
@@ -508,7 +522,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     state.high_rxt = segment.end();
     if head {
         state.resent += 1;
-        state.head_at = at;
+        (state.head_at, state.head_since) = (at, at);
     }
 }
 
@@ -557,6 +571,8 @@ pub(in crate::checkers) fn serviced(
     let behind = own.rx.next;
     let state = &mut own.shadow.sender;
     let nxt_before = state.nxt.unwrap_or(nxt);
+    // Duplicates, those included that may have been dropped for their number or timestamp.
+    let mut hints = state.dups;
     for (at, arrival) in lawful.iter().enumerate() {
         if !arrival.has(ACK) || !before(iss, arrival.ack) || before(nxt, arrival.ack) {
             continue;
@@ -582,6 +598,8 @@ pub(in crate::checkers) fn serviced(
             }
         }
         let same_window = state.window == Some(arrival.window);
+        let reports = news || stale && !arrival.options.sack().is_empty();
+        hints += u32::from(arrival.ack == una && (reports || !sack && arrival.span() == 0 && same_window));
         // RFC 9293 s3.10.7.4: SND.WL1 says whether the segment is newer than the one that the window came with.
         if before(una, arrival.ack) || arrival.ack == una && state.wl1.is_none_or(|wl1| !before(arrival.seq, wl1)) {
             state.wl1 = Some(arrival.seq);
@@ -602,6 +620,9 @@ pub(in crate::checkers) fn serviced(
             let acked = arrival.ack.wrapping_sub(una);
             take_echo(state, arrival, clock);
             take_samples(state, arrival.ack, moment.at);
+            let told = hints >= DUPACK_THRESHOLD || state.sacked_bytes(una) > 2 * mss;
+            hints = 0;
+            state.recovered_at_once |= state.phase == Phase::Open && told;
             (state.una, state.una_at, state.timeouts, state.dups) = (Some(arrival.ack), moment.at, 0, 0);
             (state.dups_most, state.resent) = (0, 0);
             state.told = state.told.saturating_sub(1);

@@ -344,6 +344,66 @@ fn retransmissions_with_a_cause() {
     side.breaks("which SACK reported", |side| side.sends(side.out(ISS + 1 + MSS, IRS + 1, ACK, MSS as usize)));
 }
 
+/// RFC 9293 s3.10.7.4: what acknowledges everything in a segment before the window is dropped, and the timer of what is in flight goes on.
+#[test]
+fn what_is_acknowledged_below_the_window_times_out_when_it_was_sent() {
+    let sent_again = |seq: u32| {
+        let mut side = Side::new();
+        side.writes(10 * MSS as usize);
+        for n in 0..10 {
+            side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, if n == 9 { ACK | PSH } else { ACK }, MSS as usize));
+        }
+        side.service();
+        side.passes(190);
+        side.comes(&Side::of_peer(2, seq, ISS + 1 + 10 * MSS, ACK, 0));
+        side.service();
+        side.passes(5);
+        side.writes(MSS as usize);
+        side.sends(side.out(ISS + 1 + 10 * MSS, IRS + 1, ACK | PSH, MSS as usize));
+        side.service();
+        side.passes(10);
+        let first = if seq == IRS { ISS + 1 } else { ISS + 1 + 10 * MSS };
+        catch_unwind(AssertUnwindSafe(|| side.sends(side.out(first, IRS + 1, ACK, MSS as usize)))).is_ok()
+    };
+    assert_eq!([sent_again(IRS), sent_again(IRS + 1)], [true, false]);
+}
+
+/// RFC 6675 s5: what SACK reports above a hole is why that is sent again, though what was sent again before may have been for a timeout.
+#[test]
+fn holes_that_are_reported_after_what_may_have_been_a_timeout() {
+    let sent_again = |fuzzy: bool| {
+        let mut side = Side::new();
+        side.fills_window();
+        side.passes(10);
+        side.own().shadow.sender.after_perhaps_a_timeout(ISS + 1 + 2 * MSS, fuzzy);
+        for n in 5..8 {
+            side.comes(&sacks(Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0), &[(ISS + 1 + 4 * MSS, ISS + 1 + n * MSS)]));
+            side.service();
+        }
+        catch_unwind(AssertUnwindSafe(|| side.sends(side.out(ISS + 1 + 3 * MSS, IRS + 1, ACK, MSS as usize)))).is_ok()
+    };
+    assert_eq!([sent_again(true), sent_again(false)], [true, false]);
+}
+
+/// RFC 6582 s3.2 step 3: a recovery that begins and ends with what comes at a time leaves room for two segments.
+#[test]
+fn what_tells_of_a_loss_and_acknowledges_it_leaves_a_window_of_its_own() {
+    let sends_two_more = |reports: u32| {
+        let mut side = Side::new();
+        side.fills_window();
+        side.passes(10);
+        for n in 0..reports {
+            let dup = Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0);
+            side.comes(&sacks(dup, &[(ISS + 1 + MSS, ISS + 1 + (n + 2) * MSS)]));
+        }
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + 10 * MSS, ACK, 0));
+        (10..12).for_each(|n| side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, ACK, MSS as usize)));
+        side
+    };
+    sends_two_more(2).breaks("in flight of a first window", Side::service);
+    sends_two_more(3).service();
+}
+
 #[test]
 fn small_segments_and_idle_senders() {
     let mut side = Side::new();
@@ -486,6 +546,23 @@ fn errors_and_probes_have_a_cause() {
     probe(&mut side);
     side.passes(3000);
     side.breaks("probes 3s apart", probe);
+    // Behind those of many connections, one may wait for the device for as long as that refuses frames: the next comes when it is due all the same.
+    let waits = |first: bool, second: bool| {
+        let mut side = kept();
+        side.passes(10_300);
+        side.own().shadow.refused = first;
+        probe(&mut side);
+        side.passes(if first { 1700 } else { 2300 });
+        side.own().shadow.refused = second;
+        probe(&mut side);
+    };
+    waits(true, false);
+    waits(false, true);
+    let mut side = kept();
+    side.passes(10_300);
+    probe(&mut side);
+    side.passes(1700);
+    side.breaks("probes 1.7s apart", probe);
     let mut side = kept();
     side.passes(8000);
     (0..2).for_each(|_| {

@@ -288,3 +288,20 @@ fn a_datagram_whose_checksum_is_left_to_the_device_is_not_one_without() {
         assert_ne!(frame[HEADERS + 6..HEADERS + 8], [0, 0], "a device that fills nothing in would send it so: RFC 8200 s8.1");
     }
 }
+
+/// Found by the simulator (53058887/send_full/0/epoll/ipv6): a station whose send queue was full swallowed each question, and whoever had asked gave it up.
+#[test]
+fn an_advertisement_that_the_device_refuses_is_given_as_soon_as_it_takes_frames() {
+    let mut pair = pair();
+    let listener = pair.b.tcp_listen(SocketAddr::new(ANY, 80), 4, &tcp::Config::default()).unwrap();
+    pair.a.set_neighbour(B6.into(), None);
+    pair.b.device_mut().room = 0;
+    let (local, (remote, hop)) = (SocketAddr::new(A6.into(), 5000), hop(80).unwrap());
+    let client = pair.a.tcp_connect(pair.now, local, remote, hop, &tcp::Config::default()).unwrap();
+    pair.settle();
+    assert!(pair.b.refused());
+    pair.b.device_mut().room = usize::MAX;
+    pair.pass(Duration::from_millis(20));
+    assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
+    assert!(pair.b.tcp_accept(listener).is_ok() && !pair.b.refused());
+}
