@@ -8,9 +8,10 @@ mod tcp;
 mod udp;
 
 use core::time::Duration;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use ringway_sim::{HostConfig, HostId, SimQueues, World, WorldConfig};
+use ringway_sim::{Family, HostConfig, HostId, SimQueues, World, WorldConfig};
+use ringway_stack::device::Steering;
 use ringway_stack::ring::{FlowId, NextHop, Ring, UdpOptions};
 use ringway_stack::tcp::Config;
 use ringway_stack::{Error, Instant};
@@ -69,10 +70,17 @@ impl core::fmt::Debug for Ringway {
 }
 
 impl Ringway {
-    /// Two hosts that know each other. Everything random follows from the seed.
-    pub fn new(seed: u64) -> Self {
+    /// Two hosts that know each other, and speak that. Everything random follows from the seed.
+    pub fn new(seed: u64, family: Family) -> Self {
         let mut world = World::new(WorldConfig::seeded(seed));
-        let hosts = ["A", "B"].map(|name| world.add_host(HostConfig::named(name)));
+        let hosts = [("A", 1), ("B", 2)].map(|(name, number)| {
+            let mut host = HostConfig::named(name);
+            if family == Family::V6 {
+                host.ip = Some(Ipv6Addr::from_bits((0xfd00 << 112) + number).into());
+                host.nic.steering |= Steering::IPV6;
+            }
+            world.add_host(host)
+        });
         world.introduce_all();
         Self { world, hosts, sockets: [const { None }; SLOTS], next_port: [EPHEMERAL; 2] }
     }

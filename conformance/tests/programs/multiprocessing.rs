@@ -18,7 +18,8 @@ fn manager() {
 #[test]
 fn prefork() {
     // The workers end by a signal, and leave no report: what the clients sent and received counts.
-    case("prefork", 4_000_000);
+    let (case, bytes) = (run("prefork"), 8_000_000);
+    case.offloaded_for_the_most_part(bytes, bytes / 65_483);
 }
 
 /// The parent accepts, a child serves.
@@ -68,22 +69,22 @@ fn forking_server() {
     inherited("forking", 8_000_000);
 }
 
-fn case(mode: &str, bytes: u64) {
+fn run(mode: &str) -> Case {
     let case = Case::new(&format!("multiprocessing-{mode}"));
     assert_eq!(case.python("processes.py").args(&format!("{mode} {}", free_port())).run().stdout, "equal\n");
-    case.offloaded(&["python3"], bytes, bytes / 65_483);
+    case
+}
+
+fn case(mode: &str, bytes: u64) {
+    run(mode).offloaded(&["python3"], bytes, bytes / 65_483);
 }
 
 /// Where a child alone goes on with a connection, it stays on a ring.
 fn inherited(mode: &str, bytes: u64) {
-    let case = Case::new(&format!("multiprocessing-{mode}"));
-    assert_eq!(case.python("processes.py").args(&format!("{mode} {}", free_port())).run().stdout, "equal\n");
-    case.inherited(&["python3"], bytes, bytes / 65_483);
+    run(mode).inherited(&["python3"], bytes, bytes / 65_483);
 }
 
 /// Where a connection comes to be another process's, it goes on over the kernel.
 fn shared(mode: &str, bytes: u64) {
-    let case = Case::new(&format!("multiprocessing-{mode}"));
-    assert_eq!(case.python("processes.py").args(&format!("{mode} {}", free_port())).run().stdout, "equal\n");
-    case.shared(&["python3"], bytes / 65_483);
+    run(mode).shared(&["python3"], bytes / 65_483);
 }

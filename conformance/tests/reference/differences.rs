@@ -26,7 +26,7 @@ pub(crate) const KNOWN: &[Known] = &[
         reason: "the ring neither cuts a datagram into IP fragments nor puts them together: one that is longer than the MTU is EMSGSIZE",
         applies: |d| {
             d.step().sim.outcome == Outcome::Returned(Err(Errno::MESSAGE_TOO_LONG), None)
-                && matches!(d.step().op, Op::Send(_, len, _) | Op::SendTo(_, len, _) if len > 1472)
+                && matches!(d.step().op, Op::Send(_, len, _) | Op::SendTo(_, len, _) if len > 1452)
         },
     },
     Known {

@@ -1,10 +1,16 @@
-//! The reference: the kernel's sockets on the loopback. Both hosts are addresses of this machine.
+//! The reference: the kernel's sockets on the loopback. By IPv4, both hosts are addresses of this machine. By IPv6, whose loopback is one address,
+//! they are told apart by their ports.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use ringway_conformance::reference::sockets::{Address, Errno, Flags, Host, How, Kind, Received, Revents, SLOTS, Setting, Slot, Sockets};
+use ringway_conformance::reference::sockets::{
+    Address, EPHEMERAL, Errno, Flags, Host, How, Kind, Received, Revents, SLOTS, Setting, Slot, Sockets,
+};
+use ringway_sim::Family;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -12,17 +18,33 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 /// A port that no program uses: who has it, has the addresses.
 const CLAIM: u16 = 4999;
 
+/// The first port that programs name, and how many they do.
+const FIRST_NAMED: u16 = 5000;
+const NAMED: u16 = 4;
+
+/// IPv6's ports that are shared out among programs: each has one that says whose they are, and each host's named ones.
+const PORTS_FROM: u16 = 8000;
+const PORTS_EACH: u16 = 1 + 2 * NAMED;
+
 /// What a receive buffer holds before the call.
 const MARK: u8 = 0xa5;
 
-/// The kernel's sockets, on two addresses that nobody else uses.
+/// The kernel's sockets, on addresses that nobody else uses.
 pub(crate) struct Kernel {
-    ips: [Ipv4Addr; 2],
+    home: Home,
     sockets: [Option<OwnedFd>; SLOTS],
     _claim: OwnedFd,
 }
 
-/// Hands out pairs of loopback addresses, each once: what an earlier program left behind (TIME_WAIT) is in no later one's way.
+/// Where the hosts are.
+enum Home {
+    /// An address each.
+    Ips([Ipv4Addr; 2]),
+    /// Ports each. Those that programs name begin here, A's and then B's; of others (`true`: TCP's) it is known whose they are.
+    Ports(u16, RefCell<BTreeMap<(bool, u16), Host>>),
+}
+
+/// Hands out pairs of loopback addresses, or ports, each once: what an earlier program left behind (TIME_WAIT) is in no later one's way.
 pub(crate) struct Addresses {
     next: u32,
 }
@@ -44,25 +66,82 @@ impl Addresses {
 }
 
 impl Kernel {
-    /// Claims two addresses.
-    pub(crate) fn new(addresses: &mut Addresses) -> Self {
+    /// Claims two addresses, or ports for two hosts.
+    pub(crate) fn new(addresses: &mut Addresses, family: Family) -> Self {
         loop {
-            let ips = addresses.pair();
-            let claim = open(Kind::Udp).expect("a socket");
-            if net::bind(&claim, &SocketAddrV4::new(ips[0], CLAIM)).is_ok() {
-                return Self { ips, sockets: [const { None }; SLOTS], _claim: claim };
+            let (home, address) = match family {
+                Family::V4 => {
+                    let ips = addresses.pair();
+                    (Home::Ips(ips), SocketAddr::new(ips[0].into(), CLAIM))
+                }
+                Family::V6 => {
+                    let claim = addresses.ports();
+                    (Home::Ports(claim + 1, RefCell::default()), SocketAddr::new(Ipv6Addr::LOCALHOST.into(), claim))
+                }
+            };
+            let claim = open(family, Kind::Udp).expect("a socket");
+            if net::bind(&claim, &address).is_ok() && home.is_free() {
+                return Self { home, sockets: [const { None }; SLOTS], _claim: claim };
             }
         }
     }
 
-    fn raw(&self, address: Address) -> SocketAddrV4 {
-        SocketAddrV4::new(self.ips[address.host as usize], address.port)
+    fn family(&self) -> Family {
+        if matches!(self.home, Home::Ips(_)) { Family::V4 } else { Family::V6 }
     }
 
-    fn address(&self, raw: Option<net::SocketAddrAny>) -> Option<Address> {
-        let raw = SocketAddrV4::try_from(raw?).ok()?;
-        let host = if *raw.ip() == self.ips[0] { Host::A } else { Host::B };
-        Some(Address { host, port: raw.port() })
+    fn raw(&self, address: Address) -> SocketAddr {
+        match &self.home {
+            Home::Ips(ips) => SocketAddr::new(ips[address.host as usize].into(), address.port),
+            Home::Ports(first, _) => {
+                let is_named = (FIRST_NAMED..FIRST_NAMED + NAMED).contains(&address.port);
+                let named = || first + address.host as u16 * NAMED + (address.port - FIRST_NAMED);
+                SocketAddr::new(Ipv6Addr::LOCALHOST.into(), if is_named { named() } else { address.port })
+            }
+        }
+    }
+
+    /// Which host's an address of sockets of that kind is, and with which port.
+    fn address(&self, is_tcp: bool, raw: Option<net::SocketAddrAny>) -> Option<Address> {
+        let raw = SocketAddr::try_from(raw?).ok()?;
+        match (&self.home, raw.ip()) {
+            (Home::Ips(ips), IpAddr::V4(ip)) => Some(Address { host: if ip == ips[0] { Host::A } else { Host::B }, port: raw.port() }),
+            (Home::Ports(first, _), IpAddr::V6(_)) => {
+                let at = raw.port().wrapping_sub(*first);
+                if at >= 2 * NAMED {
+                    return Some(Address { host: self.owner(is_tcp, raw.port()), port: raw.port() });
+                }
+                Some(Address { host: if at < NAMED { Host::A } else { Host::B }, port: FIRST_NAMED + at % NAMED })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whose a port is that the system chose: of the socket that has it, or had it.
+    fn owner(&self, is_tcp: bool, port: u16) -> Host {
+        let has_it = |slot: &Slot| {
+            let Some(fd) = &self.sockets[slot.index()] else { return false };
+            let local = net::getsockname(fd).ok().and_then(|raw| SocketAddr::try_from(raw).ok());
+            self.is_tcp(*slot) == is_tcp && local.is_some_and(|local| local.port() == port)
+        };
+        let Home::Ports(_, owners) = &self.home else { return Host::B };
+        // (One may be named to a socket of the other protocol.)
+        let had_it = || [is_tcp, !is_tcp].iter().find_map(|&is_tcp| owners.borrow().get(&(is_tcp, port)).copied());
+        Slot::all().find(has_it).map(Slot::host).or_else(had_it).unwrap_or(Host::B)
+    }
+
+    /// A socket has the port that it has: whose that is, is known from now on.
+    fn note_port(&self, slot: Slot) {
+        if let Home::Ports(_, owners) = &self.home
+            && let Ok(raw) = net::getsockname(self.fd(slot))
+            && let Ok(raw) = SocketAddr::try_from(raw)
+        {
+            owners.borrow_mut().insert((self.is_tcp(slot), raw.port()), slot.host());
+        }
+    }
+
+    fn is_tcp(&self, slot: Slot) -> bool {
+        sockopt::socket_type(self.fd(slot)) == Ok(SocketType::STREAM)
     }
 
     fn fd(&self, slot: Slot) -> &OwnedFd {
@@ -74,16 +153,42 @@ impl Kernel {
         if self.local(slot).is_none() {
             // A socket that may not be bound now says so in the call itself.
             let _ = net::bind(self.fd(slot), &self.raw(Address { host: slot.host(), port: 0 }));
+            self.note_port(slot);
         }
     }
 }
 
-fn open(kind: Kind) -> io::Result<OwnedFd> {
+impl Addresses {
+    /// The first of as many ports as a program has.
+    fn ports(&mut self) -> u16 {
+        let places = u32::from((EPHEMERAL - PORTS_FROM) / PORTS_EACH);
+        let place = (self.next % places) as u16;
+        self.next = self.next.wrapping_add(1);
+        PORTS_FROM + place * PORTS_EACH
+    }
+}
+
+impl Home {
+    /// Whether nobody has one of the ports, and nothing is left of an earlier socket there.
+    fn is_free(&self) -> bool {
+        let Self::Ports(first, _) = self else { return true };
+        (*first..first + 2 * NAMED).all(|port| {
+            let at = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port);
+            [Kind::Tcp, Kind::Udp].into_iter().all(|kind| open(Family::V6, kind).is_ok_and(|socket| net::bind(&socket, &at).is_ok()))
+        })
+    }
+}
+
+fn open(family: Family, kind: Kind) -> io::Result<OwnedFd> {
+    let family = match family {
+        Family::V4 => AddressFamily::INET,
+        Family::V6 => AddressFamily::INET6,
+    };
     let kind = match kind {
         Kind::Tcp => SocketType::STREAM,
         Kind::Udp => SocketType::DGRAM,
     };
-    net::socket_with(AddressFamily::INET, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)
+    net::socket_with(family, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)
 }
 
 fn errno(error: io::Errno) -> Errno {
@@ -92,16 +197,18 @@ fn errno(error: io::Errno) -> Errno {
 
 impl Sockets for Kernel {
     fn socket(&mut self, slot: Slot, kind: Kind) -> Result<(), Errno> {
-        self.sockets[slot.index()] = Some(open(kind).map_err(errno)?);
+        self.sockets[slot.index()] = Some(open(self.family(), kind).map_err(errno)?);
         Ok(())
     }
 
     fn bind(&mut self, slot: Slot, port: u16) -> Result<(), Errno> {
-        net::bind(self.fd(slot), &self.raw(Address { host: slot.host(), port })).map_err(errno)
+        net::bind(self.fd(slot), &self.raw(Address { host: slot.host(), port })).map_err(errno)?;
+        self.note_port(slot);
+        Ok(())
     }
 
     fn listen(&mut self, slot: Slot, backlog: i32) -> Result<(), Errno> {
-        if sockopt::socket_type(self.fd(slot)) == Ok(SocketType::STREAM) {
+        if self.is_tcp(slot) {
             self.ensure_bound(slot);
         }
         net::listen(self.fd(slot), backlog).map_err(errno)
@@ -119,12 +226,12 @@ impl Sockets for Kernel {
     fn accept(&mut self, slot: Slot, into: Slot) -> Result<Address, Errno> {
         let (fd, from) = net::acceptfrom_with(self.fd(slot), SocketFlags::NONBLOCK | SocketFlags::CLOEXEC).map_err(errno)?;
         self.sockets[into.index()] = Some(fd);
-        Ok(self.address(from).expect("accept gives an IPv4 address"))
+        Ok(self.address(true, from).expect("accept gives an address of the family"))
     }
 
     fn send(&mut self, slot: Slot, data: &[u8], more: bool) -> Result<usize, Errno> {
         let flags = if more { SendFlags::MORE } else { SendFlags::empty() };
-        if sockopt::socket_type(self.fd(slot)) == Ok(SocketType::DGRAM) {
+        if !self.is_tcp(slot) {
             self.ensure_bound(slot);
         }
         net::send(self.fd(slot), data, flags | SendFlags::NOSIGNAL).map_err(errno)
@@ -142,7 +249,7 @@ impl Sockets for Kernel {
         raw.set(RecvFlags::PEEK, flags.peek);
         raw.set(RecvFlags::TRUNC, flags.trunc);
         let (_, count, from) = net::recvfrom(self.fd(slot), &mut bytes[..], raw).map_err(errno)?;
-        let from = self.address(from);
+        let from = self.address(self.is_tcp(slot), from);
         let stream = from.is_none();
         if stream && flags.trunc {
             assert!(bytes.iter().all(|&byte| byte == MARK), "MSG_TRUNC wrote to the buffer");
@@ -181,12 +288,14 @@ impl Sockets for Kernel {
 
     fn local(&self, slot: Slot) -> Option<Address> {
         let raw = net::getsockname(self.fd(slot)).expect("getsockname of an open socket");
-        self.address(Some(raw)).filter(|address| address.port != 0)
+        self.note_port(slot);
+        let address = self.address(self.is_tcp(slot), Some(raw))?;
+        Some(Address { host: slot.host(), ..address }).filter(|address| address.port != 0)
     }
 
     fn peer(&self, slot: Slot) -> Result<Address, Errno> {
         let peer = net::getpeername(self.fd(slot)).map_err(errno)?;
-        Ok(self.address(peer).expect("an IPv4 peer"))
+        Ok(self.address(self.is_tcp(slot), peer).expect("a peer of the family"))
     }
 
     fn revents(&self, slot: Slot) -> Revents {

@@ -11,16 +11,20 @@ mod programs;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use ringway_conformance::reference::lockstep::{Run, run};
 use ringway_conformance::reference::program::{Op, Role, Source};
 use ringway_conformance::reference::ringway::Ringway;
+use ringway_sim::Family;
 
 use crate::differences::{KNOWN, Usage};
 use crate::kernel::{Addresses, Kernel};
 
 /// How long both worlds rest after each call, where one must be sure that nothing is under way.
 const SLOW_MS: u64 = 60;
+
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// The worlds, time and again.
 struct Comparison {
@@ -36,21 +40,21 @@ impl Comparison {
         Self { addresses: Addresses::new(), usage: Usage::new(), calls: 0, transient: 0 }
     }
 
-    fn run(&mut self, source: &mut dyn Source, slow: u64) -> Run {
-        let mut sim = Ringway::new(1);
-        let mut kernel = Kernel::new(&mut self.addresses);
+    fn run(&mut self, family: Family, source: &mut dyn Source, slow: u64) -> Run {
+        let mut sim = Ringway::new(1, family);
+        let mut kernel = Kernel::new(&mut self.addresses, family);
         let run = run(&mut sim, &mut kernel, source, slow, &mut |difference| self.usage.judge(&difference));
         self.calls += run.steps.len();
         run
     }
 
     /// Runs a program; if the worlds differ, once more with long rests. (This machine may be busy, and the kernel's timers go on.)
-    fn compare<S: Source>(&mut self, source: impl Fn() -> S) -> Result<(), Run> {
-        let first = self.run(&mut source(), 0);
+    fn compare<S: Source>(&mut self, family: Family, source: impl Fn() -> S) -> Result<(), Run> {
+        let first = self.run(family, &mut source(), 0);
         if first.bug.is_none() {
             return Ok(());
         }
-        let second = self.run(&mut source(), SLOW_MS);
+        let second = self.run(family, &mut source(), SLOW_MS);
         if second.bug.is_some() {
             return Err(second);
         }
@@ -79,22 +83,22 @@ fn generated(name: &str, seed: [u8; 32], programs: u32) {
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     let comparison = RefCell::new(Comparison::new());
     let told = RefCell::new(Vec::new());
-    let result = runner.run(&generate::drafts(), |draft| {
+    let result = runner.run(&(select(FAMILIES.to_vec()), generate::drafts()), |(family, draft)| {
         let source = || {
             told.borrow_mut().clear();
             Told { calls: draft.calls(), told: &told }
         };
-        comparison.borrow_mut().compare(source).map_err(|run| TestCaseError::fail(run.to_string()))
+        comparison.borrow_mut().compare(family, source).map_err(|run| TestCaseError::fail(run.to_string()))
     });
     let comparison = comparison.into_inner();
     println!("{name}: {programs} programs, {} calls, {} transient", comparison.calls, comparison.transient);
     comparison.usage.print();
-    if let Err(TestError::Fail(story, draft)) = result {
+    if let Err(TestError::Fail(story, (family, draft))) = result {
         // A checker's breach is a panic, which says nothing of the calls that led to it.
         told.borrow_mut().clear();
         let mut again = Told { calls: draft.calls(), told: &told };
-        let _ = catch_unwind(AssertUnwindSafe(|| Comparison::new().run(&mut again, 0)));
-        panic!("{name}: the worlds differ:\n{}\nafter these calls: {:?}", story.message(), told.borrow());
+        let _ = catch_unwind(AssertUnwindSafe(|| Comparison::new().run(family, &mut again, 0)));
+        panic!("{name}, {family:?}: the worlds differ:\n{}\nafter these calls: {:?}", story.message(), told.borrow());
     }
     result.expect("the runner itself");
 }
@@ -102,25 +106,27 @@ fn generated(name: &str, seed: [u8; 32], programs: u32) {
 #[test]
 fn programs_as_told_come_to_the_same() {
     let mut comparison = Comparison::new();
-    for (name, ops) in programs::alike() {
-        if let Err(run) = comparison.compare(|| ops.iter().copied()) {
-            panic!("{name}: the worlds differ:\n{run}");
+    for family in FAMILIES {
+        for (name, ops) in programs::alike(family) {
+            if let Err(run) = comparison.compare(family, || ops.iter().copied()) {
+                panic!("{name}, {family:?}: the worlds differ:\n{run}");
+            }
+            assert_eq!(comparison.usage.0.iter().sum::<usize>(), 0, "{name}, {family:?}: a known difference cut it short");
         }
-        assert_eq!(comparison.usage.0.iter().sum::<usize>(), 0, "{name}: a known difference cut it short");
     }
 }
 
 #[test]
 fn every_known_difference_is_still_there() {
-    for (index, known) in KNOWN.iter().enumerate() {
+    for ((index, known), family) in KNOWN.iter().enumerate().flat_map(|known| FAMILIES.map(|family| (known, family))) {
         let mut comparison = Comparison::new();
         let witness = programs::witnesses().into_iter().find(|(name, _)| *name == known.id);
         let (_, ops) = witness.unwrap_or_else(|| panic!("{}: no program shows it", known.id));
-        if let Err(run) = comparison.compare(|| ops.iter().copied()) {
-            panic!("{}: differs otherwise:\n{run}", known.id);
+        if let Err(run) = comparison.compare(family, || ops.iter().copied()) {
+            panic!("{}, {family:?}: differs otherwise:\n{run}", known.id);
         }
-        assert_eq!(comparison.usage.0.iter().sum::<usize>(), comparison.usage.0[index], "{}: another one was met", known.id);
-        assert_ne!(comparison.usage.0[index], 0, "{}: the worlds agree now; strike it off the list", known.id);
+        assert_eq!(comparison.usage.0.iter().sum::<usize>(), comparison.usage.0[index], "{}, {family:?}: another one was met", known.id);
+        assert_ne!(comparison.usage.0[index], 0, "{}, {family:?}: the worlds agree now; strike it off the list", known.id);
     }
 }
 

@@ -384,6 +384,14 @@ fn a_socket_that_finds_its_peer_stays_on_the_ring() {
     assert!(carried >= 1200, "{carried} frames: three times 100 exchanges without a peer, and as many with one");
 }
 
+/// That the first datagram takes the kernel has no consequences: who answers finds the one to answer.
+#[test]
+fn who_answers_a_datagram_of_the_kernels_finds_the_asker() {
+    for report in [same_on_both("answered"), same_on_both_by_ipv6("answered")] {
+        assert!(!report.contains("no-offloaded-peer"), "{report}");
+    }
+}
+
 #[test]
 fn datagrams_go_to_the_socket_that_fits_best() {
     same_on_both("fits");

@@ -1,7 +1,7 @@
 //! Datagrams: on the ring as soon as the socket has a port.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ringway_stack::ring::{FlowId, RecvFlags};
 
@@ -52,7 +52,8 @@ impl Ringway {
             socket.port = None;
             socket.held = false;
         }
-        let undone = self.call(slot, |_, ring| ring.udp_connect(id, IpAddr::V4(Ipv4Addr::UNSPECIFIED), None));
+        let nowhere = if self.ip(slot.host()).is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let undone = self.call(slot, |_, ring| ring.udp_connect(id, nowhere, None));
         undone.expect("the id is the ring's");
     }
 

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import select
 import signal
 import socket
 import socketserver
@@ -120,12 +121,25 @@ def serve_for_ever(listening):
         echo(listening.accept()[0])
 
 
+def serve_from_now_on(listening, ready):
+    # Who asks whether anybody waits has said that he will accept. A client that comes before any worker has is the kernel's.
+    select.select([listening], [], [], 0)
+    ready.release()
+    serve_for_ever(listening)
+
+
 def prefork(port):
     listening = listener(port)
-    workers = [fork.Process(target=serve_for_ever, args=(listening,)) for _ in range(3)]
+    ready = fork.Semaphore(0)
+    # (Daemons, which end with this process: what goes wrong here is told at once, and not waited for at its exit.)
+    workers = [fork.Process(target=serve_from_now_on, args=(listening, ready), daemon=True) for _ in range(3)]
     for worker in workers:
         worker.start()
-    joined(clients(port))
+    for worker in workers:
+        assert ready.acquire(timeout=30), "a worker does not begin"
+    # One at a time: a worker that serves one client leaves the next to the others, by way of the kernel.
+    for _ in range(2 * CLIENTS):
+        joined(clients(port, 1))
     for worker in workers:
         worker.terminate()
         worker.join(10)

@@ -152,8 +152,13 @@ fn find_way(process: &Process, fd: c_int, key: Key, to: SocketAddr, waits: bool)
         }
         source(&guard, key, to)
     };
-    let (_, hop) = sendable(process, from, Address::Ip(to), waits)?;
-    ensure_published(process, fd, key);
+    let found = sendable(process, from, Address::Ip(to), waits);
+    if matches!(found, Ok(_) | Err(Unreachable::Unasked)) {
+        // Also for what the kernel carries meanwhile: whoever answers that looks for this socket, and takes it for the kernel's for a while if it
+        // is nowhere to be found.
+        ensure_published(process, fd, key);
+    }
+    let (_, hop) = found?;
     let bound = source(&process.lock(), key, to);
     if bound == from {
         return Ok(hop);

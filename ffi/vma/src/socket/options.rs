@@ -54,6 +54,14 @@ const UDP_GRO: c_int = 104;
 const SO_RCVTIMEO_NEW: c_int = 66;
 const SO_SNDTIMEO_NEW: c_int = 67;
 
+/// Whether it is decided which families a socket takes: a connection has a port, which its placeholder may not have (do_ipv6_setsockopt).
+fn has_its_families(offload: &Offload, key: Key) -> bool {
+    let Some(Socket { family: Family::V6, kind: Kind::Stream(id) | Kind::Connecting(id), .. }) = offload.sockets.find(key) else {
+        return false;
+    };
+    offload.ring.info(*id).and_then(|info| info.state).is_some_and(|state| state != tcp::State::Closed)
+}
+
 /// setsockopt(2).
 ///
 /// # Errors
@@ -121,6 +129,9 @@ pub(crate) unsafe fn set(
         if is_groups {
             leave_group(process, offload, key);
         }
+    }
+    if (level, name) == (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) && !value.is_null() && has_its_families(offload, key) {
+        return Err(Errno(libc::EINVAL));
     }
     let is_common = offload.sockets.find(key).is_some_and(|socket| socket.common.is_some());
     drop(guard);

@@ -70,20 +70,23 @@ static void connect_line(int thread) {
     close(low);
 }
 
-static socklen_t to_sockaddr(struct sockaddr_storage *out, int family, uint32_t ip, int port) {
+// `ip` is IPv4's, which an address of IPv6 has mapped, or LOOPBACK_OF_IPV6.
+static socklen_t to_sockaddr(struct sockaddr_storage *out, int family, int64_t ip, int port) {
     memset(out, 0, sizeof *out);
     out->ss_family = (sa_family_t)family;
     if (family == AF_INET6) {
         struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
         six->sin6_port = htons((uint16_t)port);
-        uint32_t mapped[4] = {0, 0, htonl(0xffff), htonl(ip)};
-        if (ip != 0)
+        uint32_t mapped[4] = {0, 0, htonl(0xffff), htonl((uint32_t)ip)};
+        if (ip == LOOPBACK_OF_IPV6)
+            six->sin6_addr = in6addr_loopback;
+        else if (ip != 0)
             memcpy(&six->sin6_addr, mapped, sizeof mapped);
         return sizeof *six;
     }
     struct sockaddr_in *four = (struct sockaddr_in *)out;
     four->sin_port = htons((uint16_t)port);
-    four->sin_addr.s_addr = htonl(ip);
+    four->sin_addr.s_addr = htonl((uint32_t)ip);
     return sizeof *four;
 }
 
@@ -94,12 +97,17 @@ static struct address from_sockaddr(const struct sockaddr_storage *in, socklen_t
     out.family = in->ss_family;
     if (in->ss_family == AF_INET) {
         const struct sockaddr_in *four = (const struct sockaddr_in *)in;
-        out.port = ntohs(four->sin_port), out.ip = ntohl(four->sin_addr.s_addr);
+        uint32_t mapped[4] = {0, 0, htonl(0xffff), four->sin_addr.s_addr};
+        out.port = ntohs(four->sin_port);
+        memcpy(out.ip, mapped, sizeof mapped);
+        if (length != sizeof *four)
+            out.family |= ODD;
     } else if (in->ss_family == AF_INET6) {
         const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)in;
-        uint32_t words[4];
-        memcpy(words, &six->sin6_addr, sizeof words);
-        out.port = ntohs(six->sin6_port), out.ip = ntohl(words[3]);
+        out.port = ntohs(six->sin6_port);
+        memcpy(out.ip, &six->sin6_addr, sizeof out.ip);
+        if (length != sizeof *six || six->sin6_flowinfo != 0 || six->sin6_scope_id != 0)
+            out.family |= ODD;
     }
     return out;
 }
@@ -117,7 +125,7 @@ enum { BY_WRITE, BY_SEND, BY_SENDTO, BY_WRITEV, BY_SENDMSG, BY_SENDMMSG };
 static long do_send(const struct head *h, char *data) {
     int fd = (int)h->a[0], flags = (int)h->a[2];
     struct sockaddr_storage to;
-    socklen_t length = to_sockaddr(&to, (int)h->a[5], (uint32_t)h->a[3], (int)h->a[4]);
+    socklen_t length = to_sockaddr(&to, (int)h->a[5], h->a[3], (int)h->a[4]);
     struct iovec v[2];
     pieces(v, data, h->length);
     struct mmsghdr m = {.msg_hdr = {.msg_iov = v, .msg_iovlen = 2}};
@@ -356,7 +364,7 @@ static long act(const struct head *h, char *data, char *out, uint32_t *out_lengt
     case SOCKET: return socket((int)a[0], (int)a[1], (int)a[2]);
     case BIND:
     case CONNECT:
-        length = to_sockaddr(&address, (int)a[3], (uint32_t)a[1], (int)a[2]);
+        length = to_sockaddr(&address, (int)a[3], a[1], (int)a[2]);
         return h->request == BIND ? bind((int)a[0], (struct sockaddr *)&address, length)
                                   : connect((int)a[0], (struct sockaddr *)&address, length);
     case LISTEN: return listen((int)a[0], (int)a[1]);

@@ -51,6 +51,18 @@ pub(crate) fn alike() -> Vec<Told> {
         ),
         ("an accepted connection is bound", connected(&[Step(1, 1, Bind(1, At(5002))), Step(1, 0, Bind(1, At(5001)))])),
         (
+            "connections are told to leave IPv4 alone, or not to",
+            connected(&[
+                Step(1, 0, Op::Set(1, Setting::V6Only(false))),
+                Step(1, 0, Op::Set(1, Setting::V6Only(true))),
+                Step(1, 0, Op::Ask(1, Question::V6Only)),
+                Step(0, 0, Op::Set(0, Setting::V6Only(true))),
+                Step(0, 0, Op::Ask(0, Question::V6Only)),
+                Step(0, 0, Close(0)),
+                Step(1, 0, Op::Set(1, Setting::V6Only(true))),
+            ]),
+        ),
+        (
             "nothing is written to what was reset",
             connected(&[
                 Step(1, 1, Send(1, SendBy::SendMsg, 3232, FLAGS)),
@@ -278,6 +290,23 @@ pub(crate) fn alike() -> Vec<Told> {
 /// Programs that show a known difference, by its name.
 pub(crate) fn witnesses() -> Vec<Told> {
     vec![
+        (
+            "mapped-and-moved",
+            vec![
+                Step(1, 0, Socket(Kind::Tcp6, false)),
+                Step(1, 0, Bind(0, Place::WildAt(5001))),
+                Step(1, 0, Listen(0, 8)),
+                Step(0, 0, Socket(Tcp, false)),
+                Step(0, 0, Connect(0, Port(5001))),
+                Step(1, 0, Accept(0, AcceptBy::Accept)),
+                Step(0, 0, Fork),
+                Step(1, 0, Bind(1, Place::WildAt(5001))),
+            ],
+        ),
+        (
+            "alone-since-connected",
+            connected(&[Step(0, 0, Fork), Step(2, 0, Op::Ask(0, Question::V6Only))]).iter().map(Step::by_ipv6).collect(),
+        ),
         (
             "early-shutdown",
             vec![

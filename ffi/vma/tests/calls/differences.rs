@@ -1,7 +1,7 @@
 //! Where Ringway and Linux differ, and may.
 
 use crate::lockstep::{Done, Seen, View, Where};
-use crate::program::{DupBy, Entry, Op, Place, Role, SLOTS, State, Step, Target};
+use crate::program::{DupBy, Entry, Op, Place, Question, Role, SLOTS, Setting, State, Step, Target};
 use crate::translate::Detail;
 use crate::world::Who;
 
@@ -100,8 +100,7 @@ pub(crate) const KNOWN: &[Known] = &[
             let Where::Unread(process, slot) = at else { return false };
             let last = steps.last().expect("there is a step");
             let unread = |seen: &Seen| seen.views.get(&(process, slot)).is_some_and(|view| view.unread.is_ok_and(|count| count > 0));
-            let to_itself =
-                |done: &Done| matches!(done.step.2, Op::SendTo(from, _, _, Target::Of(to, at)) if (done.step.0, from) == (to, at));
+            let to_itself = |done: &Done| matches!(done.step.2, Op::SendTo(from, _, _, Target::Of(to, at) | Target::Of6(to, at)) if (done.step.0, from) == (to, at));
             role_at(steps, process, slot) == Some(Role::Datagram)
                 && unread(&last.kernel)
                 && unread(&last.ringway)
@@ -171,6 +170,43 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
+        id: "mapped-and-moved",
+        reason: "a connection between an IPv6 socket and one of IPv4 that moved to the kernel is one of two sockets of one family there: what \
+                 depends on the socket's family (SO_DOMAIN, an address for it, an option of IPv6's level) is answered by that one",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            let Where::Outcome(who) = at else { return false };
+            if let Op::Ask(slot, Question::Domain) = last.step.2 {
+                return role(last, slot) == Some(Role::Stream) && forks(steps).next().is_some();
+            }
+            let (Op::Bind(slot, _) | Op::Set(slot, Setting::V6Only(_)) | Op::Ask(slot, Question::V6Only)) = last.step.2 else {
+                return false;
+            };
+            let for_its_family = |seen: &Seen| matches!(seen.returned[&who].error, libc::EAFNOSUPPORT | libc::ENOPROTOOPT);
+            role(last, slot) == Some(Role::Stream)
+                && for_its_family(&last.ringway) != for_its_family(&last.kernel)
+                && forks(steps).next().is_some()
+        },
+    },
+    Known {
+        id: "alone-since-connected",
+        reason: "the kernel gives IPV6_V6ONLY to a socket that is bound to an address of IPv6: with Ringway, connect(2) binds what stands in the \
+                 kernel for the socket, so that it has the option, and a port, once the connection has moved to the kernel or was reset",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            let Where::Outcome(who) = at else { return false };
+            match last.step.2 {
+                Op::Ask(slot, Question::V6Only) => role(last, slot) == Some(Role::Stream) && forks(steps).next().is_some(),
+                Op::Set(slot, Setting::V6Only(_)) => {
+                    role(last, slot) == Some(Role::Stream)
+                        && last.kernel.returned[&who].error == 0
+                        && last.ringway.returned[&who].error == libc::EINVAL
+                }
+                _ => false,
+            }
+        },
+    },
+    Known {
         id: "port-held",
         reason: "in Linux an accepted connection holds its listener's port also after the listener is closed, and who binds it without \
                  SO_REUSEADDR is refused; one that the ring carries holds no port",
@@ -178,7 +214,7 @@ pub(crate) const KNOWN: &[Known] = &[
             let last = steps.last().expect("there is a step");
             let Where::Outcome(who) = at else { return false };
             let port = match last.step.2 {
-                Op::Bind(_, Place::At(port)) => port.to_string(),
+                Op::Bind(_, Place::At(port) | Place::At6(port) | Place::WildAt(port)) => port.to_string(),
                 // Again, after it was shut down.
                 Op::Listen(slot, _) => match &last.kernel.views[&(last.step.0, slot)].local {
                     Ok(local) => local.split([':', ' ']).nth(1).unwrap_or_default().to_owned(),

@@ -9,6 +9,49 @@ use crate::program::{
     State, Step, Target, WORKERS, Wait,
 };
 
+/// What programs are made of. (All have sockets of both families.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Addresses of IPv4.
+    Four,
+    /// Addresses of IPv6.
+    Six,
+    /// Sockets of IPv6 on every address, which those of IPv4 come to.
+    Both,
+}
+
+impl Mode {
+    /// The kind of who is come to.
+    fn of_server(self, kind: Kind) -> Kind {
+        match (self, kind) {
+            (Self::Four, kind) => kind,
+            (_, Kind::Tcp | Kind::Tcp6) => Kind::Tcp6,
+            (_, Kind::Udp | Kind::Udp6) => Kind::Udp6,
+        }
+    }
+
+    /// The kind of who comes.
+    fn of_client(self, kind: Kind) -> Kind {
+        if self == Self::Six { self.of_server(kind) } else { kind }
+    }
+
+    fn place(self, port: u16) -> Place {
+        match self {
+            Self::Four => Place::At(port),
+            Self::Six => Place::At6(port),
+            Self::Both => Place::WildAt(port),
+        }
+    }
+
+    fn port(self, port: u16) -> Target {
+        if self == Self::Six { Target::Port6(port) } else { Target::Port(port) }
+    }
+
+    fn of(self, process: u8, slot: u8) -> Target {
+        if self == Self::Six { Target::Of6(process, slot) } else { Target::Of(process, slot) }
+    }
+}
+
 /// The ports that programs name.
 const PORTS: [u16; 3] = [5001, 5002, 5003];
 /// Calls in a program, what the opening takes apart.
@@ -26,6 +69,8 @@ pub(crate) struct Wish {
     other: u8,
     /// Any descriptor, sense or not.
     blind: bool,
+    /// An address that it asks of another socket is IPv6's, if that one has several.
+    six: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -33,7 +78,7 @@ enum Verb {
     Socket(Kind, bool),
     Bind(Place),
     Listen(i32),
-    ConnectPort(u16),
+    ConnectPort(Target),
     Connect,
     Disconnect,
     Accept(AcceptBy),
@@ -117,7 +162,7 @@ impl Wish {
             Verb::Connect | Verb::ConnectPort(_) | Verb::Disconnect if role == Role::Listener => return None,
             Verb::Bind(place) => Op::Bind(slot, place),
             Verb::Listen(backlog) => Op::Listen(slot, backlog),
-            Verb::ConnectPort(port) => Op::Connect(slot, Target::Port(port)),
+            Verb::ConnectPort(target) => Op::Connect(slot, target),
             Verb::Connect => Op::Connect(slot, self.target(state, role)?),
             Verb::Disconnect => Op::Connect(slot, Target::Nobody),
             Verb::Accept(by) => Op::Accept(slot, by),
@@ -186,7 +231,7 @@ impl Wish {
         };
         let wanted = if role == Role::Datagram { Role::Datagram } else { Role::Listener };
         let (process, slot, _) = pick(all().filter(|&(_, _, role)| role == wanted), self.other).or_else(|| pick(all(), self.other))?;
-        Some(Target::Of(process, slot))
+        Some(if self.six { Target::Of6(process, slot) } else { Target::Of(process, slot) })
     }
 }
 
@@ -197,47 +242,47 @@ fn pick<T>(from: impl Iterator<Item = T>, number: u8) -> Option<T> {
 }
 
 /// 1.0 listens.
-fn listener() -> Vec<Step> {
-    vec![Step(1, 0, Op::Socket(Kind::Tcp, false)), Step(1, 0, Op::Bind(0, Place::At(5001))), Step(1, 0, Op::Listen(0, 8))]
+fn listener(mode: Mode) -> Vec<Step> {
+    vec![Step(1, 0, Op::Socket(mode.of_server(Kind::Tcp), false)), Step(1, 0, Op::Bind(0, mode.place(5001))), Step(1, 0, Op::Listen(0, 8))]
 }
 
 /// 1.0 listens, and has accepted 1.1 from 0.0.
-fn connection() -> Vec<Step> {
-    let mut steps = listener();
+fn connection(mode: Mode) -> Vec<Step> {
+    let mut steps = listener(mode);
     steps.extend([
-        Step(0, 0, Op::Socket(Kind::Tcp, false)),
-        Step(0, 0, Op::Connect(0, Target::Port(5001))),
+        Step(0, 0, Op::Socket(mode.of_client(Kind::Tcp), false)),
+        Step(0, 0, Op::Connect(0, mode.port(5001))),
         Step(1, 0, Op::Accept(0, AcceptBy::Accept)),
     ]);
     steps
 }
 
 /// 0 listens for itself, and has accepted 0.2 from 0.1.
-fn own_connection() -> Vec<Step> {
+fn own_connection(mode: Mode) -> Vec<Step> {
     vec![
-        Step(0, 0, Op::Socket(Kind::Tcp, false)),
-        Step(0, 0, Op::Bind(0, Place::At(5002))),
+        Step(0, 0, Op::Socket(mode.of_server(Kind::Tcp), false)),
+        Step(0, 0, Op::Bind(0, mode.place(5002))),
         Step(0, 0, Op::Listen(0, 8)),
-        Step(0, 0, Op::Socket(Kind::Tcp, true)),
-        Step(0, 0, Op::Connect(1, Target::Port(5002))),
+        Step(0, 0, Op::Socket(mode.of_client(Kind::Tcp), true)),
+        Step(0, 0, Op::Connect(1, mode.port(5002))),
         Step(0, 0, Op::Accept(0, AcceptBy::Accept4)),
     ]
 }
 
 /// A UDP socket in each process; 0's is connected.
-fn datagrams() -> Vec<Step> {
+fn datagrams(mode: Mode) -> Vec<Step> {
     vec![
-        Step(1, 0, Op::Socket(Kind::Udp, false)),
-        Step(1, 0, Op::Bind(0, Place::At(5002))),
-        Step(0, 0, Op::Socket(Kind::Udp, false)),
-        Step(0, 0, Op::Bind(0, Place::At(5003))),
-        Step(0, 0, Op::Connect(0, Target::Of(1, 0))),
+        Step(1, 0, Op::Socket(mode.of_server(Kind::Udp), false)),
+        Step(1, 0, Op::Bind(0, mode.place(5002))),
+        Step(0, 0, Op::Socket(mode.of_client(Kind::Udp), false)),
+        Step(0, 0, Op::Bind(0, mode.place(5003))),
+        Step(0, 0, Op::Connect(0, mode.of(1, 0))),
     ]
 }
 
 /// A connection, each end of it in an epoll instance.
-fn watched() -> Vec<Step> {
-    let mut steps = connection();
+fn watched(mode: Mode) -> Vec<Step> {
+    let mut steps = connection(mode);
     let all = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP) as u32;
     steps.extend([
         Step(0, 0, Op::EpollCreate),
@@ -251,36 +296,74 @@ fn watched() -> Vec<Step> {
 
 /// All programs.
 pub(crate) fn drafts() -> impl Strategy<Value = Draft> {
-    let openings =
-        vec![Vec::new(), listener(), connection(), connection(), connection(), own_connection(), datagrams(), watched(), watched()];
-    (select(openings), vec(wishes(), 1..CALLS_MAX)).prop_map(|(opening, wishes)| Draft { opening, wishes })
+    prop_oneof![2 => drafts_of(Mode::Four), 1 => drafts_of(Mode::Six), 1 => drafts_of(Mode::Both)]
 }
 
-fn wishes() -> impl Strategy<Value = Wish> {
-    let all = (verbs(), any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>(), prop::bool::weighted(0.08));
-    all.prop_map(|(verb, process, worker, pick, other, blind)| Wish { verb, process, worker, pick, other, blind })
+fn drafts_of(mode: Mode) -> impl Strategy<Value = Draft> {
+    let connections = [connection(mode), connection(mode), connection(mode), watched(mode), watched(mode)];
+    let openings = [Vec::new(), listener(mode), own_connection(mode), datagrams(mode)].into_iter().chain(connections);
+    let openings: Vec<Vec<Step>> = openings.collect();
+    (select(openings), vec(wishes(mode), 1..CALLS_MAX)).prop_map(|(opening, wishes)| Draft { opening, wishes })
 }
 
-fn verbs() -> impl Strategy<Value = Verb> {
+fn wishes(mode: Mode) -> impl Strategy<Value = Wish> {
+    let six = match mode {
+        Mode::Four => 0.0,
+        Mode::Six => 0.9,
+        Mode::Both => 0.4,
+    };
+    let all = (verbs(mode), any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>(), prop::bool::weighted(0.08), prop::bool::weighted(six));
+    all.prop_map(|(verb, process, worker, pick, other, blind, six)| Wish { verb, process, worker, pick, other, blind, six })
+}
+
+fn verbs(mode: Mode) -> impl Strategy<Value = Verb> {
     prop_oneof![
-        14 => life(),
+        14 => life(mode),
         26 => data(),
-        7 => descriptors(),
+        7 => descriptors(mode),
         9 => waits(),
         3 => ends(),
     ]
 }
 
 /// Sockets come and go.
-fn life() -> impl Strategy<Value = Verb> {
-    let kind = select(vec![Kind::Tcp, Kind::Tcp, Kind::Tcp, Kind::Udp, Kind::Udp, Kind::Tcp6, Kind::Udp6]);
-    let place = prop_oneof![4 => select(PORTS.to_vec()).prop_map(Place::At), 2 => Just(Place::Any), 1 => Just(Place::Wild)];
+fn life(mode: Mode) -> impl Strategy<Value = Verb> {
+    let kind = select(match mode {
+        Mode::Four => vec![Kind::Tcp, Kind::Tcp, Kind::Tcp, Kind::Udp, Kind::Udp, Kind::Tcp6, Kind::Udp6],
+        Mode::Six => vec![Kind::Tcp6, Kind::Tcp6, Kind::Tcp6, Kind::Udp6, Kind::Udp6, Kind::Tcp, Kind::Udp],
+        Mode::Both => vec![Kind::Tcp6, Kind::Tcp6, Kind::Tcp, Kind::Tcp, Kind::Udp6, Kind::Udp],
+    });
+    let port = || select(PORTS.to_vec());
+    let (anywhere, other) = match mode {
+        Mode::Four => (Place::Any, 5001),
+        Mode::Six => (Place::Any6, 5002),
+        Mode::Both => (Place::Any, 5003),
+    };
+    // (Some of the other family.)
+    type At = fn(u16) -> Place;
+    let (own, strange): (At, At) = match mode {
+        Mode::Four => (Place::At, Place::At),
+        Mode::Six => (Place::At6, Place::At),
+        Mode::Both => (Place::WildAt, Place::At6),
+    };
+    let place = prop_oneof![
+        8 => port().prop_map(own),
+        2 => port().prop_map(strange),
+        4 => Just(anywhere),
+        1 => Just(Place::WildAt(other)),
+        2 => Just(Place::Wild),
+    ];
+    let target = match mode {
+        Mode::Four => vec![Target::Port, Target::Port, Target::Port, Target::Port6],
+        Mode::Six => vec![Target::Port6, Target::Port6, Target::Port6, Target::Port],
+        Mode::Both => vec![Target::Port, Target::Port6],
+    };
     let accept = select(vec![AcceptBy::Accept, AcceptBy::Accept4, AcceptBy::NonBlocking]);
     prop_oneof![
         5 => (kind, any::<bool>()).prop_map(|(kind, nonblocking)| Verb::Socket(kind, nonblocking)),
         3 => place.prop_map(Verb::Bind),
         3 => select(vec![1, 2, 8, 8]).prop_map(Verb::Listen),
-        1 => select(PORTS.to_vec()).prop_map(Verb::ConnectPort),
+        1 => (select(target as Vec<fn(u16) -> Target>), port()).prop_map(|(target, port)| Verb::ConnectPort(target(port))),
         6 => Just(Verb::Connect),
         1 => Just(Verb::Disconnect),
         6 => accept.prop_map(Verb::Accept),
@@ -307,15 +390,17 @@ fn data() -> impl Strategy<Value = Verb> {
 }
 
 /// What is done to descriptors and options.
-fn descriptors() -> impl Strategy<Value = Verb> {
+fn descriptors(mode: Mode) -> impl Strategy<Value = Verb> {
+    let family = if mode == Mode::Four { 1 } else { 3 };
     let setting = prop_oneof![
-        any::<bool>().prop_map(Setting::NoDelay),
-        any::<bool>().prop_map(Setting::Cork),
-        any::<bool>().prop_map(Setting::LingerZero),
-        any::<bool>().prop_map(Setting::ReuseAddress),
-        any::<bool>().prop_map(Setting::ReusePort),
-        any::<bool>().prop_map(Setting::KeepAlive),
-        select(vec![0, 12]).prop_map(Setting::RecvTimeout),
+        family => any::<bool>().prop_map(Setting::V6Only),
+        2 => any::<bool>().prop_map(Setting::NoDelay),
+        2 => any::<bool>().prop_map(Setting::Cork),
+        2 => any::<bool>().prop_map(Setting::LingerZero),
+        2 => any::<bool>().prop_map(Setting::ReuseAddress),
+        2 => any::<bool>().prop_map(Setting::ReusePort),
+        2 => any::<bool>().prop_map(Setting::KeepAlive),
+        2 => select(vec![0, 12]).prop_map(Setting::RecvTimeout),
     ];
     let question = select(vec![
         Question::Error,
@@ -329,6 +414,7 @@ fn descriptors() -> impl Strategy<Value = Verb> {
         Question::NoDelay,
         Question::Linger,
         Question::RecvTimeout,
+        Question::V6Only,
     ]);
     prop_oneof![
         3 => (0..5_u8, 3..60_i32).prop_map(|(by, first)| Verb::Dup(by, first)),

@@ -156,12 +156,12 @@ struct UnderWay {
 
 impl<'a> Side<'a> {
     fn new(world: &'a mut World) -> Self {
-        let names = Names::new(world.address());
+        let names = Names::new(world.home());
         Self { world, names, locals: BTreeMap::new(), under_way: BTreeMap::new() }
     }
 
     fn request(&self, number: usize, step: &Step, state: &State) -> Option<Request> {
-        request((step.0, &step.2, number), state, self.world.address(), &|process, slot| self.locals.get(&(process, slot)).copied())
+        request((step.0, &step.2, number), state, self.world.home(), &|process, slot| self.locals.get(&(process, slot)).copied())
     }
 
     fn tell(&mut self, who: Who, request: Request, timed: bool) -> io::Result<()> {

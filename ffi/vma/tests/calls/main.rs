@@ -262,7 +262,8 @@ fn programs_as_told_come_to_the_same() {
     // Both for those who spin, and for those who sleep at once.
     for (number, parameters) in PARAMETERS[..2].iter().enumerate() {
         let mut comparison = Comparison::new(&format!("told-{number}"), parameters);
-        for (name, steps) in cases::alike() {
+        let by_ipv6 = |(name, steps): (&'static str, Vec<Step>)| (name, steps.iter().map(Step::by_ipv6).collect::<Vec<_>>());
+        for (name, steps) in cases::alike().into_iter().chain(cases::alike().into_iter().map(by_ipv6)) {
             let run = comparison.compare(|| steps.iter().cloned());
             assert!(!run.failed(), "{name}: the worlds differ:\n{run}");
             assert_eq!(run.known, None, "{name}: a known difference cut it short:\n{run}");

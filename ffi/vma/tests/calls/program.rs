@@ -53,11 +53,31 @@ pub(crate) enum Op {
     Exit,
 }
 
+impl Step {
+    /// The same by IPv6.
+    pub(crate) fn by_ipv6(&self) -> Self {
+        let target = |target| match target {
+            Target::Port(port) => Target::Port6(port),
+            Target::Of(process, slot) => Target::Of6(process, slot),
+            other => other,
+        };
+        let op = match self.2.clone() {
+            Op::Socket(kind, nonblocking) => Op::Socket(if kind.is_tcp() { Kind::Tcp6 } else { Kind::Udp6 }, nonblocking),
+            Op::Bind(slot, Place::At(port)) => Op::Bind(slot, Place::At6(port)),
+            Op::Bind(slot, Place::Any) => Op::Bind(slot, Place::Any6),
+            Op::Connect(slot, to) => Op::Connect(slot, target(to)),
+            Op::SendTo(slot, by, length, to) => Op::SendTo(slot, by, length, target(to)),
+            other => other,
+        };
+        Self(self.0, self.1, op)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tcp,
     Udp,
-    /// An IPv6 socket; its addresses are IPv4's.
+    /// A socket of IPv6, which may have an address of IPv4 all the same.
     Tcp6,
     Udp6,
 }
@@ -78,21 +98,31 @@ impl Kind {
 /// Where to bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The program's address, a port of its choice.
+    /// The program's address of IPv4, a port of its choice.
     At(u16),
-    /// The program's address, any port.
+    /// The same address, any port.
     Any,
+    /// IPv6's loopback, a port of its choice.
+    At6(u16),
+    /// IPv6's loopback, any port.
+    Any6,
     /// Every address, any port.
     Wild,
+    /// Every address, a port of its choice.
+    WildAt(u16),
 }
 
 /// Whom to connect or send to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// The program's address and a port, whoever has it.
+    /// The program's address of IPv4 and a port, whoever has it.
     Port(u16),
-    /// The address that a process's descriptor has by then.
+    /// IPv6's loopback and a port, whoever has it.
+    Port6(u16),
+    /// The address that a process's descriptor has by then; of one that has every address, IPv4's.
     Of(u8, u8),
+    /// The same; of one that has every address, IPv6's.
+    Of6(u8, u8),
     /// AF_UNSPEC.
     Nobody,
 }
@@ -170,6 +200,7 @@ pub(crate) enum Setting {
     KeepAlive(bool),
     /// SO_RCVTIMEO, in milliseconds; zero: none.
     RecvTimeout(i64),
+    V6Only(bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +215,7 @@ pub(crate) enum Question {
     NoDelay,
     Linger,
     RecvTimeout,
+    V6Only,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,59 +2,93 @@
 
 use core::fmt;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use libc::{
-    IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET,
+    IPPROTO_IPV6, IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOCK_DGRAM, SOCK_NONBLOCK,
+    SOCK_STREAM, SOL_SOCKET,
 };
 
 use crate::program::{AcceptBy, Ctl, DupBy, Op, Place, Question, RecvFlags, SendFlags, Setting, State, Target};
 use crate::wire::{Call, Fields, Reply, Request};
 
 /// The first port that nobody but the system chooses (the default of net.ipv4.ip_local_port_range).
-const EPHEMERAL: u16 = 32_768;
+pub(crate) const EPHEMERAL: u16 = 32_768;
 
-/// A world's own address: family, IP, port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// The first port that programs name. Each program has ports of its own for these, since IPv6's loopback is one address for all.
+pub(crate) const FIRST_NAMED: u16 = 5000;
+/// How many.
+pub(crate) const NAMED: u16 = 4;
+
+/// `ODD` and `LOOPBACK_OF_IPV6` of wire.h.
+const ODD: u16 = 0x8000;
+const LOOPBACK_OF_IPV6: i64 = -1;
+
+/// Where a program is at home in its world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Home {
+    /// An address of IPv4 that no other has.
+    pub(crate) ip: Ipv4Addr,
+    /// What stands for [`FIRST_NAMED`].
+    pub(crate) first: u16,
+}
+
+impl Home {
+    fn port(self, named: u16) -> u16 {
+        named - FIRST_NAMED + self.first
+    }
+
+    /// As [`Home::port`], from there.
+    fn named(self, port: u16) -> u16 {
+        if (self.first..self.first + NAMED).contains(&port) { port - self.first + FIRST_NAMED } else { port }
+    }
+}
+
+/// A world's own address: family, IP (IPv4's is mapped), port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Raw {
     pub(crate) family: u16,
-    pub(crate) ip: u32,
+    pub(crate) ip: Ipv6Addr,
     pub(crate) port: u16,
 }
 
 impl Raw {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Self {
         let (family, port) = (fields.u16(), fields.u16());
-        Self { family, port, ip: fields.u32() }
+        Self { family, port, ip: fields.ip() }
     }
 }
 
 /// Gives addresses their meaning: the program's own, and the ports that the system chose in the order in which they were seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
-    host: Ipv4Addr,
+    home: Home,
     chosen: BTreeMap<u16, usize>,
 }
 
 impl Names {
-    pub(crate) fn new(host: Ipv4Addr) -> Self {
-        Self { host, chosen: BTreeMap::new() }
+    pub(crate) fn new(home: Home) -> Self {
+        Self { home, chosen: BTreeMap::new() }
     }
 
     pub(crate) fn name(&mut self, raw: Raw) -> String {
-        let host = match Ipv4Addr::from_bits(raw.ip) {
+        let is_six = i32::from(raw.family & !ODD) == libc::AF_INET6;
+        let host = match (raw.ip.to_ipv4_mapped(), raw.ip) {
             _ if raw.family == 0 => return "none".to_owned(),
-            Ipv4Addr::UNSPECIFIED => "*".to_owned(),
-            ip if ip == self.host => "host".to_owned(),
-            ip => ip.to_string(),
+            (Some(Ipv4Addr::UNSPECIFIED), _) if !is_six => "*".to_owned(),
+            (Some(ip), _) if ip == self.home.ip => "host".to_owned(),
+            (Some(ip), _) => ip.to_string(),
+            (None, Ipv6Addr::UNSPECIFIED) => "*".to_owned(),
+            (None, Ipv6Addr::LOCALHOST) => "six".to_owned(),
+            (None, ip) => format!("[{ip}]"),
         };
         let port = if raw.port < EPHEMERAL {
-            raw.port.to_string()
+            self.home.named(raw.port).to_string()
         } else {
             let next = self.chosen.len();
             format!("#{}", self.chosen.entry(raw.port).or_insert(next))
         };
-        format!("{host}:{port}{}", if i32::from(raw.family) == libc::AF_INET6 { " (IPv6)" } else { "" })
+        format!("{host}:{port}{}{}", if is_six { " (IPv6)" } else { "" }, if raw.family & ODD != 0 { " ODD" } else { "" })
     }
 }
 
@@ -134,25 +168,34 @@ pub(crate) fn errno_name(error: i32) -> String {
     name.to_owned()
 }
 
-/// The request for a call, given what there is; `host` is the program's address in this world, `local` tells the address that a
+/// The request for a call, given what there is; `home` is the program's in this world, `local` tells the address that a
 /// descriptor has there. `None`: the call makes no sense (its descriptor is not there).
 pub(crate) fn request(
     (process, op, number): (u8, &Op, usize),
     state: &State,
-    host: Ipv4Addr,
+    home: Home,
     local: &dyn Fn(u8, u8) -> Option<Raw>,
 ) -> Option<Request> {
     let fd = |slot: u8| state.entry(process, slot).map(|entry| i64::from(entry.fd));
     let family = |slot: u8| state.description(process, slot).map(|d| i64::from(d.kind.family()));
-    let host = i64::from(host.to_bits());
+    let host = i64::from(home.ip.to_bits());
+    let named = |port: u16| i64::from(home.port(port));
     let new = Request::new;
-    // IP, port, family.
+    // IP, port, family. (To a socket of IPv4, IPv6's addresses are IPv4's: it can't do anything with others.)
     let target = |slot: u8, target: Target| -> Option<[i64; 3]> {
+        let is_four = family(slot)? == i64::from(libc::AF_INET);
+        let six = if is_four { host } else { LOOPBACK_OF_IPV6 };
         Some(match target {
-            Target::Port(port) => [host, i64::from(port), family(slot)?],
-            Target::Of(process, other) => {
+            Target::Port(port) => [host, named(port), family(slot)?],
+            Target::Port6(port) => [six, named(port), family(slot)?],
+            Target::Of(process, other) | Target::Of6(process, other) => {
                 let raw = local(process, other).filter(|raw| raw.port != 0)?;
-                [if raw.ip == 0 { host } else { i64::from(raw.ip) }, i64::from(raw.port), family(slot)?]
+                let ip = match (raw.ip.to_ipv4_mapped(), raw.ip) {
+                    (Some(Ipv4Addr::UNSPECIFIED), _) | (None, Ipv6Addr::UNSPECIFIED) if matches!(target, Target::Of(..)) => host,
+                    (Some(ip), _) if ip != Ipv4Addr::UNSPECIFIED => i64::from(ip.to_bits()),
+                    _ => six,
+                };
+                [ip, i64::from(raw.port), family(slot)?]
             }
             Target::Nobody => [0, 0, i64::from(libc::AF_UNSPEC)],
         })
@@ -163,12 +206,17 @@ pub(crate) fn request(
             new(Call::Socket, &[i64::from(kind.family()), i64::from(socket | if nonblocking { SOCK_NONBLOCK } else { 0 })])
         }
         Op::Bind(slot, place) => {
+            let family = family(slot)?;
+            let six = if family == i64::from(libc::AF_INET) { host } else { LOOPBACK_OF_IPV6 };
             let (ip, port) = match place {
-                Place::At(port) => (host, i64::from(port)),
+                Place::At(port) => (host, named(port)),
                 Place::Any => (host, 0),
+                Place::At6(port) => (six, named(port)),
+                Place::Any6 => (six, 0),
                 Place::Wild => (0, 0),
+                Place::WildAt(port) => (0, named(port)),
             };
-            new(Call::Bind, &[fd(slot)?, ip, port, family(slot)?])
+            new(Call::Bind, &[fd(slot)?, ip, port, family])
         }
         Op::Listen(slot, backlog) => new(Call::Listen, &[fd(slot)?, i64::from(backlog)]),
         Op::Connect(slot, to) => {
@@ -259,6 +307,7 @@ fn set(fd: i64, setting: Setting) -> Request {
         Setting::ReuseAddress(on) => (SOL_SOCKET, libc::SO_REUSEADDR, vec![i32::from(on)]),
         Setting::ReusePort(on) => (SOL_SOCKET, libc::SO_REUSEPORT, vec![i32::from(on)]),
         Setting::KeepAlive(on) => (SOL_SOCKET, libc::SO_KEEPALIVE, vec![i32::from(on)]),
+        Setting::V6Only(on) => (IPPROTO_IPV6, libc::IPV6_V6ONLY, vec![i32::from(on)]),
         // A timeval: seconds and microseconds, each of 64 bits.
         Setting::RecvTimeout(ms) => (SOL_SOCKET, libc::SO_RCVTIMEO, vec![0, 0, ms as i32 * 1000, 0]),
     };
@@ -276,6 +325,7 @@ fn ask(fd: i64, question: Question) -> Request {
         Question::KeepAlive => (SOL_SOCKET, libc::SO_KEEPALIVE, 4),
         Question::NoDelay => (IPPROTO_TCP, libc::TCP_NODELAY, 4),
         Question::Linger => (SOL_SOCKET, libc::SO_LINGER, 8),
+        Question::V6Only => (IPPROTO_IPV6, libc::IPV6_V6ONLY, 4),
         Question::RecvTimeout => (SOL_SOCKET, libc::SO_RCVTIMEO, 16),
     };
     Request::new(Call::GetSockOpt, &[fd, i64::from(level), i64::from(name), length])

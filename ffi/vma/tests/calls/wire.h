@@ -25,11 +25,17 @@ struct hello {
     int32_t token, thread, pid, tid;
 };
 
-// IPv4 addresses, also as IPv6 sockets have them; host byte order. Family zero: none was given.
+// IPv4's are IPv4-mapped; the port is in host byte order. Family zero: none was given.
 struct address {
     uint16_t family, port;
-    uint32_t ip;
+    uint8_t ip[16];
 };
+
+// In an address's family: it is not as long as that family's are, or says more than address and port.
+enum { ODD = 0x8000 };
+
+// What requests name instead of an IPv4 address in host byte order.
+enum { LOOPBACK_OF_IPV6 = -1 };
 
 struct received {
     struct address from;

@@ -1,6 +1,7 @@
 //! What the driver and the actors say to each other; `wire.h` is the actors' side.
 
 use std::io::{self, Read as _, Write as _};
+use std::net::Ipv6Addr;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -90,6 +91,11 @@ impl Fields<'_> {
 
     pub(crate) fn u16(&mut self) -> u16 {
         u16::from_le_bytes(self.take())
+    }
+
+    /// 16 bytes as they are.
+    pub(crate) fn ip(&mut self) -> Ipv6Addr {
+        self.take::<16>().into()
     }
 
     pub(crate) fn u32(&mut self) -> u32 {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,13 +11,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::program::{FIRST_PROCESSES, PROCESSES, WORKERS};
+use crate::translate::{EPHEMERAL, Home, NAMED};
 use crate::wire::{Call, Line, Reply, Request};
 
-/// A port that no program uses: who has it, has the address.
-const CLAIM: u16 = 4999;
+/// The ports that are shared out among programs, so many to each: the one before those that it may name says whose they are.
+const PORTS_FROM: u16 = 8000;
+const PORTS_EACH: u16 = NAMED + 1;
 /// What no answer takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The thread that looks, forks and interrupts; it never blocks.
@@ -41,7 +44,7 @@ pub(crate) struct World {
     door: UnixListener,
     actors: [Option<Actor>; PROCESSES as usize],
     programs: u32,
-    address: Ipv4Addr,
+    home: Home,
     _claim: UdpSocket,
 }
 
@@ -79,27 +82,21 @@ impl World {
         fs::create_dir_all(&setup.scratch)?;
         let door = setup.scratch.join("door");
         let _ = fs::remove_file(&door);
-        let (address, claim) = claim();
-        let mut world = Self {
-            door: UnixListener::bind(door)?,
-            setup,
-            actors: [const { None }; PROCESSES as usize],
-            programs: 0,
-            address,
-            _claim: claim,
-        };
+        let (home, claim) = claim();
+        let mut world =
+            Self { door: UnixListener::bind(door)?, setup, actors: [const { None }; PROCESSES as usize], programs: 0, home, _claim: claim };
         world.begin()?;
         Ok(world)
     }
 
-    /// The address of this program's sockets, which no earlier program had: what one left behind (TIME-WAIT) is in no other's way.
-    pub(crate) fn address(&self) -> Ipv4Addr {
-        self.address
+    /// Where this program's sockets are, and no earlier program's were: what one left behind (TIME-WAIT) is in no other's way.
+    pub(crate) fn home(&self) -> Home {
+        self.home
     }
 
     /// A program begins: there are the processes to run it, with nothing open.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
-        (self.address, self._claim) = claim();
+        (self.home, self._claim) = claim();
         self.programs += 1;
         if self.programs.is_multiple_of(PROGRAMS_MAX) {
             self.finish();
@@ -265,17 +262,30 @@ fn token() -> i32 {
     NEXT.fetch_add(1, Ordering::Relaxed) as i32
 }
 
-/// An address of the loopback's that nobody else uses.
-fn claim() -> (Ipv4Addr, UdpSocket) {
+/// An address of the loopback's and ports that nobody else uses.
+fn claim() -> (Home, UdpSocket) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         // The first is a random place, so that two runs on one machine rarely meet.
         let random = || std::process::id().wrapping_mul(0x9e37_79b9) % 0xfd_0000;
         let _ = NEXT.compare_exchange(0, random(), Ordering::Relaxed, Ordering::Relaxed);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
         // 127.1.0.0 to 127.253.255.255.
-        let address = Ipv4Addr::from_bits(0x7f01_0000 + NEXT.fetch_add(1, Ordering::Relaxed) % 0xfd_0000);
-        if let Ok(socket) = UdpSocket::bind((address, CLAIM)) {
-            return (address, socket);
+        let ip = Ipv4Addr::from_bits(0x7f01_0000 + next % 0xfd_0000);
+        let places = u32::from((EPHEMERAL - PORTS_FROM) / PORTS_EACH);
+        let claim = PORTS_FROM + (next % places) as u16 * PORTS_EACH;
+        if let Ok(socket) = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, claim))
+            && (claim + 1..claim + PORTS_EACH).all(is_free)
+        {
+            return (Home { ip, first: claim + 1 }, socket);
         }
     }
+}
+
+/// Whether a port is nobody's, at any address of either family, and nothing is left of an earlier socket there.
+fn is_free(port: u16) -> bool {
+    let everywhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    // (The standard library's listeners have SO_REUSEADDR, and don't see a TIME-WAIT.)
+    let tcp = net::socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    UdpSocket::bind(everywhere).is_ok() && tcp.is_ok_and(|tcp| net::bind(&tcp, &everywhere).is_ok())
 }

@@ -295,12 +295,12 @@ fn an_advertisement_that_the_device_refuses_is_given_as_soon_as_it_takes_frames(
     let mut pair = pair();
     let listener = pair.b.tcp_listen(SocketAddr::new(ANY, 80), 4, &tcp::Config::default()).unwrap();
     pair.a.set_neighbour(B6.into(), None);
-    pair.b.device_mut().room = 0;
+    pair.b.queues_mut().room = 0;
     let (local, (remote, hop)) = (SocketAddr::new(A6.into(), 5000), hop(80).unwrap());
     let client = pair.a.tcp_connect(pair.now, local, remote, hop, &tcp::Config::default()).unwrap();
     pair.settle();
     assert!(pair.b.refused());
-    pair.b.device_mut().room = usize::MAX;
+    pair.b.queues_mut().room = usize::MAX;
     pair.pass(Duration::from_millis(20));
     assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
     assert!(pair.b.tcp_accept(listener).is_ok() && !pair.b.refused());
