@@ -162,6 +162,7 @@ pub(in crate::drills) fn moved(bench: &mut Bench) {
     let adapter = Adapter::new(&host.port, false, 0).of_several();
     let config = RingConfig { addresses: OURS.map(Into::into).to_vec(), ..RingConfig::default() };
     let mut other = host.bench.infected(Ring::new(adapter, config, [9; 32]));
+    other.set_neighbour(THEIRS.into(), Some(PEER));
     let adopted = other.adopt(host.now, handover).map_err(|(error, _)| error);
     let moves = host.port.borrow().moves;
     host.must(
