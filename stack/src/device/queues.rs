@@ -32,7 +32,7 @@ pub struct Moderation {
 pub enum Wake {
     /// Every frame.
     Any,
-    /// Not those of which nobody waits for what they say: their sender has marked them ([`TxOffload::quiet`]). They are found when something else
+    /// Not those of which nobody waits for what they say: their sender has marked them ([`super::TxOffload::quiet`]). They are found when something else
     /// ends the sleep. (A device that cannot tell them apart signals for all.)
     NotQuiet,
 }
@@ -141,7 +141,7 @@ pub trait Queues {
         None
     }
 
-    /// From now on, frames come with [`RxFrame::lent_head`] (or no more), so that small payloads too can be received without a copy. Costs a
+    /// From now on, frames come with [`super::RxFrame::lent_head`] (or no more), so that small payloads too can be received without a copy. Costs a
     /// handle for each frame.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ pub trait Queues {
         Err(self.capabilities().lacks("device memory").into())
     }
 
-    /// Copies `bytes` to `offset` bytes into device memory. Offset and length are multiples of [`DEVICE_MEMORY_ALIGN`] (the seed, 003:
+    /// Copies `bytes` to `offset` bytes into device memory. Offset and length are multiples of [`super::DEVICE_MEMORY_ALIGN`] (the seed, 003:
     /// the address within the device memory must be a multiple of 4 bytes).
     ///
     /// # Errors
@@ -222,7 +222,7 @@ pub trait Queues {
         Err(self.capabilities().lacks("device memory").into())
     }
 
-    /// Registers `len` bytes from `offset` (any) on for sending: the handle serves in a [`TxSlice`] as any send buffer does, but is
+    /// Registers `len` bytes from `offset` (any) on for sending: the handle serves in a [`super::TxSlice`] as any send buffer does, but is
     /// written with [`Queues::dm_copy_to`] only. Dropping the last one ends the registration.
     ///
     /// # Errors
