@@ -63,7 +63,7 @@ impl Rules {
 }
 
 impl<Q: Queues> Ring<Q> {
-    /// Steers matching frames to this ring. Whoever has the rule is told to [`Ring::hold`].
+    /// Steers matching frames to this ring. The caller says to [`Ring::hold`] whose the rule is.
     pub(super) fn attach(&mut self, rule: &FlowRule) -> Result<Attached, RuleError> {
         self.queues.steer(rule)
     }

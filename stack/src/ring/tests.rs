@@ -1,236 +1,26 @@
 //! Two rings on a cable without faults; what a network can do to them is tested in the simulator.
 
+mod cable;
 mod endings;
 mod fits;
 mod ipv6;
-
-use std::net::{Ipv4Addr, SocketAddr};
-
-use std::io::{IoSlice, IoSliceMut};
-use std::sync::{Arc, Mutex};
-
 mod paths;
 mod sleepers;
 mod steering;
 mod strangers;
 
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr};
+
+pub(super) use cable::{Bytes, Cable, Wire};
+
 use super::*;
-use crate::device::{
-    Attached, Capabilities, ChecksumVerdict, Device, FlowRule, OpenError, QueuesConfig, RuleError, RuleId, RxBuffer, SendError, Target,
-    TxBuffer, TxFrame, Unsupported, Wake,
-};
-use crate::offload::DeviceKind;
+use crate::device::{RuleError, RxBuffer, SendError, Wake};
 
 pub(super) const A4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(super) const B4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(super) const A: IpAddr = IpAddr::V4(A4);
 pub(super) const B: IpAddr = IpAddr::V4(B4);
-
-#[derive(Clone, Debug)]
-pub(super) struct Bytes(Arc<[u8]>, usize, usize);
-
-impl Bytes {
-    pub(super) fn of(bytes: Vec<u8>) -> Self {
-        let len = bytes.len();
-        Self(bytes.into(), 0, len)
-    }
-}
-
-impl RxBuffer for Bytes {
-    fn len(&self) -> usize {
-        self.2
-    }
-    fn copy_to(&self, offset: usize, out: &mut [u8]) {
-        out.copy_from_slice(&self.0[self.1 + offset..][..out.len()]);
-    }
-    fn checksum(&self, offset: usize, len: usize) -> u16 {
-        crate::wire::checksum::sum(&self.0[self.1 + offset..][..len])
-    }
-    fn slice(&self, offset: usize, len: usize) -> Self {
-        assert!(offset + len <= self.2);
-        Self(self.0.clone(), self.1 + offset, len)
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Buffer(Arc<Mutex<Vec<u8>>>);
-
-impl TxBuffer for Buffer {
-    fn capacity(&self) -> usize {
-        self.0.lock().unwrap().len()
-    }
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
-        self.0.lock().unwrap()[offset..offset + bytes.len()].copy_from_slice(bytes);
-    }
-    fn copy_to(&self, offset: usize, out: &mut [u8]) {
-        out.copy_from_slice(&self.0.lock().unwrap()[offset..offset + out.len()]);
-    }
-    fn checksum(&self, offset: usize, len: usize) -> u16 {
-        crate::wire::checksum::sum(&self.0.lock().unwrap()[offset..offset + len])
-    }
-}
-
-pub(super) type Wire = Arc<Mutex<VecDeque<Vec<u8>>>>;
-
-pub(super) struct Cable {
-    card: Card,
-    mac: MacAddr,
-    pub(super) out: Wire,
-    pub(super) inward: Wire,
-    events: VecDeque<DeviceEvent>,
-    /// Few receive buffers are left.
-    scarce: bool,
-    /// Frames that may still be sent before the queue counts as full.
-    pub(super) room: usize,
-    /// What it says of those that it has no room for.
-    pub(super) refusal: SendError,
-    lends: bool,
-    /// Lengths of the frames that it was to drop.
-    pub(super) dummies: Vec<usize>,
-    /// Frames that were queued since the last doorbell.
-    pub(super) unrung: usize,
-    /// Whether what it sent last may wait.
-    pub(super) quiet: bool,
-}
-
-/// The card of a cable's end.
-#[derive(Clone)]
-pub(super) struct Card {
-    caps: Capabilities,
-    table: Arc<Mutex<Table>>,
-}
-
-/// Its flow rules.
-#[derive(Default)]
-pub(super) struct Table {
-    pub(super) rules: Vec<(FlowRule, RuleId)>,
-    made: u64,
-    /// It takes no more.
-    pub(super) is_full: bool,
-    /// Its rules steer when they are said to.
-    pub(super) is_slow: bool,
-}
-
-impl Cable {
-    /// The rule for these addresses.
-    pub(super) fn rule_of(&self, local: SocketAddr, remote: Option<SocketAddr>) -> Option<RuleId> {
-        let is_it = |rule: &FlowRule| rule.addresses().is_some_and(|flow| (flow.local, flow.remote) == (local, remote));
-        self.table().rules.iter().find(|(rule, _)| is_it(rule)).map(|(_, id)| *id)
-    }
-
-    /// The device says so.
-    pub(super) fn tell(&mut self, event: DeviceEvent) {
-        self.events.push_back(event);
-    }
-
-    pub(super) fn table(&self) -> std::sync::MutexGuard<'_, Table> {
-        self.card.table.lock().unwrap()
-    }
-}
-
-impl Device for Card {
-    type Queues = Cable;
-
-    fn capabilities(&self) -> &Capabilities {
-        &self.caps
-    }
-    fn open(&self, _: &QueuesConfig) -> Result<Cable, OpenError> {
-        Err(OpenError::Full)
-    }
-    fn attach(&self, rule: &FlowRule, _: Target) -> Result<Attached, RuleError> {
-        let mut table = self.table.lock().unwrap();
-        if table.rules.iter().any(|(held, _)| held.collides_with(rule) && !(held.shared && rule.shared)) {
-            return Err(RuleError::Taken);
-        }
-        if table.is_full {
-            return Err(RuleError::Full);
-        }
-        table.made += 1;
-        let id = RuleId(table.made);
-        table.rules.push((*rule, id));
-        Ok(Attached { rule: id, is_ready: !table.is_slow })
-    }
-    fn retarget(&self, _: RuleId, _: Target, _: u32) -> Result<(), RuleError> {
-        Ok(())
-    }
-    fn detach(&self, rule: RuleId) {
-        let mut table = self.table.lock().unwrap();
-        let at = table.rules.iter().position(|(_, id)| *id == rule).expect("it is attached");
-        table.rules.remove(at);
-    }
-}
-
-impl Queues for Cable {
-    type Device = Card;
-    type Rx = Bytes;
-    type Tx = Buffer;
-
-    fn device(&self) -> &Card {
-        &self.card
-    }
-    fn mac(&self) -> MacAddr {
-        self.mac
-    }
-    fn poll_rx(&mut self, _: Instant, batch: &mut RxBatch<Bytes>) -> usize {
-        let mut count = 0;
-        while !batch.is_full() {
-            let Some(bytes) = self.inward.lock().unwrap().pop_front() else { break };
-            let frame = batch.push_slot().unwrap();
-            let head = bytes.len().min(100);
-            frame.head[..head].copy_from_slice(&bytes[..head]);
-            frame.head_len = head as u16;
-            frame.meta.checksum = ChecksumVerdict::Unknown;
-            let (bytes, len): (Arc<[u8]>, _) = (bytes.as_slice().into(), bytes.len() - head);
-            *frame.lent_head.get_mut() = self.lends.then(|| Bytes(bytes.clone(), 0, head));
-            frame.body = (len > 0).then_some(Bytes(bytes, head, len));
-            count += 1;
-        }
-        count
-    }
-    fn rx_ready(&self) -> bool {
-        !self.inward.lock().unwrap().is_empty()
-    }
-    fn rx_scarce(&self) -> bool {
-        self.scarce
-    }
-    fn tx_alloc(&mut self, len: usize) -> Option<Buffer> {
-        Some(Buffer(Arc::new(Mutex::new(vec![0; len.clamp(1, 4096)]))))
-    }
-    fn send(&mut self, frame: &TxFrame<'_, Buffer>) -> Result<(), SendError> {
-        if frame.offload.dummy {
-            self.unrung += 1;
-            self.dummies.push(frame.len());
-            return Ok(());
-        }
-        self.room = self.room.checked_sub(1).ok_or(self.refusal)?;
-        self.unrung += 1;
-        let mut bytes = frame.head.to_vec();
-        for slice in frame.body {
-            let at = bytes.len();
-            bytes.resize(at + slice.len, 0);
-            slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
-        }
-        self.quiet = frame.offload.quiet;
-        self.out.lock().unwrap().push_back(bytes);
-        Ok(())
-    }
-    fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
-        self.lends = on;
-        Ok(())
-    }
-    fn doorbell(&mut self) {
-        self.unrung = 0;
-    }
-    fn reap(&mut self) {}
-    fn poll_event(&mut self) -> Option<DeviceEvent> {
-        self.events.pop_front()
-    }
-    fn arm(&mut self, _wake: Wake) -> bool {
-        !self.rx_ready()
-    }
-    fn disarm(&mut self) {}
-}
-
 pub(super) struct Pair {
     pub(super) now: Instant,
     pub(super) a: Ring<Cable>,
@@ -245,23 +35,7 @@ impl Pair {
     pub(super) fn between(a: IpAddr, b: IpAddr) -> Self {
         let (ab, ba) = (Wire::default(), Wire::default());
         let ring = |ip: IpAddr, number: u8, out: &Wire, inward: &Wire| {
-            let caps = Capabilities { inline_max: 128, gather_max: 8, dummy: true, ..Capabilities::least(DeviceKind::Sim, 1500) };
-            let mac = MacAddr([2, 0, 0, 0, 0, number]);
-            let (out, inward) = (out.clone(), inward.clone());
-            let device = Cable {
-                card: Card { caps, table: Arc::default() },
-                mac,
-                out,
-                inward,
-                events: VecDeque::new(),
-                scarce: false,
-                room: usize::MAX,
-                refusal: SendError::Full,
-                lends: false,
-                dummies: Vec::new(),
-                unrung: 0,
-                quiet: false,
-            };
+            let device = Cable::new(MacAddr([2, 0, 0, 0, 0, number]), out, inward);
             Ring::new(device, RingConfig { addresses: vec![ip], ..RingConfig::default() }, [number; 32])
         };
         Self { now: Instant::ZERO, a: ring(a, 1, &ab, &ba), b: ring(b, 2, &ba, &ab) }
@@ -792,7 +566,7 @@ fn what_came_out_of_order_is_let_go_of_while_receive_buffers_are_scarce() {
 #[test]
 fn a_packets_body_ends_where_its_header_says_and_one_that_is_too_short_is_none() {
     use super::input::{Body, Nothing};
-    let cut = |len: usize| Some(Bytes(Arc::from(*b"abcdef"), 0, 6)).cut(len).map(|body| body.map(|body| body.len()));
+    let cut = |len: usize| Some(Bytes::of(b"abcdef".to_vec())).cut(len).map(|body| body.map(|body| body.len()));
     assert_eq!([cut(6), cut(4), cut(0), cut(7)], [Some(Some(6)), Some(Some(4)), Some(None), None]);
     let none = |len| None::<Bytes>.cut(len).map(|body| body.is_some());
     assert_eq!((none(0), none(1)), (Some(false), None));
