@@ -145,7 +145,7 @@ pub enum DeviceEvent {
     },
     /// A flow rule that was not ready at once steers to this ring now ([`Attached::is_ready`]).
     RuleReady(RuleId),
-    /// The device could not take such a rule after all. It need not be detached.
+    /// The device could not take such a rule after all. It has ended: it need not be detached, though it may be until this is polled.
     RuleFailed(RuleId, RuleError),
     /// The device was reset: frames that were queued, in flight or not polled are lost, and their buffers are back. Flow rules,
     /// buffers that are held, and cyclic queues stay; the backend attached and posted them again.

@@ -45,7 +45,10 @@ impl Device for Nic {
     fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
         let hardware = &mut *self.hardware();
         let aim = hardware.aim(target, tag)?;
-        let before = hardware.steering.retarget(rule, aim).expect("device contract: a rule was moved that is not attached");
+        let Some(before) = hardware.steering.retarget(rule, aim) else {
+            assert!(hardware.steering.has_ended(rule), "device contract: a rule was moved that is not attached");
+            return Err(RuleError::Ended);
+        };
         hardware.count_cyclic(before, -1);
         hardware.count_cyclic(aim, 1);
         Ok(())
@@ -55,7 +58,7 @@ impl Device for Nic {
         let hardware = &mut *self.hardware();
         match hardware.steering.detach(rule) {
             Some(held) => hardware.count_cyclic(held, -1),
-            None => assert!(hardware.steering.ended_with_ring(rule), "device contract: a rule was detached that is not attached"),
+            None => assert!(hardware.steering.has_ended(rule), "device contract: a rule was detached that is not attached"),
         }
     }
 }

@@ -109,7 +109,7 @@ impl Hardware {
         let mut wake = false;
         while let Some((rule, aim)) = self.steering.ripen(now) {
             let event = if self.registration_fails(aim.ring) {
-                self.steering.detach(rule);
+                self.steering.fail(rule);
                 self.count_cyclic(aim, -1);
                 DeviceEvent::RuleFailed(rule, RuleError::Full)
             } else {

@@ -40,7 +40,7 @@ pub(super) struct Steering {
     /// Which entry a rule belongs to.
     rules: BTreeMap<u64, u64>,
     made: u64,
-    /// Rules that ended with their ring.
+    /// Rules that ended with their ring, or failed.
     ended: BTreeSet<RuleId>,
     /// Rules that do not count yet, in the order in which they will.
     pending: VecDeque<(Instant, RuleId)>,
@@ -151,8 +151,14 @@ impl Steering {
         aim
     }
 
-    /// Whether a rule ended because its ring did.
-    pub(super) fn ended_with_ring(&self, rule: RuleId) -> bool {
+    /// A rule that was to count by now cannot be had.
+    pub(super) fn fail(&mut self, rule: RuleId) {
+        self.detach(rule);
+        self.ended.insert(rule);
+    }
+
+    /// Whether a rule has ended, though nobody detached it.
+    pub(super) fn has_ended(&self, rule: RuleId) -> bool {
         self.ended.contains(&rule)
     }
 

@@ -278,9 +278,12 @@ pub enum RuleError {
     /// The caller: the device cannot steer by these fields.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// The caller: no such cyclic queue.
-    #[error("no such cyclic queue")]
+    /// The caller: no such ring, or no such cyclic queue.
+    #[error("no such receive queue")]
     NoQueue,
+    /// It has ended: its ring did, or it failed ([`super::DeviceEvent::RuleFailed`]).
+    #[error("the flow rule has ended")]
+    Ended,
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //! device's) and timers. What a forked server does with the connections that its children inherit.
 //!
 //! On a device with several rings, its rule goes with it, and is moved: at no moment do its frames go to a third (a kernel would answer them by a
-//! reset). One that came by its listener's rule gets its own, which names both ends, and so comes before the listener's. Frames that the old ring
+//! reset). One that came by its listener's rule, or whose own does not steer yet, has none with it, and gets its own on the other ring: it names both ends,
+//! and so comes before the listener's. Frames that the old ring
 //! has received already, or still receives until the new rule counts, are lost there in silence, as a busy network would lose them: a
 //! reset would end the connection on its new ring.
 
@@ -200,7 +201,7 @@ impl<Q: Queues> Ring<Q> {
     /// [`Error::NotConnected`] (its handshake is not complete), [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
     pub fn detach_stream(&mut self, now: Instant, id: FlowId) -> Result<Handover<Q>, Error> {
         self.slots.stream(id)?;
-        let rule = self.slots.stream(id)?.rule.filter(|rule| self.is_steered() && self.rules.is_own(*rule));
+        let rule = self.slots.stream(id)?.rule.filter(|rule| self.is_steered() && self.rules.may_move(*rule));
         let mut stream = self.remove_stream(now, id, rule.is_some())?;
         stream.rule = None;
         Ok(Handover { stream, carried: Carried { device: self.queues.device().clone(), rule } })

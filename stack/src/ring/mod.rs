@@ -485,9 +485,9 @@ impl<Q: Queues> Ring<Q> {
                 DeviceEvent::Link { up: true } => self.link_up(now),
                 // Retransmission timers carry connections over an outage; nothing to do at once.
                 DeviceEvent::Link { up: false } => {}
-                // Buffers that were in flight are back: whoever waits for some tries again now.
                 DeviceEvent::RuleReady(rule) => self.rule_ready(now, rule),
                 DeviceEvent::RuleFailed(rule, why) => self.rule_failed(now, rule, why),
+                // Buffers that were in flight are back: whoever waits for some tries again now.
                 DeviceEvent::Reset if self.config.is(Mutant::DeviceResetUnnoticed) => {}
                 DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.is_stalled()),
             }

@@ -19,7 +19,13 @@ impl<Q: Queues> Ring<Q> {
         let (rule, key) = match self.slots.find_mut(flow)? {
             Flow::Udp(udp) => (udp.rule.take(), udp.key()),
             Flow::Stream(stream) if stream.orphan => return Err(Error::BadSocket),
-            Flow::Stream(stream) => (stream.rule.take(), FlowKey::new(Protocol::Tcp, stream.local, stream.remote)),
+            Flow::Stream(stream) => {
+                // (No rule will steer what its SYN waits for.)
+                if core::mem::take(&mut stream.awaits_rule) {
+                    self.dirty.push(flow.index);
+                }
+                (stream.rule.take(), FlowKey::new(Protocol::Tcp, stream.local, stream.remote))
+            }
             Flow::Listener(_) => return Err(Error::NotSupported),
         };
         let rule = rule.filter(|_| !self.config.is(Mutant::RxShutdownKeepsRule));

@@ -93,6 +93,8 @@ pub(super) struct Listener {
     pub(super) rule: Option<RuleId>,
     /// Why it has none, until somebody asks.
     pub(super) error: Option<Error>,
+    /// Its rule is one of a group's.
+    pub(super) is_shared: bool,
     pub(super) backlog: usize,
     /// Handshakes under way.
     pub(super) half_open: usize,

@@ -47,13 +47,13 @@ struct Pending {
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     pending: BTreeMap<RuleId, Pending>,
-    /// How many flows have a rule, beside its first.
+    /// Listeners' rules, and how many flows have each, beside one.
     shares: BTreeMap<RuleId, u32>,
 }
 
 impl Rules {
-    /// Whether a rule is one flow's alone, and steers.
-    pub(super) fn is_own(&self, rule: RuleId) -> bool {
+    /// Whether a rule may go to another ring: it is one connection's own, and steers.
+    pub(super) fn may_move(&self, rule: RuleId) -> bool {
         !self.is_pending(rule) && !self.shares.contains_key(&rule)
     }
 
@@ -87,13 +87,13 @@ impl<Q: Queues> Ring<Q> {
 
     /// A holder gives a rule up.
     pub(super) fn detach(&mut self, rule: RuleId) {
-        if let Some(others) = self.rules.shares.get_mut(&rule) {
+        if let Some(others) = self.rules.shares.get_mut(&rule)
+            && *others > 0
+        {
             *others -= 1;
-            if *others == 0 {
-                self.rules.shares.remove(&rule);
-            }
             return;
         }
+        self.rules.shares.remove(&rule);
         let before = self.rules.pending.remove(&rule).and_then(|pending| pending.before);
         self.queues.device().detach(rule);
         before.into_iter().for_each(|before| self.detach(before));
@@ -154,8 +154,9 @@ impl<Q: Queues> Ring<Q> {
             return Ok(None);
         }
         match self.slots.at(listener) {
-            Some(Flow::Listener(listener)) if !listener.config.reuse_port => {
-                let Some(rule) = listener.rule else { return self.steer(local, remote) };
+            Some(Flow::Listener(listener)) if !listener.is_shared => {
+                let steers = listener.rule.filter(|rule| !self.rules.is_pending(*rule));
+                let Some(rule) = steers else { return self.steer(local, remote) };
                 self.share(rule);
                 Ok(Some(Attached { rule, is_ready: true }))
             }
@@ -167,15 +168,19 @@ impl<Q: Queues> Ring<Q> {
     pub(super) fn steer_adopted(&mut self, rule: Option<RuleId>, local: SocketAddr, remote: SocketAddr) -> Result<Attached, RuleError> {
         let index = self.slots.next_index();
         let Some(rule) = rule else { return self.attach(&self.rule_of(index, local, remote)) };
-        if !self.config.is(Mutant::AdoptedRuleStays) {
-            self.queues.device().retarget(rule, self.queues.id().into(), self.tag_of(index))?;
+        if !self.config.is(Mutant::AdoptedRuleStays)
+            && self.queues.device().retarget(rule, self.queues.id().into(), self.tag_of(index)).is_err()
+        {
+            // (It ended with its ring, or the device cannot move rules.)
+            self.queues.device().detach(rule);
+            return self.attach(&self.rule_of(index, local, remote));
         }
         mark!(self, RuleMoved);
         Ok(Attached { rule, is_ready: true })
     }
 
     /// A listener gives its rule up: what came by it and lives on gets rules of its own first.
-    pub(super) fn detach_listeners(&mut self, rule: RuleId) {
+    pub(super) fn detach_listener_rule(&mut self, rule: RuleId) {
         for (index, local, remote) in self.sharers(rule) {
             if self.config.is(Mutant::AcceptedEndWithListener) {
                 self.slots.stream_at(index).into_iter().for_each(|stream| stream.rule = None);
@@ -215,6 +220,7 @@ impl<Q: Queues> Ring<Q> {
         before.into_iter().for_each(|before| self.detach(before));
         if let Holder::Flow(index) = holder
             && let Some(stream) = self.slots.stream_at(index)
+            && stream.rule == Some(rule)
             && core::mem::take(&mut stream.awaits_rule)
         {
             self.transmit(now, index);
@@ -225,6 +231,11 @@ impl<Q: Queues> Ring<Q> {
     pub(super) fn rule_failed(&mut self, now: Instant, rule: RuleId, why: RuleError) {
         let Some(Pending { holder, before }) = self.rules.pending.remove(&rule) else { return };
         mark!(self, RuleFailed);
+        // (Another one is to take its place already, and now takes that of what was before.)
+        if let Some(later) = self.rules.pending.values_mut().find(|later| later.before == Some(rule)) {
+            later.before = before;
+            return;
+        }
         let error = rule_error(why);
         match holder {
             Holder::Flow(index) => self.lost_rule(now, index, before, error),

@@ -393,6 +393,7 @@ impl<Q: Queues> Ring<Q> {
         if stream.noted != stream.is_unfinished() {
             note(stream, queues);
         }
+        let mut freed = None;
         let leaks = stream.orphan && self.config.is(Mutant::LeakSocket);
         if stream.connection.is_finished() && !leaks {
             if stream.orphan || (stream.parent.is_some() && !stream.queued) {
@@ -404,6 +405,7 @@ impl<Q: Queues> Ring<Q> {
             if demux.exact(key) == Some(index) && !self.config.is(Mutant::EndedKeepsAddresses) {
                 demux.remove(key);
                 self.earlier_incarnations.add(key, stream.connection.sent_up_to());
+                freed = stream.rule.take();
             }
         }
         if self.config.is(Mutant::FarTimerTakenForNear) && stream.wheel_at.is_none() {
@@ -419,6 +421,10 @@ impl<Q: Queues> Ring<Q> {
         let hidden = stream.orphan || stream.parent.is_some();
         if !edges.is_empty() && !hidden {
             self.raise(index, edges);
+        }
+        // (Somebody else may listen there, or connect from there, before the program closes it.)
+        if let Some(rule) = freed {
+            self.detach(rule);
         }
     }
 
@@ -512,7 +518,7 @@ impl<Q: Queues> Ring<Q> {
         if let Some(rule) = listener.rule
             && !self.config.is(Mutant::LeakRule)
         {
-            self.detach_listeners(rule);
+            self.detach_listener_rule(rule);
         }
     }
 

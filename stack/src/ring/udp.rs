@@ -555,7 +555,7 @@ fn udp_rule(local: SocketAddr, options: &UdpOptions) -> FlowRule {
 pub(super) fn rule_error(error: RuleError) -> Error {
     match error {
         RuleError::Taken => Error::AddressInUse,
-        RuleError::Full | RuleError::NoQueue => Error::NoBuffers,
+        RuleError::Full | RuleError::NoQueue | RuleError::Ended => Error::NoBuffers,
         RuleError::Unsupported(_) => Error::NotSupported,
     }
 }

@@ -43,7 +43,9 @@ impl<Q: Queues> Ring<Q> {
         let config = self.limited(remote.ip(), config);
         let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, local, remote));
         let id = self.insert_stream(now, key, connection, local, remote, hop, None, attached)?;
-        if let (Some(_), Some(attached)) = (before, attached) {
+        if let (Some(_), Some(attached)) = (before, attached)
+            && self.rules.may_move(attached.rule)
+        {
             self.retag(attached.rule, id.index);
         }
         if let Some(stream) = self.slots.stream_at(id.index)
@@ -102,6 +104,7 @@ impl<Q: Queues> Ring<Q> {
             local,
             rule: Some(attached.rule),
             error: None,
+            is_shared: config.reuse_port,
             backlog,
             half_open: 0,
             ready: Default::default(),
@@ -172,7 +175,7 @@ impl<Q: Queues> Ring<Q> {
         if let Ok(listener) = self.slots.listener(listener)
             && let Some(rule) = listener.rule.take()
         {
-            self.detach_listeners(rule);
+            self.detach_listener_rule(rule);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Flow rules that take a while, and what a listener's connections come by.
 
 use super::*;
-use crate::device::DeviceEvent;
+use crate::device::{DeviceEvent, RuleId};
 
 const LISTENS: SocketAddr = SocketAddr::new(B, 80);
 
@@ -23,6 +23,16 @@ fn client_of(port: u16) -> SocketAddr {
 fn steers(ring: &mut Ring<Cable>, local: SocketAddr, remote: Option<SocketAddr>) {
     let rule = ring.queues().rule_of(local, remote).expect("it was asked for");
     ring.queues_mut().tell(DeviceEvent::RuleReady(rule));
+}
+
+/// The same, with a connection that was accepted, by a rule that steers.
+fn accepted() -> (Pair, FlowId, FlowId, FlowId) {
+    let mut pair = slow();
+    pair.a.output.caps.rings_max = 1;
+    pair.b.queues().table().is_slow = false;
+    let (client, server, listener) = pair.connected();
+    pair.b.queues().table().is_slow = true;
+    (pair, client, server, listener)
 }
 
 fn state(ring: &Ring<Cable>, flow: FlowId) -> Option<tcp::State> {
@@ -75,9 +85,7 @@ fn one_that_is_closed_before_its_rule_steers_leaves_none() {
 
 #[test]
 fn accepted_connections_come_by_their_listeners_rule() {
-    let mut pair = slow();
-    pair.a.output.caps.rings_max = 1;
-    let (client, server, listener) = pair.connected();
+    let (mut pair, client, server, listener) = accepted();
     assert_eq!(pair.b.queues().table().rules.len(), 1, "one rule for the listener and all that it accepts");
     pair.b.close(pair.now, server, true);
     pair.settle();
@@ -89,9 +97,7 @@ fn accepted_connections_come_by_their_listeners_rule() {
 
 #[test]
 fn when_a_listener_ends_its_connections_get_rules_of_their_own_first() {
-    let mut pair = slow();
-    pair.a.output.caps.rings_max = 1;
-    let (_, server, listener) = pair.connected();
+    let (mut pair, _, server, listener) = accepted();
     let any = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 80);
     pair.b.close(pair.now, listener, false);
     assert!(pair.b.queues().rule_of(any, None).is_some(), "it stays until the other one steers");
@@ -107,9 +113,7 @@ fn when_a_listener_ends_its_connections_get_rules_of_their_own_first() {
 #[test]
 fn connections_for_which_there_is_no_room_keep_their_listeners_rule() {
     for fails_late in [false, true] {
-        let mut pair = slow();
-        pair.a.output.caps.rings_max = 1;
-        let (client, server, listener) = pair.connected();
+        let (mut pair, client, server, listener) = accepted();
         pair.b.queues().table().is_full = !fails_late;
         pair.b.close(pair.now, listener, false);
         if fails_late {
@@ -143,4 +147,54 @@ fn sockets_whose_rules_fail_say_so() {
         assert_eq!(pair.b.take_error(flow), Some(Error::AddressInUse));
         pair.b.close(pair.now, flow, false);
     }
+}
+
+#[test]
+fn one_that_has_ended_keeps_no_rule_though_the_program_keeps_it() {
+    let (mut pair, client, server, listener) = accepted();
+    pair.a.close(pair.now, client, true);
+    pair.settle();
+    assert_eq!(pair.b.take_error(server), Some(Error::Reset));
+    pair.b.close(pair.now, listener, false);
+    assert!(pair.b.queues().table().rules.is_empty(), "another may listen there");
+    pair.b.tcp_listen(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 80), 4, &tcp::Config::default()).unwrap();
+    pair.b.close(pair.now, server, false);
+    assert_eq!(pair.b.queues().table().rules.len(), 1);
+}
+
+#[test]
+fn of_rules_that_follow_each_other_one_may_fail() {
+    for first_fails in [true, false] {
+        let mut pair = slow();
+        let any = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 80);
+        let socket = pair.b.udp_open(any, &crate::ring::UdpOptions::default()).unwrap();
+        steers(&mut pair.b, any, None);
+        pair.settle();
+        let hop = NextHop::Neighbour(A);
+        pair.b.udp_connect(socket, B, Some((client_of(5000), hop))).unwrap();
+        pair.b.udp_connect(socket, "10.0.0.9".parse().unwrap(), Some((client_of(5000), hop))).unwrap();
+        let rules: Vec<RuleId> = pair.b.queues().table().rules.iter().map(|(_, id)| *id).collect();
+        assert_eq!(rules.len(), 3, "the first stays until the last steers");
+        let failed = rules[if first_fails { 1 } else { 2 }];
+        pair.b.queues().table().rules.retain(|(_, id)| *id != failed);
+        pair.b.queues_mut().tell(DeviceEvent::RuleFailed(failed, RuleError::Full));
+        let ready = rules[if first_fails { 2 } else { 1 }];
+        pair.b.queues_mut().tell(DeviceEvent::RuleReady(ready));
+        pair.settle();
+        let left: Vec<RuleId> = pair.b.queues().table().rules.iter().map(|(_, id)| *id).collect();
+        assert_eq!(left, [ready], "{first_fails}");
+        pair.b.close(pair.now, socket, false);
+        assert!(pair.b.queues().table().rules.is_empty());
+    }
+}
+
+#[test]
+fn one_whose_receiving_side_is_shut_down_waits_for_no_rule() {
+    let mut pair = slow();
+    let client = pair.connect(5000);
+    pair.a.shutdown_rx(client).unwrap();
+    pair.pass(Duration::from_secs(1));
+    assert!(pair.a.queues().table().rules.is_empty());
+    pair.pass(Duration::from_secs(600));
+    assert_eq!(pair.a.take_error(client), Some(Error::TimedOut), "its SYN is answered to nobody");
 }
