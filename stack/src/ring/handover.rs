@@ -213,7 +213,7 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::AddressInUse`] (this ring, or the rule's table, has a connection of these addresses), [`Error::NoBuffers`]; the
     /// connection comes back whole.
-    pub fn adopt(&mut self, now: Instant, handover: Handover<Q>) -> Result<FlowId, (Error, Handover<Q>)> {
+    pub fn adopt(&mut self, now: Instant, mut handover: Handover<Q>) -> Result<FlowId, (Error, Handover<Q>)> {
         let (local, remote) = (handover.local(), handover.remote());
         let key = FlowKey::new(Protocol::Tcp, local, remote);
         if self.demux.exact(key).is_some() {
@@ -222,7 +222,7 @@ impl<Q: Queues> Ring<Q> {
         if !self.slots.has_room() {
             return Err((Error::NoBuffers, handover));
         }
-        let attached = match self.steer_adopted(handover.carried.rule, local, remote) {
+        let attached = match self.steer_adopted(&mut handover.carried.rule, local, remote) {
             Ok(attached) => attached,
             Err(error) => return Err((rule_error(error), handover)),
         };

@@ -401,6 +401,11 @@ impl<Q: Queues> Ring<Q> {
         !self.stalled.is_empty() || !self.answers.is_empty()
     }
 
+    /// Whether anything waits for the device to take what it refused, a flow rule among it.
+    fn tries_again(&self) -> bool {
+        self.is_stalled() || self.rules.has_unsteered()
+    }
+
     /// Whether a connection has something to send as soon as its peer acknowledges more, opens its window or answers its SYN, or as the device takes
     /// more: whoever owns the ring and leaves it alone then should hear of the next frame. Also of one that the program has closed.
     #[inline]
@@ -489,7 +494,7 @@ impl<Q: Queues> Ring<Q> {
                 DeviceEvent::RuleFailed(rule, why) => self.rule_failed(now, rule, why),
                 // Buffers that were in flight are back: whoever waits for some tries again now.
                 DeviceEvent::Reset if self.config.is(Mutant::DeviceResetUnnoticed) => {}
-                DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.is_stalled()),
+                DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.tries_again()),
             }
         }
         count

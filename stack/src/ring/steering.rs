@@ -47,6 +47,8 @@ struct Pending {
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     pending: BTreeMap<RuleId, Pending>,
+    /// Connections whose rule failed late, and which nothing steers until they have another.
+    unsteered: Vec<u32>,
     /// Listeners' rules, and how many flows have each, beside one.
     shares: BTreeMap<RuleId, u32>,
 }
@@ -55,6 +57,10 @@ impl Rules {
     /// Whether a rule may go to another ring: it is one connection's own, and steers.
     pub(super) fn may_move(&self, rule: RuleId) -> bool {
         !self.is_pending(rule) && !self.shares.contains_key(&rule)
+    }
+
+    pub(super) fn has_unsteered(&self) -> bool {
+        !self.unsteered.is_empty()
     }
 
     pub(super) fn is_pending(&self, rule: RuleId) -> bool {
@@ -164,14 +170,20 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
-    /// A connection of another ring of this device is to have a slot here; it may have brought its rule.
-    pub(super) fn steer_adopted(&mut self, rule: Option<RuleId>, local: SocketAddr, remote: SocketAddr) -> Result<Attached, RuleError> {
+    /// A connection of another ring of this device is to have a slot here; it may have brought its rule, and loses it where that cannot be moved.
+    pub(super) fn steer_adopted(
+        &mut self,
+        carried: &mut Option<RuleId>,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<Attached, RuleError> {
         let index = self.slots.next_index();
-        let Some(rule) = rule else { return self.attach(&self.rule_of(index, local, remote)) };
+        let Some(rule) = *carried else { return self.attach(&self.rule_of(index, local, remote)) };
         if !self.config.is(Mutant::AdoptedRuleStays)
             && self.queues.device().retarget(rule, self.queues.id().into(), self.tag_of(index)).is_err()
         {
             // (It ended with its ring, or the device cannot move rules.)
+            *carried = None;
             self.queues.device().detach(rule);
             return self.attach(&self.rule_of(index, local, remote));
         }
@@ -243,6 +255,27 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
+    /// Asks once more for rules of connections that have none.
+    pub(super) fn steer_again(&mut self) {
+        for index in core::mem::take(&mut self.rules.unsteered) {
+            let Some(stream) = self.slots.stream_at(index).filter(|stream| stream.rule.is_none()) else { continue };
+            let (local, remote) = (stream.local, stream.remote);
+            // (It may have ended meanwhile, or hear no more.)
+            if self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)) != Some(index) {
+                continue;
+            }
+            match self.attach(&self.rule_of(index, local, remote)) {
+                Ok(attached) => {
+                    if let Some(stream) = self.slots.stream_at(index) {
+                        stream.rule = Some(attached.rule);
+                    }
+                    self.hold(attached, Holder::Flow(index), None);
+                }
+                Err(_) => self.rules.unsteered.push(index),
+            }
+        }
+    }
+
     fn lost_rule(&mut self, now: Instant, index: u32, before: Option<RuleId>, error: Error) {
         match self.slots.at(index) {
             Some(Flow::Stream(stream)) => {
@@ -250,6 +283,9 @@ impl<Q: Queues> Ring<Q> {
                 if core::mem::take(&mut stream.awaits_rule) {
                     stream.connection.not_steered(error);
                     self.transmit(now, index);
+                } else if before.is_none() {
+                    self.rules.unsteered.push(index);
+                    self.retry_soon(now);
                 }
             }
             Some(Flow::Listener(listener)) => {

@@ -265,7 +265,7 @@ impl<Q: Queues> Ring<Q> {
             self.stalled.push(index);
         }
         self.drain_stalled(now);
-        if !self.is_stalled() {
+        if !self.tries_again() {
             // Whom the device refuses next has waited for nothing yet.
             self.retry_at = None;
             if !self.config.is(Mutant::RetryPauseNeverShrinks) {
@@ -357,10 +357,11 @@ impl<Q: Queues> Ring<Q> {
         self.queues.reap();
         let before = self.output.counters.tx_packets;
         self.answer_owed();
+        self.steer_again();
         self.drain_stalled(now);
         let moved = self.output.counters.tx_packets != before && !self.config.is(Mutant::RetryPauseNeverShrinks);
         self.retry_after = if moved { STALL_MIN } else { (self.retry_after * 2).min(STALL_MAX) };
-        if self.is_stalled() {
+        if self.tries_again() {
             self.retry_at = Some(now + self.retry_after);
         }
     }

@@ -440,3 +440,19 @@ fn on_a_device_with_several_rings_its_rule_goes_with_it() {
     drop(pair.a.detach_stream(pair.now, id).unwrap());
     assert!(!is_there(&pair), "nobody took it");
 }
+
+#[test]
+fn where_its_rule_cannot_be_moved_it_gets_another_or_comes_back_without() {
+    for is_full in [false, true] {
+        let mut pair = Pair::new();
+        pair.a.output.caps.rings_max = 2;
+        let (client, _, _) = pair.connected();
+        let handover = pair.a.detach_stream(pair.now, client).unwrap();
+        pair.a.queues().table().is_fixed = true;
+        pair.a.queues().table().is_full = is_full;
+        let adopted = pair.a.adopt(pair.now, handover);
+        assert_eq!(adopted.as_ref().err().map(|(error, _)| *error), is_full.then_some(Error::NoBuffers));
+        assert_eq!(pair.a.queues().table().rules.len(), usize::from(!is_full));
+        drop(adopted);
+    }
+}

@@ -91,6 +91,8 @@ pub(in crate::ring) struct Table {
     made: u64,
     /// It takes no more.
     pub(in crate::ring) is_full: bool,
+    /// Its rules cannot be moved.
+    pub(in crate::ring) is_fixed: bool,
     /// Its rules steer when they are said to.
     pub(in crate::ring) is_slow: bool,
 }
@@ -154,7 +156,7 @@ impl Device for Card {
         Ok(Attached { rule: id, is_ready: !table.is_slow })
     }
     fn retarget(&self, _: RuleId, _: Target, _: u32) -> Result<(), RuleError> {
-        Ok(())
+        if self.table.lock().unwrap().is_fixed { Err(self.caps.lacks("rules that can be moved").into()) } else { Ok(()) }
     }
     fn detach(&self, rule: RuleId) {
         let mut table = self.table.lock().unwrap();

@@ -198,3 +198,28 @@ fn one_whose_receiving_side_is_shut_down_waits_for_no_rule() {
     pair.pass(Duration::from_secs(600));
     assert_eq!(pair.a.take_error(client), Some(Error::TimedOut), "its SYN is answered to nobody");
 }
+
+/// Found by the simulator (55001709/registration/9/idle+slow+handover): nothing steered the connection any more, and it timed out.
+#[test]
+fn one_that_has_moved_and_whose_rule_fails_asks_for_another() {
+    let (mut pair, client, server, listener) = accepted();
+    let handover = pair.b.detach_stream(pair.now, server).unwrap();
+    let server = pair.b.adopt(pair.now, handover).map_err(|(error, _)| error).unwrap();
+    let rule = pair.b.queues().rule_of(LISTENS, Some(client_of(5000))).expect("its own");
+    {
+        let mut table = pair.b.queues().table();
+        (table.is_slow, table.is_full) = (false, true);
+        table.rules.retain(|(_, id)| *id != rule);
+    }
+    pair.b.queues_mut().tell(DeviceEvent::RuleFailed(rule, RuleError::Full));
+    pair.pass(Duration::from_millis(100));
+    assert!(pair.b.queues().rule_of(LISTENS, Some(client_of(5000))).is_none());
+    pair.b.queues().table().is_full = false;
+    pair.pass(Duration::from_millis(100));
+    assert!(pair.b.queues().rule_of(LISTENS, Some(client_of(5000))).is_some());
+    pair.b.close(pair.now, server, true);
+    pair.b.close(pair.now, listener, false);
+    pair.a.close(pair.now, client, false);
+    pair.settle();
+    assert!(pair.b.queues().table().rules.is_empty());
+}
