@@ -35,6 +35,7 @@ const BATCH: usize = 32;
 pub struct Stranger {
     /// Until it has finished.
     queue: Option<RawQueue<SimQueues>>,
+    batch: RxBatch<SimRx>,
     vlan: Option<u16>,
     /// Where frames for its victim go: that host's Ethernet address, as last seen.
     station: MacAddr,
@@ -48,7 +49,8 @@ pub struct Stranger {
 impl Stranger {
     /// Visits `server`, whose host has the address `station`, by frames with the tag of `vlan`. What it does follows from `dice`.
     pub fn new(queue: RawQueue<SimQueues>, server: SocketAddr, station: MacAddr, vlan: Option<u16>, dice: RandomStream) -> Self {
-        Self { queue: Some(queue), vlan, station, server, visits: VecDeque::new(), session: None, dice, gone_at: None }
+        let (queue, batch) = (Some(queue), RxBatch::new(BATCH));
+        Self { queue, batch, vlan, station, server, visits: VecDeque::new(), session: None, dice, gone_at: None }
     }
 
     /// Pays one more visit, from `port`.
@@ -59,8 +61,8 @@ impl Stranger {
     /// Takes in what has arrived.
     fn receive(&mut self, now: Instant) {
         let (Some(queue), Some((_, session))) = (&mut self.queue, &mut self.session) else { return };
-        let mut batch = RxBatch::<SimRx>::new(BATCH);
-        while queue.poll(now, &mut batch) > 0 {
+        let batch = &mut self.batch;
+        while queue.poll(now, batch) > 0 {
             for frame in batch.frames_mut() {
                 let mut bytes = frame.head().to_vec();
                 if let Some(body) = &frame.body {

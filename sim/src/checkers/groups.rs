@@ -42,6 +42,8 @@ pub(super) struct Groups {
     groups: BTreeMap<IpAddr, Group>,
     /// What joining and leaving said, that has not been seen to be sent: a report, or that it leaves.
     unsaid: VecDeque<(u8, IpAddr)>,
+    /// Groups that were left in this service. A report of one may be on its way to the device: frames are looked at when the service is over.
+    just_left: BTreeSet<IpAddr>,
     /// The device was in trouble, so that what was said, and what is planned, is not known.
     doubtful: bool,
 }
@@ -67,6 +69,7 @@ impl Groups {
         if known.sockets.remove(&socket) && known.sockets.is_empty() {
             self.groups.remove(&group);
             if group != ALL_SYSTEMS {
+                self.just_left.insert(group);
                 self.unsaid.push_back((LEAVE, group));
             }
         }
@@ -86,7 +89,7 @@ impl Groups {
 
     /// A report is on the wire that no join asked for. Whether there is a member. (Nobody minds one too many.)
     fn reports(&mut self, group: IpAddr) -> bool {
-        let Some(known) = self.groups.get_mut(&group) else { return false };
+        let Some(known) = self.groups.get_mut(&group) else { return self.just_left.remove(&group) };
         known.due = None;
         true
     }
@@ -196,6 +199,7 @@ impl Checkers {
         let is_shared = self.places[host].len() > 1;
         for &place in &self.places[host] {
             let groups = &mut self.desks[place].groups;
+            groups.just_left.clear();
             if groups.groups.is_empty() && groups.unsaid.is_empty() {
                 continue;
             }

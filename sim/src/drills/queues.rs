@@ -12,6 +12,9 @@ use crate::segment::{ACK, before};
 
 pub(super) const DRILLS: &[Drill] = &[("send buffers that are acknowledged", given_back), ("a window that a reader earns", earned)];
 
+/// Windows that a reader empties, each at once, until its buffer must be as large as it may become.
+const ROUNDS: usize = 12;
+
 /// The device's send buffers are few: one whose bytes are acknowledged, all of them, is the device's again, whatever follows it.
 fn given_back(bench: &mut Bench) {
     let mut peer = roomy(bench);
@@ -43,13 +46,13 @@ fn given_back(bench: &mut Bench) {
 /// tcp(7), tcp_moderate_rcvbuf: where a reader keeps up and the peer fills each window, the window becomes as large as it may.
 fn earned(bench: &mut Bench) {
     let mut setup = bench.setup();
-    let most = bench.between(40_000, 200_000) as usize;
+    let most = bench.between(40_000, 100_000) as usize;
     (setup.config.rcvbuf, setup.config.rcvbuf_initial, setup.config.rcvbuf_max) = (None, 16_000, 2 * most);
     (setup.mss, setup.config.mss_max, setup.config.window_scaling) = (1460, 1460, true);
     setup.scale = Some(5);
     let mut peer = bench.connect(&setup);
     let mut window = 0;
-    for _ in 0..24 {
+    for _ in 0..ROUNDS {
         window = 0;
         while before(peer.nxt, peer.edge) {
             let len = peer.edge.wrapping_sub(peer.nxt).min(1400);
@@ -68,7 +71,7 @@ fn earned(bench: &mut Bench) {
     }
     bench.must(
         window + (2 << peer.stack_scale) >= most,
-        format_args!("tcp(7), tcp_moderate_rcvbuf: a window of {window} after 24 that were filled and read at once, and {most} may be"),
+        format_args!("tcp(7), tcp_moderate_rcvbuf: a window of {window} after {ROUNDS} that were filled and read at once, and {most} may be"),
     );
     bench.ring.close(bench.now, peer.id(), true);
 }
