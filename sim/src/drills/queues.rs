@@ -71,7 +71,9 @@ fn earned(bench: &mut Bench) {
     }
     bench.must(
         window + (2 << peer.stack_scale) >= most,
-        format_args!("tcp(7), tcp_moderate_rcvbuf: a window of {window} after {ROUNDS} that were filled and read at once, and {most} may be"),
+        format_args!(
+            "tcp(7), tcp_moderate_rcvbuf: a window of {window} after {ROUNDS} that were filled and read at once, and {most} may be"
+        ),
     );
     bench.ring.close(bench.now, peer.id(), true);
 }
