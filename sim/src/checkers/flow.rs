@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use ringway_stack::Instant;
 use ringway_stack::ring::FlowId;
 
+use super::Moment;
 use super::ranges::Ranges;
 use super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
 use super::{forged, info, rto, sequence, shadow, stream, timers, window};
@@ -218,7 +219,8 @@ impl Endpoint {
     }
 
     /// A segment for it arrived. All that is noted only ever lets it do more.
-    pub(super) fn delivered(&mut self, at: Instant, segment: &Segment, peer_scale: u8) {
+    pub(super) fn delivered(&mut self, moment: &Moment, segment: &Segment, peer_scale: u8) {
+        let at = moment.at;
         self.rx_at = at;
         self.rto.delivered();
         let acks = segment.has(ACK) && before(self.iss, segment.ack) && !before(self.nxt, segment.ack);
@@ -251,6 +253,7 @@ impl Endpoint {
             if before(self.una, segment.ack) {
                 self.una = segment.ack;
                 self.una_at = at;
+                self.rto.acknowledged(moment);
             }
         }
         if segment.has(ACK) {

@@ -211,7 +211,11 @@ impl Checkers {
     fn hamper(&mut self, now: Instant, host: usize, time: Duration) {
         for &place in &self.places[host] {
             let desk = &mut self.desks[place];
-            desk.hampered = desk.hampered.max(now + desk.ahead + time);
+            let at = now + desk.ahead;
+            if desk.hampered == Instant::ZERO || at > desk.hampered + rto::STALL_MAX {
+                desk.hampered_since = at;
+            }
+            desk.hampered = desk.hampered.max(at + time);
         }
         self.excuse(now, host, time);
     }
@@ -429,7 +433,7 @@ impl Checkers {
                 }
             }
             let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
-            own.delivered(moment.at, segment, scale);
+            own.delivered(&moment, segment, scale);
             shadow::delivered(segment, own);
             if is_tainted(frame.marks) {
                 own.stream.taint();

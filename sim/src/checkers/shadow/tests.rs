@@ -103,8 +103,7 @@ impl Side {
     }
 
     pub(in crate::checkers) fn moment(&self) -> Moment {
-        let (excused, hampered) = (Instant::ZERO, Instant::ZERO);
-        Moment { place: 0, host: 0, ip: None, at: self.now, excused, hampered, frame: None, connection: None }
+        Moment { at: self.now, ..Moment::after(0) }
     }
 
     pub(in crate::checkers) fn passes(&mut self, millis: u64) {
@@ -137,8 +136,8 @@ impl Side {
     }
 
     pub(in crate::checkers) fn comes(&mut self, segment: &Segment) {
-        let at = self.now;
-        self.own().delivered(at, segment, 7);
+        let moment = self.moment();
+        self.own().delivered(&moment, segment, 7);
         super::delivered(segment, self.own());
         self.flows.pair(self.own);
     }
