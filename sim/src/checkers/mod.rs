@@ -148,8 +148,9 @@ impl Moment {
 struct Question {
     /// How often, in a row.
     asked: u32,
-    /// When last.
+    /// When last, and that by the host's clock.
     at: Instant,
+    by_clock: Instant,
 }
 
 /// All checkers of a world, and what they remember.

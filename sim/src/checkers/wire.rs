@@ -176,12 +176,13 @@ impl Checkers {
             return;
         }
         self.excuse(now, host, ARP_RETRY);
-        let Question { asked, at } = self.questions.entry((host, target)).or_default();
+        let by_its_clock = self.at(now, host, None).at;
+        let Question { asked, at, by_clock } = self.questions.entry((host, target)).or_default();
         if now > *at + 2 * ARP_RETRY {
             // That one was answered, or given up.
             *asked = 0;
         }
-        (*asked, *at) = (*asked + 1, now);
+        (*asked, *at, *by_clock) = (*asked + 1, now, by_its_clock);
         // RFC 1122 s2.3.2.2: what waited for it is thrown away in the end. Which ring asked is not to be seen.
         if *asked >= ARP_TRIES {
             self.flows.lose_silently(host, target);
