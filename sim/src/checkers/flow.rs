@@ -240,6 +240,7 @@ impl Endpoint {
         if segment.has(SYN) && acks && self.irs.is_some_and(|irs| irs != segment.seq) && !self.sequence.has_acknowledged() {
             self.irs_other = Some(segment.seq);
         }
+        let repeats = self.irs.is_some() && before(segment.seq, self.rx.next) && !before(self.rx.next, segment.end());
         if self.irs.is_some() {
             // (What lies before all that arrived is an earlier connection's, or comes again.)
             let ends = segment.has(FIN) && !before(segment.end().wrapping_sub(1), self.rx.next);
@@ -249,7 +250,7 @@ impl Endpoint {
             }
         }
         if acks {
-            self.info.delivered(self.una, self.nxt, segment, self.lawless);
+            self.info.delivered((self.una, self.nxt), segment, self.lawless, repeats);
             if before(self.una, segment.ack) {
                 self.una = segment.ack;
                 self.una_at = at;
