@@ -410,6 +410,16 @@ impl Flows {
         }
     }
 
+    /// A host was told that a segment of a connection's was too long for its path: that one may send again at once, and no other on the same path (RFC 1191
+    /// s6.4, RFC 8201 s5.4).
+    pub(super) fn heard_by(&mut self, host: usize, tuple: Tuple) {
+        let id = self.id(tuple).filter(|&id| self.endpoints[id].host == host);
+        if let Some(endpoint) = id.map(|id| &mut self.endpoints[id]) {
+            endpoint.rto.delivered();
+            endpoint.shadow.sender.told();
+        }
+    }
+
     /// A host was told something about its path to `peer`.
     pub(super) fn heard_of(&mut self, host: usize, peer: IpAddr) {
         let to = |endpoint: &&mut Endpoint| endpoint.host == host && endpoint.tuple.1.ip() == peer;

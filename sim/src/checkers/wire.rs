@@ -352,15 +352,18 @@ impl Checkers {
         match ip.protocol {
             // RFC 1191: what was too long for its path is sent again in smaller pieces.
             _ if ip.is_icmp() => {
-                if let Some((tuple, _)) = forged::quoted(bytes, &ip)
-                    && dissect::is_too_big(bytes, &ip)
-                {
+                let too_big = forged::quoted(bytes, &ip).map(|(tuple, _)| tuple).filter(|_| dissect::is_too_big(bytes, &ip));
+                if let Some(tuple) = too_big {
                     self.flows.narrowed(host, tuple.1.ip());
                     self.note_narrowed();
                 }
                 let moment = self.at(now, host, None);
                 self.error_delivered(&moment, bytes, &ip);
-                if is_forged { self.error_forged(host, bytes, &ip) } else { self.flows.heard(host) }
+                match too_big {
+                    _ if is_forged => self.error_forged(host, bytes, &ip),
+                    Some(tuple) => self.flows.heard_by(host, tuple),
+                    None => self.flows.heard(host),
+                }
             }
             TCP => {
                 if let Some(segment) = Segment::parse(bytes, &ip) {
