@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::{Config, Keepalive};
 use ringway_stack::{Error, Instant};
 
@@ -428,6 +429,34 @@ fn a_timeout_that_nobody_saw_leaves_a_window_of_its_own() {
         assert!(side.map_or(true, |mut side| catch_unwind(AssertUnwindSafe(|| acts(&mut side))).is_err()), "{millis} ms, {refused}");
     }
     sends_two_more(250, true).service();
+}
+
+/// A SYN that came twice begins another connection with the addresses of one that was reset before its program accepted it.
+#[test]
+fn what_a_program_accepts_may_have_been_followed_already() {
+    let now = Instant::ZERO + Duration::from_secs(1);
+    let opens = |flows: &mut Flows, iss: u32, acknowledged: bool| {
+        let answer = segment(PEER, OWN, iss, ISS + 1, SYN | ACK, 0);
+        let id = flows.sender(1, now, &answer).unwrap();
+        flows.sent(id, now, &answer);
+        if acknowledged {
+            flows.at_mut(id).delivered(now, &segment(OWN, PEER, ISS + 1, iss + 1, ACK, 0), 7);
+        }
+        id
+    };
+    let tuple = (address(PEER), address(OWN));
+    for (first, second) in [(true, false), (true, true), (false, true), (false, false)] {
+        let mut flows = Flows::default();
+        let ids = [opens(&mut flows, IRS, first), opens(&mut flows, IRS + 5000, second)];
+        let expected = match (first, second) {
+            (true, true) => None,
+            (true, false) => Some(ids[0]),
+            (false, _) => Some(ids[1]),
+        };
+        assert_eq!(flows.accepted(tuple, 1), expected, "{first} {second}");
+        flows.at_mut(ids[0]).owner = Some((0, FlowId { index: 0, generation: 0 }));
+        assert_eq!(flows.accepted(tuple, 1), Some(ids[1]), "the first has an owner");
+    }
 }
 
 /// RFC 9293 s3.10.7.4: what repeats old bytes may bring the window of the new ones that it ends with, or not.
