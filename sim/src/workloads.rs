@@ -244,6 +244,8 @@ pub struct Verdict {
     pub unsent: u64,
     /// Programs hold datagrams that they have read: those behind them may find no room.
     pub lends: bool,
+    /// Some NIC's rules steer a while after they were asked for.
+    pub slow_rules: bool,
 }
 
 impl Verdict {
@@ -284,10 +286,13 @@ impl Verdict {
     }
 
     /// Whether a connection may have ended so: see [`Verdict::may_fail`]; a server that could not listen yet refuses whoever comes; and a client may learn
-    /// late that its NIC has no rule for it.
+    /// late that its NIC has no rule for it. A listener that joins its port's group late takes handshakes over from another, and resets them until the
+    /// connection's own rule steers, as with SO_REUSEPORT in a kernel (socket(7), tcp_migrate_req aside).
     fn excuses(&self, error: Error) -> bool {
-        let lacks_rule = error == Error::NoBuffers && self.counts.registration_failures > 0;
-        self.may_fail() || lacks_rule || self.may_refuse() && error == Error::Refused
+        let late = self.counts.registration_failures > 0;
+        let lacks_rule = error == Error::NoBuffers && late;
+        let joined_late = error == Error::Reset && late && self.slow_rules;
+        self.may_fail() || lacks_rule || joined_late || self.may_refuse() && error == Error::Refused
     }
 
     /// Whether a server may not have been there: it had no rule yet, or its host was starting again.

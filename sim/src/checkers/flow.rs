@@ -298,6 +298,20 @@ impl Flows {
         self.ids.get(&tuple).copied()
     }
 
+    /// The endpoint of a connection that the program has just accepted. A SYN that came again may have begun another one with its addresses since. `None`:
+    /// it may be either.
+    pub(super) fn accepted(&self, tuple: Tuple, host: usize) -> Option<usize> {
+        let current = self.id(tuple)?;
+        let waits = |&id: &usize| {
+            let own = &self.endpoints[id];
+            own.host == host && own.passive && own.owner.is_none() && own.una != own.iss
+        };
+        match self.endpoints[current].previous.filter(waits) {
+            Some(_) if waits(&current) => None,
+            previous => previous.or(Some(current)),
+        }
+    }
+
     /// All endpoints, those of connections that are over included.
     pub(super) fn all(&self) -> impl Iterator<Item = &Endpoint> + '_ {
         self.endpoints.iter()

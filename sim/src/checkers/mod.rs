@@ -206,8 +206,9 @@ impl Checkers {
         } else {
             self.note_left_by(ip);
             self.flows.forget(host);
-            // What it knew, or was owed, went with it.
+            // What it knew, or was owed, went with it; so did what it owed.
             self.lied_to.insert(host);
+            self.strays[host] = core::mem::take(&mut self.strays[host]).serviced();
         }
         if self.strays.len() <= host {
             self.strays.resize_with(host + 1, shadow::resets::State::default);

@@ -124,6 +124,7 @@ impl Checkers {
         for &place in &self.places[host] {
             let desk = &mut self.desks[place];
             service.free &= !desk.refused;
+            service.refused |= desk.balked;
             service.scarce |= core::mem::take(&mut desk.scarce);
             service.merges |= desk.merges;
         }

@@ -135,7 +135,8 @@ impl Stage {
         let rings = self.hosts.iter().flat_map(|&host| self.world.host(host).rings());
         let unsent = rings.map(|ring| ring.counters().tx_drops).sum();
         let lends = self.options.hosts.iter().any(|host| host.lending.iter().any(Option::is_some));
-        Verdict { faults: self.scenario.faults, counts: self.world.trace().faults(), unsent, lends }
+        let slow_rules = self.options.hosts.iter().any(|host| !host.nic.rule_delay.is_zero());
+        Verdict { faults: self.scenario.faults, counts: self.world.trace().faults(), unsent, lends, slow_rules }
     }
 
     /// While nothing goes wrong and no reader pauses, the wire is never silent for long: otherwise someone forgot to go on, and only a

@@ -17,7 +17,7 @@ fn a_set_reads_back() {
 
 #[test]
 fn only_what_destroys_frames_excuses_a_failure() {
-    let verdict = |faults, counts| Verdict { faults, counts, unsent: 0, lends: false };
+    let verdict = |faults, counts| Verdict { faults, counts, unsent: 0, lends: false, slow_rules: false };
     let none = FaultCounts::default();
     assert!(verdict(FaultSet::empty(), none).calm());
     assert!(!verdict(FaultSet::empty(), none).may_fail());
@@ -30,7 +30,7 @@ fn only_what_destroys_frames_excuses_a_failure() {
 
 #[test]
 fn what_the_stack_must_see_through_excuses_nothing() {
-    let may_fail = |counts| Verdict { faults: FaultSet::all(), counts, unsent: 0, lends: false }.may_fail();
+    let may_fail = |counts| Verdict { faults: FaultSet::all(), counts, unsent: 0, lends: false, slow_rules: false }.may_fail();
     let none = FaultCounts::default();
     assert!(!may_fail(FaultCounts { delayed: 9, delayed_doorbells: 9, icmp_forged: 9, ..none }));
     assert!(!may_fail(FaultCounts { send_full: 9, registration_failures: 9, hidden_corrupted: 9, ..none }));
@@ -38,10 +38,23 @@ fn what_the_stack_must_see_through_excuses_nothing() {
     assert!(may_fail(FaultCounts { too_long: 2, fragmentation_needed: 1, ..none }), "a black hole");
 }
 
+/// A member of a group of listeners that gets its rule late resets the handshakes that it takes over.
+#[test]
+fn a_listener_that_joins_late_resets_handshakes() {
+    let excuses = |registration_failures, slow_rules, error| {
+        let counts = FaultCounts { registration_failures, ..FaultCounts::default() };
+        Verdict { faults: FaultSet::REGISTRATION, counts, unsent: 0, lends: false, slow_rules }.excuses(error)
+    };
+    assert!(excuses(1, true, Error::Reset));
+    for (failures, slow, error) in [(0, true, Error::Reset), (1, false, Error::Reset), (1, true, Error::TimedOut)] {
+        assert!(!excuses(failures, slow, error), "{failures} {slow} {error:?}");
+    }
+}
+
 #[test]
 #[should_panic(expected = "yet one (test) did")]
 fn an_unexcused_failure_is_noticed() {
-    let verdict = Verdict { faults: FaultSet::DUPLICATION, counts: FaultCounts::default(), unsent: 0, lends: false };
-    let transfer = Transfer { ending: Some(Ending::Failed(ringway_stack::Error::Reset)), ..Transfer::default() };
+    let verdict = Verdict { faults: FaultSet::DUPLICATION, counts: FaultCounts::default(), unsent: 0, lends: false, slow_rules: false };
+    let transfer = Transfer { ending: Some(Ending::Failed(Error::Reset)), ..Transfer::default() };
     verdict.check_ending(&"test", &transfer, false);
 }

@@ -55,6 +55,11 @@ fn answer(segment: &Segment, own: &Endpoint) -> Option<Answer> {
         return Some(Answer::Challenge("RFC 5961 s4.2: a SYN, irrespective of its number, is answered by a challenge ACK"));
     }
     if segment.has(RST) {
+        // The edge may move on before it is looked at, as far as a window can be.
+        let most = own.shadow.config.as_ref().map_or(u32::MAX / 4, |config| u32::try_from(config.rcvbuf_max).unwrap_or(u32::MAX / 4));
+        if edge.is_some_and(|edge| !before(segment.seq, edge) && before(segment.seq, edge.wrapping_add(most))) {
+            return Some(Answer::Perhaps);
+        }
         let inexact = within && segment.seq != own.rx.next;
         return inexact.then_some(Answer::Challenge("RFC 5961 s3.2: a RST in the window that is not exact is answered by a challenge ACK"));
     }

@@ -33,7 +33,7 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &Endpoint, _peer: &End
     let room = u64::from(flight) + u64::from(unsent.min(full)) <= 10 * u64::from(full);
     let silly = usable < unsent.min(state.mss);
     let nagle = !(config.nodelay || unsent >= state.mss || !small_waits);
-    let first_window = !state.lossy && !state.shrunk && !state.recovered_at_once;
+    let first_window = !state.lossy && !state.shrunk && !state.reduced_unseen;
     if unsent > 0 && room && !silly && !nagle && !corked && first_window {
         moment.breach(
             NAME,

@@ -91,6 +91,8 @@ pub(in crate::checkers) struct Service {
     pub(in crate::checkers) calm: bool,
     /// The device takes all that it is given.
     pub(in crate::checkers) free: bool,
+    /// The device refused frames, now or before.
+    pub(in crate::checkers) refused: bool,
     /// Receive buffers are short, or were.
     pub(in crate::checkers) scarce: bool,
     /// The NIC may merge segments.

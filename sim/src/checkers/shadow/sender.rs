@@ -124,9 +124,9 @@ pub(in crate::checkers) struct State {
     fuzzy: bool,
     /// The last service had several arrivals at a time.
     muddled: bool,
-    /// What arrived at a time told of a loss and acknowledged it: a recovery began and ended without anything that was sent again, and left a window of its
-    /// own behind (RFC 6582 s3.2 step 3).
-    pub(super) recovered_at_once: bool,
+    /// A recovery, or a timeout, may have begun and ended without anything that was sent again, and left a window of its own behind (RFC 6582 s3.2 step 3,
+    /// RFC 5681 s3.1): what arrived at a time told of a loss and acknowledged it; or the device refused what a timer sent again.
+    pub(super) reduced_unseen: bool,
 }
 
 impl State {
@@ -608,6 +608,10 @@ pub(in crate::checkers) fn serviced(
             let edge = arrival.ack.wrapping_add(window);
             state.edge = Some(state.edge.filter(|&known| stale && before(known, edge)).unwrap_or(edge));
             state.window_max = state.window_max.max(window);
+        } else if arrival.ack == una && state.wl1.is_some_and(|wl1| before(wl1, arrival.end())) {
+            // It repeats old bytes before new ones, and may count from those (RFC 9293 s3.10.7.4, "the idealized segment that begins at RCV.NXT").
+            let edge = arrival.ack.wrapping_add(u32::from(arrival.window) << scale);
+            state.edge = state.edge.map(|known| if before(edge, known) { edge } else { known });
         }
         // (What repeats what another of them brought may have been dropped for its number.)
         let repeats = arrival.span() > 0 && lawful[..at].iter().any(|earlier| !before(earlier.end(), arrival.end()));
@@ -622,7 +626,8 @@ pub(in crate::checkers) fn serviced(
             take_samples(state, arrival.ack, moment.at);
             let told = hints >= DUPACK_THRESHOLD || state.sacked_bytes(una) > 2 * mss;
             hints = 0;
-            state.recovered_at_once |= state.phase == Phase::Open && told;
+            let expired = service.refused && moment.at.since(state.una_at.max(state.head_since)) + TICK >= RTO_MIN;
+            state.reduced_unseen |= state.phase == Phase::Open && (told || expired);
             (state.una, state.una_at, state.timeouts, state.dups) = (Some(arrival.ack), moment.at, 0, 0);
             (state.dups_most, state.resent) = (0, 0);
             state.told = state.told.saturating_sub(1);

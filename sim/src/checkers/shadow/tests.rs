@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::{Config, Keepalive};
 use ringway_stack::{Error, Instant};
 
@@ -18,7 +19,7 @@ pub(in crate::checkers) const OWN: &str = "10.0.0.1:5000";
 pub(in crate::checkers) const PEER: &str = "10.0.0.2:80";
 pub(in crate::checkers) const ISS: u32 = 1000;
 pub(in crate::checkers) const IRS: u32 = 9000;
-const CALM: Service = Service { calm: true, free: true, scarce: false, merges: false };
+const CALM: Service = Service { calm: true, free: true, refused: false, scarce: false, merges: false };
 
 pub(in crate::checkers) fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -155,9 +156,13 @@ impl Side {
     }
 
     pub(in crate::checkers) fn service(&mut self) {
+        self.service_with(CALM);
+    }
+
+    fn service_with(&mut self, service: Service) {
         let moment = self.moment();
         let (own, peer) = self.flows.both(self.own);
-        super::serviced(&moment, own, peer.map(|peer| &*peer), CALM);
+        super::serviced(&moment, own, peer.map(|peer| &*peer), service);
         own.free = true;
     }
 
@@ -403,6 +408,73 @@ fn what_tells_of_a_loss_and_acknowledges_it_leaves_a_window_of_its_own() {
     sends_two_more(3).service();
 }
 
+/// RFC 5681 s3.1: a timeout whose retransmission the device refused, and whose segments were acknowledged meanwhile.
+#[test]
+fn a_timeout_that_nobody_saw_leaves_a_window_of_its_own() {
+    let sends_two_more = |millis: u64, refused: bool| {
+        let mut side = Side::new();
+        side.fills_window();
+        side.passes(millis);
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + 10 * MSS, ACK, 0));
+        (10..12).for_each(|n| side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, ACK, MSS as usize)));
+        side.service_with(Service { refused, ..CALM });
+        side.passes(1);
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + 10 * MSS, ACK, 0));
+        side
+    };
+    for (millis, refused) in [(100, true), (250, false)] {
+        let acts = |side: &mut Side| side.service();
+        let side = catch_unwind(AssertUnwindSafe(|| sends_two_more(millis, refused)));
+        assert!(side.map_or(true, |mut side| catch_unwind(AssertUnwindSafe(|| acts(&mut side))).is_err()), "{millis} ms, {refused}");
+    }
+    sends_two_more(250, true).service();
+}
+
+/// A SYN that came twice begins another connection with the addresses of one that was reset before its program accepted it.
+#[test]
+fn what_a_program_accepts_may_have_been_followed_already() {
+    let now = Instant::ZERO + Duration::from_secs(1);
+    let opens = |flows: &mut Flows, iss: u32, acknowledged: bool| {
+        let answer = segment(PEER, OWN, iss, ISS + 1, SYN | ACK, 0);
+        let id = flows.sender(1, now, &answer).unwrap();
+        flows.sent(id, now, &answer);
+        if acknowledged {
+            flows.at_mut(id).delivered(now, &segment(OWN, PEER, ISS + 1, iss + 1, ACK, 0), 7);
+        }
+        id
+    };
+    let tuple = (address(PEER), address(OWN));
+    for (first, second) in [(true, false), (true, true), (false, true), (false, false)] {
+        let mut flows = Flows::default();
+        let ids = [opens(&mut flows, IRS, first), opens(&mut flows, IRS + 5000, second)];
+        let expected = match (first, second) {
+            (true, true) => None,
+            (true, false) => Some(ids[0]),
+            (false, _) => Some(ids[1]),
+        };
+        assert_eq!(flows.accepted(tuple, 1), expected, "{first} {second}");
+        flows.at_mut(ids[0]).owner = Some((0, FlowId { index: 0, generation: 0 }));
+        assert_eq!(flows.accepted(tuple, 1), Some(ids[1]), "the first has an owner");
+    }
+}
+
+/// RFC 9293 s3.10.7.4: what repeats old bytes may bring the window of the new ones that it ends with, or not.
+#[test]
+fn whether_what_repeats_old_bytes_shuts_the_window_is_open() {
+    let holds_back = |seq: u32| {
+        let mut side = Side::new();
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1, ACK, 10));
+        side.service();
+        side.comes(&Segment { window: 0, ..Side::of_peer(2, seq, ISS + 1, ACK, 20) });
+        side.writes(100);
+        side
+    };
+    holds_back(IRS + 1).service();
+    holds_back(IRS + 11).service();
+    let old = catch_unwind(AssertUnwindSafe(|| holds_back(IRS - 19).service()));
+    assert!(old.is_err(), "what is wholly old shuts no window");
+}
+
 #[test]
 fn small_segments_and_idle_senders() {
     let mut side = Side::new();
@@ -602,6 +674,13 @@ fn attacks_are_challenged_once_in_an_interval() {
             side.service();
         });
     }
+    // One just beyond the window that was announced may have been challenged, if the window had moved on: the next need not be.
+    let mut side = attacked();
+    let edge = side.own().window.edge().unwrap();
+    side.attacked(&self::segment(PEER, OWN, edge + 10, 0, RST, 0));
+    side.service();
+    side.attacked(&reset);
+    side.service();
     // Out of the window a reset is nothing (RFC 5961 s3.2).
     let mut side = attacked();
     side.attacked(&self::segment(PEER, OWN, IRS - 5, 0, RST, 0));

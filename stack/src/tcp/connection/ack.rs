@@ -40,7 +40,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.last_rx = now;
         let sacked = self.take_sack(header);
-        let same_window = !self.update_window(header);
+        let same_window = !self.update_window(header, len);
         if ack.gt(self.snd_una) {
             self.acknowledge(now, header);
         } else if ack == self.snd_una && (self.in_flight() > 0 || self.config.is(Mutant::DuplicatesWithNothingInFlight)) {
@@ -56,9 +56,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         true
     }
 
-    /// Takes the peer's window from the segment, unless an older one is newer (RFC 9293 s3.10.7.4). Whether it changed.
-    pub(super) fn update_window(&mut self, header: &Header) -> bool {
-        let (seq, ack) = (header.seq, header.ack);
+    /// Takes the peer's window from the segment of `len` payload bytes, unless an older one is newer (RFC 9293 s3.10.7.4). Whether it changed.
+    fn update_window(&mut self, header: &Header, len: usize) -> bool {
+        let ack = header.ack;
+        // What repeats old bytes before new ones counts from the new ones: RFC 9293 s3.10.7.4 compares "the idealized segment that begins at RCV.NXT". A
+        // device that merges a retransmission with what follows it makes such segments.
+        let nxt = self.window.nxt;
+        let straddles = header.seq.lt(nxt) && (header.seq + len).gt(nxt);
+        let seq = if straddles { nxt } else { header.seq };
         // A retransmission that acknowledges more comes with an old number and a new window: with the old one kept, the right edge
         // would move by what was acknowledged (Linux's tcp_may_update_window).
         let newer = ack.gt(self.snd_una) || self.snd_wl1.lt(seq) || (self.snd_wl1 == seq && self.snd_wl2.le(ack));

@@ -180,6 +180,26 @@ fn an_overtaken_segment_brings_back_no_older_window() {
     assert_eq!(sent, 1000, "the newer window holds");
 }
 
+/// Found by the simulator's duties: a NIC merged a retransmission with the next segment, whose window nobody saw (RFC 9293 s3.10.7.4, "the idealized
+/// segment that begins at RCV.NXT").
+#[test]
+fn what_repeats_old_bytes_before_new_ones_brings_the_window_of_the_new_ones() {
+    let config = Config { window_scaling: false, timestamps: false, ..Config::default() };
+    let mut pair = Pair::open(&config, &config);
+    pair.lose(|packet| packet.from == B);
+    pair.write(B, b"old").unwrap();
+    pair.transmit();
+    let old = pair.sent(B).pop().unwrap().header;
+    pair.deliver(A, &old, b"old");
+    pair.deliver(A, &Header { seq: old.seq + 3, window: 100, ..old }, b"");
+    pair.deliver(A, &Header { window: 10_000, ..old }, b"old, new");
+    assert_eq!(pair.read(A), b"old, new");
+    pair.write(A, &pattern(1000)).unwrap();
+    pair.transmit();
+    let sent: usize = pair.sent(A).iter().map(|packet| packet.payload.len()).sum();
+    assert_eq!(sent, 1000, "the window that came with new bytes is used");
+}
+
 /// Found by the simulator's window checker: a writer that waited for its persist timer, though the reader had read everything.
 #[test]
 fn rounding_a_small_window_to_units_stalls_nobody() {
