@@ -439,7 +439,7 @@ fn what_a_program_accepts_may_have_been_followed_already() {
         let id = flows.sender(1, now, &answer).unwrap();
         flows.sent(id, now, &answer);
         if acknowledged {
-            flows.at_mut(id).delivered(now, &segment(OWN, PEER, ISS + 1, iss + 1, ACK, 0), 7);
+            flows.at_mut(id).delivered(&Moment { at: now, ..Moment::after(0) }, &segment(OWN, PEER, ISS + 1, iss + 1, ACK, 0), 7);
         }
         id
     };
