@@ -601,7 +601,7 @@ fn errors_and_probes_have_a_cause() {
     let (asked_at, earlier) = (side.moment().at, Instant::ZERO + Duration::from_millis(500));
     errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut, Some(asked_at));
     side.breaks("nothing was ever sent again", |side| {
-        errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut, Some(earlier))
+        errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut, Some(earlier));
     });
 
     let seconds = Duration::from_secs;
