@@ -303,7 +303,11 @@ impl Flows {
             own.host == host && own.passive && own.owner.is_none() && own.una != own.iss
         };
         let doubtful = self.endpoints[current].previous.is_some_and(|previous| waits(&previous));
-        self.endpoints[current].shadow.blurred |= doubtful;
+        if doubtful {
+            // What the program is told of may have befallen the other.
+            self.endpoints[current].shadow.blurred = true;
+            self.endpoints[current].forged.reset();
+        }
     }
 
     /// All endpoints, those of connections that are over included.
